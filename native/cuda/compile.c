@@ -261,10 +261,16 @@ int cuda_compile(int device, const char *source, const char *const *options, con
   return code;
 }
 
+/* bytes of shared memory that every kernel may have */
+enum { PLAIN_SHARED = 48 << 10 };
+
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params)
 {
   NEED(blocks > 0 && blocks <= INT32_MAX, TY_EUNSUPPORTED,
       "a kernel of %lld blocks cannot be launched", (long long)blocks);
+  if (shared > PLAIN_SHARED)
+    TRY(cuda_check(cu_api.FuncSetAttribute(f, CU_DYNAMIC_SHARED, (int)shared),
+        "asking for shared memory"));
   cuda_count(device, 1, 0);
   return cuda_check(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
       (unsigned)shared, cuda_stream(device), params, NULL), "launching a kernel");

@@ -50,6 +50,7 @@ struct cuda_device {
   cu_context context;
   cu_stream stream, copies;                           /* of the queue's thread; of all others */
   int arch, processors;                               /* 90: compute capability 9.0 */
+  int shared;                                         /* bytes that a block may have, at most */
   size_t total, granularity;
   struct cuda_fault *fault;                           /* pinned */
   struct cuda_work work;                              /* atomic: since it was opened */

@@ -116,6 +116,7 @@ static int start_gpu(struct gpu *g, int id)
   TRY(read_attribute(id, CU_MAJOR, &major));
   TRY(read_attribute(id, CU_MINOR, &minor));
   TRY(read_attribute(id, CU_PROCESSORS, &d->processors));
+  TRY(read_attribute(id, CU_SHARED, &d->shared));
   TRY(read_attribute(id, CU_VIRTUAL_MEMORY, &maps));
   d->arch = 10 * major + minor;
   cu_api.DeviceGetName(d->name, sizeof d->name, id);

@@ -21,7 +21,10 @@ enum { CU_OUT_OF_MEMORY = 2, CU_STUB_LIBRARY = 34, CU_UNAVAILABLE = 46, CU_NO_DE
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1,
        CU_CAPTURE_THREAD_LOCAL = 1 };
 /* CUdevice_attribute */
-enum { CU_PROCESSORS = 16, CU_MODE = 20, CU_MAJOR = 75, CU_MINOR = 76, CU_VIRTUAL_MEMORY = 102 };
+enum { CU_PROCESSORS = 16, CU_MODE = 20, CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED = 97,
+       CU_VIRTUAL_MEMORY = 102 };
+/* CUfunction_attribute */
+enum { CU_DYNAMIC_SHARED = 8 };
 /* CUcomputemode */
 enum { CU_PROHIBITED = 2, CU_EXCLUSIVE = 3 };
 
@@ -96,6 +99,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(ModuleLoadData,        "cuModuleLoadData", (cu_module *, const void *)) \
   _(ModuleGetFunction,     "cuModuleGetFunction", (cu_function *, cu_module, const char *)) \
   _(ModuleUnload,          "cuModuleUnload", (cu_module)) \
+  _(FuncSetAttribute,      "cuFuncSetAttribute", (cu_function, int, int)) \
   _(LaunchKernel,          "cuLaunchKernel", \
     (cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
      cu_stream, void **, void **)) \

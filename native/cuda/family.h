@@ -37,6 +37,7 @@
   _(quantized) \
   _(random) \
   _(ranges) \
+  _(recurrence) \
   _(reduce) \
   _(regions) \
   _(resample) \

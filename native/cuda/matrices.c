@@ -7,7 +7,7 @@
 
 /* Two matrices, or sets of them, whose products make a result and the gradients. */
 struct matrices { int dtype; bool ta, tb; int64_t m, n, k, batch; double alpha; };
-struct plans { struct product_plan *of[2]; };
+struct plans { struct product_plan *of[2]; struct product_with_sums weight; };
 
 static size_t plans_size(const struct call *c) { return sizeof(struct plans); }
 
@@ -15,6 +15,7 @@ static void plans_done(void *state)
 {
   struct plans *s = state;
   for (int i = 0; i < COUNT(s->of); i++) product_done(s->of[i]);
+  product_done(s->weight.plan);
 }
 
 /* op(A) (m x k) times op(B) (k x n), packed one after the other */
@@ -131,6 +132,8 @@ static int multiply_forward(struct call *c)
 
 /* -- backward: in: gradient of the output, A, B; out: gradients of A, B, bias ------------------ */
 
+static bool has_bias(const struct call *c) { return c->nout > 2 && !adds_matrix(c); }
+
 static const char *backward_refuse(const struct call *c)
 {
   const char *no = c->nin > 3 ? "more than one product" : refuse_axis(c);
@@ -144,9 +147,18 @@ static size_t backward_scratch(const struct call *c)
 {
   struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
-  struct reduce r = cuda_reduce_all_but(s.dtype, s.m, s.n, 1);
-  size_t products = MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
-  return c->nout > 2 ? MAX(products, cuda_reduce_scratch(&r)) : products;
+  size_t first = product_workspace(c->device, &a);
+  return MAX(first, has_bias(c) ? product_sums_workspace(c->device, &b)
+                                : product_workspace(c->device, &b));
+}
+
+/* of the gradient of FullyConnected's bias alone */
+static int bias_gradient(struct call *c, const struct matrices *s)
+{
+  const struct reduce r = cuda_reduce_all_but(s->dtype, s->m, s->n, 1);
+  const struct cuda_reduce f = { R_SUM, F_NONE, s->dtype, c->in[0].p, .y = c->out[2].p,
+    .add = c->add >> 2 & 1 };
+  return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
 static int multiply_backward(struct call *c)
@@ -155,16 +167,17 @@ static int multiply_backward(struct call *c)
   struct plans *plans = c->state;
   struct product p = second_gradient(&s, c->add >> 1 & 1);
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
-  if (c->out[1].p)
+  void *bias = has_bias(c) ? c->out[2].p : NULL;
+  if (c->out[1].p && bias)
+    TRY(product_run_sums(c->device, &p, &plans->weight, g, a, c->out[1].p, bias, c->add >> 2 & 1,
+        c->tmp));
+  else if (c->out[1].p)
     TRY(product_run(c->device, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
         c->tmp));
+  else if (bias)
+    TRY(bias_gradient(c, &s));
   if (adds_matrix(c))
     TRY(cuda_times(c, &c->out[2], &c->in[0], cuda_number(c, "beta", 1), c->add >> 2 & 1));
-  else if (c->nout > 2 && c->out[2].p) {
-    struct reduce r = cuda_reduce_all_but(s.dtype, s.m, s.n, 1);
-    struct cuda_reduce f = { R_SUM, F_NONE, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
-    TRY(cuda_reduce(c->device, &r, &f, c->tmp));
-  }
   p = first_gradient(&s, c->add & 1);
   if (!c->out[0].p) return TY_OK;
   /* last: it may share the memory of the data */

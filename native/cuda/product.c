@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include "cuda/cublaslt.h"
 #include "cuda/product.h"
+#include "cuda/reduce.h"
 
 enum { WORKSPACE = 32 << 20 };                        /* bytes */
 /* Bytes. A view may begin at any element, all other arrays are aligned as memory is planned. */
@@ -80,14 +81,16 @@ static bool set_product(struct product_plan *t, const struct product *p)
   int compute = p->dtype == TY_F64                       ? LT_BY_F64
       : p->dtype == TY_F32 && product_allows_tf32()      ? LT_BY_TF32
                                                          : LT_BY_F32;
-  uint32_t epilogue = p->biased ? (p->relu ? LT_RELU_BIAS : LT_ADD_BIAS)
-                                : (p->relu ? LT_RELU : LT_DEFAULT);
+  uint32_t epilogue = p->sums ? LT_SUMS_B
+      : p->biased             ? (p->relu ? LT_RELU_BIAS : LT_ADD_BIAS)
+                              : (p->relu ? LT_RELU : LT_DEFAULT);
   int scale = p->dtype == TY_F64 ? LT_F64 : LT_F32;
   if (lt.MatmulDescCreate(&t->product, compute, scale)) return false;
   bool good = !lt.MatmulDescSet(t->product, LT_TRANSA, &ta, sizeof ta) &&
       !lt.MatmulDescSet(t->product, LT_TRANSB, &tb, sizeof tb) &&
       !lt.MatmulDescSet(t->product, LT_EPILOGUE, &epilogue, sizeof epilogue);
-  return good && (!p->biased || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
+  const bool has_bias = p->biased || p->sums;
+  return good && (!has_bias || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
 }
 
 /* The operands change places, and with them rows and columns. */
@@ -187,7 +190,7 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
   NEED(t, TY_ERUN, "cublasLt has no way to make a product of %lld x %lld x %lld",
       (long long)p->m, (long long)p->n, (long long)p->k);
   uint64_t at = (uint64_t)(uintptr_t)bias;
-  if (p->biased && at != t->bias) {
+  if ((p->biased || p->sums) && at != t->bias) {
     TRY(check_cublaslt(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
     t->bias = at;
   }
@@ -196,4 +199,37 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
       lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c, t->c,
           &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)),
       p);
+}
+
+/* -- a product and sums ------------------------------------------------------------------------ */
+
+static struct reduce sums_of(const struct product *p)
+{
+  return cuda_reduce_all_but(p->dtype, p->k, p->m, 1);
+}
+
+size_t product_sums_workspace(int device, const struct product *p)
+{
+  struct product with = *p;
+  const struct reduce r = sums_of(p);
+  with.sums = true;
+  return MAX(MAX(product_workspace(device, p), product_workspace(device, &with)),
+      cuda_reduce_scratch(&r));
+}
+
+int product_run_sums(int device, const struct product *p, struct product_with_sums *made,
+    const void *a, const void *b, void *c, void *sums, bool add, void *workspace)
+{
+  struct product with = *p;
+  const struct reduce r = sums_of(p);
+  const struct cuda_reduce f = { R_SUM, F_NONE, p->dtype, a, .y = sums, .add = add };
+  with.sums = !add && !made->apart;
+  if (with.sums) {
+    made->plan = fitting_plan(
+        device, &with, made->plan, (uintptr_t)a | (uintptr_t)b | (uintptr_t)c);
+    made->apart = !made->plan;
+    with.sums = !made->apart;
+  }
+  TRY(product_run(device, &with, &made->plan, a, b, sums, c, workspace));
+  return with.sums ? TY_OK : cuda_reduce(device, &r, &f, workspace);
 }

@@ -3,10 +3,11 @@
 #include "cuda/cuda.h"
 
 /* C = act(alpha op(A) op(B) + beta C + bias), row-major, `batch` times with strides in elements.
-** op(A) is m x k, op(B) is k x n; ld: elements from row to row in memory. bias: n numbers. */
+** op(A) is m x k, op(B) is k x n; ld: elements from row to row in memory. bias: n numbers.
+** sums: the bias is a result instead, the sums of op(A)'s rows (m numbers). */
 struct product {
   int dtype;
-  bool ta, tb, biased, relu;
+  bool ta, tb, biased, relu, sums;
   int64_t m, n, k, lda, ldb, ldc;
   int64_t batch, stride_a, stride_b, stride_c;
   double alpha, beta;
@@ -17,9 +18,21 @@ struct product_plan;
 size_t product_workspace(int device, const struct product *p);
 /* NULL: cublasLt is there and does it; else the reason */
 const char *product_refuse(int device, const struct product *p);
-/* the workspace has what product_workspace said */
+/* The workspace has what product_workspace said. `bias` is written where the product has sums. */
 int  product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
     const void *b, const void *bias, void *c, void *workspace);
 void product_done(struct product_plan *plan);
+
+/* A product and the sums of op(A)'s rows, where A is turned and packed: gradients of a weight and
+** of a bias. Zero-initialised; `plan` is freed by product_done. */
+struct product_with_sums {
+  struct product_plan *plan;
+  bool apart;                                         /* no plan makes the sums, too */
+};
+/* bytes of workspace that it needs either way */
+size_t product_sums_workspace(int device, const struct product *p);
+/* The sums replace what `sums` holds, or with `add` are added to it. */
+int product_run_sums(int device, const struct product *p, struct product_with_sums *made,
+    const void *a, const void *b, void *c, void *sums, bool add, void *workspace);
 /* TYCHO_PRECISION: "highest" (default), "high" or "medium": the latter two allow TF32 */
 bool product_allows_tf32(void);

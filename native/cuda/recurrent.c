@@ -1,6 +1,7 @@
 /* recurrent.c - RNN on a GPU: per layer and direction the inputs of all steps are one product, then
-** each step is a recurrent product and a kernel for the cells (kernels/cells.cu). Products are
-** cublasLt's. See recurrent_forward.c, recurrent_backward.c. */
+** one kernel does all steps (kernels/recurrence.cu), or, where the recurrent weight is large or the
+** samples are many, each step is a recurrent product and a kernel for the cells
+** (kernels/cells.cu). Products are cublasLt's. See recurrent_forward.c, recurrent_backward.c. */
 #include "cuda/recurrent.h"
 #include "base/laws.h"
 
@@ -90,6 +91,25 @@ int recurrent_multiply(const struct recurrent *r, int plan, const struct recurre
   return product_run(r->c->device, &x, &plans->of[plan], a, b, NULL, c, r->work);
 }
 
+int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct recurrent_product *p,
+    const void *a, const void *b, void *c, void *sums)
+{
+  struct recurrent_plans *plans = r->c->state;
+  struct product x = product_of(r, p);
+  return product_run_sums(
+      r->c->device, &x, &plans->with_sums[plan], a, b, c, sums, false, r->work);
+}
+
+size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_product *p, int n)
+{
+  size_t most = 0;
+  for (int i = 0; i < n; i++) {
+    struct product x = product_of(r, &p[i]);
+    most = MAX(most, product_sums_workspace(r->c->device, &x));
+  }
+  return align_up(most, ALIGN);
+}
+
 size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n)
 {
   size_t most = 0;
@@ -131,6 +151,65 @@ int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t
   return cuda_run(r->c, f, n, params);
 }
 
+/* -- all steps in one launch ------------------------------------------------------------------- */
+
+/* Bytes of a weight that a block reads from the cache at each step, at most: at 64 bytes a cycle of
+** 1.7 GHz they take as long as the two launches of a step, some 4 us. */
+enum { STREAMED = 448 << 10 };
+/* samples of a block: those whose sums its registers hold */
+enum { MOST_SAMPLES = 4, MOST_SAMPLES_WIDE = 2 };
+enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
+/* elements of a weight for which few threads suffice */
+enum { SMALL_WEIGHT = 1 << 14 };
+
+/* Elements of shared memory beside the weight's rows, with loads of `pack` elements. */
+static int64_t beside_rows(
+    const struct recurrent *r, const struct recurrence_plan *k, bool backward, int pack)
+{
+  const bool two = r->mode == LSTM || r->mode == GRU;
+  const int64_t slices = k->threads / (r->units / pack);
+  return backward ? k->samples * (slices * r->units + r->rows + (two ? r->units : 0))
+                  : k->samples * (r->units + r->rows + (r->mode == LSTM ? r->units : 0));
+}
+
+struct recurrence_plan recurrence_plan_of(const struct recurrent *r, bool backward)
+{
+  const struct cuda_device *d = cuda_device(r->c->device);
+  struct recurrence_plan k = { 1, r->rows * r->units < SMALL_WEIGHT ? FEW_THREADS : MANY_THREADS,
+    0 };
+  const int pack = LOAD / (int)r->size;
+  const int most = r->dtype == TY_F64 ? MOST_SAMPLES_WIDE : MOST_SAMPLES;
+  while (k.samples < most && r->batch > (int64_t)k.samples * d->processors) k.samples *= 2;
+  const bool fits = !r->projects && r->batch > 0 && r->time > 0 && r->units <= k.threads &&
+      r->batch <= (int64_t)k.samples * d->processors;
+  const int64_t row = r->units * (int64_t)r->size;
+  if (!fits) return (struct recurrence_plan){ 0 };
+  const int64_t beside = MAX(beside_rows(r, &k, backward, 1),
+      r->units % pack ? 0 : beside_rows(r, &k, backward, pack)) * (int64_t)r->size;
+  k.held = MIN(MAX((d->shared - beside) / row, 0), r->rows);
+  const bool good = beside <= d->shared && (r->rows - k.held) * row <= STREAMED;
+  return good ? k : (struct recurrence_plan){ 0 };
+}
+
+int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
+    void **params, int n)
+{
+  struct recurrence_plan k = recurrence_plan_of(r, backward);
+  struct { int64_t time, batch, units, y_row, kept, held, reversed; } s = { r->time, r->batch,
+    r->units, output_row(r), recurrent_step(r), k.held, reversed };
+  void *const weight[] = { (void *)(uintptr_t)w };
+  const int pack = cuda_pack(r->dtype, r->units, weight, 1);
+  const int64_t elements = k.held * r->units + beside_rows(r, &k, backward, pack);
+  cu_function f;
+  TRY(cuda_family(r->c->device, FAMILY_recurrence,
+      backward ? "recurrence_backward" : "recurrence_forward", &f,
+      "T=%s MODE=%d SAMPLES=%d THREADS=%d PACK=%d", cuda_type(r->dtype), r->mode, k.samples,
+      k.threads, pack));
+  params[n] = &s;
+  return cuda_launch(r->c->device, f, (r->batch + k.samples - 1) / k.samples, k.threads,
+      (size_t)elements * r->size, params);
+}
+
 /* -- plans ------------------------------------------------------------------------------------- */
 
 const char *recurrent_refuse(const struct call *c)
@@ -148,4 +227,5 @@ void recurrent_plans_done(void *state)
 {
   struct recurrent_plans *s = state;
   for (int i = 0; i < MOST_PLANS; i++) product_done(s->of[i]);
+  for (int i = 0; i < MOST_PLANS_WITH_SUMS; i++) product_done(s->with_sums[i].plan);
 }

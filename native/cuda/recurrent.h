@@ -7,8 +7,11 @@
 
 enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* values of `mode` */
 /* places of plans in a call's state */
-enum { MOST_PLANS = 12 };
-struct recurrent_plans { struct product_plan *of[MOST_PLANS]; };
+enum { MOST_PLANS = 12, MOST_PLANS_WITH_SUMS = 3 };
+struct recurrent_plans {
+  struct product_plan *of[MOST_PLANS];
+  struct product_with_sums with_sums[MOST_PLANS_WITH_SUMS];
+};
 
 /* one run */
 struct recurrent {
@@ -85,11 +88,23 @@ void   recurrent_plans_done(void *state);
 struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
 int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, bool add);
+/* The same with the sums of A's columns, A being turned. */
+int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct recurrent_product *p,
+    const void *a, const void *b, void *c, void *sums);
 size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n);
+size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_product *p, int n);
 
 /* a cursor over the scratch of a call; base NULL: only counts */
 struct recurrent_scratch { char *base; size_t used; };
 void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
+
+/* How kernels/recurrence.cu does all steps of a pass, forward or backward: samples and threads of a
+** block, rows of the weight in its shared memory. samples 0: it does not. */
+struct recurrence_plan { int samples, threads; int64_t held; };
+struct recurrence_plan recurrence_plan_of(const struct recurrent *r, bool backward);
+/* Launches it with `n` parameters, and one more for which there is room. w: the weight */
+int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
+    void **params, int n);
 
 /* of kernels/cells.cu */
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };

@@ -4,7 +4,9 @@
 #include "kernel/strided_copy.h"
 
 /* Places of plans. Where one has two, the second is for inner layers, or for rows further apart. */
-enum { STATE, WEIGHT_X, WEIGHT_H_FIRST = WEIGHT_X + 2, WEIGHT_H, INPUT = WEIGHT_H + 2 };
+enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2 };
+/* of those with sums */
+enum { WEIGHT_X, WEIGHT_H_ALL = WEIGHT_X + 2 };
 struct backward_scratch { void *dgx, *dgh, *dh, *dc, *states, *dx[2], *dropped, *reduction; };
 /* given, and asked for */
 struct recurrent_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
@@ -38,11 +40,13 @@ static struct recurrent_product data_product(const struct recurrent *r, int64_t 
 static size_t work_bytes(const struct recurrent *r)
 {
   int64_t row = output_row(r), rest = MAX(r->time - 1, 1);
-  struct recurrent_product p[] = { state_product(r), input_weight_product(r, r->inputs),
-    input_weight_product(r, row), state_weight_product(r, 1, r->units),
+  struct recurrent_product p[] = { state_product(r), state_weight_product(r, 1, r->units),
     state_weight_product(r, rest, r->units), state_weight_product(r, rest, row),
     data_product(r, r->inputs), data_product(r, row) };
-  return recurrent_work(r, p, COUNT(p));
+  struct recurrent_product with_sums[] = { input_weight_product(r, r->inputs),
+    input_weight_product(r, row), state_weight_product(r, r->time, r->units) };
+  const size_t plain = recurrent_work(r, p, COUNT(p));
+  return MAX(plain, recurrent_work_sums(r, with_sums, COUNT(with_sums)));
 }
 
 /* -- scratch ----------------------------------------------------------------------------------- */
@@ -62,7 +66,8 @@ static size_t take_scratch(struct recurrent *r, struct backward_scratch *s, char
   s->dgh = r->mode == GRU ? recurrent_take(&at, gates) : s->dgx;
   s->dh = recurrent_take(&at, states);
   s->dc = recurrent_take(&at, states);
-  s->states = recurrent_take(&at, r->mode == LSTM ? (size_t)r->time * states : 0);
+  const bool remakes = r->mode == LSTM || recurrence_plan_of(r, true).samples;
+  s->states = recurrent_take(&at, remakes ? (size_t)r->time * states : 0);
   for (int i = 0; i < 2; i++) s->dx[i] = recurrent_take(&at, r->layers > 1 ? layer : 0);
   s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
   s->reduction = recurrent_take(&at, cuda_reduce_scratch(&reduction));
@@ -96,18 +101,48 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
                         : recurrent_cells(r, "simple_cell_back", s.n, simple);
 }
 
+static int copy_or_clear(
+    const struct recurrent *r, const struct recurrent_pass *l, void *d, const void *g)
+{
+  size_t bytes = (size_t)(r->batch * r->units) * r->size;
+  return g ? move_bytes(r->c->device, d, state_of(r, l, g), bytes)
+           : move_zero(r->c->device, d, bytes);
+}
+
 static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
-    const struct backward_scratch *b, const void *dy)
+    const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
   struct recurrent_product p = state_product(r);
   const void *wh = recurrent_element(r, r->weights, l->wh);
+  const size_t bytes = (size_t)(r->batch * r->units) * r->size;
+  const int device = r->c->device;
+  TRY(copy_or_clear(r, l, b->dh, g->dhy));
+  TRY(copy_or_clear(r, l, b->dc, g->dcy));
   for (int64_t i = r->time - 1; i >= 0; i--) {
     int64_t t = time_of_step(r, l->d, i);
-    TRY(run_cells(r, l, b, dy, i));
+    TRY(run_cells(r, l, b, g->dy, i));
     TRY(recurrent_multiply(r, STATE, &p, recurrent_element(r, b->dgh, t * r->batch * r->rows), wh,
         b->dh, r->mode == GRU));
   }
-  return TY_OK;
+  if (g->dhx) TRY(move_bytes(device, state_of(r, l, g->dhx), b->dh, bytes));
+  return g->dcx ? move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes) : TY_OK;
+}
+
+/* The same by one kernel, which takes the gradients of the last states and makes those of the first
+** ones, and the states before each step. */
+static int all_steps_at_once(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct backward_scratch *b, const struct recurrent_gradients *g)
+{
+  const void *w = recurrent_element(r, r->weights, l->wh), *kept = recurrent_kept(r, l, 0),
+             *h = l->y, *h0 = state_of(r, l, r->state),
+             *c0 = r->cell ? state_of(r, l, r->cell) : NULL,
+             *dy = g->dy ? recurrent_element(r, g->dy, l->d * r->units) : NULL,
+             *dhy = g->dhy ? state_of(r, l, g->dhy) : NULL,
+             *dcy = g->dcy ? state_of(r, l, g->dcy) : NULL;
+  void *dhx = g->dhx ? state_of(r, l, g->dhx) : NULL, *dgx = b->dgx, *dgh = b->dgh,
+       *dcx = g->dcx ? state_of(r, l, g->dcx) : NULL, *before = g->dp ? b->states : NULL;
+  void *params[14] = { &dgx, &dgh, &before, &dhx, &dcx, &dy, &dhy, &dcy, &kept, &h, &w, &h0, &c0 };
+  return recurrence_run(r, true, l->d, w, params, 13);
 }
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
@@ -153,35 +188,25 @@ static int weight_gradients(const struct recurrent *r, const struct recurrent_pa
     const struct backward_scratch *b, void *dp)
 {
   struct recurrent_product p = input_weight_product(r, l->in);
-  TRY(recurrent_multiply(
-      r, WEIGHT_X + (l->layer > 0), &p, b->dgx, l->x, recurrent_element(r, dp, l->wx), false));
-  TRY(state_weights(r, l, b, recurrent_element(r, dp, l->wh)));
-  TRY(bias_sums(r, b, b->dgx, recurrent_element(r, dp, l->bx)));
-  return bias_sums(r, b, b->dgh, recurrent_element(r, dp, l->bh));
+  void *dw = recurrent_element(r, dp, l->wh), *db = recurrent_element(r, dp, l->bh);
+  TRY(recurrent_multiply_sums(r, WEIGHT_X + (l->layer > 0), &p, b->dgx, l->x,
+      recurrent_element(r, dp, l->wx), recurrent_element(r, dp, l->bx)));
+  if (recurrence_plan_of(r, true).samples) {
+    p = state_weight_product(r, r->time, r->units);
+    return recurrent_multiply_sums(r, WEIGHT_H_ALL, &p, b->dgh, b->states, dw, db);
+  }
+  TRY(state_weights(r, l, b, dw));
+  return bias_sums(r, b, b->dgh, db);
 }
 
 /* -- layers ------------------------------------------------------------------------------------ */
-
-static int copy_or_clear(
-    const struct recurrent *r, const struct recurrent_pass *l, void *d, const void *g)
-{
-  size_t bytes = (size_t)(r->batch * r->units) * r->size;
-  return g ? move_bytes(r->c->device, d, state_of(r, l, g), bytes)
-           : move_zero(r->c->device, d, bytes);
-}
 
 static int backward_pass(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
   struct recurrent_product p = data_product(r, l->in);
-  size_t bytes = (size_t)(r->batch * r->units) * r->size;
-  int device = r->c->device;
-  TRY(copy_or_clear(r, l, b->dh, g->dhy));
-  TRY(copy_or_clear(r, l, b->dc, g->dcy));
-  TRY(all_steps(r, l, b, g->dy));
+  TRY(recurrence_plan_of(r, true).samples ? all_steps_at_once(r, l, b, g) : all_steps(r, l, b, g));
   if (g->dp) TRY(weight_gradients(r, l, b, g->dp));
-  if (g->dhx) TRY(move_bytes(device, state_of(r, l, g->dhx), b->dh, bytes));
-  if (g->dcx) TRY(move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes));
   if (!g->dx) return TY_OK;
   return recurrent_multiply(r, INPUT + (l->layer > 0), &p, b->dgx,
       recurrent_element(r, r->weights, l->wx), g->dx, l->d > 0);

@@ -104,12 +104,27 @@ static int final_states(const struct recurrent *r, const struct recurrent_pass *
   return cy ? move_bytes(r->c->device, cell_state_of(r, l, cy), c, (size_t)n * r->size) : TY_OK;
 }
 
+static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct forward_scratch *f, void *hy, void *cy)
+{
+  const void *bx = recurrent_element(r, r->weights, l->bx),
+             *bh = recurrent_element(r, r->weights, l->bh),
+             *w = recurrent_element(r, r->weights, l->wh), *h0 = state_of(r, l, r->state),
+             *c0 = r->cell ? cell_state_of(r, l, r->cell) : NULL;
+  void *y = l->y, *kept = r->reserve ? recurrent_kept(r, l, 0) : NULL, *pre = f->pre;
+  if (hy) hy = state_of(r, l, hy);
+  if (cy) cy = cell_state_of(r, l, cy);
+  void *params[11] = { &y, &hy, &cy, &kept, &pre, &w, &bx, &bh, &h0, &c0 };
+  return recurrence_run(r, false, l->d, w, params, 10);
+}
+
 static int forward_pass(const struct recurrent *r, const struct recurrent_pass *l,
     const struct forward_scratch *f, void *hy, void *cy)
 {
   struct recurrent_product p = input_product(r, l->in);
   TRY(recurrent_multiply(r, l->layer ? INPUT_INNER : INPUT_FIRST, &p, l->x,
       recurrent_element(r, r->weights, l->wx), f->pre, false));
+  if (recurrence_plan_of(r, false).samples) return all_steps(r, l, f, hy, cy);
   for (int64_t i = 0; i < r->time; i++) TRY(forward_step(r, l, f, i));
   return final_states(r, l, f, hy, cy);
 }

@@ -26,7 +26,8 @@ struct replay {
 
 static bool record_draws(const struct program *p, const struct step *st)
 {
-  return st->kind == STEP_NODE && p->s.g->node[st->node].op->flags & OP_RANDOM;
+  const struct node *n = st->kind == STEP_NODE ? &p->s.g->node[st->node] : NULL;
+  return n && op_draws(n->op, n->kind->param, true);
 }
 
 /* Returns whether a step can be in a sequence. */

@@ -9,13 +9,15 @@
 **     output = product(weights, v)                       or of an interleaved projection
 **
 ** Every value from the scores to the weights must have one reader and be no output; else the nodes
-** are kept. They are kept, too, where they are faster: where the scores are few, where the bias
-** has a gradient; where the executor was asked for the graph as written (monitors), where
-** TYCHO_DISABLE names attention, and on devices that have no kernel for the operator.
+** are kept. They are kept, too, where they are faster: on a CPU where the scores are few, on a GPU
+** where products go to tensor cores, which the operator's kernel does not use, and the scores are
+** many; where the bias has a gradient; where the executor was asked for the graph as written
+** (monitors), and where TYCHO_DISABLE names attention.
 */
 #include "pass/rewrite.h"
 #include "base/env.h"
 #include "base/number.h"
+#include "base/precision.h"
 #include "device/device.h"
 
 /* One match. Entries are of the old graph. */
@@ -32,6 +34,7 @@ struct attention_match {
 struct attention_finder {
   const struct typed_graph *x;
   bool trains;                                        /* a gradient is asked for */
+  bool on_gpu;
   uint8_t *varies;                                    /* per node: a gradient reaches it */
   int *readers;                                       /* per value, outputs of the graph included */
 };
@@ -309,11 +312,40 @@ static void mark_gone(
   }
 }
 
-/* Returns whether the operator is faster than the nodes: backward computes the weights again, which
-** costs less only where the array of all weights is large. Measured on Zen 5; TYCHO_ATTENTION_LEAST
-** sets another limit. */
+/* Returns how many numbers the kernels for GPUs keep of a head's key and value together. */
+static int64_t head_width(const struct attention_finder *f, const struct attention_match *m)
+{
+  enum { EACH = 8 };                                  /* PADDED of kernels/flash_attention.cu */
+  const ty_desc *v = desc_of(f, m->v), *k = desc_of(f, m->k);
+  const size_t value = (size_t)v->dim[v->ndim - 1];
+  if (m->interleaved)
+    return 2 * (int64_t)align_up(value / (size_t)(m->heads * (m->self ? 3 : 2)), EACH);
+  const size_t key = (size_t)k->dim[k->ndim - (m->k_turned ? 2 : 1)];
+  return (int64_t)(align_up(key, EACH) + align_up(value, EACH));
+}
+
+/* Returns whether a GPU has the kernel (cuda/flash_attention.c says which heads it takes) and the
+** operator is to be preferred: it launches three kernels in place of nine and has no array of
+** weights, but multiplies on ordinary cores. Not measured: with MANY_SCORES, of heads of 64, these
+** take some 20 us longer than tensor cores, at 10 TFLOP/s, which is what six launches take. */
+static bool suits_gpu(const struct attention_finder *f, const struct attention_match *m)
+{
+  enum { WIDEST = 1024, MANY_SCORES = 1 << 20 };      /* bytes as the kernel computes; elements */
+  const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
+  const int64_t each = d->dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  const bool tensor_cores =
+      d->dtype != TY_F64 && (d->dtype != TY_F32 || precision_now() != PRECISION_HIGHEST);
+  if (head_width(f, m) * each > WIDEST) return false;
+  if (m->bias.node >= 0 && f->varies[m->bias.node]) return false;
+  return !tensor_cores || desc_count(d) <= MANY_SCORES;
+}
+
+/* Returns whether the operator is faster than the nodes. On a CPU backward computes the weights
+** again, which costs less only where the array of all weights is large: measured on Zen 5;
+** TYCHO_ATTENTION_LEAST sets another limit. */
 static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
+  if (f->on_gpu) return suits_gpu(f, m);
   enum {
     LEAST_FORWARD = 128 * 128,                        /* scores of a head */
     LEAST_BACKWARD = 512 * 512,
@@ -395,18 +427,20 @@ static void find_gradients(struct attention_finder *f, const struct rewrite_requ
   }
 }
 
-/* Returns whether all nodes are on devices that have a kernel without the array of weights. */
-static bool devices_have_it(const struct rewrite_request *r)
+/* Returns whether all nodes are on CPUs, or all on GPUs. */
+static bool are_alike(const struct rewrite_request *r)
 {
-  bool have = device_kind(r->default_device) == TY_CPU;
-  for (int i = 0; i < r->ngroup; i++) have = have && device_kind(r->group[i].device) == TY_CPU;
-  return have;
+  const int kind = device_kind(r->default_device);
+  if (kind != TY_CPU && kind != TY_GPU) return false;
+  for (int i = 0; i < r->ngroup; i++)
+    if (device_kind(r->group[i].device) != kind) return false;
+  return true;
 }
 
 int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
 {
-  if (r->as_written || !devices_have_it(r) || env_disabled("attention")) return TY_OK;
-  struct attention_finder f = { .x = x,
+  if (r->as_written || !are_alike(r) || env_disabled("attention")) return TY_OK;
+  struct attention_finder f = { .x = x, .on_gpu = device_kind(r->default_device) == TY_GPU,
     .readers = NEWS(int, x->g->nvalue + 1),
     .varies = NEWS(uint8_t, x->g->n + 1) };
   struct attention_match *match = NEWS(struct attention_match, x->g->n + 1);

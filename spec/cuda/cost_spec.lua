@@ -52,7 +52,7 @@ print(pcall(ideal.bytes, S.sort(x), {data = {4}}, inputs))
 ]]
 
 -- launches of a training step, fills and copies among them
-local MOST = {lenet = 28, resnet20 = 175, lstm = 324, transformer = 195}
+local MOST = {lenet = 26, resnet20 = 174, lstm = 27, transformer = 125}
 
 describe("the cost of what a GPU does", function()
   it("is the distinct bytes of a launch, and each operand of a library's call", function()

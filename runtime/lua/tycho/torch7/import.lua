@@ -47,7 +47,7 @@ local FLOATS = { float32 = true, float64 = true, float16 = true }
 -- What tells it: the parameters, else the type that a module names.
 local PARAMETERS = { "weight", "bias", "running_mean", "v" }
 
--- The first answer of f among an object and all that it holds.
+-- Returns the first answer of f among an object and all that it holds.
 local function search(root, f)
   local list, seen, at = { root }, { [root] = true }, 1
   while list[at] do
@@ -167,7 +167,7 @@ local function inputs_of(net, shapes, prefix)
 end
 
 
--- How many tensors a form takes.
+-- Returns how many tensors a form takes.
 local function leaves(form)
   local n = 0
   for _, inner in ipairs(form) do

@@ -1,0 +1,261 @@
+// recurrence.cu - all steps of a recurrent layer in one direction, and their gradients, after the
+// product of its inputs. Arrays are as in cells.cu. Method: a block has SAMPLES samples and all
+// units, so that no block waits for another: their states stay in shared memory, with as many rows
+// of the weight as it holds; the other rows come from the cache at each step. Bound: those rows,
+// at the rate at which a multiprocessor reads its cache; of small layers the latency of a step.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define MODE 1       // 0 gru, 1 lstm, 2 relu, 3 tanh
+#define SAMPLES 1    // of a block
+#define THREADS 256
+#define PACK 4       // elements of a load of the weight
+#include "team.cuh"
+#endif
+#ifndef MODE
+#define MODE 1
+#define SAMPLES 1
+#define THREADS 256
+#define PACK 1
+#endif
+
+#define GRU (MODE == 0)
+#define LSTM (MODE == 1)
+#define GATES (GRU ? 3 : LSTM ? 4 : 1)
+#define LANES 8                                    // neighbours that share a row of the weight
+#define EACH_UNIT(e) for (int e = threadIdx.x; e < SAMPLES * units; e += THREADS)
+typedef lanes<T, PACK> W;
+
+// y_row: from row to row of the output and its gradient. kept: from step to step of what backward
+// reads, gates and then cells (gru: inner products). held: rows of the weight in shared memory.
+struct recurrence { i64 time, batch, units, y_row, kept, held, reversed; };
+
+template <typename A> FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
+FN float times_plus(float a, float b, float c) { return fmaf(a, b, c); }
+FN double times_plus(double a, double b, double c) { return fma(a, b, c); }
+
+FN i64 time_of(const recurrence &s, i64 step)
+{
+  return s.reversed ? s.time - 1 - step : step;
+}
+
+FN void copy_rows(T *to, const T *from, int count)
+{
+  for (int i = threadIdx.x * PACK; i < count; i += THREADS * PACK)
+    *(W *)(to + i) = *(const W *)(from + i);
+}
+
+// -- forward --------------------------------------------------------------------------------------
+
+// z[sample][row] of rows first .. end, whose first is at w: the row times the sample's states.
+FN void multiply_rows(T *z, const T *w, int first, int end, int rows, const T *h, int units)
+{
+  const int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES;
+  for (int begin = first + (int)threadIdx.x / 32 * (32 / LANES); begin < end;
+       begin += THREADS / LANES) {
+    const int row = begin + own;
+    T sum[SAMPLES] = {};
+    if (row < end)
+#pragma unroll 4
+      for (int k = lane * PACK; k < units; k += LANES * PACK) {
+        const W a = *(const W *)(w + (row - first) * units + k);
+        for (int s = 0; s < SAMPLES; s++) {
+          const W b = *(const W *)(h + s * units + k);
+          for (int p = 0; p < PACK; p++) sum[s] = times_plus(a.at[p], b.at[p], sum[s]);
+        }
+      }
+    for (int s = 0; s < SAMPLES; s++) {
+      for (int n = LANES / 2; n; n /= 2) sum[s] += __shfl_xor_sync(~0u, sum[s], n);
+      if (lane == 0 && row < end) z[s * rows + row] = sum[s];
+    }
+  }
+}
+
+struct cell { T h, c, gate[GATES]; };              // c: gru's inner product
+
+// x: products of the input, z: of the states; both GATES rows of `units`
+FN cell cell_of(const T *x, const T *z, const T *bx, const T *bh, int units, T h0, T c0)
+{
+  cell v;
+#if GRU
+  const int k1 = units, k2 = 2 * units;
+  const T r = sigmoid_of(x[0] + bx[0] + z[0] + bh[0]);
+  const T update = sigmoid_of(x[k1] + bx[k1] + z[k1] + bh[k1]);
+  v.c = z[k2] + bh[k2];
+  const T next = tanh_of(x[k2] + bx[k2] + r * v.c);
+  v.gate[0] = r, v.gate[1] = update, v.gate[2] = next;
+  v.h = (1 - update) * next + update * h0;
+#else
+  for (int k = 0; k < GATES; k++)
+    v.gate[k] = x[k * units] + z[k * units] + (bx[k * units] + bh[k * units]);
+#if LSTM
+  for (int k = 0; k < GATES; k++) v.gate[k] = k == 2 ? tanh_of(v.gate[k]) : sigmoid_of(v.gate[k]);
+  v.c = v.gate[1] * c0 + v.gate[0] * v.gate[2];
+  v.h = v.gate[3] * tanh_of(v.c);
+#else
+  v.h = MODE == 2 ? (v.gate[0] > 0 ? v.gate[0] : 0) : tanh_of(v.gate[0]);
+  v.c = 0;
+#endif
+#endif
+  return v;
+}
+
+// kept, hy, cy may be NULL
+extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
+    T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
+    const struct recurrence __grid_constant__ s)
+{
+  extern __shared__ __align__(16) T memory[];
+  const int units = (int)s.units, rows = GATES * units, held = (int)s.held;
+  const i64 first = (i64)blockIdx.x * SAMPLES;
+  T *near = memory, *h = near + held * units, *c = h + SAMPLES * units;
+  T *z = c + (LSTM ? SAMPLES * units : 0);
+  copy_rows(near, w, held * units);
+  EACH_UNIT(e)
+  {
+    const i64 at = first * units + e;
+    const bool there = first + e / units < s.batch;
+    h[e] = there ? h0[at] : 0;
+    if (LSTM) c[e] = there ? c0[at] : 0;
+  }
+  for (i64 step = 0; step < s.time; step++) {
+    const i64 t = time_of(s, step);
+    __syncthreads();
+    multiply_rows(z, near, 0, held, rows, h, units);
+    multiply_rows(z, w + held * units, held, rows, rows, h, units);
+    __syncthreads();
+    EACH_UNIT(e)
+    {
+      const int j = e % units;
+      const i64 b = first + e / units, row = t * s.batch + b;
+      if (b >= s.batch) break;
+      const cell v = cell_of(pre + row * rows + j, z + e / units * rows + j, bx + j, bh + j, units,
+          h[e], LSTM ? c[e] : 0);
+      h[e] = plain(v.h);
+      if (LSTM) c[e] = plain(v.c);
+      y[row * s.y_row + j] = plain(v.h);
+      if (!kept) continue;
+      T *gate = kept + t * s.kept + b * rows + j;
+      for (int k = 0; k < GATES; k++) gate[k * units] = plain(v.gate[k]);
+      if (GRU || LSTM) kept[t * s.kept + s.batch * rows + b * units + j] = plain(v.c);
+    }
+  }
+  EACH_UNIT(e)
+  {
+    if (first + e / units >= s.batch) break;
+    if (hy) hy[first * units + e] = h[e];
+    if (LSTM && cy) cy[first * units + e] = c[e];
+  }
+}
+
+// -- backward -------------------------------------------------------------------------------------
+
+// Adds rows q, q + slices, ... below end times dg[sample][row] to a pack of columns.
+FN void add_rows(T (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end, int slices,
+    const T *dg, int rows, int units, int column)
+{
+#pragma unroll 4
+  for (int row = first + q; row < end; row += slices) {
+    const W a = *(const W *)(w + (row - first) * units + column);
+    for (int s = 0; s < SAMPLES; s++)
+      for (int p = 0; p < PACK; p++)
+        sum[s][p] = times_plus(a.at[p], dg[s * rows + row], sum[s][p]);
+  }
+}
+
+// The gradient of a sample's state: what the slices found, in their order.
+FN T join_slices(const T *part, int slices, int units, int e)
+{
+  T sum = part[e];
+  for (int q = 1; q < slices; q++) sum += part[q * SAMPLES * units + e];
+  return sum;
+}
+
+// h: the layer's output, NULL (lstm): made again of gates and cells. before: gets the states before
+// each step (time, batch, units). dgh may be dgx. dy, dhy, dcy, dhx, dcx may be NULL.
+extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
+    T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
+    const T *h0, const T *c0, const struct recurrence __grid_constant__ s)
+{
+  extern __shared__ __align__(16) T memory[];
+  const int units = (int)s.units, rows = GATES * units, held = (int)s.held, packs = units / PACK;
+  const int slices = THREADS / packs, q = threadIdx.x / packs, column = threadIdx.x % packs * PACK;
+  const i64 first = (i64)blockIdx.x * SAMPLES;
+  T *near = memory, *part = near + held * units, *dg = part + slices * SAMPLES * units;
+  T *dc = dg + SAMPLES * rows, *rest = dc;         // rest: of gru, what does not go through gates
+  copy_rows(near, w, held * units);
+  EACH_UNIT(e)
+  {
+    const i64 at = first * units + e;
+    const bool there = first + e / units < s.batch;
+    part[e] = there && dhy ? dhy[at] : 0;
+    for (int i = 1; i < slices; i++) part[i * SAMPLES * units + e] = 0;
+    if (GRU || LSTM) dc[e] = LSTM && there && dcy ? dcy[at] : 0;
+    if (!there)
+      for (int k = 0; k < GATES; k++) dg[e / units * rows + k * units + e % units] = 0;
+  }
+  for (i64 step = s.time - 1; step >= 0; step--) {
+    const i64 t = time_of(s, step), last = time_of(s, step - 1);
+    __syncthreads();
+    EACH_UNIT(e)
+    {
+      const int j = e % units;
+      const i64 b = first + e / units, row = t * s.batch + b, prior = last * s.batch + b;
+      if (b >= s.batch) break;
+      T d = join_slices(part, slices, units, e) + (dy ? dy[row * s.y_row + j] : 0);
+      T *own = dg + e / units * rows + j, *to = dgx + row * rows + j;
+      T state;
+#if LSTM
+      const T *v = kept + t * s.kept + b * rows + j, *cells = kept + s.batch * rows + b * units + j;
+      const T i = v[0], f = v[units], g = v[2 * units], o = v[3 * units];
+      const T tanh_c = tanh_of(cells[t * s.kept]);
+      const T c_before = step ? cells[last * s.kept] : c0[b * units + j];
+      const T dcell = dc[e] + d * o * (1 - tanh_c * tanh_c);
+      const T gate[] = { dcell * g * i * (1 - i), dcell * c_before * f * (1 - f),
+        dcell * i * (1 - g * g), d * tanh_c * o * (1 - o) };
+      for (int k = 0; k < GATES; k++) own[k * units] = to[k * units] = plain(gate[k]);
+      dc[e] = plain(dcell * f);
+      state = !step ? h0[b * units + j]
+          : h       ? h[prior * s.y_row + j]
+                    : kept[last * s.kept + b * rows + j + 3 * units] * tanh_of(c_before);
+#else
+      state = step ? h[prior * s.y_row + j] : h0[b * units + j];
+#endif
+#if GRU
+      const T *v = kept + t * s.kept + b * rows + j;
+      const T r = v[0], z = v[units], next = v[2 * units];
+      const T inner = kept[t * s.kept + s.batch * rows + b * units + j];
+      d += rest[e];
+      const T dn = d * (1 - z) * (1 - next * next), dr = dn * inner * r * (1 - r);
+      const T dz = d * (state - next) * z * (1 - z);
+      T *too = dgh + row * rows + j;
+      own[0] = to[0] = too[0] = plain(dr);
+      own[units] = to[units] = too[units] = plain(dz);
+      to[2 * units] = plain(dn);
+      own[2 * units] = too[2 * units] = plain(dn * r);
+      rest[e] = plain(d * z);
+#endif
+#if !GRU && !LSTM
+      const T v = h[row * s.y_row + j];
+      own[0] = to[0] = plain(MODE == 2 ? (v > 0 ? d : 0) : d * (1 - v * v));
+#endif
+      if (before) before[row * units + j] = state;
+    }
+    __syncthreads();
+    T sum[SAMPLES][PACK] = {};
+    if (q < slices) {
+      add_rows(sum, near, 0, q, held, slices, dg, rows, units, column);
+      add_rows(sum, w + held * units, held, q, rows, slices, dg, rows, units, column);
+      for (int i = 0; i < SAMPLES; i++)
+        for (int p = 0; p < PACK; p++) part[(q * SAMPLES + i) * units + column + p] = sum[i][p];
+    }
+  }
+  __syncthreads();
+  EACH_UNIT(e)
+  {
+    if (first + e / units >= s.batch) break;
+    const T dh = join_slices(part, slices, units, e) + (GRU ? rest[e] : 0);
+    if (dhx) dhx[first * units + e] = plain(dh);
+    if (LSTM && dcx) dcx[first * units + e] = dc[e];
+  }
+}

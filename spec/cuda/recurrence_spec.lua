@@ -1,0 +1,148 @@
+-- All steps of a recurrent layer in one launch on a GPU, and a launch for each step, beside the
+-- CPU's, on the stand-in whose checker watches every access; bias gradients that a product makes.
+
+local devices = require "spec.support.devices_agree"
+
+local LAYERS = devices.SCRIPT .. [[
+local ffi = require "ffi"
+ffi.cdef "const char *cudasim_costs(void);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local V = ty.sym.Variable
+local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3}
+
+-- what a training step makes, an inference after it, and the kernels that ran
+local function step(ctx, case)
+  local net = ty.sym.RNN{data = V "x", parameters = V "p", state = V "h", state_size = case.units,
+    num_layers = case.layers or 1, mode = case.mode, bidirectional = case.both,
+    state_outputs = case.states, state_cell = case.mode == "lstm" and V "c" or nil}
+  local types = {}
+  for _, name in ipairs(net:list_arguments()) do types[name] = case.dtype end
+  local exe = net:simple_bind{ctx = ctx, x = {case.time, case.batch, 3}, type_dict = types}
+  for _, name in ipairs(net:list_arguments()) do
+    local x = exe.arg_dict[name];
+    (pattern(x.shape, here, "float64") * 0.3):astype(x.dtype):copyto(x)
+  end
+  driver.cudasim_costs()
+  local heads, out = {}, {}
+  for i, y in ipairs(exe:forward(true)) do
+    out[i] = y:copy()
+    heads[i] = (pattern(y.shape, here, "float64") * 0.5):astype(y.dtype):as_in_context(ctx)
+  end
+  exe:backward(heads)
+  for _, name in ipairs(net:list_arguments()) do out[#out + 1] = exe.grad_dict[name] end
+  for _, y in ipairs(exe:forward(false)) do out[#out + 1] = y end
+  ty.waitall()
+  return out, ffi.string(driver.cudasim_costs())
+end
+
+for _, case in ipairs(CASES) do
+  case.dtype = case.dtype or "float32"
+  local mine = step(here, case)
+  local theirs, names = step(there, case)
+  local worst = 0
+  for i, a in ipairs(mine) do
+    a = a:astype("float64")
+    local b = theirs[i]:as_in_context(here):astype("float64")
+    local far = ty.nd.abs(a - b):max():asscalar() / (ty.nd.abs(a):max():asscalar() + 1e-3)
+    worst = far <= worst and worst or far  -- NaN stays
+  end
+  local at_once = names:find("recurrence_backward") and names:find("recurrence_forward")
+  local by_steps = names:find("_cell\t") and names:find("_cell_back\t")
+  local how = at_once and not by_steps and "once" or by_steps and not at_once and "steps" or "both"
+  print(("%s %s %dx%dx%d"):format(case.mode, case.dtype, case.time, case.batch, case.units),
+    how ~= case.how and "different: by " .. how
+      or worst < BOUND[case.dtype] and "equal" or "different: " .. worst)
+end
+]]
+
+-- The stand-in has 4 processors: to 16 samples of float32, 8 of float64 go at once.
+local CASES = [[
+local CASES = {}
+local function add(case) CASES[#CASES + 1] = case end
+for _, mode in ipairs{"lstm", "gru", "rnn_tanh", "rnn_relu"} do
+  add{mode = mode, time = 3, batch = 2, units = 8, how = "once"}
+  add{mode = mode, time = 1, batch = 1, units = 1, how = "once"}
+  add{mode = mode, time = 2, batch = 7, units = 4, layers = 2, both = true, states = true,
+    how = "once"}
+  add{mode = mode, time = 2, batch = 15, units = 5, states = true, how = "once"}
+  add{mode = mode, time = 3, batch = 17, units = 4, states = true, how = "steps"}
+  add{mode = mode, time = 2, batch = 5, units = 6, dtype = "float64", how = "once"}
+  add{mode = mode, time = 2, batch = 9, units = 2, dtype = "float64", how = "steps"}
+  add{mode = mode, time = 2, batch = 2, units = 4, dtype = "float16", how = "once"}
+end
+]]
+
+-- weights of which shared memory holds a part, and of which too much would be left
+local LARGE = [[
+local CASES = {{mode = "lstm", time = 2, batch = 1, units = 140, how = "once"},
+  {mode = "rnn_tanh", time = 2, batch = 1, units = 261, how = "once"},
+  {mode = "lstm", time = 1, batch = 1, units = 224, how = "steps"}}
+]]
+
+-- Each of the questions that FullyConnected's plans ask of cublasLt is answered with "not
+-- supported" once: the bias's gradient is a sum of its own then.
+local SUMS = devices.SCRIPT .. [[
+local ffi = require "ffi"
+ffi.cdef "const char *cudasim_costs(void); void cudasim_fail(const char *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local V = ty.sym.Variable
+local function step(ctx, dtype, req)
+  local net = ty.sym.FullyConnected{data = V "x", weight = V "w", bias = V "b", num_hidden = 5}
+  local exe = net:simple_bind{ctx = ctx, shapes = {x = {6, 3}}, grad_req = req,
+    type_dict = {x = dtype, w = dtype, b = dtype}}
+  for _, name in ipairs{"x", "w", "b"} do
+    local x = exe.arg_dict[name];
+    (pattern(x.shape, here, "float64") * 0.3):astype(dtype):copyto(x)
+    exe.grad_dict[name][":"] = 1
+  end
+  exe:forward(true)
+  exe:backward{(pattern({6, 5}, here, "float64")):astype(dtype):as_in_context(ctx)}
+  ty.waitall()
+  return exe
+end
+local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3, bfloat16 = 3e-2}
+local summed = 0
+local function same(what, dtype, req, failing)
+  local mine = step(here, dtype, req)
+  driver.cudasim_costs()
+  if failing then driver.cudasim_fail(failing) end
+  local good, theirs = pcall(step, there, dtype, req)
+  driver.cudasim_fail("")
+  local names = ffi.string(driver.cudasim_costs())
+  if not good then
+    print(what, failing and "equal" or "different: " .. tostring(theirs))
+    return
+  end
+  local apart = names:find("reduce\t") ~= nil
+  summed = summed + (failing and apart and 1 or 0)
+  local worst = not failing and apart ~= (req == "add") and 1 or 0
+  for name, a in pairs(mine.grad_dict) do
+    a = a:astype("float64")
+    local far = ty.nd.abs(a - theirs.grad_dict[name]:as_in_context(here):astype("float64"))
+    far = far:max():asscalar() / ty.nd.abs(a):max():asscalar()
+    worst = far <= worst and worst or far
+  end
+  print(what, worst < BOUND[dtype] and "equal" or "different: " .. worst)
+end
+for dtype in pairs(BOUND) do
+  for _, req in ipairs{"write", "add"} do same(dtype .. " " .. req, dtype, req) end
+end
+for n = 1, 30 do
+  same("without plan " .. n, "float32", "write", "cublasLtMatmulAlgoGetHeuristic:" .. n .. ":15")
+end
+print("summed apart", summed > 0 and "equal" or "different")
+]]
+
+describe("recurrent layers on a GPU", function()
+  it("have the CPU's values and gradients, at once and step by step", function()
+    devices.agree(pending, CASES .. LAYERS, 32)
+  end)
+
+  it("hold a part of a large weight", function() devices.agree(pending, LARGE .. LAYERS, 3) end)
+end)
+
+describe("the gradient of a bias on a GPU", function()
+  it("comes with the weight's, or is a sum of its own", function()
+    devices.agree(pending, SUMS, 39)
+  end)
+end)
