@@ -85,7 +85,8 @@ static void remove_abandoned(const struct target *t)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* *fd stays -1 where the folder's file system cannot. */
+/* Opens a file without a name in the folder. *fd stays -1 where the folder's file system has none.
+** */
 static int open_unnamed(struct target *t, mode_t mode, int *fd)
 {
   struct text folder = { 0 };
@@ -97,7 +98,8 @@ static int open_unnamed(struct target *t, mode_t mode, int *fd)
   return TY_OK;
 }
 
-/* One whose lock another has for a moment (sweep) may be gone in the next. */
+/* Opens a file of a name that is free. A file that another process locks for a moment (sweep) may
+** be gone at the next try. */
 static int open_named(struct target *t, mode_t mode, int *fd)
 {
   for (int tries = 0; tries < TRIES; tries++) {
@@ -115,7 +117,7 @@ static int open_named(struct target *t, mode_t mode, int *fd)
   return code;
 }
 
-/* What replaces a private file is never anybody else's to read. */
+/* Opens the file that replaces one. What replaces a private file is never readable by others. */
 static int open_beside(struct target *t, const struct stat *old, int *fd)
 {
   const mode_t mode = old ? 0600 : 0666;
@@ -181,8 +183,9 @@ static int give_name(struct target *t)
   return code;
 }
 
-/* So that the name survives a power cut as the bytes do. Who may write into a folder need not be
-** allowed to read it, and some file systems have nothing to sync. */
+/* Writes the folder to disk, so that the name survives a power cut as the bytes do. A process that
+** may write into a folder need not be allowed to read it, and some file systems have nothing to
+** sync: neither is an error. */
 static int sync_folder(const struct target *t)
 {
   struct text name = { 0 };

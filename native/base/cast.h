@@ -23,8 +23,8 @@ static inline float float_of(uint32_t u)
   return f;
 }
 
-/* Exponent and fraction move to their place in a float32; a product with 2^112 sets the exponent
-** right and makes subnormals normal, exactly. */
+/* Returns a float16 as float32, exactly. Exponent and fraction move to their place in a float32; a
+** product with 2^112 sets the exponent right and makes subnormals normal. */
 static inline float f32_of_f16(uint16_t h)
 {
   uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
@@ -33,8 +33,8 @@ static inline float f32_of_f16(uint16_t h)
   return float_of(bits | sign);
 }
 
-/* Subnormal results: adding 0.5 lets the adder round to multiples of 2^-24. Others: round the
-** low 13 bits by hand. */
+/* Returns a float32 as float16, rounded to nearest, ties to even. Subnormal results: adding 0.5
+** lets the adder round to multiples of 2^-24. Others: the low 13 bits are rounded by hand. */
 static inline uint16_t f16_of_f32(float f)
 {
   uint32_t bits = bits_of(f), sign = bits >> 16 & 0x8000, a = bits & 0x7fffffffu;
@@ -54,7 +54,7 @@ static inline uint16_t bf16_of_f32(float f)
   return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* Truncated; what has no place in the integer gives its smallest value. */
+/* Returns a float32, truncated; values outside the integers' range give the least integer. */
 static inline int32_t i32_of_f32(float x)
 {
   return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN;

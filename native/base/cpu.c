@@ -37,7 +37,7 @@ int cpu_level(void)
   return chosen;
 }
 
-/* The best level, and TYCHO_CPU does not name it. */
+/* Returns whether the level is the best one and TYCHO_CPU does not name it. */
 static bool is_unrestricted(void)
 {
   return cpu_level() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_path());

@@ -16,7 +16,7 @@
 
 /* Starts a new failure of this thread. Returns code. */
 int  fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Add parts to the failure; NULL parts are skipped. */
+/* Adds parts to the failure; NULL parts are skipped. */
 void fail_node(const char *op, const char *node, const char *where);
 void fail_argument(const char *argument, const char *expected, const char *got);
 /* A failure that outlives its thread's next one (failure.c). */

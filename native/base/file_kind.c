@@ -52,8 +52,9 @@ static bool is_pickle(const uint8_t *head, size_t n)
   return n > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5;
 }
 
-/* A protobuf without a magic number: ir_version (field 1), then one of the other fields of a
-** ModelProto: names and versions of what wrote it, the graph, the operator sets. */
+/* Returns whether bytes begin a model of ONNX: a protobuf without a magic number, that is
+** ir_version (field 1), then another field of a ModelProto: names and versions of what wrote it,
+** the graph, the operator sets. */
 static bool is_onnx(const uint8_t *head, size_t n)
 {
   enum { VERSIONS = 32 };
@@ -61,7 +62,8 @@ static bool is_onnx(const uint8_t *head, size_t n)
       memchr("\x12\x1a\x22\x3a\x42", head[2], 5);
 }
 
-/* JSON as symbols are saved, or settings: the first character that is no blank. */
+/* Returns whether bytes begin JSON, as symbols are saved, by the first character that is no blank.
+** */
 static bool is_json(const uint8_t *head, size_t n)
 {
   size_t i = 0;
@@ -69,7 +71,7 @@ static bool is_json(const uint8_t *head, size_t n)
   return i + 1 < n && head[i] == '{' && !memchr(head, 0, MIN(n, FILE_KIND_HEAD));
 }
 
-/* The length of the header, which begins with {" or is filled up with spaces. */
+/* Returns whether bytes begin with the length of a header, and it with {" or spaces. */
 static bool is_safetensors(const uint8_t *head, size_t n)
 {
   return n > 9 && head[8] == '{' && (head[9] == '"' || head[9] == '}') && !head[5] && !head[6] &&

@@ -21,7 +21,8 @@ static int make_one(const char *path, mode_t mode)
   return cannot_make(path);
 }
 
-/* A folder in a place that everybody may write to can be made by anybody in advance. */
+/* Checks that a folder belongs to this user alone: in a place that everybody may write to, anybody
+** can make it in advance. */
 static int check_private(const char *path)
 {
   struct stat st;

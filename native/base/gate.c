@@ -47,7 +47,8 @@ static ssize_t read_some(void *fd, char *to, size_t n)
   return admitted < 0 ? -1 : read(file_descriptor(fd), to, (size_t)admitted);
 }
 
-/* The C library takes a short count for a failure, and 0 for one where others return -1. */
+/* Writes for a stream. The C library takes a short count for a failure, and 0 for one where others
+** return -1. */
 static ssize_t write_some(void *fd, const char *from, size_t n)
 {
   const ssize_t admitted = bytes_admitted(n);

@@ -42,7 +42,8 @@ char *arena_chars(struct arena *a, size_t n);           /* for a text; not padde
 char *arena_text(struct arena *a, const char *s);
 void  arena_done(struct arena *a);
 
-/* GROW(p, n, cap) makes room for one more element in a growing array; false: out of memory. */
+/* Makes room for one more element in a growing array, as GROW(p, n, cap). Returns false if out of
+** memory. */
 bool grow_array(void **p, int n, int *cap, size_t size);
 #define GROW(p, n, cap) grow_array((void **)&(p), n, &(cap), sizeof *(p))
 

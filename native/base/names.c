@@ -14,7 +14,7 @@ uint32_t name_hash(const char *s)
   return h;
 }
 
-/* The chain of a name, or the free slot where it belongs. */
+/* Returns the chain of a name, or the free slot where it belongs. */
 static int *slot_of(const struct names *x, const char *name)
 {
   uint32_t mask = (uint32_t)x->slots - 1, h = name_hash(name) & mask;

@@ -2,7 +2,7 @@
 #include <locale.h>
 #include "base/base.h"
 
-/* 0 where the system has none: then the program's own. */
+/* Returns the locale "C", 0 where the system has none: then the program's own counts. */
 static locale_t c_locale(void)
 {
   static locale_t made;

@@ -28,9 +28,9 @@ void parallel_add_queue(void);
 void parallel_queue(bool on);
 /* Calls run with regions of one member. Returns what it returns. */
 int  parallel_alone(int (*run)(void *context), void *context);
-/* Call before a library that opens OpenMP regions itself: gives it teams of parallel_threads(). */
+/* Gives a library that opens OpenMP regions itself teams of parallel_threads(). Call before it. */
 void parallel_library(void);
 /* Returns the most members that a team of this process can have, now or later. */
 int  parallel_most(void);
-/* As parallel_library, for teams of another size; call parallel_library() afterwards. */
+/* Does as parallel_library, for teams of another size; call parallel_library() afterwards. */
 void parallel_library_of(int threads);

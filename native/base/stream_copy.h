@@ -3,7 +3,7 @@
 #pragma once
 #include "base/base.h"
 
-/* more than half of the last cache */
+/* Returns whether a copy is of more than half of the last cache. */
 bool stream_copy_profitable(size_t bytes);
 /* as memcpy; fastest where dst is a multiple of 16 */
 void stream_copy(void *dst, const void *src, size_t bytes);

@@ -13,7 +13,7 @@
 #include "base/gate.h"
 #include "base/system.h"
 
-/* Whether a call of the system is to fail; errno says with what. */
+/* Returns whether a call of the system is to fail; errno says with what. */
 static bool gate_refuses(void)
 {
   const int fault = gate_fault(GATE_SYSTEM);
@@ -193,7 +193,7 @@ int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
   return gate_refuses() ? EAGAIN : pthread_create(thread, NULL, run, context);
 }
 
-/* A library of this name does not exist, which gives dlerror a text. */
+/* Opens a library. Where the gate refuses, a name that does not exist gives dlerror its text. */
 void *sys_dlopen(const char *name, int flags)
 {
   return dlopen(gate_refuses() ? "/nowhere" : name, flags);

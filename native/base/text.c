@@ -66,9 +66,9 @@ const char *text_shape(const ty_desc *d, char *buffer, size_t size)
   return buffer;
 }
 
-/* Edit distance with neighbouring letters swapped as one step; another case of the same letter
-** costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are near
-** "FullyConnected". */
+/* Returns the edit distance with neighbouring letters swapped as one step. Another case of the same
+** letter costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are
+** near "FullyConnected". */
 static double edit_cost(char a, char b)
 {
   if (a == b) return 0;

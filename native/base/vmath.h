@@ -71,8 +71,8 @@ static inline float exp_f32(float x)
   return exp_within(t < -104.0f ? -104.0f : t);
 }
 
-/* x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for results that would
-** be denormal. */
+/* Returns e^x of x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for
+** results that would be denormal. */
 static inline float exp_down_f32(float x)
 {
   const float round = ROUND_F32 + 127.0f; /* leaves the result's exponent in the low bits */
@@ -86,7 +86,7 @@ static inline float exp_down_f32(float x)
   return x < -86.0f ? 0.0f : y;
 }
 
-/* e^r - 1 to 1e-11, and 2^k: for float32 results. |x| <= 700. */
+/* Returns e^r - 1 to 1e-11, and 2^k: for float32 results. |x| <= 700. */
 static inline double exp_parts(double x, double *scale)
 {
   double shifted = x * LOG2E + ROUND_F64, k = shifted - ROUND_F64, r = x - k * LN2;
@@ -120,7 +120,7 @@ static inline float expm1_f32(float x)
   return x == 0 ? x : keep_nan(x, y);
 }
 
-/* e^r - 1 - r to 2^-59 of e^r */
+/* Returns e^r - 1 - r to 2^-59 of e^r. */
 static inline double exp_tail(double r)
 {
   double q = 2.755725540020642443e-6 +
@@ -134,7 +134,7 @@ static inline double exp_tail(double r)
   return r * r * (0.5 + r * q);
 }
 
-/* r as high + low; *n: k + 4096 */
+/* Returns r, as high + low; *n: k + 4096. */
 static inline double exp_reduce(double t, double *low, uint64_t *n)
 {
   double shifted = t * LOG2E + ROUND_F64, k = shifted - ROUND_F64;
@@ -144,7 +144,7 @@ static inline double exp_reduce(double t, double *low, uint64_t *n)
   return high;
 }
 
-/* e^x = *p + *lost, times 2^*n (less 4096); lost: what rounding p has dropped. */
+/* Computes e^x = *p + *lost, times 2^*n (less 4096); lost: what rounding p has dropped. */
 static inline double exp_wide(double x, double *lost, uint64_t *n)
 {
   double low, high = exp_reduce(clamp_real(x, -746.0, 710.0), &low, n),
@@ -203,7 +203,7 @@ static inline float log_f32(float x)
   return x == INFINITY || x != x ? x : y;
 }
 
-/* ln x to 1e-11 for normal x > 0 */
+/* Returns ln x to 1e-11 for normal x > 0. */
 static inline double log_half(double x)
 {
   uint64_t u = of_f64(x), e = (u - 0x3fe6a09e00000000u) & 0xfff0000000000000u;
@@ -216,7 +216,7 @@ static inline double log_half(double x)
   return k * LN2 + s * (2.0 + z * q);
 }
 
-/* Of x by a factor: log2 and log10 of float32. */
+/* Returns ln x times a factor: log2 and log10 of float32. */
 static inline float log_by(float x, double by)
 {
   float y = (float)(log_half((double)(x > 0 ? x : 1.0f)) * by);
@@ -332,9 +332,9 @@ static inline double sin_quarter(double x, uint64_t quarter)
 static inline float sin_small(float x) { return x == 0 ? x : (float)sin_quarter((double)x, 0); }
 static inline float cos_small(float x) { return (float)sin_quarter((double)x, 1); }
 
-/* Below 1: x + x P(x^2); from 1 on: 1 - e^Q(x), where an error of Q counts little, since e^Q is
-** small beside 1. Polynomials of the least largest error, 1.2e-9 and 2e-11. Within 1.6 units in the
-** last place (1.501 is the worst of a third of all float32). */
+/* Returns erf x. Below 1: x + x P(x^2); from 1 on: 1 - e^Q(x), where an error of Q counts little,
+** since e^Q is small beside 1. Polynomials of the least largest error, 1.2e-9 and 2e-11. Within 1.6
+** units in the last place (1.501 is the worst of a third of all float32). */
 static inline float erf_f32(float x)
 {
   float a = x < 0 ? -x : x, z = a * a;
@@ -348,10 +348,10 @@ static inline float erf_f32(float x)
   return keep_nan(x, x < 0 ? -y : y);
 }
 
-/* The distribution function of the normal law. With a = |x| and s = 1 / (a + 3), its tail is
-** s e^(-a^2 / 2) times a polynomial in (a - 3) s, to 3.5e-8 of itself; a^2 is taken in two parts,
-** which are exact enough for e^. Within 5.5 units in the last place of float32 below 0 (measured:
-** 5.06, near -0.675), 3 above; beyond 14.5 the tail is 0. */
+/* Returns the distribution function of the normal law. With a = |x| and s = 1 / (a + 3), its tail
+** is s e^(-a^2 / 2) times a polynomial in (a - 3) s, to 3.5e-8 of itself; a^2 is taken in two
+** parts, which are exact enough for e^. Within 5.5 units in the last place of float32 below 0
+** (measured: 5.06, near -0.675), 3 above; beyond 14.5 the tail is 0. */
 static inline float normcdf_f32(float x)
 {
   float a = x < 0 ? -x : x;
@@ -396,7 +396,8 @@ static inline double log10_f64(double x) { return log10(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 static inline double erf_f64(double x) { return erf(x); }
-/* Half of erfc(-x / sqrt 2). What rounding drops of its argument s changes it by 2 s of itself. */
+/* Returns half of erfc(-x / sqrt 2). What rounding drops of its argument s changes it by 2 s of
+** itself. */
 static inline double normcdf_f64(double x)
 {
   const double high = -0.70710678118654757, low = 4.8336466567264565e-17;
@@ -420,8 +421,8 @@ static inline double pow_f64(double a, double b) { return pow(a, b); }
 static inline float  hypot_f32(float a, float b) { return hypotf(a, b); }
 static inline double hypot_f64(double a, double b) { return hypot(a, b); }
 
-/* Psi: reflected to x > 0, moved up to 12 where the asymptotic series has settled. Poles (0, -1,
-** ...) are NaN, as are -Inf and NaN. */
+/* Returns psi(x): reflected to x > 0, moved up to 12 where the asymptotic series has settled. Poles
+** (0, -1, ...) are NaN, as are -Inf and NaN. */
 static inline long double digamma_long(long double x)
 {
   long double sum = 0;
@@ -452,8 +453,8 @@ static inline long double digamma_long(long double x)
 static inline float  digamma_f32(float x)  { return (float)digamma_long(x); }
 static inline double digamma_f64(double x) { return (double)digamma_long(x); }
 
-/* Inverse of erf: a start that is right to 2e-3 (Winitzki 2008), then steps of third order on
-** erfc, which keeps its digits near 1. */
+/* Returns the inverse of erf: a start that is right to 2e-3 (Winitzki 2008), then steps of third
+** order on erfc, which keeps its digits near 1. */
 static inline long double erfinv_long(long double x)
 {
   long double a = x < 0 ? -x : x;
@@ -484,7 +485,7 @@ static inline double trunc_f64(double x) { return trunc(x); }
 /* Halves away from zero: the largest number below one half cannot carry an odd integer up. */
 static inline float  round_f32(float x)  { return truncf(x + copysignf(0x1.fffffep-2f, x)); }
 static inline double round_f64(double x) { return trunc(x + copysign(0x1.fffffffffffffp-2, x)); }
-/* Nearest, halves down. */
+/* Returns the nearest integer, halves down. */
 static inline float rint_f32(float x)
 {
   float f = floorf(x);
@@ -497,7 +498,7 @@ static inline double rint_f64(double x)
 }
 static inline float  fmod_f32(float a, float b) { return fmodf(a, b); }
 static inline double fmod_f64(double a, double b) { return fmod(a, b); }
-/* The remainder with the sign of b; 0 where b is 0. */
+/* Returns the remainder with the sign of b; 0 where b is 0. */
 static inline float mod_f32(float a, float b)
 {
   float r = fmodf(a, b);

@@ -79,10 +79,10 @@ struct ty_graph {
 };
 static inline int value_of(const ty_graph *g, ty_entry e) { return g->node[e.node].first + e.out; }
 const char *node_attr(const struct node *n, const char *key);
-/* the kind of an operator (NULL: a variable) with nin inputs given; name: for errors */
+/* Returns the kind of an operator (NULL: a variable) with nin inputs given; name: for errors. */
 int graph_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
     int nin, const struct kind **out);
-/* a node of a kind, with as many inputs as it has and the bodies that wait */
+/* Adds a node of a kind, with as many inputs as it has and the bodies that wait. */
 int graph_add(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
     ty_entry *out);
 int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
@@ -92,9 +92,9 @@ int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_att
 int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
     int nout, ty_entry *out);
 /* a mirror of node `of`, or its gradient operator */
-/* "FullyConnected", "_backward_FullyConnected", "null" */
+/* Returns a node's label: "FullyConnected", "_backward_FullyConnected", "null". */
 const char *op_label(const struct node *n);
-/* "fc1_output", "bn_mean", "slice_output0" */
+/* Writes the name of an output: "fc1_output", "bn_mean", "slice_output0". */
 void output_name(const struct node *n, int out, char *buffer, size_t size);
 
 /* pass/infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc

@@ -11,10 +11,10 @@
 
 struct file_bytes { const uint8_t *data; size_t n; };
 
-/* flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with transparency, 4).
-** Leaves out->p alone. */
+/* Measures a file. flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with
+** transparency, 4). Leaves out->p alone. */
 int image_measure(struct file_bytes file, int flag, struct pixels *out);
-/* into to->p, to->c channels */
+/* Decodes a file into to->p, to->c channels. */
 int image_decode(struct file_bytes file, const struct pixels *to);
 void swap_red_blue(const struct pixels *a);
 

@@ -47,7 +47,7 @@ bool jpeg_is(struct file_bytes file)
   return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3);
 }
 
-/* work(in, file, to) after the header, which has the size and what the components are. */
+/* Calls work(in, file, to) after the header, which has the size and what the components are. */
 static int decompress_image(struct file_bytes file, struct pixels *to,
     int (*work)(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *to))
 {
@@ -68,7 +68,7 @@ static int decompress_image(struct file_bytes file, struct pixels *to,
   return code;
 }
 
-/* A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
+/* Reads the size. A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
 static int read_size(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *out)
 {
   out->w = in->image_width;
@@ -85,7 +85,7 @@ int jpeg_measure(struct file_bytes file, struct pixels *out)
   return decompress_image(file, out, read_size);
 }
 
-/* Four inks: Adobe's files hold what is left of the paper, others the ink. */
+/* Converts four inks: Adobe's files hold what is left of the paper, others the ink. */
 static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, bool paper)
 {
   for (int64_t x = 0; x < to->w; x++, in += 4, out += to->c) {

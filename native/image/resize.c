@@ -97,7 +97,7 @@ ROW_PASS(row_fixed, uint8_t, int32_t, fixed)
 ROW_PASS(row_bytes, uint8_t, float, weight)
 ROW_PASS(row_floats, float, float, weight)
 
-/* Two entries per position, the usual case. */
+/* Computes rows of two entries per position, the usual case. */
 static void row_pairs(const struct resize_job *r, int64_t row)
 {
   const uint8_t *in = (const uint8_t *)r->from->p + row * r->from->w * r->from->c;

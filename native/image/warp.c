@@ -10,7 +10,7 @@ bool border_fits(int kind, int64_t n, int64_t before, int64_t after)
       most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
 }
 
-/* n pixels of the colour, one after the other */
+/* Writes n pixels of the colour, one after the other. */
 static void fill_pixels(const struct pixels *to, char *out, int64_t n, const double *value)
 {
   size_t size = dtype_size(to->dtype) * (size_t)to->c;

@@ -132,8 +132,8 @@ static double draw_ratio(const struct augment *a, struct rng *c)
   return 1 + rng_between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
 }
 
-/* Shear, rotation, scale and proportions about the middle; m takes places of the result to the
-** image. */
+/* Draws shear, rotation, scale and proportions about the middle; m takes places of the result to
+** the image. */
 static int64_t draw_affine(
     const struct augment *a, struct rng *c, const struct pixels *image, double m[6], int64_t *w)
 {
@@ -182,7 +182,7 @@ static int cut_window(
   return workspace_crop(s, y, x, h, w);
 }
 
-/* A window of random area and proportions, or after ten tries the largest in the middle with
+/* Cuts a window of random area and proportions, or after ten tries the largest in the middle with
 ** those of the sample. */
 static int cut_some(struct workspace *s, const struct augment *a, struct rng *c)
 {

@@ -45,7 +45,7 @@ static const struct real_option LISTS[] = {
   { "max_crop_object_coverages", IN(object_coverage[1]), 1 },
 };
 
-/* "(0.1, 0.3)" or "0.1": as many as there are samplers, or one. */
+/* Reads "(0.1, 0.3)" or "0.1": as many numbers as there are samplers, or one. */
 static int read_list(const struct options *o, const char *key, double init, int64_t n, double *out)
 {
   const char *text = option_text(o, key, "");
@@ -176,7 +176,7 @@ static double shared_area(struct det_box a, struct det_box b)
 
 static double box_area(struct det_box a) { return a.w > 0 && a.h > 0 ? a.w * a.h : 0; }
 
-/* The object in shares of a window. */
+/* Puts the object in shares of a window. */
 static void box_project(float *object, struct det_box window)
 {
   double left = (object[1] - window.x) / window.w, right = (object[3] - window.x) / window.w;
@@ -294,7 +294,7 @@ static int add_border(
   return TY_OK;
 }
 
-/* In shares of an image of these proportions (width / height). */
+/* Draws a window, in shares of an image of these proportions (width / height). */
 static struct det_box random_window(const struct window_sampler *s, struct rng *c, double image)
 {
   double scale = MAX(rng_between(c, s->scale[0], s->scale[1]), 1e-6);
@@ -305,7 +305,7 @@ static struct det_box random_window(const struct window_sampler *s, struct rng *
   return (struct det_box){ rng_between(c, 0, 1 - w), rng_between(c, 0, 1 - h), w, h };
 }
 
-/* The window in whole pixels of the image, and in its shares again. */
+/* Returns the window in whole pixels of the image, and in its shares again. */
 static struct det_box to_pixels(const struct pixels *image, struct det_box *window)
 {
   double wide = (double)image->w, high = (double)image->h;
@@ -316,7 +316,7 @@ static struct det_box to_pixels(const struct pixels *image, struct det_box *wind
   return b;
 }
 
-/* The samplers in random order, until one finds a window that suits; else the image stays. */
+/* Tries the samplers in random order, until one finds a window that suits; else the image stays. */
 static int take_window(
     const struct det_augment *a, struct workspace *s, struct rng *c, struct objects *all)
 {
@@ -340,7 +340,8 @@ static int take_window(
   return TY_OK;
 }
 
-/* To data_shape: all of it, or with the image's proportions from its upper left corner on. */
+/* Brings the image to data_shape: all of it, or with its proportions from its upper left corner on.
+** */
 static int take_size(const struct det_augment *a, struct workspace *s, struct rng *c,
     struct objects all, float size[3])
 {

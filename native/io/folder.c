@@ -6,7 +6,7 @@
 #include "base/system.h"
 #include "tensor/tensor.h"
 
-/* "d" or "f" and the name, with its final 0 */
+/* Adds "d" or "f" and the name, with its final 0. */
 static int add_entry(int folder, const struct dirent *e, struct text *out)
 {
   struct stat info;

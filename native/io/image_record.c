@@ -137,7 +137,7 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 
 /* -- labels ------------------------------------------------------------------------------------ */
 
-/* As many as the image with most of them has. */
+/* Returns as many labels as the image with most of them has. */
 static int widest_label(struct image_record *r)
 {
   r->capacity = 0;
@@ -174,7 +174,7 @@ static int make_label_space(struct image_record *r, const struct options *o)
 
 struct worker { struct buffer text; struct workspace workspace; };
 
-/* The labels of an image, and how many bytes precede its file. */
+/* Returns the labels of an image, and how many bytes precede its file. */
 static int find_label(const struct image_record *r, const char *text, int64_t n,
     const float **label, int64_t *labels, int64_t *head)
 {
@@ -257,7 +257,7 @@ static void *worker_run(void *argument)
 
 /* -- the reader -------------------------------------------------------------------------------- */
 
-/* The place of the next record of the epoch; false at its end. */
+/* Takes the place of the next record of the epoch. Returns false at its end. */
 static bool next_offset(struct image_record *r, int64_t *at, int *code)
 {
   int64_t n;

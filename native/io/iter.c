@@ -68,7 +68,7 @@ static int borrow_rows(struct ty_iter *it, struct batch_slot *s, int row)
   return TY_OK;
 }
 
-/* any: there is a batch; last: it is the last one of the epoch. */
+/* Fills a slot. any: there is a batch; last: it is the last one of the epoch. */
 static int fill_slot(struct ty_iter *it, struct batch_slot *s, bool *any, bool *last)
 {
   int row = 0;

@@ -69,7 +69,7 @@ static void batch_free(struct loader_batch *b)
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
-/* The array that field f is stacked in, which the first sample that is done makes. */
+/* Returns the array that field f is stacked in, which the first sample that is done makes. */
 static int batch_stacked(
     struct ty_loader *l, struct loader_batch *b, int f, const ty_desc *d, ty_tensor **out)
 {
@@ -145,7 +145,7 @@ static struct failure *sample_failure(const struct loader_batch *b, int64_t i, i
   return failure_take(code);
 }
 
-/* The first sample that is not like the first one. */
+/* Finds the first sample that is not like the first one. */
 static void batch_find_uneven(struct loader_batch *b)
 {
   char got[96], want[96];
@@ -212,7 +212,7 @@ static void batch_unlink(struct ty_loader *l, struct loader_batch *b)
   batch_free(b);
 }
 
-/* Under the lock, which it leaves while samples are made. */
+/* Makes samples. Call under the lock, which it leaves while samples are made. */
 static void worker_run(struct ty_loader *l, struct loader_batch *b, struct sample_maker *m)
 {
   int64_t chunk = MAX(1, MIN(b->n / (CHUNKS_PER_WORKER * l->workers), MOST_CHUNK));
@@ -271,7 +271,7 @@ static void *loader_run_worker(void *argument)
   return NULL;
 }
 
-/* Under the lock. A failure counts where no thread runs at all. */
+/* Starts the workers. Call under the lock. A failure counts only where no thread runs at all. */
 static int loader_start(struct ty_loader *l)
 {
   int running = 0;

@@ -17,7 +17,7 @@ int option_int(
     const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out);
 int option_real(const struct options *o, const char *key, double otherwise, double *out);
 int option_bool(const struct options *o, const char *key, bool otherwise, bool *out);
-/* "(1, 28, 28)" */
+/* Reads an option that is a shape: "(1, 28, 28)". */
 int option_shape(const struct options *o, const char *key, const char *otherwise, ty_desc *out);
 
 struct reader {

@@ -76,7 +76,7 @@ static int reserve_bytes(ty_record *r, size_t bytes)
   return TY_OK;
 }
 
-/* end: the file ended before the chunk. */
+/* Reads the head of a chunk. end: the file ended before the chunk. */
 static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
 {
   uint8_t head[8];

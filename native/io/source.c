@@ -171,7 +171,7 @@ static int change_value(
   return TY_OK;
 }
 
-/* The image that the maker has decoded, or the array as an image. */
+/* Takes the image that the maker has decoded, or the array as an image. */
 static void take_image(struct sample_maker *m, struct sample_value *v, bool decoded)
 {
   struct pixels *now = &m->picture.space.now;

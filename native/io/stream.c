@@ -135,7 +135,7 @@ int stream_open(struct gz_stream *s, const char *path)
   return TY_EIO;
 }
 
-/* What follows the last member and is none is left alone, as gzip does. */
+/* Inflates some bytes. What follows the last member and is none is ignored, as gzip does. */
 static int inflate_some(struct gz_stream *s)
 {
   z_stream *z = &s->z;
@@ -197,7 +197,7 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
-/* Into memory that grows with what is there: a damaged head cannot make us take more. */
+/* Reads into memory that grows with what is there: a damaged head cannot ask for more. */
 static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
 {
   enum { FIRST_STEP = 1 << 20 };

@@ -111,7 +111,7 @@ static int parse_label(const struct line_reader *l, const char *s, double *label
   return *end == s ? bad_line(l, "a weight is expected after ':'") : TY_OK;
 }
 
-/* index:value pairs into a dense row. */
+/* Parses index:value pairs into a dense row. */
 static int parse_pairs(const struct line_reader *l, const char *s, int64_t n, double *out)
 {
   memset(out, 0, (size_t)n * sizeof *out);
@@ -204,7 +204,7 @@ static void close_table(struct reader *r)
   mem_free(t);
 }
 
-/* The part's range of samples; they are counted only where there are several parts. */
+/* Sets the part's range of samples, which are counted only where there are several parts. */
 static int set_range(struct table_reader *t)
 {
   t->to = INT64_MAX;

@@ -61,8 +61,8 @@ static int crop_image(const ty_image_step *s, struct picture *p)
   return workspace_crop(&p->space, y, x, h, w);
 }
 
-/* A window of the size, or, in its proportions, as large as the image allows, which is resized; in
-** the middle or anywhere. */
+/* Takes a window of the size, or, in its proportions, as large as the image allows, which is
+** resized; in the middle or anywhere. */
 static int take_window(
     struct picture *p, int64_t w, int64_t h, int64_t how, bool anywhere, struct rng *rng)
 {
@@ -86,7 +86,8 @@ static int take_window(
   return cw == w && ch == h ? TY_OK : workspace_resize(&p->space, how, rng, h, w);
 }
 
-/* value: width, height, least and most part of the area, least and most width / height, rule */
+/* Crops by value: width, height, least and most part of the area, least and most width / height,
+** rule. */
 static int size_crop(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   const double *v = s->value;
@@ -254,7 +255,8 @@ static int normalize_values(const ty_image_step *s, struct picture *p)
   return TY_OK;
 }
 
-/* What a byte becomes in each channel; `next` is the normalisation that follows, or NULL. */
+/* Tabulates what a byte becomes in each channel; `next` is the normalisation that follows, or NULL.
+** */
 static void make_levels(struct picture *p, const ty_image_step *next)
 {
   const ty_image_step none = { .kind = TY_STEP_TO_TENSOR }, *of = next ? next : &none;
@@ -287,7 +289,8 @@ static void put_levels(const struct picture *p, const struct pixels *now, float 
     for (int64_t i = 0; i < n; i++) *out++ = p->levels[k & 3][in[i * now->c]];
 }
 
-/* To float32 with channels first. Takes a normalisation that follows with it; sets *taken then. */
+/* Converts to float32 with channels first. Includes a normalisation that follows; sets *taken then.
+** */
 static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
 {
   struct pixels now = p->space.now, to;
@@ -331,7 +334,7 @@ static float pixel_or_zero(const float *plane, int64_t h, int64_t w, int64_t y, 
   return y >= 0 && y < h && x >= 0 && x < w ? plane[y * w + x] : 0;
 }
 
-/* Between four pixels; those outside are 0. */
+/* Returns the value between four pixels; those outside are 0. */
 static float sample_plane(const float *plane, int64_t h, int64_t w, double y, double x)
 {
   double top = floor(y), left = floor(x);
@@ -344,7 +347,7 @@ static float sample_plane(const float *plane, int64_t h, int64_t w, double y, do
       pixel_or_zero(plane, h, w, i + 1, k + 1) * down * right;
 }
 
-/* About the middle, counter-clockwise; as ty.image.imrotate. */
+/* Turns the image about its middle, counter-clockwise, as ty.image.imrotate. */
 static int rotate_image(
     const ty_image_step *s, struct picture *p, double degrees, bool in, bool out)
 {

@@ -52,5 +52,5 @@ int option_bad(const char *key, const char *expected);
 int options_integers(const struct options *o, const struct integer_option *list, int n, void *to);
 int options_reals(const struct options *o, const struct real_option *list, int n, void *to);
 
-/* The array of a file, which has the shape of a sample. */
+/* Loads the array of a file, which has the shape of a sample. */
 int mean_image_load(const char *path, const ty_desc *shape, float **out);

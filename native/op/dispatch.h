@@ -46,11 +46,11 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
 ** operators that share kernels this is. */
 struct op_kernels { const char *op; const struct kernel *forward, *backward; int what; };
 void op_register_kernels(int kind, const struct op_kernels *list);
-/* The row of an operator; NULL: none was brought. */
+/* Returns a back end's row of an operator; NULL: it has none. */
 const struct op_kernels *op_backend_kernels(const struct op *op);
-/* NULL: it accepts; else the reason */
+/* Returns NULL where the kernel accepts the call, else the reason. */
 const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct arena *a);
-/* operand i may have its channels in blocks */
+/* Returns whether operand i may have its channels in blocks. */
 bool kernel_blocks(const struct kernel *k, int i, bool out);
 /* Chooses the first kernel that accepts the call. why (may be NULL) gets the others' names and
 ** reasons, those of other element types left out. */

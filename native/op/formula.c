@@ -82,7 +82,8 @@ static const struct reads *all_letters(const struct op *op)
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
-/* A number is an operand of its own where env->numbers says so; enums and booleans never are. */
+/* Reads $name. A number is an operand of its own where env->numbers says so; enums and booleans
+** never are. */
 static bool read_parameter(
     const struct pw_env *env, const char *name, size_t n, double *value, int *operand)
 {
@@ -165,7 +166,7 @@ static int build_program(const struct plan *p, struct pw_program **out)
   return code;
 }
 
-/* A pointwise program with numbers as operands, and the dtypes of all operands in order. */
+/* Builds a pointwise program with numbers as operands, and the dtypes of all operands in order. */
 int formula_build(const struct op *op, const void *param, int dtype, bool backward,
     struct pw_program **out, int dtypes[PW_ARGS], int *n)
 {
@@ -234,7 +235,7 @@ static struct cached **find_cached(const struct op *op, const uint8_t *key, size
 
 static int live_letters(const struct plan *p, const struct reads **reads);
 
-/* Under the lock: an entry with what was asked for, made if need be. */
+/* Returns an entry with what was asked for, making it if need be. Call under the lock. */
 static int add_cached(
     const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
 {
@@ -452,7 +453,7 @@ static int row_forward(struct call *c)
 }
 static size_t formula_state(const struct call *c) { return sizeof(struct ready); }
 
-/* The shape that all operands broadcast to. */
+/* Returns the shape that all operands broadcast to. */
 static ty_desc common_space(const struct call *c)
 {
   ty_desc s = { 0 };
@@ -492,7 +493,7 @@ static int end_output(const struct call *c, const ty_desc *space)
   return pw_can_end(c->device) && desc_count(space) > 0 ? last : -1;
 }
 
-/* The sum of output k over the axes of the space that it lacks or has as 1. */
+/* Returns the sum of output k over the axes of the space that it lacks or has as 1. */
 static struct pw_end find_end(const struct call *c, const ty_desc *space, int k)
 {
   const ty_desc *d = &c->out[k].d;

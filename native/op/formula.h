@@ -21,18 +21,19 @@ struct reads;
 ** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
 ** broadcast axes. */
 extern const struct kernel formula_kernel[], formula_back_kernel[];
-/* what its gradient reads under these parameters: letters that enums and booleans exclude are not;
-** NULL: it has no gradient */
+/* Returns what a gradient reads under these parameters, without the letters that enums and booleans
+** exclude; NULL: it has no gradient. */
 const struct reads *formula_reads_of(const struct op *op, const void *param);
-/* the letter of an operand: g, y, or that of input k */
+/* Returns the letter of an operand: g, y, or that of input k. */
 char formula_letter(char kind, int k);
 /* a parameter of type P_FLOAT whose value is in an array: its offset in the parameters */
 struct live_number { int at, dtype; const void *p; };
 /* Runs forward at once, on the device of the operands and live numbers. */
 int formula_apply(int device, const struct op *op, void *param, const struct operand *in, int nin,
     const struct operand *out, const struct live_number *live, int nlive);
-/* the meaning of $names: op's parameters in param; numbers: see struct pw_env */
+/* Returns the meaning of $names: op's parameters in param; numbers: see struct pw_env. */
 struct pw_env formula_env(const struct op *op, const void *param, int numbers);
-/* a sealed program with numbers as operands, as kernels of formulas use it; the caller frees it */
+/* Builds a sealed program with numbers as operands, as kernels of formulas use it. The caller frees
+** it. */
 int formula_build(const struct op *op, const void *param, int dtype, bool backward,
     struct pw_program **out, int dtypes[PW_ARGS], int *n);

@@ -2,7 +2,7 @@
 ** when things do not agree. */
 #include "op/registry.h"
 
-/* Name of input or output k of an operator, from its text of ports. */
+/* Returns the name of input or output k of an operator, from its text of ports. */
 static void slot_name(struct infer *s, const ty_desc *slot, char *buffer, size_t size)
 {
   struct arena a = { 0 };

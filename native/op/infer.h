@@ -38,7 +38,7 @@ int  check_position_dtype(int64_t dtype);
 /* every input and output the same: what type = NULL does */
 int  type_all(struct infer *s);
 int  shape_all(struct infer *s);                      /* shapes: what shape = NULL does */
-/* slot (or NULL) names the argument */
+/* Fails with the argument that `slot` names (or NULL). */
 int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* negative from the end; TY_EVALUE outside */

@@ -140,7 +140,7 @@ struct op {
   uint32_t    flags;
 };
 
-/* ACT_* */
+/* Returns the activation that a parameter chooses, ACT_*. */
 static inline int op_act(const struct op *op, const void *param)
 {
   return op->activation_of ? op->activation_of(param) : op->activation;
@@ -152,7 +152,7 @@ static inline bool op_draws(const struct op *op, const void *param, bool is_trai
 }
 
 /* registry (registry.c) */
-/* the tables of all operators; each ends with { 0 } */
+/* Registers a table of operators, which ends with { 0 }. */
 void op_register(const struct op *const *list, int n);
 const struct op *op_find(const char *name);           /* aliases too; NULL */
 const struct op *op_at(int i);

@@ -31,8 +31,8 @@ static const char *skip_blanks(const char *s)
 }
 static bool is_none(const char *s) { return !strcmp(s, "None") || !strcmp(s, "null"); }
 
-/* "(2, 3)", "[2,3]", "2", "()", entries may be None. put() stores one entry; returns the count,
-** -1 on nonsense. */
+/* Reads "(2, 3)", "[2,3]", "2", "()"; entries may be None. put() stores one entry. Returns the
+** count, -1 for text that is no list. */
 static int read_list(
     const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
 {
@@ -144,7 +144,7 @@ static bool read_field(const struct param *p, const char *s, void *field)
   }
 }
 
-/* "[1,]", "[0,1]" */
+/* Returns whether a number is in a range: "[1,]", "[0,1]". */
 static bool number_in(const char *range, double v)
 {
   char *end;
@@ -176,7 +176,7 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
   return buffer;
 }
 
-/* Of a list that has more numbers than its field holds, that. */
+/* Returns the error's text for a list that has more numbers than its field holds. */
 static const char *too_long(const struct param *p, const char *s, char *want, size_t size)
 {
   static __thread char got[32];

@@ -106,7 +106,7 @@ int op_add(const struct op *op)
   return code;
 }
 
-/* The nearest registered names, for "did you mean". */
+/* Adds the nearest registered names to an error, for "did you mean". */
 static void add_nearest(const char *name, struct text *t)
 {
   bool used[MOST] = { false };
@@ -180,7 +180,7 @@ int ty_op_alias(int i, const char **out)
   return TY_OK;
 }
 
-/* the formulas of a row, as "a: g * b; b: g * a"; inputs without one get zeros */
+/* Prints the formulas of a row, as "a: g * b; b: g * a"; inputs without one get zeros. */
 static void print_formulas(struct text *t, const struct formula *row)
 {
   for (int k = 0; k < 6; k++)

@@ -4,21 +4,22 @@
 
 /* an operator made at run time; never removed */
 int    op_add(const struct op *op);
-/* the value of an attribute; NULL: not given */
+/* Returns the value of an attribute; NULL: it is not given. */
 const char *attr_given(const ty_attr *attr, int n, const char *key);
-/* "int in [1,] or None" */
+/* Returns a parameter's type as text: "int in [1,] or None". */
 const char *param_type(const struct param *p, char *buffer, size_t size);
 bool   op_has_param(const struct op *op, const char *key);
-/* the operator's own text of a parameter's name; NULL: it has none of that name */
+/* Returns the operator's own text of a parameter's name; NULL: it has none of that name. */
 const char *op_param_name(const struct op *op, const char *key);
-/* value of a numeric parameter */
+/* Returns the value of a numeric parameter. */
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
-/* a parameter that is a list of axes or sizes; NULL: there is none of that name */
+/* Returns a parameter that is a list of axes or sizes; NULL: there is none of that name. */
 const struct dims *op_dims(const struct op *op, const void *param, const char *key);
 const struct reals *op_reals(const struct op *op, const void *param, const char *key);
-/* parameter `key` is one of some words, and this one is chosen */
+/* Returns whether parameter `key` is one of some words and this one is chosen. */
 bool op_word(const struct op *op, const void *param, const char *key, const char *word);
-/* the parameter that counts the inputs; "": they are as many as are given; NULL: not variadic */
+/* Returns the parameter that counts the inputs; "": they are as many as are given; NULL: the
+** operator is not variadic. */
 const char *op_variadic(const struct op *op);
 const ty_attr *op_counted(
     const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16]);

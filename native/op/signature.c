@@ -23,7 +23,7 @@ static struct {
   struct interned *chain[CHAINS];
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The next word of a text; 0: there is none. */
+/* Returns the length of the next word of a text; 0: there is none. */
 static size_t next_word(const char **s)
 {
   *s += strspn(*s, " ");
@@ -42,7 +42,7 @@ static int bad_text(const char *what, const char *text)
   return fail(TY_EINTERNAL, "operator text '%s': expected %s", text, what);
 }
 
-/* "g0 i1 o2 i3!", "g* i* o*" */
+/* Parses "g0 i1 o2 i3!", "g* i* o*". */
 static int parse_reads(const char *text, struct reads *out)
 {
   struct read *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
@@ -67,7 +67,7 @@ static const char *copy_piece(const char *s, size_t n)
   return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* One of "name", "name!", "name~", "name*count", "[name]", "{name}". */
+/* Parses one of "name", "name!", "name~", "name*count", "[name]", "{name}". */
 static int parse_port(const char *s, size_t n, struct port_text *p)
 {
   *p = (struct port_text){ .hidden = *s == '[', .secret = *s == '{' };
@@ -116,7 +116,7 @@ static int parse_ports(const char *text, struct port_list *out)
   return TY_OK;
 }
 
-/* "0=0 0=1", "*=3" */
+/* Parses "0=0 0=1", "*=3". */
 static int parse_in_place(const char *text, struct in_place *out)
 {
   struct shared_pair *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
@@ -148,7 +148,7 @@ static const struct interned *find_list(
   return e;
 }
 
-/* Under the lock. */
+/* Adds a list of reads to those that are kept. Call under the lock. */
 static int add_list(struct interned **chain, const char *text, enum text_kind kind)
 {
   if (find_list(chain, text, kind)) return TY_OK;
@@ -274,7 +274,7 @@ static const char *number_name(struct arena *a, const char *name, int k)
   return text;
 }
 
-/* Under the lock. */
+/* Fills one level of the signature. Call under the lock. */
 static int fill_level(const struct port_list *list, int level)
 {
   const struct port_text *t = list->port;
@@ -343,7 +343,7 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   return TY_OK;
 }
 
-/* "arg*num_args" counts its inputs: n of them have been given. Control flow, which has no
+/* Checks that "arg*num_args" counts the n inputs that were given. Control flow, which has no
 ** kernel, counts its bodies too. */
 static int check_count(
     const struct op *op, const void *param, const struct port_list *in, int n)
@@ -375,7 +375,8 @@ int op_ports(const struct op *op, const void *param, int n, struct arena *a, str
   return TY_OK;
 }
 
-/* The reference declares no input name for most operators of one input: monitors number it. */
+/* Returns whether monitors name the input. The reference declares no input name for most operators
+** of one input: monitors number it. */
 bool monitor_input_named(const struct op *op)
 {
   if (op->flags & (OP_NAMED_INPUT | OP_NUMBERED_INPUTS)) return op->flags & OP_NAMED_INPUT;

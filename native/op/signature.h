@@ -31,13 +31,13 @@ struct port_list {
 struct shared_pair { int out, in; };
 struct in_place { int every, n; const struct shared_pair *pair; };
 
-/* of a text of grad; NULL: of none */
+/* Gives what a text of grad reads; NULL: nothing. */
 int reads_of(const char *text, const struct reads **out);
-/* what the gradient operator reads, also that of formulas; NULL: no gradient */
+/* Gives what the gradient operator reads, also that of formulas; NULL: there is no gradient. */
 int op_reads(const struct op *op, const void *param, const struct reads **out);
-/* param NULL: of the text that does not depend on parameters */
+/* Gives the inputs; with param NULL, those of the text that does not depend on parameters. */
 int op_inputs(const struct op *op, const void *param, const struct port_list **out);
-/* of the operator, or of its gradient operator; NULL: none */
+/* Gives what the operator, or its gradient operator, computes in place; NULL: nothing. */
 int op_in_place(const struct op *op, bool backward, const struct in_place **out);
 bool in_place_allowed(const struct in_place *pairs, int out, int in);
 /* parses what does not depend on parameters */

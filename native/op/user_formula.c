@@ -29,7 +29,7 @@ static struct user_row *find_field(const char *name)
   return r;
 }
 
-/* The next word; of one that is too long its begin and "...", which is no name. */
+/* Reads the next word; of one that is too long its begin and "...", which is no name. */
 static bool next_word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");
@@ -63,7 +63,7 @@ static bool read_number(const char *s)
   return end != s && !*end;
 }
 
-/* "slope beta=1": parameters that are numbers, required or with a default. */
+/* Reads "slope beta=1": parameters that are numbers, required or with a default. */
 static int read_params(struct user_row *r, const char *s)
 {
   char w[128];
@@ -123,7 +123,8 @@ static int read_args(struct user_row *r, const char *s, int *count)
   return code;
 }
 
-/* What ends fields and lines of a definition is white space in formulas and sentences. */
+/* Returns a copy in one line: what ends fields and lines of a definition is white space in formulas
+** and sentences. */
 static char *one_line(struct arena *a, const char *s)
 {
   char *copy = arena_text(a, s);
@@ -131,8 +132,8 @@ static char *one_line(struct arena *a, const char *s)
   return copy;
 }
 
-/* A formula is tried on a pointwise program of its own: what it may name are the inputs, and in
-** gradients y and g. */
+/* Builds a pointwise program of a formula and frees it, for its errors. It may name the inputs, and
+** in gradients y and g. */
 static int try_formula(
     struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
 {

@@ -84,8 +84,8 @@ void pw_uniform(struct pw_program *t, int reg, double known)
   t->term[reg].number = known;
 }
 
-/* A number as the pointwise program's dtype sees it: integers are truncated, out of range is the
-** least integer. */
+/* Returns a number as the pointwise program's dtype holds it: integers are truncated, out of range
+** is the least integer. */
 static double read_as(const struct pw_program *t, double v)
 {
   if (t->kind < KIND_I32) return v;
@@ -112,7 +112,7 @@ static bool number_is(const struct pw_program *t, int i, double v)
   return is_number(t, i) && t->term[i].number == v;
 }
 
-/* Value of an opcode over numbers, in float64 or int64. */
+/* Returns the value of an opcode over numbers, in float64 or int64. */
 static double evaluate_op(const struct pw_program *t, int op, double a, double b, double c)
 {
   const struct pw_table *k = pw_table();
@@ -128,7 +128,7 @@ static double evaluate_op(const struct pw_program *t, int op, double a, double b
   return t->kind == KIND_I32 ? (double)(int32_t)(uint32_t)(uint64_t)d : (double)d;
 }
 
-/* A comparison of a parameter, whose sign is known, with zero. */
+/* Compares a parameter, whose sign is known, with zero. */
 static int compare_sign(struct pw_program *t, int op, int a, int b)
 {
   if (op < PW_GT || op > PW_NE) return -1;
@@ -220,7 +220,7 @@ static bool lone_product(const struct pw_program *t, int i)
   return t->term[i].op == PW_MUL && t->term[i].uses == 1 && !t->term[i].uniform;
 }
 
-/* a * b + c, a * b - c, c - a * b: one pass instead of two, with the same bits. */
+/* Joins a * b + c, a * b - c, c - a * b: one pass instead of two, with the same bits. */
 static void join_products(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
@@ -277,7 +277,7 @@ static int give_fixed(struct layout *l)
   return TY_OK;
 }
 
-/* One operand of the sum, difference or product is the same for all elements: puts it second. */
+/* Puts the operand of a sum, difference or product that is the same for all elements second. */
 static int with_fixed(const struct pw_program *t, const struct pw_term *x, int slot[3])
 {
   static const uint8_t fixed[PW_OPCODES] = { [PW_ADD] = PW_ADD_FIXED,
@@ -327,7 +327,8 @@ static int emit_all(struct layout *l)
   return TY_OK;
 }
 
-/* A store is direct if its term is computed after the last look at any operand. */
+/* Finds direct stores: a store is direct if its term is computed after the last read of any
+** operand. */
 static void find_direct(struct layout *l)
 {
   struct pw_program *t = l->t;

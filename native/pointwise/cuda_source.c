@@ -164,7 +164,8 @@ static const char *file_type(int dtype)
   }
 }
 
-/* An element of a file dtype as the pointwise program's, and back: the text around the value. */
+/* Prints the text around a value that converts an element of a file dtype to the program's dtype,
+** or back. */
 static void print_from(const struct pw_program *t, int dtype, const char *value, struct text *out)
 {
   const char *real = dtype == TY_F16 ? "from_half" : dtype == TY_BF16 ? "from_bf16" : "";
@@ -228,7 +229,7 @@ static bool is_packed(const struct pw_cuda *how, int k)
   return how->form == PW_PACKED && !(how->single >> k & 1) && !pw_cuda_number(how, k);
 }
 
-/* Where element i of operand k is read. */
+/* Prints where element i of operand k is read. */
 static void print_address(const struct pw_cuda *how, int k, char *value, size_t size)
 {
   const char *type = file_type(how->dtypes[k]);
@@ -283,7 +284,7 @@ static bool is_loaded(const struct pw_program *t, int operand)
   return false;
 }
 
-/* Offset of each operand under element i. */
+/* Prints the offset of each operand under element i. */
 static void print_offsets(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
 {
   text_add(out, "    idx left = i, at;\n");
@@ -315,7 +316,7 @@ static void print_arguments(const struct pw_cuda *how, const char *name, struct 
         name, name, how->together);
 }
 
-/* The head of the kernel: x is the loop of this block, whose elements begin at `first`. */
+/* Prints the head of the kernel: x is the loop of this block, whose elements begin at `first`. */
 static void print_head(const struct pw_cuda *how, const char *name, struct text *out)
 {
   const char *index = how->form == PW_NARROW ? "int" : "i64";

@@ -158,5 +158,5 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
 void pw_forget(struct pw_program *t);
 /* term of an opcode over terms; folds */
 int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
-/* a loaded parameter; its sign is that of `known` */
+/* Adds a loaded parameter; its sign is that of `known`. */
 void pw_uniform(struct pw_program *t, int reg, double known);

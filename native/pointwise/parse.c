@@ -123,7 +123,8 @@ static int parse_call(struct parse *p, const char *name, size_t n)
   return op >= SQUARE ? make_function(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
 }
 
-/* $name: a number; or, where the environment says so, an operand that is read at run time. */
+/* Parses $name: a number; or, where the environment says so, an operand that is read at run time.
+** */
 static int parse_parameter(struct parse *p)
 {
   const char *name = p->s;

@@ -56,15 +56,15 @@ static inline bool pw_cuda_number(const struct pw_cuda *how, int k)
 {
   return how->numbers >> k & 1;
 }
-/* what programs of t's dtype need; then a kernel `name`, whose argument is a struct */
+/* Prints what programs of t's dtype need; then a kernel `name`, whose argument is a struct. */
 void pw_cuda_begin(const struct pw_program *t, struct text *out);
 void pw_cuda_kernel(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
-/* instead of the kernel: `element(args, i)`, which stores all results of element i but that for
-** operand `but`, and returns that, of the operand's file type (half types as their bits) */
+/* Prints, instead of the kernel, `element(args, i)`, which stores all results of element i but that
+** for operand `but`, and returns that, of the operand's file type (half types as their bits). */
 void pw_cuda_element(const struct pw_program *t, const struct pw_cuda *how, const char *name,
     int but, struct text *out);
-/* pw_cuda_begin and the kernel */
+/* Prints pw_cuda_begin and the kernel. */
 int pw_cuda(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
 /* compute dtype for operands: float64 if any is; else float32 if any is a float; else int64 if
@@ -82,23 +82,23 @@ struct pw_loop {
 };
 /* aligned to the right, broadcast */
 int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand, int n);
-/* on the device's queue; parallel inside */
+/* Runs a program on the device's queue; parallel inside. */
 int pw_run(
     int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
-/* From `begin` on, runs by this thread on the device do not depend on each other and may be started
-** together; without it they are all started. */
+/* Declares that runs by this thread on the device do not depend on each other from `begin` on and
+** may be started together; without it they are all started. */
 int pw_together(int device, bool begin);
 /* A reduction at the end of a program: instead of being stored in `operand`, whose descriptor in
 ** the loop is that of the space, elements are reduced over axes of the space into the operand's
 ** bytes, which hold elements of `dtype`. */
 struct pw_end { int operand, kind, finish, dtype; struct reduce over; };
-/* whether programs on the device may end so */
+/* Returns whether programs on the device may end so. */
 bool pw_can_end(int device);
 /* bytes; 0 where there is nothing to keep */
 size_t pw_end_scratch(int device, const struct pw_end *end);
 int pw_run_end(int device, const struct pw_program *t, const struct pw_loop *l,
     void *const *operand, const struct pw_end *end, void *tmp);
-/* over axes that dst has as 1 or lacks */
+/* Sums over axes that dst has as 1 or lacks. */
 int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
 
 /* The same on a kind of device that is no CPU. `forget`: the program is freed; what was made
@@ -115,11 +115,11 @@ struct pw_device {
   void (*forget)(void *made);
 };
 void pw_register(int kind, const struct pw_device *d);
-/* where a back end keeps what it has made of a program; atomic, NULL at first */
+/* Returns where a back end keeps what it has made of a program; atomic, NULL at first. */
 void **pw_made(const struct pw_program *t);
 
-/* A parameter as the reference keeps it: float32. volatile: gcc 12 takes a vector of such pairs
-** of conversions away. */
+/* Returns a parameter as the reference keeps it: float32. volatile: gcc 12 takes a vector of such
+** pairs of conversions away. */
 static inline double to_single(double v)
 {
   volatile float f = (float)v;

@@ -110,7 +110,8 @@ static int64_t summed_offset(const struct broadcast_sum *s, int64_t i)
   return offset;
 }
 
-/* acc += elements first .. last - 1 of the summed index space, from src on, n columns wide. */
+/* Adds elements first .. last - 1 of the summed index space, from src on, n columns wide, to acc.
+** */
 static void sum_terms(const struct broadcast_sum *s, void *acc, const char *src, int64_t n,
     int64_t first, int64_t last)
 {
@@ -148,7 +149,7 @@ static struct output_columns find_group(const struct broadcast_sum *s, int64_t o
   return g;
 }
 
-/* Single elements: the output's are dense, so that a block of sums is stored at once. */
+/* Sums to single elements: the output's are dense, so that a block of sums is stored at once. */
 static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
 {
   union total acc[BLOCK];

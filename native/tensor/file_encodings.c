@@ -67,8 +67,8 @@ static int decode_u64(void *to, const uint8_t *from, int64_t n)
 
 /* -- 8-bit floats ------------------------------------------------------------------------------ */
 
-/* 4 bits of exponent, 3 of mantissa; no infinity, one NaN. Shifted into a half, the exponent is 8
-** too small, which the factor mends, subnormal numbers included. */
+/* Decodes 4 bits of exponent, 3 of mantissa; no infinity, one NaN. Shifted into a half, the
+** exponent is 8 too small, which the factor mends, subnormal numbers included. */
 static int decode_e4m3(void *to, const uint8_t *from, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
@@ -79,7 +79,7 @@ static int decode_e4m3(void *to, const uint8_t *from, int64_t n)
   return TY_OK;
 }
 
-/* the upper half of a half */
+/* Decodes the upper half of a half. */
 static int decode_e5m2(void *to, const uint8_t *from, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) ((float *)to)[i] = half_to_float((uint16_t)(from[i] << 8));
@@ -92,8 +92,8 @@ enum {
   Q4_0_BYTES = 18, Q4_1_BYTES = 20, Q5_0_BYTES = 22, Q5_1_BYTES = 24, Q8_0_BYTES = 34
 };
 
-/* 16 bytes hold elements 0 to 15 in their low, 16 to 31 in their high halves; bit k of `fifth` is
-** the fifth bit of element k. */
+/* Decodes 16 bytes that hold elements 0 to 15 in their low, 16 to 31 in their high halves; bit k of
+** `fifth` is the fifth bit of element k. */
 static void decode_nibbles(float *to, const uint8_t *nibbles, uint32_t fifth, float scale,
     float least)
 {
@@ -149,8 +149,8 @@ static int decode_q8_0(void *to, const uint8_t *from, int64_t n)
 enum { GROUPS = SUPER_BLOCK / BLOCK, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210 };
 enum { K_SCALES = 4, K_BITS = 16 };                   /* bytes before the scales, before the bits */
 
-/* The 8 scales and 8 minima, 6 bits each: the first four of each in the low 6 bits of bytes 0 to 3
-** and 4 to 7, whose high bits belong to the last four. */
+/* Reads the 8 scales and 8 minima, 6 bits each: the first four of each in the low 6 bits of bytes 0
+** to 3 and 4 to 7, whose high bits belong to the last four. */
 static void read_scales(const uint8_t *p, int group, int *scale, int *least)
 {
   if (group < 4) {
@@ -195,9 +195,9 @@ static int decode_q5_k(void *to, const uint8_t *from, int64_t n)
   return TY_OK;
 }
 
-/* 128 bytes with the low 4 bits, 64 with the high 2, 16 scales, the scale of these. Each half of
-** the block is 4 rows of 32: rows r and r + 2 share bytes of the low bits, all four those of the
-** high bits. */
+/* Decodes 128 bytes with the low 4 bits, 64 with the high 2, 16 scales, the scale of these. Each
+** half of the block is 4 rows of 32: rows r and r + 2 share bytes of the low bits, all four those
+** of the high bits. */
 static int decode_q6_k(void *to, const uint8_t *from, int64_t n)
 {
   enum { HIGH = 128, SCALES = 192, UNIT = 208, HALF = SUPER_BLOCK / 2 };

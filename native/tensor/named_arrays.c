@@ -35,7 +35,7 @@ void ty_bag_free(ty_bag *b)
   live_add(LIVE_BAG, -1);
 }
 
-/* The slot of a name, or the empty one where it belongs. */
+/* Returns the slot of a name, or the empty one where it belongs. */
 static int *find_array(ty_bag *b, const char *name)
 {
   uint32_t mask = (uint32_t)b->slots - 1, h = name_hash(name) & mask;

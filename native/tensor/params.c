@@ -43,7 +43,8 @@ struct cursor {
 
 static uint64_t checksum_word(uint32_t crc) { return (uint64_t)crc << 32 | (uint32_t)~crc; }
 
-/* The halves of a word of ours, some bits of which may be damaged, are complements. */
+/* Returns whether the halves of a word are complements, as in a word of ours, some bits of which
+** may be damaged. */
 static bool is_checksum(uint64_t word)
 {
   return __builtin_popcount((uint32_t)(word >> 32) ^ (uint32_t)~word) <= 4;
@@ -365,8 +366,8 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
   return TY_OK;
 }
 
-/* A dense array may be larger than what is stored of it, but not beyond all proportion to the
-** file. */
+/* Makes the dense array of a sparse one. It may be larger than what is stored of it, but not beyond
+** all proportion to the file. */
 static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_elements(&x->shape);
@@ -602,7 +603,8 @@ static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
-/* The checksum comes last, where one can go back for it: a pipe has none. */
+/* Writes all arrays. The checksum comes last, where the writer can go back for it: not in a pipe.
+** */
 static int put_all(struct target *to, const ty_bag *b, int n, int flags)
 {
   bool named = flags & TY_PARAMS_NAMED, checked = flags & TY_PARAMS_CHECKED;

@@ -224,8 +224,8 @@ int ty_tensor_const_data(ty_tensor *t, const void **out)
   return TY_OK;
 }
 
-/* The host may write through the pointer: it counts as a write now, so ask again before each
-** one. */
+/* Returns the elements in memory of the host, which may write through the pointer. It counts as a
+** write now, so ask again before each one. */
 int ty_tensor_data(ty_tensor *t, void **out)
 {
   const void *unused;
@@ -242,7 +242,7 @@ void mend_bools(uint8_t *p, size_t n)
   for (size_t i = 0; i < n; i++) p[i] = p[i] != 0;
 }
 
-/* In pieces, since `src` is the caller's. */
+/* Writes bools, each as 0 or 1, by pieces, since `src` is the caller's. */
 static int write_bools(ty_tensor *t, const char *src, size_t bytes)
 {
   uint8_t piece[4096];
@@ -328,8 +328,7 @@ static bool bytes_overlap(const ty_tensor *a, const ty_tensor *b)
   return a->storage == b->storage && a->offset < end_b && b->offset < end_a;
 }
 
-/* Converting needs both sides on one device and apart: where they are not, a tensor between
-** them. */
+/* Copies by a tensor in between. Converting needs both sides on one device and apart. */
 static int copy_in_steps(ty_tensor *dst, ty_tensor *src)
 {
   ty_tensor *middle;

@@ -21,7 +21,7 @@ extern void (*tensor_drop_history)(struct history *h);
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
 /* makes 1 of each byte other than 0: bools from files and callers, which kernels take for 0 or 1 */
 void mend_bools(uint8_t *p, size_t n);
-/* the bytes of t, for a task's lists */
+/* Returns the bytes of t, for a task's lists. */
 struct access tensor_access(const ty_tensor *t);
 /* keeps s */
 int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
@@ -39,5 +39,5 @@ bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
 /* the axis from 0; a negative one counts from the end */
 static inline int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
-/* a reference to a file of arrays (file_arrays.c); ty_file_free takes it back */
+/* Takes a reference to a file of arrays (file_arrays.c); ty_file_free gives it back. */
 ty_file *file_keep(ty_file *f);

@@ -19,7 +19,8 @@
 
 /* -- integers ---------------------------------------------------------------------------------- */
 
-/* Wrap around; division by zero gives 0; conversions out of range give the least integer. */
+/* Multiplies integers, which wrap around; division by zero gives 0; conversions out of range give
+** the least integer. */
 static inline int32_t imul_i32(int32_t a, int32_t b)
 {
   return (int32_t)((uint32_t)a * (uint32_t)b);
