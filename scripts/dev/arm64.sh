@@ -85,7 +85,7 @@ run_tests() {
     export QEMU_CPU=$0
     text=$(sh scripts/dev/test.sh "$@" | sed "/_test\$/s/\$/ on $QEMU_CPU/")
     echo "$text"; :' | awk '/^[0-9]+ passed, / { passed += $1; failed += $3; skipped += $5; next }
-    { print }
+    { print; fflush() }
     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
       exit failed > 0 || !passed }'
 }
