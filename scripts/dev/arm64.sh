@@ -6,8 +6,9 @@
 #
 # The host needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user (or qemu-user-static);
 # its own packages are left alone. ARM64_SYSROOT: a folder, by default in the user's cache. Where
-# something is missing, `test` says so and counts one test as skipped. qemu is some 130 times slower
-# than a processor on vector loops: what takes long here says nothing of speed.
+# something is missing, `test` says so and counts one test as skipped. A program or spec file that
+# takes longer than ARM64_LIMIT seconds, by default 120, is ended and counts as failed. qemu is some
+# 130 times slower than a processor on vector loops: what takes long here says nothing of speed.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -22,10 +23,12 @@ suite=bookworm
 packages="libc6-dev libgomp1 libluajit-5.1-dev libopenblas-pthread-dev libedit-dev libjpeg-dev libpng-dev
   zlib1g-dev lua-filesystem lua-system lua-term"
 
-# The specs take the operators' results and one training step. queue_test, threads_test and comm_test
-# are left out: they test the system's threads and memory limits, which are qemu's here.
+# Kernels, operators, one training step, and a spec that starts programs. queue_test, threads_test and
+# comm_test are left out: they test the system's threads and limits of memory, which are qemu's here.
 TESTS="winograd gemm pointwise narrow train fully_connected image rewrite tensor variates"
-SPECS="spec/module/one_step_spec.lua spec/operators/cache_append_spec.lua"
+SPECS="spec/module/one_step_spec.lua spec/core/fork_spec.lua spec/operators/cache_append_spec.lua
+  spec/operators/boolean_mask_spec.lua spec/operators/contrib_math_spec.lua
+  spec/operators/integers_spec.lua spec/operators/trials_spec.lua"
 LIMIT=${ARM64_LIMIT:-120}
 
 # an apt of its own, which knows arm64 only, so that dpkg's architectures stay as they are
@@ -85,7 +88,7 @@ run_tests() {
     export QEMU_CPU=$0
     text=$(sh scripts/dev/test.sh "$@" | sed "/_test\$/s/\$/ on $QEMU_CPU/")
     echo "$text"; :' | awk '/^[0-9]+ passed, / { passed += $1; failed += $3; skipped += $5; next }
-    { print }
+    { print; fflush() }
     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
       exit failed > 0 || !passed }'
 }

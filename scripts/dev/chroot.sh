@@ -43,34 +43,17 @@ inside() {
       sh -c "cd /tycho && exec sh scripts/setup.sh \"\$@\"" sh "$@"' sh "$root" "$@"
 }
 
-# Installs the packages that were built where nothing else is, and runs the program, a plain luajit,
-# a program in C, and OpenResty's LuaJIT.
+# Runs scripts/dev/try_packages.sh with the packages that were built where nothing else is.
 try_packages() {
   bare=$root.bare
-  cp "$root"/tycho/build/deb/*.deb "$bare/root/"
+  cp "$root"/tycho/build/deb/*.deb scripts/dev/try_packages.sh "$bare/root/"
   cp -L /etc/resolv.conf "$bare/etc/resolv.conf"
   echo "== $suite: the packages in a bare system"
   unshare --mount sh -ec '
     mount -t proc proc "$1/proc"
     mount --rbind /dev "$1/dev"
     exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
-      DEBIAN_FRONTEND=noninteractive sh -ec "
-        apt-get update -qq
-        apt-get install -y --no-install-recommends /root/*.deb gcc libc6-dev pkg-config
-        cd /
-        tycho -e \"ty.nd.ones{2, 3}:sum():asscalar()\"
-        tycho --script train_mnist --quick
-        luajit -e \"print(require([[tycho]]).nd.ones(2):sum():asscalar())\"
-        printf \"#include <stdio.h>\n#include <tycho.h>\n\" > /tmp/a.c
-        echo \"int main(void) { puts(ty_version()); }\" >> /tmp/a.c
-        cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
-        /tmp/a
-        test -s /usr/share/doc/tycho-doc/html/index.html
-        if apt-get install -s luajit2 > /dev/null 2>&1; then
-          apt-get install -y --no-install-recommends luajit2
-          luajit -v
-          luajit -e \"print(require([[tycho]]).nd.ones(3):sum():asscalar())\"
-        fi"' sh "$bare"
+      sh /root/try_packages.sh' sh "$bare"
 }
 
 if [ "${1:-}" = deb ]; then
