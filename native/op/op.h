@@ -72,6 +72,8 @@ enum attention_role {
   ATTENTION_SCALE,                                    /* times `number` */
   ATTENTION_SOFTMAX,                                  /* of `number` times input 0, last axis */
   ATTENTION_DROPOUT,                                  /* in training, `number` of the elements */
+  ATTENTION_CHOICE,                                   /* input 1 where input 0 is not 0, else 2 */
+  ATTENTION_CONSTANT,                                 /* `number` everywhere */
   /* interleaved projections of so many heads (operators/nn/attention.c); self: of one input */
   ATTENTION_SCORES,
   ATTENTION_VALUES,

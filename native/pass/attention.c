@@ -4,7 +4,7 @@
 ** What is recognised, of each product of weights and values:
 **
 **     scores = product(q, k, transposed)                 or of an interleaved projection
-**     scores = views, scales, then at most one sum with a bias, views
+**     scores = views, scales, then at most one sum with a bias or choice by a mask, views
 **     weights = softmax(scores), dropout, views
 **     output = product(weights, v)                       or of an interleaved projection
 **
@@ -25,6 +25,10 @@ struct attention_match {
   ty_entry q, k, v, bias;                             /* bias.node -1: none */
   bool interleaved, self;                             /* k, v: one projection; self: q, too */
   bool k_turned;                                      /* k is (size, keys) */
+  /* bias is a mask: a key counts where it is not 0 or, turned, where it is; another key's score is
+  ** `hidden` */
+  bool masks, mask_turned;
+  double hidden;
   int64_t heads;                                      /* of projections */
   double scale, dropout;
   /* the node whose output is the bias's shape */
@@ -43,8 +47,8 @@ static struct attention_part part_of(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
   if (!n->op || !n->op->attention) return (struct attention_part){ ATTENTION_NONE };
-  const ty_desc *d = &f->x->desc[value_of(f->x->g, n->in[0])];
-  return n->op->attention(n->kind->param, d->ndim);
+  const int ndim = n->nin ? f->x->desc[value_of(f->x->g, n->in[0])].ndim : 0;
+  return n->op->attention(n->kind->param, ndim);
 }
 
 static const ty_desc *desc_of(const struct attention_finder *f, ty_entry e)
@@ -95,6 +99,49 @@ static int scores_of_sum(const struct attention_finder *f, int node)
   return -1;
 }
 
+/* Returns whether a key with score c has no weight beside one that counts, and whether scores that
+** are added to c vanish in it: then a bias does what a choice does. Gradients go through a sum, but
+** not through a choice, so that in training only -infinity, whose weights are 0, will do. */
+static bool score_hides(const struct attention_finder *f, double c, int dtype)
+{
+  enum { SCORE_BITS = 15 };                           /* scores are below 2^15 */
+  const int bits = dtype == TY_F64 ? 53 : dtype == TY_F32 ? 24 : 0;
+  return c == -INFINITY || (!f->trains && bits && c <= -ldexp(1, SCORE_BITS + bits + 1));
+}
+
+/* Returns whether entry e is a constant, one number everywhere. */
+static bool find_constant(const struct attention_finder *f, ty_entry e, double *number)
+{
+  const struct attention_part p = part_of(f, e.node);
+  *number = p.number;
+  return p.role == ATTENTION_CONSTANT;
+}
+
+/* Returns the input of a choice that leads to scores, where the other one hides keys by a mask that
+** broadcasts; fills in m's mask. -1: it is none such. */
+static int scores_of_choice(
+    const struct attention_finder *f, int node, struct attention_match *m)
+{
+  const struct node *n = &f->x->g->node[node];
+  const ty_desc *all = &f->x->desc[n->first];
+  if (part_of(f, node).role != ATTENTION_CHOICE || all->ndim > 4 || all->ndim < 3) return -1;
+  /* a vector chooses whole rows of the first axis */
+  if (!(n->op->flags & OP_BROADCAST) && !desc_same_shape(desc_of(f, n->in[0]), all)) return -1;
+  for (int k = 1; k <= 2; k++) {
+    double hidden;
+    if (only_maker(f, n->in[k], node) < 0 || !desc_same_shape(desc_of(f, n->in[k]), all) ||
+        !find_constant(f, n->in[3 - k], &hidden) || !score_hides(f, hidden, all->dtype))
+      continue;
+    m->masks = true;
+    m->mask_turned = k == 2;
+    m->hidden = hidden;
+    m->bias = n->in[0];
+    m->scores = node;
+    return k;
+  }
+  return -1;
+}
+
 /* Follows scores from entry e, which `reader` reads, to their product. */
 static bool find_scores(
     const struct attention_finder *f, ty_entry e, int reader, struct attention_match *m)
@@ -104,7 +151,9 @@ static bool find_scores(
     if (node < 0) return false;
     const struct node *n = &f->x->g->node[node];
     const struct attention_part p = part_of(f, node);
-    const int k = m->bias.node < 0 && m->scale == 1 ? scores_of_sum(f, node) : -1;
+    const bool unbiased = m->bias.node < 0 && m->scale == 1;
+    const int k = unbiased ? scores_of_sum(f, node) : -1,
+              chosen = unbiased ? scores_of_choice(f, node, m) : -1;
     if (p.role == ATTENTION_PRODUCT && !m->interleaved) {
       m->q = n->in[0];
       m->k = n->in[1];
@@ -122,9 +171,11 @@ static bool find_scores(
       m->scale *= p.number;
     else if (k >= 0)
       m->bias = n->in[!k], m->scores = node, e = n->in[k];
+    else if (chosen >= 0)
+      e = n->in[chosen];
     else if (!is_row_view(f, node))
       return false;
-    if (k < 0) e = n->in[0];
+    if (k < 0 && chosen < 0) e = n->in[0];
     reader = node;
   }
 }
@@ -242,6 +293,23 @@ static bool bias_shape(
   return b->dim[0] == lead[0] * lead[1];
 }
 
+/* Replaces a mask by a bias of its shape: 0 where a key counts, else the score that hides it. */
+static int add_mask_bias(
+    const struct attention_writer *w, const struct attention_match *m, ty_entry *mask)
+{
+  const int dtype = w->f->x->desc[w->f->x->g->node[m->scores].first].dtype;
+  char number[40];
+  ty_entry in[3] = { *mask };
+  number_print(number, sizeof number, "%.17g", m->hidden);
+  for (int k = 0; k < 2; k++) {
+    const bool hides = m->mask_turned ? k == 0 : k == 1;
+    const ty_attr attr[] = { { "shape", "(1,)" }, { "dtype", dtype_name(dtype) },
+      { "value", hides ? number : "0" } };
+    TRY(add_node(w, "_full", k ? "_unmasked" : "_masked", attr, 3, NULL, 0, &in[1 + k]));
+  }
+  return add_node(w, "_npi_where", "_mask", NULL, 0, in, 3, mask);
+}
+
 static int add_attention(const struct attention_writer *w, const struct attention_match *m, int i)
 {
   const struct attention_finder *f = w->f;
@@ -271,6 +339,7 @@ static int add_attention(const struct attention_writer *w, const struct attentio
   if (m->bias.node >= 0) {
     if (!bias_shape(f, m, lead, dim)) return fail(TY_EINTERNAL, "attention: a bias that fits not");
     in[n] = w->m->entry[value_of(g, m->bias)];
+    if (m->masks) TRY(add_mask_bias(w, m, &in[n]));
     TRY(add_reshape(w, "_bias", in[n], dim, 4, &in[n]));
     n++;
   }
@@ -307,8 +376,11 @@ static void mark_gone(
     const enum attention_role role = part_of(f, e.node).role;
     gone[e.node] = 1;
     if (role == ATTENTION_PRODUCT || role == ATTENTION_SCORES) return;
-    const bool sum = m->bias.node >= 0 && e.node == m->scores;
-    e = sum && same_entry(from->in[0], m->bias) ? from->in[1] : from->in[0];
+    const bool end = m->bias.node >= 0 && e.node == m->scores;
+    if (end && m->masks)
+      e = from->in[m->mask_turned ? 2 : 1];
+    else
+      e = end && same_entry(from->in[0], m->bias) ? from->in[1] : from->in[0];
   }
 }
 
@@ -356,7 +428,7 @@ static bool is_worth_it(const struct attention_finder *f, const struct attention
   const int64_t least = env_number("TYCHO_ATTENTION_LEAST", -1);
   if (least >= 0) return head >= least;
   if (!f->trains) return head >= LEAST_FORWARD;
-  if (m->bias.node >= 0 && f->varies[m->bias.node]) return false;
+  if (m->bias.node >= 0 && !m->masks && f->varies[m->bias.node]) return false;
   return head >= LEAST_BACKWARD || (all >= MANY_BACKWARD && head >= LEAST_FORWARD);
 }
 

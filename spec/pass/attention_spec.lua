@@ -1,5 +1,7 @@
 -- Attention in users' graphs becomes contrib.attention: which forms, with which values, and where
 -- the nodes stay.
+local folder = require "spec.support.folder"
+local models = require "spec.support.onnx_models"
 local noise = require("spec.support.arrays").noise
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -37,9 +39,15 @@ local function train(exe)
   return list
 end
 
--- the same values and gradients with the nodes and without
+-- the same values and gradients with the nodes and without, and the same values where nothing is
+-- trained
 local function check(net, args)
-  local exe = bound(net, args)
+  local exe = bound(net, args, false)
+  assert.is_true(fused(exe))
+  local y = exe:forward{ is_train = false }[1]:copy()
+  exe:set_monitor_callback(function() end)
+  assert.near(exe:forward{ is_train = false }[1], y, 1e-13, 1e-13)
+  exe = bound(net, args)
   assert.is_true(fused(exe))
   local got = train(exe)
   exe:set_monitor_callback(function() end)
@@ -108,6 +116,135 @@ describe("attention is recognised", function()
       plain{ m = noise{ B * H, 5, T } })
   end)
 
+  it("with a mask that chooses between scores and a constant", function()
+    local m = nd.broadcast_greater(noise{ B * H, 5, T }, nd.zeros({ 1, 1, 1 }, F64))
+    m[{ ":", ":", 3 }] = 1
+    local low = sym.full{ shape = { B * H, 5, T }, val = -math.huge, dtype = "float64" }
+    check(sym.batch_dot{ sym.softmax{ sym.where(V "m", scores(), low) }, V "v" }, plain{ m = m })
+    check(sym.batch_dot{ sym.softmax{ sym.where(V "m", low, scores()) }, V "v" },
+      plain{ m = 1 - m })
+  end)
+
+  it("with a mask and a finite constant where nothing is trained", function()
+    local m = nd.broadcast_greater(noise{ B * H, 5, T }, nd.zeros({ 1, 1, 1 }, F64))
+    m[{ 0 }] = 0                                         -- queries for which no key counts
+    local function net(c)
+      local low = sym.full{ shape = { B * H, 5, T }, val = c, dtype = "float64" }
+      return sym.batch_dot{ sym.softmax{ sym.where(V "m", scores(), low) }, V "v" }
+    end
+    local exe = bound(net(-1e300), plain{ m = m }, false)
+    assert.is_true(fused(exe))
+    local y = exe:forward()[1]:copy()
+    exe:set_monitor_callback(function() end)
+    assert.near(exe:forward()[1], y, 1e-13, 1e-13)
+    -- scores do not vanish in it; of such a query they would have a gradient
+    assert.is_false(fused(bound(net(-1e9), plain{ m = m }, false)))
+    assert.is_false(fused(bound(net(-1e300), plain{ m = m })))
+  end)
+
+  it("in a hybridized block that is trained", function()
+    local Weighed = ty.gluon.HybridBlock:extend("Weighed")
+    function Weighed:forward(q, k, v, m)
+      local s = ty.F.broadcast_add(ty.F.batch_dot{ q, k, transpose_b = true } * 0.5, m)
+      return ty.F.batch_dot(ty.F.softmax(s), v)
+    end
+    local function train_block(hybrid)
+      local block = Weighed()
+      if hybrid then
+        block:hybridize()
+      end
+      ty.random.seed(3)
+      local function drawn(shape) return ty.random.normal{ shape = shape, dtype = "float64" } end
+      local x, head, result = {}, drawn{ B, T, D }, {}
+      for i, shape in ipairs{ { B, T, D }, { B, T, D }, { B, T, D }, { 1, T, T } } do
+        x[i] = drawn(shape)
+        x[i]:attach_grad()
+      end
+      local path = os.tmpname()
+      ty.profiler.set_config{ profile_all = true, aggregate_stats = true, filename = path }
+      ty.profiler.set_state "run"
+      local y
+      for _ = 1, 4 do                                    -- a program is made of what comes again
+        ty.autograd.record(function() y = block(unpack(x)) end)
+        y:backward(head)
+        ty.waitall()
+      end
+      ty.profiler.set_state "stop"
+      local text = ty.profiler.dumps{ reset = true }
+      os.remove(path)
+      for i, a in ipairs(x) do
+        result[i] = a.grad
+      end
+      result[#result + 1] = y
+      return result, text:find("_contrib_attention", 1, true) ~= nil
+    end
+    -- first: the program of the other one, whose arrays live on, would serve it
+    local got, seen = train_block(true)
+    local want, apart_seen = train_block(false)
+    assert.is_false(apart_seen)
+    assert.is_true(seen)
+    for i, x in ipairs(want) do
+      assert.near(x, got[i], 1e-13, 1e-13)
+    end
+  end)
+
+  it("in files of ONNX, as others write it", function()
+    local function add(list, ...)
+      for i = 1, select("#", ...) do
+        list[#list + 1] = (select(i, ...))
+      end
+    end
+    local function is_fused(kind, constant)
+      local nodes = {}
+      for _, name in ipairs{ "q", "k", "v" } do
+        add(nodes, { "Reshape", { name, "split" }, { name .. "_heads" } },
+          { "Transpose", { name .. "_heads" }, { name .. "_t" },
+            { perm = name == "k" and { 0, 2, 3, 1 } or { 0, 2, 1, 3 } } })
+      end
+      add(nodes, { "MatMul", { "q_t", "k_t" }, { "s" } }, { "Div", { "s", "two" }, { "scaled" } })
+      if kind == "Add" then
+        add(nodes, { "Add", { "scaled", "m" }, { "masked" } })
+      elseif kind then
+        local cases = kind == "Where" and { "scaled", "low" } or { "low", "scaled" }
+        add(nodes, { "Cast", { "m" }, { "counts" }, { to = 9 } },
+          { "Where", { "counts", unpack(cases) }, { "masked" } })
+      end
+      add(nodes, { "Softmax", { kind and "masked" or "scaled" }, { "p" }, { axis = 3 } },
+        { "MatMul", { "p", "v_t" }, { "y" } })
+      local inputs = { q = { B, T, H * D }, k = { B, T, H * D }, v = { B, T, H * D },
+        m = kind and { B, 1, 1, T } or nil }
+      local net
+      folder.with(function(dir)
+        folder.write(dir .. "/net.onnx", models.bytes{ nodes = nodes, inputs = inputs,
+          outputs = { "y" }, constants = { two = nd.array{ 2 },
+            split = nd.array({ B, T, H, D }, { dtype = "int64" }),
+            low = nd.array{ constant or 0 } } })
+        net = ty.onnx.import_model{ dir .. "/net.onnx" }
+      end)
+      local exe = net:simple_bind{ ctx = ty.cpu(), shapes = inputs, grad_req = "null" }
+      ty.random.seed(4)
+      for name in pairs(inputs) do
+        exe.arg_dict[name][":"] = ty.random.normal{ shape = inputs[name] }
+      end
+      if kind then
+        local m = exe.arg_dict.m
+        m[":"] = nd.broadcast_greater(m, nd.zeros{ 1, 1, 1, 1 })
+      end
+      local is = fused(exe)
+      local y = exe:forward()[1]:copy()
+      exe:set_monitor_callback(function() end)
+      assert.near(exe:forward()[1], y, 1e-5, 1e-6)
+      return is
+    end
+    assert.is_true(is_fused())
+    assert.is_true(is_fused("Add"))
+    for _, kind in ipairs{ "Where", "Where not" } do
+      assert.is_true(is_fused(kind, -3e38))
+      assert.is_true(is_fused(kind, -math.huge))
+      assert.is_false(is_fused(kind, -1e4))
+    end
+  end)
+
   it("of matrices with four axes", function()
     local s = sym.broadcast_add(sym.batch_dot{ V "q", V "k", transpose_b = true } * 0.3, V "m")
     check(sym.batch_dot{ sym.softmax{ s }, V "v" }, { q = noise{ B, H, 5, D },
@@ -149,6 +286,23 @@ describe("attention is recognised", function()
     assert.is_true(math.abs(kept / 160000 - 0.5) < 0.01)
     exe:forward{ is_train = false }
     assert.near(nd.ones{ 1, 400 }, nd.sum(exe.outputs[1], { axis = 2 }), 1e-5)
+  end)
+
+  it("drops weights of interleaved projections", function()
+    local x = V "x"
+    local p = sym.Dropout{ sym.softmax{ contrib.interleaved_matmul_selfatt_qk{ x, heads = H } },
+      p = 0.3 }
+    local net = contrib.interleaved_matmul_selfatt_valatt{ x, p, heads = H }
+    local exe = bound(net, { x = noise{ T, B, H * 3 * D } })
+    assert.is_true(fused(exe))
+    local y = exe:forward{ is_train = false }[1]:copy()
+    ty.random.seed(21)
+    local dropped = exe:forward{ is_train = true }[1]:copy()
+    exe:backward(nd.ones(dropped.shape, F64))
+    assert.is_true(nd.abs(dropped - y):max():asscalar() > 1e-3)
+    assert.is_true(nd.abs(exe.grad_dict.x):max():asscalar() < math.huge)
+    exe:set_monitor_callback(function() end)
+    assert.near(exe:forward{ is_train = false }[1], y, 1e-13, 1e-13)
   end)
 
   it("without an array of all weights", function()

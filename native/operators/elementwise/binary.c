@@ -56,6 +56,12 @@ static int where_type(struct infer *s) /* any condition */
   return type_both(s, &s->in[1], &s->in[2]);
 }
 
+static struct attention_part attention_choice(const void *param, int ndim)
+{
+  (void)param, (void)ndim;
+  return (struct attention_part){ ATTENTION_CHOICE };
+}
+
 #define SAME(name_, alias_, doc_) \
   .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1"
 #define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
@@ -131,6 +137,7 @@ const struct op op_binary[] = {
        "1 where exactly one input is 0, else 0, in their dtype.")
 
   { .name = "_npi_where", .in = "condition x y", .shape = where_shape, .type = where_type, .flags = OP_BROADCAST,
+    .attention = attention_choice,
     .formula = &(const struct formula){ "a != 0 ? b : c", { NULL, "a != 0 ? g : 0", "a != 0 ? 0 : g" } },
     .doc = "x where condition is not 0, else y. Shapes broadcast; gradients go to the chosen side and are summed back." },
   { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1",

@@ -564,6 +564,12 @@ static int where_back(struct call *c) /* reads the head gradient, condition */
 MOVE_KERNEL(where_kernels, where_run)
 MOVE_KERNEL(where_back_kernels, where_back)
 
+static struct attention_part attention_choice(const void *param, int ndim)
+{
+  (void)param, (void)ndim;
+  return (struct attention_part){ ATTENTION_CHOICE };
+}
+
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_take[] = {
@@ -600,6 +606,6 @@ const struct op op_take[] = {
     .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen "
            "side; condition gets none.",
     .in = "condition x y", .shape = where_shape, .type = where_type, .grad = "g0 i0", .cpu = where_kernels,
-    .back_cpu = where_back_kernels },
+    .back_cpu = where_back_kernels, .attention = attention_choice },
   { 0 }
 };

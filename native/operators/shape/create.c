@@ -66,6 +66,13 @@ static int full_run(struct call *c)
   return fill_constant(c, ((const struct constant *)c->param)->value);
 }
 
+static struct attention_part attention_constant(const void *param, int ndim)
+{
+  (void)ndim;
+  return (struct attention_part){ ATTENTION_CONSTANT,
+    .number = ((const struct constant *)param)->value };
+}
+
 MOVE_ANYWHERE(zeros_cpu, zeros_run)
 MOVE_ANYWHERE(ones_cpu, ones_run)
 MOVE_ANYWHERE(full_cpu, full_run)
@@ -240,7 +247,8 @@ const struct op op_create[] = {
     .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = ones_cpu },
   { .name = "_full", .alias = "_npi_full", .doc = "An array of `shape` filled with `value`.", .in = "", .param = full_param,
       .param_size = sizeof(struct constant),
-    .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = full_cpu },
+    .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = full_cpu,
+    .attention = attention_constant },
   { .name = "_zeros_without_dtype", .doc = "Zeros whose element type follows from their readers.", .in = "", .param = free_param,
       .param_size = sizeof(struct constant),
     .check = free_check, .shape = constant_shape, .type = free_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu },

@@ -578,10 +578,26 @@ function Value:truth()
 end
 
 
+-- A constant of one element as a node with its number, by which passes know attention's masks.
+local function number_node(v)
+  if not REAL[v.dtype] or not v:is_constant() or product(v.shape) ~= 1 then
+    return v
+  end
+  local texts = { shape = "(1,)", dtype = v.dtype,
+    value = ("%.17g"):format(v:number("a constant")) }
+  local y = make_node("_full", {}, texts, infer("_full", texts, {}))[1]
+  y.shape = v.shape
+  return y
+end
+
+
 --- Elements of a where the condition holds, else of b.
 function value.where(condition, a, b)
   if condition:is_empty() or a:is_empty() or b:is_empty() then
     return empty(value.broadcast(condition.shape, value.broadcast(a.shape, b.shape)), a.dtype)
+  end
+  if not all_constant{ condition, a, b } then
+    a, b = number_node(a), number_node(b)
   end
   local y = op("_npi_where", { condition, a, b })
   if #condition.shape + #a.shape + #b.shape == 0 then
