@@ -238,6 +238,70 @@ static void join_products(struct pw_program *t)
   }
 }
 
+static bool is_bound(const struct pw_program *t, int i, int op)
+{
+  const struct pw_term *x = &t->term[i];
+  return x->op == op && !x->uniform && is_number(t, x->arg[1]) && !isnan(t->term[x->arg[1]].number);
+}
+
+/* min and max with numbers, in either order, where the least is not above the most: one pass, with
+** the same bits. */
+static void join_bounds(struct pw_program *t)
+{
+  for (int i = 0; i < t->n; i++) {
+    struct pw_term *x = &t->term[i];
+    const int within = x->op == PW_MAX ? PW_MIN : PW_MAX;
+    if (!x->live || (x->op != PW_MAX && x->op != PW_MIN) || !is_bound(t, i, x->op)) continue;
+    struct pw_term *p = &t->term[x->arg[0]];
+    if (p->uses != 1 || !is_bound(t, x->arg[0], within)) continue;
+    const int least = x->op == PW_MAX ? x->arg[1] : p->arg[1],
+              most = x->op == PW_MAX ? p->arg[1] : x->arg[1];
+    if (t->term[least].number > t->term[most].number) continue;
+    x->op = PW_CLAMP;
+    x->arg[0] = p->arg[0];
+    x->arg[1] = least;
+    x->arg[2] = most;
+    p->live = false;
+  }
+}
+
+/* Returns which factor of x is a * b + c within 0 and 1, with a the other factor and numbers b and
+** c; -1: none is. */
+static int find_gate(const struct pw_program *t, const struct pw_term *x, int *by)
+{
+  for (int k = 0; k < 2; k++) {
+    const struct pw_term *q = &t->term[x->arg[k]];
+    if (q->op != PW_CLAMP || q->uses != 1 || q->uniform) continue;
+    const struct pw_term *p = &t->term[q->arg[0]];
+    if (!same_number(t->term[q->arg[1]].number, 0) || !number_is(t, q->arg[2], 1) ||
+        p->op != PW_MADD || p->uses != 1 || !is_number(t, p->arg[2]))
+      continue;
+    const int own = p->arg[0] == x->arg[1 - k] ? 0 : 1;
+    *by = p->arg[1 - own];
+    if (p->arg[own] == x->arg[1 - k] && is_number(t, *by)) return k;
+  }
+  return -1;
+}
+
+/* a times a * b + c within 0 and 1, as in hard_swish: one pass instead of three, with the same
+** bits. */
+static void join_gates(struct pw_program *t)
+{
+  for (int i = 0; i < t->n; i++) {
+    struct pw_term *x = &t->term[i];
+    int by;
+    if (!x->live || x->op != PW_MUL || x->uniform) continue;
+    const int gate = find_gate(t, x, &by);
+    if (gate < 0) continue;
+    struct pw_term *q = &t->term[x->arg[gate]], *p = &t->term[q->arg[0]];
+    x->op = PW_GATE;
+    x->arg[0] = x->arg[1 - gate];
+    x->arg[1] = by;
+    x->arg[2] = p->arg[2];
+    q->live = p->live = false;
+  }
+}
+
 /* per term: its slot, its last reader */
 struct layout { struct pw_program *t; int *slot, *last; int free[SLOTS], nfree; };
 
@@ -362,6 +426,8 @@ int pw_seal(struct pw_program *t)
     NEED(!t->term[i].live || t->term[i].op != PW_LOAD || t->term[i].operand >= 0, TY_EVALUE,
         "pointwise program: a stored value depends on a variable that does not exist");
   join_products(t);
+  join_bounds(t);
+  join_gates(t);
   t->code = NEWS(struct pw_ins, t->n);
   t->get = NEWS(struct pw_get, t->n);
   int *slots = NEWS(int, 2 * t->n);

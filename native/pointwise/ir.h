@@ -27,6 +27,10 @@
   _(SIGN,  "sign",   1,  1, (REAL)((a > 0) - (a < 0)),        (INT)((a > 0) - (a < 0))) \
   _(MAX,   "max",    2,  1, ((a > b) | (a != a)) ? a : b,     a > b ? a : b) \
   _(MIN,   "min",    2,  1, ((a < b) | (a != a)) ? a : b,     a < b ? a : b) \
+  _(CLAMP, "clamp",  3,  1, a <= b ? b : a >= c ? c : a,      a <= b ? b : a >= c ? c : a) \
+  _(GATE,  "gate",   3,  2, \
+    a * (a * b + c <= 0 ? (REAL)0 : a * b + c >= 1 ? (REAL)1 : a * b + c), \
+    (INT)((UINT)t_imul(a, b) + (UINT)c) > 0 ? a : (INT)0) \
   _(GT,    ">",      2,  1, a > b ? (REAL)1 : (REAL)0,        (INT)(a > b)) \
   _(GE,    ">=",     2,  1, a >= b ? (REAL)1 : (REAL)0,       (INT)(a >= b)) \
   _(EQ,    "==",     2,  1, a == b ? (REAL)1 : (REAL)0,       (INT)(a == b)) \

@@ -21,8 +21,9 @@ local CELL, STRIDE = 12, 2                               -- what the first netwo
 
 local parser = common.parser("Finds faces in a picture.")
 parser:option("--folder", "folder with pnet.pt, rnet.pt and onet.pt"):count(1)
-parser:option("--file", "JPEG or PNG file"):count(1)
+parser:option("--file", "JPEG or PNG file")
 parser:option("--output", "PNG file to draw the faces into")
+parser:option("--export", "folder for the networks as ONNX files: pnet.onnx, rnet.onnx, onet.onnx")
 local options = common.parse(parser, {})
 
 
@@ -231,6 +232,21 @@ local function draw(picture, faces)
   end
 end
 
+-- Writes the networks as ONNX files, each for one picture.
+local function export(to)
+  for name, case in pairs{ pnet = { pnet(), 120, 160 }, rnet = { rnet(), 24, 24 },
+    onet = { onet(), 48, 48 } } do
+    ty.onnx.export_model{ case[1], ty.nd.load(options.folder .. "/" .. name .. ".pt"),
+      { data = { 1, 3, case[2], case[3] } }, to .. "/" .. name .. ".onnx" }
+  end
+end
+
+if options.export then
+  export(options.export)
+end
+if not options.file then
+  return
+end
 local picture = ty.image.imread(options.file)
 local image = picture:astype("float32"):transpose{ axes = { 2, 0, 1 } }:expand_dims{ axis = 0 }
 local faces = find(image)

@@ -26,6 +26,7 @@ local SENTENCES = {
 local parser = common.parser("Says which sentences mean the same.")
 parser:option("--folder", "folder with model.safetensors and vocab.txt"):count(1)
 parser:option("--sentence", "a sentence, may be given several times"):count("*")
+parser:option("--export", "writes the network for 16 pieces of any number of sentences to this ONNX file")
 local options = common.parse(parser, {})
 local sentences = #options.sentence > 0 and options.sentence or SENTENCES
 
@@ -165,6 +166,13 @@ local function embed(texts)
   return net:bind{ ctx = ty.cpu(), args = args, grad_req = "null" }:forward()[1]
 end
 
+if options.export then
+  local weights = ty.nd.load(options.folder .. "/model.safetensors")
+  local net = network(16, weights["embeddings.word_embeddings.weight"].shape[1])
+  ty.onnx.export_model{ net, weights, { ids = { 1, 16 }, mask = { 1, 16 } }, options.export,
+    dynamic = { ids = { 0 }, mask = { 0 } } }
+  return
+end
 local vectors = embed(sentences)
 local near = ty.nd.dot(vectors, vectors, { transpose_b = true }):totable()
 for i, text in ipairs(sentences) do

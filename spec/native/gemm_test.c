@@ -183,12 +183,14 @@ static void test_window(const struct window *w, bool add)
   void *bias = numbers(t, w->groups * w->filters), *dx = numbers(t, nx), *dw = numbers(t, nw);
   size_t room = MAX(
       MAX(convolve_forward_scratch(w), convolve_data_scratch(w)), convolve_weight_scratch(w));
+  room = MAX(room, depth_scratch(w));
   void *tmp = mem_new(room);
   struct operand array = { .p = weight, .d = { .dtype = t } };
   struct gemm_kept kept[2] = { { 0 }, { 0 } };
   const double limit = t == TY_F64 ? 1e-11 : 5e-4;
   const size_t size = dtype_size(t);
-  RUN(convolve_forward(w, x, &array, bias, ACT_NONE, y, &kept[0], tmp));
+  const struct convolve_end end = { .bias = bias };
+  RUN(convolve_forward(w, x, &array, &end, y, &kept[0], tmp));
   convolve_reference(w, x, weight, bias, want, false);
   CHECK(difference(t, y, want, ny) < limit, "forward");
   memcpy(want, dx, (size_t)nx * size);
@@ -200,7 +202,7 @@ static void test_window(const struct window *w, bool add)
   convolve_reference_weight(w, x, y, want, add);
   CHECK(difference(t, dw, want, nw) < limit, "gradient of the weight");
   if (depthwise_profitable(w)) {
-    depth_forward(w, x, weight, bias, ACT_NONE, y);
+    depth_forward(w, x, weight, &end, y, tmp);
     convolve_reference(w, x, weight, bias, want, false);
     CHECK(difference(t, y, want, ny) < limit, "depthwise");
   }

@@ -157,3 +157,54 @@ describe("a layer normalisation in parts", function()
     assert.matches("mean", (check(model, "g")))
   end)
 end)
+
+describe("an activation in parts", function()
+  local constants = { root = ty.nd.array{ math.sqrt(2) }, inverse = ty.nd.array{ math.sqrt(0.5) },
+    half = ty.nd.array{ 0.5 }, one = ty.nd.array{ 1 }, three = ty.nd.array{ 3 },
+    six = ty.nd.array{ 6 }, zero = ty.nd.array{ 0 } }
+
+  local function after_product(nodes)
+    local list = { { "Mul", { "a", "a" }, { "x" } } }
+    for _, n in ipairs(nodes) do
+      list[#list + 1] = n
+    end
+    return { nodes = list, inputs = { a = { 3, 7 } }, opset = 13, constants = constants }
+  end
+
+  it("is gelu, wherever the half is", function()
+    local erf = { { "Div", { "x", "root" }, { "e" } }, { "Erf", { "e" }, { "f" } },
+      { "Add", { "f", "one" }, { "p" } } }
+    local ends = {
+      { { "Mul", { "x", "p" }, { "m" } }, { "Mul", { "m", "half" }, { "y" } } },
+      { { "Mul", { "x", "half" }, { "m" } }, { "Mul", { "p", "m" }, { "y" } } },
+      { { "Mul", { "p", "half" }, { "m" } }, { "Mul", { "x", "m" }, { "y" } } },
+    }
+    for _, last in ipairs(ends) do
+      local model = after_product{ erf[1], erf[2], erf[3], last[1], last[2] }
+      assert.equal("elemwise_mul LeakyReLU", (check(model, "m")))
+    end
+    erf[1] = { "Mul", { "inverse", "x" }, { "e" } }
+    local model = after_product{ erf[1], erf[2], erf[3], ends[1][1], ends[1][2] }
+    assert.equal("elemwise_mul LeakyReLU", (check(model, "m")))
+  end)
+
+  it("stays where the half or the argument is another", function()
+    local model = after_product{ { "Div", { "x", "three" }, { "e" } }, { "Erf", { "e" }, { "f" } },
+      { "Add", { "f", "one" }, { "p" } }, { "Mul", { "x", "p" }, { "m" } },
+      { "Mul", { "m", "half" }, { "y" } } }
+    assert.matches("erf", (check(model, "m")))
+    model = after_product{ { "Div", { "x", "root" }, { "e" } }, { "Erf", { "e" }, { "f" } },
+      { "Add", { "f", "one" }, { "p" } }, { "Mul", { "a", "p" }, { "m" } },
+      { "Mul", { "m", "half" }, { "y" } } }
+    assert.matches("erf", (check(model, "m")))
+  end)
+
+  it("is hard_swish", function()
+    local nodes = { { "Add", { "x", "three" }, { "s" } },
+      { "Clip", { "s", "zero", "six" }, { "c" } },
+      { "Mul", { "x", "c" }, { "m" } }, { "Div", { "m", "six" }, { "y" } } }
+    assert.equal("elemwise_mul hard_sigmoid elemwise_mul", (check(after_product(nodes), "m")))
+    nodes[4] = { "Div", { "m", "three" }, { "y" } }
+    assert.matches("_div_scalar", (check(after_product(nodes), "m")))
+  end)
+end)

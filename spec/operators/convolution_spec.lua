@@ -2,6 +2,8 @@
 -- sum of absolute products, and 1.5e-6 of the element's own (at a padded corner it has fewer).
 -- Winograd's tiles must keep that too.
 local ty = require "tycho"
+local sym = ty.sym
+require "spec.helper"
 
 local function net(size, dtype)
   local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
@@ -284,6 +286,69 @@ describe("gradient of the data of a window that moves by one", function()
     for _, width in ipairs{1, 126, 128, 130, 150} do
       defined({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width},
         "float32", "write")
+    end
+  end)
+end)
+
+describe("a convolution", function()
+  -- The same numbers by another kernel: more images are more positions.
+  it("of a few positions is that of many", function()
+    for i, o in ipairs{ {kernel = {256}, stride = {128}, shape = {1, 640}, filters = 25},
+        {kernel = {3}, pad = {1}, shape = {37, 4}, filters = 6, dilate = {2}, crop = {2}},
+        {kernel = {3, 2}, pad = {1, 0}, shape = {20, 3, 4}, filters = 9, stride = {2, 1}},
+        {kernel = {2, 2, 2}, pad = {1, 0, 1}, shape = {11, 1, 2, 2}, filters = 5} } do
+      ty.random.seed(i)
+      local net = sym.Convolution{data = sym.Variable("x"), name = "c", num_filter = o.filters,
+        kernel = o.kernel, stride = o.stride, pad = o.crop or o.pad, dilate = o.dilate}
+      local function bound(n)
+        return net:simple_bind{ctx = ty.cpu(), x = {n, unpack(o.shape)}, grad_req = "null"}
+      end
+      local few, many = bound(1), bound(30)
+      assert.matches("\n *0 +dots ", few:program())
+      assert.not_matches("\n *0 +dots ", many:program())
+      for _, name in ipairs{"x", "c_weight", "c_bias"} do
+        few.arg_dict[name][":"] = ty.nd.random.normal{shape = few.arg_dict[name].shape}
+        many.arg_dict[name][":"] = few.arg_dict[name]
+      end
+      local got, want = few:forward(false)[1], many:forward(false)[1]["0:1"]
+      assert.near(want, got, 1e-5 * want:abs():max():asscalar(), 0)
+    end
+  end)
+
+  -- The same as with all channels, whose other weights are zero.
+  it("of one channel a group is that of all channels", function()
+    for i, o in ipairs{ {kernel = {3, 3}, pad = {1, 1}, shape = {6, 7, 70}},
+        {kernel = {5, 5}, pad = {2, 2}, stride = {2, 2}, shape = {5, 9, 33}},
+        {kernel = {3, 3}, pad = {0, 2}, stride = {1, 3}, dilate = {2, 2}, shape = {7, 8, 40}},
+        {kernel = {7}, pad = {3}, shape = {9, 200}}, {kernel = {2}, stride = {5}, shape = {4, 50}},
+        {kernel = {3, 3}, pad = {1, 1}, shape = {4, 300, 20}},
+        {kernel = {3, 3}, pad = {1, 1}, shape = {4, 4, 9000}},
+        {kernel = {3, 1}, pad = {1, 0}, shape = {4, 50, 1}},
+        {kernel = {2, 3, 3}, pad = {1, 1, 1}, shape = {4, 3, 6, 8}} } do
+      ty.random.seed(i)
+      local channels = o.shape[1]
+      local function bound(groups, times)
+        local net = sym.Convolution{data = sym.Variable("x"), name = "c", kernel = o.kernel,
+          num_filter = channels * times, num_group = groups, pad = o.pad, stride = o.stride,
+          dilate = o.dilate}
+        return net:simple_bind{ctx = ty.cpu(), x = {2, unpack(o.shape)}, grad_req = "null"}
+      end
+      for _, times in ipairs{1, 2} do
+        local own, all = bound(channels, times), bound(1, times)
+        assert.matches("\n *0 +rows ", own:program())
+        for _, name in ipairs{"x", "c_weight", "c_bias"} do
+          own.arg_dict[name][":"] = ty.nd.random.normal{shape = own.arg_dict[name].shape}
+        end
+        all.arg_dict.x[":"], all.arg_dict.c_bias[":"] = own.arg_dict.x, own.arg_dict.c_bias
+        all.arg_dict.c_weight[":"] = 0
+        for f = 0, channels * times - 1 do
+          local c = math.floor(f / times)
+          all.arg_dict.c_weight[("%d:%d, %d:%d"):format(f, f + 1, c, c + 1)] =
+            own.arg_dict.c_weight[("%d:%d"):format(f, f + 1)]
+        end
+        local want = all:forward(false)[1]
+        assert.near(want, own:forward(false)[1], 1e-5 * want:abs():max():asscalar(), 0)
+      end
     end
   end)
 end)

@@ -136,17 +136,17 @@ struct forward_pass {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *packed, *bias;
+  const char *x, *packed;
   char *y, *tmp;
   size_t panel_bytes;                                 /* bytes of a thread's panels */
   const int64_t *tap;
-  int act, height;
+  struct convolve_end end;
+  int height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
   int64_t cols, rows;                                 /* positions and filters of a unit */
   int64_t across, down;                               /* units along positions and filters */
   /* 1 x 1, stride 1, no padding; the image serves as the panel */
   bool is_1x1, direct;
-  bool add;
 };
 
 static int64_t channels_of_run(const struct window *w, const struct gemm_type *t)
@@ -182,12 +182,14 @@ static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, 
   }
 }
 
-/* Computes one unit: `cols` positions from j of one image, `rows` filters from o. */
+/* Computes one unit: `cols` positions from j of one image, `rows` filters, of which `filter` is the
+** first of all groups' filters. */
 static void forward_block(const struct forward_pass *f, const char *image, const char *strips,
-    const char *bias, char *y, int64_t j, int64_t cols, int64_t rows)
+    int64_t filter, char *y, int64_t j, int64_t cols, int64_t rows)
 {
   const struct window *w = f->w;
   const struct gemm_type *t = f->t;
+  const char *bias = f->end.bias;
   char *scratch = f->tmp + f->panel_bytes * (size_t)parallel_index();
   struct gemm_block g = { .m = rows,
     .n = cols,
@@ -199,16 +201,18 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     .b = scratch,
     .c = y + (size_t)j * f->size,
     .ldc = f->out,
+    .row_scale = f->end.scale ? f->end.scale + filter : NULL,
     .alpha = 1 };
+  if (bias) bias += (size_t)filter * f->size;
   for (int64_t c = 0; c < w->channels; c += f->run) {
     int64_t channels = MIN(f->run, w->channels - c);
     bool last = c + channels == w->channels;
     const char *x = image + (size_t)(c * f->in) * f->size;
     g.k = channels * f->taps;
     g.a = strips + (size_t)(c * f->taps * f->height) * f->size;
-    g.add = f->add || c > 0;
+    g.add = f->end.add || c > 0;
     g.row_bias = last ? bias : NULL;
-    g.act = last ? f->act : ACT_NONE;
+    g.act = last ? f->end.act : ACT_NONE;
     g.panel = g.k * t->nr;
     if (f->direct)
       g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
@@ -231,9 +235,9 @@ static void forward_units(int64_t begin, int64_t end, void *context)
     const char *image = f->x + (size_t)(i * w->channels * f->in) * f->size;
     int64_t all = (w->filters + f->height - 1) / f->height * f->height;
     const char *strips = f->packed + (size_t)((group * all + o) * f->depth) * f->size;
-    const char *bias = f->bias ? f->bias + (size_t)(group * w->filters + o) * f->size : NULL;
     char *y = f->y + (size_t)((i * w->filters + o) * f->out) * f->size;
-    forward_block(f, image, strips, bias, y, j, MIN(f->cols, f->out - j), rows);
+    forward_block(
+        f, image, strips, group * w->filters + o, y, j, MIN(f->cols, f->out - j), rows);
   }
 }
 
@@ -297,7 +301,7 @@ static int64_t forward_cut(struct forward_pass *f)
 
 /* Convolves. Element (filter, term) of a group of the weight is at filter * ars + term * acs. */
 static int multiply_image(const struct window *w, const void *x, const struct operand *weight,
-    int64_t ars, int64_t acs, const void *bias, int act, void *y, bool add, struct gemm_kept *kept,
+    int64_t ars, int64_t acs, const struct convolve_end *end, void *y, struct gemm_kept *kept,
     void *tmp)
 {
   const struct gemm_type *t = gemm_type(w->dtype);
@@ -306,18 +310,16 @@ static int multiply_image(const struct window *w, const void *x, const struct op
     .t = t,
     .size = size,
     .x = x,
-    .bias = bias,
+    .end = *end,
     .y = y,
     .tap = tmp,
     .tmp = (char *)tmp + tap_bytes(w),
     .panel_bytes = forward_bytes(w, t),
-    .act = act,
     .run = channels_of_run(w, t),
     .taps = window_taps(w),
     .depth = window_depth(w),
     .in = window_in(w),
-    .out = window_out(w),
-    .add = add };
+    .out = window_out(w) };
   f.height = gemm_height(w->filters, t->mr);
   f.is_1x1 = window_1x1(w);
   f.direct = f.is_1x1 && w->filters <= 2 * t->mr;
@@ -333,9 +335,9 @@ static int multiply_image(const struct window *w, const void *x, const struct op
 }
 
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
-    const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp)
+    const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  return multiply_image(w, x, weight, window_depth(w), 1, bias, act, y, false, kept, tmp);
+  return multiply_image(w, x, weight, window_depth(w), 1, end, y, kept, tmp);
 }
 
 /* -- gradient of the data ---------------------------------------------------------------------- */
@@ -482,8 +484,8 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   struct window v = exchange_channels(w);
-  if (window_1x1(w))
-    return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
+  const struct convolve_end end = { .bias = bias, .act = act, .add = add };
+  if (window_1x1(w)) return multiply_image(&v, dy, weight, 1, w->channels, &end, dx, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
   struct data d = { .w = w,

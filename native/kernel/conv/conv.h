@@ -35,10 +35,19 @@ bool window_1x1(const struct window *w);            /* 1 x 1, stride 1, no paddi
 /* is a packed weight worth its memory between runs of inference? */
 bool convolve_keeps(const struct window *w);
 
-/* Computes y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction. */
+/* The end of a convolution, per filter i: y = act(scale[i] conv(x, weight) + bias[i] + what y
+** holds). bias is of the convolution's dtype; NULL: zeros, ones. scale: of float32 only. */
+struct convolve_end { const void *bias; const float *scale; int act; bool add; };
+
+/* Convolves. kept: the packed weight, state of the instruction. */
 size_t convolve_forward_scratch(const struct window *w);
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
-    const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp);
+    const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
+/* The same where few_profitable: a few positions, whose weight is read once, as it is. */
+bool   few_profitable(const struct window *w);
+size_t few_scratch(const struct window *w);
+void few_forward(const struct window *w, const void *x, const void *weight,
+    const struct convolve_end *end, void *y, void *tmp);
 /* Computes dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias). */
 size_t convolve_data_scratch(const struct window *w);
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
@@ -69,17 +78,13 @@ struct convolve_levels {
 size_t convolve_levels_scratch(const struct window *w, int dtype);
 int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp);
 
-/* Windows that see one channel: no scratch, no state. */
+/* Windows that see one channel: no state. */
 bool   depthwise_profitable(const struct window *w);
-void depth_forward(
-    const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
+size_t depth_scratch(const struct window *w);         /* of depth_forward */
+void depth_forward(const struct window *w, const void *x, const void *weight,
+    const struct convolve_end *end, void *y, void *tmp);
 void   depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void   depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
-
-/* The end of a convolution over channels in blocks, per filter i: y = act(scale[i] conv(x,
-** weight) + bias[i] + what y holds) */
-/* NULL: zeros, ones */
-struct convolve_end { const float *bias, *scale; int act; bool add; };
 
 /* Computes the same in plain loops. */
 void convolve_reference(

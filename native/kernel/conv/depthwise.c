@@ -2,8 +2,9 @@
 ** matrices.
 **
 ** A unit is one plane of the output (of the data's gradient: of the data; of the weight's: one
-** filter). For each tap of the window the part of a row inside the image is added with
-** the tap's weight.
+** filter). Forward copies some rows of the image with the zeros around them, so that an output row
+** is one sum over the taps, in registers. Elsewhere the part of a row inside the image that a tap
+** of the window sees is added with the tap's weight.
 */
 #include "kernel/conv/inner.h"
 
@@ -11,10 +12,10 @@ struct depth {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *weight, *bias, *dy;
-  char *to;
+  const char *x, *weight, *dy;
+  char *to, *tmp;                                     /* tmp: of forward, depth_scratch */
+  const struct convolve_end *end;                     /* of forward */
   int64_t taps, in, out;
-  int act;
   bool add;
 };
 
@@ -45,26 +46,168 @@ static struct sight find_sight(const struct window *w, int64_t row, int64_t tap)
   return (struct sight){ first, end - first, (iz * w->in[1] + iy) * w->in[2] + ix + first * s };
 }
 
-static void forward_planes(int64_t begin, int64_t end, void *context)
+/* -- forward ----------------------------------------------------------------------------------- */
+
+/* Some output rows' part of an image, zeros around it included. Column c is in phase c % stride at
+** c / stride, so that what a tap sees of neighbouring outputs is in one piece. */
+struct padded {
+  int64_t rows;                                       /* output rows */
+  int64_t height;                                     /* image rows under them */
+  int64_t phase;                                      /* elements of a phase */
+  int64_t line;                                       /* elements of a row: of all its phases */
+};
+
+static struct padded padded_of(const struct window *w)
+{
+  const int64_t stride = w->stride[2], reach = (w->kernel[1] - 1) * w->dilate[1] + 1,
+                bytes = (int64_t)dtype_size(w->dtype);
+  struct padded p = {
+    .phase = w->out[2] + (w->kernel[2] - 1) * w->dilate[2] / stride + gemm_type(w->dtype)->w
+  };
+  p.line = stride * p.phase;
+  const int64_t fit = DEPTHWISE_PIECE / bytes / p.line;
+  p.rows = MAX(1, MIN(w->out[1], (fit - reach) / w->stride[1] + 1));
+  p.height = (p.rows - 1) * w->stride[1] + reach;
+  return p;
+}
+
+static size_t padded_bytes(const struct window *w)
+{
+  const struct padded p = padded_of(w);
+  return align_up((size_t)(p.height * p.line + window_taps(w)) * dtype_size(w->dtype), ALIGN);
+}
+
+/* Planes of which a few rows are small; others go tap by tap. */
+static bool is_padded(const struct window *w)
+{
+  return w->in[0] == 1 && w->kernel[0] == 1 && !w->pad[0] && padded_bytes(w) <= 8 * DEPTHWISE_PIECE;
+}
+
+static size_t offsets_bytes(const struct window *w)
+{
+  return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
+}
+
+size_t depth_scratch(const struct window *w)
+{
+  if (!is_padded(w)) return 0;
+  return offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_threads();
+}
+
+static void copy_apart(int64_t n, const char *x, int64_t stride, size_t size, char *to)
+{
+  if (stride == 1)
+    memcpy(to, x, (size_t)n * size);
+  else if (size == sizeof(double))
+    for (int64_t i = 0; i < n; i++) ((double *)to)[i] = ((const double *)x)[i * stride];
+  else
+    for (int64_t i = 0; i < n; i++) ((float *)to)[i] = ((const float *)x)[i * stride];
+}
+
+/* Copies row y of a plane, with zeros where it is outside. */
+static void pad_row(
+    const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
+{
+  const struct window *w = d->w;
+  const int64_t stride = w->stride[2];
+  if (y < 0 || y >= w->in[1]) {
+    memset(to, 0, (size_t)p->line * d->size);
+    return;
+  }
+  for (int64_t f = 0; f < stride; f++, to += (size_t)p->phase * d->size) {
+    const int64_t first = MIN(p->phase, MAX(0, (w->pad[2] - f + stride - 1) / stride)),
+                  x = f + first * stride - w->pad[2],
+                  n = MIN(p->phase - first, x < w->in[2] ? (w->in[2] - x - 1) / stride + 1 : 0);
+    memset(to, 0, (size_t)first * d->size);
+    if (n)
+      copy_apart(n, plane + (size_t)(y * w->in[2] + x) * d->size, stride, d->size,
+          to + (size_t)first * d->size);
+    memset(to + (size_t)(first + n) * d->size, 0, (size_t)(p->phase - first - n) * d->size);
+  }
+}
+
+/* Returns a filter's weight, times its scale, in the thread's own place if there is one. */
+static const char *scaled_weight(const struct depth *d, int64_t filter, char *own)
+{
+  const char *weight = d->weight + (size_t)(filter * d->taps) * d->size;
+  if (!d->end->scale) return weight;
+  for (int64_t t = 0; t < d->taps; t++)
+    ((float *)own)[t] = ((const float *)weight)[t] * d->end->scale[filter];
+  return own;
+}
+
+static double bias_of(const struct depth *d, int64_t filter)
+{
+  if (!d->end->bias) return 0;
+  return d->size == sizeof(double) ? ((const double *)d->end->bias)[filter]
+                                   : (double)((const float *)d->end->bias)[filter];
+}
+
+static void padded_planes(int64_t begin, int64_t end, void *context)
+{
+  const struct depth *d = context;
+  const struct window *w = d->w;
+  const struct padded p = padded_of(w);
+  const int64_t *offset = (const int64_t *)d->tmp;
+  char *piece = d->tmp + offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_index(),
+       *own = piece + (size_t)(p.height * p.line) * d->size;
+  for (int64_t u = begin; u < end; u++) {
+    const int64_t filter = u % (w->groups * w->filters);
+    const char *x = d->x + (size_t)(u / w->filters * d->in) * d->size,
+               *weight = scaled_weight(d, filter, own);
+    const double bias = bias_of(d, filter);
+    char *y = d->to + (size_t)(u * d->out) * d->size;
+    for (int64_t r = 0; r < w->out[1]; r += p.rows) {
+      const int64_t rows = MIN(p.rows, w->out[1] - r),
+                    height = (rows - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilate[1] + 1;
+      for (int64_t i = 0; i < height; i++)
+        pad_row(d, &p, x, r * w->stride[1] - w->pad[1] + i, piece + (size_t)(i * p.line) * d->size);
+      for (int64_t i = 0; i < rows; i++)
+        d->t->window_row(w->out[2], (int)d->taps, offset, weight, bias, d->end->add,
+            piece + (size_t)(i * w->stride[1] * p.line) * d->size,
+            y + (size_t)((r + i) * w->out[2]) * d->size);
+    }
+    d->t->act(d->end->act, d->out, y);
+  }
+}
+
+static void tap_planes(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   const struct window *w = d->w;
   for (int64_t u = begin; u < end; u++) {
-    int64_t filter = u % (w->groups * w->filters);
+    const int64_t filter = u % (w->groups * w->filters);
     const char *x = d->x + (size_t)(u / w->filters * d->in) * d->size;
+    const double scale = d->end->scale ? (double)d->end->scale[filter] : 1;
+    const char *bias = d->end->bias;
     char *y = d->to + (size_t)(u * d->out) * d->size;
-    memset(y, 0, (size_t)d->out * d->size);
-    if (d->bias) d->t->axpy(d->out, 1, d->bias + (size_t)filter * d->size, 0, y);
+    if (!d->end->add) memset(y, 0, (size_t)d->out * d->size);
+    if (bias) d->t->axpy(d->out, 1, bias + (size_t)filter * d->size, 0, y);
     for (int64_t r = 0; r < w->out[0] * w->out[1]; r++)
       for (int64_t t = 0; t < d->taps; t++) {
         struct sight s = find_sight(w, r, t);
         if (s.n > 0)
-          d->t->axpy(s.n, weight_of(d, filter * d->taps + t), x + (size_t)s.from * d->size,
-              w->stride[2], y + (size_t)(r * w->out[2] + s.first) * d->size);
+          d->t->axpy(s.n, scale * weight_of(d, filter * d->taps + t),
+              x + (size_t)s.from * d->size, w->stride[2],
+              y + (size_t)(r * w->out[2] + s.first) * d->size);
       }
-    d->t->act(d->act, d->out, y);
+    d->t->act(d->end->act, d->out, y);
   }
 }
+
+/* Lists where each tap of a window is in a piece. */
+static void padded_offsets(const struct window *w, int64_t *offset)
+{
+  const struct padded p = padded_of(w);
+  const int64_t stride = w->stride[2];
+  for (int64_t y = 0; y < w->kernel[1]; y++)
+    for (int64_t x = 0; x < w->kernel[2]; x++) {
+      const int64_t column = x * w->dilate[2];
+      *offset++ = y * w->dilate[1] * p.line + column % stride * p.phase + column / stride;
+    }
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
 
 /* Adds: y[i * step] += a x[i]. */
 static void scatter_row(
@@ -147,15 +290,19 @@ static int64_t plane_grain(const struct depth *d, int64_t planes)
   return grain_for(DEPTHWISE_GRAIN, planes * d->taps * d->out);
 }
 
-void depth_forward(
-    const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y)
+void depth_forward(const struct window *w, const void *x, const void *weight,
+    const struct convolve_end *end, void *y, void *tmp)
 {
   struct depth d = depth_of(w, y, false);
+  const bool padded = is_padded(w);
   d.x = x;
   d.weight = weight;
-  d.bias = bias;
-  d.act = act;
-  parallel_for_stoppable(w->n * w->groups * w->filters, plane_grain(&d, 1), forward_planes, &d);
+  d.end = end;
+  d.tmp = tmp;
+  if (padded) padded_offsets(w, tmp);
+  parallel_for_stoppable(w->n * w->groups * w->filters,
+      grain_for(padded ? DEPTHWISE_FORWARD_GRAIN : DEPTHWISE_GRAIN, d.taps * d.out),
+      padded ? padded_planes : tap_planes, &d);
 }
 
 void depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)

@@ -49,8 +49,16 @@ enum {
   OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
   OUTER_ADD_GRAIN = 65536,                            /* elements of sums added by a chunk */
 
+  /* -- a few positions (few.c), beside the packed product (2026-11-28) -- */
+  FEW_POSITIONS = 8,                                  /* of all images, at most */
+  FEW_EACH = 4,                                       /* of each of several images, at least */
+  FEW_DEPTH = 64,                                     /* channels x taps, at least */
+
   /* -- one channel a group (depthwise.c) -- */
-  DEPTHWISE_GRAIN = 100000,                           /* multiply-adds of a chunk */
+  DEPTHWISE_GRAIN = 100000,                           /* multiply-adds of a chunk, of gradients */
+  DEPTHWISE_FORWARD_GRAIN = 400000,                   /* multiply-adds of a chunk */
+  /* bytes of a padded piece of a plane, at most: half of a first cache */
+  DEPTHWISE_PIECE = 16 << 10,
 };
 
 /* Winograd, against oneDNN's direct kernels (2026-11-22): a weight must be carried for enough

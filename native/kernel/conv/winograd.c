@@ -244,7 +244,7 @@ static void carry_out(
     for (int64_t k = 0; k < filters; k += lanes) {
       r.image = c->y + (p.image * w->filters + first + k) * space;
       r.points = points + t * c->part + k;
-      r.bias = c->end.bias ? c->end.bias + first + k : NULL;
+      r.bias = c->end.bias ? (const float *)c->end.bias + first + k : NULL;
       r.scale = c->end.scale ? c->end.scale + first + k : NULL;
       c->isa->output(&r);
       if (c->end.act > ACT_RELU) activate_image(c, &r);

@@ -31,6 +31,7 @@ struct gemm_block {
   void *c;
   int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
+  const void *row_scale;                              /* multiplies A B; NULL: ones */
   double alpha;
   bool add;                                           /* onto what C holds */
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
@@ -122,6 +123,10 @@ struct gemm_type {
   double (*dot)(int64_t n, const void *x, int64_t step, const void *y);
   double (*sum)(int64_t n, const void *x);
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);
+  /* y[i] (+)= start + the sum over taps of weight[t] x[tap[t] + i], for i < n; reads up to w - 1
+  ** elements of x after those */
+  void (*window_row)(int64_t n, int taps, const int64_t *tap, const void *weight, double start,
+      bool add, const void *x, void *y);
   void (*scatter_panel)(const struct gemm_image *f, const void *panel, void *image);
   /* NULL: where vectors are narrow spread is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);

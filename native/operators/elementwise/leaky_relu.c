@@ -75,7 +75,11 @@ static int leaky_shape(struct infer *s)
 /* -- formulas ---------------------------------------------------------------------------------- */
 
 static bool is_random(const struct call *c) { return leaky_of(c->param)->act_type == RRELU; }
-static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
+static const char *no_row(const struct call *c)
+{
+  if (in_blocks(c) && leaky_of(c->param)->act_type == PRELU) return "channels in blocks";
+  return is_random(c) ? "random slopes" : NULL;
+}
 
 /* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it covers the leading
 ** axes. */
@@ -183,7 +187,7 @@ static int random_backward(struct call *c)
 
 static const struct kernel cpu[] = {
   { "row",   leaky_forward,        T_ANY,             .refuse = no_row, .state = leaky_state_bytes,
-    .flags = K_ANYWHERE },
+    .flags = K_ANYWHERE | K_ALIKE, .blocks = IN_BLOCKS(1, 1) },
   { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
 static const struct kernel back_cpu[] = {
   { "row_back",   leaky_backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = leaky_state_bytes,

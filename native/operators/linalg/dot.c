@@ -102,9 +102,30 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
   return s;
 }
 
+/* A matrix that several rows meet is worth packing once if it does not change between runs. */
+enum {
+  KEPT_MIN_ROWS     = 8,       /* rows of the other side, at least */
+  KEPT_MATRIX_BYTES = 4 << 20, /* bytes of the matrix, at most */
+};
+
+static bool keeps_matrix(const struct call *c, const struct set *s)
+{
+  const struct operand *b = &c->in[1];
+  return c->state && !c->trains && b->version && b->d.ndim == 2 && !s->ta &&
+      s->m >= KEPT_MIN_ROWS && desc_bytes(&b->d) <= KEPT_MATRIX_BYTES;
+}
+
 static int dot_run(struct call *c)
 {
   struct set s = dot_set(c, &c->in[0].d, &c->in[1].d);
+  if (keeps_matrix(c, &s)) {
+    const void *packed =
+        gemm_keep(c->state, s.type, &c->in[1], s.tb, s.n, s.k, s.tb ? s.k : s.n);
+    NEED(packed, TY_EMEMORY, "out of memory: packed matrix of %lld bytes",
+        (long long)gemm_pack_bytes(s.type, s.n, s.k));
+    return gemm_packed(
+        s.type, false, s.m, s.n, s.k, c->in[0].p, s.k, packed, c->out[0].p, s.n, NULL);
+  }
   return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
@@ -290,7 +311,8 @@ static int khatri_run(struct call *c)
 }
 
 /*                                           name      run          types                    add */
-static const struct kernel dot_cpu[]     = { { "gemm",  dot_run,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel dot_cpu[]     = { { "gemm",  dot_run,          T_FLOAT, .state = gemm_kept_bytes, .done = gemm_kept_done,
+  .flags = K_PRECISION }, { 0 } };
 static const struct kernel dot_back_k[]  = { { "gemm",  dot_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
 static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };

@@ -506,7 +506,7 @@ static int norm_backward(struct call *c)
   return TY_OK;
 }
 
-/* With fixed statistics, of channels in blocks */
+/* With fixed statistics, of channels on axis 1 */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
   struct batch_norm b = norm_of(c, &c->in[0]);
@@ -524,16 +524,26 @@ static bool norm_affine(const struct call *c, double *a, double *d)
 
 static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
+static const char *const OTHER_AXIS = "another axis is normalised";
+
 /* Blocks hold channels of axis 1. */
 static const char *refuse_plain(const struct call *c)
 {
   if (!c->in[0].block) return "channels are not in blocks";
-  return ((const struct norm_param *)c->param)->axis == 1 ? NULL : "another axis is normalised";
+  return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;
+}
+
+/* A product before it can do its work only if they count the same channels. */
+static const char *refuse_axis(const struct call *c)
+{
+  return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;
 }
 
 static const struct kernel norm_cpu[] = {
   { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE,
     .blocks = IN_BLOCKS(1 | 1 << 5, 1), .affine = norm_affine,
+    .fuses = CAN(POST_ACT) },
+  { "planes", norm_forward,  T(TY_F32), refuse_axis, .affine = norm_affine,
     .fuses = CAN(POST_ACT) },
   { "rows",   norm_forward,  T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };

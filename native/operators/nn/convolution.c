@@ -1,10 +1,10 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles
-** (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are faster, our own rows
-** for depthwise windows, our own packed product (kernel/conv/conv.h) for everything, and the
-** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
-** takes them.
+** Candidates: a plain product where the window covers the whole image, dot products for a few
+** positions, Winograd's tiles (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they
+** are faster, our own rows for depthwise windows, our own packed product (kernel/conv/conv.h) for
+** everything, and the definition in plain loops. Layouts with the channels last are inferred, but
+** no kernel here takes them.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -134,6 +134,14 @@ static int convolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
+/* What a kernel that ends in a struct convolve_end refuses. */
+static const char *refuse_end(const struct call *c)
+{
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  return fused_scaling(c) && c->in[1].d.dtype != TY_F32 ? "a scale is float32" : NULL;
+}
+
 static size_t panels_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
@@ -143,8 +151,8 @@ static size_t panels_scratch(const struct call *c)
 static int panels_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
-  return convolve_forward(
-      &w, c->in[0].p, &c->in[1], conv_bias_of(c), fused_act(c), c->out[0].p, c->state, c->tmp);
+  const struct convolve_end end = conv_end_of(c);
+  return convolve_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
 static size_t panels_back_scratch(const struct call *c)
@@ -215,11 +223,34 @@ static int whole_backward(struct call *c)
   return TY_OK;
 }
 
+/* -- a few positions --------------------------------------------------------------------------- */
+
+static const char *refuse_many(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = refuse_end(c);
+  return no ? no : few_profitable(&w) ? NULL : "many positions, or a small window";
+}
+
+static size_t dots_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return few_scratch(&w);
+}
+
+static int dots_forward(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const struct convolve_end end = conv_end_of(c);
+  few_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
+  return TY_OK;
+}
+
 /* -- depthwise --------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
 {
-  const char *no = conv_refuse_layout(c);
+  const char *no = refuse_end(c);
   return no ? no : depthwise_profitable(w) ? NULL : "the window sees several channels";
 }
 
@@ -238,8 +269,15 @@ static const char *refuse_depth_back(const struct call *c)
 static int depthwise_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
-  depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), fused_act(c), c->out[0].p);
+  const struct convolve_end end = conv_end_of(c);
+  depth_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
   return TY_OK;
+}
+
+static size_t depthwise_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return depth_scratch(&w);
 }
 
 static int depthwise_backward(struct call *c)
@@ -271,16 +309,20 @@ static int reference_backward(struct call *c)
   return TY_OK;
 }
 
+#define CONV_END (CAN(POST_SCALE) | CAN(POST_ACCUMULATE) | CAN(POST_ACT))
+
 static const struct kernel cpu[] = {
   { .name = "product", .run = whole_forward, .types = T_FLOAT, .refuse = refuse_whole,
     .flags = K_PRECISION, .fuses = CAN(POST_ACT) },
+  { .name = "dots", .run = dots_forward, .types = T_FLOAT, .refuse = refuse_many,
+    .scratch = dots_scratch, .fuses = CONV_END },
   WINOGRAD_CONV
   ONEDNN_CONV
   { .name = "rows", .run = depthwise_forward, .types = T_FLOAT, .refuse = refuse_depth,
-    .fuses = CAN(POST_ACT) },
-  { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = conv_refuse_layout,
+    .scratch = depthwise_scratch, .fuses = CONV_END },
+  { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = refuse_end,
     .scratch = panels_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
-    .fuses = CAN(POST_ACT) },
+    .fuses = CONV_END },
   { .name = "reference", .run = reference_forward, .types = T_FLOAT, .refuse = conv_refuse_last,
     .fuses = CAN(POST_ACT) },
   { 0 }

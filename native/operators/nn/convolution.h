@@ -48,4 +48,6 @@ struct window conv_window(
 struct window conv_window_of(const struct call *c);
 struct window conv_window_back(const struct call *c);
 const void *conv_bias_of(const struct call *c);       /* NULL: there is none */
+/* bias and activation, or what the call's epilogue has in their place */
+struct convolve_end conv_end_of(const struct call *c);
 void conv_bias_gradient(struct call *c);

@@ -147,7 +147,7 @@ size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
   struct onednn_bytes r = bytes_for(c, &w, false);
-  size_t own = depthwise_profitable(&w) ? 0 : convolve_forward_scratch(&w);
+  size_t own = depthwise_profitable(&w) ? depth_scratch(&w) : convolve_forward_scratch(&w);
   return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
@@ -182,7 +182,7 @@ static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
   struct onednn_bytes r;
-  if (!c->out[0].block) return "channels are not in blocks";
+  if (!c->out[0].block && find_fused(c, POST_ACCUMULATE)) return "channels are not in blocks";
   return bytes_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
 }
 
@@ -392,12 +392,13 @@ int onednn_conv(struct call *c)
   struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c) || scaling) return report_lost("product");
+  const struct convolve_end end = conv_end_of(c);
   if (depthwise_profitable(&w)) {
-    depth_forward(&w, c->in[0].p, c->in[1].p, bias, fused_act(c), c->out[0].p);
+    depth_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
     return TY_OK;
   }
   return convolve_forward(
-      &w, c->in[0].p, &c->in[1], bias, fused_act(c), c->out[0].p, s ? &s->own : NULL, c->tmp);
+      &w, c->in[0].p, &c->in[1], &end, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
 static struct plain_arrays data_arrays(struct call *c)

@@ -70,6 +70,18 @@ struct window conv_window_back(const struct call *c)
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
+struct convolve_end conv_end_of(const struct call *c)
+{
+  const struct scaling *s = fused_scaling(c);
+  struct convolve_end end = { .bias = conv_bias_of(c), .act = fused_act(c) };
+  if (s) {
+    end.bias = s->shift;
+    end.scale = s->scale;
+    end.add = find_fused(c, POST_ACCUMULATE);
+  }
+  return end;
+}
+
 /* dbias (+)= sums of dy in blocks */
 static void bias_range(int64_t begin, int64_t end, void *context)
 {

@@ -128,22 +128,10 @@ size_t winograd_conv_scratch(const struct call *c)
       winograd_forward_scratch(&p, winograd_conv_state(c));
 }
 
-static struct convolve_end end_of(const struct call *c)
-{
-  const struct scaling *s = fused_scaling(c);
-  struct convolve_end end = { .bias = conv_bias_of(c), .act = fused_act(c) };
-  if (s) {
-    end.bias = s->shift;
-    end.scale = s->scale;
-    end.add = find_fused(c, POST_ACCUMULATE);
-  }
-  return end;
-}
-
 int winograd_conv(struct call *c)
 {
   struct window p = forward_piece(c);
-  struct convolve_end end = end_of(c);
+  struct convolve_end end = conv_end_of(c);
   char *in = c->tmp, *out = in + staged_bytes(&p, copied_bytes(&c->in[0])),
        *tmp = out + staged_bytes(&p, copied_bytes(&c->out[0]));
   for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {

@@ -144,7 +144,8 @@ static int data_gradient(struct call *c, const struct window *w)
   const struct operand *out = &c->out[0];
   bool add = c->add & 1;
   void *to = add ? (char *)c->tmp + align_up(MAX(a, b), ALIGN) : out->p;
-  TRY(convolve_forward(w, c->in[0].p, &c->in[2], NULL, ACT_NONE, to, c->state, c->tmp));
+  const struct convolve_end none = { 0 };
+  TRY(convolve_forward(w, c->in[0].p, &c->in[2], &none, to, c->state, c->tmp));
   if (add) add_to(w->dtype, desc_count(&out->d), to, out->p);
   return TY_OK;
 }

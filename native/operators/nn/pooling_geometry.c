@@ -35,11 +35,26 @@ struct pool_planes pool_planes_of(const struct pool_param *p, const ty_desc *in)
   return g;
 }
 
+/* Windows that lie in one row, and fill all rows, make one long row of a plane. */
+static void join_rows(struct pool_planes *g)
+{
+  struct pool_axis *w = &g->a[2];
+  const bool fills = !w->pad && w->kernel <= w->stride && w->in == w->out * w->stride;
+  for (int i = 1; i >= 0 && fills; i--) {
+    struct pool_axis *a = &g->a[i];
+    if (a->kernel != 1 || a->stride != 1 || a->pad) return;
+    w->in *= a->in;
+    w->out *= a->out;
+    a->in = a->out = 1;
+  }
+}
+
 struct pool pool_of(const struct call *c, const struct operand *data)
 {
   const struct pool_param *p = c->param;
   struct pool_planes g = pool_planes_of(p, &data->d);
   if (data->block) g.outer /= data->block, g.inner = data->block;
+  join_rows(&g);
   return (struct pool){ .r = vec_ops_of(data->d.dtype),
     .g = g,
     .type = p->pool_type,

@@ -59,7 +59,7 @@ void pool_run(struct pool *p)
           outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
   p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g) && (!p->back || p->argmax);
   p->whole = p->type != POOL_LP && whole_planes(&p->g);
-  p->separable = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 &&
+  p->separable = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 && a[0].kernel * a[1].kernel > 1 &&
       !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
   parallel_for_stoppable(p->g.outer, grain_of(taps * outputs), run_planes, p);
 }

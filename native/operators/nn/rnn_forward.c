@@ -2,8 +2,9 @@
 **
 ** Per layer and direction the inputs of many steps are multiplied at once, then it goes step by
 ** step: recurrent product onto that, gates, new state. Step s of direction 1 is time T - 1 - s.
-** The weights are packed once per run. The states of the last layer are its output, but for lstm,
-** whose backward makes them again from gates and cells; projected ones are the output too.
+** The weights are packed once per run, unless few rows use them. The states of the last layer are
+** its output, but for lstm, whose backward makes them again from gates and cells; projected ones
+** are the output too.
 */
 #include "operators/nn/rnn.h"
 
@@ -16,6 +17,11 @@ static size_t packed_input(const struct rnn *n, int64_t gates)
       n->type, gates, MAX(n->inputs, n->layers > 1 ? n->directions * n->outputs : 0));
 }
 
+enum { FEW_ROWS = 8 };                                /* rows of all steps that use a weight */
+
+/* So few rows that packing the weights costs more than it saves: they are read in place. */
+static bool has_few_rows(const struct rnn *n) { return n->time * n->batch <= FEW_ROWS; }
+
 /* Whether weights are so large that W_h is packed over W_x, after the inputs' product of all
 ** steps. */
 static bool packs_in_turn(const struct rnn *n)
@@ -23,8 +29,12 @@ static bool packs_in_turn(const struct rnn *n)
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
 }
 
-/* Large weights and few rows: W_h is read in place, W_x packed for some gates at a time. */
-static bool reads_unpacked(const struct rnn *n) { return packs_in_turn(n) && n->batch <= GEMM_FEW; }
+/* W_h is read in place; with large weights and few rows, of which W_x is packed for some gates at a
+** time, too. */
+static bool reads_unpacked(const struct rnn *n)
+{
+  return has_few_rows(n) || (packs_in_turn(n) && n->batch <= GEMM_FEW);
+}
 
 static int64_t gates_at_once(const struct rnn *n)
 {
@@ -41,7 +51,7 @@ static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), batch = n->batch * n->units;
-  size_t px = packed_input(n, gates_at_once(n)),
+  size_t px = has_few_rows(n) ? 0 : packed_input(n, gates_at_once(n)),
          ph = reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
   w->px = rnn_take(k, packs_in_turn(n) ? MAX(px, ph) : px);
   w->ph = packs_in_turn(n) ? w->px : rnn_take(k, ph);
@@ -151,6 +161,9 @@ static int input_product(
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), many = gates_at_once(n);
   struct gemm_epilogue none = { 0 };
+  if (has_few_rows(n))
+    return gemm_one(n->type, false, true, rows, gates, l->in, 1, x, l->in, rnn_weight(w, l->at.wx),
+        l->in, 0, w->pre, gates);
   for (int64_t g = 0; g < gates; g += many) {
     int64_t k = MIN(many, gates - g);
     if (reads_unpacked(n))

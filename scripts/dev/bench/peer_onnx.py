@@ -1,5 +1,5 @@
 """ONNX Runtime's side of the benchmark, inference only: peer_onnx.py W4 ... prints records (peer_common.py)."""
-import subprocess, sys
+import json, os, subprocess, sys
 from peer_common import *
 import peer_nets
 import onnx
@@ -84,10 +84,31 @@ def memory(name):
     record("W8 %s infer" % name, "", "MiB", [peak() - base])
 
 
+def model(name):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")) as file:
+        given = next(m for m in json.load(file) if m["name"] == name)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.inter_op_num_threads = THREADS, 1
+    run = onnxruntime.InferenceSession(os.path.join(os.environ["TYCHO_BENCH_MODELS"], given["file"]), settings,
+                                       providers=["CPUExecutionProvider"])
+    types = {"tensor(float)": np.float32, "tensor(int32)": np.int32, "tensor(int64)": np.int64}
+    x = {}
+    for i in run.get_inputs():
+        shape, below = given["inputs"][i.name], given.get("below", {}).get(i.name)
+        n = int(np.prod(shape))
+        values = np.ones(n) if i.name in given.get("ones", []) else \
+            np.floor(uniform(i.name, n) * below) if below else uniform(i.name, n) - 0.5
+        x[i.name] = values.reshape(shape).astype(types[i.type])
+    check = [np.abs(y.astype(np.float64)).mean() for y in run.run(None, x)]
+    rate("W16 " + name, "", "runs/s", 1, measure(lambda: run.run(None, x)), check)
+
+
 if __name__ == "__main__":
     for word in sys.argv[1:]:
         parts = word.split(":")
         if word in ("W4", "W8"):
             attempt(word, w4 if word == "W4" else w8)
+        elif parts[0] == "model":
+            attempt(word, lambda: model(parts[1]))
         elif parts[0] == "memory" and parts[1] in peer_nets.NETS and parts[2] == "infer":
             attempt(word, lambda: memory(parts[1]))

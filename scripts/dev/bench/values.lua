@@ -91,6 +91,9 @@ end
 
 function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sqrt(12), 0.5) end
 
+--- An array of numbers around 0.
+function values.around(shape, name) return uniform(ty.nd.zeros(shape), name, 1, 0.5) end
+
 --- Whole numbers below `classes`, as floats.
 function values.labels(name, shape, classes)
   local x = uniform(ty.nd.zeros(shape), name, classes, 0)

@@ -1,4 +1,5 @@
 --- Our side of the workloads: workloads.NAME() prints its records (measure.lua).
+local cjson = require "cjson"
 local measure = require "measure"
 local nets = require "nets"
 local ty = require "tycho"
@@ -316,6 +317,45 @@ function workloads.W7()
   end
   measure.record("W7 both", "", "ns/operator",
     per_operator(measure.samples(both, ty.waitall)), {sum})
+end
+
+-- Models of others -------------------------------------------------------------------------------
+
+-- What models.json says of an input: whole numbers below one, ones, or numbers around 0.
+local function model_input(model, name, shape)
+  local below = model.below and model.below[name]
+  for _, one in ipairs(model.ones or {}) do
+    if one == name then return ty.nd.ones(shape) end
+  end
+  if below then return values.labels(name, shape, below) end
+  return values.around(shape, name)
+end
+
+-- The model of this name in models.json.
+local function model_named(name)
+  local file = assert(io.open((arg[0]:match("^(.*)/") or ".") .. "/models.json"))
+  for _, model in ipairs(cjson.decode(file:read("*a"))) do
+    if model.name == name then return model end
+  end
+  error("models.json has no " .. name)
+end
+
+--- One ONNX file of models.json in the folder TYCHO_BENCH_MODELS. Runs may run ahead of the script,
+-- as its other workloads do.
+function workloads.model(name)
+  local model = model_named(name)
+  local path = os.getenv("TYCHO_BENCH_MODELS") .. "/" .. model.file
+  local symbol, args, auxs = ty.onnx.import_model{path, shapes = model.inputs}
+  for _, input in ipairs(ty.onnx.get_model_metadata(path).input_tensor_data) do
+    args[input[1]] = model_input(model, input[1], model.inputs[input[1]]):astype(input[3])
+  end
+  local exe = symbol:bind{ctx = ty.cpu(), args = args, aux_states = auxs, grad_req = "null"}
+  local function step() exe:forward(false) end
+  step()
+  local check = {}
+  for i, y in ipairs(exe.outputs) do check[i] = size_of(y) end
+  measure.rate("W16 " .. name, "", "runs/s", 1, measure.samples(step, ty.waitall), check)
+  profile(step, exe)
 end
 
 --- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).

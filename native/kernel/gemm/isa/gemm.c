@@ -51,6 +51,7 @@ enum {
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
   .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, \
+  .window_row = window_row_##t, \
   .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
 #define ISA_NAME_(isa) gemm_isa_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)

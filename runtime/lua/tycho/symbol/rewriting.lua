@@ -69,12 +69,20 @@ function rewriting.operator(g, op, name, attrs, inputs, where)
 end
 
 
--- Returns the entry of a new parameter, whose name no other node or parameter has.
-function rewriting.new_parameter(g, name, x)
+-- Returns `name`, or one like it, that no other node or parameter has.
+function rewriting.free_name(g, name)
   while g.names[name] or g.params[name] do
     name = name .. "_"
   end
-  g.names[name], g.params[name] = true, x
+  g.names[name] = true
+  return name
+end
+
+
+-- Returns the entry of a new parameter.
+function rewriting.new_parameter(g, name, x)
+  name = rewriting.free_name(g, name)
+  g.params[name] = x
   local shape = table.concat(x.shape, ", ")
   local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
   return { node.variable(name, dict), 0 }

@@ -200,13 +200,102 @@ local function join_layer_norm(g, n)
 end
 
 
-local RULES = { fold_shift, fold_scale, join_layer_norm }
+-- Activations ---------------------------------------------------------------------------------
+
+local CLOSE = 1e-6                                       -- between numbers of float32
 
 
--- Returns whether a sum or product of two has a parameter as an input, as all rules ask: a short
--- look, since most networks have none.
+-- Returns the entry that a node multiplies by a number.
+local function times(n, factor)
+  local by = tonumber(n.attrs and n.attrs.scalar)
+  local by_product = n.op == "_mul_scalar" and by or n.op == "_div_scalar" and by ~= 0 and 1 / by
+  if by_product and math.abs(by_product - factor) <= CLOSE * factor then
+    return n.inputs[1]
+  end
+end
+
+
+-- Returns the entry to which a node adds a number.
+local function plus(n, number)
+  if n.op == "_plus_scalar" and tonumber(n.attrs.scalar) == number then
+    return n.inputs[1]
+  end
+end
+
+
+-- Returns x of 1 + erf(x / sqrt(2)).
+local function in_erf(n)
+  local erf = plus(n, 1)
+  return erf and erf[1].op == "erf" and times(erf[1].inputs[1][1], math.sqrt(0.5))
+end
+
+
+-- Returns x of x * (1 + erf(x / sqrt(2))) / 2, where any of the three may be halved.
+local function in_gelu(n)
+  local whole = times(n, 0.5)
+  local product = whole and whole[1] or n
+  for i = 1, product.op == "elemwise_mul" and 2 or 0 do
+    local a, b = product.inputs[i], product.inputs[3 - i]
+    local half_a, half_b = times(a[1], 0.5), times(b[1], 0.5)
+    local x = in_erf(not whole and half_b and half_b[1] or b[1])
+    local halved = whole or half_b or half_a
+    local factor = (whole or half_b) and a or half_a
+    if x and halved and same_entry(factor, x) then
+      return x
+    end
+  end
+end
+
+
+local function join_gelu(g, n)
+  local x = in_gelu(n)
+  return x and replacement(g, n, "LeakyReLU", { act_type = "gelu" }, { g.moved(x) })
+end
+
+
+-- Returns x of x within two numbers.
+local function within(n, least, most)
+  if n.op == "clip" then
+    return tonumber(n.attrs.a_min) == least and tonumber(n.attrs.a_max) == most and n.inputs[1]
+  end
+  local bounds = { _maximum_scalar = least, _minimum_scalar = most }
+  local other = { _maximum_scalar = "_minimum_scalar", _minimum_scalar = "_maximum_scalar" }
+  local inner = other[n.op] and n.inputs[1][1]
+  if inner and inner.op == other[n.op] and tonumber(n.attrs.scalar) == bounds[n.op]
+    and tonumber(inner.attrs.scalar) == bounds[inner.op] then
+    return inner.inputs[1]
+  end
+end
+
+
+-- x * (x + 3 within 0 and 6) / 6 becomes x * hard_sigmoid(x), which is one pass.
+local function join_hard_swish(g, n)
+  local whole = times(n, 1 / 6)
+  local product = whole and whole[1]
+  for i = 1, product and product.op == "elemwise_mul" and 2 or 0 do
+    local x, gate = product.inputs[i], product.inputs[3 - i]
+    local sum = within(gate[1], 0, 6)
+    local inner = sum and plus(sum[1], 3)
+    if inner and same_entry(inner, x) then
+      local moved = g.moved(x)
+      return replacement(g, n, "elemwise_mul", {}, { moved,
+        rewriting.operator(g, "hard_sigmoid", rewriting.free_name(g, n.name .. "_gate"),
+          { alpha = ("%.9g"):format(1 / 6), beta = "0.5" }, { moved }, n.where) })
+    end
+  end
+end
+
+
+local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish }
+
+
+-- Returns whether a sum or product of two has a parameter as an input, or there is what only
+-- activations in parts have: a short look, since most networks have neither.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
+    if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar" then
+      return true
+    end
     if ADDS[n.op] or MULTIPLIES[n.op] then
       local a, b = n.inputs[1][1], n.inputs[2][1]
       if not a.op and params[a.name] or not b.op and params[b.name] then
