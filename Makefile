@@ -286,6 +286,16 @@ objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 # -- CUDA without a GPU: libraries of our own, which TYCHO_CUDA_PATH=$(BUILD)/cudasim names (spec/cudasim/README.md) --
 
+# registers, spills and width of loads of the hot kernels, by the real NVRTC and cuobjdump
+SASS_ARCHITECTURE ?= 90
+check-sass: all cudasim
+	@command -v cuobjdump >/dev/null || { echo "kernels' SASS: not looked at, no cuobjdump on the PATH"; exit 0; }; \
+	  set -e; d='$(abspath $(BUILD))/sass'; rm -rf $$d; mkdir -p $$d/keys $$d/images; \
+	  $(TEST_ENV) TYCHO_CUDA_PATH='$(abspath $(BUILD))/cudasim' TYCHO_CACHE=$$d/keys CUDASIM_DRY=1 \
+	  $(BUILD)/tycho scripts/dev/sass.lua --ask; \
+	  $(BUILD)/tycho scripts/dev/cubins.lua compile $$d/keys $$d/images $(SASS_ARCHITECTURE); \
+	  $(BUILD)/tycho scripts/dev/sass.lua $$d/images
+
 cudasim:
 	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim
 
@@ -502,5 +512,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn check-sass objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

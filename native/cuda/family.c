@@ -1,4 +1,5 @@
-/* family.c - see family.h; the texts of kernels/ are taken into the library unchanged. */
+/* family.c - see family.h; the texts of kernels/ are taken into the library unchanged. A variant
+** is compiled of a family's text without the other kernels in it. */
 #include <pthread.h>
 #include "cuda/family.h"
 
@@ -105,12 +106,35 @@ const char *cuda_type(int dtype)
 
 const char *cuda_unit(size_t size)
 {
-  return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
+  return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : size == 8 ? "u64" : "u128";
 }
 
 static void add_file(struct text *t, const struct source_file *f)
 {
   text_add(t, "#line 1 \"%s\"\n%s\n", f->name, f->text);
+}
+
+/* What a kernel begins and ends with in a family's file, each at the beginning of a line. */
+static const char kernel_begin[] = "\nextern \"C\" __global__ void ", kernel_end[] = "\n}\n";
+
+/* Adds a family's file without its kernels of other names, so that a variant of one kernel
+** compiles that one only. Lines keep their numbers. */
+static void add_kernel(struct text *t, const struct source_file *f, const char *name)
+{
+  const size_t n = strlen(name);
+  const char *from = f->text, *at = from;
+  int line = 1;
+  text_add(t, "#line 1 \"%s\"\n", f->name);
+  for (const char *k = strstr(from, kernel_begin); k; k = strstr(k + 1, kernel_begin)) {
+    const char *own = k + sizeof kernel_begin - 1, *end = strstr(k, kernel_end);
+    if (!end || (!strncmp(own, name, n) && own[n] == '(')) continue;
+    end += sizeof kernel_end - 1;
+    text_put(t, from, (size_t)(k + 1 - from));
+    for (; at < end; at++) line += *at == '\n';
+    text_add(t, "#line %d \"%s\"\n", line, f->name);
+    from = end;
+  }
+  text_add(t, "%s\n", from);
 }
 
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
@@ -128,7 +152,7 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
   for (int i = 0; i < COUNT(shared); i++)
     if (shared[i].family == family) add_file(&t, &shared[i].file);
   add_file(&t, &team);
-  add_file(&t, &families[family]);
+  add_kernel(&t, &families[family], name);
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: CUDA source")
                     : cuda_compile(device, t.s, options, name, out);
   text_done(&t);

@@ -1,5 +1,6 @@
-/* family.h - kernels of our own: a family is a file of CUDA C++ in kernels/, embedded as text, that
-** is compiled for the dtypes and constants of a call. */
+/* family.h - kernels of our own: a family is a file of CUDA C++ in kernels/, embedded as text, of
+** which one kernel at a time is compiled for the dtypes and constants of a call. A kernel begins
+** with a line `extern "C" __global__ void NAME(` and ends with the next line that is `}`. */
 #pragma once
 #include "cuda/cuda.h"
 
@@ -52,6 +53,7 @@
   _(sort) \
   _(reduce_back) \
   _(taps) \
+  _(transpose) \
   _(triangular) \
   _(tune) \
   _(unfold) \
@@ -75,7 +77,7 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
 /* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
-/* bits of an element of 1, 2, 4 or 8 bytes */
+/* bits of an element of 1, 2, 4, 8 or 16 bytes */
 const char *cuda_unit(size_t size);
 /* the type of indices of so many elements */
 static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
@@ -139,10 +141,14 @@ int cuda_times(const struct call *c, const struct operand *to, const struct oper
 /* p may be NULL */
 int cuda_zero(const struct call *c, const struct operand *x);
 
-/* sorting.c. Keys of kernels/sort.cu: bytes of n; `count` of them in lines of n are sorted, equal
-** ones in their order, with space for as many; *keys becomes where they are then. */
-size_t cuda_keys_bytes(int64_t n);
+/* sorting.c. Keys of kernels/sort.cu (keys.cuh): bytes of `count` with what sorts them. So many
+** are sorted in lines of n, equal ones in their order; *keys and space have cuda_keys_bytes(count)
+** each, and *keys becomes where they are then. bits: of a key, from the lowest, that are not always
+** 0. */
+size_t cuda_keys_bytes(int64_t count);
 int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n);
+int cuda_sort_bits(
+    const struct call *c, void **keys, void *space, int64_t count, int64_t n, int bits);
 /* data goes through as it is (losses.c) */
 extern const struct kernel cuda_copies[];
 /* moves.c */

@@ -1,5 +1,5 @@
 /* moves.c - what kernels are made of that run on any device (kernel/primitives.h): moves of
-** elements (kernels/move.cu) and sums (reduce.h) on a GPU. */
+** elements (kernels/move.cu, transpose.cu) and sums (reduce.h) on a GPU. */
 #include "cuda/reduce.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -10,9 +10,10 @@ static bool is_even(int64_t x) { return x % 2 == 0; }
 ** divisible. */
 static bool widen_units(struct move *m, const void *dst, const void *src, size_t size)
 {
+  enum { LOAD = 16 };                                 /* the widest one, in bytes */
   int in = m->n - 1;
   uintptr_t at = (uintptr_t)dst | (uintptr_t)src;
-  if (size == 8 || at % (2 * size) || m->to[in] != 1 || m->from[in] != 1 || !is_even(m->dim[in]))
+  if (size == LOAD || at % (2 * size) || m->to[in] != 1 || m->from[in] != 1 || !is_even(m->dim[in]))
     return false;
   for (int i = 0; i < in; i++)
     if (!is_even(m->to[i]) || !is_even(m->from[i])) return false;
@@ -45,11 +46,70 @@ static int launch_nest(
   return cuda_launch(device, f, cuda_blocks(device, s->args[0]), CUDA_BLOCK, 0, params);
 }
 
+/* -- through tiles ----------------------------------------------------------------------------- */
+
+enum { TILE = 32, NARROW = 8, WORD = 4 };             /* TILE as in kernels/transpose.cu */
+
+/* The axes of neighbours in dst and in src, where they are two and both are long; else false. */
+static bool transposed_axes(const struct move *m, int *to, int *from)
+{
+  *to = *from = -1;
+  for (int i = 0; i < m->n; i++) {
+    if (m->dim[i] < NARROW) continue;
+    if (m->to[i] == 1) *to = i;
+    if (m->from[i] == 1) *from = i;
+  }
+  return *to >= 0 && *from >= 0 && *to != *from;
+}
+
+/* Returns how many elements of `size` bytes a load takes: as many as WORD bytes have, where both
+** axes consist of such packs, each at a multiple of WORD, and fill half a tile of them. */
+static int transpose_pack(
+    const struct move *m, int to, int from, const void *dst, const void *src, size_t size)
+{
+  const int pack = size < WORD ? WORD / (int)size : 1, half = TILE * pack / 2;
+  if (((uintptr_t)dst | (uintptr_t)src) % WORD) return 1;
+  if (m->dim[to] < half || m->dim[from] < half) return 1;
+  if (m->dim[to] % pack || m->dim[from] % pack) return 1;
+  for (int i = 0; i < m->n; i++) {
+    if (i != to && m->to[i] % pack) return 1;
+    if (i != from && m->from[i] % pack) return 1;
+  }
+  return pack;
+}
+
+static int transpose_tiles(int device, const struct move *m, int to, int from, void *dst,
+    const void *src, size_t size)
+{
+  const int pack = transpose_pack(m, to, from, dst, src, size), side = TILE * pack;
+  int64_t args[5 + 3 * MOVE_AXES] = { 0, m->dim[to], m->from[to], m->dim[from], m->to[from] };
+  int64_t tiles = (m->dim[to] + side - 1) / side * ((m->dim[from] + side - 1) / side);
+  int outer = 0;
+  cu_function f;
+  for (int i = 0; i < m->n; i++) {
+    if (i == to || i == from) continue;
+    memcpy(&args[5 + 3 * outer++], (int64_t[]){ m->dim[i], m->to[i], m->from[i] },
+        3 * sizeof *args);
+    tiles *= m->dim[i];
+  }
+  args[0] = tiles;
+  if (!outer) args[5] = 1, outer = 1;
+  TRY(cuda_family(device, FAMILY_transpose, "transpose", &f, "UNIT=%s PACK=%d OUTER=%d INDEX=%s",
+      cuda_unit(size), pack, outer, cuda_index(tiles * side)));
+  void *params[] = { &dst, &src, args };
+  return cuda_launch(
+      device, f, cuda_blocks(device, tiles * CUDA_BLOCK), CUDA_BLOCK, 0, params);
+}
+
 static int move_nest(int device, const struct move *m, void *dst, const void *src, size_t size)
 {
-  struct move simple;
-  move_simplify(m, &simple);
-  while (widen_units(&simple, dst, src, size)) size *= 2;
+  struct move wide, simple;
+  int to, from;
+  move_simplify(m, &wide);
+  while (widen_units(&wide, dst, src, size)) size *= 2;
+  move_simplify(&wide, &simple);                      /* a unit may be the whole innermost axis */
+  if (transposed_axes(&simple, &to, &from))
+    return transpose_tiles(device, &simple, to, from, dst, src, size);
   struct nest_args s = nest_of(&simple);
   return launch_nest(device, "move", &s, size, dst, &src);
 }

@@ -26,8 +26,8 @@ static void window_text(const struct call *c, const char *name, int axes, int64_
 }
 
 /* masked: only gradients of maxima above 0 go through, which is those of a relu in front, too */
-static int pool_family(
-    const struct call *c, const ty_desc *data, const char *name, bool masked, cu_function *f)
+static int pool_family(const struct call *c, const ty_desc *data, const char *name, bool masked,
+    int pack, int team, cu_function *f)
 {
   char kernel[96], stride[96], pad[96];
   int axes = data->ndim - 2;
@@ -35,10 +35,11 @@ static int pool_family(
   window_text(c, "stride", axes, 1, stride, sizeof stride);
   window_text(c, "pad", axes, 0, pad, sizeof pad);
   return cuda_family(c->device, FAMILY_pool, name, f, "T=%s KIND=%d POWER=%d ZEROS=%d PADDED=%d "
-      "MASKED=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s", cuda_type(data->dtype),
+      "MASKED=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s PACK=%d TEAM=%d",
+      cuda_type(data->dtype),
       (int)cuda_number(c, "pool_type", POOL_MAX), (int)MAX(cuda_number(c, "p_value", 1), 1),
       cuda_what(c) == V1, cuda_number(c, "count_include_pad", 1) != 0, masked, axes,
-      kernel, stride, pad, cuda_index(desc_count(data)));
+      kernel, stride, pad, cuda_index(desc_count(data)), pack, team);
 }
 
 struct pool_sizes { int64_t n, in[3], out[3], inner; };
@@ -55,15 +56,53 @@ static struct pool_sizes sizes_of(
   return s;
 }
 
+/* Elements of a load of channels that are last. */
+static int channel_pack(
+    const ty_desc *data, const struct pool_sizes *s, void *const *arrays, int count)
+{
+  return s->inner > 1 ? cuda_pack(data->dtype, s->inner, arrays, count) : 1;
+}
+
+/* Whether a window is a whole plane, whose elements are neighbours. */
+static bool pools_planes(const struct call *c, const struct pool_sizes *s)
+{
+  return is_global(c) && s->inner == 1 && s->out[0] * s->out[1] * s->out[2] == 1;
+}
+
+static int pool_planes(
+    const struct call *c, const ty_desc *data, const struct pool_sizes *s, void *y, void *x)
+{
+  int64_t planes = s->n, k = s->in[0] * s->in[1] * s->in[2];
+  const int pack = cuda_pack(data->dtype, k, &x, 1), team = cuda_team(planes, k, 1);
+  cu_function f;
+  TRY(pool_family(c, data, "pool_planes", false, pack, team, &f));
+  void *params[] = { &y, &x, &planes, &k };
+  return cuda_run(c, f, planes * team, params);
+}
+
+static int pool_planes_back(
+    const struct call *c, const ty_desc *data, const struct pool_sizes *s, void *dx, void *dy)
+{
+  int64_t k = s->in[0] * s->in[1] * s->in[2], planes = s->n / MAX(k, 1);
+  const int pack = cuda_pack(data->dtype, k, &dx, 1);
+  cu_function f;
+  TRY(pool_family(c, data, "pool_planes_back", false, pack, 1, &f));
+  void *params[] = { &dx, &dy, &planes, &k };
+  return cuda_run(c, f, s->n / pack, params);
+}
+
 static int pool_windows(const struct call *c, void *argmax)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
   cu_function f;
   if (!c->out[0].p && !argmax) return TY_OK;
-  TRY(pool_family(c, data, "pool", false, &f));
+  if (!argmax && pools_planes(c, &s)) return pool_planes(c, data, &s, c->out[0].p, c->in[0].p);
+  void *arrays[] = { c->out[0].p, argmax, c->in[0].p };
+  const int pack = channel_pack(data, &s, arrays, 3);
+  TRY(pool_family(c, data, "pool", false, pack, 1, &f));
   void *params[] = { &c->out[0].p, &argmax, &c->in[0].p, &s };
-  return cuda_run(c, f, s.n, params);
+  return cuda_run(c, f, s.n / pack, params);
 }
 
 static int pool_forward(struct call *c)
@@ -88,10 +127,15 @@ static int pool_backward(struct call *c)
   void **argmax = has_argmax ? second : &none, **x = has_argmax ? &none : second;
   void **y = c->nin > 2 ? &c->in[2].p : &none;
   cu_function f;
+  const int kind = (int)cuda_number(c, "pool_type", POOL_MAX);
   if (!c->out[0].p) return TY_OK;
-  TRY(pool_family(c, data, "pool_back", masked, &f));
+  if (!masked && pools_planes(c, &s) && (kind == POOL_AVG || kind == POOL_SUM))
+    return pool_planes_back(c, data, &s, c->out[0].p, c->in[0].p);
+  void *arrays[] = { c->out[0].p, c->in[0].p, *argmax, *y };
+  const int pack = channel_pack(data, &s, arrays, COUNT(arrays));
+  TRY(pool_family(c, data, "pool_back", masked, pack, 1, &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, argmax, x, y, &s };
-  return cuda_run(c, f, s.n, params);
+  return cuda_run(c, f, s.n / pack, params);
 }
 
 enum { TYPES = T_FLOATS | T(TY_U8) };

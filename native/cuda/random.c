@@ -54,6 +54,9 @@ static ty_desc factors_of(const struct call *c, const ty_desc *d)
   return factors;
 }
 
+/* numbers of a Philox block */
+enum { DRAWN = 4 };
+
 static int run_dropout(const struct call *c, void *y, const void *x, int dtype, void *mask,
     int mask_dtype, int64_t n)
 {
@@ -61,11 +64,14 @@ static int run_dropout(const struct call *c, void *y, const void *x, int dtype, 
   double keep = 1 - cuda_number(c, "p", 0.5);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
   union cuda_scalar scale = cuda_scalar_of(dtype, 1 / keep);
+  void *arrays[] = { y, mask, (void *)x };
+  const int packs = MIN(cuda_pack(dtype, n, arrays, 3), cuda_pack(mask_dtype, n, arrays, 3));
+  const int pack = n % DRAWN ? 1 : packs, items = MAX(pack, DRAWN);
   cu_function f;
-  TRY(cuda_family(c->device, FAMILY_dropout, "dropout", &f, "T=%s FACTOR=%s AXES=1",
-      cuda_type(dtype), cuda_type(mask_dtype)));
+  TRY(cuda_family(c->device, FAMILY_dropout, "dropout", &f, "T=%s FACTOR=%s AXES=1 PACK=%d",
+      cuda_type(dtype), cuda_type(mask_dtype), pack));
   void *params[] = { &y, &mask, &x, &n, &key, &limit, &scale };
-  return cuda_run(c, f, (n + 3) / 4, params);
+  return cuda_run(c, f, (n + items - 1) / items, params);
 }
 
 static int times_shared(

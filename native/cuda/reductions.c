@@ -75,8 +75,8 @@ static int merge_parts(int device, const struct reduce *r, const struct cuda_red
   return cuda_launch(device, merge, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, params);
 }
 
-int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
-    const struct cuda_reduce *f, void *elements, void *tmp)
+static int launch_reduce(int device, cu_function run, const struct reduce *r,
+    const struct cuda_reduce *f, int lanes, void *elements, void *tmp)
 {
   struct launch_plan p = plan_of(r);
   int64_t args[3 + 2 * R_AXES] = { r->out, r->count, tmp ? p.parts : 1 };
@@ -85,18 +85,43 @@ int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
   void *part = args[2] > 1 ? tmp : NULL, *y = f->y;
   const void *other = f->other, *centre = f->centre;
   void *params[] = { &y, &part, elements, &other, &centre, args };
-  TRY(cuda_launch(device, run, cuda_blocks(device, args[0] * args[2] * p.team), CUDA_BLOCK, 0,
-      params));
+  TRY(cuda_launch(device, run, cuda_blocks(device, args[0] / lanes * args[2] * p.team), CUDA_BLOCK,
+      0, params));
   return part ? merge_parts(device, r, f, args, part) : TY_OK;
+}
+
+int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
+    const struct cuda_reduce *f, void *elements, void *tmp)
+{
+  return launch_reduce(device, run, r, f, 1, elements, tmp);
+}
+
+/* Returns how many neighbours along the last group of axes a load takes, as many as 16 bytes have;
+** 1 where alignment, a length or a stride does not allow that. */
+static int pack_of(const struct reduce *r, const struct cuda_reduce *f)
+{
+  if (!r->n || r->from[r->n - 1] != 1) return 1;
+  const int pack = cuda_pack(
+      r->dtype, r->dim[r->n - 1], (void *[]){ (void *)f->x, (void *)f->other }, 2);
+  for (int i = 0; i < r->n - 1; i++)
+    if (r->from[i] % pack) return 1;
+  return pack;
 }
 
 int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp)
 {
+  enum { BUSY = 1 << 15 };                            /* threads */
   struct reduce_words w = cuda_reduce_words(r, f);
   const void *x = f->x;
+  const int64_t threads = r->out * (tmp ? plan_of(r).parts : 1);
+  int pack = pack_of(r, f), lanes = 1;
   cu_function run;
-  TRY(cuda_family(device, FAMILY_reduce, "reduce", &run, "%s", w.s));
-  return cuda_reduce_launch(device, run, r, f, &x, tmp);
+  if (!r->inner) {
+    for (lanes = pack; lanes > 1 && threads / lanes < BUSY;) lanes /= 2;
+    pack = 1;
+  }
+  TRY(cuda_family(device, FAMILY_reduce, "reduce", &run, "%s PACK=%d LANES=%d", w.s, pack, lanes));
+  return launch_reduce(device, run, r, f, lanes, &x, tmp);
 }
 
 struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner)
@@ -290,17 +315,70 @@ static int argmax_forward(struct call *c)
   return cuda_run(c, run, rows * team, params);
 }
 
-static int running_sums(struct call *c, int32_t back)
+/* kernels/scan.cu: elements that a thread of a tile holds are in HELD packs; bytes that a tile of
+** the row's sums and state takes. */
+enum { HELD = 4, TILE_SUMS = 16, TILE_STATE = 4, SHORT_ROW = 1024 };
+
+/* With single elements, there are the most tiles. */
+static int64_t tiles_of(int64_t rows, int64_t k, int pack)
+{
+  const int64_t tile = HELD * CUDA_BLOCK * (int64_t)pack;
+  return rows * ((k + tile - 1) / tile);
+}
+
+static bool takes_tiles(const struct split *s)
+{
+  return s->k > SHORT_ROW && cuda_team(s->outer * s->inner, s->k, s->inner) > 1;
+}
+
+/* What tiles know, a ticket, and the tiles' states. */
+static size_t running_scratch(const struct call *c)
+{
+  struct split s = axis_split(&c->in[0].d, cuda_number(c, "axis", 0));
+  if (!takes_tiles(&s)) return 0;
+  const int64_t tiles = tiles_of(s.outer * s.inner, s.k, 1);
+  return (size_t)tiles * (TILE_SUMS + TILE_STATE) + sizeof(int64_t);
+}
+
+static int running_tiles(
+    struct call *c, cu_function run, int64_t rows, const struct split *s, int pack)
+{
+  int64_t tiles = tiles_of(rows, s->k, pack);
+  void *sums = c->tmp, *ticket = elements_at(sums, tiles, TILE_SUMS);
+  void *state = elements_at(ticket, 1, sizeof(int64_t));
+  TRY(device_fill(
+      c->device, sums, 0, sizeof(int64_t) + (size_t)tiles * (TILE_SUMS + TILE_STATE)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &sums, &state, &ticket, &rows, (void *)&s->k,
+    (void *)&s->inner };
+  return cuda_run(c, run, tiles * CUDA_BLOCK, params);
+}
+
+/* Elements of a pack of both arrays. */
+static int running_pack(const struct call *c, const struct split *s)
+{
+  void *arrays[] = { c->in[0].p, c->out[0].p };
+  if (s->inner > 1) return 1;
+  return MIN(cuda_pack(c->in[0].d.dtype, s->k, arrays, 2),
+      cuda_pack(c->out[0].d.dtype, s->k, arrays, 2));
+}
+
+static int running_sums(struct call *c, bool back)
 {
   const ty_desc *d = &c->in[0].d;
   struct split s = axis_split(d, cuda_number(c, "axis", 0));
   int64_t rows = s.outer * s.inner;
+  const bool tiles = takes_tiles(&s);
+  const int team = tiles || cuda_team(rows, s.k, s.inner) > 1 ? 32 : 1;
+  const int pack = team > 1 ? running_pack(c, &s) : 1;
   cu_function run;
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_scan, "running_sums", &run, "T=%s TO=%s",
-      cuda_type(d->dtype), cuda_type(c->out[0].d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner, &back };
-  return cuda_run(c, run, rows, params);
+  if (!c->out[0].p || !desc_count(d)) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_scan,
+      tiles ? "running_tiles" : team > 1 ? "running_rows" : "running_sums", &run,
+      "T=%s TO=%s PACK=%d BACK=%d TEAM=%d", cuda_type(d->dtype), cuda_type(c->out[0].d.dtype), pack,
+      back, team));
+  if (tiles) return running_tiles(c, run, rows, &s, pack);
+  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
+  return cuda_run(c, run, rows * team, params);
 }
 
 static int running_forward(struct call *c) { return running_sums(c, false); }
@@ -326,10 +404,10 @@ static const struct kernel extremes[] = {
   { .name = "search", .run = argmax_forward, .types = T_ANY }, { 0 }
 };
 static const struct kernel running[] = {
-  { .name = "lines", .run = running_forward, .types = T_ANY }, { 0 }
+  { .name = "lines", .run = running_forward, .types = T_ANY, .scratch = running_scratch }, { 0 }
 };
 static const struct kernel running_back[] = {
-  { .name = "lines", .run = running_backward, .types = T_ANY }, { 0 }
+  { .name = "lines", .run = running_backward, .types = T_ANY, .scratch = running_scratch }, { 0 }
 };
 
 static const struct kernel finites[] = {

@@ -10,7 +10,7 @@
 static const char *unit_of_rows(size_t size, int64_t *row, const void *a, const void *b)
 {
   uintptr_t at = (uintptr_t)a | (uintptr_t)b;
-  while (size < 8 && *row % 2 == 0 && at % (2 * size) == 0) size *= 2, *row /= 2;
+  while (size < 16 && *row % 2 == 0 && at % (2 * size) == 0) size *= 2, *row /= 2;
   return cuda_unit(size);
 }
 
@@ -68,32 +68,79 @@ static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in
 /* places in order, then space for what sorts them */
 static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 
+/* as kernels/rows.cu has it: n sorted keys in chunks, each with rows of `row` elements */
+struct chunk_args { int64_t n, row, chunk, chunks; };
+
+/* Chunks that keep a device busy and, of one place, are joined soon; from the shape alone. */
+static struct chunk_args chunks_of(int64_t n, int64_t row)
+{
+  enum { CHUNK = 32, MOST = 4096 };
+  const int64_t chunk = MAX(CHUNK, (n + MOST - 1) / MOST);
+  return (struct chunk_args){ n, row, chunk, (n + chunk - 1) / chunk };
+}
+
+/* Sums of places that several chunks have rows of. */
+static size_t parts_scratch(int64_t outer, int64_t n, int64_t row)
+{
+  const struct chunk_args s = chunks_of(n, row);
+  return s.chunks > 1 ? 2 * sizeof(double) * (size_t)(outer * s.chunks * row) : 0;
+}
+
+static int bits_below(int64_t n)
+{
+  int bits = 0;
+  while (bits < 63 && (int64_t)1 << bits < n) bits++;
+  return bits;
+}
+
+/* Adds n rows of `from` to the places below `places` that keys, at the beginning of the scratch,
+** name, in `outer` arrays; add: onto what is there. */
+static int add_sorted(const struct call *c, const struct operand *array, const void *from,
+    int64_t outer, int64_t targets, int64_t n, int64_t row, bool add)
+{
+  struct chunk_args s = chunks_of(n, row);
+  void *keys = c->tmp, *part = (char *)c->tmp + keys_scratch(n);
+  const int pack = cuda_pack(array->d.dtype, row, (void *[]){ array->p, (void *)from }, 2);
+  const int team = row > 128 * (int64_t)pack ? CUDA_BLOCK : 32;
+  cu_function f, join;
+  TRY(cuda_sort_bits(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n, bits_below(targets)));
+  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f,
+      "UNIT=u8 T=%s I=float ADD=%d TEAM=%d PACK=%d", cuda_type(array->d.dtype), add, team, pack));
+  void *params[] = { (void *)&array->p, &from, &part, &keys, &outer, &targets, &s };
+  TRY(cuda_run(c, f, outer * s.chunks * team, params));
+  if (s.chunks < 2) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_rows, "join_rows", &join,
+      "UNIT=u8 T=%s I=float ADD=%d TEAM=%d PACK=%d", cuda_type(array->d.dtype), add, team, pack));
+  void *joining[] = { (void *)&array->p, &part, &keys, &outer, &targets, &s };
+  return cuda_run(c, join, outer * s.chunks * team, joining);
+}
+
 /* in: head gradient, index */
 static int add_rows(struct call *c, int out)
 {
   const struct operand *da = &c->out[out], *index = &c->in[1];
   struct axis_rows t = rows_of(c, &da->d, index);
   bool add = c->add >> out & 1;
-  int team = t.row > 128 ? CUDA_BLOCK : 32;
   void *keys = c->tmp;
-  cu_function list, f;
+  cu_function list;
   if (!da->p) return TY_OK;
   if (!add) TRY(cuda_zero(c, da));
+  if (!t.n) return TY_OK;
   TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=%d",
       cuda_type(index->d.dtype), wraps_indices(c)));
   void *key_params[] = { &keys, (void *)&index->p, &t.n, &t.k };
   TRY(cuda_run(c, list, t.n, key_params));
-  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(t.n), t.n, t.n));
-  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f, "UNIT=u8 T=%s I=float ADD=%d TEAM=%d",
-      cuda_type(da->d.dtype), add, team));
-  void *params[] = { (void *)&da->p, &c->in[0].p, &keys, &t.outer, &t.n, &t.k, &t.row };
-  return cuda_run(c, f, t.outer * t.n * team, params);
+  return add_sorted(c, da, c->in[0].p, t.outer, t.k, t.n, t.row, add);
 }
 
-static size_t indices_scratch(const struct call *c)
+/* `out` is the array whose gradient is added */
+static size_t indices_scratch(const struct call *c, int out)
 {
-  return keys_scratch(desc_count(&c->in[1].d));
+  struct axis_rows t = rows_of(c, &c->out[out].d, &c->in[1]);
+  return keys_scratch(t.n) + parts_scratch(t.outer, t.n, t.row);
 }
+static size_t take_scratch(const struct call *c) { return indices_scratch(c, 0); }
+static size_t table_scratch(const struct call *c) { return indices_scratch(c, 1); }
 
 static int take_backward(struct call *c)
 {
@@ -223,19 +270,22 @@ static int scatter_rows(const struct call *c, bool adds, const struct operand *i
     const struct operand *array, const void *from)
 {
   struct row_coordinates s = coordinates_of(index, &array->d);
+  const int64_t targets = desc_count(&array->d) / MAX(s.row, 1);
   int coordinates = (int)index->d.dim[0], dtype = array->d.dtype;
   void *keys = c->tmp;
   cu_function list, f;
+  if (!s.n || !s.row) return TY_OK;
   TRY(cuda_family(c->device, FAMILY_rows, "list_coordinates", &list, "UNIT=u8 I=%s COORDINATES=%d",
       cuda_type(index->d.dtype), coordinates));
   void *key_params[] = { &keys, (void *)&index->p, &s };
   TRY(cuda_run(c, list, s.n, key_params));
-  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(s.n), s.n, s.n));
-  const char *unit = adds ? "u8" : unit_of_rows(dtype_size(dtype), &s.row, array->p, from);
+  if (adds) return add_sorted(c, array, from, 1, targets, s.n, s.row, c->add & 1);
+  TRY(cuda_sort_bits(
+      c, &keys, (char *)c->tmp + cuda_keys_bytes(s.n), s.n, s.n, bits_below(targets)));
+  const char *unit = unit_of_rows(dtype_size(dtype), &s.row, array->p, from);
   int team = s.row > 128 ? CUDA_BLOCK : 32;
-  TRY(cuda_family(c->device, FAMILY_rows, adds ? "add_at" : "set_at", &f,
-      "UNIT=%s T=%s I=float ADD=%d COORDINATES=%d TEAM=%d", unit, adds ? cuda_type(dtype) : "float",
-      adds && c->add & 1, coordinates, team));
+  TRY(cuda_family(c->device, FAMILY_rows, "set_at", &f,
+      "UNIT=%s I=float COORDINATES=%d TEAM=%d", unit, coordinates, team));
   void *params[] = { (void *)&array->p, &from, &keys, &s };
   return cuda_run(c, f, s.n * team, params);
 }
@@ -245,6 +295,11 @@ static size_t coordinates_scratch(const struct operand *index)
   return keys_scratch(desc_count(&index->d) / index->d.dim[0]);
 }
 static size_t scatter_scratch(const struct call *c) { return coordinates_scratch(&c->in[1]); }
+static size_t gather_scratch(const struct call *c)
+{
+  struct row_coordinates s = coordinates_of(&c->in[1], &c->out[0].d);
+  return scatter_scratch(c) + parts_scratch(1, s.n, s.row);
+}
 static size_t set_scratch(const struct call *c) { return coordinates_scratch(&c->in[2]); }
 
 static int gather_forward(struct call *c)
@@ -397,7 +452,7 @@ static int sketch_forward(struct call *c)
       cuda_type(buckets->d.dtype)));
   void *key_params[] = { &keys, (void *)&buckets->p, &n, &out };
   TRY(cuda_run(c, list, n, key_params));
-  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n));
+  TRY(cuda_sort_bits(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n, bits_below(out)));
   TRY(cuda_family(c->device, FAMILY_rows, "sketch", &f, "UNIT=u8 T=%s I=float",
       cuda_type(x->dtype)));
   void *params[] = { &c->out[0].p, &c->in[0].p, &keys, &c->in[2].p, &rows, &n, &out };
@@ -498,10 +553,10 @@ SORTS(copies, "rows", copy_forward, list_scratch, 0)
 SORTS(copies_back, "rows", copy_backward, list_scratch, 0)
 SORTS(scatters, "rows", scatter_forward, scatter_scratch, 0)
 SORTS(sets, "rows", set_forward, set_scratch, 0)
-SORTS(takes_back, "rows", take_backward, indices_scratch, 1)
-SORTS(tables_back, "rows", table_backward, indices_scratch, 2)
+SORTS(takes_back, "rows", take_backward, take_scratch, 1)
+SORTS(tables_back, "rows", table_backward, table_scratch, 2)
 SORTS(masks_back, "rows", mask_backward, order_scratch, 0)
-SORTS(gathers_back, "rows", gather_backward, scatter_scratch, 1)
+SORTS(gathers_back, "rows", gather_backward, gather_scratch, 1)
 
 static const struct kernel sketches[] = {
   { "rows", sketch_forward, T_FLOAT, .scratch = list_scratch }, { 0 }

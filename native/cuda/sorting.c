@@ -2,8 +2,10 @@
 #include "cuda/family.h"
 #include "kernel/vec/vec.h"
 
-enum { RUN = 32 };                                    /* as in kernels/sort.cu */
-enum { KEY = 16 };                                    /* bytes of a key */
+/* of kernels/sort.cu: elements that a warp and a block sort, bits of a digit, its values, bytes of
+** keys of other families and of a ticket */
+enum { SHORT = 32, TILE = 2048, DIGIT = 8, DIGITS = 1 << DIGIT, KEY = 16, TICKET = 16 };
+enum { EACH = TILE / CUDA_BLOCK };
 
 /* (outer, n, inner) around the axis, of which the first k of each line are asked for */
 struct sorted_lines { int64_t lines, n, inner, k; };
@@ -20,62 +22,193 @@ static struct sorted_lines lines_of(const struct call *c, const ty_desc *d)
   return l;
 }
 
-size_t cuda_keys_bytes(int64_t n) { return align_up((size_t)n * KEY, ALIGN); }
-static size_t keys_scratch(const struct call *c)
+/* as kernels/sort.cu has it */
+struct order_args {
+  const void *x, *from;
+  void *to, *value, *index, *mask;
+  int64_t lines, n, whole, k, inner;
+};
+
+/* What kernels are compiled for. */
+struct order_kind { int dtype, index, bits; bool down, wide, from_x, to_out; };
+
+static int64_t tiles_of_line(int64_t n) { return (n + TILE - 1) / TILE; }
+static size_t pair_bytes(bool wide) { return wide ? KEY : 8; }
+static size_t count_bytes(int64_t n) { return n < 1 << 30 ? sizeof(uint32_t) : sizeof(uint64_t); }
+
+static int find_kernel(const struct call *c, const struct order_kind *kind, int64_t n,
+    const char *name, int items, cu_function *f)
 {
-  return 2 * cuda_keys_bytes(desc_count(&c->in[0].d));
+  return cuda_family(c->device, FAMILY_sort, name, f,
+      "T=%s POSITION=%s DOWN=%d WIDE=%d BITS=%d FROM_X=%d TO_OUT=%d ITEMS=%d COUNT=%s TEAM=32",
+      cuda_type(kind->dtype), cuda_type(kind->index), kind->down, kind->wide, kind->bits,
+      kind->from_x, kind->to_out, items, count_bytes(n) == sizeof(uint64_t) ? "u64" : "u32");
 }
 
-static int sort_family(const struct call *c, const char *name, int dtype, int index, cu_function *f)
+/* Lines of up to TILE, in one launch. Keys of other families take one kernel for all lengths, which
+** often are those of a batch. */
+static int sort_in_blocks(
+    const struct call *c, const struct order_kind *kind, struct order_args *s, int32_t bits)
 {
-  bool down = !cuda_number(c, "is_ascend", 1);
-  return cuda_family(c->device, FAMILY_sort, name, f, "T=%s POSITION=%s DOWN=%d", cuda_type(dtype),
-      cuda_type(index), down);
+  cu_function f;
+  if (s->n <= SHORT && kind->to_out) {
+    void *params[] = { s };
+    TRY(find_kernel(c, kind, s->n, "sort_short", 1, &f));
+    return cuda_run(c, f, s->lines * SHORT, params);
+  }
+  int items = kind->to_out ? 1 : EACH;
+  while (items * CUDA_BLOCK < s->n) items *= 2;
+  TRY(find_kernel(c, kind, s->n, "sort_lines", items, &f));
+  void *params[] = { s, &bits };
+  return cuda_run(c, f, s->lines * CUDA_BLOCK, params);
+}
+
+/* -- longer lines ------------------------------------------------------------------------------ */
+
+/* Counts of digits, then the state of one pass; and the state of the next one. */
+struct pass_space { void *counts, *later; };
+
+static size_t state_bytes(int64_t lines, int64_t n)
+{
+  return TICKET + (size_t)(lines * tiles_of_line(n)) * DIGITS * count_bytes(n);
+}
+
+static size_t counts_bytes(int64_t lines, int64_t n, int passes)
+{
+  return (size_t)(lines * passes) * DIGITS * count_bytes(n);
+}
+
+static int passes_of(int bits) { return (bits + DIGIT - 1) / DIGIT; }
+
+/* *s: from, to are buffers for pairs, of which the last one that was written becomes s->to. */
+static int sort_in_passes(const struct call *c, struct order_kind kind, struct order_args *s,
+    int32_t passes, const struct pass_space *space)
+{
+  const bool to_out = kind.to_out;
+  const size_t counted = counts_bytes(s->lines, s->n, passes);
+  const int64_t threads = s->lines * tiles_of_line(s->n) * CUDA_BLOCK;
+  void *counts = space->counts, *now = (char *)counts + counted, *later = space->later;
+  cu_function count, f;
+  TRY(device_fill(c->device, counts, 0, counted + state_bytes(s->lines, s->n)));
+  TRY(find_kernel(c, &kind, s->n, "count_digits", EACH, &count));
+  void *counting[] = { &counts, s, &passes };
+  TRY(cuda_run(c, count, threads, counting));
+  for (int32_t pass = 0; pass < passes; pass++) {
+    void *known = (char *)now + TICKET, *zeros = (char *)later + TICKET;
+    kind.to_out = to_out && pass == passes - 1;
+    TRY(find_kernel(c, &kind, s->n, "sort_pass", EACH, &f));
+    void *params[] = { &counts, &now, &known, &later, &zeros, s, &pass, &passes };
+    TRY(cuda_run(c, f, threads, params));
+    void *swap = now;
+    now = later, later = swap;
+    kind.from_x = false;
+    swap = (void *)s->from;
+    if (pass < passes - 1) s->from = s->to, s->to = swap;
+  }
+  return TY_OK;
+}
+
+/* The first k of each line, from buffers `to` and `from` in turn. */
+static int select_in_tiles(const struct call *c, struct order_kind kind, struct order_args *s)
+{
+  while (s->n > TILE) {
+    cu_function f;
+    TRY(find_kernel(c, &kind, s->n, "select_keys", EACH, &f));
+    void *params[] = { &s->to, s }, *swap = (void *)s->from;
+    TRY(cuda_run(c, f, s->lines * tiles_of_line(s->n) * CUDA_BLOCK, params));
+    s->n = tiles_of_line(s->n) * s->k;
+    kind.from_x = false;
+    s->from = s->to, s->to = swap;
+  }
+  return sort_in_blocks(c, &kind, s, kind.bits);
+}
+
+/* -- keys of other families -------------------------------------------------------------------- */
+
+/* Beside keys in lines of unknown length, for half of what passes need: lines of more than a tile
+** have fewer than two tiles for each TILE keys, and there is at most one line for them. */
+static size_t keys_space(int64_t count)
+{
+  if (count <= TILE) return 0;
+  const int64_t lines = count / TILE + 1;
+  return align_up(TICKET + (size_t)(lines * (KEY / 2 + 2)) * DIGITS * count_bytes(count), ALIGN);
+}
+
+size_t cuda_keys_bytes(int64_t count)
+{
+  return align_up((size_t)count * KEY, ALIGN) + keys_space(count);
+}
+
+int cuda_sort_bits(
+    const struct call *c, void **keys, void *space, int64_t count, int64_t n, int bits)
+{
+  const struct order_kind kind = { TY_F32, TY_I32, 64, .wide = true };
+  const size_t own = align_up((size_t)count * KEY, ALIGN);
+  if (n <= 1 || bits <= 0) return TY_OK;
+  struct order_args s = { .from = *keys, .to = space, .lines = count / n, .n = n, .whole = n };
+  if (n <= TILE)
+    TRY(sort_in_blocks(c, &kind, &s, bits));
+  else
+    TRY(sort_in_passes(c, kind, &s, passes_of(bits),
+        &(struct pass_space){ (char *)*keys + own, (char *)space + own }));
+  *keys = s.to;
+  return TY_OK;
 }
 
 int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n)
 {
-  void *from = *keys, *to = space, *swap;
-  cu_function runs, merge;
-  TRY(cuda_family(c->device, FAMILY_sort, "sort_runs", &runs, "T=float"));
-  TRY(cuda_family(c->device, FAMILY_sort, "merge_runs", &merge, "T=float"));
-  void *first[] = { &to, &from, &count, &n };
-  TRY(cuda_run(c, runs, count, first));
-  for (int64_t width = RUN; width < n; width *= 2) {
-    swap = from, from = to, to = swap;
-    void *params[] = { &to, &from, &count, &n, &width };
-    TRY(cuda_run(c, merge, count, params));
-  }
-  *keys = to;
-  return TY_OK;
+  return cuda_sort_bits(c, keys, space, count, n, 64);
 }
 
-/* *sorted: the keys of all lines, in order */
-static int sort_keys(const struct call *c, const struct sorted_lines *l, void **sorted)
+/* -- operators --------------------------------------------------------------------------------- */
+
+static bool is_wide(const ty_desc *d, int64_t n)
 {
-  int64_t count = l->lines * l->n;
-  cu_function read;
-  *sorted = c->tmp;
-  TRY(sort_family(c, "read_keys", c->in[0].d.dtype, TY_I32, &read));
-  void *source[] = { sorted, &c->in[0].p, &count, (void *)&l->n, (void *)&l->inner };
-  TRY(cuda_run(c, read, count, source));
-  return cuda_sort_keys(c, sorted, (char *)c->tmp + cuda_keys_bytes(count), count, l->n);
+  return dtype_size(d->dtype) == sizeof(uint64_t) || n > UINT32_MAX;
+}
+
+static bool selects(const struct sorted_lines *l) { return l->k <= TILE / 4; }
+
+/* Two buffers of pairs; then counts and states of passes. */
+static size_t order_scratch(const struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct sorted_lines l = lines_of(c, d);
+  const size_t pair = pair_bytes(is_wide(d, l.n));
+  if (l.n <= TILE) return 0;
+  if (selects(&l)) {
+    const int64_t first = tiles_of_line(l.n) * l.k, second = tiles_of_line(first) * l.k;
+    return align_up((size_t)(l.lines * first) * pair, ALIGN) + (size_t)(l.lines * second) * pair;
+  }
+  const int passes = passes_of(8 * (int)dtype_size(d->dtype));
+  return 2 * align_up((size_t)(l.lines * l.n) * pair, ALIGN) +
+         align_up(counts_bytes(l.lines, l.n, passes) + state_bytes(l.lines, l.n), ALIGN) +
+         state_bytes(l.lines, l.n);
 }
 
 static int order_lines(
     struct call *c, struct operand *value, struct operand *index, struct operand *mask)
 {
-  struct sorted_lines l = lines_of(c, &c->in[0].d);
-  int64_t count = l.lines * l.k;
-  void *sorted, *v = value ? value->p : NULL, *i = index ? index->p : NULL;
-  void *m = mask ? mask->p : NULL;
-  cu_function f;
-  if (!v && !i && !m) return TY_OK;
-  TRY(sort_keys(c, &l, &sorted));
+  const ty_desc *d = &c->in[0].d;
+  struct sorted_lines l = lines_of(c, d);
+  const struct order_kind kind = { d->dtype, index ? index->d.dtype : TY_I32,
+    8 * (int)dtype_size(d->dtype), !cuda_number(c, "is_ascend", 1), is_wide(d, l.n), true, true };
+  struct order_args s = { c->in[0].p, NULL, NULL, value ? value->p : NULL, index ? index->p : NULL,
+    mask ? mask->p : NULL, l.lines, l.n, l.n, l.k, l.inner };
+  if (!s.value && !s.index && !s.mask) return TY_OK;
   if (mask) TRY(cuda_zero(c, mask));
-  TRY(sort_family(c, "write_order", c->in[0].d.dtype, index ? index->d.dtype : TY_I32, &f));
-  void *params[] = { &v, &i, &m, &c->in[0].p, &sorted, &count, &l.n, &l.k, &l.inner };
-  return cuda_run(c, f, count, params);
+  if (!desc_count(d)) return TY_OK;
+  if (l.n <= TILE) return sort_in_blocks(c, &kind, &s, kind.bits);
+  const size_t pair = pair_bytes(kind.wide);
+  char *at = c->tmp;
+  const int64_t pairs = selects(&l) ? tiles_of_line(l.n) * l.k : l.n;
+  s.to = cuda_piece(&at, (size_t)(l.lines * pairs) * pair);
+  if (selects(&l)) return s.from = at, select_in_tiles(c, kind, &s);
+  const int passes = passes_of(kind.bits);
+  s.from = cuda_piece(&at, (size_t)(l.lines * l.n) * pair);
+  void *counts = cuda_piece(
+      &at, counts_bytes(l.lines, l.n, passes) + state_bytes(l.lines, l.n));
+  return sort_in_passes(c, kind, &s, passes, &(struct pass_space){ counts, at });
 }
 
 static int run_sort(struct call *c) { return order_lines(c, &c->out[0], &c->out[1], NULL); }
@@ -97,13 +230,14 @@ static int sort_backward(struct call *c)
   cu_function f;
   TRY(cuda_zero(c, dx));
   if (!dx->p || c->nin < 2) return TY_OK;
-  TRY(sort_family(c, "put_back", dx->d.dtype, c->in[1].d.dtype, &f));
+  TRY(cuda_family(c->device, FAMILY_sort, "put_back", &f, "T=%s POSITION=%s BITS=%d",
+      cuda_type(dx->d.dtype), cuda_type(c->in[1].d.dtype), 8 * (int)dtype_size(dx->d.dtype)));
   void *params[] = { &dx->p, &c->in[0].p, &c->in[1].p, &count, &l.n, &l.k, &l.inner };
   return cuda_run(c, f, count, params);
 }
 
 #define KEYS(table, run) \
-  static const struct kernel table[] = { { "merge", run, T_ANY, .scratch = keys_scratch }, { 0 } };
+  static const struct kernel table[] = { { "radix", run, T_ANY, .scratch = order_scratch }, { 0 } };
 KEYS(sorts, run_sort)
 KEYS(argsorts, run_argsort)
 KEYS(topks, run_topk)

@@ -52,21 +52,22 @@ print(select(2, pcall(function()
 end)))
 ]]
 
+-- so few rows are added in the CPU's order; of more see lines_spec.lua
 local ROWS = COMPARE .. [[
 for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
   for _, width in ipairs{3, 8, 200} do
     compare("table " .. dtype .. " " .. width, function(ctx)
       local net = ty.sym.Embedding{data = ty.sym.Variable("i"), weight = ty.sym.Variable("w"),
         input_dim = 11, output_dim = width}
-      local exe = net:simple_bind{ctx = ctx, i = {5, 7}, w = {11, width},
+      local exe = net:simple_bind{ctx = ctx, i = {4, 7}, w = {11, width},
         type_dict = {w = dtype, i = "float32"}}
       local index = {}
-      for i = 1, 35 do
+      for i = 1, 28 do
         index[i] = i * i % 13 - 1
       end
-      ty.nd.array{index, ctx = here}:reshape{5, 7}:copyto(exe.arg_dict.i)
+      ty.nd.array{index, ctx = here}:reshape{4, 7}:copyto(exe.arg_dict.i)
       exe:forward{is_train = true}
-      exe:backward{pattern({5, 7, width}, ctx, dtype)}
+      exe:backward{pattern({4, 7, width}, ctx, dtype)}
       return exe.grad_dict.w
     end)
   end

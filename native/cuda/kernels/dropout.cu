@@ -1,5 +1,6 @@
 // dropout.cu - Dropout. The factor of element i, `scale` or 0 times it, is decided by word i % 4 of
-// Philox block i / 4 (base/philox.h), as on the CPU. Method: a thread a block of four.
+// Philox block i / 4 (base/philox.h), as on the CPU. Method: a thread as many blocks of
+// four as loads of 16 bytes fill, where alignment allows them.
 // Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
@@ -10,22 +11,36 @@
 #define AXES 2
 #include "team.cuh"
 #endif
+#ifndef PACK
+#define PACK 1       // elements of a load
+#endif
 
 typedef computes<T>::type C;
+enum { ITEMS = PACK > 4 ? PACK : 4 };    // of a thread; with packs, n is a multiple
 
 // y = x times a factor, which is `scale` where the element's word is below limit, else 0 times it;
 // x NULL: ones; mask: the factors, may be NULL
 extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
     const struct draw_key __grid_constant__ key, u32 limit, C scale)
 {
-  EACH(block, (n + 3) / 4)
+  EACH(t, (n + ITEMS - 1) / ITEMS)
   {
-    struct philox p = draw(key, block);
-    for (int k = 0; k < 4 && 4 * block + k < n; k++) {
-      i64 i = 4 * block + k;
-      C factor = p.w[k] < limit ? scale : 0 * scale;
-      if (y) set(y[i], (x ? get<C>(x[i]) : 1) * factor);
-      if (mask) set(mask[i], factor);
+    C factor[ITEMS];
+    for (int b = 0; b < ITEMS / 4; b++) {
+      struct philox p = draw(key, t * (ITEMS / 4) + b);
+      for (int k = 0; k < 4; k++) factor[4 * b + k] = p.w[k] < limit ? scale : 0 * scale;
+    }
+    for (int k = 0; k < ITEMS && t * ITEMS + k < n; k += PACK) {
+      const i64 i = t * ITEMS + k;
+      lanes<T, PACK> v;
+      lanes<FACTOR, PACK> kept;
+      if (y && x) v = *(const lanes<T, PACK> *)&x[i];
+      for (int j = 0; j < PACK; j++) {
+        if (y) set(v.at[j], (x ? get<C>(v.at[j]) : 1) * factor[k + j]);
+        if (mask) set(kept.at[j], factor[k + j]);
+      }
+      if (y) *(lanes<T, PACK> *)&y[i] = v;
+      if (mask) *(lanes<FACTOR, PACK> *)&mask[i] = kept;
     }
   }
 }

@@ -1,7 +1,8 @@
 // move.cu - elements from one nest of strides to another, or one element to all places of a nest:
 // what transpose, concat, split, slice, tile, pad and their like are made of. Elements are bits,
 // whose width UNIT has. Method: a thread an element, neighbours along the innermost axis of what is
-// written. Bound: bytes; reads of a transpose are not coalesced.
+// written. Bound: bytes, where that axis is the innermost one of what is read or one of the two is
+// short; other moves are transpose.cu's.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32

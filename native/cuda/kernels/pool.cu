@@ -1,7 +1,9 @@
 // pool.cu - pooling over windows of up to three axes, and its gradients. Data are (planes, depth,
 // height, width, inner); inner: channels that are last. Method: a thread an output that walks its
-// window; gradients: a thread an input that gathers from the windows over it, in order. Bound:
-// bytes, where the caches keep what windows share. Comparisons are false for NaN: it never wins.
+// window; gradients: a thread an input that gathers from the windows over it, in order; of channels
+// that are last PACK neighbours at once. Where the window is a whole plane, a team an output, and
+// loads of PACK neighbours. Bound: bytes, where the caches keep what windows share. Comparisons are
+// false for NaN: it never wins.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
@@ -16,6 +18,9 @@
 #define STRIDE { 1, 2, 2 }
 #define PAD { 0, 1, 1 }
 #include "team.cuh"
+#endif
+#ifndef PACK
+#define PACK 1       // elements of a load
 #endif
 
 // 8-bit integers are computed in double and rounded to the nearest of their levels.
@@ -124,28 +129,83 @@ template <> struct range<bf16> { static constexpr double least = -3.389531389251
 extern "C" __global__ void pool(
     T *y, u8 *argmax, const T *x, const struct pool_args __grid_constant__ s)
 {
-  EACH(i, s.n)
+  EACH(i, s.n / PACK)
   {
-    point p = point_of(i, s.out, s.inner);
+    point p = point_of(i * PACK, s.out, s.inner);
     window w = window_of(s, p.at);
-    C v = KIND == POOL_MAX ? (C)range<T>::least : 0;
-    i64 best = NO_TAP;
+    C v[PACK];
+    u8 best[PACK];
+    for (int l = 0; l < PACK; l++) {
+      v[l] = KIND == POOL_MAX ? (C)range<T>::least : 0;
+      best[l] = NO_TAP;
+    }
     for (i64 a = w.begin[0]; a < w.end[0]; a++)
       for (i64 b = w.begin[1]; b < w.end[1]; b++)
         for (i64 c = w.begin[2]; c < w.end[2]; c++) {
-          C u = get<C>(x[element_of(p, a, b, c, s.in, s.inner)]);
-          if (KIND != POOL_MAX)
-            v += KIND == POOL_LP ? power_of(u, POWER) : u;
-          else if (u > v || (u == v && best == NO_TAP)) {
-            v = u;
-            best = (b - w.start[1]) * kernel_size(s, 2) + c - w.start[2];
+          const lanes<T, PACK> u_at =
+              *(const lanes<T, PACK> *)&x[element_of(p, a, b, c, s.in, s.inner)];
+          const u8 tap = (u8)((b - w.start[1]) * kernel_size(s, 2) + c - w.start[2]);
+          for (int l = 0; l < PACK; l++) {
+            const C u = get<C>(u_at.at[l]);
+            if (KIND != POOL_MAX)
+              v[l] += KIND == POOL_LP ? power_of(u, POWER) : u;
+            else if (u > v[l] || (u == v[l] && best[l] == NO_TAP)) {
+              v[l] = u;
+              best[l] = tap;
+            }
           }
         }
-    if (KIND == POOL_AVG) v *= inverse_size(s, w);
-    if (KIND == POOL_LP) v = root_of(v);
-    if (KIND == POOL_MAX && ZEROS && v < 0 && covers_pad(s, w)) v = 0;
-    if (y) put(y[i], v);
-    if (argmax) argmax[i] = (u8)best;
+    lanes<T, PACK> to;
+    lanes<u8, PACK> taps;
+    const bool zero = KIND == POOL_MAX && ZEROS && covers_pad(s, w);
+    for (int l = 0; l < PACK; l++) {
+      if (KIND == POOL_AVG) v[l] *= inverse_size(s, w);
+      if (KIND == POOL_LP) v[l] = root_of(v[l]);
+      if (zero && v[l] < 0) v[l] = 0;
+      put(to.at[l], v[l]);
+      taps.at[l] = best[l];
+    }
+    if (y) *(lanes<T, PACK> *)&y[i * PACK] = to;
+    if (argmax) *(lanes<u8, PACK> *)&argmax[i * PACK] = taps;
+  }
+}
+
+// -- windows that are planes of k elements --------------------------------------------------------
+
+extern "C" __global__ void pool_planes(T *y, const T *x, i64 planes, i64 k)
+{
+  EACH_ROW(row, planes)
+  {
+    C v[PACK];
+    for (int l = 0; l < PACK; l++) v[l] = KIND == POOL_MAX ? (C)range<T>::least : 0;
+    for (i64 j = threadIdx.x % TEAM * PACK; j < k; j += TEAM * PACK) {
+      const lanes<T, PACK> from = *(const lanes<T, PACK> *)&x[row * k + j];
+      for (int l = 0; l < PACK; l++) {
+        const C u = get<C>(from.at[l]);
+        if (KIND == POOL_MAX)
+          v[l] = join_max()(v[l], u);
+        else
+          v[l] += KIND == POOL_LP ? power_of(u, POWER) : u;
+      }
+    }
+    for (int l = 1; l < PACK; l++) v[0] = KIND == POOL_MAX ? join_max()(v[0], v[l]) : v[0] + v[l];
+    C whole = KIND == POOL_MAX ? team_max(v[0]) : team_sum(v[0]);
+    if (KIND == POOL_AVG) whole *= (C)(1 / (double)k);
+    if (KIND == POOL_LP) whole = root_of(whole);
+    if (LEADS) put(y[row], whole);
+  }
+}
+
+// of a mean or a sum
+extern "C" __global__ void pool_planes_back(T *dx, const T *dy, i64 planes, i64 k)
+{
+  EACH(i, planes * k / PACK)
+  {
+    lanes<T, PACK> to;
+    C g = get<C>(dy[(INDEX)(i * PACK) / (INDEX)k]);
+    if (KIND == POOL_AVG) g *= (C)(1 / (double)k);
+    for (int l = 0; l < PACK; l++) set(to.at[l], g);
+    *(lanes<T, PACK> *)&dx[i * PACK] = to;
   }
 }
 
@@ -161,18 +221,12 @@ FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p,
   return false;
 }
 
-// What an input gets of the gradient g of window o.
-FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *argmax, const point &p,
-    const i64 (&o)[3], i64 from, i64 to, C g)
+// What an input gets of the gradient g of window w.
+FN C share_of(const pool_args &s, const T *x, const T *y, const point &p, const window &w,
+    i64 from, i64 to, C g)
 {
-  window w = window_of(s, o);
   if (KIND == POOL_SUM) return g;
   if (KIND == POOL_AVG) return g * inverse_size(s, w);
-  if (argmax) {
-    i64 tap = (p.at[1] - w.start[1]) * kernel_size(s, 2) + p.at[2] - w.start[2];
-    bool live = !MASKED || get<C>(y[from]) > 0;
-    return argmax[from] != tap ? 0 : live ? g : g * 0;
-  }
   C v = get<C>(x[to]), whole = get<C>(y[from]);
   if (KIND == POOL_MAX)
     return v == whole && (ZEROS || !equals_before(s, x, whole, p, w)) ? g : 0;
@@ -197,17 +251,33 @@ FN i64 end_window(const pool_args &s, int d, i64 i)
 extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const T *x, const T *y,
     const struct pool_args __grid_constant__ s)
 {
-  EACH(i, s.n)
+  EACH(i, s.n / PACK)
   {
-    point p = point_of(i, s.in, s.inner);
-    C sum = 0;
+    point p = point_of(i * PACK, s.in, s.inner);
+    C sum[PACK] = {};
     i64 o[3];
     for (o[0] = first_window(s, 0, p.at[0]); o[0] < end_window(s, 0, p.at[0]); o[0]++)
       for (o[1] = first_window(s, 1, p.at[1]); o[1] < end_window(s, 1, p.at[1]); o[1]++)
         for (o[2] = first_window(s, 2, p.at[2]); o[2] < end_window(s, 2, p.at[2]); o[2]++) {
-          i64 from = element_of(p, o[0], o[1], o[2], s.out, s.inner);
-          sum += share_of(s, x, y, argmax, p, o, from, i, get<C>(dy[from]));
+          const i64 from = element_of(p, o[0], o[1], o[2], s.out, s.inner);
+          const lanes<T, PACK> g = *(const lanes<T, PACK> *)&dy[from];
+          const window w = window_of(s, o);
+          if (KIND == POOL_MAX && argmax) {
+            const i64 tap = (p.at[1] - w.start[1]) * kernel_size(s, 2) + p.at[2] - w.start[2];
+            const lanes<u8, PACK> best = *(const lanes<u8, PACK> *)&argmax[from];
+            lanes<T, PACK> live = g;
+            if (MASKED) live = *(const lanes<T, PACK> *)&y[from];
+            for (int l = 0; l < PACK; l++)
+              if (best.at[l] == tap)
+                sum[l] += !MASKED || get<C>(live.at[l]) > 0 ? get<C>(g.at[l]) : get<C>(g.at[l]) * 0;
+            continue;
+          }
+          point own = p;
+          for (int l = 0; l < PACK; l++, own.c++)
+            sum[l] += share_of(s, x, y, own, w, from + l, i * PACK + l, get<C>(g.at[l]));
         }
-    set(dx[i], sum);
+    lanes<T, PACK> to;
+    for (int l = 0; l < PACK; l++) set(to.at[l], sum[l]);
+    *(lanes<T, PACK> *)&dx[i * PACK] = to;
   }
 }

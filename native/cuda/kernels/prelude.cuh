@@ -9,6 +9,7 @@ typedef unsigned u32;
 typedef unsigned short u16;
 typedef unsigned char u8;
 typedef signed char i8;
+struct alignas(16) u128 { u64 at[2]; };
 #define FN static __device__ __forceinline__
 #define FN_IN_STRUCT __device__ __forceinline__
 #if defined(__CUDACC_RTC__) && !defined(__CUDASIM__)

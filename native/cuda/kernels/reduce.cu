@@ -2,6 +2,8 @@
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
+// A thread loads PACK neighbours that are reduced to one result, or LANES that are neighbours of
+// results, up to 16 bytes at once, where alignment allows it.
 // Floats are reduced in double, half types in float, integers and bools in 64 bits. Elements are in
 // an array, or a pointwise program (cuda/pointwise.c), whose text then comes first, makes them.
 // Bound: bytes, one read.
@@ -17,8 +19,15 @@
 #define TEAM 256
 #include "team.cuh"
 #endif
+#ifndef PACK
+#define PACK 1
+#endif
+#ifndef LANES
+#define LANES 1
+#endif
 
 typedef accumulates<T>::type A;
+enum { WIDTH = PACK * LANES };
 
 // -- reductions: a starts, takes v (c: centre, w: a second array's element), joins b ------------
 
@@ -60,16 +69,16 @@ REDUCES(reduce_dot,     reduce_adds,       times(v, w - c))
 #ifdef POINTWISE
 typedef pw::pointwise_args elements;
 #define ELEMENTS const elements __grid_constant__
-FN T element_of(const elements &x, i64 i)
+FN lanes<T, WIDTH> elements_of(const elements &x, i64 i)
 {
   auto bits = pw::element(x, i);
-  T y;
+  lanes<T, WIDTH> y;
   memcpy(&y, &bits, sizeof y);
   return y;
 }
 #else
 #define ELEMENTS const T *
-FN T element_of(const T *x, i64 i) { return x[i]; }
+FN lanes<T, WIDTH> elements_of(const T *x, i64 i) { return *(const lanes<T, WIDTH> *)&x[i]; }
 #endif
 
 struct reduce_args {
@@ -108,23 +117,33 @@ FN void store(TO &y, A a, i64 count)
 extern "C" __global__ void reduce(TO *y, A *part, ELEMENTS x, const T *w, const TO *centre,
     const struct reduce_args __grid_constant__ s)
 {
-  EACH_ROW(u, s.results * s.parts)
+  const i64 groups = s.results / LANES, packs = s.count / PACK;
+  EACH_ROW(u, groups * s.parts)
   {
-    i64 to = u % s.results, p = u / s.results;
-    i64 begin = p * s.count / s.parts, end = (p + 1) * s.count / s.parts;
+    const i64 to = u % groups * LANES, p = u / groups;
+    const i64 begin = p * packs / s.parts, end = (p + 1) * packs / s.parts;
     INDEX from = offset_in<KEPT>((INDEX)to, s.kept);
-    A c = centre ? get<A>(centre[to]) : 0, a = REDUCTION::start();
+    A c[LANES], a[WIDTH];
+    for (int l = 0; l < LANES; l++) c[l] = centre ? get<A>(centre[to + l]) : 0;
+    for (int l = 0; l < WIDTH; l++) a[l] = REDUCTION::start();
     EACH_OF_TEAM(i, begin, end)
     {
-      INDEX at = from + offset_in<REDUCED>((INDEX)i, s.reduced);
-      a = REDUCTION::step(a, get<A>(element_of(x, at)), c, w ? get<A>(w[at]) : 0);
+      const INDEX at = from + offset_in<REDUCED>((INDEX)(i * PACK), s.reduced);
+      const lanes<T, WIDTH> v = elements_of(x, at);
+      lanes<T, WIDTH> v2;
+      if (w) v2 = *(const lanes<T, WIDTH> *)&w[at];
+      for (int l = 0; l < WIDTH; l++)
+        a[l] = REDUCTION::step(a[l], get<A>(v.at[l]), c[l % LANES], w ? get<A>(v2.at[l]) : 0);
     }
-    a = team_reduce(a, REDUCTION());
-    if (!LEADS) continue;
-    if (part)
-      part[u] = a;
-    else
-      store(y[to], a, s.count);
+    for (int l = 1; l < PACK; l++) a[0] = REDUCTION()(a[0], a[l]);
+    for (int l = 0; l < LANES; l++) {
+      a[l] = team_reduce(a[l], REDUCTION());
+      if (!LEADS) continue;
+      if (part)
+        part[p * s.results + to + l] = a[l];
+      else
+        store(y[to + l], a[l], s.count);
+    }
   }
 }
 

@@ -2,8 +2,10 @@
 // their like, with their gradients; where. Indices I are truncated, and clipped (or taken modulo
 // the size); what has to be in range is checked first, and reported to the host. Copies are of
 // bits, UNIT each. Method: a thread an element of what is written. Bound: bytes.
-// Gradients of rows that occur several times are added in the order of the indices: places are
-// sorted first (sort.cu), and a team adds the rows of one place. Bound: bytes, and the sort.
+// Gradients of rows that occur several times: places are sorted first (sort.cu), so that the rows
+// of one place are neighbours. Teams add equal chunks of the sorted rows; of a place that several
+// chunks have rows of, each keeps its sum, and a team then adds these in order. So the order of all
+// additions follows from the indices alone. Bound: bytes, and the sort.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -25,6 +27,9 @@
 #endif
 #ifndef COORDINATES
 #define COORDINATES 1
+#endif
+#ifndef PACK
+#define PACK 1        // elements of a load
 #endif
 
 // x truncated; what does not fit is the nearest end, NaN the least
@@ -82,18 +87,61 @@ FN bool ends_target(const sort_key *keys, i64 p, i64 n)
   return p == n - 1 || keys[p + 1].key != keys[p].key;
 }
 
-// The rows whose keys begin at p are added to their place, where p is the first of them.
-FN void add_from(T *a, const T *y, const sort_key *keys, i64 p, i64 n, i64 row)
+typedef own_precision<T>::type S;
+
+struct chunk_args { i64 n, row, chunk, chunks; };    // keys, elements of a row, keys of a chunk
+
+FN void add_to(T *a, u64 target, i64 row, i64 x, const S (&sum)[PACK])
 {
-  typedef own_precision<T>::type S;
-  if (!begins_target(keys, p)) return;
-  T *to = a + (i64)keys[p].key * row;
-  EACH_OF_TEAM(x, 0, row)
-  {
-    S sum = ADD ? get<S>(to[x]) : 0;
-    for (i64 q = p; q < n && keys[q].key == keys[p].key; q++)
-      sum += get<S>(y[keys[q].index * row + x]);
-    set(to[x], sum);
+  lanes<T, PACK> *at = (lanes<T, PACK> *)&a[(i64)target * row + x], to;
+  if (ADD) to = *at;
+  for (int i = 0; i < PACK; i++) set(to.at[i], ADD ? get<S>(to.at[i]) + sum[i] : sum[i]);
+  *at = to;
+}
+
+// part: (2, chunks, row), the sums of a chunk's first target, if rows of it are in the chunk
+// before, and of its last one, if rows of it are in the next chunk but none in the one before.
+FN void add_chunk(T *a, const T *y, S *part, const sort_key *keys, i64 c, const chunk_args &s)
+{
+  const i64 begin = c * s.chunk, end = begin + s.chunk < s.n ? begin + s.chunk : s.n;
+  for (i64 p = begin; p < end;) {
+    const u64 target = keys[p].key;
+    i64 q = p;
+    while (q < end && keys[q].key == target) q++;
+    const bool later = q == end && q < s.n && keys[q].key == target;
+    const bool earlier = p == begin && p > 0 && keys[p - 1].key == target;
+    for (i64 x = threadIdx.x % TEAM * PACK; x < s.row; x += TEAM * PACK) {
+      S sum[PACK] = {};
+      for (i64 r = p; r < q; r++) {
+        const lanes<T, PACK> v = *(const lanes<T, PACK> *)&y[keys[r].index * s.row + x];
+        for (int i = 0; i < PACK; i++) sum[i] += get<S>(v.at[i]);
+      }
+      if (!earlier && !later) {
+        add_to(a, target, s.row, x, sum);
+        continue;
+      }
+      S *own = part + ((earlier ? 0 : s.chunks) + c) * s.row + x;
+      for (int i = 0; i < PACK; i++) own[i] = sum[i];
+    }
+    p = q;
+  }
+}
+
+// The sums of a target whose rows begin in chunk c and go on in the next ones.
+FN void join_chunks(T *a, const S *part, const sort_key *keys, i64 c, const chunk_args &s)
+{
+  const i64 end = (c + 1) * s.chunk, begin = c * s.chunk;
+  if (end >= s.n || keys[end - 1].key != keys[end].key) return;
+  const u64 target = keys[end].key;
+  if (begin > 0 && keys[begin - 1].key == target) return;
+  i64 last = c + 1;
+  while ((last + 1) * s.chunk < s.n && keys[(last + 1) * s.chunk].key == target) last++;
+  for (i64 x = threadIdx.x % TEAM * PACK; x < s.row; x += TEAM * PACK) {
+    S sum[PACK];
+    for (int i = 0; i < PACK; i++) sum[i] = part[(s.chunks + c) * s.row + x + i];
+    for (i64 d = c + 1; d <= last; d++)
+      for (int i = 0; i < PACK; i++) sum[i] += part[d * s.row + x + i];
+    add_to(a, target, s.row, x, sum);
   }
 }
 
@@ -108,13 +156,26 @@ extern "C" __global__ void list_rows(sort_key *keys, const I *index, i64 n, i64 
   list_targets(keys, n, index_on_axis{ index, k });
 }
 
-extern "C" __global__ void add_rows(
-    T *a, const T *y, const sort_key *keys, i64 outer, i64 count, i64 k, i64 row)
+// part: of each of `outer` arrays
+extern "C" __global__ void add_rows(T *a, const T *y, S *part, const sort_key *keys, i64 outer,
+    i64 k, const struct chunk_args __grid_constant__ s)
 {
-  EACH_ROW(u, outer * count)
+  EACH_ROW(u, outer * s.chunks)
   {
-    i64 o = u / count;
-    add_from(a + o * k * row, y + o * count * row, keys, u % count, count, row);
+    const i64 o = u / s.chunks;
+    add_chunk(a + o * k * s.row, y + o * s.n * s.row, part + o * 2 * s.chunks * s.row, keys,
+        u % s.chunks, s);
+  }
+}
+
+extern "C" __global__ void join_rows(T *a, const S *part, const sort_key *keys, i64 outer, i64 k,
+    const struct chunk_args __grid_constant__ s)
+{
+  EACH_ROW(u, outer * s.chunks)
+  {
+    const i64 o = u / s.chunks;
+    join_chunks(
+        a + o * k * s.row, part + o * 2 * s.chunks * s.row, keys, u % s.chunks, s);
   }
 }
 
@@ -177,12 +238,6 @@ extern "C" __global__ void list_coordinates(
   list_targets(keys, s.n, row_in_array{ index, s });
 }
 
-extern "C" __global__ void add_at(
-    T *array, const T *rows, const sort_key *keys, const struct coordinates __grid_constant__ s)
-{
-  EACH_ROW(p, s.n) add_from(array, rows, keys, p, s.n, s.row);
-}
-
 // The last row that names a place is kept; without rows, zeros.
 extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
@@ -191,7 +246,7 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
   {
     if (!ends_target(keys, p, s.n)) continue;
     UNIT *to = array + (i64)keys[p].key * s.row;
-    EACH_OF_TEAM(x, 0, s.row) to[x] = rows ? rows[keys[p].index * s.row + x] : (UNIT)0;
+    EACH_OF_TEAM(x, 0, s.row) to[x] = rows ? rows[keys[p].index * s.row + x] : UNIT();
   }
 }
 

@@ -1,28 +1,190 @@
 // scan.cu - running sums along rows of k elements that are `inner` apart, in the result's own
-// precision, from the front or the back. Method: a thread a row, so that sums are made in order.
-// Bound: bytes where rows are many, else the latency of one row.
+// precision, from the front or, with BACK, from the end. Methods: a thread a row where neighbours
+// in memory are neighbouring rows; a warp a row where rows are short, PACK elements a lane at a
+// time; else blocks take tiles of rows in turn, and a tile's prefix is found by decoupled
+// look-back: a tile publishes its own sum at once, and its prefix with it when that is known. A
+// look-back adds from the nearest known prefix forwards, so that each prefix is the same left fold
+// of the tiles' sums on each run, floats included. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define TO float
+#define PACK 4
+#define TEAM 32
 #include "team.cuh"
+#endif
+#ifndef PACK
+#define PACK 1
+#endif
+#ifndef BACK
+#define BACK 0
 #endif
 
 typedef own_precision<TO>::type S;
 typedef accumulates<T>::type A;
 
-extern "C" __global__ void running_sums(TO *y, const T *x, i64 rows, i64 k, i64 inner, i32 back)
+extern "C" __global__ void running_sums(TO *y, const T *x, i64 rows, i64 k, i64 inner)
 {
   EACH_ROW(row, rows)
   {
-    i64 at = row / inner * k * inner + row % inner, step = inner;
+    i64 at = row_start(row, k, inner), step = inner;
     S sum = 0;
-    if (back) at += (k - 1) * inner, step = -inner;
+    if (BACK) at += (k - 1) * inner, step = -inner;
     for (i64 j = 0; j < k; j++, at += step) {
       TO v;
       set(v, get<A>(x[at]));
       sum += get<S>(v);
       set(y[at], sum);
     }
+  }
+}
+
+// -- PACK elements of a row, from its element j in the order of the sums --------------------------
+
+FN i64 pack_offset(i64 j, i64 k, i64 inner) { return BACK ? (k - PACK - j) * inner : j * inner; }
+FN int pack_lane(int i) { return BACK ? PACK - 1 - i : i; }
+
+// Sums of the pack's own elements; past the row's end zeros.
+FN void load_sums(S (&v)[PACK], const T *row, i64 j, i64 k, i64 inner)
+{
+  S sum = 0;
+  if (j >= k) {
+    for (int i = 0; i < PACK; i++) v[i] = 0;
+    return;
+  }
+  const lanes<T, PACK> from = *(const lanes<T, PACK> *)&row[pack_offset(j, k, inner)];
+  for (int i = 0; i < PACK; i++) {
+    TO own;
+    set(own, get<A>(from.at[pack_lane(i)]));
+    v[i] = sum += get<S>(own);
+  }
+}
+
+FN void store_sums(TO *row, const S (&v)[PACK], S before, i64 j, i64 k, i64 inner)
+{
+  lanes<TO, PACK> to;
+  if (j >= k) return;
+  for (int i = 0; i < PACK; i++) set(to.at[pack_lane(i)], before + v[i]);
+  *(lanes<TO, PACK> *)&row[pack_offset(j, k, inner)] = to;
+}
+
+// v becomes the sum of the lanes up to this one; returns that of those before it.
+FN S scan_warp(S &v)
+{
+  const int lane = threadIdx.x % 32;
+  for (int n = 1; n < 32; n *= 2) {
+    const S other = __shfl_up_sync(~0u, v, n);
+    if (lane >= n) v = other + v;
+  }
+  const S before = __shfl_up_sync(~0u, v, 1);
+  return lane ? before : 0;
+}
+
+extern "C" __global__ void running_rows(TO *y, const T *x, i64 rows, i64 k, i64 inner)
+{
+  EACH_ROW(row, rows)
+  {
+    const i64 at = row_start(row, k, inner);
+    S carry = 0;
+    for (i64 begin = 0; begin < k; begin += 32 * PACK) {
+      const i64 j = begin + threadIdx.x % 32 * PACK;
+      S v[PACK];
+      load_sums(v, x + at, j, k, inner);
+      S through = v[PACK - 1];
+      const S before = scan_warp(through);
+      store_sums(y + at, v, carry + before, j, k, inner);
+      carry += __shfl_sync(~0u, through, 31);
+    }
+  }
+}
+
+// -- tiles of long rows ---------------------------------------------------------------------------
+
+enum { HELD = 4, WARPS = 8, TILE = HELD * 256 * PACK };
+// what is known of a tile: nothing, its own sum, its prefix with it
+enum { UNKNOWN, OWN, THROUGH };
+
+// Written and read by several blocks at once: atomic operations only.
+struct tile_sums { u64 own, through; };
+
+FN u64 bits_of(S v)
+{
+  u64 bits = 0;
+  memcpy(&bits, &v, sizeof v);
+  return bits;
+}
+
+FN S sum_of(u64 *at)
+{
+  const u64 bits = atomicAdd(at, 0ull);
+  S v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+FN void publish(u64 *at, S v, u32 *state, u32 known)
+{
+  atomicExch(at, bits_of(v));
+  __threadfence();
+  atomicExch(state, known);
+}
+
+// The sum of the `first` tiles of a row before tile t; all threads of a warp.
+FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
+{
+  const int lane = threadIdx.x % 32;
+  const bool there = lane < first;
+  u32 known, through, missing;
+  do {
+    known = there ? atomicAdd(&state[t - 1 - lane], 0u) : THROUGH;
+    through = __ballot_sync(~0u, known == THROUGH);
+    missing = __ballot_sync(~0u, known == UNKNOWN);
+  } while (!through || (missing & ((through & -through) - 1)));
+  __threadfence();
+  const int nearest = __ffs((int)through) - 1;
+  S own = 0;
+  if (there && lane <= nearest)
+    own = sum_of(lane == nearest ? &sums[t - 1 - lane].through : &sums[t - 1 - lane].own);
+  S sum = __shfl_sync(~0u, own, nearest);
+  for (int i = nearest - 1; i >= 0; i--) sum += __shfl_sync(~0u, own, i);
+  return sum;
+}
+
+// sums, state and ticket are zeros at first. Tiles are taken in order, so that a tile waits for
+// those only that a block has taken.
+extern "C" __global__ void running_tiles(TO *y, const T *x, tile_sums *sums, u32 *state,
+    u64 *ticket, i64 rows, i64 k, i64 inner)
+{
+  __shared__ S part[HELD * WARPS], prefix;
+  __shared__ i64 taken;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 each = (k + TILE - 1) / TILE;
+  for (;;) {
+    if (threadIdx.x == 0) taken = (i64)atomicAdd(ticket, 1ull);
+    __syncthreads();
+    const i64 t = taken, first = t % each, at = row_start(t / each, k, inner);
+    if (t >= rows * each) break;
+    S v[HELD][PACK], before[HELD];
+    for (int h = 0; h < HELD; h++) {
+      load_sums(v[h], x + at, first * TILE + (h * 256 + threadIdx.x) * PACK, k, inner);
+      S through = v[h][PACK - 1];
+      before[h] = scan_warp(through);
+      if (lane == 31) part[h * WARPS + warp] = through;
+    }
+    __syncthreads();
+    if (warp == 0) {
+      S through = part[lane];
+      part[lane] = scan_warp(through);
+      const S own = __shfl_sync(~0u, through, 31);
+      if (lane == 0 && first) publish(&sums[t].own, own, &state[t], OWN);
+      const S earlier = first ? sum_before(sums, state, t, first) : 0;
+      if (lane == 0) publish(&sums[t].through, earlier + own, &state[t], THROUGH);
+      if (lane == 0) prefix = earlier;
+    }
+    __syncthreads();
+    for (int h = 0; h < HELD; h++)
+      store_sums(y + at, v[h], prefix + (part[h * WARPS + warp] + before[h]),
+          first * TILE + (h * 256 + threadIdx.x) * PACK, k, inner);
+    __syncthreads();
   }
 }

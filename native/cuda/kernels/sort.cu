@@ -1,13 +1,18 @@
-// sort.cu - the order of lines of n elements that are `inner` apart: sort, argsort, topk. Elements
-// become 64-bit keys of the same order (NaN above all, -0 as 0), of which descending ones are the
-// complements; equal ones keep their order. Method: runs of 32 by counting, then merges in which
-// each element finds its index by a search in the other run; a thread an element. Bound: bytes of
-// the keys, once per pass, of which there are log2(n / 32).
+// sort.cu - the order of lines of n elements that are `inner` apart: sort, argsort, topk, and keys
+// that other families list. Elements become keys of the same order in as many bits as they have
+// (NaN above all, -0 as 0), of which descending ones are the complements; equal ones keep their
+// order. Methods: lines of up to 32 are counted by a warp; longer ones are sorted by a block, in
+// shared memory, 8 bits of the keys at a time; lines of several tiles in one pass over memory for
+// each 8 bits, in which a tile finds how many keys of each digit are before it by decoupled
+// look-back; of those few are asked for, blocks select the first k of each tile, by their digits
+// from the highest one, and then of what is left. Bound: bytes, one read and one write of a line
+// that fits a tile, two of the keys per pass of a longer one, one read of x where few are selected.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define POSITION i32    // indices
 #define DOWN 1
+#define TO_OUT 1
 #include "team.cuh"
 #include "keys.cuh"
 #endif
@@ -17,92 +22,331 @@
 #ifndef DOWN
 #define DOWN 0
 #endif
+#ifndef WIDE
+#define WIDE 0          // keys of 64 bits, or more than 2^32 elements in a line
+#endif
+#ifndef FROM_X
+#define FROM_X 1        // what is sorted: elements, or keys
+#endif
+#ifndef TO_OUT
+#define TO_OUT 0        // what comes of it: elements and their indices, or keys
+#endif
+#ifndef BITS
+#define BITS 32         // of a key
+#endif
+#ifndef ITEMS
+#define ITEMS 8         // keys of a thread
+#endif
+#ifndef COUNT
+#define COUNT u32       // keys of a line, less than a quarter of what it holds
+#endif
 
-enum { RUN = 32 };
+#if WIDE
+typedef sort_key pair;
+typedef u64 KEY;
+#else
+struct alignas(8) pair { u32 key, index; };
+typedef u32 KEY;
+#endif
 
-template <typename S> FN u64 key_of(S v)
+enum { DIGIT = 8, DIGITS = 256, WARPS = 8, TILE = 256 * ITEMS };
+
+FN KEY key_of(T v)
 {
-  const u64 sign = 0x8000000000000000ULL;
-  if ((S)0.5 == 0) return (u64)v ^ sign;
-  if (v != v) return ~0ULL;
-  u64 bits = (u64)__double_as_longlong((double)v + 0.0); // -0 becomes 0
-  return bits & sign ? ~bits : bits | sign;
+  const u64 key = order_of(v);
+  return (KEY)(DOWN ? ~key & ~0ull >> (64 - BITS) : key);
 }
 
 // element i of line u of an array with `k` elements in a line
 FN i64 line_element(i64 u, i64 i, i64 k, i64 inner)
 {
-  return (u / inner * k + i) * inner + u % inner;
+  return inner == 1 ? u * k + i : (u / inner * k + i) * inner + u % inner;
 }
 
-extern "C" __global__ void read_keys(sort_key *keys, const T *x, i64 count, i64 n, i64 inner)
+struct order_args {
+  const T *x;
+  const pair *from;
+  pair *to;
+  // the first k of each line: elements, their places, ones at these places in an array of zeros;
+  // what is NULL is not asked for
+  T *value;
+  POSITION *index;
+  T *mask;
+  // n: keys of a line; whole: elements of x
+  i64 lines, n, whole, k, inner;
+};
+
+FN pair source(const order_args &s, i64 line, i64 i)
 {
-  EACH(e, count)
+#if FROM_X
+  pair p;
+  p.key = key_of(s.x[line_element(line, i, s.n, s.inner)]);
+  p.index = i;
+  return p;
+#else
+  return s.from[line * s.n + i];
+#endif
+}
+
+// What is after the end of a line: no key is greater, and equal ones are before it.
+FN pair no_pair()
+{
+  pair p;
+  p.key = (KEY)(~0ull >> (64 - BITS));
+  p.index = 0;
+  return p;
+}
+
+FN void sink(const order_args &s, i64 line, i64 rank, const pair &p)
+{
+#if TO_OUT
+  if (rank >= s.k) return;
+  const i64 at = line_element(line, (i64)p.index, s.whole, s.inner);
+  const i64 target = line_element(line, rank, s.k, s.inner);
+  if (s.value) s.value[target] = s.x[at];
+  if (s.index) set(s.index[target], (i64)p.index);
+  if (s.mask) set(s.mask[at], (i64)1);
+#else
+  s.to[line * s.n + rank] = p;
+#endif
+}
+
+// Lines of up to 32, a warp each.
+extern "C" __global__ void sort_short(const struct order_args __grid_constant__ s)
+{
+  EACH_ROW(line, s.lines)
   {
-    i64 u = e / n, i = e % n;
-    u64 key = key_of(get<own_precision<T>::type>(x[line_element(u, i, n, inner)]));
-    keys[e] = { DOWN ? ~key : key, i };
-  }
-}
-
-extern "C" __global__ void sort_runs(sort_key *to, const sort_key *from, i64 count, i64 n)
-{
-  EACH(e, count)
-  {
-    i64 i = e % n, begin = e - i % RUN, left = e - i + n - begin;
-    i64 end = begin + (left < RUN ? left : RUN), at = begin;
-    u64 key = from[e].key;
-    for (i64 j = begin; j < end; j++) at += from[j].key < key || (from[j].key == key && j < e);
-    to[at] = from[e];
-  }
-}
-
-// How many of the sorted keys are before one: those below it, and equal ones if `equal`.
-FN i64 rank_of(const sort_key *keys, i64 n, u64 key, bool equal)
-{
-  i64 low = 0, high = n;
-  while (low < high) {
-    i64 middle = (low + high) / 2;
-    if (keys[middle].key < key || (equal && keys[middle].key == key))
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-// Pairs of sorted runs of `width` become one.
-extern "C" __global__ void merge_runs(
-    sort_key *to, const sort_key *from, i64 count, i64 n, i64 width)
-{
-  EACH(e, count)
-  {
-    i64 i = e % n, line = e - i, pair = i - i % (2 * width), middle = pair + width;
-    i64 end = middle + width < n ? middle + width : n;
-    if (middle >= n) {
-      to[e] = from[e];
-      continue;
+    const i64 lane = threadIdx.x % 32;
+    const pair own = lane < s.n ? source(s, line, lane) : no_pair();
+    i64 rank = 0;
+    for (i64 j = 0; j < s.n; j++) {
+      const KEY key = __shfl_sync(~0u, own.key, (int)j);
+      rank += key < own.key || (key == own.key && j < lane);
     }
-    bool second = i >= middle;
-    const sort_key *other = from + line + (second ? pair : middle);
-    i64 size = second ? width : end - middle;
-    i64 own = second ? i - middle : i - pair;
-    to[line + pair + own + rank_of(other, size, from[e].key, second)] = from[e];
+    if (lane < s.n) sink(s, line, rank, own);
   }
 }
 
-// The first k keys of each line: elements, their places, ones at these places in an array of zeros;
-// what is NULL is not asked for.
-extern "C" __global__ void write_order(T *value, POSITION *index, T *mask, const T *x,
-    const sort_key *keys, i64 count, i64 n, i64 k, i64 inner)
+// -- tiles: a thread's item r is element r * 32 of its warp's part, so that items are in order ----
+
+FN int item_at(int r) { return ((int)threadIdx.x / 32 * ITEMS + r) * 32 + (int)threadIdx.x % 32; }
+FN u32 digit_of(KEY key, int shift) { return (u32)(key >> shift) % DIGITS; }
+
+FN void load_tile(pair (&own)[ITEMS], const order_args &s, i64 line, i64 begin)
 {
-  EACH(e, count)
-  {
-    i64 u = e / k, i = e % k, from = keys[u * n + i].index;
-    i64 source = line_element(u, from, n, inner), target = line_element(u, i, k, inner);
-    if (value) value[target] = x[source];
-    if (index) set(index[target], from);
-    if (mask) set(mask[source], (i64)1);
+  for (int r = 0; r < ITEMS; r++) {
+    const i64 i = begin + item_at(r);
+    own[r] = i < s.n ? source(s, line, i) : no_pair();
+  }
+}
+
+// The sum of v over the threads before this one.
+FN COUNT sum_before(COUNT v)
+{
+  __shared__ COUNT part[WARPS];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  COUNT sum = v;
+  for (int n = 1; n < 32; n *= 2) {
+    const COUNT other = __shfl_up_sync(~0u, sum, n);
+    if (lane >= n) sum += other;
+  }
+  __syncthreads();
+  if (lane == 31) part[warp] = sum;
+  __syncthreads();
+  sum -= v;
+  for (int w = 0; w < warp; w++) sum += part[w];
+  return sum;
+}
+
+// Where each key of a tile is when the tile is in the order of a digit. Returns how many keys have
+// the digit threadIdx.x; start: how many have a lower one, by digit.
+FN u32 rank_tile(u32 (&slot)[ITEMS], const pair (&own)[ITEMS], int shift, u32 (&start)[DIGITS])
+{
+  __shared__ u32 count[WARPS][DIGITS];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int w = 0; w < WARPS; w++) count[w][threadIdx.x] = 0;
+  __syncthreads();
+  for (int r = 0; r < ITEMS; r++) {
+    const u32 digit = digit_of(own[r].key, shift);
+    u32 same = ~0u;
+    for (int b = 0; b < DIGIT; b++) {
+      const u32 have = __ballot_sync(~0u, digit >> b & 1);
+      same &= digit >> b & 1 ? have : ~have;
+    }
+    const u32 earlier = same & ((1u << lane) - 1);
+    u32 before = 0;
+    if (!earlier) before = atomicAdd(&count[warp][digit], (u32)__popc(same));
+    slot[r] = __shfl_sync(~0u, before, __ffs((int)same) - 1) + (u32)__popc(earlier);
+  }
+  __syncthreads();
+  u32 total = 0;
+  for (int w = 0; w < WARPS; w++) {
+    const u32 own_count = count[w][threadIdx.x];
+    count[w][threadIdx.x] = total;
+    total += own_count;
+  }
+  start[threadIdx.x] = (u32)sum_before(total);
+  __syncthreads();
+  for (int r = 0; r < ITEMS; r++) {
+    const u32 digit = digit_of(own[r].key, shift);
+    slot[r] += start[digit] + count[warp][digit];
+  }
+  return total;
+}
+
+// Lines of up to TILE, a block each, by the lowest `bits` of their keys.
+extern "C" __global__ void sort_lines(const struct order_args __grid_constant__ s, i32 bits)
+{
+  __shared__ pair held[TILE];
+  __shared__ u32 start[DIGITS];
+  for (i64 line = blockIdx.x; line < s.lines; line += gridDim.x) {
+    pair own[ITEMS];
+    u32 slot[ITEMS];
+    load_tile(own, s, line, 0);
+    for (int shift = 0; shift < bits; shift += DIGIT) {
+      rank_tile(slot, own, shift, start);
+      for (int r = 0; r < ITEMS; r++) held[slot[r]] = own[r];
+      __syncthreads();
+      for (int r = 0; r < ITEMS; r++) own[r] = held[item_at(r)];
+    }
+    for (int r = 0; r < ITEMS; r++)
+      if (item_at(r) < s.n) sink(s, line, item_at(r), own[r]);
+  }
+}
+
+// -- lines of several tiles -----------------------------------------------------------------------
+
+// counts, zeros at first: how many keys of a line have a digit, (lines, passes, DIGITS).
+extern "C" __global__ void count_digits(
+    COUNT *counts, const struct order_args __grid_constant__ s, i32 passes)
+{
+  __shared__ u32 count[sizeof(KEY)][DIGITS];
+  const i64 each = (s.n + TILE - 1) / TILE;
+  for (i64 t = blockIdx.x; t < s.lines * each; t += gridDim.x) {
+    const i64 line = t / each, begin = t % each * TILE;
+    for (int p = 0; p < passes; p++) count[p][threadIdx.x] = 0;
+    __syncthreads();
+    for (int r = 0; r < ITEMS; r++) {
+      const i64 i = begin + item_at(r);
+      if (i >= s.n) continue;
+      const KEY key = source(s, line, i).key;
+      for (int p = 0; p < passes; p++) atomicAdd(&count[p][digit_of(key, p * DIGIT)], 1u);
+    }
+    __syncthreads();
+    for (int p = 0; p < passes; p++)
+      if (count[p][threadIdx.x])
+        atomicAdd(&counts[(line * passes + p) * DIGITS + threadIdx.x], count[p][threadIdx.x]);
+    __syncthreads();
+  }
+}
+
+// What is known of a tile and digit: nothing, the tile's own keys, or those of all tiles of the
+// line up to it; a count, which is which in its highest bits.
+enum { OWN = 1, THROUGH = 2, FLAG = 8 * sizeof(COUNT) - 2 };
+
+// Returns how many keys of the digit threadIdx.x are in the `first` tiles of the line before t,
+// where t has `own` of them.
+FN COUNT keys_before(COUNT *state, i64 t, i64 first, COUNT own)
+{
+  COUNT *known = state + t * DIGITS + threadIdx.x, sum = 0;
+  if (first) atomicExch(known, own | (COUNT)OWN << FLAG);
+  for (i64 back = 1; back <= first;) {
+    const COUNT word = atomicAdd(known - back * DIGITS, (COUNT)0);
+    if (!(word >> FLAG)) continue;
+    sum += word & (((COUNT)1 << FLAG) - 1);
+    if (word >> FLAG == THROUGH) break;
+    back++;
+  }
+  atomicExch(known, (sum + own) | (COUNT)THROUGH << FLAG);
+  return sum;
+}
+
+// The keys in the order of digit `pass`. Tiles are taken in order, so that a tile waits for those
+// only that a block has taken: ticket is the next one. It and the state are zeros at first; those
+// of the pass after this one become so.
+extern "C" __global__ void sort_pass(const COUNT *counts, u64 *ticket, COUNT *state,
+    u64 *later_ticket, COUNT *later_state, const struct order_args __grid_constant__ s, i32 pass,
+    i32 passes)
+{
+  __shared__ pair held[TILE];
+  __shared__ u32 start[DIGITS];
+  __shared__ COUNT offset[DIGITS];
+  __shared__ i64 taken;
+  const i64 each = (s.n + TILE - 1) / TILE;
+  const int shift = pass * DIGIT;
+  for (;;) {
+    if (threadIdx.x == 0) taken = (i64)atomicAdd(ticket, 1ull);
+    __syncthreads();
+    const i64 t = taken, line = t / each, first = t % each;
+    if (t >= s.lines * each) break;
+    if (t == 0 && threadIdx.x == 0) *later_ticket = 0;
+    later_state[t * DIGITS + threadIdx.x] = 0;
+    pair own[ITEMS];
+    u32 slot[ITEMS];
+    load_tile(own, s, line, first * TILE);
+    const u32 count = rank_tile(slot, own, shift, start);
+    const COUNT lower = sum_before(counts[(line * passes + pass) * DIGITS + threadIdx.x]);
+    offset[threadIdx.x] = lower + keys_before(state, t, first, count) - start[threadIdx.x];
+    for (int r = 0; r < ITEMS; r++) held[slot[r]] = own[r];
+    __syncthreads();
+    for (int r = 0; r < ITEMS; r++) {
+      const u32 q = (u32)r * 256 + threadIdx.x;
+      if (first * TILE + q >= s.n) break;
+      const pair p = held[q];
+      sink(s, line, (i64)(COUNT)(offset[digit_of(p.key, shift)] + q), p);
+    }
+    __syncthreads();
+  }
+}
+
+// The first k keys of each tile, in the order in which they are there: (lines, tiles, k).
+extern "C" __global__ void select_keys(
+    pair *to, const struct order_args __grid_constant__ s)
+{
+  __shared__ u32 count[DIGITS], chosen, left, part[WARPS];
+  const i64 each = (s.n + TILE - 1) / TILE;
+  const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, earlier = (1u << lane) - 1;
+  for (i64 t = blockIdx.x; t < s.lines * each; t += gridDim.x) {
+    pair own[ITEMS];
+    load_tile(own, s, t / each, t % each * TILE);
+    // the k-th key, digit by digit, and how many keys equal to it are wanted
+    KEY last = 0, known = 0;
+    u32 wanted = (u32)s.k;
+    for (int shift = BITS - DIGIT; shift >= 0; shift -= DIGIT) {
+      count[threadIdx.x] = 0;
+      __syncthreads();
+      for (int r = 0; r < ITEMS; r++)
+        if ((own[r].key & known) == last) atomicAdd(&count[digit_of(own[r].key, shift)], 1u);
+      __syncthreads();
+      const u32 mine = count[threadIdx.x], below = (u32)sum_before(mine);
+      if (below < wanted && wanted <= below + mine) chosen = threadIdx.x, left = wanted - below;
+      __syncthreads();
+      last |= (KEY)chosen << shift;
+      known |= (KEY)(DIGITS - 1) << shift;
+      wanted = left;
+      __syncthreads();
+    }
+    // lower keys in the lower half of a word, equal ones in the upper one
+    u32 sum = 0;
+    for (int r = 0; r < ITEMS; r++) {
+      const u32 lower = __ballot_sync(~0u, own[r].key < last);
+      const u32 equal = __ballot_sync(~0u, own[r].key == last);
+      sum += (u32)__popc(lower) + ((u32)__popc(equal) << 16);
+    }
+    if (lane == 0) part[warp] = sum;
+    __syncthreads();
+    u32 before = 0;
+    for (u32 w = 0; w < warp; w++) before += part[w];
+    for (int r = 0; r < ITEMS; r++) {
+      const u32 lower = __ballot_sync(~0u, own[r].key < last);
+      const u32 equal = __ballot_sync(~0u, own[r].key == last);
+      const u32 below = (before & 0xffff) + (u32)__popc(lower & earlier);
+      const u32 equals = (before >> 16) + (u32)__popc(equal & earlier);
+      const bool takes = own[r].key < last || (own[r].key == last && equals < wanted);
+      if (takes) to[t * s.k + below + (equals < wanted ? equals : wanted)] = own[r];
+      before += (u32)__popc(lower) + ((u32)__popc(equal) << 16);
+    }
+    __syncthreads();
   }
 }
 

@@ -204,14 +204,16 @@ static void compare(const Cell &c, const Access &a, unsigned bytes, bool is_shar
     tell("a race: a write of what another thread reads", a.p, a.n, a.pc);
 }
 
-static void mark(Mark *m, const Access &a, unsigned bytes)
+static void mark(Mark *m, const Access &a, unsigned bytes, bool is_shared)
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
     (uint8_t)bytes };
   bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* of two bytes, the last */
   bool other_block = !fresh && m->block != now.block;
+  /* before a barrier, or in shared memory of another block */
+  bool past = fresh || (other_block ? is_shared : !m->blocks && m->epoch != now.epoch);
   me.thread = (unsigned)now.thread & 1023;
-  me.atomic = a.atomic && (fresh || m->atomic || a.write);
+  me.atomic = a.atomic && (past || m->atomic || a.write);
   me.blocks = !fresh && (m->blocks || other_block);
   me.threads = !fresh && !other_block && m->epoch == now.epoch &&
       (m->threads || m->thread != me.thread);
@@ -226,7 +228,7 @@ static void look(const Area &area, const Access &a, bool is_shared)
   unsigned bytes = ((1u << a.n) - 1) << (at & 3);
   compare(first[0], a, bytes, is_shared);
   compare(first[1], a, bytes, is_shared);
-  mark(a.write ? &own->written : &own->read, a, bytes);
+  mark(a.write ? &own->written : &own->read, a, bytes, is_shared);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */

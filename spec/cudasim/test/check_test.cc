@@ -41,6 +41,15 @@ extern "C" __global__ void race_reuse(float *y)
 }
 extern "C" __global__ void race_blocks(float *y) { y[0] = blockIdx.x; }
 extern "C" __global__ void good_atomic(float *y) { atomicAdd(y, 1.f); }
+extern "C" __global__ void good_atomic_after(float *y)
+{
+  __shared__ float s[32];
+  s[threadIdx.x] = 0;
+  __syncthreads();
+  y[threadIdx.x] = s[31 - threadIdx.x];
+  __syncthreads();
+  atomicAdd(&s[0], 1.f);
+}
 extern "C" __global__ void race_atomic(float *y) { if (threadIdx.x) atomicAdd(y, 1.f); else y[0] = 1; }
 extern "C" __global__ void race_readers(float *y)
 {
@@ -101,6 +110,7 @@ static const Case cases[] = {
   { "race_warp", 1, 32, "" }, { "good_warp", 1, 32, nullptr },
   { "race_reuse", 1, 64, "a race" },
   { "race_blocks", 4, 1, "a race of two writes" }, { "good_atomic", 4, 64, nullptr },
+  { "good_atomic_after", 2, 32, nullptr },
   { "race_atomic", 1, 2, "a race" }, { "race_readers", 1, 32, "a race" }, { "good_readers", 1, 32, nullptr },
   { "good_bytes", 1, 256, nullptr }, { "good_own_bytes", 1, 256, nullptr },
   { "race_words", 1, 64, "a race" },
