@@ -26,7 +26,8 @@ local SENTENCES = {
 local parser = common.parser("Says which sentences mean the same.")
 parser:option("--folder", "folder with model.safetensors and vocab.txt"):count(1)
 parser:option("--sentence", "a sentence, may be given several times"):count("*")
-parser:option("--export", "writes the network for 16 pieces of any number of sentences to this ONNX file")
+parser:option("--export",
+  "writes the network for 16 pieces of any number of sentences to this ONNX file")
 local options = common.parse(parser, {})
 local sentences = #options.sentence > 0 and options.sentence or SENTENCES
 

@@ -177,7 +177,8 @@ local function take_table(p, at, shape, depth)
 end
 
 
---- The values as nested tables of numbers. Waits. bool as 0 and 1; int64 beyond 2^53 loses digits.
+--- Converts the elements to nested tables of numbers: what `asnumpy`, `numpy` and `tolist` do in
+-- Python. Waits. bool as 0 and 1; int64 beyond 2^53 loses digits.
 function NDArray.totable(x)
   return (take_table(transfer.read(x, "NDArray:totable"), 0, x._shape, 1))
 end
