@@ -234,7 +234,7 @@ describe("lines on a GPU", function()
   end)
 
   it("are ordered, equal elements as they come", function()
-    devices.agree(pending, ORDERS, 0)
+    devices.agree(pending, ORDERS, 38)
   end)
 
   it("are reduced, pooled and dropped in packs of 16 bytes", function()
@@ -242,6 +242,6 @@ describe("lines on a GPU", function()
   end)
 
   it("are added to rows that many of them name, equally on each run", function()
-    devices.agree(pending, DUPLICATES, 0)
+    devices.agree(pending, DUPLICATES, 36)
   end)
 end)

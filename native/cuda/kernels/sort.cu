@@ -45,7 +45,9 @@
 typedef sort_key pair;
 typedef u64 KEY;
 #else
-struct alignas(8) pair { u32 key, index; };
+struct alignas(8) pair {
+  u32 key, index;
+};
 typedef u32 KEY;
 #endif
 
