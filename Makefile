@@ -206,7 +206,7 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda
+check: check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-sass
 
 check-source: objects
 	$(LUAJIT) scripts/dev/check.lua $(BUILD)
@@ -288,9 +288,10 @@ objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 # registers, spills and width of loads of the hot kernels, by the real NVRTC and cuobjdump
 SASS_ARCHITECTURE ?= 90
-check-sass: all cudasim
+check-sass:
 	@command -v cuobjdump >/dev/null || { echo "kernels' SASS: not looked at, no cuobjdump on the PATH"; exit 0; }; \
-	  set -e; d='$(abspath $(BUILD))/sass'; rm -rf $$d; mkdir -p $$d/keys $$d/images; \
+	  set -e; $(MAKE) --no-print-directory all cudasim; \
+	  d='$(abspath $(BUILD))/sass'; rm -rf $$d; mkdir -p $$d/keys $$d/images; \
 	  $(TEST_ENV) TYCHO_CUDA_PATH='$(abspath $(BUILD))/cudasim' TYCHO_CACHE=$$d/keys CUDASIM_DRY=1 \
 	  $(BUILD)/tycho scripts/dev/sass.lua --ask; \
 	  $(BUILD)/tycho scripts/dev/cubins.lua compile $$d/keys $$d/images $(SASS_ARCHITECTURE); \

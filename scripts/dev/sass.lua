@@ -165,7 +165,7 @@ local function report(folder, all)
     wanted[one[1]] = one[2]
   end
   local list, why = widest_of(folder, not all and wanted)
-  print("| Kernel | Type | Registers | Shared, bytes | Spills | Loads, × bytes | Stores, × bytes |")
+  print("| Kernel | Type | Registers | Shared, bytes | Spills | Loads | Stores |")
   print("|---|---|---|---|---|---|---|")
   for _, f in ipairs(list) do
     local least = wanted[f.name]
