@@ -117,6 +117,14 @@ static void add_file(struct text *t, const struct source_file *f)
 /* What a kernel begins and ends with in a family's file, each at the beginning of a line. */
 static const char kernel_begin[] = "\nextern \"C\" __global__ void ", kernel_end[] = "\n}\n";
 
+/* Returns the name of the kernel that begins at k, after its bounds if there are some. */
+static const char *kernel_name(const char *k)
+{
+  static const char bounds[] = "__launch_bounds__(";
+  const char *name = k + sizeof kernel_begin - 1;
+  return strncmp(name, bounds, sizeof bounds - 1) ? name : strchr(name, ')') + 2;
+}
+
 /* Adds a family's file without its kernels of other names, so that a variant of one kernel
 ** compiles that one only. Lines keep their numbers. */
 static void add_kernel(struct text *t, const struct source_file *f, const char *name)
@@ -126,7 +134,7 @@ static void add_kernel(struct text *t, const struct source_file *f, const char *
   int line = 1;
   text_add(t, "#line 1 \"%s\"\n", f->name);
   for (const char *k = strstr(from, kernel_begin); k; k = strstr(k + 1, kernel_begin)) {
-    const char *own = k + sizeof kernel_begin - 1, *end = strstr(k, kernel_end);
+    const char *own = kernel_name(k), *end = strstr(k, kernel_end);
     if (!end || (!strncmp(own, name, n) && own[n] == '(')) continue;
     end += sizeof kernel_end - 1;
     text_put(t, from, (size_t)(k + 1 - from));
