@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <algorithm>
-#include <vector>
+#include <list>
+#include <mutex>
 #include "run.h"
 
 /* -- what is known of a place ------------------------------------------------------------------ */
@@ -40,9 +41,13 @@ struct Touched { uint32_t reading, writing; uint8_t read, written; };
 static Touched *touched;                              /* of the arena, per word */
 static Moved moved;                                   /* by the launch that runs, or ran last */
 static Area arena, dynamic;
-static std::vector<Area> &variables = *new std::vector<Area>;   /* of modules */
+/* Modules are loaded while kernels run: their lists are read and changed under a lock, and entries
+** stay where they are. */
+static std::mutex &modules = *new std::mutex;
+typedef std::unique_lock<std::mutex> Lock;
+static std::list<Area> &variables = *new std::list<Area>;       /* of modules */
 struct Span { const char *from; size_t bytes; };
-static std::vector<Span> &constants = *new std::vector<Span>;
+static std::list<Span> &constants = *new std::list<Span>;
 static Span parameters, shared;                       /* of the launch */
 static Place now;
 
@@ -113,6 +118,7 @@ void check_copied(const void *to, const void *from, size_t bytes)
 void check_module(const char *p, size_t bytes, bool writable)
 {
   if (!watching) return;
+  Lock own(modules);
   if (!writable) {
     constants.push_back({ p, bytes });
     return;
@@ -124,11 +130,11 @@ void check_module(const char *p, size_t bytes, bool writable)
 
 void check_unload(const char *base)
 {
-  for (size_t i = variables.size(); i-- > 0;)
-    if (variables[i].from == base) {
-      drop_area(variables[i]);
-      variables.erase(variables.begin() + (long)i);
-    }
+  Lock own(modules);
+  variables.remove_if([base](const Area &a) {
+    if (a.from == base) drop_area(a);
+    return a.from == base;
+  });
 }
 
 void check_parameters(const void *p, size_t bytes) { parameters = { (const char *)p, bytes }; }
@@ -145,6 +151,7 @@ void check_block(void)
 {
   if (!watching) return;
   memset(dynamic.state, THERE, dynamic.bytes);
+  Lock own(modules);
   for (const Area &a : variables)
     if (shared.bytes && a.has(shared.from))
       memset(a.state + (shared.from - a.from), THERE, shared.bytes);
@@ -258,6 +265,7 @@ static const Area *area_of(const char *p)
 {
   if (arena.has(p)) return &arena;
   if (dynamic.has(p)) return &dynamic;
+  Lock own(modules);
   for (const Area &a : variables)
     if (a.has(p)) return &a;
   return nullptr;
@@ -266,6 +274,7 @@ static const Area *area_of(const char *p)
 static bool may_read(const char *p)
 {
   if ((size_t)(p - parameters.from) < parameters.bytes) return true;
+  Lock own(modules);
   for (const Span &s : constants)
     if ((size_t)(p - s.from) < s.bytes) return true;
   return false;
