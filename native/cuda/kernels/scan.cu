@@ -1,5 +1,5 @@
 // scan.cu - running sums along rows of k elements that are `inner` apart, in the result's own
-// precision, from the front or, with BACK, from the end. Methods: a thread a row where neighbours
+// precision, from the front or, with BACK, from the end. Method: a thread a row where neighbours
 // in memory are neighbouring rows; a warp a row where rows are short, PACK elements a lane at a
 // time; else blocks take tiles of rows in turn, and a tile's prefix is found by decoupled
 // look-back: a tile publishes its own sum at once, and its prefix with it when that is known. A

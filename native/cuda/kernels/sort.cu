@@ -1,7 +1,7 @@
 // sort.cu - the order of lines of n elements that are `inner` apart: sort, argsort, topk, and keys
 // that other families list. Elements become keys of the same order in as many bits as they have
 // (NaN above all, -0 as 0), of which descending ones are the complements; equal ones keep their
-// order. Methods: lines of up to 32 are counted by a warp; longer ones are sorted by a block, in
+// order. Method: lines of up to 32 are counted by a warp; longer ones are sorted by a block, in
 // shared memory, 8 bits of the keys at a time; lines of several tiles in one pass over memory for
 // each 8 bits, in which a tile finds how many keys of each digit are before it by decoupled
 // look-back; of those few are asked for, blocks select the first k of each tile, by their digits
