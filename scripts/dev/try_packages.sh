@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages of /root where nothing else is, and runs the program, a plain luajit, a
-# program in C, and, where Debian has them, OpenResty's LuaJIT and nginx with its workers. As root in
-# a bare system: scripts/dev/chroot.sh calls it there.
+# Installs the Debian packages of /root where nothing else is, and runs the program, a plain luajit,
+# a program in C, and, where Debian has them, OpenResty's LuaJIT and nginx with its workers. As root
+# in a bare system: scripts/dev/chroot.sh calls it there.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 get="apt-get install -y --no-install-recommends"
@@ -38,8 +38,8 @@ http {
   init_worker_by_lua_block {
     local ty = require "tycho"
     ok, exe = pcall(function()
-      local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"), num_hidden = 1, no_bias = true,
-        name = "fc"}
+      local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"), num_hidden = 1,
+        no_bias = true, name = "fc"}
       local exe = net:simple_bind{ctx = ty.cpu(), data = {1, 3}, grad_req = "null"}
       exe.arg_dict.fc_weight[":"] = 2
       return exe
