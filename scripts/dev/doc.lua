@@ -122,10 +122,11 @@ local function links_from(page, named)
 end
 
 
--- Weights of pages of the reference in the search: those that most queries mean, and layers of
--- which the guides describe the cells.
+-- Weights of pages of the reference in the search: those that most queries mean; layers of which
+-- the guides describe the cells; what few programs use.
 local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2,
-  reference_recurrent_layers = 0.5 }
+  reference_recurrent_layers = 0.5, reference_contrib_layers = 0.5, reference_either = 0.5,
+  reference_precision = 0.5 }
 
 -- The reference, and the table of foreign names, which matches too many queries to come first.
 local function reference_pages()

@@ -24,8 +24,8 @@ describe("test.sh", function()
 
   it("names a program that takes longer than TYCHO_LIMIT", function()
     local output, status = test("TYCHO_RUNNER=sh TYCHO_LIMIT=1", "exec sleep 60")
-    assert.equal("/one_test\nFAIL /one_test: ended after 1 seconds\n" ..
-      "0 passed, 1 failed, 0 skipped\n", output)
+    assert.equal("/one_test\nFAIL /one_test: ended after 1 seconds\n"
+      .. "0 passed, 1 failed, 0 skipped\n", output)
     assert.equal(1, status)
   end)
 
