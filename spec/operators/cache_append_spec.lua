@@ -59,6 +59,28 @@ describe("contrib.cache_append", function()
     assert.raises("dtype", call, nd.array{ 0, 0 }, { key = nd.ones{ 2, 3, 4 } })
   end)
 
+  it("makes a position without an allocation", function()
+    local x = sym.FullyConnected{ data = V "data", num_hidden = 24, flatten = false, name = "qkv" }
+    local parts = sym.split{ x, num_outputs = 3, axis = 2 }
+    local keys, values, length = V "keys", V "values", V "length"
+    local appended = sym.contrib.cache_append{ key = parts[2], value = parts[3], length = length,
+      key_cache = keys, value_cache = values }
+    local net = sym.softmax{ sym.contrib.attention{ query = parts[1], key = keys, value = values,
+      valid_length = appended, heads = 2 } }
+    local exe = net:simple_bind{ ctx = ty.cpu(), data = { 1, 1, 8 }, keys = { 1, 16, 8 },
+      values = { 1, 16, 8 }, length = { 1 }, grad_req = "null" }
+    exe.arg_dict.qkv_weight[":"] = 0.1
+    exe:forward()[1]:wait_to_read()
+    local before = exe:stats()
+    for position = 1, 15 do
+      exe.arg_dict.data[":"], exe.arg_dict.length[":"] = position, position
+      exe:forward()[1]:wait_to_read()
+    end
+    local after = exe:stats()
+    assert.equal(before.allocations, after.allocations)
+    assert.equal(before.runs + 15, after.runs)
+  end)
+
   it("makes positions one by one, as attention over all at once", function()
     local T, HEADS, KV, D = 40, 4, 2, 6
     local q, k, v = noise{ 2, T, HEADS * D }, noise{ 2, T, KV * D }, noise{ 2, T, KV * D }
