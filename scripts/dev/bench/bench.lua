@@ -345,5 +345,7 @@ for _, work in ipairs(works) do
   end
   io.stdout:flush()
 end
-if #ratios > 1 then print(("W16, median of %d ratios: %.2f"):format(#ratios, measure.median(ratios))) end
+if #ratios > 1 then
+  print(("W16, median of %d ratios: %.2f"):format(#ratios, measure.median(ratios)))
+end
 if out then out:close() end
