@@ -113,7 +113,7 @@ void few_forward(const struct window *w, const void *x, const void *weight,
     .out = window_out(w),
     .depth = window_depth(w) };
   const double work = (double)FILTERS * (double)f.out * (double)f.depth;
-  const int64_t grain = MAX(1, (int64_t)(GEMM_DOT_WORK / work));
+  const int64_t grain = MAX(1, (int64_t)(GEMM_WORK / work)); /* small weights are in the cache */
   for (int64_t i = 0; i < w->n; i++) {
     const char *image = (const char *)x + (size_t)(i * w->channels * window_in(w)) * f.size;
     for (int64_t j = 0; j < f.out; j++)
