@@ -496,5 +496,6 @@ workloads.peaks = require "peaks"
 workloads.W11 = require "growth"
 workloads.loader = require "loading"
 for name, f in pairs(require "imperative") do workloads[name] = f end
+for _, name in ipairs{"W12", "W13", "W14"} do workloads[name] = require("narrow")[name] end
 
 return workloads
