@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
+enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
 /* In the order in which a kernel does them: PRE_* to in[0] of a gradient's kernel, POST_* to
 ** out[0]. `operand` is an input after those of the operator. */
@@ -28,6 +28,8 @@ enum fused_kind {
   POST_ACT_GRAD,
 };
 #define CAN(kind) (1u << (kind))
+/* besides POST_ACT: of ACT_GELU, too, with the bits of its operator */
+#define CAN_GELU (1u << 31)
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
 
 /* per channel; the shift has the bias in it */

@@ -9,10 +9,12 @@
 **   - nothing else uses the value between the two: no reader, head or bound gradient,
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
-**   - no bit of a result changes: of activations only relu, whose value is exact.
+**   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
+**     gelu, which a kernel with CAN_GELU computes as its operator does.
 ** Nodes taken over get no step; where one needs another input, that comes after those of i.
 */
 #include "pass/passes.h"
+#include "base/cpu.h"
 
 /* bytes: the gradient of a smaller loss stays in the caches anyway */
 enum { LARGE_LOSS = 4 << 20 };
@@ -83,15 +85,19 @@ static int take_node(struct finder *f, int i, struct fused_node with)
 static bool is_activation(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
-  return is_relu(f, a) && s->desc[s->g->node[a].first].dtype == s->desc[s->g->node[i].first].dtype;
+  const struct node *m = &s->g->node[a];
+  const int dtype = s->desc[s->g->node[i].first].dtype;
+  if (s->desc[m->first].dtype != dtype) return false;
+  if (is_relu(f, a)) return in_group_of(f, a, 1);
+  return dtype == TY_F32 && fusion_caps(f, i) & CAN_GELU && !m->backward &&
+      op_act(m->op, m->kind->param) == ACT_GELU && f->p->group[a] < 0;
 }
 
 static int take_after(struct finder *f, int i)
 {
   if (!(fusion_caps(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
   const int a = only_reader(f, i);
-  if (a < 0 || !runs_beside(f, i, a) || !in_group_of(f, a, 1) || !is_activation(f, i, a))
-    return TY_OK;
+  if (a < 0 || !runs_beside(f, i, a) || !is_activation(f, i, a)) return TY_OK;
   return take_node(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
 }
 
@@ -117,7 +123,9 @@ static int take_before(struct finder *f, int i)
   if (can & CAN(PRE_ACT_GRAD) && dtype == TY_F32 && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
-  if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts) return TY_OK;
+  /* by parts it is all float32, which is slower than rounded products of the whole */
+  const bool rounds = s->flags & TY_MEDIUM && s->device[i] == TY_CPU && cpu_multiplies_narrow();
+  if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts || rounds) return TY_OK;
   const ty_entry label = m->in[m->nin - 1];
   const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
   if ((dtype != TY_F32 && dtype != TY_F64) || out->dtype != dtype || classes->dtype != dtype ||

@@ -29,6 +29,8 @@ local CASES = {
   ["Convolution, two of them"] = { ty.sym.Convolution{ ty.sym.Convolution{ ty.sym.Variable "a",
     kernel = { 1, 1 }, num_filter = 32 }, kernel = { 3, 3 }, pad = { 1, 1 }, stride = { 2, 2 },
     num_filter = 32 }, { a = { 2, 64, 24, 24 } }, 0.02 },
+  attention = { ty.sym.contrib.attention{ ty.sym.Variable "a", heads = 3, packed = "qkv",
+    causal = true }, { a = { 2, 70, 3 * 3 * 20 } }, 0.02 },
   RNN = { ty.sym.RNN{ ty.sym.Variable "a", ty.sym.Variable "parameters", ty.sym.Variable "state",
     ty.sym.Variable "state_cell", state_size = 40, num_layers = 1, mode = "lstm" },
     { a = { 5, 24, 30 } }, 0.02 },

@@ -1,54 +1,142 @@
--- What bfloat16 and int8 cost a LeNet on digits that are drawn (scripts/train_mnist.lua).
+-- What bfloat16 and int8 cost the accuracy of networks that are trained here, on images that are
+-- drawn (scripts/train_mnist.lua, train_cifar10.lua) and on the library's documentation, or on Penn
+-- Treebank where NARROW_TEXT names its folder.
 
 local ty = require "tycho"
 
 describe("narrow types", function()
+  local path = package.path
+  package.path = "scripts/lib/?.lua;" .. path
+  local images, networks, text = require "images", require "networks", require "text"
+  package.path = path
+  local function nothing() end
+  local quiet = { info = nothing, warning = nothing, debug = nothing, error = nothing }
+
+  -- Trains a network and returns its score on `test`, and the module.
+  local function trained(net, train, test, metric, options)
+    ty.random.seed(1)
+    math.randomseed(1)
+    train:reset()
+    test:reset()
+    local m = ty.mod.Module{ net, logger = quiet }
+    options.train_data, options.eval_metric = train, metric()
+    m:fit(options)
+    test:reset()
+    return m:score(test, metric())[1][2], m
+  end
+
+  -- The scores of float32, `medium` and bfloat16, and the first module.
+  local function three(net, train, test, metric, options)
+    local scores, first = {}, nil
+    for i, precision in ipairs{ "highest", "medium", "bfloat16" } do
+      local own = { precision = precision ~= "bfloat16" and precision or nil }
+      for key, value in pairs(options) do own[key] = value end
+      if precision == "bfloat16" then ty.amp.init() end
+      local m
+      scores[i], m = trained(net, train, test, metric, own)
+      ty.amp.off()
+      first = first or m
+    end
+    return scores[1], scores[2], scores[3], first
+  end
+
+  local function quantized(m, train, test, mode)
+    local arg, aux = m:get_params()
+    train:reset()
+    local q, qarg, qaux = ty.contrib.quantization.quantize_model{ sym = m.symbol,
+      arg_params = arg, aux_params = aux, calib_mode = mode, calib_data = train,
+      num_calib_examples = 500 }
+    test:reset()
+    local int8 = ty.mod.Module{ q, logger = quiet }
+    int8:bind{ data_shapes = test.provide_data, label_shapes = test.provide_label,
+      for_training = false }
+    int8:set_params(qarg, qaux)
+    return int8:score(test, "acc")[1][2]
+  end
+
+  local function accuracy() return ty.metric.Accuracy{} end
+
   it("keep a LeNet's accuracy #slow", function()
-    local path = package.path
-    package.path = "scripts/lib/?.lua;" .. path
-    local images, networks = require "images", require "networks"
-    package.path = path
-    local function nothing() end
-    local quiet = { info = nothing, warning = nothing, debug = nothing, error = nothing }
     ty.random.seed(1)
     local x, y = images.load(nil, { 1, 28, 28 }, 10000, 1)
     local train, test = images.split(x, y, { train = 8000, test = 2000, batch = 100 })
-
-    local function accuracy(options)
-      ty.random.seed(1)
-      train:reset()
-      test:reset()
-      local m = ty.mod.Module{ networks.lenet{ classes = 10 }, logger = quiet }
-      options = options or {}
-      options.train_data, options.num_epoch, options.initializer = train, 4, ty.init.Xavier()
-      options.optimizer_params = { learning_rate = 0.1, momentum = 0.9 }
-      m:fit(options)
-      test:reset()
-      return m:score(test, "acc")[1][2], m
-    end
-
-    local exact, m = accuracy()
-    local medium = accuracy{ precision = "medium" }
-    ty.amp.init()
-    local mixed = accuracy()
-    ty.amp.off()
-    print(("float32 %.4f, medium %.4f, bfloat16 %.4f"):format(exact, medium, mixed))
+    local exact, medium, mixed, m = three(networks.lenet{ classes = 10 }, train, test, accuracy,
+      { num_epoch = 4, initializer = ty.init.Xavier(),
+        optimizer_params = { learning_rate = 0.1, momentum = 0.9 } })
+    print(("LeNet: float32 %.4f, medium %.4f, bfloat16 %.4f"):format(exact, medium, mixed))
     assert.is_true(exact >= 0.985 and medium >= 0.985 and mixed >= 0.985)
-
-    local arg, aux = m:get_params()
     for _, mode in ipairs{ "naive", "entropy" } do
-      train:reset()
-      local q, qarg, qaux = ty.contrib.quantization.quantize_model{ sym = m.symbol,
-        arg_params = arg, aux_params = aux, calib_mode = mode, calib_data = train,
-        num_calib_examples = 500 }
-      test:reset()
-      local int8 = ty.mod.Module{ q, logger = quiet }
-      int8:bind{ data_shapes = test.provide_data, label_shapes = test.provide_label,
-        for_training = false }
-      int8:set_params(qarg, qaux)
-      local score = int8:score(test, "acc")[1][2]
-      print(("int8, %s: %.4f"):format(mode, score))
+      local score = quantized(m, train, test, mode)
+      print(("LeNet: int8, %s: %.4f"):format(mode, score))
       assert.is_true(score >= exact - 0.005)
     end
+  end)
+
+  it("keep a ResNet-20's accuracy #slow", function()
+    ty.random.seed(1)
+    local n, held = 4000, 2000
+    local x, y = images.load(nil, { 3, 32, 32 }, n + held, 1)
+    local train, test = images.split(x, y, { train = n, test = held, batch = 50 })
+    local steps = n / 50
+    local exact, medium, mixed, m = three(networks.resnet{ depth = 20, classes = 10 }, train, test,
+      accuracy, { num_epoch = 8, initializer = ty.init.Xavier{ factor_type = "in", magnitude = 2 },
+        optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-4,
+          lr_scheduler = ty.lr_scheduler.MultiFactorScheduler{ step = { 4 * steps, 6 * steps },
+            factor = 0.1 } } })
+    print(("ResNet-20: float32 %.4f, medium %.4f, bfloat16 %.4f"):format(exact, medium, mixed))
+    assert.is_true(medium >= exact - 0.003 and mixed >= exact - 0.003)
+    for _, mode in ipairs{ "naive", "entropy" } do
+      local score = quantized(m, train, test, mode)
+      print(("ResNet-20: int8, %s: %.4f"):format(mode, score))
+      assert.is_true(score >= exact - 0.005)
+    end
+  end)
+
+  -- Sentences one after the other, cut into rows of `length` words.
+  local function rows_of(sentences, vocabulary, length, batch)
+    local words = {}
+    for _, sentence in ipairs(sentences) do
+      for _, word in ipairs(sentence) do
+        words[#words + 1] = vocabulary[word] or vocabulary["<unk>"]
+      end
+    end
+    local n = math.floor((#words - 1) / length)
+    n = n - n % batch
+    local data = ty.nd.array(words)
+    local function cut(from)
+      return data:slice_axis{ axis = 0, begin = from, end_ = from + n * length }
+        :reshape{ n, length }
+    end
+    return ty.io.NDArrayIter{ data = cut(0), label = cut(1), batch_size = batch }
+  end
+
+  it("keep a language model's perplexity #slow", function()
+    local train_words, test_words = text.sentences(os.getenv("NARROW_TEXT"))
+    local vocabulary, size = { ["<unk>"] = 0 }, 1
+    for _, sentence in ipairs(train_words) do
+      for _, word in ipairs(sentence) do
+        if not vocabulary[word] then vocabulary[word], size = size, size + 1 end
+      end
+    end
+    local length, batch, units = 20, 20, 200
+    local train = rows_of(train_words, vocabulary, length, batch)
+    local test = rows_of(test_words, vocabulary, length, batch)
+    local S = ty.sym
+    local x = S.Embedding{ data = S.Variable("data"), input_dim = size, output_dim = units }
+    local zero = S.zeros{ shape = { 2, batch, units } }
+    x = S.RNN{ data = S.transpose{ x, axes = { 1, 0, 2 } }, state = zero, state_cell = zero,
+      parameters = S.Variable{ name = "lstm_parameters",
+        init = ty.init.FusedRNN{ ty.init.Uniform(0.1), units, 2, "lstm" } },
+      state_size = units, num_layers = 2, mode = "lstm" }
+    x = S.reshape{ S.transpose{ x, axes = { 1, 0, 2 } }, shape = { -3, 0 } }
+    local net = S.SoftmaxOutput{ data = S.FullyConnected{ data = x, num_hidden = size },
+      label = S.reshape{ S.Variable("softmax_label"), shape = { -1 } }, name = "softmax" }
+    local exact, medium, mixed = three(net, train, test, function()
+      return ty.metric.Perplexity{ ty.null }
+    end, { num_epoch = 4, initializer = ty.init.Uniform(0.1), optimizer = "adam",
+      optimizer_params = { learning_rate = 0.003 } })
+    print(("language model, %d words: perplexity float32 %.2f, medium %.2f, bfloat16 %.2f")
+      :format(size, exact, medium, mixed))
+    assert.is_true(medium <= 1.01 * exact and mixed <= 1.01 * exact)
   end)
 end)

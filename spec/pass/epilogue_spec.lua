@@ -121,6 +121,65 @@ describe("an activation that rounds", function()
   end)
 end)
 
+describe("a gelu", function()
+  setup(device.leave)
+  teardown(device.come_back)
+
+  -- The outputs of a forward run, fused and node by node, and the program.
+  local function inferred(net, rows, dtype)
+    local list, program = {}, nil
+    for k = 1, 2 do
+      local exe = net:simple_bind{ctx = ty.cpu(), x = {rows, 33}, grad_req = "null",
+        type_dict = {x = dtype}}
+      if k == 2 then exe:set_monitor_callback(function() end) end
+      ty.random.seed(3)
+      for _, name in ipairs(net:list_arguments()) do
+        local x = exe.arg_dict[name]
+        x[":"] = ty.nd.random.normal{shape = x.shape}:astype(x.dtype)
+      end
+      exe:forward(false)
+      list[k] = exe.outputs[1]:astype("float64"):totable()
+      program = program or exe:program()
+    end
+    assert.same(list[2], list[1])
+    return program
+  end
+
+  local function net(columns)
+    return sym.LeakyReLU{sym.FullyConnected{V"x", num_hidden = columns, name = "n"},
+      act_type = "gelu", name = "act"}
+  end
+
+  it("behind FullyConnected of float32 is done by its kernel, with the same bits", function()
+    for _, rows in ipairs{1, 5, 70} do
+      for _, columns in ipairs{1, 7, 32, 100} do
+        shows(inferred(net(columns), rows, "float32"), "[n act]")
+      end
+    end
+  end)
+
+  it("stays apart in other types, and where a gradient reads its input", function()
+    for _, dtype in ipairs{"float64", "float16", "bfloat16"} do
+      lacks(inferred(net(7), 5, dtype), "[n act]")
+    end
+    lacks(compare(net(7), {2, 4}, "float32"), "[n act]")
+  end)
+
+  it("is done by plain loops", function()
+    local output, status = shell.run("TYCHO_DISABLE=gemm " .. shell.program .. [[ -e '
+      local ty = require "tycho"
+      local net = ty.sym.FullyConnected{ty.sym.Variable"x", num_hidden = 3, name = "n"}
+      net = ty.sym.LeakyReLU{net, act_type = "gelu", name = "act"}
+      local exe = net:simple_bind{ctx = ty.cpu(), x = {2, 4}, grad_req = "null"}
+      for _, a in pairs(exe.arg_dict) do a[":"] = 1 end
+      exe:forward()
+      print(("%.5f"):format(exe.outputs[1]:max():asscalar()))
+      print(exe:program():match"reference.-(%[n act%])")']])
+    assert.equal(0, status, output)
+    assert.equal("5.00000\n[n act]\n", output)
+  end)
+end)
+
 describe("the gradient of a relu", function()
   setup(device.leave)
   teardown(device.come_back)

@@ -72,6 +72,11 @@ static int leaky_shape(struct infer *s)
   return shape_is(s, &s->in[1], 1, &size);
 }
 
+static int leaky_act(const void *param)
+{
+  return leaky_of(param)->act_type == GELU ? ACT_GELU : ACT_NONE;
+}
+
 /* -- formulas ---------------------------------------------------------------------------------- */
 
 static bool is_random(const struct call *c) { return leaky_of(c->param)->act_type == RRELU; }
@@ -200,6 +205,7 @@ const struct op op_leaky_relu[] = {
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",
-    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .draws = draws_slopes },
+    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .draws = draws_slopes,
+    .activation_of = leaky_act },
   { 0 }
 };

@@ -211,7 +211,7 @@ static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, f
 /* Bytes of FLASH_KEYS packed values. */
 static size_t bytes_of_values(const struct flash *f)
 {
-  return gemm_pack_bytes(f->dtype, f->dv, FLASH_KEYS);
+  return gemm_pack_bytes(f->product, f->dv, FLASH_KEYS);
 }
 
 /* base NULL: only counts the bytes */
@@ -219,7 +219,7 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
-    gemm_pack_bytes(f->dtype, keys, f->d), FLASH_WIDE / FLASH_KEYS * bytes_of_values(f),
+    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * bytes_of_values(f),
     (size_t)task_rows(f) * sizeof(double), (size_t)task_rows(f) * sizeof(double) };
   char *part[6];
   size_t used = 0;
@@ -261,11 +261,11 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   char *y = flash_rows_at(f, &f->y, b);
   const int64_t step = flash_row_step(&f->y, b);
   if (!x->k)
-    return gemm_one(f->dtype, false, false, b->m, f->dv, n, 1, x->s, n,
+    return gemm_one(f->product, false, false, b->m, f->dv, n, 1, x->s, n,
         flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
     const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
-    TRY(gemm_packed(f->dtype, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
+    TRY(gemm_packed(f->product, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
         x->s + (size_t)k * f->size, n, v, y, step, &(struct gemm_epilogue){ .add = true }));
   }
   return TY_OK;
@@ -283,11 +283,11 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   k0 += from;
   if (x->k) {
     flash_scale_queries(f, b, x->q);
-    TRY(gemm_packed(f->dtype, false, b->m, n, f->d, x->q, f->d,
-        x->k + (size_t)(from * f->d) * f->size, x->s, n, NULL));
+    TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d,
+        x->k + gemm_pack_bytes(f->product, from, f->d), x->s, n, NULL));
   }
   else
-    TRY(gemm_one(f->dtype, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
+    TRY(gemm_one(f->product, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
         flash_row_step(&f->q, b), flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
   const bool restricted = flash_restrict(f, b, x->s, k0, n);
   weigh_scores(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
@@ -327,9 +327,9 @@ struct forward_job { struct flash f; int failed; };
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
-  gemm_pack(f->dtype, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
+  gemm_pack(f->product, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
   for (int64_t k = 0; k < n; k += FLASH_KEYS)
-    gemm_pack(f->dtype, false, f->dv, MIN(FLASH_KEYS, n - k),
+    gemm_pack(f->product, false, f->dv, MIN(FLASH_KEYS, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
         x->v + (size_t)(k / FLASH_KEYS) * bytes_of_values(f));
 }
@@ -420,8 +420,12 @@ static int flash_forward(struct call *c)
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 
-static const struct kernel cpu[] = { { "flash", flash_forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
-static const struct kernel back_cpu[] = { { "flash", flash_backward, T_FLOAT | T_INT, NULL, flash_backward_scratch }, { 0 } };
+static const struct kernel cpu[] = {
+  { .name = "flash", .run = flash_forward, .types = T_FLOAT | T_INT, .scratch = forward_scratch_bytes, .flags = K_PRECISION }, { 0 }
+};
+static const struct kernel back_cpu[] = {
+  { .name = "flash", .run = flash_backward, .types = T_FLOAT | T_INT, .scratch = flash_backward_scratch, .flags = K_PRECISION }, { 0 }
+};
 
 const struct op op_flash_attention[] = {
   { .name = "_contrib_attention", .back = "_backward_contrib_attention",

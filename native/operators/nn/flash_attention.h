@@ -35,7 +35,7 @@ struct flash_grid { const struct operand *x; int64_t step[4]; };
 
 struct flash {
   const struct vec_ops *r;
-  int dtype;
+  int dtype, product;                                 /* product: type of its products (gemm.h) */
   size_t size;
   int64_t batch, heads, kv_heads, group;              /* group: query heads of a key head */
   int64_t tq, tk;                                     /* positions of queries and of keys */

@@ -24,8 +24,8 @@ static size_t take_back(const struct flash *f, char *base, struct flash_back_wor
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
-    (size_t)(rows * keys) * f->size, gemm_pack_bytes(f->dtype, keys, f->d),
-    gemm_pack_bytes(f->dtype, keys, f->dv), gemm_pack_bytes(f->dtype, f->d, keys) };
+    (size_t)(rows * keys) * f->size, gemm_pack_bytes(f->product, keys, f->d),
+    gemm_pack_bytes(f->product, keys, f->dv), gemm_pack_bytes(f->product, f->d, keys) };
   char *part[6];
   size_t used = 0;
   for (int i = 0; i < 6; i++) {
@@ -43,9 +43,9 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
     int64_t kv, int64_t k0, int64_t n)
 {
   const char *k = flash_at(f, &f->k, sample, kv, k0);
-  gemm_pack(f->dtype, true, n, f->d, k, f->k.row, x->k);
-  gemm_pack(f->dtype, true, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row, x->v);
-  gemm_pack(f->dtype, false, f->d, n, k, f->k.row, x->kt);
+  gemm_pack(f->product, true, n, f->d, k, f->k.row, x->k);
+  gemm_pack(f->product, true, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row, x->v);
+  gemm_pack(f->product, false, f->d, n, k, f->k.row, x->kt);
   return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
 }
 
@@ -59,8 +59,8 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   const char *dy = flash_rows_at(f, &j->dy, b), *y = flash_rows_at(f, &f->y, b);
   const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
   flash_scale_queries(f, b, x->q);
-  TRY(gemm_packed(f->dtype, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
-  TRY(gemm_packed(f->dtype, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
+  TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
+  TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
   *restricted = flash_restrict(f, b, x->p, k0, n);
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
@@ -81,7 +81,7 @@ static int add_product(const struct flash *f, bool restricted, int64_t m, int64_
     flash_skip_zeros(f, true, m, n, k, a, m, b, ldb, c, ldc);
     return TY_OK;
   }
-  return gemm_one(f->dtype, true, false, m, n, k, 1, a, m, b, ldb, 1, c, ldc);
+  return gemm_one(f->product, true, false, m, n, k, 1, a, m, b, ldb, 1, c, ldc);
 }
 
 /* -- gradients of queries, keys and values ----------------------------------------------------- */
@@ -108,7 +108,7 @@ static int back_block(const struct back_job *j, const struct flash_back_workspac
         flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, dq, flash_row_step(&j->dq, b));
     return TY_OK;
   }
-  return gemm_packed(f->dtype, false, b->m, f->d, n, x->ds, n, x->kt, dq,
+  return gemm_packed(f->product, false, b->m, f->d, n, x->ds, n, x->kt, dq,
       flash_row_step(&j->dq, b), &(struct gemm_epilogue){ .add = true });
 }
 

@@ -67,6 +67,8 @@ struct flash flash_of(const struct call *c, int first)
     .tk = k->d.dim[nhtc ? 2 : !time_first],
     .causal = p->causal,
     .window = p->window };
+  /* few queries read keys and values in place, which wait for memory, rounded or not */
+  f.product = f.tq > GEMM_FEW ? gemm_type_for(c, f.dtype) : f.dtype;
   f.group = f.heads / f.kv_heads;
   f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * q_parts);
   f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);

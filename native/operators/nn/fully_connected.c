@@ -260,11 +260,11 @@ static size_t reference_scratch(const struct call *c)
 static const struct kernel cpu[] = {
   { .name = "bfloat16", .run = bfloat16_forward, .types = T(TY_BF16), .refuse = refuse_bfloat16,
     .scratch = bfloat16_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
-    .fuses = CAN(POST_ACT) },
+    .fuses = CAN(POST_ACT) | CAN_GELU },
   { .name = "gemm", .run = linear_forward, .types = T_FLOAT, .refuse = gemm_refuse,
     .state = gemm_kept_bytes, .done = gemm_kept_done, .flags = K_PRECISION, .packs = 2,
-    .fuses = CAN(POST_ACT) },
-  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
+    .fuses = CAN(POST_ACT) | CAN_GELU },
+  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .fuses = CAN(POST_ACT) | CAN_GELU },
   { 0 }
 };
 static const struct kernel back[] = {

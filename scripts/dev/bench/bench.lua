@@ -1,4 +1,4 @@
---- make bench: runs the workloads W1 to W11 and W15, prints a table, writes records.
+--- make bench: runs the workloads W1 to W15, prints a table, writes records.
 --   tycho scripts/dev/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
 -- W16 runs the models of models.json, which models.sh fetches, from the folder TYCHO_BENCH_MODELS,
 -- beside ONNX Runtime alone; "model:NAME" is one of them.
@@ -13,8 +13,10 @@
 -- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
 -- busy machine. DEVICE=gpu: ours run on gpu(0), W1 to W7 of PyTorch on its own, in the
 -- precision of TYCHO_PRECISION; other peers stay away, and ratios are to PyTorch's best without
--- compiling. A row is followed by the time of a step, bytes and operations per second as shares of
--- the device's peaks (`peaks`, measured first: a copy and a product), and what a step launches.
+-- compiling. Rows of W12 to W14 on a CPU end with the share of what the largest product of their
+-- type does there (`peak`, measured first). On a GPU a row is followed by the time of a step, bytes
+-- and operations per second as shares of the device's peaks (`peaks`, measured first: a copy and a
+-- product), and what a step launches.
 -- `decode` is one token of two decoders, ours alone, beside a loop that loads what a step reads.
 -- `host` is what a step costs the thread that asks for it (host:mlp: of one network).
 -- PEERS_COMPILE=0 leaves torch.compile out.
@@ -164,6 +166,8 @@ local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", 
   {"W5 2x650", ">=", 1.15}, {"W5", ">=", 0.9, ending = " unrolled", of = true}, {"W6", ">=", 1.4},
   {"W6 first pass", "<=", 0.5}, {"W6 memory", "<=", 0.4}, {"W7 forward", "<=", 0.3},
   {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1},
+  {"W12 encoder", ">=", 1.1}, {"W12 train", ">=", 1.6}, {"W12 train", ">=", 1.1, ending = " bf16"},
+  {"W13", ">=", 1.05}, {"W13 lm", ">=", 1.1}, {"W14", ">=", 1},
   {"W15", ">=", 1.3}, {"W15", ">=", 1.2, ending = " compiled"},
   {"W15 operators", "<=", 1.5, absolute = true}, {"W15 call", "<=", 1},
   {"W15 depths programs", "<=", 0, absolute = true},
@@ -225,16 +229,22 @@ local function best_of(f, is_wanted)
   return best
 end
 
--- the first pair of numbers that differ by more than 0.2 %, or nil
+-- Sums of operands that are rounded to bfloat16, or to 8 bits, agree less.
+local function tolerance_of(name)
+  return (name:find("^W1[34]") or name:find(" bf16$")) and 3e-2 or 2e-3
+end
+
+-- the first pair of numbers that differ by more than the tolerance, or nil
 local function differs(f)
   local first
+  local tolerance = tolerance_of(f.name)
   for key, v in pairs(f.variants) do
     if v.check then
       first = first or {key, v.check}
       for i, x in ipairs(v.check) do
         local y = first[2][i]
         if type(x) ~= "number" then return key .. " is not finite" end
-        if type(y) == "number" and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then
+        if type(y) == "number" and math.abs(x - y) > tolerance * math.max(math.abs(y), 1e-3) then
           return ("%s %.6g, %s %.6g"):format(first[1], y, key, x)
         end
       end
@@ -256,7 +266,7 @@ end
 local peaks = {}
 
 local function note_peak(f)
-  local name = f.name:match("^peak (%l+)")
+  local name = f.name:match("^peak (%w+)")
   local best = name and best_of(f, function() return true end)
   if best then peaks[name] = best.median end
 end
@@ -273,6 +283,15 @@ local function on_device(line, mine)
   return ("  %.3f ms a step, %.0f GB/s%s, %.2f TFLOP/s%s, %d launches, %d copies"):format(line.ms,
     mine.bytes / seconds * 1e-9, share(line.of_copy), mine.flop / seconds * 1e-12,
     share(line.of_product), mine.launches, mine.copies)
+end
+
+-- The share of a type's product peak that a CPU's row comes to, as text; nil where it is not known.
+local function share_of_peak(line, mine)
+  if on_gpu or not (mine and mine.flop and #mine.ms > 0) then return nil end
+  local name = line.figure:find("^W14") and "int8" or line.figure:find("^W13") and "bf16"
+    or line.figure:find(" bf16$") and "bf16" or "float32"
+  line.of_product = peaks[name] and mine.flop / (measure.median(mine.ms) * 1e-3) / peaks[name]
+  return line.of_product and ("%.0f %% of the peak"):format(100 * line.of_product)
 end
 
 local ROW = "%-30s %-12s %10s %10s %10s %10s  %-22s %7s %-8s"
@@ -302,15 +321,16 @@ local function row(figures, f)
   end
   print(ROW:format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet),
     number(line.onnx),
-    line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-", verdict))
+    line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-",
+    verdict .. (share_of_peak(line, mine) and "  " .. share_of_peak(line, mine) or "")))
   local more = on_gpu and on_device(line, mine)
   if more then print(more) end
   return line
 end
 
 local works = #wanted > 0 and wanted
-  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W15",
-    "loader", "chain", "decode"}
+  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12",
+    "W13", "W14", "W15", "loader", "chain", "decode"}
 if on_gpu and works[1] ~= "peaks" then table.insert(works, 1, "peaks") end
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 

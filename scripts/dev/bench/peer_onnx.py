@@ -1,5 +1,5 @@
 """ONNX Runtime's side of the benchmark, inference only: peer_onnx.py W4 ... prints records (peer_common.py)."""
-import json, os, subprocess, sys
+import json, os, subprocess, sys, tempfile
 from peer_common import *
 import peer_nets
 import onnx
@@ -48,24 +48,106 @@ class Steps(peer_nets.Steps):
         return self.node("Gemm", [v, self.weight(name + "_weight", (co, ci)), self.weight(name + "_bias", (co,))], transB=1)
 
 
-def session(name):
-    define, shape, _ = peer_nets.NETS[name]
-    s, float32 = Steps(), onnx.TensorProto.FLOAT
-    out = define(s, ("data", shape))[0]
-    graph = helper.make_graph(s.nodes, name, [helper.make_tensor_value_info("data", float32, ["N"] + list(shape))],
+def model_of(s, name, out, shape, opset):
+    float32 = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(s.nodes, name, [helper.make_tensor_value_info("data", float32, shape)],
                               [helper.make_tensor_value_info(out, float32, None)], s.weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def network(name):
+    define, shape, _ = peer_nets.NETS[name]
+    s = Steps()
+    return model_of(s, name, define(s, ("data", shape))[0], ["N"] + list(shape), 15), shape
+
+
+def opened(model):
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.inter_op_num_threads = THREADS, 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"]), shape
+    return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+
+
+def session(name):
+    model, shape = network(name)
+    return opened(model.SerializeToString()), shape
+
+
+def infer(figure, unit, work, run, x, variant=""):
+    x = {"data": x}
+    check = [np.abs(run.run(None, x)[0].astype(np.float64)).mean()]
+    rate(figure, variant, unit, work, measure(lambda: run.run(None, x)), check)
+
+
+# -- W12, W14: the encoder of narrow.lua, 8-bit models ----------------------------------------------------------------
+
+LAYERS, WIDTH, HEADS, INNER = 6, 384, 12, 1536
+INFERRED = [(128, 1), (128, 16), (512, 1)]
+
+
+def encoder(length, batch):
+    s, size = Steps(), WIDTH // HEADS
+
+    def constant(name, values):
+        s.weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def linear(v, name, ci, co):
+        weight = constant(name + "_weight", parameter(name + "_weight", (co, ci)).T.copy())
+        return s.node("Add", [s.node("MatMul", [v, weight]), s.weight(name + "_bias", (co,))])
+
+    def norm(v, name):
+        return s.node("LayerNormalization", [v, s.weight(name + "_gamma", (WIDTH,)), s.weight(name + "_beta", (WIDTH,))], epsilon=1e-5)
+
+    apart = constant("apart", np.array([length, batch, HEADS, 3, size], np.int64))
+    joined, root = constant("joined", np.array([length, batch, WIDTH], np.int64)), constant("root", np.float32(size ** -0.5))
+    parts = [constant("part%d" % i, np.array(i, np.int64)) for i in range(3)]
+    v = "data"
+    for i in range(1, LAYERS + 1):
+        name = "e%d" % i
+        qkv = s.node("Transpose", [s.node("Reshape", [linear(v, name + "_qkv", WIDTH, 3 * WIDTH), apart])], perm=[3, 1, 2, 0, 4])
+        query, key, value = [s.node("Gather", [qkv, part], axis=0) for part in parts]
+        scores = s.node("MatMul", [s.node("Mul", [query, root]), s.node("Transpose", [key], perm=[0, 1, 3, 2])])
+        y = s.node("MatMul", [s.node("Softmax", [scores], axis=-1), value])
+        y = s.node("Reshape", [s.node("Transpose", [y], perm=[2, 0, 1, 3]), joined])
+        v = norm(s.node("Add", [v, linear(y, name + "_out", WIDTH, WIDTH)]), name + "_norm1")
+        y = s.node("Gelu", [linear(v, name + "_ff1", WIDTH, INNER)])
+        v = norm(s.node("Add", [v, linear(y, name + "_ff2", INNER, WIDTH)]), name + "_norm2")
+    return model_of(s, "encoder", v, [length, batch, WIDTH], 20)
+
+
+def w12():
+    for length, batch in INFERRED:
+        infer("W12 encoder T%d b%d" % (length, batch), "tokens/s", length * batch, opened(encoder(length, batch).SerializeToString()),
+              images((length, batch, WIDTH)))
+
+
+class Calibration:
+    def __init__(self, shape): self.left = [images((4,) + shape)[i:i + 1] for i in range(4)]
+    def get_next(self): return {"data": self.left.pop()} if self.left else None
+
+
+def w14():
+    from onnxruntime.quantization import quantize_dynamic, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = os.path.join(folder, "given.onnx"), os.path.join(folder, "made.onnx")
+        model, shape = network("resnet50")
+        onnx.save(model, made)
+        quant_pre_process(made, given, skip_symbolic_shape=True)                       # folds BatchNormalization
+        quantize_static(given, made, Calibration(shape), per_channel=True)
+        for batch in (1, 32):
+            infer("W14 resnet50 b%d" % batch, "images/s", batch, opened(made), images((batch,) + shape), "static")
+        for length, batch in INFERRED:
+            onnx.save(encoder(length, batch), given)
+            quantize_dynamic(given, made, per_channel=True)
+            infer("W14 encoder T%d b%d" % (length, batch), "tokens/s", length * batch, opened(made), images((length, batch, WIDTH)),
+                  "dynamic")
 
 
 def w4():
     run, shape = session("resnet50")
     for batch in (1, 32):
-        x = {"data": images((batch,) + shape)}
-        check = [np.abs(run.run(None, x)[0].astype(np.float64)).mean()]
-        rate("W4 infer b%d" % batch, "", "images/s", batch, measure(lambda: run.run(None, x)), check)
+        infer("W4 infer b%d" % batch, "images/s", batch, run, images((batch,) + shape))
 
 
 def w8():
@@ -103,11 +185,12 @@ def model(name):
     rate("W16 " + name, "", "runs/s", 1, measure(lambda: run.run(None, x)), check)
 
 
+RUN = dict(W4=w4, W8=w8, W12=w12, W14=w14)
 if __name__ == "__main__":
     for word in sys.argv[1:]:
         parts = word.split(":")
-        if word in ("W4", "W8"):
-            attempt(word, w4 if word == "W4" else w8)
+        if word in RUN:
+            attempt(word, RUN[word])
         elif parts[0] == "model":
             attempt(word, lambda: model(parts[1]))
         elif parts[0] == "memory" and parts[1] in peer_nets.NETS and parts[2] == "infer":

@@ -537,5 +537,6 @@ workloads.W11 = require "growth"
 workloads.loader = require "loading"
 workloads.decode = require "decoding"
 for name, f in pairs(require "imperative") do workloads[name] = f end
+for _, name in ipairs{"W12", "W13", "W14"} do workloads[name] = require("narrow")[name] end
 
 return workloads

@@ -3,6 +3,7 @@
 ** tile.inc the tiles of a product, image.inc the way from an image and back; all are written for
 ** REAL and read twice, for float and for double.
 */
+#include "base/vmath.h"
 #include "kernel/gemm/isa.h"
 #include "kernel/kernel.h"
 

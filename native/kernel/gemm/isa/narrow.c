@@ -8,6 +8,7 @@
 ** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
 ** NEON multiplies int8 times int8: 128 is taken off a uint8 of A, and the sums get it back.
 */
+#include "base/vmath.h"
 #include "kernel/gemm/isa.h"
 #include "kernel/kernel.h"
 #include "kernel/gemm/isa/float.inc"
@@ -34,6 +35,9 @@ typedef uint32_t unsigned_words __attribute__((vector_size(VBYTES)));
 #else
 #define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #endif
+
+/* What of the left side is fetched ahead: `rows` rows, the first one from `at` on, in bytes. */
+struct gemm_fetch { const char *row; int64_t at, bytes, step, rows; };
 
 INLINE VI load_words(const void *p) { return (VI)*(const words *)p; }
 INLINE void store_words(void *p, VI x) { *(words *)p = (words)x; }
@@ -84,7 +88,14 @@ INLINE VI across_f32(const float *p, int64_t ld, int64_t rows, int64_t lanes)
 {
   const M mask = MASK(lanes < W ? lanes : W);
   const V even = LOADM(p, mask), odd = rows > 1 ? LOADM(p + ld, mask) : (V){ 0 };
+#ifdef __AVX512BF16__
+  static const uint16_t turns[2 * W] = { 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8,
+    24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
+  return (VI)_mm512_permutexvar_epi16((__m512i)load_words(turns),
+      (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
+#else
   return pairs_of(rounded(even), rounded(odd));
+#endif
 }
 
 INLINE VI along_bf16(const uint16_t *p, int64_t n) { return load_elements(p, n, 2); }

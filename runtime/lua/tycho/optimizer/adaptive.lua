@@ -48,9 +48,10 @@ end
 
 --- d decayed; m, v running means of d and d^2; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m /
 -- (sqrt(v) + epsilon). Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
--- lazy_update = true (of no effect).
-kinds.Adam = base.kind("Adam",
-  { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "lazy_update", "boolean", true } })
+-- lazy_update = true (of no effect), state_dtype = "float32" ("bfloat16": an updater's states,
+-- rounded at random).
+kinds.Adam = base.kind("Adam", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
+  { "lazy_update", "boolean", true }, base.STATE_DTYPE })
 kinds.Adam.create_state = states(2)
 
 function kinds.Adam:_rule(index)
@@ -61,14 +62,15 @@ function kinds.Adam:_rule(index)
 end
 
 rule.follow(kinds.Adam)
+base.offer_narrow_states(kinds.Adam)
 
 
 --- Adam whose decay is no part of the gradient (Loshchilov, Hutter 2019): m, v running means of d
 -- and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or 1
 -- without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
--- correct_bias = true.
-kinds.AdamW = base.kind("AdamW",
-  { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "correct_bias", "boolean", true } })
+-- correct_bias = true, state_dtype = "float32" (as of Adam).
+kinds.AdamW = base.kind("AdamW", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
+  { "correct_bias", "boolean", true }, base.STATE_DTYPE })
 kinds.AdamW.create_state = states(2)
 
 function kinds.AdamW:update(index, weight, grad, state)
@@ -83,6 +85,8 @@ function kinds.AdamW:update(index, weight, grad, state)
   table.remove(params, 1)
   base.run("_adamw_update", { weight, grad, state[1], state[2], scale }, params)
 end
+
+base.offer_narrow_states(kinds.AdamW)
 
 
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options

@@ -406,6 +406,68 @@ function Optimizer:update_multi_precision(index, weight, grad, state)
 end
 
 
+-- States of bfloat16 ------------------------------------------------------------------------------
+
+--- The option of the classes that have such states.
+base.STATE_DTYPE = { "state_dtype", "text", "float32" }
+
+-- Whether a weight's states are bfloat16: those of float32 weights, where the option says so.
+local function has_narrow_states(self, weight)
+  return self.state_dtype == "bfloat16" and weight._dtype == args.DTYPES.float32
+end
+
+
+-- What f makes of each array of a state.
+local function each_array(state, f)
+  if not values.is_plain(state) then
+    return state ~= nil and state ~= null and f(state) or state
+  end
+  local list = {}
+  for i, x in ipairs(state) do
+    list[i] = each_array(x, f)
+  end
+  return list
+end
+
+
+local function store_rounded(wide, state)
+  for i, x in ipairs(values.is_plain(wide) and wide or { wide }) do
+    call.params("_contrib_stochastic_round", "Optimizer:update", { x }, {},
+      values.is_plain(state) and state[i] or state)
+  end
+end
+
+
+--- Gives a class the option `state_dtype`: with "bfloat16" the states of float32 weights that an
+-- updater keeps take half the bytes. An update computes in float32 and rounds them at random.
+-- @tparam table Kind
+function base.offer_narrow_states(Kind)
+  local create, update, together =
+    Kind.create_state_multi_precision, Kind.update_multi_precision, Kind._together
+
+  function Kind:create_state_multi_precision(index, weight)
+    local state = create(self, index, weight)
+    return has_narrow_states(self, weight)
+      and each_array(state, function(x) return x:astype("bfloat16") end) or state
+  end
+
+  function Kind:update_multi_precision(index, weight, grad, state, kept)
+    if type(index) == "table" or not has_narrow_states(self, weight) then
+      return update(self, index, weight, grad, state, kept)
+    end
+    local wide = each_array(state, function(x) return x:astype("float32") end)
+    update(self, index, weight, grad, wide)
+    if wide ~= nil then
+      store_rounded(wide, state)
+    end
+  end
+
+  function Kind:_together(weight)
+    return has_narrow_states(self, weight) and 0 or together(self, weight)
+  end
+end
+
+
 -- Tools of the rules ------------------------------------------------------------------------------
 
 --- Returns an array of zeros like another one, which are written now: an update reads a state
@@ -515,6 +577,10 @@ function base.kind(name, own)
       if entry[1] ~= "learning_rate" then
         self[entry[1]] = values.value(a[entry[1]])
       end
+    end
+    if self.state_dtype and self.state_dtype ~= "float32" and self.state_dtype ~= "bfloat16" then
+      Error.raise{ code = "value", func = "optimizer." .. name, argument = "state_dtype",
+        expected = "float32 or bfloat16", got = self.state_dtype, message = "bad 'state_dtype'" }
     end
   end
   return base.register(Kind)

@@ -64,9 +64,10 @@ function FusedOptimizer.check(o, func)
   if not Class.is_a(o, base.Optimizer) then
     Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer",
       got = Error.kind(o), message = "bad 'optimizer'" }
-  elseif not o._rule or o.multi_precision then
+  elseif not o._rule or o.multi_precision or o.state_dtype == "bfloat16" then
     Error.raise{ code = "unsupported", func = func, argument = "optimizer", got = o.class_name,
-      expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
+      expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision and "
+        .. "bfloat16 states",
       message = ("%s updates with more than one operator, which backward cannot hold")
         :format(o.class_name) }
   end

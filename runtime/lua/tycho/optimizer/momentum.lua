@@ -32,8 +32,10 @@ end
 -- SGD ---------------------------------------------------------------------------------------------
 
 --- w = (1 - lr wd) w - lr d; with momentum m = momentum m - lr (d + wd w), w += m. Options
--- momentum = 0, lazy_update = true (of no effect: there are no sparse gradients).
-kinds.SGD = base.kind("SGD", { { "momentum", "number", 0 }, { "lazy_update", "boolean", true } })
+-- momentum = 0, lazy_update = true (of no effect: there are no sparse gradients), state_dtype =
+-- "float32" ("bfloat16": an updater's states, rounded at random).
+kinds.SGD = base.kind("SGD",
+  { { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, base.STATE_DTYPE })
 local SGD = kinds.SGD
 
 SGD.state_options = { "momentum" }
@@ -122,6 +124,7 @@ function SGD:update(index, weight, grad, state, kept)
 end
 
 SGD.update_multi_precision = SGD.update
+base.offer_narrow_states(SGD)
 
 
 -- Returns the operator of one step and its numbers, after the count.
