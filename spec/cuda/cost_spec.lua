@@ -53,7 +53,7 @@ print(pcall(ideal.bytes, S.sort(x), {data = {4}}, inputs))
 
 -- launches of a training step, fills and copies among them
 local MOST = {lenet = 26, resnet20 = 174, ["resnet20-medium"] = 233, resnet50 = 417, lstm = 27,
-  transformer = 125}
+  transformer = 101}
 
 describe("the cost of what a GPU does", function()
   it("is the distinct bytes of a launch, and each operand of a library's call", function()
