@@ -102,7 +102,10 @@ static struct product whole_product(const struct call *c)
 {
   struct matrices s = pair_of(c, 0);
   struct product p = forward_product(&s);
-  p.biased = cuda_what(c) == LINEAR && c->nin > 2;
+  const struct fused_op *sum = find_fused(c, POST_ADD);
+  p.biased = cuda_what(c) == LINEAR && (sum ? sum->operand : c->nin) > 2;
+  p.onto = sum ? c->in[sum->operand].p : NULL;
+  p.beta = sum != NULL;
   p.relu = fused_act(c) == ACT_RELU;
   if (adds_matrix(c)) p.beta = 1;
   return p;
@@ -246,7 +249,7 @@ static int square_back(struct call *c)
 enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
 static const struct kernel linear[] = {
   { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
-    .fuses = CAN(POST_ACT) },
+    .fuses = CAN(POST_ACT) | CAN(POST_ADD) },
   { 0 }
 };
 static const struct kernel product[] = {

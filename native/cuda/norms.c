@@ -113,24 +113,29 @@ static int gains_backward(struct call *c)
   struct row_norm n = rows_of(c, &c->in[1].d);
   const bool gains = c->out[1].p || (n.centered && c->out[2].p);
   void *part = gains ? c->tmp : NULL, *none = NULL;
-  void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p };
+  const struct fused_op *sum = find_fused(c, POST_ADD);
+  void **more = sum ? &c->in[sum->operand].p : &none;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p, *more };
   void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
+  bool alone = false;                                 /* one block, which adds the gains up */
   cu_function f;
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   if (n.held) {
     n.args.parts = gain_teams(&n);
+    alone = n.args.parts * n.team <= CUDA_BLOCK;
     TRY(rows_family(c, &n, "norm_rows_back_held", &f));
-    void *params[] = { &c->out[0].p, &part, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean, third,
-      &n.args };
+    void *params[] = { &c->out[0].p, &part, alone ? &c->out[1].p : &none,
+      alone && n.centered ? &c->out[2].p : &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+      third, more, &n.args };
     TRY(cuda_run(c, f, n.args.parts * n.team, params));
   }
   if (!n.held && c->out[0].p) {
     TRY(rows_family(c, &n, "norm_rows_back", &f));
     void *params[] = { &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
-      third, &n.args };
+      third, more, &n.args };
     TRY(cuda_run(c, f, n.args.rows * n.team, params));
   }
-  if (!gains) return TY_OK;
+  if (!gains || alone) return TY_OK;
   if (!n.held) {
     TRY(rows_family(c, &n, "gain_parts", &f));
     void *params[] = { &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args };
@@ -154,7 +159,7 @@ static int rows_backward(struct call *c)
   if (c->out[0].p || gains) {
     TRY(rows_family(c, &n, "norm_rows_back", &f));
     void *params[] = { &c->out[0].p, gains ? &dgamma : &none, &dbeta, &c->in[0].p, &c->in[1].p,
-      &c->in[2].p, &c->in[3].p, &c->in[4].p, &n.args };
+      &c->in[2].p, &c->in[3].p, &c->in[4].p, &none, &n.args };
     TRY(cuda_run(c, f, n.args.rows * n.team, params));
   }
   if (!gains) return TY_OK;
@@ -398,7 +403,7 @@ static const struct kernel rows_back[] = {
   { "rows", rows_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
 };
 static const struct kernel gains_back[] = {
-  { "rows", gains_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
+  { "rows", gains_backward, T_FLOATS, .scratch = rows_scratch, .fuses = CAN(POST_ADD) }, { 0 }
 };
 static const struct kernel lengths[] = { { "rows", l2_forward, T_FLOATS }, { 0 } };
 static const struct kernel lengths_back[] = { { "rows", l2_backward, T_FLOATS }, { 0 } };

@@ -185,7 +185,8 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
   bool wide = p->dtype == TY_F64;
   const void *by[] = { wide ? (const void *)&p->alpha : &alpha,
     wide ? (const void *)&p->beta : &beta };
-  uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
+  const void *onto = p->onto ? p->onto : c;
+  uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)onto;
   struct product_plan *t = *plan = fitting_plan(device, p, *plan, bits);
   NEED(t, TY_ERUN, "cublasLt has no way to make a product of %lld x %lld x %lld",
       (long long)p->m, (long long)p->n, (long long)p->k);
@@ -196,7 +197,7 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
   }
   cuda_count(device, 1, 0);
   return check_cublaslt(
-      lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c, t->c,
+      lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], onto, t->c, c, t->c,
           &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)),
       p);
 }

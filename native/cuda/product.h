@@ -4,13 +4,15 @@
 
 /* C = act(alpha op(A) op(B) + beta C + bias), row-major, `batch` times with strides in elements.
 ** op(A) is m x k, op(B) is k x n; ld: elements from row to row in memory. bias: n numbers.
-** sums: the bias is a result instead, the sums of op(A)'s rows (m numbers). */
+** sums: the bias is a result instead, the sums of op(A)'s rows (m numbers). onto: what beta
+** multiplies, laid out as C; NULL: what C holds. */
 struct product {
   int dtype;
   bool ta, tb, biased, relu, sums;
   int64_t m, n, k, lda, ldb, ldc;
   int64_t batch, stride_a, stride_b, stride_c;
   double alpha, beta;
+  const void *onto;
 };
 /* what was decided for a product; zero-initialised in a kernel's state, freed by product_done */
 struct product_plan;

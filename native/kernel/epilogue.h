@@ -26,6 +26,8 @@ enum fused_kind {
   /* times the gradient of the activation that made the data of the forward part; the operand,
   ** output 0 of the forward part, decides it */
   POST_ACT_GRAD,
+  /* plus the operand, which has the output's shape and dtype */
+  POST_ADD,
 };
 #define CAN(kind) (1u << (kind))
 /* besides POST_ACT: of ACT_GELU, too, with the bits of its operator */

@@ -1,6 +1,7 @@
 /* dispatch.c - see dispatch.h. The first candidate that accepts shapes, dtypes and parameters is
 ** taken. */
 #include <pthread.h>
+#include "base/convert.h"
 #include "base/stop.h"
 #include "op/dispatch.h"
 #include "op/half_rows.h"
@@ -69,9 +70,10 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   const struct kernel *k = next_candidate(&c, NULL);
   if (!k) return (struct kernel_caps){ 0 };
   struct kernel_caps all = { k->flags, k->fuses, k->add };
-  while ((k = next_candidate(&c, NULL))) {
+  bool hosted;
+  while ((k = next_candidate(&c, &hosted))) {
     all.flags &= k->flags;
-    all.fuses &= k->fuses;
+    all.fuses &= k->fuses | (hosted ? CAN(POST_ADD) : 0); /* run_on_cpu does it */
     all.add &= k->add;
   }
   return all;
@@ -164,10 +166,21 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
+/* Returns the sum that a kernel does not do, and takes it out of its call; NULL: there is none. */
+static const struct fused_op *take_sum(const struct kernel *k, struct call *c)
+{
+  const struct fused_op *sum = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);
+  if (!sum) return NULL;
+  c->nin = sum->operand;
+  c->epilogue = NULL;                                 /* it is alone */
+  return sum;
+}
+
 const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct arena *a)
 {
   static __thread char reason[96];
   struct call c = v->call;
+  take_sum(k, &c);
   bool half = false;
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
@@ -348,9 +361,26 @@ static size_t staging_bytes(const struct invoke *v)
   return bytes;
 }
 
+/* y += x, of one dtype */
+static void add_on_host(const struct operand *y, const struct operand *x)
+{
+  enum { PART = 256 };
+  const int64_t n = desc_count(&y->d), size = (int64_t)dtype_size(y->d.dtype);
+  double sum[PART], part[PART];
+  for (int64_t first = 0; first < n; first += PART) {
+    const int64_t count = MIN(PART, n - first);
+    char *to = (char *)y->p + first * size;
+    dtype_convert(sum, TY_F64, to, y->d.dtype, count);
+    dtype_convert(part, TY_F64, (const char *)x->p + first * size, x->d.dtype, count);
+    for (int64_t i = 0; i < count; i++) sum[i] += part[i];
+    dtype_convert(to, y->d.dtype, sum, TY_F64, count);
+  }
+}
+
 static int run_on_cpu(struct invoke *v)
 {
   struct call c = v->call;
+  const struct fused_op *sum = take_sum(v->kernel, &c);
   void *stage;
   TRY(device_ops(c.device)->stage(c.device, staging_bytes(v), &stage));
   TRY(copy_in(v, (char *)stage + v->host_scratch));
@@ -359,6 +389,7 @@ static int run_on_cpu(struct invoke *v)
   c.tmp = v->host_scratch ? stage : NULL;
   c.device = TY_CPU;
   TRY(run_converted(v, c));
+  if (sum && c.out[0].p) add_on_host(&v->host_out[0], &v->host_in[sum->operand]);
   if (v->changes) TRY(copy_out(v, v->host_in, v->call.in, c.nin));
   return copy_out(v, v->host_out, v->call.out, c.nout);
 }

@@ -10,7 +10,8 @@
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
-**     gelu, which a kernel with CAN_GELU computes as its operator does.
+**     gelu, which a kernel with CAN_GELU computes as its operator does; but a sum after a product
+**     that a library adds to rounds once in place of twice.
 ** Nodes taken over get no step; where one needs another input, that comes after those of i.
 */
 #include "pass/passes.h"
@@ -19,8 +20,8 @@
 /* bytes: the gradient of a smaller loss stays in the caches anyway */
 enum { LARGE_LOSS = 4 << 20 };
 
-/* size: per leader of a group of fuse.c, its members */
-struct finder { struct program *p; int *size; };
+/* per leader of a group of fuse.c: its members, the last of them */
+struct finder { struct program *p; int *size, *last; };
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
@@ -162,19 +163,51 @@ static int take_mask(struct finder *f, int i)
   return take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
 }
 
+/* -- after any node: a sum with a value that is there before ----------------------------------- */
+
+/* Returns the node whose step makes the value of node a. */
+static int made_at(const struct finder *f, int a)
+{
+  const struct program *p = f->p;
+  if (p->taken_by[a] >= 0) return p->taken_by[a];
+  return p->group[a] >= 0 ? f->last[p->group[a]] : a;
+}
+
+static int take_sum(struct finder *f, int i)
+{
+  const struct source *s = &f->p->s;
+  const int first = s->g->node[i].first;
+  if (!(fusion_caps(f, i) & CAN(POST_ADD)) || is_known(s, i)) return TY_OK;
+  if (s->grad_of[first] >= 0 || s->is_head[first]) return TY_OK;
+  const int a = only_reader(f, i);
+  if (a < 0 || !runs_beside(f, i, a) || !in_group_of(f, a, 1) || source_ends_at(s, a))
+    return TY_OK;
+  const struct node *m = &s->g->node[a];
+  const ty_desc *sum = &s->desc[m->first];
+  if (m->backward || !(m->op->flags & OP_SUM) || m->nin != 2) return TY_OK;
+  const ty_entry other = m->in[m->in[0].node == i];
+  if (!s->g->node[other.node].op || made_at(f, other.node) >= i) return TY_OK;
+  for (int k = 0; k < 2; k++) {
+    const ty_desc *d = &s->desc[value_of(s->g, m->in[k])];
+    if (!desc_same_shape(d, sum) || d->dtype != sum->dtype) return TY_OK;
+  }
+  return take_node(f, i, (struct fused_node){ POST_ADD, a, other });
+}
+
 /* -- the pass ---------------------------------------------------------------------------------- */
 
 static int find_epilogues(struct finder *f)
 {
   const struct program *p = f->p;
   for (int i = 0; i < p->s.g->n; i++)
-    if (p->group[i] >= 0) f->size[p->group[i]]++;
+    if (p->group[i] >= 0) f->size[p->group[i]]++, f->last[p->group[i]] = i;
   for (int i = 0; i < p->s.g->n; i++) {
     const struct node *n = &p->s.g->node[i];
     if (!n->op || n->op->formula) continue;
     if (!n->backward) TRY(take_after(f, i));
     if (n->backward) TRY(take_before(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
+    if (!p->fusion[i]) TRY(take_sum(f, i));
   }
   return TY_OK;
 }
@@ -187,9 +220,11 @@ int pass_epilogue(struct program *p)
   NEED(p->fusion && p->taken_by, TY_EMEMORY, "out of memory: epilogues");
   for (int i = 0; i < n; i++) p->taken_by[i] = -1;
   if (p->s.flags & TY_NOFUSE) return TY_OK;
-  struct finder f = { p, NEWS(int, n) };
-  const int code = f.size ? find_epilogues(&f) : fail(TY_EMEMORY, "out of memory: epilogues");
+  struct finder f = { p, NEWS(int, n), NEWS(int, n) };
+  const int code =
+      f.size && f.last ? find_epilogues(&f) : fail(TY_EMEMORY, "out of memory: epilogues");
   mem_free(f.size);
+  mem_free(f.last);
   return code;
 }
 

@@ -60,9 +60,17 @@ extern "C" __global__ void norm_rows(T *y, T *mean, T *third, const T *x, const 
   }
 }
 
-// dx may be NULL; of a row with one gain: what it adds to the gradients of gamma and beta
+// v as it is stored, plus *more where there is one
+FN void set_sum(T *to, C v, const T *more)
+{
+  set(*to, v);
+  if (more) set(*to, get<C>(*to) + get<C>(*more));
+}
+
+// dx may be NULL; of a row with one gain: what it adds to the gradients of gamma and beta. more:
+// what dx is added to, may be NULL
 extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, const T *dy,
-    const T *x, const T *gamma, const T *mean, const T *third,
+    const T *x, const T *gamma, const T *mean, const T *third, const T *more,
     const struct norm_args __grid_constant__ s)
 {
   EACH_ROW(row, s.rows)
@@ -90,7 +98,8 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
     {
       i64 e = at + j * s.inner;
       C g = get<C>(dy[e]) * (SHARED ? 1 : get<C>(gamma[j]));
-      set(dx[e], all * inverse * (g - a - (get<C>(x[e]) - m) * inverse * b));
+      set_sum(&dx[e], all * inverse * (g - a - (get<C>(x[e]) - m) * inverse * b),
+          more ? more + e : NULL);
     }
   }
 }
@@ -178,9 +187,11 @@ extern "C" __global__ void norm_rows_held(T *y, T *mean, T *third, const T *x, c
 }
 
 // dx may be NULL; part: of s.parts teams each what its rows add to the gradients of gains, which
-// are one per element; NULL: unused
-extern "C" __global__ void norm_rows_back_held(T *dx, C *part, const T *dy, const T *x,
-    const T *gamma, const T *mean, const T *third, const struct norm_args __grid_constant__ s)
+// are one per element; NULL: unused; dgamma, dbeta: NULL, or of a grid of one block, which adds the
+// parts up itself; more as above
+extern "C" __global__ void norm_rows_back_held(T *dx, C *part, T *dgamma, T *dbeta, const T *dy,
+    const T *x, const T *gamma, const T *mean, const T *third, const T *more,
+    const struct norm_args __grid_constant__ s)
 {
   EACH_ROW(p, s.parts)
   {
@@ -210,11 +221,12 @@ extern "C" __global__ void norm_rows_back_held(T *dx, C *part, const T *dy, cons
       EACH_HELD(h, j, s.k)
       {
         const L gain = load(gamma, j);
-        L out;
+        L out, other;
+        if (more) other = load(more, at + j);
         for (int l = 0; l < PACK; l++) {
           const C g = get<C>(head[h].at[l]) * get<C>(gain.at[l]);
           const C v = (get<C>(in[h].at[l]) - m) * inverse;
-          set(out.at[l], inverse * (g - a - v * b));
+          set_sum(&out.at[l], inverse * (g - a - v * b), more ? &other.at[l] : NULL);
         }
         *(L *)(dx + at + j) = out;
       }
@@ -225,6 +237,17 @@ extern "C" __global__ void norm_rows_back_held(T *dx, C *part, const T *dy, cons
       part[2 * p * s.k + j + l] = dots[h][l];
       part[(2 * p + 1) * s.k + j + l] = sums[h][l];
     }
+  }
+  if (!dgamma && !dbeta) return;
+  __syncthreads();
+  for (i64 j = threadIdx.x; j < s.k; j += blockDim.x) {
+    double dot = 0, sum = 0;
+    for (i64 p = 0; p < s.parts; p++) {
+      dot += part[2 * p * s.k + j];
+      sum += part[(2 * p + 1) * s.k + j];
+    }
+    if (dgamma) set(dgamma[j], dot);
+    if (dbeta) set(dbeta[j], sum);
   }
 }
 

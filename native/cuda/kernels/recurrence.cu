@@ -31,8 +31,7 @@ typedef lanes<T, PACK> W;
 struct recurrence { i64 time, batch, units, y_row, kept, held, reversed; };
 
 template <typename A> FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
-FN float times_plus(float a, float b, float c) { return fmaf(a, b, c); }
-FN double times_plus(double a, double b, double c) { return fma(a, b, c); }
+template <typename A> FN A times_plus(A a, A b, A c) { return fma(a, b, c); }
 
 FN i64 time_of(const recurrence &s, i64 step)
 {
@@ -101,7 +100,7 @@ FN cell cell_of(const T *x, const T *z, const T *bx, const T *bh, int units, T h
 }
 
 // kept, hy, cy may be NULL
-extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
+extern "C" __launch_bounds__(THREADS) __global__ void recurrence_forward(T *y, T *hy, T *cy,
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
     const struct recurrence __grid_constant__ s)
 {
@@ -173,7 +172,7 @@ FN T join_slices(const T *part, int slices, int units, int e)
 
 // h: the layer's output, NULL (lstm): made again of gates and cells. before: gets the states before
 // each step (time, batch, units). dgh may be dgx. dy, dhy, dcy, dhx, dcx may be NULL.
-extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
+extern "C" __launch_bounds__(THREADS) __global__ void recurrence_backward(T *dgx, T *dgh, T *before,
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
     const T *h0, const T *c0, const struct recurrence __grid_constant__ s)
 {
