@@ -28,9 +28,9 @@ local GROWTH = 64 * 2 ^ 20       -- bytes live arrays may grow by before a queue
 local HEAP_SHARE = 4             -- part of the Lua heap that one step covers
 
 -- Percent of what Lua allocates that each step of the collector covers: Lua's own, and ours. A call
--- on arrays makes more garbage in the core than in Lua's heap, which the collector does not see. With
--- steps of 200 % a cycle takes as long as the program needs to make some ten thousand arrays; their
--- memory has left the processor's caches when it is used again. A script's own choice stays.
+-- on arrays makes more garbage in the core than in Lua's heap, and the collector does not see it.
+-- With steps of 200 % a cycle takes as long as the program needs to make some ten thousand arrays;
+-- their memory has left the processor's caches when it is used again. A script's own choice stays.
 local LUAS_STEPS, STEPS = 200, 4000
 
 local chosen = collectgarbage("setstepmul", STEPS)

@@ -220,8 +220,8 @@ local function fixed_inputs(schema)
 end
 
 
--- The entry of a call with one or two arrays and nothing else, its inputs in place; nil: such a call
--- was not made before, or this is none.
+-- The entry of a call with one or two arrays and nothing else, its inputs in place; nil: such a
+-- call was not made before, or this is none.
 local function find_bare(cache, n, a, b)
   if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
     return nil
