@@ -132,12 +132,30 @@ local function symbols(times)
   end)
 end
 
+-- steps of a loop written by hand: recorded, backward, a Trainer's update
+local function loops(times)
+  local gluon, nn = ty.gluon, ty.gluon.nn
+  local net = nn.HybridSequential{ nn.Dense{ 8, in_units = 4, activation = "relu" },
+    nn.Dense{ 2, in_units = 8 } }
+  net:initialize()
+  local trainer = gluon.Trainer(net:collect_params(), "sgd",
+    { learning_rate = 0.01, momentum = 0.9 })
+  local loss, x, y = gluon.loss.L2Loss(), ty.nd.ones{ 4, 4 }, ty.nd.ones{ 4, 2 }
+  holds(times, 2000, function()
+    local l = ty.autograd.record(function() return loss(net(x), y) end)
+    l:backward()
+    trainer:step(4)
+  end)
+end
+
 describe("nothing grows", function()
   it("over training steps", function() steps(4000) end)
+  it("over steps of a loop by hand", function() loops(4000) end)
   it("over bucket switches", function() buckets(200, 10) end)
   it("over executors bound and freed", function() binds(400) end)
   it("over symbols, written and read", function() symbols(400) end)
   it("over a million training steps #slow", function() steps(1e6) end)
+  it("over 100,000 steps of a loop by hand #slow", function() loops(1e5) end)
   it("over 10,000 switches between 50 buckets #slow", function() buckets(1e4, 50) end)
   it("over 100,000 executors bound and freed #slow", function() binds(1e5) end)
   it("over 100,000 symbols #slow", function() symbols(1e5) end)

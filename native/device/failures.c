@@ -91,9 +91,14 @@ static void storage_widen_failed(struct storage *s, const struct access *a, cons
   s->failed_end = counts ? MAX(s->failed_end, access_get_end(a)) : access_get_end(a);
 }
 
+static bool ever_failed;                              /* atomic */
+
+bool storage_ever_failed(void) { return __atomic_load_n(&ever_failed, __ATOMIC_ACQUIRE); }
+
 void storage_mark(const struct access *a, struct failure *f)
 {
   struct storage *s = a->storage;
+  if (f) __atomic_store_n(&ever_failed, true, __ATOMIC_RELEASE);
   if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
   pthread_mutex_lock(&marks_lock);
   struct failure *old = s->failed;

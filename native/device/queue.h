@@ -50,3 +50,5 @@ int  pending_report(int device);
 /* Returns what broke some of the bytes for a task that was submitted after `reported` failures had
 ** been reported, with a reference; NULL: nothing. */
 struct failure *storage_failure_for(const struct access *a, uint64_t reported);
+/* Returns whether bytes of any storage have been broken since the process began. */
+bool storage_ever_failed(void);

@@ -162,17 +162,22 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
 
 int exec_rebind(ty_exec *e)
 {
-  bool moved = pool_generation(e->pool) != e->generation;
+  bool moved = pool_generation(e->pool) != e->generation, others = false;
   for (int i = 0; i < e->bind.nbound; i++) {
     if (!e->bind.bound[i]) continue;
     TRY(storage_load(e->bind.bound[i]->storage));
-    moved |= e->bind.address[i] != tensor_at(e->bind.bound[i]);
+    const bool stays = e->bind.address[i] == tensor_at(e->bind.bound[i]);
+    const bool was_moving = exec_array_moves(e, i);
+    uint8_t *moves = &e->bind.moves[i];
+    *moves = stays ? MAX(*moves - 1, 0) : MIN(*moves + MOVED, MOST_MOVES);
+    moved |= !stays;
+    others |= was_moving != exec_array_moves(e, i) || (!stays && !was_moving);
   }
   if (moved) TRY(exec_resolve(e));
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p || !p->ready) continue;
-    if (moved) exec_forget_records(p);
+    if (others) TRY(exec_list_records_again(e, p));
     for (int i = 0; i < p->nsegment; i++) {
       struct segment *g = &p->segment[i];
       access_refresh(e, g->read, g->read_of, g->nread);

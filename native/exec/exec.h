@@ -76,6 +76,7 @@ struct exec_bindings {
   ty_tensor **bound;                                  /* all arrays; each one reference */
   int nbound, cap;
   void **address;                                     /* per array: what the programs have */
+  uint8_t *moves;                                     /* per array: how often its address changes */
   /* per device slot: the version of each array that the running segment sees */
   uint64_t *version[MAX_DEVICES];
   /* arrays may be exchanged between runs (exec_set_array) */

@@ -34,8 +34,18 @@ void exec_free_ring(ty_exec *e);
 
 /* -- replay.c ---------------------------------------------------------------------------------- */
 
+/* Scores of exec_bindings.moves: what a change of an address adds (a run without one takes 1), from
+** which an array counts as moving, and the largest. Two changes in a row make an array a moving
+** one. One does not: another network has the same program. */
+enum { MOVED = 2, MOVING = 3, MOST_MOVES = 8 };
+static inline bool exec_array_moves(const ty_exec *e, int bound)
+{
+  return e->bind.moves[bound] >= MOVING;
+}
 /* Lists the sequences of a segment's steps that its device can record. */
 int  exec_list_records(ty_exec *e, struct program *p, struct segment *g);
+/* Frees what was recorded of a program and lists its sequences again. */
+int  exec_list_records_again(ty_exec *e, struct program *p);
 /* Replays the sequence that begins at step *t and ends within `last`, if there is one and it is
 ** recorded, and moves *t after it. mode: 0 inference, 1 training; generation: the pool's. */
 int  exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,

@@ -88,6 +88,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->output_storage);
   mem_free(e->bind.bound);
   mem_free(e->bind.address);
+  mem_free(e->bind.moves);
   mem_free(e->bind.known_bound);
   exec_free_ring(e);
   ty_graph_free(e->graph.g);

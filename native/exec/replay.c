@@ -6,6 +6,10 @@
 ** random state of a run is copied to the device before it. Packing of bound arrays is not
 ** recorded: where one of these has changed, the steps are executed one by one, which packs it
 ** again.
+**
+** Arrays that are exchanged between runs (exec_set_array) may be elsewhere in each: a loop's data
+** and results. Steps that access such an array end a sequence; those between them, which access
+** weights, gradients and the pool, are recorded.
 */
 #include "exec/inner.h"
 
@@ -30,24 +34,47 @@ static bool record_draws(const struct program *p, const struct step *st)
   return n && op_draws(n->op, n->kind->param, true);
 }
 
-/* Returns whether a step can be in a sequence. */
-static bool record_accepts(const struct program *p, const struct step *st)
+static bool record_moves(const ty_exec *e, const struct program *p, int v)
 {
+  if (v < 0) return false;
+  const struct value *x = &p->value[v], *r = &p->value[x->root];
+  return (x->kind == V_BOUND && exec_array_moves(e, x->bound)) ||
+      (r->kind == V_BOUND && exec_array_moves(e, r->bound));
+}
+
+/* Returns whether a step accesses an array that is elsewhere in each run. */
+static bool record_step_moves(const ty_exec *e, const struct program *p, const struct step *st)
+{
+  bool moves = st->bound >= 0 && exec_array_moves(e, st->bound);
+  if (!e->bind.movable) return false;
+  for (int k = 0; k < st->nin; k++) moves |= record_moves(e, p, st->in[k]);
+  for (int k = 0; k < st->nout; k++) moves |= record_moves(e, p, st->out[k]);
+  return moves;
+}
+
+/* Returns whether a step can be in a sequence. */
+static bool record_accepts(const ty_exec *e, const struct program *p, const struct step *st)
+{
+  if (record_step_moves(e, p, st)) return false;
   if (st->guard_at || st->fold || st->folded || step_of_host(p, st)) return false;
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
     if (st->v.call.in[k].d.device != st->device) return false;
-  return !st->v.hosted && (!record_draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
+  if (st->v.hosted || !record_draws(p, st)) return !st->v.hosted;
+  /* random states of single nodes are the host's: a replay would draw the same again */
+  return !e->nown && st->v.kernel->flags & K_DRAWS_THERE;
 }
 
 int exec_list_records(ty_exec *e, struct program *p, struct segment *g)
 {
   const struct device_ops *ops = device_ops(g->device);
   if (!ops->record || device_sync() || !env_number("TYCHO_GRAPHS", 1)) return TY_OK;
-  g->record = arena_new(&p->arena, sizeof *g->record * (size_t)(g->last - g->first));
+  const size_t bytes = sizeof *g->record * (size_t)(g->last - g->first);
+  if (!g->record) g->record = arena_new(&p->arena, bytes);
   NEED(g->record, TY_EMEMORY, "out of memory: executor");
+  g->nrecord = 0;
   for (int t = g->first, end; t < g->last; t = end + 1) {
-    for (end = t; end < g->last && record_accepts(p, &p->step[end]); end++)
+    for (end = t; end < g->last && record_accepts(e, p, &p->step[end]); end++)
       if (record_draws(p, &p->step[end]) && !e->submit.rng[g->slot])
         TRY(storage_new(g->device, sizeof(struct rng_state), &e->submit.rng[g->slot]));
     if (end - t < MIN_RECORDED_STEPS) continue;
@@ -68,6 +95,13 @@ void exec_forget_records(struct program *p)
   for (int i = 0; p && i < p->nsegment; i++)
     for (int k = 0; k < p->segment[i].nrecord; k++)
       for (int m = 0; m < MODES; m++) record_forget(&p->segment[i].record[k], m);
+}
+
+int exec_list_records_again(ty_exec *e, struct program *p)
+{
+  exec_forget_records(p);
+  for (int i = 0; i < p->nsegment; i++) TRY(exec_list_records(e, p, &p->segment[i]));
+  return TY_OK;
 }
 
 /* Records a sequence. A step that fails here fails again when the steps are executed one by one,

@@ -97,9 +97,11 @@ int exec_resolve(ty_exec *e)
 int exec_make_arrays(ty_exec *e, const ty_exec *before)
 {
   e->bind.address = NEWS(void *, e->bind.nbound);
+  e->bind.moves = NEWS(uint8_t, e->bind.nbound);
   e->output = NEWS(ty_tensor *, e->graph.nhead);
   e->output_storage = NEWS(struct storage *, e->graph.nhead);
-  NEED(e->bind.address && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
+  NEED(e->bind.address && e->bind.moves && e->output && e->output_storage, TY_EMEMORY,
+      "out of memory: executor");
   struct program *p = e->variant[FUSED];
   for (int i = 0; i < p->ndevice; i++) {
     e->bind.version[i] = NEWS(uint64_t, e->bind.nbound);

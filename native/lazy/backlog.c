@@ -1,5 +1,6 @@
 /* backlog.c - see backlog.h. */
 #include <pthread.h>
+#include "device/queue.h"
 #include "lazy/kept.h"
 #include "lazy/recording.h"
 
@@ -153,6 +154,7 @@ static bool reads_broken(const struct history_input *in)
 bool backlog_mark_broken(struct backlog *backlog)
 {
   bool any = false, ordered = false;
+  if (!storage_ever_failed()) return false;
   for (struct history *h = backlog->first; h; h = h->after) {
     h->broken = false;
     for (int i = 0; i < h->nin; i++) h->broken |= reads_broken(&h->in[i]);

@@ -177,6 +177,55 @@ for _, optimizer in ipairs{"sgd", "adam"} do
 end
 ]]
 
+-- a loop written by hand: data that are elsewhere in each step, results that are kept, Dropout
+local LOOP = [[
+local autograd, gluon, nn, cpu = ty.autograd, ty.gluon, ty.gluon.nn, ty.cpu(0)
+local function pattern(shape, ctx)
+  local n = shape[1] * (shape[2] or 1)
+  return (ty.nd.arange{0, n, ctx = cpu} * 5 % 11 / 11 - 0.4):reshape(shape):as_in_context(ctx)
+end
+local function train(ctx, hybrid)
+  local function dense(name, n, from, activation)
+    return nn.Dense{n, in_units = from, activation = activation, prefix = name}
+  end
+  local net = nn.HybridSequential{dense("a_", 8, 4, "tanh"), dense("b_", 8, 8, "tanh"),
+    nn.Dropout(0.5), dense("c_", 8, 8, "tanh"), dense("d_", 2, 8)}
+  net:initialize{ctx = ctx}
+  for _, p in net:collect_params():items() do
+    p:set_data(pattern(p.shape, ctx))
+  end
+  if hybrid then net:hybridize() end
+  ty.random.seed(3, ctx)                                 -- after what initialize draws
+  local trainer = gluon.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1, momentum = 0.9})
+  local kept, all, graphs = {}, {}, {}
+  for step = 1, 9 do
+    kept[step] = {x = pattern({4, 4}, ctx), y = pattern({4, 2}, ctx)}
+    local n = counts(function()
+      local l = autograd.record(function()
+        return (net(kept[step].x) - kept[step].y):square():mean()
+      end)
+      l:backward()
+      kept[step].l = l
+    end)
+    all["loss" .. step], graphs[step] = kept[step].l:as_in_context(cpu), n.graphs
+    trainer:step(4)
+  end
+  for name, p in net:collect_params():items() do
+    all[name:match("._%a+$")] = p:data():as_in_context(cpu)
+  end
+  return all, table.concat(graphs, " ")
+end
+for _, hybrid in ipairs{false, true} do
+  local here = train(cpu, hybrid)
+  local there, graphs = train(ty.gpu(0), hybrid)
+  local worst, n = 0, 0
+  for key, x in pairs(here) do
+    worst, n = math.max(worst, (x - there[key]):abs():max():asscalar()), n + 1
+  end
+  print(hybrid, n, worst < 1e-5 and "equal" or worst, graphs)
+end
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("runs", function()
@@ -219,6 +268,15 @@ describe_there("a step on a GPU", function()
     assert.equal(0, status, text)
     local graphs = "0 2 2 2 2 2 2 2"
     assert.equal(("sgd\t%s\tequal\nadam\t%s\tequal\n"):format(graphs, graphs), text)
+  end)
+
+  it("of a loop written by hand is recorded where arrays stay, and draws anew", function()
+    local text, status = stand_in.run(COUNTS .. LOOP, { CUDASIM_STRICT = 1 })
+    assert.equal(0, status, text)
+    for _, hybrid in ipairs{ "false", "true" } do
+      local graphs = text:match(hybrid .. "\t17\tequal\t([%d ]+)\n")
+      assert.matches("^0 [%d ]+ [1-9] [1-9] [1-9] [1-9]$", graphs or text)
+    end
   end)
 
   it("is recorded anew for another mode and when its memory moves", function()

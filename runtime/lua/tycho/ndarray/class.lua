@@ -1,12 +1,13 @@
 --- The class of arrays: a Lua table around a native tensor, its fields, its end, and the scope that
 -- frees arrays.
 --
--- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is,
--- read once because a tensor never changes these. `_readonly` (what monitors hand out), `_owner`
--- (foreign memory) and `_kept` (an object of the engine has it: scopes leave it) are set where they
--- apply.
--- `_shape` never leaves the library; the field `shape` is a copy. After `free` the first five are
--- gone, and asking for one of them is E(state).
+-- An array is `{_h, _shape, _dtype, _device}`: the owned handle, and what the tensor is, read once
+-- because a tensor never changes these. Four fields: a fifth doubles the memory of the table, and
+-- each call makes one. `_readonly` (what monitors hand out), `_owner` (foreign memory) and `_kept`
+-- (an object of the engine has it: scopes leave it) are set where they apply.
+-- `_shape` never leaves the library, and arrays of one shape share it: nothing writes to it. The
+-- field `shape` is a copy. After `free` the first four are gone, and asking for one of them is
+-- E(state). `_size` is computed where it is asked for.
 --
 -- Methods are added to the class by the other files of the folder; `ndarray/init.lua` puts all
 -- together and defines `x[key]`.
@@ -60,44 +61,50 @@ local open_scopes = 0
 local scope_arrays                       -- weak set of arrays made since the innermost scope began
 
 
--- Sizes and their product from the scratch description. Few dimensions without a loop: the compiler
--- refuses a short one inside a function.
+local SHAPES = 64                        -- shapes that are remembered
+local shapes = {}                        -- slot -> {ndim, its first four sizes, _shape, size}
+
+-- Sizes and their product from the scratch description. The compiler refuses a short loop inside a
+-- function; shapes of five dimensions and more are made anew.
 local function read_shape()
   local ndim, dim = desc.ndim, desc.dim
-  local a, b = tonumber(dim[0]), tonumber(dim[1])
-  if ndim == 1 then
-    return { a }, a
-  elseif ndim == 2 then
-    return { a, b }, a * b
+  local a, b, c, d = tonumber(dim[0]), tonumber(dim[1]), tonumber(dim[2]), tonumber(dim[3])
+  local slot = (a + 3 * b + 9 * c + 27 * d) % SHAPES
+  local seen = shapes[slot]
+  if seen and seen.a == a and seen.b == b and seen.c == c and seen.d == d and seen.ndim == ndim then
+    return seen.shape, seen.size
   end
-  local shape, size = { a, b }, a * b
-  for i = 3, ndim do
+  local shape, size = {}, 1
+  for i = 1, ndim do
     local n = tonumber(dim[i - 1])
     shape[i], size = n, size * n
+  end
+  if ndim <= 4 then
+    shapes[slot] = { ndim = ndim, a = a, b = b, c = c, d = d, shape = shape, size = size }
   end
   return shape, size
 end
 
 
--- Owned before Lua allocates anything else, which may fail.
+-- Owned before Lua allocates anything else, which may fail. Returns the size as well.
 local function wrap(pointer)
   pointer = ffi_gc(pointer, C.ty_tensor_free)
   C.ty_tensor_desc(pointer, desc)
   local shape, size = read_shape()
-  local x = setmetatable({ _h = pointer, _shape = shape, _size = size,
-    _dtype = desc.dtype, _device = desc.device }, NDArray)
+  local x = setmetatable({ _h = pointer, _shape = shape, _dtype = desc.dtype,
+    _device = desc.device }, NDArray)
   if open_scopes > 0 then
     scope_arrays[x] = true
   end
-  return x
+  return x, size
 end
 
 
 --- An array that takes over one reference to a new tensor.
 -- @param pointer `ty_tensor *`
 function class.own(pointer)
-  local x = wrap(pointer)
-  gc.count(x._size * BYTES[x._dtype], x._device)
+  local x, size = wrap(pointer)
+  gc.count(size * BYTES[x._dtype], x._device)
   return x
 end
 
@@ -106,7 +113,7 @@ end
 -- taken over, no bytes are counted.
 function class.share(pointer)
   gc.count(0, 0)
-  return wrap(pointer)
+  return (wrap(pointer))
 end
 
 
@@ -316,12 +323,13 @@ class.fields = {
   fresh_grad = function(x) return read_history(x._h, 0) end,
   T       = function(x) return #x._shape < 2 and x or x:transpose() end,
   -- private
-  _h = freed, _shape = freed, _size = freed, _dtype = freed, _device = freed,
+  _size   = function(x) return tables.product(x._shape) end,
+  _h = freed, _shape = freed, _dtype = freed, _device = freed,
   _readonly = nothing, _owner = nothing, _kept = nothing, _grad = nothing,
 }
 
 
-local OWN = { "_h", "_shape", "_size", "_dtype", "_device", "_owner", "_grad" }
+local OWN = { "_h", "_shape", "_dtype", "_device", "_owner", "_grad" }
 
 -- Drops the handle now; queued work keeps the memory until it is done.
 function class.drop(x)

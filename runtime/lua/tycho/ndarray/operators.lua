@@ -21,6 +21,7 @@ local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
 local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
+local put_input = call.put_input
 
 local operators = {}
 
@@ -219,6 +220,23 @@ local function fixed_inputs(schema)
 end
 
 
+-- The entry of a call with one or two arrays and nothing else, its inputs in place; nil: such a
+-- call was not made before, or this is none.
+local function find_bare(cache, n, a, b)
+  if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
+    return nil
+  end
+  local entry = cache.root[n]
+  if entry then
+    put_input(0, a)
+    if n == 2 then
+      put_input(1, b)
+    end
+  end
+  return entry
+end
+
+
 --- The function of an operator.
 -- @tparam table schema
 -- @string func public name, for errors
@@ -233,7 +251,10 @@ function operators.maker(schema, func)
         return call.binary(name, func, a, b)
       end
     elseif cache then
-      local entry, out = call_cache.find(cache, nil, false, ...)
+      local entry, out = find_bare(cache, select("#", ...), a, b), nil
+      if not entry then
+        entry, out = call_cache.find(cache, nil, false, ...)
+      end
       if entry then
         return call.cached(entry, func, out, ...)
       end
@@ -300,7 +321,10 @@ function operators.method(key)
     if fixed and select("#", ...) == 0 then
       return call.unary(name, func, x)
     elseif cache and getmetatable(x) == NDArray then
-      local entry, out = call_cache.find(cache, x, whole, ...)
+      local entry, out = find_bare(cache, select("#", ...) + 1, x, (...)), nil
+      if not entry then
+        entry, out = call_cache.find(cache, x, whole, ...)
+      end
       if entry then
         return call.cached(entry, func, out, x, ...)
       end
