@@ -137,13 +137,13 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
 
 /* -- what was compiled before ------------------------------------------------------------------ */
 
-enum { BUCKETS = 1024, WORDS = 384 };
+enum { BUCKETS = 1024 };
 struct family_function {
   struct family_function *next;
   int device;
   enum cuda_family family;
   const char *name;
-  char defines[WORDS];
+  char defines[CUDA_WORDS];
   cu_function f;
 };
 static struct family_function *known[BUCKETS];
@@ -178,6 +178,22 @@ static int add_function(struct family_function **head, struct family_function *k
   return TY_OK;
 }
 
+/* Finds the function that k names, or compiles it. */
+static int find_or_add(struct family_function *k, cu_function *out)
+{
+  struct family_function **head = bucket_of(k);
+  const struct family_function *found = find_function(__atomic_load_n(head, __ATOMIC_ACQUIRE), k);
+  int code = TY_OK;
+  if (!found) {
+    pthread_mutex_lock(&lock);
+    found = find_function(*head, k);
+    if (!found) code = add_function(head, k);
+    pthread_mutex_unlock(&lock);
+  }
+  *out = found ? found->f : k->f;
+  return code;
+}
+
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...)
 {
@@ -186,18 +202,17 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
   va_start(args, defines);
   int n = number_format(k.defines, sizeof k.defines, defines, args);
   va_end(args);
-  NEED(n < WORDS, TY_EINTERNAL, "%s: too many constants", name);
-  struct family_function **head = bucket_of(&k);
-  const struct family_function *found = find_function(__atomic_load_n(head, __ATOMIC_ACQUIRE), &k);
-  int code = TY_OK;
-  if (!found) {
-    pthread_mutex_lock(&lock);
-    found = find_function(*head, &k);
-    if (!found) code = add_function(head, &k);
-    pthread_mutex_unlock(&lock);
-  }
-  *out = found ? found->f : k.f;
-  return code;
+  NEED(n < CUDA_WORDS, TY_EINTERNAL, "%s: too many constants", name);
+  return find_or_add(&k, out);
+}
+
+int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
+    cu_function *out)
+{
+  struct family_function k = { .device = device, .family = family, .name = name };
+  NEED(strlen(defines) < CUDA_WORDS, TY_EINTERNAL, "%s: too many constants", name);
+  strcpy(k.defines, defines);
+  return find_or_add(&k, out);
 }
 
 /* -- small things ------------------------------------------------------------------------------ */

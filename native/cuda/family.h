@@ -62,13 +62,18 @@ enum cuda_family {
 #undef ID
 };
 
-/* threads of a block, in all families */
-enum { CUDA_BLOCK = 256 };
+enum {
+  CUDA_BLOCK = 256,                                   /* threads of a block, in all families */
+  CUDA_WORDS = 384,                                   /* bytes of the words of a call, at most */
+};
 
 /* Kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define. What
 ** was asked for before is found again by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
+/* The same with the words as they are. */
+int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
+    cu_function *out);
 /* The same with a text before what is defined; nothing is remembered. */
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);

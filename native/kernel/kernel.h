@@ -61,6 +61,7 @@ struct call {
   const struct epilogue *epilogue;                    /* NULL: nothing */
   /* outputs as they are stored, where half types are converted around the kernel; NULL: as out */
   const struct operand *stored;
+  const void *row;                                    /* that of the kernel that runs */
 };
 /* the type in which output i is stored, which may be narrower than the one it is computed in */
 static inline int stored_dtype(const struct call *c, int i)
@@ -140,4 +141,6 @@ struct kernel {
   ** NULL, 0: there are none. Asked only where half types are converted around the kernel. */
   int        (*lead)(const struct call *c);
   uint32_t     whole;
+  /* What `run` finds in call.row, where several kernels share one. */
+  const void  *row;
 };

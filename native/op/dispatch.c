@@ -232,6 +232,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
     const char *no = invoke_try_kernel(v, k, a);
     if (!no) {
       v->kernel = k;
+      v->call.row = k->row;
       v->brief = total_bytes(&v->call) <= SMALL_TASK;
       return hosted ? plan_cpu_fallback(v, a) : TY_OK;
     }
