@@ -10,7 +10,7 @@
 ** class and one between two equal ones, has no path: its loss and gradient are 0, as in the
 ** reference.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 struct ctc_param { int64_t use_data_lengths, use_label_lengths, blank_label; };
@@ -253,7 +253,7 @@ static void log_body(int64_t begin, int64_t end, void *context)
 {
   struct logs *l = context;
   for (int64_t i = begin; i < end; i++)
-    vec_ops_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
+    vec_ops_of(TY_F64)->softmax->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
 }
 
 static int ctc_forward(struct call *c)

@@ -5,7 +5,7 @@
 ** computed. Labels may be of another dtype than data; they are converted in scratch.
 */
 #include "kernel/strided_copy.h"
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 static const char *float_refuse(const struct call *c)
@@ -150,7 +150,7 @@ static int svm_shape(struct infer *s)
 static void svm_row(const struct vec_ops *r, void *dx, const void *y, const struct svm *v,
     int64_t k, int64_t target)
 {
-  r->svm(dx, y, v, k);
+  r->softmax->svm(dx, y, v, k);
   if (target < 0) return;
   double gap = v->margin - r->get(y, target);
   r->set(dx, target, gap <= 0 ? 0 : v->linear ? -v->scale : -2 * v->scale * gap);

@@ -8,6 +8,7 @@
 */
 #include "op/op.h"
 #include "operators/loss/softmax_loss.h"
+#include "kernel/vec/softmax.h"
 
 struct output_param {
   double grad_scale, ignore_label, smooth_alpha;
@@ -103,9 +104,9 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * f->s.k * f->s.inner + from;
     if (f->s.inner == 1)
-      r->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
+      r->softmax->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
     else
-      r->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k, f->s.inner,
+      r->softmax->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k, f->s.inner,
           MIN(ROW_COLS, f->s.inner - from));
   }
 }

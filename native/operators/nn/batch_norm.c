@@ -9,7 +9,7 @@
 ** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
 ** data. Source of these rules: the reference's recorded cases.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 struct norm_param {
@@ -148,10 +148,10 @@ static void strip_moments(
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
+    b->r->norm->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
+    b->r->norm->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
@@ -181,9 +181,9 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
       const void *x = vec_at(r, b->x, piece_start(b, o, c) + i);
       n = MIN(CHUNK, all - i);
       rows = (double)(n / b->block);
-      r->block_sum(here, x, b->block, n);
+      r->norm->block_sum(here, x, b->block, n);
       for (int k = 0; k < b->block; k++) here[k] /= rows;
-      r->block_square(square, x, here, b->block, n);
+      r->norm->block_square(square, x, here, b->block, n);
       for (int k = 0; k < b->block; k++) {
         double gap = here[k] - mean[k];
         var[k] += square[k] + gap * gap * seen * rows / (seen + rows);
@@ -230,7 +230,7 @@ static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool
     m = MIN(start + n - i, CHUNK);
     void *y = vec_at(r, b->y, i);
     if (columns)
-      r->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
+      r->norm->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
     else
       r->affine(y, vec_at(r, b->x, i), *a, *d, m);
     if (b->relu) r->relu(y, m);
@@ -245,7 +245,7 @@ static void scale_pieces(
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece_start(b, o, c);
     if (b->block)
-      r->block_affine(
+      r->norm->block_affine(
           vec_at(r, b->y, start), vec_at(r, b->x, start), a, d, b->relu, b->block, n * inner);
     else if (inner == 1)
       scale_row(b, start, n, true, a, d);
@@ -359,9 +359,9 @@ static void add_chunk(const struct norm_chunk *q, int64_t i, void *context)
   const struct batch_norm *b = q->b;
   double part[2];
   if (b->block)
-    b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
+    b->r->norm->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
-    b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
+    b->r->norm->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
   else {
     b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
     s->sum[i] += part[0];
@@ -379,9 +379,9 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
   const struct batch_norm *b = q->b;
   void *dx = vec_at(b->r, b->dx, q->at);
   if (b->block)
-    b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
+    b->r->norm->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
-    b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
+    b->r->norm->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
   else
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }

@@ -1,6 +1,6 @@
 /* convolution_window.c - what the candidates of Convolution share: the window of a call, the
 ** gradient of the bias. */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "operators/nn/convolution.h"
 
 bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC; }
@@ -82,7 +82,7 @@ static void bias_range(int64_t begin, int64_t end, void *context)
   for (int64_t k = begin; k < end; k++) {
     double sum[16] = { 0 };
     for (int64_t i = 0; i < g->dim[0]; i++)
-      vec_ops_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+      vec_ops_of(TY_F32)->norm->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
     for (int j = 0; j < b; j++)
       db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
   }

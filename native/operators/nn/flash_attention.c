@@ -1,5 +1,6 @@
 /* flash_attention.c - _contrib_attention: ports, inference, the forward kernel. */
 #include "operators/nn/flash_attention.h"
+#include "kernel/vec/softmax.h"
 
 #define FIELD(f) offsetof(struct flash_param, f)
 static const struct param params[] = {
@@ -246,7 +247,7 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
                  shift = most == -INFINITY ? 0 : most;
     const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
     greatest[i] = most;
-    sum[i] = sum[i] * shrink + r->exp_sum(s, s, shift, n);
+    sum[i] = sum[i] * shrink + r->softmax->exp_sum(s, s, shift, n);
     if (shrink != 1) r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), shrink, 0, f->dv);
     if (f->drops)
       r->dropout(s, s, NULL, &f->drop, flash_row_number(f, b, i) * f->tk + k0, n);

@@ -5,6 +5,7 @@
 ** With dropout P is used in dV and dY V^T with the factors of its elements, which are drawn again.
 */
 #include "operators/nn/flash_attention.h"
+#include "kernel/vec/softmax.h"
 
 /* Where the gradients go; p NULL: not wanted. */
 struct back_job {
@@ -65,9 +66,10 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
     void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
-    r->exp_sum(p, p, r->get(f->logsum, row), n);
+    r->softmax->exp_sum(p, p, r->get(f->logsum, row), n);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
-    r->soft_gap(ds, p, ds, r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv), n);
+    const double mean = r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv);
+    r->softmax->soft_gap(ds, p, ds, mean, n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;

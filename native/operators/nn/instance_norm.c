@@ -4,7 +4,7 @@
 ** are normalised together and scaled by the group's gamma and beta (InstanceNorm: a group is a
 ** channel).
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 /* num_groups 0: InstanceNorm */
@@ -216,11 +216,11 @@ static void l2_body(int64_t begin, int64_t end, void *context)
     if (l->s.inner == 1)
       l2_row(l, i);
     else if (l->dy)
-      r->l2_cols_back(vec_at(r, l->out, start), vec_at(r, l->dy, start), vec_at(r, l->y, start),
-          vec_at(r, l->norm, norm), l->s.k, l->s.inner, n);
+      r->norm->l2_cols_back(vec_at(r, l->out, start), vec_at(r, l->dy, start),
+          vec_at(r, l->y, start), vec_at(r, l->norm, norm), l->s.k, l->s.inner, n);
     else
-      r->l2_cols(vec_at(r, l->out, start), vec_at(r, l->out_norm, norm), vec_at(r, l->x, start),
-          l->eps, l->s.k, l->s.inner, n);
+      r->norm->l2_cols(vec_at(r, l->out, start), vec_at(r, l->out_norm, norm),
+          vec_at(r, l->x, start), l->eps, l->s.k, l->s.inner, n);
   }
 }
 
@@ -303,10 +303,10 @@ static void lrn_body(int64_t begin, int64_t end, void *context)
             n = MIN(ROW_COLS, l->s.inner - from);
     void *y = vec_at(r, l->y, start), *x = vec_at(r, l->x, start);
     if (l->dy)
-      r->lrn_back(y, vec_at(r, l->work, start), vec_at(r, l->dy, start), x,
+      r->norm->lrn_back(y, vec_at(r, l->work, start), vec_at(r, l->dy, start), x,
           vec_at(r, l->norm, start), &l->p, l->s.k, l->s.inner, n);
     else
-      r->lrn(y, vec_at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
+      r->norm->lrn(y, vec_at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
   }
 }
 

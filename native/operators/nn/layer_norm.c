@@ -5,7 +5,7 @@
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
 ** then the parts are added: the same bits on any number of threads.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 struct layer_param { int64_t axis, output_mean_var; double eps; };
@@ -69,7 +69,8 @@ static void forward_body(int64_t begin, int64_t end, void *context)
     double mean = l->centered ? r->sum(vec_at(r, l->x, i * k), k) / (double)k : 0;
     double std = sqrt(r->sum_square(vec_at(r, l->x, i * k), mean, k) / (double)k + l->eps);
     if (l->y)
-      r->norm(vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
+      r->norm->norm(
+          vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
     if (l->out_mean) r->set(l->out_mean, i, mean);
     if (l->out_std) r->set(l->out_std, i, std);
   }
@@ -81,12 +82,12 @@ static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, vo
   int64_t k = l->s.k;
   double mean = l->centered ? r->get(l->mean, i) : 0, inverse = 1 / r->get(l->std, i), of[2];
   void *dy = vec_at(r, l->dy, i * k), *x = vec_at(r, l->x, i * k);
-  if (dgamma) r->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
+  if (dgamma) r->norm->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
   if (!l->dx) return;
-  r->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
+  r->norm->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
   of[0] = l->centered ? of[0] / (double)k : 0;
   of[1] /= (double)k;
-  r->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
+  r->norm->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
 }
 
 static void backward_body(int64_t begin, int64_t end, void *context)

@@ -11,7 +11,7 @@
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 #include "operators/nn/linear_loss.h"
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 
 struct cross {
   int64_t num_hidden, no_bias, use_ignore, normalization;
@@ -135,7 +135,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
       if (s->wants_gradients) r->fill(z, 0, s->n);
       continue;
     }
-    r->soft(z, z, 1, false, s->n);
+    r->softmax->soft(z, z, 1, false, s->n);
     if (s->loss->p) r->set(s->loss->p, row, negative_log(s, row, z, class));
     if (!s->wants_gradients) continue;
     if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);

@@ -6,7 +6,7 @@
 ** piece by piece; a piece is a part of one output row.
 */
 #pragma once
-#include "kernel/vec/vec.h"
+#include "kernel/vec/pool.h"
 #include "op/op.h"
 #include "operators/nn/layout.h"
 

@@ -2,6 +2,8 @@
 ** gates, which then give the other gradients in long products.
 */
 #include "operators/nn/rnn.h"
+#include "kernel/vec/cell.h"
+#include "kernel/vec/norm.h"
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
@@ -56,12 +58,13 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
          *gate = vec_at(r, s->gate, i * gates), *more = vec_at(r, s->more, i * H);
     if (s->dy) r->add(dh, vec_at(r, s->dy, i * s->row), H);
     if (n->mode == LSTM)
-      r->lstm_back(dgx, vec_at(r, w->dc, i * H), gate, more, vec_at(r, s->before, i * H), dh, H);
+      r->cell->lstm_back(
+          dgx, vec_at(r, w->dc, i * H), gate, more, vec_at(r, s->before, i * H), dh, H);
     else if (n->mode == GRU)
-      r->gru_back(
+      r->cell->gru_back(
           dgx, vec_at(r, s->dgh, i * gates), dh, gate, more, vec_at(r, s->h0, i * s->h0_row), H);
     else
-      r->rnn_back(dgx, vec_at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
+      r->cell->rnn_back(dgx, vec_at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
   }
 }
 
@@ -125,7 +128,7 @@ static void remake_states(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     void *gate = rnn_reserve_at(a->w, a->w->reserve_in, a->l, a->t + i / n->batch);
     int64_t sample = i % n->batch;
-    n->r->lstm_out(vec_at(n->r, a->w->states, i * H), vec_at(n->r, gate, sample * gates),
+    n->r->cell->lstm_out(vec_at(n->r, a->w->states, i * H), vec_at(n->r, gate, sample * gates),
         vec_at(n->r, gate, n->batch * gates + sample * H), H);
   }
 }
@@ -179,7 +182,7 @@ static void bias_sums(
   const int64_t gates = rnn_gate_rows(n);
   if (s->last) memset(column, 0, sizeof(double) * (size_t)gates);
   for (int64_t i = 0; i < s->count * n->batch; i++)
-    n->r->col_sum(column, vec_at(n->r, dg, i * gates), gates);
+    n->r->norm->col_sum(column, vec_at(n->r, dg, i * gates), gates);
 }
 
 static int weight_gradients(

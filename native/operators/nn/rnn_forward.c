@@ -6,6 +6,7 @@
 ** whose backward makes them again from gates and cells; projected ones are the output too.
 */
 #include "operators/nn/rnn.h"
+#include "kernel/vec/cell.h"
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
@@ -77,12 +78,12 @@ static void step_cells(int64_t begin, int64_t end, void *context)
     void *h = vec_at(r, s->h, i * s->h_row), *pre = vec_at(r, s->pre, i * gates),
          *gate = vec_at(r, s->gate, i * gates), *h0 = vec_at(r, s->h0, i * s->h0_row);
     if (n->mode == LSTM)
-      r->lstm(h, vec_at(r, s->c, i * H), gate, pre, w->bias, vec_at(r, s->c0, i * H), H);
+      r->cell->lstm(h, vec_at(r, s->c, i * H), gate, pre, w->bias, vec_at(r, s->c0, i * H), H);
     else if (n->mode == GRU)
-      r->gru(h, gate, vec_at(r, s->hn, i * H), pre, vec_at(r, w->hx, i * gates),
+      r->cell->gru(h, gate, vec_at(r, s->hn, i * H), pre, vec_at(r, w->hx, i * gates),
           rnn_weight(w, s->l->at.bx), rnn_weight(w, s->l->at.bh), h0, H);
     else
-      r->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
+      r->cell->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
   }
 }
 

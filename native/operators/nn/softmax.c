@@ -6,7 +6,7 @@
 ** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
 ** gradients are there.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 struct soft_param {
@@ -138,9 +138,9 @@ static void with_length(struct soft *o, int64_t row)
   void *y = vec_at(o->r, o->y, start), *x = vec_at(o->r, o->x, start),
        *dy = vec_at(o->r, o->dy, start);
   if (n && o->back)
-    o->r->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
+    o->r->softmax->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
   else if (n)
-    o->r->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
+    o->r->softmax->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
   clear_rest(o, y, n);
 }
 
@@ -150,14 +150,14 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
   void *y = vec_at(r, o->y, start), *x = vec_at(r, o->x, start), *dy = vec_at(r, o->dy, start);
   if (o->s.inner == 1) {
     if (o->back)
-      r->soft_back(y, x, dy, o->scale, o->log, o->s.k);
+      r->softmax->soft_back(y, x, dy, o->scale, o->log, o->s.k);
     else
-      r->soft(y, x, o->scale, o->log, o->s.k);
+      r->softmax->soft(y, x, o->scale, o->log, o->s.k);
   }
   else if (o->back)
-    r->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
+    r->softmax->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
   else
-    r->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
+    r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
 static void soft_body(int64_t begin, int64_t end, void *context)

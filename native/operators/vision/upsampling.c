@@ -5,7 +5,7 @@
 ** own, k = 2 scale - scale % 2, stride scale, pad ceil((scale - 1) / 2); the kernel is an
 ** argument.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/sampler.h"
 #include "op/op.h"
 
 struct up_param { int64_t scale, num_filter, sample_type, multi_input_mode, num_args, workspace; };
@@ -100,7 +100,7 @@ static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
     else if (y % by)
       memcpy(to, vec_at(r, to, -W), r->size * (size_t)W);
     else
-      r->repeat(to, from, W / w, w);
+      r->sampler->repeat(to, from, W / w, w);
   }
 }
 
@@ -111,7 +111,7 @@ static void shrink_plane(const struct nearest *u, int64_t in, int64_t out)
           by = u->large->dim[2] / h;
   memset(vec_at(r, u->x, in), 0, r->size * (size_t)(h * w));
   for (int64_t y = 0; y < h * by; y++)
-    r->collect(vec_at(r, u->x, in + y / by * w), vec_at(r, u->y, out + y * W), W / w, w);
+    r->sampler->collect(vec_at(r, u->x, in + y / by * w), vec_at(r, u->y, out + y * W), W / w, w);
 }
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
