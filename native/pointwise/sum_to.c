@@ -218,7 +218,7 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(plan_axes(&s, dst_d, src_d));
   plan_parts(&s);
   if (s.parts == 1) {
-    parallel_for_stoppable(
+    parallel_chunks_stoppable(
         s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
@@ -226,7 +226,7 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
   memset(partial, 0, sizeof *partial * (size_t)n);
   s.partial = partial;
-  parallel_for_stoppable(s.outputs * s.parts, 1, run_parts, &s);
+  parallel_chunks_stoppable(s.outputs * s.parts, 1, run_parts, &s);
   add_parts(&s);
   return TY_OK;
 }

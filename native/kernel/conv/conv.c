@@ -267,7 +267,7 @@ static const void *keep_strips(
   s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel_for(groups * each, grain_for(CONV_STRIP_GRAIN, s->height * s->k), strip_range, s);
+  parallel_for(groups * each, cost_ns(CONV_STRIP_NS, s->height * s->k), strip_range, s);
   return s->out;
 }
 
@@ -328,7 +328,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
   window_offsets(w, tmp);
   int64_t units = forward_cut(&f);
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
-  parallel_for_stoppable(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
+  parallel_for_stoppable(units, NS_PRODUCT * work, forward_units, &f);
   return TY_OK;
 }
 
@@ -519,11 +519,11 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
     parallel_for((s.rows + s.height - 1) / s.height,
-        grain_for(CONV_STRIP_GRAIN, s.height * s.k), strip_range, &s);
+        cost_ns(CONV_STRIP_NS, s.height * s.k), strip_range, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
-      w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
+      w->n * w->groups * d.blocks, NS_PRODUCT * work, data_units, &d);
   return TY_OK;
 }

@@ -169,14 +169,14 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_FUNCTIONS,
+  parallel_for(desc_count(&c->in[0].d), NS_FUNCTION,
       c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS,
+  parallel_for(desc_count(&c->in[0].d), NS_ELEMENT,
       c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }

@@ -99,7 +99,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 {
   struct row_moves r = { p, array, rows };
-  parallel_for(p->n, grain_of(MAX(p->row, p->m)), gather_body, &r);
+  parallel_for(p->n, elements_ns(MAX(p->row, p->m)), gather_body, &r);
 }
 
 static int gather_run(struct call *c)

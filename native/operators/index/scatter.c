@@ -130,7 +130,7 @@ static void take_body(int64_t begin, int64_t end, void *context)
 static void take_along(const struct indexed_axis *a, const void *from, void *to, size_t size)
 {
   struct take_work w = { a, from, to, size };
-  parallel_for(desc_count(&a->index->d), GRAIN_CALLS, take_body, &w);
+  parallel_for(desc_count(&a->index->d), NS_CALL, take_body, &w);
 }
 
 /* -- _contrib_take_along_axis ------------------------------------------------------------------ */

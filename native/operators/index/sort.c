@@ -110,7 +110,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(TY_CPU, l.mask->p, desc_bytes(&l.mask->d));
-  parallel_for_stoppable(l.outer * l.inner, grain_for(GRAIN_CALLS, l.n), lines_body, &l);
+  parallel_for_stoppable(l.outer * l.inner, cost_ns(NS_CALL, l.n), lines_body, &l);
 }
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)

@@ -63,7 +63,7 @@ static int sketch_run(const struct call *c, const struct operand *h, const struc
         "index %g at position %lld is out of range; expected 0 to %lld", number_at(h, k),
         (long long)k, (long long)out - 1);
   }
-  if (j.y) parallel_for(desc_count(wide) / n, grain_of(n + out), sketch_range, &j);
+  if (j.y) parallel_for(desc_count(wide) / n, elements_ns(n + out), sketch_range, &j);
   return TY_OK;
 }
 

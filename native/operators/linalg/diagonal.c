@@ -132,7 +132,7 @@ static int move_diagonal(
   struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, p->is_triangle,
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
-  parallel_for(stack_count(&matrix->d), grain_of(n * n), write_range, &j);
+  parallel_for(stack_count(&matrix->d), elements_ns(n * n), write_range, &j);
   return TY_OK;
 }
 

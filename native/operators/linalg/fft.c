@@ -135,7 +135,7 @@ static int fourier_run(struct call *c, bool inverse)
   }
   struct fft_rows j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n,
     inverse };
-  parallel_for_stoppable(desc_count(real) / n, grain_of(16 * n), transform_range, &j);
+  parallel_for_stoppable(desc_count(real) / n, elements_ns(16 * n), transform_range, &j);
   return TY_OK;
 }
 

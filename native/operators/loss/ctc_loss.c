@@ -262,12 +262,12 @@ static int ctc_forward(struct call *c)
   struct logs l = { c->tmp, k.A };
   TRY(check_labels(&k));
   dtype_convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
-  parallel_for(k.T * k.N, grain_of(8 * k.A), log_body, &l);
+  parallel_for(k.T * k.N, elements_ns(8 * k.A), log_body, &l);
   k.log_y = c->tmp;
   k.work = l.y + desc_count(&c->in[0].d);
   k.loss = c->out[0].p;
   k.grad = c->out[1].p;
-  parallel_for(k.N, grain_of(64 * k.T * state_count(&k)), ctc_body, &k);
+  parallel_for(k.N, elements_ns(64 * k.T * state_count(&k)), ctc_body, &k);
   return TY_OK;
 }
 

@@ -102,7 +102,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 static int logistic_forward(struct call *c)
 {
   struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
-  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS, elements_body, &e);
+  parallel_for(desc_count(&c->in[0].d), NS_ELEMENT, elements_body, &e);
   return TY_OK;
 }
 
@@ -114,7 +114,7 @@ static int regression_backward(struct call *c, int kind)
   struct elements e = { vec_ops_of(c->in[0].d.dtype), kind, c->out[0].p, c->in[0].p, label_of(c),
     p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
-  if (e.y) parallel_for(n, GRAIN_ELEMENTS, elements_body, &e);
+  if (e.y) parallel_for(n, NS_ELEMENT, elements_body, &e);
   return TY_OK;
 }
 

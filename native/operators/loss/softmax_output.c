@@ -117,7 +117,7 @@ static int output_forward(struct call *c)
     c->out[0].p, c->in[0].p };
   if (f.y)
     parallel_for(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
+        elements_ns(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
   return TY_OK;
 }
 
@@ -242,7 +242,7 @@ static int output_backward(struct call *c)
           label.p = c->tmp;
     return probability_gradient(&b, desc_count(&out->d)), TY_OK;
   }
-  parallel_for(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
+  parallel_for(b.l.s.outer, elements_ns(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
 }
 

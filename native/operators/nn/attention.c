@@ -155,7 +155,7 @@ static void attend_range(int64_t begin, int64_t end, void *context)
 static int multiply_heads(struct head_products j, int64_t count)
 {
   const double work = (double)j.m * (double)j.n * (double)j.k;
-  parallel_for_stoppable(count, MAX(1, (int64_t)(GRAIN_ELEMENTS / work)), attend_range, &j);
+  parallel_for_stoppable(count, NS_ELEMENT * work, attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
@@ -272,7 +272,7 @@ static int div_sqrt_dim(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t n = d->dim[d->ndim - 1];
-  parallel_for(desc_count(d) / n, grain_of(n), divide_range, c);
+  parallel_for(desc_count(d) / n, elements_ns(n), divide_range, c);
   return TY_OK;
 }
 
@@ -297,7 +297,7 @@ static void divide_integers(int64_t begin, int64_t end, void *context)
 
 static int div_integers(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, divide_integers, c);
+  parallel_for(desc_count(&c->in[0].d), NS_CALL, divide_integers, c);
   return TY_OK;
 }
 

@@ -441,7 +441,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
 static void norm_run(const struct batch_norm *b, void (*body)(int64_t, int64_t, void *))
 {
   int64_t strip = strip_of(b);
-  parallel_for((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body,
+  parallel_for((b->s.k + strip - 1) / strip, elements_ns(b->s.outer * b->s.inner * strip), body,
       (void *)(uintptr_t)b);
 }
 

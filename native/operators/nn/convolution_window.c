@@ -94,7 +94,7 @@ void conv_bias_gradient(struct call *c)
   const int b = c->in[0].block;
   if (c->nout < 3 || !c->out[2].p) return;
   if (b)
-    parallel_for(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), bias_range, c);
+    parallel_for(g->dim[1] / b, elements_ns(desc_count(g) / g->dim[1] * b), bias_range, c);
   else
     convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p,
         c->out[2].p, c->add >> 2 & 1);

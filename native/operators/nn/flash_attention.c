@@ -400,7 +400,7 @@ static int flash_forward(struct call *c)
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
   const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv);
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
-      MAX(1, (int64_t)(GRAIN_PRODUCTS / MAX(work, 1))), forward_range, &j);
+      NS_PRODUCT * MAX(work, 1), forward_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 

@@ -253,7 +253,7 @@ static void bias_gradient(struct back_job *j)
     units *= j->units[a];
   }
   memset(j->dbias.x->p, 0, desc_bytes(&j->dbias.x->d));
-  parallel_for_stoppable(units, 1, bias_range, j);
+  parallel_chunks_stoppable(units, 1, bias_range, j);
 }
 
 /* -- the kernel -------------------------------------------------------------------------------- */
@@ -282,7 +282,7 @@ int flash_backward(struct call *c)
     const int64_t heads = f->batch * f->kv_heads;
     const double work = (double)(f->group * f->tq) * (double)f->tk * (double)(f->d + f->dv);
     j.keys_apart = heads < ENOUGH && f->tq > FLASH_CHUNK && f->tk > FLASH_CHUNK;
-    parallel_for_stoppable(heads * tasks_of_head(&j),
+    parallel_chunks_stoppable(heads * tasks_of_head(&j),
         j.keys_apart ? 1 : MAX(1, (int64_t)(4e5 / MAX(work, 1))), back_range, &j);
   }
   if (ports.bias >= 0 && c->out[ports.bias].p) {

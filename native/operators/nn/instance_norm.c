@@ -118,7 +118,7 @@ static int group_forward(struct call *c)
   g.y = c->out[0].p;
   g.out_mean = c->out[1].p;
   g.out_third = c->out[2].p;
-  parallel_for(g.batch * g.groups, grain_of(3 * g.members), group_forward_body, &g);
+  parallel_for(g.batch * g.groups, elements_ns(3 * g.members), group_forward_body, &g);
   return TY_OK;
 }
 
@@ -134,7 +134,7 @@ static int group_backward(struct call *c)
   g.dx = c->out[0].p;
   g.dgamma = c->out[1].p;
   g.dbeta = c->out[2].p;
-  parallel_for(g.groups, grain_of(3 * g.members * g.batch), group_backward_body, &g);
+  parallel_for(g.groups, elements_ns(3 * g.members * g.batch), group_backward_body, &g);
   return TY_OK;
 }
 
@@ -232,7 +232,7 @@ static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
   l->eps = p->eps;
   if (l->out)
     parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
+        elements_ns(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
   return TY_OK;
 }
 
@@ -318,7 +318,7 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
   if (l->y || l->out_norm)
     parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
+        elements_ns(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
 }
 

@@ -143,7 +143,7 @@ static int run_forward(const struct call *c, struct layer_norm l, void *y)
   bool turned = l.s.inner > 1;
   l.x = turned ? transpose_axes(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
   l.y = !y ? NULL : turned ? vec_at(l.r, c->tmp, n) : y;
-  parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
+  parallel_for(rows_in(&l), elements_ns(4 * l.s.k), forward_body, &l);
   if (turned) transpose_axes(&l, l.y, y, true);
   return TY_OK;
 }
@@ -184,7 +184,8 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   l.x = turned ? transpose_axes(&l, c->in[1].p, vec_at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? vec_at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
-  parallel_for(PARTS, rows_in(&l) * l.s.k > GRAIN_ELEMENTS ? 1 : PARTS, backward_body, &l);
+  const bool one_chunk = elements_ns(rows_in(&l) * l.s.k) <= PARALLEL_CHUNK_NS;
+  parallel_chunks(PARTS, one_chunk ? PARTS : 1, backward_body, &l);
   add_parts(&l, 0, dgamma);
   add_parts(&l, 1, dbeta);
   if (turned) transpose_axes(&l, l.dx, c->out[0].p, true);

@@ -167,7 +167,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   const void *x = vec_at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
-  parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
+  parallel_for(m, elements_ns(s->n * 8), rows_body, (void *)s);
   if (!s->wants_gradients) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)

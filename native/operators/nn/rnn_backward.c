@@ -106,7 +106,7 @@ static int backward_step(
   s.h0_row = index ? row : n->units;
   s.dgx = vec_at(r, w->dgx, (t - t0) * n->batch * gates);
   s.dgh = vec_at(r, w->dgh, (t - t0) * n->batch * gates);
-  parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
+  parallel_for(n->batch, elements_ns(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
       n->type, false, n->batch, n->outputs, gates, s.dgh, gates, w->ph, w->dr, n->outputs, &onto);
@@ -156,7 +156,7 @@ static int recurrent_gradient(
   }
   if (!count) return TY_OK;
   if (!l->y)
-    parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
+    parallel_for(count * n->batch, elements_ns(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
   return gemm_one(n->type, true, false, gates, n->outputs, count * n->batch, 1,
       vec_at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
@@ -169,7 +169,7 @@ static int projection_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
   const struct rnn *n = &w->n;
-  parallel_for(s->count * n->batch, grain_of(4 * n->units), remake_states,
+  parallel_for(s->count * n->batch, elements_ns(4 * n->units), remake_states,
       &(struct state_remake){ w, l, s->first });
   return gemm_one(n->type, true, false, n->outputs, n->units, s->count * n->batch, 1,
       w->projected, n->outputs, w->states, n->units, !s->last, dw, n->units);

@@ -118,7 +118,7 @@ static int forward_step(
                               s.h0_row, rnn_weight(w, l->at.wh), n->outputs, onto.add, to, gates)
                         : gemm_packed(n->type, false, n->batch, gates, n->outputs, s.h0, s.h0_row,
                               w->ph, to, gates, &onto));
-  parallel_for(n->batch, grain_of(4 * n->units), step_cells, &s);
+  parallel_for(n->batch, elements_ns(4 * n->units), step_cells, &s);
   if (!n->projects) return TY_OK;
   return gemm_one(n->type, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
       rnn_weight(w, l->at.wr), n->units, 0, rnn_output_at(w, l, t), row);

@@ -92,7 +92,7 @@ static void dropout_range(int64_t begin, int64_t end, void *context)
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer)
 {
   struct layer_dropout o = { w, y, x, layer * rnn_layer_size(&w->n) };
-  parallel_for(rnn_layer_size(&w->n), GRAIN_CALLS, dropout_range, &o);
+  parallel_for(rnn_layer_size(&w->n), NS_CALL, dropout_range, &o);
   return y;
 }
 

@@ -179,7 +179,7 @@ static void soft_run(struct soft *o)
   int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS,
           units = o->s.outer * (o->length ? o->s.inner : strips);
   int64_t width = o->length ? 1 : MIN(o->s.inner, ROW_COLS);
-  parallel_for(units, grain_of(o->s.k * width * 8), soft_body, o);
+  parallel_for(units, elements_ns(o->s.k * width * 8), soft_body, o);
 }
 
 static double scale_of(const struct call *c)

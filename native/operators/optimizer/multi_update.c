@@ -283,7 +283,7 @@ static double sum_square(const struct operand *x)
   int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
   double sum = 0;
   s.chunk = (s.n - 1) / parts + 1;
-  parallel_for((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
+  parallel_chunks((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
   for (int64_t k = 0; k <= (s.n - 1) / s.chunk; k++) sum += s.part[k];
   return sum;
 }

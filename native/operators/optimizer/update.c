@@ -155,7 +155,7 @@ static bool adam_sweep(const void *param, const struct operand *in, const struct
   };
   if (p->clip_gradient >= 0) return false;
   q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
-  parallel_for((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
+  parallel_chunks((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
   return true;
 }
 

@@ -73,7 +73,7 @@ static void density_part(int64_t begin, int64_t end, void *context)
 static int density_run(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), GRAIN_FUNCTIONS, density_part, &p);
+  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), NS_FUNCTION, density_part, &p);
   return TY_OK;
 }
 
@@ -101,7 +101,7 @@ static int slope_run(
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for_stoppable(desc_count(&p.a->d), grain_for(GRAIN_FUNCTIONS, p.block), slope_part, &p);
+  parallel_for_stoppable(desc_count(&p.a->d), cost_ns(NS_FUNCTION, p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -173,7 +173,7 @@ static int dirichlet_run(struct call *c)
   struct points p = points_of(c, NULL, c->in, 2);
   if (p.out->p)
     parallel_for_stoppable(
-        desc_count(&p.out->d), grain_for(GRAIN_FUNCTIONS / 2, width_of(&p)), dirichlet_part, &p);
+        desc_count(&p.out->d), cost_ns(2 * NS_FUNCTION, width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 
@@ -205,7 +205,7 @@ static int dirichlet_slope(struct call *c)
   p.g = &c->in[0];
   p.y = &c->in[1];
   parallel_for_stoppable(
-      desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
+      desc_count(&p.a->d) / n, cost_ns(2 * NS_FUNCTION, n * p.block), dirichlet_slope_part, &p);
   return TY_OK;
 }
 

@@ -81,7 +81,7 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
       : dtype == TY_BOOL             ? running_bool
                                      : running_uint8_t;
   parallel_for_stoppable(
-      n / (s.k * s.inner) * s.blocks, grain_of(s.k * MIN(s.inner, COLUMNS)), body, &s);
+      n / (s.k * s.inner) * s.blocks, elements_ns(s.k * MIN(s.inner, COLUMNS)), body, &s);
 }
 
 static int running_run(struct call *c)

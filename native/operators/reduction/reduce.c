@@ -507,10 +507,10 @@ static int search_run(struct call *c, bool least)
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   if (s.inner == 1)
-    parallel_for_stoppable(outer, grain_of(s.k), search_rows, &s);
+    parallel_for_stoppable(outer, elements_ns(s.k), search_rows, &s);
   else
     parallel_for_stoppable(
-        outer * s.blocks, grain_of(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
+        outer * s.blocks, elements_ns(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
   return TY_OK;
 }
 

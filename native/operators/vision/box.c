@@ -66,7 +66,7 @@ static void iou_body(int64_t begin, int64_t end, void *context)
 static int iou_forward(struct call *c)
 {
   parallel_for(
-      rows_before(&c->in[0].d, 1), grain_of(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
+      rows_before(&c->in[0].d, 1), elements_ns(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
   return TY_OK;
 }
 
@@ -251,7 +251,7 @@ static void nms_body(int64_t begin, int64_t end, void *context)
 
 static int nms_forward(struct call *c)
 {
-  parallel_for(rows_before(&c->in[0].d, 2), 1, nms_body, c);
+  parallel_chunks(rows_before(&c->in[0].d, 2), 1, nms_body, c);
   return TY_OK;
 }
 
@@ -365,7 +365,7 @@ static void match_body(int64_t begin, int64_t end, void *context)
 
 static int match_forward(struct call *c)
 {
-  parallel_for(rows_before(&c->in[0].d, 2), 1, match_body, c);
+  parallel_chunks(rows_before(&c->in[0].d, 2), 1, match_body, c);
   return TY_OK;
 }
 
@@ -413,7 +413,7 @@ static void encode_body(int64_t begin, int64_t end, void *context)
 
 static int encode_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), grain_of(64), encode_body, c);
+  parallel_for(desc_count(&c->in[0].d), elements_ns(64), encode_body, c);
   return TY_OK;
 }
 
@@ -463,7 +463,7 @@ static void decode_body(int64_t begin, int64_t end, void *context)
 
 static int decode_forward(struct call *c)
 {
-  parallel_for(c->in[0].d.dim[0] * c->in[0].d.dim[1], grain_of(64), decode_body, c);
+  parallel_for(c->in[0].d.dim[0] * c->in[0].d.dim[1], elements_ns(64), decode_body, c);
   return TY_OK;
 }
 

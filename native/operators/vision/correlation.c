@@ -176,7 +176,7 @@ static int correlation_forward(struct call *c)
     .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
-  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
+  parallel_chunks_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 
@@ -199,7 +199,7 @@ static int correlation_backward(struct call *c)
   k.grad1 = tmp + 2 * bytes;
   k.grad2 = tmp + 3 * bytes;
   k.sign = tmp + 4 * bytes;
-  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
+  parallel_chunks_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 

@@ -246,7 +246,7 @@ static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
   parallel_for_stoppable(
-      groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
+      groups * j->taps, elements_ns(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
 static int deform_forward(struct call *c)
@@ -296,7 +296,7 @@ static int back_columns(
         vec_at(r, dy, g * z->filters * z->area), z->area, 0,
         vec_at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather_range);
-  if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter_range, j);
+  if (j->dx) parallel_for_stoppable(j->channels, elements_ns(8 * j->taps * z->area), scatter_range, j);
   return TY_OK;
 }
 

@@ -91,7 +91,7 @@ static int prior_forward(struct call *c)
     { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w },
     { { 0 } } };
   prior_sizes(&k, h, w);
-  parallel_for(h * w, grain_of(16 * k.n), prior_body, &k);
+  parallel_for(h * w, elements_ns(16 * k.n), prior_body, &k);
   return TY_OK;
 }
 
@@ -322,7 +322,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
 
 static int target_forward(struct call *c)
 {
-  parallel_for(c->in[1].d.dim[0], 1, target_body, c);
+  parallel_chunks(c->in[1].d.dim[0], 1, target_body, c);
   return TY_OK;
 }
 
@@ -482,7 +482,7 @@ static void detection_body(int64_t begin, int64_t end, void *context)
 
 static int detection_forward(struct call *c)
 {
-  parallel_for(c->in[0].d.dim[0], 1, detection_body, c);
+  parallel_chunks(c->in[0].d.dim[0], 1, detection_body, c);
   return TY_OK;
 }
 

@@ -181,7 +181,7 @@ static int mean_forward(struct call *c)
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p };
-  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), mean_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(16 * bins_of_region(&k)), mean_body, &k);
   return TY_OK;
 }
 
@@ -306,7 +306,7 @@ static int sample_forward(struct call *c)
     .counted = c->out[1].p,
     .classes = classes_of(c->param, &c->in[2]) };
   if (k.classes) k.trans = c->in[2].p;
-  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), sample_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(16 * bins_of_region(&k)), sample_body, &k);
   return TY_OK;
 }
 

@@ -103,7 +103,7 @@ static int roi_forward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   struct roi k = { vec_ops_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
     c->out[1].p };
-  parallel_for(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
   return TY_OK;
 }
 

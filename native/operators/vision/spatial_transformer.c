@@ -63,7 +63,7 @@ static void sample_run(struct sampling *k, const ty_desc *data, int64_t position
 {
   k->r = vec_ops_of(data->dtype);
   k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], positions };
-  parallel_for(data->dim[0], grain_of(8 * k->s.c * positions), sample_body, k);
+  parallel_for(data->dim[0], elements_ns(8 * k->s.c * positions), sample_body, k);
 }
 
 static int sampler_shape(struct infer *s)

@@ -139,7 +139,7 @@ static void nearest_run(const struct call *c, const struct operand *small, int n
       sum ? 0 : first, sum && i, back };
     if (small[i].p && large->p)
       parallel_for(small[i].d.dim[0] * small[i].d.dim[1],
-          grain_of(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
+          elements_ns(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
     first += small[i].d.dim[1];
   }
 }
@@ -206,7 +206,7 @@ static void bilinear_run(const struct call *c, struct bilinear *u, const ty_desc
   u->scale = p->scale;
   u->k = kernel_of(p);
   u->pad = p->scale / 2; /* ceil((scale - 1) / 2) */
-  parallel_for(u->c, grain_of(u->n * u->h * u->w * u->k * u->k), bilinear_body, u);
+  parallel_for(u->c, elements_ns(u->n * u->h * u->w * u->k * u->k), bilinear_body, u);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
