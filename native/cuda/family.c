@@ -247,9 +247,9 @@ int cuda_held(int64_t k, int threads, int pack, int most)
 
 int cuda_team(int64_t rows, int64_t k, int64_t inner)
 {
-  enum { MANY = 4096, SHORT = 8, LONG = 1024 };
-  if (inner > 1 ? rows >= MANY || k <= 64 : k <= SHORT) return 1;
-  return k <= LONG ? 32 : CUDA_BLOCK;
+  enum { MANY_ROWS = 4096, SHORT_ROW = 8, LONG_ROW = 1024 };
+  if (inner > 1 ? rows >= MANY_ROWS || k <= 64 : k <= SHORT_ROW) return 1;
+  return k <= LONG_ROW ? 32 : CUDA_BLOCK;
 }
 
 double cuda_number(const struct call *c, const char *name, double otherwise)

@@ -121,11 +121,15 @@ static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
 }
 
 /* The key of a call's random numbers, as kernels/draw.cuh takes it. */
-struct cuda_draw_key { uint64_t seed, counter; uint32_t node; const struct rng_state *there; };
+struct cuda_draw_key {
+  uint64_t seed, counter;
+  uint32_t node;
+  const struct rng_state *rng_on_device;
+};
 static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
 {
   const struct run *r = c->run;
-  return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->there };
+  return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->rng_on_device };
 }
 
 /* Returns a piece of scratch at *at and moves *at to after it. */

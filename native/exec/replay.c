@@ -36,7 +36,7 @@ static bool record_accepts(const struct program *p, const struct step *st)
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
     if (st->v.call.in[k].d.device != st->device) return false;
-  return !st->v.hosted && (!record_draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
+  return !st->v.cpu_fallback && (!record_draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
 }
 
 int exec_list_records(ty_exec *e, struct program *p, struct segment *g)

@@ -97,12 +97,12 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 
 /* Rows (a triangle on the right) or columns of b are independent of each other: a large b goes
 ** through in parts, between which Ctrl-C is looked for. */
-enum { PART = 256 };
+enum { LARGE_BLOCK = 256 };
 
 static int64_t triangle_part(bool right, int64_t m, int64_t n)
 {
   const int64_t free = right ? m : n;
-  return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, PART) : free;
+  return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, LARGE_BLOCK) : free;
 }
 
 #define TRIANGLE(routine) \

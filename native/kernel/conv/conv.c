@@ -107,14 +107,14 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
     .step = w->stride[2],
     .width = width,
     .piece = piece };
-  void (*go)(const struct gemm_image *, const void *, void *) = back ? t->scatter_panel : t->fill;
+  void (*move)(const struct gemm_image *, const void *, void *) = back ? t->scatter_panel : t->fill;
   if (window_inside(w, run, n)) {
     bool gaps;
     f.n = window_pieces(w, run, n, 0, 0, 0, piece, &gaps);
     f.taps = taps;
     f.tap = tap;
     f.clear = cols < width;
-    go(&f, from, to);
+    move(&f, from, to);
     return;
   }
   static const int64_t none;
@@ -126,7 +126,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
         i % w->kernel[2], piece, &f.clear);
     f.clear |= cols < width;
     size_t row = (size_t)(i * width) * size;
-    go(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
+    move(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
   }
 }
 

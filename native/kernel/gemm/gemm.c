@@ -101,14 +101,14 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
 ** core packs and others read are expensive to write again.) */
 static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
-  bool there;
+  bool is_same;
   char *panels = gemm_scratch(
-      gemm_panel_bytes(j->t, j->cols, g.k), j->part + (uint64_t)column, &there);
+      gemm_panel_bytes(j->t, j->cols, g.k), j->part + (uint64_t)column, &is_same);
   if (!panels) {
     __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED);
     return;
   }
-  if (!there) gemm_panels(j->t, j->tb, g.n, g.k, g.b, g.ldb, panels);
+  if (!is_same) gemm_panels(j->t, j->tb, g.n, g.k, g.b, g.ldb, panels);
   g.b = panels;
   g.panel = gemm_words(j->t, g.k) * j->t->nr;
   j->t->block(&g);

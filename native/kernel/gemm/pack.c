@@ -167,9 +167,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void) { pthread_key_create(&key, mem_free); }
 
-void *gemm_scratch(size_t bytes, uint64_t what, bool *there)
+void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
 {
-  *there = scratch.p && scratch.what == what;
+  *is_same = scratch.p && scratch.what == what;
   if (bytes > scratch.bytes) {
     void *p = mem_new(align_up(bytes, 65536));
     if (!p) return NULL;
