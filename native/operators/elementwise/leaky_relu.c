@@ -77,8 +77,8 @@ static int leaky_shape(struct infer *s)
 static bool is_random(const struct call *c) { return leaky_of(c->param)->act_type == RRELU; }
 static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
 
-/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it covers the leading
-** axes. */
+/* Infers gamma (C) against data (N, C, ...) as (C, 1, ...). Given with more dims it covers the
+** leading axes. */
 static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 {
   ty_desc d = *gamma;
@@ -90,7 +90,7 @@ static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 
 struct inner_call { struct call c; struct operand in[4], out[2]; };
 
-/* The same call on the inner operator. */
+/* Makes the same call on the inner operator. */
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;

@@ -72,7 +72,7 @@ static int sketch_forward(struct call *c)
   return sketch_run(c, &c->in[1], &c->in[2], &c->in[0].d, false);
 }
 
-/* in: head gradient, h, s. The hash has no gradient. */
+/* Computes the gradients of data and s; the hash has none. in: head gradient, h, s. */
 static int sketch_backward(struct call *c)
 {
   for (int k = 1; k < 3; k++)

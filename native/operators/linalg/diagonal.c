@@ -61,7 +61,7 @@ static int extract_shape(struct infer *s)
   return shape_is(s, &s->out[0], last, dim);
 }
 
-/* m with m (m + 1) / 2 = k; 0 if there is none */
+/* Returns m with m (m + 1) / 2 = k; 0 if there is none. */
 static int64_t side_of_triangle(int64_t k)
 {
   int64_t m = (int64_t)((sqrt(8 * (double)k + 1) - 1) / 2 + 0.5);
@@ -165,7 +165,7 @@ static int sumlog_run(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, A */
+/* Computes the gradient. in: head gradient, A. */
 static int sumlog_back(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

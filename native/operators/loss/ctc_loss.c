@@ -141,13 +141,13 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
   return s;
 }
 
-/* May a path jump from s - 2 to s? Over a blank between two different labels. */
+/* Returns whether a path may jump from s - 2 to s: over a blank between two different labels. */
 static bool may_jump(const struct sample *s, int64_t i)
 {
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
 }
 
-/* Whether there is a path. */
+/* Returns whether there is a path. */
 static bool has_path(const struct sample *s)
 {
   int64_t need = MAX(s->S / 2, 1);
@@ -172,7 +172,7 @@ static double sum_paths(struct sample *s)
   return S > 1 ? log_add(end[S - 1], end[S - 2]) : end[0];
 }
 
-/* b of step t from b of step t + 1. */
+/* Computes b of step t from b of step t + 1. */
 static void step_back(struct sample *s, int64_t t)
 {
   for (int64_t i = 0; i < s->S; i++) {
@@ -271,7 +271,7 @@ static int ctc_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient (batch,), the gradient that forward found. */
+/* Computes the gradient. in: head gradient (batch,), the gradient that forward found. */
 static int ctc_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

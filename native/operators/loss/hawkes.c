@@ -141,8 +141,8 @@ static void backward_range(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) run_sequence(context, i);
 }
 
-/* in: head gradient of the likelihoods, then the inputs. alpha and beta are those of all
-** sequences. */
+/* Computes the gradients; those of alpha and beta are of all sequences. in: head gradient of the
+** likelihoods, then the inputs. */
 static int hawkes_backward(struct call *c)
 {
   struct hawkes_run j;

@@ -38,7 +38,7 @@ static int copy_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: output, label. Bytes that hold the label in the output's dtype. */
+/* Returns the bytes that hold the label in the output's dtype. in: output, label. */
 static size_t label_scratch(const struct call *c)
 {
   return c->in[0].d.dtype == c->in[1].d.dtype
@@ -66,8 +66,8 @@ static const struct param scale_params[] = {
   { 0 }
 };
 
-/* A label has data's batch and size in any shape; unless given, data's own shape, or (n,) for
-** (n, 1). */
+/* Infers a label of data's batch and size in any shape; unless given, of data's own shape, or (n,)
+** for (n, 1). */
 static int regression_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -240,8 +240,8 @@ static int sparse_shape(struct infer *s)
   return d.ndim ? shape_is(s, &s->in[1], 1, &d.dim[d.ndim > 1]) : TY_OK;
 }
 
-/* in: head gradient, data, moving average (changed: the gradient uses the new one). A unit is an
-** index of axis 1. */
+/* Computes the gradient of a unit, an index of axis 1. in: head gradient, data, moving average
+** (changed: the gradient uses the new one). */
 static void sparse_unit(struct call *c, const struct vec_ops *r, struct split s, int64_t unit)
 {
   const struct sparse_param *p = c->param;

@@ -73,7 +73,7 @@ static int output_shape(struct infer *s)
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
 
-/* classes; 0: labels are probabilities, or not known yet */
+/* Returns the number of classes; 0: labels are probabilities, or not known yet. */
 static int64_t classes_of(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0], *label = &s->in[1];
@@ -121,7 +121,8 @@ static int output_forward(struct call *c)
   return TY_OK;
 }
 
-/* A label that is no class pulls none up, without a word: counting from 1 is the usual reason. */
+/* Looks at the labels: one that is no class pulls none up, without a word, and counting from 1 is
+** the usual reason. */
 static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;
@@ -138,7 +139,7 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
-/* Whether label i of sample o is ignored; the gradient of its classes is 0 then. */
+/* Returns whether label i of sample o is ignored; sets the gradient of its classes to 0 then. */
 static bool clear_ignored(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
@@ -254,7 +255,8 @@ static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | 
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
 
-/* Where each row has a class number. */
+/* Returns whether gradients can be computed for parts of rows: where each row has a class
+** number. */
 static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;

@@ -166,7 +166,8 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
   *var = square / count_of(b);
 }
 
-/* Of a block: chunk by chunk, while it is in the cache, so that memory is read once. */
+/* Finds the moments of a block chunk by chunk, while it is in the cache, so that memory is read
+** once. */
 static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   enum { CHUNK = 8192 };
@@ -221,7 +222,7 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
 
 enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
 
-/* y = a x + d, a and d per element if `columns`, then relu. */
+/* Computes y = a x + d, a and d per element if `columns`, then relu. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
@@ -255,13 +256,13 @@ static void scale_pieces(
   }
 }
 
-/* As an array of the data's type keeps it: backward must see what forward saw. */
+/* Rounds a number as an array of the data's type keeps it: backward must see what forward saw. */
 static double round_to_type(const struct batch_norm *b, double v)
 {
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
-/* y = a x + d */
+/* Finds a and d of y = a x + d. */
 static void compute_affine(
     const struct batch_norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
@@ -287,7 +288,8 @@ static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* The statistics that forward used, from its outputs; the moving ones have not changed since. */
+/* Finds the statistics that forward used, from its outputs; the moving ones have not changed
+** since. */
 static void recall_statistics(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
 {
@@ -310,7 +312,8 @@ struct norm_chunk {
   char buffer[CHUNK * sizeof(double)];
 };
 
-/* n elements from `at` on; i: the channel of a piece that has one, from the strip's first on */
+/* Takes n elements from `at` on; i: the channel of a piece that has one, from the strip's
+** first on. */
 static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct batch_norm *b = q->b;
@@ -485,8 +488,8 @@ static void mask_head(struct batch_norm *b, void *masked, int64_t n)
   b->dy = masked;
 }
 
-/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
-** output with relu. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, third output, moving_mean,
+** moving_var, beta, and the output with relu. */
 static int norm_backward(struct call *c)
 {
   struct batch_norm b = norm_of(c, &c->in[1]);
@@ -506,7 +509,7 @@ static int norm_backward(struct call *c)
   return TY_OK;
 }
 
-/* With fixed statistics, of channels in blocks */
+/* Gives a and d of each channel where the statistics are fixed and the channels in blocks. */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
   struct batch_norm b = norm_of(c, &c->in[0]);

@@ -70,7 +70,7 @@ struct window conv_window_back(const struct call *c)
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
-/* dbias (+)= sums of dy in blocks */
+/* Adds the sums of dy, whose channels are in blocks, to dbias, or sets it to them. */
 static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;

@@ -108,7 +108,7 @@ static void scatter_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* in: head gradient, indices. */
+/* Computes the gradient of the table. in: head gradient, indices. */
 static int table_backward(struct call *c)
 {
   const struct table_param *p = c->param;

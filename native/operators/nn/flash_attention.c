@@ -113,7 +113,7 @@ static int shape_write(struct infer *s, ty_desc *x, int parts, struct flash_shap
   return shape_is(s, x, 3, (int64_t[]){ z.batch, z.length, width });
 }
 
-/* A mask or a bias: its last axes are (batch, heads, queries, keys), or 1. */
+/* Checks a mask or a bias: its last axes are (batch, heads, queries, keys), or 1. */
 static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
 {
   if (!x->ndim) return TY_OK;
@@ -206,16 +206,16 @@ static int flash_types(struct infer *s)
 /* only_block: its rows have no other block */
 struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool only_block; };
 
-/* Rows of a task: a chunk of queries of a group of heads. */
+/* Returns the rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
 
-/* Bytes of FLASH_KEYS packed values. */
+/* Returns the bytes of FLASH_KEYS packed values. */
 static size_t bytes_of_values(const struct flash *f)
 {
   return gemm_pack_bytes(f->dtype, f->dv, FLASH_KEYS);
 }
 
-/* base NULL: only counts the bytes */
+/* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_forward(const struct flash *f, char *base, struct flash_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
@@ -254,8 +254,8 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
   }
 }
 
-/* y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin
-** at x->v + from. */
+/* Computes y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed
+** values begin at x->v + from. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -272,8 +272,8 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   return TY_OK;
 }
 
-/* One block: rows b, from number `row` of the task, against keys of key head kv that they see
-** among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
+/* Computes one block: rows b, from number `row` of the task, against keys of key head kv that they
+** see among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
 ** known to be, or none is left out. */
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)

@@ -20,7 +20,7 @@ struct back_job {
 /* What a thread has for one task. p: the weights, ds: the gradient of the scores. */
 struct flash_back_workspace { char *q, *p, *ds, *k, *v, *kt; };
 
-/* base NULL: only counts the bytes */
+/* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_back(const struct flash *f, char *base, struct flash_back_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
@@ -75,7 +75,7 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   return TY_OK;
 }
 
-/* c (m x n) += a^T b; a (k x m) has a row of m elements. */
+/* Computes c (m x n) += a^T b; a (k x m) has a row of m elements. */
 static int add_product(const struct flash *f, bool restricted, int64_t m, int64_t n, int64_t k,
     const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
 {
@@ -201,7 +201,8 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   }
 }
 
-/* Task `unit` of the bias: it alone writes what its samples, heads, queries and keys add to. */
+/* Computes task `unit` of the bias: it alone writes what its samples, heads, queries and keys add
+** to. */
 static int bias_task(const struct back_job *j, int64_t unit)
 {
   const struct flash *f = &j->f;
@@ -258,7 +259,7 @@ static void bias_gradient(struct back_job *j)
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
-/* in: head gradient, the inputs, output, logsum. */
+/* Computes the gradients. in: head gradient, the inputs, output, logsum. */
 int flash_backward(struct call *c)
 {
   enum { ENOUGH = 8 };                                /* heads that keep the cores busy */

@@ -52,7 +52,7 @@ static int check_fold(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Positions of the window along axis i; 0: unknown, -1: it does not fit */
+/* Returns the positions of the window along axis i; 0: unknown, -1: it does not fit. */
 static int64_t position_count(const struct unfold *p, int i, int64_t in)
 {
   int64_t free = in + 2 * p->pad.d[i] - (p->kernel.d[i] - 1) * p->dilate.d[i] - 1;
@@ -109,7 +109,7 @@ static int col2im_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* One channel of an image. */
+/* Returns the window of one channel of an image. */
 static struct window window_of(const struct unfold *p, const ty_desc *image)
 {
   struct window w = { .n = 1, .groups = 1, .channels = 1, .filters = 1, .dtype = image->dtype };

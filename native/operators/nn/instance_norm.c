@@ -122,7 +122,7 @@ static int group_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, var or std. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, var or std. */
 static int group_backward(struct call *c)
 {
   struct group_norm g = group_of(c, &c->in[1].d);
@@ -242,7 +242,7 @@ static int l2_forward(struct call *c)
   return l2_run(c, &l, &c->in[0].d);
 }
 
-/* in: head gradient, output, norm. */
+/* Computes the gradient. in: head gradient, output, norm. */
 static int l2_backward(struct call *c)
 {
   struct l2 l = { .dy = c->in[0].p, .y = c->in[1].p, .norm = c->in[2].p, .out = c->out[0].p };
@@ -328,7 +328,7 @@ static int lrn_forward(struct call *c)
   return lrn_run(c, &l, &c->in[0].d);
 }
 
-/* in: head gradient, data, tmp_norm. */
+/* Computes the gradient. in: head gradient, data, tmp_norm. */
 static int lrn_backward(struct call *c)
 {
   struct local l = {

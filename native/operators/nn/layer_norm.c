@@ -111,7 +111,7 @@ static void add_parts(const struct layer_norm *l, int which, void *out)
   for (int p = 0; p < PARTS; p++) r->add(out, vec_at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
 }
 
-/* (outer, k, inner) to (outer, inner, k), or back. */
+/* Turns (outer, k, inner) into (outer, inner, k), or back. */
 static const void *transpose_axes(const struct layer_norm *l, const void *x, void *y, bool back)
 {
   if (!x || !y) return NULL;
@@ -136,7 +136,7 @@ static size_t forward_scratch(const struct call *c)
   return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
 }
 
-/* y: the output's place */
+/* Normalises rows. y: the output's place. */
 static int run_forward(const struct call *c, struct layer_norm l, void *y)
 {
   int64_t n = desc_count(&c->in[0].d);
@@ -173,7 +173,7 @@ static size_t backward_scratch(const struct call *c)
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
-/* in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted */
+/* Computes the gradients. in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted. */
 static int run_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
   int64_t n = desc_count(&c->in[1].d);
@@ -192,7 +192,7 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   return TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, std. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, std. */
 static int layer_backward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[1].d);
@@ -201,7 +201,7 @@ static int layer_backward(struct call *c)
   return run_backward(c, l, c->out[1].p, c->out[2].p);
 }
 
-/* in: head gradient, data, gamma, root of the mean of squares. */
+/* Computes the gradients. in: head gradient, data, gamma, root of the mean of squares. */
 static int rms_backward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[1].d);

@@ -91,7 +91,7 @@ struct entropy_slab {
   char *z;
 };
 
-/* Rows of a slab: all slabs are about as large. */
+/* Returns the rows of a slab: all slabs are about as large. */
 static int64_t slab_rows(struct linear_sizes z, size_t size)
 {
   int64_t fits = MAX(LEAST, SLAB / (z.n * (int64_t)size)), slabs = MAX(1, (z.m + fits - 1) / fits);
@@ -110,7 +110,7 @@ static double product_of(const struct entropy_slab *s, int64_t row, int64_t clas
   return r->dot(vec_at(r, s->x->p, row * s->k), vec_at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
-/* -log of the label's probability p[class]; where that is too small for a float, from the
+/* Returns -log of the label's probability p[class]; where that is too small for a float, from the
 ** products of it and the likeliest. */
 static double negative_log(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {

@@ -33,7 +33,7 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
         dx, dy, vec_at(p->r, p->x, x), vec_at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
-/* Sums and means with inner = 1: columns of the windows into one line, then the line onto the
+/* Adds sums and means with inner = 1: columns of the windows into one line, then the line onto the
 ** rows. */
 static void scatter_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
@@ -78,8 +78,8 @@ static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
     memcpy(row, vec_at(r, p->dy, from), r->size * (size_t)n);
 }
 
-/* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as
-** maxima are found for max. */
+/* Gives the taps a copy of the head gradients: divided by the window for avg, shrinking as maxima
+** are found for max. */
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q)
 {
   _Alignas(64) char row[POOL_WIDE * sizeof(double)];
@@ -113,7 +113,7 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
     }
 }
 
-/* Not for lp. */
+/* Computes the gradient of a plane that is one window; not for lp. */
 void pool_whole_backward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

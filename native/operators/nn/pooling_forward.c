@@ -7,7 +7,7 @@
 #include "operators/nn/pooling.h"
 #include "kernel/vec/pool.h"
 
-/* What a window without elements becomes. */
+/* Returns what a window without elements becomes. */
 static double empty_window(const struct pool *p)
 {
   return p->type == POOL_MAX ? p->lowest : 0;
@@ -96,7 +96,7 @@ static void find_argmax(const struct pool *p, const struct pool_piece *q)
   for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)argmax[i];
 }
 
-/* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
+/* Raises a maximum below 0 to 0 where the window covers padding, which counts as zeros. */
 static void raise_to_zero(const struct pool *p, const struct pool_piece *q, void *y)
 {
   const struct vec_ops *r = p->r;
@@ -141,7 +141,7 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
   }
 }
 
-/* Not for lp. */
+/* Computes a plane that is one window; not for lp. */
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

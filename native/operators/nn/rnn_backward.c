@@ -68,8 +68,8 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The gradient of the state before its projection, from those of the projected state, which are
-** kept for the gradient of the projection. */
+/* Computes the gradient of the state before its projection, from those of the projected state,
+** which are kept for the gradient of the projection. */
 static int unproject_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t t, int64_t t0)
 {
@@ -84,7 +84,7 @@ static int unproject_gradient(
       rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
 }
 
-/* The gate gradients begin with those of time t0. */
+/* Computes the gradients of one step. Those of the gates begin with time t0's. */
 static int backward_step(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t index, int64_t t0)
 {
@@ -133,8 +133,8 @@ static void remake_states(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* dW_h: the states before each step of the range times its gate gradients; the first step's is
-** the initial state. */
+/* Computes dW_h: the states before each step of the range times its gate gradients; the first
+** step's is the initial state. */
 static int recurrent_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
@@ -164,7 +164,7 @@ static int recurrent_gradient(
       l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
 }
 
-/* dW_r: the gradients of the projected states of the range times the states. */
+/* Computes dW_r: the gradients of the projected states of the range times the states. */
 static int projection_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
@@ -209,7 +209,7 @@ static void store_bias(const struct rnn_run *w, const struct rnn_pass *l, void *
   r->store(vec_at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
 }
 
-/* width: units of the state */
+/* Copies a state's gradient, or sets it to 0. width: units of the state. */
 static void copy_or_clear(
     const struct rnn_run *w, void *d, const void *g, int64_t state, int64_t width)
 {
@@ -278,8 +278,8 @@ static int backward_layer(
   return TY_OK;
 }
 
-/* in: data, parameters, state [, state_cell] [, output: but for an lstm that does not project],
-** reserve, head gradients of output [, state [, cell]]. */
+/* Computes the gradients. in: data, parameters, state [, state_cell] [, output: but for an lstm
+** that does not project], reserve, head gradients of output [, state [, cell]]. */
 int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;

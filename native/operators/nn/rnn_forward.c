@@ -10,21 +10,22 @@
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* Of the largest W_x. */
+/* Returns the bytes of the largest W_x, packed. */
 static size_t packed_input(const struct rnn *n, int64_t gates)
 {
   return gemm_pack_bytes(
       n->type, gates, MAX(n->inputs, n->layers > 1 ? n->directions * n->outputs : 0));
 }
 
-/* Whether weights are so large that W_h is packed over W_x, after the inputs' product of all
-** steps. */
+/* Returns whether weights are so large that W_h is packed over W_x, after the inputs' product of
+** all steps. */
 static bool packs_in_turn(const struct rnn *n)
 {
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
 }
 
-/* Large weights and few rows: W_h is read in place, W_x packed for some gates at a time. */
+/* Returns whether W_h is read in place and W_x packed for some gates at a time: with large weights
+** and few rows. */
 static bool reads_unpacked(const struct rnn *n) { return packs_in_turn(n) && n->batch <= GEMM_FEW; }
 
 static int64_t gates_at_once(const struct rnn *n)
@@ -32,7 +33,7 @@ static int64_t gates_at_once(const struct rnn *n)
   return reads_unpacked(n) ? MIN(rnn_gate_rows(n), 512) : rnn_gate_rows(n);
 }
 
-/* In the inputs' product: some 256 rows, which stay in the cache. */
+/* Returns the steps of the inputs' product at a time: some 256 rows, which stay in the cache. */
 static int64_t steps_at_once(const struct rnn *n)
 {
   return packs_in_turn(n) ? n->time : MIN(n->time, MAX(1, 256 / MAX(n->batch, 1)));
@@ -145,7 +146,7 @@ static void final_states(const struct rnn_run *w, const struct rnn_pass *l, void
     memcpy(vec_at(n->r, cy, state * n->batch * n->units), c, rnn_bytes(n, n->batch * n->units));
 }
 
-/* pre = W_x times `rows` rows of the layer's input. */
+/* Computes pre = W_x times `rows` rows of the layer's input. */
 static int input_product(
     const struct rnn_run *w, const struct rnn_pass *l, int64_t rows, const void *x)
 {

@@ -56,9 +56,9 @@ static struct rnn_offsets offsets_of(const struct rnn *n, int64_t layer, int64_t
   return p;
 }
 
-/* The private output: per layer and direction gates and, but for rnn, a further number per unit
-** and step (lstm: cell, gru: inner product of the candidate); then the outputs of all layers but
-** the last. */
+/* Counts the private output: per layer and direction gates and, but for rnn, a further number per
+** unit and step (lstm: cell, gru: inner product of the candidate); then the outputs of all layers
+** but the last. */
 int64_t rnn_step_reserve(const struct rnn *n)
 {
   return n->batch * (rnn_gate_rows(n) + (n->mode == LSTM || n->mode == GRU ? n->units : 0));

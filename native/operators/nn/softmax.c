@@ -91,7 +91,7 @@ static int soft_shape(struct infer *s)
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
 }
 
-/* lengths: up to all elements along axis */
+/* Returns how many values a length may have, from 0 to all elements along axis; 0: unknown. */
 static int64_t row_counts(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0];
@@ -225,8 +225,8 @@ static int soft_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: gradient of the output, output, length. The gradient of data is computed in the output's
-** dtype. */
+/* Returns the bytes of data's gradient in the output's dtype, in which it is computed. in: gradient
+** of the output, output, length. */
 static size_t soft_back_scratch(const struct call *c)
 {
   return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
@@ -344,7 +344,7 @@ static int cross_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient (1,), data, label. */
+/* Computes the gradient of data. in: head gradient (1,), data, label. */
 static int cross_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

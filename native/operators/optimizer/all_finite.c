@@ -56,7 +56,7 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The sum of of() over blocks; split by size alone. */
+/* Adds up of() over blocks, which are split by size alone. */
 static double sum_blocks(const struct operand *x, double (*of)(const double *, int64_t))
 {
   struct pieces p = { .x = x, .n = desc_count(&x->d), .of = of };

@@ -27,7 +27,7 @@ static int ftml_check(void *param) /* its epsilon is float64 */
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Weight, gradient and output alike; states float32. */
+/* Infers weight, gradient and output alike; states are float32. */
 static int master_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->in[1]));
@@ -64,8 +64,8 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for inputs first .. last: norms and scales, of one element where their
-** shape is unknown. */
+/* Infers all as the weight, but for inputs first .. last: norms and scales, of one element where
+** their shape is unknown. */
 static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)

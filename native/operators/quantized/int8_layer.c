@@ -104,7 +104,7 @@ static int conv8_check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Input 2 is the scales, bias and sum follow. The layer infers data, weight and bias. */
+/* Infers data, weight and bias as the layer does. Input 2 is the scales; bias and sum follow. */
 static int layer_shape(struct infer *s)
 {
   const bool linear = is_linear(s->op);
@@ -184,7 +184,7 @@ static float enter_levels(const struct level_params *q, int64_t n, const float *
   return scale;
 }
 
-/* less[i] = zero times the sum of row i of the weight */
+/* Sets less[i] = zero times the sum of row i of the weight. */
 static void sum_weights(int64_t rows, int64_t k, const int8_t *w, int64_t zero, int32_t *less)
 {
   for (int64_t i = 0; i < rows; i++, w += k) {

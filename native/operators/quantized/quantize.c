@@ -92,7 +92,7 @@ static void rescale_elements(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
-/* Output 0 from input 0 times `unit`, under the range (least, most). */
+/* Computes output 0 from input 0 times `unit`, under the range (least, most). */
 static int rescale_to_range(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];

@@ -72,8 +72,8 @@ static int multinomial_type(struct infer *s)
   return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
 }
 
-/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is
-** none or a bad one. */
+/* Adds up the first 1, 2, ... probabilities of each row; the last sum becomes NaN if there is none
+** or a bad one. */
 static void multinomial_sums(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;

@@ -77,7 +77,7 @@ static int density_run(struct call *c, const struct density *law)
   return TY_OK;
 }
 
-/* Gradients of parameters begin .. end - 1 and of their samples. */
+/* Computes the gradients of parameters begin .. end - 1 and of their samples. */
 static void slope_part(int64_t begin, int64_t end, void *context)
 {
   const struct points *p = context;
@@ -126,7 +126,7 @@ static int pdf_shape(struct infer *s)
 
 /* -- Dirichlet --------------------------------------------------------------------------------- */
 
-/* sample (a..., s..., K), alpha (a..., K), output (a..., s...) */
+/* Infers sample (a..., s..., K), alpha (a..., K), output (a..., s...). */
 static int dirichlet_shape(struct infer *s)
 {
   ty_desc *x = &s->in[0], *a = &s->in[1], *y = &s->out[0];
@@ -177,7 +177,7 @@ static int dirichlet_run(struct call *c)
   return TY_OK;
 }
 
-/* Gradients of the vectors begin .. end - 1 of alpha and of their samples. */
+/* Computes the gradients of the vectors begin .. end - 1 of alpha and of their samples. */
 static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
 {
   const struct points *p = context;

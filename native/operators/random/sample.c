@@ -82,7 +82,8 @@ static double parameter_at(const struct operand *p, double otherwise, int64_t i)
   return p ? real_of(p, i) : otherwise;
 }
 
-/* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
+/* Makes elements i .. i + n - 1 from their standard variates, a row of equal parameters at a
+** time. */
 static void transform_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
   const struct operand *y = &f->c->out[0];

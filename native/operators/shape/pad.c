@@ -132,7 +132,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
       gather_float(a, p);
 }
 
-/* The unpadded part of the padded array, copied in or out. */
+/* Copies the unpadded part of the padded array in or out. */
 static int copy_middle(int device, const struct pad_planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };

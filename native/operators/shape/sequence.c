@@ -69,7 +69,7 @@ static int last_shape(struct infer *s)
   return TY_OK;
 }
 
-/* lengths: up to all steps */
+/* Returns how many values a length may have, from 0 to all steps; 0: unknown. */
 static int64_t step_counts(const struct infer *s, int *input)
 {
   const struct sequence *p = s->param;

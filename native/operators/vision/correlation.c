@@ -75,7 +75,7 @@ static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t 
   return ((n * g->H + y) * g->W + x) * g->c;
 }
 
-/* (channels, h, w) of sample n into the middle of the padded copy, or back. */
+/* Moves (channels, h, w) of sample n into the middle of the padded copy, or back. */
 static void move_image(const struct correlation *k, int64_t n, void *padded, void *image, bool back)
 {
   const struct vec_ops *r = k->r;
@@ -180,7 +180,7 @@ static int correlation_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, both images. */
+/* Computes the gradients. in: head gradient, both images. */
 static int correlation_backward(struct call *c)
 {
   const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);

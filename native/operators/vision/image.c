@@ -19,7 +19,7 @@ static struct pixels pixels_of(const struct operand *a, int64_t image)
 
 static int64_t images_of(const ty_desc *d) { return d->ndim == 4 ? d->dim[0] : 1; }
 
-/* An image or, if `batch`, several; TY_OK also while nothing is known. */
+/* Checks for an image or, if `batch`, several. Returns TY_OK also while nothing is known. */
 static int want_image(struct infer *s, const ty_desc *d, bool batch)
 {
   if (!d->ndim || d->ndim == 3 || (batch && d->ndim == 4)) return TY_OK;
@@ -218,7 +218,7 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-/* The window of the whole, copied in or out. */
+/* Copies the window of the whole in or out. */
 static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {

@@ -181,8 +181,8 @@ static void overlap_all(struct matching *t)
   }
 }
 
-/* The best pair of an anchor and an object that are both free, until no pair overlaps. Returns
-** how many there are. */
+/* Matches the best pair of an anchor and an object that are both free, until no pair overlaps.
+** Returns how many there are. */
 static int64_t match_pairs(struct matching *t)
 {
   int64_t n = 0;
@@ -211,7 +211,7 @@ static int64_t match_near(struct matching *t)
   return n;
 }
 
-/* Softmax of class 0. */
+/* Returns the softmax of class 0. */
 static double background_probability(const struct matching *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
@@ -396,7 +396,7 @@ static void decode_box(const struct detect *d, int64_t a, double corner[4])
   }
 }
 
-/* The best class of each anchor, where it is none of background, NaN and too weak. */
+/* Finds the best class of each anchor, where it is none of background, NaN and too weak. */
 static int64_t find_objects(const struct detect *d)
 {
   int64_t n = 0;
@@ -414,8 +414,7 @@ static int64_t find_objects(const struct detect *d)
   return n;
 }
 
-/* The best nms_topk come first, sorted; what is after them stays where it was found, with id
-** -1. */
+/* Sorts the best nms_topk to the front; what is after them stays where it was found, with id -1. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {
   int64_t keep = d->p->nms_topk > 0 ? MIN(n, d->p->nms_topk) : n;

@@ -198,7 +198,8 @@ static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, 
   }
 }
 
-/* in: head gradient, regions. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
+** regions. */
 static int mean_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
@@ -315,7 +316,7 @@ static void add_at(const struct psroi_call *k, void *p, int64_t i, double v)
   k->r->set(p, i, k->r->get(p, i) + v);
 }
 
-/* The change of a sample's value per pixel that the sample moves along an axis. */
+/* Returns the change of a sample's value per pixel that the sample moves along an axis. */
 static double sample_slope(
     const struct psroi_call *k, const struct psroi_taps *t, int64_t plane, int axis)
 {
@@ -345,8 +346,8 @@ static void scatter_bin(
   }
 }
 
-/* in: head gradient, data, regions, samples counted, offsets. Regions may overlap: one after the
-** other. */
+/* Computes the gradients; regions may overlap, so one after the other. in: head gradient, data,
+** regions, samples counted, offsets. */
 static int sample_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),

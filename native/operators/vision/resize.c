@@ -48,7 +48,7 @@ static int resize_check(void *param)
   return TY_OK;
 }
 
-/* the new size of a side of n; 0: unknown, or none is left */
+/* Returns the new size of a side of n; 0: unknown, or none is left. */
 static int64_t side_after(const struct resize_param *p, int64_t n, int64_t size, double scale)
 {
   const bool even = n % 2 == 0;

@@ -197,7 +197,8 @@ static int roi_forward(struct call *c, bool rotated)
 static int align_forward(struct call *c) { return roi_forward(c, false); }
 static int rotated_forward(struct call *c) { return roi_forward(c, true); }
 
-/* in: head gradient, regions. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
+** regions. */
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

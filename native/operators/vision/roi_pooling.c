@@ -43,7 +43,7 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* Places of maxima are not of data's type: a half type would round them. */
+/* Infers the places of maxima, which are not of data's type: a half type would round them. */
 static int roi_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -107,7 +107,8 @@ static int roi_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, regions, places of the maxima. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient, regions,
+** places of the maxima. */
 static int roi_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d, *out = &c->in[0].d;

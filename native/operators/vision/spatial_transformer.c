@@ -88,7 +88,7 @@ static int sampler_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, grid. */
+/* Computes the gradients. in: head gradient, data, grid. */
 static int sampler_backward(struct call *c)
 {
   struct sampling k = {
@@ -143,7 +143,8 @@ static int grid_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head gradient. */
+/* Computes (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head
+** gradient. */
 static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];
@@ -255,7 +256,7 @@ static int transformer_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, grid_src. */
+/* Computes the gradients. in: head gradient, data, grid_src. */
 static int transformer_backward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

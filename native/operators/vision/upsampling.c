@@ -228,7 +228,7 @@ static int up_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, for bilinear also data and weight. */
+/* Computes the gradients. in: head gradient, for bilinear also data and weight. */
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return nearest_run(c, c->out, c->nout, &c->in[0], true), TY_OK;
