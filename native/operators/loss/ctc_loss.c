@@ -253,7 +253,8 @@ static void log_body(int64_t begin, int64_t end, void *context)
 {
   struct logs *l = context;
   for (int64_t i = begin; i < end; i++)
-    vec_ops_of(TY_F64)->softmax->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
+    vec_ops_of(TY_F64)->softmax->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true,
+        l->classes);
 }
 
 static int ctc_forward(struct call *c)

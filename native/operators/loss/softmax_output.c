@@ -106,7 +106,8 @@ static void forward_body(int64_t begin, int64_t end, void *context)
     if (f->s.inner == 1)
       r->softmax->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
     else
-      r->softmax->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k, f->s.inner,
+      r->softmax->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k,
+          f->s.inner,
           MIN(ROW_COLS, f->s.inner - from));
   }
 }

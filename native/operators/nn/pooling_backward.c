@@ -64,7 +64,8 @@ static void scatter_argmax(const struct pool *p, const struct pool_piece *q, con
   for (int64_t k = 0; k < h->kernel * w->kernel; k++)
     tap_at[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
   for (int64_t i = 0; i < q->n; i++) target[i] = tap[i] == NO_TAP ? INT32_MIN : tap_at[tap[i]];
-  p->r->pool->scatter_argmax(vec_at(p->r, p->out, plane + q->w * w->stride), target, dy, w->stride, q->n);
+  p->r->pool->scatter_argmax(vec_at(p->r, p->out, plane + q->w * w->stride), target, dy,
+      w->stride, q->n);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -109,7 +110,8 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
       int64_t in = (plane * h->in + 2 * y) * w->in + 2 * x, out = (plane * h->out + y) * w->out + x;
       n = MIN(w->out - x, POOL_WIDE);
       copy_heads(p, out, n, row);
-      r->pool->max2_back(vec_at(r, p->out, in), vec_at(r, p->out, in + w->in), p->argmax + out, row, n);
+      r->pool->max2_back(
+          vec_at(r, p->out, in), vec_at(r, p->out, in + w->in), p->argmax + out, row, n);
     }
 }
 

@@ -143,7 +143,8 @@ static void adam_chunks(int64_t begin, int64_t end, void *context)
   const struct adam_run *q = context;
   const struct vec_ops *r = q->r;
   const int64_t first = begin * ADAM_CHUNK, n = MIN(end * ADAM_CHUNK, q->n) - first;
-  r->update->adam(vec_at(r, q->y, first), vec_at(r, q->in[0].p, first), vec_at(r, q->in[1].p, first),
+  r->update->adam(vec_at(r, q->y, first), vec_at(r, q->in[0].p, first),
+      vec_at(r, q->in[1].p, first),
       vec_at(r, q->in[2].p, first), vec_at(r, q->in[3].p, first), &q->k, n);
 }
 

@@ -297,7 +297,9 @@ static int back_columns(
         vec_at(r, dy, g * z->filters * z->area), z->area, 0,
         vec_at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather_range);
-  if (j->dx) parallel_for_stoppable(j->channels, elements_ns(8 * j->taps * z->area), scatter_range, j);
+  if (j->dx)
+    parallel_for_stoppable(
+        j->channels, elements_ns(8 * j->taps * z->area), scatter_range, j);
   return TY_OK;
 }
 

@@ -169,7 +169,8 @@ static int grid_forward(struct call *c)
     warp_grid(r, c->out[0].p, c->in[0].p, d, false);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
-      r->sampler->grid(vec_at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), vec_at(r, c->in[0].p, 6 * i),
+      r->sampler->grid(vec_at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]),
+          vec_at(r, c->in[0].p, 6 * i),
           d->dim[2], d->dim[3]);
   return TY_OK;
 }
