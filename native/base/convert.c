@@ -54,5 +54,5 @@ void dtype_convert(void *dst, int dst_type, const void *src, int src_type, int64
 {
   struct cast_job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32),
     cast_of(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
-  parallel_for(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
+  parallel_chunks(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
 }

@@ -257,12 +257,30 @@ static void loop_run(int64_t n, int64_t grain, parallel_fn body, void *context, 
   parallel_team(loop_work, &l);
 }
 
-void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context)
+/* Returns the units of ns nanoseconds that make a chunk of n. A quotient that is whole but for its
+** last bits counts as whole. */
+static int64_t loop_grain(int64_t n, double ns)
+{
+  const double grain = PARALLEL_CHUNK_NS / ns + 1e-9;
+  return grain < (double)n ? (int64_t)grain : n;
+}
+
+void parallel_for(int64_t n, double ns, parallel_fn body, void *context)
+{
+  loop_run(n, loop_grain(n, ns), body, context, false);
+}
+
+void parallel_for_stoppable(int64_t n, double ns, parallel_fn body, void *context)
+{
+  loop_run(n, loop_grain(n, ns), body, context, true);
+}
+
+void parallel_chunks(int64_t n, int64_t grain, parallel_fn body, void *context)
 {
   loop_run(n, grain, body, context, false);
 }
 
-void parallel_for_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context)
+void parallel_chunks_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context)
 {
   loop_run(n, grain, body, context, true);
 }

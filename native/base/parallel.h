@@ -1,20 +1,28 @@
 /* parallel.h - work split over the cores of one device; only parallel.c uses OpenMP.
 **
 ** Only queue threads open regions. A region's team is constant: cores / CPU queues opened. The
-** split into chunks depends on n and grain alone, never on the number of threads, so that sums
-** have equal bits on any machine. Less than about 20 us of work should be one chunk (n <=
-** grain): it then runs inline. A region inside a region, or on any other thread, runs inline:
-** same chunks, one member.
+** split into chunks depends on n and the estimated cost of a unit alone, never on the number of
+** threads or on a clock, so that sums have equal bits on any machine. Work of one chunk runs
+** inline. A region inside a region, or on any other thread, runs inline: same chunks, one member.
 */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Nanoseconds of a chunk: a team starts in some 20 us, so two chunks are about the least that is
+** worth one. */
+#define PARALLEL_CHUNK_NS 10000.0
+
 typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
-/* Calls body for chunks of `grain`, the last one of the rest. */
-void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context);
+/* Calls body for chunks of n units, the last one of the rest. ns: what one unit takes on one core,
+** estimated from shapes and constants (kernel/grain.h), never measured at run time: some kernels
+** add up by chunks. */
+void parallel_for(int64_t n, double ns, parallel_fn body, void *context);
 /* As parallel_for; leaves out chunks that have not begun when Ctrl-C asks to stop (base/stop.h). */
-void parallel_for_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
+void parallel_for_stoppable(int64_t n, double ns, parallel_fn body, void *context);
+/* As both, of chunks of `grain` units: where the caller has cut the work itself. */
+void parallel_chunks(int64_t n, int64_t grain, parallel_fn body, void *context);
+void parallel_chunks_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
 /* Calls body once per member. */
 void parallel_team(void (*body)(int member, int members, void *context), void *context);
 /* Returns the members of this thread's team; on a thread that is no queue (scratch() at bind): the

@@ -131,13 +131,14 @@ int sys_protect(void *pages, size_t bytes, int access)
 ** signal. So the pages for our deepest calls are reserved while nothing is lost. */
 __attribute__((constructor, noinline)) static void reserve_stack(void)
 {
-  enum { DEEP = 1 << 20 };
+  enum { RESERVE = 1 << 20 };
   struct rlimit most;
-  void *reserve = mmap(NULL, DEEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *reserve =
+      mmap(NULL, RESERVE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserve == MAP_FAILED) return;
-  munmap(reserve, DEEP);
-  if (gettid() != getpid() || getrlimit(RLIMIT_STACK, &most) || most.rlim_cur < 4 * DEEP) return;
-  volatile char *deepest = __builtin_alloca(DEEP);
+  munmap(reserve, RESERVE);
+  if (gettid() != getpid() || getrlimit(RLIMIT_STACK, &most) || most.rlim_cur < 4 * RESERVE) return;
+  volatile char *deepest = __builtin_alloca(RESERVE);
   *deepest = 0;
 }
 

@@ -7,12 +7,12 @@
 #include "base/system.h"
 #include "base/whole_file.h"
 
-enum { PIECE = 1 << 16 };
+enum { PIECE_BYTES = 1 << 16 };
 
 static int read_all(FILE *f, const char *path, char **data, size_t *n)
 {
   struct stat st;
-  size_t capacity = !fstat(fileno(f), &st) && st.st_size > 0 ? (size_t)st.st_size + 1 : PIECE;
+  size_t capacity = !fstat(fileno(f), &st) && st.st_size > 0 ? (size_t)st.st_size + 1 : PIECE_BYTES;
   *data = mem_new(capacity);
   NEED(*data, TY_EMEMORY, "out of memory: the file '%s'", path);
   for (;;) {
@@ -21,7 +21,7 @@ static int read_all(FILE *f, const char *path, char **data, size_t *n)
     if (*n < capacity && !got)
       return ferror(f) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;
     if (*n < capacity) continue;
-    char *grown = mem_grow(*data, capacity = capacity * 2 + PIECE);
+    char *grown = mem_grow(*data, capacity = capacity * 2 + PIECE_BYTES);
     NEED(grown, TY_EMEMORY, "out of memory: the file '%s'", path);
     *data = grown;
   }

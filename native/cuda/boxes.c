@@ -1,6 +1,6 @@
 /* boxes.c - box_iou, box_nms, bipartite_matching, box_encode, box_decode and the MultiBox operators
 ** (kernels/boxes.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/element/boxes.h"
 #include "kernel/strided_copy.h"
 #include "op/registry.h"
@@ -8,10 +8,7 @@
 /* bytes of what says that a box is gone, or an object matched */
 enum { FLAG = sizeof(int32_t) };
 
-static int boxes_family(const struct call *c, const ty_desc *d, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_boxes, name, f, "T=%s TEAM=256", cuda_type(d->dtype));
-}
+#define WORDS "T=$i0 TEAM=256"
 
 static int32_t form_of(const struct call *c, const char *name)
 {
@@ -25,39 +22,34 @@ static void copy_four(double to[4], const struct reals *from)
 
 /* -- overlaps, offsets ------------------------------------------------------------------------- */
 
-static int compute_overlaps(struct call *c)
+struct overlap_args { int64_t count, n, form; };
+static int64_t overlap_sizes(const struct call *c, void *s)
 {
-  int64_t n = desc_count(&c->in[1].d) / 4, count = desc_count(&c->out[0].d);
-  int32_t form = form_of(c, "format");
-  cu_function f;
-  TRY(boxes_family(c, &c->in[0].d, "overlaps", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &count, &n, &form };
-  return cuda_run(c, f, count, params);
+  int64_t count = desc_count(&c->out[0].d);
+  *(struct overlap_args *)s =
+      (struct overlap_args){ count, desc_count(&c->in[1].d) / 4, form_of(c, "format") };
+  return count;
 }
 
-static int encode_boxes(struct call *c)
+struct encode_args { int64_t count, anchors, objects; };
+static int64_t encode_sizes(const struct call *c, void *s)
 {
-  int64_t count = desc_count(&c->in[0].d), anchors = c->in[0].d.dim[1];
-  int64_t objects = c->in[3].d.dim[1];
-  cu_function f;
-  TRY(boxes_family(c, &c->in[0].d, "encode", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &c->in[1].p, &c->in[2].p,
-    &c->in[3].p, &c->in[4].p, &c->in[5].p, &count, &anchors, &objects };
-  return cuda_run(c, f, count, params);
+  int64_t count = desc_count(&c->in[0].d);
+  *(struct encode_args *)s =
+      (struct encode_args){ count, c->in[0].d.dim[1], c->in[3].d.dim[1] };
+  return count;
 }
 
 struct decode_args { int64_t count, anchors; double std[4], limit; int64_t form; };
-static int decode_boxes(struct call *c)
+static int64_t decode_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[0].d;
-  struct decode_args s = { d->dim[0] * d->dim[1], d->dim[1],
+  int64_t count = d->dim[0] * d->dim[1];
+  *(struct decode_args *)s = (struct decode_args){ count, d->dim[1],
     { cuda_number(c, "std0", 1), cuda_number(c, "std1", 1), cuda_number(c, "std2", 1),
       cuda_number(c, "std3", 1) },
     cuda_number(c, "clip", -1), form_of(c, "format") };
-  cu_function f;
-  TRY(boxes_family(c, d, "decode", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.count, params);
+  return count;
 }
 
 /* -- suppression ------------------------------------------------------------------------------- */
@@ -76,12 +68,10 @@ static int64_t whole_number(const struct call *c, const char *name)
 static int keep_rows(struct call *c, const struct nms_args *s)
 {
   int64_t count = s->samples * s->n;
-  cu_function f;
   if (c->out[0].p) TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d)));
   if (!c->out[1].p) return TY_OK;
-  TRY(boxes_family(c, &c->in[0].d, "number_rows", &f));
-  void *params[] = { &c->out[1].p, &count, (void *)&s->n };
-  return cuda_run(c, f, count, params);
+  return cuda_start(c, FAMILY_boxes, "number_rows", WORDS, count,
+      (void *[]){ &c->out[1].p, &count, (void *)&s->n });
 }
 
 static int suppress_boxes(struct call *c)
@@ -96,16 +86,12 @@ static int suppress_boxes(struct call *c)
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(count));
   void *space = cuda_piece(&at, cuda_keys_bytes(count)), *gone = at;
-  cu_function list, f;
   if (!s.topk) return keep_rows(c, &s);
-  TRY(boxes_family(c, d, "nms_keys", &list));
-  void *of_keys[] = { &keys, &c->in[0].p, &s };
-  TRY(cuda_run(c, list, count, of_keys));
+  TRY(cuda_start(c, FAMILY_boxes, "nms_keys", WORDS, count, (void *[]){ &keys, &c->in[0].p, &s }));
   TRY(cuda_sort_keys(c, &keys, space, count, n));
   TRY(device_fill(c->device, gone, 0, FLAG * (size_t)count));
-  TRY(boxes_family(c, d, "nms", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &keys, &gone, &s };
-  return cuda_run(c, f, s.samples * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_boxes, "nms", WORDS, s.samples * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->in[0].p, &keys, &gone, &s });
 }
 
 static size_t nms_scratch(const struct call *c)
@@ -115,17 +101,13 @@ static size_t nms_scratch(const struct call *c)
   return 2 * cuda_keys_bytes(count) + FLAG * (size_t)count;
 }
 
-/* in: head gradient, record */
-static int nms_back(struct call *c)
+struct nms_back_args { int64_t count, n, width; };
+static int64_t nms_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  int64_t n = d->dim[d->ndim - 2], width = d->dim[d->ndim - 1], count = desc_count(d);
-  cu_function f;
-  TRY(cuda_zero(c, &c->out[0]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(boxes_family(c, d, "nms_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &count, &n, &width };
-  return cuda_run(c, f, count, params);
+  *(struct nms_back_args *)s =
+      (struct nms_back_args){ desc_count(d), d->dim[d->ndim - 2], d->dim[d->ndim - 1] };
+  return desc_count(d);
 }
 
 /* -- pairs ------------------------------------------------------------------------------------- */
@@ -145,14 +127,11 @@ static int match_boxes(struct call *c)
   void *space = cuda_piece(&at, cuda_keys_bytes(count));
   void *row = c->out[0].p ? c->out[0].p : cuda_piece(&at, numbers_bytes(&c->out[0].d));
   void *column = c->out[1].p ? c->out[1].p : at;
-  cu_function list, f;
-  TRY(boxes_family(c, d, "match_keys", &list));
-  void *of_keys[] = { &keys, &c->in[0].p, &s };
-  TRY(cuda_run(c, list, count, of_keys));
+  TRY(cuda_start(c, FAMILY_boxes, "match_keys", WORDS, count,
+      (void *[]){ &keys, &c->in[0].p, &s }));
   TRY(cuda_sort_keys(c, &keys, space, count, rows * columns));
-  TRY(boxes_family(c, d, "match", &f));
-  void *params[] = { &row, &column, &c->in[0].p, &keys, &s };
-  return cuda_run(c, f, s.samples, params);
+  return cuda_start(c, FAMILY_boxes, "match", WORDS, s.samples,
+      (void *[]){ &row, &column, &c->in[0].p, &keys, &s });
 }
 
 static size_t match_scratch(const struct call *c)
@@ -167,7 +146,7 @@ struct prior_args {
   int64_t h, w, sizes, ratios, clip;
   double step[2], offset[2], size[128], ratio[128];
 };
-static int make_priors(struct call *c)
+static int64_t prior_sizes(const struct call *c, void *to)
 {
   const ty_desc *d = &c->in[0].d;
   const struct reals *sizes = op_reals(c->op, c->param, "sizes"),
@@ -175,16 +154,14 @@ static int make_priors(struct call *c)
                      *steps = op_reals(c->op, c->param, "steps"),
                      *offsets = op_reals(c->op, c->param, "offsets");
   bool given = steps->d[0] > 0 && steps->d[1] > 0;
-  struct prior_args s = { d->dim[2], d->dim[3], sizes->n, ratios->n, cuda_flag(c, "clip"),
+  struct prior_args *s = to;
+  *s = (struct prior_args){ d->dim[2], d->dim[3], sizes->n, ratios->n, cuda_flag(c, "clip"),
     { given ? steps->d[0] : 1.0 / (double)d->dim[2],
       given ? steps->d[1] : 1.0 / (double)d->dim[3] },
     { offsets->d[0], offsets->d[1] } };
-  cu_function f;
-  for (int i = 0; i < sizes->n; i++) s.size[i] = sizes->d[i];
-  for (int i = 0; i < ratios->n; i++) s.ratio[i] = ratios->d[i];
-  TRY(boxes_family(c, &c->out[0].d, "priors", &f));
-  void *params[] = { &c->out[0].p, &s };
-  return cuda_run(c, f, s.h * s.w * (s.sizes + s.ratios - 1), params);
+  for (int i = 0; i < sizes->n; i++) s->size[i] = sizes->d[i];
+  for (int i = 0; i < ratios->n; i++) s->ratio[i] = ratios->d[i];
+  return s->h * s->w * (s->sizes + s->ratios - 1);
 }
 
 /* -- targets ----------------------------------------------------------------------------------- */
@@ -208,22 +185,18 @@ static int find_targets(struct call *c)
   void *match_p = cuda_piece(&at, MATCH_BYTES * (size_t)count);
   void *wanted = cuda_piece(&at, sizeof(int64_t) * (size_t)s.samples);
   void *overlap = cuda_piece(&at, sizeof(double) * (size_t)(count * s.objects)), *matched = at;
-  cu_function anchors, mine, write;
   copy_four(s.variance, op_reals(c->op, c->param, "variances"));
-  TRY(boxes_family(c, d, "match_anchors", &anchors));
-  void *first[] = { &match_p, &keys, &wanted, &overlap, &matched, &c->in[0].p, &c->in[1].p,
-    &c->in[2].p, &s };
-  TRY(cuda_run(c, anchors, s.samples * CUDA_BLOCK, first));
+  TRY(cuda_start(c, FAMILY_boxes, "match_anchors", WORDS, s.samples * CUDA_BLOCK,
+      (void *[]){ &match_p, &keys, &wanted, &overlap, &matched, &c->in[0].p, &c->in[1].p,
+        &c->in[2].p, &s }));
   if (s.ratio > 0) {
     TRY(cuda_sort_keys(c, &keys, space, count, s.anchors));
-    TRY(boxes_family(c, d, "mine_negatives", &mine));
-    void *params[] = { &match_p, &keys, &wanted, &s };
-    TRY(cuda_run(c, mine, count, params));
+    TRY(cuda_start(c, FAMILY_boxes, "mine_negatives", WORDS, count,
+        (void *[]){ &match_p, &keys, &wanted, &s }));
   }
-  TRY(boxes_family(c, d, "write_targets", &write));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &match_p, &c->in[0].p, &c->in[1].p,
-    &s };
-  return cuda_run(c, write, count, params);
+  return cuda_start(c, FAMILY_boxes, "write_targets", WORDS, count,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &match_p, &c->in[0].p, &c->in[1].p,
+        &s });
 }
 
 static size_t target_scratch(const struct call *c)
@@ -257,17 +230,14 @@ static int find_detections(struct call *c)
   void *space = cuda_piece(&at, cuda_keys_bytes(count));
   void *more = cuda_piece(&at, cuda_keys_bytes(count));
   void *all = cuda_piece(&at, DETECTION_BYTES * (size_t)count), *gone = at;
-  cu_function find, f;
   copy_four(s.variance, op_reals(c->op, c->param, "variances"));
-  TRY(boxes_family(c, d, "find_objects", &find));
-  void *first[] = { &all, &best, &found, &c->in[0].p, &c->in[1].p, &c->in[2].p, &s };
-  TRY(cuda_run(c, find, count, first));
+  TRY(cuda_start(c, FAMILY_boxes, "find_objects", WORDS, count,
+      (void *[]){ &all, &best, &found, &c->in[0].p, &c->in[1].p, &c->in[2].p, &s }));
   TRY(cuda_sort_keys(c, &best, space, count, s.anchors));
   TRY(cuda_sort_keys(c, &found, more, count, s.anchors));
   TRY(device_fill(c->device, gone, 0, FLAG * (size_t)count));
-  TRY(boxes_family(c, d, "detect", &f));
-  void *params[] = { &c->out[0].p, &all, &best, &found, &gone, &s };
-  return cuda_run(c, f, s.samples * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_boxes, "detect", WORDS, s.samples * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &all, &best, &found, &gone, &s });
 }
 
 static size_t detection_scratch(const struct call *c)
@@ -279,15 +249,21 @@ static size_t detection_scratch(const struct call *c)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define KERNEL(table, what, run, types, bytes) \
-  static const struct kernel table[] = { { what, run, types, .scratch = bytes }, { 0 } };
-KERNEL(ious, "pairs", compute_overlaps, T_FLOAT, NULL)
-KERNEL(encodes, "boxes", encode_boxes, T_FLOAT, NULL)
-KERNEL(decodes, "boxes", decode_boxes, T_FLOAT, NULL)
+#define ROW(table, shown, kernel_, arguments, sizes, types_, zeros_) \
+  static const struct kernel table[] = { \
+    { shown, CUDA_ROW(FAMILY_boxes, kernel_, "T=$o0 TEAM=256", arguments, sizes, zeros_), \
+      .types = types_ }, { 0 } };
+ROW(ious, "pairs", "overlaps", "o0 i0 i1 s0 s1 s2", overlap_sizes, T_FLOAT, 0)
+ROW(encodes, "boxes", "encode", "o0 o1 i0 i1 i2 i3 i4 i5 s0 s1 s2", encode_sizes, T_FLOAT, 0)
+ROW(decodes, "boxes", "decode", "o0 i0 i1 s", decode_sizes, T_FLOAT, 0)
+ROW(anchors, "cells", "priors", "o0 s", prior_sizes, T_FLOAT, 0)
+/* in: head gradient, record */
+ROW(suppress_back, "rows", "nms_back", "o0 i0 i1 s0 s1 s2", nms_back_sizes, T_FLOAT | T(TY_I32), 1)
+
+#define KERNEL(table, shown, run, types, bytes) \
+  static const struct kernel table[] = { { shown, run, types, .scratch = bytes }, { 0 } };
 KERNEL(suppress, "samples", suppress_boxes, T_FLOAT | T(TY_I32), nms_scratch)
-KERNEL(suppress_back, "rows", nms_back, T_FLOAT | T(TY_I32), NULL)
 KERNEL(matches, "samples", match_boxes, T_FLOAT, match_scratch)
-KERNEL(anchors, "cells", make_priors, T_FLOAT, NULL)
 KERNEL(target, "samples", find_targets, T_FLOAT, target_scratch)
 KERNEL(detection, "samples", find_detections, T_FLOAT, detection_scratch)
 

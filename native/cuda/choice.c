@@ -1,11 +1,6 @@
 /* choice.c - _sample_multinomial, _sample_unique_zipfian, _shuffle (kernels/choice.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
-static int find_kernel(const struct call *c, const char *name, int data, int drawn, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_choice, name, f, "T=%s Y=%s", cuda_type(data),
-      cuda_type(drawn));
-}
 
 /* -- classes ----------------------------------------------------------------------------------- */
 
@@ -19,13 +14,10 @@ static int draw_classes(struct call *c)
   int64_t each = n / rows;
   void *sums = c->tmp, *none = NULL, **ln_p = c->nout > 1 ? &c->out[1].p : &none;
   const char *op = c->op->name;
-  cu_function add_up, f;
-  TRY(find_kernel(c, "add_up", x->dtype, y->dtype, &add_up));
-  TRY(find_kernel(c, "draw_classes", x->dtype, y->dtype, &f));
-  void *of_sums[] = { &sums, &c->in[0].p, &rows, &classes, &fault, &op, (void *)&want };
-  TRY(cuda_run(c, add_up, rows, of_sums));
-  void *params[] = { &c->out[0].p, ln_p, &sums, &c->in[0].p, &n, &each, &classes, &key };
-  return cuda_run(c, f, n, params);
+  TRY(cuda_start(c, FAMILY_choice, "add_up", "T=$i0 Y=$o0", rows,
+      (void *[]){ &sums, &c->in[0].p, &rows, &classes, &fault, &op, (void *)&want }));
+  return cuda_start(c, FAMILY_choice, "draw_classes", "T=$i0 Y=$o0", n,
+      (void *[]){ &c->out[0].p, ln_p, &sums, &c->in[0].p, &n, &each, &classes, &key });
 }
 
 static size_t sums_scratch(const struct call *c)
@@ -37,14 +29,12 @@ static size_t sums_scratch(const struct call *c)
 static int draw_classes_back(struct call *c)
 {
   const struct operand *dx = &c->out[0];
-  cu_function f;
   if (c->nin < 3) return cuda_zero(c, dx);
   if (!dx->p) return TY_OK;
   int64_t n = desc_count(&dx->d), classes = dx->d.dim[dx->d.ndim - 1];
   int64_t each = desc_count(&c->in[2].d) / (n / classes);
-  TRY(find_kernel(c, "draw_classes_back", dx->d.dtype, c->in[2].d.dtype, &f));
-  void *params[] = { (void *)&dx->p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n, &each, &classes };
-  return cuda_run(c, f, n, params);
+  return cuda_start(c, FAMILY_choice, "draw_classes_back", "T=$o0 Y=$i2", n,
+      (void *[]){ (void *)&dx->p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n, &each, &classes });
 }
 
 /* -- numbers without repetition ---------------------------------------------------------------- */
@@ -78,11 +68,9 @@ static int draw_zipfian(struct call *c)
 {
   struct zipfian_args s = zipfian_of(c);
   struct cuda_draw_key key = cuda_draw_key(c);
-  cu_function f;
-  TRY(find_kernel(c, "unique_zipfian", TY_F32, TY_I64, &f));
   TRY(device_fill(c->device, c->tmp, 0, zipfian_scratch(c)));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->tmp, &s, &key };
-  return cuda_run(c, f, s.rows, params);
+  return cuda_start(c, FAMILY_choice, "unique_zipfian", "T=float Y=i64", s.rows,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->tmp, &s, &key });
 }
 
 /* -- permutations ------------------------------------------------------------------------------ */
@@ -103,23 +91,18 @@ static int shuffle_rows(struct call *c)
   char *at = c->tmp;
   void *steps = cuda_piece(&at, cuda_keys_bytes(n)), *space = cuda_piece(&at, cuda_keys_bytes(n));
   void *leaves = cuda_piece(&at, list), *order = at;
-  cu_function make, first, follow, take;
   if (!c->out[0].p) return TY_OK;
-  TRY(find_kernel(c, "list_steps", TY_F32, TY_I64, &make));
-  TRY(find_kernel(c, "first_steps", TY_F32, TY_I64, &first));
-  TRY(find_kernel(c, "order_entries", TY_F32, TY_I64, &follow));
-  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &take, "UNIT=%s I=i64 INDEX=%s",
-      cuda_unit(dtype_size(c->in[0].d.dtype)), cuda_index(count)));
-  void *of_steps[] = { &steps, &n, &key };
-  TRY(cuda_run(c, make, n, of_steps));
+  TRY(cuda_start(c, FAMILY_choice, "list_steps", "T=float Y=i64", n,
+      (void *[]){ &steps, &n, &key }));
   TRY(cuda_sort_keys(c, &steps, space, n, n));
   TRY(device_fill(c->device, leaves, 0, list));
-  void *of_first[] = { &leaves, &steps, &n };
-  TRY(cuda_run(c, first, n, of_first));
-  void *of_order[] = { &order, &leaves, &steps, &n };
-  TRY(cuda_run(c, follow, n, of_order));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &order, &count, &n, &n, &row };
-  return cuda_run(c, take, count, params);
+  TRY(cuda_start(c, FAMILY_choice, "first_steps", "T=float Y=i64", n,
+      (void *[]){ &leaves, &steps, &n }));
+  TRY(cuda_start(c, FAMILY_choice, "order_entries", "T=float Y=i64", n,
+      (void *[]){ &order, &leaves, &steps, &n }));
+  const char *words = count <= INT32_MAX ? "UNIT=#i0 I=i64 INDEX=u32" : "UNIT=#i0 I=i64 INDEX=i64";
+  return cuda_start(c, FAMILY_rows, "take_rows", words, count,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &order, &count, &n, &n, &row });
 }
 
 static const struct kernel classes[] = {

@@ -1,5 +1,5 @@
 /* correlation.c - Correlation (kernels/correlation.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 /* as kernels/correlation.cu has it */
 struct correlation_args {
@@ -16,26 +16,17 @@ static struct correlation_args args_of(const struct call *c, const ty_desc *d, c
     shift, range / shift, cuda_flag(c, "is_multiply") };
 }
 
-static int correlation_family(
-    const struct call *c, const ty_desc *d, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_correlation, name, f, "T=%s", cuda_type(d->dtype));
-}
-
 static int correlate_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   struct correlation_args s = args_of(c, d, &c->out[0].d);
-  cu_function pad, f;
-  TRY(correlation_family(c, d, "pad_image", &pad));
-  for (int i = 0; i < 2; i++) {
-    void *params[] = { &c->out[1 + i].p, &c->in[i].p, &s };
-    if (c->out[1 + i].p) TRY(cuda_run(c, pad, s.n * s.H * s.W * s.channels, params));
-  }
+  for (int i = 0; i < 2; i++)
+    if (c->out[1 + i].p)
+      TRY(cuda_start(c, FAMILY_correlation, "pad_image", "T=$i0", s.n * s.H * s.W * s.channels,
+          (void *[]){ &c->out[1 + i].p, &c->in[i].p, &s }));
   if (!c->out[0].p) return TY_OK;
-  TRY(correlation_family(c, d, "correlate", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, desc_count(&c->out[0].d), params);
+  return cuda_start(c, FAMILY_correlation, "correlate", "T=$i0", desc_count(&c->out[0].d),
+      (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, &s });
 }
 
 /* in: head gradient, both images */
@@ -43,12 +34,10 @@ static int correlate_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   struct correlation_args s = args_of(c, d, &c->in[0].d);
-  cu_function f;
-  TRY(correlation_family(c, d, "correlate_back", &f));
-  for (int32_t i = 0; i < 2; i++) {
-    void *params[] = { &c->out[i].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &i, &s };
-    if (c->out[i].p) TRY(cuda_run(c, f, desc_count(d), params));
-  }
+  for (int32_t i = 0; i < 2; i++)
+    if (c->out[i].p)
+      TRY(cuda_start(c, FAMILY_correlation, "correlate_back", "T=$i1", desc_count(d),
+          (void *[]){ &c->out[i].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &i, &s }));
   return TY_OK;
 }
 

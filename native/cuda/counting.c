@@ -1,12 +1,9 @@
 /* counting.c - _histogram, getnnz, allclose (kernels/counts.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/strided_copy.h"
 #include "op/registry.h"
 
-static int counts_family(const struct call *c, const ty_desc *d, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_counts, name, f, "T=%s TEAM=256", cuda_type(d->dtype));
-}
+#define WORDS "T=$i0 TEAM=256"
 
 /* -- histograms -------------------------------------------------------------------------------- */
 
@@ -17,59 +14,57 @@ static size_t histogram_scratch(const struct call *c)
 
 static int histogram_run(struct call *c)
 {
-  const ty_desc *d = &c->in[0].d;
-  int64_t bins = desc_count(&c->out[0].d), n = desc_count(d);
+  int64_t bins = desc_count(&c->out[0].d), n = desc_count(&c->in[0].d);
   void *none = NULL, **given = c->nin > 1 ? &c->in[1].p : &none;
   double low = 0, high = 0;
-  cu_function edges, count;
   if (c->nin < 2) {
     const struct reals *range = op_reals(c->op, c->param, "range");
     low = range->d[0];
     high = range->d[1];
   }
-  TRY(counts_family(c, d, "make_edges", &edges));
-  void *first[] = { &c->out[1].p, &c->tmp, given, &bins, &low, &high };
-  TRY(cuda_run(c, edges, bins + 1, first));
+  TRY(cuda_start(c, FAMILY_counts, "make_edges", WORDS, bins + 1,
+      (void *[]){ &c->out[1].p, &c->tmp, given, &bins, &low, &high }));
   if (!c->out[0].p) return TY_OK;
   TRY(cuda_zero(c, &c->out[0]));
-  TRY(counts_family(c, d, "histogram", &count));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->tmp, &n, &bins };
-  return cuda_run(c, count, n, params);
+  return cuda_start(c, FAMILY_counts, "histogram", WORDS, n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &c->tmp, &n, &bins });
 }
 
 /* -- what is not zero -------------------------------------------------------------------------- */
 
-static int stored_run(struct call *c)
+struct stored_args { int64_t rows, k, row, step; };
+static int64_t stored_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[0].d;
   double axis = cuda_number(c, "axis", -1);
   bool columns = axis == 0, whole = desc_count(&c->out[0].d) == 1 && axis < 0;
   int64_t rows = whole ? 1 : d->dim[columns ? 1 : 0], k = desc_count(d) / rows;
-  int64_t row = columns ? 1 : k, step = columns ? d->dim[1] : 1;
-  cu_function f;
-  TRY(counts_family(c, d, "count_stored", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &k, &row, &step };
-  return cuda_run(c, f, rows * CUDA_BLOCK, params);
+  *(struct stored_args *)s =
+      (struct stored_args){ rows, k, columns ? 1 : k, columns ? d->dim[1] : 1 };
+  return rows * CUDA_BLOCK;
 }
 
 /* -- two arrays -------------------------------------------------------------------------------- */
 
 struct close_args { int64_t n; double rtol, atol; int64_t equal_nan; };
-static int close_run(struct call *c)
+static int64_t close_sizes(const struct call *c, void *s)
 {
-  struct close_args s = { desc_count(&c->in[0].d), cuda_number(c, "rtol", 0),
-    cuda_number(c, "atol", 0), cuda_flag(c, "equal_nan") };
-  cu_function f;
-  TRY(counts_family(c, &c->in[0].d, "all_close", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, CUDA_BLOCK, params);
+  *(struct close_args *)s = (struct close_args){ desc_count(&c->in[0].d),
+    cuda_number(c, "rtol", 0), cuda_number(c, "atol", 0), cuda_flag(c, "equal_nan") };
+  return CUDA_BLOCK;
 }
 
 static const struct kernel histograms[] = {
   { "count", histogram_run, T_ANY, .scratch = histogram_scratch }, { 0 }
 };
-static const struct kernel stored[] = { { "count", stored_run, T_ANY }, { 0 } };
-static const struct kernel closes[] = { { "look", close_run, T_ANY }, { 0 } };
+static const struct kernel stored[] = {
+  { "count", CUDA_ROW(FAMILY_counts, "count_stored", WORDS, "o0 i0 s0 s1 s2 s3", stored_sizes),
+    .types = T_ANY }, { 0 }
+};
+static const struct kernel closes[] = {
+  { "look", CUDA_ROW(FAMILY_counts, "all_close", WORDS, "o0 i0 i1 s", close_sizes),
+    .types = T_ANY }, { 0 }
+};
 
 const struct op_kernels cuda_counting[] = {
   { "_histogram", histograms, NULL },

@@ -1,5 +1,5 @@
 /* ctc.c - CTCLoss (kernels/ctc.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 /* as kernels/ctc.cu has it */
 struct ctc_args { int64_t steps, samples, classes, labels, first; };
@@ -30,14 +30,12 @@ static int ctc_forward(struct call *c)
   void *length_p = length ? length->p : NULL, *count_p = count ? count->p : NULL;
   void *logs = c->tmp, *work = (char *)c->tmp + logs_bytes(c);
   int64_t rows = s.steps * s.samples;
-  const char *type = cuda_type(c->in[0].d.dtype);
-  cu_function log_rows, paths;
-  TRY(cuda_family(c->device, FAMILY_ctc, "log_rows", &log_rows,
-      "T=%s LABEL=float STEPS=float COUNT=float TEAM=256", type));
-  void *first[] = { &logs, &c->in[0].p, &rows, &s.classes };
-  TRY(cuda_run(c, log_rows, rows * CUDA_BLOCK, first));
+  cu_function paths;
+  TRY(cuda_start(c, FAMILY_ctc, "log_rows", "T=$i0 LABEL=float STEPS=float COUNT=float TEAM=256",
+      rows * CUDA_BLOCK, (void *[]){ &logs, &c->in[0].p, &rows, &s.classes }));
   TRY(cuda_family(c->device, FAMILY_ctc, "paths", &paths,
-      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", type, cuda_type(c->in[1].d.dtype),
+      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", cuda_type(c->in[0].d.dtype),
+      cuda_type(c->in[1].d.dtype),
       cuda_type(length ? length->d.dtype : TY_F32), cuda_type(count ? count->d.dtype : TY_F32)));
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *what = counts ? ""
@@ -49,17 +47,12 @@ static int ctc_forward(struct call *c)
 }
 
 /* in: head gradient, the gradient that ctc_forward has written */
-static int ctc_backward(struct call *c)
+struct scale_args { int64_t n, samples, classes; };
+static int64_t scale_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[1].d;
-  int64_t n = desc_count(d), samples = d->dim[1], classes = d->dim[2];
-  cu_function f;
-  for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_ctc, "scale_rows", &f,
-      "T=%s LABEL=float STEPS=float COUNT=float TEAM=256", cuda_type(d->dtype)));
-  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &n, &samples, &classes };
-  return cuda_run(c, f, n, params);
+  *(struct scale_args *)s = (struct scale_args){ desc_count(d), d->dim[1], d->dim[2] };
+  return desc_count(d);
 }
 
 static const char *refuse_ctc(const struct call *c)
@@ -69,6 +62,9 @@ static const char *refuse_ctc(const struct call *c)
 static const struct kernel losses[] = {
   { "paths", ctc_forward, T_FLOAT | T_INT, refuse_ctc, ctc_scratch }, { 0 }
 };
-static const struct kernel losses_back[] = { { "rows", ctc_backward, T_FLOAT | T_INT }, { 0 } };
+static const struct kernel losses_back[] = {
+  { "rows", CUDA_ROW(FAMILY_ctc, "scale_rows", "T=$i1 LABEL=float STEPS=float COUNT=float TEAM=256",
+    "o0 i1 i0 s0 s1 s2", scale_sizes, ~1u), .types = T_FLOAT | T_INT }, { 0 }
+};
 
 const struct op_kernels cuda_ctc[] = { { "CTCLoss", losses, losses_back }, { 0 } };

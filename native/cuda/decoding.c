@@ -1,13 +1,6 @@
 /* decoding.c - _contrib_rotary_embedding and _contrib_cache_append on a GPU
 ** (kernels/decoding.cu); operators/nn/rotary_embedding.c describes the layout of heads. */
-#include "cuda/family.h"
-
-static int decoding_family(const struct call *c, const char *name, int data, int values,
-    int numbers, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_decoding, name, f, "T=%s VALUE=%s NUMBER=%s TEAM=%d",
-      cuda_type(data), cuda_type(values), cuda_type(numbers), CUDA_BLOCK);
-}
+#include "cuda/row.h"
 
 /* -- rotary embedding -------------------------------------------------------------------------- */
 
@@ -40,46 +33,53 @@ static struct rotary_args rotary_of(const struct call *c, double sense)
   return s;
 }
 
-/* in: data or the head gradient, offset */
-static int rotate_pairs(struct call *c, double sense)
+static int64_t rotary_threads(const struct rotary_args *s)
 {
-  struct rotary_args s = rotary_of(c, sense);
-  const bool moved = cuda_flag(c, "use_offset");
-  void *offset = moved ? c->in[1].p : NULL;
-  const int dtype = c->in[0].d.dtype;
-  cu_function f;
-  if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(decoding_family(c, "rotary", dtype, dtype, moved ? c->in[1].d.dtype : TY_I32, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &offset, &s };
-  return cuda_run(c, f, s.samples * s.length * (s.size - s.turned / 2), params);
+  return s->samples * s->length * (s->size - s->turned / 2);
 }
 
-static int rotary_forward(struct call *c)  { return rotate_pairs(c, 1); }
-static int rotary_backward(struct call *c) { return rotate_pairs(c, -1); }
+/* in: data or the head gradient, offset where there is one */
+static int64_t turn_sizes(const struct call *c, void *s)
+{
+  *(struct rotary_args *)s = rotary_of(c, 1);
+  return rotary_threads(s);
+}
+
+static int64_t turn_back_sizes(const struct call *c, void *s)
+{
+  *(struct rotary_args *)s = rotary_of(c, -1);
+  return rotary_threads(s);
+}
 
 /* -- caches ------------------------------------------------------------------------------------ */
 
 enum { NEW_KEY, NEW_VALUE, LENGTH, KEY_CACHE, VALUE_CACHE };   /* inputs */
 
-static int append_rows(struct call *c)
+/* as kernels/decoding.cu has it, after a word for what is wrong */
+struct append_args {
+  const char *what;
+  int64_t batch, more, capacity, key_width, value_width;
+};
+static int64_t append_sizes(const struct call *c, void *s)
 {
   const struct operand *in = c->in;
-  struct { int64_t batch, more, capacity, key_width, value_width; } s = { in[NEW_KEY].d.dim[0],
-    in[NEW_KEY].d.dim[1], in[KEY_CACHE].d.dim[1], in[NEW_KEY].d.dim[2], in[NEW_VALUE].d.dim[2] };
-  struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name, *what = "a length";
-  cu_function f;
-  TRY(decoding_family(c, "cache_append", in[NEW_KEY].d.dtype, in[NEW_VALUE].d.dtype,
-      in[LENGTH].d.dtype, &f));
-  void *params[] = { &fault, &op, &what, &c->out[0].p, &c->in[KEY_CACHE].p,
-    &c->in[VALUE_CACHE].p, &c->in[NEW_KEY].p, &c->in[NEW_VALUE].p, &c->in[LENGTH].p, &s };
-  return cuda_run(c, f, s.batch * s.more * (s.key_width + s.value_width), params);
+  struct append_args *a = s;
+  *a = (struct append_args){ "a length", in[NEW_KEY].d.dim[0], in[NEW_KEY].d.dim[1],
+    in[KEY_CACHE].d.dim[1], in[NEW_KEY].d.dim[2], in[NEW_VALUE].d.dim[2] };
+  return a->batch * a->more * (a->key_width + a->value_width);
 }
 
-static const struct kernel rotary[] = { { "pairs", rotary_forward, T_ANY }, { 0 } };
-static const struct kernel rotary_back[] = { { "pairs", rotary_backward, T_ANY }, { 0 } };
-static const struct kernel appends[] = { { "rows", append_rows, T_ANY }, { 0 } };
+/* Without an input of offsets the kernel reads none, and their type is the default. */
+#define ROTARY(table, sizes) \
+  static const struct kernel table[] = { \
+    { "pairs", CUDA_ROW(FAMILY_decoding, "rotary", "T=$i0 VALUE=$i0 NUMBER=$i1 TEAM=256", \
+      "o0 i0 i1 s", sizes, 2), .types = T_ANY }, { 0 } };
+ROTARY(rotary, turn_sizes)
+ROTARY(rotary_back, turn_back_sizes)
+static const struct kernel appends[] = {
+  { "rows", CUDA_ROW(FAMILY_decoding, "cache_append", "T=$i0 VALUE=$i1 NUMBER=$i2 TEAM=256",
+    "fault op s0 o0 i3~ i4~ i0 i1 i2 s1", append_sizes), .types = T_ANY }, { 0 }
+};
 
 const struct op_kernels cuda_decoding[] = {
   { "_contrib_rotary_embedding", rotary, rotary_back },

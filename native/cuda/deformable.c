@@ -2,6 +2,7 @@
 ** read (kernels/deform.cu), image by image, and products by cublasLt. */
 #include "cuda/reduce.h"
 #include "cuda/product.h"
+#include "cuda/row.h"
 #include "cuda/taps.h"
 
 /* as kernels/deform.cu has it */
@@ -23,10 +24,11 @@ static struct deform_args args_of(const struct call *c, const ty_desc *x, const 
     { pad[0], pad[1] }, { dilate[0], dilate[1] } };
 }
 
-static int deform_family(const struct call *c, int dtype, const char *name, cu_function *f)
+/* Starts a kernel of deform.cu. Operands have one type. */
+static int start_deform(const struct call *c, const char *name, int64_t n, void **params)
 {
-  return cuda_family(c->device, FAMILY_deform, name, f, "T=%s MODULATED=%d", cuda_type(dtype),
-      is_modulated(c));
+  const char *words = is_modulated(c) ? "T=$o0 MODULATED=1" : "T=$o0 MODULATED=0";
+  return cuda_start(c, FAMILY_deform, name, words, n, params);
 }
 
 /* Of each group, a product of weight (filters x depth) and columns (depth x area), and of what
@@ -134,12 +136,10 @@ static struct deform_reads deform_reads_of(
 }
 
 static int fill_columns(
-    const struct call *c, int dtype, struct deform_args *s, struct deform_reads *r, void *columns)
+    const struct call *c, struct deform_args *s, struct deform_reads *r, void *columns)
 {
-  cu_function f;
-  TRY(deform_family(c, dtype, "fill_columns", &f));
-  void *params[] = { &columns, &r->x, &r->offset, &r->mask, s };
-  return cuda_run(c, f, s->groups * s->channels * s->taps * s->area, params);
+  return start_deform(c, "fill_columns", s->groups * s->channels * s->taps * s->area,
+      (void *[]){ &columns, &r->x, &r->offset, &r->mask, s });
 }
 
 static int deform_forward(struct call *c)
@@ -152,14 +152,12 @@ static int deform_forward(struct call *c)
   bool biased = !cuda_flag(c, "no_bias");
   struct product p = product_of(c, x, y, RESULT, biased);
   int64_t n = y->dim[1] * s.area;
-  cu_function bias;
-  TRY(deform_family(c, x->dtype, "fill_bias", &bias));
   for (int64_t i = 0; c->out[0].p && i < x->dim[0]; i++) {
     struct deform_reads r = deform_reads_of(c, c->in, i);
     void *out = image_at(&c->out[0], i);
-    void *params[] = { &out, (void *)&weight[1].p, &n, &s.area };
-    if (biased) TRY(cuda_run(c, bias, n, params));
-    TRY(fill_columns(c, x->dtype, &s, &r, at.columns));
+    if (biased)
+      TRY(start_deform(c, "fill_bias", n, (void *[]){ &out, (void *)&weight[1].p, &n, &s.area }));
+    TRY(fill_columns(c, &s, &r, at.columns));
     TRY(product_run(c->device, &p, &plans->of[RESULT], weight->p, at.columns, NULL, out,
         at.workspace));
   }
@@ -167,14 +165,12 @@ static int deform_forward(struct call *c)
 }
 
 /* Gradients of offsets and masks; NULL where unused. */
-static int back_sampling(const struct call *c, int dtype, struct deform_args *s,
-    struct deform_reads *r, void *columns, void *doffset, void *dmask)
+static int back_sampling(const struct call *c, struct deform_args *s, struct deform_reads *r,
+    void *columns, void *doffset, void *dmask)
 {
-  cu_function f;
   if (!doffset && !dmask) return TY_OK;
-  TRY(deform_family(c, dtype, "sampling_gradients", &f));
-  void *params[] = { &doffset, &dmask, &columns, &r->x, &r->offset, &r->mask, s };
-  return cuda_run(c, f, s->groups * s->taps * s->area, params);
+  return start_deform(c, "sampling_gradients", s->groups * s->taps * s->area,
+      (void *[]){ &doffset, &dmask, &columns, &r->x, &r->offset, &r->mask, s });
 }
 
 static int back_image(const struct call *c, int dtype, struct deform_args *s,
@@ -182,12 +178,10 @@ static int back_image(const struct call *c, int dtype, struct deform_args *s,
 {
   int64_t units = s->groups * s->taps * s->area;
   struct cuda_taps t = { 4 * units, s->channels, s->taps * s->area, 4, s->h * s->w };
-  cu_function f;
   if (!dx) return TY_OK;
-  TRY(deform_family(c, dtype, "list_taps", &f));
   cuda_taps_lie(&t, dtype_size(dtype), &at);
-  void *params[] = { &t.keys, &t.weight, &r->offset, &r->mask, s };
-  TRY(cuda_run(c, f, units, params));
+  TRY(start_deform(c, "list_taps", units,
+      (void *[]){ &t.keys, &t.weight, &r->offset, &r->mask, s }));
   return cuda_add_taps(c, dtype, &t, dx, columns);
 }
 
@@ -205,14 +199,14 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
        *doffset = image_at(&c->out[1], i);
   void *dmask = w == 3 ? image_at(&c->out[2], i) : NULL;
   if (c->out[w].p) {
-    TRY(fill_columns(c, x->dtype, &s, &r, at->columns));
+    TRY(fill_columns(c, &s, &r, at->columns));
     TRY(product_run(c->device, &dweight, &plans->of[WEIGHT], dy, at->columns, NULL, c->out[w].p,
         at->workspace));
   }
   if (!dx && !doffset && !dmask) return TY_OK;
   TRY(product_run(c->device, &dcolumns, &plans->of[COLUMNS], c->in[1 + w].p, dy, NULL, at->columns,
       at->workspace));
-  TRY(back_sampling(c, x->dtype, &s, &r, at->columns, doffset, dmask));
+  TRY(back_sampling(c, &s, &r, at->columns, doffset, dmask));
   return back_image(c, x->dtype, &s, &r, at->columns, dx, at->taps);
 }
 

@@ -1,5 +1,5 @@
 /* densities.c - _random_pdf_* (kernels/density.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 enum { TEAM = 32 };
 struct density_args { int64_t n, block, width, is_log; };
@@ -18,35 +18,36 @@ static struct density_args args_of(const struct call *c, const struct operand *x
     cuda_flag(c, "is_log") };
 }
 
-static int density_family(const struct call *c, const char *name, cu_function *f)
+/* Starts a kernel of densities, for the operator's law. */
+static int start_density(const struct call *c, const char *name, int64_t n, void **params)
 {
-  const char *type = cuda_type(c->in[0].d.dtype), *law = laws[cuda_what(c)];
-  if (has_vectors(c)) return cuda_family(c->device, FAMILY_density, name, f, "T=%s TEAM=32", type);
-  return cuda_family(c->device, FAMILY_density, name, f, "T=%s LAW=%s TEAM=32", type, law);
+  char words[64];
+  if (has_vectors(c)) return cuda_start(c, FAMILY_density, name, "T=$i0 TEAM=32", n, params);
+  snprintf(words, sizeof words, "T=$i0 LAW=%s TEAM=32", laws[cuda_what(c)]);
+  return cuda_start(c, FAMILY_density, name, words, n, params);
 }
 
 static int density_forward(struct call *c)
 {
   struct density_args s = args_of(c, c->in, desc_count(&c->out[0].d));
   void *none = NULL, **b = c->nin > 2 ? &c->in[2].p : &none;
-  cu_function f;
   if (!c->out[0].p) return TY_OK;
-  TRY(density_family(c, has_vectors(c) ? "dirichlet" : "density", &f));
-  void *one[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, b, &s };
-  void *many[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, has_vectors(c) ? many : one);
+  if (has_vectors(c))
+    return start_density(c, "dirichlet", s.n,
+        (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, &s });
+  return start_density(c, "density", s.n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, b, &s });
 }
 
 static int dirichlet_back(struct call *c, struct density_args s)
 {
-  cu_function sample, parameter;
   void **g = &c->in[0].p, **y = &c->in[1].p, **x = &c->in[2].p, **a = &c->in[3].p;
-  TRY(density_family(c, "dirichlet_sample", &sample));
-  TRY(density_family(c, "dirichlet_parameter", &parameter));
-  void *first[] = { &c->out[0].p, g, y, x, a, &s }, *second[] = { &c->out[1].p, g, y, x, a, &s };
-  if (c->out[0].p) TRY(cuda_run(c, sample, s.n * s.width, first));
+  if (c->out[0].p)
+    TRY(start_density(c, "dirichlet_sample", s.n * s.width,
+        (void *[]){ &c->out[0].p, g, y, x, a, &s }));
   if (!c->out[1].p) return TY_OK;
-  return cuda_run(c, parameter, s.n / s.block * s.width * TEAM, second);
+  return start_density(c, "dirichlet_parameter", s.n / s.block * s.width * TEAM,
+      (void *[]){ &c->out[1].p, g, y, x, a, &s });
 }
 
 /* in: head gradient, densities, samples, parameters */
@@ -56,15 +57,13 @@ static int density_backward(struct call *c)
   void *none = NULL, **b = c->nin > 4 ? &c->in[4].p : &none;
   void **db = c->nout > 2 ? &c->out[2].p : &none, **da = &c->out[1].p;
   void **g = &c->in[0].p, **y = &c->in[1].p, **x = &c->in[2].p, **a = &c->in[3].p;
-  cu_function sample, parameters;
   if (has_vectors(c)) return dirichlet_back(c, s);
-  TRY(density_family(c, "slope_of_sample", &sample));
-  TRY(density_family(c, "slope_of_parameters", &parameters));
-  void *first[] = { &c->out[0].p, g, y, x, a, b, &s };
-  void *second[] = { da, db, g, y, x, a, b, &s };
-  if (c->out[0].p) TRY(cuda_run(c, sample, s.n, first));
+  if (c->out[0].p)
+    TRY(start_density(c, "slope_of_sample", s.n,
+        (void *[]){ &c->out[0].p, g, y, x, a, b, &s }));
   if (!*da && !*db) return TY_OK;
-  return cuda_run(c, parameters, s.n / s.block * TEAM, second);
+  return start_density(c, "slope_of_parameters", s.n / s.block * TEAM,
+      (void *[]){ da, db, g, y, x, a, b, &s });
 }
 
 static const struct kernel densities[] = { { "density", density_forward, T_FLOAT }, { 0 } };

@@ -266,7 +266,7 @@ static void describe_gpu(int device, struct text *t)
       d->processors);
 }
 
-static int stage_host(int device, size_t bytes, void **out)
+static int make_staging(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
   if (bytes > g->staged || !g->stage) {
@@ -360,7 +360,7 @@ static const struct device_ops gpu_ops = {
   .release    = release_memory,
   .copy       = copy_memory,
   .fill       = fill_memory,
-  .stage      = stage_host,
+  .staging    = make_staging,
   .convert    = cuda_convert,
   .range_grow = cuda_range_grow,
   .range_trim = cuda_range_trim,

@@ -1,111 +1,92 @@
 /* diagonals.c - linalg's extractdiag, makediag, extracttrian, maketrian, sumlogdiag, and khatri_rao
 ** (kernels/diagonal.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 enum { DIAGONAL, TRIANGLE };
 struct diagonal_args { int64_t n, k, side, offset; int32_t triangle, lower; };
 
 static int64_t last_of(const ty_desc *d) { return d->dim[d->ndim - 1]; }
 
-static int move_diagonal(
-    const struct call *c, const ty_desc *matrix, const ty_desc *packed, bool take)
+/* count: elements of what is written */
+struct move_args { int64_t count; struct diagonal_args at; };
+static int64_t move_sizes(
+    const struct call *c, const ty_desc *matrix, const ty_desc *packed, void *s)
 {
   int64_t offset = (int64_t)cuda_number(c, "offset", 0), n = last_of(matrix);
-  struct diagonal_args s = { n, last_of(packed), n - (offset < 0 ? -offset : offset), offset,
-    cuda_what(c) == TRIANGLE, offset ? offset < 0 : cuda_flag(c, "lower") };
-  int64_t count = desc_count(take ? packed : matrix);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_diagonal, take ? "take_packed" : "put_packed", &f, "UNIT=%s",
-      cuda_unit(dtype_size(matrix->dtype))));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &count, &s };
-  return cuda_run(c, f, count, params);
+  int64_t count = desc_count(&c->out[0].d);
+  *(struct move_args *)s = (struct move_args){ count,
+    { n, last_of(packed), n - (offset < 0 ? -offset : offset), offset, cuda_what(c) == TRIANGLE,
+      offset ? offset < 0 : cuda_flag(c, "lower") } };
+  return count;
 }
 
-static int extract_diagonal(struct call *c)
+/* The matrix is input 0. */
+static int64_t take_sizes(const struct call *c, void *s)
 {
-  return move_diagonal(c, &c->in[0].d, &c->out[0].d, true);
+  return move_sizes(c, &c->in[0].d, &c->out[0].d, s);
 }
 
-static int extract_back(struct call *c)
+static int64_t put_sizes(const struct call *c, void *s)
 {
-  return move_diagonal(c, &c->out[0].d, &c->in[0].d, false);
+  return move_sizes(c, &c->out[0].d, &c->in[0].d, s);
 }
 
-static int make_diagonal(struct call *c)
-{
-  return move_diagonal(c, &c->out[0].d, &c->in[0].d, false);
-}
-
-static int make_back(struct call *c)
-{
-  return move_diagonal(c, &c->in[0].d, &c->out[0].d, true);
-}
-
-static int sum_log(struct call *c)
+struct log_args { int64_t count, n; };
+static int64_t sum_log_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t n = last_of(d), matrices = desc_count(d) / (n * n);
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_diagonal, "sum_log", &f, "UNIT=u8 T=%s TEAM=32",
-      cuda_type(d->dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &matrices, &n };
-  return cuda_run(c, f, matrices * 32, params);
+  *(struct log_args *)s = (struct log_args){ matrices, n };
+  return matrices * 32;
 }
 
 /* in: head gradient, A */
-static int sum_log_back(struct call *c)
+static int64_t sum_log_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[1].d;
-  int64_t n = last_of(d), count = desc_count(d);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_diagonal, "sum_log_back", &f, "UNIT=u8 T=%s TEAM=32",
-      cuda_type(d->dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &count, &n };
-  return cuda_run(c, f, count, params);
+  *(struct log_args *)s = (struct log_args){ desc_count(d), last_of(d) };
+  return desc_count(d);
 }
 
 /* khatri_rao */
 enum { MOST_FACTORS = 16 };
 struct column_args { int64_t n, cols, count, rows[MOST_FACTORS]; const void *x[MOST_FACTORS]; };
-static int multiply_columns(struct call *c)
+static int64_t column_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  struct column_args s = { desc_count(d), d->dim[1], c->nin };
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
+  struct column_args *to = s;
+  *to = (struct column_args){ desc_count(d), d->dim[1], c->nin };
   for (int i = 0; i < c->nin; i++) {
-    s.rows[i] = c->in[i].d.dim[0];
-    s.x[i] = c->in[i].p;
+    to->rows[i] = c->in[i].d.dim[0];
+    to->x[i] = c->in[i].p;
   }
-  TRY(cuda_family(c->device, FAMILY_diagonal, "column_products", &f, "UNIT=u8 T=%s TEAM=32",
-      cuda_type(d->dtype)));
-  void *params[] = { &c->out[0].p, &s };
-  return cuda_run(c, f, s.n, params);
+  return to->n;
 }
 static const char *columns_refuse(const struct call *c)
 {
   return c->nin > MOST_FACTORS ? "more than 16 factors" : NULL;
 }
 
-#define KERNEL(table, run, types) \
-  static const struct kernel table[] = { { "move", run, types }, { 0 } };
-KERNEL(extracts, extract_diagonal, T_ANY)
-KERNEL(extracts_back, extract_back, T_ANY)
-KERNEL(makes, make_diagonal, T_ANY)
-KERNEL(makes_back, make_back, T_ANY)
-KERNEL(sums, sum_log, T_FLOAT)
-KERNEL(sums_back, sum_log_back, T_FLOAT)
-static const struct kernel products[] = {
-  { "loops", multiply_columns, T_FLOAT, columns_refuse }, { 0 }
-};
+#define MOVE(table, kernel_, sizes) \
+  static const struct kernel table[] = { \
+    { "move", CUDA_ROW(FAMILY_diagonal, kernel_, "UNIT=#i0", "o0 i0 s0 s1", sizes), \
+      .types = T_ANY }, { 0 } };
+MOVE(takes, "take_packed", take_sizes)
+MOVE(fills, "put_packed",  put_sizes)
+
+#define NUMBERS(table, shown, kernel_, arguments, sizes, why) \
+  static const struct kernel table[] = { \
+    { shown, CUDA_ROW(FAMILY_diagonal, kernel_, "UNIT=u8 T=$i0 TEAM=32", arguments, sizes), \
+      .types = T_FLOAT, .refuse = why }, { 0 } };
+NUMBERS(sums,      "move",  "sum_log",         "o0 i0 s0 s1",    sum_log_sizes,      NULL)
+NUMBERS(sums_back, "move",  "sum_log_back",    "o0 i0 i1 s0 s1", sum_log_back_sizes, NULL)
+NUMBERS(products,  "loops", "column_products", "o0 s",           column_sizes, columns_refuse)
 
 const struct op_kernels cuda_diagonals[] = {
-  { "_linalg_extractdiag", extracts, extracts_back },
-  { "_linalg_makediag", makes, makes_back },
-  { "_linalg_extracttrian", extracts, extracts_back, TRIANGLE },
-  { "_linalg_maketrian", makes, makes_back, TRIANGLE },
+  { "_linalg_extractdiag", takes, fills },
+  { "_linalg_makediag", fills, takes },
+  { "_linalg_extracttrian", takes, fills, TRIANGLE },
+  { "_linalg_maketrian", fills, takes, TRIANGLE },
   { "_linalg_sumlogdiag", sums, sums_back },
   { "khatri_rao", products, NULL },
   { 0 }

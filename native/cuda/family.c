@@ -169,13 +169,13 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
 
 /* -- what was compiled before ------------------------------------------------------------------ */
 
-enum { BUCKETS = 1024, WORDS = 384 };
+enum { BUCKETS = 1024 };
 struct family_function {
   struct family_function *next;
   int device;
   enum cuda_family family;
   const char *name;
-  char defines[WORDS];
+  char defines[CUDA_WORDS];
   cu_function f;
 };
 static struct family_function *known[BUCKETS];
@@ -210,6 +210,22 @@ static int add_function(struct family_function **head, struct family_function *k
   return TY_OK;
 }
 
+/* Finds the function that k names, or compiles it. */
+static int find_or_add(struct family_function *k, cu_function *out)
+{
+  struct family_function **head = bucket_of(k);
+  const struct family_function *found = find_function(__atomic_load_n(head, __ATOMIC_ACQUIRE), k);
+  int code = TY_OK;
+  if (!found) {
+    pthread_mutex_lock(&lock);
+    found = find_function(*head, k);
+    if (!found) code = add_function(head, k);
+    pthread_mutex_unlock(&lock);
+  }
+  *out = found ? found->f : k->f;
+  return code;
+}
+
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...)
 {
@@ -218,18 +234,17 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
   va_start(args, defines);
   int n = number_format(k.defines, sizeof k.defines, defines, args);
   va_end(args);
-  NEED(n < WORDS, TY_EINTERNAL, "%s: too many constants", name);
-  struct family_function **head = bucket_of(&k);
-  const struct family_function *found = find_function(__atomic_load_n(head, __ATOMIC_ACQUIRE), &k);
-  int code = TY_OK;
-  if (!found) {
-    pthread_mutex_lock(&lock);
-    found = find_function(*head, &k);
-    if (!found) code = add_function(head, &k);
-    pthread_mutex_unlock(&lock);
-  }
-  *out = found ? found->f : k.f;
-  return code;
+  NEED(n < CUDA_WORDS, TY_EINTERNAL, "%s: too many constants", name);
+  return find_or_add(&k, out);
+}
+
+int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
+    cu_function *out)
+{
+  struct family_function k = { .device = device, .family = family, .name = name };
+  NEED(strlen(defines) < CUDA_WORDS, TY_EINTERNAL, "%s: too many constants", name);
+  strcpy(k.defines, defines);
+  return find_or_add(&k, out);
 }
 
 /* -- small things ------------------------------------------------------------------------------ */
@@ -264,9 +279,9 @@ int cuda_held(int64_t k, int threads, int pack, int most)
 
 int cuda_team(int64_t rows, int64_t k, int64_t inner)
 {
-  enum { MANY = 4096, SHORT = 8, LONG = 1024 };
-  if (inner > 1 ? rows >= MANY || k <= 64 : k <= SHORT) return 1;
-  return k <= LONG ? 32 : CUDA_BLOCK;
+  enum { MANY_ROWS = 4096, SHORT_ROW = 8, LONG_ROW = 1024 };
+  if (inner > 1 ? rows >= MANY_ROWS || k <= 64 : k <= SHORT_ROW) return 1;
+  return k <= LONG_ROW ? 32 : CUDA_BLOCK;
 }
 
 double cuda_number(const struct call *c, const char *name, double otherwise)

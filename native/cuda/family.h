@@ -65,13 +65,18 @@ enum cuda_family {
 #undef ID
 };
 
-/* threads of a block, in all families */
-enum { CUDA_BLOCK = 256 };
+enum {
+  CUDA_BLOCK = 256,                                   /* threads of a block, in all families */
+  CUDA_WORDS = 384,                                   /* bytes of the words of a call, at most */
+};
 
 /* Kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define. What
 ** was asked for before is found again by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
+/* The same with the words as they are. */
+int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
+    cu_function *out);
 /* The same with a text before what is defined; nothing is remembered. */
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
@@ -119,11 +124,15 @@ static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
 }
 
 /* The key of a call's random numbers, as kernels/draw.cuh takes it. */
-struct cuda_draw_key { uint64_t seed, counter; uint32_t node; const struct rng_state *there; };
+struct cuda_draw_key {
+  uint64_t seed, counter;
+  uint32_t node;
+  const struct rng_state *rng_on_device;
+};
 static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
 {
   const struct run *r = c->run;
-  return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->there };
+  return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->rng_on_device };
 }
 
 /* Returns a piece of scratch at *at and moves *at to after it. */

@@ -1,5 +1,5 @@
 /* fourier.c - _contrib_fft, _contrib_ifft, each the other's gradient (kernels/fourier.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 enum { PAIR = 2 * sizeof(double) };
 
@@ -10,20 +10,14 @@ static int64_t smallest_factor(int64_t n)
   return n;
 }
 
-static int fourier_family(const struct call *c, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_fourier, name, f, "T=%s", cuda_type(c->in[0].d.dtype));
-}
-
 static int run_passes(const struct call *c, void **from, void *to, void *root, int64_t count,
     int64_t n)
 {
-  cu_function f;
-  TRY(fourier_family(c, "fourier_pass", &f));
   for (int64_t step = 1, p; step < n; step *= p) {
     p = smallest_factor(n / step);
-    void *params[] = { &to, from, &root, &count, &n, &step, &p }, *swap = *from;
-    TRY(cuda_run(c, f, count, params));
+    void *swap = *from;
+    TRY(cuda_start(c, FAMILY_fourier, "fourier_pass", "T=$i0", count,
+        (void *[]){ &to, from, &root, &count, &n, &step, &p }));
     *from = to;
     to = swap;
   }
@@ -39,17 +33,13 @@ static int run_transform(const struct call *c, int32_t inverse)
   char *at = c->tmp;
   void *root = cuda_piece(&at, PAIR * (size_t)n), *from = cuda_piece(&at, PAIR * (size_t)count);
   void *to = cuda_piece(&at, PAIR * (size_t)count);
-  cu_function roots, read, write;
   if (!c->out[0].p) return TY_OK;
-  TRY(fourier_family(c, "make_roots", &roots));
-  TRY(fourier_family(c, "read_rows", &read));
-  TRY(fourier_family(c, "write_rows", &write));
-  void *of_roots[] = { &root, &n }, *of_read[] = { &from, &c->in[0].p, &count, &inverse };
-  TRY(cuda_run(c, roots, n, of_roots));
-  TRY(cuda_run(c, read, count, of_read));
+  TRY(cuda_start(c, FAMILY_fourier, "make_roots", "T=$i0", n, (void *[]){ &root, &n }));
+  TRY(cuda_start(c, FAMILY_fourier, "read_rows", "T=$i0", count,
+      (void *[]){ &from, &c->in[0].p, &count, &inverse }));
   TRY(run_passes(c, &from, to, root, count, n));
-  void *of_write[] = { &c->out[0].p, &from, &count, &pairs };
-  return cuda_run(c, write, count, of_write);
+  return cuda_start(c, FAMILY_fourier, "write_rows", "T=$i0", count,
+      (void *[]){ &c->out[0].p, &from, &count, &pairs });
 }
 
 static size_t transform_bytes(const ty_desc *real)

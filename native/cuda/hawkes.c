@@ -1,5 +1,5 @@
 /* hawkes.c - _contrib_hawkesll (kernels/hawkes.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/element/hawkes.h"
 
 /* inputs */
@@ -11,12 +11,8 @@ static struct hawkes_args args_of(const struct operand *in)
   return (struct hawkes_args){ in[LDA].d.dim[0], in[LDA].d.dim[1], in[LAGS].d.dim[1] };
 }
 
-static int hawkes_family(
-    const struct call *c, const struct operand *in, const char *name, cu_function *f)
-{
-  return cuda_family(
-      c->device, FAMILY_hawkes, name, f, "T=%s TEAM=32", cuda_type(in[LDA].d.dtype));
-}
+/* The head gradient, input 0 of backward, has the type of the data. */
+#define WORDS "T=$i0 TEAM=32"
 
 /* Leaves what is known of each kind in the scratch. */
 static int scan_sequences(const struct call *c, struct operand *in, void *ll, void *memory)
@@ -24,15 +20,12 @@ static int scan_sequences(const struct call *c, struct operand *in, void *ll, vo
   struct hawkes_args s = args_of(in);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name;
-  cu_function check, f;
   void *kinds = c->tmp;
-  TRY(hawkes_family(c, in, "check_marks", &check));
-  void *of_check[] = { &fault, &op, &in[MARKS].p, &in[LENGTH].p, &s };
-  TRY(cuda_run(c, check, s.sequences * s.events, of_check));
-  TRY(hawkes_family(c, in, "sequences", &f));
-  void *params[] = { &ll, &memory, &kinds, &in[LDA].p, &in[ALPHA].p, &in[BETA].p, &in[STATE].p,
-    &in[LAGS].p, &in[MARKS].p, &in[LENGTH].p, &in[TIME].p, &s };
-  return cuda_run(c, f, s.sequences, params);
+  TRY(cuda_start(c, FAMILY_hawkes, "check_marks", WORDS, s.sequences * s.events,
+      (void *[]){ &fault, &op, &in[MARKS].p, &in[LENGTH].p, &s }));
+  return cuda_start(c, FAMILY_hawkes, "sequences", WORDS, s.sequences,
+      (void *[]){ &ll, &memory, &kinds, &in[LDA].p, &in[ALPHA].p, &in[BETA].p, &in[STATE].p,
+        &in[LAGS].p, &in[MARKS].p, &in[LENGTH].p, &in[TIME].p, &s });
 }
 
 static int hawkes_forward(struct call *c)
@@ -44,13 +37,11 @@ static int hawkes_forward(struct call *c)
 static int hawkes_backward(struct call *c)
 {
   struct hawkes_args s = args_of(c->in + 1);
-  cu_function f;
   void *kinds = c->tmp;
   for (int i = STATE; i < INPUTS; i++) TRY(cuda_zero(c, &c->out[i]));
   TRY(scan_sequences(c, c->in + 1, NULL, NULL));
-  TRY(hawkes_family(c, c->in + 1, "gradients", &f));
-  void *params[] = { &c->out[LDA].p, &c->out[ALPHA].p, &c->out[BETA].p, &c->in[0].p, &kinds, &s };
-  return cuda_run(c, f, s.kinds * 32, params);
+  return cuda_start(c, FAMILY_hawkes, "gradients", WORDS, s.kinds * 32,
+      (void *[]){ &c->out[LDA].p, &c->out[ALPHA].p, &c->out[BETA].p, &c->in[0].p, &kinds, &s });
 }
 
 static size_t state_bytes(const struct operand *in)

@@ -85,8 +85,8 @@ static void *open_at(const char *folder, size_t n, const char *soname, struct te
   snprintf(path, sizeof path, "%.*s%s%s", (int)n, folder, n ? "/" : "", soname);
   void *lib = sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
   const char *error = lib ? NULL : dlerror();
-  bool there = error && (n ? !access(path, F_OK) : strncmp(error, soname, strlen(soname)) != 0);
-  if (there && why) text_add(why, "; %s does not load: %s", path, error);
+  bool exists = error && (n ? !access(path, F_OK) : strncmp(error, soname, strlen(soname)) != 0);
+  if (exists && why) text_add(why, "; %s does not load: %s", path, error);
   return lib;
 }
 

@@ -1,13 +1,6 @@
 /* losses.c - regression outputs, SVMOutput, MakeLoss, make_loss (kernels/losses.cu): data goes
 ** through as it is; the gradients are those of losses that never are computed. */
-#include "cuda/family.h"
-
-static int loss_family(
-    const struct call *c, const char *name, int data, int label, int team, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_losses, name, f, "T=%s LABEL=%s TEAM=%d", cuda_type(data),
-      cuda_type(label), team);
-}
+#include "cuda/row.h"
 
 static const char *float_refuse(const struct call *c)
 {
@@ -20,32 +13,18 @@ static int copy_forward(struct call *c)
   return device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d));
 }
 
-static int logistic_forward(struct call *c)
-{
-  int64_t n = desc_count(&c->in[0].d);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(loss_family(c, "logistic", c->in[0].d.dtype, TY_F32, 1, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &n };
-  return cuda_run(c, f, n, params);
-}
-
 enum { SQUARED, ABSOLUTE };
 
 /* in: output, label */
-static int regression_backward(struct call *c)
+struct regression_args { int64_t n; union cuda_scalar scale; int64_t absolute; };
+static int64_t regression_sizes(const struct call *c, void *s)
 {
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / label->dim[0];
-  int32_t absolute = cuda_what(c) == ABSOLUTE;
-  union cuda_scalar scale =
-      cuda_scalar_of(c->in[0].d.dtype, cuda_number(c, "grad_scale", 1) / (double)each);
-  cu_function f;
-  TRY(cuda_zero(c, &c->out[1]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(loss_family(c, "regression", c->in[0].d.dtype, label->dtype, 1, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &n, &scale, &absolute };
-  return cuda_run(c, f, n, params);
+  double scale = cuda_number(c, "grad_scale", 1) / (double)each;
+  *(struct regression_args *)s = (struct regression_args){ n,
+    cuda_scalar_of(c->in[0].d.dtype, scale), cuda_what(c) == ABSOLUTE };
+  return n;
 }
 
 static const char *svm_refuse(const struct call *c)
@@ -66,7 +45,8 @@ static int svm_backward(struct call *c)
   cu_function f;
   TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
-  TRY(loss_family(c, "margins", d->dtype, c->in[1].d.dtype, team, &f));
+  TRY(cuda_family(c->device, FAMILY_losses, "margins", &f, "T=%s LABEL=%s TEAM=%d",
+      cuda_type(d->dtype), cuda_type(c->in[1].d.dtype), team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &rows, &k, &margin, &scale, &linear };
   return cuda_run(c, f, rows * team, params);
 }
@@ -83,26 +63,25 @@ static int make_backward(struct call *c)
   int per = (int)cuda_number(c, "normalization", PER_NOTHING);
   double scale = cuda_number(c, "grad_scale", 1);
   void *count = per == PER_VALID ? c->tmp : NULL;
-  cu_function f;
   if (!c->out[0].p) return TY_OK;
   if (per == PER_BATCH) scale /= (double)(n / d->dim[d->ndim - 1]);
   if (per == PER_VALID) {
     union cuda_scalar limit = cuda_scalar_of(d->dtype, cuda_number(c, "valid_thresh", 0));
-    TRY(loss_family(c, "count_above", d->dtype, TY_F32, CUDA_BLOCK, &f));
-    void *params[] = { &count, &c->in[0].p, &limit, &n };
-    TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
+    TRY(cuda_start(c, FAMILY_losses, "count_above", "T=$o0 LABEL=float TEAM=256", CUDA_BLOCK,
+        (void *[]){ &count, &c->in[0].p, &limit, &n }));
   }
-  TRY(loss_family(c, "constant", d->dtype, TY_F32, 1, &f));
-  void *params[] = { &c->out[0].p, &count, &n, &scale };
-  return cuda_run(c, f, n, params);
+  return cuda_start(c, FAMILY_losses, "constant", "T=$o0 LABEL=float TEAM=1", n,
+      (void *[]){ &c->out[0].p, &count, &n, &scale });
 }
 
 const struct kernel cuda_copies[] = { { "copy", copy_forward, T_ANY, float_refuse }, { 0 } };
 static const struct kernel logistic[] = {
-  { "elements", logistic_forward, T_ANY, float_refuse }, { 0 }
+  { "elements", CUDA_ROW(FAMILY_losses, "logistic", "T=$i0 LABEL=float TEAM=1", "o0 i0 s0"),
+    .types = T_ANY, .refuse = float_refuse }, { 0 }
 };
 static const struct kernel regression_back[] = {
-  { "elements", regression_backward, T_ANY, float_refuse }, { 0 }
+  { "elements", CUDA_ROW(FAMILY_losses, "regression", "T=$i0 LABEL=$i1 TEAM=1",
+    "o0 i0 i1 s0 s1 s2", regression_sizes, 2), .types = T_ANY, .refuse = float_refuse }, { 0 }
 };
 static const struct kernel svm_back[] = { { "rows", svm_backward, T_ANY, svm_refuse }, { 0 } };
 static const struct kernel make_back[] = {

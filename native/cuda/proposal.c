@@ -1,5 +1,5 @@
 /* proposal.c - _contrib_Proposal, _contrib_MultiProposal (kernels/proposal.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/element/proposal.h"
 #include "op/registry.h"
 
@@ -45,21 +45,17 @@ static size_t proposal_scratch(const struct call *c)
 static int propose_regions(struct call *c)
 {
   struct proposal_args s = args_of(c);
-  const char *type = cuda_type(c->in[0].d.dtype);
   int64_t n = boxes_of(&s);
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(n)), *space = cuda_piece(&at, cuda_keys_bytes(n));
   void *all = cuda_piece(&at, (size_t)n * sizeof(struct proposal));
   void *gone = cuda_piece(&at, (size_t)n * sizeof(int32_t)), *kept = at;
-  cu_function make, choose;
-  TRY(cuda_family(c->device, FAMILY_proposal, "propose_boxes", &make, "T=%s TEAM=256", type));
-  TRY(cuda_family(c->device, FAMILY_proposal, "choose_regions", &choose, "T=%s TEAM=256", type));
-  void *of_make[] = { &all, &keys, &c->in[0].p, &c->in[1].p, &c->in[2].p, &s };
-  TRY(cuda_run(c, make, n, of_make));
+  TRY(cuda_start(c, FAMILY_proposal, "propose_boxes", "T=$i0 TEAM=256", n,
+      (void *[]){ &all, &keys, &c->in[0].p, &c->in[1].p, &c->in[2].p, &s }));
   TRY(cuda_sort_keys(c, &keys, space, n, n / s.images));
   TRY(device_fill(c->device, gone, 0, (size_t)n * sizeof(int32_t)));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &all, &keys, &gone, &kept, &s };
-  return cuda_run(c, choose, s.images * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_proposal, "choose_regions", "T=$i0 TEAM=256", s.images * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &all, &keys, &gone, &kept, &s });
 }
 
 static const struct kernel proposals[] = {

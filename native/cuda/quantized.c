@@ -1,6 +1,7 @@
 /* quantized.c - arithmetic on 8-bit integers and their ranges (kernels/quantized.cu):
 ** _contrib_quantized_*; pooling is in pooling.c, what only changes levels in levels.c. */
 #include "cuda/levels.h"
+#include "cuda/row.h"
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
@@ -78,16 +79,14 @@ struct pair8_args {
   int64_t n, product;
 };
 
-static int combine_levels(struct call *c)
+static int64_t pair_sizes(const struct call *c, void *s)
 {
   const struct operand *in = c->in;
-  struct pair8_args s = { in[0].p, in[1].p, { in[2].p, in[4].p }, { in[3].p, in[5].p },
-    cuda_number(c, "min_calib_range", NAN), cuda_number(c, "max_calib_range", NAN),
-    count_written(c), cuda_what(c) == PRODUCT };
-  cu_function f;
-  TRY(find_kernel(c, "combine", &in[1], 1, &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
-  return cuda_run(c, f, s.n, params);
+  int64_t n = count_written(c);
+  *(struct pair8_args *)s = (struct pair8_args){ in[0].p, in[1].p, { in[2].p, in[4].p },
+    { in[3].p, in[5].p }, cuda_number(c, "min_calib_range", NAN),
+    cuda_number(c, "max_calib_range", NAN), n, cuda_what(c) == PRODUCT };
+  return n;
 }
 
 static const char *refuse_pair(const struct call *c)
@@ -104,18 +103,17 @@ struct norm8_args {
   int64_t n, channels, inner;
 };
 
-static int normalize_levels(struct call *c)
+static int64_t norm_sizes(const struct call *c, void *s)
 {
   const struct operand *in = c->in;
   const ty_desc *d = &in[0].d;
   struct split at = split_at(d, axis_in((int64_t)cuda_number(c, "axis", 1), d->ndim));
-  struct norm8_args s = { in[0].p, cuda_flag(c, "fix_gamma") ? NULL : in[1].p, in[2].p, in[3].p,
-    in[4].p, in[5].p, in[6].p, cuda_number(c, "eps", 0), cuda_number(c, "min_calib_range", NAN),
-    cuda_number(c, "max_calib_range", NAN), count_written(c), at.k, at.inner };
-  cu_function f;
-  TRY(find_kernel(c, "normalize", &in[0], 1, &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
-  return cuda_run(c, f, s.n, params);
+  int64_t n = count_written(c);
+  *(struct norm8_args *)s = (struct norm8_args){ in[0].p,
+    cuda_flag(c, "fix_gamma") ? NULL : in[1].p, in[2].p, in[3].p, in[4].p, in[5].p, in[6].p,
+    cuda_number(c, "eps", 0), cuda_number(c, "min_calib_range", NAN),
+    cuda_number(c, "max_calib_range", NAN), n, at.k, at.inner };
+  return n;
 }
 
 /* -- concatenation ----------------------------------------------------------------------------- */
@@ -174,10 +172,16 @@ static int take_rows(struct call *c)
     { "levels", run, T_FLOAT | T_INT, refuse, scratch }, { 0 } };
 KERNELS(connects, fully_connect, cuda_refuse_numbers, NULL)
 KERNELS(convolves, convolve_quantized, refuse_last, NULL)
-KERNELS(combines, combine_levels, refuse_pair, NULL)
-KERNELS(normalizes, normalize_levels, cuda_refuse_numbers, NULL)
 KERNELS(joins, join_levels, cuda_refuse_numbers, range_scratch)
 KERNELS(takes, take_rows, NULL, NULL)
+
+/* int32: a sum of one product */
+#define ELEMENTS(table, kernel_, second, sizes, why) \
+  static const struct kernel table[] = { \
+    { "levels", CUDA_ROW(FAMILY_quantized, kernel_, "T=$i0 B=" second " Y=$o0 SUM=i32 TEAM=32", \
+      "o0 o1 o2 s", sizes), .types = T_FLOAT | T_INT, .refuse = why }, { 0 } };
+ELEMENTS(combines,   "combine",   "$i1", pair_sizes, refuse_pair)
+ELEMENTS(normalizes, "normalize", "$i0", norm_sizes, cuda_refuse_numbers)
 
 const struct op_kernels cuda_quantized[] = {
   { "_contrib_quantized_fully_connected", connects, NULL },

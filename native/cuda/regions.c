@@ -1,18 +1,9 @@
 /* regions.c - ROIPooling, ROIAlign, RROIAlign, PSROIPooling, DeformablePSROIPooling
 ** (kernels/regions.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/element/regions.h"
 
-static int regions_family(const struct call *c, int dtype, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_regions, name, f, "T=%s TEAM=32", cuda_type(dtype));
-}
 
-static int zero_rest(const struct call *c)
-{
-  for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));
-  return TY_OK;
-}
 
 /* -- maxima ------------------------------------------------------------------------------------ */
 
@@ -24,27 +15,18 @@ static struct roi_args roi_args_of(
     { bins->dim[2], bins->dim[3] }, { data->dim[2], data->dim[3] }, data->dim[0], data->dim[1] };
 }
 
-static int pool_forward(struct call *c)
+static int64_t pool_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  struct roi_args s = roi_args_of(c, &c->in[0].d, y, desc_count(y));
-  cu_function f;
-  TRY(regions_family(c, y->dtype, "roi_pool", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct roi_args *)s = roi_args_of(c, &c->in[0].d, y, desc_count(y));
+  return desc_count(y);
 }
 
-/* in: head gradient, regions, places of the maxima */
-static int pool_backward(struct call *c)
+static int64_t pool_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  struct roi_args s = roi_args_of(c, d, &c->in[0].d, desc_count(d));
-  cu_function f;
-  TRY(zero_rest(c));
-  if (!c->out[0].p) return TY_OK;
-  TRY(regions_family(c, d->dtype, "roi_pool_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[2].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct roi_args *)s = roi_args_of(c, d, &c->in[0].d, desc_count(d));
+  return desc_count(d);
 }
 
 /* -- means of samples -------------------------------------------------------------------------- */
@@ -63,27 +45,18 @@ static struct align_args align_args_of(
   return (struct align_args){ g, n, bins->dim[0], bins->dim[1], own };
 }
 
-static int align_forward(struct call *c)
+static int64_t align_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  struct align_args s = align_args_of(c, &c->in[0].d, y, desc_count(y));
-  cu_function f;
-  TRY(regions_family(c, y->dtype, "align", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct align_args *)s = align_args_of(c, &c->in[0].d, y, desc_count(y));
+  return desc_count(y);
 }
 
-/* in: head gradient, regions */
-static int align_backward(struct call *c)
+static int64_t align_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  struct align_args s = align_args_of(c, d, &c->in[0].d, desc_count(d));
-  cu_function f;
-  TRY(zero_rest(c));
-  if (!c->out[0].p) return TY_OK;
-  TRY(regions_family(c, d->dtype, "align_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct align_args *)s = align_args_of(c, d, &c->in[0].d, desc_count(d));
+  return desc_count(d);
 }
 
 /* -- bins with channels of their own ----------------------------------------------------------- */
@@ -100,27 +73,18 @@ static struct ps_args ps_args_of(
   return (struct ps_args){ g, n, bins->dim[0], data->dim[1], 0 };
 }
 
-static int mean_forward(struct call *c)
+static int64_t mean_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  struct ps_args s = ps_args_of(c, &c->in[0].d, y, desc_count(y));
-  cu_function f;
-  TRY(regions_family(c, y->dtype, "ps_mean", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct ps_args *)s = ps_args_of(c, &c->in[0].d, y, desc_count(y));
+  return desc_count(y);
 }
 
-/* in: head gradient, regions */
-static int mean_backward(struct call *c)
+static int64_t mean_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  struct ps_args s = ps_args_of(c, d, &c->in[0].d, desc_count(d));
-  cu_function f;
-  TRY(zero_rest(c));
-  if (!c->out[0].p) return TY_OK;
-  TRY(regions_family(c, d->dtype, "ps_mean_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
-  return cuda_run(c, f, s.n, params);
+  *(struct ps_args *)s = ps_args_of(c, d, &c->in[0].d, desc_count(d));
+  return desc_count(d);
 }
 
 static int64_t classes_of(const struct call *c, const struct operand *trans)
@@ -128,17 +92,16 @@ static int64_t classes_of(const struct call *c, const struct operand *trans)
   return cuda_flag(c, "no_trans") ? 0 : trans->d.dim[1] / 2;
 }
 
-static int moved_forward(struct call *c)
+static int64_t moved_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  struct ps_args s = ps_args_of(c, &c->in[0].d, y, desc_count(y));
-  void *none = NULL, **trans = c->nin > 2 ? &c->in[2].p : &none;
-  cu_function f;
-  s.classes = classes_of(c, &c->in[2]);
-  TRY(regions_family(c, y->dtype, "ps_sample", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &c->in[1].p, trans, &s };
-  return cuda_run(c, f, s.n, params);
+  struct ps_args *to = s;
+  *to = ps_args_of(c, &c->in[0].d, y, desc_count(y));
+  to->classes = classes_of(c, &c->in[2]);
+  return to->n;
 }
+
+#define WORDS_BACK "T=$i1 TEAM=32"
 
 /* in: head gradient, data, regions, samples counted, trans where there is one */
 static int moved_backward(struct call *c)
@@ -146,30 +109,31 @@ static int moved_backward(struct call *c)
   const ty_desc *d = &c->in[1].d;
   struct ps_args s = ps_args_of(c, d, &c->in[0].d, desc_count(d));
   void *none = NULL, **trans = c->nin > 4 ? &c->in[4].p : &none;
-  cu_function f, back;
   s.classes = classes_of(c, &c->in[4]);
-  TRY(zero_rest(c));
-  TRY(regions_family(c, d->dtype, "ps_sample_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[3].p, &c->in[2].p, trans, &s };
-  if (c->out[0].p) TRY(cuda_run(c, f, s.n, params));
+  for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));
+  if (c->out[0].p)
+    TRY(cuda_start(c, FAMILY_regions, "ps_sample_back", WORDS_BACK, s.n,
+        (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[3].p, &c->in[2].p, trans, &s }));
   if (!s.classes || !c->out[2].p) return TY_OK;
   s.n = desc_count(&c->out[2].d);
-  TRY(regions_family(c, d->dtype, "ps_trans_back", &back));
-  void *more[] = { &c->out[2].p, &c->in[0].p, &c->in[3].p, &c->in[1].p, &c->in[2].p, trans, &s };
-  return cuda_run(c, back, s.n * 32, more);
+  return cuda_start(c, FAMILY_regions, "ps_trans_back", WORDS_BACK, s.n * 32,
+      (void *[]){ &c->out[2].p, &c->in[0].p, &c->in[3].p, &c->in[1].p, &c->in[2].p, trans, &s });
 }
 
-/* int32: places of maxima */
-#define KERNEL(table, run) \
-  static const struct kernel table[] = { { "bins", run, T_FLOAT | T(TY_I32) }, { 0 } };
-KERNEL(pools, pool_forward)
-KERNEL(pools_back, pool_backward)
-KERNEL(aligns, align_forward)
-KERNEL(aligns_back, align_backward)
-KERNEL(means, mean_forward)
-KERNEL(means_back, mean_backward)
-KERNEL(moved, moved_forward)
-KERNEL(moved_back, moved_backward)
+/* Places of maxima are int32. A backward row gets the head gradient and the regions. */
+enum { T_BINS = T_FLOAT | T(TY_I32) };
+#define BINS(table, kernel_, arguments, ...) \
+  static const struct kernel table[] = { \
+    { "bins", CUDA_ROW(FAMILY_regions, kernel_, "T=$o0 TEAM=32", arguments, __VA_ARGS__), \
+      .types = T_BINS }, { 0 } };
+BINS(pools,       "roi_pool",      "o0 o1 i0 i1 s",    pool_sizes)
+BINS(pools_back,  "roi_pool_back", "o0 i0 i2 i1 s",    pool_back_sizes, .zeros = 2)
+BINS(aligns,      "align",         "o0 i0 i1 s",       align_sizes)
+BINS(aligns_back, "align_back",    "o0 i0 i1 s",       align_back_sizes, .zeros = 2)
+BINS(means,       "ps_mean",       "o0 i0 i1 s",       mean_sizes)
+BINS(means_back,  "ps_mean_back",  "o0 i0 i1 s",       mean_back_sizes, .zeros = 2)
+BINS(moved,       "ps_sample",     "o0 o1 i0 i1 i2 s", moved_sizes)
+static const struct kernel moved_back[] = { { "bins", moved_backward, T_BINS }, { 0 } };
 
 const struct op_kernels cuda_regions[] = {
   { "ROIPooling", pools, pools_back },

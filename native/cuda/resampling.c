@@ -1,10 +1,8 @@
 /* resampling.c - UpSampling, BilinearResize2D, AdaptiveAvgPooling2D (kernels/resample.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
-static int resample_family(const struct call *c, int dtype, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_resample, name, f, "T=%s TEAM=32", cuda_type(dtype));
-}
+
+#define WORDS "T=$i0 TEAM=32"
 
 /* as kernels/resample.cu has it */
 struct resample_args { int64_t n, channels, all_channels, first, h, w, H, W; };
@@ -22,8 +20,6 @@ static int repeat_pixels(const struct call *c, const struct operand *small, int 
 {
   bool sum = cuda_word(c, "multi_input_mode", "sum");
   int64_t first = 0;
-  cu_function f;
-  TRY(resample_family(c, large->d.dtype, back ? "repeat_pixels_back" : "repeat_pixels", &f));
   for (int i = 0; i < n; i++) {
     const ty_desc *d = &small[i].d;
     int64_t pixels = large->d.dim[2] * large->d.dim[3];
@@ -34,8 +30,8 @@ static int repeat_pixels(const struct call *c, const struct operand *small, int 
     first += d->dim[1];
     if (!small[i].p || !large->p) continue;
     void *to = back ? small[i].p : large->p, *from = back ? large->p : small[i].p;
-    void *params[] = { &to, &from, &s, &add };
-    TRY(cuda_run(c, f, count, params));
+    TRY(cuda_start(c, FAMILY_resample, back ? "repeat_pixels_back" : "repeat_pixels", WORDS, count,
+        (void *[]){ &to, &from, &s, &add }));
   }
   return TY_OK;
 }
@@ -47,11 +43,8 @@ static int run_bilinear(const struct call *c, const char *name, const ty_desc *d
   int64_t scale = (int64_t)cuda_number(c, "scale", 1);
   struct kernel_args s = { n, d->dim[1], d->dim[2], d->dim[3], scale, 2 * scale - scale % 2,
     scale / 2 };
-  cu_function f;
   if (!to) return TY_OK;
-  TRY(resample_family(c, d->dtype, name, &f));
-  void *params[] = { &to, &a, &b, &s };
-  return cuda_run(c, f, threads, params);
+  return cuda_start(c, FAMILY_resample, name, WORDS, threads, (void *[]){ &to, &a, &b, &s });
 }
 
 static bool is_bilinear(const struct call *c) { return cuda_word(c, "sample_type", "bilinear"); }
@@ -76,38 +69,37 @@ static int up_backward(struct call *c)
 
 /* -- other sizes ------------------------------------------------------------------------------- */
 
-static int run_sizes(const struct call *c, const char *name, const ty_desc *small,
-    const ty_desc *large, const ty_desc *to)
+/* The kernel of bilinear sizes gets `corners` after the rest. */
+struct size_args { struct resample_args at; int64_t corners; };
+static int64_t size_args_of(
+    const struct call *c, const ty_desc *small, const ty_desc *large, void *s)
 {
-  struct resample_args s = args_of(small, large, desc_count(to));
-  int32_t corners = cuda_flag(c, "align_corners");
-  cu_function f;
-  for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(resample_family(c, to->dtype, name, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &s, &corners };
-  return cuda_run(c, f, s.n, params);
+  int64_t n = desc_count(&c->out[0].d);
+  *(struct size_args *)s =
+      (struct size_args){ args_of(small, large, n), cuda_flag(c, "align_corners") };
+  return n;
 }
 
-static int resample_forward(struct call *c, const char *name)
+static int64_t forward_sizes(const struct call *c, void *s)
 {
-  return run_sizes(c, name, &c->in[0].d, &c->out[0].d, &c->out[0].d);
+  return size_args_of(c, &c->in[0].d, &c->out[0].d, s);
 }
-static int resample_backward(struct call *c, const char *name)
+
+static int64_t backward_sizes(const struct call *c, void *s)
 {
-  return run_sizes(c, name, &c->out[0].d, &c->in[0].d, &c->out[0].d);
+  return size_args_of(c, &c->out[0].d, &c->in[0].d, s);
 }
-static int resize_bilinear(struct call *c) { return resample_forward(c, "resize"); }
-static int resize_back(struct call *c) { return resample_backward(c, "resize_back"); }
-static int pool_adaptive(struct call *c) { return resample_forward(c, "adaptive"); }
-static int adaptive_back(struct call *c) { return resample_backward(c, "adaptive_back"); }
 
 static const struct kernel ups[] = { { "pixels", up_forward, T_FLOAT }, { 0 } };
 static const struct kernel ups_back[] = { { "pixels", up_backward, T_FLOAT }, { 0 } };
-static const struct kernel resizes[] = { { "pixels", resize_bilinear, T_FLOAT }, { 0 } };
-static const struct kernel resizes_back[] = { { "pixels", resize_back, T_FLOAT }, { 0 } };
-static const struct kernel adapts[] = { { "windows", pool_adaptive, T_FLOAT }, { 0 } };
-static const struct kernel adapts_back[] = { { "windows", adaptive_back, T_FLOAT }, { 0 } };
+#define ROW(table, shown, kernel_, arguments, sizes, zeros) \
+  static const struct kernel table[] = { \
+    { shown, CUDA_ROW(FAMILY_resample, kernel_, "T=$o0 TEAM=32", arguments, sizes, zeros), \
+      .types = T_FLOAT }, { 0 } };
+ROW(resizes,      "pixels",  "resize",        "o0 i0 s s8", forward_sizes,  0)
+ROW(resizes_back, "pixels",  "resize_back",   "o0 i0 s s8", backward_sizes, 2)
+ROW(adapts,       "windows", "adaptive",      "o0 i0 s",    forward_sizes,  0)
+ROW(adapts_back,  "windows", "adaptive_back", "o0 i0 s",    backward_sizes, 2)
 
 const struct op_kernels cuda_resampling[] = {
   { "UpSampling", ups, ups_back },

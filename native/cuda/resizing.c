@@ -1,5 +1,5 @@
 /* resizing.c - _image_resize, _cvimresize (kernels/resize.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "image/image.h"
 
 /* as kernels/resize.cu has them */
@@ -62,20 +62,21 @@ static int resize_images(struct call *c)
   struct resize_args s = args_of(c, how);
   bool fixed = from.dtype == TY_U8 && how != AREA, pairs = fixed && taps_of(how) == 2;
   char *at = c->tmp;
-  cu_function list, f;
+  cu_function f;
   if (!c->out[0].p) return TY_OK;
   if (keeps_size(&to, &from))
     return device_copy(
         c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d));
   lay_tables(&s.y, &at);
   lay_tables(&s.x, &at);
-  TRY(cuda_family(c->device, FAMILY_resize, "list_taps", &list, "T=u8 SUM=i32 PAIRS=1"));
   TRY(cuda_family(c->device, FAMILY_resize, how == NEAREST ? "nearest" : "resize", &f,
       "T=%s SUM=%s PAIRS=%d", cuda_type(from.dtype), fixed ? "i32" : "float", pairs));
   if (how != NEAREST) {
-    void *of_rows[] = { &s.y, &how, &down }, *of_columns[] = { &s.x, &how, &across };
-    TRY(cuda_run(c, list, s.y.to, of_rows));
-    TRY(cuda_run(c, list, s.x.to, of_columns));
+    const char *words = "T=u8 SUM=i32 PAIRS=1";
+    TRY(cuda_start(c, FAMILY_resize, "list_taps", words, s.y.to,
+        (void *[]){ &s.y, &how, &down }));
+    TRY(cuda_start(c, FAMILY_resize, "list_taps", words, s.x.to,
+        (void *[]){ &s.x, &how, &across }));
   }
   void *params[] = { &c->out[0].p, &c->in[0].p, &s };
   return cuda_run(c, f, s.n, params);

@@ -1,5 +1,6 @@
 /* sampling.c - BilinearSampler, GridGenerator, SpatialTransformer (kernels/sampler.cu), and the sum
 ** of taps (taps.h). */
+#include "cuda/row.h"
 #include "cuda/taps.h"
 #include "kernel/vec/vec.h"
 
@@ -14,11 +15,7 @@ int cuda_add_taps(
   return cuda_run(c, f, t->taps * t->channels, params);
 }
 
-static int sampler_family(const struct call *c, int dtype, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_sampler, name, f, "T=%s REAL=T T_NAME(x)=x TEAM=256",
-      cuda_type(dtype));
-}
+#define WORDS "T=$o0 REAL=T T_NAME(x)=x TEAM=256"
 
 /* -- sampling ---------------------------------------------------------------------------------- */
 
@@ -33,11 +30,9 @@ static int sample_grid(
     const struct call *c, const struct operand *x, void *grid, int64_t positions, void *y)
 {
   struct sampler_args s = args_of(&x->d, positions);
-  cu_function f;
   if (!y) return TY_OK;
-  TRY(sampler_family(c, x->d.dtype, "sample", &f));
-  void *params[] = { &y, (void *)&x->p, &grid, &s };
-  return cuda_run(c, f, s.images * s.c * s.n, params);
+  return cuda_start(c, FAMILY_sampler, "sample", WORDS, s.images * s.c * s.n,
+      (void *[]){ &y, (void *)&x->p, &grid, &s });
 }
 
 /* dx, dgrid: NULL where it is unused; at: scratch for taps */
@@ -47,18 +42,14 @@ static int sample_back(const struct call *c, const struct operand *x, void *grid
   struct sampler_args s = args_of(&x->d, positions);
   struct cuda_taps t = { 4 * s.images * s.n, s.c, s.n, 4, s.h * s.w };
   int dtype = x->d.dtype;
-  cu_function f;
-  if (dgrid) {
-    TRY(sampler_family(c, dtype, "sample_back_grid", &f));
-    void *params[] = { &dgrid, &c->in[0].p, (void *)&x->p, &grid, &s };
-    TRY(cuda_run(c, f, s.images * s.n, params));
-  }
+  if (dgrid)
+    TRY(cuda_start(c, FAMILY_sampler, "sample_back_grid", WORDS, s.images * s.n,
+        (void *[]){ &dgrid, &c->in[0].p, (void *)&x->p, &grid, &s }));
   if (!dx->p) return TY_OK;
   TRY(cuda_zero(c, dx));
-  TRY(sampler_family(c, dtype, "list_corners", &f));
   cuda_taps_lie(&t, dtype_size(dtype), &at);
-  void *params[] = { &t.keys, &t.weight, &grid, &s };
-  TRY(cuda_run(c, f, s.images * s.n, params));
+  TRY(cuda_start(c, FAMILY_sampler, "list_corners", WORDS, s.images * s.n,
+      (void *[]){ &t.keys, &t.weight, &grid, &s }));
   return cuda_add_taps(c, dtype, &t, dx->p, c->in[0].p);
 }
 
@@ -89,39 +80,31 @@ static int write_regular_grid(const struct call *c, void *grid, const ty_desc *d
 {
   int64_t h = d->dim[2], w = d->dim[3];
   int32_t in_pixels = pixels;
-  cu_function f;
   if (!grid) return TY_OK;
-  TRY(sampler_family(c, d->dtype, "regular", &f));
-  void *params[] = { &grid, &h, &w, &in_pixels };
-  return cuda_run(c, f, h * w, params);
+  return cuda_start(c, FAMILY_sampler, "regular", WORDS, h * w,
+      (void *[]){ &grid, &h, &w, &in_pixels });
 }
 
 static int map_grid(const struct call *c, const ty_desc *grid, void *to, const void *theta)
 {
   int64_t images = grid->dim[0], h = grid->dim[2], w = grid->dim[3];
-  cu_function f;
-  TRY(sampler_family(c, grid->dtype, "affine", &f));
-  void *params[] = { &to, &theta, &images, &h, &w };
-  return cuda_run(c, f, images * 2 * h * w, params);
+  return cuda_start(c, FAMILY_sampler, "affine", WORDS, images * 2 * h * w,
+      (void *[]){ &to, &theta, &images, &h, &w });
 }
 
 static int map_back(const struct call *c, const ty_desc *grid, void *dtheta, const void *dgrid)
 {
   int64_t images = grid->dim[0], h = grid->dim[2], w = grid->dim[3];
-  cu_function f;
-  TRY(sampler_family(c, grid->dtype, "affine_back", &f));
-  void *params[] = { &dtheta, &dgrid, &images, &h, &w };
-  return cuda_run(c, f, images * 6 * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_sampler, "affine_back", WORDS, images * 6 * CUDA_BLOCK,
+      (void *[]){ &dtheta, &dgrid, &images, &h, &w });
 }
 
 static int warp_grid(const struct call *c, int32_t back)
 {
   const ty_desc *d = &c->out[0].d;
   int64_t images = d->dim[0], h = d->dim[2], w = d->dim[3];
-  cu_function f;
-  TRY(sampler_family(c, d->dtype, "warp", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &images, &h, &w, &back };
-  return cuda_run(c, f, desc_count(d), params);
+  return cuda_start(c, FAMILY_sampler, "warp", WORDS, desc_count(d),
+      (void *[]){ &c->out[0].p, &c->in[0].p, &images, &h, &w, &back });
 }
 
 static bool is_warp(const struct call *c) { return cuda_word(c, "transform_type", "warp"); }

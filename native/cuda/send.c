@@ -2,12 +2,12 @@
 ** device beside what its queue's stream does (send.h). */
 #include "cuda/send.h"
 
-enum { PIECE = 4 << 20, LEAST_LANDING = 64 << 10 };
+enum { PIECE_BYTES = 4 << 20, LEAST_LANDING = 64 << 10 };
 
 int staging_new(struct staging *s)
 {
   for (int i = 0; i < 2; i++) {
-    TRY(cuda_check(cu_api.MemHostAlloc((void **)&s->p[i], PIECE, CU_HOST_PORTABLE),
+    TRY(cuda_check(cu_api.MemHostAlloc((void **)&s->p[i], PIECE_BYTES, CU_HOST_PORTABLE),
         "allocating pinned memory"));
     TRY(cuda_check(cu_api.EventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING), "making an event"));
   }
@@ -60,7 +60,7 @@ static int send_piece(struct staging *s, int i, cu_pointer to, const char *from,
 int staging_send(struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream)
 {
   for (int i = 0; bytes; i ^= 1) {
-    size_t n = MIN(bytes, (size_t)PIECE);
+    size_t n = MIN(bytes, (size_t)PIECE_BYTES);
     TRY(send_piece(s, i, to, from, n, stream));
     to += n, from += n, bytes -= n;
   }
@@ -98,7 +98,7 @@ int staging_land(struct staging *s, struct landings *all, cu_pointer to, const c
     size_t bytes, cu_stream stream)
 {
   for (int i = 0; bytes; i ^= 1) {
-    size_t n = MIN(bytes, (size_t)PIECE);
+    size_t n = MIN(bytes, (size_t)PIECE_BYTES);
     struct landing *l = &all->at[all->next++ % LANDINGS];
     if (!has_capacity(l, n)) return staging_send(s, to, from, bytes, stream);
     TRY(land_piece(s, i, all, l, to, from, n, stream));
@@ -111,20 +111,21 @@ int staging_land(struct staging *s, struct landings *all, cu_pointer to, const c
 
 int staging_fetch(struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream)
 {
-  size_t pieces = (bytes + PIECE - 1) / PIECE;
+  size_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
   for (size_t k = 0; k <= pieces; k++) {
     int i = k & 1, before = !i;
     if (k < pieces) {
-      size_t n = MIN(bytes - k * PIECE, (size_t)PIECE);
+      size_t n = MIN(bytes - k * PIECE_BYTES, (size_t)PIECE_BYTES);
       if (s->used[i] && k < 2) TRY(wait_event(s->sent[i]));
-      TRY(cuda_check(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE, n, stream),
+      TRY(cuda_check(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE_BYTES, n, stream),
           "a copy from the GPU"));
       TRY(cuda_check(cu_api.EventRecord(s->sent[i], stream), "a copy from the GPU"));
       s->used[i] = true;
     }
     if (!k) continue;
     TRY(wait_event(s->sent[before]));
-    memcpy(to + (k - 1) * PIECE, s->p[before], MIN(bytes - (k - 1) * PIECE, (size_t)PIECE));
+    memcpy(to + (k - 1) * PIECE_BYTES, s->p[before],
+        MIN(bytes - (k - 1) * PIECE_BYTES, (size_t)PIECE_BYTES));
   }
   return TY_OK;
 }

@@ -1,6 +1,6 @@
 /* sequences.c - SequenceMask, SequenceLast, SequenceReverse (kernels/sequence.cu); ranges, the
 ** identity matrix and coordinates (kernels/ranges.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/strided_copy.h"
 
 /* -- sequences --------------------------------------------------------------------------------- */
@@ -46,47 +46,43 @@ static int last_forward(struct call *c)
 
 /* -- what follows from shapes ------------------------------------------------------------------ */
 
-static int run_range(struct call *c, double start, double step, int64_t repeat)
+/* as kernels/ranges.cu takes them, one by one */
+struct range_args { int64_t n; double start, step; int64_t repeat; };
+static int64_t range_sizes(const struct call *c, double start, double step, void *s)
 {
-  struct operand *y = &c->out[0];
-  int64_t n = desc_count(&y->d);
-  cu_function f;
-  if (!y->p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_ranges, "range", &f, "T=%s", cuda_type(y->d.dtype)));
-  void *params[] = { &y->p, &n, &start, &step, &repeat };
-  return cuda_run(c, f, n, params);
+  int64_t n = desc_count(&c->out[0].d);
+  *(struct range_args *)s =
+      (struct range_args){ n, start, step, (int64_t)cuda_number(c, "repeat", 1) };
+  return n;
 }
 
-static int run_arange(struct call *c)
+static int64_t arange_sizes(const struct call *c, void *s)
 {
   double start = cuda_number(c, "start", 0), step = cuda_number(c, "step", 1);
   if (isnan(cuda_number(c, "stop", NAN)) && !cuda_flag(c, "infer_range")) start = 0;
   if (!dtype_float(c->out[0].d.dtype)) start = trunc(start), step = trunc(step);
-  return run_range(c, start, step, (int64_t)cuda_number(c, "repeat", 1));
+  return range_sizes(c, start, step, s);
 }
 
-static int arange_like(struct call *c)
+static int64_t arange_like_sizes(const struct call *c, void *s)
 {
-  return run_range(c, cuda_number(c, "start", 0), cuda_number(c, "step", 1),
-      (int64_t)cuda_number(c, "repeat", 1));
+  return range_sizes(c, cuda_number(c, "start", 0), cuda_number(c, "step", 1), s);
 }
 
-static int run_linspace(struct call *c)
+static int64_t linspace_sizes(const struct call *c, void *s)
 {
   double start = cuda_number(c, "start", 0), stop = cuda_number(c, "stop", 0);
   double parts = (double)desc_count(&c->out[0].d) - cuda_flag(c, "endpoint");
-  return run_range(c, start, parts > 0 ? (stop - start) / parts : 0, 1);
+  return range_sizes(c, start, parts > 0 ? (stop - start) / parts : 0, s);
 }
 
-static int run_eye(struct call *c)
+struct identity_args { int64_t n, columns, diagonal; };
+static int64_t identity_sizes(const struct call *c, void *s)
 {
-  struct operand *y = &c->out[0];
-  int64_t n = desc_count(&y->d), diagonal = (int64_t)cuda_number(c, "k", 0);
-  cu_function f;
-  if (!y->p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_ranges, "identity", &f, "T=%s", cuda_type(y->d.dtype)));
-  void *params[] = { &y->p, &n, &y->d.dim[1], &diagonal };
-  return cuda_run(c, f, n, params);
+  const ty_desc *d = &c->out[0].d;
+  *(struct identity_args *)s =
+      (struct identity_args){ desc_count(d), d->dim[1], (int64_t)cuda_number(c, "k", 0) };
+  return desc_count(d);
 }
 
 static int index_array(struct call *c)
@@ -94,7 +90,6 @@ static int index_array(struct call *c)
   const struct dims *axes = op_dims(c->op, c->param, "axes");
   const ty_desc *d = &c->in[0].d;
   int64_t stride[TY_MAXDIM], args[2 + 2 * TY_MAXDIM] = { desc_count(&c->out[0].d) };
-  cu_function f;
   if (!c->out[0].p || !args[0]) return TY_OK;
   strides_of(d, stride);
   args[1] = axes->n >= 0 ? axes->n : d->ndim;
@@ -103,9 +98,8 @@ static int index_array(struct call *c)
     args[2 + 2 * k] = d->dim[axis];
     args[3 + 2 * k] = stride[axis];
   }
-  TRY(cuda_family(c->device, FAMILY_ranges, "coordinates", &f, "T=i64"));
-  void *params[] = { &c->out[0].p, args };
-  return cuda_run(c, f, args[0], params);
+  return cuda_start(c, FAMILY_ranges, "coordinates", "T=i64", args[0],
+      (void *[]){ &c->out[0].p, args });
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -117,11 +111,17 @@ KERNEL(masks_back, mask_backward)
 KERNEL(turns, reverse_sequences)
 KERNEL(lasts, last_forward)
 KERNEL(lasts_back, last_backward)
-KERNEL(ranges, run_arange)
-KERNEL(ranges_like, arange_like)
-KERNEL(parts, run_linspace)
-KERNEL(eyes, run_eye)
 KERNEL(indices, index_array)
+
+#define RANGE(table, kernel_, arguments, sizes) \
+  static const struct kernel table[] = { \
+    { "elements", CUDA_ROW(FAMILY_ranges, kernel_, "T=$o0", arguments, sizes), .types = T_ANY }, \
+    { 0 } \
+  };
+RANGE(ranges,      "range",    "o0 s0 s1 s2 s3", arange_sizes)
+RANGE(ranges_like, "range",    "o0 s0 s1 s2 s3", arange_like_sizes)
+RANGE(parts,       "range",    "o0 s0 s1 s2 s3", linspace_sizes)
+RANGE(eyes,        "identity", "o0 s0 s1 s2",    identity_sizes)
 
 const struct op_kernels cuda_sequences[] = {
   { "SequenceMask", masks, masks_back },

@@ -2,6 +2,7 @@
 ** or A^T, G the head gradient, a the factor, tri() the triangle that is read; for A left of B:
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G */
+#include "cuda/row.h"
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
@@ -40,12 +41,10 @@ static int write_gradient(
 {
   struct triangle_args s = args_of(c, b, factor);
   bool swap = (s.transpose != 0) != (s.right != 0);
-  cu_function f;
   if (!da) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_triangular, "triangle_gradient", &f, "T=%s TEAM=32",
-      cuda_type(b->dtype)));
-  void *params[] = { &da, swap ? (void *)&v : (void *)&u, swap ? (void *)&u : (void *)&v, &s };
-  return cuda_run(c, f, s.count * s.side * s.side * 32, params);
+  return cuda_start(c, FAMILY_triangular, "triangle_gradient", "T=$i0 TEAM=32",
+      s.count * s.side * s.side * 32,
+      (void *[]){ &da, swap ? (void *)&v : (void *)&u, swap ? (void *)&u : (void *)&v, &s });
 }
 
 static double factor_of(const struct call *c) { return cuda_number(c, "alpha", 1); }
@@ -91,11 +90,7 @@ static size_t solve_scratch(const struct call *c) { return desc_bytes(&c->in[0].
 
 /* -- Cholesky's factors: A = L L^T, or U^T U --------------------------------------------------- */
 
-static int factor_family(const struct call *c, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_triangular, name, f, "T=%s TEAM=256",
-      cuda_type(c->out[0].d.dtype));
-}
+#define FACTOR_WORDS "T=$o0 TEAM=256"
 
 static int factorize_cholesky(struct call *c)
 {
@@ -104,12 +99,10 @@ static int factorize_cholesky(struct call *c)
   int32_t lower = cuda_flag(c, "lower");
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *what = "is not positive definite";
-  cu_function f;
   if (c->out[0].p != c->in[0].p)
     TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(d)));
-  TRY(factor_family(c, "cholesky", &f));
-  void *params[] = { &c->out[0].p, &count, &n, &lower, &fault, &op, &what };
-  return cuda_run(c, f, count * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_triangular, "cholesky", FACTOR_WORDS, count * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &count, &n, &lower, &fault, &op, &what });
 }
 
 /* in: head gradient G, the factor. With L: dA = 1/2 L^-T mirror(L^T G) L^-1; with U: dA = 1/2 U^-1
@@ -121,12 +114,10 @@ static int factorize_back(struct call *c)
   int32_t lower = cuda_flag(c, "lower");
   void *x = c->out[0].p, *l = c->in[1].p, *work = c->tmp;
   struct triangle_args s = { count / (n * n), n, n, n, !lower, lower, true, 0, 1 };
-  cu_function f;
   if (!x) return TY_OK;
   TRY(cuda_triangle(c, "triangle_multiply", s, d->dtype, work, l, c->in[0].p));
-  TRY(factor_family(c, "half_mirrored", &f));
-  void *params[] = { &x, &work, &count, &n, &lower };
-  TRY(cuda_run(c, f, count, params));
+  TRY(cuda_start(c, FAMILY_triangular, "half_mirrored", FACTOR_WORDS, count,
+      (void *[]){ &x, &work, &count, &n, &lower }));
   s.right = false;
   s.transpose = lower;
   TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, x, l, x));
@@ -146,13 +137,10 @@ static int invert_factor(struct call *c)
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *what = "is no Cholesky factor: its diagonal has a zero";
   void *work = c->tmp;
-  cu_function look, start;
-  TRY(factor_family(c, "look_for_zeros", &look));
-  void *of_look[] = { &c->in[0].p, &rows, &n, &fault, &op, &what };
-  TRY(cuda_run(c, look, rows, of_look));
-  TRY(factor_family(c, "identities", &start));
-  void *of_start[] = { &work, &count, &n };
-  TRY(cuda_run(c, start, count, of_start));
+  TRY(cuda_start(c, FAMILY_triangular, "look_for_zeros", FACTOR_WORDS, rows,
+      (void *[]){ &c->in[0].p, &rows, &n, &fault, &op, &what }));
+  TRY(cuda_start(c, FAMILY_triangular, "identities", FACTOR_WORDS, count,
+      (void *[]){ &work, &count, &n }));
   TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
   s.transpose = lower;
   TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));

@@ -1,5 +1,5 @@
 /* tuning.c - _image_random_brightness and its like, _image_adjust_lighting (kernels/tune.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "image/pixel.h"
 #include "op/registry.h"
 
@@ -9,11 +9,7 @@ struct tuning_scratch { struct tuning plan[MOST_STEPS]; float mean; };
 
 static size_t tuning_bytes(const struct call *c) { return sizeof(struct tuning_scratch); }
 
-static int find_kernel(const struct call *c, const char *name, cu_function *f)
-{
-  return cuda_family(c->device, FAMILY_tune, name, f, "T=%s TEAM=%d",
-      cuda_type(c->in[0].d.dtype), CUDA_BLOCK);
-}
+#define WORDS "T=$i0 TEAM=256"
 
 /* The steps of the plan, one after the other; contrast: there may be one. */
 static int run_plan(const struct call *c, int steps, bool contrast)
@@ -22,16 +18,14 @@ static int run_plan(const struct call *c, int steps, bool contrast)
   struct tuning_scratch *s = c->tmp;
   int64_t pixels = dim[0] * dim[1], channels = dim[2];
   void *mean = &s->mean;
-  cu_function find, f;
   if (!c->out[0].p) return TY_OK;
-  TRY(find_kernel(c, "find_mean", &find));
-  TRY(find_kernel(c, "tune", &f));
   for (int i = 0; i < steps; i++) {
     void *step = &s->plan[i], **from = i ? &c->out[0].p : &c->in[0].p;
-    void *of_find[] = { &mean, &step, from, &pixels, &channels };
-    if (contrast) TRY(cuda_launch(c->device, find, 1, CUDA_BLOCK, 0, of_find));
-    void *params[] = { &c->out[0].p, from, &step, &mean, &pixels, &channels };
-    TRY(cuda_run(c, f, pixels, params));
+    if (contrast)
+      TRY(cuda_start(c, FAMILY_tune, "find_mean", WORDS, CUDA_BLOCK,
+          (void *[]){ &mean, &step, from, &pixels, &channels }));
+    TRY(cuda_start(c, FAMILY_tune, "tune", WORDS, pixels,
+        (void *[]){ &c->out[0].p, from, &step, &mean, &pixels, &channels }));
   }
   return TY_OK;
 }
@@ -42,10 +36,8 @@ static int random_factor(struct call *c)
   struct cuda_draw_key key = cuda_draw_key(c);
   double low = cuda_number(c, "min_factor", 1), high = cuda_number(c, "max_factor", 1);
   int32_t kind = cuda_what(c);
-  cu_function f;
-  TRY(find_kernel(c, "plan_factor", &f));
-  void *params[] = { &c->tmp, &kind, &low, &high, &key };
-  TRY(cuda_run(c, f, 1, params));
+  TRY(cuda_start(c, FAMILY_tune, "plan_factor", WORDS, 1,
+      (void *[]){ &c->tmp, &kind, &low, &high, &key }));
   return run_plan(c, 1, kind == CONTRAST);
 }
 
@@ -58,10 +50,7 @@ static int random_jitter(struct call *c)
   struct cuda_draw_key key = cuda_draw_key(c);
   struct jitter_args s = { { cuda_number(c, "brightness", 0), cuda_number(c, "contrast", 0),
     cuda_number(c, "saturation", 0), cuda_number(c, "hue", 0) } };
-  cu_function f;
-  TRY(find_kernel(c, "plan_jitter", &f));
-  void *params[] = { &c->tmp, &s, &key };
-  TRY(cuda_run(c, f, 1, params));
+  TRY(cuda_start(c, FAMILY_tune, "plan_jitter", WORDS, 1, (void *[]){ &c->tmp, &s, &key }));
   return run_plan(c, MOST_STEPS, true);
 }
 
@@ -70,11 +59,8 @@ static int add_light(struct call *c)
   struct cuda_draw_key key = cuda_draw_key(c);
   const struct reals *alpha = op_reals(c->op, c->param, "alpha");
   struct light_args s = { { 0 }, (float)cuda_number(c, "alpha_std", 0), alpha != NULL };
-  cu_function f;
   for (int i = 0; alpha && i < 3; i++) s.alpha[i] = (float)alpha->d[i];
-  TRY(find_kernel(c, "plan_light", &f));
-  void *params[] = { &c->tmp, &s, &key };
-  TRY(cuda_run(c, f, 1, params));
+  TRY(cuda_start(c, FAMILY_tune, "plan_light", WORDS, 1, (void *[]){ &c->tmp, &s, &key }));
   return run_plan(c, 1, false);
 }
 

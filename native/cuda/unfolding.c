@@ -1,4 +1,5 @@
 /* unfolding.c - im2col, col2im, LRN (kernels/unfold.cu). */
+#include "cuda/row.h"
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
@@ -22,61 +23,45 @@ struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, in
   return s;
 }
 
-static int run_taps(const struct call *c, const struct operand *image, bool fold)
+static int64_t unfold_sizes(const struct call *c, void *s)
 {
-  struct cuda_window s = cuda_window_of(c, &image->d, desc_count(&c->out[0].d));
-  int32_t add = c->add & 1;
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_unfold, fold ? "fold" : "unfold", &f, "T=%s",
-      cuda_type(image->d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &s, &add };
-  return cuda_run(c, f, s.n, params);
+  struct cuda_window *w = s;
+  *w = cuda_window_of(c, &c->in[0].d, desc_count(&c->out[0].d));
+  return w->n;
 }
 
-static int unfold_image(struct call *c) { return run_taps(c, &c->in[0], false); }
-static int unfold_back(struct call *c)  { return run_taps(c, &c->out[0], true); }
-static int fold_columns(struct call *c) { return run_taps(c, &c->out[0], true); }
-static int fold_back(struct call *c)    { return run_taps(c, &c->in[0], false); }
+static int64_t fold_sizes(const struct call *c, void *s)
+{
+  struct cuda_window *w = s;
+  *w = cuda_window_of(c, &c->out[0].d, desc_count(&c->out[0].d));
+  return w->n;
+}
 
 /* -- LRN --------------------------------------------------------------------------------------- */
 
 struct lrn_args { int64_t n, k, inner, half; double alpha, beta, knorm; };
-static struct lrn_args lrn_of(const struct call *c, const ty_desc *d)
+static int64_t lrn_sizes(const struct call *c, void *s)
 {
-  struct split s = split_at(d, 1);
+  const ty_desc *d = &c->out[0].d;
+  struct split at = split_at(d, 1);
   int64_t size = (int64_t)cuda_number(c, "nsize", 1);
-  return (struct lrn_args){ desc_count(d), s.k, s.inner, size / 2,
+  *(struct lrn_args *)s = (struct lrn_args){ desc_count(d), at.k, at.inner, size / 2,
     cuda_number(c, "alpha", 0) / (double)size, cuda_number(c, "beta", 0),
     cuda_number(c, "knorm", 0) };
+  return desc_count(d);
 }
 
-static int lrn_forward(struct call *c)
-{
-  struct lrn_args s = lrn_of(c, &c->in[0].d);
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_unfold, "lrn", &f, "T=%s", cuda_type(c->in[0].d.dtype)));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &s };
-  return cuda_run(c, f, s.n, params);
-}
-
+#define ROW(table, shown, kernel_, arguments, sizes, adds) \
+  static const struct kernel table[] = { \
+    { shown, CUDA_ROW(FAMILY_unfold, kernel_, "T=$i0", arguments, sizes), .types = T_FLOAT, \
+      .add = adds }, { 0 } };
+ROW(unfolds,      "taps",     "unfold",   "o0 i0 s add",   unfold_sizes, 0)
+ROW(unfolds_back, "taps",     "fold",     "o0 i0 s add",   fold_sizes,   1)
+ROW(folds,        "taps",     "fold",     "o0 i0 s add",   fold_sizes,   0)
+ROW(folds_back,   "taps",     "unfold",   "o0 i0 s add",   unfold_sizes, 1)
+ROW(lrns,         "channels", "lrn",      "o0 o1 i0 s",    lrn_sizes,    0)
 /* in: head gradient, data, norm */
-static int lrn_backward(struct call *c)
-{
-  struct lrn_args s = lrn_of(c, &c->in[1].d);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_unfold, "lrn_back", &f, "T=%s", cuda_type(c->in[1].d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &s };
-  return cuda_run(c, f, s.n, params);
-}
-
-static const struct kernel unfolds[] = { { "taps", unfold_image, T_FLOAT }, { 0 } };
-static const struct kernel unfolds_back[] = { { "taps", unfold_back, T_FLOAT, .add = 1 }, { 0 } };
-static const struct kernel folds[] = { { "taps", fold_columns, T_FLOAT }, { 0 } };
-static const struct kernel folds_back[] = { { "taps", fold_back, T_FLOAT, .add = 1 }, { 0 } };
-static const struct kernel lrns[] = { { "channels", lrn_forward, T_FLOAT }, { 0 } };
-static const struct kernel lrns_back[] = { { "channels", lrn_backward, T_FLOAT }, { 0 } };
+ROW(lrns_back,    "channels", "lrn_back", "o0 i0 i1 i2 s", lrn_sizes,    0)
 
 const struct op_kernels cuda_unfolding[] = {
   { "im2col", unfolds, unfolds_back },

@@ -122,7 +122,7 @@ static int cpu_copy_bytes(int dst_device, void *dst, int src_device, const void 
   if (d < s + bytes && s < d + bytes)
     memmove(dst, src, bytes);
   else
-    parallel_for(n, each - each % PAGE, cpu_copy_range, &b); /* parts of equal length */
+    parallel_chunks(n, each - each % PAGE, cpu_copy_range, &b); /* parts of equal length */
   return TY_OK;
 }
 

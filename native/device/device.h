@@ -229,7 +229,7 @@ struct device_ops {
   int   (*fill)(int device, void *data, int value, size_t bytes);
   /* Returns memory of the host from which copies to the device and back are fastest: one block,
   ** valid until the next call; on the queue's thread. The CPU has none. */
-  int   (*stage)(int device, size_t bytes, void **out);
+  int   (*staging)(int device, size_t bytes, void **out);
   int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
   bool  (*range_grow)(struct range *r, size_t bytes, bool *moved);
   void  (*range_trim)(struct range *r, size_t bytes);

@@ -203,7 +203,7 @@ static int access_operand_root(const struct program *p, const struct step *st, i
 }
 
 /* Lists what a segment of one step accesses. */
-static int access_list_alone(
+static int access_list_single(
     ty_exec *e, struct program *p, const struct head_lists *by, int segment, struct segment *g)
 {
   const struct step *st = &p->step[g->first];
@@ -232,11 +232,11 @@ static int access_list_alone(
 ** to the square of the number of steps. */
 int exec_list_alone(ty_exec *e, struct program *p)
 {
-  if (p->alone) return TY_OK;
+  if (p->step_segment) return TY_OK;
   const int nvalue = e->graph.g->nvalue, nhead = e->graph.nhead;
   struct head_lists by = { NEWS(int, nvalue + 1), NEWS(int, nhead + 1) };
-  struct segment *alone = arena_new(&p->arena, sizeof *alone * (size_t)p->n);
-  int code = by.first && by.next && alone ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  struct segment *single = arena_new(&p->arena, sizeof *single * (size_t)p->n);
+  int code = by.first && by.next && single ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
   for (int v = 0; !code && v < nvalue; v++) by.first[v] = -1;
   for (int h = 0; !code && h < nhead; h++) {
     int root = access_head_root(e, p, h);
@@ -245,14 +245,14 @@ int exec_list_alone(ty_exec *e, struct program *p)
   }
   for (int t = 0; !code && t < p->n; t++) {
     int segment = segment_of(p, t);
-    alone[t] = p->segment[segment];
-    alone[t].first = t;
-    alone[t].last = t + 1;
-    alone[t].record = NULL;
-    alone[t].nrecord = 0;
-    code = access_list_alone(e, p, &by, segment, &alone[t]);
+    single[t] = p->segment[segment];
+    single[t].first = t;
+    single[t].last = t + 1;
+    single[t].record = NULL;
+    single[t].nrecord = 0;
+    code = access_list_single(e, p, &by, segment, &single[t]);
   }
-  if (!code) p->alone = alone;
+  if (!code) p->step_segment = single;
   mem_free(by.first);
   mem_free(by.next);
   return code;

@@ -147,8 +147,8 @@ static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, co
   if (!spec->buffer) return tensor_zeros(d, out);
   if (!w || !w->shared) {
     /* the first elements of the buffer's array, else a new one, which replaces it there */
-    const bool there = ty_bag_get(spec->buffer, key, &t) == TY_OK && t;
-    if (!there || t->d.device != d->device || desc_count(&t->d) < desc_count(d)) {
+    const bool found = ty_bag_get(spec->buffer, key, &t) == TY_OK && t;
+    if (!found || t->d.device != d->device || desc_count(&t->d) < desc_count(d)) {
       TRY(tensor_zeros(d, out));
       return ty_bag_put(spec->buffer, key, *out);
     }

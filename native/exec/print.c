@@ -133,12 +133,12 @@ static void print_step(const ty_exec *e, const struct program *p, int i, struct 
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)
     text_add(t, "  channels in %ds", p->value[v].block);
-  const bool on_cpu = st->kind == STEP_NODE && st->v.kernel && !st->v.hosted &&
+  const bool on_cpu = st->kind == STEP_NODE && st->v.kernel && !st->v.cpu_fallback &&
       device_kind(st->device) != TY_GPU;
   if (on_cpu && st->v.kernel->flags & K_PRECISION && cpu_multiplies_narrow() &&
       st->v.call.precision == PRECISION_MEDIUM && st->v.call.in[0].d.dtype != TY_F64)
     text_add(t, "  products of bfloat16");
-  if (st->kind == STEP_NODE && st->v.hosted) text_add(t, "  on the host, over copies");
+  if (st->kind == STEP_NODE && st->v.cpu_fallback) text_add(t, "  on the host, over copies");
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[print_find_node(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");

@@ -60,7 +60,7 @@ static bool record_accepts(const ty_exec *e, const struct program *p, const stru
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
     if (st->v.call.in[k].d.device != st->device) return false;
-  if (st->v.hosted || !record_draws(p, st)) return !st->v.hosted;
+  if (st->v.cpu_fallback || !record_draws(p, st)) return !st->v.cpu_fallback;
   /* random states of single nodes are the host's: a replay would draw the same again */
   return !e->nown && st->v.kernel->flags & K_DRAWS_THERE;
 }

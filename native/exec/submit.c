@@ -59,8 +59,8 @@ static int submit_run_steps(void *context)
   p->run[slot] = c->run;
   for (int i = 0; i < c->segment->nseen; i++)
     c->e->bind.version[slot][c->segment->seen[i]] = c->version[i];
-  if (c->run.there)
-    TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
+  if (c->run.rng_on_device)
+    TRY(device_copy(c->segment->device, (void *)c->run.rng_on_device, TY_CPU, &p->run[slot].rng,
         sizeof(struct rng_state)));
   if (c->e->check || c->e->profile || profile_is_on(TY_PROFILE_SYMBOLIC))
     return submit_run_watched(c);
@@ -107,7 +107,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->first = first;
   c->last = last;
   c->run = e->run.context;
-  c->run.there = e->submit.rng[g->slot] ? e->submit.rng[g->slot]->data : NULL;
+  c->run.rng_on_device = e->submit.rng[g->slot] ? e->submit.rng[g->slot]->data : NULL;
   for (int i = 0; i < g->nseen; i++) c->version[i] = e->bind.bound[g->seen[i]]->storage->version;
   ty_exec_keep(e);
   struct task t = { submit_run_steps, submit_release_task, c, g->read, g->write, g->nread,

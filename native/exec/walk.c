@@ -10,7 +10,7 @@ static int walk_run_step(ty_exec *e, struct program *p, int t)
 {
   struct ticket ticket;
   TRY(exec_list_alone(e, p));
-  const struct segment *g = &p->alone[t];
+  const struct segment *g = &p->step_segment[t];
   TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
   ticket_wait(ticket);
   return exec_check_token(e, g->slot);
@@ -144,10 +144,10 @@ int exec_walk(ty_exec *e)
   for (; e->run.node < end; e->run.node++, e->run.item = 0) {
     const struct node *n = &e->graph.g->node[e->run.node];
     const int t = p->step_of[e->run.node];
-    bool there = n->op && t >= 0;                       /* it has a step, or is a view */
+    bool has_step = n->op && t >= 0;                       /* it has a step, or is a view */
     for (int k = 0; n->op && k < n->kind->nout; k++)
-      there |= p->value[n->first + k].kind != V_NONE;
-    if (!there) continue;
+      has_step |= p->value[n->first + k].kind != V_NONE;
+    if (!has_step) continue;
     bool skipped = false;                               /* its guard has run, and says so */
     int code = t >= 0 && p->step[t].node == e->run.node ? step_skipped(&p->step[t], &skipped)
                                                          : TY_OK;

@@ -108,7 +108,7 @@ bool file_is_variable(const struct file *f, int node)
 int file_fail_memory(void) { return fail(TY_EMEMORY, "out of memory: symbol file"); }
 
 /* Drops repeated attributes; the first stays. */
-static int drop_repeated(struct draft *d)
+static int drop_repeated(struct parsed_node *d)
 {
   struct names x;
   int n = 0;
@@ -123,7 +123,7 @@ static int drop_repeated(struct draft *d)
 }
 
 static int read_attrs(
-    const struct file *f, const char *const *dict, struct arena *a, struct draft *d)
+    const struct file *f, const char *const *dict, struct arena *a, struct parsed_node *d)
 {
   for (int i = ATTRS; i <= PARAM; i++) {
     if (!dict[i]) continue;
@@ -134,13 +134,14 @@ static int read_attrs(
       if (json_type(v) != J_TEXT) return file_fail(f, v, "a text", file_type_name(v));
       const char *name = json_text(key, a), *value = json_text(v, a);
       if (!name || !value) return file_fail_memory();
-      TRY(draft_add_attr(d, a, name, value));
+      TRY(parsed_add_attr(d, a, name, value));
     }
   }
   return drop_repeated(d);
 }
 
-static int read_inputs(const struct file *f, const char *list, struct arena *a, struct draft *d)
+static int read_inputs(
+    const struct file *f, const char *list, struct arena *a, struct parsed_node *d)
 {
   const int n = file_count_items(list);
   d->in = n ? arena_new(a, sizeof *d->in * (size_t)n) : NULL;
@@ -159,10 +160,10 @@ static int check_bodies(const struct file *f, const char *list)
   return TY_OK;
 }
 
-int file_draft(const struct file *f, int node, struct arena *a, struct draft *out)
+int file_parse_node(const struct file *f, int node, struct arena *a, struct parsed_node *out)
 {
   const char *v[FIELDS];
-  *out = (struct draft){ 0 };
+  *out = (struct parsed_node){ 0 };
   TRY(file_node_fields(f, node, v));
   if (!json_is(v[OP], "null")) {
     out->op_name = json_text(v[OP], a);
@@ -179,14 +180,14 @@ int file_draft(const struct file *f, int node, struct arena *a, struct draft *ou
 
 /* -- attributes of a node ---------------------------------------------------------------------- */
 
-const char *draft_attr(const struct draft *d, const char *key)
+const char *parsed_attr(const struct parsed_node *d, const char *key)
 {
   for (int i = 0; i < d->nattr; i++)
     if (!strcmp(d->attr[i].key, key)) return d->attr[i].value;
   return NULL;
 }
 
-int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value)
+int parsed_add_attr(struct parsed_node *d, struct arena *a, const char *key, const char *value)
 {
   if (d->nattr == d->cap) {
     ty_attr *more = arena_new(a, sizeof *more * (size_t)(2 * d->cap + 4));

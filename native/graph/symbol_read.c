@@ -38,7 +38,7 @@ static int take_bytes(struct file *f, size_t bytes)
 static int parse_object(
     const char *text, const char *object, bool top, size_t *left, ty_graph **out);
 
-static int add_bodies(const struct file *f, const struct draft *d)
+static int add_bodies(const struct file *f, const struct parsed_node *d)
 {
   for (const char *v = d->bodies ? json_first(d->bodies) : NULL; v; v = json_next(v)) {
     ty_graph *body;
@@ -68,7 +68,7 @@ static int count_outputs(struct file *f, const char *heads)
 
 /* Gives an operator of the front end as many outputs as are read: the file does not say how many it
 ** has until it is asked. */
-static int add_host_outputs(struct file *f, int node, struct draft *d, struct arena *a)
+static int add_host_outputs(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   struct text t = { 0 };
   if (!f->counted) TRY(count_outputs(f, f->heads));
@@ -78,13 +78,14 @@ static int add_host_outputs(struct file *f, int node, struct draft *d, struct ar
   char *names = t.lost ? NULL : arena_text(a, t.s);
   text_done(&t);
   NEED(names, TY_EMEMORY, "out of memory: outputs of %s", d->name);
-  return draft_add_attr(d, a, "__custom_out__", names);
+  return parsed_add_attr(d, a, "__custom_out__", names);
 }
 
 /* Adds missing last inputs as variables with the operator's attributes: old files do not have
 ** auxiliary states. */
 static int add_missing_inputs(
-    struct file *f, const struct draft *d, const struct kind *kind, struct arena *a, ty_entry *in)
+    struct file *f, const struct parsed_node *d, const struct kind *kind, struct arena *a,
+    ty_entry *in)
 {
   for (int k = d->nin; k < kind->nin; k++) {
     const char *port = kind->inport[k].name, *init = upgrade_initialiser(d, k);
@@ -95,7 +96,7 @@ static int add_missing_inputs(
     if (!name || !attr) return file_fail_memory();
     snprintf(name, size, "%s_%s", d->name, port);
     if (n) memcpy(attr, d->attr, sizeof *attr * (size_t)n);
-    if (init && f->version < 904 && !draft_attr(d, "__init__"))
+    if (init && f->version < 904 && !parsed_attr(d, "__init__"))
       attr[n++] = (ty_attr){ "__init__", init };
     TRY(graph_var(f->g, name, attr, n, &in[k]));
     f->own_versions |= kind->inport[k].mutated; /* the file gives it version 0 */
@@ -104,7 +105,7 @@ static int add_missing_inputs(
 }
 
 static int check_input(
-    const struct file *f, const struct draft *d, const struct port *port, int k, ty_entry in)
+    const struct file *f, const struct parsed_node *d, const struct port *port, int k, ty_entry in)
 {
   const struct node *from = &f->g->node[in.node];
   NEED(in.out < from->kind->nreal, TY_EFORMAT,
@@ -117,7 +118,8 @@ static int check_input(
 }
 
 /* Finds the inputs in the graph, and whether the file gives them the versions that are counted. */
-static int find_inputs(struct file *f, const struct draft *d, const struct kind *kind, ty_entry *in)
+static int find_inputs(
+    struct file *f, const struct parsed_node *d, const struct kind *kind, ty_entry *in)
 {
   for (int k = 0; k < d->nin; k++) {
     struct node_record *from = &f->node[d->in[k].node];
@@ -129,7 +131,7 @@ static int find_inputs(struct file *f, const struct draft *d, const struct kind 
   return TY_OK;
 }
 
-static int build_op(struct file *f, int node, struct draft *d, struct arena *a)
+static int build_op(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   const struct kind *kind;
   char number[16];
@@ -158,8 +160,8 @@ enum { NEW = -1, LEFT_OUT = -2, OPEN = -4 };             /* of `index` */
 static int close_node(struct file *f, int node, bool keep)
 {
   struct arena a = { 0 };
-  struct draft d;
-  int code = file_draft(f, node, &a, &d);
+  struct parsed_node d;
+  int code = file_parse_node(f, node, &a, &d);
   f->node[node].changes = 0;
   f->node[node].index = LEFT_OUT;
   if (!code && f->version < FILE_VERSION) code = upgrade_attrs(f, node, &d, &a);

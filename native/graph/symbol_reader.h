@@ -7,7 +7,7 @@
 
 struct input { int node, out, version; };
 /* A node as the file has it, in the caller's arena. */
-struct draft {
+struct parsed_node {
   const struct op *op;                                /* NULL: there is none of its name */
   const char *op_name, *name;                         /* op_name NULL: a variable */
   ty_attr *attr;                                      /* with room for `cap` */
@@ -69,15 +69,15 @@ int  file_count_items(const char *list);
 int  file_node_fields(const struct file *f, int node, const char **v);
 bool file_is_variable(const struct file *f, int node);
 /* Reads a node into the arena. */
-int  file_draft(const struct file *f, int node, struct arena *a, struct draft *out);
+int  file_parse_node(const struct file *f, int node, struct arena *a, struct parsed_node *out);
 /* Returns an attribute's value, NULL: it has none of that name. */
-const char *draft_attr(const struct draft *d, const char *key);
-int  draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value);
+const char *parsed_attr(const struct parsed_node *d, const char *key);
+int  parsed_add_attr(struct parsed_node *d, struct arena *a, const char *key, const char *value);
 
 /* -- symbol_upgrade.c -------------------------------------------------------------------------- */
 
 /* Finds the attributes that operators give to variables. */
 int upgrade_begin(struct file *f);
-int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a);
+int upgrade_attrs(const struct file *f, int node, struct parsed_node *d, struct arena *a);
 /* Returns the initialiser that an operator gives to the variable of an input; NULL: none. */
-const char *upgrade_initialiser(const struct draft *d, int input);
+const char *upgrade_initialiser(const struct parsed_node *d, int input);

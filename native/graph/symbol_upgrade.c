@@ -8,7 +8,7 @@
 #include "graph/symbol_file.h"
 #include "graph/symbol_reader.h"
 
-static void drop_attr(struct draft *d, const char *key)
+static void drop_attr(struct parsed_node *d, const char *key)
 {
   int n = 0;
   for (int i = 0; i < d->nattr; i++)
@@ -16,10 +16,10 @@ static void drop_attr(struct draft *d, const char *key)
   d->nattr = n;
 }
 
-static int set_attr(struct draft *d, struct arena *a, const char *key, const char *value)
+static int set_attr(struct parsed_node *d, struct arena *a, const char *key, const char *value)
 {
   drop_attr(d, key);
-  return draft_add_attr(d, a, key, value);
+  return parsed_add_attr(d, a, key, value);
 }
 
 /* -- keys: "lr_mult" is spelled "__lr_mult__" now ---------------------------------------------- */
@@ -34,7 +34,7 @@ static const struct { const char *bare, *key; } hidden[] = {
 
 /* Finds the operator's inputs. Only attributes that are parameters count, since keys are not
 ** repaired yet; it has none where they do not determine them. */
-static int find_ports(struct draft *d, struct arena *a)
+static int find_ports(struct parsed_node *d, struct arena *a)
 {
   ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
   void *param = arena_new(a, d->op->param_size + 16);
@@ -51,11 +51,12 @@ static int find_ports(struct draft *d, struct arena *a)
   return code == TY_EMEMORY ? code : TY_OK;
 }
 
-enum { STAYS = -2, OWN = -1 };
+enum { STAYS = -2, OF_NODE = -1 };
 
 /* Returns the input whose name is the n bytes before a key's "_lr_mult", if it is a variable, else
 ** STAYS. */
-static int input_called(const struct file *f, const struct draft *d, const char *prefix, size_t n)
+static int input_called(
+    const struct file *f, const struct parsed_node *d, const char *prefix, size_t n)
 {
   for (int k = 0; k < d->nin && k < d->ports.nin; k++)
     if (strlen(d->ports.in[k].name) == n && !strncmp(d->ports.in[k].name, prefix, n))
@@ -65,7 +66,7 @@ static int input_called(const struct file *f, const struct draft *d, const char 
 
 /* Returns what a key belongs to: the node, the variable of an input (its number), or STAYS;
 ** "weight_lr_mult" of an operator belongs to its weight. */
-static int find_owner(const struct file *f, struct draft *d, struct arena *a, const char *key,
+static int find_owner(const struct file *f, struct parsed_node *d, struct arena *a, const char *key,
     int *owner, const char **now)
 {
   size_t n = strlen(key);
@@ -74,7 +75,7 @@ static int find_owner(const struct file *f, struct draft *d, struct arena *a, co
     size_t m = strlen(hidden[h].bare);
     if (n < m || strcmp(key + n - m, hidden[h].bare)) continue;
     *now = hidden[h].key;
-    if (n == m) *owner = OWN;
+    if (n == m) *owner = OF_NODE;
     if (n == m || !d->op || key[n - m - 1] != '_') continue;
     if (!d->has_ports) TRY(find_ports(d, a));
     *owner = input_called(f, d, key, n - m - 1);
@@ -83,7 +84,7 @@ static int find_owner(const struct file *f, struct draft *d, struct arena *a, co
 }
 
 /* Repairs a node's keys of its own; keys of others are removed. */
-static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
+static int repair_keys(const struct file *f, struct parsed_node *d, struct arena *a)
 {
   ty_attr *given = arena_new(a, sizeof *given * (size_t)(d->nattr + 1));
   int own = 0, stay = 0;
@@ -92,7 +93,7 @@ static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
     const char *now = NULL;
     int owner;
     TRY(find_owner(f, d, a, d->attr[i].key, &owner, &now));
-    if (owner == OWN) given[own++] = (ty_attr){ now, d->attr[i].value };
+    if (owner == OF_NODE) given[own++] = (ty_attr){ now, d->attr[i].value };
     if (owner == STAYS) d->attr[stay++] = d->attr[i];
   }
   d->nattr = stay;
@@ -114,7 +115,7 @@ static int add_inherited(struct file *f, struct inherited_attr attr)
 }
 
 /* Hands keys such as "weight_lr_mult" to variables. */
-static int give_keys(struct file *f, int node, struct draft *d, struct arena *a)
+static int give_keys(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   for (int i = 0; i < d->nattr; i++) {
     const char *now = NULL;
@@ -138,7 +139,7 @@ static const struct { const char *op; int input; const char *init; } initialiser
   { "IdentityAttachKLSparseReg", 1, "[\"zero\", {}]" },
 };
 
-const char *upgrade_initialiser(const struct draft *d, int input)
+const char *upgrade_initialiser(const struct parsed_node *d, int input)
 {
   for (int i = 0; i < COUNT(initialisers); i++)
     if (!strcmp(d->op_name, initialisers[i].op) && initialisers[i].input == input)
@@ -146,7 +147,7 @@ const char *upgrade_initialiser(const struct draft *d, int input)
   return NULL;
 }
 
-static int give_initialisers(struct file *f, int node, const struct draft *d)
+static int give_initialisers(struct file *f, int node, const struct parsed_node *d)
 {
   for (int k = 0; k < d->nin; k++) {
     const char *init = upgrade_initialiser(d, k);
@@ -160,8 +161,8 @@ static int give_initialisers(struct file *f, int node, const struct draft *d)
 static int find_inherited(struct file *f, int node)
 {
   struct arena a = { 0 };
-  struct draft d;
-  int code = file_is_variable(f, node) ? TY_OK : file_draft(f, node, &a, &d);
+  struct parsed_node d;
+  int code = file_is_variable(f, node) ? TY_OK : file_parse_node(f, node, &a, &d);
   if (!code && !file_is_variable(f, node)) {
     code = give_keys(f, node, &d, &a);
     if (!code && f->version < 904) code = give_initialisers(f, node, &d);
@@ -212,15 +213,15 @@ static const struct inherited_attr *next_inherited(
 
 /* -- a node ------------------------------------------------------------------------------------ */
 
-static void drop_flat_axis(struct draft *d)
+static void drop_flat_axis(struct parsed_node *d)
 {
-  const char *axis = draft_attr(d, "axis");
+  const char *axis = parsed_attr(d, "axis");
   bool concerned = !strcmp(d->op_name, "argmax") || !strcmp(d->op_name, "argmin");
   if (concerned && axis && !strcmp(axis, "-1")) drop_attr(d, "axis");
 }
 
 /* Applies keys of others and of the node itself in the order of the file: the last one counts. */
-int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a)
+int upgrade_attrs(const struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   bool repaired = false;
   for (const struct inherited_attr *g = first_inherited(f, node); g; g = next_inherited(f, g)) {
@@ -228,7 +229,7 @@ int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena 
       TRY(repair_keys(f, d, a));
       repaired = true;
     }
-    if (!g->if_absent || !draft_attr(d, g->key)) TRY(set_attr(d, a, g->key, g->value));
+    if (!g->if_absent || !parsed_attr(d, g->key)) TRY(set_attr(d, a, g->key, g->value));
   }
   if (!repaired) TRY(repair_keys(f, d, a));
   if (d->op_name && f->version < 905) drop_flat_axis(d);

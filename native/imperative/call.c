@@ -156,14 +156,14 @@ static struct access written_access(const struct imperative *m, const ty_tensor 
 }
 
 /* Accesses of a task that are listed on the stack, at most. */
-enum { FEW = 32 };
+enum { FEW_ACCESSES = 32 };
 
 /* Submits the task, which owns m from here on, also if it fails. */
 static int imperative_submit(struct imperative *m)
 {
-  struct access few[FEW], *list = few;
+  struct access few[FEW_ACCESSES], *list = few;
   int nin = m->nin, n = 2 * nin + 2 * m->nout;
-  if (n > FEW && !(list = NEWS(struct access, n))) return imperative_drop(m), TY_EMEMORY;
+  if (n > FEW_ACCESSES && !(list = NEWS(struct access, n))) return imperative_drop(m), TY_EMEMORY;
   const struct cached_call *r = m->r;
   struct access *read = list, *write = list + nin;
   int nw = 0;

@@ -46,7 +46,7 @@ static void move_blocks(const ty_desc *d, int64_t n, const float *from, float *t
 {
   struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
   for (int i = 2; i < d->ndim; i++) k.space *= d->dim[i];
-  parallel_for_stoppable(n * d->dim[1] / k.b, grain_of(k.b * k.space), range, &k);
+  parallel_for_stoppable(n * d->dim[1] / k.b, elements_ns(k.b * k.space), range, &k);
 }
 
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)

@@ -29,7 +29,7 @@ struct run {
   int is_train;
   struct rng_state rng;
   /* the same in the device's memory, which recorded steps read (K_DRAWS_THERE); NULL: not there */
-  const struct rng_state *there;
+  const struct rng_state *rng_on_device;
 };
 
 /* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[]
@@ -61,6 +61,7 @@ struct call {
   const struct epilogue *epilogue;                    /* NULL: nothing */
   /* outputs as they are stored, where half types are converted around the kernel; NULL: as out */
   const struct operand *stored;
+  const void *row;                                    /* that of the kernel that runs */
 };
 /* the type in which output i is stored, which may be narrower than the one it is computed in */
 static inline int stored_dtype(const struct call *c, int i)
@@ -101,7 +102,7 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        K_REUSED = 4,
        /* made of primitives alone: it runs on the device of its call (kernel/primitives.h) */
        K_ANYWHERE = 8,
-       /* it draws random numbers by run->there where that is given, so that a recording of it draws
+       /* it draws by run->rng_on_device where that is given, so that a recording of it draws
        ** others at each start */
        K_DRAWS_THERE = 16,
        /* its products of float32 are as exact as the call's precision asks (gemm_type_for) */
@@ -140,4 +141,6 @@ struct kernel {
   ** NULL, 0: there are none. Asked only where half types are converted around the kernel. */
   int        (*lead)(const struct call *c);
   uint32_t     whole;
+  /* What `run` finds in call.row, where several kernels share one. */
+  const void  *row;
 };

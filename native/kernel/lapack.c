@@ -97,12 +97,12 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 
 /* Rows (a triangle on the right) or columns of b are independent of each other: a large b goes
 ** through in parts, between which Ctrl-C is looked for. */
-enum { PART = 256 };
+enum { LARGE_BLOCK = 256 };
 
 static int64_t triangle_part(bool right, int64_t m, int64_t n)
 {
   const int64_t free = right ? m : n;
-  return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, PART) : free;
+  return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, LARGE_BLOCK) : free;
 }
 
 #define TRIANGLE(routine) \
@@ -255,12 +255,11 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
 {
   struct matrix_loop s = { c, align_up(work, ALIGN), one, STACK_GOOD };
   const int threads = n == 1 ? 1 : (int)MIN(n, parallel_threads());
-  double grain = GRAIN_ELEMENTS / MAX(cost, 1); /* cost: multiply-adds of a matrix */
   if (openblas_enter(threads)) return STACK_REFUSED;
   if (n == 1)
     matrix_range(0, 1, &s); /* products inside have the cores */
   else
-    parallel_for_stoppable(n, MAX((int64_t)grain, 1), matrix_range, &s);
+    parallel_for_stoppable(n, NS_ELEMENT * MAX(cost, 1), matrix_range, &s);
   openblas_leave(threads);
   return s.bad;
 }

@@ -80,7 +80,8 @@ static void release_inputs(struct backlog *backlog, const struct history *h)
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call)
 {
   struct recording *r = thread_recording();
-  const struct kept *k = backlog->n ? backlog->guess : backlog->ran ? backlog->ran->next : NULL;
+  const struct kept *latest = backlog->latest,
+                    *k = backlog->n ? backlog->guess : latest ? latest->next : NULL;
   const int at = k ? k->ndone + backlog->n : 0;
   const bool same = k && at < k->ncall && cached_call_same(k->call[at], call) &&
       (backlog->n || k->where[at] == r->where);
@@ -93,7 +94,7 @@ const char *backlog_line(struct backlog *backlog, const struct cached_call *call
 void backlog_forget(const struct kept *k)
 {
   for (struct backlog *t = backlogs; t; t = t->next) {
-    if (t->ran == k) t->ran = NULL;
+    if (t->latest == k) t->latest = NULL;
     if (t->guess == k) t->guess = NULL;
   }
 }

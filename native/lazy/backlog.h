@@ -15,7 +15,7 @@ struct backlog {
   int64_t promised;                                   /* bytes that it is to make */
   bool training;                                      /* the mode of all its calls */
   /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
-  struct kept *ran, *guess;
+  struct kept *latest, *guess;
   struct backlog *next;
 };
 

@@ -536,8 +536,8 @@ static void note_lines(const struct trace *t, struct kept *k, struct backlog *ba
 {
   if (!backlog) return;
   for (int i = t->ndone; i < t->n; i++) k->where[i] = t->call[i]->where;
-  if (backlog->ran) backlog->ran->next = k;
-  backlog->ran = k;
+  if (backlog->latest) backlog->latest->next = k;
+  backlog->latest = k;
   backlog->guess = NULL;
   thread_recording()->line.wanted = 1;
 }

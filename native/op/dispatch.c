@@ -56,11 +56,11 @@ struct candidates op_candidates(const struct op *op, bool backward, int device)
   return (struct candidates){ !own ? NULL : backward ? own->backward : own->forward, cpu };
 }
 
-const struct kernel *next_candidate(struct candidates *c, bool *hosted)
+const struct kernel *next_candidate(struct candidates *c, bool *cpu_fallback)
 {
-  const struct kernel **list = c->own && c->own->name ? &c->own : &c->host;
+  const struct kernel **list = c->own && c->own->name ? &c->own : &c->cpu;
   bool anywhere = *list && (*list)->flags & K_ANYWHERE;
-  if (hosted) *hosted = list == &c->host && !anywhere;
+  if (cpu_fallback) *cpu_fallback = list == &c->cpu && !anywhere;
   return *list && (*list)->name ? (*list)++ : NULL;
 }
 
@@ -85,9 +85,9 @@ int ty_op_gpu(const char *name, int backward, const char **how)
   if (!op) return op_unknown(name ? name : "");
   NEED(how, TY_ETYPE, "op_gpu: null argument");
   struct candidates c = op_candidates(op, backward, TY_GPU);
-  bool hosted = false;
-  const struct kernel *first = next_candidate(&c, &hosted);
-  *how = !first ? "nothing" : op->formula ? "formula" : hosted ? "host" : "kernel";
+  bool cpu_fallback = false;
+  const struct kernel *first = next_candidate(&c, &cpu_fallback);
+  *how = !first ? "nothing" : op->formula ? "formula" : cpu_fallback ? "host" : "kernel";
   return TY_OK;
 }
 
@@ -189,7 +189,7 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   v->lacks_type = d != TY_NODTYPE;
   if (v->lacks_type) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
   v->half = half;
-  v->hosted = false;
+  v->cpu_fallback = false;
   v->half_in = v->half_out = NULL;
   v->rows = 0;
   if (half) {
@@ -216,13 +216,13 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
 /* Plans the call as one on the CPU, over copies; its scratch is the host's, too. */
 static int plan_cpu_fallback(struct invoke *v, struct arena *a)
 {
-  v->hosted = true;
+  v->cpu_fallback = true;
   v->host_scratch = align_up(v->scratch, ALIGN);
   v->scratch = 0;
   TRY(changes_inputs(v, &v->changes));
-  v->host_in = arena_new(a, sizeof *v->host_in * (size_t)(v->call.nin + 1));
-  v->host_out = arena_new(a, sizeof *v->host_out * (size_t)(v->call.nout + 1));
-  NEED(v->host_in && v->host_out, TY_EMEMORY, "out of memory");
+  v->fallback_in = arena_new(a, sizeof *v->fallback_in * (size_t)(v->call.nin + 1));
+  v->fallback_out = arena_new(a, sizeof *v->fallback_out * (size_t)(v->call.nout + 1));
+  NEED(v->fallback_in && v->fallback_out, TY_EMEMORY, "out of memory");
   return TY_OK;
 }
 
@@ -240,13 +240,14 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
   const char *last = "it has no kernel";
   v->lacks_type = false;
   struct candidates c = op_candidates(op, v->backward, v->call.device);
-  bool hosted;
-  for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
+  bool cpu_fallback;
+  for (const struct kernel *k; (k = next_candidate(&c, &cpu_fallback));) {
     const char *no = invoke_try_kernel(v, k, a);
     if (!no) {
       v->kernel = k;
+      v->call.row = k->row;
       v->brief = total_bytes(&v->call) <= SMALL_TASK;
-      return hosted ? plan_cpu_fallback(v, a) : TY_OK;
+      return cpu_fallback ? plan_cpu_fallback(v, a) : TY_OK;
     }
     if (why && !v->lacks_type) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
     last = no;
@@ -320,7 +321,7 @@ static void *find_copy(const struct invoke *v, int i, const struct operand *x, c
   for (int k = 0; k < i; k++) {
     const struct operand *real = k < c->nin ? &c->in[k] : &c->out[k - c->nin];
     if (real->p == x->p && desc_bytes(&real->d) >= desc_bytes(&x->d))
-      return k < c->nin ? v->host_in[k].p : v->host_out[k - c->nin].p;
+      return k < c->nin ? v->fallback_in[k].p : v->fallback_out[k - c->nin].p;
   }
   void *p = *at;
   *at += align_up(desc_bytes(&x->d), ALIGN);
@@ -333,7 +334,7 @@ static int copy_in(struct invoke *v, char *at)
   for (int i = 0; i < c->nin + c->nout; i++) {
     bool in = i < c->nin;
     const struct operand *x = in ? &c->in[i] : &c->out[i - c->nin];
-    struct operand *copy = in ? &v->host_in[i] : &v->host_out[i - c->nin];
+    struct operand *copy = in ? &v->fallback_in[i] : &v->fallback_out[i - c->nin];
     *copy = *x;
     if (!x->p) continue;
     copy->p = find_copy(v, i, x, &at);
@@ -381,17 +382,17 @@ static int run_on_cpu(struct invoke *v)
 {
   struct call c = v->call;
   const struct fused_op *sum = take_sum(v->kernel, &c);
-  void *stage;
-  TRY(device_ops(c.device)->stage(c.device, staging_bytes(v), &stage));
-  TRY(copy_in(v, (char *)stage + v->host_scratch));
-  c.in = v->host_in;
-  c.out = v->host_out;
-  c.tmp = v->host_scratch ? stage : NULL;
+  void *staging;
+  TRY(device_ops(c.device)->staging(c.device, staging_bytes(v), &staging));
+  TRY(copy_in(v, (char *)staging + v->host_scratch));
+  c.in = v->fallback_in;
+  c.out = v->fallback_out;
+  c.tmp = v->host_scratch ? staging : NULL;
   c.device = TY_CPU;
   TRY(run_converted(v, c));
-  if (sum && c.out[0].p) add_on_host(&v->host_out[0], &v->host_in[sum->operand]);
-  if (v->changes) TRY(copy_out(v, v->host_in, v->call.in, c.nin));
-  return copy_out(v, v->host_out, v->call.out, c.nout);
+  if (sum && c.out[0].p) add_on_host(&v->fallback_out[0], &v->fallback_in[sum->operand]);
+  if (v->changes) TRY(copy_out(v, v->fallback_in, v->call.in, c.nin));
+  return copy_out(v, v->fallback_out, v->call.out, c.nout);
 }
 
 struct running_call { const struct invoke *v; const struct call *c; };
@@ -414,13 +415,15 @@ int invoke_run_as(struct invoke *v, struct call *c)
 {
   struct running_call r = { v, c };
   struct stop stop = { call_may_stop, &r, 0 }, *before = stop_set(&stop);
-  int code = c != &v->call ? v->kernel->run(c) : v->hosted ? run_on_cpu(v) : run_converted(v, *c);
+  int code = c != &v->call  ? v->kernel->run(c)
+      : v->cpu_fallback ? run_on_cpu(v)
+                        : run_converted(v, *c);
   stop_set(before);
   return stop.stopped ? fail(TY_EINTERRUPTED, "interrupted") : code;
 }
 
 int invoke_run(struct invoke *v)
 {
-  if (v->brief && !v->hosted) return run_converted(v, v->call);
+  if (v->brief && !v->cpu_fallback) return run_converted(v, v->call);
   return invoke_run_as(v, &v->call);
 }

@@ -26,18 +26,18 @@ struct invoke {
   /* float32 operands in place of half ones, from the arena */
   struct operand *half_in, *half_out;
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
-  bool     hosted;
+  bool     cpu_fallback;
   /* the kernel that was asked last has not the operands' element types */
   bool     lacks_type;
   size_t   host_scratch;
-  struct operand *host_in, *host_out;
+  struct operand *fallback_in, *fallback_out;
 };
 /* The kernels of an operator on a device, formulas included: the device's own in order, then the
-** CPU's, which run over copies there (`hosted`). */
-struct candidates { const struct kernel *own, *host; };
+** CPU's, which run over copies there (`cpu_fallback`). */
+struct candidates { const struct kernel *own, *cpu; };
 struct candidates op_candidates(const struct op *op, bool backward, int device);
 /* Returns the next candidate; NULL: there are no more. */
-const struct kernel *next_candidate(struct candidates *c, bool *hosted);
+const struct kernel *next_candidate(struct candidates *c, bool *cpu_fallback);
 /* Bits that the kernels of an operator have in common. */
 struct kernel_caps { uint32_t flags, fuses, add; };
 /* Returns what all candidates can do, no bits if there is no candidate. */

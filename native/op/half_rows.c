@@ -174,6 +174,6 @@ int half_rows_run(const struct invoke *v, const struct call *c)
     at += align_up(desc_bytes(&in[i].d), ALIGN);
   }
   struct rows_pass x = { v, c, in, at, rows_of(&c->in[0].d, v->lead), TY_OK };
-  parallel_for_stoppable((x.rows + v->rows - 1) / v->rows, 1, run_blocks, &x);
+  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, 1, run_blocks, &x);
   return x.code;
 }

@@ -119,8 +119,8 @@ static int take_before(struct finder *f, int i)
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
-  const bool alone = p->readers.first[a + 1] - p->readers.first[a] == 1;
-  if (!m->backward || !alone || source_ends_at(s, a) || !runs_beside(f, i, a)) return TY_OK;
+  const bool only_reader = p->readers.first[a + 1] - p->readers.first[a] == 1;
+  if (!m->backward || !only_reader || source_ends_at(s, a) || !runs_beside(f, i, a)) return TY_OK;
   if (can & CAN(PRE_ACT_GRAD) && dtype == TY_F32 && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });

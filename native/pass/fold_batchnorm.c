@@ -35,7 +35,7 @@ static bool read_only_by(const struct program *p, int v, int t)
 static bool is_product(const struct program *p, const struct step *st)
 {
   if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || step_fusion(p, st) ||
-      st->v.hosted)
+      st->v.cpu_fallback)
     return false;
   return st->v.kernel->fuses & CAN(POST_SCALE) && !st->v.half;
 }
@@ -43,7 +43,7 @@ static bool is_product(const struct program *p, const struct step *st)
 /* Returns whether a step normalises v and its result has the bytes of the product's. */
 static bool is_normalisation(const struct program *p, const struct step *st, int v, int t)
 {
-  if (!st->v.kernel->affine || st->v.hosted || st->v.half) return false;
+  if (!st->v.kernel->affine || st->v.cpu_fallback || st->v.half) return false;
   if (st->in[0] != v || !read_only_by(p, v, t)) return false;
   for (int k = 1; k < st->nout; k++)
     if (st->out[k] >= 0) return false;

@@ -145,11 +145,11 @@ static int find_kernel(struct program *p, struct step *st)
   st->v.kernel = NULL;
   if (step_of_host(p, st)) return TY_OK;
   TRY(step_call(p, st));
-  bool hosted;
-  for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
+  bool cpu_fallback;
+  for (const struct kernel *k; (k = next_candidate(&c, &cpu_fallback));) {
     bool any = set_blocks(p, st, k);
     if (invoke_try_kernel(&st->v, k, &p->arena)) continue;
-    st->v.kernel = any && !hosted ? k : NULL;
+    st->v.kernel = any && !cpu_fallback ? k : NULL;
     return TY_OK;
   }
   return TY_OK;

@@ -442,14 +442,14 @@ static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
 /* -- all plans of few items -------------------------------------------------------------------- */
 
 /* items that the search takes */
-enum { FEW = 16 };
+enum { FEW_VALUES = 16 };
 /* nodes of its tree that it looks at: about 1 ms */
 enum { MOST_NODES = 5000 };
 
 struct exact {
   struct fit *f;
   /* per item: all that live at its first step */
-  uint32_t alive[FEW];
+  uint32_t alive[FEW_VALUES];
   uint32_t placed;                                    /* set of items, the kept ones among them */
   uint32_t all;
   int nodes;                                          /* left */
@@ -504,7 +504,7 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
     return;
   }
   if (!fits_above(x, least)) return;
-  int64_t lowest[FEW];
+  int64_t lowest[FEW_VALUES];
   for (int i = 0; i < f->n; i++) {
     lowest[i] = x->placed >> i & 1 ? -1 : lowest_offset(x, i, n);
     if (lowest[i] >= 0 && lowest[i] + f->bytes[i] >= x->limit) return;
@@ -527,7 +527,7 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 /* Returns whether no plan is smaller by more than a part of 500, which may have been found. */
 static bool search_all(struct fit *f)
 {
-  if (f->n > FEW) return false;
+  if (f->n > FEW_VALUES) return false;
   struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / 500 };
   int n = 0;
   int64_t top = 0;

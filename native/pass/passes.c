@@ -31,13 +31,13 @@ static const struct pass_entry passes[] = {
 
 int program_compile(struct program *p)
 {
-  int there = GRAPH;
+  int made = GRAPH;
   for (int i = 0; i < COUNT(passes); i++) {
     const struct pass_entry *x = &passes[i];
-    NEED((there & x->reads) == x->reads, TY_EINTERNAL, "pass %s comes before what it reads",
+    NEED((made & x->reads) == x->reads, TY_EINTERNAL, "pass %s comes before what it reads",
         x->name);
     TRY(parts_run(p, x->name, x->run, x->reads, x->writes));
-    there |= x->writes;
+    made |= x->writes;
   }
   return env_number("TYCHO_VERIFY", 0) ? plan_verify(p) : TY_OK;
 }

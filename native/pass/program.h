@@ -156,7 +156,7 @@ struct program {
   struct segment *segment;
   int nsegment, nsegment_forward;
   /* per step: it as a segment of its own, for walks; NULL before the first */
-  struct segment *alone;
+  struct segment *step_segment;
   /* the executor has listed the storages of its segments */
   bool ready;
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */

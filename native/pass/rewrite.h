@@ -75,7 +75,7 @@ int typed_graph_infer(struct typed_graph *x);
 **     for (int i = 0; i < x->g->n && !code; i++) {
 **       mapper_visit(&m, i);
 **       if (drop(i)) m.entry[x->g->node[i].first] = mapper_input(&m, i, 0);
-**       else code = mapper_copy(&m, i);
+**       else code = mapper_copy(&m, i, NULL);
 **     }
 **     return mapper_end(&m, code);
 */

@@ -215,7 +215,7 @@ static void count_uses(struct pw_program *t)
     }
 }
 
-static bool lone_product(const struct pw_program *t, int i)
+static bool is_only_product(const struct pw_program *t, int i)
 {
   return t->term[i].op == PW_MUL && t->term[i].uses == 1 && !t->term[i].uniform;
 }
@@ -226,7 +226,7 @@ static void join_products(struct pw_program *t)
   for (int i = 0; i < t->n; i++) {
     struct pw_term *x = &t->term[i];
     if (!x->live || (x->op != PW_ADD && x->op != PW_SUB)) continue;
-    int first = lone_product(t, x->arg[0]) ? 0 : lone_product(t, x->arg[1]) ? 1 : -1;
+    int first = is_only_product(t, x->arg[0]) ? 0 : is_only_product(t, x->arg[1]) ? 1 : -1;
     if (first < 0) continue;
     struct pw_term *p = &t->term[x->arg[first]];
     int other = x->arg[1 - first];

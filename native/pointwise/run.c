@@ -396,7 +396,7 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
   if (s.blocks <= grain)
     run_blocks(0, s.blocks, &s);
   else
-    parallel_for_stoppable(s.blocks, grain, run_blocks, &s);
+    parallel_chunks_stoppable(s.blocks, grain, run_blocks, &s);
   return TY_OK;
 }
 

@@ -11,7 +11,7 @@
 enum {
   PARTS   = 64,     /* of the summed index space, at most */
   PARTIAL = 8192,   /* partial sums in all, at most */
-  FEW     = 1 << 15 /* elements of a part or chunk, at least */
+  MIN_PART = 1 << 15 /* elements of a part or chunk, at least */
 };
 
 union total { double d; int64_t i; };
@@ -82,7 +82,7 @@ static void plan_parts(struct broadcast_sum *s)
   s->outputs = rows * ((s->width - 1) / BLOCK + 1);
   int64_t group = MIN(s->width, BLOCK), work = s->terms * group;
   s->parts = MIN(
-      MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / FEW);
+      MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / MIN_PART);
   s->parts = MAX(1, MIN(s->parts, s->terms));
   s->chunk = (s->terms - 1) / s->parts + 1;
 }
@@ -219,15 +219,15 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(plan_axes(&s, dst_d, src_d));
   plan_parts(&s);
   if (s.parts == 1) {
-    parallel_for_stoppable(
-        s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
+    parallel_chunks_stoppable(
+        s.outputs, MAX(1, MIN_PART / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
   union total partial[PARTIAL];
   int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
   memset(partial, 0, sizeof *partial * (size_t)n);
   s.partial = partial;
-  parallel_for_stoppable(s.outputs * s.parts, 1, run_parts, &s);
+  parallel_chunks_stoppable(s.outputs * s.parts, 1, run_parts, &s);
   add_parts(&s);
   return TY_OK;
 }

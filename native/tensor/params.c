@@ -179,8 +179,8 @@ static int take_dtype(struct cursor *r, int32_t *code)
 static int stored_count(struct cursor *r, const struct shape *s, int code, int64_t *out)
 {
   *out = count_elements(s);
-  bool there = *out >= 0 && (uint64_t)*out <= bytes_left(r) / stored_size(code);
-  return there ? TY_OK : fail_corrupt(r, "the file ends within the elements of an array");
+  bool fits = *out >= 0 && (uint64_t)*out <= bytes_left(r) / stored_size(code);
+  return fits ? TY_OK : fail_corrupt(r, "the file ends within the elements of an array");
 }
 
 /* Writes n numbers of a foreign type, which end where the wide ones will end, as wide ones. An
@@ -557,11 +557,11 @@ static int put_elements(struct sink *f, const ty_tensor *t)
     put_bytes(f, tensor_at(t), n);
     return TY_OK;
   }
-  char *host = mem_new(n);
-  NEED(host, TY_EMEMORY, "out of memory");
-  int code = device_ops(t->d.device)->copy(TY_CPU, host, t->d.device, tensor_at(t), n);
-  if (!code) put_bytes(f, host, n);
-  mem_free(host);
+  char *bytes = mem_new(n);
+  NEED(bytes, TY_EMEMORY, "out of memory");
+  int code = device_ops(t->d.device)->copy(TY_CPU, bytes, t->d.device, tensor_at(t), n);
+  if (!code) put_bytes(f, bytes, n);
+  mem_free(bytes);
   return code;
 }
 

@@ -581,7 +581,7 @@ static int add_all(void *context)
 {
   struct sum *s = context;
   s->members = parallel_threads();
-  parallel_for(10000, 128, add_part, s);
+  parallel_chunks(10000, 128, add_part, s);
   return TY_OK;
 }
 
@@ -592,7 +592,7 @@ static void test_parallel(void)
   RUN(device_submit(TY_CPU, &t, NULL));
   RUN(ty_wait(TY_CPU));
   SURE(s.total == 49995000 && s.members >= 1);
-  parallel_for(10000, 128, add_part, &s);
+  parallel_chunks(10000, 128, add_part, &s);
   SURE(s.total == 2 * 49995000);
 }
 

@@ -107,14 +107,14 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
     .step = w->stride[2],
     .width = width,
     .piece = piece };
-  void (*go)(const struct gemm_image *, const void *, void *) = back ? t->scatter_panel : t->fill;
+  void (*move)(const struct gemm_image *, const void *, void *) = back ? t->scatter_panel : t->fill;
   if (window_inside(w, run, n)) {
     bool gaps;
     f.n = window_pieces(w, run, n, 0, 0, 0, piece, &gaps);
     f.taps = taps;
     f.tap = tap;
     f.clear = cols < width;
-    go(&f, from, to);
+    move(&f, from, to);
     return;
   }
   static const int64_t none;
@@ -126,7 +126,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
         i % w->kernel[2], piece, &f.clear);
     f.clear |= cols < width;
     size_t row = (size_t)(i * width) * size;
-    go(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
+    move(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
   }
 }
 
@@ -271,7 +271,7 @@ static const void *keep_strips(
   s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel_for(groups * each, grain_for(CONV_STRIP_GRAIN, s->height * s->k), strip_range, s);
+  parallel_for(groups * each, cost_ns(CONV_STRIP_NS, s->height * s->k), strip_range, s);
   return s->out;
 }
 
@@ -330,7 +330,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
   window_offsets(w, tmp);
   int64_t units = forward_cut(&f);
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
-  parallel_for_stoppable(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
+  parallel_for_stoppable(units, NS_PRODUCT * work, forward_units, &f);
   return TY_OK;
 }
 
@@ -521,11 +521,11 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
     parallel_for((s.rows + s.height - 1) / s.height,
-        grain_for(CONV_STRIP_GRAIN, s.height * s.k), strip_range, &s);
+        cost_ns(CONV_STRIP_NS, s.height * s.k), strip_range, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
-      w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
+      w->n * w->groups * d.blocks, NS_PRODUCT * work, data_units, &d);
   return TY_OK;
 }

@@ -285,9 +285,9 @@ static struct depth depth_of(const struct window *w, void *to, bool add)
     .add = add };
 }
 
-static int64_t plane_grain(const struct depth *d, int64_t planes)
+static double plane_ns(const struct depth *d, int64_t planes)
 {
-  return grain_for(DEPTHWISE_GRAIN, planes * d->taps * d->out);
+  return cost_ns(DEPTHWISE_NS, planes * d->taps * d->out);
 }
 
 void depth_forward(const struct window *w, const void *x, const void *weight,
@@ -301,7 +301,7 @@ void depth_forward(const struct window *w, const void *x, const void *weight,
   d.tmp = tmp;
   if (padded) padded_offsets(w, tmp);
   parallel_for_stoppable(w->n * w->groups * w->filters,
-      grain_for(padded ? DEPTHWISE_FORWARD_GRAIN : DEPTHWISE_GRAIN, d.taps * d.out),
+      cost_ns(padded ? DEPTHWISE_FORWARD_NS : DEPTHWISE_NS, d.taps * d.out),
       padded ? padded_planes : tap_planes, &d);
 }
 
@@ -310,7 +310,7 @@ void depth_data(const struct window *w, const void *dy, const void *weight, void
   struct depth d = depth_of(w, dx, add);
   d.dy = dy;
   d.weight = weight;
-  parallel_for_stoppable(w->n * w->groups, plane_grain(&d, w->filters), data_planes, &d);
+  parallel_for_stoppable(w->n * w->groups, plane_ns(&d, w->filters), data_planes, &d);
 }
 
 void depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
@@ -318,5 +318,5 @@ void depth_weight(const struct window *w, const void *x, const void *dy, void *d
   struct depth d = depth_of(w, dw, add);
   d.x = x;
   d.dy = dy;
-  parallel_for_stoppable(w->groups * w->filters, plane_grain(&d, w->n), weight_filters, &d);
+  parallel_for_stoppable(w->groups * w->filters, plane_ns(&d, w->n), weight_filters, &d);
 }

@@ -113,12 +113,12 @@ void few_forward(const struct window *w, const void *x, const void *weight,
     .out = window_out(w),
     .depth = window_depth(w) };
   const double work = (double)FILTERS * (double)f.out * (double)f.depth;
-  const int64_t grain = MAX(1, (int64_t)(GEMM_WORK / work)); /* small weights are in the cache */
   for (int64_t i = 0; i < w->n; i++) {
     const char *image = (const char *)x + (size_t)(i * w->channels * window_in(w)) * f.size;
     for (int64_t j = 0; j < f.out; j++)
       copy_window(w, image, j, (char *)tmp + (size_t)(j * f.depth) * f.size);
     f.y = (char *)y + (size_t)(i * w->filters * f.out) * f.size;
-    parallel_for_stoppable((w->filters + FILTERS - 1) / FILTERS, grain, few_filters, &f);
+    /* small weights are in the cache */
+    parallel_for_stoppable((w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_filters, &f);
   }
 }

@@ -148,7 +148,7 @@ static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
   NEED(packed, TY_EMEMORY, "out of memory: weight of %zu bytes in another order", bytes);
   struct ordering o = { w, x->depth, x->v->zero, x->v->weight->p, (int8_t *)packed,
     (int32_t *)(packed + bytes) };
-  if (!fresh) parallel_for(filters, MAX(1, 30000 / x->depth), order_filters, &o);
+  if (!fresh) parallel_for(filters, cost_ns(LEVELS_PACK_NS, x->depth), order_filters, &o);
   x->weight = o.to;
   x->row.less = o.less;
   return TY_OK;
@@ -303,15 +303,16 @@ int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, voi
   window_offsets(&x.words, tmp);
   TRY(order_weight(&x, kept));
   if (by_images(&v->w)) {
-    parallel_for_stoppable(v->w.n, 1, convolve_images, &x);
+    parallel_chunks_stoppable(v->w.n, 1, convolve_images, &x);
     return TY_OK;
   }
   const int64_t groups = v->w.groups;
   for (int64_t i = 0; i < v->w.n && !stop_wanted(); i++) {
     enter_image(&x, i, x.threads);
     if (!x.direct)
-      parallel_for(groups * x.words.channels, MAX(1, 8192 / window_in(&x.words)), make_words, &x);
-    parallel_for_stoppable(x.across * x.down * groups, 1, multiply_units, &x);
+      parallel_for(
+          groups * x.words.channels, cost_ns(NS_PICK, window_in(&x.words)), make_words, &x);
+    parallel_chunks_stoppable(x.across * x.down * groups, 1, multiply_units, &x);
   }
   return TY_OK;
 }

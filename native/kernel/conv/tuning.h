@@ -28,7 +28,6 @@ enum {
   CONV_PANELS_1X1 = 8,                                /* panels of a block of a 1 x 1 window */
   CONV_UNITS = 32,                                    /* units that are enough for a team */
   CONV_MIN_STRIPS = 3,                                /* strips of filters that stay together */
-  CONV_STRIP_GRAIN = 100000,                          /* elements of weight packed by a chunk */
 
   /* -- gradient of the data -- */
   /* rows of columns (channels x taps) that stay in the second cache */
@@ -39,7 +38,6 @@ enum {
   CONV_SHARES = 16,                                   /* shares of the images, at most */
   CONV_SHARES_BYTES = 4 << 20,                        /* bytes of the shares' sums, at most */
   CONV_GATHER_GRAIN = 100000,                         /* elements of sums added by a chunk */
-  CONV_BIAS_GRAIN = 200000,                           /* elements added up by a chunk */
 
   /* -- gradient of the weight, with many filters (weight_outer.c) -- */
   OUTER_FILTERS = 96,                                 /* filters, from which it is taken */
@@ -47,7 +45,6 @@ enum {
   OUTER_ROWS = 128,                                   /* rows of columns at a time */
   OUTER_UNITS = 16,                                   /* units that are enough for a team */
   OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
-  OUTER_ADD_GRAIN = 65536,                            /* elements of sums added by a chunk */
 
   /* -- a few positions (few.c), beside the packed product (2026-11-28) -- */
   FEW_POSITIONS = 8,                                  /* of all images, at most */
@@ -55,11 +52,22 @@ enum {
   FEW_DEPTH = 64,                                     /* channels x taps, at least */
 
   /* -- one channel a group (depthwise.c) -- */
-  DEPTHWISE_GRAIN = 100000,                           /* multiply-adds of a chunk, of gradients */
-  DEPTHWISE_FORWARD_GRAIN = 400000,                   /* multiply-adds of a chunk */
   /* bytes of a padded piece of a plane, at most: half of a first cache */
   DEPTHWISE_PIECE = 16 << 10,
 };
+
+/* nanoseconds of an element of weight that is packed, of one that is added up for the bias's
+** gradient, of one of OUTER's sums */
+#define CONV_STRIP_NS (PARALLEL_CHUNK_NS / 100000)
+#define CONV_BIAS_NS (PARALLEL_CHUNK_NS / 200000)
+#define OUTER_ADD_NS (PARALLEL_CHUNK_NS / 65536)
+/* of a multiply-add of one channel a group (depthwise.c): of gradients, and of padded rows */
+#define DEPTHWISE_NS (PARALLEL_CHUNK_NS / 100000)
+#define DEPTHWISE_FORWARD_NS (PARALLEL_CHUNK_NS / 400000)
+/* of an element of an 8-bit weight that is packed (levels.c) */
+#define LEVELS_PACK_NS (PARALLEL_CHUNK_NS / 30000)
+/* of a channel of Winograd's weight that is packed, for each panel of filters */
+#define WINOGRAD_PACK_NS (PARALLEL_CHUNK_NS / 500)
 
 /* Winograd, against oneDNN's direct kernels (2026-11-22): a weight must be carried for enough
 ** tiles, more if that happens at each run; gradients, whose direct kernels are slower, need fewer
@@ -79,8 +87,6 @@ enum {
   WINOGRAD_GROUP = 24,
   /* filters of a part, at least: so many pay for carrying all of x */
   WINOGRAD_PART = 64,
-  /* products of a chunk that packs the weight, for each point: channels x panels */
-  WINOGRAD_PACK_GRAIN = 500,
 
   /* -- a weight that is packed part by part -- */
   WINOGRAD_LATE_WEIGHT = 12 << 20,                    /* bytes of the weight, at least */

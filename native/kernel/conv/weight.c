@@ -222,10 +222,10 @@ int convolve_weight(
   double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
       (double)d.out;
   parallel_for_stoppable(
-      d.shares * w->groups * d.across, MAX(1, (int64_t)(GEMM_WORK / work)), weight_units, &d);
+      d.shares * w->groups * d.across, NS_PRODUCT * work, weight_units, &d);
   struct gather r = { &d, dw, add };
   int64_t grain = MAX(1, CONV_GATHER_GRAIN / (d.ld * d.shares) / d.t->w) * d.t->w;
-  parallel_for_stoppable(window_depth(w) * w->groups, grain, gather_rows, &r);
+  parallel_chunks_stoppable(window_depth(w) * w->groups, grain, gather_rows, &r);
   return TY_OK;
 }
 
@@ -259,5 +259,5 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
-  parallel_for_stoppable(c, grain_for(CONV_BIAS_GRAIN, n * spatial), bias_range, &s);
+  parallel_for_stoppable(c, cost_ns(CONV_BIAS_NS, n * spatial), bias_range, &s);
 }

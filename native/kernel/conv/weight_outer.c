@@ -138,8 +138,8 @@ void outer_weight(
   window_offsets(w, tmp);
   double work = (double)d.images * (double)(d.block * d.taps) * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
-      d.shares * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), outer_units, &d);
+      d.shares * w->groups * d.blocks, NS_PRODUCT * work, outer_units, &d);
   if (d.shares > 1)
     parallel_for_stoppable(
-        w->groups * w->filters * d.depth, OUTER_ADD_GRAIN, add_shares, &d);
+        w->groups * w->filters * d.depth, OUTER_ADD_NS, add_shares, &d);
 }

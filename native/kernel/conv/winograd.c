@@ -336,7 +336,7 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
 static void pack_weight(const struct convolution *c, const float *weight, float *out)
 {
   struct weight_packing p = { c, weight, out };
-  parallel_for((c->w->filters + c->nr - 1) / c->nr, grain_for(WINOGRAD_PACK_GRAIN, c->w->channels),
+  parallel_for((c->w->filters + c->nr - 1) / c->nr, cost_ns(WINOGRAD_PACK_NS, c->w->channels),
       pack_panels, &p);
 }
 
@@ -367,9 +367,9 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 static void run_convolution(struct convolution *c)
 {
   if (c->late)
-    parallel_for_stoppable(
+    parallel_chunks_stoppable(
         (c->tiles.all + WINOGRAD_LATE_TILES - 1) / WINOGRAD_LATE_TILES, 1, late_tiles, c);
-  parallel_for_stoppable(unit_count(c), 1, c->late ? late_filters : unit_range, c);
+  parallel_chunks_stoppable(unit_count(c), 1, c->late ? late_filters : unit_range, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */

@@ -222,8 +222,8 @@ void winograd_weight(
   struct weight_gradient g = plan_gradient(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
-  parallel_for_stoppable(unit_count(&g), 1, unit_range, &g);
+  parallel_chunks_stoppable(unit_count(&g), 1, unit_range, &g);
   if (!has_one_share(&g))
     parallel_for_stoppable((w->filters + g.t->nr - 1) / g.t->nr,
-        grain_for(WINOGRAD_PACK_GRAIN, w->channels), add_shares, &g);
+        cost_ns(WINOGRAD_PACK_NS, w->channels), add_shares, &g);
 }

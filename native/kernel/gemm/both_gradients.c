@@ -141,7 +141,7 @@ void gemm_both(const struct gemm_both *g)
       : 0;
   int64_t rows = GEMM_BOTH_STRIPS * b.height,
           data_units = g->dx ? (g->m + rows - 1) / rows * b.across : 0;
-  parallel_for_stoppable(b.turned + data_units, 1, gradient_range, &b);
+  parallel_chunks_stoppable(b.turned + data_units, 1, gradient_range, &b);
 }
 
 void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)

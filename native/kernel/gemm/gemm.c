@@ -101,14 +101,14 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
 ** core packs and others read are expensive to write again.) */
 static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
-  bool there;
+  bool is_same;
   char *panels = gemm_scratch(
-      gemm_panel_bytes(j->t, j->cols, g.k), j->part + (uint64_t)column, &there);
+      gemm_panel_bytes(j->t, j->cols, g.k), j->part + (uint64_t)column, &is_same);
   if (!panels) {
     __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED);
     return;
   }
-  if (!there) gemm_panels(j->t, j->tb, g.n, g.k, g.b, g.ldb, panels);
+  if (!is_same) gemm_panels(j->t, j->tb, g.n, g.k, g.b, g.ldb, panels);
   g.b = panels;
   g.panel = gemm_words(j->t, g.k) * j->t->nr;
   j->t->block(&g);
@@ -167,7 +167,7 @@ static int run_packing(const struct gemm_job *j)
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
       struct gemm_job x = part_of(j, c, cols, k, deep);
-      parallel_for_stoppable(choose_chunks(&x), 1, multiply_range, &x);
+      parallel_chunks_stoppable(choose_chunks(&x), 1, multiply_range, &x);
       if (x.failed)
         return fail_memory(
             "product", gemm_panel_bytes(j->t, x.cols, deep), mem_bytes(), 0);
@@ -192,7 +192,7 @@ static int run_job(struct gemm_job *j)
   if (work <= GEMM_SERIAL_WORK)
     gemm_sum(j->t, &j->g);
   else
-    parallel_for_stoppable(choose_chunks(j), 1, multiply_range, j);
+    parallel_chunks_stoppable(choose_chunks(j), 1, multiply_range, j);
   return TY_OK;
 }
 
@@ -266,7 +266,7 @@ static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
   int64_t grain = MAX(4, (int64_t)(GEMM_DOT_WORK / (double)rest) / 4 * 4); /* by fours */
-  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
+  parallel_chunks_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
@@ -292,7 +292,7 @@ static int run_epilogue(
 {
   struct pass x = { gemm_type(dtype), e, c, n, ldc };
   if (e && (e->bias || e->act))
-    parallel_for_stoppable(m, grain_for(GEMM_EPILOGUE_GRAIN, n), finish_rows, &x);
+    parallel_for_stoppable(m, cost_ns(GEMM_EPILOGUE_NS, n), finish_rows, &x);
   return TY_OK;
 }
 
@@ -400,6 +400,6 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   if (work > GEMM_LARGE_WORK)
     product_range(0, batch, &x); /* each is large: cut inside */
   else
-    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), product_range, &x);
+    parallel_for_stoppable(batch, NS_PRODUCT * MAX(work, 1), product_range, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -15,7 +15,7 @@ void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, 
 
 /* This thread's buffer, kept between calls, with what it was asked for last: there, if that was
 ** the same. NULL: no memory */
-void  *gemm_scratch(size_t bytes, uint64_t what, bool *there);
+void  *gemm_scratch(size_t bytes, uint64_t what, bool *is_same);
 
 /* Returns whether OpenBLAS (library.c, one thread a call) serves a product of that size. */
 bool   blas_profitable(int64_t m, int64_t n, int64_t k);

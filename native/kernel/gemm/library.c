@@ -84,5 +84,5 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
   choose_slices(&s);
-  parallel_for_stoppable((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
+  parallel_chunks_stoppable((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
 }

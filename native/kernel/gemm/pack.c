@@ -50,7 +50,7 @@ void gemm_panels(const struct gemm_type *t, bool tb, int64_t n, int64_t k, const
 {
   struct packing p = { t, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
-  parallel_for((n + t->nr - 1) / t->nr, grain_for(GEMM_PACK_GRAIN, each), pack_range, &p);
+  parallel_for((n + t->nr - 1) / t->nr, cost_ns(GEMM_PACK_NS, each), pack_range, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
@@ -141,8 +141,8 @@ static void column_range(int64_t begin, int64_t end, void *context)
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
-  const int64_t whole = grain_for(GEMM_SUM_GRAIN, m) / GEMM_SUM_COLUMNS * GEMM_SUM_COLUMNS;
-  parallel_for(n, MAX(GEMM_SUM_COLUMNS, whole), column_range, &x);
+  const int64_t whole = MAX(1, GEMM_SUM_GRAIN / MAX(m, 1)) / GEMM_SUM_COLUMNS * GEMM_SUM_COLUMNS;
+  parallel_chunks(n, MAX(GEMM_SUM_COLUMNS, whole), column_range, &x);
 }
 
 struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
@@ -156,7 +156,7 @@ static void add_range(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel_for(n, GEMM_ADD_GRAIN, add_range, &a);
+  parallel_for(n, GEMM_ADD_NS, add_range, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */
@@ -167,9 +167,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void) { pthread_key_create(&key, mem_free); }
 
-void *gemm_scratch(size_t bytes, uint64_t what, bool *there)
+void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
 {
-  *there = scratch.p && scratch.what == what;
+  *is_same = scratch.p && scratch.what == what;
   if (bytes > scratch.bytes) {
     void *p = mem_new(align_up(bytes, 65536));
     if (!p) return NULL;

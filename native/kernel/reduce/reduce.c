@@ -237,9 +237,9 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
   const bool serial = kind == R_SUM && r->in <= REDUCE_SERIAL_SUM;
-  parallel_for_stoppable(units * r->parts,
+  parallel_chunks_stoppable(units * r->parts,
       serial ? units * r->parts : MAX(1, REDUCE_GRAIN / MAX(cost, 1)), reduce_range, &j);
-  if (j.part) parallel_for_stoppable(r->out, REDUCE_GRAIN / r->parts, merge_body, &j);
+  if (j.part) parallel_chunks_stoppable(r->out, REDUCE_GRAIN / r->parts, merge_body, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, cons
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, REDUCE_GRAIN / s.width));
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
-  parallel_for_stoppable(r->in / (s.width * s.height) * s.rows * s.pieces,
+  parallel_chunks_stoppable(r->in / (s.width * s.height) * s.rows * s.pieces,
       MAX(1, REDUCE_GRAIN / (s.tall * s.wide)), back_body, &s);
 }
 

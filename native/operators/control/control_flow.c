@@ -135,7 +135,7 @@ static bool any_bit(const char *p, size_t n)
   return false;
 }
 
-/* The first element, read as what it is: a negative zero is zero. */
+/* Returns whether the first element is not 0, read as what it is: a negative zero is zero. */
 static bool first_is_nonzero(const struct operand *a)
 {
   switch (a->d.dtype) {

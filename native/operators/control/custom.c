@@ -40,7 +40,7 @@ static ty_desc *slot_at(struct infer *s, int k)
   return k < s->nin ? &s->in[k] : k - s->nin < s->nout ? &s->out[k - s->nin] : NULL;
 }
 
-/* "2,3" -> dims; "?" and 0 are unknown. */
+/* Reads "2,3" as dims; "?" and 0 are unknown. */
 static int take_shape(struct infer *s, const char *text, size_t n, ty_desc *slot)
 {
   int64_t dim[TY_MAXDIM];

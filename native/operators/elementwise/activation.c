@@ -26,7 +26,7 @@ static void to_singles(double *v, int n)
 static int two_singles(void *param) { return to_singles(param, 2), TY_OK; }
 static int three_singles(void *param) { return to_singles(param, 3), TY_OK; }
 
-/* in the order of the choices */
+/* Returns the ACT_ of act_type; the table is in the order of the choices. */
 static int activation_of(const void *param)
 {
   static const int act[] = { ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_NONE };

@@ -8,7 +8,7 @@
 */
 #include "op/op.h"
 
-/* Right-aligned: each dim of the output is the larger one; 0 is unknown. */
+/* Infers the larger of both dims, aligned to the right; 0 is unknown. */
 static int broadcast_shape(struct infer *s)
 {
   const ty_desc *a = &s->in[0], *b = &s->in[1];
@@ -27,7 +27,7 @@ static int broadcast_shape(struct infer *s)
   return shape_is(s, &s->out[0], n, dim);
 }
 
-/* condition x y: the result has the shape that all three broadcast to. */
+/* Infers the shape that condition, x and y broadcast to. */
 static int where_shape(struct infer *s)
 {
   int64_t dim[TY_MAXDIM];

@@ -13,7 +13,7 @@ static int cast_type(struct infer *s)
   return type_is(s, &s->out[0], (int)((const struct cast *)s->param)->dtype);
 }
 
-/* Mixed precision changes float16, float32 and bfloat16 only. */
+/* Infers the type of mixed precision, which changes float16, float32 and bfloat16 only. */
 static int amp_type(struct infer *s)
 {
   int d = s->in[0].dtype;
@@ -47,7 +47,7 @@ static int multi_shape(struct infer *s)
 
 static bool takes_part(int dtype) { return dtype == TY_F16 || dtype == TY_BF16 || dtype == TY_F32; }
 
-/* float16 and bfloat16 are the narrow ones; everything else is left alone. */
+/* Infers the types: float16 and bfloat16 are the narrow ones; everything else is left alone. */
 static int multi_type(struct infer *s)
 {
   bool narrow = ((const struct multicast *)s->param)->cast_narrow;

@@ -86,8 +86,8 @@ static const char *no_row(const struct call *c)
   return is_random(c) ? "random slopes" : NULL;
 }
 
-/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it covers the leading
-** axes. */
+/* Infers gamma (C) against data (N, C, ...) as (C, 1, ...). Given with more dims it covers the
+** leading axes. */
 static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 {
   ty_desc d = *gamma;
@@ -99,7 +99,7 @@ static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 
 struct inner_call { struct call c; struct operand in[4], out[2]; };
 
-/* The same call on the inner operator. */
+/* Makes the same call on the inner operator. */
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;
@@ -178,14 +178,14 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_FUNCTIONS,
+  parallel_for(desc_count(&c->in[0].d), NS_FUNCTION,
       c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS,
+  parallel_for(desc_count(&c->in[0].d), NS_ELEMENT,
       c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }

@@ -36,7 +36,7 @@ static struct attention_part make_divide_part(const void *param, int ndim)
     .number = 1 / ((const struct scalar *)param)->scalar };
 }
 
-/* An array of one float32, for any data. */
+/* Infers an array of one float32, for any data. */
 static int scale_shape(struct infer *s)
 {
   const int64_t one = 1;

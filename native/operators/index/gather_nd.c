@@ -66,7 +66,7 @@ int indexed_rows_shape(struct infer *s, const ty_desc *array, const ty_desc *ind
   return shape_is(s, rows, n, dim);
 }
 
-/* The longest of the axes that coordinates name. */
+/* Returns the size of the longest of the axes that coordinates name. */
 static int64_t longest_axis(const ty_desc *array, const ty_desc *index)
 {
   int64_t n = 0;
@@ -99,7 +99,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 {
   struct row_moves r = { p, array, rows };
-  parallel_for(p->n, grain_of(MAX(p->row, p->m)), gather_body, &r);
+  parallel_for(p->n, elements_ns(MAX(p->row, p->m)), gather_body, &r);
 }
 
 static int gather_run(struct call *c)
@@ -330,7 +330,7 @@ static int need_shape(struct infer *s)
   return TY_OK;
 }
 
-/* `columns` (dims of the array, ...) and `flat` (...). */
+/* Infers `columns` (dims of the array, ...) and `flat` (...). */
 static int ravel_pair(struct infer *s, ty_desc *columns, ty_desc *flat)
 {
   const struct ravel *p = s->param;
@@ -343,7 +343,7 @@ static int ravel_pair(struct infer *s, ty_desc *columns, ty_desc *flat)
   return shape_is(s, flat, ndim, columns->dim + 1);
 }
 
-/* Whether the type, which data and result share, holds the position of the last element. */
+/* Returns whether the type, which data and result share, holds the position of the last element. */
 static int elements_fit(struct infer *s)
 {
   const struct ravel *p = s->param;

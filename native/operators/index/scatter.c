@@ -101,7 +101,7 @@ static int check_along(const struct indexed_axis *a)
   return TY_OK;
 }
 
-/* The element of data that element i of the indices names. */
+/* Returns the element of data that element i of the indices names. */
 static int64_t along_offset(const struct indexed_axis *a, int64_t i)
 {
   int64_t at = 0, rest = i;
@@ -130,12 +130,12 @@ static void take_body(int64_t begin, int64_t end, void *context)
 static void take_along(const struct indexed_axis *a, const void *from, void *to, size_t size)
 {
   struct take_work w = { a, from, to, size };
-  parallel_for(desc_count(&a->index->d), GRAIN_CALLS, take_body, &w);
+  parallel_for(desc_count(&a->index->d), NS_CALL, take_body, &w);
 }
 
 /* -- _contrib_take_along_axis ------------------------------------------------------------------ */
 
-/* The index has data's rank and, but along the axis, at most its sizes. */
+/* Checks that the index has data's rank and, but along the axis, at most its sizes. */
 static int check_index(struct infer *s, const ty_desc *data, const ty_desc *index)
 {
   int axis;
@@ -203,7 +203,8 @@ static int scatter_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-/* The gradient is that of what an update leaves: max, min and products have none. */
+/* Returns what the gradient reads, which is that of what an update leaves; NULL: max, min and
+** products have none. */
 static const char *scatter_grad(const void *param)
 {
   const enum scatter_reduction how = reduction_in(param);
@@ -266,7 +267,7 @@ static struct rows_at rows_at_of(const struct operand *index, const ty_desc *arr
   return r;
 }
 
-/* Element 0 of the row that place i names, -1: there is none. */
+/* Returns element 0 of the row that place i names, -1: there is none. */
 static int64_t row_offset_of(const struct rows_at *r, int64_t i)
 {
   int64_t at = 0;
@@ -320,7 +321,7 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   return TY_OK;
 }
 
-/* Scratch for the gradient that no update has taken, where that of data is unused. */
+/* Returns the bytes of the gradient that no update has taken, where that of data is unused. */
 static size_t back_scratch(const struct call *c)
 {
   return c->out[0].p ? 0 : desc_bytes(&c->in[0].d);

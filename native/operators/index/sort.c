@@ -28,7 +28,7 @@ static void read_keys(
   }
 }
 
-/* The k least of n keys, sorted, at the front of a. */
+/* Moves the k least of n keys, sorted, to the front of a. */
 static void select_few(struct sort_key *a, int64_t n, int64_t k)
 {
   insert_sort(a, k);
@@ -110,7 +110,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(TY_CPU, l.mask->p, desc_bytes(&l.mask->d));
-  parallel_for_stoppable(l.outer * l.inner, grain_for(GRAIN_CALLS, l.n), lines_body, &l);
+  parallel_for_stoppable(l.outer * l.inner, cost_ns(NS_CALL, l.n), lines_body, &l);
 }
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)
@@ -119,7 +119,8 @@ static size_t keys_scratch(const ty_desc *d, int64_t axis)
   return sizeof(struct sort_key) * 2 * (size_t)n * (size_t)parallel_threads();
 }
 
-/* Gradient of chosen values: each head gradient goes back to the place its index names. */
+/* Computes the gradient of chosen values: each head gradient goes back to the place its index
+** names. */
 static void put_back(struct operand *dx, const struct operand *g, const struct operand *index,
     int64_t axis, int64_t k)
 {
@@ -153,7 +154,7 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /*
   return shape_is(s, out, axis == NONE ? 1 : in->ndim, dim);
 }
 
-/* May an index dtype hold all places of the axis? */
+/* Returns whether an index dtype holds all places of the axis. */
 static int order_fits(struct infer *s, int64_t axis, int dtype)
 {
   const ty_desc *in = &s->in[0];

@@ -111,7 +111,7 @@ static int take_run(struct call *c)
 {
   struct take_job t = make_take_job(c->param, &c->in[0], &c->in[1], c->out[0].p);
   if (t.mode == RAISE) TRY(check_all(t.index, 0, t.k));
-  parallel_for(t.outer * t.n, grain_of(t.inner), take_body, &t);
+  parallel_for(t.outer * t.n, elements_ns(t.inner), take_body, &t);
   return TY_OK;
 }
 
@@ -167,7 +167,7 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
   else if (t.outer < 8 && t.n * t.inner > 65536)
     t.parts = MIN(8, t.k);
   parallel_for(
-      t.outer * t.blocks * t.parts, grain_of(t.n * MIN(t.inner, COLUMNS)), add_body, &t);
+      t.outer * t.blocks * t.parts, elements_ns(t.n * MIN(t.inner, COLUMNS)), add_body, &t);
   return TY_OK;
 }
 
@@ -269,7 +269,7 @@ static void pick_lines(
 {
   struct pick_job t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
     product_of(&data->d, axis + 1, data->d.ndim), back };
-  parallel_for(desc_count(&data->d) / t.k, GRAIN_PICKS, pick_body, &t);
+  parallel_for(desc_count(&data->d) / t.k, NS_PICK, pick_body, &t);
 }
 
 static int pick_axis(const struct pick *p, const ty_desc *d)
@@ -542,9 +542,9 @@ static void choose_by_condition(
     dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
   if (s.row == 1)
-    parallel_for(desc_count(d), GRAIN_MOVES, choose_elements, &s);
+    parallel_for(desc_count(d), NS_MOVE, choose_elements, &s);
   else
-    parallel_for(d->dim[0], grain_for(GRAIN_MOVES, s.row), choose_rows, &s);
+    parallel_for(d->dim[0], cost_ns(NS_MOVE, s.row), choose_rows, &s);
 }
 
 static int where_run(struct call *c)

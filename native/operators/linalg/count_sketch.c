@@ -63,7 +63,7 @@ static int sketch_run(const struct call *c, const struct operand *h, const struc
         "index %g at position %lld is out of range; expected 0 to %lld", number_at(h, k),
         (long long)k, (long long)out - 1);
   }
-  if (j.y) parallel_for(desc_count(wide) / n, grain_of(n + out), sketch_range, &j);
+  if (j.y) parallel_for(desc_count(wide) / n, elements_ns(n + out), sketch_range, &j);
   return TY_OK;
 }
 
@@ -72,7 +72,7 @@ static int sketch_forward(struct call *c)
   return sketch_run(c, &c->in[1], &c->in[2], &c->in[0].d, false);
 }
 
-/* in: head gradient, h, s. The hash has no gradient. */
+/* Computes the gradients of data and s; the hash has none. in: head gradient, h, s. */
 static int sketch_backward(struct call *c)
 {
   for (int k = 1; k < 3; k++)

@@ -61,7 +61,7 @@ static int extract_shape(struct infer *s)
   return shape_is(s, &s->out[0], last, dim);
 }
 
-/* m with m (m + 1) / 2 = k; 0 if there is none */
+/* Returns m with m (m + 1) / 2 = k; 0 if there is none. */
 static int64_t side_of_triangle(int64_t k)
 {
   int64_t m = (int64_t)((sqrt(8 * (double)k + 1) - 1) / 2 + 0.5);
@@ -132,7 +132,7 @@ static int move_diagonal(
   struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, p->is_triangle,
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
-  parallel_for(stack_count(&matrix->d), grain_of(n * n), write_range, &j);
+  parallel_for(stack_count(&matrix->d), elements_ns(n * n), write_range, &j);
   return TY_OK;
 }
 
@@ -165,7 +165,7 @@ static int sumlog_run(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, A */
+/* Computes the gradient. in: head gradient, A. */
 static int sumlog_back(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

@@ -14,7 +14,7 @@
 /* type: of its products (gemm.h) */
 struct set { int dtype, type; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
-/* op(A) is m x k, op(B) k x n */
+/* Multiplies op(A), m x k, and op(B), k x n. */
 static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
     const void *a, const void *b, double beta, void *c)
 {
@@ -34,7 +34,7 @@ static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_
   return TY_OK;
 }
 
-/* in: gradient of the product, A, B; out: gradients of A, B, by the same sizes */
+/* Computes the gradients of A and B by the same sizes. in: gradient of the product, A, B. */
 static int multiply_back(const struct set *s, struct call *c)
 {
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
@@ -167,7 +167,7 @@ static const struct param gemm_params[] = {
   { 0 }
 };
 
-/* batch_dot has neither axis nor alpha: they are the defaults of gemm. */
+/* Sets axis and alpha, which batch_dot does not have, to the defaults of gemm. */
 static int batch_check(void *param)
 {
   struct gemm_param *p = param;
@@ -241,7 +241,7 @@ static int set_back(struct call *c)
   return multiply_back(&s, c);
 }
 
-/* out = factor x, or += */
+/* Computes out = factor x, or +=. */
 static void scale_into(const struct operand *out, const struct operand *x, double factor, bool add)
 {
   int64_t n = desc_count(&x->d);

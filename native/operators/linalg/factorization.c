@@ -40,8 +40,8 @@ static int gelqf_shape(struct infer *s)
   return shape_as(s, l, &square);
 }
 
-/* A matrix whose result is unused is worked on in scratch: out[k], or the work after
-** `used` bytes. */
+/* Returns where a matrix is worked on: out[k] or, if its result is unused, the scratch after `used`
+** bytes. */
 static void *result_or_scratch(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
   void *p = matrix_of(&c->out[k], i);
@@ -74,7 +74,7 @@ static int gelqf_run(struct call *c)
   return products_report(stack_run(c, stack_count(d), cubic_cost(d), gelqf_bytes(d), gelqf_one));
 }
 
-/* in: dQ, dL, Q, L; work: L^T dL - dQ Q^T */
+/* Computes the gradient of one matrix. in: dQ, dL, Q, L; work: L^T dL - dQ Q^T. */
 static int gelqf_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
@@ -121,7 +121,7 @@ static int syevd_shape(struct infer *s)
   return shape_is(s, &s->out[1], a->ndim - 1, a->dim);
 }
 
-/* The largest entry of each row becomes positive, so that eigenvectors are unique. */
+/* Makes the largest entry of each row positive, so that eigenvectors are unique. */
 static void fix_signs(const struct vec_ops *r, int64_t n, void *u)
 {
   for (int64_t i = 0; i < n; i++) {
@@ -163,7 +163,7 @@ static int syevd_run(struct call *c)
       "does not converge");
 }
 
-/* m = N + diag(dl). Equal eigenvalues: a tiny difference replaces 0. */
+/* Computes m = N + diag(dl). Equal eigenvalues: a tiny difference replaces 0. */
 static void eigen_gradient(
     const struct vec_ops *r, int64_t n, const void *l, const void *dl, void *m)
 {
@@ -179,7 +179,7 @@ static void eigen_gradient(
   }
 }
 
-/* in: dU, dl, U, l; work: M, then (N + diag(dl)) U */
+/* Computes the gradient of one matrix. in: dU, dl, U, l; work: M, then (N + diag(dl)) U. */
 static int syevd_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
@@ -215,7 +215,7 @@ static int inverse_shape(struct infer *s)
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
-/* LAPACK's workspace, then the pivots */
+/* Returns the bytes of LAPACK's workspace and of the pivots after it. */
 static size_t inverse_bytes(const ty_desc *d)
 {
   return align_up(lu_inverse_work(d->dtype, row_count(d)), ALIGN) +
@@ -244,7 +244,7 @@ static int inverse_run(struct call *c)
       "is singular: it has no inverse");
 }
 
-/* in: dB, B; work: B^T dB */
+/* Computes the gradient of one matrix. in: dB, B; work: B^T dB. */
 static int inverse_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
@@ -294,7 +294,7 @@ static size_t det_bytes(const ty_desc *d)
 }
 static size_t det_scratch(const struct call *c) { return stack_scratch(det_bytes(&c->in[0].d)); }
 
-/* The diagonal of the factors, with the sign of the pivots' permutation. */
+/* Multiplies the diagonal of the factors, with the sign of the pivots' permutation. */
 static void multiply_diagonal(const struct vec_ops *r, int64_t n, const void *a,
     const int32_t *pivot, double *det, double *sign, double *log_of)
 {
@@ -332,8 +332,8 @@ static int det_run(struct call *c)
   return products_report(stack_run(c, stack_count(d), cubic_cost(d), det_bytes(d), det_one));
 }
 
-/* Gradient of matrix i. in: head gradient, determinant (of its logarithm, is_log: the sign), LU,
-** pivot; work: A^-1, workspace. */
+/* Computes the gradient of matrix i. in: head gradient, determinant (of its logarithm, is_log: the
+** sign), LU, pivot; work: A^-1, workspace. */
 static int det_gradient(struct call *c, int64_t i, void *work, bool is_log)
 {
   const ty_desc *d = &c->out[0].d;

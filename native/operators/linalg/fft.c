@@ -51,7 +51,7 @@ static int64_t smallest_factor(int64_t n)
   return n;
 }
 
-/* y[0 .. n - 1]: transform of x[0], x[step], ...; step is plan n / n */
+/* Sets y[0 .. n - 1] to the transform of x[0], x[step], ...; step is plan n / n. */
 static void transform_strided(
     const struct fft_plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
 {
@@ -97,7 +97,7 @@ struct fft_rows {
   bool inverse;
 };
 
-/* ifft: the transform of the conjugates, whose real parts are the same */
+/* Transforms rows; ifft transforms the conjugates, whose real parts are the same. */
 static void transform_range(int64_t begin, int64_t end, void *context)
 {
   const struct fft_rows *j = context;
@@ -135,7 +135,7 @@ static int fourier_run(struct call *c, bool inverse)
   }
   struct fft_rows j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n,
     inverse };
-  parallel_for_stoppable(desc_count(real) / n, grain_of(16 * n), transform_range, &j);
+  parallel_for_stoppable(desc_count(real) / n, elements_ns(16 * n), transform_range, &j);
   return TY_OK;
 }
 

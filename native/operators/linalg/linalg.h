@@ -28,11 +28,11 @@ static inline void *matrix_of(const struct operand *a, int64_t i)
   return part_of(a, i, stack_count(&a->d));
 }
 
-/* two dimensions or more, that LAPACK can count */
+/* Checks that there are two dimensions or more, that LAPACK can count. */
 int matrix_check(struct infer *s, const ty_desc *d);
-/* and the last two alike: each takes what the other knows */
+/* Checks that too, and that the last two are alike: each takes what the other knows. */
 int square_check(struct infer *s, ty_desc *d);
-/* The code of what stack_run returned; the text: "matrix 3 is not positive definite" */
+/* Returns the code of what stack_run returned; the text: "matrix 3 is not positive definite". */
 int stack_report(int64_t bad, const char *what);
-/* the same for one() that only fails when memory is out, or never */
+/* Returns the same for one() that only fails when memory is out, or never. */
 int products_report(int64_t bad);

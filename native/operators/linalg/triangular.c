@@ -48,7 +48,7 @@ int products_report(int64_t bad)
   return fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
 }
 
-/* potrf, potri: squares of one size */
+/* Infers squares of one size, for potrf and potri. */
 static int square_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -74,7 +74,7 @@ static void keep_triangle(int dtype, bool lower, int other, double factor, int64
     }
 }
 
-/* y = x + x^T */
+/* Computes y = x + x^T. */
 static void add_transpose(int dtype, int64_t n, const void *x, void *y)
 {
   const struct vec_ops *r = vec_ops_of(dtype);
@@ -111,7 +111,7 @@ static int potrf_run(struct call *c)
       stack_run(c, stack_count(d), cubic_cost(d), 0, potrf_one), "is not positive definite");
 }
 
-/* in: head gradient, the factor */
+/* Computes the gradient of one matrix. in: head gradient, the factor. */
 static int potrf_back_one(struct call *c, int64_t i, void *work)
 {
   const bool lower = ((const struct triangle *)c->param)->lower;
@@ -151,7 +151,8 @@ static int potri_run(struct call *c)
 
 static size_t square_work(const struct call *c) { return stack_scratch(matrix_bytes(&c->in[0].d)); }
 
-/* in: head gradient, the factor, the inverse; work: G + G^T */
+/* Computes the gradient of one matrix. in: head gradient, the factor, the inverse; work: G +
+** G^T. */
 static int potri_back_one(struct call *c, int64_t i, void *work)
 {
   const bool lower = ((const struct triangle *)c->param)->lower;
@@ -184,7 +185,7 @@ static const struct param triangle_params[] = {
   { 0 }
 };
 
-/* A (..., k, k) with B (..., m, n), where k is the side of B that it meets. */
+/* Infers A (..., k, k) with B (..., m, n), where k is the side of B that it meets. */
 static int triangle_shape(struct infer *s)
 {
   const struct triangle *p = s->param;
@@ -249,8 +250,8 @@ static int trsm_run(struct call *c)
       stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trsm_one));
 }
 
-/* da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v as large as
-** B */
+/* Computes da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v are
+** as large as B. */
 static int triangle_gradient(const struct triangle *p, const ty_desc *d, double factor,
     const void *u, const void *v, void *da)
 {
@@ -263,7 +264,7 @@ static int triangle_gradient(const struct triangle *p, const ty_desc *d, double 
   return TY_OK;
 }
 
-/* in: head gradient, A, B */
+/* Computes the gradients of one pair. in: head gradient, A, B. */
 static int trmm_back_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;
@@ -285,7 +286,7 @@ static int trmm_back(struct call *c)
       stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), 0, trmm_back_one));
 }
 
-/* in: head gradient, A, X; work: W */
+/* Computes the gradients of one pair. in: head gradient, A, X; work: W. */
 static int trsm_back_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;
@@ -342,7 +343,7 @@ static int syrk_run(struct call *c)
       side * side);
 }
 
-/* in: head gradient, A; work: G + G^T */
+/* Computes the gradient of one matrix. in: head gradient, A; work: G + G^T. */
 static int syrk_back_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;

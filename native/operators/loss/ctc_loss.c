@@ -10,7 +10,7 @@
 ** class and one between two equal ones, has no path: its loss and gradient are 0, as in the
 ** reference.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 struct ctc_param { int64_t use_data_lengths, use_label_lengths, blank_label; };
@@ -141,13 +141,13 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
   return s;
 }
 
-/* May a path jump from s - 2 to s? Over a blank between two different labels. */
+/* Returns whether a path may jump from s - 2 to s: over a blank between two different labels. */
 static bool may_jump(const struct sample *s, int64_t i)
 {
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
 }
 
-/* Whether there is a path. */
+/* Returns whether there is a path. */
 static bool has_path(const struct sample *s)
 {
   int64_t need = MAX(s->S / 2, 1);
@@ -172,7 +172,7 @@ static double sum_paths(struct sample *s)
   return S > 1 ? log_add(end[S - 1], end[S - 2]) : end[0];
 }
 
-/* b of step t from b of step t + 1. */
+/* Computes b of step t from b of step t + 1. */
 static void step_back(struct sample *s, int64_t t)
 {
   for (int64_t i = 0; i < s->S; i++) {
@@ -253,7 +253,8 @@ static void log_body(int64_t begin, int64_t end, void *context)
 {
   struct logs *l = context;
   for (int64_t i = begin; i < end; i++)
-    vec_ops_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
+    vec_ops_of(TY_F64)->softmax->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true,
+        l->classes);
 }
 
 static int ctc_forward(struct call *c)
@@ -262,16 +263,16 @@ static int ctc_forward(struct call *c)
   struct logs l = { c->tmp, k.A };
   TRY(check_labels(&k));
   dtype_convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
-  parallel_for(k.T * k.N, grain_of(8 * k.A), log_body, &l);
+  parallel_for(k.T * k.N, elements_ns(8 * k.A), log_body, &l);
   k.log_y = c->tmp;
   k.work = l.y + desc_count(&c->in[0].d);
   k.loss = c->out[0].p;
   k.grad = c->out[1].p;
-  parallel_for(k.N, grain_of(64 * k.T * state_count(&k)), ctc_body, &k);
+  parallel_for(k.N, elements_ns(64 * k.T * state_count(&k)), ctc_body, &k);
   return TY_OK;
 }
 
-/* in: head gradient (batch,), the gradient that forward found. */
+/* Computes the gradient. in: head gradient (batch,), the gradient that forward found. */
 static int ctc_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

@@ -132,7 +132,7 @@ static int hawkes_forward(struct call *c)
 {
   struct hawkes_run j;
   TRY(start_run(c, c->in, &j));
-  parallel_for(j.n, grain_of(8 * (j.t + j.k)), forward_range, &j);
+  parallel_for(j.n, elements_ns(8 * (j.t + j.k)), forward_range, &j);
   return TY_OK;
 }
 
@@ -141,15 +141,15 @@ static void backward_range(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) run_sequence(context, i);
 }
 
-/* in: head gradient of the likelihoods, then the inputs. alpha and beta are those of all
-** sequences. */
+/* Computes the gradients; those of alpha and beta are of all sequences. in: head gradient of the
+** likelihoods, then the inputs. */
 static int hawkes_backward(struct call *c)
 {
   struct hawkes_run j;
   TRY(start_run(c, c->in + 1, &j));
   for (int i = 0; i < INPUTS; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
-  parallel_for(j.n, grain_of(8 * (j.t + j.k)), backward_range, &j);
+  parallel_for(j.n, elements_ns(8 * (j.t + j.k)), backward_range, &j);
   for (int64_t k = 0; k < j.k; k++) {
     double alpha = 0, beta = 0;
     for (int64_t i = 0; i < j.n; i++) {

@@ -5,7 +5,7 @@
 ** computed. Labels may be of another dtype than data; they are converted in scratch.
 */
 #include "kernel/strided_copy.h"
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 static const char *float_refuse(const struct call *c)
@@ -38,7 +38,7 @@ static int copy_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: output, label. Bytes that hold the label in the output's dtype. */
+/* Returns the bytes that hold the label in the output's dtype. in: output, label. */
 static size_t label_scratch(const struct call *c)
 {
   return c->in[0].d.dtype == c->in[1].d.dtype
@@ -66,8 +66,8 @@ static const struct param scale_params[] = {
   { 0 }
 };
 
-/* A label has data's batch and size in any shape; unless given, data's own shape, or (n,) for
-** (n, 1). */
+/* Infers a label of data's batch and size in any shape; unless given, of data's own shape, or (n,)
+** for (n, 1). */
 static int regression_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -102,7 +102,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 static int logistic_forward(struct call *c)
 {
   struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
-  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS, elements_body, &e);
+  parallel_for(desc_count(&c->in[0].d), NS_ELEMENT, elements_body, &e);
   return TY_OK;
 }
 
@@ -114,7 +114,7 @@ static int regression_backward(struct call *c, int kind)
   struct elements e = { vec_ops_of(c->in[0].d.dtype), kind, c->out[0].p, c->in[0].p, label_of(c),
     p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
-  if (e.y) parallel_for(n, GRAIN_ELEMENTS, elements_body, &e);
+  if (e.y) parallel_for(n, NS_ELEMENT, elements_body, &e);
   return TY_OK;
 }
 
@@ -150,7 +150,7 @@ static int svm_shape(struct infer *s)
 static void svm_row(const struct vec_ops *r, void *dx, const void *y, const struct svm *v,
     int64_t k, int64_t target)
 {
-  r->svm(dx, y, v, k);
+  r->softmax->svm(dx, y, v, k);
   if (target < 0) return;
   double gap = v->margin - r->get(y, target);
   r->set(dx, target, gap <= 0 ? 0 : v->linear ? -v->scale : -2 * v->scale * gap);
@@ -240,8 +240,8 @@ static int sparse_shape(struct infer *s)
   return d.ndim ? shape_is(s, &s->in[1], 1, &d.dim[d.ndim > 1]) : TY_OK;
 }
 
-/* in: head gradient, data, moving average (changed: the gradient uses the new one). A unit is an
-** index of axis 1. */
+/* Computes the gradient of a unit, an index of axis 1. in: head gradient, data, moving average
+** (changed: the gradient uses the new one). */
 static void sparse_unit(struct call *c, const struct vec_ops *r, struct split s, int64_t unit)
 {
   const struct sparse_param *p = c->param;

@@ -13,8 +13,8 @@ struct softmax_loss {
   bool    ignore;
   int64_t ignored;
 };
-/* param: the operator's; label must outlive the result. */
+/* Makes the loss from an operator's param; label must outlive the result. */
 struct softmax_loss softmax_loss_of(
     const void *param, const struct operand *out, const struct operand *label);
-/* dx[0 .. n - 1] = gradient of elements from .. from + n - 1 of sample o */
+/* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of sample o. */
 void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx);

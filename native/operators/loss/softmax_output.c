@@ -8,6 +8,7 @@
 */
 #include "op/op.h"
 #include "operators/loss/softmax_loss.h"
+#include "kernel/vec/softmax.h"
 
 struct output_param {
   double grad_scale, ignore_label, smooth_alpha;
@@ -72,7 +73,7 @@ static int output_shape(struct infer *s)
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
 
-/* classes; 0: labels are probabilities, or not known yet */
+/* Returns the number of classes; 0: labels are probabilities, or not known yet. */
 static int64_t classes_of(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0], *label = &s->in[1];
@@ -103,9 +104,10 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * f->s.k * f->s.inner + from;
     if (f->s.inner == 1)
-      r->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
+      r->softmax->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
     else
-      r->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k, f->s.inner,
+      r->softmax->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k,
+          f->s.inner,
           MIN(ROW_COLS, f->s.inner - from));
   }
 }
@@ -116,11 +118,12 @@ static int output_forward(struct call *c)
     c->out[0].p, c->in[0].p };
   if (f.y)
     parallel_for(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
+        elements_ns(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
   return TY_OK;
 }
 
-/* A label that is no class pulls none up, without a word: counting from 1 is the usual reason. */
+/* Looks at the labels: one that is no class pulls none up, without a word, and counting from 1 is
+** the usual reason. */
 static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;
@@ -137,7 +140,7 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
-/* Whether label i of sample o is ignored; the gradient of its classes is 0 then. */
+/* Returns whether label i of sample o is ignored; sets the gradient of its classes to 0 then. */
 static bool clear_ignored(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
@@ -241,7 +244,7 @@ static int output_backward(struct call *c)
           label.p = c->tmp;
     return probability_gradient(&b, desc_count(&out->d)), TY_OK;
   }
-  parallel_for(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
+  parallel_for(b.l.s.outer, elements_ns(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
 }
 
@@ -253,7 +256,8 @@ static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | 
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
 
-/* Where each row has a class number. */
+/* Returns whether gradients can be computed for parts of rows: where each row has a class
+** number. */
 static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;

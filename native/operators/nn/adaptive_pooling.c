@@ -76,7 +76,7 @@ static int adaptive_run(const ty_desc *in, const ty_desc *out, const void *x, vo
 {
   struct adaptive p = { vec_ops_of(in->dtype), in, out, x, y, back };
   if (y)
-    parallel_for(in->dim[0] * in->dim[1], grain_of(in->dim[2] * in->dim[3]), adaptive_body, &p);
+    parallel_for(in->dim[0] * in->dim[1], elements_ns(in->dim[2] * in->dim[3]), adaptive_body, &p);
   return TY_OK;
 }
 

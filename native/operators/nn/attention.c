@@ -42,7 +42,7 @@ static struct attention_part encdec_values(const void *p, int n)
 
 /* -- shapes ------------------------------------------------------------------------------------ */
 
-/* (T, B, heads * parts * d); d is 0 while it is unknown */
+/* Checks the shape (T, B, heads * parts * d) and finds d, 0 while it is unknown. */
 static int check_projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
 {
   const struct attention *p = s->param;
@@ -151,11 +151,11 @@ static void attend_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* c = alpha op(a) op(b) for each of `count` heads */
+/* Computes c = alpha op(a) op(b) for each of `count` heads. */
 static int multiply_heads(struct head_products j, int64_t count)
 {
   const double work = (double)j.m * (double)j.n * (double)j.k;
-  parallel_for_stoppable(count, MAX(1, (int64_t)(GRAIN_ELEMENTS / work)), attend_range, &j);
+  parallel_for_stoppable(count, NS_ELEMENT * work, attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
@@ -188,10 +188,11 @@ static int qk_forward(const struct call *c, const struct operand *q, const struc
       h.count);
 }
 
-/* What no product writes is 0. */
+/* Sets an operand to 0, where no product writes to it. */
 static void clear_operand(const struct operand *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
 
-/* in: head gradient, then the inputs; dq and dkv are outputs, the same one for self-attention */
+/* Computes the gradients dq and dkv, one array for self-attention. in: head gradient, then the
+** inputs. */
 static int qk_backward(const struct call *c, const struct operand *q, const struct operand *kv,
     const struct operand *dq, const struct operand *dkv)
 {
@@ -209,7 +210,8 @@ static int qk_backward(const struct call *c, const struct operand *q, const stru
   return TY_OK;
 }
 
-/* in: keys and values (and queries before them), weights. self: three parts in the one array */
+/* Returns the heads that weights multiply. kv: keys and values (and queries before them); self:
+** three parts in the one array. */
 static struct heads values_of(
     const struct call *c, const struct operand *kv, const struct operand *weights, bool self)
 {
@@ -225,7 +227,7 @@ static int valatt_forward(const struct call *c, bool self)
       h.count);
 }
 
-/* in: head gradient, projection, weights */
+/* Computes the gradients of projection and weights. in: head gradient, projection, weights. */
 static int valatt_backward(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[1], &c->in[2], self),
@@ -272,7 +274,7 @@ static int div_sqrt_dim(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t n = d->dim[d->ndim - 1];
-  parallel_for(desc_count(d) / n, grain_of(n), divide_range, c);
+  parallel_for(desc_count(d) / n, elements_ns(n), divide_range, c);
   return TY_OK;
 }
 
@@ -297,7 +299,7 @@ static void divide_integers(int64_t begin, int64_t end, void *context)
 
 static int div_integers(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, divide_integers, c);
+  parallel_for(desc_count(&c->in[0].d), NS_CALL, divide_integers, c);
   return TY_OK;
 }
 

@@ -9,7 +9,7 @@
 ** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
 ** data. Source of these rules: the reference's recorded cases.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 struct norm_param {
@@ -148,10 +148,10 @@ static void strip_moments(
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
+    b->r->norm->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
+    b->r->norm->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
@@ -166,7 +166,8 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
   *var = square / count_of(b);
 }
 
-/* Of a block: chunk by chunk, while it is in the cache, so that memory is read once. */
+/* Finds the moments of a block chunk by chunk, while it is in the cache, so that memory is read
+** once. */
 static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   enum { CHUNK = 8192 };
@@ -181,9 +182,9 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
       const void *x = vec_at(r, b->x, piece_start(b, o, c) + i);
       n = MIN(CHUNK, all - i);
       rows = (double)(n / b->block);
-      r->block_sum(here, x, b->block, n);
+      r->norm->block_sum(here, x, b->block, n);
       for (int k = 0; k < b->block; k++) here[k] /= rows;
-      r->block_square(square, x, here, b->block, n);
+      r->norm->block_square(square, x, here, b->block, n);
       for (int k = 0; k < b->block; k++) {
         double gap = here[k] - mean[k];
         var[k] += square[k] + gap * gap * seen * rows / (seen + rows);
@@ -221,7 +222,7 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
 
 enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
 
-/* y = a x + d, a and d per element if `columns`, then relu. */
+/* Computes y = a x + d, a and d per element if `columns`, then relu. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
@@ -230,7 +231,7 @@ static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool
     m = MIN(start + n - i, CHUNK);
     void *y = vec_at(r, b->y, i);
     if (columns)
-      r->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
+      r->norm->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
     else
       r->affine(y, vec_at(r, b->x, i), *a, *d, m);
     if (b->relu) r->relu(y, m);
@@ -245,7 +246,7 @@ static void scale_pieces(
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece_start(b, o, c);
     if (b->block)
-      r->block_affine(
+      r->norm->block_affine(
           vec_at(r, b->y, start), vec_at(r, b->x, start), a, d, b->relu, b->block, n * inner);
     else if (inner == 1)
       scale_row(b, start, n, true, a, d);
@@ -255,13 +256,13 @@ static void scale_pieces(
   }
 }
 
-/* As an array of the data's type keeps it: backward must see what forward saw. */
+/* Rounds a number as an array of the data's type keeps it: backward must see what forward saw. */
 static double round_to_type(const struct batch_norm *b, double v)
 {
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
-/* y = a x + d */
+/* Finds a and d of y = a x + d. */
 static void compute_affine(
     const struct batch_norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
@@ -287,7 +288,8 @@ static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* The statistics that forward used, from its outputs; the moving ones have not changed since. */
+/* Finds the statistics that forward used, from its outputs; the moving ones have not changed
+** since. */
 static void recall_statistics(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
 {
@@ -310,7 +312,8 @@ struct norm_chunk {
   char buffer[CHUNK * sizeof(double)];
 };
 
-/* n elements from `at` on; i: the channel of a piece that has one, from the strip's first on */
+/* Takes n elements from `at` on; i: the channel of a piece that has one, from the strip's
+** first on. */
 static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct batch_norm *b = q->b;
@@ -359,9 +362,9 @@ static void add_chunk(const struct norm_chunk *q, int64_t i, void *context)
   const struct batch_norm *b = q->b;
   double part[2];
   if (b->block)
-    b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
+    b->r->norm->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
-    b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
+    b->r->norm->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
   else {
     b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
     s->sum[i] += part[0];
@@ -379,9 +382,9 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
   const struct batch_norm *b = q->b;
   void *dx = vec_at(b->r, b->dx, q->at);
   if (b->block)
-    b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
+    b->r->norm->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
-    b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
+    b->r->norm->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
   else
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
@@ -441,7 +444,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
 static void norm_run(const struct batch_norm *b, void (*body)(int64_t, int64_t, void *))
 {
   int64_t strip = strip_of(b);
-  parallel_for((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body,
+  parallel_for((b->s.k + strip - 1) / strip, elements_ns(b->s.outer * b->s.inner * strip), body,
       (void *)(uintptr_t)b);
 }
 
@@ -485,8 +488,8 @@ static void mask_head(struct batch_norm *b, void *masked, int64_t n)
   b->dy = masked;
 }
 
-/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
-** output with relu. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, third output, moving_mean,
+** moving_var, beta, and the output with relu. */
 static int norm_backward(struct call *c)
 {
   struct batch_norm b = norm_of(c, &c->in[1]);
@@ -506,7 +509,7 @@ static int norm_backward(struct call *c)
   return TY_OK;
 }
 
-/* With fixed statistics, of channels on axis 1 */
+/* Gives a and d of each channel where the statistics are fixed and the channels on axis 1. */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
   struct batch_norm b = norm_of(c, &c->in[0]);

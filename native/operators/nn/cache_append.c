@@ -6,7 +6,7 @@
 
 enum { NEW_KEY, NEW_VALUE, LENGTH, KEY_CACHE, VALUE_CACHE };   /* inputs */
 
-/* (N, T, width) goes into (N, capacity, width). */
+/* Infers (N, T, width), which goes into (N, capacity, width). */
 static int append_shape(struct infer *s)
 {
   for (int i = 0; i < 2; i++) {
@@ -54,7 +54,7 @@ static void set_length(const struct operand *x, int64_t i, int64_t n)
   }
 }
 
-/* Every length is checked before anything is written. */
+/* Appends rows; checks every length before anything is written. */
 static int cache_append_run(struct call *c)
 {
   const int64_t batch = c->in[NEW_KEY].d.dim[0], more = c->in[NEW_KEY].d.dim[1],

@@ -163,7 +163,7 @@ static size_t panels_back_scratch(const struct call *c)
   return MAX(a, b);
 }
 
-/* in: gradient of the output, data, weight */
+/* Computes the gradients. in: gradient of the output, data, weight. */
 static int panels_backward(struct call *c)
 {
   struct window w = conv_window_back(c);

@@ -34,17 +34,17 @@ enum { LAYOUT_NCW, LAYOUT_NCHW, LAYOUT_NCDHW, LAYOUT_NHWC, LAYOUT_NDHWC };
 
 const char *conv_ports(const void *param);
 int  conv_check(void *param);                         /* fills in empty stride, dilate, pad */
-/* fails with TY_EVALUE at that parameter */
+/* Fails with TY_EVALUE at that parameter. */
 int  conv_bad(const char *name, const char *expected, int64_t got);
 bool conv_channels_last(const struct conv *p);
 const char *conv_refuse_last(const struct call *c);
 const char *conv_refuse_layout(const struct call *c); /* nor what gemm refuses */
 
-/* The convolution with data x, weight and output y (for a deconvolution: x its output, y its
-** data). */
+/* Returns the convolution with data x, weight and output y (for a deconvolution: x its output, y
+** its data). */
 struct window conv_window(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y);
-/* of a convolution's call, forward and backward */
+/* Returns the window of a convolution's call, forward; conv_window_back: backward. */
 struct window conv_window_of(const struct call *c);
 struct window conv_window_back(const struct call *c);
 const void *conv_bias_of(const struct call *c);       /* NULL: there is none */

@@ -49,7 +49,8 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
-/* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
+/* Returns whether oneDNN computes the data's gradient; needs_weight: the weight's, for which our
+** own sums are kept where windows are depthwise and arrays plain. */
 static bool needs_data(const struct call *c) { return c->out[0].p != NULL; }
 static bool needs_weight(const struct call *c, const struct window *w)
 {
@@ -63,7 +64,7 @@ enum { PIECE_BYTES = 24 << 20 };
 /* multiply-adds between two looks for Ctrl-C */
 #define PIECE_PRODUCTS 4e9
 
-/* copied: the operands that are, bits of X and Y */
+/* Returns how many images go at once. copied: the operands that are, bits of X and Y. */
 static int64_t images_at_once(const struct window *w, int copied)
 {
   int64_t each = 0;
@@ -106,7 +107,8 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
     .images = images_at_once(w, copied) };
 }
 
-/* Asked without the activation, of which nothing is known when scratch is planned. */
+/* Finds the bytes that a part needs; false: oneDNN does not have it. Asks without the activation,
+** of which nothing is known when scratch is planned. */
 static bool bytes_of(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
@@ -114,8 +116,8 @@ static bool bytes_of(const struct call *c, const struct window *w, int which,
   return part_bytes(s, r);
 }
 
-/* A gradient before it is added, to what is there or to that of earlier pieces: of the weight,
-** or of the data of some images. */
+/* Returns the bytes of a gradient before it is added to what is there or to that of earlier pieces:
+** of the weight, or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
   struct onednn_shape data = shape_of(c, w, DATA);
@@ -125,11 +127,11 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
-/* Of a weight with its rows scaled, before it is packed. */
+/* Returns the bytes of a weight with its rows scaled, before it is packed. */
 static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
-/* Of one direction, or of both gradients: the packed weight has served when the weight's
-** gradient begins. */
+/* Returns the bytes of one direction, or of both gradients: the packed weight has served when the
+** weight's gradient begins. */
 static struct onednn_bytes bytes_for(const struct call *c, const struct window *w, bool back)
 {
   struct onednn_shape s;
@@ -151,8 +153,8 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
-/* blocked X, blocked Y, the primitives' own, packed W and after it blocked dW, and a gradient
-** before it is added */
+/* Returns the bytes of blocked X, blocked Y, the primitives' own, packed W and after it blocked dW,
+** and a gradient before it is added. */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
@@ -177,7 +179,7 @@ static bool has_primitive(const struct call *c, const struct window *w, int whic
   return !in_blocks(c) || bytes_of(c, w, which, &s, &r);
 }
 
-/* An end with scale and sum must not cost a copy of what is in the output. */
+/* Refuses an end with scale and sum that would cost a copy of what is in the output. */
 static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
@@ -217,7 +219,8 @@ static void scale_rows(const struct operand *w, const struct scaling *a, float *
     for (int64_t k = i * n; k < (i + 1) * n; k++) to[k] = ((const float *)w->p)[k] * a->scale[i];
 }
 
-/* The scaled weight, packed if the primitive wants it so, to `packed`; scratch: for it before. */
+/* Writes the scaled weight, packed if the primitive wants it so, to `packed`; scratch: for it
+** before. */
 static bool pack_scaled(struct onednn_primitive *p, const struct operand *w,
     const struct scaling *a, void *packed, void *scratch)
 {
@@ -235,7 +238,8 @@ static bool pack_scaled_once(
   return ok;
 }
 
-/* scratch: where it goes if no copy is kept; before that the scaled weight, if it is */
+/* Packs the weight. scratch: where it goes if no copy is kept; before that the scaled weight, if it
+** is. */
 static bool pack_weight(
     struct onednn_primitive *p, const struct operand *w, const struct scaling *a, char *scratch)
 {
@@ -301,7 +305,7 @@ static struct blocks blocks_of(const struct onednn_bytes *r, char *tmp)
   return b;
 }
 
-/* One piece of the batch. A weight's gradient is added to what earlier pieces, or the caller,
+/* Runs one piece of the batch. A weight's gradient is added to what earlier pieces, or the caller,
 ** left there. */
 static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
     const struct blocks *b, const struct plain_arrays *a, bool add)
@@ -364,8 +368,8 @@ static struct blocks plan_blocks(
   return blocks_of(&p->need[i].bytes, c->tmp);
 }
 
-/* false: nothing is written, or only what our own kernel writes again; but a sum that was begun
-** is lost */
+/* Runs one direction. Returns false where nothing is written, or only what our own kernel writes
+** again; but a sum that was begun is lost. */
 static bool run_part(struct onednn_state *p, struct call *c, const struct window *w, int which,
     struct plain_arrays a)
 {

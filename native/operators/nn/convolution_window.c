@@ -1,6 +1,6 @@
 /* convolution_window.c - what the candidates of Convolution share: the window of a call, the
 ** gradient of the bias. */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "operators/nn/convolution.h"
 
 bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC; }
@@ -82,7 +82,7 @@ struct convolve_end conv_end_of(const struct call *c)
   return end;
 }
 
-/* dbias (+)= sums of dy in blocks */
+/* Adds the sums of dy, whose channels are in blocks, to dbias, or sets it to them. */
 static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -94,7 +94,7 @@ static void bias_range(int64_t begin, int64_t end, void *context)
   for (int64_t k = begin; k < end; k++) {
     double sum[16] = { 0 };
     for (int64_t i = 0; i < g->dim[0]; i++)
-      vec_ops_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+      vec_ops_of(TY_F32)->norm->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
     for (int j = 0; j < b; j++)
       db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
   }
@@ -106,7 +106,7 @@ void conv_bias_gradient(struct call *c)
   const int b = c->in[0].block;
   if (c->nout < 3 || !c->out[2].p) return;
   if (b)
-    parallel_for(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), bias_range, c);
+    parallel_for(g->dim[1] / b, elements_ns(desc_count(g) / g->dim[1] * b), bias_range, c);
   else
     convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p,
         c->out[2].p, c->add >> 2 & 1);

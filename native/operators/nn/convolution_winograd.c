@@ -20,7 +20,7 @@ static int64_t image_bytes(const struct operand *a)
 }
 static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : image_bytes(a); }
 
-/* w for as many images as go at once */
+/* Returns w for as many images as go at once. */
 static struct window piece_of(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
@@ -29,7 +29,8 @@ static struct window piece_of(const struct window *w, int64_t copied_image)
   return p;
 }
 
-/* Of an image: of data and output; of the output's gradient and the data, or its gradient. */
+/* Returns the bytes of an image: of data and output, or of the output's gradient and the data, or
+** its gradient. */
 static int64_t forward_bytes(const struct call *c)
 {
   return copied_bytes(&c->in[0]) + copied_bytes(&c->out[0]);

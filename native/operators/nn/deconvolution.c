@@ -94,8 +94,8 @@ static int deconvolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* x, y: data and output of the deconvolution. Padding is that on the left; the right side
-** follows from the sizes. */
+/* Returns the window of data x and output y of the deconvolution. Padding is that on the left; the
+** right side follows from the sizes. */
 static struct window window_for(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
@@ -129,8 +129,8 @@ static int panels_forward(struct call *c)
       c->tmp);
 }
 
-/* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is
-** added. */
+/* Returns the bytes of the data's gradient, which goes through scratch where it is added. in:
+** gradient of the output, data, weight. */
 static size_t panels_back_scratch(const struct call *c)
 {
   struct window w = window_back(c);

@@ -98,13 +98,13 @@ static void drop_run(struct fall *f, void *tmp)
     return;
   }
   if (n == m && f->y) {
-    parallel_for(n, GRAIN_CALLS, elements_body, f);
+    parallel_for(n, NS_CALL, elements_body, f);
     return;
   }
   f->factor = f->mask ? f->mask : tmp;
   f->r->fill(f->factor, 1, m);
   f->r->dropout(f->factor, f->factor, NULL, &f->d, 0, m);
-  if (f->y) parallel_for(n / last, grain_of(last), shared_body, f);
+  if (f->y) parallel_for(n / last, elements_ns(last), shared_body, f);
 }
 
 static struct fall fall_of(const struct call *c, const ty_desc *shape)

@@ -81,7 +81,7 @@ static int table_forward(struct call *c)
   struct lookup l = { &c->in[0], p->input_dim, desc_count(&c->in[0].d),
     dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
   if (p->sparse_grad) TRY(check_indices(&l));
-  parallel_for(l.n, grain_of((int64_t)l.width / 4), gather_range, &l);
+  parallel_for(l.n, elements_ns((int64_t)l.width / 4), gather_range, &l);
   return TY_OK;
 }
 
@@ -108,7 +108,7 @@ static void scatter_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* in: head gradient, indices. */
+/* Computes the gradient of the table. in: head gradient, indices. */
 static int table_backward(struct call *c)
 {
   const struct table_param *p = c->param;
@@ -119,8 +119,8 @@ static int table_backward(struct call *c)
     { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
         NULL },
     p->output_dim, c->in[0].p, c->out[1].p };
-  parallel_for(
-      RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > GRAIN_MOVES ? 1 : RANGES, scatter_range, &s);
+  const double ns = cost_ns(NS_MOVE, desc_count(&c->out[1].d) + s.l.n * s.k);
+  parallel_chunks(RANGES, ns > PARALLEL_CHUNK_NS ? 1 : RANGES, scatter_range, &s);
   return TY_OK;
 }
 

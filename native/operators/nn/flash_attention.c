@@ -1,5 +1,6 @@
 /* flash_attention.c - _contrib_attention: ports, inference, the forward kernel. */
 #include "operators/nn/flash_attention.h"
+#include "kernel/vec/softmax.h"
 
 #define FIELD(f) offsetof(struct flash_param, f)
 static const struct param params[] = {
@@ -112,7 +113,7 @@ static int shape_write(struct infer *s, ty_desc *x, int parts, struct flash_shap
   return shape_is(s, x, 3, (int64_t[]){ z.batch, z.length, width });
 }
 
-/* A mask or a bias: its last axes are (batch, heads, queries, keys), or 1. */
+/* Checks a mask or a bias: its last axes are (batch, heads, queries, keys), or 1. */
 static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
 {
   if (!x->ndim) return TY_OK;
@@ -205,16 +206,16 @@ static int flash_types(struct infer *s)
 /* only_block: its rows have no other block */
 struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool only_block; };
 
-/* Rows of a task: a chunk of queries of a group of heads. */
+/* Returns the rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
 
-/* Bytes of FLASH_KEYS packed values. */
+/* Returns the bytes of FLASH_KEYS packed values. */
 static size_t bytes_of_values(const struct flash *f)
 {
   return gemm_pack_bytes(f->product, f->dv, FLASH_KEYS);
 }
 
-/* base NULL: only counts the bytes */
+/* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_forward(const struct flash *f, char *base, struct flash_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
@@ -246,15 +247,15 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
                  shift = most == -INFINITY ? 0 : most;
     const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
     greatest[i] = most;
-    sum[i] = sum[i] * shrink + r->exp_sum(s, s, shift, n);
+    sum[i] = sum[i] * shrink + r->softmax->exp_sum(s, s, shift, n);
     if (shrink != 1) r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), shrink, 0, f->dv);
     if (f->drops)
       r->dropout(s, s, NULL, &f->drop, flash_row_number(f, b, i) * f->tk + k0, n);
   }
 }
 
-/* y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin
-** at x->v + from. */
+/* Computes y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed
+** values begin at x->v + from. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -271,8 +272,8 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   return TY_OK;
 }
 
-/* One block: rows b, from number `row` of the task, against keys of key head kv that they see
-** among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
+/* Computes one block: rows b, from number `row` of the task, against keys of key head kv that they
+** see among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
 ** known to be, or none is left out. */
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
@@ -414,9 +415,9 @@ static int flash_forward(struct call *c)
   f->bytes = take_forward(f, NULL, NULL);
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
   const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv),
-               grain = f->tq == 1 ? FLASH_STEP_WORK : GRAIN_PRODUCTS;
+               cost = f->tq == 1 ? FLASH_STEP_NS : NS_PRODUCT;
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
-      MAX(1, (int64_t)(grain / MAX(work, 1))), forward_range, &j);
+      cost * MAX(work, 1), forward_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 

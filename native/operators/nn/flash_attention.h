@@ -64,9 +64,10 @@ enum {
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* columns of a block forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
   FLASH_LINE = 64,                                    /* bytes that come from memory at once */
-  /* multiply-adds of a chunk of single queries, which wait for memory: some 5 us (2026-11-28) */
-  FLASH_STEP_WORK = 32768,
 };
+/* nanoseconds of a multiply-add of single queries, which wait for memory: a chunk takes some 5 us
+** (2026-11-28) */
+#define FLASH_STEP_NS (PARALLEL_CHUNK_NS / 32768)
 
 /* Rows of one product: queries q0 .. q0 + m - 1 of one head or, where each head has one query, the
 ** queries of m heads. */
@@ -91,7 +92,7 @@ static inline char *flash_at(const struct flash *f, const struct flash_side *s, 
 {
   return s->p + (size_t)(sample * s->sample + head * s->head + row * s->row) * f->size;
 }
-/* First element of the rows in s, and the distance of its rows. */
+/* Returns the first element of the rows in s; flash_row_step: the distance of its rows. */
 static inline char *flash_rows_at(
     const struct flash *f, const struct flash_side *s, const struct flash_rows *b)
 {
@@ -101,16 +102,16 @@ static inline int64_t flash_row_step(const struct flash_side *s, const struct fl
 {
   return b->across ? s->head : s->row;
 }
-/* Number of row i among all rows (sample, head, query). */
+/* Returns the number of row i among all rows (sample, head, query). */
 static inline int64_t flash_row_number(
     const struct flash *f, const struct flash_rows *b, int64_t i)
 {
   return (b->sample * f->heads + b->head) * f->tq + b->q0 + i;
 }
 
-/* Forward: of a call whose inputs begin with in[0]. backward: in[0] is the head gradient. */
+/* Reads a call whose inputs begin with in[0] forward; backward in[0] is the head gradient. */
 struct flash flash_of(const struct call *c, int first);
-/* Part `part` of x, of whose heads each has `parts` side by side. */
+/* Returns part `part` of x, of whose heads each has `parts` side by side. */
 struct flash_side flash_side_of(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part);
 struct flash_grid flash_grid_of(const struct operand *x);
@@ -123,9 +124,9 @@ struct flash_span flash_span_of_group(
     const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1);
 /* Keys that rows b see at all. */
 struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *b);
-/* The queries of rows b, times the scale, one after the other. */
+/* Writes the queries of rows b, times the scale, one after the other. */
 void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out);
-/* Whether keys within the span of a block may not count. */
+/* Returns whether keys within the span of a block may not count. */
 static inline bool flash_restricts(const struct flash *f)
 {
   return f->mask.x || f->bias.x || f->causal || f->window;
@@ -134,13 +135,13 @@ static inline bool flash_restricts(const struct flash *f)
 ** do not count. Returns whether there may be such. */
 bool flash_restrict(
     const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n);
-/* c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
+/* Computes c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
 void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc);
-/* Whether n elements in each of `rows` rows are finite. */
+/* Returns whether n elements in each of `rows` rows are finite. */
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step);
 void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step);
 
-/* The kernels. */
+/* Computes the gradients; serves as `run`. */
 int    flash_backward(struct call *c);
 size_t flash_backward_scratch(const struct call *c);

@@ -5,6 +5,7 @@
 ** With dropout P is used in dV and dY V^T with the factors of its elements, which are drawn again.
 */
 #include "operators/nn/flash_attention.h"
+#include "kernel/vec/softmax.h"
 
 /* Where the gradients go; p NULL: not wanted. */
 struct back_job {
@@ -19,7 +20,7 @@ struct back_job {
 /* What a thread has for one task. p: the weights, ds: the gradient of the scores. */
 struct flash_back_workspace { char *q, *p, *ds, *k, *v, *kt; };
 
-/* base NULL: only counts the bytes */
+/* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_back(const struct flash *f, char *base, struct flash_back_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
@@ -65,15 +66,16 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
     void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
-    r->exp_sum(p, p, r->get(f->logsum, row), n);
+    r->softmax->exp_sum(p, p, r->get(f->logsum, row), n);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
-    r->soft_gap(ds, p, ds, r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv), n);
+    const double mean = r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv);
+    r->softmax->soft_gap(ds, p, ds, mean, n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;
 }
 
-/* c (m x n) += a^T b; a (k x m) has a row of m elements. */
+/* Computes c (m x n) += a^T b; a (k x m) has a row of m elements. */
 static int add_product(const struct flash *f, bool restricted, int64_t m, int64_t n, int64_t k,
     const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
 {
@@ -199,7 +201,8 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   }
 }
 
-/* Task `unit` of the bias: it alone writes what its samples, heads, queries and keys add to. */
+/* Computes task `unit` of the bias: it alone writes what its samples, heads, queries and keys add
+** to. */
 static int bias_task(const struct back_job *j, int64_t unit)
 {
   const struct flash *f = &j->f;
@@ -251,12 +254,12 @@ static void bias_gradient(struct back_job *j)
     units *= j->units[a];
   }
   memset(j->dbias.x->p, 0, desc_bytes(&j->dbias.x->d));
-  parallel_for_stoppable(units, 1, bias_range, j);
+  parallel_chunks_stoppable(units, 1, bias_range, j);
 }
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
-/* in: head gradient, the inputs, output, logsum. */
+/* Computes the gradients. in: head gradient, the inputs, output, logsum. */
 int flash_backward(struct call *c)
 {
   enum { ENOUGH = 8 };                                /* heads that keep the cores busy */
@@ -280,7 +283,7 @@ int flash_backward(struct call *c)
     const int64_t heads = f->batch * f->kv_heads;
     const double work = (double)(f->group * f->tq) * (double)f->tk * (double)(f->d + f->dv);
     j.keys_apart = heads < ENOUGH && f->tq > FLASH_CHUNK && f->tk > FLASH_CHUNK;
-    parallel_for_stoppable(heads * tasks_of_head(&j),
+    parallel_chunks_stoppable(heads * tasks_of_head(&j),
         j.keys_apart ? 1 : MAX(1, (int64_t)(4e5 / MAX(work, 1))), back_range, &j);
   }
   if (ports.bias >= 0 && c->out[ports.bias].p) {

@@ -110,7 +110,7 @@ static int64_t keys_that_count(const struct flash *f, int64_t sample)
   return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
 }
 
-/* An offset is a position: no further away than any key or query. */
+/* Returns the position of a sample's first query, no further away than any key or query. */
 static int64_t first_position(const struct flash *f, int64_t sample)
 {
   if (!f->offset) return 0;
@@ -165,7 +165,7 @@ void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char
         f->d);
 }
 
-/* Element of a grid that belongs to row i of rows b and key k0. */
+/* Returns the element of a grid that belongs to row i of rows b and key k0. */
 static int64_t grid_row(
     const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0)
 {

@@ -63,7 +63,8 @@ static bool keeps_weight(const struct call *c, const struct operand *w, int64_t 
   return c->state && w->version && m >= KEPT_MIN_ROWS && desc_bytes(&w->d) <= KEPT_WEIGHT_BYTES;
 }
 
-/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it is stored as n x k). */
+/* Computes out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it is stored as n x
+** k). */
 static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
@@ -143,7 +144,7 @@ static size_t back_scratch(const struct call *c)
   return (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
 
-/* The rows of input `which` of every pair, one below the other. */
+/* Copies the rows of input `which` of every pair, one below the other. */
 static const void *concatenate_rows(const struct call *c, int which, char *at)
 {
   const void *begin = at;
@@ -155,7 +156,7 @@ static const void *concatenate_rows(const struct call *c, int which, char *at)
   return begin;
 }
 
-/* A weight of many steps (of time) is packed once for all of them. */
+/* Computes the data's gradient; packs a weight of many steps (of time) once for all of them. */
 static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
@@ -215,7 +216,7 @@ static int reference_forward(struct call *c)
   return TY_OK;
 }
 
-/* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
+/* Computes out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp]. */
 static void contract_indices(const struct operand *out, int64_t m, int64_t n, int64_t k,
     const struct operand *a, int64_t ai, int64_t ap, const struct operand *b, int64_t bj,
     int64_t bp, bool add)

@@ -52,7 +52,7 @@ static int check_fold(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Positions of the window along axis i; 0: unknown, -1: it does not fit */
+/* Returns the positions of the window along axis i; 0: unknown, -1: it does not fit. */
 static int64_t position_count(const struct unfold *p, int i, int64_t in)
 {
   int64_t free = in + 2 * p->pad.d[i] - (p->kernel.d[i] - 1) * p->dilate.d[i] - 1;
@@ -109,7 +109,7 @@ static int col2im_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* One channel of an image. */
+/* Returns the window of one channel of an image. */
 static struct window window_of(const struct unfold *p, const ty_desc *image)
 {
   struct window w = { .n = 1, .groups = 1, .channels = 1, .filters = 1, .dtype = image->dtype };
@@ -126,8 +126,8 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
   return w;
 }
 
-/* elements of columns that a chunk copies */
-enum { FOLD_GRAIN = 10000 };
+/* an element of columns that is copied: 1 ns, an estimate */
+#define FOLD_NS (PARALLEL_CHUNK_NS / 10000)
 
 struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
 
@@ -150,7 +150,7 @@ static int unfold_run(const struct call *c, const struct operand *image, bool fo
   struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
   parallel_for_stoppable(image->d.dim[0] * image->d.dim[1],
-      grain_for(FOLD_GRAIN, window_taps(&j.w) * window_out(&j.w)), fold_range, &j);
+      cost_ns(FOLD_NS, window_taps(&j.w) * window_out(&j.w)), fold_range, &j);
   return TY_OK;
 }
 

@@ -4,7 +4,7 @@
 ** are normalised together and scaled by the group's gamma and beta (InstanceNorm: a group is a
 ** channel).
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 /* num_groups 0: InstanceNorm */
@@ -118,11 +118,11 @@ static int group_forward(struct call *c)
   g.y = c->out[0].p;
   g.out_mean = c->out[1].p;
   g.out_third = c->out[2].p;
-  parallel_for(g.batch * g.groups, grain_of(3 * g.members), group_forward_body, &g);
+  parallel_for(g.batch * g.groups, elements_ns(3 * g.members), group_forward_body, &g);
   return TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, var or std. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, var or std. */
 static int group_backward(struct call *c)
 {
   struct group_norm g = group_of(c, &c->in[1].d);
@@ -134,7 +134,7 @@ static int group_backward(struct call *c)
   g.dx = c->out[0].p;
   g.dgamma = c->out[1].p;
   g.dbeta = c->out[2].p;
-  parallel_for(g.groups, grain_of(3 * g.members * g.batch), group_backward_body, &g);
+  parallel_for(g.groups, elements_ns(3 * g.members * g.batch), group_backward_body, &g);
   return TY_OK;
 }
 
@@ -216,11 +216,11 @@ static void l2_body(int64_t begin, int64_t end, void *context)
     if (l->s.inner == 1)
       l2_row(l, i);
     else if (l->dy)
-      r->l2_cols_back(vec_at(r, l->out, start), vec_at(r, l->dy, start), vec_at(r, l->y, start),
-          vec_at(r, l->norm, norm), l->s.k, l->s.inner, n);
+      r->norm->l2_cols_back(vec_at(r, l->out, start), vec_at(r, l->dy, start),
+          vec_at(r, l->y, start), vec_at(r, l->norm, norm), l->s.k, l->s.inner, n);
     else
-      r->l2_cols(vec_at(r, l->out, start), vec_at(r, l->out_norm, norm), vec_at(r, l->x, start),
-          l->eps, l->s.k, l->s.inner, n);
+      r->norm->l2_cols(vec_at(r, l->out, start), vec_at(r, l->out_norm, norm),
+          vec_at(r, l->x, start), l->eps, l->s.k, l->s.inner, n);
   }
 }
 
@@ -232,7 +232,7 @@ static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
   l->eps = p->eps;
   if (l->out)
     parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
+        elements_ns(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
   return TY_OK;
 }
 
@@ -242,7 +242,7 @@ static int l2_forward(struct call *c)
   return l2_run(c, &l, &c->in[0].d);
 }
 
-/* in: head gradient, output, norm. */
+/* Computes the gradient. in: head gradient, output, norm. */
 static int l2_backward(struct call *c)
 {
   struct l2 l = { .dy = c->in[0].p, .y = c->in[1].p, .norm = c->in[2].p, .out = c->out[0].p };
@@ -303,10 +303,10 @@ static void lrn_body(int64_t begin, int64_t end, void *context)
             n = MIN(ROW_COLS, l->s.inner - from);
     void *y = vec_at(r, l->y, start), *x = vec_at(r, l->x, start);
     if (l->dy)
-      r->lrn_back(y, vec_at(r, l->work, start), vec_at(r, l->dy, start), x,
+      r->norm->lrn_back(y, vec_at(r, l->work, start), vec_at(r, l->dy, start), x,
           vec_at(r, l->norm, start), &l->p, l->s.k, l->s.inner, n);
     else
-      r->lrn(y, vec_at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
+      r->norm->lrn(y, vec_at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
   }
 }
 
@@ -318,7 +318,7 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
   if (l->y || l->out_norm)
     parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-        grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
+        elements_ns(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
 }
 
@@ -328,7 +328,7 @@ static int lrn_forward(struct call *c)
   return lrn_run(c, &l, &c->in[0].d);
 }
 
-/* in: head gradient, data, tmp_norm. */
+/* Computes the gradient. in: head gradient, data, tmp_norm. */
 static int lrn_backward(struct call *c)
 {
   struct local l = {

@@ -5,7 +5,7 @@
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
 ** then the parts are added: the same bits on any number of threads.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/norm.h"
 #include "op/op.h"
 
 struct layer_param { int64_t axis, output_mean_var; double eps; };
@@ -69,7 +69,8 @@ static void forward_body(int64_t begin, int64_t end, void *context)
     double mean = l->centered ? r->sum(vec_at(r, l->x, i * k), k) / (double)k : 0;
     double std = sqrt(r->sum_square(vec_at(r, l->x, i * k), mean, k) / (double)k + l->eps);
     if (l->y)
-      r->norm(vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
+      r->norm->norm(
+          vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
     if (l->out_mean) r->set(l->out_mean, i, mean);
     if (l->out_std) r->set(l->out_std, i, std);
   }
@@ -81,12 +82,12 @@ static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, vo
   int64_t k = l->s.k;
   double mean = l->centered ? r->get(l->mean, i) : 0, inverse = 1 / r->get(l->std, i), of[2];
   void *dy = vec_at(r, l->dy, i * k), *x = vec_at(r, l->x, i * k);
-  if (dgamma) r->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
+  if (dgamma) r->norm->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
   if (!l->dx) return;
-  r->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
+  r->norm->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
   of[0] = l->centered ? of[0] / (double)k : 0;
   of[1] /= (double)k;
-  r->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
+  r->norm->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
 }
 
 static void backward_body(int64_t begin, int64_t end, void *context)
@@ -110,7 +111,7 @@ static void add_parts(const struct layer_norm *l, int which, void *out)
   for (int p = 0; p < PARTS; p++) r->add(out, vec_at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
 }
 
-/* (outer, k, inner) to (outer, inner, k), or back. */
+/* Turns (outer, k, inner) into (outer, inner, k), or back. */
 static const void *transpose_axes(const struct layer_norm *l, const void *x, void *y, bool back)
 {
   if (!x || !y) return NULL;
@@ -135,14 +136,14 @@ static size_t forward_scratch(const struct call *c)
   return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
 }
 
-/* y: the output's place */
+/* Normalises rows. y: the output's place. */
 static int run_forward(const struct call *c, struct layer_norm l, void *y)
 {
   int64_t n = desc_count(&c->in[0].d);
   bool turned = l.s.inner > 1;
   l.x = turned ? transpose_axes(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
   l.y = !y ? NULL : turned ? vec_at(l.r, c->tmp, n) : y;
-  parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
+  parallel_for(rows_in(&l), elements_ns(4 * l.s.k), forward_body, &l);
   if (turned) transpose_axes(&l, l.y, y, true);
   return TY_OK;
 }
@@ -172,7 +173,7 @@ static size_t backward_scratch(const struct call *c)
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
-/* in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted */
+/* Computes the gradients. in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted. */
 static int run_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
   int64_t n = desc_count(&c->in[1].d);
@@ -183,14 +184,15 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   l.x = turned ? transpose_axes(&l, c->in[1].p, vec_at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? vec_at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
-  parallel_for(PARTS, rows_in(&l) * l.s.k > GRAIN_ELEMENTS ? 1 : PARTS, backward_body, &l);
+  const bool one_chunk = elements_ns(rows_in(&l) * l.s.k) <= PARALLEL_CHUNK_NS;
+  parallel_chunks(PARTS, one_chunk ? PARTS : 1, backward_body, &l);
   add_parts(&l, 0, dgamma);
   add_parts(&l, 1, dbeta);
   if (turned) transpose_axes(&l, l.dx, c->out[0].p, true);
   return TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, std. */
+/* Computes the gradients. in: head gradient, data, gamma, mean, std. */
 static int layer_backward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[1].d);
@@ -199,7 +201,7 @@ static int layer_backward(struct call *c)
   return run_backward(c, l, c->out[1].p, c->out[2].p);
 }
 
-/* in: head gradient, data, gamma, root of the mean of squares. */
+/* Computes the gradients. in: head gradient, data, gamma, root of the mean of squares. */
 static int rms_backward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[1].d);

@@ -7,6 +7,6 @@
 #define LAYOUTS         LAYOUTS_BUT_NWC "|NWC"
 enum { LAYOUT_NCDHW, LAYOUT_NCHW, LAYOUT_NCW, LAYOUT_NDHWC, LAYOUT_NHWC, LAYOUT_NWC };
 
-/* None, -1, has its channels on axis 1. */
+/* Returns whether channels are last; None, -1, has them on axis 1. */
 static inline bool layout_channels_last(int64_t layout) { return layout >= LAYOUT_NDHWC; }
 static inline int layout_first_axis(int64_t layout) { return layout_channels_last(layout) ? 1 : 2; }

@@ -11,7 +11,7 @@
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 #include "operators/nn/linear_loss.h"
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 
 struct cross {
   int64_t num_hidden, no_bias, use_ignore, normalization;
@@ -91,7 +91,7 @@ struct entropy_slab {
   char *z;
 };
 
-/* Rows of a slab: all slabs are about as large. */
+/* Returns the rows of a slab: all slabs are about as large. */
 static int64_t slab_rows(struct linear_sizes z, size_t size)
 {
   int64_t fits = MAX(LEAST, SLAB / (z.n * (int64_t)size)), slabs = MAX(1, (z.m + fits - 1) / fits);
@@ -110,7 +110,7 @@ static double product_of(const struct entropy_slab *s, int64_t row, int64_t clas
   return r->dot(vec_at(r, s->x->p, row * s->k), vec_at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
-/* -log of the label's probability p[class]; where that is too small for a float, from the
+/* Returns -log of the label's probability p[class]; where that is too small for a float, from the
 ** products of it and the likeliest. */
 static double negative_log(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {
@@ -135,7 +135,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
       if (s->wants_gradients) r->fill(z, 0, s->n);
       continue;
     }
-    r->soft(z, z, 1, false, s->n);
+    r->softmax->soft(z, z, 1, false, s->n);
     if (s->loss->p) r->set(s->loss->p, row, negative_log(s, row, z, class));
     if (!s->wants_gradients) continue;
     if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);
@@ -167,7 +167,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   const void *x = vec_at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
-  parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
+  parallel_for(m, elements_ns(s->n * 8), rows_body, (void *)s);
   if (!s->wants_gradients) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)

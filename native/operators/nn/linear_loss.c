@@ -103,7 +103,7 @@ int linear_loss_backward(struct call *c)
       gemm_pack(r->dtype, false, z.k, s.m, vec_at(r, c->in[1].p, s.row * z.k), z.k, x);
     for (s.column = 0; s.column < z.n; s.column += p.columns) {
       s.n = MIN(p.columns, z.n - s.column);
-      parallel_for(s.m, grain_of(s.n), slab_rows, &s);
+      parallel_for(s.m, elements_ns(s.n), slab_rows, &s);
       slab_gradients(c, &s, z.k, x, w);
     }
   }

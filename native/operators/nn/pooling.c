@@ -81,7 +81,7 @@ static int pool1_check(void *param) /* its choices, in Pooling's numbers */
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* The gradient reads a byte per window: the tap of its maximum. */
+/* Returns whether the gradient reads a byte per window: the tap of its maximum. */
 static bool has_argmax(const struct pool_param *p)
 {
   int64_t taps = 1;
@@ -137,7 +137,8 @@ static int pool_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, then the argmax of max, or data and output for max and lp. */
+/* Computes the gradient. in: head gradient, then the argmax of max, or data and output for max and
+** lp. */
 static int pool_backward(struct call *c)
 {
   struct pool p = pool_of(c, &c->out[0]);
@@ -164,7 +165,7 @@ static const char *pool_grad(const void *param)
   return has_argmax(param) ? "g0 o1" : pool1_grad(param);
 }
 
-/* The maxima, if only their argmax is requested. */
+/* Returns the bytes of the maxima, if only their argmax is requested. */
 static size_t pool_scratch(const struct call *c)
 {
   return c->out[0].p ? 0 : desc_bytes(&c->out[0].d);
@@ -191,7 +192,8 @@ static const struct kernel pool_back_cpu[] = {
     .blocks = IN_BLOCKS(7, 1), .fuses = CAN(POST_ACT_GRAD) }, { 0 }
 };
 
-/* The reference's maximum over leading channels has a workspace for an output. */
+/* Returns how many outputs the reference has besides: its maximum over leading channels has a
+** workspace for one. */
 static int further_outputs(const void *param)
 {
   const struct pool_param *p = param;

@@ -6,7 +6,7 @@
 ** piece by piece; a piece is a part of one output row.
 */
 #pragma once
-#include "kernel/vec/vec.h"
+#include "kernel/vec/pool.h"
 #include "op/op.h"
 #include "operators/nn/layout.h"
 
@@ -79,7 +79,7 @@ static inline int64_t pool_output_at(const struct pool *p, const struct pool_pie
   return (((q->plane * a[0].out + q->d) * a[1].out + q->h) * a[2].out + w) * p->g.inner + q->c;
 }
 
-/* The input row under row (kd, kh) of a piece's windows. */
+/* Returns the input row under row (kd, kh) of a piece's windows. */
 static inline int64_t pool_line_at(
     const struct pool *p, const struct pool_piece *q, int64_t kd, int64_t kh)
 {
@@ -104,17 +104,18 @@ static inline struct pool_columns pool_columns_of(
 typedef void (*pool_tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n);
 void pool_each_tap(const struct pool *p, const struct pool_piece *q, void *row, pool_tap_fn tap);
-/* multiplies a piece of an output row by the inverse sizes of its windows */
+/* Multiplies a piece of an output row by the inverse sizes of its windows. */
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row);
-/* whether a window covers padding */
+/* Returns whether a window covers padding. */
 bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w);
-/* the windows of a piece whose last axis is a whole block; x: elements before their first line */
+/* Returns the windows of a piece whose last axis is a whole block; x: elements before their first
+** line. */
 struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q, int64_t *x);
 
 struct pool pool_of(const struct call *c, const struct operand *data);
 void pool_run(struct pool *p);
 
-/* one direction of pool_run each */
+/* Compute a piece, a plane of pairs, a plane that is one window: one direction of pool_run each. */
 void pool_piece_forward(const struct pool *p, const struct pool_piece *q);
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q);
 void pool_pairs_forward(const struct pool *p, int64_t plane);

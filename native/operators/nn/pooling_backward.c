@@ -5,6 +5,7 @@
 ** come in row-major order, the first maximum takes all.
 */
 #include "operators/nn/pooling.h"
+#include "kernel/vec/pool.h"
 
 static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n)
@@ -13,11 +14,11 @@ static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t
   void *dx = vec_at(r, p->out, in_at), *g = vec_at(r, row, row_at), *x = vec_at(r, p->x, in_at),
        *y = vec_at(r, p->y, out_at);
   if (p->type == POOL_MAX)
-    r->tap_max_back(dx, g, x, y, stride, p->zeros, n);
+    r->pool->tap_max_back(dx, g, x, y, stride, p->zeros, n);
   else if (p->type == POOL_LP)
-    r->tap_power_back(dx, g, x, y, stride, (int)p->power, n);
+    r->pool->tap_power_back(dx, g, x, y, stride, (int)p->power, n);
   else
-    r->tap_add_back(dx, g, stride, n);
+    r->pool->tap_add_back(dx, g, stride, n);
 }
 
 static void pool_block_back(const struct pool *p, const struct pool_piece *q, const void *dy)
@@ -26,13 +27,13 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
   struct pool_row w = pool_block_row(p, q, &x);
   void *dx = vec_at(p->r, p->out, x);
   if (p->argmax)
-    p->r->block_scatter_argmax(dx, p->argmax + y_at, dy, &w);
+    p->r->pool->block_scatter_argmax(dx, p->argmax + y_at, dy, &w);
   else
-    p->r->block_pool_back(
+    p->r->pool->block_pool_back(
         dx, dy, vec_at(p->r, p->x, x), vec_at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
-/* Sums and means with inner = 1: columns of the windows into one line, then the line onto the
+/* Adds sums and means with inner = 1: columns of the windows into one line, then the line onto the
 ** rows. */
 static void scatter_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
@@ -44,7 +45,7 @@ static void scatter_piece(const struct pool *p, const struct pool_piece *q, cons
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = pool_outputs_under(w, q, k, &from);
     if (n > 0)
-      r->tap_add_back(vec_at(r, line, from * w->stride - w->pad + k - s.x),
+      r->pool->tap_add_back(vec_at(r, line, from * w->stride - w->pad + k - s.x),
           vec_at(r, dy, from - q->w), w->stride, n);
   }
   for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
@@ -63,7 +64,8 @@ static void scatter_argmax(const struct pool *p, const struct pool_piece *q, con
   for (int64_t k = 0; k < h->kernel * w->kernel; k++)
     tap_at[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
   for (int64_t i = 0; i < q->n; i++) target[i] = tap[i] == NO_TAP ? INT32_MIN : tap_at[tap[i]];
-  p->r->scatter_argmax(vec_at(p->r, p->out, plane + q->w * w->stride), target, dy, w->stride, q->n);
+  p->r->pool->scatter_argmax(vec_at(p->r, p->out, plane + q->w * w->stride), target, dy,
+      w->stride, q->n);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -77,8 +79,8 @@ static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
     memcpy(row, vec_at(r, p->dy, from), r->size * (size_t)n);
 }
 
-/* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as
-** maxima are found for max. */
+/* Gives the taps a copy of the head gradients: divided by the window for avg, shrinking as maxima
+** are found for max. */
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q)
 {
   _Alignas(64) char row[POOL_WIDE * sizeof(double)];
@@ -108,11 +110,12 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
       int64_t in = (plane * h->in + 2 * y) * w->in + 2 * x, out = (plane * h->out + y) * w->out + x;
       n = MIN(w->out - x, POOL_WIDE);
       copy_heads(p, out, n, row);
-      r->max2_back(vec_at(r, p->out, in), vec_at(r, p->out, in + w->in), p->argmax + out, row, n);
+      r->pool->max2_back(
+          vec_at(r, p->out, in), vec_at(r, p->out, in + w->in), p->argmax + out, row, n);
     }
 }
 
-/* Not for lp. */
+/* Computes the gradient of a plane that is one window; not for lp. */
 void pool_whole_backward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

@@ -5,8 +5,9 @@
 ** NO_TAP where none does.
 */
 #include "operators/nn/pooling.h"
+#include "kernel/vec/pool.h"
 
-/* What a window without elements becomes. */
+/* Returns what a window without elements becomes. */
 static double empty_window(const struct pool *p)
 {
   return p->type == POOL_MAX ? p->lowest : 0;
@@ -17,18 +18,18 @@ static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t 
 {
   const struct vec_ops *r = p->r;
   if (p->type == POOL_MAX)
-    r->tap_max(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, n);
+    r->pool->tap_max(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, n);
   else
-    r->tap_add(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, (int)p->power, n);
+    r->pool->tap_add(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, (int)p->power, n);
 }
 
 static void pool_block(const struct pool *p, const struct pool_piece *q, void *y)
 {
   int64_t x;
   struct pool_row w = pool_block_row(p, q, &x);
-  p->r->block_pool(y, vec_at(p->r, p->x, x), &w, p->type == POOL_MAX);
+  p->r->pool->block_pool(y, vec_at(p->r, p->x, x), &w, p->type == POOL_MAX);
   if (p->argmax)
-    p->r->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, vec_at(p->r, p->x, x), &w);
+    p->r->pool->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, vec_at(p->r, p->x, x), &w);
 }
 
 /* -- reduced rows: inner = 1 ------------------------------------------------------------------- */
@@ -42,9 +43,9 @@ static void reduce_rows(
     for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++) {
       const void *x = vec_at(r, p->x, pool_line_at(p, q, kd, kh) + s->x);
       if (p->type == POOL_MAX)
-        r->tap_max(line, x, 1, s->n);
+        r->pool->tap_max(line, x, 1, s->n);
       else
-        r->tap_add(line, x, 1, (int)p->power, s->n);
+        r->pool->tap_add(line, x, 1, (int)p->power, s->n);
     }
 }
 
@@ -59,9 +60,9 @@ static void reduce_columns(const struct pool *p, const struct pool_piece *q,
     const void *x = vec_at(r, line, from * w->stride - w->pad + k - s->x);
     void *y = vec_at(r, row, from - q->w);
     if (p->type == POOL_MAX)
-      r->tap_max(y, x, w->stride, n);
+      r->pool->tap_max(y, x, w->stride, n);
     else
-      r->tap_add(y, x, w->stride, 1, n);
+      r->pool->tap_add(y, x, w->stride, 1, n);
   }
 }
 
@@ -87,7 +88,7 @@ static void find_argmax(const struct pool *p, const struct pool_piece *q)
       int64_t from, n = pool_outputs_under(w, q, k, &from),
                     x = pool_line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
       if (n > 0)
-        p->r->argmax(argmax + (from - q->w), vec_at(p->r, p->x, x),
+        p->r->pool->argmax(argmax + (from - q->w), vec_at(p->r, p->x, x),
             vec_at(p->r, p->out, pool_output_at(p, q, from)), w->stride,
             (int32_t)(kh * w->kernel + k), n);
     }
@@ -95,7 +96,7 @@ static void find_argmax(const struct pool *p, const struct pool_piece *q)
   for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)argmax[i];
 }
 
-/* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
+/* Raises a maximum below 0 to 0 where the window covers padding, which counts as zeros. */
 static void raise_to_zero(const struct pool *p, const struct pool_piece *q, void *y)
 {
   const struct vec_ops *r = p->r;
@@ -119,7 +120,7 @@ void pool_piece_forward(const struct pool *p, const struct pool_piece *q)
     pool_each_tap(p, q, NULL, tap_forward);
   if (p->type == POOL_AVG) pool_average_row(p, q, y);
   if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
-  if (p->type == POOL_LP) r->root(y, (int)p->power, q->n * q->m);
+  if (p->type == POOL_LP) r->pool->root(y, (int)p->power, q->n * q->m);
   if (p->argmax && !p->blocks) find_argmax(p, q);
 }
 
@@ -134,13 +135,13 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = vec_at(r, p->x, in), *x1 = vec_at(r, p->x, in + w->in);
-    r->max2(vec_at(r, p->out, out), x0, x1, w->out);
-    if (half) r->tap_max(vec_at(r, p->out, out), &lowest, 0, w->out);
-    if (p->argmax) r->max2_argmax(p->argmax + out, x0, x1, vec_at(r, p->out, out), w->out);
+    r->pool->max2(vec_at(r, p->out, out), x0, x1, w->out);
+    if (half) r->pool->tap_max(vec_at(r, p->out, out), &lowest, 0, w->out);
+    if (p->argmax) r->pool->max2_argmax(p->argmax + out, x0, x1, vec_at(r, p->out, out), w->out);
   }
 }
 
-/* Not for lp. */
+/* Computes a plane that is one window; not for lp. */
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

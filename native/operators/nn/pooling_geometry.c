@@ -66,7 +66,7 @@ struct pool pool_of(const struct call *c, const struct operand *data)
 
 /* -- windows ----------------------------------------------------------------------------------- */
 
-/* Size of the window with the padding that it covers; at most 0 beyond it. */
+/* Returns the size of the window with the padding that it covers; at most 0 beyond it. */
 static int64_t covered_size(const struct pool_axis *a, int64_t o)
 {
   int64_t start = o * a->stride - a->pad;
@@ -96,7 +96,7 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
 }
 
-/* The windows inside the width have one size in common. */
+/* Divides sums by the sizes of their windows; those inside the width have one size in common. */
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row)
 {
   const struct pool_axis *a = &p->g.a[2];

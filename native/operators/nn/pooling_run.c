@@ -61,5 +61,5 @@ void pool_run(struct pool *p)
   p->whole = p->type != POOL_LP && whole_planes(&p->g);
   p->separable = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 && a[0].kernel * a[1].kernel > 1 &&
       !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
-  parallel_for_stoppable(p->g.outer, grain_of(taps * outputs), run_planes, p);
+  parallel_for_stoppable(p->g.outer, elements_ns(taps * outputs), run_planes, p);
 }

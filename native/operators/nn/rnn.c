@@ -72,7 +72,7 @@ static const char *rnn_out(const void *param)
                          : "output state_output {reserve}";
 }
 
-/* The last name is spelled as the reference does. */
+/* Returns the outputs; the last name is spelled as the reference does. */
 static const char *lstm8_out(const void *param)
 {
   return ((const struct rnn_param *)param)->state_outputs ? "output state_output statecell_ouput"
@@ -101,7 +101,7 @@ static bool is_countable(const struct rnn *n)
   return each * (weights + step) < 0x1p53;
 }
 
-/* All but the private output. */
+/* Infers all shapes but the private output's. */
 static int layers_shape(struct infer *s)
 {
   const struct rnn_param *p = s->param;

@@ -31,7 +31,7 @@ int64_t rnn_reserve_size(const struct rnn *n);
 /* Returns the elements that the reserve holds of one step of a layer and direction. */
 int64_t rnn_step_reserve(const struct rnn *n);
 static inline int64_t rnn_gate_rows(const struct rnn *n) { return n->gates * n->units; }
-/* elements of all outputs of a layer */
+/* Returns the elements of all outputs of a layer. */
 static inline int64_t rnn_layer_size(const struct rnn *n)
 {
   return n->time * n->batch * n->directions * n->outputs;
@@ -68,7 +68,7 @@ struct rnn_run {
   double *column[2];                                  /* backward: sums for b_x, b_h */
 };
 struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data);
-/* The input of `layer` (or its gradient) times the factors of dropout there; y may be x. */
+/* Multiplies the input of `layer` (or its gradient) by the factors of dropout there; y may be x. */
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer);
 /* Returns the address of an inner layer's output. */
 void *rnn_inner_output(const struct rnn_run *w, int64_t layer);

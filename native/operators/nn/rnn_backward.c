@@ -2,6 +2,8 @@
 ** gates, which then give the other gradients in long products.
 */
 #include "operators/nn/rnn.h"
+#include "kernel/vec/cell.h"
+#include "kernel/vec/norm.h"
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
@@ -56,17 +58,18 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
          *gate = vec_at(r, s->gate, i * gates), *more = vec_at(r, s->more, i * H);
     if (s->dy) r->add(dh, vec_at(r, s->dy, i * s->row), H);
     if (n->mode == LSTM)
-      r->lstm_back(dgx, vec_at(r, w->dc, i * H), gate, more, vec_at(r, s->before, i * H), dh, H);
+      r->cell->lstm_back(
+          dgx, vec_at(r, w->dc, i * H), gate, more, vec_at(r, s->before, i * H), dh, H);
     else if (n->mode == GRU)
-      r->gru_back(
+      r->cell->gru_back(
           dgx, vec_at(r, s->dgh, i * gates), dh, gate, more, vec_at(r, s->h0, i * s->h0_row), H);
     else
-      r->rnn_back(dgx, vec_at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
+      r->cell->rnn_back(dgx, vec_at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
   }
 }
 
-/* The gradient of the state before its projection, from those of the projected state, which are
-** kept for the gradient of the projection. */
+/* Computes the gradient of the state before its projection, from those of the projected state,
+** which are kept for the gradient of the projection. */
 static int unproject_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t t, int64_t t0)
 {
@@ -81,7 +84,7 @@ static int unproject_gradient(
       rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
 }
 
-/* The gate gradients begin with those of time t0. */
+/* Computes the gradients of one step. Those of the gates begin with time t0's. */
 static int backward_step(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t index, int64_t t0)
 {
@@ -103,7 +106,7 @@ static int backward_step(
   s.h0_row = index ? row : n->units;
   s.dgx = vec_at(r, w->dgx, (t - t0) * n->batch * gates);
   s.dgh = vec_at(r, w->dgh, (t - t0) * n->batch * gates);
-  parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
+  parallel_for(n->batch, elements_ns(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
       n->type, false, n->batch, n->outputs, gates, s.dgh, gates, w->ph, w->dr, n->outputs, &onto);
@@ -125,13 +128,13 @@ static void remake_states(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     void *gate = rnn_reserve_at(a->w, a->w->reserve_in, a->l, a->t + i / n->batch);
     int64_t sample = i % n->batch;
-    n->r->lstm_out(vec_at(n->r, a->w->states, i * H), vec_at(n->r, gate, sample * gates),
+    n->r->cell->lstm_out(vec_at(n->r, a->w->states, i * H), vec_at(n->r, gate, sample * gates),
         vec_at(n->r, gate, n->batch * gates + sample * H), H);
   }
 }
 
-/* dW_h: the states before each step of the range times its gate gradients; the first step's is
-** the initial state. */
+/* Computes dW_h: the states before each step of the range times its gate gradients; the first
+** step's is the initial state. */
 static int recurrent_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
@@ -153,7 +156,7 @@ static int recurrent_gradient(
   }
   if (!count) return TY_OK;
   if (!l->y)
-    parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
+    parallel_for(count * n->batch, elements_ns(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
   return gemm_one(n->type, true, false, gates, n->outputs, count * n->batch, 1,
       vec_at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
@@ -161,12 +164,12 @@ static int recurrent_gradient(
       l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
 }
 
-/* dW_r: the gradients of the projected states of the range times the states. */
+/* Computes dW_r: the gradients of the projected states of the range times the states. */
 static int projection_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
   const struct rnn *n = &w->n;
-  parallel_for(s->count * n->batch, grain_of(4 * n->units), remake_states,
+  parallel_for(s->count * n->batch, elements_ns(4 * n->units), remake_states,
       &(struct state_remake){ w, l, s->first });
   return gemm_one(n->type, true, false, n->outputs, n->units, s->count * n->batch, 1,
       w->projected, n->outputs, w->states, n->units, !s->last, dw, n->units);
@@ -179,7 +182,7 @@ static void bias_sums(
   const int64_t gates = rnn_gate_rows(n);
   if (s->last) memset(column, 0, sizeof(double) * (size_t)gates);
   for (int64_t i = 0; i < s->count * n->batch; i++)
-    n->r->col_sum(column, vec_at(n->r, dg, i * gates), gates);
+    n->r->norm->col_sum(column, vec_at(n->r, dg, i * gates), gates);
 }
 
 static int weight_gradients(
@@ -206,7 +209,7 @@ static void store_bias(const struct rnn_run *w, const struct rnn_pass *l, void *
   r->store(vec_at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
 }
 
-/* width: units of the state */
+/* Copies a state's gradient, or sets it to 0. width: units of the state. */
 static void copy_or_clear(
     const struct rnn_run *w, void *d, const void *g, int64_t state, int64_t width)
 {
@@ -275,8 +278,8 @@ static int backward_layer(
   return TY_OK;
 }
 
-/* in: data, parameters, state [, state_cell] [, output: but for an lstm that does not project],
-** reserve, head gradients of output [, state [, cell]]. */
+/* Computes the gradients. in: data, parameters, state [, state_cell] [, output: but for an lstm
+** that does not project], reserve, head gradients of output [, state [, cell]]. */
 int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;

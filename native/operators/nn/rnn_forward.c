@@ -7,10 +7,11 @@
 ** are the output too.
 */
 #include "operators/nn/rnn.h"
+#include "kernel/vec/cell.h"
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* Of the largest W_x. */
+/* Returns the bytes of the largest W_x, packed. */
 static size_t packed_input(const struct rnn *n, int64_t gates)
 {
   return gemm_pack_bytes(
@@ -19,18 +20,19 @@ static size_t packed_input(const struct rnn *n, int64_t gates)
 
 enum { FEW_ROWS = 8 };                                /* rows of all steps that use a weight */
 
-/* So few rows that packing the weights costs more than it saves: they are read in place. */
+/* Returns whether rows are so few that packing the weights costs more than it saves: they are read
+** in place. */
 static bool has_few_rows(const struct rnn *n) { return n->time * n->batch <= FEW_ROWS; }
 
-/* Whether weights are so large that W_h is packed over W_x, after the inputs' product of all
-** steps. */
+/* Returns whether weights are so large that W_h is packed over W_x, after the inputs' product of
+** all steps. */
 static bool packs_in_turn(const struct rnn *n)
 {
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
 }
 
-/* W_h is read in place; with large weights and few rows, of which W_x is packed for some gates at a
-** time, too. */
+/* Returns whether W_h is read in place: for few rows, also with large weights, of which W_x is
+** packed for some gates at a time. */
 static bool reads_unpacked(const struct rnn *n)
 {
   return has_few_rows(n) || (packs_in_turn(n) && n->batch <= GEMM_FEW);
@@ -41,7 +43,7 @@ static int64_t gates_at_once(const struct rnn *n)
   return reads_unpacked(n) ? MIN(rnn_gate_rows(n), 512) : rnn_gate_rows(n);
 }
 
-/* In the inputs' product: some 256 rows, which stay in the cache. */
+/* Returns the steps of the inputs' product at a time: some 256 rows, which stay in the cache. */
 static int64_t steps_at_once(const struct rnn *n)
 {
   return packs_in_turn(n) ? n->time : MIN(n->time, MAX(1, 256 / MAX(n->batch, 1)));
@@ -87,12 +89,12 @@ static void step_cells(int64_t begin, int64_t end, void *context)
     void *h = vec_at(r, s->h, i * s->h_row), *pre = vec_at(r, s->pre, i * gates),
          *gate = vec_at(r, s->gate, i * gates), *h0 = vec_at(r, s->h0, i * s->h0_row);
     if (n->mode == LSTM)
-      r->lstm(h, vec_at(r, s->c, i * H), gate, pre, w->bias, vec_at(r, s->c0, i * H), H);
+      r->cell->lstm(h, vec_at(r, s->c, i * H), gate, pre, w->bias, vec_at(r, s->c0, i * H), H);
     else if (n->mode == GRU)
-      r->gru(h, gate, vec_at(r, s->hn, i * H), pre, vec_at(r, w->hx, i * gates),
+      r->cell->gru(h, gate, vec_at(r, s->hn, i * H), pre, vec_at(r, w->hx, i * gates),
           rnn_weight(w, s->l->at.bx), rnn_weight(w, s->l->at.bh), h0, H);
     else
-      r->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
+      r->cell->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
   }
 }
 
@@ -127,7 +129,7 @@ static int forward_step(
                               s.h0_row, rnn_weight(w, l->at.wh), n->outputs, onto.add, to, gates)
                         : gemm_packed(n->type, false, n->batch, gates, n->outputs, s.h0, s.h0_row,
                               w->ph, to, gates, &onto));
-  parallel_for(n->batch, grain_of(4 * n->units), step_cells, &s);
+  parallel_for(n->batch, elements_ns(4 * n->units), step_cells, &s);
   if (!n->projects) return TY_OK;
   return gemm_one(n->type, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
       rnn_weight(w, l->at.wr), n->units, 0, rnn_output_at(w, l, t), row);
@@ -154,7 +156,7 @@ static void final_states(const struct rnn_run *w, const struct rnn_pass *l, void
     memcpy(vec_at(n->r, cy, state * n->batch * n->units), c, rnn_bytes(n, n->batch * n->units));
 }
 
-/* pre = W_x times `rows` rows of the layer's input. */
+/* Computes pre = W_x times `rows` rows of the layer's input. */
 static int input_product(
     const struct rnn_run *w, const struct rnn_pass *l, int64_t rows, const void *x)
 {

@@ -56,9 +56,9 @@ static struct rnn_offsets offsets_of(const struct rnn *n, int64_t layer, int64_t
   return p;
 }
 
-/* The private output: per layer and direction gates and, but for rnn, a further number per unit
-** and step (lstm: cell, gru: inner product of the candidate); then the outputs of all layers but
-** the last. */
+/* Counts the private output: per layer and direction gates and, but for rnn, a further number per
+** unit and step (lstm: cell, gru: inner product of the candidate); then the outputs of all layers
+** but the last. */
 int64_t rnn_step_reserve(const struct rnn *n)
 {
   return n->batch * (rnn_gate_rows(n) + (n->mode == LSTM || n->mode == GRU ? n->units : 0));
@@ -92,7 +92,7 @@ static void dropout_range(int64_t begin, int64_t end, void *context)
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer)
 {
   struct layer_dropout o = { w, y, x, layer * rnn_layer_size(&w->n) };
-  parallel_for(rnn_layer_size(&w->n), GRAIN_CALLS, dropout_range, &o);
+  parallel_for(rnn_layer_size(&w->n), NS_CALL, dropout_range, &o);
   return y;
 }
 

@@ -195,7 +195,7 @@ static int rotary_turn(const struct call *c, double sense)
     memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!j.to) return TY_OK;
   parallel_for(j.x.samples * chunks_of(&j.x),
-      grain_of(MIN(j.x.length, ROTARY_CHUNK) * j.x.heads * j.x.size), turn_range, &j);
+      elements_ns(MIN(j.x.length, ROTARY_CHUNK) * j.x.heads * j.x.size), turn_range, &j);
   return TY_OK;
 }
 

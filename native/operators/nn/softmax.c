@@ -6,7 +6,7 @@
 ** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
 ** gradients are there.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/softmax.h"
 #include "op/op.h"
 
 struct soft_param {
@@ -91,7 +91,7 @@ static int soft_shape(struct infer *s)
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
 }
 
-/* lengths: up to all elements along axis */
+/* Returns how many values a length may have, from 0 to all elements along axis; 0: unknown. */
 static int64_t row_counts(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0];
@@ -138,9 +138,9 @@ static void with_length(struct soft *o, int64_t row)
   void *y = vec_at(o->r, o->y, start), *x = vec_at(o->r, o->x, start),
        *dy = vec_at(o->r, o->dy, start);
   if (n && o->back)
-    o->r->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
+    o->r->softmax->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
   else if (n)
-    o->r->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
+    o->r->softmax->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
   clear_rest(o, y, n);
 }
 
@@ -150,14 +150,14 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
   void *y = vec_at(r, o->y, start), *x = vec_at(r, o->x, start), *dy = vec_at(r, o->dy, start);
   if (o->s.inner == 1) {
     if (o->back)
-      r->soft_back(y, x, dy, o->scale, o->log, o->s.k);
+      r->softmax->soft_back(y, x, dy, o->scale, o->log, o->s.k);
     else
-      r->soft(y, x, o->scale, o->log, o->s.k);
+      r->softmax->soft(y, x, o->scale, o->log, o->s.k);
   }
   else if (o->back)
-    r->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
+    r->softmax->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
   else
-    r->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
+    r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
 static void soft_body(int64_t begin, int64_t end, void *context)
@@ -179,7 +179,7 @@ static void soft_run(struct soft *o)
   int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS,
           units = o->s.outer * (o->length ? o->s.inner : strips);
   int64_t width = o->length ? 1 : MIN(o->s.inner, ROW_COLS);
-  parallel_for(units, grain_of(o->s.k * width * 8), soft_body, o);
+  parallel_for(units, elements_ns(o->s.k * width * 8), soft_body, o);
 }
 
 static double scale_of(const struct call *c)
@@ -225,8 +225,8 @@ static int soft_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: gradient of the output, output, length. The gradient of data is computed in the output's
-** dtype. */
+/* Returns the bytes of data's gradient in the output's dtype, in which it is computed. in: gradient
+** of the output, output, length. */
 static size_t soft_back_scratch(const struct call *c)
 {
   return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
@@ -344,7 +344,7 @@ static int cross_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient (1,), data, label. */
+/* Computes the gradient of data. in: head gradient (1,), data, label. */
 static int cross_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

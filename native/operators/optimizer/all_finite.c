@@ -56,7 +56,7 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The sum of of() over blocks; split by size alone. */
+/* Adds up of() over blocks, which are split by size alone. */
 static double sum_blocks(const struct operand *x, double (*of)(const double *, int64_t))
 {
   struct pieces p = { .x = x, .n = desc_count(&x->d), .of = of };
@@ -64,7 +64,7 @@ static double sum_blocks(const struct operand *x, double (*of)(const double *, i
   int64_t pieces = MAX(1, MIN(PIECES, p.n / LEAST));
   p.chunk = (p.n - 1) / pieces + 1;
   pieces = (p.n - 1) / p.chunk + 1;
-  parallel_for(pieces, 1, run_pieces, &p);
+  parallel_chunks(pieces, 1, run_pieces, &p);
   for (int64_t k = 0; k < pieces; k++) sum += p.result[k];
   return sum;
 }
@@ -199,7 +199,7 @@ GROUP(double)
 static int group_adagrad(struct call *c)
 {
   int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows;
-  parallel_for(rows, grain_of(n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
+  parallel_for(rows, elements_ns(n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
   return TY_OK;
 }
 

@@ -63,7 +63,8 @@ static int learn_type(struct infer *s)
   return type_is(s, &s->in[s->nin - 1], TY_F32);
 }
 
-/* in: the gradient, the weight, its states, the rates. The gradient itself for those who ask. */
+/* Takes a step, and gives the gradient itself to those who ask. in: the gradient, the weight, its
+** states, the rates. */
 static int learn_step(struct call *c)
 {
   const struct learn *p = c->param;

@@ -56,7 +56,7 @@ static int64_t input_of(const struct multi *p, const struct form *f, int64_t i, 
   return f->by_kind ? k * p->count + i : i * f->stride + k;
 }
 
-/* The form of _multi_update; one NULL: there is no such rule. All operands of a rule have the
+/* Finds the form of _multi_update; one NULL: there is no such rule. All operands of a rule have the
 ** weight's dtype and shape. */
 static struct form form_of_rule(const struct multi *p)
 {
@@ -68,7 +68,7 @@ static struct form form_of_rule(const struct multi *p)
   return f;
 }
 
-/* "grad_3" for name k of a group and weight 3 */
+/* Adds "grad_3" for name k of a group and weight 3. */
 static void add_name(struct text *t, const struct form *f, int k, int64_t i)
 {
   const char *s = f->group;
@@ -77,7 +77,7 @@ static void add_name(struct text *t, const struct form *f, int k, int64_t i)
   text_add(t, "%s%.*s_%d%s", t->n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
 }
 
-/* "weight_0 grad_0 weight_1 grad_1 lrs wds": valid until this thread's next one. */
+/* Returns "weight_0 grad_0 weight_1 grad_1 lrs wds", valid until this thread's next one. */
 static const char *input_names(const struct multi *p, const struct form *f)
 {
   static __thread struct text t;
@@ -219,7 +219,7 @@ static const struct param lamb[] = {
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* The parameters of weight i; of preloaded ones, the addresses of rate and decay. */
+/* Finds the parameters of weight i; of preloaded ones, the addresses of rate and decay. */
 static struct update rates_of(
     const struct call *c, const struct form *f, int64_t i, struct live_number live[2])
 {
@@ -283,12 +283,12 @@ static double sum_square(const struct operand *x)
   int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
   double sum = 0;
   s.chunk = (s.n - 1) / parts + 1;
-  parallel_for((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
+  parallel_chunks((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
   for (int64_t k = 0; k <= (s.n - 1) / s.chunk; k++) sum += s.part[k];
   return sum;
 }
 
-/* The root of the sum of squares of x, as one number of this dtype. */
+/* Returns the root of the sum of squares of x, as one number of this dtype. */
 static int norm_of(const struct call *c, const struct operand *x, struct operand *y, void *tmp)
 {
   const struct primitives *other = primitives_of(c->device);
@@ -299,7 +299,7 @@ static int norm_of(const struct call *c, const struct operand *x, struct operand
   return TY_OK;
 }
 
-/* in which a weight's step is computed */
+/* Returns the dtype in which a weight's step is computed. */
 static int step_dtype(const ty_desc *weight) { return weight->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
 /* two norms, what finds them, and the longest direction */

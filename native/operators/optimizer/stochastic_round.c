@@ -40,7 +40,7 @@ static void round_groups(int64_t begin, int64_t end, void *context)
 static int round_forward(struct call *c)
 {
   const int64_t groups = (desc_count(&c->in[0].d) + DRAWN - 1) / DRAWN;
-  if (c->out[0].p) parallel_for(groups, GRAIN_FUNCTIONS / DRAWN, round_groups, c);
+  if (c->out[0].p) parallel_for(groups, DRAWN * NS_FUNCTION, round_groups, c);
   return TY_OK;
 }
 

@@ -8,7 +8,7 @@
 */
 #include "op/op.h"
 #include "operators/optimizer/update.h"
-#include "kernel/vec/vec.h"
+#include "kernel/vec/update.h"
 
 int update_check(void *param)
 {
@@ -27,7 +27,7 @@ static int ftml_check(void *param) /* its epsilon is float64 */
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Weight, gradient and output alike; states float32. */
+/* Infers weight, gradient and output alike; states are float32. */
 static int master_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->in[1]));
@@ -64,8 +64,8 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for inputs first .. last: norms and scales, of one element where their
-** shape is unknown. */
+/* Infers all as the weight, but for inputs first .. last: norms and scales, of one element where
+** their shape is unknown. */
 static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)
@@ -143,7 +143,8 @@ static void adam_chunks(int64_t begin, int64_t end, void *context)
   const struct adam_run *q = context;
   const struct vec_ops *r = q->r;
   const int64_t first = begin * ADAM_CHUNK, n = MIN(end * ADAM_CHUNK, q->n) - first;
-  r->adam(vec_at(r, q->y, first), vec_at(r, q->in[0].p, first), vec_at(r, q->in[1].p, first),
+  r->update->adam(vec_at(r, q->y, first), vec_at(r, q->in[0].p, first),
+      vec_at(r, q->in[1].p, first),
       vec_at(r, q->in[2].p, first), vec_at(r, q->in[3].p, first), &q->k, n);
 }
 
@@ -155,7 +156,7 @@ static bool adam_sweep(const void *param, const struct operand *in, const struct
   };
   if (p->clip_gradient >= 0) return false;
   q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
-  parallel_for((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
+  parallel_chunks((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
   return true;
 }
 

@@ -43,7 +43,7 @@ struct real_layer {
   size_t numbers, scratch;
 };
 
-/* The layer's call without memory; its last candidate is the definition. */
+/* Makes the layer's call without memory; its last candidate is the definition. */
 static void open_layer(const struct call *c, struct real_layer *l)
 {
   const struct op *op = op_find(c->op->layer);
@@ -78,7 +78,7 @@ static const char *layer_refuse(const struct call *c)
   return l.kernel->refuse ? l.kernel->refuse(&l.call) : NULL;
 }
 
-/* The unit of a product; a bias is brought to it. */
+/* Returns the unit of a product, to which a bias is brought. */
 static double product_unit(const struct call *c)
 {
   return unit_of(c->in[0].d.dtype, range_magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
@@ -327,7 +327,7 @@ static const char *pair_refuse(const struct call *c)
       : "the inputs are no 8-bit integers";
 }
 
-/* range: of a 32-bit result. */
+/* Computes a sum or product of two arrays. range: of a 32-bit result. */
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;

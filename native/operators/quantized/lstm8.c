@@ -42,7 +42,8 @@ static size_t lstm8_scratch(const struct call *c)
   return l.data + l.weights + l.most + rnn_forward_scratch(&l.call);
 }
 
-/* Rows of a matrix: the largest magnitudes so far, or (to) the rows rounded by them. */
+/* Visits the rows of a matrix: finds the largest magnitudes so far, or (to) rounds the rows by
+** them. */
 static void visit_rows(float *most, float *to, const float *w, int64_t rows, int64_t n)
 {
   for (int64_t i = 0; i < rows * n; i++) {

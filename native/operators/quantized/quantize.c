@@ -92,13 +92,13 @@ static void rescale_elements(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
-/* Output 0 from input 0 times `unit`, under the range (least, most). */
+/* Computes output 0 from input 0 times `unit`, under the range (least, most). */
 static int rescale_to_range(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
   double r = range_size(least, most);
   struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
-  if (to->p) parallel_for(desc_count(&to->d), GRAIN_CALLS, rescale_elements, &s);
+  if (to->p) parallel_for(desc_count(&to->d), NS_CALL, rescale_elements, &s);
   if (to->d.dtype == TY_U8)
     put_range(c, 1, least, most);
   else
@@ -157,7 +157,7 @@ static int quantize_asym_run(struct call *c)
   if (isnan(least)) find_ends(&c->in[0], 1, &least, &most);
   struct shifting s = { c->in[0].p, c->out[0].p, scale_of_range(least, most) };
   s.shift = shift_of_range(most, s.scale);
-  if (s.to) parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, shift_elements, &s);
+  if (s.to) parallel_for(desc_count(&c->in[0].d), NS_CALL, shift_elements, &s);
   put_range(c, 1, s.scale, s.shift);
   return TY_OK;
 }

@@ -33,7 +33,7 @@ static inline void put_level(const struct operand *a, int64_t i, double v)
   else
     ((int32_t *)a->p)[i] = (int32_t)q;
 }
-/* Outputs k and k + 1 of a call: the range. */
+/* Writes the range to outputs k and k + 1 of a call. */
 static inline void put_range(struct call *c, int k, double least, double most)
 {
   if (c->out[k].p) *(float *)c->out[k].p = (float)least;

@@ -72,8 +72,8 @@ static int multinomial_type(struct infer *s)
   return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
 }
 
-/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is
-** none or a bad one. */
+/* Adds up the first 1, 2, ... probabilities of each row; the last sum becomes NaN if there is none
+** or a bad one. */
 static void multinomial_sums(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -120,13 +120,13 @@ static int multinomial_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t classes = d->dim[d->ndim - 1], rows = desc_count(d) / classes;
-  parallel_for(rows, grain_of(classes), multinomial_sums, c);
+  parallel_for(rows, elements_ns(classes), multinomial_sums, c);
   for (int64_t row = 0; row < rows; row++)
     NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or "
         "more, not all 0",
         (long long)row);
-  parallel_for(desc_count(&c->out[0].d), GRAIN_FUNCTIONS, multinomial_draws, c);
+  parallel_for(desc_count(&c->out[0].d), NS_FUNCTION, multinomial_draws, c);
   return TY_OK;
 }
 

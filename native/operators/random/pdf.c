@@ -73,11 +73,11 @@ static void density_part(int64_t begin, int64_t end, void *context)
 static int density_run(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), GRAIN_FUNCTIONS, density_part, &p);
+  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), NS_FUNCTION, density_part, &p);
   return TY_OK;
 }
 
-/* Gradients of parameters begin .. end - 1 and of their samples. */
+/* Computes the gradients of parameters begin .. end - 1 and of their samples. */
 static void slope_part(int64_t begin, int64_t end, void *context)
 {
   const struct points *p = context;
@@ -101,7 +101,7 @@ static int slope_run(
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for_stoppable(desc_count(&p.a->d), grain_for(GRAIN_FUNCTIONS, p.block), slope_part, &p);
+  parallel_for_stoppable(desc_count(&p.a->d), cost_ns(NS_FUNCTION, p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -126,7 +126,7 @@ static int pdf_shape(struct infer *s)
 
 /* -- Dirichlet --------------------------------------------------------------------------------- */
 
-/* sample (a..., s..., K), alpha (a..., K), output (a..., s...) */
+/* Infers sample (a..., s..., K), alpha (a..., K), output (a..., s...). */
 static int dirichlet_shape(struct infer *s)
 {
   ty_desc *x = &s->in[0], *a = &s->in[1], *y = &s->out[0];
@@ -173,11 +173,11 @@ static int dirichlet_run(struct call *c)
   struct points p = points_of(c, NULL, c->in, 2);
   if (p.out->p)
     parallel_for_stoppable(
-        desc_count(&p.out->d), grain_for(GRAIN_FUNCTIONS / 2, width_of(&p)), dirichlet_part, &p);
+        desc_count(&p.out->d), cost_ns(2 * NS_FUNCTION, width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 
-/* Gradients of the vectors begin .. end - 1 of alpha and of their samples. */
+/* Computes the gradients of the vectors begin .. end - 1 of alpha and of their samples. */
 static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
 {
   const struct points *p = context;
@@ -205,7 +205,7 @@ static int dirichlet_slope(struct call *c)
   p.g = &c->in[0];
   p.y = &c->in[1];
   parallel_for_stoppable(
-      desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
+      desc_count(&p.a->d) / n, cost_ns(2 * NS_FUNCTION, n * p.block), dirichlet_slope_part, &p);
   return TY_OK;
 }
 

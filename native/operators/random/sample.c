@@ -57,10 +57,9 @@ static int look_at(const struct distribution *law, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------- */
 
-enum {
-  BLOCK = 512,                                        /* elements of a block */
-  STANDARD_GRAIN = 1 << 13,                           /* elements of a chunk that vectors draw */
-};
+enum { BLOCK = 512 };                                 /* elements of a block */
+/* an element that vectors draw: 1.2 ns, an estimate */
+#define STANDARD_NS (PARALLEL_CHUNK_NS / 8192)
 struct filling {
   const struct call *c;
   const struct distribution *law;
@@ -83,7 +82,8 @@ static double parameter_at(const struct operand *p, double otherwise, int64_t i)
   return p ? real_of(p, i) : otherwise;
 }
 
-/* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
+/* Makes elements i .. i + n - 1 from their standard variates, a row of equal parameters at a
+** time. */
 static void transform_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
   const struct operand *y = &f->c->out[0];
@@ -145,9 +145,9 @@ static int fill_samples(struct filling *f)
   if (!y->p) return TY_OK;
   if (other) return fill_there(f, other);
   if (f->law->draw)
-    parallel_for_stoppable(desc_count(&y->d), GRAIN_FUNCTIONS, single_body, f);
+    parallel_for_stoppable(desc_count(&y->d), NS_FUNCTION, single_body, f);
   else
-    parallel_for_stoppable(desc_count(&y->d), STANDARD_GRAIN, standard_body, f);
+    parallel_for_stoppable(desc_count(&y->d), STANDARD_NS, standard_body, f);
   return TY_OK;
 }
 
@@ -347,7 +347,7 @@ static int randint_run(struct call *c)
     .span = (uint64_t)high - (uint64_t)low };
   if (!y->p) return TY_OK;
   if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
-  parallel_for_stoppable(desc_count(&y->d), GRAIN_CALLS, randint_body, c);
+  parallel_for_stoppable(desc_count(&y->d), NS_CALL, randint_body, c);
   return TY_OK;
 }
 

@@ -4,18 +4,18 @@
 
 /* LOOK: rows between two looks for Ctrl-C */
 enum { COLUMNS = 256, LOOK = 64 };
-struct running { int64_t axis, dtype; };
+struct cumsum_param { int64_t axis, dtype; };
 static const struct param running_params[] = {
-  { "axis",  P_INT,   offsetof(struct running, axis),  "None",
+  { "axis",  P_INT,   offsetof(struct cumsum_param, axis),  "None",
     "axis along which sums run, not negative; None: the flattened array", NULL, NULL, 1 },
-  { "dtype", P_DTYPE, offsetof(struct running, dtype), "None",
+  { "dtype", P_DTYPE, offsetof(struct cumsum_param, dtype), "None",
     "dtype of the result; None: as data, int64 for bool", NULL, NULL, 1 },
   { 0 }
 };
 
 static int running_shape(struct infer *s)
 {
-  const struct running *p = s->param;
+  const struct cumsum_param *p = s->param;
   const ty_desc *in = &s->in[0];
   if (p->axis != NONE) {
     TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -31,7 +31,7 @@ static int running_shape(struct infer *s)
 
 static int running_type(struct infer *s)
 {
-  const struct running *p = s->param;
+  const struct cumsum_param *p = s->param;
   if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
   if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], TY_I64);
   return type_both(s, &s->in[0], &s->out[0]);
@@ -69,7 +69,7 @@ RUNNING(bool, uint64_t)
 static void run_sums(const struct call *c, int dtype, void *y, const void *x, bool back)
 {
   const ty_desc *d = &c->in[0].d;
-  int64_t axis = ((const struct running *)c->param)->axis, n = desc_count(d);
+  int64_t axis = ((const struct cumsum_param *)c->param)->axis, n = desc_count(d);
   struct running_sums s = { y, x, n, 1, 1, back };
   if (axis != NONE) s.k = d->dim[axis], s.inner = product_of(d, (int)axis + 1, d->ndim);
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
@@ -81,7 +81,7 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
       : dtype == TY_BOOL             ? running_bool
                                      : running_uint8_t;
   parallel_for_stoppable(
-      n / (s.k * s.inner) * s.blocks, grain_of(s.k * MIN(s.inner, COLUMNS)), body, &s);
+      n / (s.k * s.inner) * s.blocks, elements_ns(s.k * MIN(s.inner, COLUMNS)), body, &s);
 }
 
 static int running_run(struct call *c)
@@ -114,7 +114,7 @@ static const struct kernel running_back_kernels[] = {
 const struct op op_cumsum[] = {
   { .name = "_np_cumsum", .alias = "cumsum",
     .doc = "Running sums along an axis; of bools in int64. The gradient is the running sum of the head gradient from the other end.",
-    .in = "a", .param = running_params, .param_size = sizeof(struct running), .shape = running_shape,
+    .in = "a", .param = running_params, .param_size = sizeof(struct cumsum_param), .shape = running_shape,
     .type = running_type,
     .grad = "g0", .cpu = running_kernels, .back_cpu = running_back_kernels },
   { 0 }

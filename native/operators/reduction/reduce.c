@@ -43,7 +43,7 @@ static int check_axes(struct infer *s, const struct dims *axis, int ndim)
   return TY_OK;
 }
 
-/* out is in without the axes of the mask. Kept dims pass both ways. */
+/* Infers out as in without the axes of the mask. Kept dims pass both ways. */
 static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep)
 {
   ty_desc *in = &s->in[0];
@@ -62,7 +62,7 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   return TY_OK;
 }
 
-/* All axes of an unknown shape go. */
+/* Infers one element: all axes of an unknown shape go. */
 static int one_element(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }
 
 static int axes_shape(struct infer *s)
@@ -76,7 +76,7 @@ static int axes_shape(struct infer *s)
 
 /* -- two dtypes -------------------------------------------------------------------------------- */
 
-/* Data and result of two dtypes are reduced in the one that holds both. */
+/* Returns the dtype that holds both data and result, in which they are reduced. */
 static int common_dtype(int a, int b)
 {
   if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
@@ -98,7 +98,8 @@ static size_t copy_bytes(int dtype, const struct operand *x)
   return x->d.dtype == dtype ? 0 : align_up(desc_bytes(&d), ALIGN);
 }
 
-/* The operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on request. */
+/* Returns the operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on
+** request. */
 static void *in_dtype(int dtype, const struct operand *x, bool filled, char **tmp)
 {
   void *copy = *tmp;
@@ -113,7 +114,8 @@ static void put_back(const struct operand *x, const void *copy, int dtype)
   if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
 }
 
-/* in: head gradient, then data and result as the kind needs */
+/* Returns the bytes of the gradient's copies. in: head gradient, then data and result as the kind
+** needs. */
 static size_t back_scratch(const struct call *c)
 {
   int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
@@ -158,7 +160,7 @@ static size_t axes_scratch(const struct call *c)
   return reduce_scratch(&r);
 }
 
-/* The result of bools is of another type. */
+/* Infers the type of the result, which is another one for bools. */
 static int bools_type(struct infer *s, int dtype)
 {
   if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], dtype);
@@ -176,7 +178,7 @@ static int axes_run(struct call *c, int kind, int finish)
   return TY_OK;
 }
 
-/* the axes before the first one that is gone */
+/* Returns the number of axes before the first one that is gone. */
 static int axes_lead(const struct call *c)
 {
   const uint32_t gone = axes_gone(c->param, c->in[0].d.ndim);
@@ -331,8 +333,8 @@ static struct axis_reduction moments_reduction(const void *param, int ndim)
   return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
 }
 
-/* Data in the type of the moments; a mean of our own, in case output 0 is unused; what the
-** reductions need. */
+/* Returns the bytes of data in the type of the moments, of a mean of our own, in case output 0 is
+** unused, and of what the reductions need. */
 static size_t moments_scratch(const struct call *c)
 {
   struct reduce r;
@@ -355,7 +357,7 @@ static int moments_run(struct call *c)
   return TY_OK;
 }
 
-/* in: the two head gradients, data, mean */
+/* Returns the bytes of the gradient's copies. in: the two head gradients, data, mean. */
 static size_t moments_back_scratch(const struct call *c)
 {
   int dtype = c->in[0].d.dtype;
@@ -411,7 +413,7 @@ static int channel_check(void *param)
   return arg_check(param);
 }
 
-/* Whether the result's type holds all positions along the axis. */
+/* Returns whether the result's type holds all positions along the axis. */
 static int positions_along_fit(struct infer *s)
 {
   const struct arg_param *p = s->param;
@@ -507,10 +509,10 @@ static int search_run(struct call *c, bool least)
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   if (s.inner == 1)
-    parallel_for_stoppable(outer, grain_of(s.k), search_rows, &s);
+    parallel_for_stoppable(outer, elements_ns(s.k), search_rows, &s);
   else
     parallel_for_stoppable(
-        outer * s.blocks, grain_of(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
+        outer * s.blocks, elements_ns(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
   return TY_OK;
 }
 

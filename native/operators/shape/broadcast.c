@@ -62,13 +62,14 @@ static size_t gather_scratch(const struct call *c, nest_fn make)
   return reduce_sum_scratch(c->device, &r);
 }
 
-/* Axes that have size 1 in data and another one in the output. */
+/* Makes the nest of the output's axes; marks those that have size 1 in data and another one in the
+** output. */
 static void nest_stretched(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
   for (int i = 0; i < out->ndim; i++) nest_put(t, out->dim[i], in->dim[i] != out->dim[i]);
 }
 
-/* Data broadcast to `want` (0: not known): every axis is as wanted, or 1 and stretched. */
+/* Infers data broadcast to `want` (0: not known): every axis is as wanted, or 1 and stretched. */
 static int stretched_shape(struct infer *s, const int64_t *want)
 {
   ty_desc *in = &s->in[0];
@@ -190,7 +191,7 @@ static const struct param tile_params[] = {
   { 0 }
 };
 
-/* entry i of ndim, aligned to the right; 1 in front */
+/* Returns entry i of ndim, aligned to the right; 1 in front. */
 static int64_t aligned_entry(const int64_t *d, int64_t n, int64_t i, int64_t ndim)
 {
   return i + n >= ndim ? d[i + n - ndim] : 1;

@@ -40,7 +40,7 @@ static int64_t retain_rows(const struct infer *s, int *input)
 }
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-/* Rows of `from` that `index` names to `to`; all others of `to` are zeros. */
+/* Copies the rows of `from` that `index` names to `to`; all others of `to` become zeros. */
 static int keep_rows(
     const struct operand *to, const struct operand *from, const struct operand *index)
 {

@@ -37,7 +37,7 @@ static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int
   return move_run(w->device, &m, into ? at : piece, into ? piece : at, w->size);
 }
 
-/* Equal pieces, one after the other along the axis. */
+/* Moves equal pieces, one after the other along the axis. */
 static int move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
@@ -66,7 +66,7 @@ static int known_ndim(const struct infer *s)
   return s->out[0].ndim;
 }
 
-/* All dims but the axis agree. */
+/* Makes all dims but the axis agree. */
 static int share_other_dims(struct infer *s, int ndim, int axis)
 {
   for (int round = 0; round < 2; round++)
@@ -82,7 +82,7 @@ static int share_other_dims(struct infer *s, int ndim, int axis)
   return TY_OK;
 }
 
-/* The sizes along the axis add up; a single unknown one follows from the whole, and several, if
+/* Adds up the sizes along the axis; a single unknown one follows from the whole, and several, if
 ** they are equal. */
 static int add_sizes(struct infer *s, int axis, bool equal)
 {
@@ -210,7 +210,7 @@ static const struct param split_params[] = {
   { 0 }
 };
 
-/* Shape of a piece of the given size along the axis. */
+/* Returns the shape of a piece of the given size along the axis. */
 static int piece_shape(struct infer *s, ty_desc *out, int axis, int64_t size, bool squeeze)
 {
   int64_t dim[TY_MAXDIM];
@@ -223,7 +223,7 @@ static int piece_shape(struct infer *s, ty_desc *out, int axis, int64_t size, bo
   return shape_is(s, out, n, dim);
 }
 
-/* What a piece knows of the other axes goes to data. */
+/* Gives data what a piece knows of the other axes. */
 static int learn_from_piece(struct infer *s, const ty_desc *out, int axis, bool squeeze)
 {
   for (int i = 0, k = 0; i < s->in[0].ndim; i++) {
@@ -275,7 +275,7 @@ static int split_back(struct call *c)
   return w.p ? move_all(&w, c->in, c->nin, true) : TY_OK;
 }
 
-/* A piece without the axis has its channels elsewhere. */
+/* Refuses a piece without the axis, whose channels are elsewhere. */
 static const char *split_refuse(const struct call *c)
 {
   const struct split_param *p = c->param;
@@ -320,7 +320,7 @@ static int cuts_check(void *param)
   return TY_OK;
 }
 
-/* Piece k of an axis of `size`: where it begins, and its end. */
+/* Finds where piece k of an axis of `size` begins, and its end. */
 static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *begin)
 {
   if (p->sections) {
@@ -332,7 +332,7 @@ static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *beg
   return k + 1 < p->indices.n ? p->indices.d[k + 1] : size;
 }
 
-/* Whether piece k ends where another begins, whatever the size. */
+/* Returns whether piece k ends where another begins, whatever the size. */
 static bool inner_piece(const struct cuts *p, int k)
 {
   return !p->sections && k + 1 < p->indices.n;

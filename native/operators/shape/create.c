@@ -102,8 +102,8 @@ struct range_of {
 
 static bool is_integer(int dtype) { return !dtype_float(dtype); }
 
-/* Elements of start, start + step, ... before stop, each `repeat` times; < 0: the step leads
-** nowhere. */
+/* Returns the number of elements of start, start + step, ... before stop, each `repeat` times; < 0:
+** the step leads nowhere. */
 static int64_t arange_count(const struct range_of *p)
 {
   double from = isnan(p->stop) ? 0 : p->start, to = isnan(p->stop) ? p->start : p->stop;
@@ -134,7 +134,7 @@ static int range_type(struct infer *s)
 
 enum { BLOCK = 512 };
 
-/* y[i] = value(p, i) for all i, made in double and converted. */
+/* Sets y[i] = value(p, i) for all i, made in double and converted. */
 static void generate_values(
     const struct operand *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {

@@ -52,7 +52,7 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-/* The window of the whole, copied in or out. */
+/* Copies the window of the whole in or out. */
 static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {

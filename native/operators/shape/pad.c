@@ -132,7 +132,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
       gather_float(a, p);
 }
 
-/* The unpadded part of the padded array, copied in or out. */
+/* Copies the unpadded part of the padded array in or out. */
 static int copy_middle(int device, const struct pad_planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };
@@ -178,15 +178,15 @@ static int border_run(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->in[0], &c->out[0]);
   int64_t rows = plane_count(&c->out[0].d) * a.m[0] * a.m[1];
-  parallel_for(rows, grain_for(GRAIN_MOVES, a.m[2]), fill_body, &a);
+  parallel_for(rows, cost_ns(NS_MOVE, a.m[2]), fill_body, &a);
   return TY_OK;
 }
 
 static int border_back(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
-  int64_t grain = grain_of(a.m[0] * a.m[1] * a.m[2]);
-  if (a.small) parallel_for(plane_count(&c->in[0].d), grain, gather_body, &a);
+  double ns = elements_ns(a.m[0] * a.m[1] * a.m[2]);
+  if (a.small) parallel_for(plane_count(&c->in[0].d), ns, gather_body, &a);
   return TY_OK;
 }
 

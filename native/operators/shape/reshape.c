@@ -15,8 +15,8 @@ static const struct kernel copies[] = {
 
 /* -- what all of them share -------------------------------------------------------------------- */
 
-/* The number of elements is the same; if one dim of `to` is unknown and `from` is known, it
-** follows. */
+/* Infers a dim from the number of elements, which is the same: if one dim of `to` is unknown and
+** `from` is known, it follows. */
 static int complete_shape(struct infer *s, const ty_desc *from, ty_desc *to)
 {
   int64_t have = 1, unknown = -1;
@@ -171,7 +171,8 @@ static bool is_literal(const struct ints *shape)
   return true;
 }
 
-/* The dim of code -1, where the dims of data that no code copies are known; 0: they are not. */
+/* Returns the dim of code -1, where the dims of data that no code copies are known; 0: they are
+** not. */
 static int64_t remaining_dim(const struct codes *c)
 {
   int64_t n = 1, given = 1;

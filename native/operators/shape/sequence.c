@@ -69,7 +69,7 @@ static int last_shape(struct infer *s)
   return TY_OK;
 }
 
-/* lengths: up to all steps */
+/* Returns how many values a length may have, from 0 to all steps; 0: unknown. */
 static int64_t step_counts(const struct infer *s, int *input)
 {
   const struct sequence *p = s->param;
@@ -125,9 +125,9 @@ static int64_t offset_at(const struct steps *s, int64_t t, int64_t n)
 {
   return (t * s->to_t + n * s->to_n) * (int64_t)s->row;
 }
-static int64_t sequence_grain(const struct steps *s)
+static double sequence_ns(const struct steps *s)
 {
-  return grain_for(GRAIN_BYTES, s->t * (int64_t)s->row);
+  return cost_ns(NS_BYTE, s->t * (int64_t)s->row);
 }
 
 static void fill_row(const struct steps *s, char *y)
@@ -190,7 +190,7 @@ static int mask_steps(struct call *c, double value)
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   set_number(&s.value, c->out[0].d.dtype, value);
-  parallel_for(s.n, sequence_grain(&s), mask_body, &s);
+  parallel_for(s.n, sequence_ns(&s), mask_body, &s);
   return TY_OK;
 }
 
@@ -208,7 +208,7 @@ static int reverse_run(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
-  parallel_for(s.n, sequence_grain(&s), reverse_body, &s);
+  parallel_for(s.n, sequence_ns(&s), reverse_body, &s);
   return TY_OK;
 }
 

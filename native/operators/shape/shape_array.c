@@ -146,7 +146,8 @@ static int diag_shape(struct infer *s)
   return shape_is(s, &s->out[0], n + 1, dim);
 }
 
-/* The nest that takes the diagonal of `from`, whose descriptor is d; *at: its first element. */
+/* Returns the nest that takes the diagonal of `from`, whose descriptor is d; *at: its first
+** element. */
 static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, int64_t *at)
 {
   int a = axis_in(p->axis1, d->ndim),
@@ -251,8 +252,8 @@ static int histogram_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[1]);
 }
 
-/* The bin whose edges enclose v: the lower edge belongs to it, and so does the upper one of the
-** last bin. */
+/* Returns the bin whose edges enclose v: the lower edge belongs to it, and so does the upper one of
+** the last bin. */
 static int64_t find_bin(const double *edge, int64_t bins, double v)
 {
   int64_t low = 0, high = bins;

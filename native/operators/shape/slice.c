@@ -42,7 +42,7 @@ static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
   return TY_OK;
 }
 
-/* The indices of one axis of known size; n = 0 where there are none. */
+/* Finds the indices of one axis of known size; n = 0 where there are none. */
 static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct slice_part *p)
 {
   int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
@@ -84,7 +84,7 @@ static int64_t between_bounds(const struct slice_bounds *b, int i)
   return (end - begin - 1) / step + 1;
 }
 
-/* `data` and its part: dims that are not cut pass both ways. */
+/* Infers `data` and its part: dims that are not cut pass both ways. */
 static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *data, ty_desc *out)
 {
   struct slice_part p;
@@ -179,7 +179,7 @@ static const struct param along_params[] = {
   { 0 }
 };
 
-/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 are all that are
+/* Returns an index, negative from the end, as one of 0 .. size; -1 and size + 1 are all that are
 ** outside. */
 static int64_t index_within(int64_t i, int64_t size)
 {
@@ -196,7 +196,8 @@ static void along_part(const struct along *p, const ty_desc *d, struct slice_par
   out->n[axis] = end - begin;
 }
 
-/* What is cut of an axis of unknown size, which has to hold it; 0: the bounds do not say. */
+/* Returns what is cut of an axis of unknown size, which has to hold it; 0: the bounds do not
+** say. */
 static int64_t between_ends(const struct along *p)
 {
   if (p->end == NONE) return p->begin < 0 ? -p->begin : 0;

@@ -182,7 +182,7 @@ static int deep_shape(
 static int to_space_shape(struct infer *s) { return deep_shape(s, &s->in[0], &s->out[0]); }
 static int to_depth_shape(struct infer *s) { return deep_shape(s, &s->out[0], &s->in[0]); }
 
-/* From (n, by, bx, c, h, w) to (n, c, h, by, w, bx). */
+/* Turns (n, by, bx, c, h, w) into (n, c, h, by, w, bx). */
 static void space_axes(int64_t b, int64_t n, int64_t c, int64_t h, int64_t w, struct move *m)
 {
   int64_t image = c * b * b * h * w;

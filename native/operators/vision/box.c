@@ -66,7 +66,7 @@ static void iou_body(int64_t begin, int64_t end, void *context)
 static int iou_forward(struct call *c)
 {
   parallel_for(
-      rows_before(&c->in[0].d, 1), grain_of(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
+      rows_before(&c->in[0].d, 1), elements_ns(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
   return TY_OK;
 }
 
@@ -148,7 +148,7 @@ struct suppression {                                  /* one batch element */
   uint8_t *gone;
 };
 
-/* The places of the boxes that take part, best first; returns their number. */
+/* Finds the places of the boxes that take part, best first. Returns their number. */
 static int64_t choose_boxes(const struct suppression *k, const struct sort_key **sorted)
 {
   const struct nms_param *p = k->p;
@@ -165,7 +165,7 @@ static int64_t choose_boxes(const struct suppression *k, const struct sort_key *
   return p->topk < 0 ? n : MIN(n, p->topk);
 }
 
-/* Boxes that start left of 0 are not converted: they mark rows that hold nothing. */
+/* Converts a box, but for those that start left of 0: they mark rows that hold nothing. */
 static void reform_box(const struct suppression *k, double v[4])
 {
   if (k->p->in_format == k->p->out_format || v[0] < 0) return;
@@ -251,11 +251,11 @@ static void nms_body(int64_t begin, int64_t end, void *context)
 
 static int nms_forward(struct call *c)
 {
-  parallel_for(rows_before(&c->in[0].d, 2), 1, nms_body, c);
+  parallel_chunks(rows_before(&c->in[0].d, 2), 1, nms_body, c);
   return TY_OK;
 }
 
-/* in: head gradient, record. */
+/* Computes the gradient. in: head gradient, record. */
 static int nms_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
@@ -282,7 +282,7 @@ static const struct param match_params[] = {
   { 0 }
 };
 
-/* Whether the type of the scores holds the places of rows and columns. */
+/* Returns whether the type of the scores holds the places of rows and columns. */
 static int partners_fit(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
@@ -310,7 +310,8 @@ static int match_type(struct infer *s)
   return partners_fit(s);
 }
 
-/* Best score first; who is taken is taken. Rows and columns without a partner get -1. */
+/* Matches the pairs of one sample, best score first; who is taken is taken. Rows and columns
+** without a partner get -1. */
 static void match_one(const struct match_param *p, const struct vec_ops *r, const void *x,
     int64_t rows, int64_t cols, struct sort_key *order, int32_t *row, int32_t *col)
 {
@@ -365,7 +366,7 @@ static void match_body(int64_t begin, int64_t end, void *context)
 
 static int match_forward(struct call *c)
 {
-  parallel_for(rows_before(&c->in[0].d, 2), 1, match_body, c);
+  parallel_chunks(rows_before(&c->in[0].d, 2), 1, match_body, c);
   return TY_OK;
 }
 
@@ -413,7 +414,7 @@ static void encode_body(int64_t begin, int64_t end, void *context)
 
 static int encode_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), grain_of(64), encode_body, c);
+  parallel_for(desc_count(&c->in[0].d), elements_ns(64), encode_body, c);
   return TY_OK;
 }
 
@@ -463,7 +464,7 @@ static void decode_body(int64_t begin, int64_t end, void *context)
 
 static int decode_forward(struct call *c)
 {
-  parallel_for(c->in[0].d.dim[0] * c->in[0].d.dim[1], grain_of(64), decode_body, c);
+  parallel_for(c->in[0].d.dim[0] * c->in[0].d.dim[1], elements_ns(64), decode_body, c);
   return TY_OK;
 }
 

@@ -21,7 +21,7 @@ static inline struct box box_at(
   return box_of(m, v, form);
 }
 
-/* The key that puts the highest score first, and NaN last. */
+/* Returns the key that puts the highest score first, and NaN last. */
 static inline uint64_t best_first(double score)
 {
   return ~key_of_real(score == score ? score : -INFINITY);
@@ -55,15 +55,15 @@ static inline int64_t nms_run(const struct nms *s, uint8_t *gone, int64_t n, int
   return kept;
 }
 
-/* A shape of `ndim` dims, as far as it is known. */
+/* Infers a shape of `ndim` dims, as far as it is known. */
 static inline int shape_rank(struct infer *s, ty_desc *slot, int ndim, const char *expected)
 {
   if (!slot->ndim || slot->ndim == ndim) return TY_OK;
   return infer_fail(s, TY_ESHAPE, slot, "expected %s, got %d dimensions", expected, slot->ndim);
 }
 
-/* Working memory: one part per member of the team, cut into arrays in the order of the calls to
-** `cut_array`. */
+/* Takes an array from a part of working memory, of which each member of the team has one, in the
+** order of the calls. */
 static inline void *cut_array(char **at_, int64_t n, size_t size)
 {
   void *p = *at_;

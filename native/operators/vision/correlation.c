@@ -75,7 +75,7 @@ static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t 
   return ((n * g->H + y) * g->W + x) * g->c;
 }
 
-/* (channels, h, w) of sample n into the middle of the padded copy, or back. */
+/* Moves (channels, h, w) of sample n into the middle of the padded copy, or back. */
 static void move_image(const struct correlation *k, int64_t n, void *padded, void *image, bool back)
 {
   const struct vec_ops *r = k->r;
@@ -176,11 +176,11 @@ static int correlation_forward(struct call *c)
     .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
-  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
+  parallel_chunks_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 
-/* in: head gradient, both images. */
+/* Computes the gradients. in: head gradient, both images. */
 static int correlation_backward(struct call *c)
 {
   const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);
@@ -199,7 +199,7 @@ static int correlation_backward(struct call *c)
   k.grad1 = tmp + 2 * bytes;
   k.grad2 = tmp + 3 * bytes;
   k.sign = tmp + 4 * bytes;
-  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
+  parallel_chunks_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 

@@ -59,7 +59,8 @@ static int deform_check(void *param)
 
 /* -- shapes ------------------------------------------------------------------------------------ */
 
-/* output size along spatial axis i; 0 while unknown, negative where the window does not fit */
+/* Returns the output's size along spatial axis i; 0 while unknown, negative where the window does
+** not fit. */
 static int64_t output_size(const struct conv *p, const ty_desc *x, int i)
 {
   int64_t reach = (p->kernel.d[i] - 1) * p->dilate.d[i] + 1,
@@ -117,7 +118,7 @@ struct deform_job {
 
 struct mix { struct deform_mix m; double mask; };
 
-/* Where unit u, a tap of a deformable group, reads for output place o. */
+/* Finds where unit u, a tap of a deformable group, reads for output place o. */
 static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
 {
   const struct conv *p = &j->p->c;
@@ -141,7 +142,7 @@ static double mixed_value(
   return sum;
 }
 
-/* Columns of all channels of a unit. */
+/* Fills the columns of all channels of a unit. */
 static void fill_columns(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -156,7 +157,7 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
     }
 }
 
-/* Gradients of offsets and masks, from that of the columns. The same units. */
+/* Computes the gradients of offsets and masks from that of the columns, by the same units. */
 static void gather_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -181,7 +182,7 @@ static void gather_range(int64_t begin, int64_t end, void *context)
     }
 }
 
-/* Gradient of the image. Units are channels, which share no pixel. */
+/* Computes the gradient of the image. Units are channels, which share no pixel. */
 static void scatter_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -217,7 +218,7 @@ static struct deform_job job_of(const struct call *c, const ty_desc *x, const ty
     .columns = c->tmp };
 }
 
-/* one sample of an array */
+/* Returns one sample of an array. */
 static void *sample_at(const struct operand *a, int64_t i)
 {
   return a && a->p
@@ -246,7 +247,7 @@ static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
   parallel_for_stoppable(
-      groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
+      groups * j->taps, elements_ns(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
 static int deform_forward(struct call *c)
@@ -272,7 +273,7 @@ static int deform_forward(struct call *c)
   return TY_OK;
 }
 
-/* The weight's gradient grows by sample i, whose columns are made anew. */
+/* Adds sample i to the weight's gradient; makes its columns anew. */
 static int back_weight(
     struct deform_job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
 {
@@ -296,11 +297,13 @@ static int back_columns(
         vec_at(r, dy, g * z->filters * z->area), z->area, 0,
         vec_at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather_range);
-  if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter_range, j);
+  if (j->dx)
+    parallel_for_stoppable(
+        j->channels, elements_ns(8 * j->taps * z->area), scatter_range, j);
   return TY_OK;
 }
 
-/* in: head gradient, data, offset, mask if there is one, weight */
+/* Computes the gradients. in: head gradient, data, offset, mask if there is one, weight. */
 static int deform_backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;

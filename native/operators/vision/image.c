@@ -19,7 +19,7 @@ static struct pixels pixels_of(const struct operand *a, int64_t image)
 
 static int64_t images_of(const ty_desc *d) { return d->ndim == 4 ? d->dim[0] : 1; }
 
-/* An image or, if `batch`, several; TY_OK also while nothing is known. */
+/* Checks for an image or, if `batch`, several. Returns TY_OK also while nothing is known. */
 static int want_image(struct infer *s, const ty_desc *d, bool batch)
 {
   if (!d->ndim || d->ndim == 3 || (batch && d->ndim == 4)) return TY_OK;
@@ -89,7 +89,7 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
 static int tensor_run(struct call *c)
 {
   struct image_planes a = planes_of(&c->in[0], &c->out[0]);
-  parallel_for(images_of(&c->in[0].d) * a.channels, grain_of(a.pixels), tensor_body, &a);
+  parallel_for(images_of(&c->in[0].d) * a.channels, elements_ns(a.pixels), tensor_body, &a);
   return TY_OK;
 }
 
@@ -98,7 +98,7 @@ static int tensor_back(struct call *c)
   struct image_planes a = planes_of(&c->out[0], &c->in[0]);
   if (a.image->p)
     parallel_for(
-        images_of(&c->out[0].d) * a.channels, grain_of(a.pixels), tensor_back_body, &a);
+        images_of(&c->out[0].d) * a.channels, elements_ns(a.pixels), tensor_back_body, &a);
   return TY_OK;
 }
 
@@ -184,7 +184,7 @@ static int scale_run(struct call *c, bool back)
   const int64_t *dim = d->dim + d->ndim - 3;
   struct scale a = { &c->in[0], &c->out[0], c->param, dim[1] * dim[2], dim[0], back };
   if (a.to->p)
-    parallel_for(images_of(d) * a.channels, grain_for(GRAIN_MOVES, a.pixels), scale_body, &a);
+    parallel_for(images_of(d) * a.channels, cost_ns(NS_MOVE, a.pixels), scale_body, &a);
   return TY_OK;
 }
 static int normalize_run(struct call *c)  { return scale_run(c, false); }
@@ -218,7 +218,7 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-/* The window of the whole, copied in or out. */
+/* Copies the window of the whole in or out. */
 static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {

@@ -91,7 +91,7 @@ static int prior_forward(struct call *c)
     { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w },
     { { 0 } } };
   prior_sizes(&k, h, w);
-  parallel_for(h * w, grain_of(16 * k.n), prior_body, &k);
+  parallel_for(h * w, elements_ns(16 * k.n), prior_body, &k);
   return TY_OK;
 }
 
@@ -181,8 +181,8 @@ static void overlap_all(struct matching *t)
   }
 }
 
-/* The best pair of an anchor and an object that are both free, until no pair overlaps. Returns
-** how many there are. */
+/* Matches the best pair of an anchor and an object that are both free, until no pair overlaps.
+** Returns how many there are. */
 static int64_t match_pairs(struct matching *t)
 {
   int64_t n = 0;
@@ -211,7 +211,7 @@ static int64_t match_near(struct matching *t)
   return n;
 }
 
-/* Softmax of class 0. */
+/* Returns the softmax of class 0. */
 static double background_probability(const struct matching *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
@@ -322,7 +322,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
 
 static int target_forward(struct call *c)
 {
-  parallel_for(c->in[1].d.dim[0], 1, target_body, c);
+  parallel_chunks(c->in[1].d.dim[0], 1, target_body, c);
   return TY_OK;
 }
 
@@ -396,7 +396,7 @@ static void decode_box(const struct detect *d, int64_t a, double corner[4])
   }
 }
 
-/* The best class of each anchor, where it is none of background, NaN and too weak. */
+/* Finds the best class of each anchor, where it is none of background, NaN and too weak. */
 static int64_t find_objects(const struct detect *d)
 {
   int64_t n = 0;
@@ -414,8 +414,7 @@ static int64_t find_objects(const struct detect *d)
   return n;
 }
 
-/* The best nms_topk come first, sorted; what is after them stays where it was found, with id
-** -1. */
+/* Sorts the best nms_topk to the front; what is after them stays where it was found, with id -1. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {
   int64_t keep = d->p->nms_topk > 0 ? MIN(n, d->p->nms_topk) : n;
@@ -482,7 +481,7 @@ static void detection_body(int64_t begin, int64_t end, void *context)
 
 static int detection_forward(struct call *c)
 {
-  parallel_for(c->in[0].d.dim[0], 1, detection_body, c);
+  parallel_chunks(c->in[0].d.dim[0], 1, detection_body, c);
   return TY_OK;
 }
 

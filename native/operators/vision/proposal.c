@@ -183,7 +183,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
 
 static int proposal_forward(struct call *c)
 {
-  parallel_for(c->in[0].d.dim[0], 1, proposal_body, c);
+  parallel_chunks(c->in[0].d.dim[0], 1, proposal_body, c);
   return TY_OK;
 }
 

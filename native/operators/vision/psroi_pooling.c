@@ -181,7 +181,7 @@ static int mean_forward(struct call *c)
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p };
-  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), mean_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(16 * bins_of_region(&k)), mean_body, &k);
   return TY_OK;
 }
 
@@ -198,7 +198,8 @@ static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, 
   }
 }
 
-/* in: head gradient, regions. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
+** regions. */
 static int mean_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
@@ -306,7 +307,7 @@ static int sample_forward(struct call *c)
     .counted = c->out[1].p,
     .classes = classes_of(c->param, &c->in[2]) };
   if (k.classes) k.trans = c->in[2].p;
-  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), sample_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(16 * bins_of_region(&k)), sample_body, &k);
   return TY_OK;
 }
 
@@ -315,7 +316,7 @@ static void add_at(const struct psroi_call *k, void *p, int64_t i, double v)
   k->r->set(p, i, k->r->get(p, i) + v);
 }
 
-/* The change of a sample's value per pixel that the sample moves along an axis. */
+/* Returns the change of a sample's value per pixel that the sample moves along an axis. */
 static double sample_slope(
     const struct psroi_call *k, const struct psroi_taps *t, int64_t plane, int axis)
 {
@@ -345,8 +346,8 @@ static void scatter_bin(
   }
 }
 
-/* in: head gradient, data, regions, samples counted, offsets. Regions may overlap: one after the
-** other. */
+/* Computes the gradients; regions may overlap, so one after the other. in: head gradient, data,
+** regions, samples counted, offsets. */
 static int sample_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),

@@ -48,7 +48,7 @@ static int resize_check(void *param)
   return TY_OK;
 }
 
-/* the new size of a side of n; 0: unknown, or none is left */
+/* Returns the new size of a side of n; 0: unknown, or none is left. */
 static int64_t side_after(const struct resize_param *p, int64_t n, int64_t size, double scale)
 {
   const bool even = n % 2 == 0;
@@ -154,7 +154,7 @@ static void resize_run(const struct call *c, const ty_desc *x, const ty_desc *y,
 {
   struct resize_planes j = { vec_ops_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3],
     y->dim[2], y->dim[3], ((const struct resize_param *)c->param)->align_corners };
-  if (j.to) parallel_for(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), range, &j);
+  if (j.to) parallel_for(x->dim[0] * x->dim[1], elements_ns(4 * j.H * j.W + j.h * j.w), range, &j);
 }
 
 static int resize_forward(struct call *c)

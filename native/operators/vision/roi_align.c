@@ -189,7 +189,7 @@ static int roi_forward(struct call *c, bool rotated)
   const ty_desc *d = &c->in[0].d;
   struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], c->in[1].p,
     c->in[0].p, c->out[0].p, grid_of(c->param, d, rotated) };
-  parallel_for(c->in[1].d.dim[0], grain_of(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
+  parallel_for(c->in[1].d.dim[0], elements_ns(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
       forward_body, &k);
   return TY_OK;
 }
@@ -197,7 +197,8 @@ static int roi_forward(struct call *c, bool rotated)
 static int align_forward(struct call *c) { return roi_forward(c, false); }
 static int rotated_forward(struct call *c) { return roi_forward(c, true); }
 
-/* in: head gradient, regions. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
+** regions. */
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

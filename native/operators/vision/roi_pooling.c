@@ -43,7 +43,7 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* Places of maxima are not of data's type: a half type would round them. */
+/* Infers the places of maxima, which are not of data's type: a half type would round them. */
 static int roi_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -103,11 +103,12 @@ static int roi_forward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   struct roi k = { vec_ops_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
     c->out[1].p };
-  parallel_for(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
+  parallel_for(c->in[1].d.dim[0], elements_ns(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
   return TY_OK;
 }
 
-/* in: head gradient, regions, places of the maxima. Regions may overlap: one after the other. */
+/* Computes the gradient; regions may overlap, so one after the other. in: head gradient, regions,
+** places of the maxima. */
 static int roi_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d, *out = &c->in[0].d;

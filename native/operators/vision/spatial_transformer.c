@@ -4,7 +4,7 @@
 ** then y, -1 and 1 being the centres of the outermost pixels. A regular grid holds these
 ** coordinates of the output's own positions.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/sampler.h"
 #include "op/op.h"
 
 enum { AFFINE, WARP };
@@ -51,10 +51,10 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     void *x = vec_at(r, k->x, i * in), *grid = vec_at(r, k->grid, i * 2 * k->s.n),
          *dx = vec_at(r, k->dx, i * in);
-    if (k->y) r->sample(vec_at(r, k->y, i * out), x, grid, &k->s);
+    if (k->y) r->sampler->sample(vec_at(r, k->y, i * out), x, grid, &k->s);
     if (dx) memset(dx, 0, r->size * (size_t)in);
     if (k->dy)
-      r->sample_back(
+      r->sampler->sample_back(
           dx, vec_at(r, k->dgrid, i * 2 * k->s.n), vec_at(r, k->dy, i * out), x, grid, &k->s);
   }
 }
@@ -63,7 +63,7 @@ static void sample_run(struct sampling *k, const ty_desc *data, int64_t position
 {
   k->r = vec_ops_of(data->dtype);
   k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], positions };
-  parallel_for(data->dim[0], grain_of(8 * k->s.c * positions), sample_body, k);
+  parallel_for(data->dim[0], elements_ns(8 * k->s.c * positions), sample_body, k);
 }
 
 static int sampler_shape(struct infer *s)
@@ -88,7 +88,7 @@ static int sampler_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, grid. */
+/* Computes the gradients. in: head gradient, data, grid. */
 static int sampler_backward(struct call *c)
 {
   struct sampling k = {
@@ -143,7 +143,8 @@ static int grid_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head gradient. */
+/* Computes (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head
+** gradient. */
 static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];
@@ -168,7 +169,8 @@ static int grid_forward(struct call *c)
     warp_grid(r, c->out[0].p, c->in[0].p, d, false);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
-      r->grid(vec_at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), vec_at(r, c->in[0].p, 6 * i),
+      r->sampler->grid(vec_at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]),
+          vec_at(r, c->in[0].p, 6 * i),
           d->dim[2], d->dim[3]);
   return TY_OK;
 }
@@ -183,7 +185,7 @@ static int grid_backward(struct call *c)
     warp_grid(r, c->out[0].p, c->in[0].p, d, true);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
-      r->grid_back(vec_at(r, c->out[0].p, 6 * i),
+      r->sampler->grid_back(vec_at(r, c->out[0].p, 6 * i),
           vec_at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]), d->dim[2], d->dim[3]);
   return TY_OK;
 }
@@ -250,12 +252,12 @@ static int transformer_forward(struct call *c)
   struct sampling k = { .x = c->in[0].p, .grid = grid, .y = c->out[0].p };
   regular_grid(r, c->out[1].p, h, w, false);
   for (int64_t i = 0; i < d->dim[0]; i++)
-    r->grid(vec_at(r, grid, i * 2 * h * w), vec_at(r, c->in[1].p, 6 * i), h, w);
+    r->sampler->grid(vec_at(r, grid, i * 2 * h * w), vec_at(r, c->in[1].p, 6 * i), h, w);
   sample_run(&k, &c->in[0].d, h * w);
   return TY_OK;
 }
 
-/* in: head gradient, data, grid_src. */
+/* Computes the gradients. in: head gradient, data, grid_src. */
 static int transformer_backward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
@@ -268,7 +270,7 @@ static int transformer_backward(struct call *c)
     .dgrid = c->out[1].p ? c->tmp : NULL };
   sample_run(&k, &c->in[1].d, h * w);
   for (int64_t i = 0; c->out[1].p && i < d->dim[0]; i++)
-    r->grid_back(vec_at(r, c->out[1].p, 6 * i), vec_at(r, c->tmp, i * 2 * h * w), h, w);
+    r->sampler->grid_back(vec_at(r, c->out[1].p, 6 * i), vec_at(r, c->tmp, i * 2 * h * w), h, w);
   return TY_OK;
 }
 

@@ -5,7 +5,7 @@
 ** own, k = 2 scale - scale % 2, stride scale, pad ceil((scale - 1) / 2); the kernel is an
 ** argument.
 */
-#include "kernel/vec/vec.h"
+#include "kernel/vec/sampler.h"
 #include "op/op.h"
 
 struct up_param { int64_t scale, num_filter, sample_type, multi_input_mode, num_args, workspace; };
@@ -100,7 +100,7 @@ static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
     else if (y % by)
       memcpy(to, vec_at(r, to, -W), r->size * (size_t)W);
     else
-      r->repeat(to, from, W / w, w);
+      r->sampler->repeat(to, from, W / w, w);
   }
 }
 
@@ -111,7 +111,7 @@ static void shrink_plane(const struct nearest *u, int64_t in, int64_t out)
           by = u->large->dim[2] / h;
   memset(vec_at(r, u->x, in), 0, r->size * (size_t)(h * w));
   for (int64_t y = 0; y < h * by; y++)
-    r->collect(vec_at(r, u->x, in + y / by * w), vec_at(r, u->y, out + y * W), W / w, w);
+    r->sampler->collect(vec_at(r, u->x, in + y / by * w), vec_at(r, u->y, out + y * W), W / w, w);
 }
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
@@ -139,7 +139,7 @@ static void nearest_run(const struct call *c, const struct operand *small, int n
       sum ? 0 : first, sum && i, back };
     if (small[i].p && large->p)
       parallel_for(small[i].d.dim[0] * small[i].d.dim[1],
-          grain_of(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
+          elements_ns(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
     first += small[i].d.dim[1];
   }
 }
@@ -206,7 +206,7 @@ static void bilinear_run(const struct call *c, struct bilinear *u, const ty_desc
   u->scale = p->scale;
   u->k = kernel_of(p);
   u->pad = p->scale / 2; /* ceil((scale - 1) / 2) */
-  parallel_for(u->c, grain_of(u->n * u->h * u->w * u->k * u->k), bilinear_body, u);
+  parallel_for(u->c, elements_ns(u->n * u->h * u->w * u->k * u->k), bilinear_body, u);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static int up_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, for bilinear also data and weight. */
+/* Computes the gradients. in: head gradient, for bilinear also data and weight. */
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return nearest_run(c, c->out, c->nout, &c->in[0], true), TY_OK;

@@ -287,11 +287,11 @@ INLINE float within(float x, float least, float most)
   return x < most ? x : most;
 }
 
-enum { PART = 256 };
+enum { LEVELS_AT_ONCE = 256 };
 
 static void finish_part(const struct level_row *r, int64_t at, int64_t n)
 {
-  float y[PART];
+  float y[LEVELS_AT_ONCE];
   const int32_t *sum = r->sum + at;
   const float unit = r->unit, more_scale = r->more_scale, more_zero = r->more_zero;
   const int64_t step = r->each;
@@ -325,7 +325,7 @@ static void finish_part(const struct level_row *r, int64_t at, int64_t n)
     memcpy((float *)r->out + at, y, (size_t)n * sizeof *y);
     return;
   }
-  int32_t level[PART];
+  int32_t level[LEVELS_AT_ONCE];
   uint8_t *restrict out = (uint8_t *)r->out + at;
   for (int64_t i = 0; i < n; i++)
     level[i] = (int32_t)nearest(within(y[i] * inverse, least, most)) + origin;
@@ -334,8 +334,8 @@ static void finish_part(const struct level_row *r, int64_t at, int64_t n)
 
 static void finish_levels(const struct level_row *r)
 {
-  for (int64_t at = 0; at < r->n; at += PART)
-    finish_part(r, at, r->n - at < PART ? r->n - at : PART);
+  for (int64_t at = 0; at < r->n; at += LEVELS_AT_ONCE)
+    finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
 }
 
 static void make_levels(int64_t n, const float *x, float inverse, int8_t *out)

@@ -7,7 +7,12 @@
 ** vector code.
 */
 #include <float.h>
-#include "kernel/vec/vec.h"
+#include "kernel/vec/cell.h"
+#include "kernel/vec/norm.h"
+#include "kernel/vec/pool.h"
+#include "kernel/vec/sampler.h"
+#include "kernel/vec/softmax.h"
+#include "kernel/vec/update.h"
 #include "base/philox.h"
 #include "base/vmath.h"
 

@@ -1,0 +1,119 @@
+/* row.c - see row.h. */
+#include "cuda/row.h"
+
+enum { MOST_PARAMETERS = 24 };
+
+/* What a row's arguments are taken from; the addresses in it live as long as the launch. */
+struct row_values {
+  _Alignas(16) unsigned char sizes[CUDA_ROW_BYTES];
+  struct cuda_draw_key key;
+  struct cuda_fault *fault;
+  const char *op;
+  int32_t add;
+  void *absent;                                       /* NULL: an operand that is not there */
+};
+
+/* -- words ------------------------------------------------------------------------------------- */
+
+/* Returns the operand that `o0` or `i12` names, and moves *s to after it; NULL: there is none. */
+static struct operand *find_operand(const struct call *c, const char **s)
+{
+  const bool out = **s == 'o';
+  char *end;
+  const long i = strtol(*s + 1, &end, 10);
+  *s = end;
+  return i < (out ? c->nout : c->nin) ? (out ? c->out : c->in) + i : NULL;
+}
+
+/* Writes words with the types of operands in their places. Returns whether there was room. */
+static bool write_words(const struct call *c, const char *words, char *to, size_t size)
+{
+  const char *const end = to + size - 1;
+  for (const char *s = words; *s && to < end;) {
+    if (*s != '$' && *s != '#') {
+      *to++ = *s++;
+      continue;
+    }
+    const bool unit = *s++ == '#';
+    const struct operand *x = find_operand(c, &s);
+    const int dtype = x ? x->d.dtype : TY_F32;
+    const char *type = unit ? cuda_unit(dtype_size(dtype)) : cuda_type(dtype);
+    while (*type && to < end) *to++ = *type++;
+  }
+  *to = 0;
+  return to < end;
+}
+
+int cuda_start(const struct call *c, enum cuda_family family, const char *kernel, const char *words,
+    int64_t n, void **params)
+{
+  char defines[CUDA_WORDS];
+  cu_function f;
+  NEED(write_words(c, words, defines, sizeof defines), TY_EINTERNAL, "%s: too many words", kernel);
+  TRY(cuda_family_find(c->device, family, kernel, defines, &f));
+  return cuda_run(c, f, n, params);
+}
+
+/* -- arguments --------------------------------------------------------------------------------- */
+
+static bool is_word(const char *s, size_t n, const char *word)
+{
+  return strlen(word) == n && !strncmp(s, word, n);
+}
+
+/* Returns the address of what an argument of n characters stands for; NULL: there is no such. */
+static void *find_argument(struct call *c, struct row_values *v, const char *s, size_t n)
+{
+  if (*s == 'o' && n > 1 && s[1] != 'p') {
+    struct operand *x = find_operand(c, &s);
+    return x ? &x->p : &v->absent;
+  }
+  if (*s == 'i') {
+    struct operand *x = find_operand(c, &s);
+    return x ? &x->p : &v->absent;
+  }
+  if (*s == 's') return v->sizes + (n > 1 ? 8 * strtol(s + 1, NULL, 10) : 0);
+  if (is_word(s, n, "tmp")) return &c->tmp;
+  if (is_word(s, n, "add")) return &v->add;
+  if (is_word(s, n, "key")) return &v->key;
+  if (is_word(s, n, "fault")) return &v->fault;
+  if (is_word(s, n, "op")) return &v->op;
+  return NULL;
+}
+
+int cuda_run_row(struct call *c)
+{
+  const struct cuda_row *row = c->row;
+  struct row_values v;
+  void *params[MOST_PARAMETERS];
+  int n = 0;
+  bool writes = false, wanted = false;
+  v.key = cuda_draw_key(c);
+  v.fault = cuda_device(c->device)->fault;
+  v.op = c->op->name;
+  v.add = (int32_t)(c->add & 1);
+  v.absent = NULL;
+  for (const char *s = row->arguments + strspn(row->arguments, " "); *s; s += strspn(s, " ")) {
+    const size_t length = strcspn(s, " ");
+    void *argument = n < MOST_PARAMETERS ? find_argument(c, &v, s, length) : NULL;
+    NEED(argument, TY_EINTERNAL, "%s: the row's argument %s", row->kernel, s);
+    if (*s == 'o' && !is_word(s, length, "op")) {
+      writes = true;
+      wanted = wanted || *(void **)argument;
+    }
+    if (s[length - 1] == '~') wanted = true;
+    params[n++] = argument;
+    s += length;
+  }
+  for (int i = 0; i < c->nout; i++)
+    if (row->zeros >> i & 1) TRY(cuda_zero(c, &c->out[i]));
+  if (writes && !wanted) return TY_OK;
+  int64_t threads;
+  if (row->sizes)
+    threads = row->sizes(c, v.sizes);
+  else {
+    threads = desc_count(&c->out[0].d);
+    memcpy(v.sizes, &threads, sizeof threads);
+  }
+  return cuda_start(c, row->family, row->kernel, row->words, threads, params);
+}

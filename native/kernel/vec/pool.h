@@ -1,0 +1,73 @@
+/* pool.h - loops of pooling. See vec.h. */
+#pragma once
+#include "kernel/vec/vec.h"
+
+/* A row of windows over channels in blocks. */
+struct pool_row {
+  /* lines under each window */
+  int64_t rows;
+  /* places from one line to the next */
+  int64_t line;
+  /* places of a line */
+  int64_t in;
+  /* places of a window along a line */
+  int64_t kernel;
+  /* places from one window to the next */
+  int64_t stride;
+  /* places by which the first window begins before the line */
+  int64_t pad;
+  /* number of windows */
+  int64_t n;
+  /* channels of a block: 16, 8 or 4 */
+  int b;
+  /* number of the first tap */
+  int tap;
+  /* every maximum gets the gradient, not only the first one */
+  bool all;
+};
+
+enum { NO_TAP = 255 };                                /* of a window without a maximum */
+
+struct vec_pool {
+  /* -- pooling: one tap of a window over n outputs whose inputs are `stride` apart -- */
+
+  /* Computes y = max(y, x). */
+  void   (*tap_max)(void *y, const void *x, int64_t stride, int64_t n);
+  /* Adds x^power to y. */
+  void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);
+  /* Adds left to dx where x == y, and then sets left to 0 there unless `all`. */
+  void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride,
+      bool all, int64_t n);
+  /* Sets argmax to `here` where x == y. */
+  void   (*argmax)(int32_t *argmax, const void *x, const void *y, int64_t stride, int32_t here,
+      int64_t n);
+  /* Adds dy[i] to dx[stride i + argmax[i]] unless argmax[i] is INT32_MIN. */
+  void   (*scatter_argmax)(void *dx, const int32_t *argmax, const void *dy, int64_t stride,
+      int64_t n);
+  /* Adds g to dx. */
+  void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);
+  /* Adds g (x / y)^(power - 1) to dx where y is not 0. */
+  void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride,
+      int power, int64_t n);
+  /* Computes the maxima y of windows 2 x 2, 2 apart, over the input rows x0 and x1. */
+  void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
+  /* Sets argmax to the first of the four taps that is y, else to NO_TAP. */
+  void   (*max2_argmax)(uint8_t *argmax, const void *x0, const void *x1, const void *y, int64_t n);
+  /* Sets both rows to dy at the taps of argmax, and to 0 elsewhere. */
+  void   (*max2_back)(void *dx0, void *dx1, const uint8_t *argmax, const void *dy, int64_t n);
+  /* Computes y = y^(1 / power). */
+  void   (*root)(void *y, int power, int64_t n);
+
+  /* -- pooling of a row of windows over channels in blocks -- */
+
+  /* Computes the maximum of y and each window if `max`, else adds the window to y. */
+  void   (*block_pool)(void *y, const void *x, const struct pool_row *p, bool max);
+  /* Sets argmax to the first tap that is y, else to NO_TAP. */
+  void   (*block_argmax)(uint8_t *argmax, const void *y, const void *x, const struct pool_row *p);
+  /* Adds dy to dx at the taps of argmax. */
+  void   (*block_scatter_argmax)(void *dx, const uint8_t *argmax, const void *dy,
+      const struct pool_row *p);
+  /* Adds dy to dx, at the maximum y of x if `max`, else at all taps and without reading x and y. */
+  void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y,
+      const struct pool_row *p, bool max);
+};
