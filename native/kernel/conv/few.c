@@ -119,6 +119,7 @@ void few_forward(const struct window *w, const void *x, const void *weight,
       copy_window(w, image, j, (char *)tmp + (size_t)(j * f.depth) * f.size);
     f.y = (char *)y + (size_t)(i * w->filters * f.out) * f.size;
     /* small weights are in the cache */
-    parallel_for_stoppable((w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_filters, &f);
+    parallel_for_stoppable(
+        (w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_filters, &f);
   }
 }
