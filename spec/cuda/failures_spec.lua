@@ -172,7 +172,7 @@ describe_there("a step on a GPU", function()
     local late = "gpu%(0%) reports late: the failure is this step's or that of one before it, \z
       and TYCHO_SYNC=1 tells whose"
     local over = "nothing runs on gpu%(0%) until the program is started again"
-    for _, fail in ipairs{ "cublasLtMatmul:4:719", "cuLaunchKernel:5:719" } do
+    for _, fail in ipairs{ "cublasLtMatmul:4:719", "cuLaunchKernel:3:719" } do
       local text = steps(fail)
       assert.is_falsy(text:find("step\t1\t[^\n]*reports late"))
       assert.matches("step\t%d\t[^\n]*" .. late .. "; " .. over, text)
