@@ -45,7 +45,7 @@ local function iterator(x, from, to, shuffle)
     label_name = "pixels", shuffle = shuffle}
 end
 
--- A picture in characters, two rows of pixels in a line.
+-- Returns a picture in characters, two rows of pixels in a line.
 local function lines(pixels)
   local INK, list = {" ", ".", ":", "o", "#", "@"}, {}
   for row = 0, 26, 2 do

@@ -64,7 +64,7 @@ policy:initialize{init = ty.init.Xavier(), ctx = device}
 policy:hybridize()
 local trainer = gluon.Trainer(policy:collect_params(), "adam", {learning_rate = options.rate})
 
--- What to do in each state: drawn by the policy's odds, or the better one.
+-- Returns what to do in each state: drawn by the policy's odds, or the better one.
 local function choose(states, greedy)
   local odds = nd.softmax(policy(nd.array(states, {ctx = device})))
   return (greedy and odds:argmax{axis = 1} or nd.random.multinomial(odds)):totable()
@@ -92,8 +92,8 @@ local function walk(seen, greedy)
   return pushes / options.worlds, lengths
 end
 
--- What a push was worth: the discounted pushes from there to the end, less what is usual, in units
--- of their spread.
+-- Returns what a push was worth: the discounted pushes from there to the end, less what is usual,
+-- in units of their spread.
 local function worth_of(seen, lengths)
   local worth, sum, squares = {}, 0, 0
   for n, row in ipairs(seen) do
@@ -110,7 +110,7 @@ local function worth_of(seen, lengths)
   return worth
 end
 
--- An update of the policy by the walks: more of what was worth more than usual.
+-- Returns an update of the policy by the walks: more of what was worth more than usual.
 local function learn(seen, lengths)
   local states, actions = {}, {}
   for n, row in ipairs(seen) do

@@ -36,7 +36,7 @@ ty.random.seed(options.seed)
 
 -- Characters --------------------------------------------------------------------------------------
 
--- An iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of
+-- Returns an iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of
 -- stream r; labels are one further.
 local function streams(ids, from, to)
   local steps = math.floor((to - from - 1) / (options.batch * options.length))

@@ -94,8 +94,8 @@ local function line(rows, key, first, last)
   return {latency = latency, bandwidth = 1 / slope}, errors
 end
 
--- The lines of small and of large messages; `upto`: bytes of the largest small one. Where rows tell
--- it, `processor` of a line is that of the processor time of the same messages.
+-- Returns the lines of small and of large messages; `upto`: bytes of the largest small one. Where
+-- rows tell it, `processor` of a line is that of the processor time of the same messages.
 local function fit(rows, key, processor)
   local split, least = 0, math.huge
   for last = 3, #rows - 3 do

@@ -29,7 +29,7 @@ parser:flag("--free", "train the lower layers, too, instead of keeping them as t
 common.training(parser, {epochs = 20, batch = 20, rate = 0.02, momentum = 0.9})
 local options = common.parse(parser, {epochs = 15, test = 400})
 
--- The images of every other class, even or odd, under labels from 0.
+-- Returns the images of every other class, even or odd, under labels from 0.
 local function every_other(x, y, first)
   local rows = {}
   for i, label in ipairs(y:totable()) do
@@ -42,7 +42,7 @@ end
 
 -- The base ----------------------------------------------------------------------------------------
 
--- A ResNet that knows the pictures of even labels.
+-- Returns a ResNet that knows the pictures of even labels.
 local function train_base()
   local x, y = images.load(nil, {3, 32, 32}, options.quick and 1600 or 4000, options.seed + 500)
   x, y = every_other(x, y, 0)
@@ -106,7 +106,7 @@ local function optimizer_params(rate)
   return {learning_rate = rate, momentum = options.momentum}
 end
 
--- The same network without any knowledge, on the same examples.
+-- Returns the same network without any knowledge, on the same examples.
 local function from_scratch(net, train, test)
   local module = ty.mod.Module{symbol = net, context = common.devices(options)}
   train:reset()

@@ -70,14 +70,14 @@ local judges = bound(judge(), {"data"}, {options.batch, PIXELS}, true)
 local REAL, DRAWN = nd.ones{options.batch, 1} * 0.9, nd.zeros{options.batch, 1}
 local YES = nd.ones{options.batch, 1}
 
--- What the judge says of a batch, and its gradients.
+-- Returns what the judge says of a batch, and its gradients.
 local function judged(batch, label)
   judges:forward({data = {batch}, label = {label}}, true)
   judges:backward()
   return judges:get_outputs()[1]:mean():asscalar()
 end
 
--- A step of both; returns what the judge says of real images and of drawn ones.
+-- Returns a step of both; returns what the judge says of real images and of drawn ones.
 local function step(real)
   draws:forward({data = {noise(options.batch)}}, true)
   local drawn = draws:get_outputs()[1]

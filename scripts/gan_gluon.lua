@@ -70,7 +70,7 @@ local REAL = nd.full({options.batch, 1}, 0.9, {ctx = device})
 local DRAWN = nd.zeros({options.batch, 1}, {ctx = device})
 local YES = nd.ones({options.batch, 1}, {ctx = device})
 
--- A step of both; returns the scores of real images and of drawn ones.
+-- Returns a step of both; returns the scores of real images and of drawn ones.
 local function step(real)
   local drawn = artist(noise(options.batch))              -- not recorded: only the judge learns
   local of_real, of_drawn

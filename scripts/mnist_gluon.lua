@@ -53,7 +53,7 @@ local train = gluon.data.DataLoader{train_set, options.batch, shuffle = true,
   num_workers = options.workers}
 local test = gluon.data.DataLoader{test_set, options.batch, num_workers = options.workers}
 
--- The batch in as many parts as there are devices.
+-- Returns the batch in as many parts as there are devices.
 local function parts(data, label)
   local x = gluon.utils.split_and_load(data, devices, {even_split = false})
   local y = gluon.utils.split_and_load(label, devices, {even_split = false})

@@ -47,8 +47,8 @@ for _, device in ipairs(devices) do
   ty.nd.zeros(1, {ctx = device}):wait_to_read()
 end
 
--- How far two sets of parameters are apart: the length of the difference of two arrays as a part of
--- the array's length, of the two that are farthest apart.
+-- Returns how far two sets of parameters are apart: the length of the difference of two arrays as a
+-- part of the array's length, of the two that are farthest apart.
 local function difference(a, b)
   local worst = 0
   for name, x in pairs(a) do
@@ -63,7 +63,7 @@ end
 local x, y = digits.draw(options.images, options.seed)
 local held_x, held_y = digits.draw(500, options.seed + 1000)
 
--- A LeNet on some devices, and a function that trains it for an epoch and gives the
+-- Returns a LeNet on some devices, and a function that trains it for an epoch and gives the
 -- seconds it took. It pools by means: the maximum of two nearly equal values would tip
 -- over with the last bit of a sum.
 local function lenet(context)

@@ -51,7 +51,7 @@ local function sentences(n)
   return x, x
 end
 
--- What a file's network takes: noise, and classes below ten.
+-- Returns what a file's network takes: noise, and classes below ten.
 local function noise(n)
   local shape = {n}
   for number in options.shape:gmatch("%d+") do
@@ -130,9 +130,9 @@ local function trace(path)
   return events.traceEvents or events
 end
 
--- The messages of a step: bytes, and the seconds of the step after which it begins (its gradients
--- are there, and the ones before it are done), the mean over steps of a trace; and how long its
--- steps are.
+-- Returns the messages of a step: bytes, and the seconds of the step after which it begins (its
+-- gradients are there, and the ones before it are done), the mean over steps of a trace; and how
+-- long its steps are.
 local function messages(path, steps)
   local sums, begins, first = {}, {}, nil
   for _, e in ipairs(trace(path)) do
@@ -180,7 +180,7 @@ local function take_turns()
   return left
 end
 
--- The greatest of a number of each rank.
+-- Returns the greatest of a number of each rank.
 local function slowest(seconds)
   for _, text in ipairs(group and group:gather(("%.9f"):format(seconds)) or {}) do
     seconds = math.max(seconds, tonumber(text))

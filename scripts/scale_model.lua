@@ -59,7 +59,7 @@ local function numbers(text)
   return list
 end
 
--- A measured line of P ranks as that of the model: what is left of it beside sending.
+-- Returns a measured line of P ranks as that of the model: what is left of it beside sending.
 local function measured(line)
   local sending = 2 * (link.ranks - 1) * options.overhead * 1e-6
   local processor = line.processor                        -- older files have none

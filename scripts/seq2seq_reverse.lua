@@ -168,7 +168,7 @@ local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default
   context = common.devices(options)[1]}
 tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
 
--- What the network writes for each row of a batch.
+-- Returns what the network writes for each row of a batch.
 local function written_for(batch)
   tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key,
     provide_data = {batch.provide_data[1]}}, false)
@@ -228,7 +228,7 @@ module:fit{
 }
 log:close()
 
--- A few of them: what was read, what was written.
+-- Returns a few of them: what was read, what was written.
 local function show(count)
   local batch = Sequences(1, options.seed + 2000):next()
   local read, written = batch.data[1]:totable(), written_for(batch)

@@ -34,7 +34,7 @@ local device = common.device(parser, options)
 
 -- Text --------------------------------------------------------------------------------------------
 
--- The text as numbers from 0, and the character of each number (list[number + 1]).
+-- Returns the text as numbers from 0, and the character of each number (list[number + 1]).
 local function encoded(characters)
   local ids, list, seen = {}, {}, {}
   for i = 1, #characters do

@@ -27,7 +27,8 @@ struct attention_sizes { int dtype; struct attention_heads q, k, v; int64_t coun
 enum { ENCDEC, SELF };
 static bool is_self(const struct call *c) { return cuda_what(c) == SELF; }
 
-/* kv: keys and values. q: queries, the same array as kv in self-attention, NULL: not needed. */
+/* Returns the sizes of an attention. kv: keys and values. q: queries, the same array as kv in
+** self-attention, NULL: not needed. */
 static struct attention_sizes attention_of(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {
@@ -58,7 +59,7 @@ static struct product product_of(const struct attention_sizes *h, const struct h
 
 /* -- which products a call is made of ---------------------------------------------------------- */
 
-/* in: queries, keys and values (self: one array); out: weights */
+/* Computes the outputs; in: queries, keys and values (self: one array); out: weights. */
 static int qk_products(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   const struct operand *kv = &c->in[!is_self(c)];
@@ -68,7 +69,7 @@ static int qk_products(const struct call *c, struct attention_sizes *h, struct h
   return 1;
 }
 
-/* in: gradient of the weights, then the inputs */
+/* Computes the gradients; in: gradient of the weights, then the inputs. */
 static int qk_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   int second = !is_self(c);
@@ -81,7 +82,7 @@ static int qk_back(const struct call *c, struct attention_sizes *h, struct heads
   return 2;
 }
 
-/* in: values (self: with queries and keys), weights */
+/* Computes the outputs; in: values (self: with queries and keys), weights. */
 static int valatt_products(
     const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
@@ -91,7 +92,7 @@ static int valatt_products(
   return 1;
 }
 
-/* in: head gradient, values, weights */
+/* Computes the gradients; in: head gradient, values, weights. */
 static int valatt_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   struct attention_sizes g = attention_of(c, NULL, &c->out[0], &c->in[2]);
@@ -120,7 +121,8 @@ static int run_products(struct call *c, products_fn of)
   return TY_OK;
 }
 
-/* What no product writes is 0: of self-attention the values' or queries' part, else the values'. */
+/* Runs the products of a gradient. What no product writes is 0: of self-attention the values' or
+** queries' part, else the values'. */
 static int run_back(struct call *c, products_fn of)
 {
   int projection = of == qk_back && !is_self(c);
@@ -173,7 +175,7 @@ PRODUCTS(weights_back, qk_back, run_back)
 PRODUCTS(sums, valatt_products, run_products)
 PRODUCTS(sums_back, valatt_back, run_back)
 
-/* _contrib_div_sqrt_dim, and its gradient */
+/* Computes _contrib_div_sqrt_dim, and its gradient. */
 static int over_root(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

@@ -64,7 +64,7 @@ static int64_t whole_number(const struct call *c, const char *name)
   return (int64_t)cuda_number(c, name, 0);
 }
 
-/* data, and the record of where rows come from, as they are */
+/* Copies data, and the record of where rows come from, as they are. */
 static int keep_rows(struct call *c, const struct nms_args *s)
 {
   int64_t count = s->samples * s->n;

@@ -14,7 +14,7 @@ static int write_guard(struct call *c)
   return cuda_launch(c->device, f, 1, 1, 0, params);
 }
 
-/* Two gradients of x's dtype; p NULL: unused. */
+/* Writes two gradients of x's dtype; p NULL: unused. */
 static int part_ways(struct call *c, void *first, void *second, const void *guard)
 {
   const struct operand *x = &c->in[0];
@@ -30,14 +30,14 @@ static int pass_gate(struct call *c)
   return move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
 }
 
-/* in: head gradient, guard */
+/* Computes the gradients; in: head gradient, guard. */
 static int gate_back(struct call *c)
 {
   TRY(part_ways(c, c->out[0].p, NULL, c->in[1].p));
   return cuda_zero(c, &c->out[1]);
 }
 
-/* in: head gradient, guard */
+/* Computes the gradients; in: head gradient, guard. */
 static int choose_back(struct call *c)
 {
   TRY(part_ways(c, c->out[1].p, c->out[2].p, c->in[1].p));

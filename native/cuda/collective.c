@@ -114,7 +114,7 @@ static void abort_group(struct collective *c)
   }
 }
 
-/* What failed is this thread's failure, and from now on that of all that the group does. */
+/* Makes what failed this thread's failure, and that of all that the group does from now on. */
 static int fail_group(struct collective *c, int code)
 {
   if (!c->dead) snprintf(c->why, sizeof c->why, "%s", ty_error());
@@ -183,8 +183,8 @@ static int open_group(
   return TY_OK;
 }
 
-/* A group whose members are all here is left by all at once. Others leave when their rank has no
-** use for it any more, and must not wait for each other then. */
+/* Leaves a group. One whose members are all here is left by all at once. Others leave when their
+** rank has no use for it any more, and must not wait for each other then. */
 static void close_group(struct collective *c)
 {
   pthread_mutex_lock(&lock);
@@ -227,7 +227,7 @@ static int type_of(int dtype)
   }
 }
 
-/* root -1: a sum; truths are not added, but joined. */
+/* Starts a part of a message. root -1: a sum; truths are not added, but joined. */
 static int start_part(
     struct collective *c, const struct collective_part *p, int dtype, int root)
 {
@@ -311,7 +311,7 @@ int collective_awaited(cu_stream stream, uint64_t seq)
   return TY_OK;
 }
 
-/* On the stream of the GPU of this number. */
+/* Leaves a stamp on the stream of the GPU of this number. */
 static int leave_stamp(int device, void **made)
 {
   struct lane *l = &lanes[device_id(device)];
@@ -325,7 +325,7 @@ static bool read_stamps(int device, void *first, void *last, int64_t *from, int6
   return !cuda_enter(TY_GPU + id) && stamp_read(&lanes[id].clock, first, last, from, to);
 }
 
-/* A failure that NCCL has reported for one of the groups ends that one. */
+/* Asks NCCL for failures of the groups; a failure ends its group. */
 static int check_groups(void)
 {
   int code = TY_OK;

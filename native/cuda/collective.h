@@ -10,6 +10,6 @@ int  collective_mark(uint64_t seq);
 int  collective_await(cu_event e);
 /* what comes next on the stream waits for the marks of task number seq */
 int  collective_awaited(cu_stream stream, uint64_t seq);
-/* Something is under way, and NCCL reports no error. */
+/* Returns whether something is under way and NCCL reports no error. */
 bool collective_busy(void);
 void cuda_collective_register(const struct order_ops *order);

@@ -26,7 +26,7 @@ struct kernel_image {
 static struct kernel_image *images[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* FNV-1a */
+/* Returns a text's hash, FNV-1a. */
 static uint64_t hash_of(const char *s, size_t n)
 {
   uint64_t h = 14695981039346656037u;
@@ -44,7 +44,8 @@ struct header {
   uint64_t hash;                                      /* of the image */
 };
 
-/* The file of an image; false: there is no folder for it. TYCHO_CACHE names one; empty: none. */
+/* Gives the path of an image's file. Returns false where there is no folder for it. TYCHO_CACHE
+** names one; empty: none. */
 static bool cache_path(uint64_t hash, char *path, size_t size, bool make)
 {
   const char *own = getenv("TYCHO_CACHE"), *xdg = env_text("XDG_CACHE_HOME", "");
@@ -105,7 +106,7 @@ static bool read_image(struct kernel_image *m)
   return good;
 }
 
-/* A cache that cannot be written costs time only. */
+/* Writes an image to the cache. A cache that cannot be written costs time only. */
 static void write_image(const struct kernel_image *m)
 {
   char path[4096];
@@ -134,7 +135,8 @@ static const int *known_archs(void)
 
 int cuda_least_arch(void) { return *known_archs(); }
 
-/* The newest that NVRTC knows up to this one: itself, or one whose PTX runs on it, too. */
+/* Returns the newest architecture that NVRTC knows up to this one: itself, or one whose PTX runs on
+** it, too. */
 static int compiled_arch(int arch)
 {
   int known = 0;
@@ -187,7 +189,7 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
 
 /* -- images in this process -------------------------------------------------------------------- */
 
-/* All that the image follows from. */
+/* Returns a text of all that the image follows from. */
 static char *key_of(const char *source, const char *const *options, int arch)
 {
   struct text t = { 0 };
@@ -206,7 +208,7 @@ static void drop_image(struct kernel_image *m)
   mem_free(m);
 }
 
-/* Under the lock. */
+/* Compiles an image, or reads it from the cache. Call under the lock. */
 static int make_image(char *key, uint64_t hash, const char *source, const char *const *options,
     const char *name, int arch, struct kernel_image **out)
 {

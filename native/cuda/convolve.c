@@ -14,7 +14,8 @@
 /* of the parameter `layout`: from this one on channels come last; -1: none given */
 enum { LAYOUT_NHWC = 3 };
 
-/* Tensor cores want channels last. Bytes follow (masks of maxima). */
+/* Returns the block of channels. Tensor cores want channels last. Bytes follow (masks of maxima).
+** */
 static int wanted_block(const ty_desc *d)
 {
   bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
@@ -89,7 +90,7 @@ static struct dnn_convolution forward_of(const struct call *c)
   return v;
 }
 
-/* of a gradient; in: gradient of the output, data, weight */
+/* Returns the convolution of a gradient; in: gradient of the output, data, weight. */
 static struct dnn_convolution backward_of(const struct call *c, enum dnn_result makes, int out)
 {
   const ty_desc *g = &c->in[0].d, *data = &c->in[1].d, *w = &c->in[2].d;
@@ -157,7 +158,7 @@ static int turn_back(const struct call *c, const struct operand *a, const void *
   return a->p && a->p != from ? turn_plain(c->device, &a->d, a->p, from) : TY_OK;
 }
 
-/* false: there is no memory for it */
+/* Reserves memory for a turned weight. Returns false where there is none. */
 static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t bytes)
 {
   if (s->p && s->bytes == bytes) return true;
@@ -167,7 +168,8 @@ static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t
   return s->p != 0;
 }
 
-/* A bound weight is turned again where it has changed (struct kernel, packs). */
+/* Gives the turned weight. A bound weight is turned again where it has changed (struct kernel,
+** packs). */
 static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
 {
   struct turned_weight *s = c->state;
@@ -215,7 +217,7 @@ static const char *backward_refuse(const struct call *c)
   return no ? no : dnn_refuse(c->device, &weight);
 }
 
-/* what stays of the output's gradient in that of the bias */
+/* Returns the reduction of the output's gradient to that of the bias. */
 static struct reduce bias_reduction(const struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
@@ -267,7 +269,7 @@ static int convolution_forward(struct call *c)
   return turn_back(c, &c->out[0], out);
 }
 
-/* in: gradient of the output, data, weight, as the convolution takes them */
+/* Computes a gradient; in: gradient of the output, data, weight, as the convolution takes them. */
 static int run_gradient(
     const struct call *c, const struct dnn_convolution *v, int k, void *const in[3], char *at)
 {

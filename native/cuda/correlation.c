@@ -29,7 +29,7 @@ static int correlate_forward(struct call *c)
       (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, &s });
 }
 
-/* in: head gradient, both images */
+/* Computes the gradients; in: head gradient, both images. */
 static int correlate_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

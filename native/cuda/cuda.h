@@ -20,8 +20,8 @@ int  cuda_nvrtc_version(void);
 enum cuda_library {
   CUDA_DRIVER, CUDA_NVRTC, CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER, CUDA_NCCL
 };
-/* NULL: not found, or TYCHO_DISABLE switches it off; adds where it was looked for, what is there
-** instead, and which packages have it to `missing`, which may be NULL. */
+/* Opens a library. NULL: not found, or TYCHO_DISABLE switches it off; adds where it was looked for,
+** what is there instead, and which packages have it to `missing`, which may be NULL. */
 void *cuda_library(enum cuda_library which, struct text *missing);
 /* what a kernel says whose library is missing */
 #define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
@@ -85,12 +85,12 @@ int cuda_fault_report(struct cuda_fault *f);
 
 /* -- kernels (compile.c) ----------------------------------------------------------------------- */
 
-/* A function of a source in CUDA C++, compiled for the device with these options (NULL ends
+/* Gives a function of a source in CUDA C++, compiled for the device with these options (NULL ends
 ** them), once per process, and once per machine in the cache on disk. TY_EINTERNAL with the
 ** compiler's log. */
 int cuda_compile(int device, const char *source, const char *const *options, const char *name,
     cu_function *out);
-/* The least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
+/* Returns the least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
 int cuda_least_arch(void);
 
 /* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */

@@ -67,7 +67,7 @@ static struct product product_of(
   return p;
 }
 
-/* one image of an operand */
+/* Returns one image of an operand. */
 static void *image_at(const struct operand *a, int64_t i)
 {
   size_t each = desc_bytes(&a->d) / (size_t)a->d.dim[0];
@@ -185,7 +185,7 @@ static int back_image(const struct call *c, int dtype, struct deform_args *s,
   return cuda_add_taps(c, dtype, &t, dx, columns);
 }
 
-/* in: head gradient, data, offset, mask if there is one, weight */
+/* Computes one image's gradients; in: head gradient, data, offset, mask if there is one, weight. */
 static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;

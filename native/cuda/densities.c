@@ -10,7 +10,7 @@ static const char *const laws[DIRICHLET + 1] = { "uniform", "normal", "gamma", "
   "poisson", "negative_binomial", "generalized_negative_binomial" };
 static bool has_vectors(const struct call *c) { return cuda_what(c) == DIRICHLET; }
 
-/* x: samples, then the parameters; n: densities */
+/* Returns a kernel's arguments. x: samples, then the parameters; n: densities. */
 static struct density_args args_of(const struct call *c, const struct operand *x, int64_t n)
 {
   int64_t width = has_vectors(c) ? x->d.dim[x->d.ndim - 1] : 1;
@@ -50,7 +50,7 @@ static int dirichlet_back(struct call *c, struct density_args s)
       (void *[]){ &c->out[1].p, g, y, x, a, &s });
 }
 
-/* in: head gradient, densities, samples, parameters */
+/* Computes the gradients; in: head gradient, densities, samples, parameters. */
 static int density_backward(struct call *c)
 {
   struct density_args s = args_of(c, &c->in[2], desc_count(&c->in[0].d));

@@ -52,7 +52,7 @@ static int read_attribute(int id, int which, int *value)
       cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
 }
 
-/* Under the lock, with the device's context. */
+/* Makes the device's streams. Call under the lock, with the device's context. */
 static int make_streams(struct gpu *g)
 {
   struct cuda_device *d = g->d;
@@ -71,7 +71,7 @@ static int make_streams(struct gpu *g)
   return staging_new(&g->other);
 }
 
-/* What an opening that failed has made. */
+/* Frees what an opening that failed has made. */
 static void drop_streams(struct gpu *g)
 {
   struct cuda_device *d = g->d;
@@ -194,7 +194,8 @@ static int await_ticket(int device, struct ticket t)
   return cuda_check(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
-/* What kernels found so far may be a later task's: then the whole stream is waited for. */
+/* Waits for a task. What kernels found so far may be a later task's: then the whole stream is
+** waited for. */
 static int wait_for_task(int device, uint64_t seq)
 {
   struct gpu *g = gpu_of(device);
@@ -223,7 +224,7 @@ static bool read_stamps(int device, void *first, void *last, int64_t *from, int6
   return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
 }
 
-/* An error of a kernel or a copy sticks to the context. */
+/* Returns whether the device is lost: an error of a kernel or a copy sticks to the context. */
 static bool is_lost(int device)
 {
   if (cuda_enter(device)) return true;

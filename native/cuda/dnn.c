@@ -43,7 +43,7 @@ static bool load_cudnn(void)
   return good;
 }
 
-/* Under the lock. NULL: there is no cuDNN. */
+/* Returns cuDNN's handle; NULL: there is no cuDNN. Call under the lock. */
 static dnn_handle handle_of(int device)
 {
   dnn_handle *h = &handles[device_id(device)];
@@ -104,7 +104,7 @@ static int compute_type(const struct dnn_convolution *c)
   return c->dtype == TY_F64 ? DNN_F64 : DNN_F32;
 }
 
-/* (first, channels, space); NULL: space is 1. A virtual one has no memory. */
+/* Describes a tensor (first, channels, space); NULL: space is 1. A virtual one has no memory. */
 static dnn_thing make_tensor(struct dnn_builder *b, const struct dnn_convolution *c, int id,
     int64_t first, int64_t channels, const int64_t *space, bool is_virtual)
 {
@@ -169,7 +169,7 @@ static dnn_thing add_convolution(
   return finalize_descriptor(b, t);
 }
 
-/* y = formula(x, other); NULL other: of x alone */
+/* Adds y = formula(x, other) to the graph; NULL other: of x alone. */
 static dnn_thing add_pointwise(struct dnn_builder *b, const struct dnn_convolution *c, int formula,
     dnn_thing x, dnn_thing other, dnn_thing y)
 {
@@ -206,7 +206,8 @@ static dnn_thing make_graph(struct dnn_builder *b, const struct dnn_convolution 
 
 /* -- the choice of an engine ------------------------------------------------------------------- */
 
-/* Equal settings give equal bits; TF32 and narrow sums only where they were allowed. */
+/* Returns whether the settings allow an engine. Equal settings give equal bits; TF32 and narrow
+** sums are used only where they were allowed. */
 static bool is_allowed(const struct dnn_convolution *c, dnn_thing config)
 {
   dnn_thing engine = NULL;
@@ -227,7 +228,7 @@ static bool is_allowed(const struct dnn_convolution *c, dnn_thing config)
   return good;
 }
 
-/* A plan within the workspace, or NULL. */
+/* Returns a plan within the workspace, or NULL. */
 static dnn_thing plan_with(
     const struct dnn_convolution *c, dnn_handle h, dnn_thing config, int64_t *workspace)
 {
@@ -242,7 +243,7 @@ static dnn_thing plan_with(
   return NULL;
 }
 
-/* The first of those that the library ranks in this mode. */
+/* Chooses the first of the engines that the library ranks in this mode. */
 static bool choose_engine(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
 {
   struct dnn_builder b = { p };
@@ -276,7 +277,8 @@ static void build_plan(struct dnn_plan *p)
   while (p->n) dnn.DestroyThing(p->part[--p->n]);
 }
 
-/* Under the lock. NULL: out of memory, or no cuDNN; a plan of nothing where cuDNN has none. */
+/* Returns the plan. NULL: out of memory, or no cuDNN; a plan of nothing where cuDNN has none. Call
+** under the lock. */
 static const struct dnn_plan *plan_of(int device, const struct dnn_convolution *c)
 {
   uint32_t h = (uint32_t)device;

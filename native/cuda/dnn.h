@@ -17,7 +17,7 @@ struct dnn_convolution {
   int64_t most;                                       /* bytes of workspace */
 };
 struct dnn_arrays { void *x, *w, *y, *bias; };
-/* NULL: cuDNN is there and does it; else the reason. Plans are made once and kept. */
+/* Returns NULL where cuDNN is there and does it, else the reason. Plans are made once and kept. */
 const char *dnn_refuse(int device, const struct dnn_convolution *c);
 size_t dnn_workspace(int device, const struct dnn_convolution *c);
 /* the workspace has what dnn_workspace said */

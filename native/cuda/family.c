@@ -198,7 +198,7 @@ static const struct family_function *find_function(
   return NULL;
 }
 
-/* Under the lock. */
+/* Adds a function to those that are kept. Call under the lock. */
 static int add_function(struct family_function **head, struct family_function *k)
 {
   TRY(cuda_family_compile(k->device, k->family, "", k->defines, k->name, &k->f));

@@ -70,17 +70,17 @@ enum {
   CUDA_WORDS = 384,                                   /* bytes of the words of a call, at most */
 };
 
-/* Kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define. What
-** was asked for before is found again by these words. */
+/* Gives kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define.
+** What was asked for before is found again by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* The same with the words as they are. */
 int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
     cu_function *out);
-/* The same with a text before what is defined; nothing is remembered. */
+/* Does the same with a text before what is defined; nothing is remembered. */
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
-/* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
+/* Returns the name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
 /* bits of an element of 1, 2, 4, 8 or 16 bytes */
 const char *cuda_unit(size_t size);
@@ -102,7 +102,7 @@ int  cuda_team(int64_t rows, int64_t k, int64_t inner);
 
 /* What the call's operator is among those of its kernels, as its row says. */
 static inline int cuda_what(const struct call *c) { return op_backend_kernels(c->op)->what; }
-/* A parameter of the call's operator; `otherwise` where it has none of that name. */
+/* Returns a parameter of the call's operator; `otherwise` where it has none of that name. */
 double cuda_number(const struct call *c, const char *name, double otherwise);
 static inline bool cuda_flag(const struct call *c, const char *name)
 {
@@ -147,7 +147,7 @@ int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_t
 /* Writes factor * from to `to`, or adds it, in one dtype. Does nothing where `to` is unused. */
 int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
     double factor, bool add);
-/* p may be NULL */
+/* Zeros elements; p may be NULL. */
 int cuda_zero(const struct call *c, const struct operand *x);
 
 /* sorting.c. Keys of kernels/sort.cu (keys.cuh): bytes of `count` with what sorts them. So many

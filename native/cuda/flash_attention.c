@@ -80,7 +80,7 @@ static void read_dropout(const struct call *c, struct tile_args *s)
   s->limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
 }
 
-/* first: 1: in[0] is the head gradient */
+/* Returns the tiles of an attention. first: 1: in[0] is the head gradient. */
 static struct attention_tiles tiles_of(const struct call *c, int first)
 {
   struct attention_tiles f = { .first = first,
@@ -169,13 +169,13 @@ static int attend_forward(struct call *c)
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-/* of each query a number (kernels/flash_attention.cu: gaps) */
+/* Returns the bytes of a number for each query (kernels/flash_attention.cu: gaps). */
 static size_t back_scratch(const struct call *c)
 {
   return sizeof(double) * (size_t)desc_count(&c->in[c->nin - 1].d);
 }
 
-/* in: head gradient, the inputs, output, logsum */
+/* Computes the gradients; in: head gradient, the inputs, output, logsum. */
 static int attend_backward(struct call *c)
 {
   struct attention_tiles f = tiles_of(c, 1);

@@ -24,7 +24,7 @@ static int run_passes(const struct call *c, void **from, void *to, void *root, i
   return TY_OK;
 }
 
-/* ifft: the transform of the conjugates, whose real parts are the same */
+/* Runs a transform. ifft: that of the conjugates, whose real parts are the same. */
 static int run_transform(const struct call *c, int32_t inverse)
 {
   const ty_desc *real = inverse ? &c->out[0].d : &c->in[0].d;

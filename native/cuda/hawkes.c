@@ -33,7 +33,7 @@ static int hawkes_forward(struct call *c)
   return scan_sequences(c, c->in, c->out[0].p, c->out[1].p);
 }
 
-/* in: head gradient of the likelihoods, then the inputs */
+/* Computes the gradients; in: head gradient of the likelihoods, then the inputs. */
 static int hawkes_backward(struct call *c)
 {
   struct hawkes_args s = args_of(c->in + 1);

@@ -47,7 +47,7 @@ static int64_t normalize_sizes(const struct call *c, int64_t back, void *to)
 static int64_t forward_sizes(const struct call *c, void *s) { return normalize_sizes(c, 0, s); }
 static int64_t backward_sizes(const struct call *c, void *s) { return normalize_sizes(c, 1, s); }
 
-/* neutral numbers serve any number of channels */
+/* Refuses more than 128 channels; neutral numbers serve any number of channels. */
 static const char *refuse_normalize(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

@@ -29,7 +29,7 @@ int cuda_levels_family(
 
 struct level_range { double least, most; bool given; void *found; };
 
-/* Output 0 from input 0, then the range. */
+/* Computes output 0 from input 0, then the range. */
 static int quantize_data(const struct call *c, struct level_range s, double levels)
 {
   const ty_desc *x = &c->in[0].d;
@@ -51,7 +51,7 @@ static int quantize_data(const struct call *c, struct level_range s, double leve
 
 static int quantize_run(struct call *c) { return quantize_data(c, (struct level_range){ 0 }, 0); }
 
-/* the range that the operator was given, or the data's own */
+/* Returns the range that the operator was given, or the data's own. */
 static struct level_range calibrated_range(const struct call *c)
 {
   struct level_range s = { cuda_number(c, "min_calib_range", NAN),

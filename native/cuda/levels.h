@@ -3,7 +3,7 @@
 #include "cuda/family.h"
 
 static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
-/* a kernel of kernels/levels.cu on numbers of these types */
+/* Gives a kernel of kernels/levels.cu on numbers of these types. */
 int cuda_levels_family(
     const struct call *c, const char *name, int data, int result, cu_function *f);
 /* Outputs 1 and 2, a range, become inputs k and k + 1. */

@@ -76,7 +76,8 @@ static size_t scores_bytes(const struct slabs *s)
   return align_up((size_t)(s->rows * s->n) * dtype_size(s->dtype), ALIGN);
 }
 
-/* a slab; what products and sums need, one after the other; how many labels count */
+/* Returns the bytes of a slab; of what products and sums need, one after the other; of how many
+** labels count. */
 static size_t work_bytes(const struct call *c, const struct slabs *s)
 {
   struct reduce r = cuda_reduce_all_but(s->dtype, s->rows, s->n, 1);
@@ -162,7 +163,7 @@ static int entropy_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: the gradients that entropy_forward has written */
+/* Copies the gradients that entropy_forward has written, which are in `in`. */
 static int copy_gradients(struct call *c)
 {
   for (int k = 0; k < c->nin; k++)

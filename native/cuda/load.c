@@ -98,7 +98,8 @@ static void *open_in(
   return lib;
 }
 
-/* The first of the sonames in TYCHO_CUDA_PATH, else where the system looks, else in CUDA_HOME. */
+/* Opens the first of the sonames in TYCHO_CUDA_PATH, else where the system looks, else in
+** CUDA_HOME. */
 static void *open_anywhere(const char *const *sonames, struct text *why)
 {
   const char *home = env_text("CUDA_HOME", "");
@@ -125,7 +126,7 @@ static void add_searched(struct text *t, const char *const *sonames)
       *home ? "/lib64 (CUDA_HOME)" : "");
 }
 
-/* What is there of another version. */
+/* Adds what is there of another version. */
 static void add_others(struct text *t, const struct library *l, int toolkit)
 {
   const char *newer[2] = { toolkit == TOOLKIT_12 && l->of_toolkit ? l->soname[0] : NULL };
@@ -226,7 +227,7 @@ static int load_nvrtc(void)
 
 /* -- what tycho --platform says ---------------------------------------------------------------- */
 
-/* "13.1.0" of 130100, where `by` is 10000 */
+/* Adds "13.1.0" for 130100, where `by` is 10000. */
 static void add_version(struct text *t, void *lib, const struct library *l)
 {
   size_t (*ask)(void) = NULL;
@@ -287,7 +288,7 @@ int cuda_load(void)
 static __thread int subject = -1;
 void cuda_name_device(int id) { subject = id; }
 
-/* What helps with errors that are the machine's; "": nothing that is known here. */
+/* Returns what helps with errors that are the machine's; "": nothing that is known here. */
 static const char *advice_for(int result)
 {
   switch (result) {

@@ -32,7 +32,7 @@ static const char *svm_refuse(const struct call *c)
   return c->in[0].d.ndim < 2 ? "scores without rows" : float_refuse(c);
 }
 
-/* in: output, label */
+/* Computes the gradients; in: output, label. */
 static int svm_backward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

@@ -18,7 +18,7 @@ static void plans_done(void *state)
   product_done(s->weight.plan);
 }
 
-/* op(A) (m x k) times op(B) (k x n), packed one after the other */
+/* Returns op(A) (m x k) times op(B) (k x n), packed one after the other. */
 static struct product product_of(
     const struct matrices *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
 {
@@ -32,7 +32,7 @@ static struct product forward_product(const struct matrices *s)
   return product_of(s, s->ta, s->tb, s->m, s->n, s->k, false);
 }
 
-/* dA = alpha G op(B)^T, or transposed alpha op(B) G^T */
+/* Returns dA = alpha G op(B)^T, or transposed alpha op(B) G^T. */
 static struct product first_gradient(const struct matrices *s, bool add)
 {
   return s->ta ? product_of(s, s->tb, true, s->k, s->m, s->n, add)
@@ -78,7 +78,7 @@ static struct matrices batch_pair(const struct call *c, const ty_desc *a, const 
 
 enum { BATCHED, LINEAR, DOT, PRODUCT_SUM };
 
-/* `first`: place of A among the inputs */
+/* Returns both matrices; `first`: the place of A among the inputs. */
 static struct matrices pair_of(const struct call *c, int first)
 {
   const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
@@ -155,7 +155,7 @@ static size_t backward_scratch(const struct call *c)
                                 : product_workspace(c->device, &b));
 }
 
-/* of the gradient of FullyConnected's bias alone */
+/* Computes the gradient of FullyConnected's bias alone. */
 static int bias_gradient(struct call *c, const struct matrices *s)
 {
   const struct reduce r = cuda_reduce_all_but(s->dtype, s->m, s->n, 1);
@@ -190,7 +190,8 @@ static int multiply_backward(struct call *c)
 
 /* -- _linalg_syrk: alpha A A^T, or alpha A^T A ------------------------------------------------- */
 
-/* A: (..., rows, columns); its gradient: alpha (G A + G^T A), or alpha (A G + A G^T) */
+/* Returns the product of A: (..., rows, columns); its gradient: alpha (G A + G^T A), or alpha (A G
+** + A G^T). */
 static struct product square_product(const struct call *c, const ty_desc *a, int which)
 {
   bool t = cuda_flag(c, "transpose");
@@ -220,7 +221,7 @@ static int multiply_transpose(struct call *c)
       c->device, &p, &s->of[0], c->in[0].p, c->in[0].p, NULL, c->out[0].p, c->tmp);
 }
 
-/* in: head gradient, A */
+/* Refuses what no product does; in: head gradient, A. */
 static const char *square_back_refuse(const struct call *c)
 {
   struct product p = square_product(c, &c->in[1].d, 1);

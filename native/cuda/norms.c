@@ -71,7 +71,7 @@ static int rows_forward(struct call *c)
   return cuda_run(c, f, n.args.rows * n.team, params);
 }
 
-/* What each row adds to the gradients of a shared gamma and beta, which is then reduced. */
+/* Returns the reduction of what each row adds to the gradients of a shared gamma and beta. */
 static struct reduce gain_reduction(const struct row_norm *n)
 {
   return cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1);
@@ -105,8 +105,8 @@ static int reduce_gains(
   return out->p ? cuda_reduce(c->device, r, &f, tmp) : TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, third output; RMSNorm has no mean. Gains are one per
-** element. */
+/* Computes gradients with a gain for each element; in: head gradient, data, gamma, mean, third
+** output; RMSNorm has no mean. */
 static int gains_backward(struct call *c)
 {
   enum { HELD = 16, COLUMNS = 32 };
@@ -146,7 +146,8 @@ static int gains_backward(struct call *c)
   return cuda_run(c, f, (n.args.k + COLUMNS - 1) / COLUMNS * CUDA_BLOCK, params);
 }
 
-/* in: head gradient, data, gamma, mean, third output. A gain is one of a row. */
+/* Computes gradients with a gain for each row; in: head gradient, data, gamma, mean, third output.
+** */
 static int rows_backward(struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
@@ -196,7 +197,7 @@ static int l2_forward(struct call *c)
   return cuda_run(c, f, n.args.rows * n.team, params);
 }
 
-/* in: head gradient, output, norm */
+/* Computes the gradients; in: head gradient, output, norm. */
 static int l2_backward(struct call *c)
 {
   struct row_norm n = l2_of(c, &c->in[1].d);
@@ -327,8 +328,8 @@ static size_t batch_back_scratch(const struct call *c)
   return parts_bytes(&b);
 }
 
-/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
-** output with relu */
+/* Computes the gradients; in: head gradient, data, gamma, mean, third output, moving_mean,
+** moving_var, beta, and the output with relu. */
 static int batch_backward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 1);
@@ -370,7 +371,7 @@ static size_t sparse_scratch(const struct call *c)
   return 2 * unit_bytes(c) + cuda_reduce_scratch(&r);
 }
 
-/* in: head gradient, data, moving average */
+/* Computes the gradients; in: head gradient, data, moving average. */
 static int sparse_backward(struct call *c)
 {
   struct split s = units_of(&c->in[1].d);

@@ -31,8 +31,8 @@ static bool is_aligned(const void *p, int dtype)
   return (uintptr_t)p % (PW_PACK * dtype_size(dtype)) == 0;
 }
 
-/* One dim in which each operand is dense or a single element. Packs: their alignment, too; of few
-** elements only where others go with them. */
+/* Finds a form of one dim in which each operand is dense or a single element. Packs: their
+** alignment, too; of few elements only where others go with them. */
 static int dense_form(const struct pw_loop *l, void *const *operand, bool together)
 {
   int form = PW_PACKED;
@@ -187,7 +187,7 @@ static void put_index(struct writer *w, bool wide, int64_t v)
     put_bytes(w, &narrow, sizeof narrow);
 }
 
-/* The struct that cuda_source.c describes. */
+/* Fills the struct that cuda_source.c describes. */
 static void put_arguments(
     struct writer *w, const struct variant *v, const struct pw_loop *l, void *const *operand)
 {

@@ -13,7 +13,7 @@ static bool channels_last(const struct call *c)
       cuda_word(c, "layout", "NDHWC");
 }
 
-/* An entry per axis of (depth, height, width), of which data has the last ones. */
+/* Writes an entry per axis of (depth, height, width), of which data has the last ones. */
 static void window_text(const struct call *c, const char *name, int axes, int64_t otherwise,
     char *text, size_t size)
 {
@@ -25,7 +25,8 @@ static void window_text(const struct call *c, const char *name, int axes, int64_
   snprintf(text, size, "{%lld,%lld,%lld}", (long long)v[0], (long long)v[1], (long long)v[2]);
 }
 
-/* masked: only gradients of maxima above 0 go through, which is those of a relu in front, too */
+/* Gives a kernel. masked: only gradients of maxima above 0 go through, which is those of a relu in
+** front, too. */
 static int pool_family(const struct call *c, const ty_desc *data, const char *name, bool masked,
     int pack, int team, cu_function *f)
 {
@@ -116,8 +117,8 @@ static int forward_levels(struct call *c)
   return pool_windows(c, NULL);
 }
 
-/* in: head gradient; then the argmax of maxima (then the output, where it masks), or data
-** and output */
+/* Computes the gradients; in: head gradient; then the argmax of maxima (then the output, where it
+** masks), or data and output. */
 static int pool_backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;

@@ -93,7 +93,7 @@ static bool set_product(struct product_plan *t, const struct product *p)
   return good && (!has_bias || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
 }
 
-/* The operands change places, and with them rows and columns. */
+/* Describes the operands, which change places, and with them rows and columns. */
 static bool set_layouts(struct product_plan *t, const struct product *p)
 {
   int type = type_of(p->dtype);
@@ -156,8 +156,8 @@ const char *product_refuse(int device, const struct product *p)
   return t ? NULL : "cublasLt does not do it";
 }
 
-/* The plan for matrices at these addresses: made at the first run, and once more when one of them
-** is less aligned than it requires, within the workspace that was planned. */
+/* Returns the plan for matrices at these addresses: made at the first run, and once more when one
+** of them is less aligned than it requires, within the workspace that was planned. */
 static struct product_plan *fitting_plan(
     int device, const struct product *p, struct product_plan *t, uintptr_t bits)
 {

@@ -18,7 +18,7 @@ struct product {
 struct product_plan;
 /* Returns the bytes of workspace that it needs, 0 also where that is unknown. */
 size_t product_workspace(int device, const struct product *p);
-/* NULL: cublasLt is there and does it; else the reason */
+/* Returns NULL where cublasLt is there and does it, else the reason. */
 const char *product_refuse(int device, const struct product *p);
 /* The workspace has what product_workspace said. `bias` is written where the product has sums. */
 int  product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
@@ -33,8 +33,9 @@ struct product_with_sums {
 };
 /* bytes of workspace that it needs either way */
 size_t product_sums_workspace(int device, const struct product *p);
-/* The sums replace what `sums` holds, or with `add` are added to it. */
+/* Runs a product with sums, which replace what `sums` holds, or with `add` are added to it. */
 int product_run_sums(int device, const struct product *p, struct product_with_sums *made,
     const void *a, const void *b, void *c, void *sums, bool add, void *workspace);
-/* TYCHO_PRECISION: "highest" (default), "high" or "medium": the latter two allow TF32 */
+/* Returns whether TYCHO_PRECISION allows TF32: "high" and "medium" do, "highest" (default) does
+** not. */
 bool product_allows_tf32(void);

@@ -118,7 +118,7 @@ static int64_t norm_sizes(const struct call *c, void *s)
 
 /* -- concatenation ----------------------------------------------------------------------------- */
 
-/* in: arrays, then the two ends of each one's range */
+/* Joins arrays; in: arrays, then the two ends of each one's range. */
 static int join_levels(struct call *c)
 {
   const struct operand *in = c->in, *y = &c->out[0];

@@ -45,7 +45,7 @@ int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype,
 /* in which factors are multiplied */
 static int factor_type(const ty_desc *d) { return d->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
-/* The data's shape, and that of the factors, which is 1 along `axes`. */
+/* Returns the shape of the factors: the data's, with 1 along `axes`. */
 static ty_desc factors_of(const struct call *c, const ty_desc *d)
 {
   const struct dims *axes = op_dims(c->op, c->param, "axes");
@@ -104,7 +104,7 @@ static int pass_data(struct call *c, const ty_desc *d, void *y, struct operand *
   return move_fill(c->device, mask->p, &bits, dtype_size(mask->d.dtype), desc_count(&mask->d));
 }
 
-/* mask: output 1, or NULL */
+/* Drops elements; mask: output 1, or NULL. */
 static int drop_elements(struct call *c, const ty_desc *d, void *y, struct operand *mask)
 {
   ty_desc factors = factors_of(c, d);

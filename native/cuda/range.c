@@ -61,7 +61,7 @@ static size_t reservation_bytes(size_t bytes)
   return n;
 }
 
-/* The same memory under new addresses. */
+/* Maps the same memory under new addresses. */
 static bool remap_range(struct range *r, struct mapping *m, size_t bytes, bool *moved)
 {
   cu_pointer base = 0;
@@ -171,8 +171,8 @@ void cuda_range_free(struct range *r)
 
 enum { PEERS_ALREADY = 704 };
 
-/* gpu(peer) gets access to memory of gpu(owner), now and later; false: it does not, and copies
-** go over the host. */
+/* Gives gpu(peer) access to memory of gpu(owner), now and later. Returns false where it has none,
+** and copies go over the host. */
 static bool admit_peer(int owner, int peer)
 {
   int can = 0;

@@ -55,16 +55,16 @@ static inline size_t layer_bytes(const struct recurrent *r)
 }
 /* elements of the private output for a step */
 int64_t recurrent_step(const struct recurrent *r);
-/* what it holds of time t: gates, then cell or inner product */
+/* Returns what is kept of time t: gates, then cell or inner product. */
 void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t);
-/* output of an inner layer */
+/* Returns the output of an inner layer. */
 void *recurrent_inner(const struct recurrent *r, int64_t layer);
-/* element (t, 0, 0) of an output that begins at y */
+/* Returns element (t, 0, 0) of an output that begins at y. */
 static inline void *output_of(const struct recurrent *r, const void *y, int64_t t)
 {
   return recurrent_element(r, y, t * r->batch * output_row(r));
 }
-/* element (pass, 0, 0) of (layers directions, batch, outputs), and of (..., units) */
+/* Returns element (pass, 0, 0) of (layers directions, batch, outputs), and of (..., units). */
 static inline void *state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
@@ -78,7 +78,7 @@ static inline void *cell_state_of(
 
 /* kernels of _contrib_quantized_rnn (lstm8.c) */
 extern const struct kernel cuda_lstm8[];
-/* why a device cannot run RNN; NULL: it can */
+/* Returns why a device cannot run RNN; NULL: it can. */
 const char *recurrent_refuse(const struct call *c);
 /* bytes of a call's state, and what frees what it holds */
 size_t recurrent_plans_size(const struct call *c);
@@ -88,7 +88,7 @@ void   recurrent_plans_done(void *state);
 struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
 int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, bool add);
-/* The same with the sums of A's columns, A being turned. */
+/* Runs the same product with the sums of A's columns, A being turned. */
 int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, void *sums);
 size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n);
@@ -110,7 +110,7 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
 struct cell_sizes cell_sizes_of(const struct recurrent *r, bool first);
 int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params);
-/* an inner layer's output, or its gradient, times the factors of dropout; y may be x */
+/* Multiplies an inner layer's output, or its gradient, by the factors of dropout; y may be x. */
 int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer);
 
 int    recurrent_forward(struct call *c);

@@ -24,7 +24,7 @@ static struct recurrent_product input_weight_product(const struct recurrent *r, 
     .ta = true };
 }
 
-/* of so many steps, whose states have rows `row` apart */
+/* Returns the product of so many steps, whose states have rows `row` apart. */
 static struct recurrent_product state_weight_product(
     const struct recurrent *r, int64_t steps, int64_t row)
 {
@@ -128,8 +128,8 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
   return g->dcx ? move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes) : TY_OK;
 }
 
-/* The same by one kernel, which takes the gradients of the last states and makes those of the first
-** ones, and the states before each step. */
+/* Runs all steps by one kernel, which takes the gradients of the last states and makes those of the
+** first ones, and the states before each step. */
 static int all_steps_at_once(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
@@ -147,7 +147,7 @@ static int all_steps_at_once(const struct recurrent *r, const struct recurrent_p
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
 
-/* Of lstm's last layer, whose output is not there: its states at all times. */
+/* Computes the states at all times of lstm's last layer, whose output is not there. */
 static int remake_states(const struct recurrent *r, const struct recurrent_pass *l, void *states)
 {
   struct cell_sizes s = cell_sizes_of(r, false);
@@ -157,7 +157,7 @@ static int remake_states(const struct recurrent *r, const struct recurrent_pass 
   return recurrent_cells(r, "lstm_states", n, params);
 }
 
-/* The states before each step times its gate gradients; those of the first are given. */
+/* Multiplies the states before each step by its gate gradients; those of the first are given. */
 static int state_weights(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, void *dw)
 {
@@ -212,8 +212,8 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
       recurrent_element(r, r->weights, l->wx), g->dx, l->d > 0);
 }
 
-/* in: data, parameters, state [, cell] [, output: not lstm], the private output, head gradients of
-** output [, state [, cell]] */
+/* Computes the gradients; in: data, parameters, state [, cell] [, output: not lstm], the private
+** output, head gradients of output [, state [, cell]]. */
 int recurrent_backward(struct call *c)
 {
   struct recurrent r = recurrent_of(c, &c->in[0].d);

@@ -13,7 +13,7 @@ static struct recurrent_product input_product(const struct recurrent *r, int64_t
   return (struct recurrent_product){ r->time * r->batch, r->rows, in, in, in, r->rows, .tb = true };
 }
 
-/* h0_row: from row to row of the states before */
+/* Returns a step's product. h0_row: from row to row of the states before. */
 static struct recurrent_product step_product(const struct recurrent *r, int64_t h0_row)
 {
   return (struct recurrent_product){ r->batch, r->rows, r->outputs, h0_row, r->outputs, r->rows,
@@ -129,7 +129,8 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
   return final_states(r, l, f, hy, cy);
 }
 
-/* in: data, parameters, state [, cell]; out: output [, state [, cell]], the private one */
+/* Computes the layers; in: data, parameters, state [, cell]; out: output [, state [, cell]], the
+** private one. */
 int recurrent_forward(struct call *c)
 {
   struct recurrent r = recurrent_of(c, &c->in[0].d);

@@ -13,7 +13,8 @@ struct cuda_reduce {
   bool add;
 };
 size_t cuda_reduce_scratch(const struct reduce *r);
-/* tmp: cuda_reduce_scratch bytes; NULL: there are none, and few results take long */
+/* Runs a reduction. tmp: cuda_reduce_scratch bytes; NULL: there are none, and few results take
+** long. */
 int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp);
 /* The same in two halves: what kernels/reduce.cu is compiled for, and the launch of what was, whose
 ** argument `elements` points to: a pointer to x, or what a pointwise program reads. */
@@ -21,7 +22,7 @@ struct reduce_words { char s[224]; };
 struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_reduce *f);
 int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
     const struct cuda_reduce *f, void *elements, void *tmp);
-/* (outer, k, inner), of which k stays */
+/* Returns the reduction of (outer, k, inner), of which k stays. */
 struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner);
 
 /* sums src over the axes that dst lacks or has as 1 */

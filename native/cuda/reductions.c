@@ -8,7 +8,7 @@
 
 struct launch_plan { int team; int64_t parts; };
 
-/* Enough threads for a large device, each with elements enough; from the shape alone. */
+/* Returns enough threads for a large device, each with elements enough; from the shape alone. */
 static struct launch_plan plan_of(const struct reduce *r)
 {
   enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
@@ -42,7 +42,7 @@ static const char *const names[] = { [R_SUM] = "reduce_sum", [R_NANSUM] = "reduc
   [R_NANPROD] = "reduce_nanprod", [R_MAX] = "reduce_max", [R_MIN] = "reduce_min",
   [R_DEVIATION] = "reduce_deviation", [R_DOT] = "reduce_dot" };
 
-/* What both kernels are compiled for. */
+/* Writes what both kernels are compiled for. */
 static void type_words(
     const struct reduce *r, const struct cuda_reduce *f, char *words, size_t size)
 {
@@ -175,7 +175,7 @@ static const char *axes_refuse(const struct call *c) /* forward and backward */
   return c->in[0].d.dtype == c->out[0].d.dtype ? NULL : "the result has another dtype";
 }
 
-/* what is counted of bools has another dtype */
+/* Accepts bools, whose counts have another dtype, and what axes_refuse accepts. */
 static const char *forward_refuse(const struct call *c)
 {
   return c->in[0].d.dtype == TY_BOOL ? NULL : axes_refuse(c);
@@ -207,7 +207,7 @@ static int reduce_gradient(const struct call *c, int back, const struct reduce *
   return cuda_run(c, run, r->in, params);
 }
 
-/* in: head gradient, then data and result as the kind needs */
+/* Computes the gradient; in: head gradient, then data and result as the kind needs. */
 static int axes_backward(struct call *c)
 {
   static const int gradient[] = { [R_SUM] = B_SUM, [R_NANSUM] = B_NANSUM, [R_ABS] = B_SIGN,
@@ -237,7 +237,7 @@ static int moments_forward(struct call *c)
   return f.y ? cuda_reduce(c->device, &r, &f, tmp) : TY_OK;
 }
 
-/* in: two head gradients, data, mean */
+/* Computes the gradients; in: two head gradients, data, mean. */
 static int moments_backward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->out[0].d);
@@ -291,7 +291,7 @@ static int squares_forward(struct call *c)
 
 /* -- rows along one axis ----------------------------------------------------------------------- */
 
-/* NONE: the flattened array */
+/* Returns the split at an axis; NONE: the flattened array. */
 static struct split axis_split(const ty_desc *d, double axis)
 {
   if (axis < -TY_MAXDIM) return (struct split){ 1, desc_count(d), 1 };

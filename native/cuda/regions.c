@@ -103,7 +103,8 @@ static int64_t moved_sizes(const struct call *c, void *s)
 
 #define WORDS_BACK "T=$i1 TEAM=32"
 
-/* in: head gradient, data, regions, samples counted, trans where there is one */
+/* Computes the gradients; in: head gradient, data, regions, samples counted, trans where there is
+** one. */
 static int moved_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

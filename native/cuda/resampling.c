@@ -14,7 +14,7 @@ static struct resample_args args_of(const ty_desc *small, const ty_desc *large, 
 
 /* -- UpSampling -------------------------------------------------------------------------------- */
 
-/* small: n inputs, joined along the channels of large, or added. */
+/* Repeats pixels. small: n inputs, joined along the channels of large, or added. */
 static int repeat_pixels(const struct call *c, const struct operand *small, int n,
     const struct operand *large, bool back)
 {
@@ -56,7 +56,7 @@ static int up_forward(struct call *c)
   return run_bilinear(c, "repeat_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
-/* in: head gradient, for bilinear also data and weight */
+/* Computes the gradients; in: head gradient, for bilinear also data and weight. */
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return repeat_pixels(c, c->out, c->nout, &c->in[0], true);

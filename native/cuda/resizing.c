@@ -23,7 +23,7 @@ static int rule_of(const struct call *c)
   return resize_rule(&to, &from, (int)cuda_number(c, "interp", LINEAR));
 }
 
-/* An axis without tables; a mean over an area reads a part of a pixel at both ends. */
+/* Returns an axis without tables; a mean over an area reads a part of a pixel at both ends. */
 static struct axis_taps axis_of_taps(int how, int64_t from, int64_t to)
 {
   int64_t pitch = how == AREA ? from / to + 3 : taps_of(how);

@@ -1,7 +1,7 @@
 /* rnn.c - RNN's kernels for GPUs: recurrent_forward.c, recurrent_backward.c and lstm8.c. */
 #include "cuda/recurrent.h"
 
-/* The host says why. */
+/* Refuses projections; the host says why. */
 static const char *back_refuse(const struct call *c)
 {
   return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : recurrent_refuse(c);

@@ -6,7 +6,7 @@
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
-/* The widest unit that rows of `row` elements consist of; *row then counts these. */
+/* Returns the widest unit that rows of `row` elements consist of; *row then counts these. */
 static const char *unit_of_rows(size_t size, int64_t *row, const void *a, const void *b)
 {
   uintptr_t at = (uintptr_t)a | (uintptr_t)b;
@@ -115,7 +115,7 @@ static int add_sorted(const struct call *c, const struct operand *array, const v
   return cuda_run(c, join, outer * s.chunks * team, joining);
 }
 
-/* in: head gradient, index */
+/* Computes the outputs; in: head gradient, index. */
 static int add_rows(struct call *c, int out)
 {
   const struct operand *da = &c->out[out], *index = &c->in[1];
@@ -156,7 +156,8 @@ static int table_backward(struct call *c)
 
 /* -- one element of each line ------------------------------------------------------------------ */
 
-/* A line's elements are those along an axis of data, the last one of batch_take. */
+/* Picks an element of each line: a line's elements are those along an axis of data, the last one of
+** batch_take. */
 static int pick_elements(const struct call *c, const char *name, const struct operand *data,
     const struct operand *index, void *to, const void *from)
 {
@@ -174,7 +175,7 @@ static int pick_forward(struct call *c)
   return pick_elements(c, "pick", &c->in[0], &c->in[1], c->out[0].p, c->in[0].p);
 }
 
-/* in: head gradient, index */
+/* Computes the gradients; in: head gradient, index. */
 static int pick_backward(struct call *c)
 {
   const struct operand *dx = &c->out[0];
@@ -183,7 +184,7 @@ static int pick_backward(struct call *c)
   return dx->p ? pick_elements(c, "pick_back", dx, &c->in[1], dx->p, c->in[0].p) : TY_OK;
 }
 
-/* Element index[i] of row i of the output, which has rows of k, becomes from[i], or `on`. */
+/* Writes from[i], or `on`, to element index[i] of row i of the output, which has rows of k. */
 static int put_in_rows(
     struct call *c, const struct operand *index, int64_t k, const void *from, double on)
 {
@@ -208,7 +209,7 @@ static int hot_forward(struct call *c)
       c, &c->in[0], y->d.dim[y->d.ndim - 1], NULL, cuda_number(c, "on_value", 1));
 }
 
-/* in: index, and an array that gives the shape */
+/* Encodes; in: index, and an array that gives the shape. */
 static int encode_forward(struct call *c)
 {
   const struct operand *index = &c->in[0];
@@ -218,7 +219,7 @@ static int encode_forward(struct call *c)
   return put_in_rows(c, index, k, NULL, 1);
 }
 
-/* in: data, values, index */
+/* Fills elements; in: data, values, index. */
 static int fill_forward(struct call *c)
 {
   const struct operand *index = &c->in[2], *y = &c->out[0];
@@ -308,7 +309,7 @@ static int gather_forward(struct call *c)
   return gather_rows(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
-/* in: head gradient, index */
+/* Computes the gradients; in: head gradient, index. */
 static int gather_backward(struct call *c)
 {
   const struct operand *dx = &c->out[0];
@@ -332,7 +333,7 @@ static int scatter_forward(struct call *c)
   return set_at(c, &c->in[0], &c->in[1]);
 }
 
-/* in: head gradient, index */
+/* Computes the gradients; in: head gradient, index. */
 static int scatter_backward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[1]));
@@ -341,7 +342,7 @@ static int scatter_backward(struct call *c)
   return gather_rows(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
-/* in: array, rows, index */
+/* Sets rows; in: array, rows, index. */
 static int set_forward(struct call *c)
 {
   TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d)));
@@ -350,7 +351,7 @@ static int set_forward(struct call *c)
 
 /* -- rows that a list names: _contrib_index_copy, _sparse_retain ------------------------------- */
 
-/* A list of rows as indices (1, n) of coordinates. */
+/* Returns a list of rows as indices (1, n) of coordinates. */
 static struct operand as_coordinates(const struct operand *list)
 {
   struct operand index = *list;
@@ -370,7 +371,7 @@ static size_t list_scratch(const struct call *c)
   return keys_scratch(desc_count(&c->in[1].d));
 }
 
-/* in: array, list, rows */
+/* Copies rows; in: array, list, rows. */
 static int copy_forward(struct call *c)
 {
   const struct operand *y = &c->out[0];
@@ -380,7 +381,7 @@ static int copy_forward(struct call *c)
   return scatter_rows(c, false, &index, y, c->in[2].p);
 }
 
-/* in: head gradient, list */
+/* Computes the gradients; in: head gradient, list. */
 static int copy_backward(struct call *c)
 {
   const struct operand *g = &c->in[0], *old = &c->out[0];
@@ -394,7 +395,7 @@ static int copy_backward(struct call *c)
   return c->out[2].p ? gather_rows(c, &index, &g->d, c->out[2].p, g->p) : TY_OK;
 }
 
-/* in: array or head gradient, list */
+/* Keeps rows; in: array or head gradient, list. */
 static int keep_rows(struct call *c)
 {
   const struct operand *x = &c->in[0], *y = &c->out[0], *list = &c->in[1];
@@ -459,7 +460,7 @@ static int sketch_forward(struct call *c)
   return c->out[0].p ? cuda_run(c, f, rows * n, params) : TY_OK;
 }
 
-/* in: head gradient, places, signs */
+/* Computes the gradients; in: head gradient, places, signs. */
 static int sketch_backward(struct call *c)
 {
   const ty_desc *x = &c->out[0].d;
@@ -495,7 +496,7 @@ static int where_forward(struct call *c)
   return choose_elements(c, &c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
 }
 
-/* in: head gradient, condition */
+/* Computes the gradients; in: head gradient, condition. */
 static int where_backward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[0]));
@@ -505,7 +506,7 @@ static int where_backward(struct call *c)
 
 /* -- rows where a mask is not 0 ---------------------------------------------------------------- */
 
-/* in: head gradient, mask */
+/* Computes the gradients; in: head gradient, mask. */
 static int mask_backward(struct call *c)
 {
   const struct operand *dx = &c->out[0], *mask = &c->in[1];

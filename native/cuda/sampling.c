@@ -35,7 +35,7 @@ static int sample_grid(
       (void *[]){ &y, (void *)&x->p, &grid, &s });
 }
 
-/* dx, dgrid: NULL where it is unused; at: scratch for taps */
+/* Computes gradients of sampling. dx, dgrid: NULL where it is unused; at: scratch for taps. */
 static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t positions,
     const struct operand *dx, void *dgrid, char *at)
 {
@@ -67,7 +67,7 @@ static int sampler_forward(struct call *c)
   return sample_grid(c, &c->in[0], c->in[1].p, positions_of(&c->in[1].d), c->out[0].p);
 }
 
-/* in: head gradient, data, grid */
+/* Computes the gradients; in: head gradient, data, grid. */
 static int sampler_backward(struct call *c)
 {
   return sample_back(c, &c->in[1], c->in[2].p, positions_of(&c->in[2].d), &c->out[0], c->out[1].p,
@@ -145,7 +145,7 @@ static int transformer_forward(struct call *c)
   return sample_grid(c, &c->in[0], grid, positions_of(d), c->out[0].p);
 }
 
-/* in: head gradient, data, grid */
+/* Computes the gradients; in: head gradient, data, grid. */
 static int transformer_backward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

@@ -45,7 +45,7 @@ static int wait_event(cu_event e)
 
 /* -- to the device ----------------------------------------------------------------------------- */
 
-/* A piece sets out through buffer i. */
+/* Sends a piece through buffer i. */
 static int send_piece(struct staging *s, int i, cu_pointer to, const char *from, size_t bytes,
     cu_stream stream)
 {

@@ -7,7 +7,8 @@
 
 struct sequence_sizes { int64_t n, steps, batch, row; };
 
-/* d: of the array that has the axis of steps; n: elements of what is written; value: of a mask */
+/* Runs a kernel. d: of the array that has the axis of steps; n: elements of what is written; value:
+** of a mask. */
 static int run_sequence(struct call *c, const char *name, const ty_desc *d, int64_t n, double value)
 {
   int axis = (int)cuda_number(c, "axis", 0);

@@ -7,7 +7,8 @@
 
 enum { SOFT, LOG_SOFT, SOFT_MIN, SOFT_ACTIVATION, SOFT_OUTPUT };
 
-/* SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its description. */
+/* Returns the split at the axis. SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its
+** description. */
 static struct split split_of(const struct call *c, const ty_desc *d)
 {
   int axis = (int)cuda_number(c, "axis", -1), kind = cuda_what(c);
@@ -36,7 +37,8 @@ static const char *soft_refuse(const struct call *c)
 /* held: packs of a row that a thread has in registers, 0: rows are walked repeatedly */
 struct soft_plan { int64_t rows; int team, pack, held; };
 
-/* most: elements of a thread in registers; arrays: data and results */
+/* Returns the plan of a softmax. most: elements of a thread in registers; arrays: data and results.
+** */
 static struct soft_plan soft_plan(
     struct split s, int wider, int most, void *const *arrays, int count)
 {
@@ -76,7 +78,7 @@ static int soft_forward(struct call *c)
   return cuda_run(c, f, p.rows * p.team, params);
 }
 
-/* in: gradient of the output, output, length */
+/* Computes the gradients; in: gradient of the output, output, length. */
 static int soft_backward(struct call *c)
 {
   enum { HELD = 32 };
@@ -109,7 +111,7 @@ int softmax_loss_family(const struct call *c, const char *name, int data, int so
       cuda_type(data), cuda_type(soft), cuda_type(label), team);
 }
 
-/* The output, after the head gradient where that is read; then the label. */
+/* Returns the output, after the head gradient where that is read; then the label. */
 static const struct operand *loss_output(const struct call *c)
 {
   return &c->in[cuda_flag(c, "out_grad")];
@@ -213,7 +215,7 @@ static int cross_forward(struct call *c)
   return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
-/* in: head gradient (1,), data, label */
+/* Computes the gradients; in: head gradient (1,), data, label. */
 static int cross_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;

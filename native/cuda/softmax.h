@@ -2,10 +2,10 @@
 #pragma once
 #include "cuda/family.h"
 
-/* A kernel of the family for data, softmax and labels of these dtypes. */
+/* Gives a kernel of the family for data, softmax and labels of these dtypes. */
 int softmax_loss_family(const struct call *c, const char *name, int data, int soft, int label,
     int team, cu_function *out);
-/* The operator's ignore_label as a whole number. */
+/* Returns the operator's ignore_label as a whole number. */
 int64_t softmax_ignored_label(const struct call *c);
-/* How many labels are another one: an int64_t in the device's memory. */
+/* Counts the labels that are another one, to an int64_t in the device's memory. */
 int softmax_count_valid(const struct call *c, const struct operand *label, void *count);

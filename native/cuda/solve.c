@@ -106,7 +106,7 @@ static int find_kernel(const struct stack *s, const char *name, cu_function *f)
   return cuda_family(s->device, FAMILY_factors, name, f, "T=%s TEAM=256", cuda_type(s->dtype));
 }
 
-/* A kernel of factors.cu over n threads. */
+/* Runs a kernel of factors.cu over n threads. */
 static int run_factors(
     const struct call *c, const struct stack *s, const char *name, int64_t n, void **params)
 {
@@ -163,7 +163,7 @@ static size_t lu_work(const struct stack *s)
   return work_bytes(code, n, s->size);
 }
 
-/* The factors of the transposes, in place. */
+/* Computes the factors of the transposes, in place. */
 static int factorize_lu(const struct call *c, const struct stack *s, void *a, int32_t *pivot,
     int32_t *info, void *work)
 {
@@ -179,7 +179,7 @@ static int factorize_lu(const struct call *c, const struct stack *s, void *a, in
   return TY_OK;
 }
 
-/* x: inverses, from the result of factorize_lu */
+/* Computes x, the inverses, from the result of factorize_lu. */
 static int invert_lu(const struct call *c, const struct stack *s, void *x, const void *lu,
     const int32_t *pivot, int32_t *info)
 {
@@ -247,7 +247,7 @@ static int run_det(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, determinant (of logarithms: sign), LU, pivot */
+/* Computes the gradients; in: head gradient, determinant (of logarithms: sign), LU, pivot. */
 static int det_back(struct call *c)
 {
   struct stack s = stack_of(c, &c->out[0].d);
@@ -384,7 +384,7 @@ static void plans_done(void *state)
   for (int i = 0; i < PRODUCTS; i++) product_done(s->of[i]);
 }
 
-/* op(A) (m x k) op(B) (k x n) of matrices packed one after the other */
+/* Returns op(A) (m x k) op(B) (k x n) of matrices packed one after the other. */
 static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t m, int64_t n,
     int64_t k, double alpha, double beta)
 {
@@ -393,7 +393,7 @@ static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t 
     .stride_b = k * n, .stride_c = m * n, .alpha = alpha, .beta = beta };
 }
 
-/* The products of a gradient, in their order; how many. */
+/* Gives the products of a gradient, in their order. Returns how many. */
 static int products_of(const struct call *c, const struct stack *s, struct product out[PRODUCTS])
 {
   int64_t m = s->m, n = s->n;
@@ -460,7 +460,7 @@ static int multiply_stack(
   return product_run(c->device, &p[i], &plans->of[i], a, b, NULL, y, work);
 }
 
-/* in: dQ, dL, Q, L */
+/* Computes the gradients; in: dQ, dL, Q, L. */
 static int gelqf_back(struct call *c)
 {
   struct stack s = stack_of(c, &c->out[0].d);
@@ -478,7 +478,7 @@ static int gelqf_back(struct call *c)
   return cuda_triangle(c, "triangle_solve", solve, s.dtype, da, c->in[3].p, t.two);
 }
 
-/* in: dU, dl, U, l */
+/* Computes the gradients; in: dU, dl, U, l. */
 static int syevd_back(struct call *c)
 {
   struct stack s = stack_of(c, &c->out[0].d);
@@ -492,7 +492,7 @@ static int syevd_back(struct call *c)
   return multiply_stack(c, 2, c->in[2].p, t.two, c->out[0].p, t.work);
 }
 
-/* in: dB, B */
+/* Computes the gradients; in: dB, B. */
 static int inverse_back(struct call *c)
 {
   struct back_scratch t;
@@ -502,8 +502,8 @@ static int inverse_back(struct call *c)
   return multiply_stack(c, 1, t.one, c->in[1].p, c->out[0].p, t.work);
 }
 
-/* in: head gradient G, the factor, the inverse B. -tri(B (G + G^T) L^-T), or
-** -tri(U^-T (G + G^T) B) */
+/* Computes -tri(B (G + G^T) L^-T), or -tri(U^-T (G + G^T) B); in: head gradient G, the factor, the
+** inverse B. */
 static int potri_back(struct call *c)
 {
   struct stack s = stack_of(c, &c->out[0].d);

@@ -221,7 +221,8 @@ static int run_topk(struct call *c)
                 : order_lines(c, NULL, &c->out[0], NULL);
 }
 
-/* in: head gradient, and where its elements come from, but for what has no gradient */
+/* Computes the gradient; in: head gradient, and where its elements come from, but for what has no
+** gradient. */
 static int sort_backward(struct call *c)
 {
   struct operand *dx = &c->out[0];

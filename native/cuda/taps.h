@@ -7,7 +7,7 @@ struct cuda_taps {
   int64_t taps, channels, samples, fan, plane;
   void *keys, *space, *weight;
 };
-/* scratch for so many taps of numbers of `size` bytes */
+/* Returns the bytes of scratch for so many taps of numbers of `size` bytes. */
 static inline size_t cuda_taps_bytes(int64_t taps, size_t size)
 {
   return 2 * cuda_keys_bytes(taps) + align_up((size_t)taps * size, ALIGN);
@@ -19,6 +19,7 @@ static inline void cuda_taps_lie(struct cuda_taps *t, size_t size, char **at)
   t->space = cuda_piece(at, cuda_keys_bytes(t->taps));
   t->weight = cuda_piece(at, (size_t)t->taps * size);
 }
-/* dx (images, channels, plane), zeroed, gets the taps of dy (images, channels, samples). */
+/* Adds the taps of dy (images, channels, samples) to dx (images, channels, plane), which is zeroed.
+** */
 int cuda_add_taps(
     const struct call *c, int dtype, const struct cuda_taps *t, void *dx, const void *dy);

@@ -6,7 +6,7 @@
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
-/* lower: of A itself */
+/* Returns a kernel's arguments. lower: of A itself. */
 static struct triangle_args args_of(const struct call *c, const ty_desc *b, double factor)
 {
   int64_t m = b->dim[b->ndim - 2], n = b->dim[b->ndim - 1];
@@ -35,7 +35,7 @@ static int apply_triangle(const struct call *c, const char *name, const ty_desc 
   return cuda_triangle(c, name, s, b->dtype, to, a, from);
 }
 
-/* dA, from u v^T, or its transpose */
+/* Writes dA, from u v^T, or its transpose. */
 static int write_gradient(
     const struct call *c, const ty_desc *b, double factor, void *da, const void *u, const void *v)
 {
@@ -49,7 +49,7 @@ static int write_gradient(
 
 static double factor_of(const struct call *c) { return cuda_number(c, "alpha", 1); }
 
-/* scratch: B, whose place the result may take */
+/* Multiplies; scratch: B, whose place the result may take. */
 static int multiply_triangle(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
@@ -68,7 +68,7 @@ static int solve_triangle(struct call *c)
       c, "triangle_solve", &c->in[1].d, false, factor_of(c), c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
-/* in: head gradient, A, B */
+/* Computes the gradients; in: head gradient, A, B. */
 static int multiply_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
@@ -78,7 +78,7 @@ static int multiply_back(struct call *c)
       c, "triangle_multiply", d, true, factor_of(c), c->out[1].p, c->in[1].p, c->in[0].p);
 }
 
-/* in: head gradient, A, X; scratch: W */
+/* Computes the gradients; in: head gradient, A, X; scratch: W. */
 static int solve_back(struct call *c)
 {
   struct operand w = { c->tmp, c->in[0].d, NULL };
@@ -105,8 +105,8 @@ static int factorize_cholesky(struct call *c)
       (void *[]){ &c->out[0].p, &count, &n, &lower, &fault, &op, &what });
 }
 
-/* in: head gradient G, the factor. With L: dA = 1/2 L^-T mirror(L^T G) L^-1; with U: dA = 1/2 U^-1
-** mirror(G U^T) U^-T */
+/* Computes dA = 1/2 L^-T mirror(L^T G) L^-1 with L, 1/2 U^-1 mirror(G U^T) U^-T with U; in: head
+** gradient G, the factor. */
 static int factorize_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
@@ -127,7 +127,7 @@ static int factorize_back(struct call *c)
 }
 static size_t factorize_scratch(const struct call *c) { return desc_bytes(&c->out[0].d); }
 
-/* (L L^T)^-1, or (U^T U)^-1 */
+/* Computes (L L^T)^-1, or (U^T U)^-1. */
 static int invert_factor(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

@@ -9,8 +9,8 @@ struct triangle_args {
   int32_t right, lower, transpose, unused;
   double  factor;
 };
-/* "triangle_multiply" or "triangle_solve" with op(A) on matrices `from`, which of equations may be
-** `to` */
+/* Runs "triangle_multiply" or "triangle_solve" with op(A) on matrices `from`, which of equations
+** may be `to`. */
 int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from);
 /* the kernels of potri, whose row is in solve.c with its gradient */

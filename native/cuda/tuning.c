@@ -11,7 +11,7 @@ static size_t tuning_bytes(const struct call *c) { return sizeof(struct tuning_s
 
 #define WORDS "T=$i0 TEAM=256"
 
-/* The steps of the plan, one after the other; contrast: there may be one. */
+/* Runs the steps of the plan, one after the other; contrast: there may be one. */
 static int run_plan(const struct call *c, int steps, bool contrast)
 {
   const int64_t *dim = c->in[0].d.dim;
@@ -30,7 +30,7 @@ static int run_plan(const struct call *c, int steps, bool contrast)
   return TY_OK;
 }
 
-/* what: the kind of tuning */
+/* Draws a factor; what: the kind of tuning. */
 static int random_factor(struct call *c)
 {
   struct cuda_draw_key key = cuda_draw_key(c);

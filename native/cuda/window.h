@@ -4,5 +4,6 @@
 
 /* n: elements of what is written */
 struct cuda_window { int64_t n, in[3], out[3], kernel[3], stride[3], dilate[3], pad[3]; };
-/* Of an operator with kernel, stride, dilate and pad, over images (N, C, 1 to 3 axes). */
+/* Returns the window of an operator with kernel, stride, dilate and pad, over images (N, C, 1 to 3
+** axes). */
 struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, int64_t n);

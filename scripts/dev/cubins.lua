@@ -94,7 +94,7 @@ local function paths_of(folder)
 end
 
 
--- The same key for another machine.
+-- Returns the same key for another machine.
 local function key_for(key, architecture, nvrtc, driver)
   local old, rest = key:match("^(%d+) %d+ %d+\n(.*)$")
   return ("%s %d %d\n%s"):format(architecture or old, nvrtc, driver, rest)
@@ -112,7 +112,7 @@ local function log_of(nvrtc, program)
 end
 
 
--- The image of a key's source, or nil and why not.
+-- Returns the image of a key's source, or nil and why not.
 local function compile(nvrtc, key)
   local architecture, rest = key:match("^(%d+) [^\n]*\n(.*)$")
   local options = { "--gpu-architecture=sm_" .. architecture }

@@ -3,7 +3,7 @@ local ffi = require "ffi"
 
 local cuda_library = {}
 
---- The lines that a command prints.
+--- Returns the lines that a command prints.
 function cuda_library.lines(command)
   local list, pipe = {}, io.popen(command)
   for line in pipe:lines() do
@@ -13,7 +13,7 @@ function cuda_library.lines(command)
   return list
 end
 
---- The first that is there; nil: none.
+--- Returns the first that is there; nil: none.
 -- @tparam {string,...} names as the system looks for them
 -- @string pattern of their names, in a toolkit's folders
 function cuda_library.load(names, pattern)

@@ -116,7 +116,7 @@ local function number_or_bytes(t, name, rest, things)
 end
 
 
--- The graph of a file, its last descriptor.
+-- Returns the graph of a file, its last descriptor.
 local function graph_of(path, made)
   local things, last = {}, nil
   for line in io.lines(path) do

@@ -80,7 +80,7 @@ local function guide_paths()
 end
 
 
--- A page of Markdown, not yet HTML.
+-- Returns a page of Markdown, not yet HTML.
 local function page_of(path)
   local text = read(path)
   return { file = path == "README.md" and "index" or path:match("([^/]*)%.md$"),
@@ -103,7 +103,8 @@ local function target(link)
 end
 
 
--- Where code leads from a page; `named` notes the pages of the reference that a guide names.
+-- Returns where code leads from a page; `named` notes the pages of the reference that a guide
+-- names.
 local function links_from(page, named)
   return { target = target, code = function(code)
     local where = entries.address(code) or operators.address(code)
@@ -128,7 +129,8 @@ local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol
   reference_recurrent_layers = 0.5, reference_contrib_layers = 0.5, reference_either = 0.5,
   reference_precision = 0.5 }
 
--- The reference, and the table of foreign names, which matches too many queries to come first.
+-- Returns the reference, and the table of foreign names, which matches too many queries to come
+-- first.
 local function reference_pages()
   local list = { unpack(entries.pages()) }
   list[#list + 1] = names.page()
@@ -137,7 +139,8 @@ local function reference_pages()
 end
 
 
--- All pages in groups, in the order of the sidebar, as HTML; weight: what the search gives them.
+-- Returns all pages in groups, in the order of the sidebar, as HTML; weight: what the search gives
+-- them.
 local function groups()
   local list = {
     { title = "Start", weight = 2, pages = { page_of "README.md" } },

@@ -22,8 +22,8 @@ for _, word in ipairs(arg) do
   if word == "--kernels" then kernels = true else wanted[#wanted + 1], wanted[word] = word, true end
 end
 
--- What f makes the device do: launches, fills and copies among them, bytes, and both by name;
--- without those named `but`.
+-- Returns what f makes the device do: launches, fills and copies among them, bytes, and both by
+-- name; without those named `but`.
 local function cost_of(f, but)
   ty.waitall()
   driver.cudasim_costs()
@@ -87,7 +87,7 @@ local function updates_of(symbol, exe)
   return list
 end
 
--- A training step with SGD, the third of its executor, which is recorded.
+-- Returns a training step with SGD, the third of its executor, which is recorded.
 local function step_of(name)
   ffi.C.setenv("TYCHO_PRECISION", name:match "-(%a+)$" or "highest", 1)
   local symbol, inputs = network(name)

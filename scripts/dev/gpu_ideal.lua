@@ -42,7 +42,7 @@ local function value_of(rule, numbers)
   return setfenv(assert(loadstring("return " .. rule)), numbers)()
 end
 
--- The shape of each output of each node, by node and output, from 1.
+-- Returns the shape of each output of each node, by node and output, from 1.
 local function shapes_of(symbol, nodes, known)
   local internals = symbol:get_internals()
   local _, list = internals:infer_shape(known)

@@ -144,7 +144,7 @@ local function section(runs)
 end
 
 
--- The page with this section in the place of what it has.
+-- Returns the page with this section in the place of what it has.
 local function replaced(page, text)
   local from = assert(page:find(HEADING, 1, true), "the page has no " .. HEADING)
   local to = page:find("\n## ", from + #HEADING, true)

@@ -72,7 +72,7 @@ local function single_type(text)
 end
 
 
--- The type of a parameter or a result: "a number or an NDArray" is "number|ty.nd.NDArray".
+-- Returns the type of a parameter or a result: "a number or an NDArray" is "number|ty.nd.NDArray".
 function lua_type(text)
   local list, seen = {}, {}
   text = text:gsub("^true or false", "boolean"):gsub("^a context or \"all\"$", "a context or text")
@@ -113,7 +113,7 @@ local function add_comment(out, lines)
 end
 
 
--- A running text, broken between words.
+-- Returns a running text, broken between words.
 local function broken(text)
   local lines, line = {}, ""
   for word in text:gmatch("%S+") do
@@ -132,7 +132,7 @@ local function one_line(text)
 end
 
 
--- A name as a field of a class, or after a table in an assignment.
+-- Returns a name as a field of a class, or after a table in an assignment.
 local function field_name(name)
   return (reserved[name] or not name:find("^[%a_][%w_]*$")) and ("[%q]"):format(name) or name
 end
@@ -159,7 +159,7 @@ end
 
 -- Classes and functions ---------------------------------------------------------------------------
 
--- What an option's text says, with its default.
+-- Returns what an option's text says, with its default.
 local function option_text(p)
   return one_line((p.default and "(default " .. p.default .. ") " or "") .. p.text)
 end
@@ -212,7 +212,7 @@ local function add_parameters(out, item)
 end
 
 
--- A call by options: a table first, or values by position.
+-- Returns a call by options: a table first, or values by position.
 local function add_call(out, item, title)
   if not takes_options(item) then
     return add_parameters(out, item)
@@ -259,7 +259,7 @@ local function add_function(out, item, spaces, above)
 end
 
 
--- The path of the nearest class above one that the reference describes, or nil.
+-- Returns the path of the nearest class above one that the reference describes, or nil.
 local function base_path(class)
   local base = rawget(class, "super")
   while base and not CLASS_PATHS[base] do
@@ -303,8 +303,8 @@ local function sorted_names(set)
 end
 
 
--- A file: tables of the namespaces and of those around them, classes of other files whose methods
--- are here, the body.
+-- Returns a file: tables of the namespaces and of those around them, classes of other files whose
+-- methods are here, the body.
 local function with_spaces(body, spaces)
   local text, out = table.concat(body, "\n"), { "---@meta _", "" }
   for _, space in ipairs(sorted_names(spaces)) do
@@ -328,7 +328,7 @@ local function with_spaces(body, spaces)
 end
 
 
--- What ty.F has of a function of ty.nd that is no operator; nil where it has none.
+-- Returns what ty.F has of a function of ty.nd that is no operator; nil where it has none.
 local function shared_function(item)
   local name = item.title:match("^ty%.nd%.([%w_]+)$")
   local known = name and not registry.find(name) and pcall(function() return ty.F[name] end)
@@ -360,8 +360,8 @@ end
 -- Inner namespaces of operators: the prefix of the registry's names.
 local INNER = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_", random = "_random_" }
 
--- The namespace and the name in it: "contrib", "box_nms" of "_contrib_box_nms"; nil of operators
--- that have no public name.
+-- Returns the namespace and the name in it: "contrib", "box_nms" of "_contrib_box_nms"; nil of
+-- operators that have no public name.
 local function public_name(name)
   if not name:find("^_") then
     return "", name
@@ -437,7 +437,7 @@ local function add_operator(out, info, names)
 end
 
 
--- All operators, sorted, with their public names: list of {info, names}.
+-- Returns all operators, sorted, with their public names: list of {info, names}.
 local function operators()
   local list = {}
   for _, name in ipairs(ty.op.list()) do
@@ -537,7 +537,7 @@ end
 
 -- JSON --------------------------------------------------------------------------------------------
 
--- An object of these fields of a table; null where there is none.
+-- Returns an object of these fields of a table; null where there is none.
 local function object(t, ...)
   local rows = {}
   for i, key in ipairs{ ... } do

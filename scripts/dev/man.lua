@@ -71,7 +71,7 @@ says how many cores a run takes.
 .Xr tycho 1
 ]]
 
--- A text of a comment or a declaration as roff has it.
+-- Returns a text of a comment or a declaration as roff has it.
 local function escaped(text)
   return (text:gsub("\\", "\\e"):gsub("%s+", " "):gsub("^%s+", ""):gsub("%s+$", "")
     :gsub("^([.'])", "\\&%1"))

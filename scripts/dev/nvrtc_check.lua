@@ -27,7 +27,7 @@ local function log_of(nvrtc, program)
 end
 
 
--- The log, where it does not compile. The architecture in the options is replaced.
+-- Returns the log, where it does not compile. The architecture in the options is replaced.
 local function compile(nvrtc, path, architecture)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")

@@ -73,7 +73,7 @@ local function read(path)
   return bytes
 end
 
--- What a kernel was compiled for, the defines that its source begins with, and its image.
+-- Returns what a kernel was compiled for, the defines that its source begins with, and its image.
 local function parse(path)
   local bytes = read(path)
   local h = ffi.new("sass_header")
@@ -109,7 +109,7 @@ local function widths(text, name)
   return widest, table.concat(list, ", ")
 end
 
--- The kernel that a key's source has.
+-- Returns the kernel that a key's source has.
 local function name_of(key)
   return key:match('\nextern "C" __global__ void ([%w_]+)%(')
 end

@@ -25,13 +25,13 @@ local common = {}
 
 local HIDDEN = {epoch = true, seconds = true}                 -- columns that are no curves
 
---- A parser of the command line, named after the script.
+--- Returns a parser of the command line, named after the script.
 -- @string description one sentence
 function common.parser(description)
   return argparse(arg[0]:match("[^/]*$"), description):help_max_width(90)
 end
 
---- What converts the text of an option to a number, for argparse.
+--- Returns what converts the text of an option to a number, for argparse.
 -- @string name
 -- @number[opt] least
 -- @number[opt] most
@@ -127,7 +127,7 @@ function common.training(parser, defaults)
   return common.options(parser)
 end
 
---- The devices that `--gpus` names, or the CPU.
+--- Returns the devices that `--gpus` names, or the CPU.
 -- @tparam table options
 -- @treturn {Context,...}
 function common.devices(options)
@@ -141,7 +141,8 @@ end
 -- What `--gpus` says of itself where a script uses one.
 common.ONE_GPU = "GPU to train on, as 0; default: the CPU"
 
---- The device that `--gpus` names, or the CPU, of a script that uses one; several are refused.
+--- Returns the device that `--gpus` names, or the CPU, of a script that uses one; several are
+-- refused.
 -- @param parser of argparse
 -- @tparam table options
 -- @treturn Context
@@ -268,7 +269,8 @@ local function earlier_rows(path)
   return rows
 end
 
---- A log of epochs. After `--resume` the chart begins with the rows that the file holds already.
+--- Returns a log of epochs. After `--resume` the chart begins with the rows that the file holds
+-- already.
 -- @tparam table options `log` and `plot`, file names or nil; `tensorboard`, a folder or nil;
 --   `resume`, true when a training goes on
 -- @tparam[opt] Writer writer that writes into the folder already

@@ -22,7 +22,7 @@ local GLYPHS = {
   ".###.#...##...#.###.#...##...#.###.", ".###.#...##...#.####....#...#..##..",
 }
 
--- How much of the cell at (x, y), in cells, is ink: 0 outside of the glyph.
+-- Returns how much of the cell at (x, y), in cells, is ink: 0 outside of the glyph.
 local function ink(cells, x, y)
   if x < 0 or y < 0 or x >= COLUMNS or y >= ROWS then
     return 0
@@ -49,7 +49,7 @@ local function glyph_cells()
   return all
 end
 
--- A random map from pixels to cells: turned, leaning, scaled and moved a little.
+-- Returns a random map from pixels to cells: turned, leaning, scaled and moved a little.
 local function random_map(random)
   local turn, lean = (random() - 0.5) * 0.5, (random() - 0.5) * 0.4
   local sx, sy = 0.30 * (0.85 + 0.4 * random()), 0.33 * (0.85 + 0.4 * random())

@@ -22,8 +22,8 @@ local function rotated(x, heads, offset)
   return contrib.rotary_embedding{ data = x, heads = heads, offset = offset }
 end
 
--- What a position gets from those up to it. step: { length = symbol }, of a network of one position
--- with caches; nil: all positions at once.
+-- Returns what a position gets from those up to it. step: { length = symbol }, of a network of one
+-- position with caches; nil: all positions at once.
 local function attention(x, o, name, step)
   local size = o.width / o.heads
   local q = linear(x, o.width, name .. "_query")
@@ -60,7 +60,7 @@ local function scores(o, step)
   return linear(norm(x, "norm"), o.words, "head")
 end
 
---- The network that learns: data and softmax_label are (batch, length).
+--- Returns the network that learns: data and softmax_label are (batch, length).
 -- @tparam table o words, width, inner, layers, heads, kv_heads
 function gpt.network(o)
   local label = sym.reshape{ V "softmax_label", shape = { -1 } }
@@ -68,8 +68,8 @@ function gpt.network(o)
     label = label, normalization = "batch", name = "softmax" }
 end
 
---- A function that reads one word at a time: `next(word)` gives the probabilities of the one that
--- follows. It is bound once; keys and values stay in its auxiliary states.
+--- Returns a function that reads one word at a time: `next(word)` gives the probabilities of the
+-- one that follows. It is bound once; keys and values stay in its auxiliary states.
 -- @tparam table o as above, and length: the most words
 -- @tparam table parameters name -> array
 function gpt.reader(o, parameters)

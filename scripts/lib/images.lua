@@ -50,7 +50,7 @@ function images.load(folder, shape, n, seed, part)
   return images.normalise(x), y
 end
 
---- The name of a class for people.
+--- Returns the name of a class for people.
 -- @int label from 0
 -- @tparam {int,...} shape of one image
 -- @tparam ?string folder nil when the images are drawn
@@ -59,7 +59,7 @@ function images.class_name(label, shape, folder)
   return names[label] or tostring(label)
 end
 
---- The images whose classes a network knows, with its numbers of them.
+--- Returns the images whose classes a network knows, with its numbers of them.
 -- @tparam NDArray x (N, ...)
 -- @tparam NDArray y (N,)
 -- @tparam ?{string,...} names of the network's classes; nil: those of the images

@@ -28,7 +28,7 @@ function language_model.options(parser, defaults)
   common.number(parser, "--temperature", "of writing; below 1: likelier ones", 0.7, 0.01)
 end
 
---- A stack of LSTM cells, l0_ at the bottom.
+--- Returns a stack of LSTM cells, l0_ at the bottom.
 -- @tparam table shape layers, hidden, dropout (between layers), fused (one
 --   operator instead of single cells)
 function language_model.cells(shape)
@@ -55,8 +55,8 @@ local function scores(outputs, shape)
   return ty.sym.FullyConnected{data = outputs, num_hidden = shape.words, name = "pred"}
 end
 
---- The network over `length` steps with its loss. Word number `ignore` in the labels does not
--- count.
+--- Returns the network over `length` steps with its loss. Word number `ignore` in the labels does
+-- not count.
 -- @param cells
 -- @tparam table shape length, words (different ones), embed, ignore, layout
 --   ("NTC" or "TNC"), begin_state
@@ -75,8 +75,8 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- The network of one step, whatever cells it was trained with: data of (rows, 1) and the states
--- go in, probabilities and the next states come out.
+--- Returns the network of one step, whatever cells it was trained with: data of (rows, 1) and the
+-- states go in, probabilities and the next states come out.
 -- @param cells those of the training
 -- @tparam table shape words, embed, args (parameters by name)
 -- @treturn Symbol
@@ -95,7 +95,7 @@ function language_model.step(cells, shape)
   return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, args, names
 end
 
--- A number drawn with the given probabilities; a temperature below 1 prefers likely ones.
+-- Returns a number drawn with the given probabilities; a temperature below 1 prefers likely ones.
 local function draw(probabilities, temperature)
   local weights, sum = {}, 0
   for i, p in ipairs(probabilities) do
@@ -112,7 +112,7 @@ local function draw(probabilities, temperature)
   return #weights - 1
 end
 
---- A function that writes with a trained network.
+--- Returns a function that writes with a trained network.
 -- @param cells those of the training
 -- @tparam table shape words, embed, args (parameters by name)
 -- @treturn function (first, count, temperature, take): take(number) gets each

@@ -56,7 +56,7 @@ function networks.lenet(a)
     a.classes, "fc2")
 end
 
---- The names of the classes that a loaded network tells apart, nil where it does not say.
+--- Returns the names of the classes that a loaded network tells apart, nil where it does not say.
 -- @tparam Symbol net
 -- @treturn ?{string,...}
 function networks.class_names(net)
@@ -67,7 +67,7 @@ function networks.class_names(net)
   return text and names
 end
 
---- A full layer and a softmax on top of any features.
+--- Returns a full layer and a softmax on top of any features.
 -- @tparam Symbol x
 -- @int[opt=10] classes
 -- @string name of the layer
@@ -103,7 +103,7 @@ local function block(x, filters, stride, changes, name)
   return y + shortcut
 end
 
---- A residual network for small images.
+--- Returns a residual network for small images.
 -- @tparam table a depth = 20: 6 n + 2 (20, 32, 44, 56, 110 are usual);
 --   classes = 10; shape = {3, 32, 32}
 function networks.resnet(a)

@@ -52,7 +52,7 @@ local function last_epoch(prefix, parser)
     or parser:error("there is no file " .. prefix .. "-0001.params, or of another epoch")
 end
 
--- What a network trained for a few seconds knows.
+-- Returns what a network trained for a few seconds knows.
 local function trained_now()
   print("no checkpoint is named: training a small network on digits first")
   local x, y = digits.draw(2000, 1)
@@ -66,7 +66,7 @@ local function trained_now()
   return {net = net, arg_params = arg_params, aux_params = aux_params, name = "the network"}
 end
 
---- A saved network, or one trained now.
+--- Returns a saved network, or one trained now.
 -- @tparam table options of `saved.options`
 -- @param parser of argparse, which says what is wrong with them
 -- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, classes (names,
@@ -110,14 +110,14 @@ function saved.images(model, options, n)
   return first(x), first(y)
 end
 
---- The name of a network's class for people.
+--- Returns the name of a network's class for people.
 -- @int label from 0
 function saved.class_name(model, options, label)
   return model.classes and model.classes[label + 1]
     or images.class_name(label, model.shape, options.data)
 end
 
---- The network, ready to compute.
+--- Returns the network, ready to compute.
 -- @tparam table model
 -- @tparam DataIter data
 function saved.module(model, data)

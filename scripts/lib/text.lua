@@ -47,7 +47,7 @@ local function add_comments(list, path)
   end
 end
 
---- The library's documentation as paragraphs.
+--- Returns the library's documentation as paragraphs.
 -- @treturn {string,...}
 function text.own()
   local list = {}
@@ -79,7 +79,7 @@ local function find(folder, ...)
   end
 end
 
---- The files to train on and to test on: of a folder ptb.train.txt (else ptb.valid.txt) and
+--- Returns the files to train on and to test on: of a folder ptb.train.txt (else ptb.valid.txt) and
 -- ptb.test.txt, or just the file.
 -- @string data folder or file
 function text.files(data)
@@ -87,7 +87,8 @@ function text.files(data)
   return train or data, train and find(data, "ptb.test.txt", "test.txt")
 end
 
---- All characters of a file, of the first file of a folder, or of the library's documentation.
+--- Returns all characters of a file, of the first file of a folder, or of the library's
+-- documentation.
 -- @string[opt] data
 function text.characters(data)
   return data and read((text.files(data))) or table.concat(text.own(), "\n")
@@ -141,7 +142,7 @@ local function hold_out(sentences)
   return train, test
 end
 
---- How often each word comes.
+--- Returns how often each word comes.
 function text.count(sentences)
   local counts = {}
   for _, words in ipairs(sentences) do
@@ -152,7 +153,7 @@ function text.count(sentences)
   return counts
 end
 
---- How many words there are in all.
+--- Returns how many words there are in all.
 function text.words(sentences)
   local n = 0
   for _, words in ipairs(sentences) do
@@ -161,7 +162,7 @@ function text.words(sentences)
   return n
 end
 
---- The words of a vocabulary by number: entry i + 1 is word i; numbers
+--- Returns the words of a vocabulary by number: entry i + 1 is word i; numbers
 -- begin at 0 and leave none out.
 function text.list(vocabulary)
   local list = {}
@@ -204,7 +205,8 @@ function text.sentences(data)
   return train, test
 end
 
---- The number of each byte (by byte + 1, from 0), and the characters that come, by number + 1.
+--- Returns the number of each byte (by byte + 1, from 0), and the characters that come, by number +
+-- 1.
 function text.alphabet(characters)
   local seen, numbers, list = {}, {}, {}
   for c in characters:gmatch(".") do
@@ -217,7 +219,7 @@ function text.alphabet(characters)
   return numbers, list
 end
 
---- The text as an array of numbers.
+--- Returns the text as an array of numbers.
 function text.encoded(characters, numbers)
   local bytes = ty.nd.empty({#characters}, {dtype = "uint8"})
   ffi.copy(bytes:data(), characters, #characters)

@@ -80,7 +80,7 @@ local function onet()
     product(x, "dense6_3", 10) }
 end
 
--- A function that runs a network on an array.
+-- Returns a function that runs a network on an array.
 local function loaded(net, file)
   local weights = ty.nd.load(options.folder .. "/" .. file)
   return function(x)
@@ -114,7 +114,7 @@ local function best(boxes, most, of_smaller)
   return kept
 end
 
--- A box moved by what a network says, in parts of its sides.
+-- Returns a box moved by what a network says, in parts of its sides.
 local function moved(b, by, extra)
   local w, h = b[3] - b[1] + extra, b[4] - b[2] + extra
   return { b[1] + by[1] * w, b[2] + by[2] * h, b[3] + by[3] * w, b[4] + by[4] * h, score = b.score }
@@ -131,7 +131,7 @@ local function resized(image, height, width)
   return ty.nd.contrib.AdaptiveAvgPooling2D{ image, output_size = { height, width } }
 end
 
--- The parts of the picture in boxes, all of one size; boxes outside of it are dropped.
+-- Returns the parts of the picture in boxes, all of one size; boxes outside of it are dropped.
 local function crops(image, boxes, size)
   local height, width, list, inside = image.shape[3], image.shape[4], {}, {}
   for _, b in ipairs(boxes) do
@@ -145,7 +145,8 @@ local function crops(image, boxes, size)
   return list[1] and ty.nd.concat{ dim = 0, unpack(list) }, inside
 end
 
--- What the second and third network leave of boxes: those they are sure of, with what they say.
+-- Returns what the second and third network leave of boxes: those they are sure of, with what they
+-- say.
 local function judged(net, image, boxes, size, sure)
   local batch, inside = crops(image, boxes, size)
   local out = batch and net(batch) or {}

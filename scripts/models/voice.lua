@@ -28,7 +28,7 @@ parser:option("--plot", "SVG file to draw the odds into")
 local options = common.parse(parser, {})
 
 
--- The samples of a WAV file, between -1 and 1.
+-- Returns the samples of a WAV file, between -1 and 1.
 local function samples(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")

@@ -298,10 +298,10 @@ describe("a convolution", function()
         {kernel = {3, 2}, pad = {1, 0}, shape = {20, 3, 4}, filters = 9, stride = {2, 1}},
         {kernel = {2, 2, 2}, pad = {1, 0, 1}, shape = {11, 1, 2, 2}, filters = 5} } do
       ty.random.seed(i)
-      local net = sym.Convolution{data = sym.Variable("x"), name = "c", num_filter = o.filters,
+      local layer = sym.Convolution{data = sym.Variable("x"), name = "c", num_filter = o.filters,
         kernel = o.kernel, stride = o.stride, pad = o.crop or o.pad, dilate = o.dilate}
       local function bound(n)
-        return net:simple_bind{ctx = ty.cpu(), x = {n, unpack(o.shape)}, grad_req = "null"}
+        return layer:simple_bind{ctx = ty.cpu(), x = {n, unpack(o.shape)}, grad_req = "null"}
       end
       local few, many = bound(1), bound(30)
       assert.matches("\n *0 +dots ", few:program())
@@ -328,10 +328,10 @@ describe("a convolution", function()
       ty.random.seed(i)
       local channels = o.shape[1]
       local function bound(groups, times)
-        local net = sym.Convolution{data = sym.Variable("x"), name = "c", kernel = o.kernel,
+        local layer = sym.Convolution{data = sym.Variable("x"), name = "c", kernel = o.kernel,
           num_filter = channels * times, num_group = groups, pad = o.pad, stride = o.stride,
           dilate = o.dilate}
-        return net:simple_bind{ctx = ty.cpu(), x = {2, unpack(o.shape)}, grad_req = "null"}
+        return layer:simple_bind{ctx = ty.cpu(), x = {2, unpack(o.shape)}, grad_req = "null"}
       end
       for _, times in ipairs{1, 2} do
         local own, all = bound(channels, times), bound(1, times)

@@ -105,7 +105,7 @@ local ONE_THREAD = {W7 = true, chain = true}
 
 local TURN = #systems > 1 and (os.getenv("BENCH_TURN") or "0.5") or "0"
 
--- A system's process, which waits for a line before it begins, and for one more whenever
+-- Returns a system's process, which waits for a line before it begins, and for one more whenever
 -- it said that its turn is over.
 local function start(system, work)
   local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
@@ -139,7 +139,7 @@ local function continue(process)
   return true
 end
 
--- A list of each system's records of one run. Threads of some wait for work a fifth
+-- Returns a list of each system's records of one run. Threads of some wait for work a fifth
 -- of a second before they sleep.
 local function run(work)
   local waiting, all = {}, {}
@@ -271,7 +271,7 @@ local function note_peak(f)
   if best then peaks[name] = best.median end
 end
 
--- The figures of a GPU's row, added to the line, and as text.
+-- Returns the figures of a GPU's row, added to the line, and as text.
 local function on_device(line, mine)
   if not (mine and mine.bytes and #mine.ms > 0) then return nil end
   local seconds = measure.median(mine.ms) * 1e-3
@@ -285,7 +285,8 @@ local function on_device(line, mine)
     share(line.of_product), mine.launches, mine.copies)
 end
 
--- The share of a type's product peak that a CPU's row comes to, as text; nil where it is not known.
+-- Returns the share of a type's product peak that a CPU's row comes to, as text; nil where it is
+-- not known.
 local function share_of_peak(line, mine)
   if on_gpu or not (mine and mine.flop and #mine.ms > 0) then return nil end
   local name = line.figure:find("^W14") and "int8" or line.figure:find("^W13") and "bf16"

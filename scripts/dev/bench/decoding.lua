@@ -36,7 +36,7 @@ local function attention(x, o, i, length)
   return linear(y, o.width, name .. "_out")
 end
 
--- A decoder of GPT-2's kind: the embedding of words is the last layer's weight too.
+-- Returns a decoder of GPT-2's kind: the embedding of words is the last layer's weight too.
 local function network(o)
   local length, words = V "length", V "words_weight"
   local x = S.Embedding{data = V "data", weight = words, input_dim = o.words, output_dim = o.width}
@@ -66,7 +66,7 @@ local function bound(o)
   return exe
 end
 
--- What a step reads, as arguments of loads_read, and its bytes.
+-- Returns what a step reads, as arguments of loads_read, and its bytes.
 local function bytes_of(o, exe)
   local list = {}
   for name, x in pairs(exe.arg_dict) do

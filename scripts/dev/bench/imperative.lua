@@ -25,8 +25,8 @@ local LM = {layers = 2, units = 200, steps = 35, batch = 20}
 local UNIT = {mlp = "samples/s", lenet = "images/s", resnet20 = "images/s", lstm = "tokens/s",
   cells = "tokens/s", transformer = "tokens/s"}
 
--- What values.lua has filled by an address: calls on an array whose address is known do not wait
--- to be run together, since somebody may write there unseen.
+-- Returns what values.lua has filled by an address: calls on an array whose address is known do not
+-- wait to be run together, since somebody may write there unseen.
 local function images(shape) return values.images(shape):copy() end
 local function labels(...) return values.labels(...):copy() end
 
@@ -41,7 +41,7 @@ local function causal_mask(n)
   return nd.broadcast_greater(column, row) * -1e9
 end
 
--- A network: inputs by name, label, rows of the loss, symbol(), block(), call(block).
+-- Returns a network: inputs by name, label, rows of the loss, symbol(), block(), call(block).
 local function network(name)
   local w = {name = name, lr = RATES[name]}
   if BATCH[name] then
@@ -85,7 +85,7 @@ local function shapes_of(names, arrays)
   return out
 end
 
--- A step of a Module, and its loss.
+-- Returns a step of a Module, and its loss.
 local function module_step(w)
   local m = ty.mod.Module{symbol = w.symbol(), data_names = w.names, label_names = {"label"}}
   m:bind{data_shapes = shapes_of(w.names, w.data), label_shapes = shapes_of({"label"}, {w.label})}
@@ -115,7 +115,7 @@ local function filled_block(w, hybrid)
   return net
 end
 
--- The same of a loop with gluon.
+-- Returns the same of a loop with gluon.
 local function gluon_step(w, hybrid)
   local net = filled_block(w, hybrid)
   local trainer = gluon.Trainer(net:collect_params(), "sgd",

@@ -155,14 +155,14 @@ end
 
 function make.transformer() return Transformer() end
 
---- The transformer as a symbol of data, mask and label.
+--- Returns the transformer as a symbol of data, mask and label.
 function layers.transformer_symbol()
   local S = ty.sym
   return S.SoftmaxOutput{data = Transformer()(S.Variable "data", S.Variable "mask"),
     label = S.Reshape{data = S.Variable "label", shape = {-1}}, name = "softmax"}
 end
 
---- The name of a parameter without what blocks of classes put in front of it.
+--- Returns the name of a parameter without what blocks of classes put in front of it.
 function layers.plain_name(name)
   for _, class in ipairs{"language", "transformer", "block", "residual"} do
     name = name:gsub("^" .. class .. "%d+_", "")
@@ -170,7 +170,7 @@ function layers.plain_name(name)
   return name
 end
 
---- A network by its name in nets.lua, or "transformer".
+--- Returns a network by its name in nets.lua, or "transformer".
 function layers.network(name) return make[name]() end
 
 return layers

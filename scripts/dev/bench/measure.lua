@@ -88,7 +88,7 @@ function measure.in_turn(steps, wait, shortest)
   return out
 end
 
---- The same of one step.
+--- Returns the same of one step.
 function measure.samples(step, wait) return measure.in_turn({step}, wait)[1] end
 
 function measure.median(list)

@@ -43,7 +43,7 @@ function narrow.encoder(size)
   return x
 end
 
---- A causal language model that normalises before each layer, on (batch, length).
+--- Returns a causal language model that normalises before each layer, on (batch, length).
 function narrow.causal(size, length)
   local x = S.Embedding{data = S.Variable("data"), input_dim = size.words,
     output_dim = size.width, name = "embed"}

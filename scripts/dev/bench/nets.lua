@@ -173,7 +173,7 @@ end
 local shapes = {mlp = {784}, lenet = {1, 28, 28}, resnet20 = {3, 32, 32}, deep = {32}}
 local classes = {mlp = 10, lenet = 10, resnet20 = 10}
 
---- A network by name: symbol, shape of one example, classes. Without `bare` a
+--- Returns a network by name: symbol, shape of one example, classes. Without `bare` a
 -- softmax with a label ends it.
 function nets.network(name, bare)
   local x = define[name](S.Variable("data"))
@@ -253,7 +253,8 @@ function nets.language(kind, layers, units, steps, batch)
     name = "softmax"}
 end
 
---- A chain of n one-element operators that nothing fuses or merges away: every scalar differs.
+--- Returns a chain of n one-element operators that nothing fuses or merges away: every scalar
+-- differs.
 function nets.chain(n)
   local x = S.Variable("data")
   for i = 1, n do x = x + i / 1024 end

@@ -75,7 +75,8 @@ function values.parameter(x, name)
   return x
 end
 
---- The parameter vector of a fused operator of some layers: their weights, then their biases.
+--- Returns the parameter vector of a fused operator of some layers: their weights, then their
+-- biases.
 function values.lstm(x, layers, units, first)
   return fill(x, function(p)
     local at = 0
@@ -91,7 +92,7 @@ end
 
 function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sqrt(12), 0.5) end
 
---- An array of numbers around 0.
+--- Returns an array of numbers around 0.
 function values.around(shape, name) return uniform(ty.nd.zeros(shape), name, 1, 0.5) end
 
 --- Whole numbers below `classes`, as floats.

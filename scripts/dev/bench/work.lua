@@ -26,7 +26,7 @@ function FLOP.RNN(inputs, _, attrs)
   return sum
 end
 
--- The shape of each output of each node, by node and output, from 1.
+-- Returns the shape of each output of each node, by node and output, from 1.
 local function shapes_of(symbol, nodes, known)
   local internals = symbol:get_internals()
   local _, list = internals:infer_shape(known)
@@ -77,8 +77,8 @@ local function bytes_of_updates(exe)
   return bytes
 end
 
---- What `step` comes to, which runs `exe` and, where it trains, the updates; nil on a CPU. Its
--- executor is timed step by step from then on.
+--- Returns what `step` comes to, which runs `exe` and, where it trains, the updates; nil on a CPU.
+-- Its executor is timed step by step from then on.
 -- @tparam table inputs names of arguments that are no parameters
 function work.of(exe, step, inputs, train)
   local context = ty.current_context()

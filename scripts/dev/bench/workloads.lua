@@ -321,7 +321,7 @@ end
 
 -- Models of others -------------------------------------------------------------------------------
 
--- What models.json says of an input: whole numbers below one, ones, or numbers around 0.
+-- Returns what models.json says of an input: whole numbers below one, ones, or numbers around 0.
 local function model_input(model, name, shape)
   local below = model.below and model.below[name]
   for _, one in ipairs(model.ones or {}) do
@@ -331,7 +331,7 @@ local function model_input(model, name, shape)
   return values.around(shape, name)
 end
 
--- The model of this name in models.json.
+-- Returns the model of this name in models.json.
 local function model_named(name)
   local file = assert(io.open((arg[0]:match("^(.*)/") or ".") .. "/models.json"))
   for _, model in ipairs(cjson.decode(file:read("*a"))) do
@@ -383,7 +383,7 @@ function workloads.W8(again)
   end
 end
 
--- An executor, a step of the mode, and the data, which the executor has a copy of.
+-- Returns an executor, a step of the mode, and the data, which the executor has a copy of.
 local function memory_step(name, mode)
   local layers, units, steps = name:match("^lstm (%d+)x(%d+) T(%d+)")
   local symbol, inputs, share, lm

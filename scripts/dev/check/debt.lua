@@ -6,7 +6,7 @@ local debt = {}
 
 local PATH = arg[0]:match("^.*/") .. "check/debt.txt"    -- lines "count path: kind"
 
--- What a finding is, whatever its numbers and names.
+-- Returns what a finding is, whatever its numbers and names.
 local function kind_of(text)
   return (text:gsub("'[^']*'", "X"):gsub("%d+", "N"):gsub(" in native/%S+", ""):match("^[^,:(]*"))
 end

@@ -21,7 +21,7 @@ local function folder_of(path)
   return path:match("^(.*/)") or ""
 end
 
--- The file that `#include "name"` in `path` reads, or nil when the build makes it.
+-- Returns the file that `#include "name"` in `path` reads, or nil when the build makes it.
 local function included_file(path, name)
   for _, folder in ipairs { folder_of(path), "native/" } do
     local file = folder .. name
@@ -51,8 +51,8 @@ end
 
 -- -- symbols --------------------------------------------------------------------------------------
 
--- What readelf prints of one object: sections by number, symbols, relocations by name of the
--- section.
+-- Returns what readelf prints of one object: sections by number, symbols, relocations by name of
+-- the section.
 local function new_object(path)
   return { path = path, sections = {}, symbols = {}, relocations = {} }
 end
@@ -122,9 +122,9 @@ local function holder(object, relocation)
   end
 end
 
--- The line of an arrow. Object files do not say it: it is the first one that names what is used,
--- from the beginning of the function that uses it on, else (the compiler has put one function into
--- another) from the beginning of the file.
+-- Returns the line of an arrow. Object files do not say it: it is the first one that names what is
+-- used, from the beginning of the function that uses it on, else (the compiler has put one function
+-- into another) from the beginning of the file.
 function graph.line(arrow)
   if arrow.line then
     return arrow.line
@@ -245,8 +245,8 @@ end
 
 -- -- circles --------------------------------------------------------------------------------------
 
--- The shortest way from `start` back to itself as a list of arrows, or nil. `nexts[a]` is a list of
--- { name, arrow }.
+-- Returns the shortest way from `start` back to itself as a list of arrows, or nil. `nexts[a]` is a
+-- list of { name, arrow }.
 local function way_back(nexts, start)
   local came, queue, at = {}, { start }, 1
   while queue[at] do

@@ -18,7 +18,7 @@ local REMEDY = {
 
 -- -- arrows ---------------------------------------------------------------------------------------
 
--- What is said against an arrow from one room to another, or nil.
+-- Returns what is said against an arrow from one room to another, or nil.
 local function objection(from, to)
   if from.house ~= to.house then
     return "knows tycho.h only, not"

@@ -30,7 +30,7 @@ function modules.check(report, path)
   end
 end
 
--- The instructions of a function and of those in it, as text.
+-- Returns the instructions of a function and of those in it, as text.
 local function listing(f)
   local parts = {}
   local function write(_, ...)

@@ -35,7 +35,7 @@ local function is_up(from, to)
   return from.house == to.house and to.floor >= from.floor
 end
 
--- Whether `to` is known by way of a third room.
+-- Returns whether `to` is known by way of a third room.
 local function follows(known, from, to)
   local function reaches(room)
     for next in pairs(known[room] or {}) do
@@ -91,7 +91,7 @@ local function rooms_between(from, to)
   return list
 end
 
--- The middle of the widest way straight down that no box stands in, or nil.
+-- Returns the middle of the widest way straight down that no box stands in, or nil.
 local function free_way(from, to)
   local left, right = math.max(from.left, to.left), math.min(from.right, to.right)
   local between, starts = rooms_between(from, to), { left }
@@ -134,7 +134,7 @@ local function find_ways(arrows)
   return lanes
 end
 
--- Where at a room's edge a shared line begins or ends: farthest from its other arrows.
+-- Returns where at a room's edge a shared line begins or ends: farthest from its other arrows.
 local function free_end(arrows, side, room)
   local best, width = nil, -1
   for x = room.left + GAP, room.right - GAP do
@@ -271,7 +271,7 @@ local HEADER = [[
   </defs>
   <rect class="paper" width="%d" height="%d"/>]]
 
--- The text of the picture for the arrows of both houses.
+-- Returns the text of the picture for the arrows of both houses.
 function picture.svg(arrows)
   local drawn = drawn_arrows(known_rooms(arrows))
   place_sideways()

@@ -125,7 +125,7 @@ for _, house in ipairs(rooms.houses) do
   end
 end
 
--- The room of a file, or nil.
+-- Returns the room of a file, or nil.
 function rooms.of(path)
   for _, room in ipairs(all) do
     if path:find("^" .. room.path) then

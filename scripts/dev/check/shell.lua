@@ -2,7 +2,7 @@
 
 local shell = {}
 
--- What a command prints, errors included, and its exit status.
+-- Returns what a command prints, errors included, and its exit status.
 function shell.output(command)
   local pipe = assert(io.popen(command .. " 2>&1; echo $?"))
   local text, status = pipe:read("*a"):match("^(.-)(%d+)%s*$")

@@ -73,8 +73,8 @@ local function each_aside(path, text, f)
   end
 end
 
--- The text with comments made blank, and the insides of strings unless `keep_strings`; every
--- character keeps its line and column.
+-- Returns the text with comments made blank, and the insides of strings unless `keep_strings`;
+-- every character keeps its line and column.
 local function code(path, text, keep_strings)
   local parts, done = {}, 1
   each_aside(path, text, function(start, stop, is_string)
@@ -93,7 +93,7 @@ local function line_at(text, place)
   return 1 + select(2, text:sub(1, place):gsub("\n", ""))
 end
 
--- The lines on which strings of several lines stand.
+-- Returns the lines on which strings of several lines stand.
 local function long_lines(path, text)
   local set = {}
   each_aside(path, text, function(start, stop, is_string)

@@ -32,7 +32,8 @@ local function opened(line, open, close)
   return select(2, line:gsub(open, "")) - select(2, line:gsub(close, ""))
 end
 
--- How many lines a call takes that begins with text on line i; nil if too many, or none begins.
+-- Returns how many lines a call takes that begins with text on line i; nil if too many, or none
+-- begins.
 local function call_lines(code, i)
   local depth = code[i]:find("^[%a_][%w_.]*%([\"']") and 0
   for k = i, depth and math.min(i + SOON - 1, #code) or 0 do
@@ -146,7 +147,7 @@ end
 
 -- -- sizes ----------------------------------------------------------------------------------------
 
--- A function opens in the first column and closes with } or end there.
+-- Returns a function opens in the first column and closes with } or end there.
 local function opens_function(path, line)
   if path:match("%.lua$") then
     return line:match("^local%s+function") or line:match("^function")

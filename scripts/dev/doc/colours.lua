@@ -21,7 +21,7 @@ local WORDS = {
 }
 
 
--- A text in quotes from i on.
+-- Returns a text in quotes from i on.
 local function quoted(code, i)
   local quote = code:match("^[\"']", i)
   if not quote then
@@ -78,7 +78,7 @@ function colours.escape(text)
 end
 
 
--- The token that begins at i: its class and its last character.
+-- Returns the token that begins at i: its class and its last character.
 local function token(rules, code, i)
   for _, rule in ipairs(rules) do
     local last = rule[2](code, i)

@@ -68,7 +68,7 @@ local PAGES = {
 }
 
 
--- The namespace of a path, "gluon.nn".
+-- Returns the namespace of a path, "gluon.nn".
 local function namespace(path)
   local value = ty
   for name in path:gmatch("[%w_]+") do
@@ -113,7 +113,7 @@ end
 -- What the first parameter of a method is called that is defined with a point.
 local OBJECT = { self = true, _ = true, x = true }
 
--- The sign between a class, or a namespace, and its function.
+-- Returns the sign between a class, or a namespace, and its function.
 local function separator(class, name, f, form, entry)
   local sign = form and form.func:match("([:.])" .. name .. "$")
   if sign or not class then
@@ -155,7 +155,7 @@ local function options_of(title, f, form, texts, common)
 end
 
 
--- What comments say, and what they say of all options together.
+-- Returns what comments say, and what they say of all options together.
 local function lines_of(texts, form)
   local lines = {}
   for _, entry in ipairs(texts) do
@@ -193,8 +193,8 @@ local function described(page, kind, title, f, form, texts, common)
 end
 
 
--- The comment of a function that no line of code names: one with its name in a tag, or, of a
--- function of networks, that of the one of arrays.
+-- Returns the comment of a function that no line of code names: one with its name in a tag, or, of
+-- a function of networks, that of the one of arrays.
 local function comment_elsewhere(title, name)
   local plain = title:gsub("^ty%.", "")
   for _, entry in ipairs(comments.named(name)) do
@@ -211,7 +211,7 @@ end
 local SHORT = { divide = "div", true_divide = "div", modulo = "mod", multiply = "mul",
   subtract = "sub", pow = "power" }
 
--- What the operator says that a function without a comment stands for.
+-- Returns what the operator says that a function without a comment stands for.
 local function operator_doc(name)
   for _, pattern in ipairs{ "%s", "broadcast_%s" } do
     local known = registry.find(pattern:format(SHORT[name] or name))
@@ -222,7 +222,7 @@ local function operator_doc(name)
 end
 
 
--- A function of a namespace, or of a class.
+-- Returns a function of a namespace, or of a class.
 local function add_function(page, owner, name, f, class)
   local form = manual.form(f, name)
   local entry = manual.comment(f)
@@ -255,7 +255,7 @@ local function sorted(t)
 end
 
 
--- All methods of a class and its bases, or its own alone.
+-- Returns all methods of a class and its bases, or its own alone.
 local function methods_of(class, whole)
   local all = {}
   while class and class.class_name ~= "Object" do
@@ -320,7 +320,7 @@ local function add_class(page, path, class, whole)
 end
 
 
--- All that a namespace holds: classes, bases before those that extend them, and functions.
+-- Returns all that a namespace holds: classes, bases before those that extend them, and functions.
 local function add_namespace(page, space)
   local module, functions, classes = namespace(space), {}, {}
   for _, name in ipairs(members.list(module)) do
@@ -364,8 +364,8 @@ local function add_aliases(space, module, depth)
 end
 
 
--- The comment of a namespace, without what it says of its files; "" of one without a module of its
--- own.
+-- Returns the comment of a namespace, without what it says of its files; "" of one without a module
+-- of its own.
 local function intro_of(space)
   local module = members.module_of(namespace(space))
   for _, entry in ipairs(module and comments.named(module:match("[%w_]+$")) or {}) do
@@ -382,7 +382,7 @@ end
 
 local all
 
---- All pages; see above.
+--- Returns all pages; see above.
 function entries.pages()
   if all then
     return all
@@ -421,7 +421,7 @@ local VARIABLES = { mod = "Module", exe = "Executor", net = "Symbol", sym = "Sym
   it = "DataIter", kv = "KVStore" }
 
 
---- Where a name is described: "ty.io.NDArrayIter", "Module:fit", "mod:fit{...}", "fit".
+--- Returns where a name is described: "ty.io.NDArrayIter", "Module:fit", "mod:fit{...}", "fit".
 -- @string code
 function entries.address(code)
   entries.pages()

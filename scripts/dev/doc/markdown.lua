@@ -13,7 +13,7 @@ local markdown = {}
 local escape = colours.escape
 
 
---- The name of a heading in addresses.
+--- Returns the name of a heading in addresses.
 function markdown.anchor(text)
   return (text:lower():gsub("[^%w_]+", "-"):gsub("^%-", ""):gsub("%-$", ""))
 end
@@ -172,7 +172,7 @@ end
 local ORDER = { "code", "indented", "heading", "table", "list", "numbers", "paragraph" }
 
 
---- A page or a part of one.
+--- Returns a page or a part of one.
 -- @string text
 -- @tparam table links see above; `indented`: the language of indented code
 function markdown.html(text, links)

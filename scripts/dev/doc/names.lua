@@ -27,7 +27,7 @@ local function row(word, text)
 end
 
 
---- The page.
+--- Returns the page.
 function names.page()
   local out, shown = { INTRODUCTION }, {}
   for _, topic in ipairs(foreign.TOPICS) do

@@ -42,7 +42,7 @@ local function file_of(name)
 end
 
 
--- A text inside a table's cell.
+-- Returns a text inside a table's cell.
 local function cell(text)
   return (text:gsub("|", "/"):gsub("\n", " "))
 end
@@ -93,7 +93,7 @@ local function add_operator(out, info)
 end
 
 
--- The names of a family as links.
+-- Returns the names of a family as links.
 local function links_of(names)
   local list = {}
   for i, name in ipairs(names) do
@@ -123,7 +123,7 @@ local function family_page(family, names)
 end
 
 
---- The page that lists all operators, and a page for each family.
+--- Returns the page that lists all operators, and a page for each family.
 function operators.pages()
   local names, known, pages = by_family(), {}, {}
   for _, family in ipairs(FAMILIES) do
@@ -144,7 +144,7 @@ end
 
 local addresses                                          -- name or other name -> address
 
---- Where an operator is described.
+--- Returns where an operator is described.
 -- @string name with or without "ty.sym." or "ty.nd."
 function operators.address(name)
   if not addresses then

@@ -15,7 +15,7 @@ local function read(path)
 end
 
 
--- The code of a page in one language.
+-- Returns the code of a page in one language.
 local function code_of(path, language)
   local out = {}
   for block in read(path):gmatch("\n```" .. language .. "\n(.-)\n```") do

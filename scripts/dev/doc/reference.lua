@@ -84,7 +84,7 @@ local function contents(page, links)
 end
 
 
---- A page as HTML.
+--- Returns a page as HTML.
 -- @tparam table page
 -- @tparam table links
 -- @tparam {table,...} guides that name what is on the page: file, title

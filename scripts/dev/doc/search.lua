@@ -53,7 +53,7 @@ local function stem(word)
 end
 
 
--- The words of a query or of plain text, in order: small letters, no underscores.
+-- Returns the words of a query or of plain text, in order: small letters, no underscores.
 local function words_of(text)
   local list = {}
   for word in text:lower():gsub("_", ""):gmatch("[a-z0-9]+") do
@@ -63,7 +63,7 @@ local function words_of(text)
 end
 
 
--- What an identifier is found by: "NDArrayIter" by itself, "nd", "array" and "iter".
+-- Returns what an identifier is found by: "NDArrayIter" by itself, "nd", "array" and "iter".
 local function parts_of(identifier)
   local parts = words_of(identifier)
   local split = identifier:gsub("(%l)(%u)", "%1 %2"):gsub("(%u)(%u%l)", "%1 %2"):gsub("_", " ")
@@ -125,7 +125,7 @@ local function plain(html)
 end
 
 
--- The headings of a page with the text below each: id, title, text.
+-- Returns the headings of a page with the text below each: id, title, text.
 local function sections(body)
   local list, at = {}, 1
   while true do
@@ -157,7 +157,7 @@ end
 
 -- The index ---------------------------------------------------------------------------------------
 
--- What a word counts in a section, apart from how rare it is.
+-- Returns what a word counts in a section, apart from how rare it is.
 local function strength(section, word, average)
   local n = section.counts[word] or 0
   local norm = SATURATION * (1 - LENGTH + LENGTH * section.length / average)
@@ -231,7 +231,7 @@ local function synonyms(words)
 end
 
 
---- The index of all sections.
+--- Returns the index of all sections.
 -- @tparam {table,...} pages file, title, body (HTML), weight
 function search.index(pages)
   local list, average = sections_of(pages)
@@ -269,7 +269,7 @@ local function scores_of(index, word, last)
 end
 
 
---- The sections that answer a query, the best first.
+--- Returns the sections that answer a query, the best first.
 -- @tparam table index
 -- @string text
 -- @treturn {table,...} title, page, address
@@ -309,13 +309,13 @@ end
 
 -- JavaScript --------------------------------------------------------------------------------------
 
--- A text in JavaScript. Pages are UTF-8; control characters become spaces.
+-- Returns a text in JavaScript. Pages are UTF-8; control characters become spaces.
 local function quoted(text)
   return '"' .. text:gsub('[\\"]', "\\%0"):gsub("%c", " "):gsub("</", "<\\/") .. '"'
 end
 
 
---- The index as JavaScript: one variable, SEARCH.
+--- Returns the index as JavaScript: one variable, SEARCH.
 function search.script(index)
   local out = { "var SEARCH = {", '"sections": [' }
   for _, section in ipairs(index.sections) do

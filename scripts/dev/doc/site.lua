@@ -31,7 +31,7 @@ local function neighbour(page, kind, text)
 end
 
 
--- The pages before and behind one.
+-- Returns the pages before and behind one.
 local function around(groups, here)
   local before, found
   for _, group in ipairs(groups) do
@@ -49,7 +49,7 @@ local function around(groups, here)
 end
 
 
---- A whole page.
+--- Returns a whole page.
 function site.page(groups, page)
   local before, after = around(groups, page)
   return table.concat({

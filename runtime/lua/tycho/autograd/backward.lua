@@ -32,7 +32,7 @@ local function list_of(v, func, argument)
 end
 
 
--- Head gradients by position: false for ones.
+-- Returns head gradients by position: false for ones.
 local function head_grads_of(v, n, func)
   local list = (v == nil or v == null) and {} or is_array(v) and { v } or v
   if not values.is_plain(list) then
@@ -84,7 +84,8 @@ local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "an
   { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
   { "train_mode", "boolean", true } })
 
---- The gradients of heads with respect to variables; the variables' own `grad` stays as it is.
+--- Returns the gradients of heads with respect to variables; the variables' own `grad` stays as it
+-- is.
 -- @param heads array or list of arrays that were recorded
 -- @param variables array or list
 -- @tparam[opt] table options head_grads, retain_graph (true with create_graph), create_graph =

@@ -133,7 +133,7 @@ local Heads = {}
 Heads.__index = Heads
 
 
--- What tells an array with a history from others.
+-- Returns what tells an array with a history from others.
 local function identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)

@@ -38,7 +38,7 @@ local function output_key(step, which)
 end
 
 
--- A variable as a number below 0.
+-- Returns a variable as a number below 0.
 local function variable_key(x)
   return -tonumber(ffi.cast("uintptr_t", x._h))
 end
@@ -49,7 +49,7 @@ local Slots = {}
 Slots.__index = Slots
 
 
--- The key of an array, nil where gradients end, and the step that made it.
+-- Returns the key of an array, nil where gradients end, and the step that made it.
 local function key_of(x)
   local step, which = steps.of(x)
   if step then
@@ -69,7 +69,8 @@ function Slots.new(wanted)
 end
 
 
--- The slot of an array, nil where a gradient ends there, and its step where that is to be visited.
+-- Returns the slot of an array, nil where a gradient ends there, and its step where that is to be
+-- visited.
 function Slots:of(x)
   local key, step = key_of(x)
   if key and self.asked[key] then
@@ -109,7 +110,7 @@ function Visit:__index(key)
 end
 
 
---- A parameter as a number: of a choice its position, of a boolean 0 or 1.
+--- Returns a parameter as a number: of a choice its position, of a boolean 0 or 1.
 function Visit:number(name)
   return rules.number(self.op, name, self.p[name])
 end
@@ -148,7 +149,7 @@ local function visit_of(step, slots)
 end
 
 
--- All steps down to what was asked for, the first made first.
+-- Returns all steps down to what was asked for, the first made first.
 local function collect(heads, slots)
   local found, list, todo = {}, {}, {}
   local function meet(step)
@@ -245,7 +246,7 @@ local function gradients_of(visit)
 end
 
 
--- A gradient with the type and the device of its array.
+-- Returns a gradient with the type and the device of its array.
 local function fitting(g, x)
   if g._dtype ~= x._dtype then
     g = g:astype(x.dtype)

@@ -236,14 +236,14 @@ end
 
 -- Asking and setting ------------------------------------------------------------------------------
 
---- Whether calls are recorded.
+--- Returns whether calls are recorded.
 -- @treturn bool
 function modes.is_recording()
   return recording.on
 end
 
 
---- Whether Dropout and its like behave as in training.
+--- Returns whether Dropout and its like behave as in training.
 -- @treturn bool
 function modes.is_training()
   return recording.training

@@ -39,7 +39,7 @@ function Step:init(pointer)
 end
 
 
---- Whether a backward has freed what the step held.
+--- Returns whether a backward has freed what the step held.
 function Step:is_freed()
   return self.nin == 0 and not self.op
 end
@@ -59,8 +59,8 @@ function Step:output(i)
 end
 
 
---- The step that made an array, and which of its outputs the array is, from 1; nil: it was not
--- recorded.
+--- Returns the step that made an array, and which of its outputs the array is, from 1; nil: it was
+-- not recorded.
 function steps.of(x)
   check(C.ty_step_of(x._h, handle, which))
   if handle[0] ~= nil then
@@ -71,7 +71,7 @@ end
 
 local LAST = 2 ^ 53                      -- above all serial numbers
 
---- The last step before another that arrays depend on; nil: there is none.
+--- Returns the last step before another that arrays depend on; nil: there is none.
 -- @tparam {NDArray,...} heads
 -- @tparam ?number below its serial number is below this
 -- @tparam ?bool functions functions of Lua alone, and nothing beyond them
@@ -84,8 +84,8 @@ function steps.before(heads, below, functions)
 end
 
 
---- All steps that arrays depend on, in the order in which they were made; functions of Lua are
--- among them, but nothing beyond these.
+--- Returns all steps that arrays depend on, in the order in which they were made; functions of Lua
+-- are among them, but nothing beyond these.
 -- @tparam {NDArray,...} heads
 -- @treturn {Step,...}
 function steps.all(heads)
@@ -111,7 +111,7 @@ function steps.all(heads)
 end
 
 
---- What the core knows an array as: "plain", "variable", "recorded" or "freed".
+--- Returns what the core knows an array as: "plain", "variable", "recorded" or "freed".
 function steps.kind(x)
   check(C.ty_history(x._h, 0, which, ffi.new("int[1]")))
   return ({ [0] = "plain", "variable", "recorded", "freed" })[which[0]]

@@ -43,7 +43,7 @@ local Block = Class:extend("Block")
 
 -- Making ------------------------------------------------------------------------------------------
 
--- The options of a constructor's call: its only or last argument, if that is a plain table.
+-- Returns the options of a constructor's call: its only or last argument, if that is a plain table.
 local function options_of(...)
   local last = select("#", ...) > 0 and select(-1, ...) or nil
   return is_plain(last) and last or nil
@@ -59,7 +59,7 @@ local function hint_of(class, ...)
 end
 
 
--- The prefix and the parameters of a new block.
+-- Returns the prefix and the parameters of a new block.
 local function names_for(prefix, params, class, ...)
   local outer = name_scope.current()
   prefix = prefix or name_scope.next_prefix(hint_of(class, ...))
@@ -106,9 +106,9 @@ local function construct(class, ...)
 end
 
 
---- A class of blocks. Its objects are made by calling it; `init` then gets the arguments, in the
--- block's name scope. Fields of the class: `scoped = false` has `init` run in the scope that is
--- current at construction.
+--- Returns a class of blocks. Its objects are made by calling it; `init` then gets the arguments,
+-- in the block's name scope. Fields of the class: `scoped = false` has `init` run in the scope that
+-- is current at construction.
 -- @string[opt] name whose lower case begins automatic prefixes; the base's otherwise
 function Block:extend(name)
   local class = Class.extend(self, name)
@@ -143,7 +143,7 @@ end
 Block._forget = forget
 
 
--- The child of a name: its position in the list.
+-- Returns the child of a name: its position in the list.
 local function position_of(self, name)
   for i, child in ipairs(self._children) do
     if child.name == name then
@@ -255,7 +255,7 @@ function Block:register_child(block, name)
 end
 
 
---- The children in order: a list of `{name, block}`, also as fields of these names.
+--- Returns the children in order: a list of `{name, block}`, also as fields of these names.
 -- @treturn table
 function Block:children()
   local list = {}
@@ -354,7 +354,7 @@ local function collect(self, dict, accepts, done)
 end
 
 
--- A function of a name from what `collect_params` may select by.
+-- Returns a function of a name from what `collect_params` may select by.
 local function selector(select_by)
   if select_by == nil then
     return function() return true end
@@ -386,7 +386,7 @@ local function selector(select_by)
 end
 
 
---- The parameters of the block and of all blocks in it: its own first, shared ones once.
+--- Returns the parameters of the block and of all blocks in it: its own first, shared ones once.
 -- @param[opt] select_by a regular expression that the beginning of a name must match, a list of
 --   such, or a function of the name
 -- @treturn ParameterDict
@@ -448,7 +448,7 @@ end)
 -- Runs forward; errors find out from here which block is running.
 Block._call_forward = call_forward
 
--- What a class does between its hooks.
+-- Returns what a class does between its hooks.
 function Block:_run(...)
   return call_forward(self, ...)
 end
@@ -673,7 +673,7 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- What stands between the parentheses of the text of a block without children.
+-- Returns what stands between the parentheses of the text of a block without children.
 function Block._describe()
   return ""
 end
@@ -684,7 +684,7 @@ local function indented(text)
 end
 
 
---- The reference's text: the class, what it is made with, the children below each other.
+--- Returns the reference's text: the class, what it is made with, the children below each other.
 function Block:__tostring()
   local lines = {}
   for i, child in ipairs(self._children) do

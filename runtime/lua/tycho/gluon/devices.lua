@@ -37,7 +37,7 @@ args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a 
   end }
 
 
---- A list of contexts; nil: the current one.
+--- Returns a list of contexts; nil: the current one.
 -- @tparam ?{Context,...} list
 -- @treturn {Context,...}
 function devices.or_current(list)
@@ -45,7 +45,7 @@ function devices.or_current(list)
 end
 
 
---- Whether two lists have the same contexts in the same order.
+--- Returns whether two lists have the same contexts in the same order.
 function devices.same(a, b)
   return tables.same(a, b)
 end

@@ -44,7 +44,8 @@ end
 
 -- Kinds of arguments ------------------------------------------------------------------------------
 
--- The class of the tensors in a list, nil where there are none; other kinds together are refused.
+-- Returns the class of the tensors in a list, nil where there are none; other kinds together are
+-- refused.
 local function class_in(self, found, n, list)
   for i = 1, n do
     local v = list[i]
@@ -96,7 +97,7 @@ local function trace_for(self, structure, count)
 end
 
 
--- Whether parameters of a trace wait for their shapes.
+-- Returns whether parameters of a trace wait for their shapes.
 local function is_waiting(t)
   for _, p in ipairs(t.plan and t.plan.params or {}) do
     if not p.param:_is_ready() then
@@ -134,7 +135,7 @@ local function check_shapes(self, t, inputs)
 end
 
 
--- The block's forward as it was traced, on arrays.
+-- Returns the block's forward as it was traced, on arrays.
 local function run_trace(self, ...)
   local flat, structure, n
   if select("#", ...) == 1 and getmetatable((...)) == NDArray then

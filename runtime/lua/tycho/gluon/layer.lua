@@ -28,7 +28,7 @@ local layer = {}
 local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
 
 
---- A subclass whose `init` reads the arguments of its form and calls `set_up(self, a)`.
+--- Returns a subclass whose `init` reads the arguments of its form and calls `set_up(self, a)`.
 -- @tparam table base
 -- @string func public name, "nn.Dense"; the class is named by what follows the last dot
 -- @tparam table spec parameters of its form
@@ -63,7 +63,7 @@ function layer.note_passing(class)
 end
 
 
---- Whether nobody but the caller has what a block is given and gives.
+--- Returns whether nobody but the caller has what a block is given and gives.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)
@@ -87,7 +87,7 @@ function layer.pass_on(block, x)
 end
 
 
---- An activation, if there is one, of what the caller has just made.
+--- Returns an activation, if there is one, of what the caller has just made.
 -- @param act Block or nil
 -- @param x array or symbol
 -- @return the result
@@ -99,7 +99,7 @@ function layer.activated(act, x)
 end
 
 
---- A copy of a form's spec with more parameters after it.
+--- Returns a copy of a form's spec with more parameters after it.
 -- @tparam table spec
 -- @tparam table more
 -- @treturn table
@@ -116,7 +116,7 @@ end
 
 -- Checks ------------------------------------------------------------------------------------------
 
---- A size per axis from a number or a list of sizes; another length is E(value).
+--- Returns a size per axis from a number or a list of sizes; another length is E(value).
 -- @string func
 -- @string argument
 -- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one
@@ -138,7 +138,7 @@ function layer.sizes(func, argument, sizes, dims)
 end
 
 
---- The channels of a group of a convolution; E(value) where the groups do not divide them.
+--- Returns the channels of a group of a convolution; E(value) where the groups do not divide them.
 -- @string func
 -- @string argument
 -- @int channels
@@ -185,7 +185,7 @@ end
 
 -- Nodes -------------------------------------------------------------------------------------------
 
---- The name of a layer's node in a graph, after the prefix; calls on arrays have none.
+--- Returns the name of a layer's node in a graph, after the prefix; calls on arrays have none.
 -- @param x the layer's input
 -- @treturn ?string
 function layer.node_name(x)
@@ -196,8 +196,8 @@ end
 local function no_name() end
 
 
---- The names of a step's nodes: a function of what comes after "t0_", whose results are nil for
--- calls on arrays.
+--- Returns the names of a step's nodes: a function of what comes after "t0_", whose results are nil
+-- for calls on arrays.
 -- @param cell
 -- @param x its input
 -- @treturn function
@@ -214,7 +214,8 @@ end
 
 -- Results -----------------------------------------------------------------------------------------
 
---- The outputs of an operator as a list: arrays come as one or as a list, symbols as one symbol.
+--- Returns the outputs of an operator as a list: arrays come as one or as a list, symbols as one
+-- symbol.
 -- @param result
 -- @int n how many there are
 -- @treturn table
@@ -234,7 +235,7 @@ end
 
 -- Texts -------------------------------------------------------------------------------------------
 
---- A value as the reference shows it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
+--- Returns a value as the reference shows it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
 -- @param v list, boolean, number, text or nil
 -- @treturn string
 function layer.show(v)
@@ -255,7 +256,7 @@ function layer.show(v)
 end
 
 
---- A number as the reference shows a float: `1.0` for 1.
+--- Returns a number as the reference shows a float: `1.0` for 1.
 -- @number[opt] v
 -- @treturn string
 function layer.show_real(v)
@@ -283,7 +284,8 @@ local function all_are(list, value)
 end
 
 
---- The text of a convolution, from its private fields `_kernel`, `_stride`, `_pad`, `_dilate`,
+--- Returns the text of a convolution, from its private fields `_kernel`, `_stride`, `_pad`,
+-- `_dilate`,
 -- `_groups` and its field `act`.
 -- @param self the layer
 -- @param weight its weight's parameter

@@ -19,7 +19,7 @@ local location = {}
 local runners = {}                       -- functions that call a block's forward
 
 
--- The last instruction of a function, its operation.
+-- Returns the last instruction of a function, its operation.
 local function last_operation(f)
   local pc, found = 1, nil
   while util.funcbc(f, pc) do
@@ -114,7 +114,7 @@ function location.runner(f)
 end
 
 
--- The name of the built-in layer that is running.
+-- Returns the name of the built-in layer that is running.
 function Error.running(level)
   level = level + 1
   while true do
@@ -132,7 +132,7 @@ function Error.running(level)
 end
 
 
--- The block whose prefix is the longest that a name begins with.
+-- Returns the block whose prefix is the longest that a name begins with.
 local function owner_of(block, name, best)
   local prefix = block.prefix
   if name:sub(1, #prefix) == prefix and (not best or #prefix > #best.prefix) then
@@ -145,7 +145,7 @@ local function owner_of(block, name, best)
 end
 
 
---- The name of the built-in layer that made a node of a trace, or nil.
+--- Returns the name of the built-in layer that made a node of a trace, or nil.
 -- @tparam Block block that was traced
 -- @string name of the node
 function location.layer_of(block, name)

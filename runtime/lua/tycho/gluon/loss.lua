@@ -56,8 +56,8 @@ end)
 
 local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0 }
 
--- A loss whose form has the given parameters; `weight` and `batch_axis` are kept if they are among
--- them, the others become fields with an underscore.
+-- Returns a loss whose form has the given parameters; `weight` and `batch_axis` are kept if they
+-- are among them, the others become fields with an underscore.
 local function define(name, spec)
   local class = layer.extend(Loss, "loss." .. name, spec)
   function class:set_up(a)
@@ -73,7 +73,7 @@ end
 
 -- Pieces ------------------------------------------------------------------------------------------
 
--- A loss times the weight of each sample and a factor for all.
+-- Returns a loss times the weight of each sample and a factor for all.
 local function weighted(l, factor, sample_weight)
   if sample_weight ~= nil then
     l = F.broadcast_mul(l, sample_weight)
@@ -82,7 +82,7 @@ local function weighted(l, factor, sample_weight)
 end
 
 
--- The mean of each sample, weighted.
+-- Returns the mean of each sample, weighted.
 local function mean_of(self, l, sample_weight)
   return F.mean{ weighted(l, self.weight, sample_weight), axis = self.batch_axis, exclude = true }
 end

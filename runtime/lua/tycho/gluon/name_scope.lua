@@ -73,13 +73,13 @@ function Scope:with(f, ...)
 end
 
 
---- The scope in force: prefix, params, counts; or nil.
+--- Returns the scope in force: prefix, params, counts; or nil.
 function name_scope.current()
   return scope.current(KIND)
 end
 
 
---- The next prefix for a hint, without that of the scope: "dense0_".
+--- Returns the next prefix for a hint, without that of the scope: "dense0_".
 -- @string hint
 -- @treturn string
 function name_scope.next_prefix(hint)

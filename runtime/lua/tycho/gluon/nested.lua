@@ -40,7 +40,7 @@ local function put(v, flat, texts, func)
 end
 
 
---- The tensors among values, and their structure.
+--- Returns the tensors among values, and their structure.
 -- @int n how many values
 -- @tparam table list the values
 -- @string func for errors

@@ -35,7 +35,7 @@ local function construct(kind, ...)
   return p
 end
 
---- A subclass.
+--- Returns a subclass.
 -- @string[opt] name the base's otherwise
 function Parameter:extend(name)
   local kind = Class.extend(self, name)
@@ -79,7 +79,7 @@ local function is_known(shape)
 end
 
 
--- The initializer that a name or an object stands for; nil for nil.
+-- Returns the initializer that a name or an object stands for; nil for nil.
 local function initializer_of(v)
   return v ~= nil and init.create(v) or nil
 end
@@ -293,7 +293,7 @@ end
 
 -- Values ------------------------------------------------------------------------------------------
 
---- Whether the parameter has its arrays (not for users).
+--- Returns whether the parameter has its arrays (not for users).
 function Parameter:_is_ready()
   return rawget(self, "_data") ~= nil
 end
@@ -319,14 +319,14 @@ local function fail_device(self, func, ctx)
 end
 
 
--- The array on a device.
+-- Returns the array on a device.
 local function on_device(self, device, func, ctx)
   local by_device = rawget(self, "_by_device") or fail_data(self, func)
   return by_device[device] or fail_device(self, func, ctx or context.of_device(device))
 end
 
 
---- The value of the parameter: the array itself, a variable with `grad`.
+--- Returns the value of the parameter: the array itself, a variable with `grad`.
 -- @param[opt] where a context; an array, beside which the value is wanted; a symbol, for which it
 --   is the parameter's variable; nil: the only array, or that on the current context
 -- @treturn NDArray
@@ -349,20 +349,21 @@ function Parameter:data(where)
 end
 
 
---- The arrays themselves, not to be changed (not for users).
+--- Returns the arrays themselves, not to be changed (not for users).
 -- @string func for errors
 function Parameter:_arrays(func)
   return rawget(self, "_data") or fail_data(self, func)
 end
 
 
---- A number that is another one when the arrays, or values that were set, are (not for users).
+--- Returns a number that is another one when the arrays, or values that were set, are (not for
+-- users).
 function Parameter:_values_version()
   return rawget(self, "_version")
 end
 
 
---- The arrays on all devices, in the order of `initialize`.
+--- Returns the arrays on all devices, in the order of `initialize`.
 -- @treturn {NDArray,...}
 function Parameter:list_data()
   return tables.copied(rawget(self, "_data") or fail_data(self, "Parameter:list_data"))
@@ -378,7 +379,7 @@ local function check_grad(self, func)
 end
 
 
---- The gradient on a device.
+--- Returns the gradient on a device.
 -- @param[opt] where as of `data`
 -- @treturn NDArray
 function Parameter:grad(where)
@@ -387,7 +388,7 @@ function Parameter:grad(where)
 end
 
 
---- The gradients on all devices.
+--- Returns the gradients on all devices.
 -- @treturn {NDArray,...}
 function Parameter:list_grad()
   check_grad(self, "Parameter:list_grad")
@@ -399,7 +400,7 @@ function Parameter:list_grad()
 end
 
 
---- The devices of the parameter.
+--- Returns the devices of the parameter.
 -- @treturn {Context,...}
 function Parameter:list_ctx()
   local deferred, list = rawget(self, "_deferred"), {}
@@ -559,7 +560,7 @@ function Parameter:cast(dtype)
 end
 
 
--- The mean of arrays on several devices, on the CPU.
+-- Returns the mean of arrays on several devices, on the CPU.
 local function mean_of(list)
   local sum = list[1]:as_in_context(context.cpu())
   for i = 2, #list do
@@ -592,7 +593,7 @@ end
 -- here.
 local of_variable = setmetatable({}, { __mode = "kv" })
 
---- The parameter of a variable's node, or nil (not for users).
+--- Returns the parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
   return of_variable[n]
 end
@@ -612,7 +613,7 @@ function Parameter:_free()
 end
 
 
---- The parameter's variable for symbols.
+--- Returns the parameter's variable for symbols.
 -- @treturn Symbol
 function Parameter:var()
   local v = rawget(self, "_var")

@@ -50,7 +50,7 @@ local function add(self, name, p)
 end
 
 
--- The parameter of a full name, here or in what is shared; nil: there is none.
+-- Returns the parameter of a full name, here or in what is shared; nil: there is none.
 local function find(self, name)
   local p = self._params[name]
   if not p and rawget(self, "_shared") then
@@ -99,7 +99,7 @@ function ParameterDict:len()
 end
 
 
---- Whether there is a parameter of a full name.
+--- Returns whether there is a parameter of a full name.
 function ParameterDict:contains(name)
   return self._params[name] ~= nil
 end
@@ -111,7 +111,7 @@ local function fail_unknown(self, name, func)
 end
 
 
---- The parameter of a full name; unknown E(`name`).
+--- Returns the parameter of a full name; unknown E(`name`).
 -- @string name
 -- @treturn Parameter
 function ParameterDict:at(name)
@@ -137,7 +137,7 @@ function ParameterDict.__newindex(_, key)
 end
 
 
---- The reference's text: one line per parameter.
+--- Returns the reference's text: one line per parameter.
 function ParameterDict:__tostring()
   local lines = { (self.prefix == "" and "" or self.prefix .. " ") .. "(" }
   for _, p in ipairs(self:values()) do
@@ -191,8 +191,8 @@ local GET = args.form("ParameterDict:get", { { "name", "text" }, "*",
 
 local FIXED = { "allow_deferred_init", "differentiable", "stype", "grad_stype" }
 
---- The parameter called prefix .. name: the one that is here or in what is shared, or a new one.
--- Known sizes of both shapes are merged; other contradictions are E(`value`).
+--- Returns the parameter called prefix .. name: the one that is here or in what is shared, or a new
+-- one. Known sizes of both shapes are merged; other contradictions are E(`value`).
 -- @string name
 -- @tparam[opt] table options as of `Parameter`
 -- @treturn Parameter
@@ -223,7 +223,7 @@ end
 local CONSTANT = args.form("ParameterDict:get_constant",
   { { "name", "text" }, { "value", "any?" } })
 
---- The constant called prefix .. name.
+--- Returns the constant called prefix .. name.
 -- @string name
 -- @param[opt] value an NDArray or a nested table; nil: it is there
 -- @treturn Constant
@@ -331,7 +331,7 @@ function ParameterDict:reset_ctx(...)
 end
 
 
---- The devices on which parameters are.
+--- Returns the devices on which parameters are.
 -- @treturn {Context,...}
 function ParameterDict:list_ctx()
   local seen, list = {}, {}
@@ -362,7 +362,7 @@ end
 local SAVE = args.form("ParameterDict:save", { { "filename", "text" },
   { "strip_prefix", "text", "" } })
 
--- A name without a prefix; another name is E(value).
+-- Returns a name without a prefix; another name is E(value).
 local function stripped(name, prefix, func, argument)
   if name:sub(1, #prefix) ~= prefix then
     Error.raise{ code = "value", func = func, argument = argument, expected = prefix .. "...",

@@ -17,7 +17,7 @@ local parameter_files = {}
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- A parameter's value on the CPU: the mean over its devices.
+--- Returns a parameter's value on the CPU: the mean over its devices.
 -- @tparam Parameter p
 -- @treturn NDArray
 function parameter_files.value_of(p)
@@ -79,7 +79,7 @@ local function fail_mismatch(name, code, expected, got, text, func)
 end
 
 
--- What a parameter becomes of an array of a file.
+-- Returns what a parameter becomes of an array of a file.
 local function read_value(name, p, x, options, func)
   local have = rawget(p, "_shape")
   local shape = x.shape
@@ -161,7 +161,7 @@ function parameter_files.apply(path, loaded, params, options, func)
 end
 
 
---- The arrays of a file by name; without `arg:` and `aux:`, which `export` writes.
+--- Returns the arrays of a file by name; without `arg:` and `aux:`, which `export` writes.
 -- @string path
 -- @string func for errors
 -- @treturn table name -> array

@@ -36,7 +36,8 @@ local MOST_INPUTS = 60                                   -- `call.put_input` tak
 
 -- Compiling ---------------------------------------------------------------------------------------
 
--- A node's parameters as a flat list of names and texts; annotations of symbols are left out.
+-- Returns a node's parameters as a flat list of names and texts; annotations of symbols are left
+-- out.
 local function flat_params(n, schema)
   local keys, flat = {}, {}
   for key in pairs(n.attrs) do
@@ -53,7 +54,7 @@ local function flat_params(n, schema)
 end
 
 
--- What `call.cached` takes.
+-- Returns what `call.cached` takes.
 local function entry_of(op, flat, nin)
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
   for i = 1, #flat / 2 do
@@ -94,7 +95,7 @@ local function step_of(n, slots)
 end
 
 
--- The nodes that the outputs need: variables, then operators as the script made them.
+-- Returns the nodes that the outputs need: variables, then operators as the script made them.
 local function in_order(symbol)
   local order, list = graph.walk(symbol), {}
   for _, n in ipairs(order) do
@@ -152,7 +153,7 @@ local function add_frees(plan)
 end
 
 
---- A symbol as a list of steps.
+--- Returns a symbol as a list of steps.
 -- @tparam Symbol symbol its variables are inputs or parameters of blocks
 -- @tparam table position node of a variable -> its index among the inputs
 -- @tparam Block block that was traced, for errors
@@ -208,7 +209,7 @@ local function shapes_for(plan, inputs)
 end
 
 
--- The call of a step without inputs on a device.
+-- Returns the call of a step without inputs on a device.
 local function made_entry(step, device, shapes, key)
   local name = step.open and device .. ";" .. key or device
   local entry = step.entries[name]

@@ -29,7 +29,7 @@ end
 
 local CONTAINERS = { Sequential = true, HybridSequential = true }
 
--- Whether a block only calls its children in turn.
+-- Returns whether a block only calls its children in turn.
 local function is_container(block)
   local class = getmetatable(block)
   while class do

@@ -50,7 +50,7 @@ local function number_of(attrs, key)
 end
 
 
--- The shape that a variable's attribute says, if it is known.
+-- Returns the shape that a variable's attribute says, if it is known.
 local function shape_of(n)
   local text = n.attrs.__shape__
   if not text then
@@ -81,7 +81,7 @@ end
 local FORM = args.form("gluon.SymbolBlock", { { "outputs", "any" }, { "inputs", "any" }, "*",
   { "params", "any?" } })
 
--- The inputs' names: each is a variable.
+-- Returns the inputs' names: each is a variable.
 local function input_names(inputs)
   local names = {}
   for i, s in ipairs(listed(inputs, "inputs")) do
@@ -239,7 +239,7 @@ local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
   { "input_names", "text|list" }, { "param_file", "text?" }, "*", { "ctx", "contexts?" },
   { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })
 
---- A block from files of `export`, of `save_checkpoint` or of the reference.
+--- Returns a block from files of `export`, of `save_checkpoint` or of the reference.
 -- @string symbol_file
 -- @param input_names a name or a list of them
 -- @string[opt] param_file without it the parameters wait for `initialize`

@@ -76,7 +76,7 @@ function trace.make(b, structure, count)
 end
 
 
---- A structure in which a symbol of several outputs is a list.
+--- Returns a structure in which a symbol of several outputs is a list.
 -- @string structure
 -- @tparam {int,...} widths number of outputs per symbol
 function trace.widen(structure, widths)

@@ -95,7 +95,7 @@ local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "a
   { "compression_params", "dict?" }, { "update_on_kvstore", "boolean|null?" } })
 
 
--- The arguments of a call by position: each table in its place, the last one options.
+-- Returns the arguments of a call by position: each table in its place, the last one options.
 local function read(params, optimizer, ...)
   if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
       and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
@@ -164,7 +164,7 @@ end
 
 -- The store ---------------------------------------------------------------------------------------
 
--- The devices, which all parameters share.
+-- Returns the devices, which all parameters share.
 local function devices_of(self)
   local ctx, first
   for _, p in ipairs(self._params) do
@@ -246,7 +246,7 @@ local function tell_store(self)
 end
 
 
--- Whether parameters have other arrays, or values that were set, since the last call.
+-- Returns whether parameters have other arrays, or values that were set, since the last call.
 local function have_changed(self)
   local changed, seen = not self._ready, self._seen
   for i, p in ipairs(self._params) do
@@ -290,7 +290,7 @@ local function fail_stale(p, func)
 end
 
 
--- The parameters whose gradients are fresh.
+-- Returns the parameters whose gradients are fresh.
 local function fresh_parameters(self, ignore, func)
   local chosen = {}
   for _, p in ipairs(self._params) do
@@ -310,7 +310,7 @@ local function fresh_parameters(self, ignore, func)
 end
 
 
--- Whether the gradients of parameters are still the arrays in a list.
+-- Returns whether the gradients of parameters are still the arrays in a list.
 local function same_gradients(chosen, grads)
   for k, p in ipairs(chosen) do
     for d, x in ipairs(p:_arrays()) do
@@ -453,7 +453,7 @@ local function updater_of(self, func)
 end
 
 
--- What the optimizer has states for, as optimizer/saved_states.lua takes it.
+-- Returns what the optimizer has states for, as optimizer/saved_states.lua takes it.
 local function state_targets(self)
   local targets, names, n = {}, {}, #self._ctx
   for i, p in ipairs(self._params) do

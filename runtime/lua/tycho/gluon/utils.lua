@@ -84,7 +84,7 @@ end
 local CLIP = args.form("utils.clip_global_norm", { { "arrays", "list" }, { "max_norm", "number" },
   { "check_isfinite", "boolean", true } })
 
--- The sum of squares of all arrays, on the first one's device.
+-- Returns the sum of squares of all arrays, on the first one's device.
 local function sum_of_squares(arrays)
   local total
   for _, x in ipairs(arrays) do
@@ -178,7 +178,7 @@ end
 
 local SHA1 = args.form("utils.check_sha1", { { "filename", "text" }, { "sha1_hash", "text" } })
 
---- Whether a file has a SHA-1 hash.
+--- Returns whether a file has a SHA-1 hash.
 -- @string filename
 -- @string sha1_hash 40 hexadecimal digits
 -- @treturn bool

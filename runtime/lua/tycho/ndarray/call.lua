@@ -94,7 +94,7 @@ function call.put_input(i, x)
 end
 
 
---- An operator with one output on inputs that are in place.
+--- Returns an operator with one output on inputs that are in place.
 -- @tparam table entry `op`, `attr` and `nattr`, `nin`
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
@@ -118,7 +118,7 @@ function call.cached(entry, func, out, holder)
 end
 
 
---- An operator with one output on one array.
+--- Returns an operator with one output on one array.
 -- @string op canonical name or alias
 -- @string func public name, for errors
 -- @tparam NDArray x
@@ -132,7 +132,7 @@ function call.unary(op, func, x, out)
 end
 
 
---- An operator with one output on two arrays.
+--- Returns an operator with one output on two arrays.
 function call.binary(op, func, x, y, out)
   ins[0], ins[1] = x._h, y._h
   put_out(out, func)
@@ -141,7 +141,7 @@ function call.binary(op, func, x, y, out)
 end
 
 
---- A number as attribute text that reads back equal.
+--- Returns a number as attribute text that reads back equal.
 function call.number(v)
   if v == math.floor(v) and v > -1e15 and v < 1e15 then
     return ("%d"):format(v)
@@ -152,7 +152,7 @@ end
 local number = call.number
 
 
---- An operator with one output on an array, with parameter `scalar`.
+--- Returns an operator with one output on an array, with parameter `scalar`.
 function call.scalar(op, func, x, v, out)
   local text = number(v)
   ins[0] = x._h
@@ -180,7 +180,7 @@ local function put_inputs(inputs, n)
 end
 
 
---- An operator with one output, with parameters.
+--- Returns an operator with one output, with parameters.
 -- @string op name of the operator
 -- @string func public name, for errors
 -- @tparam {NDArray,...} inputs
@@ -196,7 +196,7 @@ function call.params(op, func, inputs, params, out)
 end
 
 
---- An operator with any number of outputs.
+--- Returns an operator with any number of outputs.
 -- @string op name of the operator
 -- @string func public name, for errors
 -- @tparam table inputs list
@@ -243,7 +243,7 @@ function call.fill(x, v, func)
 end
 
 
---- A new array of zeros. Pages of a large one are first touched when it is used.
+--- Returns a new array of zeros. Pages of a large one are first touched when it is used.
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code

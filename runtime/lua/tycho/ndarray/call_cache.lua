@@ -30,7 +30,7 @@ local MOST_INPUTS = 60                                   -- `call.put_input` tak
 local OUT = true
 
 
---- An empty cache for an operator: `roles[name]` is the position of an input, the name of a
+--- Returns an empty cache for an operator: `roles[name]` is the position of an input, the name of a
 -- parameter or OUT; `params` are names of parameters by position; `root` and `size` are the tree.
 -- @tparam table schema
 -- @treturn table nil: its calls depend on more than their arguments
@@ -57,7 +57,7 @@ end
 
 -- The tree: node[parameter][value] is a node, node[number of inputs] an entry ---------------------
 
--- A list of numbers or booleans as text; nil for any other table.
+-- Returns a list of numbers or booleans as text; nil for any other table.
 local function list_text(t)
   if getmetatable(t) ~= nil then
     return nil
@@ -174,7 +174,8 @@ local function follow(cache, grow, first, whole, ...)
 end
 
 
---- The entry of a call that was made before; its inputs are then in place for `call.cached`.
+--- Returns the entry of a call that was made before; its inputs are then in place for
+-- `call.cached`.
 -- @tparam table cache
 -- @tparam NDArray first the object of a method, or nil
 -- @tparam boolean whole rule R2: a table's array part is the first parameter
@@ -186,7 +187,7 @@ function call_cache.find(cache, first, whole, ...)
 end
 
 
--- Whether the walk has understood a call as reading has.
+-- Returns whether the walk has understood a call as reading has.
 local function agrees(cache, c, count)
   for name, x in next, c.named do
     if c.inputs[cache.roles[name]] ~= x then

@@ -100,7 +100,7 @@ local function wrap(pointer)
 end
 
 
---- An array that takes over one reference to a new tensor.
+--- Returns an array that takes over one reference to a new tensor.
 -- @param pointer `ty_tensor *`
 function class.own(pointer)
   local x, size = wrap(pointer)
@@ -109,7 +109,7 @@ function class.own(pointer)
 end
 
 
---- An array on a tensor that shares memory or is only borrowed: one reference is
+--- Returns an array on a tensor that shares memory or is only borrowed: one reference is
 -- taken over, no bytes are counted.
 function class.share(pointer)
   gc.count(0, 0)
@@ -124,14 +124,14 @@ function class.make_lasting(x)
 end
 
 
---- An array on a borrowed tensor.
+--- Returns an array on a borrowed tensor.
 function class.borrow(pointer)
   C.ty_tensor_keep(pointer)
   return class.share(pointer)
 end
 
 
---- An array that has a shape and no memory: an output of a dry run. Reading it is E(state).
+--- Returns an array that has a shape and no memory: an output of a dry run. Reading it is E(state).
 function class.outline(pointer)
   local x = class.borrow(pointer)
   C.ty_tensor_free(ffi_gc(x._h, nil))
@@ -140,13 +140,13 @@ function class.outline(pointer)
 end
 
 
---- Whether x is an array.
+--- Returns whether x is an array.
 function class.is_array(x)
   return Class.is_a(x, NDArray)
 end
 
 
---- The shape in a description.
+--- Returns the shape in a description.
 -- @param of `ty_desc`
 -- @treturn {int,...}
 function class.shape_of(of)
@@ -182,7 +182,7 @@ local describe = class.describe
 
 local zeros = ffi.new("int[1]")
 
---- A new array of undefined contents. Out of memory: collects and tries once more.
+--- Returns a new array of undefined contents. Out of memory: collects and tries once more.
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code
@@ -227,7 +227,7 @@ local function inherit(x, view)
 end
 
 
---- A view: the elements from a byte offset on, under another shape.
+--- Returns a view: the elements from a byte offset on, under another shape.
 -- @tparam NDArray x
 -- @tparam {int,...} shape
 -- @int offset bytes
@@ -250,7 +250,7 @@ function class.detached(x)
 end
 
 
---- A view of the first bytes as other elements (not for users).
+--- Returns a view of the first bytes as other elements (not for users).
 function class.view_as(x, shape, dtype)
   check(C.ty_tensor_view(x._h, describe(shape, dtype, x._device), 0, made))
   return class.share(made[0])
@@ -295,7 +295,7 @@ end
 
 local kind, fresh = ffi.new("int[1]"), ffi.new("int[1]")
 
--- Whether backward has written an array's gradient since it was last asked for with clear.
+-- Returns whether backward has written an array's gradient since it was last asked for with clear.
 local function read_history(h, clear)
   check(C.ty_history(h, clear, kind, fresh))
   return fresh[0] ~= 0

@@ -40,7 +40,7 @@ local ARRAY = args.form("nd.array", {
   list = true, { "source", "number|table|array" }, { "ctx", "context?" }, { "dtype", "dtype?" },
 })
 
---- An array from a number, nested tables or another array; always a copy.
+--- Returns an array from a number, nested tables or another array; always a copy.
 -- @param source row-major nested tables of numbers; ragged E(shape), other things E(type)
 -- @tparam[opt] table options ctx, dtype (an array's own, else "float32")
 -- @treturn NDArray
@@ -80,7 +80,7 @@ end
 
 local EMPTY, ZEROS, ONES = shape_form("nd.empty"), shape_form("nd.zeros"), shape_form("nd.ones")
 
---- An array of undefined contents.
+--- Returns an array of undefined contents.
 -- @tparam {int,...} shape a number means one dimension
 -- @tparam[opt] table options ctx, dtype
 function create.empty(...)
@@ -88,7 +88,7 @@ function create.empty(...)
 end
 
 
---- An array of zeros; options also `out`.
+--- Returns an array of zeros; options also `out`.
 function create.zeros(...)
   local a = ZEROS(...)
   local x = made(a, "nd.zeros", call.zeros)
@@ -96,7 +96,7 @@ function create.zeros(...)
 end
 
 
---- An array of ones; options also `out`.
+--- Returns an array of ones; options also `out`.
 function create.ones(...)
   return call.fill(made(ONES(...), "nd.ones"), 1, "nd.ones")
 end
@@ -107,7 +107,7 @@ local FULL = args.form("nd.full", {
   { "dtype", "dtype", "float32" }, "*", DENSE, { "out", "array?" },
 })
 
---- An array of one value.
+--- Returns an array of one value.
 function create.full(...)
   local a = FULL(...)
   return call.fill(made(a, "nd.full"), a.val, "nd.full")
@@ -169,7 +169,7 @@ local POINTER = args.form("nd.from_pointer", {
   { "owner", "any?" },
 })
 
---- An array on the caller's memory on the CPU, without a copy.
+--- Returns an array on the caller's memory on the CPU, without a copy.
 -- @param pointer FFI pointer or array, aligned to an element
 -- @tparam {int,...} shape
 -- @tparam[opt] table options dtype; owner: kept alive as long as the memory is
@@ -190,7 +190,7 @@ local STRING = args.form("nd.from_string", {
   { "ctx", "context?" },
 })
 
---- An array of raw bytes: little-endian, row-major.
+--- Returns an array of raw bytes: little-endian, row-major.
 function create.from_string(...)
   local a = STRING(...)
   return on(transfer.from_string(a.bytes, a.shape, DTYPES[a.dtype], "nd.from_string"), a.ctx)

@@ -20,7 +20,7 @@ local function infer_all(prop, dict, method, ins, func)
 end
 
 
--- A call of an operator: its object, what it reads and writes.
+-- Returns a call of an operator: its object, what it reads and writes.
 local function prepare(inputs, dict, func)
   local prop = custom._describe(dict, func, "")
   local nargs, nauxs = #prop:list_arguments(), #prop:list_auxiliary_states()

@@ -70,7 +70,7 @@ function file_arrays.open_in(folder, name, func)
 end
 
 
---- A file in memory, of a copy of the bytes.
+--- Returns a file in memory, of a copy of the bytes.
 -- @param bytes text, or a pointer
 -- @int n how many
 -- @string path what errors call it
@@ -83,7 +83,7 @@ function file_arrays.copy(bytes, n, path, func)
 end
 
 
---- The dtype that elements get.
+--- Returns the dtype that elements get.
 -- @string stored what they are in the file: a dtype, or a key of `ENCODINGS`
 -- @treturn string nil for an unknown one
 function file_arrays.dtype_of(stored)
@@ -91,7 +91,7 @@ function file_arrays.dtype_of(stored)
 end
 
 
---- Whether strides, in elements, are those of a dense array.
+--- Returns whether strides, in elements, are those of a dense array.
 -- @tparam {int,...} sizes
 -- @tparam {int,...} strides
 function file_arrays.is_dense(sizes, strides)

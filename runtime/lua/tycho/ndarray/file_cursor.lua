@@ -34,7 +34,7 @@ function file_cursor.begin(self, at, stop)
 end
 
 
---- A cursor at a byte of a file.
+--- Returns a cursor at a byte of a file.
 -- @tparam table file as `file_arrays.open` gives
 -- @int[opt=0] at
 -- @int[opt] stop the byte behind the last; the file's size otherwise
@@ -50,13 +50,14 @@ function Cursor:fail(text, ...)
 end
 
 
---- How many bytes are left.
+--- Returns how many bytes are left.
 function Cursor:left()
   return self.stop - self.at
 end
 
 
---- A pointer to the next n bytes, at most 64 KiB, good until the next call. The cursor stays.
+--- Returns a pointer to the next n bytes, at most 64 KiB, good until the next call. The cursor
+-- stays.
 function Cursor:have(n)
   if self.at < self.first or self.at + n > self.first + self.held then
     if self.at + n > self.stop then
@@ -69,7 +70,7 @@ function Cursor:have(n)
 end
 
 
---- The next n bytes as a string.
+--- Returns the next n bytes as a string.
 function Cursor:take(n)
   if n < 0 or n > self:left() then
     self:fail("%.0f bytes are announced, %.0f are left", n, self:left())
@@ -84,7 +85,7 @@ end
 local word = ffi.new("union { uint8_t bytes[8]; int8_t i8; uint8_t u8; int16_t i16; uint16_t u16; \z
   int32_t i32; uint32_t u32; int64_t i64; uint64_t u64; float f; double d; uint32_t parts[2]; }")
 
---- The next n bytes, at most 8, as a union of numbers, good until the next call.
+--- Returns the next n bytes, at most 8, as a union of numbers, good until the next call.
 function Cursor:word(n)
   ffi.copy(word.bytes, self:have(n), n)
   self.at = self.at + n
@@ -103,12 +104,12 @@ function Cursor:u16() return self:word(2).u16 end
 function Cursor:i32() return self:word(4).i32 end
 function Cursor:u32() return self:word(4).u32 end
 
---- An integer of 64 bits as a number, which has 53.
+--- Returns an integer of 64 bits as a number, which has 53.
 function Cursor:u64() return tonumber(self:word(8).u64) end
 function Cursor:i64() return tonumber(self:word(8).i64) end
 
 
---- What the bytes of a float say. A NaN with bits of a stranger is not to reach Lua.
+--- Returns what the bytes of a float say. A NaN with bits of a stranger is not to reach Lua.
 function Cursor:f32()
   local w = self:word(4)
   return bit.band(w.i32, 0x7fffffff) > 0x7f800000 and 0 / 0 or w.f
@@ -120,7 +121,7 @@ function Cursor:f64()
 end
 
 
---- The double in a word.
+--- Returns the double in a word.
 function file_cursor.double(w)
   local high = bit.band(w.parts[1], 0x7fffffff)
   if high > 0x7ff00000 or high == 0x7ff00000 and w.parts[0] ~= 0 then

@@ -139,7 +139,7 @@ function io_of.save_checked(path, data)
 end
 
 
---- The arrays of a bag: a list of names and one of arrays (`ty.null` for null arrays).
+--- Returns the arrays of a bag: a list of names and one of arrays (`ty.null` for null arrays).
 function io_of.unpacked(bag)
   local name, tensor = ffi.new("const char *[1]"), ffi.new("ty_tensor *[1]")
   local names, arrays, i = {}, {}, 0
@@ -152,7 +152,7 @@ function io_of.unpacked(bag)
 end
 
 
--- What load returns: dict and names, or a list.
+-- Returns what load returns: dict and names, or a list.
 local function contents(bag, named)
   local names, arrays = io_of.unpacked(bag)
   if not named then
@@ -195,7 +195,7 @@ for _, row in ipairs{ { "pytorch", pytorch }, { "npy", npy }, { "gguf", gguf },
 end
 
 
---- The arrays of a file of another format (not for users).
+--- Returns the arrays of a file of another format (not for users).
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} nil where it is of none that is known
 -- @treturn bool whether the names count
@@ -215,7 +215,7 @@ function io_of.read_other(file)
 end
 
 
--- What load returns of another format; nothing where the file is of none.
+-- Returns what load returns of another format; nothing where the file is of none.
 local function other_contents(file)
   local list, named, metadata = io_of.read_other(file)
   if not list then

@@ -12,7 +12,7 @@ local made = require("ffi").new("ty_tensor *[1]")
 local folder = {}
 
 
---- The entries of a folder, by name in byte order.
+--- Returns the entries of a folder, by name in byte order.
 -- @string path
 -- @string func for errors; E(io) where it cannot be read
 -- @treturn table list of `{name =, folder = whether it is one}`
@@ -28,7 +28,8 @@ function folder.list(path, func)
 end
 
 
---- The names of the files in a folder, by name in byte order; none where there is no such folder.
+--- Returns the names of the files in a folder, by name in byte order; none where there is no such
+-- folder.
 -- @string path
 -- @treturn {string,...}
 function folder.files(path)

@@ -33,7 +33,8 @@ local function fail_broadcast(from, to, func)
 end
 
 
---- An array broadcast to a shape: surplus leading dimensions of 1 are dropped, missing ones added.
+--- Returns an array broadcast to a shape: surplus leading dimensions of 1 are dropped, missing ones
+-- added.
 -- @tparam NDArray v
 -- @tparam {int,...} shape
 -- @string func public name, for errors
@@ -68,7 +69,8 @@ local function truncate(v)
 end
 
 
--- A list or array of indices along an axis of the given size -> {shape, from 0: values in range}.
+-- Returns a list or array of indices along an axis of the given size -> {shape, from 0: values in
+-- range}.
 local function read_list(list, axis, size, func)
   local x = is_array(list) and list or transfer.from_table(list, INT64, func, "key")
   local p, read = transfer.read(x, func), { shape = x._shape, n = x._size }
@@ -126,7 +128,7 @@ end
 
 -- Positions ---------------------------------------------------------------------------------------
 
--- All sums of steps along the given axes, row-major.
+-- Returns all sums of steps along the given axes, row-major.
 local function offsets_of(entries, strides)
   local list = { 0 }
   for _, e in ipairs(entries) do
@@ -170,7 +172,7 @@ local function add_counts(shape, entries)
 end
 
 
--- Position of each combination of the lists.
+-- Returns position of each combination of the lists.
 local function list_positions(x, entries, strides, func)
   local lists = {}
   for i, e in ipairs(entries) do
@@ -194,7 +196,8 @@ local function list_positions(x, entries, strides, func)
 end
 
 
--- The positions of all selected elements in flattened x as an array, and the result's shape.
+-- Returns the positions of all selected elements in flattened x as an array, and the result's
+-- shape.
 local function positions_of(x, entries, func)
   local strides = strides_of(x._shape)
   local before, lists, after = split(entries)
@@ -222,7 +225,7 @@ local function positions_of(x, entries, func)
 end
 
 
--- The entry with the only list, if every other axis is taken whole; else nil.
+-- Returns the entry with the only list, if every other axis is taken whole; else nil.
 local function only_list(entries)
   local found
   for _, e in ipairs(entries) do

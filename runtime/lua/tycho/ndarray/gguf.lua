@@ -190,7 +190,7 @@ function gguf.load(file)
 end
 
 
---- What the elements of each tensor are in the file: name -> "Q4_K", "float16" ...
+--- Returns what the elements of each tensor are in the file: name -> "Q4_K", "float16" ...
 function gguf.types(file)
   local types = {}
   for _, t in ipairs((read_header(file))) do
@@ -200,7 +200,7 @@ function gguf.types(file)
 end
 
 
---- Whether a file that begins so is one of these.
+--- Returns whether a file that begins so is one of these.
 function gguf.is_mine(head)
   return head:sub(1, #MAGIC) == MAGIC
 end

@@ -25,7 +25,7 @@ local gradients = {}
 local REQUESTS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
---- The core's number of a request.
+--- Returns the core's number of a request.
 function gradients.request(word, func, argument)
   if not REQUESTS[word] then
     Error.raise{ code = "value", func = func, argument = argument, expected = "write, add or null",
@@ -139,7 +139,7 @@ function gradients.run(func, heads, grads, variables, targets, flags)
 end
 
 
---- The flags for the core.
+--- Returns the flags for the core.
 function gradients.flags(retain_graph, train_mode)
   return (retain_graph and C.TY_RETAIN or 0) + (train_mode and C.TY_TRAIN or 0)
 end

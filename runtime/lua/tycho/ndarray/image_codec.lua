@@ -17,7 +17,7 @@ local codec = {}
 local made = ffi.new("ty_tensor *[1]")
 
 
---- The image in the bytes of a file.
+--- Returns the image in the bytes of a file.
 -- @string bytes
 -- @int flag 1: three channels, 0: grey, -1: as stored
 -- @bool to_rgb red first, else blue first
@@ -31,7 +31,7 @@ end
 
 local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
 
---- The codec that a file name or ".jpg" asks for.
+--- Returns the codec that a file name or ".jpg" asks for.
 function codec.format_of(name, func, argument)
   local format = FORMATS[name:match("([^.]*)$"):lower()]
   if not format then
@@ -45,7 +45,7 @@ end
 
 local PNG_LEVEL = 3                      -- of compression, 0 to 9; what OpenCV writes by default
 
---- The bytes of a file of the image.
+--- Returns the bytes of a file of the image.
 -- @param image array or tables
 -- @tparam ?int quality of JPEG; the compression of PNG
 -- @string format "jpeg" or "png"

@@ -25,7 +25,7 @@ local index = {}
 
 -- Selections --------------------------------------------------------------------------------------
 
--- Whether the selected elements lie together: from the right, whole axes, then
+-- Returns whether the selected elements lie together: from the right, whole axes, then
 -- one part, then single elements.
 local function is_contiguous(x, sel)
   local shape, parted = x._shape, false

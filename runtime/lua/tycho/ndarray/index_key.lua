@@ -101,7 +101,7 @@ local function is_basic(k)
 end
 
 
--- A list of keys with those that are texts ("1:3") read.
+-- Returns a list of keys with those that are texts ("1:3") read.
 local function read_texts(list, func)
   local keys = list
   for i = 1, #list do
@@ -129,7 +129,7 @@ local function keys_of(k, func)
 end
 
 
--- Where the ellipsis stands (or would stand), and how many axes the keys name.
+-- Returns where the ellipsis stands (or would stand), and how many axes the keys name.
 local function count_axes(keys, ndim, func)
   local named, position = 0, nil
   for i = 1, #keys do

@@ -188,7 +188,7 @@ function PARTS.random()
   return require "tycho.ndarray.random"
 end
 
--- A number as an array of one element where the weight is; an array there.
+-- Returns a number as an array of one element where the weight is; an array there.
 local function scale_of(v, weight)
   if type(v) == "number" then
     return nd.full{ { 1 }, v, ctx = weight.context }

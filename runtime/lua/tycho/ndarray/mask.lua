@@ -53,7 +53,8 @@ local function check_shape(m, x, axis, func)
 end
 
 
--- The coordinates where a mask is true: a list for each of its axes; nil where there are none.
+-- Returns the coordinates where a mask is true: a list for each of its axes; nil where there are
+-- none.
 local function coordinates(m, func)
   local p, shape, lists, n = transfer.read(m, func), m._shape, {}, 0
   for d = 1, #shape do

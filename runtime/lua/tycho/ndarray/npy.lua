@@ -73,7 +73,7 @@ local function parts_of(x, func, name)
 end
 
 
--- What the elements are for `file:array`, their size, whether they are big-endian.
+-- Returns what the elements are for `file:array`, their size, whether they are big-endian.
 local function type_of(descr, file)
   local order, kind, size = descr:match("^([<>|=]?)(%a)(%d*)")
   local stored = STORED[(kind or "V") .. (size or "")]
@@ -97,7 +97,7 @@ local function shape_of(text, file)
 end
 
 
--- The text of the header; the cursor is behind it.
+-- Returns the text of the header; the cursor is behind it.
 local function header_text(file, cursor)
   if cursor:left() < 10 then
     fail(file, "the header is damaged")
@@ -126,8 +126,8 @@ local function first_fastest(shape)
 end
 
 
--- The array of a file; nil and its shape where it has no elements. They are read at once: programs
--- write such files anew in their place.
+-- Returns the array of a file; nil and its shape where it has no elements. They are read at once:
+-- programs write such files anew in their place.
 local function array_of(file)
   local cursor = file_cursor.new(file)
   local text = header_text(file, cursor)
@@ -171,7 +171,7 @@ local function checksum(parts)
 end
 
 
--- What the two headers of a member have in common.
+-- Returns what the two headers of a member have in common.
 local function member_head(name, crc, size)
   return bytes_of(VERSION, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 2)
     .. bytes_of(DATE, 2) .. bytes_of(crc, 4) .. bytes_of(size, 4) .. bytes_of(size, 4)
@@ -263,7 +263,7 @@ function npy.load(file)
 end
 
 
---- Whether a file that begins so is one of these.
+--- Returns whether a file that begins so is one of these.
 function npy.is_mine(head)
   return head:sub(1, #MAGIC) == MAGIC or zip.is_mine(head)
 end

@@ -49,7 +49,7 @@ local function special_text(v)
 end
 
 
--- A number without exponent, split at the point.
+-- Returns a number without exponent, split at the point.
 local function split_plain(v, float, precision)
   local digits, power = digits_of(v, float)
   local decimals = min(max(#digits - 1 - power, 0), precision)
@@ -58,7 +58,8 @@ local function split_plain(v, float, precision)
 end
 
 
--- A number with exponent: its first digit with the sign, the digits behind the point, the exponent.
+-- Returns a number with exponent: its first digit with the sign, the digits behind the point, the
+-- exponent.
 local function split_power(v, float, precision)
   local digits, power = digits_of(v, float)
   if #digits - 1 > precision then
@@ -72,7 +73,7 @@ end
 
 -- Floats of one array -----------------------------------------------------------------------------
 
--- Whether exponents are needed.
+-- Returns whether exponents are needed.
 local function wants_powers(values, options)
   local least, most = math.huge, 0
   for _, v in ipairs(values) do
@@ -85,7 +86,7 @@ local function wants_powers(values, options)
 end
 
 
--- The widths of the three parts of all finite numbers.
+-- Returns the widths of the three parts of all finite numbers.
 local function widths_of(values, split, float, precision)
   local widths = { 0, 0, 0 }
   for _, v in ipairs(values) do
@@ -149,7 +150,7 @@ local function even_writer(values, text_of)
 end
 
 
---- What writes one of the numbers, beside the others.
+--- Returns what writes one of the numbers, beside the others.
 -- @tparam {number,...} values all that will be written; 64-bit integers as cdata
 -- @string dtype
 -- @tparam table options precision, suppress: see `nd.set_printoptions`

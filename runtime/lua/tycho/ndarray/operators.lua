@@ -31,7 +31,7 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 
 -- Attributes and outputs --------------------------------------------------------------------------
 
--- A Context among the options as text, which is what operators take.
+-- Returns a Context among the options as text, which is what operators take.
 local function context_of(...)
   local n = values.count(...)
   local t = n > 0 and select(n, ...)
@@ -212,7 +212,7 @@ local function attempt(cache, kind, schema, func, ...)
 end
 
 
--- How many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
+-- Returns how many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
 local function fixed_inputs(schema)
   local fixed = not schema.variadic and #schema.params == 0 and schema.outputs == "output"
     and #schema.input_names <= 2
@@ -220,8 +220,8 @@ local function fixed_inputs(schema)
 end
 
 
--- The entry of a call with one or two arrays and nothing else, its inputs in place; nil: such a
--- call was not made before, or this is none.
+-- Returns the entry of a call with one or two arrays and nothing else, its inputs in place; nil:
+-- such a call was not made before, or this is none.
 local function find_bare(cache, n, a, b)
   if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
     return nil
@@ -237,7 +237,7 @@ local function find_bare(cache, n, a, b)
 end
 
 
---- The function of an operator.
+--- Returns the function of an operator.
 -- @tparam table schema
 -- @string func public name, for errors
 function operators.maker(schema, func)
@@ -266,7 +266,7 @@ end
 
 -- Namespaces --------------------------------------------------------------------------------------
 
---- A namespace that finds operators by one of several prefixes.
+--- Returns a namespace that finds operators by one of several prefixes.
 -- @string name "nd.linalg"
 -- @tparam {string,...} prefixes
 -- @tparam[opt] table own functions it has beside them
@@ -293,7 +293,7 @@ function operators.namespace(name, prefixes, own)
   end })
 end
 
---- The operator function for a name in `ty.nd`, or nil.
+--- Returns the operator function for a name in `ty.nd`, or nil.
 function operators.named(key)
   local schema = registry.find(key) or registry.find(args.bare_name(key))
   return schema and operators.maker(schema, "nd." .. key)
@@ -308,7 +308,7 @@ local OTHER_NAME = { repeat_ = "repeat" }
 local WHOLE = { transpose = true, tile = true }
 
 
---- The method for an operator with at least one input, or nil.
+--- Returns the method for an operator with at least one input, or nil.
 -- @string key method name
 function operators.method(key)
   local schema = key:sub(1, 1) ~= "_" and registry.find(OTHER_NAME[key] or key)

@@ -37,26 +37,26 @@ end
 Described.class_name = "object"
 
 
---- A description of an object.
+--- Returns a description of an object.
 -- @string class_name
 function pickle.describe(class_name)
   return setmetatable({ class_name = class_name }, Described)
 end
 
 
---- Whether a value is a description.
+--- Returns whether a value is a description.
 function pickle.is_described(v)
   return type(v) == "table" and getmetatable(v) == Described
 end
 
 
---- The keys of a dictionary in order; nil for what is none.
+--- Returns the keys of a dictionary in order; nil for what is none.
 function pickle.keys(t)
   return order[t]
 end
 
 
---- An empty dictionary.
+--- Returns an empty dictionary.
 function pickle.dictionary()
   local t = {}
   order[t] = {}
@@ -73,7 +73,8 @@ function pickle.set(t, key, value)
 end
 
 
---- Whether a value is a list of the pickle: no dictionary, and nothing that a function gave.
+--- Returns whether a value is a list of the pickle: no dictionary, and nothing that a function
+-- gave.
 function pickle.is_list(v)
   return type(v) == "table" and getmetatable(v) == nil and order[v] == nil
 end
@@ -89,7 +90,7 @@ local function is_global(v)
 end
 
 
---- The path of a class or function, such as "torch.FloatStorage"; nil for other values.
+--- Returns the path of a class or function, such as "torch.FloatStorage"; nil for other values.
 function pickle.path(v)
   return is_global(v) and v.path or nil
 end
@@ -139,7 +140,7 @@ function Machine:peek()
 end
 
 
--- What was pushed since the last mark, as a list.
+-- Returns what was pushed since the last mark, as a list.
 function Machine:pop_mark()
   local at = self.top
   while at > 0 and self.stack[at] ~= MARK do

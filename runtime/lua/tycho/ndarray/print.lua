@@ -50,7 +50,7 @@ function print_of.set_printoptions(...)
 end
 
 
---- The options as they are, in a table of their own.
+--- Returns the options as they are, in a table of their own.
 -- @treturn table see `set_printoptions`
 function print_of.get_printoptions()
   local copy = {}
@@ -92,8 +92,8 @@ local function collect_row(x, from, n, edge, all)
 end
 
 
--- The values in nested lists, as the array is nested, and in one list; DOTS for what is left out of
--- an axis longer than twice `edge`.
+-- Returns the values in nested lists, as the array is nested, and in one list; DOTS for what is
+-- left out of an axis longer than twice `edge`.
 local function collect(x, depth, from, size, edge, all)
   local n = x._shape[depth]
   if depth == #x._shape then
@@ -173,7 +173,7 @@ local function edge_of(x)
 end
 
 
---- The values and `<NDArray 2x3 @cpu(0)>`.
+--- Returns the values and `<NDArray 2x3 @cpu(0)>`.
 function NDArray.__tostring(x)
   if not rawget(x, "_h") then
     return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>"
@@ -184,7 +184,7 @@ function NDArray.__tostring(x)
 end
 
 
--- How many rows are written when axes show at most so many entries; a column stands in few.
+-- Returns how many rows are written when axes show at most so many entries; a column stands in few.
 local function rows_shown(x, most)
   local n, shape = 1, x._shape
   for axis = 1, #shape - 1 do
@@ -195,7 +195,7 @@ local function rows_shown(x, most)
 end
 
 
---- The array in at most about so many rows, for the prompt; the dtype stands with
+--- Returns the array in at most about so many rows, for the prompt; the dtype stands with
 -- the shape unless it is float32.
 -- @tparam NDArray x
 -- @int rows

@@ -56,7 +56,7 @@ local function refuse(file, text, ...)
 end
 
 
--- The row of ELEMENTS for "torch.FloatStorage", "torch.float8_e5m2" ...
+-- Returns the row of ELEMENTS for "torch.FloatStorage", "torch.float8_e5m2" ...
 local function elements_of(file, path)
   local name = path and path:match("([%w_]+)$") or "?"
   local row = ELEMENTS[name] or ELEMENTS[name:gsub("Storage$", ""):lower()]
@@ -88,7 +88,7 @@ local function is_count(v)
 end
 
 
--- A tuple of counts.
+-- Returns a tuple of counts.
 local function counts(file, list, what)
   if not pickle.is_list(list) or #list > MOST_DIMENSIONS then
     fail(file, "the %s of a tensor is %s", what, Error.kind(list))
@@ -102,7 +102,7 @@ local function counts(file, list, what)
 end
 
 
--- An array of a storage's elements; the same one for equal views.
+-- Returns an array of a storage's elements; the same one for equal views.
 function Loader:tensor(storage, offset, sizes, strides, elements)
   local file = self.file
   if type(storage) ~= "table" or getmetatable(storage) ~= Storage then
@@ -178,7 +178,7 @@ local function latin1(arguments)
 end
 
 
--- The functions that a loader knows, by path.
+-- Returns the functions that a loader knows, by path.
 local function functions_of(loader)
   local file = loader.file
   local known = {
@@ -270,7 +270,7 @@ local function by_name(members)
 end
 
 
--- The folder in an archive that has the pickle; nil in archives of others.
+-- Returns the folder in an archive that has the pickle; nil in archives of others.
 local function folder_of(members)
   for _, m in ipairs(members) do
     local folder = m.name:match("^(.-/?)data%.pkl$")
@@ -327,7 +327,7 @@ local function is_older(head)
 end
 
 
--- Where the storages are: a list of keys, then for each its number of elements and these.
+-- Returns where the storages are: a list of keys, then for each its number of elements and these.
 local function storage_parts(loader, cursor, seen)
   local file = loader.file
   local keys = loader:read(cursor)
@@ -447,7 +447,7 @@ end
 
 -- For others --------------------------------------------------------------------------------------
 
---- The object in a file.
+--- Returns the object in a file.
 -- @tparam table file as `file_arrays.open` gives
 function pytorch.object(file)
   local head = file:read(0, math.min(HEAD, file.size))
@@ -460,7 +460,7 @@ function pytorch.object(file)
 end
 
 
---- The arrays in a file, by names joined with points.
+--- Returns the arrays in a file, by names joined with points.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} in file order; `ty.null` without elements
 -- @treturn bool true: the names count
@@ -473,7 +473,7 @@ function pytorch.load(file)
 end
 
 
---- Whether a file that begins so may be one of these.
+--- Returns whether a file that begins so may be one of these.
 -- @string head first bytes
 -- @tparam table file
 function pytorch.is_mine(head, file)

@@ -55,7 +55,7 @@ local DISTRIBUTIONS = {
 }
 
 
--- An operator without inputs, on the given device or into `out`.
+-- Returns an operator without inputs, on the given device or into `out`.
 local function create(name, func, params, a)
   local ctx = a.out and a.out.context or a.ctx or context.current_context()
   params[#params + 1], params[#params + 2] = "ctx", tostring(ctx)
@@ -171,7 +171,7 @@ end
 
 local SHUFFLE = args.form("nd.random.shuffle", { { "data", "array" }, { "out", "array?" } })
 
---- The rows (along the first axis) in another order.
+--- Returns the rows (along the first axis) in another order.
 function random.shuffle(...)
   local a = SHUFFLE(...)
   return call.unary("_shuffle", "nd.random.shuffle", a.data, a.out)

@@ -30,7 +30,7 @@ function recording.set(on, training, paused)
 end
 
 
--- The line of the script that called the library; nil where there is none.
+-- Returns the line of the script that called the library; nil where there is none.
 local function script_line()
   local line = Error.caller(3)
   return line ~= "" and line or nil
@@ -49,7 +49,7 @@ function recording.note_line()
 end
 
 
---- Whether the core wants the line of the next call.
+--- Returns whether the core wants the line of the next call.
 function recording.wants_lines()
   return request[WANTED] ~= 0
 end

@@ -78,7 +78,7 @@ function safetensors.save(path, list, func)
 end
 
 
--- The header as a table, and the offset of the first element.
+-- Returns the header as a table, and the offset of the first element.
 local function read_header(file)
   local cursor = file_cursor.new(file)
   local length = cursor:u64()
@@ -106,7 +106,7 @@ local function is_list(t)
 end
 
 
--- An entry checked against the bytes that there are: {name, dtype, shape, from, to}.
+-- Returns an entry checked against the bytes that there are: {name, dtype, shape, from, to}.
 local function entry_of(name, entry, size, file)
   if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
       and #entry.data_offsets == 2) then
@@ -169,7 +169,7 @@ function safetensors.load(file)
 end
 
 
--- The length of the header, from the first 8 bytes.
+-- Returns the length of the header, from the first 8 bytes.
 local function length_of(head)
   local n = 0
   for i = 8, 1, -1 do
@@ -179,8 +179,8 @@ local function length_of(head)
 end
 
 
---- Whether a file that begins so is one of these. Parameter files may have a brace there, too, but
--- have zeros behind it.
+--- Returns whether a file that begins so is one of these. Parameter files may have a brace there,
+-- too, but have zeros behind it.
 function safetensors.is_mine(head)
   return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
 end

@@ -67,7 +67,7 @@ local function digits(n)
 end
 
 
---- The states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`;
+--- Returns the states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`;
 -- 64-bit numbers, so they are text.
 function random.get_state()
   local n, state = ffi.new("uint64_t[2]"), {}

@@ -169,7 +169,7 @@ jit.off(put_table)
 jit.off(put)
 
 
---- A value as bytes.
+--- Returns a value as bytes.
 function container.encode(v)
   local out = {}
   put(out, v, 0)
@@ -320,7 +320,7 @@ function container.save(path, v, func)
 end
 
 
---- The value of a file.
+--- Returns the value of a file.
 function container.load(path, func)
   return files.parse(path, func, function(bytes)
     return container.decode(bytes, func)

@@ -50,7 +50,7 @@ local function split_dim(n, a, b)
 end
 
 
--- What one code at position i of the target emits, with the source pointer at p: emitted
+-- Returns what one code at position i of the target emits, with the source pointer at p: emitted
 -- sizes, entries used, sizes passed.
 local function decode_one(source, target, i, p)
   local code = target[i]
@@ -91,7 +91,7 @@ local function infer_rest(out, total)
 end
 
 
---- The sizes that reshape codes mean for a source shape; nil where they do not fit.
+--- Returns the sizes that reshape codes mean for a source shape; nil where they do not fit.
 -- @tparam {int,...} source
 -- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3:
 --   product of two; -4, a, b: split
@@ -140,7 +140,7 @@ local RESHAPE = args.form("NDArray:reshape",
   { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
 
---- A view under another shape.
+--- Returns a view under another shape.
 -- @tparam NDArray x
 -- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate
 --   numbers
@@ -162,7 +162,7 @@ end
 
 local LIKE = args.form("NDArray:reshape_like", { { "other", "array" } })
 
---- A view with another array's shape.
+--- Returns a view with another array's shape.
 function NDArray.reshape_like(x, ...)
   local other = LIKE(...).other
   if other._size ~= x._size then
@@ -204,7 +204,7 @@ end
 local EXPAND = args.form("NDArray:expand_dims",
   { { "axis", "integer" }, { "inplace", "boolean", false } })
 
---- A dimension of 1 before `axis`.
+--- Returns a dimension of 1 before `axis`.
 function NDArray.expand_dims(x, ...)
   local a = EXPAND(...)
   local n = #x._shape
@@ -243,7 +243,7 @@ end
 
 local BROADCAST = args.form("NDArray:broadcast_to", { list = true, { "shape", "shape" } })
 
---- A copy broadcast to a shape of at least as many dimensions; dimensions of 1
+--- Returns a copy broadcast to a shape of at least as many dimensions; dimensions of 1
 -- are repeated, 0 keeps a size.
 function NDArray.broadcast_to(x, ...)
   local shape = BROADCAST(...).shape
@@ -264,7 +264,7 @@ local function has_options(...)
   return values.count(...) > 1 or not is_array((...))
 end
 
---- A copy broadcast to another array's shape; with `lhs_axes` and
+--- Returns a copy broadcast to another array's shape; with `lhs_axes` and
 -- `rhs_axes`, along these axes only.
 function NDArray.broadcast_like(x, ...)
   if has_options(...) then
@@ -278,7 +278,7 @@ end
 
 local ASTYPE = args.form("NDArray:astype", { { "dtype", "dtype" }, { "copy", "boolean", true } })
 
---- A copy with another element type, converted as C casts do; with `copy = false` x
+--- Returns a copy with another element type, converted as C casts do; with `copy = false` x
 -- itself where it has the type.
 function NDArray.astype(x, ...)
   local a = ASTYPE(...)
@@ -290,7 +290,7 @@ function NDArray.astype(x, ...)
 end
 
 
---- A copy on the same device.
+--- Returns a copy on the same device.
 function NDArray.copy(x)
   return call.copy(class.new(x._shape, x._dtype, x._device, "NDArray:copy"), x, "NDArray:copy")
 end
@@ -336,7 +336,7 @@ function NDArray.detach(x)
 end
 
 
---- A copy in the storage type, of which there is one: "default". Others E(unsupported).
+--- Returns a copy in the storage type, of which there is one: "default". Others E(unsupported).
 function NDArray.tostype(x, stype)
   if stype ~= "default" then
     Error.raise{ code = "unsupported", func = "NDArray:tostype", argument = "stype",
@@ -348,7 +348,7 @@ end
 
 -- Asking and waiting ------------------------------------------------------------------------------
 
---- The size of the first dimension.
+--- Returns the size of the first dimension.
 function NDArray.len(x)
   return x._shape[1]
 end
@@ -357,7 +357,7 @@ end
 local BYTE = { 1 }
 local address = ffi.new("const void *[2]")
 
--- Whether the first bytes have one address: outputs of executors that share a
+-- Returns whether the first bytes have one address: outputs of executors that share a
 -- pool are storages of their own.
 local function same_address(x, y)
   if x._device ~= y._device or x._device >= C.TY_GPU then
@@ -369,7 +369,7 @@ local function same_address(x, y)
 end
 
 
---- Whether two arrays begin at the same address.
+--- Returns whether two arrays begin at the same address.
 function NDArray.same_memory(x, y)
   if not is_array(y) then
     Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y",

@@ -21,7 +21,7 @@ local function fail(file, text, ...)
 end
 
 
--- The names of the files, sorted, each beside the index.
+-- Returns the names of the files, sorted, each beside the index.
 local function shards_of(file, map)
   local list, seen = {}, {}
   for name, shard in pairs(map) do
@@ -74,7 +74,7 @@ function sharded.load(file, load)
 end
 
 
---- Whether a file of this path is an index.
+--- Returns whether a file of this path is an index.
 function sharded.is_mine(head, path)
   return path:find("%.index%.json$") ~= nil and head:find("^%s*{") ~= nil
 end

@@ -44,7 +44,7 @@ local function buffer(dtype, n)
 end
 
 
--- Shape of nested tables: their first members', checked while they are read.
+-- Returns shape of nested tables: their first members', checked while they are read.
 local function shape_of(t)
   local shape = {}
   while type(t) == "table" do
@@ -115,7 +115,7 @@ local function put_table(p, at, t, shape, depth, truth, func, argument)
 end
 
 
---- A new array on the CPU from a number or nested tables of numbers.
+--- Returns a new array on the CPU from a number or nested tables of numbers.
 -- @param source number or table
 -- @int dtype code
 -- @string func for errors
@@ -140,7 +140,7 @@ function transfer.from_table(source, dtype, func, argument)
 end
 
 
--- An array whose elements Lua can read: x itself, or x as float32.
+-- Returns an array whose elements Lua can read: x itself, or x as float32.
 local function readable(x, func)
   if x._dtype == F16 or x._dtype == BF16 then
     return call.copy(class.new(x._shape, F32, x._device, func), x, func)
@@ -149,7 +149,7 @@ local function readable(x, func)
 end
 
 
---- The elements, row-major, to be used before anything else is read.
+--- Returns the elements, row-major, to be used before anything else is read.
 -- @tparam NDArray x
 -- @string func for errors
 -- @return cdata indexed from 0; floats for 16-bit floats
@@ -184,7 +184,7 @@ function NDArray.totable(x)
 end
 
 
---- The value of an array of one element. Waits. More elements: E(value).
+--- Returns the value of an array of one element. Waits. More elements: E(value).
 function NDArray.asscalar(x)
   if x._size ~= 1 then
     Error.raise{ code = "value", func = "NDArray:asscalar", expected = "one element", got = x.shape,
@@ -194,7 +194,7 @@ function NDArray.asscalar(x)
 end
 
 
---- The bytes as a Lua string, little-endian, row-major. Waits.
+--- Returns the bytes as a Lua string, little-endian, row-major. Waits.
 function NDArray.tostring_raw(x)
   local bytes = x._size * BYTES[x._dtype]
   local p = buffer(x._dtype, x._size)
@@ -205,11 +205,11 @@ end
 
 local out_pointer = ffi.new("void *[1]")
 
---- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the
--- array lives. 16-bit floats appear as `uint16_t`. A NaN that an operator makes is a plain number.
--- NaNs of a stranger's file are whatever bits it holds, which operators pass on, and some of which
--- LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask again before each
--- round of writing: that is how the engine learns of it.
+--- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while
+-- the array lives. 16-bit floats appear as `uint16_t`. A NaN that an operator makes is a plain
+-- number. NaNs of a stranger's file are whatever bits it holds, which operators pass on, and some
+-- of which LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask again
+-- before each round of writing: that is how the engine learns of it.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
@@ -312,7 +312,7 @@ local function hold(x, owner)
 end
 
 
---- An array on the caller's memory, which is not copied.
+--- Returns an array on the caller's memory, which is not copied.
 -- @param pointer cdata: a pointer or array; aligned to an element
 -- @tparam {int,...} shape
 -- @int dtype code
@@ -329,7 +329,7 @@ function transfer.from_pointer(pointer, shape, dtype, owner, func)
 end
 
 
---- An array of raw bytes.
+--- Returns an array of raw bytes.
 -- @string bytes little-endian, row-major
 -- @tparam {int,...} shape
 -- @string dtype

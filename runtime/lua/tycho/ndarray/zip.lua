@@ -33,7 +33,7 @@ local function fail(file, text, ...)
 end
 
 
--- Where the archive's end record is: the last one in the file.
+-- Returns where the archive's end record is: the last one in the file.
 local function find_end(file)
   local n = math.min(file.size, END_BYTES + LONGEST_COMMENT)
   local tail = file:read(file.size - n, n)
@@ -46,7 +46,7 @@ local function find_end(file)
 end
 
 
--- The number of members and the offset of the index, of archives that need 64 bits.
+-- Returns the number of members and the offset of the index, of archives that need 64 bits.
 local function read_wide_end(file, at)
   local cursor = file_cursor.new(file, at - LOCATOR_BYTES)
   if cursor:take(4) ~= WIDE_LOCATOR then
@@ -68,7 +68,7 @@ local function read_wide_end(file, at)
 end
 
 
--- The number of members and the offset of the index.
+-- Returns the number of members and the offset of the index.
 local function read_end(file)
   local at = find_end(file)
   local cursor = file_cursor.new(file, at + 8)
@@ -86,7 +86,8 @@ local function read_end(file)
 end
 
 
--- The values of a member's 64-bit extra field, in its order: those that do not fit elsewhere.
+-- Returns the values of a member's 64-bit extra field, in its order: those that do not fit
+-- elsewhere.
 local function widened(cursor, stop, values)
   while cursor.at + 4 <= stop do
     local id, size = cursor:u16(), cursor:u16()
@@ -106,7 +107,7 @@ local function widened(cursor, stop, values)
 end
 
 
--- The next member of the index.
+-- Returns the next member of the index.
 local function read_member(file, cursor)
   if cursor:left() < CENTRAL_BYTES or cursor:take(4) ~= CENTRAL then
     fail(file, "the archive's index is damaged")
@@ -129,7 +130,7 @@ local function read_member(file, cursor)
 end
 
 
---- The members of an archive, in the order of the index.
+--- Returns the members of an archive, in the order of the index.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {table,...} with name, size, packed, method, crc
 function zip.members(file)
@@ -142,7 +143,7 @@ function zip.members(file)
 end
 
 
---- The byte of a file at which a member's bytes begin, as they are packed.
+--- Returns the byte of a file at which a member's bytes begin, as they are packed.
 function zip.data_offset(file, m)
   if m.flags % 2 == 1 then
     fail(file, "member '%s' is encrypted", m.name)
@@ -162,7 +163,7 @@ function zip.data_offset(file, m)
 end
 
 
---- A member's bytes, checked.
+--- Returns a member's bytes, checked.
 -- @treturn string
 function zip.contents(file, m)
   local at = zip.data_offset(file, m)
@@ -184,8 +185,8 @@ function zip.contents(file, m)
 end
 
 
---- Where a member's bytes can be read when they are needed: in the archive itself where they are
--- stored, else in a file in memory.
+--- Returns where a member's bytes can be read when they are needed: in the archive itself where
+-- they are stored, else in a file in memory.
 -- @treturn table file
 -- @treturn int offset of the first byte
 function zip.part(file, m)
@@ -197,7 +198,7 @@ function zip.part(file, m)
 end
 
 
---- Whether a file that begins so is an archive.
+--- Returns whether a file that begins so is an archive.
 function zip.is_mine(head)
   return head:sub(1, 4) == LOCAL or head:sub(1, 4) == END
 end

@@ -13,7 +13,7 @@ local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 
--- A symbol and its parameters from what names them.
+-- Returns a symbol and its parameters from what names them.
 local function network(a, func)
   if type(a.symbol) ~= "string" then
     return a.symbol, a.params

@@ -51,7 +51,7 @@ local FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 
 
 local Float = {}
 
---- A number, or a list of them, that an attribute has as a float.
+--- Returns a number, or a list of them, that an attribute has as a float.
 function export.float(v)
   return setmetatable({ v = v }, Float)
 end
@@ -151,7 +151,7 @@ local function node_message(n)
 end
 
 
---- A graph as a message.
+--- Returns a graph as a message.
 function export.graph_message(g)
   local m = writer.message()
   for _, n in ipairs(g.nodes) do
@@ -208,7 +208,7 @@ function Export:emit(op, inputs, attrs, count)
 end
 
 
---- A constant array.
+--- Returns a constant array.
 -- @treturn string its name
 function Export:array(x, hint)
   local name = self:free_name(hint or self.hint .. "_const")
@@ -217,7 +217,7 @@ function Export:array(x, hint)
 end
 
 
---- A constant of numbers.
+--- Returns a constant of numbers.
 -- @tparam {number,...} list
 -- @string dtype
 -- @tparam[opt] {int,...} shape
@@ -227,7 +227,7 @@ function Export:list(list, dtype, shape)
 end
 
 
---- A list of sizes, axes or indices.
+--- Returns a list of sizes, axes or indices.
 function Export:ints(list) return self:list(list, "int64") end
 
 
@@ -283,7 +283,7 @@ function Export:reshape(x, from, to)
 end
 
 
---- A shape whose sizes are all known.
+--- Returns a shape whose sizes are all known.
 function Export:known(shape)
   for axis, size in ipairs(shape) do
     if type(size) ~= "number" then
@@ -327,7 +327,7 @@ local function parse(text, kind)
 end
 
 
---- The parameters of a node, with the operator's defaults, as Lua values.
+--- Returns the parameters of a node, with the operator's defaults, as Lua values.
 function export.params(n)
   local schema, p = registry.find(n.op), {}
   for _, param in ipairs(schema.params) do
@@ -348,7 +348,7 @@ end
 
 local ALTERNATIVE, NEXT = 7919, 16       -- sizes that no other axes are likely to have
 
--- All values' descriptions for given shapes and types.
+-- Returns all values' descriptions for given shapes and types.
 local function infer(self, shapes)
   local built = self.built
   local count, kept = 0, {}
@@ -450,7 +450,7 @@ function export.operators()
 end
 
 
--- The name of a node's output; constants become initializers when something reads them.
+-- Returns the name of a node's output; constants become initializers when something reads them.
 local function name_of(self, entry)
   local n, k = entry[1], entry[2]
   self.value_names[n] = self.value_names[n] or {}
@@ -578,7 +578,7 @@ local function convert_body(self, body, bound)
 end
 
 
---- A body as a graph.
+--- Returns a body as a graph.
 -- @tparam Symbol body
 -- @tparam table bound by the number of its variable: { description, name, input = true: an input }
 -- @tparam {int,...} given numbers of the variables that are inputs, in order
@@ -604,7 +604,7 @@ function Export:body(body, bound, given, f)
 end
 
 
---- A body whose nodes are written among those around it; the name of its output.
+--- Returns a body whose nodes are written among those around it; the name of its output.
 function Export:inline(body, bound)
   local outputs = convert_body(self, body, bound)
   return outputs[1].name, outputs[1]

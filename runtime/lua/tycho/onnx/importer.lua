@@ -33,7 +33,7 @@ local MOST_DEPTH = 64                                    -- graphs and functions
 
 -- Errors ------------------------------------------------------------------------------------------
 
--- What a node is called in errors.
+-- Returns what a node is called in errors.
 local function label(n)
   if n.name ~= "" then
     return n.name
@@ -68,8 +68,8 @@ function Import:miss(e)
 end
 
 
--- What a converter stumbles over in a node that breaks its operator's rules (inputs that are
--- absent, dimensions that are not there) is the file's mistake; other errors stay.
+-- Returns what a converter stumbles over in a node that breaks its operator's rules (inputs that
+-- are absent, dimensions that are not there) is the file's mistake; other errors stay.
 function Import:explained(e)
   if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
   then
@@ -109,7 +109,7 @@ function Import:put(scope, name, v)
 end
 
 
---- The value of a name that a node reads; false: what makes it is missing.
+--- Returns the value of a name that a node reads; false: what makes it is missing.
 function Import:get(scope, name)
   local v = find(scope, name)
   if v == nil then
@@ -121,7 +121,7 @@ end
 
 -- Constants and inputs ----------------------------------------------------------------------------
 
---- A tensor of the file as a constant.
+--- Returns a tensor of the file as a constant.
 function Import:constant_of(t)
   local read = tensor.read(t, self.model)
   local v = value.constant(read.array, read.shape, read.dtype, t.name ~= "" and t.name or nil)
@@ -130,7 +130,7 @@ function Import:constant_of(t)
 end
 
 
--- A shape as the file has it, with what the caller gives for it.
+-- Returns a shape as the file has it, with what the caller gives for it.
 function Import:input_shape(info)
   local given, dims = self.shapes[info.name], info.type.dims
   if not given and not dims then
@@ -191,7 +191,7 @@ end
 
 -- Nodes -------------------------------------------------------------------------------------------
 
--- The function of the tables, or of the file, that converts a node; nil: there is none.
+-- Returns the function of the tables, or of the file, that converts a node; nil: there is none.
 function Import:converter(n)
   local own = self.model.functions[model_file.function_key(n.domain, n.op)]
   if own then
@@ -377,7 +377,7 @@ end
 
 -- All -----------------------------------------------------------------------------------------
 
--- The outputs of the network: nodes, each once.
+-- Returns the outputs of the network: nodes, each once.
 local function heads_of(self, outputs, graph)
   local entries, seen = {}, {}
   for i, v in ipairs(outputs) do
@@ -441,7 +441,7 @@ local function convert_model(self)
 end
 
 
--- The parameters that the symbol's arguments and auxiliary states name.
+-- Returns the parameters that the symbol's arguments and auxiliary states name.
 local function split_params(params, net)
   local arguments, auxiliary = {}, {}
   for _, name in ipairs(net:list_arguments()) do

@@ -17,11 +17,11 @@ local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
 local FEW_ROWS, FEW_TERMS = 8, 64
 
 
---- A number as a parameter's text, with all bits of a float32.
+--- Returns a number as a parameter's text, with all bits of a float32.
 function attribute.number(x) return ("%.9g"):format(x) end
 
 
---- Whether a weight with the channels first suits the kernels.
+--- Returns whether a weight with the channels first suits the kernels.
 -- @tparam {int,...} shape
 -- @int groups
 function attribute.suits(shape, groups)
@@ -42,8 +42,8 @@ local function over_channels(x, count, axis, rank)
 end
 
 
---- A constant weight less its zero point as int8 with the channels first, and the scale of each
--- channel.
+--- Returns a constant weight less its zero point as int8 with the channels first, and the scale of
+-- each channel.
 -- @tparam table from levels of a value: q, scale, zero, axis
 -- @int axis of the channels
 -- @treturn ?NDArray nil: it does not fit

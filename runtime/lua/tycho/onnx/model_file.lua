@@ -78,7 +78,7 @@ local function read_tensor(r)
 end
 
 
--- A dimension: its size, its name, or "" where the file says neither.
+-- Returns a dimension: its size, its name, or "" where the file says neither.
 local function read_dim(r)
   local dim = { size = "" }
   for field in r:fields() do
@@ -301,7 +301,7 @@ local function read_function(r)
 end
 
 
--- A function's domain and name as one key.
+-- Returns a function's domain and name as one key.
 local function function_key(domain, name)
   return domain .. "\0" .. name
 end

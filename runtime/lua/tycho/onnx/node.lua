@@ -35,7 +35,7 @@ local function typed(self, name, kind, default, required)
 end
 
 
---- A number.
+--- Returns a number.
 -- @string name
 -- @number default
 function Node:float(name, default)
@@ -43,7 +43,7 @@ function Node:float(name, default)
 end
 
 
---- An integer.
+--- Returns an integer.
 function Node:int(name, default)
   local v = typed(self, name, "number", default)
   if v and v ~= math.floor(v) then
@@ -53,19 +53,19 @@ function Node:int(name, default)
 end
 
 
---- A flag.
+--- Returns a flag.
 function Node:flag(name, default)
   return self:int(name, default and 1 or 0) ~= 0
 end
 
 
---- A text.
+--- Returns a text.
 function Node:text(name, default)
   return typed(self, name, "string", default)
 end
 
 
---- One of several words.
+--- Returns one of several words.
 -- @string name
 -- @string default
 -- @tparam table words what each stands for, by word
@@ -78,7 +78,7 @@ function Node:choice(name, default, words)
 end
 
 
---- A list of numbers; nil where there is none and no default.
+--- Returns a list of numbers; nil where there is none and no default.
 function Node:list(name, default)
   local list = typed(self, name, "table", default)
   if list and type(list[1]) ~= "number" and #list > 0 then
@@ -88,7 +88,7 @@ function Node:list(name, default)
 end
 
 
---- A tensor as a constant.
+--- Returns a tensor as a constant.
 function Node:tensor(name)
   local t = typed(self, name, "table", nil, true)
   if not t.dims then
@@ -98,7 +98,7 @@ function Node:tensor(name)
 end
 
 
---- A graph.
+--- Returns a graph.
 function Node:graph(name)
   local g = typed(self, name, "table", nil, true)
   if not g.nodes then
@@ -108,7 +108,7 @@ function Node:graph(name)
 end
 
 
--- An axis, counted from 0.
+-- Returns an axis, counted from 0.
 -- @number axis negative: from the end
 -- @int rank
 function Node.axis_of(_, axis, rank)
@@ -119,7 +119,7 @@ function Node.axis_of(_, axis, rank)
 end
 
 
---- The attribute `axis`, counted from 0.
+--- Returns the attribute `axis`, counted from 0.
 function Node:axis(default, rank, name)
   return self:axis_of(self:int(name or "axis", default), rank)
 end
@@ -141,7 +141,7 @@ function Node:axes_of(list, rank)
 end
 
 
---- A list that is an input since some opset and was an attribute before.
+--- Returns a list that is an input since some opset and was an attribute before.
 -- @tparam ?Value input
 -- @string name of the attribute, and of the input for errors
 -- @treturn ?{number,...}
@@ -153,14 +153,14 @@ function Node:list_of(input, name)
 end
 
 
---- Whether the node's output number i, from 1, is used.
+--- Returns whether the node's output number i, from 1, is used.
 function Node:wants(i)
   local name = self.node.outputs[i]
   return name ~= nil and name ~= ""
 end
 
 
--- The sizes of a value, all of which must be known.
+-- Returns the sizes of a value, all of which must be known.
 -- @tparam Value v
 -- @string what for errors
 function Node.sizes(_, v, what)

@@ -54,7 +54,8 @@ local function bias_of(allowed, dtype)
 end
 
 
--- Which keys a query may see: row i those up to i + offset, or inside a window around that place.
+-- Returns which keys a query may see: row i those up to i + offset, or inside a window around that
+-- place.
 local function seen_keys(rows, columns, offset, causal, left, right)
   if type(offset) == "number" then
     return value.triangle(rows, columns, function(i, j)
@@ -81,7 +82,7 @@ local function seen_keys(rows, columns, offset, causal, left, right)
 end
 
 
--- What is added to the scores: masks as numbers; nil: nothing.
+-- Returns what is added to the scores: masks as numbers; nil: nothing.
 local function bias_for(n, q, k, mask, past, lengths)
   local rows, columns, bias = q.shape[3], k.shape[3], nil
   local function add(more) bias = bias and bias + more or more end
@@ -132,8 +133,8 @@ local function wider(dtype)
 end
 
 
---- The engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads *
--- size), keys and values.
+--- Returns the engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads
+-- * size), keys and values.
 -- @param q queries
 -- @param k keys
 -- @param v values
@@ -153,7 +154,7 @@ function attention.own(q, k, v, o)
 end
 
 
--- Whether the engine's attention has what the node asks for.
+-- Returns whether the engine's attention has what the node asks for.
 local function is_plain(n, q, mask, columns)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
@@ -163,7 +164,7 @@ local function is_plain(n, q, mask, columns)
 end
 
 
--- The position of the first query of each sample, for masks of what comes later.
+-- Returns the position of the first query of each sample, for masks of what comes later.
 local function first_positions(n, q, past, lengths)
   if past then
     local list = {}
@@ -223,14 +224,14 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
 end
 
 
--- The type in which scores become weights: float32 at least, unless the node says so.
+-- Returns the type in which scores become weights: float32 at least, unless the node says so.
 local function softmax_type(n, x)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
 end
 
 
--- What a graph of the node makes of scores or weights.
+-- Returns what a graph of the node makes of scores or weights.
 local function modified(n, x, name)
   if not n.attrs[name] then
     return x
@@ -261,7 +262,8 @@ local UPDATES = {
   gated_delta = { gated = true, delta = true },
 }
 
--- A state (batch, heads, size of keys, size of values) that each position decays, adds to, reads.
+-- Returns a state (batch, heads, size of keys, size of values) that each position decays, adds to,
+-- reads.
 function ops.LinearAttention(n, q, k, v, past, decay, beta)
   local dtype, q_heads, kv_heads = q.dtype, n:int("q_num_heads"), n:int("kv_num_heads")
   local rule = n:choice("update_rule", "gated_delta", UPDATES)
@@ -318,7 +320,7 @@ function attention.rotated(x, cos, sin, interleaved)
 end
 
 
---- The angles' cosines or sines at places: (batch or 1, time, 1, size / 2).
+--- Returns the angles' cosines or sines at places: (batch or 1, time, 1, size / 2).
 function attention.angles(cache, positions)
   if not positions then
     local s = cache.shape
@@ -362,7 +364,7 @@ end
 
 -- Sums over named axes ----------------------------------------------------------------------------
 
--- The letters of a term, with an ellipsis as capitals from the right.
+-- Returns the letters of a term, with an ellipsis as capitals from the right.
 local function letters_of(term, rank)
   local list = {}
   local before, after = term:match("^(%a*)%.%.%.(%a*)$")
@@ -424,7 +426,7 @@ local function set_of(list)
 end
 
 
--- The value with its axes in the given order of letters, which are all it has.
+-- Returns the value with its axes in the given order of letters, which are all it has.
 local function ordered(x, letters, order)
   local at, axes = {}, {}
   for i, letter in ipairs(letters) do
@@ -462,7 +464,7 @@ local function joined(...)
 end
 
 
--- The product of two terms, summed over what only they have: a batch of matrix products.
+-- Returns the product of two terms, summed over what only they have: a batch of matrix products.
 local function pair_product(a, la, b, lb, kept)
   local in_a, in_b = set_of(la), set_of(lb)
   local batch, left, inner, right = {}, {}, {}, {}

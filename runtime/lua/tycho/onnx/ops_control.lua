@@ -19,7 +19,7 @@ local op = value.op
 local MOST_STEPS = 4096                  -- of a loop that is laid out in a row
 
 
--- A symbol of a value, of its own node where it is used as an output of a body.
+-- Returns a symbol of a value, of its own node where it is used as an output of a body.
 local function symbol_of(v, is_output)
   local entry = value.entry_of(v)
   if is_output then
@@ -38,7 +38,7 @@ local function symbols_of(list, is_output)
 end
 
 
--- A value of a symbol that the engine made, described as another one is.
+-- Returns a value of a symbol that the engine made, described as another one is.
 local function value_of(s, like, shape)
   return value.output(s._entries[1], shape or like.shape, like.dtype)
 end
@@ -106,7 +106,7 @@ local function unrolled(n, count, carried, scans, body)
 end
 
 
--- A loop whose condition is computed.
+-- Returns a loop whose condition is computed.
 local function while_loop(n, count, condition, carried, graph)
   local inputs = { condition:cast("float32"):reshape{ 1 } }
   for i, v in ipairs(carried) do
@@ -193,7 +193,7 @@ function ops.Loop(n, count, condition, ...)
 end
 
 
---- Whether a body hands its condition on as it is.
+--- Returns whether a body hands its condition on as it is.
 function ops.passes_condition(graph, name)
   local source = graph.outputs[1].name
   for _ = 1, #graph.nodes + 1 do
@@ -215,8 +215,8 @@ function ops.passes_condition(graph, name)
 end
 
 
---- A loop that runs all of its steps or none, as an input says. Its outputs are those of all steps:
--- a network has one shape.
+--- Returns a loop that runs all of its steps or none, as an input says. Its outputs are those of
+-- all steps: a network has one shape.
 function ops.guarded(n, count, condition, carried, scans, step)
   local final, rows = unrolled(n, count, carried, scans, function(i, now)
     local _, after, outputs = step(i, now)

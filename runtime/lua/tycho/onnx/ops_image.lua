@@ -15,7 +15,8 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Where element i of an output axis is in the input: scale = output / input, `size` of the input,
+-- Returns where element i of an output axis is in the input: scale = output / input, `size` of the
+-- input,
 -- `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
@@ -129,7 +130,7 @@ local function plan_axis(axis, o)
 end
 
 
--- The axis multiplied by a matrix (out, size).
+-- Returns the axis multiplied by a matrix (out, size).
 local function matrix_axis(x, axis, plan)
   local list, size = {}, axis.size
   value.spend(axis.out * size, "a matrix")
@@ -218,7 +219,7 @@ end
 
 local POLICIES = { stretch = "stretch", not_larger = "not_larger", not_smaller = "not_smaller" }
 
--- The axes that change: at, size, out, scale, roi.
+-- Returns the axes that change: at, size, out, scale, roi.
 local function resized_axes(n, x, roi, scales, sizes)
   local rank, list = #x.shape, n:list("axes")
   local which = list and n:axes_of(list, rank) or value.axes_from(0, rank)
@@ -358,7 +359,7 @@ local function pixels_at(x, positions)
 end
 
 
--- A coordinate thrown back at both borders until it lies between them.
+-- Returns a coordinate thrown back at both borders until it lies between them.
 local function reflected(p, low, high)
   local range = high - low
   if range <= 0 then
@@ -454,7 +455,7 @@ end
 
 local ROI_MODES = { avg = "avg", max = "max" }
 
--- The largest of the weighted corners of all samples, as ONNX defines it.
+-- Returns the largest of the weighted corners of all samples, as ONNX defines it.
 local function roi_max(n, x, rois, batch, height, width, scale, aligned)
   local samples = n:int("sampling_ratio", 0)
   if samples < 1 then
@@ -527,8 +528,8 @@ local function counted_rows(shape, axis)
 end
 
 
--- The boxes that remain, as rows (sample, class, box): how many there are only a run knows, so
--- they must be an output of the network.
+-- Returns the boxes that remain, as rows (sample, class, box): how many there are only a run knows,
+-- so they must be an output of the network.
 function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   local s = n:sizes(scores, "its scores")
   local samples, classes, count = s[1], s[2], s[3]

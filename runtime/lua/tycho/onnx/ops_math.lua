@@ -55,7 +55,7 @@ function ops.LeakyRelu(n, x)
   return x:map("LeakyReLU", {}, { act_type = "leaky", slope = n:float("alpha", 0.01) })
 end
 
--- A slope per channel, before opset 7 as a vector.
+-- Returns a slope per channel, before opset 7 as a vector.
 function ops.PRelu(n, x, slope)
   if n.opset < 7 and #slope.shape == 1 and #x.shape > 1 then
     local line = { slope.shape[1] }
@@ -241,7 +241,7 @@ local function of_nothing(name, dtype)
   return limits and (name == "max" and limits[1] or name == "min" and limits[2]) or OF_NOTHING[name]
 end
 
--- A reduction, also of scalars and of arrays without elements.
+-- Returns a reduction, also of scalars and of arrays without elements.
 local function reduce(name, x, axes, keep)
   if not x:is_empty() then
     if #axes == 0 and #x.shape > 0 then
@@ -388,7 +388,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- The product of ONNX and NumPy: vectors are rows on the left and columns on the right.
+-- Returns the product of ONNX and NumPy: vectors are rows on the left and columns on the right.
 local function matmul(a, b)
   if #a.shape == 0 or #b.shape == 0 then
     value.damaged("a product of scalars")

@@ -129,8 +129,8 @@ end
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- What a mask of the older kinds adds to scores of (rows, columns): lengths (batch), keys (batch,
--- columns), or all of them; 1: seen.
+-- Returns what a mask of the older kinds adds to scores of (rows, columns): lengths (batch), keys
+-- (batch, columns), or all of them; 1: seen.
 local function mask_bias(n, mask, columns, dtype, never)
   if not mask then
     return nil

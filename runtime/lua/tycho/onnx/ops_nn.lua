@@ -37,8 +37,8 @@ local function checked(list, count, least, name)
 end
 
 
--- The window of a node over an input with `count` axes of space: kernel, stride, dilate, before,
--- after, out (sizes of the output).
+-- Returns the window of a node over an input with `count` axes of space: kernel, stride, dilate,
+-- before, after, out (sizes of the output).
 local function window_of(n, x, kernel)
   local count = #x.shape - 2
   if count < 1 then
@@ -99,7 +99,7 @@ local function pad_space(n, x, before, after, number)
 end
 
 
---- The data of a convolution, with its borders where they differ, and its parameters.
+--- Returns the data of a convolution, with its borders where they differ, and its parameters.
 -- @tparam Node n
 -- @tparam Value x
 -- @tparam Value weight
@@ -223,7 +223,7 @@ local function is_dilated(w)
 end
 
 
--- The engine's pooling, where its sizes are those of the window; nil otherwise.
+-- Returns the engine's pooling, where its sizes are those of the window; nil otherwise.
 local function pooling(x, w, params)
   if w.count > 3 or not symmetric(w) or is_dilated(w) then
     return nil
@@ -304,7 +304,7 @@ local function largest_positions(n, x, w)
 end
 
 
--- The largest elements of windows, one axis after the other.
+-- Returns the largest elements of windows, one axis after the other.
 local function max_by_axes(n, x, w)
   for axis = 1, w.count do
     local line, y = { count = w.count }, nil
@@ -397,8 +397,8 @@ local function scattered_rows(shape, numbers, positions, reduction)
 end
 
 
--- Where each element of each window is in an image of the size that `w.size` gives, row-major:
--- elements of the windows first.
+-- Returns where each element of each window is in an image of the size that `w.size` gives,
+-- row-major: elements of the windows first.
 local function window_positions(w)
   local list, count = {}, product(w.kernel) * product(w.out)
   value.spend(count * w.count, "the places of windows")
@@ -492,7 +492,7 @@ end
 
 local STATE_ACTIVATIONS = { none = "none", silu = "silu", swish = "silu" }
 
--- A convolution of each channel over what came before, kept from call to call.
+-- Returns a convolution of each channel over what came before, kept from call to call.
 function ops.CausalConvWithState(n, x, weight, bias, past)
   local shape, k = n:sizes(x, "its input"), weight.shape[3]
   local before = past
@@ -512,7 +512,7 @@ end
 
 -- Normalisation -----------------------------------------------------------------------------------
 
--- A vector along axis 1 of an array of so many dimensions.
+-- Returns a vector along axis 1 of an array of so many dimensions.
 local function along_channels(v, rank)
   local shape = { 1, v.shape[1] }
   for i = 3, rank do
@@ -619,7 +619,7 @@ end
 
 local REDUCTIONS = { none = "none", mean = "mean", sum = "sum" }
 
--- The loss of log-probabilities x (N, C, ...) for labels (N, ...).
+-- Returns the loss of log-probabilities x (N, C, ...) for labels (N, ...).
 local function likelihood(n, x, labels, weight)
   local reduction, ignored = n:choice("reduction", "mean", REDUCTIONS), n:int("ignore_index")
   local zero = value.scalar(0, labels.dtype)

@@ -25,7 +25,7 @@ local RANGE = {
 }
 
 
--- Whether v is absent or a constant of one element.
+-- Returns whether v is absent or a constant of one element.
 local function is_number(v)
   return not v or v:is_constant() and product(v.shape) == 1
 end
@@ -35,8 +35,8 @@ local function number_of(v, absent) return v and v:number("a scale or zero point
 
 -- Scales and zero points --------------------------------------------------------------------------
 
--- A scale or zero point over the shape of x: one number, one per element of an axis, or one per
--- block of an axis.
+-- Returns a scale or zero point over the shape of x: one number, one per element of an axis, or one
+-- per block of an axis.
 local function repeated_over(n, v, x, axis, block)
   if product(v.shape) == 1 then
     return v:reshape{}
@@ -76,13 +76,13 @@ local function rounded(y, zero, range, dtype)
 end
 
 
---- A value from quantized numbers.
+--- Returns a value from quantized numbers.
 function quantized.decode(x, scale, zero)
   return centred(x, zero, scale.dtype) * scale
 end
 
 
---- A value as quantized numbers of zero's type; uint8 without one.
+--- Returns a value as quantized numbers of zero's type; uint8 without one.
 function quantized.encode(y, scale, zero)
   local name = zero and (zero.onnx_type or zero.dtype) or "uint8"
   return rounded(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
@@ -153,8 +153,8 @@ end
 
 local EXACT = 2 ^ 24                     -- integers up to it are float32
 
--- A type that holds all sums of a product of numbers below `most` with weights, whose outputs lie
--- along `axis`; count: of terms.
+-- Returns a type that holds all sums of a product of numbers below `most` with weights, whose
+-- outputs lie along `axis`; count: of terms.
 local function sum_type(most, weight, axis, count)
   local bound = count * most * 255
   if weight:is_constant() and bound >= EXACT then
@@ -181,7 +181,7 @@ local function narrow_weights(b, zero)
   return w
 end
 
--- The same product in 32-bit integers: a b - zero point times the sums of b's columns.
+-- Returns the same product in 32-bit integers: a b - zero point times the sums of b's columns.
 local function exact_product(a, w, zero)
   local y = op("_contrib_integer_dot", { a, w:cast "int8" })
   if zero and not (zero:is_constant() and product(zero.shape) == 1
@@ -223,9 +223,9 @@ end
 
 quantized.product = integer_product
 
--- The levels that a layer of 8-bit integers gives: x (levels), weight (levels as from the file,
--- their channels along `axis`), bias (int32), the scales and zero points. nil: something of it is
--- not known, or does not suit the kernels.
+-- Returns the levels that a layer of 8-bit integers gives: x (levels), weight (levels as from the
+-- file, their channels along `axis`), bias (int32), the scales and zero points. nil: something of
+-- it is not known, or does not suit the kernels.
 function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias, y_scale, y_zero,
     window, groups)
   local range = level_attributes.RANGE[y_zero and (y_zero.onnx_type or y_zero.dtype) or "uint8"]
@@ -279,7 +279,7 @@ end
 
 local nn = require "tycho.onnx.ops_nn"
 
--- A number per output of a window's weights.
+-- Returns a number per output of a window's weights.
 local function per_output(v, rank)
   if not v or product(v.shape) == 1 then
     return v and v:reshape{}
@@ -297,8 +297,8 @@ local function integer_window(n, x, weight, x_zero, w_zero)
   return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- The sums of a convolution of 8-bit integers with constant ones, where float32 holds them: x's
--- zero point may be known at a run only, and counts times the weights that a window has inside.
+-- Returns the sums of a convolution of 8-bit integers with constant ones, where float32 holds them:
+-- x's zero point may be known at a run only, and counts times the weights that a window has inside.
 local function exact_window(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()

@@ -38,7 +38,7 @@ local ACTIVATIONS = {
   end, 1 },
 }
 
--- The activations of all directions, one after the other; usual: they are the default ones.
+-- Returns the activations of all directions, one after the other; usual: they are the default ones.
 local function activations_of(n, defaults, directions)
   local words = n.attrs.activations or {}
   local alphas, betas = n:list("activation_alpha", {}), n:list("activation_beta", {})
@@ -65,7 +65,7 @@ end
 
 local DIRECTIONS = { forward = 1, reverse = 1, bidirectional = 2 }
 
--- What all kinds of layers have: sizes, and time first in all arrays.
+-- Returns what all kinds of layers have: sizes, and time first in all arrays.
 local function layer_of(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
   local l = { gates = gates, directions = n:choice("direction", "forward", DIRECTIONS),
     reverse = n:text("direction", "forward") == "reverse", swapped = n:int("layout", 0) == 1 }
@@ -127,7 +127,7 @@ local function reordered(v, axis, order, units)
 end
 
 
--- The engine's layer: order: of its gates.
+-- Returns the engine's layer: order: of its gates.
 local function whole_layer(n, l, mode, order, cell)
   local weights, biases, units = {}, {}, l.units
   local function flat(v) return v:reshape{ value.product(v.shape) } end
@@ -190,7 +190,7 @@ local function run_direction(l, d, states, step)
   return backward and sequence_reversed(l, y) or y, states
 end
 
--- All directions; first: lists of states, one of each kind.
+-- Returns all directions; first: lists of states, one of each kind.
 local function stepped(l, first, step)
   if l.time > MOST_STEPS then
     value.refuse("%d steps of a cell that is not the usual one, at most %d", l.time, MOST_STEPS)

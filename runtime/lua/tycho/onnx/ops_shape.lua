@@ -387,7 +387,7 @@ function ops.GatherND(n, x, indices)
   return op("gather_nd", { x, first }):reshape(shape)
 end
 
--- The index along axis k of each element of a shape.
+-- Returns the index along axis k of each element of a shape.
 function value.counted_along(shape, k, dtype)
   local line, list = {}, {}
   value.spend(shape[k + 1], "an axis")
@@ -553,7 +553,7 @@ local function pad_axis(n, x, axis, before, after, mode, number)
   return y:reshape(shape)
 end
 
--- All borders of images at once.
+-- Returns all borders of images at once.
 local function pad_image(x, before, after, mode, number)
   local width = {}
   for i = 1, #x.shape do

@@ -27,7 +27,7 @@ end
 
 -- Windows -----------------------------------------------------------------------------------------
 
--- A sum of cosines: weights[k + 1] cos(2 pi k i / N).
+-- Returns a sum of cosines: weights[k + 1] cos(2 pi k i / N).
 local function window(weights)
   return function(n, size)
     local count, list = size:number("size"), {}
@@ -103,7 +103,7 @@ local function waves(rows, columns, period, factor, dtype)
 end
 
 
--- The last axis cut or filled up with zeros.
+-- Returns the last axis cut or filled up with zeros.
 local function sized(n, x, size)
   local rank = #x.shape
   local before, after = {}, {}
@@ -120,7 +120,7 @@ local function real_and_imaginary(real, imaginary)
 end
 
 
--- The transform over the last axis of real and, where there are, imaginary parts.
+-- Returns the transform over the last axis of real and, where there are, imaginary parts.
 local function transform(n, real, imaginary, length, options)
   local dtype, inverse = real.dtype, options.inverse
   local count = options.onesided and not inverse and floor(length / 2) + 1 or length
@@ -153,7 +153,7 @@ local function real_inverse(n, real, imaginary, length)
 end
 
 
--- The axis as the last one, and back.
+-- Returns the axis as the last one, and back.
 local function moved(rank, axis)
   local axes, back = {}, {}
   for i = 0, rank - 1 do

@@ -37,7 +37,7 @@ local function power_of_two(k)
 end
 
 
--- The largest power of two that is at most x, a positive double in the range of float32.
+-- Returns the largest power of two that is at most x, a positive double in the range of float32.
 local function lower_power(x)
   local p = power_of_two(x:map("log2"):map("floor"))
   p = value.where(p:greater(x), p * 0.5, p)
@@ -47,7 +47,7 @@ end
 
 local POWER_ROUNDS = { up = "up", down = "down", nearest = "nearest" }
 
--- What the numbers become as powers of two of 8 bits (2^-127 to 2^127, NaN).
+-- Returns what the numbers become as powers of two of 8 bits (2^-127 to 2^127, NaN).
 local function as_power(n, x)
   local round = n:choice("round_mode", "up", POWER_ROUNDS)
   local size = x:cast("float64"):map("abs")
@@ -67,7 +67,7 @@ local function as_power(n, x)
 end
 
 
--- The largest number of a kind of small float.
+-- Returns the largest number of a kind of small float.
 local function largest(form)
   local exponents, mantissas, bias, kind = unpack(form)
   local e, m = 2 ^ exponents - 1, 2 ^ mantissas - 1
@@ -103,7 +103,7 @@ local function as_small_float(n, x, form)
 end
 
 
--- The low bits of integers, as the sign says.
+-- Returns the low bits of integers, as the sign says.
 local function as_few_bits(x, kind)
   local whole = value.REAL[x.dtype] and x:map("trunc"):cast("int64") or x:cast("int64")
   local low, top = whole % 2 ^ kind.bits, 2 ^ (kind.bits - 1)
@@ -131,7 +131,7 @@ local function wrapped(y, bits, signed, dtype, onnx_type)
 end
 
 
--- The value under the name of another type: what it is called belongs to one value.
+-- Returns the value under the name of another type: what it is called belongs to one value.
 local function retyped(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
@@ -269,7 +269,7 @@ function ops.BitShift(n, x, shift)
 end
 
 
--- The bytes of a constant as another type; integers also of what a run computes.
+-- Returns the bytes of a constant as another type; integers also of what a run computes.
 function ops.BitCast(n, x)
   local to = tensor.type_of(n:int("to", 0))
   local from = tensor.named(x.onnx_type or x.dtype)

@@ -52,7 +52,7 @@ local MOST_DIMS = 16
 local MOST_ELEMENTS = 2 ^ 47
 
 
---- What a code of a file's types is.
+--- Returns what a code of a file's types is.
 -- @int code
 -- @treturn ?table name and dtype; no dtype: it is refused
 function tensor.type_of(code)
@@ -65,7 +65,7 @@ for _, kind in pairs(TYPES) do
   BY_NAME[kind.name] = kind
 end
 
---- What a type is, by ONNX's name.
+--- Returns what a type is, by ONNX's name.
 -- @string name
 function tensor.named(name)
   return BY_NAME[name]
@@ -78,7 +78,7 @@ local function fail(t, code, text, ...)
 end
 
 
--- The number of elements; sizes and their product are checked.
+-- Returns the number of elements; sizes and their product are checked.
 local function count_of(t)
   local n = 1
   if #t.dims > MOST_DIMS then
@@ -107,7 +107,7 @@ local function integer(t, key, default)
 end
 
 
--- The file with the elements, and their place in it: {at, bytes}.
+-- Returns the file with the elements, and their place in it: {at, bytes}.
 local function external_position(t, model)
   local name = t.external and t.external.location
   if not name then
@@ -186,7 +186,7 @@ local function convert(n, kind, source)
 end
 
 
--- The numbers of fields that hold one each, or several packed ones, in the element's type.
+-- Returns the numbers of fields that hold one each, or several packed ones, in the element's type.
 local function scattered(t, n, kind, model)
   local values, from = ffi.new(kind.c .. "[?]", math.max(n, 1)), 0
   local function put(v)
@@ -236,7 +236,7 @@ function tensor.each_packed(model, part, kind, f)
 end
 
 
--- A new array whose elements are those of FFI memory.
+-- Returns a new array whose elements are those of FFI memory.
 local function array_of(values, n, shape, dtype, func)
   local code = args.DTYPES[dtype]
   return transfer.from_string(ffi.string(values, n * tensor.BYTES[dtype]), shape, code, func)
@@ -283,7 +283,7 @@ local function scattered_array(t, n, kind, shape, model)
 end
 
 
---- A tensor's shape and type, and its array.
+--- Returns a tensor's shape and type, and its array.
 -- @tparam table t as `onnx.model_file` reads it
 -- @tparam table model whose file it is in
 -- @treturn table shape (ONNX's), dtype, array (a function; nil where there are no elements)

@@ -107,7 +107,7 @@ end
 
 -- Control flow ------------------------------------------------------------------------------------
 
--- The descriptions of the node's inputs at the places that an attribute lists.
+-- Returns the descriptions of the node's inputs at the places that an attribute lists.
 local function positions(c, key)
   local list = {}
   for _, at in ipairs(c.p[key] or {}) do
@@ -159,7 +159,7 @@ function to._foreach(e, c)
   return unpack(list)
 end
 
--- A branch: its variables are values around it.
+-- Returns a branch: its variables are values around it.
 local function branch(e, c, body, key)
   local bound = {}
   for k, i in ipairs(positions(c, key)) do
@@ -170,7 +170,7 @@ local function branch(e, c, body, key)
   return g
 end
 
--- The nodes of a condition, written among those around it: one number as bool.
+-- Returns the nodes of a condition, written among those around it: one number as bool.
 local function condition(e, c, body, bound)
   local name, d = e:inline(body, bound)
   return e:reshape(e:cast(name, d.dtype, "bool"), d.shape, {})

@@ -48,7 +48,7 @@ to.expm1 = composed(function(e, x, t) return plus(e, e:emit("Exp", { x }), -1, t
 to.degrees = composed(function(e, x, t) return scaled(e, x, 180 / PI, t) end)
 to.radians = composed(function(e, x, t) return scaled(e, x, PI / 180, t) end)
 
--- The sign of x times f of its absolute value.
+-- Returns the sign of x times f of its absolute value.
 local function odd(f)
   return composed(function(e, x, t)
     return e:emit("Mul", { e:emit("Sign", { x }), f(e, e:emit("Abs", { x }), t) })
@@ -214,7 +214,7 @@ to.zeros_like, to.ones_like = like(0), like(1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- The axes of a reduction, from 0.
+-- Returns the axes of a reduction, from 0.
 local function axes_of(c, list)
   local rank, axes, set = #c.shapes[1], {}, {}
   for _, axis in ipairs(list or {}) do
@@ -229,7 +229,7 @@ local function axes_of(c, list)
 end
 
 
--- A reduction with all axes kept; from opset 18 axes are an input.
+-- Returns a reduction with all axes kept; from opset 18 axes are an input.
 local function reduced(e, op, x, axes)
   if op == "ReduceSum" or e.opset >= 18 then
     return e:emit(op, { x, e:ints(axes) }, { keepdims = 1 })
@@ -238,7 +238,7 @@ local function reduced(e, op, x, axes)
 end
 
 
--- The shape with axes of one element in place of those that are reduced.
+-- Returns the shape with axes of one element in place of those that are reduced.
 local function kept_shape(shape, axes)
   local copy = tables.copied(shape)
   for _, axis in ipairs(axes) do
@@ -311,7 +311,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- The last two axes in the other order.
+-- Returns the last two axes in the other order.
 local function swapped(e, x, rank)
   local axes = {}
   for i = 1, rank do

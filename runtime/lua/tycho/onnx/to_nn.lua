@@ -262,7 +262,7 @@ function to.Dropout(e, c)
     e:scalar(1, "bool") })
 end
 
--- The loss of each row, from its label.
+-- Returns the loss of each row, from its label.
 local function cross_entropy(e, logits, labels, options)
   return e:emit("SoftmaxCrossEntropyLoss", { logits, labels }, options)
 end
@@ -304,7 +304,7 @@ local function normalised(e, x, axes, eps, dtype)
     dtype) }) }) })
 end
 
--- A vector along one axis of an array.
+-- Returns a vector along one axis of an array.
 local function along(e, v, shape, axis, rank)
   local line = ones(rank)
   line[axis + 1] = shape[1]
@@ -510,7 +510,7 @@ local function counted(e, count, shape)
   return e:list(list, "int64", shape)
 end
 
--- The inputs of a node of contrib.attention by port.
+-- Returns the inputs of a node of contrib.attention by port.
 local function attention_ports(c)
   local p, at, ports = c.p, 1, {}
   for _, row in ipairs{ { "query", true }, { "key", p.packed ~= "qkv" },
@@ -573,7 +573,7 @@ local function attention_heads(e, c, ports)
   return x
 end
 
--- Where keys count for queries, as bool; nil: everywhere.
+-- Returns where keys count for queries, as bool; nil: everywhere.
 local function attention_mask(e, c, ports, x, with_causal)
   local p, mask = c.p, nil
   local function also(test) mask = mask and e:emit("And", { mask, test }) or test end

@@ -71,7 +71,7 @@ function value.finish(before)
 end
 
 
---- Whether the network will run where products of 8-bit integers have kernels.
+--- Returns whether the network will run where products of 8-bit integers have kernels.
 function value.has_integers()
   return state.integers
 end
@@ -133,7 +133,7 @@ value.same_shape = same_shape
 
 local ONE = { 1 }
 
--- The engine's shape of an ONNX shape.
+-- Returns the engine's shape of an ONNX shape.
 local function inner_shape(shape)
   return #shape == 0 and ONE or shape
 end
@@ -141,7 +141,7 @@ end
 value.inner_shape = inner_shape
 
 
---- A shape as errors write it.
+--- Returns a shape as errors write it.
 function value.shape_text(shape)
   local parts = {}
   for i, n in ipairs(shape) do
@@ -151,7 +151,7 @@ function value.shape_text(shape)
 end
 
 
---- The shape to which two shapes broadcast.
+--- Returns the shape to which two shapes broadcast.
 function value.broadcast(a, b)
   local shape, n = {}, math.max(#a, #b)
   for i = 1, n do
@@ -172,7 +172,7 @@ local function new(shape, dtype)
 end
 
 
---- A constant.
+--- Returns a constant.
 -- @tparam ?NDArray array nil: it has no elements
 -- @tparam {int,...} shape ONNX's
 -- @string dtype
@@ -184,7 +184,7 @@ function value.constant(array, shape, dtype, name)
 end
 
 
---- An output of a node.
+--- Returns an output of a node.
 -- @tparam entry entry
 -- @tparam {int,...} shape
 -- @string dtype
@@ -195,7 +195,7 @@ function value.output(entry, shape, dtype)
 end
 
 
---- A constant of given numbers.
+--- Returns a constant of given numbers.
 -- @tparam {number,...} list row-major
 -- @string dtype
 -- @tparam[opt] {int,...} shape one dimension
@@ -211,19 +211,19 @@ function value.list(list, dtype, shape)
 end
 
 
---- A scalar.
+--- Returns a scalar.
 function value.scalar(number, dtype)
   return value.list({ number }, dtype, {})
 end
 
 
---- Whether a value's elements are known.
+--- Returns whether a value's elements are known.
 function Value:is_constant()
   return self.entry == nil
 end
 
 
---- Whether a value has no elements.
+--- Returns whether a value has no elements.
 function Value:is_empty()
   for i = 1, #self.shape do
     if self.shape[i] == 0 then
@@ -234,7 +234,7 @@ function Value:is_empty()
 end
 
 
---- The elements of a constant, row-major.
+--- Returns the elements of a constant, row-major.
 -- @string what for errors: what they are
 -- @treturn {number,...} not to be changed
 function Value:numbers(what)
@@ -257,7 +257,7 @@ function Value:numbers(what)
 end
 
 
---- The only element of a constant.
+--- Returns the only element of a constant.
 function Value:number(what)
   local list = self:numbers(what)
   if #list ~= 1 then
@@ -306,7 +306,7 @@ function value.note_levels(kind, v, what)
 end
 
 
---- The entry of a value; a constant becomes a parameter of the network.
+--- Returns the entry of a value; a constant becomes a parameter of the network.
 -- @tparam Value v
 function value.entry_of(v)
   if v.entry then
@@ -380,7 +380,7 @@ local function all_constant(inputs)
 end
 
 
--- Whether outputs are small enough to be made now, in the budget of the import.
+-- Returns whether outputs are small enough to be made now, in the budget of the import.
 local function affordable(outputs)
   local bytes = 0
   for _, v in ipairs(outputs) do
@@ -427,7 +427,7 @@ local function make_node(op, inputs, texts, outputs)
 end
 
 
---- The outputs of an operator of the engine.
+--- Returns the outputs of an operator of the engine.
 -- @string op its name
 -- @tparam {Value,...} inputs
 -- @tparam[opt] table params
@@ -481,7 +481,8 @@ value.REAL = REAL
 
 local SAFE_INTEGER = 2 ^ 53
 
--- The number that a constant of one element is, if an operator may have it as a parameter instead.
+-- Returns the number that a constant of one element is, if an operator may have it as a parameter
+-- instead.
 local function as_number(v, other)
   if v.entry or not v.array or product(v.shape) ~= 1 or #v.shape > math.max(#other.shape, 1)
       or v.dtype ~= other.dtype or v.dtype == "bool" or not other.entry then
@@ -503,7 +504,7 @@ end
 value.empty = empty
 
 
---- A function of two values, which broadcast, or of a value and a number.
+--- Returns a function of two values, which broadcast, or of a value and a number.
 -- @string name of the table above
 -- @param a value
 -- @param b value or number
@@ -546,7 +547,7 @@ function Value.__unm(a)
 end
 
 
---- A function element by element: an operator whose output has the shape of the value.
+--- Returns a function element by element: an operator whose output has the shape of the value.
 -- @string name the operator
 -- @tparam[opt] {Value,...} others further inputs
 -- @tparam[opt] table params
@@ -560,7 +561,7 @@ function Value:map(name, others, params)
 end
 
 
---- The value in another type.
+--- Returns the value in another type.
 function Value:cast(dtype)
   if dtype == self.dtype then
     return self
@@ -578,7 +579,8 @@ function Value:truth()
 end
 
 
--- A constant of one element as a node with its number, by which passes know attention's masks.
+-- Returns a constant of one element as a node with its number, by which passes know attention's
+-- masks.
 local function number_node(v)
   if not REAL[v.dtype] or not v:is_constant() or product(v.shape) ~= 1 then
     return v
@@ -617,7 +619,7 @@ local function reshaped_constant(v, shape)
 end
 
 
---- The elements in another shape of as many.
+--- Returns the elements in another shape of as many.
 -- @tparam {int,...} shape -1: of an unknown size, or what is left
 function Value:reshape(shape)
   if same_shape(shape, self.shape) then
@@ -634,7 +636,7 @@ function Value:reshape(shape)
 end
 
 
---- The axes in another order.
+--- Returns the axes in another order.
 -- @tparam {int,...} axes from 0
 function Value:transpose(axes)
   local ordered = true
@@ -659,7 +661,7 @@ function Value:transpose(axes)
 end
 
 
---- The value repeated to a larger shape.
+--- Returns the value repeated to a larger shape.
 -- @tparam {int,...} shape to which it broadcasts
 function Value:expand(shape)
   if same_shape(self.shape, shape) then
@@ -724,7 +726,7 @@ function value.concat(list, axis)
 end
 
 
---- The value without axes of one element, or with more of them: shapes only.
+--- Returns the value without axes of one element, or with more of them: shapes only.
 -- @int axis where the new axis is
 function Value:unsqueeze(axis)
   local shape = tables.copied(self.shape)
@@ -733,7 +735,7 @@ function Value:unsqueeze(axis)
 end
 
 
---- The value without an axis of one element.
+--- Returns the value without an axis of one element.
 function Value:squeeze(axis)
   local shape = tables.copied(self.shape)
   table.remove(shape, axis + 1)
@@ -741,7 +743,7 @@ function Value:squeeze(axis)
 end
 
 
---- A reduction over axes.
+--- Returns a reduction over axes.
 -- @string name the operator: "sum", "mean", "max" ...
 -- @tparam {int,...} axes from 0
 -- @bool keep axes of one element stay
@@ -776,7 +778,7 @@ function Value:reduce_one(name)
 end
 
 
---- A matrix product over the last two axes; others broadcast, or are equal.
+--- Returns a matrix product over the last two axes; others broadcast, or are equal.
 -- @tparam Value a
 -- @tparam Value b
 -- @bool[opt] ta a is transposed

@@ -73,13 +73,13 @@ local function next_field(self)
 end
 
 
---- The numbers of the fields of the message that is open, in a loop.
+--- Returns the numbers of the fields of the message that is open, in a loop.
 function Reader:fields()
   return next_field, self
 end
 
 
---- What a function reads of the message in the last field.
+--- Returns what a function reads of the message in the last field.
 -- @tparam function read called with the reader and what follows
 function Reader:message(read, ...)
   checked(self, C.ty_wire_enter(self._h))
@@ -93,7 +93,7 @@ end
 
 local pointer = ffi.new("const char *[1]")
 
---- The last field's bytes.
+--- Returns the last field's bytes.
 -- @treturn string
 function Reader:text()
   checked(self, C.ty_wire_bytes(self._h, pointer))
@@ -101,7 +101,7 @@ function Reader:text()
 end
 
 
---- The last field as a name: text without control characters.
+--- Returns the last field as a name: text without control characters.
 -- @string what for errors
 function Reader:name(what)
   local text = self:text()
@@ -120,7 +120,7 @@ local function expect(self, type)
 end
 
 
---- The last field as an integer; what a double cannot hold is rounded.
+--- Returns the last field as an integer; what a double cannot hold is rounded.
 function Reader:integer()
   expect(self, VARINT)
   return tonumber(ffi.cast("int64_t", self.field.value))
@@ -130,7 +130,7 @@ end
 local single, double = ffi.new("union { uint32_t bits; float value; }"),
   ffi.new("union { uint64_t bits; double value; }")
 
--- A number that LuaJIT may hold: NaN has bits of its choice.
+-- Returns a number that LuaJIT may hold: NaN has bits of its choice.
 local function plain(v)
   if v ~= v then
     return 0 / 0
@@ -139,7 +139,7 @@ local function plain(v)
 end
 
 
---- The last field as a float of 32 bits.
+--- Returns the last field as a float of 32 bits.
 function Reader:float()
   expect(self, BITS32)
   single.bits = tonumber(self.field.value)
@@ -147,7 +147,7 @@ function Reader:float()
 end
 
 
---- The last field as a float of 64 bits.
+--- Returns the last field as a float of 64 bits.
 function Reader:double()
   expect(self, BITS64)
   double.bits = self.field.value
@@ -155,13 +155,13 @@ function Reader:double()
 end
 
 
---- Whether the last field is packed: numbers in a row instead of one.
+--- Returns whether the last field is packed: numbers in a row instead of one.
 function Reader:is_packed()
   return self.field.type == BYTES
 end
 
 
---- Where the last field's bytes are.
+--- Returns where the last field's bytes are.
 -- @treturn int the first one's place in the file
 -- @treturn int how many
 function Reader:position()

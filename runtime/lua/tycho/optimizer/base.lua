@@ -411,13 +411,14 @@ end
 --- The option of the classes that have such states.
 base.STATE_DTYPE = { "state_dtype", "text", "float32" }
 
--- Whether a weight's states are bfloat16: those of float32 weights, where the option says so.
+-- Returns whether a weight's states are bfloat16: those of float32 weights, where the option says
+-- so.
 local function has_narrow_states(self, weight)
   return self.state_dtype == "bfloat16" and weight._dtype == args.DTYPES.float32
 end
 
 
--- What f makes of each array of a state.
+-- Returns what f makes of each array of a state.
 local function each_array(state, f)
   if not values.is_plain(state) then
     return state ~= nil and state ~= null and f(state) or state

@@ -64,7 +64,7 @@ local function output_shapes(n, shapes)
 end
 
 
--- A NodeDef. Inputs are "name" or "name:output".
+-- Returns a NodeDef. Inputs are "name" or "name:output".
 local function node_message(n, name_of, shapes, is_input)
   local m = message()
   m:text(1, name_of[n])
@@ -111,7 +111,7 @@ local function names_of(order)
 end
 
 
---- The bytes of a network.
+--- Returns the bytes of a network.
 -- @tparam Symbol symbol
 -- @tparam ?table given shapes by argument name; arrows then say what flows
 -- @string func for errors

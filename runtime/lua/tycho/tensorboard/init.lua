@@ -65,8 +65,8 @@ end
 
 local serial = 0
 
--- A name that no other writer takes: TensorBoard knows event files by "tfevents" in it and sorts
--- them by the time.
+-- Returns a name that no other writer takes: TensorBoard knows event files by "tfevents" in it and
+-- sorts them by the time.
 local function file_name(suffix)
   serial = serial + 1
   return ("events.out.tfevents.%010d.%s.%s.%d%s"):format(os.time(),

@@ -26,7 +26,7 @@ for i = 0, 255 do
 end
 
 
---- The CRC-32C of a text.
+--- Returns the CRC-32C of a text.
 -- @string bytes
 -- @treturn int 0 to 2^32 - 1
 function record.crc(bytes)
@@ -48,7 +48,7 @@ local function little_endian(n, count)
 end
 
 
---- The checksum of a text as a record holds it.
+--- Returns the checksum of a text as a record holds it.
 -- @string bytes
 -- @treturn string 4 bytes
 function record.checksum(bytes)
@@ -57,7 +57,7 @@ function record.checksum(bytes)
 end
 
 
---- A text as a record.
+--- Returns a text as a record.
 -- @string bytes
 -- @treturn string
 function record.frame(bytes)

@@ -17,7 +17,7 @@ local DT_FLOAT, DT_STRING = 1, 7         -- DataType
 local STATUS_SUCCESS = 1                 -- hparams.Status
 
 
--- A message whose fields `fill` writes.
+-- Returns a message whose fields `fill` writes.
 local function made(fill)
   local m = message()
   fill(m)
@@ -38,7 +38,7 @@ local function metadata(plugin, content)
 end
 
 
---- A number.
+--- Returns a number.
 -- @string tag
 -- @number value
 function summary.scalar(tag, value)
@@ -68,7 +68,7 @@ function summary.histogram(tag, h)
 end
 
 
---- An image as PNG.
+--- Returns an image as PNG.
 -- @string tag
 -- @tparam NDArray pixels (height, width, channels) uint8
 -- @string func for errors
@@ -86,7 +86,7 @@ function summary.image(tag, pixels, func)
 end
 
 
---- A text, which TensorBoard reads as Markdown.
+--- Returns a text, which TensorBoard reads as Markdown.
 -- @string tag
 -- @string text
 function summary.text(tag, text)
@@ -155,7 +155,7 @@ local function experiment(names, values, metrics)
 end
 
 
---- The three values that make a run a row of the table of hyper-parameters.
+--- Returns the three values that make a run a row of the table of hyper-parameters.
 -- @tparam table values by name: numbers, texts, booleans
 -- @tparam {string,...} metrics tags of scalars
 -- @number now seconds since 1970

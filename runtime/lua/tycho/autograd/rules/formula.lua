@@ -198,7 +198,7 @@ end
 
 local read = {}                          -- text -> function
 
---- A formula as a function of its letters and parameters.
+--- Returns a formula as a function of its letters and parameters.
 -- @string text
 -- @treturn function of a table: "a" .. "f", "y", "g", "$name" -> array or number
 function formula.read(text)
@@ -223,13 +223,13 @@ local function environment(s)
 end
 
 
--- Whether a formula has a function that is no operator.
+-- Returns whether a formula has a function that is no operator.
 local function reads_digamma(text)
   return text:find("%f[%w_]digamma%f[^%w_]") or text:find("%f[%w_]psi%f[^%w_]")
 end
 
 
---- The rule of an element-wise operator.
+--- Returns the rule of an element-wise operator.
 -- @tparam {string,...} texts formulas of gradients by input; an empty one: zero
 -- @treturn function a rule
 function formula.rule(texts)
@@ -247,7 +247,7 @@ function formula.rule(texts)
 end
 
 
---- The texts of gradients by input, from the core's description: "a: g * b; b: g * a".
+--- Returns the texts of gradients by input, from the core's description: "a: g * b; b: g * a".
 -- @treturn ?table nil where it is in other words
 function formula.texts(description)
   if not description:find("^%l: ") then

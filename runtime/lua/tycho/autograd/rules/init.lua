@@ -68,19 +68,19 @@ local function row(op)
 end
 
 
---- The rule or the expansion of an operator; both nil: there is none.
+--- Returns the rule or the expansion of an operator; both nil: there is none.
 function rules.find(op)
   return row(op).rule, row(op).expand
 end
 
 
---- Whether no gradient goes through an operator. op nil: a function of Lua.
+--- Returns whether no gradient goes through an operator. op nil: a function of Lua.
 function rules.is_zero(op)
   return op ~= nil and row(op).zero
 end
 
 
---- Whether an operator has gradients where no head gradient comes.
+--- Returns whether an operator has gradients where no head gradient comes.
 function rules.is_loss(op)
   return op ~= nil and row(op).loss
 end
@@ -121,7 +121,7 @@ function rules.parameters(op, attrs)
 end
 
 
---- A parameter as formulas read it: of a choice its position, of a boolean 0 or 1.
+--- Returns a parameter as formulas read it: of a choice its position, of a boolean 0 or 1.
 function rules.number(op, name, v)
   if type(v) == "boolean" then
     return v and 1 or 0

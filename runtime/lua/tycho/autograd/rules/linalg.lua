@@ -14,7 +14,7 @@ local function transposed(a)
 end
 
 
--- A matrix of f(row, column), on the device and of the type of x.
+-- Returns a matrix of f(row, column), on the device and of the type of x.
 local function constant(x, f)
   local n, m, rows = x.shape[x.ndim - 1], x.shape[x.ndim], {}
   for i = 1, n do
@@ -31,7 +31,7 @@ local function constant(x, f)
 end
 
 
--- The lower triangle; its diagonal times d.
+-- Returns the lower triangle; its diagonal times d.
 local function tril(a, d)
   return a * constant(a, function(i, k) return i > k and 1 or i == k and d or 0 end)
 end
@@ -113,7 +113,7 @@ function rules._linalg_potrf(s)
   return { (m + transposed(m)) * 0.5 }
 end
 
--- A = L Q
+-- Returns a = L Q
 function rules._linalg_gelqf(s)
   local q, l, gq, gl = s.y[1], s.y[2], s.g[1], s.g[2]
   local m = gemm2{ l, gl, transpose_a = true } - gemm2{ gq, q, transpose_b = true }
@@ -121,7 +121,7 @@ function rules._linalg_gelqf(s)
   return { trsm{ l, gq + gemm2(symmetric, q), transpose = true } }
 end
 
--- A = U' diag(v) U
+-- Returns a = U' diag(v) U
 function rules._linalg_syevd(s)
   local u, v, gu, gv = s.y[1], s.y[2], s.g[1], s.g[2]
   local one = identity(u)

@@ -89,7 +89,7 @@ local function positions(terms, names)
 end
 
 
--- What all calls of one step have in common.
+-- Returns what all calls of one step have in common.
 local function describe(s, terms)
   local flat, homogeneous, changed = {}, {}, WITHOUT_CONSTANT[s.op] or {}
   for key, value in pairs(s.attrs) do
@@ -116,7 +116,7 @@ local function zeros_like(x)
 end
 
 
--- The core's gradients of the inputs named in `wanted`, as plain arrays.
+-- Returns the core's gradients of the inputs named in `wanted`, as plain arrays.
 local function core_gradients(c, x, g, wanted)
   local inputs, variables, results = {}, {}, {}
   for i, v in ipairs(x) do
@@ -232,7 +232,7 @@ end
 local linear = {}
 
 
---- The gradients of a step that is linear.
+--- Returns the gradients of a step that is linear.
 -- @param s the step, see `autograd.higher`
 -- @string terms the factors
 function linear.gradients(s, terms)

@@ -46,7 +46,7 @@ function rules.MakeLoss(s)
 end
 
 
--- What the gradient is divided by.
+-- Returns what the gradient is divided by.
 local function divisor(p, label, outer, inner)
   if p.normalization == "valid" then
     return nd.maximum(nd.not_equal(label, p.ignore_label):sum(), 1)
@@ -57,7 +57,7 @@ local function divisor(p, label, outer, inner)
 end
 
 
--- The softmax less the labels, as (outer, classes, inner).
+-- Returns the softmax less the labels, as (outer, classes, inner).
 local function softmax_gap(y, label, p)
   local outer, classes, inner = unpack(y.shape)
   local rows = label:reshape{ outer, inner }

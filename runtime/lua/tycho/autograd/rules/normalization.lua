@@ -9,7 +9,7 @@ local rules, expansions = normalization.rules, normalization.expansions
 
 -- Normalizations ----------------------------------------------------------------------------------
 
--- A vector along one axis of n.
+-- Returns a vector along one axis of n.
 local function along(v, axis, n)
   local shape = {}
   for k = 1, n do

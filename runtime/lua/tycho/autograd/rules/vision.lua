@@ -28,7 +28,7 @@ local function framed(x, axis, before, n)
 end
 
 
--- The windows of x, laid over each other along a new first axis.
+-- Returns the windows of x, laid over each other along a new first axis.
 local function windows(s)
   local x, p, out = s.x[1], s.p, s.y[1].shape
   local n, stacked = x.ndim - 2, {}
@@ -68,7 +68,7 @@ local function max_pooling(s)
 end
 
 
--- The sums that an average or a norm is made of.
+-- Returns the sums that an average or a norm is made of.
 local function sums(s, x)
   local p = s.p
   return nd[s.op]{ x, pool_type = "sum", kernel = p.kernel, stride = p.stride, pad = p.pad,

@@ -56,7 +56,7 @@ local function set_up(self, a, func, numbers)
 end
 
 
--- What the convolution gives from which the windows follow.
+-- Returns what the convolution gives from which the windows follow.
 local function offsets_of(self, x)
   local bias = self.offset_bias
   return F.Convolution{ x, self.offset_weight:data(x), bias and bias:data(x), no_bias = not bias,
@@ -65,7 +65,7 @@ local function offsets_of(self, x)
 end
 
 
--- The convolution of bent windows; mask: weights of the points, or nil.
+-- Returns the convolution of bent windows; mask: weights of the points, or nil.
 local function convolve(self, op, x, offset, mask)
   local bias, act = self.deformable_conv_bias, self.act
   local y = op{ data = x, offset = offset, mask = mask,

@@ -28,7 +28,7 @@ local LAYOUTS = { { "NCW", "NWC" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 local ConvCell = base.HybridRecurrentCell:extend("ConvCell")
 
 
--- Size of what a convolution of stride 1 makes of a picture, 0 where it is not known.
+-- Returns size of what a convolution of stride 1 makes of a picture, 0 where it is not known.
 local function convolved(sizes, kernel, pad, dilate)
   local list = {}
   for axis, size in ipairs(sizes) do
@@ -47,7 +47,7 @@ local function with_channels(channels, sizes, first)
 end
 
 
--- The padding with which the map of the states keeps their size.
+-- Returns the padding with which the map of the states keeps their size.
 local function even_padding(func, kernel, dilate)
   local pad = {}
   for axis, size in ipairs(kernel) do
@@ -207,8 +207,8 @@ local DYNAMIC = args.form("contrib.rnn.dynamic_unroll", {
   { "drop_outputs", "number", 0 }, { "layout", "text", "TNC" }, { "valid_length", "any?" },
 })
 
--- The body of the loop. With valid lengths the last state is the number of the step, and samples
--- that have ended keep their states.
+-- Returns the body of the loop. With valid lengths the last state is the number of the step, and
+-- samples that have ended keep their states.
 local function body_of(cell, valid_length)
   if valid_length == nil then
     return function(x, states)

@@ -68,7 +68,7 @@ end
 
 local batch_of                           -- of any field
 
--- The values of each place of lists of equal length.
+-- Returns the values of each place of lists of equal length.
 local function stack_lists(list, func)
   local n, fields = #list[1], {}
   same_kind(list, function(v) return is_plain(v) and #v == n end, ("a list of %d"):format(n), func)
@@ -155,8 +155,8 @@ local function check_samples(samples, func)
 end
 
 
---- The usual batches: arrays are stacked, numbers become an array (float32), lists of values are
--- taken field by field, other values stay in lists.
+--- Returns the usual batches: arrays are stacked, numbers become an array (float32), lists of
+-- values are taken field by field, other values stay in lists.
 -- @tparam table samples a list of what the data set gives
 -- @return the fields
 function batchify.default(samples)
@@ -176,7 +176,7 @@ function batchify.stack(samples)
 end
 
 
--- A list of numbers, perhaps nested, or a number, as an array.
+-- Returns a list of numbers, perhaps nested, or a number, as an array.
 local function as_array(v)
   if is_array(v) then
     return v
@@ -239,8 +239,8 @@ local function padded(samples, a)
 end
 
 
---- A function that fills samples (arrays, or lists of numbers) up to the longest one and stacks
--- them.
+--- Returns a function that fills samples (arrays, or lists of numbers) up to the longest one and
+-- stacks them.
 -- @int[opt] axis the one along which samples differ, from 0; nil: any
 -- @number[opt=0] val what they are filled with
 -- @tparam[opt] table options dtype: of the batch, that of the samples otherwise
@@ -272,7 +272,7 @@ local function run_group(list, samples)
 end
 
 
---- A function that calls one for each value of a sample.
+--- Returns a function that calls one for each value of a sample.
 -- @param ... functions, or a list of them
 -- @treturn function
 function batchify.group(...)

@@ -327,7 +327,7 @@ local TRANSFORM = { { "fn", "function" }, { "lazy", "boolean", true } }
 local ALL, FIRST = args.form("Dataset:transform", TRANSFORM),
   args.form("Dataset:transform_first", TRANSFORM)
 
---- A data set of samples that a function changes.
+--- Returns a data set of samples that a function changes.
 -- @tparam function fn gets a sample's values, returns the new ones; may be a block
 -- @bool[opt=true] lazy when a sample is read; false: all of them now
 -- @treturn Dataset
@@ -346,7 +346,7 @@ function Dataset:transform_first(...)
 end
 
 
--- The numbers that a sampler gives.
+-- Returns the numbers that a sampler gives.
 local function numbers_of(numbers)
   local list = {}
   for i in numbers do
@@ -358,7 +358,7 @@ end
 
 local FILTER = args.form("Dataset:filter", { { "fn", "function" } })
 
---- The samples for which a function gives true. All samples are read now.
+--- Returns the samples for which a function gives true. All samples are read now.
 -- @tparam function fn of a sample's values
 -- @treturn Dataset
 function Dataset:filter(...)
@@ -377,7 +377,7 @@ end
 
 local SHARD = args.form("Dataset:shard", { { "num_shards", "positive" }, { "index", "integer" } })
 
---- One of several parts of nearly equal length; the first ones get what is left over.
+--- Returns one of several parts of nearly equal length; the first ones get what is left over.
 -- @int num_shards
 -- @int index from 0; outside E(value)
 -- @treturn Dataset
@@ -397,7 +397,7 @@ end
 
 local TAKE = args.form("Dataset:take", { { "count", "integer?" } })
 
---- The first samples.
+--- Returns the first samples.
 -- @int[opt] count all where there are fewer
 -- @treturn Dataset
 function Dataset:take(...)
@@ -412,7 +412,7 @@ end
 
 local SAMPLE = args.form("Dataset:sample", { { "sampler", "any" } })
 
---- The samples whose numbers a sampler gives now.
+--- Returns the samples whose numbers a sampler gives now.
 -- @param sampler
 -- @treturn Dataset
 function Dataset:sample(...)

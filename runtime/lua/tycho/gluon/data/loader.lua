@@ -125,7 +125,7 @@ local function read_numbers(self, batch, list)
 end
 
 
--- Whether the first stage is the last one, too.
+-- Returns whether the first stage is the last one, too.
 local function is_whole(self)
   return self.plan.source and #self.plan.middle == 0 and #self.plan.suffix == 0
     and not self.loader._batchify
@@ -185,7 +185,7 @@ end
 
 local tensor, number, ready = ffi.new("ty_tensor *[1]"), ffi.new("double[1]"), ffi.new("int[1]")
 
--- A field of a batch that is ready, or of sample `row`.
+-- Returns a field of a batch that is ready, or of sample `row`.
 local function read_field(self, batch, field, row)
   check(C.ty_loader_field(self.native, batch.id, field, row, tensor, number), FUNC)
   if tensor[0] == nil then
@@ -195,7 +195,7 @@ local function read_field(self, batch, field, row)
 end
 
 
--- What the threads made of a sample: its values, with their number as n.
+-- Returns what the threads made of a sample: its values, with their number as n.
 local function read_sample(self, batch, k, fields)
   local list = { n = fields }
   for f = 1, fields do
@@ -215,7 +215,7 @@ local function change_first(f, x, ...)
 end
 
 
--- The values that changes make of values.
+-- Returns the values that changes make of values.
 local function apply(changes, list)
   for _, change in ipairs(changes) do
     if change[2] == "first" then
@@ -257,7 +257,7 @@ local function on_host(x)
 end
 
 
--- Whether value f of all samples is an array of the host.
+-- Returns whether value f of all samples is an array of the host.
 local function all_on_host(samples, f)
   for _, list in ipairs(samples) do
     if not on_host(list[f]) then
@@ -316,7 +316,7 @@ local function submit_samples(self, batch, steps)
 end
 
 
--- A sample's values as functions get them: several in a list.
+-- Returns a sample's values as functions get them: several in a list.
 local function packed(list)
   if list.n == 1 then
     return list[1]
@@ -340,7 +340,7 @@ local function call_batchify(self, batch)
 end
 
 
--- The fields of a batch: those that the threads stacked, the others from their values.
+-- Returns the fields of a batch: those that the threads stacked, the others from their values.
 local function fields_of(self, batch)
   local first = batch.samples[1]
   local fields, from = { n = first.n }, {}
@@ -511,7 +511,7 @@ local function complete(self, batch)
 end
 
 
--- The fields of the next batch, nil at the end.
+-- Returns the fields of the next batch, nil at the end.
 local function next_fields(self)
   fill(self)
   local batch = self.queue[1]
@@ -536,7 +536,7 @@ local function pinned(self, fields)
 end
 
 
---- The next batch's fields; nothing at the end, when the threads have stopped.
+--- Returns the next batch's fields; nothing at the end, when the threads have stopped.
 function Epoch:next()
   if not self.native then
     return nil
@@ -643,7 +643,7 @@ function DataLoader:init(...)
 end
 
 
---- An iterator function of one epoch.
+--- Returns an iterator function of one epoch.
 -- @treturn function gives the fields of a batch
 function DataLoader:iter()
   local epoch = Epoch(self)
@@ -653,7 +653,7 @@ function DataLoader:iter()
 end
 
 
---- How many batches an epoch has.
+--- Returns how many batches an epoch has.
 function DataLoader:len()
   return self._batch_sampler:len()
 end

@@ -24,7 +24,7 @@ local FORM = args.form(FUNC, {
 })
 
 
--- The next batch's arrays; nil at the end.
+-- Returns the next batch's arrays; nil at the end.
 local function next_fields(self)
   local fields = { self._epoch() }
   if fields[1] == nil then
@@ -128,7 +128,7 @@ function Loader:iter_next()
 end
 
 
---- The next batch, nil at the end of the epoch.
+--- Returns the next batch, nil at the end of the epoch.
 function Loader:next()
   return self:_hand_out()
 end

@@ -33,7 +33,7 @@ function plan.describe(get, f)
 end
 
 
---- The plan of a data set. One that nothing is known of is asked in Lua.
+--- Returns the plan of a data set. One that nothing is known of is asked in Lua.
 function plan.of(dataset)
   local describe = describers[dataset.get]
   if describe then
@@ -55,7 +55,7 @@ local function is_native(list)
 end
 
 
---- The plan of arrays (perhaps lists and data sets) side by side.
+--- Returns the plan of arrays (perhaps lists and data sets) side by side.
 function plan.of_arrays(list, dataset)
   local p = { dataset = dataset, changes = {}, dtypes = {}, whole = {} }
   for k, x in ipairs(list) do
@@ -87,7 +87,7 @@ local function copied(p)
 end
 
 
--- The plan of some samples of another one.
+-- Returns the plan of some samples of another one.
 -- @tparam {int,...} numbers from 0
 function plan.chosen(p, numbers)
   local q = copied(p)
@@ -103,7 +103,7 @@ function plan.chosen(p, numbers)
 end
 
 
--- The plan of samples that a function changes.
+-- Returns the plan of samples that a function changes.
 -- @string what "first" or "all"
 function plan.changed(p, f, what)
   local q = copied(p)
@@ -142,7 +142,7 @@ function plan.add_steps(f, list)
 end
 
 
--- The native steps of a transform.
+-- Returns the native steps of a transform.
 -- @string what "first", or "all": the block gets all values, and hands on all but the first; Cast
 --   changes all
 -- @return list, or nil
@@ -168,7 +168,7 @@ local RANDOM = {
   [C.TY_STEP_RANDOM_ROTATE] = true,
 }
 
---- Whether one of the steps draws random numbers.
+--- Returns whether one of the steps draws random numbers.
 function plan.is_random(steps)
   for _, step in ipairs(steps) do
     if RANDOM[step[1]] then
@@ -203,7 +203,7 @@ local function append(list, more)
 end
 
 
--- The native steps of changes, one by one; false where there are none.
+-- Returns the native steps of changes, one by one; false where there are none.
 local function steps_of_all(changes)
   local list = {}
   for i, change in ipairs(changes) do
@@ -215,17 +215,17 @@ end
 
 local made = ffi.new("ty_source *[1]")
 
---- A new source; it is freed with the last reference.
+--- Returns a new source; it is freed with the last reference.
 function plan.source()
   check(C.ty_source_new(made), "gluon.data.DataLoader")
   return native.own(made[0], C.ty_source_free)
 end
 
 
---- What a loader does: `{ source, fields, numbers, dataset, length, middle, suffix, steps, dtypes,
--- whole, draws }`. source: the origin with the first transforms, nil where Lua is asked; middle:
--- changes that are made in Lua; suffix: the last ones, whose native steps are `steps`; draws:
--- something may draw random numbers.
+--- Returns what a loader does: `{ source, fields, numbers, dataset, length, middle, suffix, steps,
+-- dtypes, whole, draws }`. source: the origin with the first transforms, nil where Lua is asked;
+-- middle: changes that are made in Lua; suffix: the last ones, whose native steps are `steps`;
+-- draws: something may draw random numbers.
 function plan.compile(p)
   local steps = steps_of_all(p.changes)
   local first, last = 1, #p.changes

@@ -14,7 +14,7 @@ local COMMON = { { "classes", "positive", 1000 }, { "pretrained", "boolean", fal
   { "ctx", "any?" }, { "root", "text?" }, { "prefix", "text?" }, { "params", "any?" } }
 
 
---- The form of a function that makes a network.
+--- Returns the form of a function that makes a network.
 -- @string name
 -- @tparam table own its own parameters, first those by position
 -- @treturn function
@@ -34,15 +34,15 @@ function families.form(name, own)
 end
 
 
--- Where weights are without `root`.
+-- Returns where weights are without `root`.
 local function default_root()
   local home = os.getenv("TYCHO_HOME") or (os.getenv("HOME") or ".") .. "/.tycho"
   return home .. "/models"
 end
 
 
--- The file of a network's weights in a folder: `<name>.params`, or with eight hexadecimal digits of
--- its hash as the reference's have it; nil where there is none.
+-- Returns the file of a network's weights in a folder: `<name>.params`, or with eight hexadecimal
+-- digits of its hash as the reference's have it; nil where there is none.
 local function find_file(root, name)
   local plain = root .. "/" .. name .. ".params"
   if files.exists(plain) then
@@ -57,7 +57,7 @@ local function find_file(root, name)
 end
 
 
---- A network, with its weights if `pretrained` asks for them.
+--- Returns a network, with its weights if `pretrained` asks for them.
 -- @param net
 -- @string name of the file
 -- @tparam table a what the form gave

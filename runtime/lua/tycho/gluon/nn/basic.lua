@@ -151,7 +151,7 @@ function Identity:forward(x)
 end
 
 
--- The function that a Lambda calls: an operator of a namespace by name, or the given one.
+-- Returns the function that a Lambda calls: an operator of a namespace by name, or the given one.
 local function function_of(given, space, func)
   if type(given) ~= "string" then
     return given, "function"

@@ -57,7 +57,7 @@ local function pass(self, i, ...)
 end
 
 
--- A new container of the same class with some of the children, which both share.
+-- Returns a new container of the same class with some of the children, which both share.
 local function slice(self, range)
   if range.step and range.step ~= 1 then
     Error.raise{ code = "value", func = self.class_name, argument = "step", got = range.step,

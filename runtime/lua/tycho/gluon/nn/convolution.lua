@@ -13,8 +13,8 @@ local convolution = {}
 local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
 
--- Shape of a weight: what comes out or, transposed, goes in; the kernel; the others of a group.
--- The channels stand where the layout has them.
+-- Returns shape of a weight: what comes out or, transposed, goes in; the kernel; the others of a
+-- group. The channels stand where the layout has them.
 local function weight_shape(rows, columns, kernel, layout)
   local shape = { rows }
   for _, size in ipairs(kernel) do

@@ -103,13 +103,13 @@ function base.read_unroll(...)
 end
 
 
---- The number of samples of a sequence that is a list of steps.
+--- Returns the number of samples of a sequence that is a list of steps.
 function base.batch_of(steps)
   return class.is_array(steps[1]) and steps[1].shape[1] or 0
 end
 
 
--- The states after the last valid step of each sample.
+-- Returns the states after the last valid step of each sample.
 local function last_states(all, valid_length)
   local states = {}
   for k = 1, #all[1] do
@@ -148,7 +148,7 @@ local ACTIVATIONS = { tanh = F.tanh, relu = F.relu, sigmoid = F.sigmoid, softsig
 local LeakyReLU = require("tycho.gluon.nn.activations").LeakyReLU
 
 
---- An activation by name, by layer or by function.
+--- Returns an activation by name, by layer or by function.
 -- @param x
 -- @param activation text, LeakyReLU or function
 -- @string name of the node
@@ -166,7 +166,8 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
--- The states of a step that are not given as a list: one alone, or nothing where a cell has none.
+-- Returns the states of a step that are not given as a list: one alone, or nothing where a cell has
+-- none.
 local function list_of_states(self, states)
   if class.is_array(states) or F.is_symbol(states) then
     return { states }
@@ -180,7 +181,8 @@ local function list_of_states(self, states)
 end
 
 
--- Whether a cell, or one in it, keeps arrays from step to step, which a trace of one step loses.
+-- Returns whether a cell, or one in it, keeps arrays from step to step, which a trace of one step
+-- loses.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
@@ -295,7 +297,7 @@ base.HybridRecurrentCell = HybridBlock:extend("HybridRecurrentCell")
 make_cell(base.HybridRecurrentCell)
 
 
---- The states of several cells one after the other.
+--- Returns the states of several cells one after the other.
 -- @tparam table cells
 -- @int batch_size
 -- @treturn table

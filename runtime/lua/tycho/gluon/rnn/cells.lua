@@ -51,7 +51,7 @@ local function states_of(batch_size, ...)
 end
 
 
--- The maps of input and state; nodes are named by the step.
+-- Returns the maps of input and state; nodes are named by the step.
 local function maps(self, x, state)
   local name = layer.step_names(self, x)
   local i2h = F.FullyConnected{ x, self.i2h_weight:data(x), self.i2h_bias:data(x),
@@ -62,7 +62,7 @@ local function maps(self, x, state)
 end
 
 
--- The blocks of a map's result.
+-- Returns the blocks of a map's result.
 local function blocks_of(x, n, name)
   return layer.outputs(F.SliceChannel{ x, num_outputs = n, name = name }, n)
 end
@@ -113,7 +113,7 @@ end)
 
 -- LSTMCell ----------------------------------------------------------------------------------------
 
--- The new state of an LSTM: gates i, f, c, o in blocks of rows.
+-- Returns the new state of an LSTM: gates i, f, c, o in blocks of rows.
 local function lstm_state(i2h, h2h, c, activation, recurrent, name)
   local gates = F.elemwise_add{ i2h, h2h, name = name("plus0") }
   local block = blocks_of(gates, 4, name("slice"))

@@ -40,7 +40,8 @@ local function each_cell(self, f)
 end
 
 
--- The parameters as the operator has them in its vector: weights of all cells, then their biases.
+-- Returns the parameters as the operator has them in its vector: weights of all cells, then their
+-- biases.
 local function parameters_in_order(self)
   local list = {}
   for _, kind in ipairs{ "weight", "bias" } do
@@ -160,7 +161,7 @@ local function check_states(self, states, batch_size)
 end
 
 
--- The states of a call as a list: those given, or zeros.
+-- Returns the states of a call as a list: those given, or zeros.
 local function states_for(self, x, states)
   local symbolic = F.is_symbol(x)
   if states ~= nil and not values.is_plain(states) then
@@ -181,7 +182,7 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- All parameters in one vector.
+-- Returns all parameters in one vector.
 local function vector_of(self, x)
   local arguments = { dim = 0 }
   for i, p in ipairs(self._vector) do
@@ -215,7 +216,7 @@ function RNNLayer:forward(x, states)
 end
 
 
---- A stack of cells that share the layer's parameters and compute the same.
+--- Returns a stack of cells that share the layer's parameters and compute the same.
 -- @treturn HybridSequentialRNNCell
 function RNNLayer:unfuse()
   if self._projection_size or self._clip_min or self._clip_max then

@@ -207,7 +207,7 @@ function ZoneoutCell:reset()
 end
 
 
--- The new value, or, where a draw says so, the old one.
+-- Returns the new value, or, where a draw says so, the old one.
 local function zone_out(p, new, old)
   return F.where(F.Dropout{ F.ones_like(new), p = p }, new, old)
 end

@@ -11,7 +11,7 @@ local values = require "tycho.core.values"
 local sequence = {}
 
 
---- The axis of time, from 0, and that of the batch, of a layout.
+--- Returns the axis of time, from 0, and that of the batch, of a layout.
 -- @string layout "NTC" or "TNC"
 -- @string func
 -- @treturn int time
@@ -43,7 +43,7 @@ local function check_length(n, length, func)
 end
 
 
---- The steps of a sequence as a list.
+--- Returns the steps of a sequence as a list.
 -- @param x array, symbol or list
 -- @int length number of steps
 -- @int axis of time
@@ -62,7 +62,7 @@ function sequence.split(x, length, axis, func)
 end
 
 
---- A sequence as one tensor.
+--- Returns a sequence as one tensor.
 -- @param x array, symbol or list
 -- @int axis of time
 -- @return array or symbol
@@ -78,7 +78,7 @@ function sequence.join(x, axis)
 end
 
 
---- A sequence in the form asked for.
+--- Returns a sequence in the form asked for.
 -- @param x array, symbol or list
 -- @param merge true: one tensor; false: a list; nil: as it is
 -- @int length
@@ -105,8 +105,8 @@ function sequence.mask(x, valid_length, axis)
 end
 
 
---- The steps of a list in reverse; with valid lengths the valid steps of each sample are reversed
--- and the others stay.
+--- Returns the steps of a list in reverse; with valid lengths the valid steps of each sample are
+-- reversed and the others stay.
 -- @tparam table steps
 -- @param valid_length or nil
 -- @string func

@@ -24,7 +24,7 @@ local function cells_of(self)
 end
 
 
--- A lone table of options from the arguments of `begin_state`.
+-- Returns a lone table of options from the arguments of `begin_state`.
 local function begin_options(self, ...)
   base.refuse_modified(self, "RecurrentCell:begin_state")
   local options = {}
@@ -190,7 +190,7 @@ function BidirectionalCell:begin_state(...)
 end
 
 
--- The outputs of both directions joined, step by step or as a whole.
+-- Returns the outputs of both directions joined, step by step or as a whole.
 local function join_outputs(self, l, r, merge, time)
   if merge then
     l, r = sequence.join(l, time), sequence.join(r, time)

@@ -73,7 +73,8 @@ end
 
 -- Resuming ----------------------------------------------------------------------------------------
 
--- The newest checkpoint of the folder: epoch, batch; nil where there is none. Notes all of them.
+-- Returns the newest checkpoint of the folder: epoch, batch; nil where there is none. Notes all of
+-- them.
 local function find_newest(self)
   local found = {}
   for _, file in ipairs(folder.files(self.model_dir)) do
@@ -109,7 +110,7 @@ local function check_periods(self, estimator)
 end
 
 
--- What is left of a number of epochs or batches after a checkpoint.
+-- Returns what is left of a number of epochs or batches after a checkpoint.
 local function remaining(limit, done, what)
   if done >= limit - 1 then
     Error.raise{ code = "value", func = FUNC, argument = "resume_from_checkpoint",

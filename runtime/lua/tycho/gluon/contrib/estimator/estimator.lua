@@ -23,7 +23,7 @@ local Estimator = Class:extend("Estimator")
 
 -- Making ------------------------------------------------------------------------------------------
 
--- A copy of a metric, without what it has added up.
+-- Returns a copy of a metric, without what it has added up.
 local function copy_of(m)
   local function copy(t)
     local new = {}
@@ -38,7 +38,8 @@ local function copy_of(m)
 end
 
 
--- The metrics of training: those given, or accuracy where the loss is one of classes, and the loss.
+-- Returns the metrics of training: those given, or accuracy where the loss is one of classes, and
+-- the loss.
 local function train_metrics(given, l)
   local list = handlers.metric_list(given, "estimator.Estimator", "train_metrics")
   if #list == 0 then
@@ -78,7 +79,7 @@ local function check_loss(l, argument)
 end
 
 
--- The devices: those given, or the first GPU, or the CPU.
+-- Returns the devices: those given, or the first GPU, or the CPU.
 local function context_list(given)
   if given == nil then
     return { context.num_gpus() > 0 and context.gpu(0) or context.cpu() }
@@ -95,7 +96,7 @@ local function context_list(given)
 end
 
 
--- Whether all parameters of a network have arrays, or get them at the first forward.
+-- Returns whether all parameters of a network have arrays, or get them at the first forward.
 local function is_initialized(net)
   for _, p in ipairs(net:collect_params():values()) do
     local ok, e = pcall(p.list_ctx, p)
@@ -174,7 +175,7 @@ end
 local EVENTS = { "train_begin", "epoch_begin", "batch_begin", "batch_end", "epoch_end",
   "train_end" }
 
--- Whether a value has one of the methods of handlers.
+-- Returns whether a value has one of the methods of handlers.
 local function is_handler(h)
   if type(h) == "table" then
     for _, event in ipairs(EVENTS) do
@@ -187,7 +188,7 @@ local function is_handler(h)
 end
 
 
--- The handlers of a call as a new list.
+-- Returns the handlers of a call as a new list.
 local function handler_list(given, func)
   if given == nil then
     return {}
@@ -326,7 +327,7 @@ local function each_batch(loader, f)
 end
 
 
--- The number of batches of an epoch, nil where the loader does not tell.
+-- Returns the number of batches of an epoch, nil where the loader does not tell.
 local function count_batches(loader)
   return loader.len and loader:len() or nil
 end

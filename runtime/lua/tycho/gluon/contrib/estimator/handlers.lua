@@ -266,7 +266,7 @@ function LoggingHandler:train_begin(estimator)
 end
 
 
--- A line with the metrics after it.
+-- Returns a line with the metrics after it.
 local function with_values(text, metrics)
   local shown = values_text(metrics)
   return shown == "" and text or text .. ", " .. shown
@@ -284,7 +284,7 @@ function LoggingHandler:train_end(estimator)
 end
 
 
--- Whether the metrics are those of training: validation has no learning rate to tell.
+-- Returns whether the metrics are those of training: validation has no learning rate to tell.
 local function is_training(self)
   for _, m in ipairs(self.metrics) do
     if tostring(m.name):find("training", 1, true) then
@@ -295,7 +295,7 @@ local function is_training(self)
 end
 
 
--- What a line of an epoch begins with.
+-- Returns what a line of an epoch begins with.
 local function subject(self)
   return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
 end
@@ -367,8 +367,8 @@ end
 
 -- Improvement -------------------------------------------------------------------------------------
 
---- Whether a metric's larger values are better, from a mode: "max", "min", or "auto", which is by
--- its name: accuracy, F1 and correlations grow, losses and errors shrink.
+--- Returns whether a metric's larger values are better, from a mode: "max", "min", or "auto", which
+-- is by its name: accuracy, F1 and correlations grow, losses and errors shrink.
 -- @param monitor a metric
 -- @string mode
 -- @string func
@@ -432,7 +432,7 @@ function EarlyStoppingHandler:train_begin()
 end
 
 
--- Whether a value is better than another by more than a distance.
+-- Returns whether a value is better than another by more than a distance.
 local function is_better(grows, value, than, distance)
   if grows then
     return value - distance > than

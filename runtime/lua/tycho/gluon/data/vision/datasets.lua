@@ -44,7 +44,7 @@ local function default_root(name)
 end
 
 
--- The path of a file in a folder, or in one of the folders that archives make there.
+-- Returns the path of a file in a folder, or in one of the folders that archives make there.
 local function find(root, name, func, folders)
   for _, folder in ipairs{ "", unpack(folders or {}) } do
     for _, ending in ipairs{ "", ".gz" } do
@@ -115,7 +115,7 @@ end)
 
 local IDX_BYTES = 8                                      -- the code of bytes in an idx file
 
--- The sizes that stand in the head of an idx file, and how long it is.
+-- Returns the sizes that stand in the head of an idx file, and how long it is.
 local function read_head(path, ndim, func)
   local size = 4 + 4 * ndim
   local head = read_bytes(path, 0, size, func)

@@ -46,7 +46,7 @@ local function is_image(x)
 end
 
 
--- A block's native steps on one image.
+-- Returns a block's native steps on one image.
 local function run_steps(block, x)
   local steps = {}
   plan.add_steps(block, steps)
@@ -63,7 +63,7 @@ local function bad_value(block, argument, expected, got)
 end
 
 
--- A form with the options that all blocks take, which the block itself reads.
+-- Returns a form with the options that all blocks take, which the block itself reads.
 local function form_of(func, spec)
   spec[#spec + 1] = "*"
   spec[#spec + 1] = { "prefix", "text?" }
@@ -72,8 +72,8 @@ local function form_of(func, spec)
 end
 
 
--- The arguments of a form whose first one is a list of numbers: `f{ { 6, 4 }, pad = 1 }` has names
--- for what stands in a row, as `f{ 6, 4 }` is that list itself.
+-- Returns the arguments of a form whose first one is a list of numbers: `f{ { 6, 4 }, pad = 1 }`
+-- has names for what stands in a row, as `f{ 6, 4 }` is that list itself.
 local function named(spec, first, ...)
   if not spec.list or select("#", ...) > 0 or not (is_plain(first) and is_plain(first[1])) then
     return first, ...
@@ -86,7 +86,7 @@ local function named(spec, first, ...)
 end
 
 
--- A class of transforms.
+-- Returns a class of transforms.
 -- base: Block or HybridBlock; spec: parameters in order. Of t: read(self, a) checks and keeps them;
 -- arguments(spec, ...), where it is there: what the form gets of the constructor's; change(self, x)
 -- gives the new image; steps(self, add), where it is there, calls add(kind, values ...) for each
@@ -132,7 +132,7 @@ local function refuse_symbol(block, x)
 end
 
 
--- What a transform does that has no operator: on the host, image by image of a batch.
+-- Returns what a transform does that has no operator: on the host, image by image of a batch.
 local function on_host(self, x)
   refuse_symbol(self, x)
   if x.ndim == 4 then
@@ -311,7 +311,7 @@ local function read_p(self, a)
 end
 
 
--- The operator flips every second time.
+-- Returns the operator flips every second time.
 local function flipper(always, at_random)
   return steps_or(function(self, x)
     if self._p >= 1 then
@@ -540,8 +540,8 @@ define("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_
 
 -- Several -----------------------------------------------------------------------------------------
 
--- The blocks among the arguments of a constructor: in a list, in the array part of the options, or
--- one after the other.
+-- Returns the blocks among the arguments of a constructor: in a list, in the array part of the
+-- options, or one after the other.
 local function blocks_of(func, ...)
   local list, first = {}, ...
   local from = is_plain(first) and first or { ... }

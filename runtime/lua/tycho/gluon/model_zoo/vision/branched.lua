@@ -17,7 +17,7 @@ local function forward(self, x)
 end
 
 
--- A container without a prefix of its own.
+-- Returns a container without a prefix of its own.
 local function sequence(...)
   local net = nn.HybridSequential{ prefix = "" }
   net:add(...)
@@ -35,7 +35,7 @@ end
 
 -- DenseNet ----------------------------------------------------------------------------------------
 
--- A layer that adds `growth_rate` channels to its input.
+-- Returns a layer that adds `growth_rate` channels to its input.
 local function dense_layer(growth_rate, bn_size, dropout)
   local new = sequence(nn.BatchNorm(), nn.Activation("relu"),
     nn.Conv2D{ bn_size * growth_rate, 1, use_bias = false },
@@ -205,8 +205,8 @@ end
 
 -- Inception v3 ------------------------------------------------------------------------------------
 
--- A convolution without bias, normalization, relu. `setting`: channels, kernel size, strides,
--- padding; false for the default.
+-- Returns a convolution without bias, normalization, relu. `setting`: channels, kernel size,
+-- strides, padding; false for the default.
 local function basic_conv(setting)
   return sequence(nn.Conv2D{ setting[1], setting[2], strides = setting[3] or 1,
     padding = setting[4] or 0, use_bias = false }, nn.BatchNorm{ epsilon = 0.001 },
@@ -214,7 +214,7 @@ local function basic_conv(setting)
 end
 
 
--- A pool or none, then convolutions.
+-- Returns a pool or none, then convolutions.
 local function branch(pool, ...)
   local net = sequence()
   if pool == "avg" then

@@ -33,8 +33,8 @@ end
 
 local GET = args.form("model_zoo.vision.get_model", { rest = "options", { "name", "text" } })
 
---- A network by its name, in any case: "alexnet", "densenet121", "inceptionv3", "mobilenet1.0",
--- "mobilenetv2_1.0", "resnet18_v1", "squeezenet1.0", "vgg11_bn" ...
+--- Returns a network by its name, in any case: "alexnet", "densenet121", "inceptionv3",
+-- "mobilenet1.0", "mobilenetv2_1.0", "resnet18_v1", "squeezenet1.0", "vgg11_bn" ...
 -- @string name unknown E(name)
 -- @tparam[opt] table options classes = 1000, pretrained = false, ctx, root =
 --   `<TYCHO_HOME>/models`, prefix, and the network's own

@@ -130,7 +130,7 @@ end)
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- A multiplier as names of files have it: "1.0", "0.75", "0.5", "0.25".
+-- Returns a multiplier as names of files have it: "1.0", "0.75", "0.5", "0.25".
 local function multiplier_text(multiplier)
   local text = ("%.2f"):format(multiplier)
   return (text == "1.00" or text == "0.50") and text:sub(1, -2) or text

@@ -37,7 +37,7 @@ local function define_unit(name, set_up, forward)
 end
 
 
--- The shortcut of version 1 where sizes change.
+-- Returns the shortcut of version 1 where sizes change.
 local function shortcut_v1(a)
   local path = nn.HybridSequential{ prefix = "" }
   path:add(nn.Conv2D{ a.channels, 1, strides = a.stride, use_bias = false,
@@ -75,7 +75,7 @@ local BottleneckV1 = define_unit("BottleneckV1", function(self, a)
 end, forward_v1)
 
 
--- The shortcut of version 2, where sizes change.
+-- Returns the shortcut of version 2, where sizes change.
 local function shortcut_v2(a)
   return nn.Conv2D{ a.channels, 1, a.stride, use_bias = false, in_channels = a.in_channels }
 end
@@ -215,7 +215,7 @@ local GET = families.form("get_resnet", { { "version", "integer" }, { "num_layer
   "*", { "thumbnail", "boolean", false } })
 
 
---- A residual network of a version (1, 2) and a number of layers (18, 34, 50, 101, 152).
+--- Returns a residual network of a version (1, 2) and a number of layers (18, 34, 50, 101, 152).
 -- @int version
 -- @int num_layers
 -- @tparam[opt] table options thumbnail = false, classes = 1000, pretrained, ctx, root, prefix
