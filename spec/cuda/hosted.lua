@@ -9,6 +9,7 @@ return {
   _contrib_integer_dot = "forward",
   _contrib_scatter_along_axis = "forward, gradient",
   _contrib_scatter_nd = "forward, gradient",
+  _contrib_stochastic_round = "forward",
   _contrib_take_along_axis = "forward, gradient",
   -- decode the bytes of a file
   _cvimdecode = "forward",

@@ -14,6 +14,7 @@ local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
 local nans = require "tycho.core.nans"
+local product = require("tycho.core.tables").product
 
 local C, check = native.C, native.check
 local NDArray, BYTES, POINTERS = class.NDArray, class.BYTES, class.POINTERS
@@ -130,9 +131,10 @@ function transfer.from_table(source, dtype, func, argument)
   local shape = shape_of(source)
   local kind = (dtype == F16 or dtype == BF16) and F32 or dtype
   local x = class.new(shape, kind, CPU, func)
-  local p = buffer(kind, x._size)
+  local size = product(shape)
+  local p = buffer(kind, size)
   put_table(p, 0, source, shape, 1, kind == BOOL, func, argument)
-  check(C.ty_tensor_write(x._h, p, x._size * BYTES[kind]), func)
+  check(C.ty_tensor_write(x._h, p, size * BYTES[kind]), func)
   if kind ~= dtype then
     return call.copy(class.new(shape, dtype, CPU, func), x, func)
   end
@@ -155,9 +157,10 @@ end
 -- @return cdata indexed from 0; floats for 16-bit floats
 function transfer.read(x, func)
   local y = readable(x, func)
-  local p = buffer(y._dtype, y._size)
-  check(C.ty_tensor_read(y._h, p, y._size * BYTES[y._dtype]), func)
-  nans.mend(p, y._dtype, y._size)
+  local size = product(y._shape)
+  local p = buffer(y._dtype, size)
+  check(C.ty_tensor_read(y._h, p, size * BYTES[y._dtype]), func)
+  nans.mend(p, y._dtype, size)
   return p
 end
 
@@ -186,9 +189,10 @@ end
 
 --- Returns the value of an array of one element. Waits. More elements: E(value).
 function NDArray.asscalar(x)
-  if x._size ~= 1 then
+  local size = product(x._shape)
+  if size ~= 1 then
     Error.raise{ code = "value", func = "NDArray:asscalar", expected = "one element", got = x.shape,
-      message = ("the array has %d elements"):format(x._size) }
+      message = ("the array has %d elements"):format(size) }
   end
   return (tonumber(transfer.read(x, "NDArray:asscalar")[0]))
 end
@@ -196,8 +200,8 @@ end
 
 --- Returns the bytes as a Lua string, little-endian, row-major. Waits.
 function NDArray.tostring_raw(x)
-  local bytes = x._size * BYTES[x._dtype]
-  local p = buffer(x._dtype, x._size)
+  local size = product(x._shape)
+  local p, bytes = buffer(x._dtype, size), size * BYTES[x._dtype]
   check(C.ty_tensor_read(x._h, p, bytes), "NDArray:tostring_raw")
   return ffi.string(p, bytes)
 end
@@ -336,7 +340,7 @@ end
 -- @string func public name, for errors
 function transfer.from_string(bytes, shape, dtype, func)
   local x = class.new(shape, dtype, CPU, func)
-  local want = x._size * BYTES[dtype]
+  local want = product(x._shape) * BYTES[dtype]
   if #bytes ~= want then
     Error.raise{ code = "shape", func = func, argument = "bytes", expected = want, got = #bytes,
       message = ("%s of shape %s has %d bytes")
