@@ -21,14 +21,14 @@ extern "C" __global__ void race_warp(float *y)
 {
   __shared__ float s[32];
   s[threadIdx.x] = threadIdx.x;
-  y[threadIdx.x] = s[31 - threadIdx.x];
+  y[blockIdx.x * 32 + threadIdx.x] = s[31 - threadIdx.x];
 }
 extern "C" __global__ void good_warp(float *y)
 {
   __shared__ float s[32];
   s[threadIdx.x] = threadIdx.x;
   __syncwarp();
-  y[threadIdx.x] = s[31 - threadIdx.x];
+  y[blockIdx.x * 32 + threadIdx.x] = s[31 - threadIdx.x];
 }
 extern "C" __global__ void race_reuse(float *y)
 {
@@ -46,7 +46,7 @@ extern "C" __global__ void good_atomic_after(float *y)
   __shared__ float s[32];
   s[threadIdx.x] = 0;
   __syncthreads();
-  y[threadIdx.x] = s[31 - threadIdx.x];
+  y[blockIdx.x * 32 + threadIdx.x] = s[31 - threadIdx.x];
   __syncthreads();
   atomicAdd(&s[0], 1.f);
 }
