@@ -38,7 +38,7 @@ static int64_t rotary_threads(const struct rotary_args *s)
   return s->samples * s->length * (s->size - s->turned / 2);
 }
 
-/* in: data or the head gradient, offset where there is one */
+/* Fills the sizes; in: data or the head gradient, offset where there is one. */
 static int64_t turn_sizes(const struct call *c, void *s)
 {
   *(struct rotary_args *)s = rotary_of(c, 1);

@@ -91,7 +91,7 @@ static void drop_streams(struct gpu *g)
   *g = (struct gpu){ 0 };
 }
 
-/* Others may have it alone, or all of its memory. */
+/* Takes the device's context. Others may have it alone, or all of its memory. */
 static int take_device(struct cuda_device *d)
 {
   int mode = 0, result = cu_api.DevicePrimaryCtxRetain(&d->context, d->id);

@@ -20,7 +20,7 @@ static int64_t move_sizes(
   return count;
 }
 
-/* The matrix is input 0. */
+/* Fills the sizes; the matrix is input 0. */
 static int64_t take_sizes(const struct call *c, void *s)
 {
   return move_sizes(c, &c->in[0].d, &c->out[0].d, s);
@@ -40,7 +40,7 @@ static int64_t sum_log_sizes(const struct call *c, void *s)
   return matrices * 32;
 }
 
-/* in: head gradient, A */
+/* Fills the sizes; in: head gradient, A. */
 static int64_t sum_log_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[1].d;

@@ -74,7 +74,7 @@ enum {
 ** What was asked for before is found again by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
-/* The same with the words as they are. */
+/* Does the same with the words as they are. */
 int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
     cu_function *out);
 /* Does the same with a text before what is defined; nothing is remembered. */

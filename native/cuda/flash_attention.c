@@ -124,7 +124,7 @@ static int64_t bytes_of_rows(const struct attention_tiles *f, int dtype)
   return (align_up((size_t)f->d, 8) + align_up((size_t)f->dv, 8)) * each;
 }
 
-/* Elements of a load: whole packs in each row of each head, all of them aligned. */
+/* Returns the elements of a load: whole packs in each row of each head, all of them aligned. */
 static int pack_of(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
     void *const *p, int count)
 {

@@ -6,7 +6,7 @@
 
 static bool is_even(int64_t x) { return x % 2 == 0; }
 
-/* Elements of twice the size, where the innermost axis runs along both arrays and all else is
+/* Takes elements of twice the size, where the innermost axis runs along both arrays and all else is
 ** divisible. */
 static bool widen_units(struct move *m, const void *dst, const void *src, size_t size)
 {
@@ -50,7 +50,8 @@ static int launch_nest(
 
 enum { TILE = 32, NARROW = 8, WORD = 4 };             /* TILE as in kernels/transpose.cu */
 
-/* The axes of neighbours in dst and in src, where they are two and both are long; else false. */
+/* Finds the axes of neighbours in dst and in src. Returns false where they are not two or one is
+** short. */
 static bool transposed_axes(const struct move *m, int *to, int *from)
 {
   *to = *from = -1;

@@ -57,14 +57,14 @@ static struct pool_sizes sizes_of(
   return s;
 }
 
-/* Elements of a load of channels that are last. */
+/* Returns the elements of a load of channels that are last. */
 static int channel_pack(
     const ty_desc *data, const struct pool_sizes *s, void *const *arrays, int count)
 {
   return s->inner > 1 ? cuda_pack(data->dtype, s->inner, arrays, count) : 1;
 }
 
-/* Whether a window is a whole plane, whose elements are neighbours. */
+/* Returns whether a window is a whole plane, whose elements are neighbours. */
 static bool pools_planes(const struct call *c, const struct pool_sizes *s)
 {
   return is_global(c) && s->inner == 1 && s->out[0] * s->out[1] * s->out[2] == 1;

@@ -162,7 +162,7 @@ enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
 /* elements of a weight for which few threads suffice */
 enum { SMALL_WEIGHT = 1 << 14 };
 
-/* Elements of shared memory beside the weight's rows, with loads of `pack` elements. */
+/* Returns the elements of shared memory beside the weight's rows, with loads of `pack` elements. */
 static int64_t beside_rows(
     const struct recurrent *r, const struct recurrence_plan *k, bool backward, int pack)
 {

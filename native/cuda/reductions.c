@@ -319,7 +319,7 @@ static int argmax_forward(struct call *c)
 ** the row's sums and state takes. */
 enum { HELD = 4, TILE_SUMS = 16, TILE_STATE = 4, SHORT_ROW = 1024 };
 
-/* With single elements, there are the most tiles. */
+/* Returns the number of tiles; with single elements there are the most. */
 static int64_t tiles_of(int64_t rows, int64_t k, int pack)
 {
   const int64_t tile = HELD * CUDA_BLOCK * (int64_t)pack;
@@ -331,7 +331,7 @@ static bool takes_tiles(const struct split *s)
   return s->k > SHORT_ROW && cuda_team(s->outer * s->inner, s->k, s->inner) > 1;
 }
 
-/* What tiles know, a ticket, and the tiles' states. */
+/* Returns the bytes of what tiles know, a ticket, and the tiles' states. */
 static size_t running_scratch(const struct call *c)
 {
   struct split s = axis_split(&c->in[0].d, cuda_number(c, "axis", 0));
@@ -353,7 +353,7 @@ static int running_tiles(
   return cuda_run(c, run, tiles * CUDA_BLOCK, params);
 }
 
-/* Elements of a pack of both arrays. */
+/* Returns the elements of a pack of both arrays. */
 static int running_pack(const struct call *c, const struct split *s)
 {
   void *arrays[] = { c->in[0].p, c->out[0].p };

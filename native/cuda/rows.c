@@ -133,7 +133,7 @@ static int add_rows(struct call *c, int out)
   return add_sorted(c, da, c->in[0].p, t.outer, t.k, t.n, t.row, add);
 }
 
-/* `out` is the array whose gradient is added */
+/* Returns the bytes of sorted indices; `out` is the array whose gradient is added. */
 static size_t indices_scratch(const struct call *c, int out)
 {
   struct axis_rows t = rows_of(c, &c->out[out].d, &c->in[1]);
@@ -266,7 +266,7 @@ static int gather_rows(const struct call *c, const struct operand *index, const 
   return cuda_run(c, f, s.n * s.row, params);
 }
 
-/* Rows are added to their places, or put there. */
+/* Adds rows to their places, or puts them there. */
 static int scatter_rows(const struct call *c, bool adds, const struct operand *index,
     const struct operand *array, const void *from)
 {

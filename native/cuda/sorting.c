@@ -80,7 +80,8 @@ static size_t counts_bytes(int64_t lines, int64_t n, int passes)
 
 static int passes_of(int bits) { return (bits + DIGIT - 1) / DIGIT; }
 
-/* *s: from, to are buffers for pairs, of which the last one that was written becomes s->to. */
+/* Sorts by passes. *s: from, to are buffers for pairs, of which the last one that was written
+** becomes s->to. */
 static int sort_in_passes(const struct call *c, struct order_kind kind, struct order_args *s,
     int32_t passes, const struct pass_space *space)
 {
@@ -108,7 +109,7 @@ static int sort_in_passes(const struct call *c, struct order_kind kind, struct o
   return TY_OK;
 }
 
-/* The first k of each line, from buffers `to` and `from` in turn. */
+/* Selects the first k of each line, from buffers `to` and `from` in turn. */
 static int select_in_tiles(const struct call *c, struct order_kind kind, struct order_args *s)
 {
   while (s->n > TILE) {
@@ -169,7 +170,7 @@ static bool is_wide(const ty_desc *d, int64_t n)
 
 static bool selects(const struct sorted_lines *l) { return l->k <= TILE / 4; }
 
-/* Two buffers of pairs; then counts and states of passes. */
+/* Returns the bytes of two buffers of pairs; then counts and states of passes. */
 static size_t order_scratch(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

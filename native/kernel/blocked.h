@@ -2,12 +2,12 @@
 #pragma once
 #include "kernel/kernel.h"
 
-/* the b that convolutions of a CPU compute in, a vector of floats; 0: none */
+/* Returns the b that convolutions of a CPU compute in, a vector of floats; 0: none. */
 int cpu_channel_block(void);
-/* The b that convolutions of an array's device want it in: on a GPU all channels, so that they are
-** last; 0: none, it stays plain. A back end brings its own answer. */
+/* Returns the b that convolutions of an array's device want it in: on a GPU all channels, so that
+** they are last; 0: none, it stays plain. A back end brings its own answer. */
 int channel_block(const ty_desc *d);
 void channel_block_register(int kind, int (*block)(const ty_desc *d));
-/* n images of an array, float32, from plain to blocks of a vector, and back */
+/* Converts n images of an array, float32, from plain to blocks of a vector, and back. */
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks);
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain);

@@ -51,7 +51,7 @@ struct fused_op {
 enum { MOST_FUSED = 3 };
 struct epilogue { int n; struct fused_op op[MOST_FUSED]; };
 
-/* e may be NULL */
+/* Returns the operation of a kind in an epilogue, which may be NULL. */
 static inline const struct fused_op *epilogue_find(const struct epilogue *e, enum fused_kind kind)
 {
   for (int i = 0; e && i < e->n; i++)

@@ -63,7 +63,8 @@ struct call {
   const struct operand *stored;
   const void *row;                                    /* that of the kernel that runs */
 };
-/* the type in which output i is stored, which may be narrower than the one it is computed in */
+/* Returns the type in which output i is stored, which may be narrower than the one it is computed
+** in. */
 static inline int stored_dtype(const struct call *c, int i)
 {
   return c->stored ? c->stored[i].d.dtype : c->out[i].d.dtype;
@@ -76,7 +77,7 @@ static inline bool in_blocks(const struct call *c) /* any operand */
     if (c->out[i].block) return true;
   return false;
 }
-/* What to do besides, as `fuses` allows. */
+/* Returns what to do besides, as `fuses` allows; NULL: nothing. */
 static inline const struct fused_op *find_fused(const struct call *c, enum fused_kind kind)
 {
   return epilogue_find(c->epilogue, kind);
@@ -91,7 +92,7 @@ static inline const struct scaling *fused_scaling(const struct call *c) /* NULL:
   const struct fused_op *f = find_fused(c, POST_SCALE);
   return f ? f->scaling : NULL;
 }
-/* POST_ACT in a pass of its own, for kernels whose loops have no place for it */
+/* Does POST_ACT in a pass of its own, for kernels whose loops have no place for it. */
 void epilogue_act(const struct call *c);
 
 enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks, or none */

@@ -61,8 +61,8 @@ static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a
       side, (int)n, 1, corner, (int)n); \
 } while (0)
 
-/* LAPACK takes a small matrix as a whole, large ones are taken in blocks, between which Ctrl-C is
-** looked for. */
+/* Factorizes a matrix. LAPACK takes a small one as a whole; large ones are taken in blocks, between
+** which Ctrl-C is looked for. */
 int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
   enum { WHOLE = 2048, BLOCK = 256 };

@@ -14,7 +14,7 @@ int    cholesky_factor(int dtype, bool lower, int64_t n, void *a);
 int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b);
-/* b (m, n) = alpha op(a) b or alpha b op(a) */
+/* Solves b (m, n) = alpha op(a) b or alpha b op(a). */
 void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b);
 /* b = alpha op(a)^-1 b or alpha b op(a)^-1 */

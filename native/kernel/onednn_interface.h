@@ -14,7 +14,7 @@ typedef const dnnl_memory_desc_t *onednn_desc;
 typedef const_dnnl_memory_desc_t onednn_desc;
 #endif
 
-/* of float32, or of the given type; NULL: oneDNN cannot */
+/* Describes memory of float32, or of the given type; NULL: oneDNN cannot. */
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step);
 onednn_desc onednn_tagged(
     int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag);
@@ -24,7 +24,7 @@ enum { X, W, Y, OPERANDS };                           /* data, weight, output, o
 
 struct onednn_conv { onednn_desc d[OPERANDS], bias; dnnl_dims_t stride, dilate, pad; };
 
-/* NULL: oneDNN cannot. hint: of the forward direction */
+/* Makes a forward primitive's description; NULL: oneDNN cannot. hint: of the forward direction. */
 dnnl_primitive_desc_t onednn_forward(
     const struct onednn_conv *c, dnnl_prop_kind_t kind, dnnl_primitive_attr_t attr);
 dnnl_primitive_desc_t onednn_back_data(

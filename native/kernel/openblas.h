@@ -4,6 +4,7 @@
 #pragma once
 #include "kernel/kernel.h"
 
-/* TY_EMEMORY: there is no room for this many threads more, and nothing to leave. */
+/* Prepares OpenBLAS for calls by this thread. TY_EMEMORY: there is no room for this many threads
+** more, and nothing to leave. */
 int openblas_enter(int threads);
 void openblas_leave(int threads);

@@ -37,5 +37,5 @@ struct primitives {
   int    (*random)(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
 };
 void primitives_register(int kind, const struct primitives *p);
-/* NULL: the CPU's own functions */
+/* Returns the functions of a device; NULL: the CPU's own. */
 const struct primitives *primitives_of(int device);

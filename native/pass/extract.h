@@ -7,8 +7,9 @@
 ** The result keeps g alive and shares its texts. */
 int graph_extract(
     ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head);
-/* A raw copy of node `from` of another graph that `to` keeps alive; in: its inputs in `to`. */
+/* Makes a raw copy of node `from` of another graph, which `to` keeps alive; in: its inputs in `to`.
+** */
 int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_entry *out);
-/* Depth-first order of what the heads reach: order[] of node indices, returns their number;
-** -1: out of memory. */
+/* Orders what the heads reach depth-first: order[] of node indices. Returns their number; -1: out
+** of memory. */
 int graph_order(const ty_graph *g, const ty_entry *head, int nhead, int *order);

@@ -28,13 +28,14 @@ struct uses {
 };
 int uses_find(struct program *p, struct uses *u);
 
-/* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
+/* Returns the formula of an output or gradient, or of a small sum; NULL: there is none (fuse.c). */
 const char *formula_of(const struct node *n, int out);
-/* of a node of a pointwise program: the shape that it runs over */
+/* Returns the shape that a node of a pointwise program runs over. */
 const ty_desc *space_of(const struct source *s, int node);
-/* the last node of its pointwise program is a reduction (fuse.c) */
+/* Returns whether the last node of a node's pointwise program is a reduction (fuse.c). */
 bool ends_in_reduction(const struct program *p, const struct step *st);
-/* batch_weight_gradients.c: every gradient kernel takes operands of further nodes (K_BATCHES) */
+/* Returns whether every gradient kernel takes operands of further nodes (K_BATCHES;
+** batch_weight_gradients.c). */
 bool batches_sums(const struct op *op, int device);
 /* select.c: v.call without pointers, from what is known */
 int  step_call(struct program *p, struct step *st);

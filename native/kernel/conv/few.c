@@ -15,7 +15,7 @@ bool few_profitable(const struct window *w)
       window_depth(w) >= FEW_DEPTH;
 }
 
-/* Of the windows of one image. */
+/* Returns the bytes of the windows of one image. */
 size_t few_scratch(const struct window *w)
 {
   return (size_t)(window_out(w) * window_depth(w)) * dtype_size(w->dtype);

@@ -213,7 +213,7 @@ static void end_unit(const struct levels_pass *x, const int32_t *sums, int64_t c
   }
 }
 
-/* One panel: `cols` positions from j of a group. */
+/* Fills one panel: `cols` positions from j of a group. */
 static void fill_panel(
     const struct levels_pass *x, int64_t group, int64_t j, int64_t cols, uint32_t *panel)
 {

@@ -9,7 +9,7 @@ void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k);
 void gemm_panels(const struct gemm_type *t, bool tb, int64_t n, int64_t k, const void *b,
     int64_t ldb, void *out);
-/* sum_columns by one thread: at most GEMM_SUM_COLUMNS columns, rows ld elements apart */
+/* Does sum_columns by one thread: at most GEMM_SUM_COLUMNS columns, rows ld elements apart. */
 void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a,
     int64_t ld, void *out, bool add);
 

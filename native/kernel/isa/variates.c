@@ -35,7 +35,7 @@ typedef uint64_t wide __attribute__((vector_size(16), may_alias));
 enum { LANES = 16, EACH = sizeof(wide) / 8, WIDES = LANES / EACH };
 struct lanes { _Alignas(64) uint64_t w[4][LANES]; };  /* 32 bits in each */
 
-/* Philox4x32-10 of LANES neighbouring elements, as base/philox.h has it for one. */
+/* Computes Philox4x32-10 of LANES neighbouring elements, as base/philox.h has it for one. */
 static inline void philox_lanes(struct lanes *p, const struct rng_key *k, uint64_t element)
 {
   uint32_t k0 = (uint32_t)k->seed, k1 = (uint32_t)(k->seed >> 32);

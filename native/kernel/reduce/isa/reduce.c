@@ -32,8 +32,8 @@ static inline int64_t divide_integers(int64_t a, int64_t b)
   return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
-/* A NaN is more extreme than any number. Two selections without a branch, so that lanes become
-** vectors. */
+/* Returns the larger number; a NaN is more extreme than any number. Two selections without a
+** branch, so that lanes become vectors. */
 static inline double max_real(double a, double v)
 {
   double m = v > a ? v : a;
