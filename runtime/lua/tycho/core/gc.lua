@@ -74,6 +74,18 @@ local function drain(device)
 end
 
 
+-- Does a share of a cycle. Its size is in kilobytes times the percentage of steps, so it is asked for
+-- with Lua's own.
+local function collect_share()
+  local percent = collectgarbage("setstepmul", LUAS_STEPS)
+  if percent ~= STEPS then
+    collectgarbage("setstepmul", percent)
+  end
+  collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
+  collectgarbage("setstepmul", percent)
+end
+
+
 local settled = 0                        -- live bytes when a queue was last known to be empty
 
 local function step(device)
@@ -81,7 +93,7 @@ local function step(device)
   for _, f in ipairs(watchers) do
     f()
   end
-  collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
+  collect_share()
   local live = live_bytes()
   if live > settled + GROWTH then
     drain(device)
