@@ -315,9 +315,13 @@ static int argmax_forward(struct call *c)
   return cuda_run(c, run, rows * team, params);
 }
 
-/* kernels/scan.cu: elements that a thread of a tile holds are in HELD packs; bytes that a tile of
-** the row's sums and state takes. */
-enum { HELD = 4, TILE_SUMS = 16, TILE_STATE = 4, SHORT_ROW = 1024 };
+/* as kernels/scan.cu has it */
+enum {
+  HELD = 4,                                           /* packs that a thread of a tile holds */
+  TILE_SUMS = 16,                                     /* bytes of a tile's sums */
+  TILE_STATE = 4,                                     /* bytes of a tile's state */
+  SHORT_ROW = 1024                                    /* elements of a row that a warp takes */
+};
 
 /* Returns the number of tiles; with single elements there are the most. */
 static int64_t tiles_of(int64_t rows, int64_t k, int pack)

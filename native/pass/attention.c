@@ -402,7 +402,10 @@ static int64_t head_width(const struct attention_finder *f, const struct attenti
 ** take some 20 us longer than tensor cores, at 10 TFLOP/s, which is what six launches take. */
 static bool suits_gpu(const struct attention_finder *f, const struct attention_match *m)
 {
-  enum { WIDEST = 1024, MANY_SCORES = 1 << 20 };      /* bytes as the kernel computes; elements */
+  enum {
+    WIDEST = 1024,                                    /* bytes of a head, as the kernel computes */
+    MANY_SCORES = 1 << 20                             /* elements */
+  };
   const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
   const int64_t each = d->dtype == TY_F64 ? sizeof(double) : sizeof(float);
   const bool tensor_cores =
