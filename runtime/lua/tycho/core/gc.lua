@@ -74,8 +74,8 @@ local function drain(device)
 end
 
 
--- Does a share of a cycle. Its size is in kilobytes times the percentage of steps, so it is asked for
--- with Lua's own.
+-- Does a share of a cycle. What `step` does is its size times the percentage of steps, so Lua's own
+-- percentage is set meanwhile.
 local function collect_share()
   local percent = collectgarbage("setstepmul", LUAS_STEPS)
   if percent ~= STEPS then
