@@ -126,7 +126,7 @@ static void add_searched(struct text *t, const char *const *sonames)
       *home ? "/lib64 (CUDA_HOME)" : "");
 }
 
-/* Adds what is there of another version. */
+/* Adds the installed libraries of other versions to the text. */
 static void add_others(struct text *t, const struct library *l, int toolkit)
 {
   const char *newer[2] = { toolkit == TOOLKIT_12 && l->of_toolkit ? l->soname[0] : NULL };

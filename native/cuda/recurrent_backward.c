@@ -24,7 +24,7 @@ static struct recurrent_product input_weight_product(const struct recurrent *r, 
     .ta = true };
 }
 
-/* Returns the product of so many steps, whose states have rows `row` apart. */
+/* Returns the product over some steps, whose states have rows `row` apart. */
 static struct recurrent_product state_weight_product(
     const struct recurrent *r, int64_t steps, int64_t row)
 {

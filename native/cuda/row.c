@@ -61,7 +61,7 @@ static bool is_word(const char *s, size_t n, const char *word)
   return strlen(word) == n && !strncmp(s, word, n);
 }
 
-/* Returns the address of what an argument of n characters stands for; NULL: there is no such. */
+/* Returns the address of the value that an argument of n characters names; NULL: it names none. */
 static void *find_argument(struct call *c, struct row_values *v, const char *s, size_t n)
 {
   if (*s == 'o' && n > 1 && s[1] != 'p') {

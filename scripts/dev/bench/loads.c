@@ -4,7 +4,11 @@
 #include <pthread.h>
 #include <stddef.h>
 
-enum { LINE = 64, AT_ONCE = 8, MOST_THREADS = 64 };   /* bytes; loads in flight; threads */
+enum {
+  LINE = 64,                                          /* bytes of a load */
+  AT_ONCE = 8,                                        /* loads in flight */
+  MOST_THREADS = 64
+};
 typedef long long line __attribute__((vector_size(LINE)));
 
 struct reader {
