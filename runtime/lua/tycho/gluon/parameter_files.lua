@@ -168,12 +168,12 @@ end
 -- @treturn bool whether names began so
 function parameter_files.read(path, func)
   local loaded, names = nd.load(path)
-  if not names then
+  if not names and #loaded > 0 then
     Error.raise{ code = "format", func = func, argument = path,
       message = ("the arrays of '%s' have no names"):format(path) }
   end
   local dict, exported = {}, false
-  for _, name in ipairs(names) do
+  for _, name in ipairs(names or {}) do                 -- a file of no arrays has no names
     local bare = name:match("^a[ru][gx]:(.*)$")
     exported = exported or bare ~= nil
     dict[bare or name] = loaded[name]
