@@ -296,6 +296,29 @@ describe("workers", function()
       end)
       assert.equal(2, n)
       assert.equal("3", e.argument)
+      assert.matches("sample 3: no four", e, 1, true)
+    end
+  end)
+
+  it("name the sample whose function fails in Lua, or in an operator", function()
+    local function failing(f)
+      return data.SimpleDataset{ 1, 2, 3 }:transform(function(v) return v == 2 and f() or v end)
+    end
+    for _, workers in ipairs{ 0, 2 } do
+      local function run(f)
+        for _ in data.DataLoader{ failing(f), batch_size = 2, num_workers = workers } do
+        end
+      end
+      local e = assert.raises("run", run, function() error("bad file", 0) end)
+      assert.equal("1", e.argument)
+      assert.matches("sample 1: bad file", e, 1, true)
+      e = assert.raises("shape", run, function() return ty.nd.ones{ 2 } + ty.nd.ones{ 3 } end)
+      assert.equal("1", e.argument)
+      assert.matches("sample 1: .*does not broadcast", e)
+      local own = {}
+      local ok, err = pcall(run, function() error(own) end)
+      assert.is_false(ok)
+      assert.equal(own, err)
     end
   end)
 

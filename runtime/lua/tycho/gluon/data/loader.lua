@@ -239,14 +239,24 @@ local function make_sample(self, batch, k)
 end
 
 
--- Calls f(...) for sample k, with its random numbers. An error of the engine tells the sample.
+-- Returns an error that names the sample; tables of the user's own stay what they are.
+local function name_sample(err, number)
+  if type(err) == "string" then
+    err = Error.new{ code = "run", func = FUNC, message = err }
+  end
+  if Error.is_error(err) and err.code ~= "interrupted" then
+    err.argument = tostring(number)
+    err.message = ("sample %s: %s"):format(number, err.message)
+  end
+  return err
+end
+
+
+-- Calls f(...) for sample k, with its random numbers. An error names the sample.
 local function for_sample(self, batch, k, seed, f, ...)
   local ok, result = pcall(stream.with, seed, self.epoch, batch.position + k - 1, f, ...)
   if not ok then
-    if Error.is_error(result) and result.argument == nil then
-      result.argument = tostring(batch.numbers[k])
-    end
-    error(result, 0)
+    error(name_sample(result, batch.numbers[k]), 0)
   end
   return result
 end
