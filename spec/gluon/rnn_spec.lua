@@ -245,6 +245,23 @@ describe("a cell", function()
     end,
   }
 
+  it("unroll one step, and join one part, without a warning", function()
+    local texts, sink = {}, ty.log.sink
+    ty.log.sink = function(_, text) texts[#texts + 1] = text end
+    local cell = rnn.LSTMCell(3)
+    cell:initialize()
+    local y = cell:unroll{ 1, form({ 2, 1, 3 }, "float32"), merge_outputs = true,
+      valid_length = nd.array{ 1, 1 } }
+    local joined = ty.gluon.contrib.nn.HybridConcurrent{ axis = 1 }
+    joined:add(ty.gluon.nn.Dense(2))
+    joined:initialize()
+    local z = joined(nd.ones{ 2, 3 })
+    ty.log.sink = sink
+    assert.same({ 2, 1, 3 }, y.shape)
+    assert.same({ 2, 2 }, z.shape)
+    assert.same({}, texts)
+  end)
+
   for name, make in pairs(CELLS) do
     it("unrolls over arrays, lists and both layouts alike: " .. name, function()
       local cell = make()

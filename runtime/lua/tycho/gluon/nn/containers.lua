@@ -202,8 +202,7 @@ local function make_concurrent(class, func)
     for i, child in ipairs(self) do
       parts[i] = child(x)
     end
-    parts.dim = self.axis
-    return F.concat(parts)
+    return F.concat(parts, { dim = self.axis })
   end
 end
 

@@ -113,11 +113,11 @@ end
 local function last_states(all, valid_length)
   local states = {}
   for k = 1, #all[1] do
-    local steps = { axis = 0 }
+    local steps = {}
     for i, at_step in ipairs(all) do
       steps[i] = at_step[k]
     end
-    states[k] = F.SequenceLast{ F.stack(steps), sequence_length = valid_length,
+    states[k] = F.SequenceLast{ F.stack(steps, { axis = 0 }), sequence_length = valid_length,
       use_sequence_length = true }
   end
   return states

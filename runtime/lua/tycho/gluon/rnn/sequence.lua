@@ -70,11 +70,7 @@ function sequence.join(x, axis)
   if not values.is_plain(x) then
     return x
   end
-  local arguments = { axis = axis }
-  for i, step in ipairs(x) do
-    arguments[i] = step
-  end
-  return F.stack(arguments)
+  return F.stack(x, { axis = axis })
 end
 
 
