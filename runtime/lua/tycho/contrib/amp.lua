@@ -1,23 +1,35 @@
 --- Mixed precision: products in a half type, what needs its digits in float32.
 --
 --     local mixed = ty.amp.convert(net, {target = "bfloat16"})
---     ty.amp.init()                                      -- for modules that are bound from here on
+--     ty.amp.init()                           -- for modules, blocks, calls on arrays from here on
 --
 -- Casts are put in by three lists of operators. "always": what is read is cast to the target.
 -- "never": to float32. "widest": inputs of several types are cast to the widest of them. All others
 -- take what comes. Variables stay float32, so the optimizer's weights do; gradients come back
 -- through the casts. Symbol files leave the casts out (`remove_amp_cast`).
 --
+-- Float16 has a small range, so that small gradients become 0. `init_trainer` and `scale_loss` keep
+-- them, as `loss_scale` of `Module:fit` does; bfloat16 does without.
+--
 -- @module tycho.amp
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
+local autograd = require "tycho.autograd.autograd"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 local node = require "tycho.symbol.node"
+local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
 local symbol = require "tycho.symbol.symbol"
+local values = require "tycho.core.values"
+
+local C = native.C
 
 local amp = {}
 
@@ -38,8 +50,8 @@ local NEVER = [[
   _power_scalar _rpower_scalar broadcast_power square reciprocal rsqrt rcbrt gamma gammaln erfinv
   sinh cosh tan arccos arcsin arccosh arctanh norm L2Normalization LayerNorm InstanceNorm
   GroupNorm LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm
-  _linalg_syevd _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag BilinearSampler
-  GridGenerator SpatialTransformer Correlation _contrib_count_sketch
+  _linalg_syevd _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag
+  BilinearSampler GridGenerator SpatialTransformer Correlation _contrib_count_sketch
 ]]
 
 -- Operators whose inputs must agree.
@@ -116,7 +128,7 @@ end
 
 
 local function convert_node(g, n, moved)
-  local kind = n.op and not g.excluded[n.name] and g.kinds[n.op]
+  local kind = n.op and (g.excluded[n.name] and "never" or g.kinds[n.op])
   if not n.op then
     return { { n, 0 } }
   end
@@ -168,7 +180,7 @@ end
 --- Puts casts into a network.
 --
 -- Options: target = "bfloat16" (or "float16"), always, never, widest (lists of operators instead of
--- those of `lists`), excluded_sym_names (nodes that are left as they are).
+-- those of `lists`), excluded_sym_names (nodes that compute in float32).
 -- @tparam Symbol symbol
 -- @treturn Symbol
 -- @treturn table what was decided, in order: `{name, op, list}`, list "always", "never", "widest"
@@ -189,36 +201,177 @@ end
 
 
 local chosen                                             -- options of init, nil: off
+local version = 0                                        -- counts calls of init and off
 
 local INIT = args.form("amp.init", {
   { "target", "text", "bfloat16" }, { "always", "list?" }, { "never", "list?" },
   { "widest", "list?" }, { "excluded_sym_names", "list?" },
 })
 
---- Converts the networks of all modules that are bound from here on.
+
+-- Calls on arrays ---------------------------------------------------------------------------------
+
+local FLOAT32, HALVES = args.DTYPES.float32,
+  { [args.DTYPES.float16] = true, [args.DTYPES.bfloat16] = true }
+
+-- scratch: filled and used at once
+local desc, attr = ffi.new("ty_desc"), ffi.new("ty_attr[1]")
+local from, to = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
+
+
+local function cast_input(ins, i, dtype, made)
+  if recording.on then
+    recording.note_line()
+  end
+  attr[0].key, attr[0].value = "dtype", dtype
+  from[0], to[0] = ins[i], nil
+  native.check(C.ty_call("amp_cast", attr, 1, from, 1, to, 1), "amp_cast")
+  local x = class.own(to[0])
+  made[#made + 1] = x
+  ins[i] = x._h
+end
+
+
+-- Returns the element type that inputs of an operator are cast to, by the list that has it; nil:
+-- none. Of float64 and integers nothing is cast, as no network is made of them by chance.
+local function dtype_for(kind, target, ins, nin)
+  if kind == "always" then
+    return target
+  end
+  local halves, singles = 0, 0
+  for i = 0, nin - 1 do
+    C.ty_tensor_desc(ins[i], desc)
+    halves = halves + (HALVES[desc.dtype] and 1 or 0)
+    singles = singles + (desc.dtype == FLOAT32 and 1 or 0)
+  end
+  return halves > 0 and (kind == "never" or singles > 0) and "float32" or nil
+end
+
+
+-- Returns what casts the inputs of calls on arrays (ndarray/call.lua).
+local function converter(kinds, target)
+  local code = args.DTYPES[target]
+  return function(op, ins, nin)
+    local kind = kinds[op]
+    local dtype = kind and dtype_for(kind, target, ins, nin)
+    if not dtype then
+      return nil
+    end
+    local made, wanted = {}, dtype == target and code or FLOAT32
+    for i = 0, nin - 1 do
+      C.ty_tensor_desc(ins[i], desc)
+      if desc.dtype ~= wanted and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
+        cast_input(ins, i, dtype, made)
+      end
+    end
+    return made
+  end
+end
+
+
+-- Turning it on and off ---------------------------------------------------------------------------
+
+--- Puts casts into modules that are bound, blocks that are called, and operators that are called on
+-- arrays, from here on.
 --
--- Options are those of `convert`: target = "bfloat16", always, never, widest, excluded_sym_names.
+-- Options are those of `convert`: target = "bfloat16", always, never, widest, excluded_sym_names
+-- (of symbols only). Calls with `out =`, in place, and of float64 stay as they are.
 function amp.init(...)
   local a = INIT(...)
   check_target(a.target, "amp.init")
-  kinds_of(a, "amp.init")
-  chosen = a
+  local kinds = kinds_of(a, "amp.init")
+  chosen, version = a, version + 1
+  call.set_convert(converter(kinds, a.target))
 end
 
 
---- Modules that are bound from here on keep their networks as they are.
+--- Networks and calls stay as they are from here on.
 function amp.off()
-  chosen = nil
+  if chosen then
+    chosen, version = nil, version + 1
+    call.set_convert(nil)
+  end
 end
 
 
---- Returns the symbol that a module binds (not for users).
+--- Returns the symbol that a module or a block runs (not for users).
 function amp._applied(sym)
   if not chosen then
     return sym
   end
   return (amp.convert(sym, { target = chosen.target, always = chosen.always, never = chosen.never,
     widest = chosen.widest, excluded_sym_names = chosen.excluded_sym_names }))
+end
+
+
+--- Returns a number that changes with what `_applied` does (not for users).
+function amp._version()
+  return version
+end
+
+
+-- Losses ------------------------------------------------------------------------------------------
+
+local TRAINER = args.form("amp.init_trainer", { { "trainer", "any" }, "*",
+  { "loss_scale", "any", "dynamic" } })
+
+
+local function check_trainer(trainer, func)
+  if type(trainer) ~= "table" or type(trainer._scale_losses) ~= "function" then
+    Error.raise{ code = "type", func = func, argument = "trainer", expected = "a gluon.Trainer",
+      got = Error.kind(trainer), message = "bad 'trainer'" }
+  end
+end
+
+
+local function scaler_of(trainer, func)
+  check_trainer(trainer, func)
+  return rawget(trainer, "_scaler") or Error.raise{ code = "state", func = func,
+    argument = "trainer", message = "the trainer has no scale yet: call amp.init_trainer(trainer)" }
+end
+
+
+--- Has a trainer divide the scale of `scale_loss` out of gradients. A step whose gradients are not
+-- all numbers is left out; a dynamic scale is halved then, and doubles after 2000 good steps.
+-- @tparam Trainer trainer
+-- @tparam[opt] table options loss_scale = "dynamic", or a number that stays
+function amp.init_trainer(...)
+  local a = TRAINER(...)
+  check_trainer(a.trainer, "amp.init_trainer")
+  a.trainer:_scale_losses(a.loss_scale, "amp.init_trainer")
+end
+
+
+--- Returns losses times the trainer's scale, for `backward`.
+--
+--     amp.scale_loss(l, trainer):backward()
+-- @param loss a recorded array, or a list of them
+-- @tparam Trainer trainer after `init_trainer`
+-- @return array or list
+function amp.scale_loss(loss, trainer)
+  local scale = scaler_of(trainer, "amp.scale_loss").scale
+  if class.is_array(loss) then
+    return autograd.record(recording.training or not recording.on, function()
+      return loss * scale
+    end)
+  elseif not values.is_plain(loss) then
+    Error.raise{ code = "type", func = "amp.scale_loss", argument = "loss",
+      expected = "an array or a list of arrays", got = Error.kind(loss), message = "bad 'loss'" }
+  end
+  local list = {}
+  for i, l in ipairs(loss) do
+    list[i] = amp.scale_loss(l, trainer)
+  end
+  return list
+end
+
+
+--- Divides the gradients of a trainer by its scale, so that they can be clipped; the next step does
+-- not divide them again.
+-- @tparam Trainer trainer after `init_trainer`
+function amp.unscale(trainer)
+  scaler_of(trainer, "amp.unscale")
+  trainer:_unscale()
 end
 
 

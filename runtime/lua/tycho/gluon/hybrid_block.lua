@@ -5,6 +5,7 @@
 --
 -- @classmod ty.gluon.HybridBlock
 
+local amp = require "tycho.contrib.amp"
 local args = require "tycho.core.args"
 local Block = require "tycho.gluon.block"
 local Class = require "tycho.core.class"
@@ -88,7 +89,7 @@ local function trace_for(self, structure, count)
     rawset(self, "_traces", traces)
   end
   local t = traces[structure]
-  if not t then
+  if not t or t.mixed ~= amp._version() then
     t = trace.make(self, structure, count)
     traces[structure] = t
   end

@@ -60,7 +60,7 @@ local function entry_of(op, flat, nin)
   for i = 1, #flat / 2 do
     attr[i - 1].key, attr[i - 1].value = flat[2 * i - 1], flat[2 * i]
   end
-  return { op = op, attr = attr, nattr = #flat / 2, nin = nin, texts = flat }
+  return { op = op, attr = attr, nattr = #flat / 2, nin = nin, texts = flat, as_is = true }
 end
 
 
@@ -261,7 +261,7 @@ local function run_many(step, slots, func)
     results = require("tycho.ndarray.custom")(inputs, dict, func)
     results = step.nout == 1 and { results } or results
   else
-    results = many(step.op, func, inputs, step.nin, step.flat, {}, step.nout)
+    results = many(step.op, func, inputs, step.nin, step.flat, {}, step.nout, true)
   end
   for k = 1, step.nout do
     slots[step.outputs[k]] = results[k]
@@ -278,7 +278,7 @@ local function run_made(plan, step, slots, inputs, func)
   if step.nout == 1 then
     slots[step.outputs[1]] = cached(entry, func, nil, entry)
   else
-    local results = many(step.op, func, {}, 0, entry.texts, {}, step.nout)
+    local results = many(step.op, func, {}, 0, entry.texts, {}, step.nout, true)
     for k = 1, step.nout do
       slots[step.outputs[k]] = results[k]
     end

@@ -2,6 +2,7 @@
 --
 -- @module tycho.gluon.trace
 
+local amp = require "tycho.contrib.amp"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local location = require "tycho.gluon.location"
@@ -42,7 +43,7 @@ end
 -- @string structure of the arguments
 -- @int count tensors among them
 -- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs),
---   plan (nil: the graph has loops or branches)
+--   plan (nil: the graph has loops or branches), mixed (`amp._version` of its casts)
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -70,9 +71,10 @@ function trace.make(b, structure, count)
       entries[#entries + 1] = entry
     end
   end
-  local symbol = sym.Symbol.of(entries)
-  return { block = b, symbol = symbol, structure = trace.widen(out_structure, widths),
-    names = names, plan = replay.compile(symbol, position, b) }
+  local symbol = amp._applied(sym.Symbol.of(entries))
+  return { block = b, symbol = symbol, mixed = amp._version(),
+    structure = trace.widen(out_structure, widths), names = names,
+    plan = replay.compile(symbol, position, b) }
 end
 
 

@@ -20,6 +20,7 @@ local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local files = require "tycho.core.files"
+local LossScale = require "tycho.module.loss_scale"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
@@ -362,6 +363,57 @@ local function sum_gradients(self, u)
 end
 
 
+-- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
+local function are_finite(self, u)
+  local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
+  return not scaler or scaler:can_step({ { u.grads } }, group and {
+    count = function() return group.size end,
+    all = function(_, good)
+      return not table.concat(group:gather(good and "1" or "0")):find("0", 1, true)
+    end,
+  })
+end
+
+
+-- Updates by gradients that are divided by the batch size and by the scale of the losses; leaves
+-- the step out where one of them is no number.
+local function update_finite(self, u, batch_size)
+  local scaler = self._scaler
+  if are_finite(self, u) then
+    local scale = scaler and not scaler.unscaled and scaler.scale or 1
+    self._optimizer.rescale_grad = self._scale / batch_size / scale
+    stores.update(u)
+    if scaler then
+      scaler:stepped()
+    end
+  end
+  if scaler then
+    scaler.unscaled = false
+  end
+end
+
+
+--- Has the losses' scale be divided out of gradients, and steps with infinite ones be left out
+-- (not for users: `ty.amp.init_trainer`).
+-- @tparam number|string loss_scale "dynamic", or a number that stays
+-- @string func for errors
+function Trainer:_scale_losses(loss_scale, func)
+  self._scaler = LossScale(loss_scale, func)
+end
+
+
+--- Divides the gradients by the scale before the step does (not for users: `ty.amp.unscale`).
+function Trainer:_unscale()
+  local scaler = self._scaler
+  for _, p in ipairs(not scaler.unscaled and self._params or {}) do
+    for _, g in ipairs(p.grad_req ~= "null" and p:list_grad() or {}) do
+      g:mul_(1 / scaler.scale)
+    end
+  end
+  scaler.unscaled = true
+end
+
+
 local STEP = args.form("Trainer:step", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
@@ -386,8 +438,7 @@ function Trainer:step(...)
   end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
-  self._optimizer.rescale_grad = self._scale / a.batch_size
-  stores.update(lists_for(self, chosen))
+  update_finite(self, lists_for(self, chosen), a.batch_size)
   clear_fresh(chosen)
 end
 
@@ -432,9 +483,8 @@ function Trainer:update(...)
   check_halves(self, "Trainer:update")
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
   local u, kv = lists_for(self, chosen), self._kv
-  self._optimizer.rescale_grad = self._scale / a.batch_size
   u.kvstore = nil
-  stores.update(u)
+  update_finite(self, u, a.batch_size)
   u.kvstore = kv
   clear_fresh(chosen)
 end

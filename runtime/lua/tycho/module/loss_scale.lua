@@ -34,10 +34,11 @@ local LossScale = Class:extend("LossScale")
 
 --- @tparam number|string given a number that stays, or "dynamic": doubles after 2000 good steps,
 --   is halved where a gradient overflows
-function LossScale:init(given)
+-- @string[opt] func for errors
+function LossScale:init(given, func)
   local number = type(given) == "number"
   if given ~= "dynamic" and not (number and given > 0 and given < math.huge) then
-    Error.raise{ code = "value", func = FUNC, argument = "loss_scale",
+    Error.raise{ code = "value", func = func or FUNC, argument = "loss_scale",
       expected = "a number above 0 or \"dynamic\"", got = Error.show(given),
       message = "bad 'loss_scale'" }
   end

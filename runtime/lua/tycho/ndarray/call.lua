@@ -60,7 +60,26 @@ local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
 end
 
 
-local function submit(op, func, nattr, nin, nout, a, b)
+local function free_all(arrays)
+  for _, x in ipairs(arrays) do
+    x:free()
+  end
+end
+
+
+local convert                            -- what `call.set_convert` was given
+
+--- Sets a function that may replace inputs before a call that makes its outputs:
+-- `convert(op, ins, nin)` changes handles in `ins` and returns the arrays that it made, or nil.
+-- They are freed after the call.
+-- @tparam[opt] function f nil: calls take what they are given
+function call.set_convert(f)
+  convert = f
+end
+
+
+local function submit(op, func, nattr, nin, nout, a, b, as_is)
+  local made = convert and not as_is and outs[0] == nil and convert(op, ins, nin)
   if may_fail[op] then
     recording.note_line_always()
   elseif recording.on then
@@ -72,6 +91,9 @@ local function submit(op, func, nattr, nin, nout, a, b)
   end
   if recording.on then
     recording.note_missed()
+  end
+  if made then
+    free_all(made)
   end
 end
 
@@ -95,13 +117,14 @@ end
 
 
 --- Returns an operator with one output on inputs that are in place.
--- @tparam table entry `op`, `attr` and `nattr`, `nin`
+-- @tparam table entry `op`, `attr` and `nattr`, `nin`, as_is (inputs are not converted)
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
 -- @param holder what keeps the first input alive
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)
+  local made = convert and not (entry.as_is or out) and convert(entry.op, ins, entry.nin)
   if may_fail[entry.op] then
     recording.note_line_always()
   elseif recording.on then
@@ -113,6 +136,9 @@ function call.cached(entry, func, out, holder)
   end
   if recording.on then
     recording.note_missed()
+  end
+  if made then
+    free_all(made)
   end
   return out or own(outs[0])
 end
@@ -204,8 +230,9 @@ end
 -- @tparam {string,...} params names and texts by turns
 -- @tparam table given arrays to write, by position; others are made
 -- @int nout number of outputs
+-- @bool[opt] as_is inputs are not converted
 -- @treturn {NDArray,...} `given` if it has all of them
-function call.many(op, func, inputs, nin, params, given, nout)
+function call.many(op, func, inputs, nin, params, given, nout, as_is)
   grow(math.max(nin, #params, nout))
   put_inputs(inputs, nin)
   local complete = true
@@ -217,7 +244,7 @@ function call.many(op, func, inputs, nin, params, given, nout)
       outs[i - 1], complete = nil, false
     end
   end
-  submit(op, func, put_params(params), nin, nout, inputs, params)
+  submit(op, func, put_params(params), nin, nout, inputs, params, as_is)
   if complete then
     return given
   end
