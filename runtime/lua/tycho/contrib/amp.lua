@@ -219,7 +219,7 @@ local desc, attr = ffi.new("ty_desc"), ffi.new("ty_attr[1]")
 local from, to = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
 
 
-local function cast_input(ins, i, dtype, made)
+local function cast_input(ins, i, dtype, casts)
   if recording.on then
     recording.note_line()
   end
@@ -227,7 +227,7 @@ local function cast_input(ins, i, dtype, made)
   from[0], to[0] = ins[i], nil
   native.check(C.ty_call("amp_cast", attr, 1, from, 1, to, 1), "amp_cast")
   local x = class.own(to[0])
-  made[#made + 1] = x
+  casts[#casts + 1] = x
   ins[i] = x._h
 end
 
@@ -257,14 +257,14 @@ local function converter(kinds, target)
     if not dtype then
       return nil
     end
-    local made, wanted = {}, dtype == target and code or FLOAT32
+    local casts, wanted = {}, dtype == target and code or FLOAT32
     for i = 0, nin - 1 do
       C.ty_tensor_desc(ins[i], desc)
       if desc.dtype ~= wanted and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
-        cast_input(ins, i, dtype, made)
+        cast_input(ins, i, dtype, casts)
       end
     end
-    return made
+    return casts
   end
 end
 

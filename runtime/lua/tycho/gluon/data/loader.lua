@@ -240,13 +240,13 @@ end
 
 
 -- Returns an error that names the sample; tables of the user's own stay what they are.
-local function name_sample(err, number)
+local function name_sample(err, which)
   if type(err) == "string" then
     err = Error.new{ code = "run", func = FUNC, message = err }
   end
   if Error.is_error(err) and err.code ~= "interrupted" then
-    err.argument = tostring(number)
-    err.message = ("sample %s: %s"):format(number, err.message)
+    err.argument = tostring(which)
+    err.message = ("sample %s: %s"):format(which, err.message)
   end
   return err
 end
