@@ -44,6 +44,14 @@ local function torch_file(dir)
   return dir .. "/net.t7"
 end
 
+-- The same network in ONNX.
+local function onnx_file(dir, options)
+  local net, params = ty.model.load_checkpoint(checkpoint(dir):match("^(.*)%-symbol"), 3)
+  ty.onnx.export_model{ net, params, { data = { 1, 3 } }, dir .. "/net.onnx",
+    dynamic = options.dynamic }
+  return dir .. "/net.onnx"
+end
+
 describe("--inspect", function()
   it("shows a network", function()
     folder.with(function(dir)
@@ -73,6 +81,22 @@ describe("--inspect", function()
       output = ok("--inspect " .. path .. " --at best.net --shape data=4,3")
       has("outputs    relu0_output             4x2", output)
       fails(1, "has nothing at 'none'", "--inspect " .. path .. " --at best.none")
+    end)
+  end)
+
+  it("shows a network in ONNX, and what its nodes are where sizes are open", function()
+    folder.with(function(dir)
+      local path = onnx_file(dir, {})
+      local output = ok("--inspect " .. path)
+      has("format     ONNX", output)
+      has("metadata   ir_version = 8\n           opset = 17\n           producer = Tycho", output)
+      has("inputs     data                     1x3", output)
+      has("parameters 8 in 2 arrays (2 float32), 32 B", output)
+      has(" B planned for one run", output)
+      path = onnx_file(dir, { dynamic = { data = { 0 } } })
+      has(" 4x2\n", ok("--inspect " .. path .. " --shape data=4,3"))
+      folder.write(dir .. "/x.onnx", "no network")
+      fails(1, "x.onnx", "--inspect " .. dir .. "/x.onnx")
     end)
   end)
 
@@ -152,6 +176,37 @@ describe("--convert", function()
       fails(1, "NAME-symbol.json", ("--convert %s %s/y.json"):format(checkpoint(dir), dir))
       fails(1, "cannot become", ("--convert %s/x.npz %s/y.t7"):format(dir, dir))
       fails(1, "No such file", ("--convert %s/none.npz %s/y.npz"):format(dir, dir))
+    end)
+  end)
+end)
+
+describe("--convert with ONNX", function()
+  it("writes a network, and reads it", function()
+    folder.with(function(dir)
+      ty.nd.save(dir .. "/x.npy", ty.nd.array{ { 1, 2, 3 } })
+      local function result(model)
+        ok(("--run %s/%s --input %s/x.npy --output %s/y.npy"):format(dir, model, dir, dir))
+        return ty.nd.load(dir .. "/y.npy")[1]:totable()
+      end
+      fails(1, "--shape data=", ("--convert %s %s/a.onnx"):format(checkpoint(dir), dir))
+      has("a.onnx: a network", ok(("--convert %s %s/a.onnx --shape data=1,3")
+        :format(checkpoint(dir), dir)))
+      ok(("--convert %s/a.onnx %s/b.onnx"):format(dir, dir))
+      ok(("--convert %s/b.onnx %s/c-symbol.json"):format(dir, dir))
+      ok(("--convert %s %s/d.onnx --at best.net --shape data=1,3"):format(torch_file(dir), dir))
+      for _, model in ipairs{ "a.onnx", "b.onnx", "c-symbol.json", "d.onnx" } do
+        assert.same({ { 11, 0 } }, result(model), model)
+      end
+      has(": 2 arrays", ok(("--convert %s/a.onnx %s/w.safetensors"):format(dir, dir)))
+    end)
+  end)
+
+  it("runs one whose sizes are open on what it is given", function()
+    folder.with(function(dir)
+      local path = onnx_file(dir, { dynamic = { data = { 0 } } })
+      ty.nd.save(dir .. "/x.npy", ty.nd.array{ { 1, 2, 3 }, { 0, -1, 0 } })
+      ok(("--run %s --input %s/x.npy --output %s/y.npy"):format(path, dir, dir))
+      assert.same({ { 11, 0 }, { 10, 2 } }, ty.nd.load(dir .. "/y.npy")[1]:totable())
     end)
   end)
 end)

@@ -52,6 +52,15 @@ describe("networks as ONNX", function()
     check("resnet", networks.resnet{ depth = 20 }, { data = { 1, 3, 32, 32 } })
   end)
 
+  it("with inputs whose shapes are not given are refused, labels aside", function()
+    local net = ty.sym.BatchNorm{ V "data", use_global_stats = true, name = "bn" }
+    net = ty.sym.SoftmaxOutput{ ty.sym.InstanceNorm{ net, name = "in" }, name = "softmax" }
+    for _, shapes in ipairs{ {}, { softmax_label = { 2 } } } do
+      local e = assert.raises("shape", ty.onnx.export_model, { net, {}, shapes, "none.onnx" })
+      assert.equal("data", e.argument)
+    end
+  end)
+
   it("with loops over rows", function()
     local outs, states = contrib.foreach(function(d, s)
       local h = ty.sym.FullyConnected{ d, num_hidden = 4, name = "fc" } + s

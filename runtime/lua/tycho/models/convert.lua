@@ -5,6 +5,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local formats = require "tycho.models.formats"
+local tables = require "tycho.core.tables"
 
 local FUNC = "tycho --convert"
 
@@ -24,6 +25,20 @@ local function arrays_of(path, arg_params, aux_params)
 end
 
 
+-- Returns the shapes that were given, and those that the file says.
+local function known_shapes(inputs, given)
+  local shapes = tables.copy(given)
+  for name, input in pairs(inputs or {}) do
+    local open = #input.shape == 0
+    for _, size in ipairs(input.shape) do
+      open = open or size < 1
+    end
+    shapes[name] = shapes[name] or not open and input.shape or nil
+  end
+  return shapes
+end
+
+
 -- Without the arrays that have no elements.
 local function with_elements(list)
   local kept = {}
@@ -38,15 +53,16 @@ end
 -- arrays.
 -- @string from path
 -- @string to path
--- @tparam table options shapes: input name -> sizes, which some formats need; at: keys to a network
+-- @tparam table options shapes: input name -> sizes, which some formats need, ONNX of the network
+--   that is written; at: keys to a network
 --   inside the file
 -- @treturn string what was written
 function convert.convert(from, to, options)
   local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)
   if source.network then
-    local net, arg_params, aux_params = source.network(from, options)
+    local net, arg_params, aux_params, inputs = source.network(from, options)
     if target.save_network then
-      target.save_network(to, net, arg_params, aux_params)
+      target.save_network(to, net, arg_params, aux_params, known_shapes(inputs, options.shapes))
       return "a network"
     elseif target.save_arrays then
       local list = arrays_of(to, arg_params, aux_params)

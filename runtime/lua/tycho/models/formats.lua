@@ -4,13 +4,15 @@
 -- A row: `name`; `endings` of its files, by which a file to write gets its format;
 -- `is_mine(head, path)`, whether a file to read is of it; and what it can do:
 --
--- - `network(path, options)`: symbol, arg_params, aux_params. `options.shapes`: sizes by input
---   name, perhaps empty; `options.at`: keys to the network inside the file.
+-- - `network(path, options)`: symbol, arg_params, aux_params, and the inputs by name, as
+--   {dtype, shape}, where the file says them. `options.shapes`: sizes by input name, perhaps empty;
+--   `options.at`: keys to the network inside the file.
+-- - `inputs(path)`: names of the inputs, for files whose network cannot be read without shapes.
 -- - `metadata(path)`: what a network's file says of itself, by key.
 -- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
 -- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not
 --   given.
--- - `save_network(path, symbol, arg_params, aux_params)`, `save_arrays(path, list)`.
+-- - `save_network(path, symbol, arg_params, aux_params, shapes)`, `save_arrays(path, list)`.
 --
 -- @module tycho.models.formats
 
@@ -21,7 +23,10 @@ local Error = require "tycho.core.error"
 local file_arrays = require "tycho.ndarray.file_arrays"
 local files = require "tycho.core.files"
 local nd = require "tycho.ndarray"
+local importer = require "tycho.onnx.importer"
+local model_file = require "tycho.onnx.model_file"
 local objects = require "tycho.torch7.objects"
+local onnx = require "tycho.onnx"
 local symbol = require "tycho.symbol.symbol"
 local torch7 = require "tycho.torch7"
 
@@ -29,6 +34,7 @@ local formats = {}
 
 local HEAD = 512                                         -- bytes that tell formats apart
 local LAST_EPOCH = 9999
+local LABEL = "_label$"                                  -- inputs of losses, which are left out
 
 
 -- Checkpoints of the reference's kind ------------------------------------------------------------
@@ -149,6 +155,92 @@ function t7.notes(path, options)
 end
 
 
+-- ONNX --------------------------------------------------------------------------------------------
+
+local onnx_files = { name = "ONNX", endings = { ".onnx" } }
+
+function onnx_files.is_mine(_, path)
+  return path:find("%.onnx$") ~= nil
+end
+
+function onnx_files.network(path, options)
+  local r, inputs = importer.run({ path = path, shapes = options.shapes }, "models"), {}
+  for _, input in ipairs(r.inputs) do
+    inputs[input.name] = input
+  end
+  return r.symbol, r.arguments, r.auxiliary, inputs
+end
+
+function onnx_files.inputs(path)
+  local names = {}
+  for i, input in ipairs(onnx.get_model_metadata(path).input_tensor_data) do
+    names[i] = input[1]
+  end
+  return names
+end
+
+function onnx_files.metadata(path)
+  local m = onnx.get_model_metadata(path)
+  local data = { ir_version = m.ir_version, opset = m.opsets[""], producer = m.producer_name ~= ""
+    and (m.producer_name .. " " .. m.producer_version):gsub("%s+$", "") or nil }
+  for domain, version in pairs(m.opsets) do
+    if domain ~= "" then
+      data["opset of " .. domain] = version
+    end
+  end
+  for key, text in pairs(m.metadata) do
+    data[key] = text
+  end
+  return data
+end
+
+
+-- Adds a row for each input or output.
+local function add_values(rows, label, values)
+  for i, value in ipairs(values) do
+    rows[#rows + 1] = { i == 1 and label or "", ("%-24s %s %s"):format(value[1], value[3] or "?",
+      value[2] and table.concat(value[2], "x") or "of any shape") }
+  end
+end
+
+function onnx_files.notes(path)
+  local m, counts, names, rows = onnx.get_model_metadata(path), {}, {}, {}
+  add_values(rows, "inputs", m.input_tensor_data)
+  add_values(rows, "outputs", m.output_tensor_data)
+  local nodes = model_file.read(path, "models").graph.nodes
+  for _, n in ipairs(nodes) do
+    names[#names + 1] = not counts[n.op] and n.op or nil
+    counts[n.op] = (counts[n.op] or 0) + 1
+  end
+  table.sort(names, function(a, b)
+    return counts[a] > counts[b] or counts[a] == counts[b] and a < b
+  end)
+  for i, name in ipairs(names) do
+    names[i] = ("%d %s"):format(counts[name], name)
+  end
+  rows[#rows + 1] = { "operators", ("%d: %s"):format(#nodes, table.concat(names, ", ")) }
+  return rows
+end
+
+
+function onnx_files.save_network(path, net, arg_params, aux_params, shapes)
+  local params = {}
+  for _, dict in ipairs{ arg_params, aux_params } do
+    for name, x in pairs(dict) do
+      params[name] = x
+    end
+  end
+  for _, name in ipairs(net:list_arguments()) do
+    if not params[name] and not shapes[name] and not name:find(LABEL) then
+      Error.raise{ code = "shape", func = "models", argument = name,
+        message = ("ONNX has the shapes of inputs, and that of '%s' is not known: \z
+          --shape %s=1,3,224,224 gives it"):format(name, name) }
+    end
+  end
+  onnx.export_model{ net, params, shapes, path }
+end
+
+
 -- Files of arrays ---------------------------------------------------------------------------------
 
 local arrays = { name = "arrays", endings = { ".params", ".npz", ".npy", ".safetensors" } }
@@ -190,7 +282,7 @@ end
 
 
 -- All, in the order in which a file to read is shown to them.
-formats.ROWS = { mxnet, t7, arrays }
+formats.ROWS = { mxnet, t7, onnx_files, arrays }
 
 
 --- Returns the format of a file to read.

@@ -2,7 +2,8 @@
 --
 -- @module tycho.models.run
 
-local pairs = require("tycho.core.iterate").pairs
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local formats = require "tycho.models.formats"
@@ -36,6 +37,15 @@ local function shapes_of(inputs)
     shapes[name] = x.shape
   end
   return shapes
+end
+
+
+-- A lone array is that of a lone input, whatever it is called.
+local function name_lone_input(names, inputs)
+  local given = next(inputs)
+  if #names == 1 and given and next(inputs, given) == nil and given ~= names[1] then
+    inputs[names[1]], inputs[given] = inputs[given], nil
+  end
 end
 
 
@@ -82,13 +92,14 @@ end
 
 
 -- Labels that nobody gave are zeros: no output depends on them.
-local function bound(net, arg_params, aux_params, inputs, ctx)
-  local dtype, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
+local function bound(net, arg_params, aux_params, described, inputs, ctx)
+  local usual, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
   if not shapes then
     Error.raise{ code = "shape", func = FUNC,
       message = "the shapes of the network do not follow from those of its inputs" }
   end
   for i, name in ipairs(net:list_arguments()) do
+    local dtype = described[name] and described[name].dtype or usual
     local x = arg_params[name] or inputs[name] and inputs[name]:astype(dtype)
       or nd.zeros(shapes[i], { dtype = dtype })
     arrays[name] = x:as_in_context(ctx)
@@ -129,10 +140,14 @@ function run.run(path, options)
   for _, text in ipairs(options.inputs) do
     read_input(text, inputs)
   end
-  local net, arg_params, aux_params =
+  if format.inputs then
+    name_lone_input(format.inputs(path), inputs)
+  end
+  local net, arg_params, aux_params, described =
     format.network(path, { shapes = shapes_of(inputs), at = options.at })
   match_names(net, arg_params, inputs)
-  local exe = bound(net, arg_params, aux_params, inputs, options.ctx or context.cpu())
+  local ctx = options.ctx or context.cpu()
+  local exe = bound(net, arg_params, aux_params, described or {}, inputs, ctx)
   local outputs = exe:forward()
   for i = 1, #outputs do
     outputs[i]:wait_to_read()

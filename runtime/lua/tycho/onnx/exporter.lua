@@ -718,6 +718,23 @@ local function missing_shapes(self, inputs)
 end
 
 
+-- Returns the inputs that something else than a loss reads, or a loss as its data: labels are left
+-- out of the file.
+local function without_labels(self, inputs)
+  local wanted, list = {}, {}
+  for _, n in ipairs(self.built.order) do
+    local is_loss = n.op and registry.find(n.op).is_loss
+    for i, entry in ipairs(n.inputs or {}) do
+      wanted[entry[1]] = wanted[entry[1]] or not is_loss or i == 1
+    end
+  end
+  for _, n in ipairs(inputs) do
+    list[#list + 1] = wanted[n] and n or nil
+  end
+  return list
+end
+
+
 --- Writes a file.
 -- @tparam table a symbol, params (name -> NDArray), shapes (input -> sizes), dtypes, file, opset,
 --   dynamic (input -> axes)
@@ -746,6 +763,7 @@ function export.run(a, func)
     self.names[n.name] = true
     self.value_names[n] = { n.name }
   end
+  missing_shapes(self, without_labels(self, inputs))
   self:run(self.built.order)
   for _, entry in ipairs(a.symbol._entries) do
     local d = self.described[entry[1]][entry[2] + 1]
