@@ -11,7 +11,7 @@ package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"
-local ffi = require "ffi"
+local wav = require "wav"
 
 local sym, V = ty.sym, ty.sym.Variable
 
@@ -26,37 +26,6 @@ parser:option("--folder", "folder with silero_vad_16k.safetensors"):count(1)
 parser:option("--file", "WAV file"):count(1)
 parser:option("--plot", "SVG file to draw the odds into")
 local options = common.parse(parser, {})
-
-
--- Returns the samples of a WAV file, between -1 and 1.
-local function samples(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  local function number(at, bytes)
-    local n = 0
-    for i = bytes, 1, -1 do
-      n = n * 256 + text:byte(at + i - 1)
-    end
-    return n
-  end
-  local at, ok = 13, false
-  while text:sub(1, 4) == "RIFF" and at + 8 <= #text do
-    local name, size = text:sub(at, at + 3), number(at + 4, 4)
-    if name == "fmt " then
-      ok = number(at + 8, 2) == 1 and number(at + 10, 2) == 1 and number(at + 12, 4) == RATE
-        and number(at + 22, 2) == 16
-    elseif name == "data" and ok then
-      local list, data = {}, ffi.cast("const int16_t *", ffi.cast("const char *", text) + at + 7)
-      for i = 1, math.floor(math.min(size, #text - at - 7) / 2) do
-        list[i] = data[i - 1] / 32768
-      end
-      return list
-    end
-    at = at + 8 + size + size % 2
-  end
-  error(path .. ": no WAV file of 16 kHz, 16 bits, one channel", 0)
-end
 
 
 -- The network; names of variables are those of the file -------------------------------------------
@@ -108,7 +77,7 @@ local function odds_of(list)
   return net:bind{ ctx = ty.cpu(), args = args, grad_req = "null" }:forward()[1]
 end
 
-local odds = odds_of(samples(options.file)):reshape{ -1 }:totable()
+local odds = odds_of(wav.read(options.file, RATE)):reshape{ -1 }:totable()
 local start, spoken = nil, 0
 for i = 1, #odds + 1 do
   local speaks = (odds[i] or 0) >= SPEECH

@@ -181,8 +181,9 @@ end
 
 function onnx_files.metadata(path)
   local m = onnx.get_model_metadata(path)
-  local data = { ir_version = m.ir_version, opset = m.opsets[""], producer = m.producer_name ~= ""
-    and (m.producer_name .. " " .. m.producer_version):gsub("%s+$", "") or nil }
+  local data = { ir_version = m.ir_version, opset = m.opsets[""] }
+  local producer = ("%s %s"):format(m.producer_name or "", m.producer_version or "")
+  data.producer = producer:find("%S") and producer:gsub("%s+$", "") or nil
   for domain, version in pairs(m.opsets) do
     if domain ~= "" then
       data["opset of " .. domain] = version

@@ -258,16 +258,16 @@ function inspect.show(path, options, write)
   local list, data
   if not format.network then
     list, data = format.arrays(path)
+  elseif format.metadata then
+    data = format.metadata(path)
   end
   row(write, "file", path)
   row(write, "format", format.title and format.title(path) or format.name)
   row(write, "size", bytes_text(file_arrays.open(path, FUNC).size))
   if format.network then
     local ok, net, arg_params, aux_params = pcall(format.network, path, options)
+    metadata(write, data or {}, options.all)
     if ok then
-      if format.metadata then
-        metadata(write, format.metadata(path), options.all)
-      end
       return show_network(write, net, arg_params, aux_params, options)
     elseif not format.notes or next(options.shapes) ~= nil then
       error(net, 0)
