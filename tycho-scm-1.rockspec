@@ -475,6 +475,7 @@ build = {
       ["tycho.scripts.lib.saved"] = "scripts/lib/saved.lua",
       ["tycho.scripts.lib.scenes"] = "scripts/lib/scenes.lua",
       ["tycho.scripts.lib.text"] = "scripts/lib/text.lua",
+      ["tycho.scripts.lib.wav"] = "scripts/lib/wav.lua",
       ["tycho.scripts.lstm_bucketing"] = "scripts/lstm_bucketing.lua",
       ["tycho.scripts.matrix_factorization"] = "scripts/matrix_factorization.lua",
       ["tycho.scripts.mnist_gluon"] = "scripts/mnist_gluon.lua",

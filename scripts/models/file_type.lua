@@ -1,4 +1,4 @@
---- Says what files are by their bytes alone, with Magika, a network that tells some 200 kinds apart.
+--- Says what files are by their bytes alone, with Magika, a network that tells 200 kinds apart.
 --
 --   pip download --no-deps magika && unzip -q magika-*.whl -d magika
 --   tycho scripts/models/file_type.lua --folder magika/magika/models/standard_v3_3 scripts/*.lua

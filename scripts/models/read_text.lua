@@ -43,8 +43,8 @@ local function loaded(name)
 end
 
 
--- Returns a picture (height, width, 3) as (1, 3, height, width) between -1 and 1, its colours in the
--- networks' order: blue first.
+-- Returns a picture (height, width, 3) as (1, 3, height, width) between -1 and 1, blue first as the
+-- networks want it.
 local function prepared(picture, width, height)
   local x = ty.image.imresize(picture, width, height, 1):astype "float32"
   x = x:flip{ axis = 2 }:transpose{ axes = { 2, 0, 1 } }:expand_dims{ axis = 0 }

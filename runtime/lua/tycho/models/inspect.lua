@@ -72,7 +72,7 @@ local function value_text(v)
     return ("%d entries"):format(#v)
   end
   local text = tostring(v):gsub("%s+", " ")
-  return #text > WIDTH and text:sub(1, WIDTH) .. "..." or text
+  return #text > WIDTH and text:sub(1, WIDTH):gsub("[\192-\255][\128-\191]*$", "") .. "..." or text
 end
 
 
