@@ -18,7 +18,6 @@ jit.off(true, true)                                      -- makes graphs: core/i
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
-local autograd = require "tycho.autograd.autograd"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
@@ -351,7 +350,7 @@ end
 function amp.scale_loss(loss, trainer)
   local scale = scaler_of(trainer, "amp.scale_loss").scale
   if class.is_array(loss) then
-    return autograd.record(recording.training or not recording.on, function()
+    return require("tycho.autograd.autograd").record(recording.training or not recording.on, function()
       return loss * scale
     end)
   elseif not values.is_plain(loss) then

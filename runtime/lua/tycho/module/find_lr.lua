@@ -11,7 +11,6 @@ local evaluation = require "tycho.module.evaluation"
 local pairs = require("tycho.core.iterate").pairs
 local random = require "tycho.ndarray.seed"
 local values = require "tycho.core.values"
-local viz = require "tycho.viz"
 
 local Module = {}                                        -- methods, for module/module.lua
 
@@ -64,7 +63,7 @@ function RangeTest:chart()
         style = "points" }
     end
   end
-  return viz.plot(curves, { x_log = true, x_label = "learning rate", y_label = "loss",
+  return require("tycho.viz").plot(curves, { x_log = true, x_label = "learning rate", y_label = "loss",
     title = "Learning-rate range test" })
 end
 

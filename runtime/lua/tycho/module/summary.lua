@@ -7,13 +7,10 @@ local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local DTYPES = args.DTYPES
-local flops = require "tycho.symbol.flops"
 local node = require "tycho.symbol.node"
 local pairs = require("tycho.core.iterate").pairs
-local profiler = require "tycho.core.profiler"
 local tables = require "tycho.core.tables"
 local units = require "tycho.core.units"
-local viz_summary = require "tycho.viz.summary"
 
 local Module = {}                                        -- methods, for module/module.lua
 
@@ -34,7 +31,7 @@ local function times_of(order)
   for _, n in ipairs(order) do
     known[n.name] = n.op ~= nil
   end
-  for _, row in ipairs(profiler.sums()) do
+  for _, row in ipairs(require("tycho.core.profiler").sums()) do
     local name = row.kind == "span" and row.category == "operator" and row.node:match("^%S+")
     name = name and (known[name] and name or name:gsub(BACKWARD, ""))
     if name and known[name] then
@@ -71,11 +68,12 @@ local function operations(n, shapes)
   for i, input in ipairs(n.inputs) do
     ins[i] = shapes[node.output_name(input[1], input[2])]
   end
-  return flops.of(n.op, n.attrs, ins, shapes_of_outputs(n, shapes))
+  return require("tycho.symbol.flops").of(n.op, n.attrs, ins, shapes_of_outputs(n, shapes))
 end
 
 
 function Summary:init(symbol, given, memory, func)
+  local viz_summary = require "tycho.viz.summary"        -- few programs ask for a summary
   local order = node.walk(symbol._entries)
   local shapes = viz_summary.shapes(symbol, given, func)
   local dtypes = viz_summary.dtypes(symbol, {}, func)

@@ -6,7 +6,6 @@ local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local Writer = require("tycho.tensorboard").Writer
 local log = require "tycho.core.log"
 local pairs = require("tycho.core.iterate").pairs
 local ranks = require "tycho.module.ranks"
@@ -34,7 +33,7 @@ function TensorBoard:init(...)
   self._period, self._histograms, self._graph = a.period, a.histograms, a.graph
   self._hparams, self._on_error = a.hparams, a.on_error
   self._samples = 0
-  self:_attempt(function() self.writer = Writer{ dir = a.dir } end)
+  self:_attempt(function() self.writer = require("tycho.tensorboard").Writer{ dir = a.dir } end)
 end
 
 
