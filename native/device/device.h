@@ -159,7 +159,7 @@ struct task {
   ** device_submit fails; may be NULL. */
   void (*done)(void *context);
   void  *context;
-  const struct access *read, *write;                  /* copied by device_submit */
+  const struct access *read, *write;                  /* copied by device_submit, if not lasting */
   int    nread, nwrite;
   const struct ticket *after;                         /* further tickets to wait for */
   int nafter;
@@ -167,6 +167,7 @@ struct task {
   /* Some microseconds of work: the caller does it at once if the queue is idle. */
   bool   small;
   bool   in_order;                                    /* runs after earlier tasks that are so too */
+  bool   lasting;                                     /* the lists stay until `done` is called */
   /* Returns which of n tasks that have `choose` and could run now is the next, from their contexts
   ** in the order of submission, of which the first is the head's. On the queue's thread; NULL: the
   ** head is the next. */

@@ -37,15 +37,23 @@ static struct noted_access *scan_find_access(const struct scan *l, const struct 
   }
 }
 
+/* Returns the storage of access i of a task: reads, then writes. */
+static const struct storage *slot_storage(const struct slot *s, int i)
+{
+  int write = i - s->task.nread;
+  return write < 0 ? s->task.read[i].storage : s->task.write[write].storage;
+}
+
 /* Notes the accesses of a task. Returns false if the table is full. */
 static bool scan_add_task(struct scan *l, const struct slot *s)
 {
   int n = s->task.nread + s->task.nwrite;
   if (l->used + n > MAX_USED) return false;
   for (int i = 0; i < n; i++) {
-    struct noted_access *t = scan_find_access(l, s->list[i].storage);
+    const struct storage *x = slot_storage(s, i);
+    struct noted_access *t = scan_find_access(l, x);
     if (t->scan != l->q->scan) {
-      *t = (struct noted_access){ s->list[i].storage, l->q->scan, false };
+      *t = (struct noted_access){ x, l->q->scan, false };
       l->used++;
     }
     t->written |= i >= s->task.nread;
@@ -63,9 +71,9 @@ static bool scan_allows_task(const struct scan *l, const struct slot *s)
   for (int i = 0; i < s->nwait; i++)
     if (!ticket_past(s->wait[i * RING])) return false;
   for (int i = 0; i < s->task.nread; i++)
-    if (storage_failed(&s->list[i])) return false; /* in order, so that the failure is the first */
+    if (storage_failed(&s->task.read[i])) return false; /* in order: the failure is the first */
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) {
-    const struct noted_access *t = scan_find_access(l, s->list[i].storage);
+    const struct noted_access *t = scan_find_access(l, slot_storage(s, i));
     if (t->scan == l->q->scan && (i >= s->task.nread || t->written)) return false;
   }
   return true;

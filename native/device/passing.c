@@ -14,8 +14,7 @@ enum { NAP_NS = 100000 };
 
 void queue_mark_writes(struct slot *s)
 {
-  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++)
-    storage_mark(&s->list[i], s->failed);
+  for (int i = 0; i < s->task.nwrite; i++) storage_mark(&s->task.write[i], s->failed);
 }
 
 bool queue_add_lost(const struct queue *q, struct failure *f, bool late)
@@ -53,8 +52,11 @@ static void queue_wake_waiters(struct queue *q)
 /* Calls the task's `done` and drops what the queue holds for it. */
 static void queue_release_task(struct queue *q, struct slot *s)
 {
-  if (s->task.done) s->task.done(s->task.context);
-  for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i].storage);
+  const struct task *t = &s->task;
+  if (t->done && !t->lasting) t->done(t->context);
+  for (int i = 0; i < t->nread; i++) storage_free(t->read[i].storage);
+  for (int i = 0; i < t->nwrite; i++) storage_free(t->write[i].storage);
+  if (t->done && t->lasting) t->done(t->context);
   failure_drop(s->failed);
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
 }
@@ -111,7 +113,7 @@ void queue_finish(struct queue *q)
       ** failed, mark this task's outputs as failed, and those of the tasks that read them. */
       for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
       for (int i = 0; i < s->task.nread && !s->failed; i++)
-        s->failed = storage_failure_for(&s->list[i], s->reported);
+        s->failed = storage_failure_for(&s->task.read[i], s->reported);
       if (s->failed) queue_mark_writes(s);
     }
     queue_complete_task(q, s);

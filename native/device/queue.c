@@ -41,8 +41,9 @@ bool device_sync(void)
 static bool queue_run_task(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
-  for (int i = 0; i < s->task.nread && !s->failed; i++)
-    s->failed = storage_failure_for(&s->list[i], s->reported);
+  int nread = storage_ever_failed() ? s->task.nread : 0;
+  for (int i = 0; i < nread && !s->failed; i++)
+    s->failed = storage_failure_for(&s->task.read[i], s->reported);
   if (!s->failed && q->lost) {
     s->failed = failure_again(q->lost);
     pending_add(q->device, s->failed);
@@ -262,16 +263,22 @@ static void slot_note_write(struct slot *s, struct storage *x, struct ticket own
   __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
 }
 
-/* Copies a task into a slot, with references to its storages. Returns false without memory. */
+/* Copies a task into a slot, with references to its storages. Returns false without memory. Lists
+** that last are not copied: those of a deep network take longer to copy than its task to submit. */
 static bool slot_fill(struct slot *s, const struct task *t)
 {
-  int n = t->nread + t->nwrite;
+  int n = t->lasting ? 0 : t->nread + t->nwrite;
   while (s->cap < n)
     if (!GROW(s->list, s->cap, s->cap)) return false;
-  for (int i = 0; i < t->nread; i++) s->list[i] = t->read[i];
-  for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = t->write[i];
-  for (int i = 0; i < n; i++) storage_keep(s->list[i].storage);
   s->task = *t;
+  if (!t->lasting) {
+    for (int i = 0; i < t->nread; i++) s->list[i] = t->read[i];
+    for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = t->write[i];
+    s->task.read = s->list;
+    s->task.write = s->list + t->nread;
+  }
+  for (int i = 0; i < t->nread; i++) storage_keep(t->read[i].storage);
+  for (int i = 0; i < t->nwrite; i++) storage_keep(t->write[i].storage);
   s->reported = failures_reported();
   s->nwait = 0;
   return true;

@@ -13,10 +13,10 @@ enum {
   AHEAD   = 64     /* tasks that are started before the first of them completes, at most */
 };
 
-/* A submitted task; its lists stay allocated. */
+/* A submitted task; its list stays allocated. */
 struct slot {
-  struct task task;
-  struct access *list;                                /* reads, then writes */
+  struct task task;                                   /* its `read` and `write` may be in `list` */
+  struct access *list;                                /* reads, then writes, that were copied */
   int cap;                                            /* of `list` */
   /* Number k is at wait[k * RING]: most tasks wait for one queue or none. */
   struct ticket *wait;

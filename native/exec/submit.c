@@ -113,6 +113,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   struct task t = { submit_run_steps, submit_release_task, c, g->read, g->write, g->nread,
     g->nwrite, after, nafter, 0 };
   t.in_order = true;                                    /* executors may share a pool */
+  t.lasting = !e->bind.movable;                         /* exec_rebind changes lists in place */
   struct ticket ticket = { 0 };
   int code = device_submit(g->device, &t, &ticket);
   c->ticket = ticket;
