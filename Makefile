@@ -412,7 +412,7 @@ COMPLETIONS  = $(SHARE_DIR)/bash-completion/completions/tycho $(ZSH_DIR)/_tycho 
 MAN_PAGES    = $(SHARE_DIR)/man/man1/tycho.1 $(SHARE_DIR)/man/man3/tycho.h.3
 
 # what the prompt and --script find beside the modules
-BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua doc/*.md))
+BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua scripts/models/*.lua doc/*.md))
 
 install: all install-beside
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBRARY_DIR)

@@ -25,6 +25,9 @@ common.count(parser, "--epochs", "times to go through them", 4)
 parser:flag("--quick", "few digits")
 local options = common.parse(parser, { train = 2000, epochs = 3 })
 local path = options.file or here .. "../../spec/torch7/files/lenet.t7"
+if not options.file and not io.open(path) then           -- installed without the specs
+  parser:error("--file is needed: a network that Torch7 wrote")
+end
 
 
 -- What is in the file -----------------------------------------------------------------------------

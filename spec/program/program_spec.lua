@@ -33,7 +33,12 @@ describe("tycho", function()
     assert.equal(0, done)
     assert.is_truthy(help:find("Usage: train_mnist.lua", 1, true), help)
     assert.is_truthy(help:find("--network", 1, true), help)
-    for _, name in ipairs{ "train_mnst", "../scripts/train_mnist", "''" } do
+    assert.is_truthy(list:find("\nmodels/read_text +Reads the text in a picture"), list)
+    help, done = tycho("--script models/read_text --help")
+    assert.equal(0, done)
+    assert.is_truthy(help:find("Usage: read_text.lua", 1, true), help)
+    for _, name in ipairs{ "train_mnst", "../scripts/train_mnist", "''", "models/../gpt",
+        "models/", "models/none" } do
       local told, wrong = tycho("--script " .. name)
       assert.equal(2, wrong)
       local want = "there is no script '" .. name:gsub("'", "") .. "'"

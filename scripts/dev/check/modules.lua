@@ -69,7 +69,7 @@ local function module_lines()
   local list, scripts = {}, {}
   for _, path in ipairs(source.find("scripts", { lua = true })) do
     local folder = path:match("^scripts/(.-)[^/]*$")
-    scripts[#scripts + 1] = (folder == "" or folder == "lib/") and path or nil
+    scripts[#scripts + 1] = not folder:find("^dev/") and path or nil
   end
   add_lines(list, "runtime/lua", "", source.find("runtime/lua", { lua = true }))
   add_lines(list, "scripts", "tycho.scripts.", scripts)

@@ -350,7 +350,8 @@ end
 function amp.scale_loss(loss, trainer)
   local scale = scaler_of(trainer, "amp.scale_loss").scale
   if class.is_array(loss) then
-    return require("tycho.autograd.autograd").record(recording.training or not recording.on, function()
+    local modes = require "tycho.autograd.autograd"      -- few programs scale losses
+    return modes.record(recording.training or not recording.on, function()
       return loss * scale
     end)
   elseif not values.is_plain(loss) then

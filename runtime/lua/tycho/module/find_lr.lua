@@ -63,8 +63,8 @@ function RangeTest:chart()
         style = "points" }
     end
   end
-  return require("tycho.viz").plot(curves, { x_log = true, x_label = "learning rate", y_label = "loss",
-    title = "Learning-rate range test" })
+  return require("tycho.viz").plot(curves, { x_log = true, x_label = "learning rate",
+    y_label = "loss", title = "Learning-rate range test" })
 end
 
 

@@ -30,11 +30,12 @@ end
 
 
 -- A file that each kind has.
-local SOME = { scripts = "train_mnist.lua", doc = "first_hour.md" }
+local SOME = { scripts = "train_mnist.lua", ["scripts/models"] = "own_net.lua",
+  doc = "first_hour.md" }
 
 
 --- Returns the path of a file; nil where there is none of that name.
--- @string kind "scripts" or "doc"
+-- @string kind "scripts", "scripts/models" or "doc"
 -- @string name without folders
 function files.path(kind, name)
   local path = folder(kind, SOME[kind]) .. name
@@ -43,7 +44,7 @@ end
 
 
 --- Returns the names of the files of a kind, without their ending, sorted.
--- @string kind "scripts" or "doc"
+-- @string kind "scripts", "scripts/models" or "doc"
 -- @string ending "lua" or "md"
 -- @treturn {string,...}
 function files.names(kind, ending)
