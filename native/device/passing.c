@@ -110,8 +110,7 @@ void queue_finish(struct queue *q)
       /* The device itself waited for other queues' tasks. Wait for those to complete; if one
       ** failed, mark this task's outputs as failed, and those of the tasks that read them. */
       for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
-      for (int i = 0; i < s->task.nread && !s->failed; i++)
-        s->failed = storage_failure_for(&s->list[i], s->reported);
+      queue_find_broken(q, s);
       if (s->failed) queue_mark_writes(s);
     }
     queue_complete_task(q, s);

@@ -82,6 +82,11 @@ static inline struct queue *queue_at(int device)
 
 /* All below are for the queue's own thread. */
 
+/* -- queue.c ----------------------------------------------------------------------------------- */
+
+/* Notes what broke the bytes that a task reads, if anything has and it has not failed yet. */
+void queue_find_broken(struct queue *q, struct slot *s);
+
 /* -- overtaking.c ------------------------------------------------------------------------------ */
 
 /* Returns whether tasks of the queue may run out of order at all. */
