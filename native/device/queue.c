@@ -37,30 +37,6 @@ bool device_sync(void)
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
 
-/* Returns whether a task changes weights or their like in place: these keep their old values if it
-** is skipped, which count once the failure is reported. */
-static bool slot_changes_lasting(const struct slot *s)
-{
-  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++)
-    if (s->list[i].in_place && __atomic_load_n(&s->list[i].storage->lasting, __ATOMIC_RELAXED))
-      return true;
-  return false;
-}
-
-void queue_find_broken(struct queue *q, struct slot *s)
-{
-  for (int i = 0; i < s->task.nread && !s->failed; i++)
-    s->failed = storage_failure_for(&s->list[i], s->reported);
-  struct failure *f = s->failed;
-  if (!f || !failure_reported_by(f, s->reported) || failure_is_interruption(f) ||
-      !slot_changes_lasting(s))
-    return;
-  /* An old failure would go by in silence: that this step has not been made is news. */
-  s->failed = failure_anew(f);
-  failure_drop(f);
-  pending_add(q->device, s->failed);
-}
-
 /* Runs a task, or skips it if what it reads is broken. Returns false if it is to run again. */
 static bool queue_run_task(struct queue *q, struct slot *s)
 {
