@@ -66,12 +66,12 @@ void failure_drop(struct failure *f)
   mem_free(f);
 }
 
-struct failure *failure_anew(struct failure *f)
+struct failure *failure_anew(struct failure *f, uint64_t moment)
 {
   struct failure *old = NULL, *result;
   if (f == &spare) return failure_again(f);
   pthread_mutex_lock(&anew_lock);
-  if (!f->anew || failure_reported(f->anew)) {
+  if (!f->anew || failure_reported_by(f->anew, moment)) {
     old = f->anew;
     f->anew = failure_again(f);
   }

@@ -32,7 +32,7 @@ void queue_find_broken(struct queue *q, struct slot *s)
       !slot_changes_lasting(s))
     return;
   /* An old failure would go by in silence: that this step has not been made is news. */
-  s->failed = failure_anew(f);
+  s->failed = failure_anew(f, s->reported);
   failure_drop(f);
   pending_add(q->device, s->failed);
 }

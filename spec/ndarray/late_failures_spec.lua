@@ -177,6 +177,48 @@ describe("a step by a gradient that could not be computed", function()
   end
 end)
 
+describe("a module whose step fails", function()
+  if SYNC then return end
+  setup(device.leave)
+  teardown(device.come_back)
+
+  for name, contexts in pairs{ ["one device"] = { ty.cpu(0) },
+      ["two devices"] = { ty.cpu(0), ty.cpu(1) } } do
+    it("goes on from the step before, whatever was read first, on " .. name, function()
+      for _, outputs_first in ipairs{ false, true } do
+        local net = ty.sym.FullyConnected{ V("data"), num_hidden = 2, name = "f" }
+        local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ net, name = "softmax" },
+          context = contexts }
+        m:bind{ data_shapes = { { "data", { 2, 2 } } },
+          label_shapes = { { "softmax_label", { 2 } } } }
+        m:init_params{ initializer = ty.init.One() }
+        m:init_optimizer{ kvstore = "device" }
+        local function weights()
+          local list = {}
+          for name, x in pairs((m:get_params())) do
+            list[name] = x:totable()
+          end
+          return list
+        end
+        local before = weights()
+        for _ = 1, 2 do
+          m:forward_backward{ data = { ty.nd.take{ ty.nd.arange(3),
+            ty.nd.array{ { 0, 9 }, { 9, 9 } }, mode = "raise" } }, label = { ty.nd.zeros(2) } }
+          if outputs_first then
+            assert.raises("run", function() m:get_outputs()[1]:totable() end)
+          end
+          m:update()
+          assert.raises("run", weights)
+          assert.same(before, weights())
+        end
+        m:forward_backward{ data = { ty.nd.ones{ 2, 2 } }, label = { ty.nd.zeros(2) } }
+        m:update()
+        assert.are_not.same(before, weights())
+      end
+    end)
+  end
+end)
+
 describe("an executor whose run fails", function()
   setup(device.leave)                                    -- a GPU finds failures later
   teardown(device.come_back)
