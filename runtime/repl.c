@@ -153,6 +153,7 @@ static int read_key(EditLine *unused, wchar_t *out)
 {
   (void)unused;
   mbstate_t shift;
+  bool partial = false; /* the bytes so far begin a character */
   memset(&shift, 0, sizeof shift);
   for (;;) {
     char byte;
@@ -169,9 +170,14 @@ static int read_key(EditLine *unused, wchar_t *out)
     }
     if (!byte && repl.ahead) byte = END_KEY;
     size_t used = mbrtowc(out, &byte, 1, &shift);
+    if (used == (size_t)-1 && partial) { /* the character ends too early; this byte may begin one */
+      memset(&shift, 0, sizeof shift);
+      used = mbrtowc(out, &byte, 1, &shift);
+    }
+    partial = used == (size_t)-2;
     if (used == (size_t)-1)
       memset(&shift, 0, sizeof shift); /* not UTF-8: dropped */
-    else if (used != (size_t)-2)
+    else if (!partial)
       return 1;
   }
 }

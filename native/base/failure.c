@@ -1,6 +1,7 @@
 /* failure.c - failures that outlive their thread's next one: a queue's thread hands them to the
 ** thread that waits for its tasks.
 */
+#include <pthread.h>
 #include "base/base.h"
 #include "base/error_parts.h"
 #include "base/failure.h"
@@ -12,7 +13,10 @@ struct failure {
   uint64_t reported;
   /* Interruptions that were over when it happened. */
   uint64_t epoch;
+  /* What `failure_anew` returned last, or NULL. Under anew_lock. */
+  struct failure *anew;
 };
+static pthread_mutex_t anew_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Reports so far; atomic. */
 static uint64_t nreported;
 /* Taken when there is no memory for a failure of its own. */
@@ -57,7 +61,24 @@ struct failure *failure_again(const struct failure *f)
 
 void failure_drop(struct failure *f)
 {
-  if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) mem_free(f);
+  if (!f || f == &spare || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+  failure_drop(f->anew);
+  mem_free(f);
+}
+
+struct failure *failure_anew(struct failure *f, uint64_t moment)
+{
+  struct failure *old = NULL, *result;
+  if (f == &spare) return failure_again(f);
+  pthread_mutex_lock(&anew_lock);
+  if (!f->anew || failure_reported_by(f->anew, moment)) {
+    old = f->anew;
+    f->anew = failure_again(f);
+  }
+  result = failure_keep(f->anew);
+  pthread_mutex_unlock(&anew_lock);
+  failure_drop(old);
+  return result;
 }
 
 bool failure_is_interruption(const struct failure *f) { return f->parts.code == TY_EINTERRUPTED; }

@@ -10,5 +10,8 @@ struct failure;
 uint64_t failures_reported(void);
 /* Returns whether f was among the first `moment` reported ones. */
 bool failure_reported_by(const struct failure *f, uint64_t moment);
+/* Returns a failure like f that is not among the first `moment` reported ones, the same one for all
+** moments before it is reported. A reference goes with it. */
+struct failure *failure_anew(struct failure *f, uint64_t moment);
 /* Returns whether f is an interruption of the past or the present. */
 bool failure_is_interruption(const struct failure *f);

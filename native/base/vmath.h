@@ -428,7 +428,8 @@ static inline long double digamma_long(long double x)
   long double sum = 0;
   if (x != x || x == -(long double)INFINITY || (x <= 0 && x == floorl(x))) return (long double)NAN;
   if (x < 0) {
-    long double part = x - floorl(x); /* the tangent's argument without its turns */
+    /* the tangent's argument without its turns; x itself where it is near 0 */
+    long double part = x - roundl(x);
     sum = -3.14159265358979323846264338327950288L /
         tanl(3.14159265358979323846264338327950288L * part);
     x = 1 - x;

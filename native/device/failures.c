@@ -27,10 +27,14 @@ static void pending_forget(int i)
 
 void pending_add(int device, struct failure *f)
 {
+  bool known = false;
   pthread_mutex_lock(&marks_lock);
   for (int i = npending - 1; i >= 0; i--)
-    if (failure_reported(pending[i].failure)) pending_forget(i);
-  if (npending < MAX_PENDING) {
+    if (failure_reported(pending[i].failure))
+      pending_forget(i);
+    else
+      known |= pending[i].failure == f;
+  if (npending < MAX_PENDING && !known) {
     pending[npending].device = device;
     pending[npending++].failure = failure_keep(f);
   }

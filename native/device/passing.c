@@ -5,12 +5,39 @@
 ** needs: it is free for what comes meanwhile, such as the next batch.
 */
 #include "base/base.h"
+#include "base/failure.h"
 #include "device/queue_state.h"
 
 /* How long a thread sleeps between two questions whether its device is busy. */
 enum { NAP_NS = 100000 };
 
 /* -- failures ---------------------------------------------------------------------------------- */
+
+/* Returns whether a task changes weights or their like in place: these keep their old values if it
+** is skipped, which count once the failure is reported. */
+static bool slot_changes_lasting(const struct slot *s)
+{
+  for (int i = 0; i < s->task.nwrite; i++) {
+    const struct access *a = &s->task.write[i];
+    if (a->in_place && __atomic_load_n(&a->storage->lasting, __ATOMIC_RELAXED)) return true;
+  }
+  return false;
+}
+
+void queue_find_broken(struct queue *q, struct slot *s)
+{
+  if (!storage_ever_failed()) return;
+  for (int i = 0; i < s->task.nread && !s->failed; i++)
+    s->failed = storage_failure_for(&s->task.read[i], s->reported);
+  struct failure *f = s->failed;
+  if (!f || !failure_reported_by(f, s->reported) || failure_is_interruption(f) ||
+      !slot_changes_lasting(s))
+    return;
+  /* An old failure would go by in silence: that this step has not been made is news. */
+  s->failed = failure_anew(f, s->reported);
+  failure_drop(f);
+  pending_add(q->device, s->failed);
+}
 
 void queue_mark_writes(struct slot *s)
 {
@@ -112,8 +139,7 @@ void queue_finish(struct queue *q)
       /* The device itself waited for other queues' tasks. Wait for those to complete; if one
       ** failed, mark this task's outputs as failed, and those of the tasks that read them. */
       for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
-      for (int i = 0; i < s->task.nread && !s->failed; i++)
-        s->failed = storage_failure_for(&s->task.read[i], s->reported);
+      queue_find_broken(q, s);
       if (s->failed) queue_mark_writes(s);
     }
     queue_complete_task(q, s);

@@ -41,9 +41,7 @@ bool device_sync(void)
 static bool queue_run_task(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
-  int nread = storage_ever_failed() ? s->task.nread : 0;
-  for (int i = 0; i < nread && !s->failed; i++)
-    s->failed = storage_failure_for(&s->task.read[i], s->reported);
+  queue_find_broken(q, s);
   if (!s->failed && q->lost) {
     s->failed = failure_again(q->lost);
     pending_add(q->device, s->failed);

@@ -98,6 +98,8 @@ struct slot *queue_choose(struct queue *q, struct slot *head);
 
 /* -- passing.c --------------------------------------------------------------------------------- */
 
+/* Notes what broke the bytes that a task reads, if anything has and it has not failed yet. */
+void queue_find_broken(struct queue *q, struct slot *s);
 /* Marks what the task writes with its failure, or as written. */
 void queue_mark_writes(struct slot *s);
 /* Takes this thread's failure for device_wait, and returns it with a reference. If it has lost the

@@ -112,7 +112,7 @@ static void access_list_head(const ty_exec *e, const struct program *p, struct s
 
 bool exec_begins_run(const struct program *p, int segment)
 {
-  bool first = p->segment[segment].first < p->nforward;
+  bool first = true;
   for (int k = 0; k < segment; k++) first &= p->segment[k].device != p->segment[segment].device;
   return first;
 }

@@ -144,8 +144,8 @@ int  exec_resolve(ty_exec *e);
 int  exec_list_segments(ty_exec *e, struct program *p);
 /* Makes p->alone, once. */
 int  exec_list_alone(ty_exec *e, struct program *p);
-/* Returns whether a segment is the first of a device in forward, where failures of earlier runs no
-** longer count. */
+/* Returns whether a segment is the first of a device, where failures of earlier runs no longer
+** count. Where a device has no work in forward, it is one of backward. */
 bool exec_begins_run(const struct program *p, int segment);
 
 /* -- budget.c ---------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ static const char digamma[] =
   "{\n"
   "  double sum = 0;\n"
   "  if (x != x || (x <= 0 && x == floor(x))) return nan(\"\");\n"
-  "  if (x < 0) { sum = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));"
+  "  if (x < 0) { sum = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - rint(x)));"
   " x = 1 - x; }\n"
   "  while (x < 12) { sum -= 1 / x; x += 1; }\n"
   "  double z = 1 / (x * x);\n"

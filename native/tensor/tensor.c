@@ -314,7 +314,11 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   *c = (struct copying){ dst, src };
   ty_tensor_keep(dst);
   ty_tensor_keep(src);
-  const struct access read = tensor_access(src), write = tensor_access(dst);
+  const struct access read = tensor_access(src);
+  struct access write = tensor_access(dst);
+  /* A weight that follows another one keeps its old value where that one could not change. */
+  write.in_place = __atomic_load_n(&src->storage->lasting, __ATOMIC_RELAXED) &&
+      __atomic_load_n(&dst->storage->lasting, __ATOMIC_RELAXED);
   struct task t = { run_copy, drop_copy, c, &read, &write, 1, 1, NULL, 0, 0,
     desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
   return device_submit(

@@ -345,4 +345,25 @@ describe("states of a Trainer", function()
     third:save_states(path)
     assert.raises("state", other.load_states, other, path)
   end)
+
+  it("of another optimizer are refused, with the names of both", function()
+    local p = parameter("w", 1)
+    local t = Trainer({ p }, "adam")
+    back{ p, 1 }
+    t:step(1)
+    t:save_states(path)
+    for _, case in ipairs{ { "sgd", { momentum = 0.9 } }, { "sgd", {} }, { "rmsprop", {} } } do
+      local q = parameter("w", 1)
+      local u = Trainer({ q }, case[1], case[2])
+      local e = assert.raises("state", u.load_states, u, path)
+      assert.matches("Adam.*" .. u.optimizer.class_name, e.message)
+      back{ q, 1 }
+      u:step(1)
+      assert.is_true(q:data():get(0) < 1)
+    end
+    local without = Trainer({ p }, "sgd", { learning_rate = 1 })
+    without:save_states(path)
+    local with = Trainer({ p }, "sgd", { momentum = 0.9 })
+    assert.raises("state", with.load_states, with, path)
+  end)
 end)

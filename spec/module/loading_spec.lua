@@ -146,6 +146,22 @@ describe("Module.load", function()
   end)
 end)
 
+describe("a checkpoint's file", function()
+  it("is refused where an array is called neither arg: nor aux:", function()
+    with_file({}, {}, function(prefix)
+      local x = ty.nd.ones(1)
+      for key, dict in pairs{ f_weight = { f_weight = x, ["arg:f_bias"] = x },
+          ["1"] = { x } } do
+        ty.nd.save(prefix .. "-0001.params", dict)
+        for _, load in ipairs{ ty.model.load_checkpoint, ty.model.load_params, ty.mod.Module.load,
+            ty.model.FeedForward.load } do
+          assert.are.equal(key, assert.raises("format", load, prefix, 1).argument)
+        end
+      end
+    end)
+  end)
+end)
+
 describe("FeedForward.load", function()
   for what, case in pairs(CASES) do
     it("refuses a file " .. what, function()

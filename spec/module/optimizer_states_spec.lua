@@ -523,6 +523,8 @@ describe("optimizer states of a store", function()
         local e = assert.raises("state", other.load_optimizer_states, other, path .. "/s")
         assert.truthy(e.message:find("Adam", 1, true) and e.message:find("SGD", 1, true))
         other:push("w", ty.nd.ones{ 2 })
+        a:save_optimizer_states(path .. "/s", { dump_optimizer = true })
+        assert.raises("state", other.load_optimizer_states, other, path .. "/s")
         local keys = store(kind, ty.optimizer.Adam(), { "v" })
         assert.are.same({ "w" },
           assert.raises("state", keys.load_optimizer_states, keys, path .. "/s").extra)

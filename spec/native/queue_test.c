@@ -338,6 +338,17 @@ static void test_changes_in_place(void)
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   RUN(ty_wait(-1));
+  /* the next step by the same gradient, whose failure has been reported */
+  for (int i = 0; i < 2; i++) {
+    RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+    RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+    SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
+    SURE(first_of(weight) == 4);
+  }
+  RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+  SURE(ty_wait(-1) == TY_ERUN);
+  RUN(ty_wait(-1));
+  SURE(first_of(weight) == 4);
   ty_tensor_free(weight);
   ty_tensor_free(x);
   ty_tensor_free(bad);

@@ -127,6 +127,98 @@ describe("an array that could not be computed", function()
   end)
 end)
 
+-- A weight keeps its old value where a step cannot be made; each such step is reported once.
+describe("a step by a gradient that could not be computed", function()
+  if SYNC then return end                                -- the call itself raises
+  setup(device.leave)
+  teardown(device.come_back)
+
+  local function store(kind)
+    local kv = ty.kv.create(kind)
+    kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 1 })
+    kv:init(1, ty.nd.ones(2))
+    return kv, function(gradient) kv:push(1, gradient) end, function()
+      local got = ty.nd.zeros(2)
+      kv:pull(1, { out = got })
+      return got:totable()
+    end
+  end
+
+  local function trainer()
+    local p = ty.gluon.Parameter("w", { shape = { 2 } })
+    p:initialize{ init = ty.init.One() }
+    local t = ty.gluon.Trainer({ p }, "adam")
+    return t, function(gradient)
+      local y = ty.autograd.record(function() return p:data() * 1 end)
+      y:backward(gradient)
+      t:step(1)
+    end, function() return p:data():totable() end
+  end
+
+  for name, make in pairs{ ["local store"] = function() return store("local") end,
+      ["device store"] = function() return store("device") end, trainer = trainer } do
+    it("is reported, though the gradient's failure was before: " .. name, function()
+      local owner, step, read = make()
+      local y = broken(ty.nd.zeros(2))
+      raises(y.totable, y)
+      for _ = 1, 3 do
+        step(y)
+        raises(read)
+        assert.same({ 1, 1 }, read())
+      end
+      step(y)
+      raises(ty.nd.waitall)
+      ty.nd.waitall()
+      assert.same({ 1, 1 }, read())
+      step(ty.nd.ones(2))
+      assert.is_true(read()[1] < 1)
+      assert.is_truthy(owner)
+    end)
+  end
+end)
+
+describe("a module whose step fails", function()
+  if SYNC then return end
+  setup(device.leave)
+  teardown(device.come_back)
+
+  for name, contexts in pairs{ ["one device"] = { ty.cpu(0) },
+      ["two devices"] = { ty.cpu(0), ty.cpu(1) } } do
+    it("goes on from the step before, whatever was read first, on " .. name, function()
+      for _, outputs_first in ipairs{ false, true } do
+        local net = ty.sym.FullyConnected{ V("data"), num_hidden = 2, name = "f" }
+        local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ net, name = "softmax" },
+          context = contexts }
+        m:bind{ data_shapes = { { "data", { 2, 2 } } },
+          label_shapes = { { "softmax_label", { 2 } } } }
+        m:init_params{ initializer = ty.init.One() }
+        m:init_optimizer{ kvstore = "device" }
+        local function weights()
+          local list = {}
+          for name, x in pairs((m:get_params())) do
+            list[name] = x:totable()
+          end
+          return list
+        end
+        local before = weights()
+        for _ = 1, 2 do
+          m:forward_backward{ data = { ty.nd.take{ ty.nd.arange(3),
+            ty.nd.array{ { 0, 9 }, { 9, 9 } }, mode = "raise" } }, label = { ty.nd.zeros(2) } }
+          if outputs_first then
+            assert.raises("run", function() m:get_outputs()[1]:totable() end)
+          end
+          m:update()
+          assert.raises("run", weights)
+          assert.same(before, weights())
+        end
+        m:forward_backward{ data = { ty.nd.ones{ 2, 2 } }, label = { ty.nd.zeros(2) } }
+        m:update()
+        assert.are_not.same(before, weights())
+      end
+    end)
+  end
+end)
+
 describe("an executor whose run fails", function()
   setup(device.leave)                                    -- a GPU finds failures later
   teardown(device.come_back)
@@ -175,6 +267,33 @@ describe("an executor whose run fails", function()
     end
     run(exe, 1)
     assert.same({ 10, 10 }, exe.outputs[1]:totable())
+  end)
+
+  it("has gradients again where forward has nothing to do on their device", function()
+    local function check(gradient, step)
+      step(broken(ty.nd.zeros(2)))
+      if not SYNC then
+        raises(gradient.totable, gradient)
+      end
+      for _ = 1, 2 do
+        step(ty.nd.ones(2))
+        assert.same({ 6, 6 }, gradient:totable())
+      end
+    end
+    local there = ty.cpu(1)
+    local x, g = ty.nd.full({ 2 }, 3, { ctx = there }), ty.nd.zeros({ 2 }, { ctx = there })
+    local net = ty.sym.square{ V("x", { attr = { ctx_group = "a" } }), attr = { ctx_group = "b" } }
+    local exe = net:bind{ ctx = ty.cpu(), group2ctx = { a = there, b = ty.cpu() }, args = { x = x },
+      args_grad = { x = g } }
+    check(g, function(head)
+      pcall(exe.forward, exe, true)
+      pcall(exe.backward, exe, head)
+    end)
+    local w = ty.nd.full({ 2 }, 3):attach_grad()
+    check(w.grad, function(head)
+      local y = ty.autograd.record(function() return ty.nd.square(w) end)
+      pcall(y.backward, y, head)
+    end)
   end)
 
   it("adds to no gradient that is broken", function()

@@ -493,3 +493,18 @@ describe("what older and newer files have", function()
     near(exact, wide, 2 ^ -7)
   end)
 end)
+
+describe("gelu by tanh", function()
+  it("keeps its digits far below 0", function()
+    local x, expected = array{ -6, -5, -4, -1, 0, 2 }, { -8.43964670076e-11, -2.29179619663e-7,
+      -7.02459481924e-5, -0.158808009392, 0, 1.95459769409 }
+    local com_microsoft = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+    for _, got in ipairs{ (numbers("FastGelu", {}, { x }, com_microsoft)),
+        (numbers("Gelu", { approximate = "tanh" }, { x }, { opset = 20 })) } do
+      for i, v in ipairs(expected) do
+        assert.is_true(math.abs(got[i] - v) <= 4e-6 * math.abs(v), ("%g, expected %g")
+          :format(got[i], v))
+      end
+    end
+  end)
+end)

@@ -105,6 +105,25 @@ describe("positions of elements and partners", function()
     assert.near({2048}, columns:astype("float32"), 0)
   end)
 
+  it("fit into data's type where they are counted like data", function()
+    for dtype, most in pairs{uint8 = 256, int8 = 128, float16 = 2049, bfloat16 = 257} do
+      local x = nd.zeros({2, most + 1}, {dtype = dtype})
+      for _, options in ipairs{{axis = 1}, {}, {axis = 0, start = most}, {axis = 0, step = most}} do
+        options[1] = x
+        local e = assert.raises("value", nd.contrib.arange_like, options)
+        assert.is_truthy(e.message:find("data: " .. dtype .. " cannot count ", 1, true), e.message)
+      end
+      local fits = nd.zeros({1, most}, {dtype = dtype})
+      assert.equal(most - 1, position(nd.contrib.arange_like{fits, axis = 1}["-1:"]))
+      assert.equal(most - 1, position(nd.contrib.arange_like{x, axis = 0, start = most - 1,
+        step = 1 - most}["0:1"]))
+      local net = sym.contrib.arange_like{V"x", axis = 1}
+      assert.raises("value", net.bind, net, {ctx = ty.cpu(), args = {x = x}})
+    end
+    local x = nd.zeros({2, 300}, {dtype = "float16"})
+    assert.near({0.5, 0.75}, nd.contrib.arange_like{x, axis = 0, start = 0.5, step = 0.25}, 0)
+  end)
+
   it("fit into the type of what is drawn", function()
     local e = assert.raises("value", nd.sample_multinomial, {nd.ones{300} / 300, dtype = "uint8"})
     assert.is_truthy(e.message:find("parameter dtype: uint8 cannot count 300 elements", 1, true))

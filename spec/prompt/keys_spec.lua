@@ -48,6 +48,16 @@ describe("the prompt's terminal", function()
     line("x == '\\195\\164'", "true")
   end)
 
+  it("drops a character that ends too early, not the one after it", function()
+    for bytes, want in pairs{ ["\195z"] = "z", ["\226\130z"] = "z", ["\195\195\164"] = "\195\164",
+        ["\240\159\152\195\164"] = "\195\164" } do
+      t:send("x = '" .. bytes .. "'\n")
+      t:expect("> ")
+      line("#x", tostring(#want))
+      line(("x == '%s'"):format((want:gsub("%W", function(c) return "\\" .. c:byte() end))), "true")
+    end
+  end)
+
   it("takes UTF-8 in the C locale, and where the locale is not installed", function()
     for _, locale in ipairs{ "C", "no_SUCH.UTF-8" } do
       local other = terminal.open(shell.program, "LC_ALL=" .. locale

@@ -83,14 +83,36 @@ static const struct param range_params[] = {
   { 0 }
 };
 
+/* Returns whether data's type holds the values, where they are whole numbers from 0 up. */
+static int range_fits(struct infer *s)
+{
+  const struct count_up *p = s->param;
+  const ty_desc *in = &s->in[0];
+  bool inside = p->axis >= -in->ndim && p->axis < in->ndim;
+  int64_t n = p->axis == NONE ? product_of(in, 0, in->ndim)
+      : inside                ? in->dim[axis_in(p->axis, in->ndim)]
+                              : 0;
+  double last = p->start + (double)((n - 1) / p->repeat) * p->step, most = MAX(p->start, last);
+  bool whole = p->start == floor(p->start) && p->step == floor(p->step);
+  if (n < 1 || !whole || MIN(p->start, last) < 0 || most >= (double)INT64_MAX) return TY_OK;
+  return positions_fit(s, in, in->dtype, (int64_t)most + 1, "Cast data to a type that does");
+}
+
 static int range_shape(struct infer *s)
 {
   const struct count_up *p = s->param;
   int axis;
+  if (s->in[0].ndim) TRY(range_fits(s));
   if (p->axis == NONE) return shape_both(s, &s->in[0], &s->out[0]);
   if (!s->in[0].ndim) return TY_OK;
   TRY(axis_of(s, p->axis, s->in[0].ndim, &axis));
   return shape_is(s, &s->out[0], 1, &s->in[0].dim[axis]);
+}
+
+static int range_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  return s->in[0].ndim ? range_fits(s) : TY_OK;
 }
 
 static int range_run(struct call *c)
@@ -318,7 +340,7 @@ const struct op op_shape_array[] = {
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like",
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
     .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape,
-    .flags = OP_ZERO_GRAD, .cpu = range_kernels },
+    .type = range_type, .flags = OP_ZERO_GRAD, .cpu = range_kernels },
   { .name = "diag",
     .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th "
            "diagonal. The gradient goes back to the same places.",

@@ -533,15 +533,17 @@ end
 
 local LOAD = args.form("Trainer:load_states", { { "fname", "text" } })
 
---- Reads what `save_states` wrote; the training goes on bit for bit. Foreign bytes are
--- E(`format`), states of other parameters E(`state`), and nothing has changed then.
+--- Reads what `save_states` wrote; the training goes on bit for bit, with the rates and the
+-- schedule of the file. Foreign bytes are E(`format`), states of another optimizer or of other
+-- parameters E(`state`), and nothing has changed then.
 -- @string fname
 function Trainer:load_states(...)
   local a, func = LOAD(...), "Trainer:load_states"
   get_ready(self)
   local updater, targets = updater_of(self, func), state_targets(self)
   files.parse(a.fname, func, function(bytes)
-    return updater:_prepare_states(bytes, { func = func, targets = targets, keep_unknown = true })
+    return updater:_prepare_states(bytes,
+      { func = func, targets = targets, keep_unknown = true, same_optimizer = true })
   end)()
   self._optimizer = updater.optimizer
   self._optimizer.rescale_grad = self._scale

@@ -456,7 +456,7 @@ function KVStore:load_optimizer_states(...)
   local targets = targets_of(self, updater.optimizer)
   files.parse(LOAD(...).fname, func, function(bytes)
     return updater:_prepare_states(bytes,
-      { func = func, targets = targets, keep_unknown = #targets == 0 })
+      { func = func, targets = targets, keep_unknown = #targets == 0, same_optimizer = true })
   end)()
 end
 

@@ -76,7 +76,8 @@ end
 --- Reads parameters.
 -- @string path
 -- @string func for errors
--- @bool[opt=false] strict names of another kind are E(format); else they are left out
+-- @bool[opt=false] strict names of another kind are E(format); else only those of no kind are, and
+--   the others are left out
 -- @treturn table arg_params
 -- @treturn table aux_params
 function checkpoint.read_params(path, func, strict)
@@ -89,7 +90,7 @@ function checkpoint.read_params(path, func, strict)
     local kind, name = tostring(key):match("^(.-):(.*)$")
     if parts[kind] then
       parts[kind][name] = x
-    elseif strict then
+    elseif strict or not kind then
       Error.raise{ code = "format", func = func, argument = tostring(key),
         expected = "arg:NAME or aux:NAME", got = tostring(key),
         message = ("'%s' of the file '%s' is no parameter"):format(tostring(key), path) }

@@ -317,7 +317,7 @@ function Module:_load_optimizer_states(fname, keep_unknown)
   local targets = self:_state_targets()
   files.parse(fname, func, function(bytes)
     return updater:_prepare_states(bytes,
-      { func = func, targets = targets, keep_unknown = keep_unknown })
+      { func = func, targets = targets, keep_unknown = keep_unknown, same_optimizer = true })
   end)()
   self._optimizer = updater.optimizer
 end

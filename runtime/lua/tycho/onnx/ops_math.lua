@@ -81,12 +81,12 @@ function ops.Mish(_, x) return x * softplus(x):map("tanh") end
 
 function ops.Swish(n, x) return x * (x * n:float("alpha", 1)):map("sigmoid") end
 
+-- (1 + tanh(x)) / 2 is sigmoid(2 x), which does not cancel far below 0.
 function ops.Gelu(n, x)
   if n:choice("approximate", "none", { none = 1, tanh = 2 }) == 1 then
     return x:map("LeakyReLU", {}, { act_type = "gelu" })
   end
-  local inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-  return x * (inner:map("tanh") + 1) * 0.5
+  return x * ((x + x * x * x * 0.044715) * math.sqrt(8 / math.pi)):map("sigmoid")
 end
 
 function ops.Shrink(n, x)

@@ -77,7 +77,7 @@ function ops.BiasGelu(_, x, bias) return gelu(x + bias) end
 
 function ops.FastGelu(_, x, bias)
   x = bias and x + bias or x
-  return x * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)):map("tanh") + 1) * 0.5
+  return x * ((x + x * x * x * 0.044715) * math.sqrt(8 / math.pi)):map("sigmoid")
 end
 
 function ops.QuickGelu(n, x) return x * (x * n:float("alpha", 1.702)):map("sigmoid") end

@@ -12,8 +12,7 @@ local LEAKY = {
   leaky = formula.rule{ "y > 0 ? g : $slope * g" },
   elu = formula.rule{ "y > 0 ? g : g * ($slope + y)" },
   selu = formula.rule{ "y > 0 ? 1.0507009873554805 * g : g * (1.7580993408473766 + y)" },
-  gelu = formula.rule{ "g * (0.5 * (1 + erf(a * 0.70710678118654752))"
-    .. " + a * 0.39894228040143268 * exp(-0.5 * a * a))" },
+  gelu = formula.rule{ "g * (normcdf(a) + a * 0.39894228040143268 * exp(-0.5 * a * a))" },
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 

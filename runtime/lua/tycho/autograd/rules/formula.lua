@@ -22,6 +22,15 @@ local function unary(on_array, on_number)
 end
 
 
+-- Returns the normal distribution function of an array. Far below 0 1 + erf cancels: there gelu,
+-- which is x times it, is divided by x.
+local function normcdf(x)
+  local low = nd.minimum(x, -1)
+  return nd.where(nd.lesser(x, -1), nd.LeakyReLU{ low, act_type = "gelu" } / low,
+    0.5 * (1 + nd.erf(x * math.sqrt(0.5))))
+end
+
+
 local function filled(v, like)
   return is_array(v) and v or nd.ones_like(like) * v
 end
@@ -58,7 +67,7 @@ local FUNCTIONS = {
   abs = unary(nd.abs, math.abs), floor = unary(nd.floor, math.floor),
   asin = nd.arcsin, acos = nd.arccos, atan = nd.arctan,
   asinh = nd.arcsinh, acosh = nd.arccosh, atanh = nd.arctanh,
-  lgamma = nd.gammaln, tgamma = nd.gamma, fabs = nd.abs, sign = nd.sign,
+  lgamma = nd.gammaln, tgamma = nd.gamma, fabs = nd.abs, sign = nd.sign, normcdf = normcdf,
 }
 FUNCTIONS.select = FUNCTIONS.where
 
