@@ -443,8 +443,8 @@ local function alias(x)
 end
 
 
---- Returns arrays on the same tensors that no scope frees, for objects that keep what they are given.
--- Outside of scopes these are the arrays themselves.
+--- Returns arrays on the same tensors that no scope frees, for objects that keep what they are
+-- given. Outside of scopes these are the arrays themselves.
 -- @tparam {NDArray,...} list
 -- @treturn {NDArray,...}
 function class.unscoped(list)
