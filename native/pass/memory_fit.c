@@ -2,15 +2,16 @@
 ** possible.
 **
 ** The lower bound is the largest sum of bytes alive at one step; where places are kept, also what
-** these leave no room for below them. Several orders of placing are tried, each at the tightest gap
-** that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by
-** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
+** these leave no room for below them. Several orders of placing are tried, each at the tightest
+** gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order
+** by size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
 ** bound. When none does, the best order is changed a little, again and again, and kept when it is
-** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above), the
-** other orders are climbed from as well. In a reshape a plan that needs no more bytes than are there
-** already ends the search after a fraction of a millisecond, a look at all plans of few items, or a
-** plan within 4 % of the bound, after one or two. Cost: O(n^2) an order; for large n one pass in order of time with
-** a free list, O(n log n), comes first, and the others only within a budget.
+** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above),
+** the other orders are climbed from as well. In a reshape a plan that needs no more bytes than are
+** there already ends the search after a fraction of a millisecond, a look at all plans of few
+** items, or a plan within 4 % of the bound, after one or two. Cost: O(n^2) an order; for large n
+** one pass in order of time with a free list, O(n log n), comes first, and the others only within
+** a budget.
 */
 #include "pass/passes.h"
 
