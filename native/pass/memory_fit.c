@@ -2,14 +2,16 @@
 ** possible.
 **
 ** The lower bound is the largest sum of bytes alive at one step; where places are kept, also what
-** these leave no room for below them. Several orders of placing are tried, each at the tightest gap
-** that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by
-** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
+** these leave no room for below them. Several orders of placing are tried, each at the tightest
+** gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order
+** by size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
 ** bound. When none does, the best order is changed a little, again and again, and kept when it is
-** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above), the
-** other orders are climbed from as well. Where places are kept and items are few, a look at all
-** plans may end the search early. Cost: O(n^2) an order; for large n one pass in order of time with
-** a free list, O(n log n), comes first, and the others only within a budget.
+** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above),
+** the other orders are climbed from as well. In a reshape a plan that needs no more bytes than are
+** there already ends the search after a fraction of a millisecond, a look at all plans of few
+** items, or a plan within 4 % of the bound, after one or two. Cost: O(n^2) an order; for large n
+** one pass in order of time with a free list, O(n log n), comes first, and the others only within
+** a budget.
 */
 #include "pass/passes.h"
 
@@ -22,6 +24,7 @@ struct fit {
   int64_t *offset, *best, total;
   int64_t live;                                       /* the most bytes alive at one step */
   int64_t bound;                                      /* no plan that keeps places needs less */
+  int64_t held;                                       /* bytes that a plan has at no cost */
   int peak;                                           /* the step that needs it */
   /* which gap: the lowest (every plan is some order's so), else the tightest */
   bool lowest;
@@ -405,8 +408,9 @@ static void disturb_order(struct fit *f, int i, uint32_t *seed)
 /* What a change costs beside the pairs of items it compares, in their unit of 4 ns (Zen 5, November
 ** 2026). It counts where places are kept, as at each step of a chain of reshapes. */
 enum { CHANGE_COST = 170 };
-/* before all plans of few items are looked at: about 1 ms */
-enum { PLAN_STEPS_QUICK = 250000 };
+/* Where a plan needs no more bytes than there are: about 0.3 ms. Before all plans of few items are
+** looked at: about 1 ms. */
+enum { PLAN_STEPS_HELD = 75000, PLAN_STEPS_QUICK = 250000 };
 
 static _Thread_local int64_t nchanges;
 
@@ -572,9 +576,11 @@ static void search_orders(struct fit *f)
   if (f->n > MOST_SEARCHED || f->total <= f->bound) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
-  if (f->nkept) {
-    improve_order(f, PLAN_STEPS_QUICK, &seed);
-    if (search_all(f)) return;
+  if (f->nkept || f->held) {
+    improve_order(f, PLAN_STEPS_HELD, &seed);
+    if (f->total <= f->held) return;
+    improve_order(f, PLAN_STEPS_QUICK - PLAN_STEPS_HELD, &seed);
+    if (search_all(f) || !above_bound(f, 25)) return;
   }
   improve_order(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
   for (int k = 0; small && k < KINDS && above_bound(f, 25); k++) { /* rare: from other orders */
@@ -585,8 +591,8 @@ static void search_orders(struct fit *f)
   }
 }
 
-int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
-    int64_t *total, int64_t *bound)
+int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t held,
+    int64_t *offset, int64_t *total, int64_t *bound)
 {
   int worst = 0;
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
@@ -603,6 +609,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
     .total = INT64_MAX,
     .live = *bound,
     .bound = *bound,
+    .held = held,
     .peak = worst,
     .order = NEWS(int, n),
     .assigned = NEWS(int, n),

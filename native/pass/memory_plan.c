@@ -61,8 +61,18 @@ static int64_t unshared_bytes(const struct program *p, int device)
   return sum;
 }
 
+/* Returns the bytes that the program whose outputs' places are kept has on a device. */
+static int64_t held_bytes(const struct program *p, int device)
+{
+  const struct program *from = p->like.program;
+  for (int i = 0; from && i < from->ndevice; i++)
+    if (from->device[i] == device) return from->pool[i];
+  return 0;
+}
+
 static int fit_device(struct program *p, int slot, const int64_t *kept)
 {
+  const int64_t held = held_bytes(p, p->device[slot]);
   size_t cap = (size_t)(p->s.g->nvalue + p->n + 1);
   struct plan_items q = { 0, NEWS(int, cap), NEWS(int, cap), NEWS(int, cap), NEWS(int64_t, cap),
     NEWS(int64_t, cap) };
@@ -70,7 +80,8 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
   int code = complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
   if (complete) gather_items(p, slot, &q, kept);
   if (!code)
-    code = plan_offsets(q.n, q.bytes, q.first, q.last, q.offset, &p->pool[slot], &p->bound[slot]);
+    code = plan_offsets(
+        q.n, q.bytes, q.first, q.last, held, q.offset, &p->pool[slot], &p->bound[slot]);
   if (!code) note_offsets(p, &q);
   p->unshared[slot] = unshared_bytes(p, p->device[slot]);
   mem_free(q.first);

@@ -42,9 +42,10 @@ int  step_call(struct program *p, struct step *st);
 /* fold_batchnorm.c; done: the step has been run with what follows */
 int  fold_run(struct program *p, struct step *st, bool *done);
 /* memory_fit.c. Finds places for n items, of bytes[i] (multiples of ALIGN), which live at steps
-** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. *total: where the last one ends.
-** *bound: the most bytes that live at one step. */
-int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
-    int64_t *total, int64_t *bound);
+** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. held: the bytes of a program
+** whose pool this one shares, so that a plan that needs no more is searched for briefly; 0: none.
+** *total: where the last one ends. *bound: the most bytes that live at one step. */
+int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t held,
+    int64_t *offset, int64_t *total, int64_t *bound);
 /* Returns how many changes of orders this thread's searches have tried so far. */
 int64_t plan_changes(void);

@@ -165,3 +165,23 @@ describe("metric", function()
     assert.raises("type", m.update, m, { { 1 } }, { { 1 } })
   end)
 end)
+
+describe("an error of numbers", function()
+  for _, name in ipairs{ "mae", "mse", "rmse" } do
+    it("names labels and predictions that do not fit: " .. name, function()
+      local ok, e = pcall(function()
+        ty.metric.create(name):update({ ty.nd.zeros{ 3 } }, { ty.nd.ones{ 4, 2 } })
+      end)
+      assert.is_false(ok)
+      assert.same({ "shape", "labels", { 3 }, { 4, 2 } }, { e.code, e.argument, e.got, e.expected })
+      assert.truthy(e.func:lower():find(name .. ":update", 1, true), e.func)
+    end)
+
+    it("broadcasts what agrees: " .. name, function()
+      local m = ty.metric.create(name)
+      m:update({ ty.nd.zeros{ 4 } }, { ty.nd.ones{ 4, 2 } })
+      m:update({ ty.nd.zeros{ 1 } }, { ty.nd.ones{ 4, 2 } })
+      assert.equal(1, select(2, m:get()))
+    end)
+  end
+end)

@@ -543,4 +543,108 @@ describe("after a scope", function()
       step(m)
     end)
   end)
+
+  it("variables that stay have their gradients", function()
+    local square = function(x)
+      ty.autograd.record(function() return (x * x):sum() end):backward()
+      return x.grad:totable()
+    end
+    local made, outer = {}, ty.nd.full({ 2 }, 3)
+    made[1] = ty.scope(function()
+      local x = ty.scope(function()
+        local y = ty.nd.full({ 2 }, 3)
+        y:attach_grad()
+        return y
+      end)
+      x.grad:totable()
+      return x
+    end)
+    ty.scope(function()
+      made[2] = ty.nd.full({ 2 }, 3):keep()
+      made[2]:attach_grad()
+      made[3] = ty.nd.full({ 2 }, 3)
+      made[3]:attach_grad()
+      made[3]:keep()
+      outer:attach_grad()
+      made[4] = ty.nd.full({ 2 }, 3, { ctx = ty.cpu(1) }):keep()
+      ty.autograd.mark_variables({ made[4] }, { ty.nd.zeros({ 2 }, { ctx = ty.cpu(1) }) })
+    end)
+    made[5] = outer
+    for i, x in ipairs(made) do
+      assert.same({ 0, 0 }, x.grad:totable(), i)
+      over_scopes(function() assert.same({ 6, 6 }, square(x), i) end)
+    end
+    local freed, gradient
+    ty.scope(function()
+      freed = ty.nd.ones{ 2 }
+      freed:attach_grad()
+      gradient = freed.grad
+    end)
+    assert.raises("state", function() gradient:totable() end)
+  end)
+
+  it("recorded functions in Lua have what their gradients read", function()
+    local Saved = ty.autograd.Function:extend("ScopeSaved")
+    function Saved:forward(x)
+      self:save_for_backward(x, x * 2)
+      return x * x
+    end
+    function Saved:backward(g) return g * self.saved_tensors[2] * self.saved_tensors[1] end
+    local Field = ty.autograd.Function:extend("ScopeField")
+    function Field:forward(x)
+      self.x, self.double = x, x * 2
+      return x * x
+    end
+    function Field:backward(g) return g * self.double * self.x end
+    local Op = ty.operator.CustomOp:extend("ScopeRecordedOp")
+    function Op:init() self.two = ty.nd.full({ 2 }, 2) end
+    function Op:forward(_, req, ins, outs)
+      self.double = ins[1] * self.two
+      self:assign(outs[1], req[1], ins[1] * ins[1])
+    end
+    function Op:backward(req, grads, ins, _, results)
+      self:assign(results[1], req[1], grads[1] * self.double * ins[1])
+    end
+    local Prop = ty.operator.CustomOpProp:extend("ScopeRecordedProp")
+    function Prop.create_operator() return Op() end
+    ty.operator.register("scope_recorded", Prop)
+
+    for name, call in pairs{ saved = function(x) return Saved()(x) end,
+        field = function(x) return Field()(x) end,
+        custom = function(x) return ty.nd.Custom{ x, op_type = "scope_recorded" } end } do
+      local x = ty.nd.full({ 2 }, 3)
+      x:attach_grad()
+      local head = ty.autograd.record(function()
+        local y = ty.scope(function() return call(x * 1) end)
+        return ty.scope(function() return (y * 2):sum() end)
+      end)
+      ty.scope(function() head:backward() end)
+      assert.same({ 36, 36 }, x.grad:totable(), name)
+      local made
+      ty.scope(function() made = call(x) end)
+      assert.raises("state", function() made:totable() end)
+    end
+  end)
+
+  it("cells keep the masks of a sequence", function()
+    for _, hybrid in ipairs{ false, true } do
+      local cell = ty.gluon.contrib.rnn.VariationalDropoutCell(
+        ty.gluon.rnn.LSTMCell(4, { input_size = 4 }),
+        { drop_inputs = 0.3, drop_states = 0.3, drop_outputs = 0.3 })
+      cell:initialize()
+      if hybrid then
+        cell:hybridize()
+      end
+      ty.autograd.record(function()
+        for _ = 1, 2 do
+          cell:reset()
+          local y, states = nil, cell:begin_state{ batch_size = 2 }
+          for _ = 1, 3 do
+            y, states = ty.scope(function() return cell(ty.nd.ones{ 2, 4 }, states) end)
+          end
+          y:totable()
+        end
+      end)
+    end
+  end)
 end)

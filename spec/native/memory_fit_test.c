@@ -92,7 +92,7 @@ static void test_against_all_plans(void)
     int64_t total, bound;
     draw_items(&x, k % 3);
     memcpy(x.place, x.kept, sizeof x.place);
-    RUN(plan_offsets(x.n, x.bytes, x.first, x.last, x.place, &total, &bound));
+    RUN(plan_offsets(x.n, x.bytes, x.first, x.last, 0, x.place, &total, &bound));
     CHECK(total <= x.best + bound / 500, "instance %d: %lld bytes, but %lld would do", k,
         (long long)total, (long long)x.best);
     for (int i = 0; i < x.n; i++) {
@@ -110,7 +110,7 @@ static void test_kept_output_costs_no_search(void)
   const int first[] = { 0, 1, 0 }, last[] = { 1, 2, 0 };
   const int64_t bytes[] = { 73728, 64, 27776 };
   int64_t place[] = { -1, 32768, -1 }, total, bound, before = plan_changes();
-  RUN(plan_offsets(3, bytes, first, last, place, &total, &bound));
+  RUN(plan_offsets(3, bytes, first, last, 0, place, &total, &bound));
   CHECK(total == 73728 + 32832 && bound == 73728 + 27776, "%lld of %lld", (long long)total,
       (long long)bound);
   CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
@@ -128,9 +128,31 @@ static void test_holes_that_no_sum_fills(void)
     bytes[i] = i ? 1152 * ALIGN : ALIGN;
     place[i] = i ? -1 : 3078 * ALIGN; /* two of 1,152 units fit below, not two and a half */
   }
-  RUN(plan_offsets(N, bytes, first, last, place, &total, &bound));
+  RUN(plan_offsets(N, bytes, first, last, 0, place, &total, &bound));
   CHECK(total == (3079 + 5 * 1152) * ALIGN, "%lld", (long long)total);
   CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
+}
+
+/* Seven outputs that stay where a larger network had them, and what it computes between them. */
+static void test_bytes_held_cost_no_long_search(void)
+{
+  enum { N = 60, KEPT = 7, TRIALS = 50 };
+  int first[N], last[N];
+  int64_t bytes[N], place[N], total, bound, top = 0;
+  for (int trial = 0; trial < TRIALS; trial++) {
+    top = 0;
+    for (int i = 0; i < N; i++) {
+      first[i] = below(N);
+      last[i] = i < KEPT ? N : first[i] + below(MIN(8, N - first[i]));
+      bytes[i] = ALIGN * (1 + below(300));
+      place[i] = i < KEPT ? top + ALIGN * below(900) : -1;
+      if (i < KEPT) top = place[i] + bytes[i];
+    }
+    const int64_t before = plan_changes();
+    RUN(plan_offsets(N, bytes, first, last, 2 * top, place, &total, &bound));
+    CHECK(total <= 2 * top, "%lld of %lld", (long long)total, (long long)top);
+    CHECK(plan_changes() - before < 100, "%lld changes", (long long)(plan_changes() - before));
+  }
 }
 
 int main(void)
@@ -138,5 +160,6 @@ int main(void)
   test_against_all_plans();
   test_kept_output_costs_no_search();
   test_holes_that_no_sum_fills();
+  test_bytes_held_cost_no_long_search();
   return check_end();
 }

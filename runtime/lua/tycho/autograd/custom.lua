@@ -4,6 +4,7 @@
 -- @module tycho.autograd.custom
 
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local custom = require "tycho.op.custom"
 local functions = require "tycho.autograd.function"
 local modes = require "tycho.autograd.modes"
@@ -36,7 +37,7 @@ end
 -- @tparam function forward of the call
 -- @treturn {NDArray,...} the outputs
 return function(c, forward)
-  modes.run(false, recording.training, forward, c)
+  class.outside(modes.run, false, recording.training, forward, c)
   return functions.record(c.ins, c.outs,
     setmetatable({ call = c, class_name = "Custom" }, Recorded))
 end

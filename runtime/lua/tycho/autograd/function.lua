@@ -325,7 +325,9 @@ local function call_function(self, ...)
     self._outputs = outputs
     return unpack(functions.record(inputs, outputs, self))
   end
-  return finish(modes.run(false, recording.training, self.forward, self, ...))
+  inputs = class.unscoped(inputs)
+  return finish(class.outside(modes.run, false, recording.training, self.forward, self,
+    unpack(inputs)))
 end
 
 Function.__call = call_function

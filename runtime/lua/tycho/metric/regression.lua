@@ -20,6 +20,18 @@ local function as_column(x)
 end
 
 
+-- Returns whether two arrays of these shapes may be subtracted.
+local function broadcasts(a, b)
+  for i = 0, math.min(#a, #b) - 1 do
+    local m, n = a[#a - i], b[#b - i]
+    if m ~= n and m ~= 1 and n ~= 1 then
+      return false
+    end
+  end
+  return true
+end
+
+
 -- label - pred, element by element, as something readable; vectors are columns, and what
 -- does not agree is broadcast.
 local function difference(label, pred, func)
@@ -28,6 +40,9 @@ local function difference(label, pred, func)
     return a.p, b.p, a.n
   end
   a, b = as_column(a.array):astype("float64"), as_column(b.array):astype("float64")
+  if not broadcasts(a._shape, b._shape) then
+    fail_shape(func, label.shape, pred.shape)
+  end
   local d = read(a - b, func)
   return d.p, nil, d.n
 end

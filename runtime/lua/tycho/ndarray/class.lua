@@ -367,6 +367,7 @@ local function spare(set, outer, value, depth)
       outer[value] = set[value]
     end
     set[value] = nil
+    spare(set, outer, rawget(value, "_grad"), depth)
   elseif depth < 8 then
     for _, inner in pairs(value) do
       spare(set, outer, inner, depth + 1)
@@ -381,6 +382,7 @@ end
 function class.keep(x)
   if type(x) == "table" and getmetatable(x) == NDArray then
     rawset(x, "_kept", true)
+    class.keep(rawget(x, "_grad"))
   elseif values.is_plain(x) then
     for _, inner in pairs(x) do
       class.keep(inner)
@@ -394,6 +396,17 @@ end
 -- @treturn NDArray itself
 function NDArray.keep(x)
   return class.keep(x)
+end
+
+
+--- Has scopes leave an array for as long as another one: the gradient of a variable.
+-- @tparam NDArray x
+-- @tparam NDArray owner
+function class.keep_as_long(x, owner)
+  local is_temporary = open_scopes > 0 and scope_arrays[owner]
+  if rawget(owner, "_kept") or not is_temporary then
+    class.keep(x)
+  end
 end
 
 
@@ -421,6 +434,31 @@ function class.outside(f, ...)
 end
 
 
+local function alias(x)
+  local y = class.borrow(x._h)
+  rawset(y, "_readonly", rawget(x, "_readonly"))
+  rawset(y, "_owner", rawget(x, "_owner"))
+  rawset(y, "_grad", rawget(x, "_grad"))
+  return y
+end
+
+
+--- Returns arrays on the same tensors that no scope frees, for objects that keep what they are
+-- given. Outside of scopes these are the arrays themselves.
+-- @tparam {NDArray,...} list
+-- @treturn {NDArray,...}
+function class.unscoped(list)
+  if open_scopes == 0 then
+    return list
+  end
+  local others = {}
+  for i, x in ipairs(list) do
+    others[i] = rawget(x, "_kept") and x or class.outside(alias, x)
+  end
+  return others
+end
+
+
 local function leave(outer, ok, ...)
   local set = scope_arrays
   open_scopes, scope_arrays = open_scopes - 1, outer
@@ -441,7 +479,8 @@ end
 
 --- Runs f and frees the arrays that were made inside, except those that it returns (also in
 -- tables), those that objects of the engine keep (executors, modules, optimizers, stores,
--- iterators), and those on which `keep` was called. The results are f's.
+-- iterators, recorded functions), the gradients of those, and those on which `keep` was called. The
+-- results are f's.
 -- @tparam function f
 function class.scope(f)
   if type(f) ~= "function" then

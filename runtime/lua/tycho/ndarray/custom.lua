@@ -5,6 +5,7 @@
 --
 -- @module tycho.ndarray.custom
 
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
@@ -58,12 +59,14 @@ end
 -- @tparam table dict attributes as text
 -- @string func for errors
 return function(inputs, dict, func)
-  local call = prepare(inputs, dict, func)
-  local outs = call.outs
+  local outs
   if recording.on and custom._record then
+    local call = class.outside(prepare, class.unscoped(inputs), dict, func)
     outs = custom._record(call, forward)
   else
+    local call = prepare(inputs, dict, func)
     forward(call)
+    outs = call.outs
   end
   return #outs == 1 and outs[1] or outs
 end

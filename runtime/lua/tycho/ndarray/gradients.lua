@@ -39,6 +39,9 @@ end
 function gradients.mark(x, grad, req, func)
   check(C.ty_variable(x._h, grad and grad._h or nil, req), func)
   rawset(x, "_grad", grad)
+  if grad then
+    class.keep_as_long(grad, x)
+  end
 end
 
 

@@ -313,7 +313,7 @@ local function mask(self, kind, p, x)
   self._masks = self._masks or {}
   local m = self._masks[kind]
   if m == nil or F.is_symbol(m) ~= F.is_symbol(x) then
-    m = F.Dropout{ F.ones_like(x), p = p }
+    m = class.keep(F.Dropout{ F.ones_like(x), p = p })
     self._masks[kind] = m
   end
   return x * m
