@@ -42,7 +42,7 @@ CFLAGS_asan    = -O1 -g -DTY_CHECK_PASSES -DPLAN_STEPS=1000000 -fsanitize=addres
 CFLAGS_tsan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=thread
 # readers are fed by libFuzzer (spec/fuzz)
 CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-# calls behind a door fail where a test wants it (native/base/gate.h)
+# calls through a gate fail where a test wants it (native/base/gate.h)
 CFLAGS_torture = -O1 -g -DTY_TORTURE
 WRAP_torture   = -Wl,--wrap=fopen,--wrap=fopen64
 # counts what runs, with the doors of torture in it; not in the loops of an instruction set

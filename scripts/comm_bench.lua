@@ -8,7 +8,7 @@
 -- sent several times in a row, so that buffers on the way, which take some bytes at once, do not
 -- pass for the wire. Two lines (latency + bytes / bandwidth) are fitted, since MPI sends large
 -- messages in another way than small ones: those with the least relative errors, and the size that
--- parts them. Beside the time of an all-reduce stands what it costs this rank's cores: processor
+-- parts them. Beside the time of an all-reduce is what it costs this rank's cores: processor
 -- time, the system's included, of all threads but the script's own, which waits. scale_model.lua
 -- reads what --write leaves.
 

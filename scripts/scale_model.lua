@@ -14,9 +14,9 @@
 -- on H hosts, since all say what they are about to do, then exchange parts, then gather sums; a
 -- rank sends each of the others a part of its own twice. With L ranks on a host, these add first:
 -- 2 (L - 1) overhead, once more n / memory, and on the wire what one rank of a host would send.
--- `memory` is what adding and copying takes, measured where no network lies between the ranks. On
+-- `memory` is what adding and copying takes, measured without a network between the ranks. On
 -- the wire that was measured, it is the measured line of messages of that size, and latency too. A
--- message begins when its gradients are there and the one before it has ended; what lies behind the
+-- message begins when its gradients are there and the one before it has ended; what comes after the
 -- end of computing is exposed, and makes the step longer.
 --
 -- A message takes processor time as well, p(n), which comm_bench.lua measures: copies, additions,

@@ -1,4 +1,4 @@
--- What every spec stands on: the engine, loaded once, and assertions on arrays and error objects.
+-- What every spec uses: the engine, loaded once, and assertions on arrays and error objects.
 --
 --   assert.near(want, got, atol = 1e-6, rtol = 0)   numbers, nested tables or arrays
 --   assert.shape({2, 3}, x)

@@ -33,7 +33,7 @@ int64_t ty_torture(int gate, int64_t at, int lasting, int fault)
 
 static int file_descriptor(void *fd) { return (int)(intptr_t)fd; }
 
-/* Bytes that a call is to do; -1: it is to fail, errno says why. */
+/* Returns how many bytes a call may read or write; -1: it must fail, with errno set. */
 static ssize_t bytes_admitted(size_t n)
 {
   const int fault = gate_fault(GATE_SYSTEM);

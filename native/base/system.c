@@ -127,8 +127,8 @@ int sys_protect(void *pages, size_t bytes, int access)
   return gate_fault(GATE_MEMORY) ? -1 : mprotect(pages, bytes, access);
 }
 
-/* The stack of the first thread grows as it is used, and where it cannot the process ends by a
-** signal. So the pages for our deepest calls are reserved while nothing is lost. */
+/* Reserves the pages for our deepest calls while nothing can be lost: the stack of the first thread
+** grows as it is used, and where it cannot, a signal ends the process. */
 __attribute__((constructor, noinline)) static void reserve_stack(void)
 {
   enum { RESERVE = 1 << 20 };

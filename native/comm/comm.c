@@ -141,9 +141,9 @@ static int message_agree(struct message *m, uint64_t *ready)
   return TY_OK;
 }
 
-/* `choose` of sums: returns the one of the highest priority of those that are ready on all ranks,
-** the first one of several, which is the same one on all ranks. The first of all is ready
-** everywhere sooner or later, so ranks wait for each other here as they do for a message. */
+/* Serves as `choose` of sums: returns the one of the highest priority of those that are ready on
+** all ranks, the first one of several, which is the same one on all ranks. The first of all is
+** ready everywhere sooner or later, so ranks wait for each other here as they do for a message. */
 static int message_choose(void *const *context, int n)
 {
   struct message *first = context[0], *best = first;
@@ -173,7 +173,7 @@ static int comm_timed_device(const ty_comm *c)
   return c->queue + (c->ops == &comm_devices ? device_id(comm_devices_at(c->world, 0)) : 0);
 }
 
-/* `run` of a message's task. */
+/* Serves as `run` of a message's task. */
 static int message_run(void *context)
 {
   struct message *m = context;
@@ -198,7 +198,7 @@ static int message_run(void *context)
   return code;
 }
 
-/* `done` of a message's task. */
+/* Serves as `done` of a message's task. */
 static void message_drop(void *context)
 {
   struct message *m = context;
@@ -382,7 +382,7 @@ static void comm_handle_term(int number)
   raise(SIGTERM);
 }
 
-/* A thread that ends the process if the abort of the ranks does not. */
+/* Ends the process if the abort of the ranks does not; runs as a thread. */
 static void *comm_exit_delayed(void *context)
 {
   nanosleep(&(struct timespec){ ABORT_S, 0 }, NULL);
@@ -434,7 +434,7 @@ static void comm_end_unstarted(double seconds)
   sys_exit(1);
 }
 
-/* The thread that checks that all ranks start and stay alive. */
+/* Checks that all ranks start and stay alive; runs as a thread. */
 static void *comm_watch(void *context)
 {
   double patience = (double)env_number("TYCHO_COMM_PATIENCE", 15);

@@ -175,8 +175,8 @@ static struct sibling *siblings_find(struct siblings *s, int pid)
   return NULL;
 }
 
-/* Adds processes that were not seen before, and looks again whether one is alike: before exec it is
-** not. */
+/* Adds processes that were not seen before, and checks again those that were not alike: they may
+** not have called exec yet. */
 static void siblings_add(struct siblings *s, const int *pid, int n)
 {
   for (int i = 0; i < n; i++) {

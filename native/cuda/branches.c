@@ -3,15 +3,11 @@
 #include "cuda/row.h"
 #include "kernel/strided_copy.h"
 
-static int write_guard(struct call *c)
+/* Fills in the sizes; in: condition, an outer guard, which may be absent. */
+static int64_t guard_sizes(const struct call *c, void *s)
 {
-  void *none = NULL, **outer = c->nin > 1 ? &c->in[1].p : &none;
-  int32_t negate = cuda_flag(c, "negate");
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_branches, "guard", &f, "UNIT=u8 T=%s",
-      cuda_type(c->in[0].d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, outer, &negate };
-  return cuda_launch(c->device, f, 1, 1, 0, params);
+  *(int32_t *)s = cuda_flag(c, "negate");
+  return 1;
 }
 
 /* Writes two gradients of x's dtype; p NULL: unused. */
@@ -44,7 +40,10 @@ static int choose_back(struct call *c)
   return cuda_zero(c, &c->out[0]);
 }
 
-static const struct kernel guards[]       = { { "byte",   write_guard,   T_ANY }, { 0 } };
+static const struct kernel guards[]       = {
+  { "byte", CUDA_ROW(FAMILY_branches, "guard", "UNIT=u8 T=$i0", "o0 i0 i1 s0", guard_sizes),
+    .types = T_ANY }, { 0 }
+};
 static const struct kernel gates[]        = { { "bytes",  pass_gate,     T_ANY }, { 0 } };
 static const struct kernel gates_back[]   = { { "choice", gate_back,     T_ANY }, { 0 } };
 static const struct kernel selects[]      = {

@@ -43,7 +43,7 @@ static int draw_classes_back(struct call *c)
 /* as kernels/choice.cu has it */
 struct zipfian_args { int64_t rows, each, max, slots; double turns; };
 
-/* slots of a row: a power of two, at most half of which is filled */
+/* Fills in the sizes; a row has a power of two of slots, of which at most half are used. */
 static struct zipfian_args zipfian_of(const struct call *c)
 {
   const int64_t *dim = c->out[0].d.dim;

@@ -83,7 +83,8 @@ static bool read_body(FILE *f, const struct header *h, struct kernel_image *m)
   return good;
 }
 
-/* What is read runs on the device: no other user may have written it. */
+/* Opens a file of the cache that no other user may have written, as what is in it runs on the
+** device. NULL: there is none. */
 static FILE *open_ours(const char *path)
 {
   struct stat st;

@@ -1,5 +1,5 @@
 /* convert.c - arrays from one dtype to another on a GPU. */
-#include "cuda/family.h"
+#include "cuda/row.h"
 
 static const char *conversion_name(int from, int to)
 {
@@ -22,10 +22,8 @@ int cuda_times(const struct call *c, const struct operand *to, const struct oper
   const char *type = cuda_type(to->d.dtype), *by = to->d.dtype == TY_F64 ? "double" : "float";
   int64_t n = desc_count(&to->d);
   int32_t adds = add;
-  cu_function f;
   if (!to->p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_convert, "times_factor", &f, "FROM=%s TO=%s BY=%s", type, type,
-      by));
-  void *params[] = { (void *)&to->p, (void *)&from->p, &n, &factor, &adds };
-  return cuda_run(c, f, n, params);
+  return cuda_start_words(c, FAMILY_convert, "times_factor", n,
+      (void *[]){ (void *)&to->p, (void *)&from->p, &n, &factor, &adds }, "FROM=%s TO=%s BY=%s",
+      type, type, by);
 }

@@ -30,20 +30,17 @@ static int ctc_forward(struct call *c)
   void *length_p = length ? length->p : NULL, *count_p = count ? count->p : NULL;
   void *logs = c->tmp, *work = (char *)c->tmp + logs_bytes(c);
   int64_t rows = s.steps * s.samples;
-  cu_function paths;
   TRY(cuda_start(c, FAMILY_ctc, "log_rows", "T=$i0 LABEL=float STEPS=float COUNT=float TEAM=256",
       rows * CUDA_BLOCK, (void *[]){ &logs, &c->in[0].p, &rows, &s.classes }));
-  TRY(cuda_family(c->device, FAMILY_ctc, "paths", &paths,
-      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", cuda_type(c->in[0].d.dtype),
-      cuda_type(c->in[1].d.dtype),
-      cuda_type(length ? length->d.dtype : TY_F32), cuda_type(count ? count->d.dtype : TY_F32)));
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *what = counts ? ""
       : s.first                               ? ", of which 0 ends a label"
                                               : ", or -1, which ends a label";
-  void *params[] = { &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
-    &fault, &op, &what, &s };
-  return cuda_run(c, paths, s.samples * CUDA_BLOCK, params);
+  return cuda_start_words(c, FAMILY_ctc, "paths", s.samples * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
+        &fault, &op, &what, &s },
+      "T=$i0 LABEL=$i1 STEPS=%s COUNT=%s TEAM=256", cuda_type(length ? length->d.dtype : TY_F32),
+      cuda_type(count ? count->d.dtype : TY_F32));
 }
 
 /* in: head gradient, the gradient that ctc_forward has written */

@@ -82,25 +82,26 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
 /* Returns the name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
-/* bits of an element of 1, 2, 4, 8 or 16 bytes */
+/* Returns the name of the unsigned integer of 1, 2, 4, 8 or 16 bytes: "u8", "u32" ... */
 const char *cuda_unit(size_t size);
-/* the type of indices of so many elements */
+/* Returns the type of indices of so many elements. */
 static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
-/* blocks of CUDA_BLOCK for n threads, at most so many that the device is busy */
+/* Returns how many blocks of CUDA_BLOCK run n threads, at most as many as keep the device busy. */
 int64_t cuda_blocks(int device, int64_t n);
-/* launches n threads, or as many as keep the device busy */
+/* Launches n threads, or as many as keep the device busy. */
 int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
-/* Elements of dtype that a load of 16 bytes has, where a line of n is whole such packs and each
-** array (NULL: absent) begins at one; else 1. */
+/* Returns the elements of dtype in a load of 16 bytes, where a line of n is whole such packs and
+** each array (NULL: absent) begins at one; else 1. */
 int  cuda_pack(int dtype, int64_t n, void *const *arrays, int count);
 /* Returns how many packs each of `threads` threads holds of a row of k elements in registers: a
 ** power of two, of at most `most` elements. 0: the row is longer, or shorter than the team. */
 int  cuda_held(int64_t k, int threads, int pack, int most);
-/* threads that share a row of k elements, `inner` apart, where there are so many rows
-** (kernels/team.cuh) */
+/* Returns how many threads share a row of k elements, `inner` apart, where there are so many rows
+** (kernels/team.cuh). */
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
 
-/* What the call's operator is among those of its kernels, as its row says. */
+/* Returns which of the operators that share its kernels the call's operator is: the fourth field of
+** its row. */
 static inline int cuda_what(const struct call *c) { return op_backend_kernels(c->op)->what; }
 /* Returns a parameter of the call's operator; `otherwise` where it has none of that name. */
 double cuda_number(const struct call *c, const char *name, double otherwise);

@@ -3,6 +3,7 @@
 ** _contrib_quantized_act and _contrib_quantized_flatten; _contrib_calibrate_entropy
 ** (kernels/entropy.cu). */
 #include "cuda/levels.h"
+#include "cuda/row.h"
 
 enum { T_ALL = T_FLOAT | T_INT };
 
@@ -11,20 +12,14 @@ static double count_of(int dtype)
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
 
-/* levels: what the range of data counts up to; 0: data are numbers */
-static int find_kernel(const struct call *c, const char *name, int data, int result, double levels,
-    cu_function *f)
+int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
+    int64_t n, void **params)
 {
-  double most = count_of(result);
-  return cuda_family(c->device, FAMILY_levels, name, f,
+  /* Not a row: the words are floats, which follow from the dtypes. */
+  const double most = count_of(result);
+  return cuda_start_words(c, FAMILY_levels, name, n, params,
       "T=%s Q=%s LEAST=%.1f MOST=%.1f LEVELS=%.1f TEAM=%d", cuda_type(data), cuda_type(result),
       result == TY_U8 ? 0.0 : -most, most, levels, CUDA_BLOCK);
-}
-
-int cuda_levels_family(
-    const struct call *c, const char *name, int data, int result, cu_function *f)
-{
-  return find_kernel(c, name, data, result, 0, f);
 }
 
 struct level_range { double least, most; bool given; void *found; };
@@ -37,16 +32,13 @@ static int quantize_data(const struct call *c, struct level_range s, double leve
   void *none = NULL, **low = c->nin > 1 ? &c->in[1].p : &none;
   void **high = c->nin > 1 ? &c->in[2].p : &none;
   int32_t given = s.given;
-  cu_function f;
-  if (s.found) {
-    TRY(find_kernel(c, "find_range", x->dtype, c->out[0].d.dtype, levels, &f));
-    void *params[] = { &s.found, &c->in[0].p, low, high, &n };
-    TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
-  }
-  TRY(find_kernel(c, "quantize", x->dtype, c->out[0].d.dtype, levels, &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, low, high, &s.found,
-    &given, &s.least, &s.most, &n };
-  return cuda_run(c, f, n, params);
+  const int result = c->out[0].d.dtype;
+  if (s.found)
+    TRY(cuda_start_levels(c, "find_range", x->dtype, result, levels, CUDA_BLOCK,
+        (void *[]){ &s.found, &c->in[0].p, low, high, &n }));
+  return cuda_start_levels(c, "quantize", x->dtype, result, levels, n,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, low, high, &s.found,
+        &given, &s.least, &s.most, &n });
 }
 
 static int quantize_run(struct call *c) { return quantize_data(c, (struct level_range){ 0 }, 0); }
@@ -68,16 +60,12 @@ static int quantize_asym_run(struct call *c)
   int64_t n = desc_count(&c->in[0].d);
   struct level_range s = calibrated_range(c);
   void *none = NULL;
-  cu_function f;
-  if (s.found) {
-    TRY(find_kernel(c, "find_range", TY_F32, TY_U8, 0, &f));
-    void *params[] = { &s.found, &c->in[0].p, &none, &none, &n };
-    TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
-  }
-  TRY(find_kernel(c, "quantize_shifted", TY_F32, TY_U8, 0, &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &s.found, &s.least,
-    &s.most, &n };
-  return cuda_run(c, f, n, params);
+  if (s.found)
+    TRY(cuda_start_levels(c, "find_range", TY_F32, TY_U8, 0, CUDA_BLOCK,
+        (void *[]){ &s.found, &c->in[0].p, &none, &none, &n }));
+  return cuda_start_levels(c, "quantize_shifted", TY_F32, TY_U8, 0, n,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &s.found, &s.least,
+        &s.most, &n });
 }
 
 static int requantize_run(struct call *c)
@@ -89,26 +77,22 @@ static int quantize_v2_run(struct call *c)
 {
   int from = c->in[0].d.dtype;
   struct level_range s = calibrated_range(c);
-  cu_function f;
   if (!cuda_level(from)) return quantize_data(c, s, 0);
   NEED(from == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(from));
   if (c->out[0].p)
     TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
   if (!s.given) s.least = s.most = 0;
-  TRY(find_kernel(c, "put_range", from, from, 0, &f));
-  void *params[] = { &c->out[1].p, &c->out[2].p, &s.least, &s.most };
-  return cuda_run(c, f, 1, params);
+  return cuda_start_levels(c, "put_range", from, from, 0, 1,
+      (void *[]){ &c->out[1].p, &c->out[2].p, &s.least, &s.most });
 }
 
 static int dequantize_run(struct call *c)
 {
   int from = c->in[0].d.dtype;
   int64_t n = desc_count(&c->in[0].d);
-  cu_function f;
   if (!c->out[0].p) return TY_OK;
-  TRY(find_kernel(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n };
-  return cuda_run(c, f, n, params);
+  return cuda_start_levels(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n });
 }
 
 int cuda_keep_range(const struct call *c, int k)
@@ -134,12 +118,9 @@ static int flat_run(struct call *c)
 static int act_run(struct call *c)
 {
   int64_t n = desc_count(&c->in[0].d);
-  cu_function f;
-  if (c->out[0].p) {
-    TRY(find_kernel(c, "rectify", c->in[0].d.dtype, c->out[0].d.dtype, 0, &f));
-    void *params[] = { &c->out[0].p, &c->in[0].p, &n };
-    TRY(cuda_run(c, f, n, params));
-  }
+  if (c->out[0].p)
+    TRY(cuda_start_levels(c, "rectify", c->in[0].d.dtype, c->out[0].d.dtype, 0, n,
+        (void *[]){ &c->out[0].p, &c->in[0].p, &n }));
   return cuda_keep_range(c, 1);
 }
 
@@ -154,15 +135,12 @@ static int calibrate_range(struct call *c)
   int64_t cuts = cuts_of(n, levels);
   char *at = c->tmp;
   void *bin = cuda_piece(&at, (size_t)n * sizeof(double)), *loss = at;
-  const char *type = cuda_type(edge->d.dtype);
-  cu_function walk, choose;
-  TRY(cuda_family(c->device, FAMILY_entropy, "cut_losses", &walk, "T=%s TEAM=256", type));
-  TRY(cuda_family(c->device, FAMILY_entropy, "choose_cut", &choose, "T=%s TEAM=256", type));
+  const char *words = "T=$i1 TEAM=256";
   TRY(cuda_convert(c->device, bin, TY_F64, hist->p, hist->d.dtype, n));
-  void *of_walk[] = { &loss, &bin, &n, &levels, &cuts };
-  TRY(cuda_run(c, walk, cuts, of_walk));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &loss, (void *)&edge->p, &n, &levels, &cuts };
-  return cuda_launch(c->device, choose, 1, CUDA_BLOCK, 0, params);
+  TRY(cuda_start(c, FAMILY_entropy, "cut_losses", words, cuts,
+      (void *[]){ &loss, &bin, &n, &levels, &cuts }));
+  return cuda_start(c, FAMILY_entropy, "choose_cut", words, CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &loss, (void *)&edge->p, &n, &levels, &cuts });
 }
 
 static size_t calibrate_scratch(const struct call *c)

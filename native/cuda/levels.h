@@ -3,9 +3,10 @@
 #include "cuda/family.h"
 
 static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
-/* Gives a kernel of kernels/levels.cu on numbers of these types. */
-int cuda_levels_family(
-    const struct call *c, const char *name, int data, int result, cu_function *f);
+/* Starts n threads of a kernel of kernels/levels.cu on data and results of these dtypes. levels:
+** what the data's range counts up to; 0: data are numbers. */
+int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
+    int64_t n, void **params);
 /* Outputs 1 and 2, a range, become inputs k and k + 1. */
 int cuda_keep_range(const struct call *c, int k);
 /* refuses data that are no 8-bit integers */

@@ -107,7 +107,6 @@ static int entropy_rows(
   const char *op = c->op->name, *what = cuda_flag(c, "use_ignore") ? ", or ignore_label" : "";
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   int team = cuda_team(rows, s->n, 1), per = (int)cuda_number(c, "normalization", PER_NOTHING);
-  cu_function f;
   memset(&args, 0, sizeof args);
   args.rows = rows;
   args.k = s->n;
@@ -116,9 +115,9 @@ static int entropy_rows(
   args.scale = cuda_number(c, "grad_scale", 1) / (per == PER_NOTHING || valid ? 1 : (double)s->m);
   args.ignores = cuda_flag(c, "use_ignore");
   args.gradient = s->gradient;
-  TRY(softmax_loss_family(c, "linear_entropy", s->dtype, s->dtype, label->d.dtype, team, &f));
-  void *params[] = { &z, &c->out[0].p, (void *)&label->p, &valid, &fault, &op, &what, &args };
-  return cuda_run(c, f, rows * team, params);
+  return softmax_loss_start(c, "linear_entropy", s->dtype, s->dtype, label->d.dtype, team,
+      rows * team,
+      (void *[]){ &z, &c->out[0].p, (void *)&label->p, &valid, &fault, &op, &what, &args });
 }
 
 static int slab_gradients(struct call *c, const struct slabs *s, int64_t first, int64_t rows,

@@ -32,28 +32,22 @@ static const char *svm_refuse(const struct call *c)
   return c->in[0].d.ndim < 2 ? "scores without rows" : float_refuse(c);
 }
 
-/* Computes the gradients; in: output, label. */
-static int svm_backward(struct call *c)
+/* in: output, label */
+struct svm_args { int64_t rows, k; union cuda_scalar margin, scale; int64_t linear, team; };
+static int64_t svm_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[0].d;
-  int64_t k = d->dim[d->ndim - 1], rows = desc_count(d) / k;
-  int team = cuda_team(rows, k, 1);
-  double factor = cuda_number(c, "regularization_coefficient", 1);
-  union cuda_scalar margin = cuda_scalar_of(d->dtype, cuda_number(c, "margin", 1)),
-                    scale = cuda_scalar_of(d->dtype, factor);
-  int32_t linear = cuda_flag(c, "use_linear");
-  cu_function f;
-  TRY(cuda_zero(c, &c->out[1]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_losses, "margins", &f, "T=%s LABEL=%s TEAM=%d",
-      cuda_type(d->dtype), cuda_type(c->in[1].d.dtype), team));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &rows, &k, &margin, &scale, &linear };
-  return cuda_run(c, f, rows * team, params);
+  const int64_t k = d->dim[d->ndim - 1], rows = desc_count(d) / k, team = cuda_team(rows, k, 1);
+  const double margin = cuda_number(c, "margin", 1);
+  const double factor = cuda_number(c, "regularization_coefficient", 1);
+  *(struct svm_args *)s = (struct svm_args){ rows, k, cuda_scalar_of(d->dtype, margin),
+    cuda_scalar_of(d->dtype, factor), cuda_flag(c, "use_linear"), team };
+  return rows * team;
 }
 
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 
-/* the counted elements */
+/* Returns the bytes of a count of elements. */
 static size_t make_scratch(const struct call *c) { return sizeof(int64_t); }
 
 static int make_backward(struct call *c)
@@ -83,7 +77,10 @@ static const struct kernel regression_back[] = {
   { "elements", CUDA_ROW(FAMILY_losses, "regression", "T=$i0 LABEL=$i1 TEAM=1",
     "o0 i0 i1 s0 s1 s2", regression_sizes, 2), .types = T_ANY, .refuse = float_refuse }, { 0 }
 };
-static const struct kernel svm_back[] = { { "rows", svm_backward, T_ANY, svm_refuse }, { 0 } };
+static const struct kernel svm_back[] = {
+  { "rows", CUDA_ROW(FAMILY_losses, "margins", "T=$i0 LABEL=$i1 TEAM=%5",
+    "o0 i0 i1 s0 s1 s2 s3 s4", svm_sizes, 2), .types = T_ANY, .refuse = svm_refuse }, { 0 }
+};
 static const struct kernel make_back[] = {
   { "elements", make_backward, T_FLOATS, .scratch = make_scratch }, { 0 }
 };

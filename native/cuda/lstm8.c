@@ -48,10 +48,8 @@ static int read_data(const struct call *c, void *to)
   int64_t n = desc_count(&c->in[0].d);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *want = "a scale (min_data) above 0";
-  cu_function f;
-  TRY(cuda_levels_family(c, "read_shifted", TY_U8, TY_U8, &f));
-  void *params[] = { &to, &c->in[0].p, &c->in[4].p, &c->in[5].p, &n, &fault, &op, &want };
-  return cuda_run(c, f, n, params);
+  return cuda_start_levels(c, "read_shifted", TY_U8, TY_U8, 0, n,
+      (void *[]){ &to, &c->in[0].p, &c->in[4].p, &c->in[5].p, &n, &fault, &op, &want });
 }
 
 /* as kernels/levels.cu has it */
@@ -61,11 +59,9 @@ static int round_weights(const struct call *c, const struct recurrent *r, void *
 {
   struct weight_rows s = { r->rows, r->inputs, output_row(r), r->outputs, r->layers * r->directions,
     r->directions };
-  cu_function f;
-  TRY(cuda_levels_family(c, "round_weights", TY_F32, TY_I8, &f));
   TRY(device_copy(c->device, to, c->device, c->in[1].p, desc_bytes(&c->in[1].d)));
-  void *params[] = { &to, &c->in[1].p, &s };
-  return cuda_run(c, f, s.rows * CUDA_BLOCK, params);
+  return cuda_start_levels(c, "round_weights", TY_F32, TY_I8, 0, s.rows * CUDA_BLOCK,
+      (void *[]){ &to, &c->in[1].p, &s });
 }
 
 static int run_lstm(struct call *c)

@@ -93,7 +93,7 @@ static const char *refuse_axis(const struct call *c)
       : NULL;
 }
 
-/* _linalg_gemm: the product is added to beta C */
+/* Returns whether the product is added to beta C, as _linalg_gemm does. */
 static bool adds_matrix(const struct call *c) { return cuda_what(c) == PRODUCT_SUM; }
 
 /* -- forward ----------------------------------------------------------------------------------- */

@@ -1,15 +1,18 @@
 /* norms.c - normalisation over rows (LayerNorm, RMSNorm, InstanceNorm, GroupNorm, L2Normalization:
 ** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/batch_norm.cu). */
 #include "cuda/reduce.h"
+#include "cuda/row.h"
 #include "kernel/vec/vec.h"
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
 enum { LAYER, INSTANCE, GROUP, RMS };
+/* as kernels/norm_rows.cu has it */
+struct norm_args { int64_t rows, k, inner, groups, parts; double eps; };
 /* shared: one gain for a row; deviation: the third output is sqrt(var + eps); centered: there are a
 ** mean and a beta; held: packs of a row in each thread's registers, 0: rows are walked */
 struct row_norm {
-  struct { int64_t rows, k, inner, groups, parts; double eps; } args;
+  struct norm_args args;
   bool shared, deviation, centered;
   int dtype, team, pack, held;
 };
@@ -50,10 +53,12 @@ static void hold_rows(struct row_norm *n, int most, void *const *arrays, int cou
   if (n->held) n->team = CUDA_BLOCK;
 }
 
-static int rows_family(
-    const struct call *c, const struct row_norm *n, const char *name, cu_function *f)
+/* Starts a kernel of kernels/norm_rows.cu. Not rows: another kernel runs where rows are held, and
+** a gradient takes up to three. */
+static int start_rows(const struct call *c, const struct row_norm *n, const char *name,
+    int64_t threads, void **params)
 {
-  return cuda_family(c->device, FAMILY_norm_rows, name, f,
+  return cuda_start_words(c, FAMILY_norm_rows, name, threads, params,
       "T=%s SHARED=%d DEVIATION=%d CENTERED=%d TEAM=%d PACK=%d HELD=%d", cuda_type(n->dtype),
       n->shared, n->deviation, n->centered, n->team, n->pack, MAX(n->held, 1));
 }
@@ -63,12 +68,10 @@ static int rows_forward(struct call *c)
   enum { HELD = 32 };
   struct row_norm n = rows_of(c, &c->in[0].d);
   void *arrays[] = { c->in[0].p, c->out[0].p }, *none = NULL;
-  cu_function f;
   hold_rows(&n, HELD, arrays, COUNT(arrays));
-  TRY(rows_family(c, &n, n.held ? "norm_rows_held" : "norm_rows", &f));
-  void *params[] = { &c->out[0].p, n.centered ? &c->out[1].p : &none, &c->out[1 + n.centered].p,
-    &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args };
-  return cuda_run(c, f, n.args.rows * n.team, params);
+  return start_rows(c, &n, n.held ? "norm_rows_held" : "norm_rows", n.args.rows * n.team,
+      (void *[]){ &c->out[0].p, n.centered ? &c->out[1].p : &none, &c->out[1 + n.centered].p,
+        &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args });
 }
 
 /* Returns the reduction of what each row adds to the gradients of a shared gamma and beta. */
@@ -118,32 +121,25 @@ static int gains_backward(struct call *c)
   void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p, *more };
   void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
   bool alone = false;                                 /* one block, which adds the gains up */
-  cu_function f;
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   if (n.held) {
     n.args.parts = gain_teams(&n);
     alone = n.args.parts * n.team <= CUDA_BLOCK;
-    TRY(rows_family(c, &n, "norm_rows_back_held", &f));
-    void *params[] = { &c->out[0].p, &part, alone ? &c->out[1].p : &none,
-      alone && n.centered ? &c->out[2].p : &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
-      third, more, &n.args };
-    TRY(cuda_run(c, f, n.args.parts * n.team, params));
+    TRY(start_rows(c, &n, "norm_rows_back_held", n.args.parts * n.team,
+        (void *[]){ &c->out[0].p, &part, alone ? &c->out[1].p : &none,
+          alone && n.centered ? &c->out[2].p : &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+          third, more, &n.args }));
   }
-  if (!n.held && c->out[0].p) {
-    TRY(rows_family(c, &n, "norm_rows_back", &f));
-    void *params[] = { &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
-      third, more, &n.args };
-    TRY(cuda_run(c, f, n.args.rows * n.team, params));
-  }
+  if (!n.held && c->out[0].p)
+    TRY(start_rows(c, &n, "norm_rows_back", n.args.rows * n.team,
+        (void *[]){ &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+          third, more, &n.args }));
   if (!gains || alone) return TY_OK;
-  if (!n.held) {
-    TRY(rows_family(c, &n, "gain_parts", &f));
-    void *params[] = { &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args };
-    TRY(cuda_run(c, f, n.args.parts * n.args.k, params));
-  }
-  TRY(rows_family(c, &n, "gain_sums", &f));
-  void *params[] = { &c->out[1].p, n.centered ? &c->out[2].p : &none, &part, &n.args };
-  return cuda_run(c, f, (n.args.k + COLUMNS - 1) / COLUMNS * CUDA_BLOCK, params);
+  if (!n.held)
+    TRY(start_rows(c, &n, "gain_parts", n.args.parts * n.args.k,
+        (void *[]){ &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args }));
+  return start_rows(c, &n, "gain_sums", (n.args.k + COLUMNS - 1) / COLUMNS * CUDA_BLOCK,
+      (void *[]){ &c->out[1].p, n.centered ? &c->out[2].p : &none, &part, &n.args });
 }
 
 /* Computes gradients with a gain for each row; in: head gradient, data, gamma, mean, third output.
@@ -156,13 +152,10 @@ static int rows_backward(struct call *c)
   char *at = c->tmp;
   void *dgamma = cuda_piece(&at, gain_bytes(&r)), *dbeta = cuda_piece(&at, gain_bytes(&r));
   void *none = NULL;
-  cu_function f;
-  if (c->out[0].p || gains) {
-    TRY(rows_family(c, &n, "norm_rows_back", &f));
-    void *params[] = { &c->out[0].p, gains ? &dgamma : &none, &dbeta, &c->in[0].p, &c->in[1].p,
-      &c->in[2].p, &c->in[3].p, &c->in[4].p, &none, &n.args };
-    TRY(cuda_run(c, f, n.args.rows * n.team, params));
-  }
+  if (c->out[0].p || gains)
+    TRY(start_rows(c, &n, "norm_rows_back", n.args.rows * n.team,
+        (void *[]){ &c->out[0].p, gains ? &dgamma : &none, &dbeta, &c->in[0].p, &c->in[1].p,
+          &c->in[2].p, &c->in[3].p, &c->in[4].p, &none, &n.args }));
   if (!gains) return TY_OK;
   TRY(reduce_gains(c, &r, &c->out[1], dgamma, at));
   return reduce_gains(c, &r, &c->out[2], dbeta, at);
@@ -172,40 +165,19 @@ static int rows_backward(struct call *c)
 
 enum { L2_CHANNEL, L2_INSTANCE, L2_SPATIAL };
 
-static struct row_norm l2_of(const struct call *c, const ty_desc *d)
+struct l2_args { int64_t team; struct norm_args norm; };
+static int64_t l2_sizes(const struct call *c, void *to)
 {
-  int mode = (int)cuda_number(c, "mode", L2_INSTANCE);
-  int64_t outer = d->dim[0] * (mode == L2_SPATIAL ? d->dim[1] : 1);
-  struct split s = { outer, desc_count(d) / outer, 1 };
-  struct row_norm n = { .dtype = d->dtype, .pack = 1 };
-  if (mode == L2_CHANNEL) s = split_at(d, 1);
-  n.args.rows = s.outer * s.inner;
-  n.args.k = s.k;
-  n.args.inner = s.inner;
-  n.args.eps = cuda_number(c, "eps", 1e-10);
-  n.team = cuda_team(n.args.rows, s.k, s.inner);
-  return n;
-}
-
-static int l2_forward(struct call *c)
-{
-  struct row_norm n = l2_of(c, &c->in[0].d);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(rows_family(c, &n, "l2_rows", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &n.args };
-  return cuda_run(c, f, n.args.rows * n.team, params);
-}
-
-/* Computes the gradients; in: head gradient, output, norm. */
-static int l2_backward(struct call *c)
-{
-  struct row_norm n = l2_of(c, &c->in[1].d);
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  TRY(rows_family(c, &n, "l2_rows_back", &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n.args };
-  return cuda_run(c, f, n.args.rows * n.team, params);
+  const ty_desc *d = &c->in[0].d;
+  const int mode = (int)cuda_number(c, "mode", L2_INSTANCE);
+  const int64_t outer = d->dim[0] * (mode == L2_SPATIAL ? d->dim[1] : 1);
+  const struct split s = mode == L2_CHANNEL
+      ? split_at(d, 1)
+      : (struct split){ outer, desc_count(d) / outer, 1 };
+  const int64_t rows = s.outer * s.inner, team = cuda_team(rows, s.k, s.inner);
+  *(struct l2_args *)to = (struct l2_args){ team,
+    { .rows = rows, .k = s.k, .inner = s.inner, .eps = cuda_number(c, "eps", 1e-10) } };
+  return rows * team;
 }
 
 /* -- BatchNorm --------------------------------------------------------------------------------- */
@@ -406,8 +378,14 @@ static const struct kernel rows_back[] = {
 static const struct kernel gains_back[] = {
   { "rows", gains_backward, T_FLOATS, .scratch = rows_scratch, .fuses = CAN(POST_ADD) }, { 0 }
 };
-static const struct kernel lengths[] = { { "rows", l2_forward, T_FLOATS }, { 0 } };
-static const struct kernel lengths_back[] = { { "rows", l2_backward, T_FLOATS }, { 0 } };
+#define LENGTHS(table, kernel_, arguments) \
+  static const struct kernel table[] = { \
+    { "rows", CUDA_ROW(FAMILY_norm_rows, kernel_, \
+        "T=$i0 SHARED=0 DEVIATION=0 CENTERED=0 TEAM=%0 PACK=1 HELD=1", arguments, l2_sizes), \
+      .types = T_FLOATS }, { 0 } \
+  };
+LENGTHS(lengths, "l2_rows", "o0 o1 i0 s1")
+LENGTHS(lengths_back, "l2_rows_back", "o0 i0 i1 i2 s1")    /* in: head gradient, output, norm */
 static const char *batch_refuse(const struct call *c)
 {
   return in_blocks(c) && cuda_number(c, "axis", 1) != 1 ? "an axis of space" : NULL;

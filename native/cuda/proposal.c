@@ -28,7 +28,7 @@ static struct proposal_args args_of(const struct call *c)
   return s;
 }
 
-/* boxes of all images */
+/* Returns the number of boxes of all images. */
 static int64_t boxes_of(const struct proposal_args *s)
 {
   return s->images * s->anchors * s->h * s->w;

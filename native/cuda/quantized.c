@@ -5,13 +5,12 @@
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
-/* terms: of a sum of products */
-static int find_kernel(const struct call *c, const char *name, const struct operand *second,
-    int64_t terms, cu_function *f)
+/* Starts a kernel. Not a row: how many terms a sum has decides its type. */
+static int start_products(
+    const struct call *c, const char *name, int64_t terms, int64_t n, void **params)
 {
   enum { MOST_PRODUCT = 255 * 127 };
-  return cuda_family(c->device, FAMILY_quantized, name, f, "T=%s B=%s Y=%s SUM=%s TEAM=32",
-      cuda_type(c->in[0].d.dtype), cuda_type(second->d.dtype), cuda_type(c->out[0].d.dtype),
+  return cuda_start_words(c, FAMILY_quantized, name, n, params, "T=$i0 B=$i1 Y=$o0 SUM=%s TEAM=32",
       terms <= INT32_MAX / MOST_PRODUCT ? "i32" : "i64");
 }
 
@@ -42,10 +41,8 @@ static int fully_connect(struct call *c)
 {
   struct layer8_args a = layer_of(c);
   int64_t n = c->in[1].d.dim[0], k = c->in[1].d.dim[1], m = count_written(c) / n;
-  cu_function f;
-  TRY(find_kernel(c, "fully_connect", &c->in[1], k, &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &m, &n, &k };
-  return cuda_run(c, f, m * n * 32, params);
+  return start_products(c, "fully_connect", k, m * n * 32,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &m, &n, &k });
 }
 
 static int convolve_quantized(struct call *c)
@@ -55,11 +52,9 @@ static int convolve_quantized(struct call *c)
   struct cuda_window s = cuda_window_of(c, &c->in[0].d, count_written(c));
   int64_t groups = (int64_t)cuda_number(c, "num_group", 1), channels = weight->dim[1];
   int64_t filters = weight->dim[0] / groups;
-  cu_function f;
-  TRY(find_kernel(c, "convolve", &c->in[1], desc_count(weight) / weight->dim[0], &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &s, &groups, &filters,
-    &channels };
-  return cuda_run(c, f, s.n, params);
+  return start_products(c, "convolve", desc_count(weight) / weight->dim[0], s.n,
+      (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &s, &groups, &filters,
+        &channels });
 }
 
 static const char *refuse_last(const struct call *c)
@@ -127,24 +122,21 @@ static int join_levels(struct call *c)
       split_at(&y->d, axis_in((int64_t)cuda_number(c, "dim", 1), y->d.ndim));
   int64_t whole = s.k * s.inner, at = 0;
   void *range = c->tmp;
-  cu_function widen, give, f;
-  TRY(find_kernel(c, "widen", y, 1, &widen));
-  TRY(find_kernel(c, "give_range", y, 1, &give));
-  TRY(find_kernel(c, "join", y, 1, &f));
+  const char *words = "T=$i0 B=$o0 Y=$o0 SUM=i32 TEAM=32";
   for (int i = 0; i < arrays; i++) {
     const struct operand *ends = &in[arrays + 2 * i];
     int32_t first = !i;
-    void *params[] = { &range, (void *)&ends[0].p, (void *)&ends[1].p, &first };
-    TRY(cuda_run(c, widen, 1, params));
+    TRY(cuda_start(c, FAMILY_quantized, "widen", words, 1,
+        (void *[]){ &range, (void *)&ends[0].p, (void *)&ends[1].p, &first }));
   }
-  void *of_give[] = { &c->out[1].p, &c->out[2].p, &range };
-  TRY(cuda_run(c, give, 1, of_give));
+  TRY(cuda_start(c, FAMILY_quantized, "give_range", words, 1,
+      (void *[]){ &c->out[1].p, &c->out[2].p, &range }));
   for (int i = 0; y->p && i < arrays; i++) {
     const struct operand *ends = &in[arrays + 2 * i];
     int64_t n = desc_count(&in[i].d), run = n / s.outer;
-    void *params[] = { (void *)&y->p, (void *)&in[i].p, (void *)&ends[0].p, (void *)&ends[1].p,
-      &range, &n, &run, &whole, &at };
-    TRY(cuda_run(c, f, n, params));
+    TRY(cuda_start(c, FAMILY_quantized, "join", words, n,
+        (void *[]){ (void *)&y->p, (void *)&in[i].p, (void *)&ends[0].p, (void *)&ends[1].p,
+          &range, &n, &run, &whole, &at }));
     at += run;
   }
   return TY_OK;
@@ -158,13 +150,10 @@ static int take_rows(struct call *c)
 {
   const ty_desc *table = &c->in[1].d;
   int64_t count = desc_count(&c->in[0].d), k = table->dim[0], row = table->dim[1], n = count * row;
-  cu_function f;
   TRY(cuda_keep_range(c, 2));
   if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &f, "UNIT=u8 I=%s INDEX=%s",
-      cuda_type(c->in[0].d.dtype), cuda_index(n)));
-  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &n, &count, &k, &row };
-  return cuda_run(c, f, n, params);
+  return cuda_start(c, FAMILY_rows, "take_rows", "UNIT=u8 I=$i0 INDEX=^o0", n,
+      (void *[]){ &c->out[0].p, &c->in[1].p, &c->in[0].p, &n, &count, &k, &row });
 }
 
 #define KERNELS(name, run, refuse, scratch) \

@@ -1,10 +1,10 @@
 /* random.c - random numbers, which kernels of any device are made of (kernel/primitives.h), and
 ** Dropout, on a GPU (kernels/random.cu, dropout.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-/* parameters of each element, which are looked at first */
+/* Draws numbers with parameters of their own; these are checked by a kernel first. */
 static int numbers_of_rows(
     int device, const struct random_numbers *r, void *y, int dtype, int64_t n)
 {
@@ -42,7 +42,7 @@ int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype,
 
 /* -- Dropout ----------------------------------------------------------------------------------- */
 
-/* in which factors are multiplied */
+/* Returns the type in which factors are multiplied. */
 static int factor_type(const ty_desc *d) { return d->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
 /* Returns the shape of the factors: the data's, with 1 along `axes`. */
@@ -54,7 +54,7 @@ static ty_desc factors_of(const struct call *c, const ty_desc *d)
   return factors;
 }
 
-/* numbers of a Philox block */
+/* Numbers of a Philox block. */
 enum { DRAWN = 4 };
 
 static int run_dropout(const struct call *c, void *y, const void *x, int dtype, void *mask,
@@ -67,11 +67,9 @@ static int run_dropout(const struct call *c, void *y, const void *x, int dtype, 
   void *arrays[] = { y, mask, (void *)x };
   const int packs = MIN(cuda_pack(dtype, n, arrays, 3), cuda_pack(mask_dtype, n, arrays, 3));
   const int pack = n % DRAWN ? 1 : packs, items = MAX(pack, DRAWN);
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_dropout, "dropout", &f, "T=%s FACTOR=%s AXES=1 PACK=%d",
-      cuda_type(dtype), cuda_type(mask_dtype), pack));
-  void *params[] = { &y, &mask, &x, &n, &key, &limit, &scale };
-  return cuda_run(c, f, (n + items - 1) / items, params);
+  return cuda_start_words(c, FAMILY_dropout, "dropout", (n + items - 1) / items,
+      (void *[]){ &y, &mask, &x, &n, &key, &limit, &scale }, "T=%s FACTOR=%s AXES=1 PACK=%d",
+      cuda_type(dtype), cuda_type(mask_dtype), pack);
 }
 
 static int times_shared(
@@ -79,15 +77,13 @@ static int times_shared(
 {
   ty_desc factors = factors_of(c, d);
   int64_t args[1 + 2 * TY_MAXDIM] = { desc_count(d) }, stride = 1;
-  cu_function f;
   for (int i = d->ndim - 1; i >= 0; stride *= factors.dim[i], i--) {
     args[1 + 2 * i] = d->dim[i];
     args[2 + 2 * i] = factors.dim[i] > 1 ? stride : 0;
   }
-  TRY(cuda_family(c->device, FAMILY_dropout, "times_shared", &f, "T=%s FACTOR=%s AXES=%d",
-      cuda_type(d->dtype), cuda_type(factor_type(d)), d->ndim));
-  void *params[] = { &y, &x, &factor, args };
-  return cuda_run(c, f, args[0], params);
+  return cuda_start_words(c, FAMILY_dropout, "times_shared", args[0],
+      (void *[]){ &y, &x, &factor, args }, "T=%s FACTOR=%s AXES=%d", cuda_type(d->dtype),
+      cuda_type(factor_type(d)), d->ndim);
 }
 
 static bool drops_elements(const struct call *c)

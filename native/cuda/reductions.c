@@ -1,6 +1,7 @@
 /* reductions.c - over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
 ** their gradients; positions of extremes; running sums; the sums of broadcasting. */
 #include "cuda/reduce.h"
+#include "cuda/row.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
@@ -24,7 +25,8 @@ size_t cuda_reduce_scratch(const struct reduce *r)
   return parts > 1 ? sizeof(double) * (size_t)(parts * r->out) : 0;
 }
 
-/* Sizes and strides of the groups that stay, or go; one of size 1 where there is none. */
+/* Writes sizes and strides of the groups that are kept, or reduced; one of size 1 where there is
+** none. Returns how many there are. */
 static int groups_of(const struct reduce *r, bool kept, int64_t *out)
 {
   int n = 0;
@@ -190,25 +192,21 @@ static int axes_forward(struct call *c)
   return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
-static int reduce_gradient(const struct call *c, int back, const struct reduce *r, const void *x,
-    const void *y, const void *h, double scale)
+/* As kernels/reduce_back.cu has it from n on: the size of each group of axes, and its stride among
+** the results. */
+struct reduce_back_args { int64_t back, groups, n; double scale; int64_t group[R_AXES][2]; };
+static int64_t fill_back(int back, const struct reduce *r, double scale, void *to)
 {
-  void *dx = c->out[0].p;
-  const void *g = c->in[0].p;
-  int64_t args[2 + 2 * R_AXES] = { r->in };
-  cu_function run;
-  if (!dx) return TY_OK;
-  memcpy(&args[1], &scale, sizeof scale);
-  for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
-  TRY(cuda_family(c->device, FAMILY_reduce_back, "reduce_back", &run,
-      "T=%s BACK=%d GROUPS=%d INDEX=%s", cuda_type(r->dtype), back, r->n,
-      cuda_index(r->in)));
-  void *params[] = { &dx, &x, &y, &g, &h, args };
-  return cuda_run(c, run, r->in, params);
+  struct reduce_back_args *s = to;
+  s->back = back;
+  s->groups = r->n;
+  s->n = r->in;
+  s->scale = scale;
+  for (int i = 0; i < r->n; i++) s->group[i][0] = r->dim[i], s->group[i][1] = r->to[i];
+  return r->in;
 }
 
-/* Computes the gradient; in: head gradient, then data and result as the kind needs. */
-static int axes_backward(struct call *c)
+static int64_t back_sizes(const struct call *c, void *s)
 {
   static const int gradient[] = { [R_SUM] = B_SUM, [R_NANSUM] = B_NANSUM, [R_ABS] = B_SIGN,
     [R_SQUARE] = B_SQUARE, [R_PROD] = B_PROD, [R_NANPROD] = B_NANPROD, [R_MAX] = B_EQUAL,
@@ -216,12 +214,11 @@ static int axes_backward(struct call *c)
   struct reduce r = reduce_of(c, &c->out[0].d);
   struct axis_reduction k = c->op->reduction(c->param, c->out[0].d.ndim);
   const int back = k.finish == F_ROOT ? B_ROOT : gradient[k.kind];
-  const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  return reduce_gradient(c, back, &r, x, y, NULL,
-      k.finish == F_MEAN ? 1 / (double)r.count : 1);
+  return fill_back(back, &r, k.finish == F_MEAN ? 1 / (double)r.count : 1, s);
 }
 
-/* a mean of our own, in case output 0 is unused; then the moments' */
+/* Returns the bytes of a mean, which is needed also where output 0 is unused; the scratch of the
+** moments follows it. */
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + forward_scratch(c); }
 
@@ -237,12 +234,10 @@ static int moments_forward(struct call *c)
   return f.y ? cuda_reduce(c->device, &r, &f, tmp) : TY_OK;
 }
 
-/* Computes the gradients; in: two head gradients, data, mean. */
-static int moments_backward(struct call *c)
+static int64_t moments_back_sizes(const struct call *c, void *s)
 {
   struct reduce r = reduce_of(c, &c->out[0].d);
-  return reduce_gradient(
-      c, B_DEVIATION, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
+  return fill_back(B_DEVIATION, &r, 1 / (double)r.count, s);
 }
 
 /* -- whole arrays ------------------------------------------------------------------------------ */
@@ -255,11 +250,8 @@ static int finite_forward(struct call *c)
     TRY(move_fill(c->device, flag, &one, sizeof one, 1));
   for (int k = 0; k < c->nin; k++) {
     int64_t n = desc_count(&c->in[k].d);
-    cu_function run;
-    TRY(cuda_family(c->device, FAMILY_finite, "look_for_infinite", &run, "T=%s",
-        cuda_type(c->in[k].d.dtype)));
-    void *params[] = { &flag, &c->in[k].p, &n };
-    TRY(cuda_run(c, run, n, params));
+    TRY(cuda_start_words(c, FAMILY_finite, "look_for_infinite", n,
+        (void *[]){ &flag, &c->in[k].p, &n }, "T=$i%d", k));
   }
   return TY_OK;
 }
@@ -300,19 +292,14 @@ static struct split axis_split(const ty_desc *d, double axis)
 
 enum { GREATEST, LEAST };
 
-static int argmax_forward(struct call *c)
+struct extreme_args { int64_t rows, k, inner, least, team; };
+static int64_t extreme_sizes(const struct call *c, void *s)
 {
-  const ty_desc *d = &c->in[0].d;
-  struct split s = axis_split(d, cuda_number(c, "axis", 1));
-  int64_t rows = s.outer * s.inner;
-  int team = cuda_team(rows, s.k, s.inner);
-  cu_function run;
-  bool least = cuda_what(c) == LEAST;
-  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run,
-      "T=%s TO=%s LEAST=%d TEAM=%d", cuda_type(d->dtype), cuda_type(c->out[0].d.dtype), least,
-      team));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
-  return cuda_run(c, run, rows * team, params);
+  struct split at = axis_split(&c->in[0].d, cuda_number(c, "axis", 1));
+  const int64_t rows = at.outer * at.inner, team = cuda_team(rows, at.k, at.inner);
+  *(struct extreme_args *)s =
+      (struct extreme_args){ rows, at.k, at.inner, cuda_what(c) == LEAST, team };
+  return rows * team;
 }
 
 /* as kernels/scan.cu has it */
@@ -345,16 +332,16 @@ static size_t running_scratch(const struct call *c)
 }
 
 static int running_tiles(
-    struct call *c, cu_function run, int64_t rows, const struct split *s, int pack)
+    struct call *c, const char *words, int64_t rows, const struct split *s, int pack)
 {
   int64_t tiles = tiles_of(rows, s->k, pack);
   void *sums = c->tmp, *ticket = elements_at(sums, tiles, TILE_SUMS);
   void *state = elements_at(ticket, 1, sizeof(int64_t));
   TRY(device_fill(
       c->device, sums, 0, sizeof(int64_t) + (size_t)tiles * (TILE_SUMS + TILE_STATE)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &sums, &state, &ticket, &rows, (void *)&s->k,
-    (void *)&s->inner };
-  return cuda_run(c, run, tiles * CUDA_BLOCK, params);
+  return cuda_start(c, FAMILY_scan, "running_tiles", words, tiles * CUDA_BLOCK,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &sums, &state, &ticket, &rows, (void *)&s->k,
+        (void *)&s->inner });
 }
 
 /* Returns the elements of a pack of both arrays. */
@@ -366,6 +353,7 @@ static int running_pack(const struct call *c, const struct split *s)
       cuda_pack(c->out[0].d.dtype, s->k, arrays, 2));
 }
 
+/* Computes running sums. Not a row, since the length of a line decides between three kernels. */
 static int running_sums(struct call *c, bool back)
 {
   const ty_desc *d = &c->in[0].d;
@@ -374,15 +362,12 @@ static int running_sums(struct call *c, bool back)
   const bool tiles = takes_tiles(&s);
   const int team = tiles || cuda_team(rows, s.k, s.inner) > 1 ? 32 : 1;
   const int pack = team > 1 ? running_pack(c, &s) : 1;
-  cu_function run;
+  char words[CUDA_WORDS];
   if (!c->out[0].p || !desc_count(d)) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_scan,
-      tiles ? "running_tiles" : team > 1 ? "running_rows" : "running_sums", &run,
-      "T=%s TO=%s PACK=%d BACK=%d TEAM=%d", cuda_type(d->dtype), cuda_type(c->out[0].d.dtype), pack,
-      back, team));
-  if (tiles) return running_tiles(c, run, rows, &s, pack);
-  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
-  return cuda_run(c, run, rows * team, params);
+  snprintf(words, sizeof words, "T=$i0 TO=$o0 PACK=%d BACK=%d TEAM=%d", pack, back, team);
+  if (tiles) return running_tiles(c, words, rows, &s, pack);
+  return cuda_start(c, FAMILY_scan, team > 1 ? "running_rows" : "running_sums", words, rows * team,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner });
 }
 
 static int running_forward(struct call *c) { return running_sums(c, false); }
@@ -394,18 +379,25 @@ static const struct kernel reductions[] = {
   { .name = "reduce", .run = axes_forward, .types = T_ANY, .refuse = forward_refuse,
     .scratch = forward_scratch, .add = 1 }, { 0 }
 };
+/* in: head gradient, then data and result as the kind needs */
+#define GRADIENT(arguments, sizes) \
+  CUDA_ROW(FAMILY_reduce_back, "reduce_back", "T=$o0 BACK=%0 GROUPS=%1 INDEX=^o0", arguments, sizes)
 static const struct kernel reductions_back[] = {
-  { .name = "reduce", .run = axes_backward, .types = T_ANY, .refuse = axes_refuse }, { 0 }
+  { "reduce", GRADIENT("o0 i1 i2 i0 - s2", back_sizes), .types = T_ANY, .refuse = axes_refuse },
+  { 0 }
 };
 static const struct kernel moments[] = {
   { .name = "reduce", .run = moments_forward, .types = T_ANY, .refuse = axes_refuse,
     .scratch = moments_scratch }, { 0 }
 };
+/* in: two head gradients, data, mean */
 static const struct kernel moments_back[] = {
-  { .name = "reduce", .run = moments_backward, .types = T_ANY, .refuse = axes_refuse }, { 0 }
+  { "reduce", GRADIENT("o0 i2 i3 i0 i1 s2", moments_back_sizes), .types = T_ANY,
+    .refuse = axes_refuse }, { 0 }
 };
 static const struct kernel extremes[] = {
-  { .name = "search", .run = argmax_forward, .types = T_ANY }, { 0 }
+  { "search", CUDA_ROW(FAMILY_search, "index_of_extreme", "T=$i0 TO=$o0 LEAST=%3 TEAM=%4",
+    "o0 i0 s0 s1 s2", extreme_sizes), .types = T_ANY }, { 0 }
 };
 static const struct kernel running[] = {
   { .name = "lines", .run = running_forward, .types = T_ANY, .scratch = running_scratch }, { 0 }

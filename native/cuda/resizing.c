@@ -62,15 +62,12 @@ static int resize_images(struct call *c)
   struct resize_args s = args_of(c, how);
   bool fixed = from.dtype == TY_U8 && how != AREA, pairs = fixed && taps_of(how) == 2;
   char *at = c->tmp;
-  cu_function f;
   if (!c->out[0].p) return TY_OK;
   if (keeps_size(&to, &from))
     return device_copy(
         c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d));
   lay_tables(&s.y, &at);
   lay_tables(&s.x, &at);
-  TRY(cuda_family(c->device, FAMILY_resize, how == NEAREST ? "nearest" : "resize", &f,
-      "T=%s SUM=%s PAIRS=%d", cuda_type(from.dtype), fixed ? "i32" : "float", pairs));
   if (how != NEAREST) {
     const char *words = "T=u8 SUM=i32 PAIRS=1";
     TRY(cuda_start(c, FAMILY_resize, "list_taps", words, s.y.to,
@@ -78,8 +75,9 @@ static int resize_images(struct call *c)
     TRY(cuda_start(c, FAMILY_resize, "list_taps", words, s.x.to,
         (void *[]){ &s.x, &how, &across }));
   }
-  void *params[] = { &c->out[0].p, &c->in[0].p, &s };
-  return cuda_run(c, f, s.n, params);
+  return cuda_start_words(c, FAMILY_resize, how == NEAREST ? "nearest" : "resize", s.n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &s }, "T=$i0 SUM=%s PAIRS=%d", fixed ? "i32" : "float",
+      pairs);
 }
 
 static const struct kernel resizes[] = {

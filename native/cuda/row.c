@@ -1,5 +1,6 @@
 /* row.c - see row.h. */
 #include "cuda/row.h"
+#include "base/number.h"
 
 enum { MOST_PARAMETERS = 24 };
 
@@ -25,33 +26,70 @@ static struct operand *find_operand(const struct call *c, const char **s)
   return i < (out ? c->nout : c->nin) ? (out ? c->out : c->in) + i : NULL;
 }
 
-/* Writes words with the types of operands in their places. Returns whether there was room. */
-static bool write_words(const struct call *c, const char *words, char *to, size_t size)
+/* Returns what stands for the word of a kind that *s names, and moves *s to after it. numbers: of
+** '%'; buffer: for the text of one. */
+static const char *find_word(
+    const struct call *c, char kind, const char **s, const int64_t *numbers, char buffer[32])
+{
+  if (kind == '%') {
+    char *end;
+    const long k = strtol(*s, &end, 10);
+    *s = end;
+    snprintf(buffer, 32, "%lld", (long long)numbers[k]);
+    return buffer;
+  }
+  const struct operand *x = find_operand(c, s);
+  const int dtype = x ? x->d.dtype : TY_F32;
+  if (kind == '^') return cuda_index(x ? desc_count(&x->d) : 0);
+  return kind == '#' ? cuda_unit(dtype_size(dtype)) : cuda_type(dtype);
+}
+
+/* Writes words with what they name in their places. numbers: of '%', or NULL: words have none.
+** Returns whether there was room. */
+static bool write_words(
+    const struct call *c, const char *words, const int64_t *numbers, char *to, size_t size)
 {
   const char *const end = to + size - 1;
   for (const char *s = words; *s && to < end;) {
-    if (*s != '$' && *s != '#') {
+    char buffer[32];
+    if (!strchr(numbers ? "$#^%" : "$#^", *s)) {
       *to++ = *s++;
       continue;
     }
-    const bool unit = *s++ == '#';
-    const struct operand *x = find_operand(c, &s);
-    const int dtype = x ? x->d.dtype : TY_F32;
-    const char *type = unit ? cuda_unit(dtype_size(dtype)) : cuda_type(dtype);
-    while (*type && to < end) *to++ = *type++;
+    const char kind = *s++, *word = find_word(c, kind, &s, numbers, buffer);
+    while (*word && to < end) *to++ = *word++;
   }
   *to = 0;
   return to < end;
 }
 
-int cuda_start(const struct call *c, enum cuda_family family, const char *kernel, const char *words,
-    int64_t n, void **params)
+static int start_kernel(const struct call *c, enum cuda_family family, const char *kernel,
+    const char *words, const int64_t *numbers, int64_t n, void **params)
 {
   char defines[CUDA_WORDS];
   cu_function f;
-  NEED(write_words(c, words, defines, sizeof defines), TY_EINTERNAL, "%s: too many words", kernel);
+  NEED(write_words(c, words, numbers, defines, sizeof defines), TY_EINTERNAL, "%s: too many words",
+      kernel);
   TRY(cuda_family_find(c->device, family, kernel, defines, &f));
   return cuda_run(c, f, n, params);
+}
+
+int cuda_start(const struct call *c, enum cuda_family family, const char *kernel, const char *words,
+    int64_t n, void **params)
+{
+  return start_kernel(c, family, kernel, words, NULL, n, params);
+}
+
+int cuda_start_words(const struct call *c, enum cuda_family family, const char *kernel, int64_t n,
+    void **params, const char *words, ...)
+{
+  char text[CUDA_WORDS];
+  va_list args;
+  va_start(args, words);
+  const int size = number_format(text, sizeof text, words, args);
+  va_end(args);
+  NEED(size < CUDA_WORDS, TY_EINTERNAL, "%s: too many words", kernel);
+  return start_kernel(c, family, kernel, text, NULL, n, params);
 }
 
 /* -- arguments --------------------------------------------------------------------------------- */
@@ -73,6 +111,7 @@ static void *find_argument(struct call *c, struct row_values *v, const char *s, 
     return x ? &x->p : &v->absent;
   }
   if (*s == 's') return v->sizes + (n > 1 ? 8 * strtol(s + 1, NULL, 10) : 0);
+  if (is_word(s, n, "-")) return &v->absent;
   if (is_word(s, n, "tmp")) return &c->tmp;
   if (is_word(s, n, "add")) return &v->add;
   if (is_word(s, n, "key")) return &v->key;
@@ -115,5 +154,7 @@ int cuda_run_row(struct call *c)
     threads = desc_count(&c->out[0].d);
     memcpy(v.sizes, &threads, sizeof threads);
   }
-  return cuda_start(c, row->family, row->kernel, row->words, threads, params);
+  if (threads < 0) return TY_OK;
+  return start_kernel(
+      c, row->family, row->kernel, row->words, (int64_t *)v.sizes, threads, params);
 }

@@ -3,13 +3,16 @@
 ** Most kernels differ in nothing else. Words and arguments are texts, which name the operands of a
 ** call:
 **
-**   words       "T=$i0 UNIT=#o0 TEAM=32": $i0 the type of input 0, #o0 the unsigned integer of the
-**               size of an element of output 0; anything else stays as it is
+**   words       "T=$i0 UNIT=#o0 INDEX=^o0 TEAM=%3": $i0 the type of input 0, #o0 the unsigned
+**               integer of the size of an element of output 0, ^o0 the type of indices of its
+**               elements, %3 the int64 at byte 24 of what `sizes` has filled; anything else stays
+**               as it is
 **   arguments   "o0 i0 i1 s", in the order of the kernel's parameters:
 **               o0 i0    the address of output 0, of input 0; NULL where there is no such operand
 **               i0~      the same of an input that the kernel changes
 **               s        the struct that `sizes` has filled
 **               s0 s1    what begins at its byte 0, at its byte 8: a number, or a struct after some
+**               -        NULL
 **               tmp      the call's scratch
 **               add      int32: whether output 0 is added to
 **               key      struct draw_key of the call's random numbers
@@ -24,8 +27,9 @@ struct cuda_row {
   const char *kernel;
   const char *words;
   const char *arguments;
-  /* Fills what `s` stands for, of at most CUDA_ROW_BYTES bytes, and returns the number of threads.
-  ** NULL: as many threads as output 0 has elements, and s0 is that number. */
+  /* Fills what `s` stands for, of at most CUDA_ROW_BYTES bytes, and returns the number of threads;
+  ** below 0: the kernel is not started. NULL: as many threads as output 0 has elements, and s0 is
+  ** that number. */
   int64_t (*sizes)(const struct call *c, void *s);
   uint32_t zeros;                                     /* bit k: out[k] becomes 0 */
 };
@@ -36,9 +40,13 @@ enum { CUDA_ROW_BYTES = 4096 };                       /* CUDA: a kernel takes no
 ** outputs that the kernel writes is wanted. */
 int cuda_run_row(struct call *c);
 
-/* Starts n threads of a kernel; words: as in a row. For functions that start several kernels. */
+/* Starts n threads of a kernel; words: as in a row, but for %k. For functions that start several
+** kernels. */
 int cuda_start(const struct call *c, enum cuda_family family, const char *kernel, const char *words,
     int64_t n, void **params);
+/* Does the same with words that printf completes first. */
+int cuda_start_words(const struct call *c, enum cuda_family family, const char *kernel, int64_t n,
+    void **params, const char *words, ...) __attribute__((format(printf, 6, 7)));
 
 /* The fields of a struct kernel that make it a row; the arguments are those of struct cuda_row. */
 #define CUDA_ROW(...) .run = cuda_run_row, .row = &(const struct cuda_row){ __VA_ARGS__ }

@@ -1,8 +1,9 @@
 /* rows.c - elements and rows that indices name (kernels/rows.cu): take, Embedding, batch_take,
 ** pick, one_hot, gather_nd, scatter_nd and their like; where; gradients of boolean_mask. Indices
 ** that have to be in range are checked by a kernel first, whose finding is reported when the task
-** ends (fault.c). */
-#include "cuda/family.h"
+** ends (fault.c). Such operators, and those that sort places first, start several kernels; the
+** others are rows of the table. */
+#include "cuda/row.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
@@ -25,12 +26,10 @@ static int check_range(const struct call *c, const struct operand *index, int64_
 {
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *values = elements_at(index->p, at, dtype_size(index->d.dtype));
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_rows, "check_range", &f, "UNIT=u8 I=%s",
-      cuda_type(index->d.dtype)));
   const char *op = c->op->name;
-  void *params[] = { &fault, &op, &values, &n, &low, &high, &axis };
-  return cuda_run(c, f, n, params);
+  return cuda_start_words(c, FAMILY_rows, "check_range", n,
+      (void *[]){ &fault, &op, &values, &n, &low, &high, &axis }, "UNIT=u8 I=%s",
+      cuda_type(index->d.dtype));
 }
 
 /* -- rows of an axis --------------------------------------------------------------------------- */
@@ -51,27 +50,26 @@ static int take_from(struct call *c, const struct operand *a, const struct opera
 {
   struct axis_rows t = rows_of(c, &a->d, index);
   void *y = c->out[0].p;
-  cu_function f;
   if (raises_faults(c)) TRY(check_range(c, index, 0, t.n, 0, t.k, -1));
   if (!y) return TY_OK;
   const char *unit = unit_of_rows(dtype_size(a->d.dtype), &t.row, y, a->p);
   int64_t n = t.outer * t.n * t.row;
-  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &f, "UNIT=%s I=%s WRAP=%d INDEX=%s",
-      unit, cuda_type(index->d.dtype), wraps_indices(c), cuda_index(n)));
-  void *params[] = { &y, (void *)&a->p, (void *)&index->p, &n, &t.n, &t.k, &t.row };
-  return cuda_run(c, f, n, params);
+  return cuda_start_words(c, FAMILY_rows, "take_rows", n,
+      (void *[]){ &y, (void *)&a->p, (void *)&index->p, &n, &t.n, &t.k, &t.row },
+      "UNIT=%s I=%s WRAP=%d INDEX=%s", unit, cuda_type(index->d.dtype), wraps_indices(c),
+      cuda_index(n));
 }
 
 static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[1]); }
 static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
 
-/* places in order, then space for what sorts them */
+/* Returns the bytes of sorted places, and of the space in which they are sorted. */
 static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 
 /* as kernels/rows.cu has it: n sorted keys in chunks, each with rows of `row` elements */
 struct chunk_args { int64_t n, row, chunk, chunks; };
 
-/* Chunks that keep a device busy and, of one place, are joined soon; from the shape alone. */
+/* Returns chunks that keep a device busy, few of which share a place; from the shape alone. */
 static struct chunk_args chunks_of(int64_t n, int64_t row)
 {
   enum { CHUNK = 32, MOST = 4096 };
@@ -79,7 +77,7 @@ static struct chunk_args chunks_of(int64_t n, int64_t row)
   return (struct chunk_args){ n, row, chunk, (n + chunk - 1) / chunk };
 }
 
-/* Sums of places that several chunks have rows of. */
+/* Returns the bytes of the sums of places that several chunks have rows of. */
 static size_t parts_scratch(int64_t outer, int64_t n, int64_t row)
 {
   const struct chunk_args s = chunks_of(n, row);
@@ -102,17 +100,16 @@ static int add_sorted(const struct call *c, const struct operand *array, const v
   void *keys = c->tmp, *part = (char *)c->tmp + keys_scratch(n);
   const int pack = cuda_pack(array->d.dtype, row, (void *[]){ array->p, (void *)from }, 2);
   const int team = row > 128 * (int64_t)pack ? CUDA_BLOCK : 32;
-  cu_function f, join;
+  const int64_t threads = outer * s.chunks * team;
+  char words[CUDA_WORDS];
+  snprintf(words, sizeof words, "UNIT=u8 T=%s I=float ADD=%d TEAM=%d PACK=%d",
+      cuda_type(array->d.dtype), add, team, pack);
   TRY(cuda_sort_bits(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n, bits_below(targets)));
-  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f,
-      "UNIT=u8 T=%s I=float ADD=%d TEAM=%d PACK=%d", cuda_type(array->d.dtype), add, team, pack));
-  void *params[] = { (void *)&array->p, &from, &part, &keys, &outer, &targets, &s };
-  TRY(cuda_run(c, f, outer * s.chunks * team, params));
+  TRY(cuda_start(c, FAMILY_rows, "add_rows", words, threads,
+      (void *[]){ (void *)&array->p, &from, &part, &keys, &outer, &targets, &s }));
   if (s.chunks < 2) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "join_rows", &join,
-      "UNIT=u8 T=%s I=float ADD=%d TEAM=%d PACK=%d", cuda_type(array->d.dtype), add, team, pack));
-  void *joining[] = { (void *)&array->p, &part, &keys, &outer, &targets, &s };
-  return cuda_run(c, join, outer * s.chunks * team, joining);
+  return cuda_start(c, FAMILY_rows, "join_rows", words, threads,
+      (void *[]){ (void *)&array->p, &part, &keys, &outer, &targets, &s });
 }
 
 /* Computes the outputs; in: head gradient, index. */
@@ -122,14 +119,12 @@ static int add_rows(struct call *c, int out)
   struct axis_rows t = rows_of(c, &da->d, index);
   bool add = c->add >> out & 1;
   void *keys = c->tmp;
-  cu_function list;
   if (!da->p) return TY_OK;
   if (!add) TRY(cuda_zero(c, da));
   if (!t.n) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=%d",
-      cuda_type(index->d.dtype), wraps_indices(c)));
-  void *key_params[] = { &keys, (void *)&index->p, &t.n, &t.k };
-  TRY(cuda_run(c, list, t.n, key_params));
+  TRY(cuda_start_words(c, FAMILY_rows, "list_rows", t.n,
+      (void *[]){ &keys, (void *)&index->p, &t.n, &t.k }, "UNIT=u8 I=$i1 WRAP=%d",
+      wraps_indices(c)));
   return add_sorted(c, da, c->in[0].p, t.outer, t.k, t.n, t.row, add);
 }
 
@@ -156,32 +151,19 @@ static int table_backward(struct call *c)
 
 /* -- one element of each line ------------------------------------------------------------------ */
 
-/* Picks an element of each line: a line's elements are those along an axis of data, the last one of
-** batch_take. */
-static int pick_elements(const struct call *c, const char *name, const struct operand *data,
-    const struct operand *index, void *to, const void *from)
+struct pick_args { int64_t n, k, inner, wraps; };
+/* Fills in the sizes; a line runs along an axis of data, the last one for batch_take. */
+static int64_t fill_pick(const struct call *c, const ty_desc *data, void *to)
 {
-  struct split s = split_at(&data->d, axis_in(cuda_number(c, "axis", -1), data->d.ndim));
-  int64_t n = s.outer * s.inner;
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=%s I=%s WRAP=%d",
-      cuda_unit(dtype_size(data->d.dtype)), cuda_type(index->d.dtype), wraps_indices(c)));
-  void *params[] = { &to, &from, (void *)&index->p, &n, &s.k, &s.inner };
-  return cuda_run(c, f, n, params);
+  struct split s = split_at(data, axis_in(cuda_number(c, "axis", -1), data->ndim));
+  const int64_t n = s.outer * s.inner;
+  *(struct pick_args *)to = (struct pick_args){ n, s.k, s.inner, wraps_indices(c) };
+  return n;
 }
-
-static int pick_forward(struct call *c)
+static int64_t pick_sizes(const struct call *c, void *s) { return fill_pick(c, &c->in[0].d, s); }
+static int64_t pick_back_sizes(const struct call *c, void *s)
 {
-  return pick_elements(c, "pick", &c->in[0], &c->in[1], c->out[0].p, c->in[0].p);
-}
-
-/* Computes the gradients; in: head gradient, index. */
-static int pick_backward(struct call *c)
-{
-  const struct operand *dx = &c->out[0];
-  TRY(cuda_zero(c, &c->out[1]));
-  TRY(cuda_zero(c, dx));
-  return dx->p ? pick_elements(c, "pick_back", dx, &c->in[1], dx->p, c->in[0].p) : TY_OK;
+  return fill_pick(c, &c->out[0].d, s);
 }
 
 /* Writes from[i], or `on`, to element index[i] of row i of the output, which has rows of k. */
@@ -191,12 +173,10 @@ static int put_in_rows(
   const struct operand *y = &c->out[0];
   int64_t n = desc_count(&index->d);
   uint64_t bits = 0;
-  cu_function f;
   set_number(&bits, y->d.dtype, on);
-  TRY(cuda_family(c->device, FAMILY_rows, "put_in_rows", &f, "UNIT=%s I=%s",
-      cuda_unit(dtype_size(y->d.dtype)), cuda_type(index->d.dtype)));
-  void *params[] = { (void *)&y->p, (void *)&index->p, &n, &k, &from, &bits };
-  return cuda_run(c, f, n, params);
+  return cuda_start_words(c, FAMILY_rows, "put_in_rows", n,
+      (void *[]){ (void *)&y->p, (void *)&index->p, &n, &k, &from, &bits }, "UNIT=#o0 I=%s",
+      cuda_type(index->d.dtype));
 }
 
 static int hot_forward(struct call *c)
@@ -259,11 +239,9 @@ static int gather_rows(const struct call *c, const struct operand *index, const 
 {
   struct row_coordinates s = coordinates_of(index, array);
   const char *unit = unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
-  cu_function f;
-  TRY(cuda_family(c->device, FAMILY_rows, "gather_at", &f, "UNIT=%s I=%s COORDINATES=%d", unit,
-      cuda_type(index->d.dtype), (int)index->d.dim[0]));
-  void *params[] = { &to, &from, (void *)&index->p, &s };
-  return cuda_run(c, f, s.n * s.row, params);
+  return cuda_start_words(c, FAMILY_rows, "gather_at", s.n * s.row,
+      (void *[]){ &to, &from, (void *)&index->p, &s }, "UNIT=%s I=%s COORDINATES=%d", unit,
+      cuda_type(index->d.dtype), (int)index->d.dim[0]);
 }
 
 /* Adds rows to their places, or puts them there. */
@@ -274,21 +252,18 @@ static int scatter_rows(const struct call *c, bool adds, const struct operand *i
   const int64_t targets = desc_count(&array->d) / MAX(s.row, 1);
   int coordinates = (int)index->d.dim[0], dtype = array->d.dtype;
   void *keys = c->tmp;
-  cu_function list, f;
   if (!s.n || !s.row) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "list_coordinates", &list, "UNIT=u8 I=%s COORDINATES=%d",
+  TRY(cuda_start_words(c, FAMILY_rows, "list_coordinates", s.n,
+      (void *[]){ &keys, (void *)&index->p, &s }, "UNIT=u8 I=%s COORDINATES=%d",
       cuda_type(index->d.dtype), coordinates));
-  void *key_params[] = { &keys, (void *)&index->p, &s };
-  TRY(cuda_run(c, list, s.n, key_params));
   if (adds) return add_sorted(c, array, from, 1, targets, s.n, s.row, c->add & 1);
   TRY(cuda_sort_bits(
       c, &keys, (char *)c->tmp + cuda_keys_bytes(s.n), s.n, s.n, bits_below(targets)));
   const char *unit = unit_of_rows(dtype_size(dtype), &s.row, array->p, from);
   int team = s.row > 128 ? CUDA_BLOCK : 32;
-  TRY(cuda_family(c->device, FAMILY_rows, "set_at", &f,
-      "UNIT=%s I=float COORDINATES=%d TEAM=%d", unit, coordinates, team));
-  void *params[] = { (void *)&array->p, &from, &keys, &s };
-  return cuda_run(c, f, s.n * team, params);
+  return cuda_start_words(c, FAMILY_rows, "set_at", s.n * team,
+      (void *[]){ (void *)&array->p, &from, &keys, &s }, "UNIT=%s I=float COORDINATES=%d TEAM=%d",
+      unit, coordinates, team);
 }
 
 static size_t coordinates_scratch(const struct operand *index)
@@ -400,41 +375,37 @@ static int keep_rows(struct call *c)
 {
   const struct operand *x = &c->in[0], *y = &c->out[0], *list = &c->in[1];
   int64_t n = desc_count(&list->d), row = product_of(&x->d, 1, x->d.ndim);
-  cu_function f;
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
   if (!y->p) return TY_OK;
   TRY(check_list(c, list, &x->d));
   TRY(cuda_zero(c, y));
   const char *unit = unit_of_rows(dtype_size(x->d.dtype), &row, y->p, x->p);
-  TRY(cuda_family(c->device, FAMILY_rows, "keep_rows", &f, "UNIT=%s I=%s", unit,
-      cuda_type(list->d.dtype)));
   int64_t rows = x->d.dim[0];
-  void *params[] = { (void *)&y->p, (void *)&x->p, (void *)&list->p, &n, &row, &rows };
-  return cuda_run(c, f, n * row, params);
+  return cuda_start_words(c, FAMILY_rows, "keep_rows", n * row,
+      (void *[]){ (void *)&y->p, (void *)&x->p, (void *)&list->p, &n, &row, &rows },
+      "UNIT=%s I=$i1", unit);
 }
 
 /* -- _ravel_multi_index, _unravel_index -------------------------------------------------------- */
 
 struct shape_args { int64_t n, axes, size[32]; };
-static int convert_indices(const struct call *c, const char *name, int64_t n)
+static int64_t fill_shape(const struct call *c, int64_t n, void *to)
 {
   const struct dims *shape = op_dims(c->op, c->param, "shape");
-  struct shape_args s = { n, shape->n };
-  cu_function f;
-  NEED(shape->n <= COUNT(s.size), TY_EINTERNAL, "too many axes");
-  for (int i = 0; i < shape->n; i++) s.size[i] = shape->d[i];
-  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=u8 T=%s I=%s",
-      cuda_type(c->out[0].d.dtype), cuda_type(c->in[0].d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &s };
-  return cuda_run(c, f, n, params);
+  struct shape_args *s = to;
+  _Static_assert(COUNT(s->size) >= COUNT(shape->d), "room for all axes of a parameter");
+  s->n = n;
+  s->axes = shape->n;
+  for (int i = 0; i < shape->n; i++) s->size[i] = shape->d[i];
+  return n;
 }
-static int ravel_indices(struct call *c)
+static int64_t ravel_sizes(const struct call *c, void *s)
 {
-  return convert_indices(c, "ravel", desc_count(&c->out[0].d));
+  return fill_shape(c, desc_count(&c->out[0].d), s);
 }
-static int unravel_indices(struct call *c)
+static int64_t unravel_sizes(const struct call *c, void *s)
 {
-  return convert_indices(c, "unravel", desc_count(&c->in[0].d));
+  return fill_shape(c, desc_count(&c->in[0].d), s);
 }
 
 /* -- _contrib_count_sketch --------------------------------------------------------------------- */
@@ -446,18 +417,14 @@ static int sketch_forward(struct call *c)
   int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
   int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
   void *keys = c->tmp;
-  cu_function list, f;
   TRY(check_range(c, buckets, 0, n, 0, out, -1));
+  if (!c->out[0].p) return TY_OK;
   TRY(cuda_zero(c, &c->out[0]));
-  TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=0",
-      cuda_type(buckets->d.dtype)));
-  void *key_params[] = { &keys, (void *)&buckets->p, &n, &out };
-  TRY(cuda_run(c, list, n, key_params));
+  TRY(cuda_start(c, FAMILY_rows, "list_rows", "UNIT=u8 I=$i1 WRAP=0", n,
+      (void *[]){ &keys, (void *)&buckets->p, &n, &out }));
   TRY(cuda_sort_bits(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n, bits_below(out)));
-  TRY(cuda_family(c->device, FAMILY_rows, "sketch", &f, "UNIT=u8 T=%s I=float",
-      cuda_type(x->dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &keys, &c->in[2].p, &rows, &n, &out };
-  return c->out[0].p ? cuda_run(c, f, rows * n, params) : TY_OK;
+  return cuda_start(c, FAMILY_rows, "sketch", "UNIT=u8 T=$i0 I=float", rows * n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, &keys, &c->in[2].p, &rows, &n, &out });
 }
 
 /* Computes the gradients; in: head gradient, places, signs. */
@@ -467,41 +434,38 @@ static int sketch_backward(struct call *c)
   const struct operand *buckets = &c->in[1];
   int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
   int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
-  cu_function f;
   for (int k = 1; k < 3; k++) TRY(cuda_zero(c, &c->out[k]));
   TRY(check_range(c, buckets, 0, n, 0, out, -1));
   if (!c->out[0].p) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "sketch_back", &f, "UNIT=u8 T=%s I=%s",
-      cuda_type(x->dtype), cuda_type(buckets->d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, (void *)&buckets->p, &c->in[2].p, &rows, &n, &out };
-  return cuda_run(c, f, rows * n, params);
+  return cuda_start(c, FAMILY_rows, "sketch_back", "UNIT=u8 T=$o0 I=$i1", rows * n,
+      (void *[]){ &c->out[0].p, &c->in[0].p, (void *)&buckets->p, &c->in[2].p, &rows, &n, &out });
 }
 
 /* -- where ------------------------------------------------------------------------------------- */
 
-static int choose_elements(const struct call *c, const struct operand *when, const ty_desc *d,
-    const void *a, const void *b, void *z)
+struct choose_args { int64_t n, row; };
+static int64_t where_sizes(const struct call *c, void *s)
 {
-  int64_t n = desc_count(d), row = n / desc_count(&when->d);
-  cu_function f;
-  if (!z) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_rows, "choose", &f, "UNIT=%s I=%s",
-      cuda_unit(dtype_size(d->dtype)), cuda_type(when->d.dtype)));
-  void *params[] = { &z, (void *)&when->p, &a, &b, &n, &row };
-  return cuda_run(c, f, n, params);
+  const int64_t n = desc_count(&c->out[0].d);
+  *(struct choose_args *)s = (struct choose_args){ n, n / desc_count(&c->in[0].d) };
+  return n;
 }
 
-static int where_forward(struct call *c)
+/* Writes one of the two gradients; in: head gradient, condition. */
+static int choose_gradient(const struct call *c, void *a, void *b, void *z)
 {
-  return choose_elements(c, &c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
+  int64_t n = desc_count(&c->in[0].d), row = n / desc_count(&c->in[1].d);
+  if (!z) return TY_OK;
+  return cuda_start(c, FAMILY_rows, "choose", "UNIT=#i0 I=$i1", n,
+      (void *[]){ &z, &c->in[1].p, &a, &b, &n, &row });
 }
 
 /* Computes the gradients; in: head gradient, condition. */
 static int where_backward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[0]));
-  TRY(choose_elements(c, &c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p));
-  return choose_elements(c, &c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
+  TRY(choose_gradient(c, c->in[0].p, NULL, c->out[1].p));
+  return choose_gradient(c, NULL, c->in[0].p, c->out[2].p);
 }
 
 /* -- rows where a mask is not 0 ---------------------------------------------------------------- */
@@ -512,16 +476,13 @@ static int mask_backward(struct call *c)
   const struct operand *dx = &c->out[0], *mask = &c->in[1];
   int64_t rows = desc_count(&mask->d), n = desc_count(&dx->d), row = n / rows;
   void *order = c->tmp;
-  cu_function number, put;
+  const char *words = "UNIT=#o0 I=$i1";
   TRY(cuda_zero(c, &c->out[1]));
   if (!dx->p) return TY_OK;
-  const char *unit = cuda_unit(dtype_size(dx->d.dtype)), *type = cuda_type(mask->d.dtype);
-  TRY(cuda_family(c->device, FAMILY_rows, "number_chosen", &number, "UNIT=%s I=%s", unit, type));
-  TRY(cuda_family(c->device, FAMILY_rows, "put_chosen", &put, "UNIT=%s I=%s", unit, type));
-  void *of_number[] = { &order, (void *)&mask->p, &rows };
-  TRY(cuda_launch(c->device, number, 1, CUDA_BLOCK, 0, of_number));
-  void *params[] = { (void *)&dx->p, &c->in[0].p, &order, &n, &row };
-  return cuda_run(c, put, n, params);
+  TRY(cuda_start(c, FAMILY_rows, "number_chosen", words, CUDA_BLOCK,
+      (void *[]){ &order, (void *)&mask->p, &rows }));
+  return cuda_start(c, FAMILY_rows, "put_chosen", words, n,
+      (void *[]){ (void *)&dx->p, &c->in[0].p, &order, &n, &row });
 }
 
 static size_t order_scratch(const struct call *c)
@@ -538,18 +499,13 @@ static size_t order_scratch(const struct call *c)
     { 0 } };
 KERNEL(takes, "rows", take_forward)
 KERNEL(tables, "rows", table_forward)
-KERNEL(picks, "lines", pick_forward)
-KERNEL(picks_back, "lines", pick_backward)
 KERNEL(hots, "lines", hot_forward)
 KERNEL(encodes, "lines", encode_forward)
 KERNEL(fills, "lines", fill_forward)
 KERNEL(gathers, "rows", gather_forward)
 KERNEL(scatters_back, "rows", scatter_backward)
-KERNEL(wheres, "elements", where_forward)
 KERNEL(wheres_back, "elements", where_backward)
 KERNEL(keeps, "rows", keep_rows)
-KERNEL(ravels, "rows", ravel_indices)
-KERNEL(unravels, "rows", unravel_indices)
 SORTS(copies, "rows", copy_forward, list_scratch, 0)
 SORTS(copies_back, "rows", copy_backward, list_scratch, 0)
 SORTS(scatters, "rows", scatter_forward, scatter_scratch, 0)
@@ -558,6 +514,17 @@ SORTS(takes_back, "rows", take_backward, take_scratch, 1)
 SORTS(tables_back, "rows", table_backward, table_scratch, 2)
 SORTS(masks_back, "rows", mask_backward, order_scratch, 0)
 SORTS(gathers_back, "rows", gather_backward, gather_scratch, 1)
+
+#define ROW(table, what, kernel_, words, arguments, ...) \
+  static const struct kernel table[] = { \
+    { what, CUDA_ROW(FAMILY_rows, kernel_, words, arguments, __VA_ARGS__), .types = T_ANY }, { 0 } \
+  };
+#define PICK "UNIT=#i0 I=$i1 WRAP=%3"
+ROW(picks,      "lines",    "pick",      PICK,              "o0 i0 i1 s0 s1 s2", pick_sizes)
+ROW(picks_back, "lines",    "pick_back", PICK,              "o0 i0 i1 s0 s1 s2", pick_back_sizes, 3)
+ROW(wheres,     "elements", "choose",    "UNIT=#o0 I=$i0",  "o0 i0 i1 i2 s0 s1", where_sizes)
+ROW(ravels,     "rows",     "ravel",     "UNIT=u8 T=$o0 I=$i0", "o0 i0 s",       ravel_sizes)
+ROW(unravels,   "rows",     "unravel",   "UNIT=u8 T=$o0 I=$i0", "o0 i0 s",       unravel_sizes)
 
 static const struct kernel sketches[] = {
   { "rows", sketch_forward, T_FLOAT, .scratch = list_scratch }, { 0 }

@@ -8,11 +8,9 @@ int cuda_add_taps(
     const struct call *c, int dtype, const struct cuda_taps *t, void *dx, const void *dy)
 {
   void *keys = t->keys;
-  cu_function f;
   TRY(cuda_sort_keys(c, &keys, t->space, t->taps, t->taps));
-  TRY(cuda_family(c->device, FAMILY_taps, "add_taps", &f, "T=%s", cuda_type(dtype)));
-  void *params[] = { &dx, &dy, &keys, (void *)&t->weight, (void *)t };
-  return cuda_run(c, f, t->taps * t->channels, params);
+  return cuda_start_words(c, FAMILY_taps, "add_taps", t->taps * t->channels,
+      (void *[]){ &dx, &dy, &keys, (void *)&t->weight, (void *)t }, "T=%s", cuda_type(dtype));
 }
 
 #define WORDS "T=$o0 REAL=T T_NAME(x)=x TEAM=256"

@@ -17,8 +17,8 @@ int  staging_send(
 int  staging_fetch(
     struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream);
 
-/* Where pieces land on the device beside what the queue's stream does: that stream copies them to
-** their place when it gets there, and so a batch travels while the step before it runs. */
+/* Places on the device in which pieces arrive while the queue's stream works. That stream copies
+** them on when it gets there, so a batch travels while the step before it runs. */
 enum { LANDINGS = 16 };
 struct landing {
   cu_pointer p;

@@ -5,44 +5,36 @@
 
 /* -- sequences --------------------------------------------------------------------------------- */
 
-struct sequence_sizes { int64_t n, steps, batch, row; };
+struct sequence_sizes {
+  int64_t n;                                          /* elements of what is written */
+  int64_t steps, batch, row;                          /* with n, as kernels/sequence.cu has them */
+  int64_t axis;                                       /* of the steps */
+  uint64_t masked;                                    /* bits of what follows a sequence's end */
+};
 
-/* Runs a kernel. d: of the array that has the axis of steps; n: elements of what is written; value:
-** of a mask. */
-static int run_sequence(struct call *c, const char *name, const ty_desc *d, int64_t n, double value)
+/* Fills in the sizes. d: of the array that has the axis of steps; value: what follows the end of a
+** sequence. */
+static int64_t fill_sizes(const struct call *c, const ty_desc *d, double value, void *to)
 {
-  int axis = (int)cuda_number(c, "axis", 0);
-  struct sequence_sizes s = { n, d->dim[axis], d->dim[1 - axis], product_of(d, 2, d->ndim) };
-  const struct operand *length = c->nin > 1 ? &c->in[1] : NULL;
-  const void *lengths = length ? length->p : NULL;
-  uint64_t bits = 0;
-  cu_function f;
-  if (!c->out[0].p) return TY_OK;
-  set_number(&bits, d->dtype, value);
-  TRY(cuda_family(c->device, FAMILY_sequence, name, &f, "UNIT=%s L=%s BATCH_FIRST=%d",
-      cuda_unit(dtype_size(d->dtype)), cuda_type(length ? length->d.dtype : TY_F32), axis));
-  void *masked[] = { &c->out[0].p, &c->in[0].p, &lengths, &bits, &s };
-  void *others[] = { &c->out[0].p, &c->in[0].p, &lengths, &s };
-  return cuda_run(c, f, n, strcmp(name, "mask") ? others : masked);
+  const int axis = (int)cuda_number(c, "axis", 0);
+  struct sequence_sizes *s = to;
+  *s = (struct sequence_sizes){ desc_count(&c->out[0].d), d->dim[axis], d->dim[1 - axis],
+    product_of(d, 2, d->ndim), axis };
+  set_number(&s->masked, d->dtype, value);
+  return s->n;
 }
 
-static int launch_sequence(struct call *c, const char *name, double value)
+static int64_t mask_sizes(const struct call *c, void *s)
 {
-  const ty_desc *d = &c->out[0].d;
-  TRY(move_zeros(c, 1));
-  return run_sequence(c, name, d, desc_count(d), value);
+  return fill_sizes(c, &c->out[0].d, cuda_number(c, "value", 0), s);
 }
-
-static int mask_forward(struct call *c)
+static int64_t whole_sizes(const struct call *c, void *s)
 {
-  return launch_sequence(c, "mask", cuda_number(c, "value", 0));
+  return fill_sizes(c, &c->out[0].d, 0, s);
 }
-static int mask_backward(struct call *c) { return launch_sequence(c, "mask", 0); }
-static int reverse_sequences(struct call *c) { return launch_sequence(c, "turn", 0); }
-static int last_backward(struct call *c) { return launch_sequence(c, "last_back", 0); }
-static int last_forward(struct call *c)
+static int64_t last_sizes(const struct call *c, void *s)
 {
-  return run_sequence(c, "last", &c->in[0].d, desc_count(&c->out[0].d), 0);
+  return fill_sizes(c, &c->in[0].d, 0, s);
 }
 
 /* -- what follows from shapes ------------------------------------------------------------------ */
@@ -105,14 +97,19 @@ static int index_array(struct call *c)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define KERNEL(table, run) \
-  static const struct kernel table[] = { { "elements", run, T_ANY }, { 0 } };
-KERNEL(masks, mask_forward)
-KERNEL(masks_back, mask_backward)
-KERNEL(turns, reverse_sequences)
-KERNEL(lasts, last_forward)
-KERNEL(lasts_back, last_backward)
-KERNEL(indices, index_array)
+static const struct kernel indices[] = { { "elements", index_array, T_ANY }, { 0 } };
+
+/* input 1: lengths, which may be absent; output 1 of a gradient: theirs */
+#define SEQUENCES(table, kernel_, arguments, sizes) \
+  static const struct kernel table[] = { \
+    { "elements", CUDA_ROW(FAMILY_sequence, kernel_, "UNIT=#i0 L=$i1 BATCH_FIRST=%4", arguments, \
+        sizes, 2), .types = T_ANY }, { 0 } \
+  };
+SEQUENCES(masks,      "mask",      "o0 i0 i1 s5 s0", mask_sizes)
+SEQUENCES(masks_back, "mask",      "o0 i0 i1 s5 s0", whole_sizes)
+SEQUENCES(turns,      "turn",      "o0 i0 i1 s0",    whole_sizes)
+SEQUENCES(lasts,      "last",      "o0 i0 i1 s0",    last_sizes)
+SEQUENCES(lasts_back, "last_back", "o0 i0 i1 s0",    whole_sizes)
 
 #define RANGE(table, kernel_, arguments, sizes) \
   static const struct kernel table[] = { \

@@ -1,6 +1,8 @@
 /* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, SoftmaxOutput,
 ** softmax_cross_entropy, and their gradients (kernels/softmax.cu, softmax_loss.cu). */
 #include "cuda/reduce.h"
+#include "cuda/row.h"
+#include "cuda/softmax.h"
 #include "kernel/vec/vec.h"
 
 /* -- softmax along an axis --------------------------------------------------------------------- */
@@ -49,10 +51,12 @@ static struct soft_plan soft_plan(
   return p;
 }
 
-static int soft_family(const struct call *c, const char *name, int data, int soft, int length,
-    const struct soft_plan *p, cu_function *out)
+/* Starts a kernel of kernels/softmax.cu. Not rows: another kernel, with another last argument, runs
+** where rows are held. */
+static int start_soft(const struct call *c, const char *name, int data, int soft, int length,
+    const struct soft_plan *p, void **params)
 {
-  return cuda_family(c->device, FAMILY_softmax, name, out,
+  return cuda_start_words(c, FAMILY_softmax, name, p->rows * p->team, params,
       "T=%s TO=%s LENGTH=%s LOG=%d TEAM=%d PACK=%d HELD=%d", cuda_type(data), cuda_type(soft),
       cuda_type(length), cuda_what(c) == LOG_SOFT, p->team, p->pack, MAX(p->held, 1));
 }
@@ -69,13 +73,11 @@ static int soft_forward(struct call *c)
   bool lengths = c->nin > 1 && cuda_what(c) == SOFT;
   union cuda_scalar scale = cuda_scalar_of(to, scale_of(c));
   void *length = lengths ? c->in[1].p : NULL;
-  cu_function f;
   if (!c->out[0].p) return TY_OK;
   int counts = lengths ? c->in[1].d.dtype : TY_I32;
-  TRY(soft_family(c, p.held ? "softmax_held" : "softmax", from, to, counts, &p, &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, &length, &p.rows, &s.k, &s.inner, &scale };
   if (p.held) params[5] = &scale;
-  return cuda_run(c, f, p.rows * p.team, params);
+  return start_soft(c, p.held ? "softmax_held" : "softmax", from, to, counts, &p, params);
 }
 
 /* Computes the gradients; in: gradient of the output, output, length. */
@@ -89,25 +91,24 @@ static int soft_backward(struct call *c)
   union cuda_scalar scale = cuda_scalar_of(soft, scale_of(c));
   bool lengths = c->nin > 2;
   void *length = lengths ? c->in[2].p : NULL;
-  cu_function f;
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
   int counts = lengths ? c->in[2].d.dtype : TY_I32;
-  TRY(soft_family(c, p.held ? "softmax_back_held" : "softmax_back", to, soft, counts, &p, &f));
   void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &length, &p.rows, &s.k, &s.inner,
     &scale };
   if (p.held) params[6] = &scale;
-  return cuda_run(c, f, p.rows * p.team, params);
+  return start_soft(
+      c, p.held ? "softmax_back_held" : "softmax_back", to, soft, counts, &p, params);
 }
 
 /* -- SoftmaxOutput ----------------------------------------------------------------------------- */
 
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 
-int softmax_loss_family(const struct call *c, const char *name, int data, int soft, int label,
-    int team, cu_function *out)
+int softmax_loss_start(const struct call *c, const char *name, int data, int soft, int label,
+    int team, int64_t n, void **params)
 {
-  return cuda_family(c->device, FAMILY_softmax_loss, name, out, "T=%s TO=%s LABEL=%s TEAM=%d",
+  return cuda_start_words(c, FAMILY_softmax_loss, name, n, params, "T=%s TO=%s LABEL=%s TEAM=%d",
       cuda_type(data), cuda_type(soft), cuda_type(label), team);
 }
 
@@ -117,7 +118,7 @@ static const struct operand *loss_output(const struct call *c)
   return &c->in[cuda_flag(c, "out_grad")];
 }
 
-/* `valid` labels are counted in scratch. */
+/* Returns the bytes of the count of labels that are valid. */
 static size_t output_scratch(const struct call *c) { return sizeof(int64_t); }
 
 static double loss_divisor(const struct call *c, struct split s, int64_t labels)
@@ -137,10 +138,8 @@ int64_t softmax_ignored_label(const struct call *c)
 int softmax_count_valid(const struct call *c, const struct operand *label, void *count)
 {
   int64_t n = desc_count(&label->d), ignored = softmax_ignored_label(c);
-  cu_function f;
-  TRY(softmax_loss_family(c, "count_valid", TY_F32, TY_F32, label->d.dtype, CUDA_BLOCK, &f));
-  void *params[] = { &count, (void *)&label->p, &n, &ignored };
-  return cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params);
+  return softmax_loss_start(c, "count_valid", TY_F32, TY_F32, label->d.dtype, CUDA_BLOCK,
+      CUDA_BLOCK, (void *[]){ &count, (void *)&label->p, &n, &ignored });
 }
 
 static int class_loss(struct call *c, const struct operand *out, void *head)
@@ -152,7 +151,6 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
   int dtype = out->d.dtype, team = cuda_team(s.outer * s.inner, s.k, s.inner);
   bool per_valid = cuda_number(c, "normalization", PER_NOTHING) == PER_VALID;
   void *valid = per_valid ? c->tmp : NULL;
-  cu_function f;
   memset(&args, 0, sizeof args);
   args.rows = s.outer * s.inner;
   args.k = s.k;
@@ -163,20 +161,18 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
   args.other = s.k > 1 ? smooth / (double)(s.k - 1) : 0;
   args.ignores = cuda_flag(c, "use_ignore");
   if (per_valid) TRY(softmax_count_valid(c, label, valid));
-  TRY(softmax_loss_family(c, "softmax_loss", dtype, dtype, label->d.dtype, team, &f));
-  void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&label->p, &head, &valid, &args };
-  return cuda_run(c, f, args.rows * team, params);
+  return softmax_loss_start(c, "softmax_loss", dtype, dtype, label->d.dtype, team,
+      args.rows * team,
+      (void *[]){ &c->out[0].p, (void *)&out->p, (void *)&label->p, &head, &valid, &args });
 }
 
 static int probability_loss(struct call *c, const struct operand *out, void *head)
 {
   int64_t n = desc_count(&out->d);
   union cuda_scalar scale = cuda_scalar_of(out->d.dtype, cuda_number(c, "grad_scale", 1));
-  cu_function f;
   const int dtype = out->d.dtype;
-  TRY(softmax_loss_family(c, "probability_loss", dtype, dtype, out[1].d.dtype, 1, &f));
-  void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale };
-  return cuda_run(c, f, n, params);
+  return softmax_loss_start(c, "probability_loss", dtype, dtype, out[1].d.dtype, 1, n,
+      (void *[]){ &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale });
 }
 
 static int output_backward(struct call *c)
@@ -191,7 +187,7 @@ static int output_backward(struct call *c)
 
 /* -- softmax_cross_entropy --------------------------------------------------------------------- */
 
-/* a loss per row, then the scratch of their sum */
+/* Returns the bytes of a loss per row; the scratch of their sum follows. */
 static size_t rows_bytes(int64_t rows) { return align_up(sizeof(double) * (size_t)rows, ALIGN); }
 
 static size_t cross_scratch(const struct call *c)
@@ -208,25 +204,19 @@ static int cross_forward(struct call *c)
   struct reduce r = cuda_reduce_all_but(TY_F64, rows, 1, 1);
   struct cuda_reduce sum = { R_SUM, F_NONE, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
   void *losses = c->tmp;
-  cu_function f;
-  TRY(softmax_loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
-  void *params[] = { &losses, &c->in[0].p, &c->in[1].p, &rows, &k };
-  TRY(cuda_run(c, f, rows * team, params));
+  TRY(softmax_loss_start(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team,
+      rows * team, (void *[]){ &losses, &c->in[0].p, &c->in[1].p, &rows, &k }));
   return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
-/* Computes the gradients; in: head gradient (1,), data, label. */
-static int cross_backward(struct call *c)
+/* in: head gradient (1,), data, label */
+struct cross_args { int64_t rows, k, team; };
+static int64_t cross_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[1].d;
-  int64_t rows = d->dim[0], k = d->dim[1];
-  int team = cuda_team(rows, k, 1);
-  cu_function f;
-  TRY(cuda_zero(c, &c->out[1]));
-  if (!c->out[0].p) return TY_OK;
-  TRY(softmax_loss_family(c, "cross_entropy_back", d->dtype, d->dtype, c->in[2].d.dtype, team, &f));
-  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[2].p, &c->in[0].p, &rows, &k };
-  return cuda_run(c, f, rows * team, params);
+  const int64_t team = cuda_team(d->dim[0], d->dim[1], 1);
+  *(struct cross_args *)s = (struct cross_args){ d->dim[0], d->dim[1], team };
+  return d->dim[0] * team;
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -239,7 +229,10 @@ static const struct kernel output_back[] = {
 static const struct kernel cross[] = {
   { "rows", cross_forward, T_ANY, soft_refuse, cross_scratch }, { 0 }
 };
-static const struct kernel cross_back[] = { { "rows", cross_backward, T_ANY, soft_refuse }, { 0 } };
+static const struct kernel cross_back[] = {
+  { "rows", CUDA_ROW(FAMILY_softmax_loss, "cross_entropy_back", "T=$i1 TO=$i1 LABEL=$i2 TEAM=%2",
+    "o0 i1 i2 i0 s0 s1", cross_sizes, 2), .types = T_ANY, .refuse = soft_refuse }, { 0 }
+};
 
 const struct op_kernels cuda_softmax[] = {
   { "softmax", soft, soft_back, SOFT },

@@ -2,9 +2,9 @@
 #pragma once
 #include "cuda/family.h"
 
-/* Gives a kernel of the family for data, softmax and labels of these dtypes. */
-int softmax_loss_family(const struct call *c, const char *name, int data, int soft, int label,
-    int team, cu_function *out);
+/* Starts n threads of a kernel of the family for data, softmax and labels of these dtypes. */
+int softmax_loss_start(const struct call *c, const char *name, int data, int soft, int label,
+    int team, int64_t n, void **params);
 /* Returns the operator's ignore_label as a whole number. */
 int64_t softmax_ignored_label(const struct call *c);
 /* Counts the labels that are another one, to an int64_t in the device's memory. */

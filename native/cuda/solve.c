@@ -9,8 +9,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cusolver.h"
-#include "cuda/family.h"
 #include "cuda/product.h"
+#include "cuda/row.h"
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
@@ -67,7 +67,7 @@ static int check_cusolver(int status, const char *what)
   return status ? fail(TY_ERUN, "cuSOLVER: %s fails with status %d", what, status) : TY_OK;
 }
 
-/* elements of a workspace; 0: cuSOLVER did not say how many */
+/* Fails where cuSOLVER did not say how many elements a workspace has. */
 static int check_size(int elements, const char *what)
 {
   NEED(elements > 0, TY_ERUN, "cuSOLVER: it does not say what workspace %s needs", what);
@@ -101,20 +101,11 @@ static void *matrix_at(const void *p, int64_t i, int64_t elements, size_t size)
   return (char *)(uintptr_t)p + (size_t)(i * elements) * size;
 }
 
-static int find_kernel(const struct stack *s, const char *name, cu_function *f)
-{
-  return cuda_family(s->device, FAMILY_factors, name, f, "T=%s TEAM=256", cuda_type(s->dtype));
-}
-
-/* Runs a kernel of factors.cu over n threads. */
-static int run_factors(
-    const struct call *c, const struct stack *s, const char *name, int64_t n, void **params)
-{
-  cu_function f;
-  TRY(find_kernel(s, name, &f));
-  return cuda_run(c, f, n, params);
-}
-#define RUN(c, s, name, n, ...) TRY(run_factors(c, s, name, n, (void *[]){ __VA_ARGS__ }))
+/* Starts n threads of a kernel of factors.cu. Not rows: these kernels are steps between cuSOLVER's
+** calls. */
+#define RUN(c, s, name, n, ...) \
+  TRY(cuda_start_words(c, FAMILY_factors, name, n, (void *[]){ __VA_ARGS__ }, "T=%s TEAM=256", \
+      cuda_type((s)->dtype)))
 
 static int fill_nan(const struct call *c, const struct stack *s, void *y, const void *a)
 {
@@ -148,7 +139,8 @@ static int move_matrices(const struct call *c, void *to, const void *from, size_
 
 /* -- LU ---------------------------------------------------------------------------------------- */
 
-/* bytes of workspace that cuSOLVER needs for a matrix of the stack, by its answer `code` */
+/* Returns the bytes of workspace that cuSOLVER needs for a matrix of the stack; code: of its
+** answer. */
 static size_t work_bytes(int code, int elements, size_t size)
 {
   return code ? 0 : align_up((size_t)MAX(elements, 1) * size, ALIGN);
@@ -229,7 +221,7 @@ static int run_inverse(struct call *c)
   return invert_lu(c, &s, c->out[0].p, t.a, t.pivot, t.info);
 }
 
-/* outputs: det, LU, pivot, or sign, log, LU, pivot */
+/* Returns the bytes of scratch. Outputs are det, LU, pivot, or sign, log, LU, pivot. */
 static size_t det_scratch(const struct call *c) { return inverse_scratch(c); }
 
 static int run_det(struct call *c)

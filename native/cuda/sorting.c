@@ -1,5 +1,5 @@
 /* sorting.c - sort, argsort, topk (kernels/sort.cu). */
-#include "cuda/family.h"
+#include "cuda/row.h"
 #include "kernel/vec/vec.h"
 
 /* of kernels/sort.cu: elements that a warp and a block sort, bits of a digit, its values, bytes of
@@ -36,10 +36,12 @@ static int64_t tiles_of_line(int64_t n) { return (n + TILE - 1) / TILE; }
 static size_t pair_bytes(bool wide) { return wide ? KEY : 8; }
 static size_t count_bytes(int64_t n) { return n < 1 << 30 ? sizeof(uint32_t) : sizeof(uint64_t); }
 
-static int find_kernel(const struct call *c, const struct order_kind *kind, int64_t n,
-    const char *name, int items, cu_function *f)
+/* Starts `threads` of a kernel of kernels/sort.cu for lines of n. Not rows: which kernels sort, and
+** how often, follows from n. */
+static int start_sort(const struct call *c, const struct order_kind *kind, int64_t n,
+    const char *name, int items, int64_t threads, void **params)
 {
-  return cuda_family(c->device, FAMILY_sort, name, f,
+  return cuda_start_words(c, FAMILY_sort, name, threads, params,
       "T=%s POSITION=%s DOWN=%d WIDE=%d BITS=%d FROM_X=%d TO_OUT=%d ITEMS=%d COUNT=%s TEAM=32",
       cuda_type(kind->dtype), cuda_type(kind->index), kind->down, kind->wide, kind->bits,
       kind->from_x, kind->to_out, items, count_bytes(n) == sizeof(uint64_t) ? "u64" : "u32");
@@ -50,17 +52,12 @@ static int find_kernel(const struct call *c, const struct order_kind *kind, int6
 static int sort_in_blocks(
     const struct call *c, const struct order_kind *kind, struct order_args *s, int32_t bits)
 {
-  cu_function f;
-  if (s->n <= SHORT && kind->to_out) {
-    void *params[] = { s };
-    TRY(find_kernel(c, kind, s->n, "sort_short", 1, &f));
-    return cuda_run(c, f, s->lines * SHORT, params);
-  }
+  if (s->n <= SHORT && kind->to_out)
+    return start_sort(c, kind, s->n, "sort_short", 1, s->lines * SHORT, (void *[]){ s });
   int items = kind->to_out ? 1 : EACH;
   while (items * CUDA_BLOCK < s->n) items *= 2;
-  TRY(find_kernel(c, kind, s->n, "sort_lines", items, &f));
-  void *params[] = { s, &bits };
-  return cuda_run(c, f, s->lines * CUDA_BLOCK, params);
+  return start_sort(
+      c, kind, s->n, "sort_lines", items, s->lines * CUDA_BLOCK, (void *[]){ s, &bits });
 }
 
 /* -- longer lines ------------------------------------------------------------------------------ */
@@ -89,17 +86,13 @@ static int sort_in_passes(const struct call *c, struct order_kind kind, struct o
   const size_t counted = counts_bytes(s->lines, s->n, passes);
   const int64_t threads = s->lines * tiles_of_line(s->n) * CUDA_BLOCK;
   void *counts = space->counts, *now = (char *)counts + counted, *later = space->later;
-  cu_function count, f;
   TRY(device_fill(c->device, counts, 0, counted + state_bytes(s->lines, s->n)));
-  TRY(find_kernel(c, &kind, s->n, "count_digits", EACH, &count));
-  void *counting[] = { &counts, s, &passes };
-  TRY(cuda_run(c, count, threads, counting));
+  TRY(start_sort(c, &kind, s->n, "count_digits", EACH, threads, (void *[]){ &counts, s, &passes }));
   for (int32_t pass = 0; pass < passes; pass++) {
     void *known = (char *)now + TICKET, *zeros = (char *)later + TICKET;
     kind.to_out = to_out && pass == passes - 1;
-    TRY(find_kernel(c, &kind, s->n, "sort_pass", EACH, &f));
-    void *params[] = { &counts, &now, &known, &later, &zeros, s, &pass, &passes };
-    TRY(cuda_run(c, f, threads, params));
+    TRY(start_sort(c, &kind, s->n, "sort_pass", EACH, threads,
+        (void *[]){ &counts, &now, &known, &later, &zeros, s, &pass, &passes }));
     void *swap = now;
     now = later, later = swap;
     kind.from_x = false;
@@ -113,10 +106,9 @@ static int sort_in_passes(const struct call *c, struct order_kind kind, struct o
 static int select_in_tiles(const struct call *c, struct order_kind kind, struct order_args *s)
 {
   while (s->n > TILE) {
-    cu_function f;
-    TRY(find_kernel(c, &kind, s->n, "select_keys", EACH, &f));
-    void *params[] = { &s->to, s }, *swap = (void *)s->from;
-    TRY(cuda_run(c, f, s->lines * tiles_of_line(s->n) * CUDA_BLOCK, params));
+    void *swap = (void *)s->from;
+    TRY(start_sort(c, &kind, s->n, "select_keys", EACH,
+        s->lines * tiles_of_line(s->n) * CUDA_BLOCK, (void *[]){ &s->to, s }));
     s->n = tiles_of_line(s->n) * s->k;
     kind.from_x = false;
     s->from = s->to, s->to = swap;
@@ -126,8 +118,9 @@ static int select_in_tiles(const struct call *c, struct order_kind kind, struct 
 
 /* -- keys of other families -------------------------------------------------------------------- */
 
-/* Beside keys in lines of unknown length, for half of what passes need: lines of more than a tile
-** have fewer than two tiles for each TILE keys, and there is at most one line for them. */
+/* Returns the bytes beside keys in lines of unknown length, half of what passes need: lines of more
+** than a tile have fewer than two tiles for each TILE keys, and there is at most one line for them.
+** */
 static size_t keys_space(int64_t count)
 {
   if (count <= TILE) return 0;
@@ -168,7 +161,7 @@ static bool is_wide(const ty_desc *d, int64_t n)
   return dtype_size(d->dtype) == sizeof(uint64_t) || n > UINT32_MAX;
 }
 
-static bool selects(const struct sorted_lines *l) { return l->k <= TILE / 4; }
+static bool takes_few(const struct sorted_lines *l) { return l->k <= TILE / 4; }
 
 /* Returns the bytes of two buffers of pairs; then counts and states of passes. */
 static size_t order_scratch(const struct call *c)
@@ -177,7 +170,7 @@ static size_t order_scratch(const struct call *c)
   struct sorted_lines l = lines_of(c, d);
   const size_t pair = pair_bytes(is_wide(d, l.n));
   if (l.n <= TILE) return 0;
-  if (selects(&l)) {
+  if (takes_few(&l)) {
     const int64_t first = tiles_of_line(l.n) * l.k, second = tiles_of_line(first) * l.k;
     return align_up((size_t)(l.lines * first) * pair, ALIGN) + (size_t)(l.lines * second) * pair;
   }
@@ -202,9 +195,9 @@ static int order_lines(
   if (l.n <= TILE) return sort_in_blocks(c, &kind, &s, kind.bits);
   const size_t pair = pair_bytes(kind.wide);
   char *at = c->tmp;
-  const int64_t pairs = selects(&l) ? tiles_of_line(l.n) * l.k : l.n;
+  const int64_t pairs = takes_few(&l) ? tiles_of_line(l.n) * l.k : l.n;
   s.to = cuda_piece(&at, (size_t)(l.lines * pairs) * pair);
-  if (selects(&l)) return s.from = at, select_in_tiles(c, kind, &s);
+  if (takes_few(&l)) return s.from = at, select_in_tiles(c, kind, &s);
   const int passes = passes_of(kind.bits);
   s.from = cuda_piece(&at, (size_t)(l.lines * l.n) * pair);
   void *counts = cuda_piece(
@@ -222,20 +215,16 @@ static int run_topk(struct call *c)
                 : order_lines(c, NULL, &c->out[0], NULL);
 }
 
-/* Computes the gradient; in: head gradient, and where its elements come from, but for what has no
-** gradient. */
-static int sort_backward(struct call *c)
+/* in: head gradient, and where its elements come from, but for results that have no gradient */
+struct sort_back_args { int64_t count, n, k, inner, bits; };
+static int64_t sort_back_sizes(const struct call *c, void *s)
 {
-  struct operand *dx = &c->out[0];
-  struct sorted_lines l = lines_of(c, &dx->d);
-  int64_t count = l.lines * l.k;
-  cu_function f;
-  TRY(cuda_zero(c, dx));
-  if (!dx->p || c->nin < 2) return TY_OK;
-  TRY(cuda_family(c->device, FAMILY_sort, "put_back", &f, "T=%s POSITION=%s BITS=%d",
-      cuda_type(dx->d.dtype), cuda_type(c->in[1].d.dtype), 8 * (int)dtype_size(dx->d.dtype)));
-  void *params[] = { &dx->p, &c->in[0].p, &c->in[1].p, &count, &l.n, &l.k, &l.inner };
-  return cuda_run(c, f, count, params);
+  const ty_desc *d = &c->out[0].d;
+  struct sorted_lines l = lines_of(c, d);
+  const int64_t count = l.lines * l.k;
+  *(struct sort_back_args *)s =
+      (struct sort_back_args){ count, l.n, l.k, l.inner, 8 * (int64_t)dtype_size(d->dtype) };
+  return c->nin < 2 ? -1 : count;
 }
 
 #define KEYS(table, run) \
@@ -243,7 +232,10 @@ static int sort_backward(struct call *c)
 KEYS(sorts, run_sort)
 KEYS(argsorts, run_argsort)
 KEYS(topks, run_topk)
-static const struct kernel sorts_back[] = { { "scatter", sort_backward, T_ANY }, { 0 } };
+static const struct kernel sorts_back[] = {
+  { "scatter", CUDA_ROW(FAMILY_sort, "put_back", "T=$o0 POSITION=$i1 BITS=%4",
+    "o0 i0 i1 s0 s1 s2 s3", sort_back_sizes, 1), .types = T_ANY }, { 0 }
+};
 
 const struct op_kernels cuda_sorting[] = {
   { "sort", sorts, sorts_back },

@@ -39,7 +39,8 @@ int stamp_leave(struct stamp_clock *k, cu_stream stream, void **made)
   return code;
 }
 
-/* ns between two events, which the stream has reached */
+/* Gives the ns between two events that the stream has reached; false: the driver does not know
+** them. */
 static bool elapsed_ns(const struct stamp *a, const struct stamp *b, int64_t *ns)
 {
   float ms;

@@ -15,16 +15,15 @@ static struct triangle_args args_of(const struct call *c, const ty_desc *b, doub
     cuda_flag(c, "lower"), cuda_flag(c, "transpose"), 0, factor };
 }
 
-/* What is done with op(A), or its transpose; s: as args_of has it. */
+/* Multiplies by op(A), or solves for it; s: as args_of has it. */
 int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from)
 {
   bool product = !strcmp(name, "triangle_multiply");
-  cu_function f;
   s.lower = (s.lower != 0) != (s.transpose != 0);
-  TRY(cuda_family(c->device, FAMILY_triangular, name, &f, "T=%s TEAM=32", cuda_type(dtype)));
-  void *params[] = { &to, &a, &from, &s };
-  return cuda_run(c, f, s.count * (product ? s.m * s.n : s.right ? s.m : s.n), params);
+  return cuda_start_words(c, FAMILY_triangular, name,
+      s.count * (product ? s.m * s.n : s.right ? s.m : s.n), (void *[]){ &to, &a, &from, &s },
+      "T=%s TEAM=32", cuda_type(dtype));
 }
 
 static int apply_triangle(const struct call *c, const char *name, const ty_desc *b, bool turned,

@@ -279,7 +279,7 @@ int pool_last(ty_pool *p, struct ticket *out, int max)
 
 /* -- residents --------------------------------------------------------------------------------- */
 
-/* `release` of a storage in a pool. */
+/* Serves as `release` of a storage in a pool. */
 static void pool_release_resident(void *owner, void *data)
 {
   struct resident *r = owner;

@@ -352,8 +352,7 @@ int ty_profile(int what, int *before)
   return TY_OK;
 }
 
-/* The file of the events that come from now on. Those before go to the old one if that was
-** begun. */
+/* Sets the file of later events. Earlier ones go to the old file if it was begun. */
 int ty_profile_file(const char *path, int64_t period)
 {
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");

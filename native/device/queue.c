@@ -113,7 +113,7 @@ static void queue_count_started(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* The thread of a queue. */
+/* Runs as the thread of a queue. */
 static void *queue_serve(void *context)
 {
   struct queue *q = context;
@@ -191,7 +191,8 @@ static int queue_get(int device, struct queue **out)
   return code;
 }
 
-/* At exit, or when the library is unloaded: each queue ends its current task and no other. */
+/* Lets each queue end its current task and no other; called at exit, or when the library is
+** unloaded. */
 __attribute__((destructor)) static void queue_close_all(void)
 {
   STORE(queue_closing, 1);

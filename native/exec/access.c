@@ -228,8 +228,8 @@ static int access_list_single(
   return TY_OK;
 }
 
-/* A task of one step has lists of its own: with its segment's, a walk would take time in proportion
-** to the square of the number of steps. */
+/* Makes lists for tasks of one step: with those of its segment, a walk would take time in
+** proportion to the square of the number of steps. */
 int exec_list_alone(ty_exec *e, struct program *p)
 {
   if (p->step_segment) return TY_OK;

@@ -11,7 +11,7 @@
 #define GREY_G 0.587f
 #define GREY_B 0.114f
 
-/* Bytes saturate and drop the fraction. */
+/* Returns the byte of a number, which saturates and drops the fraction. */
 TY_DEVICE_FN unsigned char byte_of(float v)
 {
   return v <= 0 ? 0 : v >= 255 ? 255 : v == v ? (unsigned char)v : 0;
@@ -39,7 +39,7 @@ TY_DEVICE_FN void hls_of_rgb(const float rgb[3], float hls[3])
   hls[0] = h < 0 ? h + 360 : h;
 }
 
-/* rises at 0..60 degrees, falls at 180..240 */
+/* Returns a ramp that rises at 0..60 degrees and falls at 180..240. */
 TY_DEVICE_FN float hue_ramp(float low, float high, float h)
 {
   h -= 360 * floorf(h / 360);
@@ -60,7 +60,8 @@ TY_DEVICE_FN void rgb_of_hls(const float hls[3], float rgb[3])
 
 /* -- tuning ------------------------------------------------------------------------------------ */
 
-/* What a normal number of each principal component adds to red, green and blue (of ImageNet). */
+/* Returns what a normal number of each principal component adds to red, green and blue (of
+** ImageNet). */
 TY_DEVICE_FN void lighting_of(const float alpha[3], float rgb[3])
 {
   const float value[3] = { 55.46f, 4.794f, 1.148f };
@@ -99,7 +100,7 @@ TY_DEVICE_FN void turn_hue(float *v, float alpha)
   for (int k = 0; k < 3; k++) v[k] = rgb[k] * 255;
 }
 
-/* mean: grey of the image, for CONTRAST */
+/* Changes a pixel; mean: grey of the image, for CONTRAST. */
 TY_DEVICE_FN void tune_pixel(const struct tuning *t, float mean, float *v, int64_t channels)
 {
   int64_t c = channels < 3 ? channels : 3;

@@ -11,13 +11,13 @@
 enum { NEAREST, LINEAR, CUBIC, AREA, LANCZOS, RESAMPLINGS, WIDE = RESAMPLINGS };
 enum { WEIGHT_BITS = 11, WEIGHT_ONE = 1 << WEIGHT_BITS, MOST_TAPS = 8 };
 
-/* taps of a pixel, but for AREA */
+/* Returns the taps of a pixel, but for AREA. */
 TY_DEVICE_FN int taps_of(int how)
 {
   return how == LINEAR || how == WIDE ? 2 : how == CUBIC ? 4 : MOST_TAPS;
 }
 
-/* bytes are resampled in fixed point */
+/* Returns a weight in fixed point, in which bytes are resampled. */
 TY_DEVICE_FN int32_t fixed_weight(float w) { return (int32_t)lrintf(w * WEIGHT_ONE); }
 
 TY_DEVICE_FN double tap_scale(int64_t from, int64_t to)
@@ -40,8 +40,8 @@ TY_DEVICE_FN void cubic_weights(float x, float *w)
   w[3] = 1 - w[0] - w[1] - w[2];
 }
 
-/* sinc(t) sinc(t / 4) at t = x + 3 - i: its first factor only alternates in sign, up to a common
-** one. */
+/* Writes sinc(t) sinc(t / 4) at t = x + 3 - i: its first factor only alternates in sign, up to a
+** common one. */
 TY_DEVICE_FN void lanczos_weights(float x, float *w)
 {
   double sum = 0, v[MOST_TAPS];
@@ -132,13 +132,13 @@ TY_DEVICE_FN unsigned char clamp_byte(int64_t v)
   return v < 0 ? 0 : v > 255 ? 255 : (unsigned char)v;
 }
 
-/* of two rows with weights of 11 bits, 4 bits of which go first */
+/* Returns the byte of two rows with weights of 11 bits, 4 bits of which are dropped first. */
 TY_DEVICE_FN unsigned char byte_of_pair(int32_t a, int32_t b, int32_t weight_a, int32_t weight_b)
 {
   return (unsigned char)(((weight_a * (a >> 4) >> 16) + (weight_b * (b >> 4) >> 16) + 2) >> 2);
 }
 
-/* twice: of images of exactly twice the size */
+/* Returns the byte of a mean; twice: of images of exactly twice the size. */
 TY_DEVICE_FN unsigned char byte_of_mean(float sum, bool twice)
 {
   return clamp_byte(twice ? (int64_t)(sum + 0.5f) : (int64_t)lrintf(sum));

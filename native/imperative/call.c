@@ -36,7 +36,7 @@ static void note_time(struct imperative *m)
   profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
 }
 
-/* `done` of the task: frees the call. */
+/* Serves as `done` of the task: frees the call. */
 static void imperative_drop(void *context)
 {
   struct imperative *m = context;
@@ -51,7 +51,7 @@ static void imperative_drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* `run` of the task. */
+/* Serves as `run` of the task. */
 static int imperative_run(void *context)
 {
   struct imperative *m = context;

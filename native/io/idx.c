@@ -58,7 +58,8 @@ static int skip_bytes(struct gz_stream *s, int64_t bytes)
   return TY_OK;
 }
 
-/* Elements [from, to) of size bytes each. By steps: a damaged head cannot make us take memory. */
+/* Reads elements [from, to) of size bytes each, in steps, so that a damaged head cannot make us
+** take memory. */
 static int read_part(struct gz_stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
 {
   size_t total = (size_t)((to - from) * bytes), done = 0;

@@ -1,6 +1,5 @@
 /* openblas.h - memory that OpenBLAS takes for itself: a buffer per thread that calls it, kept for
-** ever. Where the system refuses it one, it asks again without end; so who calls it enters first.
-*/
+** ever. Where the system refuses one, it asks again without end; so callers enter first. */
 #pragma once
 #include "kernel/kernel.h"
 

@@ -10,15 +10,6 @@
 
 /* -- where gradients go ------------------------------------------------------------------------ */
 
-static int not_reached(int i)
-{
-  char number[24];
-  int code = fail(TY_EVALUE, "the heads do not depend on variable %d", i + 1);
-  snprintf(number, sizeof number, "%d", i + 1);
-  fail_argument(number, NULL, NULL);
-  return code;
-}
-
 /* Assigns the arrays of gradients: those that variables have, or those that were given. */
 static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tensor *const *grad,
     int n, int flags)
@@ -34,7 +25,13 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
   for (int k = 0; k < n; k++) {
     struct leaf *l = trace_leaf(t, variable[k]);
     if (!l && (flags & TY_UNREACHED)) continue;
-    if (!l) return not_reached(k);
+    if (!l) {
+      char number[24];
+      int code = fail(TY_EVALUE, "the heads do not depend on variable %d", k + 1);
+      snprintf(number, sizeof number, "%d", k + 1);
+      fail_argument(number, NULL, NULL);
+      return code;
+    }
     l->grad = grad[k];
     l->req = TY_WRITE;
     t->nvariable++;
@@ -46,7 +43,7 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* Fails for a head that has no history. */
+/* Returns the reason why a head has no history. */
 static const char *not_recorded(const ty_tensor *t)
 {
   switch (t->made) {
@@ -80,15 +77,6 @@ static int check_heads(ty_tensor *const *head, ty_tensor *const *grad, int n)
   return TY_OK;
 }
 
-/* Frees what the calls hold that heads were made of. Those that others still hold come first. */
-static void free_graph(struct trace *t)
-{
-  const char *where = thread_recording()->where;
-  for (int i = 0; i < t->nfunction; i++) history_free(t->function[i], where);
-  for (int i = 0; i < t->n; i++)
-    if (t->reached[i]) history_free(t->call[i], where);
-}
-
 /* Runs calls of other threads, those of another mode, and those that read broken bytes, in programs
 ** of their own. */
 static int run_others(bool train)
@@ -109,7 +97,11 @@ static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *cons
   if (t->nvariable) TRY(trace_run(t, head_grad));
   for (int i = 0; i < t->nleaf && !nvariable; i++)
     if (t->leaf[i].grad) t->leaf[i].from->fresh = true;
-  if (!t->retain) free_graph(t);
+  if (t->retain) return TY_OK;
+  const char *where = thread_recording()->where;
+  for (int i = 0; i < t->nfunction; i++) history_free(t->function[i], where);
+  for (int i = 0; i < t->n; i++)
+    if (t->reached[i]) history_free(t->call[i], where);
   return TY_OK;
 }
 

@@ -44,22 +44,7 @@ static const char *find_group(struct building *b, int device)
   return b->group[i].name;
 }
 
-static void find_groups(struct building *b)
-{
-  for (int i = 0; i < b->t->n; i++) find_group(b, b->t->call[i]->call->device);
-  for (int i = 0; i < b->t->nleaf; i++) find_group(b, b->t->leaf[i].value->d.device);
-}
-
 /* -- the graph --------------------------------------------------------------------------------- */
-
-static int add_leaves(struct building *b)
-{
-  for (int i = 0; i < b->t->nleaf; i++) {
-    snprintf(b->leaf_name[i].text, sizeof b->leaf_name[i].text, "var%d", i);
-    TRY(graph_var(b->g, b->leaf_name[i].text, NULL, 0, &b->leaf[i]));
-  }
-  return TY_OK;
-}
 
 static ty_entry find_entry(const struct building *b, uint64_t code)
 {
@@ -109,27 +94,26 @@ static int add_node(struct building *b, const struct history *h, int i, const ui
   return TY_OK;
 }
 
-static int add_known(struct building *b, const struct history *h, int i)
-{
-  for (int k = 0; k < h->nout; k++) {
-    if (!history_has_value(h, k)) continue;
-    TRY(history_output_tensor(h, k, &b->known_array[b->nknown]));
-    b->known[b->nknown++] = (ty_entry){ b->node[i], k };
-  }
-  return TY_OK;
-}
-
 static int add_graph(struct building *b)
 {
   const struct trace *t = b->t;
   const uint64_t *input = t->input;
   TRY(ty_graph_new(&b->g));
-  find_groups(b);
-  TRY(add_leaves(b));
+  for (int i = 0; i < t->n; i++) find_group(b, t->call[i]->call->device);
+  for (int i = 0; i < t->nleaf; i++) {
+    find_group(b, t->leaf[i].value->d.device);
+    snprintf(b->leaf_name[i].text, sizeof b->leaf_name[i].text, "var%d", i);
+    TRY(graph_var(b->g, b->leaf_name[i].text, NULL, 0, &b->leaf[i]));
+  }
   for (int i = 0; i < t->n; i++) {
-    TRY(add_node(b, t->call[i], i, input));
-    input += t->call[i]->nin;
-    if (i < t->ndone) TRY(add_known(b, t->call[i], i));
+    const struct history *h = t->call[i];
+    TRY(add_node(b, h, i, input));
+    input += h->nin;
+    for (int k = 0; i < t->ndone && k < h->nout; k++) {
+      if (!history_has_value(h, k)) continue;
+      TRY(history_output_tensor(h, k, &b->known_array[b->nknown]));
+      b->known[b->nknown++] = (ty_entry){ b->node[i], k };
+    }
   }
   for (int i = 0; i < t->nhead; i++) b->head[i] = find_entry(b, *input++);
   return TY_OK;
@@ -288,15 +272,6 @@ static void note_indices(const struct building *b, struct kept *k)
   }
 }
 
-static int copy_key(const struct trace *t, struct kept *k)
-{
-  k->nkey = t->nkey;
-  memcpy(k->key, t->key, sizeof *k->key * (size_t)t->nkey);
-  k->ndone = t->ndone;
-  for (int i = 0; i < t->n; i++) k->call[k->ncall++] = cached_call_keep(t->call[i]->call);
-  return TY_OK;
-}
-
 static int allocate_lists(struct building *b, struct kept *k, int noutput)
 {
   const struct trace *t = b->t;
@@ -329,29 +304,15 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
   return enough ? TY_OK : out_of_memory();
 }
 
-static void building_done(struct building *b)
-{
-  for (int i = 0; b->known_array && i < b->nknown; i++) ty_tensor_free(b->known_array[i]);
-  for (int i = 0; b->end_array && i < b->nend; i++) ty_tensor_free(b->end_array[i]);
-  mem_free(b->leaf);
-  mem_free(b->leaf_name);
-  mem_free(b->head);
-  mem_free(b->node);
-  mem_free(b->known);
-  mem_free(b->known_array);
-  mem_free(b->end);
-  mem_free(b->end_array);
-  ty_graph_free(b->g);
-}
-
 static int build_program(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
 {
+  const struct trace *t = b->t;
   TRY(allocate_lists(b, k, noutput));
   TRY(add_graph(b));
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
   if (!wanted) return out_of_memory();
   memcpy(wanted, alive, (size_t)noutput);
-  int code = mark_wanted(b->t, wanted);
+  int code = mark_wanted(t, wanted);
   if (!code) code = add_ends(b, k, wanted);
   mem_free(wanted);
   TRY(code);
@@ -359,8 +320,12 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
   k->nknown = b->nknown;
   k->nend = b->nend;
   note_indices(b, k);
-  mark_steps(b->t, k->e, k->steps);
-  return copy_key(b->t, k);
+  mark_steps(t, k->e, k->steps);
+  k->nkey = t->nkey;
+  memcpy(k->key, t->key, sizeof *k->key * (size_t)t->nkey);
+  k->ndone = t->ndone;
+  for (int i = 0; i < t->n; i++) k->call[k->ncall++] = cached_call_keep(t->call[i]->call);
+  return TY_OK;
 }
 
 int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct kept **out)
@@ -369,7 +334,17 @@ int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct
   struct kept *k = NEW(struct kept);
   if (!k) return out_of_memory();
   int code = build_program(&b, k, alive, noutput);
-  building_done(&b);
+  for (int i = 0; i < b.nknown; i++) ty_tensor_free(b.known_array[i]);
+  for (int i = 0; i < b.nend; i++) ty_tensor_free(b.end_array[i]);
+  mem_free(b.leaf);
+  mem_free(b.leaf_name);
+  mem_free(b.head);
+  mem_free(b.node);
+  mem_free(b.known);
+  mem_free(b.known_array);
+  mem_free(b.end);
+  mem_free(b.end_array);
+  ty_graph_free(b.g);
   if (code) return kept_free(k), code;
   *out = k;
   return TY_OK;

@@ -33,11 +33,6 @@ static bool any_history(ty_tensor *const *t, int n)
   return false;
 }
 
-static bool is_part(const ty_tensor *t)
-{
-  return t->offset || desc_bytes(&t->d) != t->storage->bytes;
-}
-
 static int refuse_write(const char *name, const char *why)
 {
   int code = fail(TY_ESTATE, "%s: while recording, %s", name, why);
@@ -55,7 +50,7 @@ static int check_write(const char *name, const ty_tensor *to, bool recorded)
       ? "a variable is not written in place: it has its new value, but what was recorded "
         "does not know it; pause recording for updates"
       : "a recorded array cannot be written; its old value would be lost");
-  if (recorded && is_part(to))
+  if (recorded && (to->offset || desc_bytes(&to->d) != to->storage->bytes))
     return refuse_write(name, "a part of an array cannot become the result of a recorded call");
   return TY_OK;
 }
@@ -116,23 +111,6 @@ static bool may_wait(const struct call_key *q)
   return true;
 }
 
-/* Returns whether a pending call changes an input, which has its new value only after that call. */
-static bool is_changing(const struct ty_tensor *x)
-{
-  return !history_is_recorded(x) && x->storage->source == &storage_promise;
-}
-
-/* Fails where a call may not be made, as one that runs does. */
-static int check_call(const struct call_key *q, const struct cached_call *c)
-{
-  for (int i = 0; i < q->nin; i++) {
-    const bool refused = c->ports.in[i].mutated && q->in[i]->readonly;
-    NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name,
-        c->ports.in[i].name);
-  }
-  return TY_OK;
-}
-
 static int make_outputs(struct history *h, ty_tensor **out, int nout)
 {
   const int n = MIN(h->nout, nout);
@@ -151,27 +129,24 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
   return TY_OK;
 }
 
-/* Prepares the backlog for a call: runs what is in it where the mode differs, where it is full, or
-** where an input changes first. */
-static int ready_backlog(
-    const struct call_key *q, const struct cached_call *c, struct backlog *backlog)
-{
-  const bool training = thread_recording()->training;
-  bool full = backlog->n && (backlog->training != training || backlog_full(backlog));
-  for (int i = 0; i < q->nin; i++) full |= !c->ports.in[i].mutated && is_changing(q->in[i]);
-  if (full) TRY(backlog_run());
-  backlog->training = training;
-  return TY_OK;
-}
-
+/* Adds a call to the backlog, which runs first where its mode differs, where it is full, or where a
+** pending call changes an input of this one: the input has its new value only after that. */
 static int add_pending(const struct call_key *q, struct cached_call *c, ty_tensor **out)
 {
   struct backlog *backlog = backlog_own();
+  struct run run = { .is_train = thread_recording()->training };
   struct history *h;
   NEED(backlog, TY_EMEMORY, "out of memory: recording");
-  TRY(check_call(q, c));
-  TRY(ready_backlog(q, c, backlog));
-  struct run run = { .is_train = thread_recording()->training };
+  bool full = backlog->n && (backlog->training != run.is_train || backlog_full(backlog));
+  for (int i = 0; i < q->nin; i++) {
+    const ty_tensor *x = q->in[i];
+    const bool mutated = c->ports.in[i].mutated;
+    NEED(!mutated || !x->readonly, TY_ESTATE, "%s: %s is read-only and would be changed",
+        q->op->name, c->ports.in[i].name);
+    full |= !mutated && !history_is_recorded(x) && x->storage->source == &storage_promise;
+  }
+  if (full) TRY(backlog_run());
+  backlog->training = run.is_train;
   TRY(history_promise(c, &run, q->in, q->nin, &h));
   h->where = backlog_line(backlog, c);
   for (int i = 0; i < q->nin; i++) h->changes |= c->ports.in[i].mutated;
@@ -195,11 +170,6 @@ static int call_later(const struct call_key *q, ty_tensor **out)
   return code;
 }
 
-static int call_recorded(const struct call_key *q, ty_tensor **out)
-{
-  return may_wait(q) ? call_later(q, out) : call_now(q, out);
-}
-
 /* Notes why results have no history. */
 static void note_plain(ty_tensor *const *out, int n)
 {
@@ -209,13 +179,6 @@ static void note_plain(ty_tensor *const *out, int n)
                            : MADE_NOT_RECORDING;
   for (int i = 0; i < n; i++)
     if (!out[i]->history) out[i]->made = made;
-}
-
-/* Writes to a variable. As in the reference the value is written before the call is refused. */
-static int write_variable(const struct call_key *q, ty_tensor **out)
-{
-  TRY(imperative_call(q, thread_recording()->training, out, NULL, NULL));
-  return check_writes(q);
 }
 
 static bool is_variable(const ty_tensor *t)
@@ -233,10 +196,11 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
   const bool may_fail = op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
   struct call_key q = { op, attr, nattr, in, nin, out, nout, may_fail ? now->where : NULL };
   int code = TY_OK;
-  if (now->on && nout == 1 && is_variable(out[0])) code = write_variable(&q, out);
-  else if (now->on) code = check_writes(&q);
+  if (now->on && nout == 1 && is_variable(out[0]))    /* as the reference: refused once written */
+    code = imperative_call(&q, now->training, out, NULL, NULL);
+  if (!code && now->on) code = check_writes(&q);
   if (!code && now->on && any_history(in, nin))
-    code = call_recorded(&q, out);
+    code = may_wait(&q) ? call_later(&q, out) : call_now(&q, out);
   else if (!code && !(code = imperative_call(&q, now->training, out, NULL, NULL)))
     note_plain(out, nout);
   if (code) fail_node(op->name, NULL, NULL);

@@ -13,19 +13,13 @@ int backlog_run(void)
   return code;
 }
 
-/* Returns whether an array has an output of a call. */
-static bool is_seen(const struct history *h)
-{
-  for (int i = 0; i < h->nout && !h->view; i++)
-    if (__atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1) return true;
-  return false;
-}
-
 /* Serves as history_drop_pending. */
 static bool drop_pending(struct history *h)
 {
+  bool seen = false;                                  /* an array has an output of the call */
   backlog_lock();
-  const bool seen = is_seen(h);
+  for (int i = 0; i < h->nout && !h->view; i++)
+    seen |= __atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1;
   if (!seen) {
     backlog_remove(h);
     backlog_unlock();

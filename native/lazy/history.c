@@ -67,15 +67,10 @@ uint64_t ty_function_gone(void)
   return serial;
 }
 
-static struct storage *input_storage(const struct history_input *in)
-{
-  return in->array ? in->array->storage : NULL;
-}
-
 static void release_contents(struct history *h, struct history **list)
 {
   for (int i = 0; i < h->nin; i++) {
-    if (h->in[i].array) storage_unwatch(input_storage(&h->in[i]));
+    if (h->in[i].array) storage_unwatch(h->in[i].array->storage);
     release_history(h->in[i].from, list);
     ty_tensor_free(h->in[i].array);
   }
@@ -147,27 +142,22 @@ static void hold_inputs(struct history *h, ty_tensor *const *in, int nin)
   }
 }
 
-/* Takes references to outputs. A view borrows the storage of its first input, which that input's
-** node or array holds. */
-static void hold_outputs(struct history *h, ty_tensor *const *in, ty_tensor *const *out, int nout)
-{
-  h->nout = nout;
-  h->view = nout == 1 && h->nin && in[0]->storage == out[0]->storage;
-  for (int i = 0; i < nout; i++) {
-    h->out[i] = (struct history_output){ out[i]->storage, out[i]->offset, 0 };
-    if (h->view) continue;
-    storage_keep(out[i]->storage);
-    storage_watch(out[i]->storage);
-  }
-}
-
+/* Makes a node that holds references to its inputs and outputs. A view borrows the storage of its
+** first input, which that input's node or array holds. */
 static struct history *new_step(enum history_kind kind, ty_tensor *const *in, int nin,
     ty_tensor *const *out, int nout)
 {
   struct history *h = new_history(kind, nin, nout);
   if (!h) return NULL;
   hold_inputs(h, in, nin);
-  hold_outputs(h, in, out, nout);
+  h->nout = nout;
+  h->view = nout == 1 && nin && in[0]->storage == out[0]->storage;
+  for (int i = 0; i < nout; i++) {
+    h->out[i] = (struct history_output){ out[i]->storage, out[i]->offset, 0 };
+    if (h->view) continue;
+    storage_keep(out[i]->storage);
+    storage_watch(out[i]->storage);
+  }
   return h;
 }
 

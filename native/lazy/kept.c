@@ -74,18 +74,12 @@ void kept_free(struct kept *k)
   mem_free(k);
 }
 
-static int find_oldest(void)
-{
-  int at = 0;
-  for (int i = 1; i < nkept; i++)
-    if (kept[i]->used < kept[at]->used) at = i;
-  return at;
-}
-
 void kept_add(struct kept *k, uint64_t hash)
 {
   if (nkept == MOST_KEPT) {
-    const int at = find_oldest();
+    int at = 0;                                       /* the least recently used one */
+    for (int i = 1; i < nkept; i++)
+      if (kept[i]->used < kept[at]->used) at = i;
     kept_free(kept[at]);
     kept[at] = kept[--nkept];
   }

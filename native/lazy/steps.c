@@ -2,8 +2,6 @@
 #include "lazy/history.h"
 #include "lazy/recording.h"
 
-static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
-
 /* -- steps ------------------------------------------------------------------------------------- */
 
 int ty_step_of(ty_tensor *t, ty_step **out, int *which)
@@ -30,7 +28,7 @@ static int meet_history(struct step_search *s, struct history *h, int functions)
   if (h->serial < s->below && (!functions || h->kind == HISTORY_FUNCTION))
     if (!s->found || s->found->serial < h->serial) s->found = h;
   if (functions && h->kind == HISTORY_FUNCTION) return TY_OK;
-  if (!GROW(s->list, s->n, s->cap)) return out_of_memory();
+  NEED(GROW(s->list, s->n, s->cap), TY_EMEMORY, "out of memory: recording");
   s->list[s->n++] = h;
   return TY_OK;
 }

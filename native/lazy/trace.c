@@ -169,14 +169,6 @@ static int put_input(struct trace *t, struct trace_input x)
   return put_key(t, input_code(x));
 }
 
-/* Returns the bits of a call's part of the key that are not in its cached call. */
-static uint64_t call_state(const struct trace *t, const struct history *h, int i)
-{
-  const bool has_values = i < t->ndone && history_has_value(h, 0); /* all outputs, or none */
-  return (uint64_t)(i < t->ndone) | (uint64_t)t->reached[i] << 1 | (uint64_t)h->view << 2 |
-      (uint64_t)has_values << 3;
-}
-
 /* Computes what calls read that was not kept. Other walks meet the same nodes meanwhile. */
 static int complete_inputs(const struct trace *t)
 {
@@ -204,15 +196,17 @@ static int add_number(struct trace *t, const struct cached_call *c, int *at)
   return find_leaf(t, NULL, 0, x, at);
 }
 
-/* Adds a call to the key; its number may be an argument. */
-static int put_call(struct trace *t, struct cached_call *c, int i)
+/* Adds a call to the key: what it is, with its number as an argument or not; whether it is done,
+** reached by the heads, a view; whether it has values, as all of its outputs have, or none. */
+static int put_call(struct trace *t, const struct history *h, int i)
 {
   bool argument;
-  const uint64_t form = number_form(c, &argument);
+  const uint64_t form = number_form(h->call, &argument), done = i < t->ndone;
+  const uint64_t valued = done && history_has_value(h, 0);
   t->number[i] = -1;
-  if (!argument) return put_key(t, c->hash);
-  TRY(put_key(t, form));
-  return add_number(t, c, &t->number[i]);
+  TRY(put_key(t, argument ? form : h->call->hash));
+  if (argument) TRY(add_number(t, h->call, &t->number[i]));
+  return put_key(t, done | (uint64_t)t->reached[i] << 1 | (uint64_t)h->view << 2 | valued << 3);
 }
 
 int trace_number(struct trace *t)
@@ -227,8 +221,7 @@ int trace_number(struct trace *t)
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_call(t, h->call, i));
-    TRY(put_key(t, call_state(t, h, i)));
+    TRY(put_call(t, h, i));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
@@ -338,30 +331,6 @@ static int check_all_versions(const struct trace *t, const struct kept *k)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static int count_outputs(const struct trace *t)
-{
-  int n = 0;
-  for (int i = t->ndone; i < t->n; i++) n += t->call[i]->nout;
-  return n;
-}
-
-/* Marks the outputs that others than the calls of this trace refer to. */
-static void mark_alive(const struct trace *t, uint8_t *alive)
-{
-  for (int i = t->ndone, o = 0; i < t->n; i++)
-    for (int k = 0; k < t->call[i]->nout; k++, o++)
-      alive[o] = !t->call[i]->view && t->call[i]->out[k].storage->refs > 1;
-}
-
-static int set_leaves(const struct trace *t, struct kept *k)
-{
-  for (int i = 0; i < t->nleaf; i++) {
-    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], t->leaf[i].value);
-    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], t->leaf[i].grad);
-  }
-  return TY_OK;
-}
-
 static int set_output(struct kept *k, int at, const struct history *h, int out)
 {
   ty_tensor *x;
@@ -371,9 +340,14 @@ static int set_output(struct kept *k, int at, const struct history *h, int out)
   return TY_OK;
 }
 
+/* Sets leaves, and the outputs of done calls that have values. */
 static int set_known(const struct trace *t, struct kept *k)
 {
   int at = 0;
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], t->leaf[i].value);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], t->leaf[i].grad);
+  }
   for (int i = 0; i < t->ndone; i++) {
     const struct history *h = t->call[i];
     for (int o = 0; o < h->nout; o++)
@@ -419,7 +393,6 @@ static void break_storage(struct storage *s, void *failure)
 /* Sets the arrays of a run; after a failure no end has memory. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
-  TRY(set_leaves(t, k));
   TRY(set_known(t, k));
   int code = set_ends(t, k);
   if (!code) code = exec_rebind(k->e);
@@ -456,56 +429,51 @@ static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *g
   return TY_OK;
 }
 
-static int copy_runs(struct trace *t)
-{
-  int n = 0;
-  if (!(t->own = NEWS(struct run, t->n + 1))) return out_of_memory();
-  for (int i = 0; i < t->n; i++)
-    if (t->call[i]->call->v.call.op->flags & OP_RANDOM) t->own[n++] = t->call[i]->run;
-  return TY_OK;
-}
-
-/* Breaks what the run writes: each read of it fails with f. */
-static void break_results(const struct trace *t, const struct kept *k, struct failure *f)
-{
-  for_each_end(t, k, break_storage, f);
-  for (int i = 0; i < t->nleaf; i++)
-    if (t->leaf[i].grad) break_storage(t->leaf[i].grad->storage, f);
-}
-
-/* Submits a run. A failure breaks the ends and the gradients. The calls cannot be made again then;
-** so the lack of memory, after which callers try again, is left to whoever reads one. */
+/* Submits a run. A failure breaks the ends and the gradients: each read of one fails. The calls
+** cannot be made again then, so a lack of memory, after which callers try again, is reported by
+** these reads only. */
 static int submit_run(struct trace *t, struct kept *k)
 {
   int code = exec_run_whole(k->e, t->own, t->train);
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
   if (!code) return TY_OK;
   struct failure *f = failure_take(code);
-  break_results(t, k, f);
+  for_each_end(t, k, break_storage, f);
+  for (int i = 0; i < t->nleaf; i++)
+    if (t->leaf[i].grad) break_storage(t->leaf[i].grad->storage, f);
   code = code == TY_EMEMORY ? TY_OK : failure_report(f);
   failure_drop(f);
   return code;
 }
 
-/* What fails here leaves everything as it was. */
+/* Makes a program ready to run. A failure leaves everything as it was. */
 static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(check_all_versions(t, k));
-  if (k->e->nown) TRY(copy_runs(t));
+  if (k->e->nown) {                                   /* random operators have their own states */
+    int n = 0;
+    if (!(t->own = NEWS(struct run, t->n + 1))) return out_of_memory();
+    for (int i = 0; i < t->n; i++)
+      if (t->call[i]->call->v.call.op->flags & OP_RANDOM) t->own[n++] = t->call[i]->run;
+  }
   TRY(give_heads(t, k, given));
   return set_arrays(t, k);
 }
 
+/* Finds the program of a trace, or makes it. It keeps at least the outputs that others than the
+** calls of this trace refer to. */
 static int find_program(struct trace *t, struct kept **k)
 {
-  const int noutput = count_outputs(t);
+  int noutput = 0, code = TY_OK;
+  for (int i = t->ndone; i < t->n; i++) noutput += t->call[i]->nout;
   TRY(put_gradients(t));
   const uint64_t hash = hash_key(t);
   uint8_t *alive = NEWS(uint8_t, noutput + 1);
   if (!alive) return out_of_memory();
-  mark_alive(t, alive);
-  int code = TY_OK;
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int out = 0; out < t->call[i]->nout; out++, o++)
+      alive[o] = !t->call[i]->view && t->call[i]->out[out].storage->refs > 1;
   *k = kept_find(t, hash, alive, noutput);
   if (*k)
     kept_stats.hits++;
@@ -519,34 +487,16 @@ static int find_program(struct trace *t, struct kept **k)
   return code;
 }
 
-/* Takes the calls that run out of their backlog, so that what they read and write is free. */
-static struct backlog *take_calls(struct trace *t)
+int trace_run(struct trace *t, ty_tensor *const *given)
 {
+  struct kept *k = NULL;
   struct backlog *backlog = NULL;
-  for (int i = t->ndone; i < t->n; i++) {
+  if (!t->nhead && t->ndone == t->n) return TY_OK;
+  for (int i = t->ndone; i < t->n; i++) { /* out of the backlog: what they read is free then */
     if (!t->call[i]->backlog) continue;
     backlog = t->call[i]->backlog;
     backlog_remove(t->call[i]);
   }
-  return backlog;
-}
-
-/* Notes for the next backlogs what this one was (backlog_line). */
-static void note_lines(const struct trace *t, struct kept *k, struct backlog *backlog)
-{
-  if (!backlog) return;
-  for (int i = t->ndone; i < t->n; i++) k->where[i] = t->call[i]->where;
-  if (backlog->latest) backlog->latest->next = k;
-  backlog->latest = k;
-  backlog->guess = NULL;
-  thread_recording()->line.wanted = 1;
-}
-
-int trace_run(struct trace *t, ty_tensor *const *given)
-{
-  struct kept *k = NULL;
-  if (!t->nhead && t->ndone == t->n) return TY_OK;
-  struct backlog *backlog = take_calls(t);
   int code = find_program(t, &k);
   if (!code) code = prepare_run(t, k, given);
   if (code) {
@@ -554,7 +504,13 @@ int trace_run(struct trace *t, ty_tensor *const *given)
     if (k) release_arrays(t, k);
     return code;
   }
-  note_lines(t, k, backlog);
+  if (backlog) { /* the lines of the next backlogs, if they repeat this one (backlog_line) */
+    for (int i = t->ndone; i < t->n; i++) k->where[i] = t->call[i]->where;
+    if (backlog->latest) backlog->latest->next = k;
+    backlog->latest = k;
+    backlog->guess = NULL;
+    thread_recording()->line.wanted = 1;
+  }
   kept_stats.flushes++;
   kept_stats.ops += t->n - t->ndone;
   code = submit_run(t, k);

@@ -362,7 +362,7 @@ static size_t staging_bytes(const struct invoke *v)
   return bytes;
 }
 
-/* y += x, of one dtype */
+/* Adds x to y, of one dtype. */
 static void add_on_host(const struct operand *y, const struct operand *x)
 {
   enum { PART = 256 };

@@ -111,7 +111,8 @@ static void raise_by_thresholds(struct fit *f)
 /* words of 64 units of ALIGN bytes that the sums of a hole take, and of all holes */
 enum { HOLE_WORDS = 1 << 14, SUM_WORDS = 1 << 19 };
 
-/* sums: bit k: some items have k units together */
+/* Adds to the sums those with an item of so many units. Bit k of sums: some items have k units
+** together. */
 static void add_sums(uint64_t *sums, int words, int64_t units)
 {
   const int shift = (int)(units / 64), bits = (int)(units % 64);

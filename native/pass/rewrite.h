@@ -71,7 +71,8 @@ int typed_graph_infer(struct typed_graph *x);
 /* A new graph that takes the place of an old one, node by node:
 **
 **     struct mapper m;
-**     TRY(mapper_begin(&m, x));
+**     int code = mapper_begin(&m, x);
+**     if (code) return code;
 **     for (int i = 0; i < x->g->n && !code; i++) {
 **       mapper_visit(&m, i);
 **       if (drop(i)) m.entry[x->g->node[i].first] = mapper_input(&m, i, 0);

@@ -142,7 +142,7 @@ static int take_shape(struct cursor *r, struct shape *s)
   return take_dims(r, s, false);
 }
 
-/* Elements; -1: more than 64 bits hold. */
+/* Returns the number of elements; -1: more than 64 bits hold. */
 static int64_t count_elements(const struct shape *s)
 {
   int64_t n = 1;

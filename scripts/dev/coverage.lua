@@ -10,7 +10,7 @@
 -- A branch is one way out of a condition as it is written (nothing is optimised, nothing inlined):
 -- each operand of `&&` and `||`, each `case`. A function that is made several times, by a macro for
 -- each type or by a header that many files take in, counts once, and its branch as taken where one
--- of them took it. Folders `isa` are not counted: what stands there is compiled once per
+-- of them took it. Folders `isa` are not counted: what is there is compiled once per
 -- instruction set, and a machine has only some.
 
 local folder, least_lines, least_branches = arg[1], tonumber(arg[2]), tonumber(arg[3])

@@ -173,7 +173,7 @@ end
 
 -- Packing -----------------------------------------------------------------------------------------
 -- Sources have most of their text in common: it is kept once, cut where a file of theirs begins.
--- The file is "TYCHOKS1", the parts of texts, each behind its length, then for each image the
+-- The file is "TYCHOKS1", the parts of texts, each after its length, then for each image the
 -- numbers of its key's parts and its length.
 
 local function pack(from, path)

@@ -97,7 +97,7 @@ local function map(list, f)
 end
 
 
--- Pages of ours become HTML; what lies beside the pages is named from the checkout's root.
+-- Pages of ours become HTML; what is beside the pages is named from the checkout's root.
 local function target(link)
   return (link:gsub("^doc/", ""):gsub("^%.%./", ""):gsub("%.md", ".html"))
 end

@@ -2,6 +2,7 @@
 -- once: bytes of device memory of a training step, by rules over the symbol as it is written.
 -- Nothing that the engine fuses, keeps or recomputes enters.
 local cjson = require "cjson"
+local work = require "work"
 
 local ideal = {}
 
@@ -42,23 +43,6 @@ local function value_of(rule, numbers)
   return setfenv(assert(loadstring("return " .. rule)), numbers)()
 end
 
--- Returns the shape of each output of each node, by node and output, from 1.
-local function shapes_of(symbol, nodes, known)
-  local internals = symbol:get_internals()
-  local _, list = internals:infer_shape(known)
-  local at, by_name = {}, {}
-  for i, name in ipairs(internals:list_outputs()) do by_name[name] = list[i] end
-  for k, node in ipairs(nodes) do
-    at[k] = {by_name[node.op == "null" and node.name or node.name .. "_output"]}
-    for i = 0, math.huge do
-      local more = by_name[node.name .. "_output" .. i]
-      if not more then break end
-      at[k][i + 1] = more
-    end
-  end
-  return at
-end
-
 local function numbers_of(node, given, out)
   local numbers = {x = count(given[1] or {0}), w = 0, y = count(out), g = 0}
   for i = 2, #given do numbers.w = numbers.w + count(given[i]) end
@@ -74,7 +58,7 @@ end
 -- @tparam table inputs names of arguments that are no parameters
 function ideal.bytes(symbol, known, inputs)
   local nodes = cjson.decode(symbol:tojson()).nodes
-  local shapes, learns, readers, sum = shapes_of(symbol, nodes, known), {}, {}, 0
+  local shapes, learns, readers, sum = work.shapes(symbol, nodes, known), {}, {}, 0
   for k, node in ipairs(nodes) do
     learns[k] = node.op == "null" and not inputs[node.name]
     local given, others = {}, false

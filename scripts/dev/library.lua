@@ -1,4 +1,4 @@
--- Writes what editors and tools are told of the library: definitions for the Lua language server
+-- Writes what editors and tools know of the library: definitions for the Lua language server
 -- (---@meta files), and the same as JSON. Both are made of what the library itself knows: the
 -- registry of operators, the forms of functions, their comments.
 --

@@ -81,7 +81,7 @@ end
 -- @tparam table shape words, embed, args (parameters by name)
 -- @treturn Symbol
 -- @treturn table its parameters
--- @treturn {string,...} names of the states, in the order of the outputs behind the first
+-- @treturn {string,...} names of the states, in the order of the outputs after the first
 function language_model.step(cells, shape)
   local single = ty.is_a(cells, ty.rnn.FusedRNNCell) and cells:unfuse() or cells
   local args = single:pack_weights(cells:unpack_weights(shape.args))

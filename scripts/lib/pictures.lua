@@ -36,7 +36,7 @@ pictures.DRAWN = {[0] = "disc", "ring", "square", "frame", "triangle", "cross", 
 pictures.CIFAR = {[0] = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
   "horse", "ship", "truck"}
 
--- Two colours that can be told apart.
+-- Two colours that can be distinguished.
 local function two_colours(random)
   local a, b, far
   repeat

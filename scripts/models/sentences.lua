@@ -56,7 +56,7 @@ local function words_of(text)
   return text:gmatch("%S+")
 end
 
--- Returns the pieces of a word; those behind the first begin with "##".
+-- Returns the pieces of a word; those after the first begin with "##".
 local function pieces_of(word, ids)
   local list, from = {}, 1
   while from <= #word do

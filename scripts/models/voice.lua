@@ -1,4 +1,4 @@
---- Says where in a recording somebody speaks, with Silero VAD, a small network whose weights are in
+--- Says where in a recording there is speech, with Silero VAD, a small network whose weights are in
 -- a safetensors file.
 --
 --   pip download --no-deps silero-vad && unzip -q silero_vad-*.whl -d silero
@@ -21,7 +21,7 @@ local WINDOW, BINS, HOP = 256, 129, 128                  -- of the short-time Fo
 local WIDTH = 128
 local SPEECH = 0.5                                       -- the least odds of speech
 
-local parser = common.parser("Says where in a recording somebody speaks.")
+local parser = common.parser("Says where in a recording there is speech.")
 parser:option("--folder", "folder with silero_vad_16k.safetensors"):count(1)
 parser:option("--file", "WAV file"):count(1)
 parser:option("--plot", "SVG file to draw the odds into")

@@ -1,4 +1,4 @@
--- A method that is called with a dot where a colon belongs is told so.
+-- A method that is called with a dot where a colon belongs is reported.
 
 local shell = require "spec.support.shell"
 local ty = require "tycho"

@@ -10,7 +10,7 @@ require "spec.helper"
 local x = ty.nd.ones{ 2, 3 }
 local data = ty.sym.Variable "data"
 
--- ours, and what somebody writes who knows another library
+-- ours, and what users of another library write
 local CASES = {
   { "reshape", function() return x:view(6) end },
   { "copy", function() return x:clone() end },

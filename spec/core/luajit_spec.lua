@@ -1,4 +1,4 @@
--- Other Luas are told what is missing, whichever name is required first.
+-- Other Luas get an error that says what is missing, whichever name is required first.
 
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"

@@ -1,13 +1,10 @@
 -- BatchNorm on a GPU beside the CPU's, on the stand-in whose checker watches every access: data of
 -- several parts a channel and of one, channels in planes and last, packs of 16 bytes and elements
--- alone, a relu behind it; two launches each way.
+-- alone, a relu after it; two launches each way.
 
 local devices = require "spec.support.devices_agree"
 
-local SCRIPT = devices.SCRIPT .. [[
-local ffi = require "ffi"
-ffi.cdef "const char *cudasim_costs(void);"
-local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local SCRIPT = devices.COSTS .. [[
 local sym = ty.sym
 
 -- outputs, statistics, gradients of a training step; on a GPU the launches forward and backward
@@ -31,10 +28,10 @@ local function step(ctx, case)
   local n = {}
   ty.waitall()
   for i, run in ipairs{function() exe:forward(true) end, function() exe:backward(head) end} do
-    driver.cudasim_costs()
+    costs()
     run()
     ty.waitall()
-    n[i] = select(2, ffi.string(driver.cudasim_costs()):gsub("batch_[^\n]*", ""))
+    n[i] = select(2, costs():gsub("batch_[^\n]*", ""))
   end
   return {exe.outputs[1], exe.grad_dict.x, exe.grad_dict.n_gamma, exe.grad_dict.n_beta,
     exe.aux_dict.n_moving_mean, exe.aux_dict.n_moving_var}, n
@@ -46,14 +43,7 @@ local function nearly(name, case)
   case.dtype = case.dtype or "float32"
   local mine = step(here, case)
   local theirs, n = step(there, case)
-  local worst = 0
-  for i, a in ipairs(mine) do
-    a = a:astype("float64")
-    local b = theirs[i]:as_in_context(here):astype("float64")
-    local scale = ty.nd.abs(a):max():asscalar() + 1e-3
-    local far = ty.nd.abs(a - b):max():asscalar() / scale
-    worst = far <= worst and worst or far  -- NaN stays
-  end
+  local worst = farthest(mine, theirs)
   local launches = n[1] .. "+" .. n[2]
   local want = case.global and "1+2" or "2+2"
   print(name, worst <= (case.bound or BOUND[case.dtype]) and launches == want and "equal"

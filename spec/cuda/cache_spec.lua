@@ -1,4 +1,4 @@
--- The cache of kernels on disk (native/cuda/compile.c): nobody else reads or chooses what is in it.
+-- The cache of kernels on disk (native/cuda/compile.c): other users do not read or write it.
 
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

@@ -39,7 +39,7 @@ local TOLD = {
 
 -- 2 x 3 x 4 x 4, three filters of 3 x 3
 local RULES = [[
-package.path = "scripts/dev/?.lua;" .. package.path
+package.path = "scripts/dev/bench/?.lua;scripts/dev/?.lua;" .. package.path
 local ideal = require "gpu_ideal"
 local S = require("tycho").sym
 local x = S.Variable "data"

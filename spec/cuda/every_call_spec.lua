@@ -1,6 +1,6 @@
 -- Each call that the back end makes fails once, the first, the second and so on, on the stand-in:
 -- what comes is an error that names the call or the node, or the same values another way; nothing
--- is left behind, and the next attempt works.
+-- is left over, and the next attempt works.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -190,7 +190,7 @@ describe_there("each call that fails", function()
     { 2, "cuStreamBeginCapture cuStreamEndCapture cuGraphInstantiateWithFlags cuGraphLaunch" },
     { 3, "cublasLtMatmul cublasLtMatmulAlgoGetHeuristic cudnnBackendFinalize cudnnBackendExecute" },
   } do
-    -- where memory lacks once, all of it that nobody needs is given back, and it is asked for again
+    -- where memory lacks once, all of it that is unused is given back, and it is asked for again
     local times = part[3] or 1
     it(("is told and done again, %d in a row: %s"):format(times, part[2]), function()
       local script = ("local CALLS, MOST, TIMES = %q, %d, %d\n"):format(part[2], part[1], times)

@@ -138,7 +138,7 @@ end
 print(compared)
 ]]
 
--- A task is told of at once, and work of streams done at once: their order is every_call_spec's.
+-- A task is reported at once, and work of streams done at once: their order is every_call_spec's.
 local QUICK = { TYCHO_TEST_DEVICE = "gpu(0)", TYCHO_SYNC = 1, CUDASIM_STREAMS = "eager",
   CUDASIM_GUARD = 0, CUDASIM_SPOIL = 4096 }
 

@@ -105,7 +105,7 @@ for i = 0, 2 do
 end
 ]]
 
--- lack of memory collects what nobody has any more, and tries again
+-- lack of memory collects what is unused, and tries again
 local AGAIN = [[
 local ffi = require "ffi"
 ffi.cdef "void cudasim_fail(const char *);"

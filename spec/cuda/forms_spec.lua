@@ -1,5 +1,5 @@
 -- The forms of a pointwise program (native/pointwise/cuda_source.c), each run on the stand-in under
--- its checker: packs with what is left behind them, one dense dimension, indices of 32 bits, and of
+-- its checker: packs with what is left after them, one dense dimension, indices of 32 bits, and of
 -- 64 bits, which only arrays beyond a machine of tests would ask for: that source is launched here.
 
 local devices = require "spec.support.devices_agree"
@@ -16,7 +16,7 @@ for _, dtype in ipairs{"float32", "float64", "float16", "uint8", "int64"} do
     compare(dtype .. " dense " .. n, function(ctx)
       return whole({n}, ctx, dtype) * 2 + whole({n}, ctx, dtype)
     end)
-    compare(dtype .. " from anywhere " .. n, function(ctx) -- a row lies as aligned as its length
+    compare(dtype .. " from anywhere " .. n, function(ctx) -- a row is as aligned as its length
       return whole({3, n}, ctx, dtype)[1] + whole({n}, ctx, dtype)
     end)
   end

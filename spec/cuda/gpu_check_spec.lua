@@ -30,7 +30,7 @@ local function results(path)
   return found
 end
 
--- In place of busted: what it does is told by the name of the spec.
+-- In place of busted: the name of the spec decides what it does.
 local STUB = [[
 #!/bin/sh
 echo "$1" >> "$COUNT"

@@ -1,7 +1,7 @@
 -- What a GPU still runs on the host, over copies of its operands: spec/cuda/hosted_spec.lua.
 
 return {
-  -- the size of the output lies in the contents, which the host has to see
+  -- the size of the output is in the contents, which the host has to see
   _contrib_boolean_mask = "forward",
   -- written for the CPU so far
   _contrib_int8_convolution = "forward",

@@ -4,10 +4,7 @@
 
 local devices = require "spec.support.devices_agree"
 
-local SCRIPT = devices.SCRIPT .. [[
-local ffi = require "ffi"
-ffi.cdef "const char *cudasim_costs(void);"
-local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local SCRIPT = devices.COSTS .. [[
 
 -- f(x) for both devices, which differ by at most `bound` of the greatest number; on the GPU in so
 -- many launches, fills among them, and, where `bytes` are given, so many
@@ -16,10 +13,10 @@ local function nearly(name, x, f, bound, launches, bytes)
   for i, ctx in ipairs{here, there} do
     local own = x:as_in_context(ctx)
     ty.waitall()
-    driver.cudasim_costs()
+    costs()
     local y = f(own, ctx)
     ty.waitall()
-    for read, written in ffi.string(driver.cudasim_costs()):gmatch("\t(%d+)\t(%d+)\n") do
+    for read, written in costs():gmatch("\t(%d+)\t(%d+)\n") do
       n, moved = n + 1, moved + read + written
     end
     lists[i] = y:as_in_context(here):astype("float64"):reshape{-1}:totable()

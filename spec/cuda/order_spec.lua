@@ -1,5 +1,5 @@
 -- Order between two GPUs, on the stand-in, whose streams run late and mixed by chance: the devices
--- wait for each other, and what failed on one is told by what another made of it.
+-- wait for each other, and what failed on one is reported by what another made of it.
 
 local stand_in = require "spec.support.stand_in"
 

@@ -3,10 +3,7 @@
 
 local devices = require "spec.support.devices_agree"
 
-local LAYERS = devices.SCRIPT .. [[
-local ffi = require "ffi"
-ffi.cdef "const char *cudasim_costs(void);"
-local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local LAYERS = devices.COSTS .. [[
 local V = ty.sym.Variable
 local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3}
 
@@ -22,7 +19,7 @@ local function step(ctx, case)
     local x = exe.arg_dict[name];
     (pattern(x.shape, here, "float64") * 0.3):astype(x.dtype):copyto(x)
   end
-  driver.cudasim_costs()
+  costs()
   local heads, out = {}, {}
   for i, y in ipairs(exe:forward(true)) do
     out[i] = y:copy()
@@ -32,20 +29,14 @@ local function step(ctx, case)
   for _, name in ipairs(net:list_arguments()) do out[#out + 1] = exe.grad_dict[name] end
   for _, y in ipairs(exe:forward(false)) do out[#out + 1] = y end
   ty.waitall()
-  return out, ffi.string(driver.cudasim_costs())
+  return out, costs()
 end
 
 for _, case in ipairs(CASES) do
   case.dtype = case.dtype or "float32"
   local mine = step(here, case)
   local theirs, names = step(there, case)
-  local worst = 0
-  for i, a in ipairs(mine) do
-    a = a:astype("float64")
-    local b = theirs[i]:as_in_context(here):astype("float64")
-    local far = ty.nd.abs(a - b):max():asscalar() / (ty.nd.abs(a):max():asscalar() + 1e-3)
-    worst = far <= worst and worst or far  -- NaN stays
-  end
+  local worst = farthest(mine, theirs)
   local at_once = names:find("recurrence_backward") and names:find("recurrence_forward")
   local by_steps = names:find("_cell\t") and names:find("_cell_back\t")
   local how = at_once and not by_steps and "once" or by_steps and not at_once and "steps" or "both"
@@ -81,10 +72,8 @@ local CASES = {{mode = "lstm", time = 2, batch = 1, units = 140, how = "once"},
 
 -- Each of the questions that FullyConnected's plans ask of cublasLt is answered with "not
 -- supported" once: the bias's gradient is a sum of its own then.
-local SUMS = devices.SCRIPT .. [[
-local ffi = require "ffi"
-ffi.cdef "const char *cudasim_costs(void); void cudasim_fail(const char *);"
-local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local SUMS = devices.COSTS .. [[
+ffi.cdef "void cudasim_fail(const char *);"
 local V = ty.sym.Variable
 local function step(ctx, dtype, req)
   local net = ty.sym.FullyConnected{data = V "x", weight = V "w", bias = V "b", num_hidden = 5}
@@ -104,11 +93,11 @@ local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3, bfloat16 = 3e-2}
 local summed = 0
 local function same(what, dtype, req, failing)
   local mine = step(here, dtype, req)
-  driver.cudasim_costs()
+  costs()
   if failing then driver.cudasim_fail(failing) end
   local good, theirs = pcall(step, there, dtype, req)
   driver.cudasim_fail("")
-  local names = ffi.string(driver.cudasim_costs())
+  local names = costs()
   if not good then
     print(what, failing and "equal" or "different: " .. tostring(theirs))
     return

@@ -4,10 +4,7 @@
 
 local devices = require "spec.support.devices_agree"
 
-local SCRIPT = devices.SCRIPT .. [[
-local ffi = require "ffi"
-ffi.cdef "const char *cudasim_costs(void);"
-local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local SCRIPT = devices.COSTS .. [[
 local sym = ty.sym
 
 local BOUND = {float32 = 3e-6, float64 = 1e-12, float16 = 3e-3, bfloat16 = 2e-2}
@@ -35,10 +32,10 @@ local function step(ctx, make, case)
   ty.waitall()
   local n = {}
   for i, run in ipairs{function() exe:forward(true) end, function() exe:backward(head) end} do
-    driver.cudasim_costs()
+    costs()
     run()
     ty.waitall()
-    n[i] = select(2, ffi.string(driver.cudasim_costs()):gsub("\n", "")) - (i == 2 and 1 or 0)
+    n[i] = select(2, costs():gsub("\n", "")) - (i == 2 and 1 or 0)
   end
   out[1] = exe.outputs[1]
   for _, name in ipairs(net:list_arguments()) do
@@ -51,14 +48,7 @@ local function nearly(name, launches, make, case)
   case.dtype = case.dtype or "float32"
   local mine = step(here, make, case)
   local theirs, n = step(there, make, case)
-  local worst = 0
-  for i, a in ipairs(mine) do
-    a = a:astype("float64")
-    local b = theirs[i]:as_in_context(here):astype("float64")
-    local scale = ty.nd.abs(a):max():asscalar() + 1e-3
-    local far = ty.nd.abs(a - b):max():asscalar() / scale
-    worst = far <= worst and worst or far  -- NaN stays
-  end
+  local worst = farthest(mine, theirs)
   name = ("%s %s of %s"):format(name, case.dtype, table.concat(case.shape, " x "))
   print(name, worst <= (case.bound or BOUND[case.dtype]) and n == launches and "equal"
     or ("different: %g, %s launches"):format(worst, n))

@@ -1,5 +1,5 @@
 -- Factors of matrices by cuSOLVER, on the stand-in: values, gradients and errors are those of the
--- CPU; each call that fails is told, and the next one works.
+-- CPU; each call that fails is reported, and the next one works.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -95,7 +95,7 @@ for _, name in ipairs{"det", "slogdet", "inverse", "syevd"} do
 end
 ]]
 
--- A call that fails is told, and the next one works.
+-- A call that fails is reported, and the next one works.
 local FAILS = BOTH .. [[
 local ffi = require "ffi"
 ffi.cdef "void cudasim_fail(const char *);"

@@ -52,7 +52,7 @@ local function defined_functions()
   end
   for name, text in pairs(files) do
     if name ~= "tycho.lua" then
-      -- the file's own tables, which nobody else reaches, are handed out
+      -- the file's own tables, which are private, are handed out
       local spaces = {}
       for space in text:gmatch("\nlocal ([%w_]+) = {}\n") do
         spaces[#spaces + 1] = ("%s = %s"):format(space, space)

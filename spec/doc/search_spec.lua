@@ -127,7 +127,7 @@ describe("the search of the pages", function()
     end
   end)
 
-  -- the last row of a long table, far behind the beginning of its section
+  -- the last row of a long table, far after the beginning of its section
   it("knows the whole text of a section", function()
     local output = shell.tycho("scripts/dev/doc.lua --find 'numpy set_printoptions waitall'")
     assert.truthy(output:match("\t1\tfrom_python%.html") or output:match("\t2\tfrom_python%.html")

@@ -27,7 +27,7 @@ end
 local FILE = "`([%w_/]+%.%l+)`"
 local KINDS = { c = true, h = true, inc = true, lua = true, md = true, sh = true, svg = true }
 
--- Everything that a page names, as { file, function or nil }: the functions in brackets behind a
+-- Everything that a page names, as { file, function or nil }: the functions in brackets after a
 -- file stand in that file.
 local function named(page)
   local list = {}

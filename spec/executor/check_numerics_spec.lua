@@ -1,4 +1,4 @@
--- Executor:check_numerics: the first node whose output is no finite number is told, with what it
+-- Executor:check_numerics: the first node whose output is not finite is reported, with what it
 -- read, in forward and backward, of each float type, on each device.
 
 local ty = require "tycho"

@@ -1,4 +1,4 @@
--- Outputs computed from losses (native/pass/gradient.c): losses ignore what comes from behind, so
+-- Outputs computed from losses (native/pass/gradient.c): losses ignore their head gradients, so
 -- such outputs need no head gradient.
 
 local ty = require "tycho"

@@ -349,7 +349,7 @@ describe("simple_bind from C", function()
     local buffer = make("ty_bag", "ty_bag_new")
     local first = made({ { "x", shape = SHAPE, req = 1 }, { "norm_gamma", req = 1 } },
       { buffer = buffer })
-    -- asked to share, with nobody to share with: arrays of its own, and not the buffer's
+    -- asked to share, with no other executor: arrays of its own, and not the buffer's
     local alone = made({ { "x", shape = SHAPE }, { "norm_gamma", shared = 1 } },
       { buffer = buffer })
     assert.is_true(same(array("ty_exec_arg", first, "x"), array("ty_exec_arg", alone, "x")))

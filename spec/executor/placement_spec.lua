@@ -79,7 +79,7 @@ describe("a network with groups", function()
     e = alike(Group{ alone, y }, { x = ty.nd.ones(3), u = ty.nd.ones(3) })
     assert.equal("cpu(0)", tostring(e.outputs[1].context))
     assert.equal("cpu(2)", tostring(e.outputs[2].context))
-    -- nobody has a group: the device of the executor
+    -- no node has a group: the device of the executor
     e = alike(alone, { u = ty.nd.ones(3) })
     assert.equal("cpu(0)", tostring(e.outputs[1].context))
   end)

@@ -18,7 +18,7 @@ end
 
 local RELU = { { 2, 0, 6, 0 }, { 10, 12, 0, 16 } }
 
--- The executor works, with nobody watching.
+-- The executor works, without a monitor.
 local function works(exe)
   exe:set_monitor_callback(ty.null)
   exe:forward{ is_train = true }

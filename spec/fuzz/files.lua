@@ -37,7 +37,7 @@ local function states()
   return updater, updater:get_states()
 end
 
--- Adler-32 of what stands behind the head, as serialize.lua wants it.
+-- Adler-32 of what follows the head, as serialize.lua wants it.
 local function with_checksum(bytes)
   if #bytes < 24 then
     return bytes

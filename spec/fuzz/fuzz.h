@@ -43,7 +43,7 @@ static inline void fuzz_begin(void)
   fuzz_held = fuzz_most = 0;
 }
 
-/* bytes: what was given, or what it was before somebody compressed it */
+/* bytes: what was given, or what it was before it was compressed */
 static inline int fuzz_end(size_t bytes)
 {
   int64_t most = fuzz_most;

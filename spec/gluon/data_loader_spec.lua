@@ -1,4 +1,4 @@
--- gluon.data.DataLoader: batches, threads, what is left behind.
+-- gluon.data.DataLoader: batches, threads, what is left over.
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"

@@ -223,7 +223,7 @@ describe("a store of several ranks", function()
 
   it("is seen by the profiler: what it sends, and who waits for that", function()
     local waits = false
-    for _ = 1, 50 do                  -- nobody waits where the sum is there before its reader runs
+    for _ = 1, 50 do                  -- a sum that is there before its reader runs makes no wait
       local text = profile_of_sum()
       assert.truthy(text:find('"name": "sum", "cat": "comm"', 1, true))
       assert.truthy(text:find('"comm/', 1, true))

@@ -102,7 +102,7 @@ describe("a scaled loss while sums over ranks are held up:", function()
 end)
 
 describe("while sums over ranks are held up", function()
-  -- Two steps; behind the update of the first one `open` lets its sum go on.
+  -- Two steps; after the update of the first one `open` lets its sum go on.
   local function train(held, watch)
     local m, kv = start()
     local gates = { open = nothing }

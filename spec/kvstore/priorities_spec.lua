@@ -7,7 +7,7 @@ local trace = require "spec.support.trace"
 local ty = require "tycho"
 
 -- Calls `run(rank, group, gated)` per rank, who hands `gated` the array that its first message
--- sends; opens the gates behind that. The elements of each rank's messages in the order in which
+-- sends; opens the gates after that. The elements of each rank's messages in the order in which
 -- they went.
 local function order_of(size, run)
   local sizes = {}
@@ -124,7 +124,7 @@ describe("of sums over ranks that wait for another one", function()
         kv:pushpull(i, x, { priority = -i % 4 })
       end
     end)
-    for _, order in ipairs(orders) do                    -- behind what begins with rank 0's values
+    for _, order in ipairs(orders) do                    -- after what begins with rank 0's values
       assert.equal("1000 2000 300000 500 1000 2000 300000 500", order)
     end
   end)
@@ -176,7 +176,7 @@ describe("behind a sum over ranks", function()
     return ty.sym.Group{ ty.sym.SoftmaxOutput{ x, name = "softmax" }, ty.sym.BlockGrad{ first } }
   end
 
-  -- A module that has made a step, and its batch. `between` comes behind its backward.
+  -- A module that has made a step, and its batch. `between` comes after its backward.
   local function stepped(in_backward, between)
     local kv = dist.DistStore("dist_sync", comm.group(1)[1])
     local m = ty.mod.Module(network(), { context = kv._home })

@@ -1,4 +1,4 @@
--- Batches of other shapes than bound: labels that nobody described or named, data that do not fit,
+-- Batches of other shapes than bound: labels without description or name, data that do not fit,
 -- what is no batch at all.
 
 local ty = require "tycho"

@@ -1,5 +1,5 @@
 -- A training that saves its state after each step, and is killed again and again, and resumed: each
--- step's loss and the end are bit for bit those of one that nobody disturbed; its folder always has
+-- step's loss and the end are bit for bit those of an undisturbed one; its folder always has
 -- a state that loads, or none yet.
 
 local folder = require "spec.support.folder"
@@ -14,7 +14,7 @@ local function command(prefix, resume)
     resume and "resume" or "")
 end
 
--- What a run told: text by step, and the parameters; the last line may be cut.
+-- What a run printed: text by step, and the parameters; the last line may be cut.
 local function losses_in(output)
   local losses = {}
   for step, loss in output:gmatch("loss (%d+) (%S+)\n") do

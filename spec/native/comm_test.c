@@ -175,7 +175,7 @@ static void gatherings(ty_comm **group)
   }
 }
 
-/* Who waits for a rank that has left is told, not left waiting. */
+/* A wait for a rank that has left is an error, not a wait forever. */
 static void leaves(ty_comm **group)
 {
   ty_tensor *x[RANKS];

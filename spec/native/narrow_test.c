@@ -21,7 +21,7 @@ static double get(int type, const void *p, int64_t i, bool right)
   return ((const int8_t *)p)[i];
 }
 
-/* Arrays end where their last element does, so that the sanitizer sees reads behind them. */
+/* Arrays end where their last element does, so that the sanitizer sees reads after them. */
 static void *numbers(int type, int64_t n)
 {
   const size_t size = type == GEMM_ROUNDED ? 4 : type == GEMM_BF16 ? 2 : 1;

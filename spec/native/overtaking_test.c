@@ -1,4 +1,4 @@
-/* overtaking_test.c - tasks that go before others: a message that goes on behind one that is chosen
+/* overtaking_test.c - tasks that go before others: a message that goes on after one that is chosen
 ** in the middle of it, and tasks of a CPU that pass one that waits for a message. What random
 ** programs come to is queue_test.c's. */
 #include <pthread.h>

@@ -450,7 +450,7 @@ static int note_thread(void *context)
   return TY_OK;
 }
 
-/* In the caller's thread where nothing stands before it, behind the others where something does. */
+/* In the caller's thread where nothing is queued before it, after the others where something is. */
 static void test_small_tasks(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 2, 0), *u = new_floats(TY_CPU + 1, 2, 0);

@@ -37,7 +37,7 @@ static void test_ports(void)
     { "a*n", "o*m", 3, 2, -1, "a0 a1 a2", "o0 o1", 2, 2 },
     { "a!*n", "o", 0, 0, -1, "", "o", 1, 1 },
     { "a*", "o", 1, 1, 4, "a0 a1 a2 a3", "o", 1, 1 },
-    /* one of several counted: with what stands beside it, and where inputs are given, those */
+    /* one of several counted: with what is beside it, and where inputs are given, those */
     { "a*n b! c*m", "x [y*n] {z*m}", 2, 1, -1, "a0 a1 b! c0", "x [y0] [y1] {z0}", 3, 1 },
     { "a*n b!", "o", 2, 1, 3, "a0 a1 b!", "o", 1, 1 },
     { "a*n b", "o", 0, 1, 1, "b", "o", 1, 1 },

@@ -57,7 +57,7 @@ local function csr(values, starts, columns, whole)
     .. floats(unpack(values)) .. u64(unpack(starts)) .. u64(unpack(columns))
 end
 
--- The text of the failure behind the place.
+-- The text of the failure after the place.
 local function refusal(bytes)
   local bag, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   assert.is_true(C.ty_params_parse(bytes, #bytes, bag, named) > 0)

@@ -126,7 +126,7 @@ end)
 
 describe("a graph's file", function()
   it("is a graph or an error object", function()
-    -- without its version, which is told of wherever it is newer
+    -- without its version, which is reported wherever it is newer
     local bytes = network():tojson():gsub(',%s*"attrs": {"mxnet_version".-}', "")
     for damaged in flipped(bytes) do
       local ok, net = pcall(ty.sym.load_json, damaged)

@@ -1,4 +1,4 @@
--- Calls on arrays whose result is given and lies over what they read: the numbers are those of a
+-- Calls on arrays whose result is given and overlaps what they read: the numbers are those of a
 -- result elsewhere (native/imperative/call.c).
 
 local ffi = require "ffi"

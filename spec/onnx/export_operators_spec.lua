@@ -26,7 +26,7 @@ local REFUSED = {
 local PARAMETERS = { in_weight = true, in_gamma = true, in_beta = true, in_bias = true,
   in_parameters = true, in_moving_mean = true, in_moving_var = true }
 
--- Regions name a sample that is not there: 0 here, and whatever lies there in ONNX Runtime.
+-- Regions name a sample that is not there: 0 here, and whatever is there in ONNX Runtime.
 local NOT_COMPARED = { ["_contrib_ROIAlign 2"] = true }
 -- ONNX Runtime 1.32 has no such operators of opset 22.
 local NOT_COMPARED_AFTER = { ["ROIPooling 1"] = 21, ["_contrib_ROIAlign 1"] = 21 }

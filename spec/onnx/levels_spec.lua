@@ -63,7 +63,7 @@ local function count(program, kernel)
   return n
 end
 
--- Levels may differ by one where a number lies between two.
+-- Levels may differ by one where a number is between two.
 local function is_near(want, got, dtype)
   assert.equal(dtype, got.dtype)
   assert.same(want.shape, got.shape)

@@ -1,6 +1,6 @@
 -- Every line of two tables of cases: an output that alone is read is what it is beside the others,
 -- and a gradient that alone is asked for, or that comes by way of one output alone, is, too.
--- Kernels are handed no place for what nobody reads.
+-- Kernels get NULL for what is not read.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local trials = require "spec.support.trials"

@@ -180,7 +180,7 @@ describe("bent convolutions", function()
     assert.near(3, at(-0.5, -0.5, plain))
     assert.near(8, at(1.5, 0, plain))                     -- the last row reaches on to the edge
     assert.near(0, at(-1.5, 0, plain))
-    assert.near(4, at(1.5, 0, modulated, true))           -- half of it lies outside
+    assert.near(4, at(1.5, 0, modulated, true))           -- half of it is outside
     assert.near(1, at(-1.5, 0, modulated, true))
     assert.near(0, at(0 / 0, 0, plain))
     assert.near(0, at(1e30, 0, modulated, true))

@@ -1,7 +1,7 @@
 -- Shapes and types of every line of the tables of cases, in all directions: whatever is left out,
 -- nothing contradicts what is inferred from everything, and where others say what a shape or a
--- type is, another one is refused. All that is given is told after the operator was first asked,
--- so that it hears of its inputs and outputs at once; in a loop its outputs are told first.
+-- type is, another one is refused. All that is given is set after the operator was first asked,
+-- so that it sees its inputs and outputs at once; in a loop its outputs are known first.
 local ty = require "tycho"
 local attrs = require "tycho.core.attrs"
 local trials = require "spec.support.trials"
@@ -41,7 +41,7 @@ local ALSO = {
   },
 }
 
--- a parameter says the type that an input has until somebody says another one, which is too late
+-- a parameter says the type that an input has until another one is given, which is too late
 -- here
 local FIRST_TYPE = {Embedding = true, _contrib_SparseEmbedding = true, batch_take = true}
 
@@ -89,7 +89,7 @@ local function network(slots)
   return ty.sym.Group(sums)
 end
 
--- what is found of each slot where some are told, {[k] = shape or type}
+-- what is found of each slot where some are known, {[k] = shape or type}
 local function ask(kind, net, slots, told)
   local given = {}
   for k, v in pairs(told) do given[slots[k].teller] = v end
@@ -199,7 +199,7 @@ local function check_others(kind, line, net, slots, full)
   end
 end
 
--- -- outputs that are told first  ---------------------------------------------------------------
+-- -- outputs that are known first ---------------------------------------------------------------
 
 -- The operator in a loop: its inputs and one of its outputs are the loop's states, so that what
 -- this output is is known before the operator is asked.

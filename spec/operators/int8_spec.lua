@@ -119,7 +119,7 @@ describe("int8 layers", function()
         assert.same(want.shape, got.shape)
         local off = (got:astype "float64" - want):abs():max():asscalar()
         local most = want:abs():max():asscalar()
-        -- a level more or less where a number lies between two
+        -- a level more or less where a number is between two
         assert.is_true(off <= (o.out and 1 or 1e-5 * math.max(1, most)), ("%g off"):format(off))
         if o.out then
           local wrong = (got:astype "float64" - want):abs():sum():asscalar()

@@ -1,4 +1,4 @@
--- What lies after the end of a sequence counts nowhere: numbers there, and head gradients, change
+-- What is after the end of a sequence counts nowhere: numbers there, and head gradients, change
 -- no result, not even NaN.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
@@ -33,7 +33,7 @@ local function results(net, given, heads)
 end
 
 -- case: net, given, heads, and of which elements of given and heads nothing may depend (functions
--- by name and by number); own: an output or gradient that keeps what lies there.
+-- by name and by number); own: an output or gradient that keeps what is there.
 local function check(case)
   local function with(v)
     local given, heads = {}, {}

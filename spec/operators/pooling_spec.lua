@@ -196,7 +196,7 @@ describe("the gradient of max pooling", function()
   end)
 end)
 
--- a window that lies outside the image: full convention, stride 3 over 2 elements, 1 around them
+-- a window that is outside the image: full convention, stride 3 over 2 elements, 1 around them
 local LOWEST = {float32 = -3.4028234663852886e38, float64 = -1.7976931348623157e308,
   float16 = -65504, bfloat16 = -3.3895313892515355e38}
 

@@ -1,5 +1,5 @@
 -- Every line of the tables of cases that has gradients, for each input alone: its gradient is the
--- one that it has beside all others, written and added, and nobody touches the arrays of those
+-- one that it has beside all others, written and added, without a change of the arrays of those
 -- that were not asked for. One output alone is what it is beside all others too, and gives the
 -- gradients that heads of zeros for the others give.
 local ty = require "tycho"

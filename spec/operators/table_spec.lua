@@ -1,4 +1,4 @@
--- Every operator has a line in a table of cases, or stands here with the spec that has its cases,
+-- Every operator has a line in a table of cases, or is here with the spec that has its cases,
 -- the reason, and the word by which that spec calls it, where it is another; and its values are
 -- compared with numbers found otherwise.
 local ty = require "tycho"

@@ -1,5 +1,5 @@
 -- Seeds of trials: they follow the operator and which of its lines it is, never where the line
--- stands in the table.
+-- is in the table.
 local trials = require "spec.support.trials"
 require "spec.helper"
 

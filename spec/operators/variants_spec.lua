@@ -14,7 +14,7 @@ local sanitized = (os.getenv("SANITIZER") or "") ~= ""
 local TRIALS = sanitized and 1 or 4
 
 -- The operator between element-wise neighbours, which may be fused on both sides, and a
--- concatenation behind it all.
+-- concatenation after it all.
 local function network(case)
   local inputs = {}
   for _, variable in ipairs(attrs.keys(case.arrays)) do

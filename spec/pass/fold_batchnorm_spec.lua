@@ -1,4 +1,4 @@
--- Normalisation with fixed statistics, and the sum behind it, done by the convolution
+-- Normalisation with fixed statistics, and the sum after it, done by the convolution
 -- (native/pass/fold_batchnorm.c): the same numbers as step by step.
 local ty = require "tycho"
 local sym = ty.sym

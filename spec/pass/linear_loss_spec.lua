@@ -6,7 +6,7 @@ local sym = ty.sym
 
 local function network(o)
   local data = sym.Variable("data")
-  if o.turned then data = sym.reverse{data, axis = 0} end  -- nobody reads it but the product
+  if o.turned then data = sym.reverse{data, axis = 0} end  -- only the product reads it
   local fc = sym.FullyConnected{data = data, num_hidden = o.classes,
     no_bias = o.no_bias, name = "fc"}
   return sym.SoftmaxOutput{data = o.before and fc * 1 or fc, label = sym.Variable("label"),
@@ -120,7 +120,7 @@ describe("the gradient of a large softmax", function()
   end)
 
   it("knows every option of the loss", function()
-    local labels = {-1, 4000, 3, 1e9}                    -- some are nobody's class
+    local labels = {-1, 4000, 3, 1e9}                    -- some are no class
     check{rows = 300, classes = 4000, labels = labels}
     check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3}
     check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3,

@@ -1,4 +1,4 @@
--- Installing: what make installs and takes away, what a plain luajit is told, releases, and the
+-- Installing: what make installs and takes away, what a plain luajit needs, releases, and the
 -- advice of setup.sh. Nothing is built but one object file.
 
 local folder = require "spec.support.folder"

@@ -467,7 +467,7 @@ describe("prompt on a terminal", function()
     keys("\3", "interrupted in epoch")
     t:expect("> ")
     line("ty.nd.sum(mod:get_params().fc_weight):asscalar() % 1 >= 0", "true")
-    line("it:reset()")                   -- the key may have come behind an epoch's last batch
+    line("it:reset()")                   -- the key may have come after an epoch's last batch
     t:send("mod:fit{train_data = it, num_epoch = 1, epoch_end_callback = function() print('once ' \z
       .. 'more') end}\n")
     t:expect("once more\r\n")

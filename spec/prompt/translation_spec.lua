@@ -1,4 +1,4 @@
--- What somebody who types PyTorch, NumPy or Python at the prompt or in a script is told.
+-- What PyTorch's or NumPy's names and Python's syntax give, at the prompt or in a script.
 
 local foreign = require "tycho.core.foreign"
 local manual = require "tycho.prompt.manual"

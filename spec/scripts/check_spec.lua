@@ -19,7 +19,7 @@ describe("The check", function()
     return shell.run(("cd %s && luajit scripts/dev/check.lua --rooms build"):format(copy))
   end
 
-  -- adds lines to a file of the copy, behind its first line that matches or at its end; gives the
+  -- adds lines to a file of the copy, after its first line that matches or at its end; gives the
   -- number of the first line added and what puts the file back
   local function add(path, text, pattern)
     local file = copy .. "/" .. path

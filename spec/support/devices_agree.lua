@@ -8,7 +8,7 @@ local devices = {}
 
 --- What a script begins with: `compare(name, f)` prints "equal" where f(context) returns arrays of
 --- the same numbers for both devices; `all(arrays)` is one array of what several hold; `pattern`
---- an array of numbers from -1 to 1.7 in no order.
+--- an array of numbers from -1 to 1.7 in no order, `farthest` how far lists of arrays are apart.
 devices.SCRIPT = [[
 local ty = require "tycho"
 local here, there = ty.cpu(0), ty.gpu(0)
@@ -38,6 +38,18 @@ local function pattern(shape, ctx, dtype)
   return ty.nd.array{values, ctx = here}:reshape(shape):astype(dtype):as_in_context(ctx)
 end
 
+-- the largest difference of two lists of arrays, as a share of the largest element of its array
+local function farthest(mine, theirs)
+  local worst = 0
+  for i, a in ipairs(mine) do
+    a = a:astype("float64")
+    local b = theirs[i]:as_in_context(here):astype("float64")
+    local far = ty.nd.abs(a - b):max():asscalar() / (ty.nd.abs(a):max():asscalar() + 1e-3)
+    worst = far <= worst and worst or far  -- NaN stays
+  end
+  return worst
+end
+
 local function all(arrays)
   local parts = {dim = 0}
   for i, y in ipairs(arrays) do
@@ -45,6 +57,14 @@ local function all(arrays)
   end
   return ty.nd.concat(parts)
 end
+]]
+
+--- The same, and `costs()`: a line for each launch since the last call.
+devices.COSTS = devices.SCRIPT .. [[
+local ffi = require "ffi"
+ffi.cdef "const char *cudasim_costs(void);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local function costs() return ffi.string(driver.cudasim_costs()) end
 ]]
 
 --- Runs a script; n lines have to say "equal", none "different". Returns what it printed; nil,

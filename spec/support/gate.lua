@@ -19,7 +19,7 @@ function gate.close(x)
   end
 end
 
---- Before a test: one that hangs ends the process, since nobody else would open a gate.
+--- Before a test: one that hangs ends the process, since a gate would stay closed.
 function gate.watch()
   ffi.C.alarm(60)
 end

@@ -3,7 +3,7 @@
 --     tycho spec/support/ranks.lua CASE one N        mpirun -n N tycho spec/support/ranks.lua CASE
 --
 -- Rank 0 prints a line per parameter: name, a number made of its bits, its mean. Both must print
--- the same. `save PATH` behind that writes the parameters there.
+-- the same. `save PATH` after that writes the parameters there.
 
 local ty = require "tycho"
 local sym = ty.sym

@@ -43,7 +43,7 @@ function terminal:send(text)
   self.keys:write(text)
 end
 
---- Waits for a text behind the last one that was found; returns what stood between.
+--- Waits for a text after the last one that was found; returns what was between.
 function terminal:expect(text)
   for _ = 1, PATIENCE do
     local screen = self:screen()

@@ -165,7 +165,7 @@ describe("what a body says of shapes", function()
   it("agrees with what is around a loop over rows", function()
     local text = foreach_loop():tojson()
     for name, shape in pairs{ ["x%-"] = "(7,)", ["s%-"] = "(2, 1)", w = "(3,)" } do
-      -- the variable in the body, of w behind the one around
+      -- the variable in the body, of w after the one around
       local inside = with_shape(text, name, shape, name == "w" and 2 or 1)
       disagrees(ty.sym.load_json(inside), SHAPES.foreach, "_foreach")
       local right = with_shape(text, name, "(2,)", name == "w" and 2 or 1)

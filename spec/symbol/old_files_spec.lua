@@ -121,7 +121,7 @@ describe("an old file of a graph", function()
     nodes[4] = nodes[4]:gsub('"lr_mult"', '"weight_lr_mult"')
     assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))  -- no parameter of the operator
     nodes[4] = node("FullyConnected", "fc", "[0, 0], [1, 0]", '"num_hidden": "two", \z
-      "weight_lr_mult": "7"')                             -- its inputs cannot be told
+      "weight_lr_mult": "7"')                             -- its inputs are unknown
     assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
     nodes[4] = node("FullyConnectod", "fc", "[0, 0], [1, 0]", '"weight_lr_mult": "7", \z
       "lr_mult": "1"')

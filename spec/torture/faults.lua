@@ -146,7 +146,7 @@ local function try(scenario, path, fault, at, expected)
   elseif e ~= expected.value and not scenario.prints then
     complain(scenario, fault, at, "another value without an error")
   end
-  ok, e = pcall(ty.nd.waitall)                           -- what failed and nobody has asked for
+  ok, e = pcall(ty.nd.waitall)                           -- what failed and was not read
   if not ok and not may_come(e, scenario, fault) then
     complain(scenario, fault, at, e)
   end

@@ -167,7 +167,7 @@ local function start()
   end
 end
 
--- Doubles until it fits, then divides evenly what lies below.
+-- Doubles until it fits, then divides evenly what is below.
 local function run(name, most)
   local extra = 64 * 1024
   while try(name, extra) ~= "fits" and extra < 2 ^ 33 do

@@ -1,4 +1,4 @@
--- Calls that fail behind the doors of native/base (gate.h), where `make torture` has been built.
+-- Calls that fail in the gates of native/base (gate.h), where `make torture` has been built.
 
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"

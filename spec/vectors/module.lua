@@ -44,7 +44,7 @@ function actions.load_checkpoint(world, step)
     step.epoch, { load_optimizer_states = step.states, context = modules.contexts(step.context) })
 end
 
--- conv_bias stands before BatchNorm: its gradient is rounding noise, which Adam scales up
+-- conv_bias is before BatchNorm: its gradient is rounding noise, which Adam scales up
 -- to whole steps of 0.02. It and the mean that BatchNorm keeps wander by that much;
 -- nothing else depends on them.
 local STEPS_OF_NOISE = 0.02

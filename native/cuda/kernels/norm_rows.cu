@@ -267,6 +267,7 @@ extern "C" __global__ void l2_rows(
     }
     C length = (C)sqrt_of(team_sum(square) + (A)s.eps);
     if (LEADS && norm) set(norm[row], length);
+    if (!y) continue;
     EACH_OF_TEAM(j, 0, s.k) set(y[at + j * s.inner], get<C>(x[at + j * s.inner]) / length);
   }
 }

@@ -18,7 +18,8 @@ bool window_1x1(const struct window *w)
   return true;
 }
 
-/* Unless that costs much memory and saves little time. */
+/* Returns whether a packed weight is kept between runs: not where that takes much memory and saves
+** little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),

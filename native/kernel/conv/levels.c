@@ -55,8 +55,8 @@ static struct window words_of(const struct window *w)
   return x;
 }
 
-/* Whether threads take images, not parts of one; not by their number, which scratch() does not
-** know. */
+/* Returns whether threads take images, not parts of one; it must not depend on their number, which
+** scratch() does not know. */
 static bool by_images(const struct window *w) { return w->n >= UNITS; }
 
 static struct levels_pass levels_pass_of(const struct window *w, int dtype)

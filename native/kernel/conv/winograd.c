@@ -163,7 +163,7 @@ static struct convolution plan_convolution(const struct window *w, bool kept)
   return c;
 }
 
-/* floats: of a thread, of all that it shares with the others */
+/* Returns the floats of a thread; shared_floats returns those that all threads share. */
 static int64_t thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));

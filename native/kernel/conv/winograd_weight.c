@@ -58,7 +58,7 @@ static bool has_one_share(const struct weight_gradient *g)
 {
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
-/* floats: of a thread, of the shares */
+/* Returns the floats of a thread; the function below returns those of the shares. */
 static int64_t thread_floats(const struct weight_gradient *g)
 {
   return WINOGRAD_POINTS * (g->in + g->out + (has_one_share(g) ? g->sum : 0));

@@ -43,8 +43,8 @@ struct gemm_job {
   int failed;
 };
 
-/* Returns how many columns of chunks there are: as few as the cache allows, since all read A; with
-** few rows more, which are packed by one core each. */
+/* Returns the number of columns of chunks: as few as the cache allows, since each reads all of A;
+** more where there are few rows, so that each core packs its own. */
 static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 {
   const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,

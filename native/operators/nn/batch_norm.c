@@ -302,8 +302,8 @@ static void recall_statistics(
   }
 }
 
-/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on
-** the way, over channels in blocks by the kernels themselves, else into a buffer. */
+/* The state of a walk through a piece, chunk by chunk. Where forward ended in relu, its gradient is
+** taken on the way, over channels in blocks by the kernels themselves, else into a buffer. */
 struct norm_chunk {
   const struct batch_norm *b;
   struct ramp relu;
@@ -536,7 +536,7 @@ static const char *refuse_plain(const struct call *c)
   return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;
 }
 
-/* A product before it can do its work only if they count the same channels. */
+/* Refuses another axis than channels: a product before it counts these. */
 static const char *refuse_axis(const struct call *c)
 {
   return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;

@@ -134,7 +134,7 @@ static int convolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* What a kernel that ends in a struct convolve_end refuses. */
+/* Refuses what a kernel that ends in a struct convolve_end cannot do. */
 static const char *refuse_end(const struct call *c)
 {
   const char *no = conv_refuse_layout(c);

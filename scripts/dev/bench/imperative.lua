@@ -26,7 +26,7 @@ local UNIT = {mlp = "samples/s", lenet = "images/s", resnet20 = "images/s", lstm
   cells = "tokens/s", transformer = "tokens/s"}
 
 -- Returns what values.lua has filled by an address: calls on an array whose address is known do not
--- wait to be run together, since somebody may write there unseen.
+-- wait to be run together, since they may be written to unseen.
 local function images(shape) return values.images(shape):copy() end
 local function labels(...) return values.labels(...):copy() end
 

@@ -2,12 +2,13 @@
 -- peer_common.py does the same.
 local cjson = require "cjson"
 local ffi = require "ffi"
+local ty = require "tycho"
 
 pcall(ffi.cdef,
   "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
 local time = ffi.new("struct tycho_bench_time")
 
-cjson.encode_invalid_numbers("null")                     -- a loss that is none is told as such
+cjson.encode_invalid_numbers("null")                     -- a loss that is none is reported as such
 
 local measure = {}
 
@@ -47,9 +48,9 @@ function measure.turn()
   return true
 end
 
---- Before what happens once in a process: a turn of the others, and four seconds in which nobody
--- works. A host takes the memory that others freed back within two or three, so that all begin with
--- the same, none with what another has just left.
+--- Waits before what happens once in a process: lets the others have a turn, then all rest for four
+-- seconds. A host takes freed memory back within two or three, so that all begin with the same, and
+-- none with what another has just freed.
 function measure.rest()
   if TURN > 0 then let_others_run() end
   os.execute("sleep 4")
@@ -131,6 +132,28 @@ function measure.forget_peak()
   local f = assert(io.open("/proc/self/clear_refs", "w"))
   f:write("5")
   f:close()
+end
+
+--- With PROFILE=1: writes the time by operator of one run to the error channel.
+-- @string[opt] title a line before it
+function measure.profile(run, exe, title)
+  if os.getenv("PROFILE") ~= "1" then return end
+  exe:profile()
+  run()
+  run()
+  ty.waitall()
+  local sums, list, total = {}, {}, 0
+  for _, s in ipairs(exe:profile()) do
+    local sum = sums[s.op] or {op = s.op, ns = 0, calls = 0}
+    if not sums[s.op] then sums[s.op], list[#list + 1] = sum, sum end
+    sum.ns, sum.calls, total = sum.ns + s.ns, sum.calls + 1, total + s.ns
+  end
+  table.sort(list, function(a, b) return a.ns > b.ns end)
+  if title then io.stderr:write(title, "\n") end
+  for _, s in ipairs(list) do
+    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n")
+      :format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
+  end
 end
 
 return measure

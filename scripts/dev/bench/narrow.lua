@@ -107,33 +107,12 @@ end
 
 local function mean(x) return x:astype("float64"):abs():mean():asscalar() end
 
--- time by operator of one run to the error channel, with PROFILE=1
-local function profile(run, exe, title)
-  if os.getenv("PROFILE") ~= "1" then return end
-  exe:profile()
-  run()
-  run()
-  ty.waitall()
-  local sums, list, total = {}, {}, 0
-  for _, s in ipairs(exe:profile()) do
-    local sum = sums[s.op] or {op = s.op, ns = 0, calls = 0}
-    if not sums[s.op] then sums[s.op], list[#list + 1] = sum, sum end
-    sum.ns, sum.calls, total = sum.ns + s.ns, sum.calls + 1, total + s.ns
-  end
-  table.sort(list, function(a, b) return a.ns > b.ns end)
-  io.stderr:write(title, "\n")
-  for _, s in ipairs(list) do
-    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n")
-      :format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
-  end
-end
-
 local function infer(figure, unit, rows, exe, variant, more)
   local function step() exe:forward(false) end
   step()
   local check = {mean(exe.outputs[1])}
   measure.rate(figure, variant, unit, rows, measure.samples(step, ty.waitall), check, more)
-  profile(step, exe, figure .. " " .. variant)
+  measure.profile(step, exe, figure .. " " .. variant)
 end
 
 -- The steps of `optimizer` are part of backward; the check is the first loss: with rounded
@@ -158,7 +137,7 @@ local function train(figure, unit, rows, symbol, inputs, optimizer, how, more, f
   more.planned = exe:memory().planned / 2 ^ 20
   measure.rate(figure .. how.ending, how.variant, unit, rows,
     measure.samples(step, ty.waitall), check, more)
-  profile(step, exe, figure .. " " .. how.variant)
+  measure.profile(step, exe, figure .. " " .. how.variant)
 end
 
 -- Peaks -------------------------------------------------------------------------------------------

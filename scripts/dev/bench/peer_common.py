@@ -82,8 +82,8 @@ def turn():
 
 
 def rest():
-    """Before what happens once in a process: a turn of the others, and four seconds in which nobody works. A host takes the memory
-    that others freed back within two or three, so that all begin with the same, none with what another has just left."""
+    """Waits before what happens once in a process: lets the others have a turn, then all rest for four seconds. A host takes freed
+    memory back within two or three, so that all begin with the same, and none with what another has just freed."""
     if TURN > 0:
         _let_others_run()
     time.sleep(4)
@@ -149,7 +149,7 @@ def rate(figure, variant, unit, work, seconds, check=None):
 
 
 def attempt(what, run):
-    """One variant that fails is told on the error channel and does not end the others."""
+    """One variant that fails is reported on the error channel and does not end the others."""
     try:
         run()
     except Exception as error:

@@ -7,7 +7,7 @@
 -- First two ranks of a thread each, ResNet-50 and the language model, against the same processes
 -- without a store, in turns; with --python, which has PyTorch, its DDP over gloo between these.
 -- Then predictions of scripts/scale_model.lua against the median of five runs, on one host and on
--- two (scripts/dev/two_hosts.sh, as root). What stands in doc/scale_out.md comes from here.
+-- two (scripts/dev/two_hosts.sh, as root). What is in doc/scale_out.md comes from here.
 
 local folder = arg[0]:match("^.*/") or "./"
 package.path = folder .. "?.lua;" .. folder .. "../../lib/?.lua;" .. package.path

@@ -26,8 +26,10 @@ function FLOP.RNN(inputs, _, attrs)
   return sum
 end
 
--- Returns the shape of each output of each node, by node and output, from 1.
-local function shapes_of(symbol, nodes, known)
+--- Returns the shape of each output of each node, by node and output, from 1.
+-- @tparam table nodes of the symbol's JSON
+-- @tparam table known shapes of arguments
+function work.shapes(symbol, nodes, known)
   local internals = symbol:get_internals()
   local _, list = internals:infer_shape(known)
   local at, by_name = {}, {}
@@ -50,7 +52,7 @@ end
 -- @tparam table inputs names of arguments that are no parameters
 function work.flop(symbol, known, inputs, train)
   local nodes = cjson.decode(symbol:tojson()).nodes
-  local shapes, learns, sum = shapes_of(symbol, nodes, known), {}, 0
+  local shapes, learns, sum = work.shapes(symbol, nodes, known), {}, 0
   for k, node in ipairs(nodes) do
     learns[k] = node.op == "null" and not inputs[node.name]
     local given = {}

@@ -104,26 +104,6 @@ local function losses(exe, label, step)
   return out
 end
 
--- with PROFILE=1: time by operator of one run, to the error channel
-local function profile(run, exe)
-  if os.getenv("PROFILE") ~= "1" then return end
-  exe:profile()
-  run()
-  run()
-  ty.waitall()
-  local sums, list, total = {}, {}, 0
-  for _, s in ipairs(exe:profile()) do
-    local sum = sums[s.op] or {op = s.op, ns = 0, calls = 0}
-    if not sums[s.op] then sums[s.op], list[#list + 1] = sum, sum end
-    sum.ns, sum.calls, total = sum.ns + s.ns, sum.calls + 1, total + s.ns
-  end
-  table.sort(list, function(a, b) return a.ns > b.ns end)
-  for _, s in ipairs(list) do
-    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n")
-      :format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
-  end
-end
-
 local function classifier(name, batch)
   local symbol, shape, classes = nets.network(name)
   local inputs = {data = values.images(shape_of(batch, shape)),
@@ -136,7 +116,7 @@ local function training(figure, name, batch, unit)
   local exe, inputs, step = classifier(name, batch)
   local check, seconds = losses(exe, inputs.label, step), measure.samples(step, ty.waitall)
   measure.rate(figure, "", unit, batch, seconds, check, work.of(exe, step, inputs, true))
-  profile(step, exe)
+  measure.profile(step, exe)
 end
 
 function workloads.W1() training("W1", "mlp", 100, "samples/s") end
@@ -155,7 +135,7 @@ local function inference(figure, name, batch, unit)
   step()
   local check, seconds = {size_of(exe.outputs[1])}, measure.samples(step, ty.waitall)
   measure.rate(figure, "", unit, batch, seconds, check, work.of(exe, step, {data = true}))
-  profile(step, exe)
+  measure.profile(step, exe)
 end
 
 function workloads.W4()
@@ -194,7 +174,7 @@ function workloads.W5()
         .. (KINDS[k] == "unrolled" and " unrolled" or "")
       measure.rate(figure, KINDS[k], "tokens/s", size[3] * size[4], seconds, checks[k],
         work.of(exes[k], steps[k], inputs, true))
-      profile(steps[k], exes[k])
+      measure.profile(steps[k], exes[k])
     end
   end
 end
@@ -355,7 +335,7 @@ function workloads.model(name)
   local check = {}
   for i, y in ipairs(exe.outputs) do check[i] = size_of(y) end
   measure.rate("W16 " .. name, "", "runs/s", 1, measure.samples(step, ty.waitall), check)
-  profile(step, exe)
+  measure.profile(step, exe)
 end
 
 --- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).

@@ -168,7 +168,7 @@ local function add_call(arrows, seen, arrow)
   end
 end
 
--- What stands outside of native/ calls the library through its interface.
+-- What is outside of native/ calls the library through its interface.
 local INTERFACE = "native/tycho.h"
 
 -- Arrows of calls, the global symbols (list of { name =, file = }), the number of objects, and what

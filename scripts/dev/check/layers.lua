@@ -108,7 +108,7 @@ function layers.check(report, arrows)
   check_circles(report, calls, "calls", itself)
 end
 
--- Every file stands in a room, every room has a file, every public header is there.
+-- Every file is in a room, every room has a file, every public header is there.
 function layers.check_places(report, files)
   local used, public = {}, {}
   for _, path in ipairs(files) do

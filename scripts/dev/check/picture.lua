@@ -91,7 +91,7 @@ local function rooms_between(from, to)
   return list
 end
 
--- Returns the middle of the widest way straight down that no box stands in, or nil.
+-- Returns the middle of the widest way straight down that no box is in, or nil.
 local function free_way(from, to)
   local left, right = math.max(from.left, to.left), math.min(from.right, to.right)
   local between, starts = rooms_between(from, to), { left }
@@ -252,7 +252,7 @@ end
 local HEADER = [[
 <svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d"
   viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif">
-  <title>The rooms of Tycho: each knows only what stands below</title>
+  <title>The rooms of Tycho: each knows only what is below</title>
   <style>
     .paper { fill: #fdfcf9 } .ground { stroke: #8a8577; stroke-width: 2 }
     .room { fill: #eef3f7; stroke: #7d93a6 } .wall { fill: #f6ecd9; stroke: #b59a68 }

@@ -1,10 +1,9 @@
--- The rooms of both houses, floor by floor from the ground up. What stands in a room knows its own
--- room and the floors below; rooms of one floor do not know each other, and nobody knows what is
--- above him.
+-- The rooms of both houses, floor by floor from the ground up. A file knows its own room and the
+-- floors below; rooms of one floor do not know each other, and none knows what is above it.
 --
 -- A room: `name`, that of its folder; `is` = what it is, for the picture; `at` = where on its floor
 -- the picture has it: left edge and width in twelfths of the house; `path` = a pattern of its files
--- paths, where they do not lie in such a folder. Of rooms of C, `public` = the headers that others
+-- paths, where they are not in such a folder. Of rooms of C, `public` = the headers that others
 -- may include, the rest is private; `only` = the rooms that it knows, where these are fewer than
 -- all below.
 

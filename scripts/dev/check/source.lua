@@ -1,4 +1,4 @@
--- Source files of a checkout, and their text without comments and without what stands in quotes.
+-- Source files of a checkout, and their text without comments and without what is in quotes.
 
 local source = {}
 
@@ -19,7 +19,7 @@ local function blank(text)
   return (text:gsub("[^\n]", " "))
 end
 
--- From what opens a comment or a string to the place behind it, by first character: position of the
+-- From what opens a comment or a string to the place after it, by first character: position of the
 -- end, or nil.
 local function lua_end(text, at)
   local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)

@@ -105,7 +105,7 @@ local function c_statements(line, depth)
   return is_struct and 1 or count, math.max(depth, 0)
 end
 
--- Statements of a line of Lua that can be told from words: those of functions written in it count
+-- Statements of a line of Lua that words show: those of functions written in it count
 -- by themselves.
 local FUNCTION = "^(.*)%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%w_](.*)$"
 

@@ -19,7 +19,7 @@ local FAMILIES = {
     "^_linspace" },
   { "layers", "Layers and losses", "^%u" },
   { "contrib", "Contributed operators", "^_contrib" },
-  { "internal", "Operators behind the scenes", "^_" },
+  { "internal", "Internal operators", "^_" },
   { "math", "Operators on arrays", "" },
 }
 local ORDER = { "layers", "math", "linalg", "images", "contrib", "samplers", "updates", "creation",

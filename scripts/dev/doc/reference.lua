@@ -1,4 +1,4 @@
--- A page of the reference as HTML; what stands on it comes from `doc/entries.lua`.
+-- A page of the reference as HTML; what is on it comes from `doc/entries.lua`.
 --
 --     reference.html(page, links, guides)   links as in doc/markdown.lua; guides: that name it
 

@@ -31,7 +31,7 @@ local function neighbour(page, kind, text)
 end
 
 
--- Returns the pages before and behind one.
+-- Returns the pages before and after one.
 local function around(groups, here)
   local before, found
   for _, group in ipairs(groups) do

@@ -44,7 +44,7 @@ static void set_bit(char *bits, int64_t i, bool on)
   bits[i / 8] = on ? (char)(bits[i / 8] | mask) : (char)(bits[i / 8] & ~mask);
 }
 
-/* an element of the result after what is done behind the product */
+/* an element of the result after what is done after the product */
 static double finished(const Product &p, double v, int64_t batch, int64_t row, int64_t col)
 {
   int64_t at = batch * p.aux_stride + row + col * p.aux_ld;

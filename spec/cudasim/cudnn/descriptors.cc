@@ -180,7 +180,7 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* cuDNN 9.19 has no engine for relu behind a convolution of half types without a bias between,
+/* cuDNN 9.19 has no engine for relu after a convolution of half types without a bias between,
 ** unless channels come in eights. */
 static bool lacks_engines(const Bag *graph)
 {

@@ -104,7 +104,7 @@ static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, U
   bool dense = (int64_t)bytes == v.count() * (int64_t)size_of(v.type);
   if (!is_virtual && !(known && use == READS)) {
     const View &w = r->views[t];
-    /* what lies between the numbers of a strided tensor need not be written */
+    /* what is between the numbers of a strided tensor need not be written */
     r->regions.push_back({ "a tensor", w.p, dense ? bytes : size_of(v.type), use });
     if (!dense)
       r->regions.push_back({ "a tensor", w.p + bytes - size_of(v.type), size_of(v.type), use });

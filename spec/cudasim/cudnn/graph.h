@@ -40,7 +40,7 @@ bool lives(const Bag *b);
 int attribute_type(const Bag *b, int attribute);
 size_t attribute_bytes(int type);
 void keep_graph(const Bag *graph);                    /* keep.cc */
-/* The reason stands in cudnnGetLastErrorString; no finding, since a program may ask. */
+/* The reason is in cudnnGetLastErrorString; no finding, since a program may ask. */
 cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
 
 /* -- operations (operations.cc) ---------------------------------------------------------------- */
@@ -52,7 +52,7 @@ Ports ports_of(const Bag *operation);
 /* an operation is well formed; NULL, or why not */
 const char *check_operation(const Bag *operation);
 
-/* a tensor as it lies; virtual ones in memory of the run */
+/* a tensor as it is in memory; virtual ones in memory of the run */
 struct View {
   std::vector<int64_t> n, s;
   cudasim::Number type;

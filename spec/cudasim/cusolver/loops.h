@@ -1,4 +1,4 @@
-/* loops.h - LAPACK's routines by plain loops in double: matrices are columns first, A(i, j) lies at
+/* loops.h - LAPACK's routines by plain loops in double: matrices are columns first, A(i, j) is at
 ** a[j * ld + i]. Signs are LAPACK's. */
 #pragma once
 #include <algorithm>

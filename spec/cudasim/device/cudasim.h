@@ -1,4 +1,4 @@
-/* cudasim.h - the CUDA device language as ordinary C++: stands in front of every source that the
+/* cudasim.h - the CUDA device language as ordinary C++: is put in front of every source that the
 ** stand-in for NVRTC is given (g++ -include cudasim.h -x c++).
 **
 ** A kernel's source sees the words of CUDA and knows by __CUDASIM__ that it is no GPU (inline PTX

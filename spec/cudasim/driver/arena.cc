@@ -19,7 +19,7 @@ static std::deque<std::pair<char *, size_t>> &given_back = *new std::deque<std::
 static std::map<const char *, Range> &ranges = *new std::map<const char *, Range>;
 static bool is_open, is_gated;
 
-/* the whole pages that a range lies in, which are its own */
+/* the whole pages that a range is in, which are its own */
 static char *first_page(const char *p) { return (char *)((uintptr_t)p & ~(uintptr_t)(PAGE - 1)); }
 static size_t pages(const char *p, size_t bytes)
 {

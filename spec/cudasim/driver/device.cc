@@ -1,7 +1,7 @@
 /* device.cc - the devices that are not there, and their primary contexts. CUDASIM_DEVICES (1),
 ** CUDASIM_MEMORY (bytes of each, 4 GiB) and CUDASIM_ARCH (90) say what they are like,
 ** CUDASIM_VIRTUAL_MEMORY=0 that pieces of memory cannot be mapped, CUDASIM_TAKEN how many bytes
-** other processes have of each, CUDASIM_MODE=exclusive or prohibited that nobody else may open it. */
+** other processes have of each, CUDASIM_MODE=exclusive or prohibited that others may not open it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

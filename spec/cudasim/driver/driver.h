@@ -76,7 +76,7 @@ bool devices_are_peers();                             /* CUDASIM_PEERS */
 
 /* bytes of device memory that exist, by address; neighbours may be touched in one go */
 struct Range { size_t bytes; int device; bool fixed; };
-/* Address space that was never handed out before, or long ago, with a gap behind it. */
+/* Address space that was never handed out before, or long ago, with a gap after it. */
 char *arena_take(size_t bytes);
 void arena_give(char *p, size_t bytes);
 /* device memory, there or not: an address of the arena, or a variable of a module */
@@ -89,7 +89,7 @@ bool ranges_hold(const void *p, size_t bytes);
 int range_device(const void *p);
 /* Does the device have access to the byte, which may lie on another? */
 bool device_reaches(int device, const void *p);
-/* Device memory can be touched from now on, or by nobody. */
+/* Device memory can be accessed from now on, or not at all. */
 void gate(bool open);
 /* the numbers of fresh memory are NaNs */
 void spoil(char *p, size_t bytes);

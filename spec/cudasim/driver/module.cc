@@ -18,7 +18,7 @@ static std::set<const CUfunc_st *> &functions = *new std::set<const CUfunc_st *>
 
 bool function_lives(const CUfunc_st *f) { return functions.count(f) != 0; }
 
-/* An image has no length: that of an ELF file is told by its header, whose table of sections comes
+/* An image has no length: that of an ELF file is in its header, whose table of sections comes
 ** last. */
 static size_t image_bytes(const void *image)
 {

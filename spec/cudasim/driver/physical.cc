@@ -1,5 +1,5 @@
 /* physical.cc - memory and addresses by themselves: reserved address space, pieces of memory, and
-** which piece lies where. The pieces are parts of one file in memory, so that a piece keeps its
+** which piece is where. The pieces are parts of one file in memory, so that a piece keeps its
 ** contents while it moves, and may lie at two places. */
 #include <fcntl.h>
 #include <sys/mman.h>

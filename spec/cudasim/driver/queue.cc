@@ -1,4 +1,4 @@
-/* queue.cc - the work of all streams, and who runs it. Nobody does until somebody waits: then the
+/* queue.cc - the work of all streams, and who runs it. Nothing runs before a wait: then the
 ** one who waits runs what may run, in an order that chance decides, up to what was waited for. So
 ** the host is far ahead of its devices, and work that nothing orders comes in any order. A thread
 ** takes over what has been left alone for some milliseconds, since a program may also wait for a

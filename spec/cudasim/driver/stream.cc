@@ -32,7 +32,7 @@ CUstream_st *stream_of(CUstream handle)
 
 static bool is_default(const CUstream_st *s) { return s >= defaults && s < defaults + DEVICES; }
 
-/* Work of the default stream comes behind all that blocking streams were given, and before all
+/* Work of the default stream comes after all that blocking streams were given, and before all
 ** that they will be. */
 static std::vector<Mark> order_of(CUstream_st *s)
 {

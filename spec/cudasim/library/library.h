@@ -41,7 +41,7 @@ typedef std::function<void()> Job;
 ** the error sticks. */
 CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job);
 
-/* The same for work that may not begin before `ready`: it waits for somebody else, of this process
+/* The same for work that may not begin before `ready`: it waits for another rank, of this process
 ** or another. Such a stream must not capture. */
 CUresult give_when(CUstream s, const char *name, std::vector<Region> regions, Job job,
     std::function<bool()> ready);

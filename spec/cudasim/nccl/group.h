@@ -49,7 +49,7 @@ typedef std::shared_ptr<Member> MemberPtr;
 bool board_new(char id[128]);
 ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out);
 ncclResult_t board_wait(const Member &m);
-/* seconds until somebody who waits for a rank gives up */
+/* seconds until a wait for a rank gives up */
 double patience();
 
 /* Puts a collective on the stream: one entry that brings the rank's numbers, one that takes what

@@ -1,5 +1,5 @@
 /* work.cc - a collective as work of a stream. A rank brings its numbers when its stream is there and
-** takes what comes of all when every rank has brought its own; until then its stream stands still,
+** takes what comes of all when every rank has brought its own; until then its stream is stopped,
 ** whatever runs elsewhere. Ranks add in an order that begins at another one each time, the same for
 ** all: nothing may hang on it. */
 #include <chrono>

@@ -72,7 +72,7 @@ static std::string compiler()
 
 static bool watched() { return atoi(setting("CUDASIM_CHECK", "0").c_str()) != 0; }
 
-/* The precompiled header lies where g++ looks for it and serves when flags agree. */
+/* The precompiled header is where g++ looks for it and serves when flags agree. */
 static std::string command(const std::string &cxx, const std::vector<std::string> &options)
 {
   std::string c = cxx + " " + setting("CUDASIM_CXXFLAGS", CUDASIM_FLAGS);
@@ -95,7 +95,7 @@ static void remove_all(std::string *text, const std::string &what)
     text->erase(at, what.size());
 }
 
-/* In a folder of its own, in a file of the user's name: errors and lines are told by it. */
+/* In a folder of its own, in a file of the user's name: errors and lines name it. */
 static bool build(const std::string &base, const std::string &name, const std::string &text,
     const std::string &run, std::string *log)
 {

@@ -132,7 +132,7 @@ API nvrtcGetLoweredName(nvrtcProgram p, const char *expression, const char **out
 
 static bool starts(const std::string &s, const char *with) { return !s.compare(0, strlen(with), with); }
 
-/* sm_90, or compute_90 for PTX; perhaps with a letter behind it */
+/* sm_90, or compute_90 for PTX; perhaps with a letter after it */
 static bool is_architecture(const std::string &value)
 {
   size_t digits = value.find('_');

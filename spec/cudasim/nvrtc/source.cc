@@ -44,7 +44,7 @@ static size_t skip_blanks(const std::string &s, size_t i)
   return i;
 }
 
-/* From an opening parenthesis to the place behind its closing one. */
+/* From an opening parenthesis to the place after its closing one. */
 static size_t skip_parentheses(const std::string &s, size_t i)
 {
   int depth = 0;

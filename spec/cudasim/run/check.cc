@@ -2,7 +2,7 @@
 ** the compiler's calls end here instead of in ThreadSanitizer's own library, which is not linked.
 **
 ** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads
-** of what nobody has written; and races: two accesses of one place in one launch, one of them a
+** of what was never written; and races: two accesses of one place in one launch, one of them a
 ** plain write, by two blocks, or by two threads of a block without a barrier between them (in a
 ** warp: without a warp operation). Each place remembers its last writer and its last reader, or
 ** that there were several. */
@@ -75,7 +75,7 @@ static void drop_area(const Area &a)
   munmap(a.state, a.bytes + 16);
 }
 
-/* -- what is told ------------------------------------------------------------------------------ */
+/* -- what is reported -------------------------------------------------------------------------- */
 
 void check_arena(const char *p, size_t bytes)
 {

@@ -13,7 +13,7 @@ void check_launch(const Launch &l);
 void check_block(void);
 /* device memory may lie here */
 void check_arena(const char *p, size_t bytes);
-/* bytes exist from now on (nobody has written them), or no longer */
+/* bytes exist from now on (not written yet), or no longer */
 void check_memory(const char *p, size_t bytes, bool there);
 /* the host's side wrote bytes; a copy wrote what it read, or left it unwritten */
 void check_written(const void *p, size_t bytes);

@@ -1,5 +1,5 @@
 /* cublaslt_test.cc - products: values by plain formulas, epilogues and their gradients, batches,
-** orders, types; what is refused, and what is told to a program that breaks a rule. */
+** orders, types; what is refused, and what a program that breaks a rule gets. */
 #include "../cublaslt/abi.h"
 #include "test.h"
 #ifndef CUDASIM_REAL_HEADERS
@@ -150,7 +150,7 @@ static void test_batches()
   }
 }
 
-/* rows first, told by the layouts instead of by transpositions */
+/* rows first, given by the layouts instead of by transpositions */
 static void test_rows_first()
 {
   const int m = 3, n = 4, k = 2;

@@ -79,7 +79,7 @@ static void test_waits()
   OK(cuStreamDestroy_v2(other));
 }
 
-/* Nothing happens until somebody waits. */
+/* Nothing happens before a wait. */
 static void test_lateness()
 {
   int *p;
@@ -95,7 +95,7 @@ static void test_lateness()
 
 static void set_flag(void *p) { __atomic_store_n((int *)p, 1, __ATOMIC_SEQ_CST); }
 
-/* A host function comes although nobody waits for its stream. */
+/* A host function comes without a wait for its stream. */
 static void test_host_function()
 {
   int flag = 0;

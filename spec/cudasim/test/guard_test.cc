@@ -91,7 +91,7 @@ static void test_chance()
   CHECK(v != v);
 }
 
-/* Objects are counted; at the end of a strict process they are told. */
+/* Objects are counted; at the end of a strict process they are reported. */
 static void test_leaks()
 {
   long before = cudasim_live("events");

@@ -93,7 +93,7 @@ static void values()
   for (ncclComm_t &c : g.comm) c = nullptr;
 }
 
-/* The stream of a rank stands still until the others have come. */
+/* The stream of a rank is stopped until the others have come. */
 static void waiting()
 {
   Group g(4);

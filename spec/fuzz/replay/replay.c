@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Without a sanitizer nobody counts bytes (fuzz.h). */
+/* Without a sanitizer bytes are not counted (fuzz.h). */
 int __sanitizer_install_malloc_and_free_hooks(
     void (*take)(const volatile void *, size_t), void (*give)(const volatile void *));
 size_t __sanitizer_get_allocated_size(const volatile void *p);

@@ -84,7 +84,7 @@ INLINE void filter_back_line(const V u[SIDE], V g[3]) /* G^T */
 ** will be the first to read are prefetched: they are too short for the hardware prefetcher. */
 static const float zeros[COLUMNS * W];
 
-/* The first tile begins inside the image or at most two columns before it. */
+/* Reads columns; the first tile begins inside the image or at most two columns before it. */
 INLINE void input_columns(const struct winograd_run *r, int64_t x, int64_t columns,
     float out[SIDE][COLUMNS * W])
 {

@@ -278,7 +278,7 @@ local function names_options(form, t, position)
 end
 
 
--- What stands in a row is a list, the first parameter.
+-- What is in a row is a list, the first parameter.
 local function gather(list, n)
   local members, last = {}, list[n]
   for i = 1, is_plain(last) and n - 1 or n do
@@ -366,7 +366,7 @@ function Form:check_dict(param, dict, names)
     if type(key) == "string" and self.by_name[key] and not own[key] then
       Error.raise{ code = "name", func = self.func, argument = key,
         candidates = Error.nearest(key, names, 10),
-        message = ("'%s' is an option of the function, but stands inside '%s'; \z
+        message = ("'%s' is an option of the function, but is inside '%s'; \z
           give the options in one table: "
           .. "f{%s = ..., %s = ...}"):format(key, param, param, key) }
     end

@@ -241,7 +241,7 @@ end
 
 
 -- The inputs of a failed node, which the core's message lists at its end: "
--- (inputs: data (2, 3), weight (?))". A node in a body has told its own before.
+-- (inputs: data (2, 3), weight (?))". A node in a body has reported its own already.
 local function take_inputs(e)
   local message, list = e.message:match("^(.*) %(inputs: (.*)%)$")
   if not message then
@@ -316,7 +316,7 @@ end
 
 local ASK_SIZE = 0x5413                  -- TIOCGWINSZ
 
---- Returns the columns and lines of the terminal behind a file descriptor; nil where there is none.
+--- Returns the columns and lines of the terminal of a file descriptor; nil where there is none.
 function native.terminal_size(descriptor)
   pcall(ffi.cdef, "int ioctl(int descriptor, unsigned long request, ...);")
   local size = ffi.new("uint16_t[4]")    -- lines, columns, pixels

@@ -54,7 +54,7 @@ end
 --- Makes a folder and those above it that are missing. One that is there already stays.
 -- @string path
 -- @string func for errors; E(io)
--- @bool[opt=false] private nobody else may read it; one that is there already and belongs to
+-- @bool[opt=false] private other users may not read it; one that is there already and belongs to
 --   another user, or is open to others, is E(io)
 function files.make_folder(path, func, private)
   native.check(C.ty_folder_make(path, private and 1 or 0), func, { argument = path })

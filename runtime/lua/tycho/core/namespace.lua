@@ -28,7 +28,7 @@ end
 
 --- Returns what a namespace's `__index` does with a name that it does not find: it raises
 -- E(`name`). Names that begin with two underscores are Lua's, and keys that are no text are
--- nobody's: nil.
+-- of none: nil.
 -- @string func what errors call the namespace: "sym.linalg"
 -- @string what "operator", "class" ...
 -- @tparam table t whose keys are accepted

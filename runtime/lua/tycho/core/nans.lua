@@ -1,6 +1,6 @@
 --- NaNs as plain numbers.
 --
--- LuaJIT keeps its values in the bits of NaNs: a float whose bits somebody chose may be read as
+-- LuaJIT keeps its values in the bits of NaNs: a float with chosen bits may be read as
 -- nil, or as a pointer. What gives floats of arrays, files and records to Lua goes over them first.
 --
 -- @module tycho.core.nans

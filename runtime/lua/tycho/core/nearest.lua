@@ -33,7 +33,7 @@ end
 
 
 -- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip; one
--- that stands in a namespace, as "Module" in "mod.Module", nearer than one in other case.
+-- that is in a namespace, as "Module" in "mod.Module", nearer than one in other case.
 local function of_parts(word, name)
   if name:sub(-#word - 1) == "." .. word then
     return 0.05 + #name / 1000

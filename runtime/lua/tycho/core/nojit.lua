@@ -15,7 +15,7 @@ local function finish(ok, ...)
 end
 
 
---- Calls a function; compilation goes on after it, also behind an error.
+--- Calls a function; compilation goes on after it, also after an error.
 -- @tparam function f
 -- @param ... its arguments
 -- @return its results

@@ -11,7 +11,7 @@
 --
 -- In the trace every device has a lane ("cpu/0"); an operator carries its node, its kernel and the
 -- bytes of its operands. Element-wise operators that run as one are one entry
--- ("_plus_scalar+relu"). What lies in a GPU's lane is its work, by events around it, on the host's
+-- ("_plus_scalar+relu"). What is in a GPU's lane is its work, by events around it, on the host's
 -- clock. `TYCHO_PROFILE=1` records from the start and writes profile.json at exit.
 -- While the profiler is off it costs one branch per task.
 --

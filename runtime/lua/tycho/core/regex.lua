@@ -173,7 +173,7 @@ function Parser:escape()
 end
 
 
--- Returns a character as it stands, or a set, inside [ ] and outside.
+-- Returns a character as it is written, or a set, inside [ ] and outside.
 function Parser:character()
   local c = self:take(".")
   if c == "\\" then
@@ -252,7 +252,7 @@ end
 
 local QUANTIFIERS = { ["*"] = { 0 }, ["+"] = { 1 }, ["?"] = { 0, 1 } }
 
--- Returns how often what was read may stand: least, most; nothing where it stands once.
+-- Returns how often what was read may occur: least, most; nothing where it occurs once.
 function Parser:quantifier()
   local sign = self:take("[*+?]")
   if sign then

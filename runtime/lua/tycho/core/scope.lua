@@ -2,7 +2,7 @@
 --
 -- A class becomes a scope by `scope.make(Class, kind)`: its instances get `with`, `enter` and
 -- `exit`. Each kind has one stack. A class may define `entered(self, outer)`, whose result is what
--- stands on the stack instead of the object.
+-- is on the stack instead of the object.
 --
 -- @module tycho.core.scope
 

@@ -68,7 +68,7 @@ end
 
 -- Outputs -----------------------------------------------------------------------------------------
 
---- Returns the outputs. In a dry run they have shapes only, and null stands where a head is an
+--- Returns the outputs. In a dry run they have shapes only, and null where a head is an
 -- argument that was left out.
 -- @param handle `ty_exec *`
 -- @bool dry

@@ -68,7 +68,7 @@ local function operators(self)
 end
 
 
--- Returns every planned value: where it lies and when it lives (instruction numbers).
+-- Returns every planned value: where it is and when it lives (instruction numbers).
 local function planned_values(self)
   local v, list, ops = ffi.new("ty_value"), {}, operators(self)
   while C.ty_exec_value(self.handle, #list, v) == 0 do

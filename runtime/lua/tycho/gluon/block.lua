@@ -10,7 +10,7 @@
 --     end
 --     local net = Net(10)                  -- net.prefix == "net0_"
 --
--- What is assigned to a field stands in the table `_fields` of the object, so that each assignment
+-- What is assigned to a field is in the table `_fields` of the object, so that each assignment
 -- passes `__newindex`, which registers blocks and parameters.
 --
 -- @classmod ty.gluon.Block
@@ -673,7 +673,7 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- Returns what stands between the parentheses of the text of a block without children.
+-- Returns what is between the parentheses of the text of a block without children.
 function Block._describe()
   return ""
 end

@@ -63,7 +63,7 @@ function layer.note_passing(class)
 end
 
 
---- Returns whether nobody but the caller has what a block is given and gives.
+--- Returns whether only the caller has what a block is given and gives.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)
@@ -72,7 +72,7 @@ function layer.is_passing(block)
 end
 
 
---- Calls a passing block on an array that nobody else has, and lets go of that array where it is
+--- Calls a passing block on an array that only the caller has, and releases that array where it is
 -- recorded: one that is still there when the program of the recorded calls is made gets memory of
 -- its own, and its neighbours are not fused.
 -- @tparam Block block

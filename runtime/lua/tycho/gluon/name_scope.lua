@@ -13,7 +13,7 @@ local name_scope = {}
 
 local KIND = "gluon.name_scope"
 
--- What stands on the stack: the counts of one block.
+-- What is on the stack: the counts of one block.
 local Counter = Class:extend("NameScope")
 scope.make(Counter, KIND)
 

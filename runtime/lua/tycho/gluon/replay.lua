@@ -124,7 +124,7 @@ local function variable_slot(plan, n, slot, position)
 end
 
 
--- Notes after which step a value is read no more, and which of these a step has made: nobody else
+-- Notes after which step a value is read no more, and which of these a step has made: no one else
 -- has their arrays, but for an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
   local last, made = {}, {}

@@ -269,7 +269,7 @@ function Crop:seen(label, left, top, w, h)
 end
 
 
---- A border around the image, which lies anywhere within it. Parameters: aspect_ratio_range =
+--- A border around the image, which is anywhere within it. Parameters: aspect_ratio_range =
 -- {0.75, 1.33}, area_range = {1, 3} (multiples of the image), max_attempts = 50, pad_val = {128,
 -- 128, 128}.
 -- @function DetRandomPadAug

@@ -368,7 +368,7 @@ end
 
 
 --- Returns the next batch, nil at the end. `pad` counts the samples that fill a batch up: borrowed
--- from the beginning ("pad"), or those of the new epoch behind samples that were kept for it
+-- from the beginning ("pad"), or those of the new epoch after samples that were kept for it
 -- ("roll_over").
 function ImageIter:next()
   return self:_hand_out()
@@ -380,7 +380,7 @@ function ImageIter:getlabel() return self.current_batch.label end
 function ImageIter:getpad() return self.current_batch.pad end
 
 
---- Returns where the iterator stands: numbers and texts. Random changes of images follow from
+--- Returns the position of the iterator: numbers and texts. Random changes of images follow from
 -- `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then

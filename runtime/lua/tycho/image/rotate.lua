@@ -50,7 +50,7 @@ end
 
 
 -- Returns how much the sampled window grows so that the turned image fills it (zoom_in: less than
--- 1) or lies in it (zoom_out).
+-- 1) or is in it (zoom_out).
 local function zoom_of(h, w, angle, zoom_in, zoom_out)
   if not zoom_in and not zoom_out then
     return 1
@@ -100,7 +100,7 @@ local IMROTATE = args.form("image.imrotate", {
   { "zoom_out", "boolean", false },
 })
 
---- Returns the image turned about its middle, counter-clockwise; what lies outside is 0.
+--- Returns the image turned about its middle, counter-clockwise; what is outside is 0.
 -- @tparam NDArray src (channels, height, width), or a batch of such images, float32
 -- @param rotation_degrees number, or for a batch an array or list with an angle for each image
 -- @bool[opt=false] zoom_in large enough that nothing from outside is seen

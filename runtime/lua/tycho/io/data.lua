@@ -248,11 +248,11 @@ function DataIter.getpad(_) end
 
 local function no_state(self, method)
   Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
-    message = "this iterator cannot say where it stands" }
+    message = "this iterator cannot give its position" }
 end
 
 
---- Where the iterator stands: a table of numbers and texts that `set_state`
+--- Returns the iterator's position: a table of numbers and texts that `set_state`
 -- takes, also in another process.
 function DataIter:state()
   no_state(self, "state")

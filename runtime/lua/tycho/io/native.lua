@@ -2,7 +2,7 @@
 --
 -- The first batch is fetched when the iterator is made, which is how its shapes are known and
 -- mistakes in files come out early. `round_batch` completes the last batch of an epoch with the
--- first samples; the next epoch goes on behind those.
+-- first samples; the next epoch goes on after those.
 --
 -- @module tycho.io.native
 

@@ -145,14 +145,14 @@ end
 
 
 --- Ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and so on,
--- since work that waits for another rank holds up what comes behind it in its queue.
+-- since work that waits for another rank holds up what comes after it in its queue.
 -- @int size 1 to 16
 -- @treturn {Group,...}
 function comm.group(size)
   local out = ffi.new("ty_comm *[?]", math.max(size, 1))
   local code = C.ty_comm_open("threads", size, out)
   if code == C.TY_EDEVICE then
-    gc.release()                                         -- groups that nobody has any more
+    gc.release()                                         -- groups that are not referenced any more
     code = C.ty_comm_open("threads", size, out)
   end
   check(code, "comm.group")

@@ -151,7 +151,7 @@ end
 
 
 --- Returns which bucket each key goes in when these are pushed together; nil: the messages wait for
--- all of backward anyway, since devices' gradients are added, or compressed, behind it (for
+-- all of backward anyway, since devices' gradients are added, or compressed, after it (for
 -- modules).
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices

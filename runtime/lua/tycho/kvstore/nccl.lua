@@ -1,6 +1,6 @@
 --- The store "nccl": `device`, whose sums over GPUs and copies to them NCCL makes.
 --
--- Each array that is pushed for a key lies on a GPU of its own. What is pushed at once goes as few
+-- Each array that is pushed for a key is on a GPU of its own. What is pushed at once goes as few
 -- messages (buckets.lua), after which every GPU has the sums. An optimizer's update is made on one
 -- of them, the one with the least to do, and a pull broadcasts what it made. Sums are added in
 -- NCCL's order: those of two GPUs have the bits of `device`, those of more GPUs its values.

@@ -91,7 +91,7 @@ local function dtype_of(arg_params)
 end
 
 
--- Labels that nobody gave are zeros: no output depends on them.
+-- Labels that were not given are zeros: no output depends on them.
 local function bound(net, arg_params, aux_params, described, inputs, ctx)
   local usual, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
   if not shapes then

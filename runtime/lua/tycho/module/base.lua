@@ -69,8 +69,8 @@ end
 -- Read-only properties by name.
 fields.give(BaseModule, own_fields)
 
---- Whether a class keeps the flags itself, so that nobody may set them; those that users write set
--- theirs (not for users).
+--- Whether a class keeps the flags itself, so that others may not set them; those that users write
+-- set theirs (not for users).
 BaseModule._guards_flags = true
 
 
@@ -129,7 +129,7 @@ function BaseModule:_need(method, ...)
 end
 
 
--- flag -> what a call that would set it again is told
+-- flag -> what a call that would set it again reports
 local ALREADY = {
   binded =
     "it is bound already; this call has no effect (force_rebind = true binds again)",
@@ -140,7 +140,7 @@ local ALREADY = {
 }
 
 
---- Returns whether a call has nothing to do, since a flag is set and nobody forces it; it warns
+--- Returns whether a call has nothing to do, since a flag is set and nothing forces it; it warns
 -- then.
 -- @string method
 -- @string state name of the flag

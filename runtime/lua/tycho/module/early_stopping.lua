@@ -92,7 +92,7 @@ function EarlyStopping:look(module, list, epoch)
 end
 
 
---- Returns whether the best is `patience` epochs ago.
+--- Returns whether the best is `patience` validations ago.
 function EarlyStopping:is_over()
   return self.waited >= self.options.patience
 end

@@ -453,7 +453,7 @@ end
 -- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
 -- @param train_data an iterator
 -- @param validation_metric eval_metric by default
--- @param num_epoch the epoch behind the last, counted from 0
+-- @param num_epoch the number after the last epoch's, counted from 0
 -- @param optimizer an optimizer or its name; "sgd" by default
 -- @param kvstore a store or its name; "local" by default, `ty.null`: none
 -- @param optimizer_params {learning_rate = 0.01} by default

@@ -3,7 +3,7 @@
 -- users).
 --
 -- A group binds `symbol_of` its symbol: what goes into a loss, and every head that is none, passes
--- an operator `_scale_gradient`, whose factor lies in an array per device. A change of the scale
+-- an operator `_scale_gradient`, whose factor is in an array per device. A change of the scale
 -- compiles nothing. The optimizer divides, in its own precision. Where a gradient overflows, the
 -- step is left out.
 --
@@ -58,7 +58,7 @@ local function is_loss(n)
 end
 
 
--- Returns the entry behind a node that multiplies its gradient.
+-- Returns the entry after a node that multiplies its gradient.
 local function scaled(entry, name, variable)
   local n = node.operator(registry.find("_scale_gradient"), name, {}, -1, FUNC, entry[1].where)
   n.inputs = { entry, { variable, 0 } }
@@ -71,7 +71,7 @@ local function refuse_bodies(n)
     for _, inner in ipairs(node.walk(body._entries)) do
       if is_loss(inner) then
         Error.raise{ code = "unsupported", func = FUNC, argument = "loss_scale", node = inner.name,
-          message = ("the loss '%s' in a body of '%s' cannot be scaled; put it behind")
+          message = ("the loss '%s' in a body of '%s' cannot be scaled; put it after")
             :format(inner.name, n.name) }
       end
     end

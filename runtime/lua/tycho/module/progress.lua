@@ -1,6 +1,6 @@
 --- How far a training is: rate, time left, memory; the live line in a terminal (part of `fit`).
 --
--- `fit` makes one of these only where somebody looks: with `progress = true`, or where TYCHO_TOP=1
+-- `fit` makes one of these only where it is shown: with `progress = true`, or where TYCHO_TOP=1
 -- asks for the file that `tycho --top` reads.
 --
 -- @module tycho.module.progress
@@ -132,7 +132,7 @@ end
 
 
 -- Draws as many metrics as there is room for: a line that is longer than the terminal would leave
--- parts of itself behind.
+-- parts of itself.
 local function draw(f)
   local columns = (native.terminal_size(2) or 80) - 1
   local text
@@ -223,7 +223,7 @@ function Progress:finish(e)
 end
 
 
---- Returns what `fit` tells; nil: nobody looks.
+--- Returns what `fit` reports to; nil: nothing is shown.
 -- @param module
 -- @tparam table a options of the fit
 function progress.of(module, a)

@@ -122,7 +122,7 @@ function Ranks:begin(module, a)
   local inner, group = a.train_data, self._group
   local own = (inner.num_parts or 1) > 1
   log:info(("%d ranks: %s"):format(group.size, own
-    and "each reads its part of the data, as the iterator was told"
+    and "each reads its part of the data, as its iterator's options say"
     or "each takes one of so many batches in a row; what is left at an epoch's end is dropped"))
   return own and AgreedIter(inner, group) or RankIter(inner, group)
 end

@@ -204,7 +204,7 @@ end
 
 
 --- Goes on with executors for other shapes (not for users). Of a parameter that would have another
--- shape the cause is told: the input from which that follows.
+-- shape the cause is reported: the input from which that follows.
 -- @tparam {DataDesc,...} data
 -- @tparam ?table labels descriptions
 -- @string func for errors

@@ -26,7 +26,7 @@ local SAVE = args.form("Module:save_state", {
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
 
 
--- Returns where an iterator stands; nil when it cannot say.
+-- Returns an iterator's position; nil when it has none.
 local function position_of(it)
   local ok, state = pcall(function() return it:state() end)
   if ok then

@@ -43,7 +43,7 @@ end
 
 -- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are
 -- what the scratch arrays point into; handing them on keeps them alive until the call is over.
--- Inputs that nobody else has must outlive what is collected.
+-- Inputs that only the call has must outlive what is collected.
 local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     for i = 0, nin - 1 do

@@ -25,7 +25,7 @@ file_cursor.Cursor = Cursor
 --- Prepares a cursor.
 -- @tparam table self with `file`, and a metatable that has the methods
 -- @int[opt=0] at
--- @int[opt] stop the byte behind the last; the file's size otherwise
+-- @int[opt] stop the byte after the last; the file's size otherwise
 function file_cursor.begin(self, at, stop)
   self.at, self.stop = at or 0, stop or self.file.size
   self.first, self.held = 0, 0
@@ -37,7 +37,7 @@ end
 --- Returns a cursor at a byte of a file.
 -- @tparam table file as `file_arrays.open` gives
 -- @int[opt=0] at
--- @int[opt] stop the byte behind the last; the file's size otherwise
+-- @int[opt] stop the byte after the last; the file's size otherwise
 function file_cursor.new(file, at, stop)
   return file_cursor.begin(setmetatable({ file = file }, Cursor), at, stop)
 end

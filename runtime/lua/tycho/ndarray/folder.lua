@@ -1,4 +1,4 @@
---- What lies in a folder (not for users).
+--- What is in a folder (not for users).
 --
 -- @module tycho.ndarray.folder
 

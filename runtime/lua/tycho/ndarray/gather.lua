@@ -1,7 +1,7 @@
 --- Keys with index lists, `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`: reading and writing.
 --
 -- Index lists broadcast against each other, and integers join them, as in numpy: their common shape
--- stands where the first list stands if all lists are neighbours (an ellipsis parts them even where
+-- is where the first list is if all lists are neighbours (an ellipsis parts them even where
 -- it means no axis), else in front. Indices are truncated to integers; negative ones count from the
 -- end; outside E(index). They are read on the host, so an index that is still being computed is
 -- waited for. The general case turns the whole key into positions in the flattened array; a list

@@ -129,7 +129,7 @@ local function keys_of(k, func)
 end
 
 
--- Returns where the ellipsis stands (or would stand), and how many axes the keys name.
+-- Returns where the ellipsis is (or would be), and how many axes the keys name.
 local function count_axes(keys, ndim, func)
   local named, position = 0, nil
   for i = 1, #keys do

@@ -2,7 +2,7 @@
 -- many axes as it has, and becomes one list of coordinates for each.
 --
 -- A float array of 0 and 1 in the array's own shape, as `x:gt(1)` gives, is refused: its
--- numbers would count as indices, which nobody means.
+-- numbers would count as indices, which is never meant.
 --
 -- @module tycho.ndarray.mask
 
@@ -47,7 +47,7 @@ local function check_shape(m, x, axis, func)
     if x._shape[axis + d] ~= n then
       Error.raise{ code = "shape", func = func, argument = "key", got = tables.copied(m._shape),
         expected = { unpack(x._shape, axis + 1, math.min(axis + #m._shape, #x._shape)) },
-        message = ("the mask does not fit axis %d and those behind it"):format(axis) }
+        message = ("the mask does not fit axis %d and those after it"):format(axis) }
     end
   end
 end

@@ -97,7 +97,7 @@ local function shape_of(text, file)
 end
 
 
--- Returns the text of the header; the cursor is behind it.
+-- Returns the text of the header; the cursor is after it.
 local function header_text(file, cursor)
   if cursor:left() < 10 then
     fail(file, "the header is damaged")

@@ -1,7 +1,7 @@
 --- Numbers of an array as texts of one width, points below each other (not for users).
 --
 -- A float is written with the fewest digits that tell it from its neighbours of the same type, at
--- most `precision` of them behind the point. All are written with exponents where one is so large
+-- most `precision` of them after the point. All are written with exponents where one is so large
 -- or so small that the others would be hard to read.
 --
 -- @module tycho.ndarray.number_text
@@ -58,7 +58,7 @@ local function split_plain(v, float, precision)
 end
 
 
--- Returns a number with exponent: its first digit with the sign, the digits behind the point, the
+-- Returns a number with exponent: its first digit with the sign, the digits after the point, the
 -- exponent.
 local function split_power(v, float, precision)
   local digits, power = digits_of(v, float)

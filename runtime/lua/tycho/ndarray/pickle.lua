@@ -502,9 +502,9 @@ local STOP = ("."):byte()
 
 
 --- Reads one pickle, which may be followed by something else.
--- @tparam table cursor as `file_cursor.new` gives, at its first byte; afterwards behind it
+-- @tparam table cursor as `file_cursor.new` gives, at its first byte; afterwards after it
 -- @tparam table options functions: path of a class or function -> `f(arguments)`, which gives the
---   object; persistent: `f(id)` gives what stands outside of the pickle
+--   object; persistent: `f(id)` gives what is outside of the pickle
 -- @return the object; E(format) for what is no pickle
 function pickle.read(cursor, options)
   local m = setmetatable({ cursor = cursor, stack = {}, top = 0, highest = 0, memo = {},

@@ -36,7 +36,7 @@ local SET = args.form("nd.set_printoptions", {
 })
 
 --- How arrays are written from now on; what is not named stays.
--- @tparam table options precision = 8 (digits behind the point, at most), threshold = 1000 (larger
+-- @tparam table options precision = 8 (digits after the point, at most), threshold = 1000 (larger
 --   arrays are shortened; `math.huge`: none), edgeitems = 3 (of a shortened axis, at either end),
 --   linewidth = 75 (characters), suppress = false (no exponents for small numbers)
 function print_of.set_printoptions(...)
@@ -114,7 +114,7 @@ end
 
 -- Layout ------------------------------------------------------------------------------------------
 
--- Words in lines of at most `width` characters, those behind the first begin with `indent`.
+-- Words in lines of at most `width` characters, those after the first begin with `indent`.
 local function wrapped(words, indent, width)
   local lines, line = {}, indent
   for i, word in ipairs(words) do
@@ -184,7 +184,7 @@ function NDArray.__tostring(x)
 end
 
 
--- Returns how many rows are written when axes show at most so many entries; a column stands in few.
+-- Returns how many rows are written when axes show at most so many entries; a column takes few.
 local function rows_shown(x, most)
   local n, shape = 1, x._shape
   for axis = 1, #shape - 1 do

@@ -351,7 +351,7 @@ local function storage_parts(loader, cursor, seen)
 end
 
 
--- The object stands before the list of storages: it is read twice, the first time to find its end
+-- The object is before the list of storages: it is read twice, the first time to find its end
 -- and what storages it names.
 local function load_older(file)
   local loader = new_loader(file)

@@ -162,7 +162,7 @@ function safetensors.load(file)
       and file:array{ at = start + e.from, shape = e.shape, dtype = e.dtype } or values.null }
   end
   if at ~= file.size - start then
-    fail(file, "there are bytes behind the last element")
+    fail(file, "there are bytes after the last element")
   end
   local metadata = header[METADATA]
   return list, true, values.is_plain(metadata) and metadata or {}
@@ -180,7 +180,7 @@ end
 
 
 --- Returns whether a file that begins so is one of these. Parameter files may have a brace there,
--- too, but have zeros behind it.
+-- too, but have zeros after it.
 function safetensors.is_mine(head)
   return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
 end

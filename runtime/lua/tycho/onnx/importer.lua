@@ -216,7 +216,7 @@ function Import:opset_of(n)
 end
 
 
--- A name for the node that makes a value, if this import made it and nobody has named it.
+-- A name for the node that makes a value, if this import made it and it has no name yet.
 local function rename(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then

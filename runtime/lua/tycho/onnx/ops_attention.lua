@@ -387,7 +387,7 @@ local function letters_of(term, rank)
 end
 
 
--- Takes the diagonal where a letter stands twice.
+-- Takes the diagonal where a letter occurs twice.
 local function diagonal(x, letters)
   local seen = {}
   for i, letter in ipairs(letters) do

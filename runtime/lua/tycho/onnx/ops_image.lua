@@ -359,7 +359,7 @@ local function pixels_at(x, positions)
 end
 
 
--- Returns a coordinate thrown back at both borders until it lies between them.
+-- Returns a coordinate thrown back at both borders until it is between them.
 local function reflected(p, low, high)
   local range = high - low
   if range <= 0 then

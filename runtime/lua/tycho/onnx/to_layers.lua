@@ -186,7 +186,7 @@ function to._cond(e, c)
     else_branch = branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
 end
 
--- Rows of zeros behind those of the steps that ran.
+-- Rows of zeros after those of the steps that ran.
 local function filled_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
   local zeros = {}

@@ -283,7 +283,7 @@ value.free_name = free_name
 
 
 --- Attributes of a variable that say its shape, where it is known, and type, so that it can be
--- bound without being told.
+-- bound without being given.
 function value.described(shape, dtype)
   local dict = { __dtype__ = tostring(DTYPES[dtype]) }
   for _, size in ipairs(shape) do
@@ -689,7 +689,7 @@ end
 --- One part of an axis.
 -- @int axis from 0
 -- @int from
--- @int to behind the last element
+-- @int to after the last element
 function Value:part(axis, from, to)
   local size = self.shape[axis + 1]
   if from == 0 and to == size then

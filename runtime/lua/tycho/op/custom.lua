@@ -11,7 +11,7 @@
 --
 -- What inference needs is asked from the description and put into the graph as texts
 -- (symbol/custom.lua, native/operators/control/custom.c). The core never calls Lua: a run stops
--- where such an operator stands, executor/custom.lua runs it, and the run goes on. On arrays it
+-- where such an operator is, executor/custom.lua runs it, and the run goes on. On arrays it
 -- runs at once (ndarray/custom.lua). All lists of arrays are 1-based; arrays are valid until the
 -- method returns.
 --

@@ -418,14 +418,16 @@ local function has_narrow_states(self, weight)
 end
 
 
--- Returns what f makes of each array of a state.
-local function each_array(state, f)
+--- Returns what f makes of each array of a state: an array, a list of states, or nothing.
+-- @param state
+-- @func f
+function base.map_state(state, f)
   if not values.is_plain(state) then
     return state ~= nil and state ~= null and f(state) or state
   end
   local list = {}
   for i, x in ipairs(state) do
-    list[i] = each_array(x, f)
+    list[i] = base.map_state(x, f)
   end
   return list
 end
@@ -449,14 +451,14 @@ function base.offer_narrow_states(Kind)
   function Kind:create_state_multi_precision(index, weight)
     local state = create(self, index, weight)
     return has_narrow_states(self, weight)
-      and each_array(state, function(x) return x:astype("bfloat16") end) or state
+      and base.map_state(state, function(x) return x:astype("bfloat16") end) or state
   end
 
   function Kind:update_multi_precision(index, weight, grad, state, kept)
     if type(index) == "table" or not has_narrow_states(self, weight) then
       return update(self, index, weight, grad, state, kept)
     end
-    local wide = each_array(state, function(x) return x:astype("float32") end)
+    local wide = base.map_state(state, function(x) return x:astype("float32") end)
     update(self, index, weight, grad, wide)
     if wide ~= nil then
       store_rounded(wide, state)

@@ -2,8 +2,8 @@
 -- called `ty.optimizer.Learner`.
 --
 -- The optimizer's update becomes a part of the network: each parameter is read through a node whose
--- backward updates it in place, as soon as the gradient is complete and nobody reads the old weight
--- any more. Gradients are values like others then; their memory is used again at once, and the
+-- backward updates it in place, as soon as the gradient is complete and the old weight is read no
+-- more. Gradients are values like others then; their memory is used again at once, and the
 -- result is that of an updater, bit by bit. The states are auxiliary states of the new symbol,
 -- `<parameter>_fused_mom` and so on; the rates are one too.
 --
@@ -96,7 +96,7 @@ end
 
 
 -- Whose states the auxiliary states are, and which of them: the rates,
--- which come last, are nobody's.
+-- which come last, belong to none.
 local function note_states(self, param, names)
   for slot = 1, #names - 1 do
     self.states[names[slot]] = { param, slot }

@@ -80,7 +80,7 @@ end
 -- @tparam {NDArray,...} grads
 -- @tparam table states one per weight
 -- @tparam table params further parameters
--- @tparam[opt] table arrays rates and decays as arrays behind the others
+-- @tparam[opt] table arrays rates and decays as arrays after the others
 function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
   local inputs = {}
   local n, masters = gather(inputs, weights, grads, states)

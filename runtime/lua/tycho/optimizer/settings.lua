@@ -1,4 +1,4 @@
---- What an optimizer was told when it was made, to be compared with another one (not for users).
+--- The settings that an optimizer was made with, to be compared with another one (not for users).
 --
 -- @module tycho.optimizer.settings
 

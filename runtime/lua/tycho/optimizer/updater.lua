@@ -37,28 +37,22 @@ function Updater:init(...)
 end
 
 
--- Arrays of a state on a context; lists are walked.
+-- Returns a state with its arrays on a context.
 local function move(state, ctx)
-  if class.is_array(state) then
-    return state:as_in_context(ctx)
-  elseif values.is_plain(state) then
-    for i, part in ipairs(state) do
-      state[i] = move(part, ctx)
-    end
-  end
-  return state
+  return base.map_state(state, function(x)
+    return class.is_array(x) and x:as_in_context(ctx) or x
+  end)
 end
 
 
 -- Declares the arrays of a state to be lasting.
 local function make_lasting(state)
-  if class.is_array(state) then
-    class.make_lasting(state)
-  elseif values.is_plain(state) then
-    for _, part in ipairs(state) do
-      make_lasting(part)
+  base.map_state(state, function(x)
+    if class.is_array(x) then
+      class.make_lasting(x)
     end
-  end
+    return x
+  end)
 end
 
 

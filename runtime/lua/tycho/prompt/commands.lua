@@ -1,5 +1,5 @@
 --- The prompt's own commands: `:name rest`. One entry is one command: `f(session, rest)`; its
--- line of help stands beside it.
+-- line of help is beside it.
 --
 -- @module tycho.prompt.commands
 
@@ -49,7 +49,7 @@ end
 
 command("help", ":help name", "as ?name; without a name this list", function(session)
   session:page([[
-  expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result,
+  expression         is evaluated and printed; `;` after it prints nothing; _ is the last result,
                      _2 the one before
   ?name  ??name      help on an operator, function, class or value, on a name of PyTorch or NumPy;
                      its source

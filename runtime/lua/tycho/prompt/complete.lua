@@ -33,7 +33,7 @@ end
 -- Paths -------------------------------------------------------------------------------------------
 
 -- Returns the steps of the path that ends a text, in order: names, numbers of [1], texts of
--- ["a"]; and what stands before it.
+-- ["a"]; and what is before it.
 local function path_before(text)
   local steps = {}
   while true do
@@ -86,7 +86,7 @@ local function before_brace(text)
     elseif c == closed[#closed] then
       closed[#closed] = nil
     elseif c == "{" and text:find("^,%s*{", i - #text:sub(1, i - 1):match("%s*$") - 1) then
-      last = true                                -- the table that stands last in f(x, {...})
+      last = true                                -- the table that is last in f(x, {...})
     elseif c:find("[%(%[{]") then
       return (c == "{" or c == "(" and last) and (text:sub(1, i - 1):gsub("%s*%(?%s*$", "")) or nil
     end
@@ -134,7 +134,7 @@ end
 
 -- Strings -----------------------------------------------------------------------------------------
 
--- Returns the text before an open quote, the quote, and what stands after it; nil outside strings.
+-- Returns the text before an open quote, the quote, and what is after it; nil outside strings.
 local function open_string(text)
   local line = text:match("[^\n]*$")
   local quote, from
@@ -250,7 +250,7 @@ end
 
 --- The continuations of the last word before the cursor.
 -- @tparam table env the prompt's variables
--- @string text what stands before the cursor, earlier lines of an unfinished statement included
+-- @string text what is before the cursor, earlier lines of an unfinished statement included
 -- @treturn int length of the word to complete
 -- @treturn {string,...} whole words that begin with it, sorted
 return function(env, text)

@@ -55,7 +55,7 @@ end
 
 homes.loss = {
   prefix = PREFIX, params = PARAMS,
-  weight = "a factor for all samples", batch_axis = "the axis of samples",
+  weight = "a factor for all samples",
   sparse_label = "labels are classes from 0, not distributions",
   from_logits = "pred holds logarithms of probabilities",
   from_sigmoid = "pred holds probabilities", margin = "what must lie between",
@@ -124,29 +124,22 @@ homes.model_zoo = {
 
 homes.contrib = {
   prefix = PREFIX, params = PARAMS,
-  hidden_channels = "channels of the state", hidden_size = "units of the state",
-  input_shape = "the shape of an input, with channels", conv_layout = "channels first: \"NCHW\"",
+  hidden_channels = "channels of the state",
+  conv_layout = "channels first: \"NCHW\"",
   activation = "a word of Activation, or a block",
   i2h_kernel = "a number, or one per axis", h2h_kernel = "odd; a number, or one per axis",
   i2h_pad = "zeros on each side of the input", i2h_dilate = "of the input's kernel",
   h2h_dilate = "of the state's kernel", projection_size = "units of the output",
-  input_size = "units of the input; 0: follows from the data",
-  i2h_weight_initializer = "of the input's weights",
-  h2h_weight_initializer = "of the state's weights",
-  h2r_weight_initializer = "of the projection's weights",
-  i2h_bias_initializer = "of the input's bias", h2h_bias_initializer = "of the state's bias",
-  base_cell = "the inner cell", cell = "what is unrolled", inputs = "an array, or a list of steps",
-  begin_state = "states to begin with", valid_length = "steps of each sample that count",
+  cell = "what is unrolled", inputs = "an array, or a list of steps",
+  valid_length = "steps of each sample that count",
   drop_inputs = "share of inputs that are dropped, the same ones in all steps",
   drop_states = "the same of states", drop_outputs = "the same of outputs",
 }
 
 -- What `ty.gluon.rnn` has beside the cells of `ty.rnn`, which the same home serves.
 homes.rnn = {
-  hidden_size = "units of the state", dropout = "share dropped between layers",
-  input_size = "units of the input; 0: follows from the data",
+  dropout = "share dropped between layers",
   projection_size = "units of the output, where it is projected",
-  h2r_weight_initializer = "of the projection's weights",
   state_clip_min = "the least value of a cell's state", state_clip_max = "the largest one",
   state_clip_nan = "whether a NaN is clipped, too", recurrent_activation = "that of the gates",
   rate = "share of the elements that become 0", axes = "axes along which elements share their fate",
@@ -156,7 +149,7 @@ homes.rnn = {
 }
 
 homes.utils = {
-  batch_axis = "the axis of samples", even_split = "whether parts that differ in size are refused",
+  even_split = "whether parts that differ in size are refused",
   ignore_extra = "whether parameters that only one of both has are left alone",
   num_slice = "how many parts", ctx_list = "a list of devices", src = "the file that moves",
   dst = "its new path",
@@ -177,9 +170,8 @@ homes.estimator = {
   initializer = "of parameters that are not initialised", context = "a device or a list of them",
 }
 
-homes.Block = { active = "whether, or no longer", block = "the child" }
-homes.HybridBlock = { active = "whether, or no longer",
-  f = "a function (name, array), called for every operator" }
+homes.Block = { block = "the child" }
+homes.HybridBlock = { f = "a function (name, array), called for every operator" }
 homes.ParameterDict = { allow_deferred_init = homes.gluon.allow_deferred_init,
   differentiable = homes.gluon.differentiable, grad_stype = homes.gluon.grad_stype,
   value = "what the field becomes" }
@@ -189,7 +181,7 @@ homes.Dataset = { num_shards = "how many parts", fn = "a function of a sample's 
   lazy = "when a sample is asked for; false: all of them now" }
 homes.autograd = { train_mode = "whether calls behave as in training" }
 
-homes.Estimator = { batch_axis = "the axis of samples", event_handlers = EVENTS }
-homes.BatchProcessor = { estimator = "the estimator", batch_axis = "the axis of samples" }
+homes.Estimator = { event_handlers = EVENTS }
+homes.BatchProcessor = { estimator = "the estimator" }
 
 return homes

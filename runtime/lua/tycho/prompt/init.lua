@@ -58,7 +58,7 @@ end
 
 
 --- Returns a new session.
--- @tparam table options `plain`: no line editing; `terminal`: somebody types; `strict`: texts of
+-- @tparam table options `plain`: no line editing; `terminal`: a user types; `strict`: texts of
 -- `-e` declare no variables; `editor`: functions of repl.c; `write`: where results go
 function Session.new(options)
   local session = setmetatable({

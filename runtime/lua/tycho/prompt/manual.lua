@@ -132,7 +132,7 @@ end
 
 --- Returns the call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
 -- @param form
--- @string[opt] title what stands before the brace; the form's own name otherwise
+-- @string[opt] title what is before the brace; the form's own name otherwise
 function manual.signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do

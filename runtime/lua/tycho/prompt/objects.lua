@@ -16,7 +16,7 @@ local members = require "tycho.prompt.members"
 local objects = {}
 
 local ROWS, NODES, SHORT = 40, 30, 8     -- rows of an array, lines of a tree, elements on one line
-local WIDEST, LONG = 28, 70              -- columns of names in a tree; of what stands behind them
+local WIDEST, LONG = 28, 70              -- columns of names in a tree; of what is after them
 local NAMES = 60                         -- names of a module that are listed
 
 

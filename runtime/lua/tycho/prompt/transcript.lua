@@ -52,7 +52,7 @@ end
 
 --- Adds a text that ran.
 -- @tparam table t
--- @string text as it was run; a `;` behind an expression prints nothing, a `=` before it is dropped
+-- @string text as it was run; a `;` after an expression prints nothing, a `=` before it is dropped
 function transcript.add(t, text)
   local bare = text:gsub("^%s*=", "")
   local expression = bare:gsub(";%s*$", "")

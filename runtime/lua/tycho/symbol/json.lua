@@ -2,7 +2,7 @@
 --
 -- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the
 -- parsed graph, which knows the text its file stands for; its nodes are read back as Lua nodes when
--- somebody asks for them, so it composes like any other.
+-- they are asked for, so it composes like any other.
 --
 -- @module tycho.symbol.json
 

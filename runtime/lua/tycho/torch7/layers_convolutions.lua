@@ -53,7 +53,7 @@ end
 local batched = convolutions.batched
 
 
---- Returns the size of each axis behind a window that moves over it.
+--- Returns the size of each axis after a window that moves over it.
 function convolutions.moved(net, x, kernel, stride, pad, dilation)
   local shape = {}
   for i, k in ipairs(kernel) do
@@ -124,7 +124,7 @@ layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", convol
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Rows and columns that are added behind; with a second input they make its size.
+-- Rows and columns that are added at the end; with a second input they make its size.
 local function adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do

@@ -109,7 +109,7 @@ layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   end)
 end)
 
--- Neighbourhoods are summed by modules that are in the file; what lies outside of the image counts
+-- Neighbourhoods are summed by modules that are in the file; what is outside of the image counts
 -- by the sum of ones.
 local function neighbourhood(net, m, x, name, normalizer)
   local coefficients = net:apply(net:module(m, normalizer or name), x:ones_like(),

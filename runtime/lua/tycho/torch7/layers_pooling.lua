@@ -1,7 +1,7 @@
 --- Poolings of Torch7. For `torch7/import.lua`.
 --
 -- Windows never see padding where they take a maximum, and the last one is left out where it would
--- begin behind the image and the padding in front of it.
+-- begin after the image and the padding in front of it.
 --
 -- @module tycho.torch7.layers_pooling
 
@@ -33,7 +33,7 @@ local function window_of(net, m, n, stride)
 end
 
 
--- Returns how many windows there are on each axis. Where one behind the image is left out, that is
+-- Returns how many windows there are on each axis. Where one after the image is left out, that is
 -- the same as without `ceil_mode`: the second result says on which axes.
 local function counts(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
@@ -68,7 +68,7 @@ local function pool(net, x, p, kind, more)
 end
 
 
--- Windows as slices: f(slice) for each place in a window, in their order. `fill` is what stands
+-- Windows as slices: f(slice) for each place in a window, in their order. `fill` is what is
 -- around the image.
 local function each_shift(net, x, p, fill, f)
   local shape = counts(net, x, p)
@@ -231,7 +231,7 @@ layers.tensor("nn.SpatialAdaptiveAveragePooling", function(net, m, x)
   end)
 end)
 
--- The p-norm of neighbouring features: of axis 1, or 2 behind a batch.
+-- The p-norm of neighbouring features: of axis 1, or 2 after a batch.
 layers.tensor("nn.FeatureLPPooling", function(net, m, x)
   local width, stride = net:integer(m, "width", nil, 2), net:integer(m, "stride", nil, 1)
   local power, axis = net:number(m, "power"), m.batch_mode == true and 1 or 0

@@ -229,7 +229,7 @@ layers.refuse("nn.SpatialGlimpse nn.SpatialUniformCrop nn.SpatialRegionDropout "
 
 -- Padding -----------------------------------------------------------------------------------------
 
--- Slices with `pad` of a value before (negative) or behind (positive) an index, from either side.
+-- Slices with `pad` of a value before (negative) or after (positive) an index, from either side.
 layers.tensor("nn.Padding", function(net, m, x)
   local dim = net:integer(m, "dim")
   local axis = net:axis(dim, #x.shape)

@@ -145,7 +145,7 @@ end)
 
 -- Softmax -----------------------------------------------------------------------------------------
 
--- Returns the axis of classes: the first of a vector or an image, the second behind a batch.
+-- Returns the axis of classes: the first of a vector or an image, the second after a batch.
 local function class_axis(net, x)
   net:need_dims(x, 1, 4)
   return #x.shape % 2 == 1 and 0 or 1
@@ -278,7 +278,7 @@ layers.tensor("nn.Add", function(net, m, x)
   return (x:reshape{ batch, n } + bias:reshape{ 1, n }):reshape(x.shape)
 end)
 
--- Returns a parameter whose axes are the input's, or those behind a batch.
+-- Returns a parameter whose axes are the input's, or those after a batch.
 local function with_parameter(net, m, x, name)
   local sizes = net:integers(m, "size")
   local own = sizes or m[name] and m[name]._shape
@@ -324,7 +324,7 @@ end)
 -- One slope for all, or one for each plane.
 layers.tensor("nn.PReLU", function(net, m, x)
   local planes, shape = net:size_of(m, "weight", 1), {}
-  local axis = #x.shape % 2 == 1 and 1 or 2              -- behind a batch
+  local axis = #x.shape % 2 == 1 and 1 or 2              -- after a batch
   for i = 1, #x.shape do
     shape[i] = i == axis and planes > 1 and planes or 1
   end

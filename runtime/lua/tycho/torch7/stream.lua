@@ -4,7 +4,7 @@
 -- Binary: little-endian; an int has 4 bytes, a long 8, or 4 where the writing machine's did; the
 -- file says neither. Ascii: a number is followed by a newline, the numbers of an array by a blank
 -- each and a newline; a text and the elements of Char and Byte storages are raw bytes with a
--- newline behind; what has no bytes has no newline either.
+-- newline after; what has no bytes has no newline either.
 --
 -- Elements of storages are passed over; they are read when an array of them is first used.
 --
@@ -90,7 +90,7 @@ local function token(s)
   if n == 0 then
     s:fail("the file ends where a number should be")
   elseif n == LONGEST then
-    s:fail("a word of more than %d bytes stands where a number should be", LONGEST)
+    s:fail("a word of more than %d bytes is where a number should be", LONGEST)
   end
   s.at = s.at + n
   return ffi.string(p, n)
@@ -109,7 +109,7 @@ local function number(s)
 end
 
 
--- Numbers before texts and arrays of bytes have one newline behind, which belongs to them.
+-- Numbers before texts and arrays of bytes have one newline after, which belongs to them.
 local function end_line(s)
   if s.at < s.file.size and s:have(1)[0] == NEWLINE then
     s.at = s.at + 1

@@ -348,7 +348,7 @@ end
 
 
 -- Returns the rectangle of the curves within a panel, and the scale of its values. Margins are as
--- wide as what stands in them, on all panels alike.
+-- wide as what is in them, on all panels alike.
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do

@@ -92,7 +92,7 @@ local function inches(dict, key)
 end
 
 
--- Boxes to lay out. Parameters that only edges name get boxes too, behind the
+-- Boxes to lay out. Parameters that only edges name get boxes too, after the
 -- others: `plain` distinguishes them.
 local function boxes_of(graph)
   local list, number = {}, {}
@@ -124,7 +124,7 @@ end
 
 
 -- Room beside the boxes that several arrows leave, for what flows out of them; said: the
--- edge whose label stands there.
+-- edge whose label is there.
 local function label_sides(graph, boxes, edges)
   local count, sides, said = {}, {}, {}
   for i, edge in ipairs(edges) do
@@ -185,7 +185,7 @@ end
 local LABEL = { ["font-size"] = SMALL, fill = "#555f6b" }
 local LABEL_LEFT = { ["font-size"] = SMALL, fill = "#555f6b", ["text-anchor"] = "end" }
 
--- What flows out of a box stands below it, on the side that its arrow leaves free;
+-- What flows out of a box is below it, on the side that its arrow leaves free;
 -- with several arrows beside it.
 local function draw_labels(page, graph, plan)
   for i, e in ipairs(graph.edges) do

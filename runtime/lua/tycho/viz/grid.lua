@@ -173,7 +173,7 @@ local GRID = args.form(FUNC, { list = true,
 -- @param images an array or a list of arrays: an image (height, width), (height, width, 1 or 3) or
 --   (1 or 3, height, width), or a batch of such
 -- @tparam[opt] table options columns (as many as make the whole about square), captions (a list or
---   an array of what stands below the images), title, range ({black, white}; 0 to 255 for bytes and
+--   an array of what is below the images), title, range ({black, white}; 0 to 255 for bytes and
 --   where a value goes beyond 1, else 0 to 1), scale (pixels for each of an image's)
 -- @treturn Drawing
 function grid.image_grid(...)

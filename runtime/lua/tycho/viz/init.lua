@@ -112,7 +112,7 @@ local function window(n)
 end
 
 
--- What stands in a box; others show the node's name.
+-- What is in a box; others show the node's name.
 local LABELS = {
   Convolution    = function(n)
     return ("Convolution\n%s, %s"):format(window(n), attribute(n, "num_filter"))

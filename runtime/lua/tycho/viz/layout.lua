@@ -1,6 +1,6 @@
 --- Where the boxes of a drawn graph stand: a layered layout.
 --
--- Order of the parts: ranks (a node stands below all its inputs), layers (an edge that passes a
+-- Order of the parts: ranks (a node is below all its inputs), layers (an edge that passes a
 -- layer gets a joint in it), order within layers (medians, fewest crossings seen), places (four
 -- alignments of each node with the middle one of its neighbours, and the average of their two
 -- middle ones). Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal
@@ -253,7 +253,7 @@ local function align(layers, near, bad)
 end
 
 
--- Blocks side by side: per block, what stands left and right of it and how
+-- Blocks side by side: per block, what is left and right of it and how
 -- far its centre must be away.
 local function block_order(layers, root, widths)
   local left, right, roots = {}, {}, {}

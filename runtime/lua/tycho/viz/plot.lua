@@ -181,7 +181,7 @@ local PLOT = args.form("viz.plot", { list = true, dict = true,
 -- @tparam[opt] table options title; x_label ("index", or "x" where it was given), y_label (the name
 --   of an only curve, or "value"; "": no label); x_range, y_range ({low, high}); x_log,
 --   y_log (false); split (false; true: curves whose values are of another size get a panel of
---   their own); ends (false; true: each curve's last value stands beside it); width (720) and
+--   their own); ends (false; true: each curve's last value is beside it); width (720) and
 --   height (306 for each panel), pixels
 -- @treturn Drawing
 function plot.plot(...)

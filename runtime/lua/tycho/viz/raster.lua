@@ -5,7 +5,7 @@
 --     local image = canvas:array()                              -- (612, 1440, 3) uint8
 --
 -- Canvases (`raster`, `svg_canvas`, `cells`) have the same methods; lengths are pixels of a page at
--- scale 1, y grows downwards, colours are "#rrggbb". What is drawn later lies on top.
+-- scale 1, y grows downwards, colours are "#rrggbb". What is drawn later is on top.
 --
 -- @module tycho.viz.raster
 
@@ -119,7 +119,7 @@ function Raster:disc(x, y, radius, colour)
 end
 
 
--- Returns how much of the pixel from i to i + 1 lies between two numbers.
+-- Returns how much of the pixel from i to i + 1 is between two numbers.
 local function overlap(i, from, to)
   return max(0, min(i + 1, to) - max(i, from))
 end

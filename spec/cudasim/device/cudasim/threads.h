@@ -1,4 +1,4 @@
-/* threads.h - where a thread stands in its block and grid, and how a block waits for itself. */
+/* threads.h - where a thread is in its block and grid, and how a block waits for itself. */
 #pragma once
 
 extern "C" {

@@ -30,7 +30,7 @@ template <class T> static inline T cudasim_value(uint64_t u)
   return v;
 }
 
-/* what lane `from` gave, or this lane's own where the source lies outside of its group */
+/* what lane `from` gave, or this lane's own where the source is outside of its group */
 template <class T>
 CUDASIM_PLAIN static inline T cudasim_shuffle(unsigned mask, T v, int from, bool own, int line)
 {

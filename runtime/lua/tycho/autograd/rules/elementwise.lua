@@ -16,7 +16,7 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
--- gamma with all axes of data: a vector lies along axis 1, others from the first axis on
+-- gamma with all axes of data: a vector runs along axis 1, others from the first axis on
 local function slopes(s)
   local shape, n = { unpack(s.x[2].shape) }, s.x[1].ndim
   if #shape == 1 and n > 1 then

@@ -225,7 +225,7 @@ dataset.RecordFileDataset = RecordFileDataset
 
 local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "text" } })
 
---- @string filename the index lies beside it under the same name with `.idx`; missing E(io)
+--- @string filename the index is beside it under the same name with `.idx`; missing E(io)
 function RecordFileDataset:init(...)
   self:_open(RECORDS(...).filename)
 end

@@ -49,7 +49,7 @@ function Epoch:init(loader)
   self.plan = plan.compile(plan.of(loader._dataset))
   self.numbers = loader._batch_sampler:iter()
   self.seed, self.epoch = stream.key(self.plan.draws or loader._batchify ~= nil)
-  -- the transforms behind those of Lua draw from streams of their own
+  -- the transforms after those of Lua draw from streams of their own
   self.suffix_seed = C.ty_sample_seed(self.seed, self.epoch, -1ULL)
   self.queue, self.position = {}, 0
   check(C.ty_loader_new(loader._workers, made), FUNC)
@@ -471,7 +471,7 @@ local function advance(self, batch, wait_ms, mine)
 end
 
 
--- Runs the functions of Lua on the first batch behind the next one whose samples are there; false
+-- Runs the functions of Lua on the first batch after the next one whose samples are there; false
 -- where there is none.
 local function go_ahead(self)
   for i = 2, #self.queue do

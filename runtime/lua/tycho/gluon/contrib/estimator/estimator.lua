@@ -215,7 +215,7 @@ local function has_kind(list, kind)
 end
 
 
--- Refuses a handler of metrics that nobody updates.
+-- Refuses a handler of metrics that is never updated.
 local function check_metrics(list, known)
   local is_known = {}
   for _, m in ipairs(known) do

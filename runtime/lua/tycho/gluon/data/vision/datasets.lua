@@ -1,7 +1,7 @@
 --- Pictures with labels: MNIST, CIFAR, records and folders (part of `ty.gluon.data.vision`).
 --
 -- A sample is an image, (height, width, channels) uint8, and a label, a number. Files are those of
--- the reference's names in `root`, plain or with `.gz` behind; nothing is fetched.
+-- the reference's names in `root`, plain or with `.gz` appended; nothing is fetched.
 --
 -- @module tycho.gluon.data.vision.datasets
 
@@ -146,7 +146,7 @@ local function read_idx(path, ndim, func)
   local got = body and body.size or 0
   if got ~= n then
     fail_format(path, got < n and ("the file is truncated: %d of %.0f bytes"):format(got, n)
-      or "the file goes on behind its last element", func)
+      or "the file goes on after its last element", func)
   end
   return body:reshape(sizes), sizes
 end
@@ -268,7 +268,7 @@ datasets.ImageRecordDataset = ImageRecordDataset
 local RECORDS = args.form("gluon.data.vision.ImageRecordDataset", { { "filename", "text" },
   { "flag", "integer", 1 }, { "transform", "function?" } })
 
---- @string filename the index lies beside it under the same name with `.idx`; missing E(io)
+--- @string filename the index is beside it under the same name with `.idx`; missing E(io)
 -- @int[opt=1] flag 1: three channels, 0: grey, -1: as stored
 -- @tparam[opt] function transform of image and label
 function ImageRecordDataset:init(...)

@@ -73,7 +73,7 @@ end
 
 
 -- Returns the arguments of a form whose first one is a list of numbers: `f{ { 6, 4 }, pad = 1 }`
--- has names for what stands in a row, as `f{ 6, 4 }` is that list itself.
+-- has names for what is in a row, as `f{ 6, 4 }` is that list itself.
 local function named(spec, first, ...)
   if not spec.list or select("#", ...) > 0 or not (is_plain(first) and is_plain(first[1])) then
     return first, ...
