@@ -34,7 +34,18 @@ size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_sta
 #define DEPTHWISE_PRODUCTS 5e3
 #define PLAIN_PRODUCTS     4e6
 
+enum {
+  /* positions of an image, from which plain arrays with one axis are left to our panels, whose
+  ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
+  LINE_POSITIONS = 500,
+};
+
 /* Returns why oneDNN does not serve, or NULL. */
+static bool along_one_axis(const struct window *w)
+{
+  return (w->in[0] > 1) + (w->in[1] > 1) + (w->in[2] > 1) == 1;
+}
+
 static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
@@ -46,6 +57,7 @@ static const char *refuse_window(const struct call *c, const struct window *w)
     return work > DEPTHWISE_PRODUCTS ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
+  if (along_one_axis(w) && window_out(w) >= LINE_POSITIONS) return "long lines";
   return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
