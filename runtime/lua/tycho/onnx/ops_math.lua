@@ -397,7 +397,10 @@ local function matmul(a, b)
   a = left and a:unsqueeze(0) or a
   b = right and b:unsqueeze(1) or b
   local y
-  if #b.shape == 2 and #a.shape > 2 then
+  if b.transposed and a.entry then
+    y = op("FullyConnected", { a, b.transposed }, { num_hidden = b.shape[2], no_bias = true,
+      flatten = false })
+  elseif #b.shape == 2 and #a.shape > 2 then
     y = op("dot", { a, b })
   else
     y = value.batch_dot(a, b)
