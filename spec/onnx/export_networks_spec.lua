@@ -269,6 +269,18 @@ describe("recorded networks as ONNX", function()
   end
 end)
 
+describe("networks of the model zoo as ONNX", function()
+  local SIZES = { ["squeezenet1.1"] = 224, ["mobilenet0.25"] = 64, ["mobilenetv2_0.25"] = 64,
+    ["resnet18_v1 #slow"] = 64, ["resnet18_v2 #slow"] = 64, ["densenet121 #slow"] = 224,
+    ["inceptionv3 #slow"] = 299, ["alexnet #slow"] = 224, ["vgg11_bn #slow"] = 64 }
+  for name, size in pairs(SIZES) do
+    it(name, function()
+      local net = ty.gluon.model_zoo.vision.get_model(name:match "^%S+", { classes = 10 })
+      check("zoo_" .. name:match "^%S+", net(V "data"), { data = { 1, 3, size, size } })
+    end)
+  end
+end)
+
 describe("the same files", function()
   it("are right for ONNX's checker and ONNX Runtime", function()
     if not python then
