@@ -38,6 +38,10 @@ enum {
   /* positions of an image, from which plain arrays with one axis are left to our panels, whose
   ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
+  /* taps up to which, and positions of an image from which, plain arrays of one channel a group are
+  ** left to our rows, unless windows are 2 apart: 40 to 270 us beside 63 to 280 (same date) */
+  MAP_TAPS = 9,
+  MAP_POSITIONS = 1536,
 };
 
 /* Returns why oneDNN does not serve, or NULL. */
@@ -53,8 +57,11 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
   if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
-  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
+  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) {
+    if (window_taps(w) <= MAP_TAPS && w->stride[2] == 1 && window_out(w) >= MAP_POSITIONS)
+      return "large maps";
     return work > DEPTHWISE_PRODUCTS ? NULL : "small";
+  }
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
   if (along_one_axis(w) && window_out(w) >= LINE_POSITIONS) return "long lines";
