@@ -42,8 +42,8 @@ local function check(name, symbol, shapes, options)
     return
   end
   for _, opset in ipairs(options.opset and { options.opset } or OPSETS) do
-    local off = files.round_trip(symbol, arrays, states, inputs, { keep = keep(name .. "_" .. opset),
-      opset = opset })
+    local off = files.round_trip(symbol, arrays, states, inputs,
+      { keep = keep(name .. "_" .. opset), opset = opset })
     assert.is_true(off < BOUND, ("opset %d: off by %g"):format(opset, off))
   end
 end

@@ -287,6 +287,8 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
+void gemm_act(int dtype, int act, int64_t n, void *x) { gemm_type(dtype)->act(act, n, x); }
+
 static int run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
