@@ -265,8 +265,10 @@ static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
   struct dots d = { t, g };
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
+  int64_t all = wide ? g->n : g->m;
   int64_t grain = MAX(4, (int64_t)(GEMM_DOT_WORK / (double)rest) / 4 * 4); /* by fours */
-  parallel_chunks_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
+  if ((double)rest * (double)all <= GEMM_DOT_SERIAL_WORK) grain = all;
+  parallel_chunks_stoppable(all, grain, wide ? dot_range : dot_row_range, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */

@@ -15,6 +15,9 @@
 #define GEMM_LARGE_WORK (32 * GEMM_WORK)
 /* multiply-adds of a chunk of dot products, which wait for memory: some 5 us (2026-11-28) */
 #define GEMM_DOT_WORK 32768.0
+/* multiply-adds up to which they are one chunk: 5 us where the right side is in the second cache
+** (2026-11-28) */
+#define GEMM_DOT_SERIAL_WORK 98304.0
 /* passes beside the product: an element that is packed, gets bias and activation, is added to
 ** another array: 0.17, 0.33, 0.15 ns */
 #define GEMM_PACK_NS (PARALLEL_CHUNK_NS / 60000)
