@@ -177,6 +177,7 @@ describe("weights of an ONNX file", function()
     for name, nodes in pairs{
       product = { x_and("MatMul", "w") },
       linear = { x_and("Gemm", "w", { transB = 1 }) },
+      ["product of Gemm"] = { { "Gemm", { "x", "w", "b" }, { "y" } } },
       ["transposed product"] = { turn, x_and("MatMul", "t") },
       ["transposed linear"] = { turn, x_and("Gemm", "t") },
       ["transposed twice"] = { turn, { "Transpose", { "t" }, { "u" }, { perm = { 1, 0 } } },
@@ -188,7 +189,7 @@ describe("weights of an ONNX file", function()
       local want = name == "rows" and ty.nd.take{ w, x } or ty.nd.dot{ x, w,
         transpose_b = name == "linear" or name:find "transposed [pl]" }
       local model = { nodes = nodes, inputs = { x = { 3, SIZE } }, outputs = { "y" },
-        constants = { w = w } }
+        constants = { w = w, b = ty.nd.zeros{ SIZE } } }
       folder.with(function(dir)
         local path = dir .. "/model.onnx"
         folder.write(path, models.bytes(model))

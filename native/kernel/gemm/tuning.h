@@ -47,6 +47,13 @@ enum {
   /* -- which way a product goes -- */
   /* rows or columns of C below which a product is a few dot products */
   GEMM_VECTORS = 4,
+  /* with fewer rows than that and B stored by rows (2026-11-28): columns of a chunk, at least, columns
+  ** of C that stay in the first cache, terms that are added to them for a row at a time, elements of
+  ** B above which this pays */
+  GEMM_ROW_LEAST = 128,
+  GEMM_ROW_COLUMNS = 4096,
+  GEMM_ROW_TERMS = 16,
+  GEMM_ROW_ABOVE = 16384,
   /* terms of a sum for each row of A, from which up to GEMM_FEW rows are dot products too: packing
   ** B would cost more (2026-11-22) */
   GEMM_LONG_SUM = 40,
