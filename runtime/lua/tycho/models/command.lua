@@ -9,16 +9,16 @@ local command = {}
 local USAGE = {
   ["--inspect"] = [[
 usage: tycho --inspect FILE [--shape NAME=SIZES]... [--at KEYS] [--all]
-  what a file of a model or of arrays holds: MXNet's, Torch7's (.t7), PyTorch's, safetensors, GGUF,
-  NumPy's
+  what a file of a model or of arrays holds: MXNet's, ONNX, Torch7's (.t7), PyTorch's, safetensors,
+  GGUF, NumPy's
   --shape   of an input, where the file does not say it: --shape data=1,3,224,224
   --at      the network inside the file: --at best_model, --at protos.rnn
   --all     every array, every layer
 ]],
   ["--convert"] = [[
 usage: tycho --convert IN OUT [--shape NAME=SIZES]... [--at KEYS]
-  writes IN in the format of OUT's ending: NAME-symbol.json (with NAME-0000.params), .params, .npz,
-  .npy, .safetensors
+  writes IN in the format of OUT's ending: NAME-symbol.json (with NAME-0000.params), .onnx, .params,
+  .npz, .npy, .safetensors
 ]],
   ["--run"] = [[
 usage: tycho --run MODEL --input [NAME=]FILE... [--output FILE] [--at KEYS] [--ctx gpu(0)]

@@ -46,7 +46,7 @@ function convert.convert(from, to, options)
   if source.network then
     local net, arg_params, aux_params = source.network(from, options)
     if target.save_network then
-      target.save_network(to, net, arg_params, aux_params)
+      target.save_network(to, net, arg_params, aux_params, options)
       return "a network"
     elseif target.save_arrays then
       local list = arrays_of(to, arg_params, aux_params)

@@ -8,19 +8,21 @@
 --   name, perhaps empty; `options.at`: keys to the network inside the file.
 -- - `metadata(path)`: what a network's file says of itself, by key.
 -- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
--- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not
---   given.
--- - `save_network(path, symbol, arg_params, aux_params)`, `save_arrays(path, list)`.
+-- - `notes(path, options, e)`: a list of {label, text}, for files whose network needs shapes that
+--   are not given; e: the error of `network`.
+-- - `save_network(path, symbol, arg_params, aux_params, options)`, `save_arrays(path, list)`.
 --
 -- @module tycho.models.formats
 
-local pairs = require("tycho.core.iterate").pairs
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local array_files = require "tycho.ndarray.files"
 local checkpoint = require "tycho.model.checkpoint"
 local Error = require "tycho.core.error"
 local file_arrays = require "tycho.ndarray.file_arrays"
 local files = require "tycho.core.files"
 local nd = require "tycho.ndarray"
+local onnx = require "tycho.onnx"
 local objects = require "tycho.torch7.objects"
 local symbol = require "tycho.symbol.symbol"
 local torch7 = require "tycho.torch7"
@@ -149,6 +151,71 @@ function t7.notes(path, options)
 end
 
 
+-- ONNX --------------------------------------------------------------------------------------------
+
+local network_file = { name = "ONNX", endings = { ".onnx" } }
+
+-- The first field of a file is the version of its representation, in practice.
+function network_file.is_mine(head, path)
+  return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
+end
+
+-- Returns sizes by the names of the file's inputs: a lone one takes those of another name.
+local function input_shapes(path, shapes)
+  local inputs = onnx.get_model_metadata(path).input_tensor_data
+  local name = next(shapes)
+  if #inputs == 1 and name and next(shapes, name) == nil then
+    return { [inputs[1][1]] = shapes[name] }
+  end
+  return shapes
+end
+
+function network_file.network(path, options)
+  return onnx.import_model{ path, shapes = input_shapes(path, options.shapes) }
+end
+
+function network_file.metadata(path)
+  local m = onnx.get_model_metadata(path)
+  local data = { producer = m.producer_name ~= "" and m.producer_name or nil }
+  for domain, version in pairs(m.opsets) do
+    data["opset " .. (domain ~= "" and domain or "ai.onnx")] = version
+  end
+  for key, text in pairs(m.metadata) do
+    data[key] = text
+  end
+  return data
+end
+
+-- Returns the inputs and outputs with the sizes that the file gives, and why there is no network.
+function network_file.notes(path, _, e)
+  local m, rows = onnx.get_model_metadata(path), {}
+  local function add(label, list)
+    for i, v in ipairs(list) do
+      local sizes = {}
+      for k, size in ipairs(v[2] or {}) do
+        sizes[k] = tostring(size)
+      end
+      rows[#rows + 1] = { i == 1 and label or "", ("%-24s %s %s"):format(v[1],
+        table.concat(sizes, "x"), v[3] or "") }
+    end
+  end
+  add("inputs", m.input_tensor_data)
+  add("outputs", m.output_tensor_data)
+  rows[#rows + 1] = { "network", "none: " .. (Error.is_error(e) and e.message or tostring(e)) }
+  return rows
+end
+
+function network_file.save_network(path, net, arg_params, aux_params, options)
+  local params = {}
+  for _, list in ipairs{ arg_params, aux_params } do
+    for name, x in pairs(list) do
+      params[name] = x
+    end
+  end
+  onnx.export_model{ net, params, options.shapes, path }
+end
+
+
 -- Files of arrays ---------------------------------------------------------------------------------
 
 local arrays = { name = "arrays", endings = { ".params", ".npz", ".npy", ".safetensors" } }
@@ -190,7 +257,7 @@ end
 
 
 -- All, in the order in which a file to read is shown to them.
-formats.ROWS = { mxnet, t7, arrays }
+formats.ROWS = { mxnet, t7, network_file, arrays }
 
 
 --- Returns the format of a file to read.

@@ -3,6 +3,7 @@
 -- @module tycho.models.run
 
 local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local formats = require "tycho.models.formats"
@@ -81,14 +82,17 @@ local function dtype_of(arg_params)
 end
 
 
--- Labels that nobody gave are zeros: no output depends on them.
+-- Labels that nobody gave are zeros: no output depends on them. An input has the type that the
+-- network says, or that of the parameters.
 local function bound(net, arg_params, aux_params, inputs, ctx)
-  local dtype, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
+  local shapes, arrays, said = net:infer_shape(shapes_of(inputs)), {}, net:attr_dict()
   if not shapes then
     Error.raise{ code = "shape", func = FUNC,
       message = "the shapes of the network do not follow from those of its inputs" }
   end
   for i, name in ipairs(net:list_arguments()) do
+    local dtype = said[name] and args.DTYPE_NAMES[tonumber(said[name].__dtype__)]
+      or dtype_of(arg_params)
     local x = arg_params[name] or inputs[name] and inputs[name]:astype(dtype)
       or nd.zeros(shapes[i], { dtype = dtype })
     arrays[name] = x:as_in_context(ctx)
