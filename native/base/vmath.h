@@ -354,22 +354,23 @@ static inline float erf_f32(float x)
 ** (measured: 5.06, near -0.675), 3 above; beyond 14.5 the tail is 0. */
 static inline float normcdf_f32(float x)
 {
-  float a = x < 0 ? -x : x;
-  a = a > 14.5f ? 14.5f : a;
+  float a = bits_f32(of_f32(x) & 0x7fffffffu);
+  a = a < 14.5f ? a : 14.5f;
   float s = 1.0f / (a + 3.0f), t = (a - 3.0f) * s;
   float p = 1.03679337e-3f + t * (-9.364600172e-4f + t * (-2.243728605e-4f + t * 3.704060067e-5f));
   p = -4.725811783e-2f + t * (-1.046852512e-2f + t * (6.93562193e-3f + t * p));
   p = 0.7290836817f + t * (-0.5093321681f + t * (0.2300183257f + t * p));
   p *= s;
+  const float round = ROUND_F32 + 254.0f;         /* leaves k + 254 in the low bits */
   float near = bits_f32(of_f32(a) & 0xfffff000u); /* 12 bits: its square is exact */
-  float high = -0.5f * (near * near), low = 0.5f * ((a - near) * (a + near));
-  float shifted = (high - low) * (float)LOG2E + ROUND_F32, k = shifted - ROUND_F32;
-  float r = ((high - k * 0.693359375f) - low) + k * 2.12194440e-4f;
+  float high = near * near, low = (a - near) * (a + near);
+  float shifted = (high + low) * (float)(-0.5 * LOG2E) + round, k = shifted - round;
+  float r = -0.5f * (((high + k * 1.38671875f) + low) - k * 4.24388880e-4f); /* -a^2 / 2 - k ln 2 */
   float q = 8.363173075e-3f + r * 1.392617612e-3f;
   q = 0.1666657703f + r * (4.166655466e-2f + r * q);
   float rest = r + r * r * (0.5f + r * q); /* e^r - 1 */
-  uint32_t n = of_f32(shifted) - of_f32(ROUND_F32) + 256u, half = n >> 1;
-  float tail = (p + p * rest) * bits_f32((half - 1u) << 23) * bits_f32((n - half - 1u) << 23);
+  uint32_t n = of_f32(shifted) - of_f32(ROUND_F32), half = n >> 1;
+  float tail = (p + p * rest) * bits_f32(half << 23) * bits_f32((n - half) << 23);
   return keep_nan(x, x < 0 ? tail : 1.0f - tail);
 }
 

@@ -2,6 +2,7 @@
 
 local folder = require "spec.support.folder"
 local gguf = require "spec.support.gguf"
+local models = require "spec.support.onnx_models"
 local p = require "spec.support.pytorch"
 local shell = require "spec.support.shell"
 local t7 = require "spec.support.torch7"
@@ -208,6 +209,72 @@ describe("--convert with ONNX", function()
       ty.nd.save(dir .. "/x.npy", ty.nd.array{ { 1, 2, 3 }, { 0, -1, 0 } })
       ok(("--run %s --input %s/x.npy --output %s/y.npy"):format(path, dir, dir))
       assert.same({ { 11, 0 }, { 10, 2 } }, ty.nd.load(dir .. "/y.npy")[1]:totable())
+    end)
+  end)
+end)
+
+-- The same network of ONNX, whose input is called otherwise, for `rows` rows, as many as come where that is nil.
+local function image_file(dir, rows)
+  local net = ty.sym.FullyConnected{ data = V "image", num_hidden = 2, name = "fc" }
+  ty.onnx.export_model{ ty.sym.relu{ net, name = "relu" }, { fc_weight = ty.nd.array{ { 1, 0, 0 },
+    { 0, -1, 0 } }, fc_bias = ty.nd.array{ 10, 1 } }, { image = { rows or 4, 3 } },
+    dir .. "/net.onnx", dynamic = not rows and { image = { 0 } } or nil }
+  return dir .. "/net.onnx"
+end
+
+describe("files of ONNX", function()
+  it("are shown", function()
+    folder.with(function(dir)
+      local output = ok("--inspect " .. image_file(dir, 4))
+      has("format     ONNX", output)
+      has("inputs     image                    4x3", output)
+      has("4x2", output)
+      has("parameters 8 in 2 arrays (2 float32), 32 B", output)
+      has("5x2", ok("--inspect " .. image_file(dir) .. " --shape image=5,3"))
+      has("5x2", ok("--inspect " .. image_file(dir) .. " --shape data=5,3"))
+    end)
+  end)
+
+  it("that are no network without shapes, or at all, say why", function()
+    folder.with(function(dir)
+      local path = dir .. "/m.onnx"
+      folder.write(path, models.bytes{ nodes = { { "Size", { "x" }, { "y" } } }, outputs = { "y" },
+        inputs = { x = { "batch", 2 } } })
+      local output = ok("--inspect " .. path)
+      has("inputs     x                        float32 batchx2", output)
+      has("network    none: ", output)
+      has("outputs    y", output)
+      fails(1, "has 2 dimensions", "--inspect " .. path .. " --shape x=1,2,1")
+      folder.write(path, models.bytes{ nodes = { { "Nothing", { "x" }, { "y" } } },
+        outputs = { "y" }, inputs = { x = { 2 } } })
+      has("there is no such operator here", ok("--inspect " .. path))
+      folder.write(path, "no network")
+      fails(1, "a field of an unknown type", "--inspect " .. path)
+    end)
+  end)
+
+  it("are written and read", function()
+    folder.with(function(dir)
+      has("out.onnx: a network", ok(("--convert %s %s/out.onnx --shape data=4,3")
+        :format(checkpoint(dir), dir)))
+      ty.nd.save(dir .. "/x.npy", ty.nd.array{ { 1, 2, 3 } })
+      ok(("--run %s --input %s/x.npy --output %s/y.npy"):format(image_file(dir), dir, dir))
+      assert.same({ { 11, 0 } }, ty.nd.load(dir .. "/y.npy")[1]:totable())
+      has("back-symbol.json: a network", ok(("--convert %s %s/back-symbol.json"):format(
+        image_file(dir, 1), dir)))
+      has("[[11.  0.]]", ok(("--run %s/back-symbol.json --input %s/x.npy"):format(dir, dir)))
+      has(": 2 arrays", ok(("--convert %s %s/p.safetensors"):format(image_file(dir, 1), dir)))
+    end)
+  end)
+
+  it("get inputs of the types that they say", function()
+    folder.with(function(dir)
+      local path = dir .. "/m.onnx"
+      folder.write(path, models.bytes{ nodes = { { "Gather", { "w", "ids" }, { "y" } } },
+        outputs = { "y" }, inputs = { ids = { 2, type = 7 } },
+        constants = { w = ty.nd.array{ { 1, 2 }, { 3, 4 } } } })
+      ty.nd.save(dir .. "/x.npy", ty.nd.array{ 1, 0 })
+      has("[[3. 4.]", ok(("--run %s --input %s/x.npy"):format(path, dir)))
     end)
   end)
 end)

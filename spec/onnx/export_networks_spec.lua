@@ -12,6 +12,7 @@ local vectors = require "spec.support.vectors"
 require "spec.helper"
 
 local BOUND = 1e-4
+local OPSETS = { 17, 23 }                                -- the default, and what came since
 local V, contrib = ty.sym.Variable, ty.sym.contrib
 
 local python = files.python()
@@ -40,9 +41,11 @@ local function check(name, symbol, shapes, options)
     assert.matches(options.not_read, e.message)
     return
   end
-  local off = files.round_trip(symbol, arrays, states, inputs, { keep = keep(name),
-    opset = options.opset })
-  assert.is_true(off < BOUND, ("off by %g"):format(off))
+  for _, opset in ipairs(options.opset and { options.opset } or OPSETS) do
+    local off = files.round_trip(symbol, arrays, states, inputs,
+      { keep = keep(name .. "_" .. opset), opset = opset })
+    assert.is_true(off < BOUND, ("opset %d: off by %g"):format(opset, off))
+  end
 end
 
 describe("networks as ONNX", function()
@@ -265,11 +268,25 @@ describe("recorded networks as ONNX", function()
         for _, state in ipairs(record.auxiliary_states) do
           filler.fill(exe.aux_dict[state.name], state.name, state.fill)
         end
-        local off = files.round_trip(symbol, exe.arg_dict, exe.aux_dict, inputs,
-          { keep = keep(name) })
-        assert.is_true(off < BOUND, ("off by %g"):format(off))
+        for _, opset in ipairs(OPSETS) do
+          local off = files.round_trip(symbol, exe.arg_dict, exe.aux_dict, inputs,
+            { keep = keep(name .. "_" .. opset), opset = opset })
+          assert.is_true(off < BOUND, ("opset %d: off by %g"):format(opset, off))
+        end
       end)
     end
+  end
+end)
+
+describe("networks of the model zoo as ONNX", function()
+  local SIZES = { ["squeezenet1.1"] = 224, ["mobilenet0.25"] = 64, ["mobilenetv2_0.25"] = 64,
+    ["resnet18_v1 #slow"] = 64, ["resnet18_v2 #slow"] = 64, ["densenet121 #slow"] = 224,
+    ["inceptionv3 #slow"] = 299, ["alexnet #slow"] = 224, ["vgg11_bn #slow"] = 64 }
+  for name, size in pairs(SIZES) do
+    it(name, function()
+      local net = ty.gluon.model_zoo.vision.get_model(name:match "^%S+", { classes = 10 })
+      check("zoo_" .. name:match "^%S+", net(V "data"), { data = { 1, 3, size, size } })
+    end)
   end
 end)
 

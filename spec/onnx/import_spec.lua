@@ -124,6 +124,22 @@ describe("a network of an ONNX file", function()
     assert.same({ 6 }, run(asked, {}, { shapes = { x = { 3, 2 } } }))
   end)
 
+  it("pools its input as it is where only last windows end outside", function()
+    local model = { inputs = { x = { 1, 1, 4, 4 } }, outputs = { "y" } }
+    local x = array{ { { { 1, 2, 3, 4 }, { 4, 9, 6, 1 }, { 7, 8, 5, 0 }, { -1, 0, 2, 3 } } } }
+    local attrs = { kernel_shape = { 3, 3 }, strides = { 2, 2 }, pads = { 0, 0, 1, 1 } }
+    local function check(op, wanted, operators_wanted)
+      model.nodes = { { op, { "x" }, { "y" }, attrs } }
+      local y = run(model, { x = x })[1][1]
+      assert.near(array(wanted), array(y), 1e-6, 1e-6)
+      with(model, {}, function(sym) assert.matches(operators_wanted, operators(sym)) end)
+    end
+    check("MaxPool", { { 9, 6 }, { 8, 5 } }, "^Pooling$")
+    check("AveragePool", { { 5, 19 / 6 }, { 21 / 6, 10 / 4 } }, "^Pooling$")
+    attrs.count_include_pad = 1
+    check("AveragePool", { { 5, 19 / 9 }, { 21 / 9, 10 / 9 } }, "Pad")
+  end)
+
   it("reads weights when they are first needed", function()
     local n = 2 ^ 20
     local model = { nodes = { { "MatMul", { "x", "w" }, { "y" } } }, inputs = { x = { 1, 1024 } },
@@ -145,6 +161,91 @@ describe("a network of an ONNX file", function()
       local ok, e = pcall(function() return files.run(sym2, args2)[1]:totable() end)
       assert.is_false(ok)
       assert.equal("io", e.code)
+    end)
+  end)
+end)
+
+describe("weights of an ONNX file", function()
+  local SIZE = 256
+
+  local function x_and(op, weight, attrs)
+    return { op, { "x", weight }, { "y" }, attrs }
+  end
+
+  it("stay in the file until a run needs them, transposed ones too", function()
+    local turn = { "Transpose", { "w" }, { "t" }, { perm = { 1, 0 } } }
+    for name, nodes in pairs{
+      product = { x_and("MatMul", "w") },
+      linear = { x_and("Gemm", "w", { transB = 1 }) },
+      ["product of Gemm"] = { { "Gemm", { "x", "w", "b" }, { "y" } } },
+      ["transposed product"] = { turn, x_and("MatMul", "t") },
+      ["transposed linear"] = { turn, x_and("Gemm", "t") },
+      ["transposed twice"] = { turn, { "Transpose", { "t" }, { "u" }, { perm = { 1, 0 } } },
+        x_and("MatMul", "u") },
+      rows = { { "Cast", { "x" }, { "i" }, { to = 7 } }, { "Gather", { "w", "i" }, { "y" } } },
+    } do
+      local w = ty.nd.random.uniform{ -1, 1, shape = { SIZE, SIZE } }
+      local x = ty.nd.random.uniform{ 0, 1, shape = { 3, SIZE } }
+      local want = name == "rows" and ty.nd.take{ w, x } or ty.nd.dot{ x, w,
+        transpose_b = name == "linear" or name:find "transposed [pl]" }
+      local model = { nodes = nodes, inputs = { x = { 3, SIZE } }, outputs = { "y" },
+        constants = { w = w, b = ty.nd.zeros{ SIZE } } }
+      folder.with(function(dir)
+        local path = dir .. "/model.onnx"
+        folder.write(path, models.bytes(model))
+        collectgarbage()
+        collectgarbage()
+        local before = ty.live().bytes
+        local sym, args, auxs = ty.onnx.import_model(path)
+        assert.is_true(ty.live().bytes - before < SIZE * SIZE, name)
+        args.x = x
+        assert.near(want, files.run(sym, args, auxs)[1], 1e-4, 1e-4)
+      end)
+    end
+  end)
+
+  it("may be read transposed and as they are", function()
+    local w = ty.nd.random.uniform{ -1, 1, shape = { 80, 80 } }
+    local x = ty.nd.random.uniform{ -1, 1, shape = { 2, 3, 80 } }
+    local model = { nodes = { { "Transpose", { "w" }, { "t" }, { perm = { 1, 0 } } },
+      { "ReduceSum", { "t" }, { "m" }, { keepdims = 0 } }, { "MatMul", { "x", "t" }, { "a" } },
+      { "MatMul", { "a", "w" }, { "b" } }, { "Mul", { "b", "m" }, { "y" } } },
+      inputs = { x = { 2, 3, 80 } }, outputs = { "y" }, constants = { w = w } }
+    local got
+    with(model, {}, function(sym, args, auxs)
+      args.x = x
+      got = files.run(sym, args, auxs)[1]
+    end)
+    local want = ty.nd.dot{ ty.nd.dot{ x, w, transpose_b = true }, w } * w:sum():asscalar()
+    assert.near(want, got, 1e-2, 1e-4)
+  end)
+end)
+
+describe("constants of the caller", function()
+  local model = small({ { "Add", { "x", "z" }, { "y" } } }, { inputs = { x = { 2, 2 },
+    z = { "n" } } })
+
+  it("take the place of inputs", function()
+    for _, given in ipairs{ { 1, 2 }, array{ 1, 2 }, array({ 1, 2 }, "int64") } do
+      assert.same({ { 2, 0 }, { 4, 6 } }, run(model, { x = X }, { constants = { z = given } }))
+    end
+    assert.same({ { 4, 1 }, { 6, 7 } }, run(model, { x = X }, { constants = { z = { 3 } } }))
+  end)
+
+  it("fit the input's shape and type", function()
+    local e = error_of(model, { constants = { z = { { 1, 2 } } } })
+    assert.equal("shape", e.code)
+    assert.equal("z", e.argument)
+    assert.equal("type", error_of(model, { constants = { z = "one" } }).code)
+    assert.equal("type", error_of(model, { constants = { z = { "one" } } }).code)
+    assert.equal("name", error_of(model, { constants = { q = 1 } }).code)
+  end)
+
+  it("are options of ty.onnx.load too", function()
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes(model))
+      local mod = ty.onnx.load{ dir .. "/m.onnx", constants = { z = { 1, 2 } } }
+      assert.same({ "x" }, mod.data_names)
     end)
   end)
 end)
@@ -204,6 +305,48 @@ describe("graphs in nodes of ONNX files", function()
     local model = small({ loop("n", "") }, { outputs = { "y" }, constants = {
       n = { type = 7, dims = {}, raw = ("\255"):rep(7) .. "\127" }, limit = array{ 100 } } })
     assert.matches("steps", error_of(model).message)
+  end)
+
+  local function halves(more)
+    local axis = { type = 7, dims = { 1 }, raw = ("\0"):rep(8) }
+    -- the first branch takes rows of 3, which x (2, 2) does not have
+    local first = { graph = { nodes = { { "Reshape", { "x", "threes" }, { "r" } },
+      { "ReduceSum", { "r", "axis" }, { "b" } } }, outputs = { "b" } } }
+    local second = { graph = { nodes = { { "ReduceSum", { "x", "axis" }, { "b" } } },
+      outputs = { "b" } } }
+    local model = small({ { "If", { "p" }, { "y" }, more or { then_branch = first,
+      else_branch = second } } }, { inputs = { x = { 2, 2 }, p = { type = 9 } },
+      constants = { axis = axis, threes = array({ -1, 3 }, "int64") } })
+    return model, first, second
+  end
+
+  it("may have a branch that does not fit the shapes: an error of the run that chooses it",
+    function()
+      local model, first, second = halves()
+      local function outputs(m, p)
+        return run(m, { x = X, p = array({ p }, "bool") })
+      end
+      assert.same({ { 4, 2 } }, outputs(model, 0))
+      local ok, e = pcall(outputs, model, 1)
+      assert.is_false(ok)
+      assert.equal("run", e.code)
+      assert.matches("then_branch_does_not_fit_the_shapes_of_the_import", tostring(e))
+      local turned = halves{ then_branch = second, else_branch = first }
+      assert.same({ { 4, 2 } }, outputs(turned, 1))
+      assert.is_false(pcall(outputs, turned, 0))
+      local e2 = error_of((halves{ then_branch = first, else_branch = first }))
+      assert.matches("Reshape", e2.op)
+    end)
+
+  it("need not be looked at where the caller fixes the input that chooses", function()
+    local model = halves()
+    for _, given in ipairs{ 0, { 0 }, array({ 0 }, "int32") } do
+      with(model, { constants = { p = given } }, function(sym)
+        assert.same({ "x" }, sym:list_arguments())
+        assert.is_nil(operators(sym):find("cond"))
+      end)
+    end
+    assert.equal("format", error_of(model, { constants = { p = 1 } }).code)
   end)
 
   it("take the steps of a scan", function()

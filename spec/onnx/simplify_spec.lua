@@ -208,3 +208,43 @@ describe("an activation in parts", function()
     assert.matches("_div_scalar", (check(after_product(nodes), "m")))
   end)
 end)
+
+
+describe("one-hot vectors times a matrix", function()
+  local INT32 = 6
+
+  -- x == 0 .. classes - 1, as floats, times a matrix; the numbers of the one-hot vectors too
+  local function model(classes, outputs, changed)
+    local count = {}
+    for i = 1, classes do
+      count[i] = i - 1
+    end
+    count[1] = changed or 0
+    return { nodes = { { "Unsqueeze", { "x", "last" }, { "u" } }, { "Equal", { "u", "count" },
+      { "e" } }, { "Cast", { "e" }, { "h" }, { to = 1 } }, { "MatMul", { "h", "w" }, { "y" } } },
+      inputs = { x = { 2, 6, type = INT32 } }, outputs = outputs,
+      constants = { last = ty.nd.array({ -1 }, { dtype = "int64" }), w = random(classes, 3),
+        count = ty.nd.array({ { count } }, { dtype = "int32" }) } }
+  end
+
+  it("are rows of it, and zeros where the index is none", function()
+    local x = ty.nd.array({ { 0, 4, 3, -1, 5, 2 }, { 1, 1, 0, 100, -7, 4 } }, { dtype = "int32" })
+    local m = model(5)
+    local sym, args, auxs = load(m, { "y" })
+    assert.matches("take", operators(sym))
+    assert.is_nil(operators(sym):find "dot")
+    args.x = x
+    local got = files.run(sym, args, auxs)[1]
+    local whole, args2, auxs2 = load(m, { "y", "h" })
+    args2.x = x
+    local outputs = files.run(whole, args2, auxs2)
+    local want = ty.nd.dot(outputs[2], m.constants.w)
+    assert.same(want:totable(), got:totable())
+    assert.same(want:totable(), outputs[1]:totable())
+  end)
+
+  it("stay where the classes do not count from 0", function()
+    local sym = load(model(5, nil, 7), { "y" })
+    assert.matches("dot", operators(sym))
+  end)
+end)

@@ -142,6 +142,21 @@ describe("convolution", function()
     assert.is_truthy(names, program)
   end)
 
+  it("of one long axis takes no way through blocks", function()
+    ty.random.seed(4)
+    local outputs, x, w = {}, ty.nd.random.normal{shape = {1, 32, 604, 1}},
+      ty.nd.random.normal{shape = {48, 32, 5, 1}}
+    for _, dtype in ipairs{"float32", "float64"} do
+      local y = sym.Convolution{data = sym.Variable("x"), weight = sym.Variable("w"),
+        num_filter = 48, kernel = {5, 1}, no_bias = true}
+      local exe = y:bind{ctx = ty.cpu(), grad_req = "null",
+        args = {x = x:astype(dtype), w = w:astype(dtype)}}
+      outputs[dtype] = exe:forward(false)[1]
+      assert.equal("panels", exe:program():match("\n *0 +(%S+)"))
+    end
+    assert.near(outputs.float64:astype("float32"), outputs.float32, 5e-5, 0)
+  end)
+
   it("sees a new weight of 1 x 1 windows in inference", function()
     for i, size in ipairs{{1, 64, 32, 14}, {3, 64, 32, 9}, {2, 32, 112, 7}} do
       local n, channels, filters, side = unpack(size)

@@ -100,6 +100,23 @@ describe("from -8 to 8,", function()
   end)
 end)
 
+describe("gelu of float32", function()
+  it("is that of float64 in pieces of any size, in place and into another array", function()
+    for _, n in ipairs{1, 15, 2047, 2048, 2049, 4100, 70000} do
+      local x = ty.nd.arange{n} / n * 12 - 6
+      local want = ty.nd.LeakyReLU{x:astype("float64"), act_type = "gelu"}
+      local got = ty.nd.LeakyReLU{x, act_type = "gelu"}
+      local off = ty.nd.abs(got:astype("float64") - want) / (ty.nd.abs(want) + 1e-30)
+      assert.is_true(ty.nd.max(off):asscalar() < 1e-6)
+      ty.nd.LeakyReLU{x, act_type = "gelu", out = x}
+      assert.same(got:totable(), x:totable())
+    end
+    local ends = arrays.list(ty.nd.LeakyReLU{ty.nd.array{0 / 0, math.huge}, act_type = "gelu"})
+    assert.is_true(ends[1] ~= ends[1])
+    assert.equal(math.huge, ends[2])
+  end)
+end)
+
 describe("near the ends of their range,", function()
   it("the gradients of gamma and gammaln are right near the poles", function()
     -- psi(-e) = 1 / e - 0.57721566490153286 - ..., gamma(-e) = -1 / e - 0.57721566490153286 - ...

@@ -304,3 +304,36 @@ describe("shapes", function()
     assert.equal("_linalg_inverse", ty.op.info("_npi_inv").name)
   end)
 end)
+
+
+describe("a product of a few rows", function()
+  local function random(...) return ty.nd.random.uniform{-1, 1, shape = {...}} end
+
+  it("with a matrix that is stored by rows is the sum of its rows", function()
+    ty.random.seed(2)
+    for m = 1, 9 do
+      for _, size in ipairs{ {129, 130}, {300, 128}, {7, 5000}, {64, 4100}, {1031, 257} } do
+        local k, n = unpack(size)
+        for _, dtype in ipairs{"float32", "float64"} do
+          local a, b = random(m, k):astype(dtype), random(k, n):astype(dtype)
+          local want = ty.nd.dot{a:astype("float64"), ty.nd.transpose(b):astype("float64"),
+            transpose_b = true}
+          local bound = dtype == "float32" and 1e-6 * k or 1e-14 * k
+          assert.near(want, ty.nd.dot(a, b):astype("float64"), bound, 0)
+          assert.near(want, ty.nd.dot{ty.nd.transpose(a), b, transpose_a = true}:astype("float64"),
+            bound, 0)
+        end
+      end
+    end
+  end)
+
+  it("is added to a gradient", function()
+    local a, b, g = random(2, 200), random(300, 200), random(2, 300)
+    local x, w = ty.sym.Variable("x"), ty.sym.Variable("w")
+    local exe = ty.sym.dot{x, w, transpose_b = true}:bind{ctx = ty.cpu(), args = {x = a, w = b},
+      args_grad = {x = ty.nd.ones{2, 200}}, grad_req = {x = "add", w = "null"}}
+    exe:forward(true)
+    exe:backward(g)
+    assert.near(ty.nd.dot(g, b) + 1, exe.grad_dict.x, 1e-4, 0)
+  end)
+end)

@@ -3,6 +3,7 @@
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local sym = ty.sym
+require "spec.helper"
 
 local function numbers(x) return x:reshape{-1}:astype("float64"):totable() end
 
@@ -240,6 +241,43 @@ describe("a window without elements", function()
           options.pool_type = "max"
           for _, y in ipairs(arrays.list(ty.nd.Pooling(x, options))) do assert.equal(lowest, y) end
         end
+      end
+    end
+  end)
+end)
+
+-- Windows of one row and small windows, against a reduction of slices.
+describe("pooling", function()
+  local function expected(x, k, s, p, kind)
+    local most = kind == "max"
+    local padded = ty.nd.pad{x, mode = "constant", constant_value = most and -1e30 or 0,
+      pad_width = {0, 0, 0, 0, p[1], p[1], p[2], p[2]}}
+    local h, w = padded.shape[3], padded.shape[4]
+    local oh, ow = math.floor((h - k[1]) / s[1]) + 1, math.floor((w - k[2]) / s[2]) + 1
+    local y
+    for ky = 0, k[1] - 1 do
+      for kx = 0, k[2] - 1 do
+        local part = padded[(":, :, %d:%d:%d, %d:%d:%d"):format(ky, ky + (oh - 1) * s[1] + 1, s[1],
+          kx, kx + (ow - 1) * s[2] + 1, s[2])]
+        y = not y and part or most and ty.nd.broadcast_maximum(y, part) or y + part
+      end
+    end
+    return most and y or y / (k[1] * k[2])
+  end
+
+  it("is the same for windows in one row and for small ones", function()
+    for i, o in ipairs{ {{1, 4}, {1, 4}, {0, 0}, {2, 3, 5, 16}},
+        {{1, 4}, {1, 4}, {0, 0}, {1, 2, 9, 600}},
+        {{1, 3}, {1, 4}, {0, 0}, {2, 2, 7, 20}}, {{1, 2}, {1, 2}, {0, 0}, {2, 2, 7, 21}},
+        {{3, 3}, {2, 2}, {1, 1}, {2, 3, 12, 13}}, {{3, 3}, {2, 2}, {0, 0}, {1, 4, 22, 23}},
+        {{2, 2}, {1, 1}, {0, 0}, {1, 2, 8, 70}}, {{3, 3}, {1, 1}, {1, 1}, {1, 2, 6, 1100}},
+        {{2, 3}, {3, 1}, {1, 1}, {1, 3, 9, 5}}, {{3, 2}, {1, 3}, {1, 1}, {1, 3, 9, 11}} } do
+      ty.random.seed(i)
+      local k, s, p, shape = unpack(o)
+      local x = ty.nd.random.uniform{-2, 2, shape = shape}
+      for _, kind in ipairs{"max", "avg"} do
+        local y = ty.nd.Pooling{x, kernel = k, stride = s, pad = p, pool_type = kind}
+        assert.near(expected(x, k, s, p, kind), y, 1e-6, 0)
       end
     end
   end)

@@ -104,7 +104,8 @@ static void copy_apart(int64_t n, const char *x, int64_t stride, size_t size, ch
     for (int64_t i = 0; i < n; i++) ((float *)to)[i] = ((const float *)x)[i * stride];
 }
 
-/* Copies row y of a plane, with zeros where it is outside. */
+/* Copies row y of a plane, zeros where it is outside, between the zeros around it, which are there
+** already. */
 static void pad_row(
     const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
 {
@@ -118,11 +119,9 @@ static void pad_row(
     const int64_t first = MIN(p->phase, MAX(0, (w->pad[2] - f + stride - 1) / stride)),
                   x = f + first * stride - w->pad[2],
                   n = MIN(p->phase - first, x < w->in[2] ? (w->in[2] - x - 1) / stride + 1 : 0);
-    memset(to, 0, (size_t)first * d->size);
     if (n)
       copy_apart(n, plane + (size_t)(y * w->in[2] + x) * d->size, stride, d->size,
           to + (size_t)first * d->size);
-    memset(to + (size_t)(first + n) * d->size, 0, (size_t)(p->phase - first - n) * d->size);
   }
 }
 
@@ -151,6 +150,7 @@ static void padded_planes(int64_t begin, int64_t end, void *context)
   const int64_t *offset = (const int64_t *)d->tmp;
   char *piece = d->tmp + offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_index(),
        *own = piece + (size_t)(p.height * p.line) * d->size;
+  memset(piece, 0, (size_t)(p.height * p.line) * d->size);
   for (int64_t u = begin; u < end; u++) {
     const int64_t filter = u % (w->groups * w->filters);
     const char *x = d->x + (size_t)(u / w->filters * d->in) * d->size,

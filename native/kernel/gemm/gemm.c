@@ -265,8 +265,38 @@ static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
   struct dots d = { t, g };
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
+  int64_t all = wide ? g->n : g->m;
   int64_t grain = MAX(4, (int64_t)(GEMM_DOT_WORK / (double)rest) / 4 * 4); /* by fours */
-  parallel_chunks_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
+  if ((double)rest * (double)all <= GEMM_DOT_SERIAL_WORK) grain = all;
+  parallel_chunks_stoppable(all, grain, wide ? dot_range : dot_row_range, &d);
+}
+
+static void add_row_range(int64_t begin, int64_t end, void *context)
+{
+  const struct dots *d = context;
+  const struct gemm_block *g = d->g;
+  const size_t size = d->t->element;
+  for (int64_t j = begin; j < end; j += GEMM_ROW_COLUMNS) {
+    const int64_t n = MIN(end - j, GEMM_ROW_COLUMNS);
+    if (!g->add) clear_rows(size, g->m, n, (char *)g->c + (size_t)j * size, g->ldc);
+    for (int64_t k = 0; k < g->k; k += GEMM_ROW_TERMS)
+      for (int64_t i = 0; i < g->m; i++)
+        d->t->add_rows(n, MIN(g->k - k, GEMM_ROW_TERMS),
+            (const char *)g->a + (size_t)(i * g->ars + k * g->acs) * size, g->acs,
+            (const char *)g->b + (size_t)(k * g->ldb + j) * size, g->ldb,
+            (char *)g->c + (size_t)(i * g->ldc + j) * size);
+  }
+}
+
+/* Computes a product of a few rows whose right side is stored by rows, which are read once, in
+** their order. */
+static void run_rows(const struct gemm_type *t, const struct gemm_block *g)
+{
+  struct dots d = { t, g };
+  const double column = (double)g->m * (double)g->k, all = column * (double)g->n;
+  int64_t grain = MAX(GEMM_ROW_LEAST, (int64_t)(GEMM_DOT_WORK / column) / 16 * 16);
+  if (all <= GEMM_DOT_SERIAL_WORK) grain = g->n;
+  parallel_chunks_stoppable(g->n, grain, add_row_range, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
@@ -286,6 +316,8 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
     x->t->act(x->e->act, x->n, row);
   }
 }
+
+void gemm_act(int dtype, int act, int64_t n, void *x) { gemm_type(dtype)->act(act, n, x); }
 
 static int run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
@@ -311,6 +343,11 @@ static int run_product(
           (g.m <= GEMM_FEW && g.k >= GEMM_LONG_SUM * g.m)) &&
       (t->axpy || !epilogue)) {
     run_dots(t, &g);
+    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
+  }
+  if (!tb && g.m < GEMM_VECTORS && g.n >= GEMM_ROW_LEAST && g.alpha == 1 && t->add_rows &&
+      (double)g.n * (double)g.k > (double)(GEMM_ROW_ABOVE * g.m * g.m)) {
+    run_rows(t, &g);
     return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   /* ours ends in registers, a library's in a further pass */

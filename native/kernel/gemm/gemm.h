@@ -39,6 +39,9 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     const void *packed, void *c, int64_t ldc, const struct gemm_epilogue *e);
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
     int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);
+/* Applies an activation (kernel/epilogue.h), as the end of a product does, to n numbers of TY_F32
+** or TY_F64. */
+void gemm_act(int dtype, int act, int64_t n, void *x);
 int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);

@@ -117,6 +117,10 @@ struct gemm_type {
   void (*act)(int act, int64_t n, void *x);
   /* adds alpha x[i * step] to y[i] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
+  /* adds k rows of B, ldb elements apart, each times its element of a, in their order to y; NULL:
+  ** not there */
+  void (*add_rows)(int64_t n, int64_t k, const void *a, int64_t step, const void *b, int64_t ldb,
+      void *y);
   /* adds x[i] to y[i * step] */
   void (*scatter)(int64_t n, const void *x, void *y, int64_t step);
   /* returns the sum of x[i * step] y[i] */

@@ -15,6 +15,9 @@
 #define GEMM_LARGE_WORK (32 * GEMM_WORK)
 /* multiply-adds of a chunk of dot products, which wait for memory: some 5 us (2026-11-28) */
 #define GEMM_DOT_WORK 32768.0
+/* multiply-adds up to which they are one chunk: 5 us where the right side is in the second cache
+** (2026-11-28) */
+#define GEMM_DOT_SERIAL_WORK 98304.0
 /* passes beside the product: an element that is packed, gets bias and activation, is added to
 ** another array: 0.17, 0.33, 0.15 ns */
 #define GEMM_PACK_NS (PARALLEL_CHUNK_NS / 60000)
@@ -44,6 +47,13 @@ enum {
   /* -- which way a product goes -- */
   /* rows or columns of C below which a product is a few dot products */
   GEMM_VECTORS = 4,
+  /* with fewer rows than that and B stored by rows (2026-11-28): columns of a chunk, at least, columns
+  ** of C that stay in the first cache, terms that are added to them for a row at a time, elements of
+  ** B above which this pays */
+  GEMM_ROW_LEAST = 128,
+  GEMM_ROW_COLUMNS = 4096,
+  GEMM_ROW_TERMS = 16,
+  GEMM_ROW_ABOVE = 16384,
   /* terms of a sum for each row of A, from which up to GEMM_FEW rows are dot products too: packing
   ** B would cost more (2026-11-22) */
   GEMM_LONG_SUM = 40,

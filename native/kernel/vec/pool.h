@@ -33,6 +33,10 @@ struct vec_pool {
 
   /* Computes y = max(y, x). */
   void   (*tap_max)(void *y, const void *x, int64_t stride, int64_t n);
+  /* Computes y[i] = the maximum of `least` and a window from x[stride * i] on: `rows` rows, `line`
+  ** elements apart, and `kernel` columns. */
+  void   (*windows_max)(void *y, const void *x, int64_t rows, int64_t line, int64_t kernel,
+      int64_t stride, double least, int64_t n);
   /* Adds x^power to y. */
   void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);
   /* Adds left to dx where x == y, and then sets left to 0 there unless `all`. */

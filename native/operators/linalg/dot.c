@@ -104,7 +104,7 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
 
 /* A matrix that several rows meet is worth packing once if it does not change between runs. */
 enum {
-  KEPT_MIN_ROWS     = 8,       /* rows of the other side, at least */
+  KEPT_MIN_ROWS     = 4,       /* rows of the other side, at least */
   KEPT_MATRIX_BYTES = 4 << 20, /* bytes of the matrix, at most */
 };
 

@@ -34,7 +34,22 @@ size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_sta
 #define DEPTHWISE_PRODUCTS 5e3
 #define PLAIN_PRODUCTS     4e6
 
+enum {
+  /* positions of an image, from which plain arrays with one axis are left to our panels, whose
+  ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
+  LINE_POSITIONS = 500,
+  /* taps up to which, and positions of an image from which, plain arrays of one channel a group are
+  ** left to our rows, unless windows are 2 apart: 40 to 270 us beside 63 to 280 (same date) */
+  MAP_TAPS = 9,
+  MAP_POSITIONS = 1536,
+};
+
 /* Returns why oneDNN does not serve, or NULL. */
+static bool along_one_axis(const struct window *w)
+{
+  return (w->in[0] > 1) + (w->in[1] > 1) + (w->in[2] > 1) == 1;
+}
+
 static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
@@ -42,10 +57,14 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
   if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
-  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
+  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) {
+    if (window_taps(w) <= MAP_TAPS && w->stride[2] == 1 && window_out(w) >= MAP_POSITIONS)
+      return "large maps";
     return work > DEPTHWISE_PRODUCTS ? NULL : "small";
+  }
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
+  if (along_one_axis(w) && window_out(w) >= LINE_POSITIONS) return "long lines";
   return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 

@@ -40,6 +40,7 @@ struct pool {
   bool    separable;                                  /* a window's rows into one, then columns */
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */
   bool    whole;                                      /* one window per plane */
+  bool    small;                                      /* maxima alone of few columns each */
   bool    masked;                                     /* backward: 0 where y is not above 0 */
   double  lowest;                                     /* forward: what a maximum is at least */
   const void *x, *y, *dy;
@@ -115,9 +116,11 @@ struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q,
 struct pool pool_of(const struct call *c, const struct operand *data);
 void pool_run(struct pool *p);
 
-/* Compute a piece, a plane of pairs, a plane that is one window: one direction of pool_run each. */
+/* Compute a piece, a plane of small windows or of pairs, a plane that is one window: one direction
+** of pool_run each. */
 void pool_piece_forward(const struct pool *p, const struct pool_piece *q);
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q);
+void pool_small_forward(const struct pool *p, int64_t plane);
 void pool_pairs_forward(const struct pool *p, int64_t plane);
 void pool_pairs_backward(const struct pool *p, int64_t plane);
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n);

@@ -141,6 +141,32 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
   }
 }
 
+/* Computes a plane of maxima whose windows have few columns, rows and columns at once. */
+void pool_small_forward(const struct pool *p, int64_t plane)
+{
+  const struct vec_ops *r = p->r;
+  const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
+  /* windows from `left` to before `right` are inside the width */
+  const int64_t left = MIN(pool_ceil_div(w->pad, w->stride), w->out),
+                last = w->in + w->pad - w->kernel,
+                right = last < 0 ? left : MAX(MIN(last / w->stride + 1, w->out), left);
+  for (int64_t y = 0; y < h->out; y++) {
+    const int64_t first = pool_first_tap(h, y), rows = MAX(pool_end_tap(h, y) - first, 0),
+                  line = (plane * h->in + y * h->stride - h->pad + first) * w->in,
+                  out = (plane * h->out + y) * w->out;
+    if (right > left)
+      r->pool->windows_max(vec_at(r, p->out, out + left),
+          vec_at(r, p->x, line + left * w->stride - w->pad), rows, w->in, w->kernel, w->stride,
+          p->lowest, right - left);
+    for (int64_t x = left > 0 ? 0 : right; x < w->out; x = x + 1 == left ? right : x + 1) {
+      const int64_t from = MAX(x * w->stride - w->pad, 0),
+                    columns = MIN(x * w->stride - w->pad + w->kernel, w->in) - from;
+      r->pool->windows_max(vec_at(r, p->out, out + x), vec_at(r, p->x, line + from), rows, w->in,
+          columns, w->stride, p->lowest, 1);
+    }
+  }
+}
+
 /* Computes a plane that is one window; not for lp. */
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
 {

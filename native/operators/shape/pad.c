@@ -156,12 +156,50 @@ static const char *refuse_border(const struct call *c)
   return ((const struct pad *)c->param)->mode == CONSTANT ? NULL : "a border made of pixels";
 }
 
+/* Fills `n` elements. */
+static void frame_fill(char *to, int64_t n, const uint64_t *value, size_t size)
+{
+  if (!*value)
+    memset(to, 0, (size_t)n * size);
+  else
+    for (int64_t i = 0; i < n; i++) memcpy(elements_at(to, i, size), value, size);
+}
+
+struct frame { struct pad_planes a; uint64_t value; };
+
+/* Makes rows of the padded planes: each element is written once. */
+static void frame_body(int64_t begin, int64_t end, void *context)
+{
+  const struct frame *f = context;
+  const struct pad_planes *a = &f->a;
+  for (int64_t r = begin; r < end; r++) {
+    const int64_t h = r % a->m[1] - a->before[1], d = r / a->m[1] % a->m[0] - a->before[0],
+                  plane = r / a->m[1] / a->m[0], left = a->before[2], right = left + a->n[2];
+    char *to = elements_at(a->large, r * a->m[2], a->size);
+    if (h < 0 || h >= a->n[1] || d < 0 || d >= a->n[0]) {
+      frame_fill(to, a->m[2], &f->value, a->size);
+      continue;
+    }
+    frame_fill(to, left, &f->value, a->size);
+    memcpy(elements_at(to, left, a->size),
+        elements_at(a->small, ((plane * a->n[0] + d) * a->n[1] + h) * a->n[2], a->size),
+        (size_t)a->n[2] * a->size);
+    frame_fill(elements_at(to, right, a->size), a->m[2] - right, &f->value, a->size);
+  }
+}
+
 static int frame_run(struct call *c)
 {
   const struct pad *p = c->param;
   struct pad_planes a = planes_of(p, &c->in[0], &c->out[0]);
   uint64_t value = 0;
   set_number(&value, a.dtype, p->constant_value);
+  if (c->device == TY_CPU) {
+    struct frame f = { a, value };
+    parallel_for(plane_count(&c->out[0].d) * a.m[0] * a.m[1], cost_ns(NS_MOVE, a.m[2]), frame_body,
+        &f);
+    return TY_OK;
+  }
   TRY(move_fill(c->device, a.large, &value, a.size, desc_count(&c->out[0].d)));
   return copy_middle(c->device, &a, plane_count(&c->out[0].d), true);
 }

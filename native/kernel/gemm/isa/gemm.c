@@ -1,7 +1,7 @@
 /* gemm.c - inner loops of products, compiled once per instruction set with
 ** -DISA=baseline|avx2|avx512|neon. vector.inc says what a vector is, math.inc has loops over rows,
-** tile.inc the tiles of a product, image.inc the way from an image and back; all are written for
-** REAL and read twice, for float and for double.
+** tile.inc the tiles of a product, image.inc the way from an image and back, rows.inc products of a
+** few rows; all are written for REAL and read twice, for float and for double.
 */
 #include "base/vmath.h"
 #include "kernel/gemm/isa.h"
@@ -28,6 +28,7 @@ enum {
 #include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
+#include "kernel/gemm/isa/rows.inc"
 #include "kernel/gemm/isa/undef.inc"
 
 #define T_(name) JOIN(name, f64)
@@ -39,6 +40,7 @@ enum {
 #include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
+#include "kernel/gemm/isa/rows.inc"
 
 #if VBYTES == 64
 #define FOLD(t) fold_##t
@@ -51,7 +53,8 @@ enum {
   .word = bytes, .per = 1, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
   .act = act_##t, \
-  .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, \
+  .axpy = axpy_##t, .add_rows = add_rows_##t, .scatter = scatter_##t, .dot = dot_##t, \
+  .sum = sum_##t, .fill = fill_##t, \
   .window_row = window_row_##t, \
   .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
 #define ISA_NAME_(isa) gemm_isa_##isa

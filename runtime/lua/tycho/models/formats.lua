@@ -10,13 +10,14 @@
 -- - `inputs(path)`: names of the inputs, for files whose network cannot be read without shapes.
 -- - `metadata(path)`: what a network's file says of itself, by key.
 -- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
--- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not
---   given.
+-- - `notes(path, options, e)`: a list of {label, text}, for files whose network needs shapes that
+--   are not given; e: the error of `network`.
 -- - `save_network(path, symbol, arg_params, aux_params, shapes)`, `save_arrays(path, list)`.
 --
 -- @module tycho.models.formats
 
-local pairs = require("tycho.core.iterate").pairs
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local array_files = require "tycho.ndarray.files"
 local checkpoint = require "tycho.model.checkpoint"
 local Error = require "tycho.core.error"
@@ -159,12 +160,23 @@ end
 
 local onnx_files = { name = "ONNX", endings = { ".onnx" } }
 
-function onnx_files.is_mine(_, path)
-  return path:find("%.onnx$") ~= nil
+-- The first field of a file is the version of its representation, in practice.
+function onnx_files.is_mine(head, path)
+  return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
+end
+
+-- Returns sizes by the names of the file's inputs: a lone one takes those of another name.
+local function input_shapes(path, shapes)
+  local names, name = onnx_files.inputs(path), next(shapes)
+  if #names == 1 and name and next(shapes, name) == nil then
+    return { [names[1]] = shapes[name] }
+  end
+  return shapes
 end
 
 function onnx_files.network(path, options)
-  local r, inputs = importer.run({ path = path, shapes = options.shapes }, "models"), {}
+  local shapes = input_shapes(path, options.shapes)
+  local r, inputs = importer.run({ path = path, shapes = shapes }, "models"), {}
   for _, input in ipairs(r.inputs) do
     inputs[input.name] = input
   end
@@ -204,7 +216,7 @@ local function add_values(rows, label, values)
   end
 end
 
-function onnx_files.notes(path)
+function onnx_files.notes(path, _, e)
   local m, counts, names, rows = onnx.get_model_metadata(path), {}, {}, {}
   add_values(rows, "inputs", m.input_tensor_data)
   add_values(rows, "outputs", m.output_tensor_data)
@@ -220,6 +232,7 @@ function onnx_files.notes(path)
     names[i] = ("%d %s"):format(counts[name], name)
   end
   rows[#rows + 1] = { "operators", ("%d: %s"):format(#nodes, table.concat(names, ", ")) }
+  rows[#rows + 1] = { "network", "none: " .. (Error.is_error(e) and e.message or tostring(e)) }
   return rows
 end
 

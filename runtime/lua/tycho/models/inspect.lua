@@ -272,7 +272,7 @@ function inspect.show(path, options, write)
     elseif not format.notes or next(options.shapes) ~= nil then
       error(net, 0)
     end
-    for _, note in ipairs(format.notes(path, options)) do
+    for _, note in ipairs(format.notes(path, options, net)) do
       row(write, note[1], note[2])
     end
     return row(write, "", "--shape data=1,3,224,224 gives the shapes that the layers depend on")

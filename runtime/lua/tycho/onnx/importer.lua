@@ -8,6 +8,8 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
 local contexts = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local levels = require "tycho.onnx.levels"
@@ -20,6 +22,7 @@ local symbol = require "tycho.symbol.symbol"
 require "tycho.executor.executor"                          -- symbols can be bound
 local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
+local transfer = require "tycho.ndarray.transfer"
 local value = require "tycho.onnx.value"
 
 local import = {}
@@ -164,6 +167,27 @@ function Import:input_shape(info)
 end
 
 
+-- Returns the value of an input that the caller has fixed: a number, a list of them or an array.
+function Import:given_constant(name, given, shape, dtype)
+  local x
+  if class.is_array(given) then
+    x = given:astype(dtype):as_in_context(contexts.cpu())
+  else
+    x = transfer.from_table(given, args.DTYPES[dtype], self.func, name)
+  end
+  local sizes = value.is_open(shape) and x.shape or shape
+  local fits = #sizes == #shape and value.product(sizes) == x.size
+  for i = 1, #shape do
+    fits = fits and (shape[i] < 0 or shape[i] == sizes[i])
+  end
+  if not fits then
+    Error.raise{ code = "shape", func = self.func, argument = name, expected = shape,
+      got = x.shape, message = ("the constant for input '%s'"):format(name) }
+  end
+  return value.constant(x:reshape(value.inner_shape(sizes)), sizes, dtype, name)
+end
+
+
 function Import:add_input(scope, info)
   if info.type.kind ~= "tensor" then
     self:fail("unsupported", ("input '%s' is %s, no tensor"):format(info.name,
@@ -175,6 +199,12 @@ function Import:add_input(scope, info)
       kind and kind.name or tostring(info.type.type)))
   end
   local shape = self:input_shape(info)
+  local given = self.constants[info.name]
+  if given ~= nil then
+    local v = self:given_constant(info.name, given, shape, kind.dtype)
+    v.onnx_type = kind.name
+    return self:put(scope, info.name, v)
+  end
   self.names[info.name] = true
   local empty = value.constant(nil, shape, kind.dtype)
   if empty:is_empty() then               -- known, as it has no elements: no argument of the symbol
@@ -408,6 +438,20 @@ local function fail_missing(self)
 end
 
 
+-- Refuses what the caller gives for an input that the graph does not have.
+function Import:check_names(given, scope)
+  for name in pairs(given) do
+    if not scope.values[name] then
+      local names = {}
+      for i, input in ipairs(self.inputs) do
+        names[i] = input.name
+      end
+      Error.unknown{ func = self.func, argument = name, what = "input", names = names }
+    end
+  end
+end
+
+
 local function convert_model(self)
   local graph, scope = self.model.graph, new_scope(nil)
   local given = {}
@@ -419,15 +463,8 @@ local function convert_model(self)
       self:add_input(scope, info)
     end
   end
-  for name in pairs(self.shapes) do
-    if not scope.values[name] then
-      local names = {}
-      for i, input in ipairs(self.inputs) do
-        names[i] = input.name
-      end
-      Error.unknown{ func = self.func, argument = name, what = "input", names = names }
-    end
-  end
+  self:check_names(self.shapes, scope)
+  self:check_names(self.constants, scope)
   for _, t in ipairs(graph.initializers) do
     self.names[t.name] = true
   end
@@ -455,13 +492,14 @@ end
 
 
 --- Converts a file.
--- @tparam table a path, shapes, partial, ctx
+-- @tparam table a path, shapes, constants, partial, ctx
 -- @string func the public function that was asked
 -- @treturn table symbol, arguments, auxiliary, inputs and outputs (name, shape, dtype), model
 function import.run(a, func)
   local model = model_file.read(a.path, func)
   local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,
-    shapes = a.shapes or {}, partial = a.partial, missing = {}, inputs = {}, params = {},
+    shapes = a.shapes or {}, constants = a.constants or {},
+    partial = a.partial, missing = {}, inputs = {}, params = {},
     shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path,
     integers = (a.ctx or contexts.current_context()).device_type ~= "gpu" }, Import)
   self.raise = function(code, message) self:fail(code, message) end

@@ -14,11 +14,14 @@ local onnx = {}
 
 
 local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shapes", "dict?" },
-  { "partial", "boolean", false }, { "ctx", "context?" } })
+  { "partial", "boolean", false }, { "ctx", "context?" }, { "constants", "dict?" } })
 
 --- Reads a network.
 -- @string file path
 -- @tparam[opt] table options shapes: input to sizes, for dimensions that the file leaves open;
+--   constants: input to a number, a list of them or an array, for inputs that are the same in all
+--   runs, such as a rate of samples: no argument of the network, and a choice that depends on it
+--   is the branch that it chooses;
 --   partial: if operators are missing, the error lists all of them in `missing`, not the first one;
 --   ctx = current: where it will run; quantized layers are computed in 8-bit integers on a CPU, in
 --   floats on a GPU
@@ -28,7 +31,7 @@ local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shap
 function onnx.import_model(...)
   local a = IMPORT(...)
   local r = require("tycho.onnx.importer").run({ path = a.file, shapes = a.shapes,
-    partial = a.partial, ctx = a.ctx }, "onnx.import_model")
+    constants = a.constants, partial = a.partial, ctx = a.ctx }, "onnx.import_model")
   return r.symbol, r.arguments, r.auxiliary
 end
 
@@ -48,11 +51,11 @@ end
 
 
 local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict?" },
-  { "ctx", "context?" } })
+  { "ctx", "context?" }, { "constants", "dict?" } })
 
 --- Reads a network as a Module that is bound for inference.
 -- @string file path
--- @tparam[opt] table options shapes as of `import_model`; ctx
+-- @tparam[opt] table options shapes and constants as of `import_model`; ctx
 -- @treturn Module
 function onnx.load(...)
   local a = LOAD(...)

@@ -9,7 +9,8 @@ local module = require "tycho.module"
 
 
 return function(a, func)
-  local r = import.run({ path = a.file, shapes = a.shapes, ctx = a.ctx }, func)
+  local r = import.run({ path = a.file, shapes = a.shapes, constants = a.constants,
+    ctx = a.ctx }, func)
   local names, shapes = {}, {}
   for i, input in ipairs(r.inputs) do
     for axis, size in ipairs(input.shape) do

@@ -7,6 +7,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local Error = require "tycho.core.error"
 local contrib = require("tycho.symbol.symbol").contrib
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
@@ -44,6 +45,61 @@ local function value_of(s, like, shape)
 end
 
 
+-- Returns true and the outputs of a graph without inputs, or false and the error.
+local function attempt(n, graph)
+  local import = n.import
+  local depth, node, hint = import.depth, import.node, import.hint
+  local ok, results = pcall(import.run_body, import, graph, {}, n.scope)
+  if not ok then
+    import.depth, import.node, import.hint = depth, node, hint
+  end
+  return ok, results
+end
+
+
+-- Outputs like those of another branch, which nothing computes: a run that chooses them fails, in a
+-- node whose name says why.
+local function impossible(n, condition, like, name)
+  local import = n.import
+  local hint = import.hint
+  import.hint = ("%s_%s_does_not_fit_the_shapes_of_the_import"):format(hint, name)
+  local outside = condition:cast("float32"):reshape{ 1 } * 0 + 1
+  local number = op("take", { value.full({ 1 }, 0, "float32"), outside }, { mode = "raise" })
+  import.hint = hint
+  local list = {}
+  for i, v in ipairs(like) do
+    list[i] = number:expand(v.shape):cast(v.dtype)
+  end
+  return list
+end
+
+
+local OF_SHAPES = { shape = true, format = true }        -- codes of errors
+
+-- Returns the outputs of a branch. Where it does not fit the shapes of the inputs, as a branch for
+-- another rate of samples does, it is one that no run may choose.
+local function branch_of(n, condition, graph, other, name)
+  local ok, results = attempt(n, graph)
+  if ok then
+    return results
+  end
+  local import = n.import
+  if import.is_guessing or not (Error.is_error(results) and OF_SHAPES[results.code]) then
+    error(results, 0)
+  end
+  import.is_guessing = true              -- a look at the other branch: only once, not in each graph
+  local fits, like = attempt(n, other)
+  import.is_guessing = nil
+  for _, v in ipairs(fits and like or {}) do
+    fits = fits and not value.is_open(v.shape)
+  end
+  if not fits then
+    error(results, 0)
+  end
+  return impossible(n, condition, like, name)
+end
+
+
 function ops.If(n, condition)
   local yes, no = n:graph("then_branch"), n:graph("else_branch")
   if condition:is_constant() then
@@ -52,10 +108,10 @@ function ops.If(n, condition)
   end
   local results, others
   local outputs = contrib.cond{ symbol_of(condition:cast("float32")), function()
-    results = n.import:run_body(yes, {}, n.scope)
+    results = branch_of(n, condition, yes, no, "then_branch")
     return symbols_of(results, true)
   end, function()
-    others = n.import:run_body(no, {}, n.scope)
+    others = branch_of(n, condition, no, yes, "else_branch")
     return symbols_of(others, true)
   end }
   local list = {}

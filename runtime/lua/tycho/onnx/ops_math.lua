@@ -397,7 +397,10 @@ local function matmul(a, b)
   a = left and a:unsqueeze(0) or a
   b = right and b:unsqueeze(1) or b
   local y
-  if #b.shape == 2 and #a.shape > 2 then
+  if b.transposed and a.entry then
+    y = op("FullyConnected", { a, b.transposed }, { num_hidden = b.shape[2], no_bias = true,
+      flatten = false })
+  elseif #b.shape == 2 and #a.shape > 2 then
     y = op("dot", { a, b })
   else
     y = value.batch_dot(a, b)
@@ -432,16 +435,19 @@ function ops.Gemm(n, a, b, c)
   end
   local hidden = b.shape[tb and 1 or 2]
   local plain = c and alpha == 1 and beta == 1 and #c.shape == 1 and c.shape[1] == hidden
+  local weight = b:is_constant() and alpha == 1 and hidden > 0 and (tb and b or b:transpose{ 1, 0 })
+  -- a large matrix stays in the file as it is stored
+  local linear = weight and not (weight.make and a.entry)
   local y
-  if b:is_constant() and alpha == 1 and hidden > 0 then
+  if linear then
     a = ta and a:transpose{ 1, 0 } or a
-    y = op("FullyConnected", { a, tb and b or b:transpose{ 1, 0 }, plain and c or nil },
+    y = op("FullyConnected", { a, weight, plain and c or nil },
       { num_hidden = hidden, no_bias = not plain, flatten = false })
   else
     y = op("dot", { a, b }, { transpose_a = ta, transpose_b = tb })
     y = alpha ~= 1 and y * alpha or y
   end
-  if c and not (plain and b:is_constant() and alpha == 1) and beta ~= 0 then
+  if c and not (plain and linear) and beta ~= 0 then
     y = y + (beta ~= 1 and c * beta or c)
   end
   return y:cast(dtype)

@@ -223,9 +223,11 @@ local function is_dilated(w)
 end
 
 
--- Returns the engine's pooling, where its sizes are those of the window; nil otherwise.
+-- Returns the engine's pooling, where its sizes are those of the window; nil otherwise. Borders at
+-- the end count only where averages are divided by whole windows: the engine's last windows end
+-- where the input does.
 local function pooling(x, w, params)
-  if w.count > 3 or not symmetric(w) or is_dilated(w) then
+  if w.count > 3 or params.count_include_pad and not symmetric(w) or is_dilated(w) then
     return nil
   end
   local valid, full = true, true
@@ -233,7 +235,7 @@ local function pooling(x, w, params)
     local steps = x.shape[i + 2] + 2 * w.before[i] - w.kernel[i]
     valid = valid and (x.shape[i + 2] < 0 or math.floor(steps / w.stride[i]) + 1 == w.out[i])
     full = full and x.shape[i + 2] >= 0 and math.ceil(steps / w.stride[i]) + 1 == w.out[i]
-    if w.before[i] >= w.kernel[i] then
+    if w.before[i] >= w.kernel[i] or w.after[i] >= w.kernel[i] then
       return nil
     end
   end

@@ -6,7 +6,8 @@
 --
 -- - a constant: `array`, an NDArray that may be read when it is first needed; nil if it is empty;
 --   `levels` where it was made of 8-bit integers: q (a constant), scale, zero (constants), axis (of
---   several scales);
+--   several scales); `transposed` where it is a matrix that another constant has the other way
+--   round, and is not made before its elements are needed;
 -- - or an output of a node of the symbol that is being made: `entry`.
 --
 -- Operators over constants run at once, others become nodes, so that what a file computes from
@@ -38,8 +39,17 @@ local DTYPES, DTYPE_NAMES = args.DTYPES, args.DTYPE_NAMES
 local value = {}
 
 local Value = {}
-Value.__index = Value
 value.Value = Value
+
+-- The array of a constant that `make` makes is made when it is first asked for.
+function Value.__index(v, key)
+  local make = key == "array" and rawget(v, "make")
+  if not make then
+    return Value[key]
+  end
+  v.make, v.array = nil, make()
+  return v.array
+end
 
 --- "None" in lists of parameters.
 value.null = values.null
@@ -139,6 +149,17 @@ local function inner_shape(shape)
 end
 
 value.inner_shape = inner_shape
+
+
+--- Returns whether a size of a shape is not known.
+function value.is_open(shape)
+  for i = 1, #shape do
+    if shape[i] < 0 then
+      return true
+    end
+  end
+  return false
+end
 
 
 --- Returns a shape as errors write it.
@@ -285,14 +306,8 @@ value.free_name = free_name
 --- Attributes of a variable that say its shape, where it is known, and type, so that it can be
 -- bound without being given.
 function value.described(shape, dtype)
-  local dict = { __dtype__ = tostring(DTYPES[dtype]) }
-  for _, size in ipairs(shape) do
-    if size < 0 then
-      return dict
-    end
-  end
-  dict.__shape__ = attrs.text(inner_shape(shape))
-  return dict
+  return { __dtype__ = tostring(DTYPES[dtype]),
+    __shape__ = not value.is_open(shape) and attrs.text(inner_shape(shape)) or nil }
 end
 
 
@@ -636,6 +651,18 @@ function Value:reshape(shape)
 end
 
 
+-- elements of a constant matrix from which its transpose is made when it is needed
+local LARGE_MATRIX = 4096
+
+-- Returns the transpose of a constant matrix of numbers, which a product may take as it is.
+local function transposed_later(v)
+  local y = value.constant(nil, { v.shape[2], v.shape[1] }, v.dtype)
+  y.transposed = v
+  y.make = function() return op("transpose", { v }, { axes = { 1, 0 } }).array end
+  return y
+end
+
+
 --- Returns the axes in another order.
 -- @tparam {int,...} axes from 0
 function Value:transpose(axes)
@@ -651,6 +678,11 @@ function Value:transpose(axes)
       shape[i] = self.shape[axis + 1]
     end
     return empty(shape, self.dtype)
+  elseif self.transposed then
+    return self.transposed
+  elseif #axes == 2 and self:is_constant() and REAL[self.dtype] and not self.levels
+    and product(self.shape) >= LARGE_MATRIX and affordable({ self }) then
+    return transposed_later(self)
   end
   local y, levels = op("transpose", { self }, { axes = axes }), self.levels
   if levels and #axes == 2 then

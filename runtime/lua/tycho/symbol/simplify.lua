@@ -286,14 +286,78 @@ local function join_hard_swish(g, n)
 end
 
 
-local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish }
+-- One-hot vectors -----------------------------------------------------------------------------
+
+local MOST_CLASSES = 2 ^ 16
+
+
+-- Returns the size of a parameter that counts 0, 1, 2 ... along the last axis, its only one.
+local function counting_size(g, entry)
+  local x = parameter_of(g, entry)
+  local size = x and x.shape[#x.shape]
+  if not x or x.size ~= size or size > MOST_CLASSES then
+    return nil
+  end
+  for i, v in ipairs(x:reshape{ -1 }:astype("float64"):totable()) do
+    if v ~= i - 1 then
+      return nil
+    end
+  end
+  return size
+end
+
+
+-- Returns x of x == (0, 1, 2 ...), whose last axis is one element, and the number of classes.
+local function in_one_hot(g, entry)
+  while entry[1].op == "Cast" do
+    entry = entry[1].inputs[1]
+  end
+  local equal = entry[1]
+  for i = 1, equal.op == "broadcast_equal" and 2 or 0 do
+    local x, shape = equal.inputs[i], shape_of(g, equal.inputs[i])
+    local classes = shape and shape[#shape] == 1 and #shape > 1
+      and counting_size(g, equal.inputs[3 - i])
+    if classes then
+      return x, classes
+    end
+  end
+end
+
+
+-- One-hot vectors times a matrix become the rows that they choose, and zeros of an index that is
+-- none.
+local function join_one_hot(g, n)
+  if n.op ~= "dot" or n.attrs.transpose_a or n.attrs.transpose_b then
+    return nil
+  end
+  local x, classes = in_one_hot(g, n.inputs[1])
+  local matrix = x and parameter_of(g, n.inputs[2])
+  if not matrix or #matrix.shape ~= 2 or matrix.shape[1] ~= classes
+    or #(shape_of(g, n.inputs[2]) or matrix.shape) ~= 2 then
+    return nil
+  end
+  local function made(op, attrs, ...)
+    return rewriting.operator(g, op, rewriting.free_name(g, n.name .. "_" .. op), attrs, { ... },
+      n.where)
+  end
+  local moved = g.moved(x)
+  local index = made("floor", {}, made("clip", { a_min = "0", a_max = tostring(classes - 1) },
+    moved))
+  local rows = made("take", { mode = "clip" }, n.inputs[2], made("squeeze", { axis = "-1" }, index))
+  local is_one = made("Cast", { dtype = matrix.dtype }, made("_equal", {}, index, moved))
+  return replacement(g, n, "broadcast_mul", {}, { rows, is_one })
+end
+
+
+local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish, join_one_hot }
 
 
 -- Returns whether a sum or product of two has a parameter as an input, or there is what only
--- activations in parts have: a short look, since most networks have neither.
+-- activations in parts and one-hot vectors have: a short look, since most networks have neither.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
-    if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar" then
+    if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar"
+      or n.op == "broadcast_equal" then
       return true
     end
     if ADDS[n.op] or MULTIPLIES[n.op] then
