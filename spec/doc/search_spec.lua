@@ -57,6 +57,12 @@ local QUERIES = {
   { "requires_grad", "fine_tuning" },
   { "coming from pytorch", "from_python" },
   { "fit", "reference_module" },
+  { "getting started", "first_hour" },
+  { "visualize network", "reference_pictures" },
+  { "repl", "first_hour" },
+  { "transposed convolution", "operators_layers" },
+  { "count parameters", "reference_pictures" },
+  { "get intermediate layer output", "reference_symbol" },
 }
 
 -- Queries of other kinds: unfinished words, none that is known, signs, words that say nothing.

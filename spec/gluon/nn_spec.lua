@@ -498,3 +498,20 @@ describe("arrays between layers", function()
     assert.near((keeper.kept * 2):sum():asscalar(), own.kept:sum():asscalar(), 1e-6)
   end)
 end)
+
+describe("an activation that is a layer of its own", function()
+  for word, name in pairs{ gelu = "GELU", silu = "Swish", swish = "Swish", leaky = "LeakyReLU",
+      leakyrelu = "LeakyReLU", LeakyReLU = "LeakyReLU", prelu = "PReLU", elu = "ELU",
+      selu = "SELU" } do
+    it("is named: " .. word, function()
+      assert.is_truthy(ty.gluon.nn[name])
+      for _, make in ipairs{ function() return ty.gluon.nn.Activation(word) end,
+          function() return ty.gluon.nn.Dense{ 2, activation = word } end,
+          function() return ty.gluon.nn.Conv2D{ 2, 3, activation = word } end } do
+        local ok, e = pcall(make)
+        assert.is_false(ok)
+        assert.truthy(e.message:find("nn." .. name, 1, true), e.message)
+      end
+    end)
+  end
+end)

@@ -315,6 +315,9 @@ foreign.SYNONYMS = {
   "half float16 fp16 bfloat16 mixed", "error exception failure", "rl reinforcement",
   "bucketing variable_length padding", "class classification classifier", "data dataset dataloader",
   "iterator dataloader", "plot chart curve", "c cpp", "gpu cuda", "debug debugging",
+  "started quickstart beginner introduction hour", "transposed deconvolution", "repl console prompt",
+  "visualize visualise draw plot_network", "intermediate hidden get_internals",
+  "count print_summary", "tied shared",
 }
 
 -- Word -> what to do instead, where no name says it. A word may have names, too.

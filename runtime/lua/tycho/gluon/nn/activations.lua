@@ -25,7 +25,17 @@ function Activation._hint(_, given)
 end
 
 
+-- activations of other names -> the layer that has them
+local ELSEWHERE = { elu = "ELU", gelu = "GELU", leaky = "LeakyReLU", leaky_relu = "LeakyReLU",
+  leakyrelu = "LeakyReLU", prelu = "PReLU", selu = "SELU", silu = "Swish", swish = "Swish" }
+
 function Activation:set_up(a)
+  local other = ELSEWHERE[a.activation:lower()]
+  if other then
+    Error.raise{ code = "value", func = "nn.Activation", argument = "activation",
+      expected = table.concat(ACTIVATIONS, " or "), got = Error.kind(a.activation),
+      message = ("'%s' is a layer of its own: nn.%s"):format(a.activation, other) }
+  end
   self._act_type = layer.word("nn.Activation", "activation", a.activation, ACTIVATIONS)
 end
 
