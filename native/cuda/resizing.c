@@ -70,7 +70,8 @@ static int resize_images(struct call *c)
   lay_tables(&s.y, &at);
   lay_tables(&s.x, &at);
   TRY(cuda_family(c->device, FAMILY_resize, how == NEAREST ? "nearest" : "resize", &f,
-      "T=%s SUM=%s PAIRS=%d", cuda_type(from.dtype), fixed ? "i32" : "float", pairs));
+      "T=%s SUM=%s PAIRS=%d", cuda_type(from.dtype),
+      fixed ? "i32" : from.dtype == TY_F64 ? "double" : "float", pairs));
   if (how != NEAREST) {
     const char *words = "T=u8 SUM=i32 PAIRS=1";
     TRY(cuda_start(c, FAMILY_resize, "list_taps", words, s.y.to,
@@ -83,7 +84,7 @@ static int resize_images(struct call *c)
 }
 
 static const struct kernel resizes[] = {
-  { "taps", resize_images, T(TY_U8) | T(TY_F32), .scratch = table_scratch }, { 0 }
+  { "taps", resize_images, T(TY_U8) | T(TY_F32) | T(TY_F64), .scratch = table_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_resizing[] = {
