@@ -76,12 +76,12 @@ static int resize_images(struct call *c)
         (void *[]){ &s.x, &how, &across }));
   }
   return cuda_start_words(c, FAMILY_resize, how == NEAREST ? "nearest" : "resize", s.n,
-      (void *[]){ &c->out[0].p, &c->in[0].p, &s }, "T=$i0 SUM=%s PAIRS=%d", fixed ? "i32" : "float",
-      pairs);
+      (void *[]){ &c->out[0].p, &c->in[0].p, &s }, "T=$i0 SUM=%s PAIRS=%d",
+      fixed ? "i32" : from.dtype == TY_F64 ? "double" : "float", pairs);
 }
 
 static const struct kernel resizes[] = {
-  { "taps", resize_images, T(TY_U8) | T(TY_F32), .scratch = table_scratch }, { 0 }
+  { "taps", resize_images, T(TY_U8) | T(TY_F32) | T(TY_F64), .scratch = table_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_resizing[] = {

@@ -3,7 +3,8 @@
 ** A table gives for every position of the result the source positions it reads and their weights.
 ** Bytes under bilinear, cubic and Lanczos rules use weights of 11 bits; the bilinear column pass
 ** drops 4 bits of its sums first and rounds once, as the fixed point of OpenCV does. Averages
-** over areas and float images are computed in float32.
+** over areas and float32 images are computed in float32, float64 images in float64 by the same
+** weights of float32.
 */
 #include "base/parallel.h"
 #include "image/image.h"
@@ -17,7 +18,7 @@ struct resize_taps { int32_t *start, *index, *fixed; float *weight; };
 struct resize_job {
   const struct pixels *to, *from;
   struct resize_taps x, y;
-  /* (source height, new width, channels): int32 or float32 */
+  /* (source height, new width, channels): int32, float32, or float64 */
   void *middle;
   int how;
   bool twice;                                         /* exactly half of the size on both axes */
@@ -76,7 +77,7 @@ size_t resize_scratch(const struct pixels *to, const struct pixels *from, int ho
   how = resize_rule(to, from, how);
   if (how == NEAREST || (to->h == from->h && to->w == from->w)) return 0;
   return taps_bytes(how, from->w, to->w) + taps_bytes(how, from->h, to->h) +
-      (size_t)(from->h * to->w * to->c) * 4 + ALIGN;
+      (size_t)(from->h * to->w * to->c) * (to->dtype == TY_F64 ? 8 : 4) + ALIGN;
 }
 
 /* -- the two passes ---------------------------------------------------------------------------- */
@@ -99,6 +100,7 @@ static void name(const struct resize_job *r, int64_t row) \
 ROW_PASS(row_fixed, uint8_t, int32_t, fixed)
 ROW_PASS(row_bytes, uint8_t, float, weight)
 ROW_PASS(row_floats, float, float, weight)
+ROW_PASS(row_doubles, double, double, weight)
 
 /* Computes rows of two entries per position, the usual case. */
 static void row_pairs(const struct resize_job *r, int64_t row)
@@ -121,7 +123,9 @@ static void row_body(int64_t begin, int64_t end, void *context)
 {
   const struct resize_job *r = context;
   for (int64_t y = begin; y < end; y++)
-    if (r->from->dtype == TY_F32)
+    if (r->from->dtype == TY_F64)
+      row_doubles(r, y);
+    else if (r->from->dtype == TY_F32)
       row_floats(r, y);
     else if (r->how == LINEAR || r->how == WIDE)
       row_pairs(r, y);
@@ -168,12 +172,26 @@ static void column_floats(const struct resize_job *r, int64_t y, int64_t n)
   }
 }
 
+static void column_doubles(const struct resize_job *r, int64_t y, int64_t n)
+{
+  const double *middle = r->middle;
+  double *out = (double *)r->to->p + y * n;
+  for (int64_t i = 0; i < n; i++) {
+    double sum = 0;
+    for (int32_t e = r->y.start[y]; e < r->y.start[y + 1]; e++)
+      sum += middle[r->y.index[e] * n + i] * r->y.weight[e];
+    out[i] = sum;
+  }
+}
+
 static void column_body(int64_t begin, int64_t end, void *context)
 {
   const struct resize_job *r = context;
   int64_t n = r->to->w * r->to->c;
   for (int64_t y = begin; y < end; y++)
-    if (!is_fixed(r->how, r->to->dtype))
+    if (r->to->dtype == TY_F64)
+      column_doubles(r, y, n);
+    else if (!is_fixed(r->how, r->to->dtype))
       column_floats(r, y, n);
     else if (r->how == LINEAR || r->how == WIDE)
       column_linear(r, y, n);

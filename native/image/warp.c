@@ -18,6 +18,8 @@ static void fill_pixels(const struct pixels *to, char *out, int64_t n, const dou
   for (int64_t k = 0; k < to->c; k++)
     if (to->dtype == TY_U8)
       ((uint8_t *)out)[k] = byte_of((float)rint(value[MIN(k, 3)]));
+    else if (to->dtype == TY_F64)
+      ((double *)(void *)out)[k] = value[MIN(k, 3)];
     else
       ((float *)(void *)out)[k] = (float)value[MIN(k, 3)];
   for (int64_t done = 1; done < n; done *= 2)

@@ -8,6 +8,15 @@ local function image(shape, ctx, dtype)
   return (dtype == "uint8" and ty.nd.floor(x) or x):astype(dtype):as_in_context(ctx)
 end
 
+for _, size in ipairs{{3, 4}, {11, 9}, {5, 4}, {7, 5}} do
+  for how = 0, 4 do
+    compare(("resized float64 %d %dx%d"):format(how, size[1], size[2]), function(ctx)
+      return ty.nd._cvimresize{image({7, 10, 3}, ctx, "float64"), w = size[1], h = size[2],
+        interp = how}
+    end)
+  end
+end
+
 for _, dtype in ipairs{"uint8", "float32"} do
   for how = 0, 4 do
     for _, size in ipairs{{3, 4}, {11, 9}, {5, 4}, {13, 3}, {10, 7}} do

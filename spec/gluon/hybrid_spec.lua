@@ -420,6 +420,28 @@ end)
 
 
 describe("lines of recorded calls", function()
+  it("are found where a built-in block makes another call than the step before", function()
+    local net, x = gluon.nn.HybridSequential(), nd.ones{ 2, 3 }
+    net:add(gluon.nn.Dense{ 3, in_units = 3 })
+    net:initialize()
+    local y, line
+    local function step()
+      ty.autograd.record(function()
+        line = "spec/gluon/hybrid_spec.lua:" .. debug.getinfo(1, "l").currentline + 1
+        y = net(x)
+      end)
+    end
+    for _ = 1, 3 do
+      step()
+      y:backward()
+    end
+    net:add(gluon.nn.Activation "sigmoid")
+    step()
+    y:mul_(0)
+    local e = assert.raises("state", y.backward, y)
+    assert.equal(line, e.where and e.where:match("spec/.*"))
+  end)
+
   it("are those in forward, hybridized or not", function()
     local steps = require "tycho.autograd.steps"
     local line

@@ -249,6 +249,29 @@ describe("a loss", function()
       tostring(loss.HuberLoss{ weight = 0.5, batch_axis = 1 }))
   end)
 
+  it("lets go of what it makes on the way", function()
+    local pred, label = form({ 3, 4 }, "float32"):attach_grad(), form({ 3, 4 }, "float32")
+    local classes = nd.array{ 0, 2, 1 }
+    local function arrays_left(f, ...)
+      local before = ty.live().tensors
+      local l = ty.autograd.record(f, ...)
+      local left = ty.live().tensors - before
+      l:backward()
+      return left
+    end
+    for _, case in ipairs{ { loss.SoftmaxCELoss(), classes }, { loss.L2Loss(), label },
+        { loss.HuberLoss(), label }, { loss.SigmoidBCELoss{ weight = 2 }, label } } do
+      local f, target = case[1], case[2]
+      local function call() return f(pred, target) end
+      arrays_left(call)
+      collectgarbage()
+      collectgarbage("stop")
+      local left = arrays_left(call)
+      collectgarbage("restart")
+      assert.equal(1, left, tostring(f))
+    end
+  end)
+
   it("refuses unknown options and words", function()
     assert.raises("value", loss.CTCLoss, { layout = "TCN" })
     assert.raises("value", loss.CTCLoss, { label_layout = "X" })

@@ -540,4 +540,30 @@ describe("dynamic_unroll", function()
       assert.near(states[1], new[1], 1e-6)
     end
   end)
+
+  it("let go of what a step makes on the way, unless a function of the script has it", function()
+    local seen
+    local function watched(v)
+      seen = nd.tanh(v)
+      return seen
+    end
+    for _, case in ipairs{ { rnn.LSTMCell(3, { input_size = 2 }), 2 },
+        { rnn.GRUCell(3, { input_size = 2 }), 1 }, { rnn.RNNCell(3, { input_size = 2 }), 1 },
+        { rnn.RNNCell(3, { input_size = 2, activation = watched }), 4 } } do
+      local cell, count = case[1], case[2]
+      cell:initialize()
+      local x, begin, left = form({ 4, 2 }, "float32"), cell:begin_state(4), nil
+      for _ = 1, 2 do
+        collectgarbage()
+        collectgarbage("stop")
+        local before = ty.live().tensors
+        local y = ty.autograd.record(function() return (cell(x, begin)) end)
+        left = ty.live().tensors - before
+        collectgarbage("restart")
+        y:backward()
+      end
+      assert.equal(count, left, tostring(cell))
+    end
+    assert.equal(4, seen.shape[1])
+  end)
 end)

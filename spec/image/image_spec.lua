@@ -216,6 +216,23 @@ describe("image", function()
       end
     end)
 
+    it("of float64 images is computed in float64", function()
+      local x = picture(17, 23, 3):astype("float64") * (1 + 2 ^ -30)
+      for interp = 0, 4 do
+        for _, size in ipairs{ { 8, 8 }, { 40, 30 }, { 23, 34 }, { 11, 40 }, { 23, 17 } } do
+          local doubles = image.imresize(x, size[1], size[2], interp)
+          local floats = image.imresize(x:astype("float32"), size[1], size[2], interp)
+          assert.equal("float64", doubles.dtype)
+          assert.is_true(largest(doubles, floats:astype("float64")) < 1e-3, "rule " .. interp)
+          -- resampling is linear: what a float32 would round away is there still
+          local shifted = image.imresize(x + 2 ^ -40, size[1], size[2], interp)
+          assert.near(2 ^ -40, (shifted - doubles):mean():asscalar(), 1e-13)
+        end
+      end
+      local batch = nd.image.resize(nd.stack{ x, x, axis = 0 }, { size = { 9, 5 } })
+      same(nd.image.resize(x, { size = { 9, 5 } }), batch:at(1))
+    end)
+
     it("chooses a rule by the sizes", function()
       local x = picture(8, 8, 3)
       same(image.resize_short(x, 16, 2), image.resize_short(x, 16, 9))
@@ -237,6 +254,11 @@ describe("image", function()
 
   describe("borders", function()
     local x = nd.array({ { { 1 }, { 2 }, { 3 } } }, { dtype = "uint8" })
+    it("of float64 images have the value in float64", function()
+      local y = nd._cvcopyMakeBorder{ x:astype("float64"), top = 0, bot = 0, left = 1, right = 2,
+        value = 0.1 }
+      assert.same({ { { 0.1 }, { 1 }, { 2 }, { 3 }, { 0.1 }, { 0.1 } } }, y:totable())
+    end)
     local rows = { [0] = { 9, 9, 1, 2, 3, 9, 9 }, { 1, 1, 1, 2, 3, 3, 3 }, { 2, 1, 1, 2, 3, 3, 2 },
       { 2, 3, 1, 2, 3, 1, 2 }, { 3, 2, 1, 2, 3, 2, 1 } }
     for kind, row in pairs(rows) do

@@ -6,7 +6,7 @@
 #include "prelude.cuh"
 #include "image/taps.h"
 #define T u8          // elements
-#define SUM i32       // of a row: i32 where weights are of fixed point, else float
+#define SUM i32       // of a row: i32 where weights are of fixed point, else float, or T = double
 #define PAIRS 0       // of fixed point, two rows each
 #include "team.cuh"
 #endif

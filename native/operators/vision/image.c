@@ -412,7 +412,7 @@ static int border_run(struct call *c)
 
 /* -- the operators ----------------------------------------------------------------------------- */
 
-enum { T_PIXEL = T(TY_U8) | T(TY_F32) };
+enum { T_PIXEL = T(TY_U8) | T(TY_F32) | T(TY_F64) };
 static const struct kernel tensor_cpu[]         = { { .name = "planes", .run = tensor_run, .types = T_ANY }, { 0 } };
 static const struct kernel tensor_back_cpu[]    = { { .name = "planes", .run = tensor_back, .types = T_FLOAT }, { 0 } };
 static const struct kernel normalize_cpu[]      = { { .name = "planes", .run = normalize_run, .types = T_FLOAT }, { 0 } };

@@ -4,6 +4,7 @@
 -- of the Module, of it " gluon" and " hybrid"; rates are the loop's, not hybridized.
 local layers = require "layers"
 local measure = require "measure"
+local native = require "tycho.core.ffi"
 local nets = require "nets"
 local ty = require "tycho"
 local values = require "values"
@@ -169,24 +170,31 @@ function imperative.layers(name)
   end
 end
 
---- MiB that the process takes from the third step on, above what it has before the network.
+local function live_mib() return ty.live().bytes / 2 ^ 20 end
+
+--- MiB that the process takes from the third step on, above what it has before the network; and what
+-- the engine has allocated after a step ("arrays"). Of small networks the first is mostly what the
+-- allocators and Lua's collector have not given back.
 function imperative.layers_memory(name, kind)
   kind = kind and " " .. kind or ""
   local warm = network "mlp"
   local step = step_of(kind, warm)
   step()
   step = nil                                              -- luacheck: ignore
+  native.C.ty_lazy_trim()
   collectgarbage()
   collectgarbage()
   ty.waitall()
-  local base, w = measure.resident(), network(name)
+  local base, w, live, most = measure.resident(), network(name), live_mib(), 0
   step = step_of(kind, w)
   for i = 1, 10 do
     if i == 3 then measure.forget_peak() end
     step()
     ty.waitall()
+    if i >= 3 then most = math.max(most, live_mib() - live) end
   end
   measure.record("W15 memory " .. name .. kind, "", "MiB", {measure.peak() - base})
+  measure.record("W15 arrays " .. name .. kind, "", "MiB", {most})
 end
 
 -- Small operators ---------------------------------------------------------------------------------
@@ -369,7 +377,7 @@ end
 function imperative.lengths_memory(kind, longest)
   kind = kind and kind ~= "module" and " " .. kind or ""
   ty.waitall()
-  local base = measure.resident()
+  local base, live = measure.resident(), live_mib()
   local step = make_lengths(kind)
   for i = 1, 4 do
     if i == 3 then measure.forget_peak() end
@@ -382,6 +390,7 @@ function imperative.lengths_memory(kind, longest)
   end
   local what = longest and "longest" or "lengths"
   measure.record(("W15 memory %s%s"):format(what, kind), "", "MiB", {measure.peak() - base})
+  measure.record(("W15 arrays %s%s"):format(what, kind), "", "MiB", {live_mib() - live})
 end
 
 imperative.step_of, imperative.network = step_of, network

@@ -50,13 +50,21 @@ end
 -- function -> its file, "=own" for the library's, "=C" for those of C:
 -- asking costs more than remembering
 local files = setmetatable({}, { __mode = "k" })
+local by_source = {}                     -- the same by the name of the chunk: closures are many
 
 local function file_of(f)
-  local info = debug.getinfo(f, "S")
-  local own = info.source:sub(2, #HERE + 1) == HERE
-  files[f] = own and "=own" or info.what == "C" and "=C"
-    or info.source:match("^@(.*)$") or info.short_src
-  return files[f]
+  local info = getinfo(f, "S")
+  local source = info.source
+  local file = by_source[source]
+  if not file then
+    local own = source:sub(2, #HERE + 1) == HERE
+    file = own and "=own" or info.what == "C" and "=C" or source:match("^@(.*)$") or info.short_src
+    if source:sub(1, 1) == "@" or file == "=C" then      -- not the text of a chunk
+      by_source[source] = file
+    end
+  end
+  files[f] = file
+  return file
 end
 
 

@@ -118,6 +118,13 @@ function gc.count(bytes, device)
 end
 
 
+--- Takes back what `count` noted: the wrapper let go of its memory without the collector.
+-- @number bytes
+function gc.discount(bytes)
+  debt = math.max(debt - bytes, 0)
+end
+
+
 --- Finds what is unreachable, once.
 function gc.sweep()
   collectgarbage()

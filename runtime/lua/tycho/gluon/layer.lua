@@ -16,7 +16,7 @@ local recording = require "tycho.ndarray.recording"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local values = require "tycho.core.values"
 
-local drop, NDArray = array_class.drop, array_class.NDArray
+local let_go, tidy, NDArray = array_class.let_go, array_class.tidy, array_class.NDArray
 local getmetatable, rawequal = getmetatable, rawequal
 
 local layer = {}
@@ -81,9 +81,24 @@ end
 function layer.pass_on(block, x)
   local y = block(x)
   if recording.on and getmetatable(x) == NDArray and not rawequal(x, y) then
-    drop(x)
+    let_go(x)
   end
   return y
+end
+
+
+--- Has the forward of a class let go of the arrays that it makes on the way, where it is recorded.
+-- It must keep none, nor hand one to a function of the script.
+-- @tparam table class
+-- @tparam[opt] function may object -> whether that is so; all objects otherwise
+function layer.tidy(class, may)
+  local forward = class.forward
+  function class.forward(self, ...)
+    if recording.on and (not may or may(self)) then
+      return tidy(forward, self, ...)
+    end
+    return forward(self, ...)
+  end
 end
 
 

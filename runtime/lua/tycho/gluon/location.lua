@@ -7,11 +7,9 @@
 -- @module tycho.gluon.location
 
 local Error = require "tycho.core.error"
-local native = require "tycho.core.ffi"
 local recording = require "tycho.ndarray.recording"
 local util = require "jit.util"
 
-local C = native.C
 local band, getinfo, getlocal = bit.band, debug.getinfo, debug.getlocal
 
 local location = {}
@@ -63,16 +61,8 @@ function location.results(...)
 end
 
 
-local held_line                          -- that calls belong to while recording.held
-
-local function hold(line)
-  C.ty_line(line)
-  recording.held, held_line = true, line
-end
-
-
 local function release(ok, ...)
-  recording.held = false
+  recording.release()
   if not ok then
     error((...), 0)
   end
@@ -81,13 +71,13 @@ end
 
 
 local function hold_again(line, ...)
-  hold(line)
+  recording.hold(line)
   return ...
 end
 
 
 --- Runs a block's forward while calls are recorded. All calls of a built-in one belong to the line
--- that called the block, which is found once.
+-- that called the block, which is found once, if one of them needs it.
 -- @tparam function forward
 -- @param ... its arguments
 -- @return its results
@@ -96,12 +86,10 @@ function location.recorded(forward, ...)
   if is_own == (recording.held or false) or not recording.lines then
     return forward(...)
   elseif is_own then
-    local line = Error.caller()
-    hold(line ~= "" and line or nil)
+    recording.hold(false)
     return release(pcall(forward, ...))
   end
-  recording.held = false                                 -- after an error the holder releases it
-  return hold_again(held_line, forward(...))
+  return hold_again(recording.release(), forward(...))   -- after an error the holder releases it
 end
 
 

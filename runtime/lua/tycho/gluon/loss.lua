@@ -56,6 +56,8 @@ end)
 
 local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0 }
 
+local defined = {}                       -- classes of losses, whose forward keeps no array
+
 -- Returns a loss whose form has the given parameters; `weight` and `batch_axis` are kept if they
 -- are among them, the others become fields with an underscore.
 local function define(name, spec)
@@ -67,6 +69,7 @@ local function define(name, spec)
     end
   end
   loss[name] = class
+  defined[#defined + 1] = class
   return class
 end
 
@@ -368,6 +371,11 @@ function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight
     use_data_lengths = pred_lengths ~= nil, use_label_lengths = label_lengths ~= nil,
     blank_label = "last" }
   return weighted(l, self.weight, sample_weight)
+end
+
+
+for _, class in ipairs(defined) do
+  layer.tidy(class)
 end
 
 

@@ -12,7 +12,6 @@
 
 local ffi = require "ffi"
 local pairs = require("tycho.core.iterate").pairs
-local native = require "tycho.core.ffi"
 local attrs = require "tycho.core.attrs"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -26,7 +25,6 @@ local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
 local tables = require "tycho.core.tables"
 
-local C = native.C
 local cached, many, put_input = call.cached, call.many, call.put_input
 
 local replay = {}
@@ -288,12 +286,12 @@ end
 
 local function run_steps(plan, inputs, slots, func, watch)
   local steps = plan.steps
-  local lines = recording.on and recording.lines and recording.wants_lines
+  local hold_next = recording.on and recording.lines and recording.hold_next
   for i = 1, #steps do
     local step = steps[i]
     at = step
-    if lines and lines() then
-      C.ty_line(step.node.where)
+    if hold_next then
+      hold_next(step.node.where)
     end
     if step.entry then
       local from = step.inputs
@@ -315,7 +313,7 @@ local function run_steps(plan, inputs, slots, func, watch)
     end
     for k = 1, #drop do
       if not watch then
-        class.drop(slots[drop[k]])
+        class.let_go(slots[drop[k]])
       end
       slots[drop[k]] = nil
     end
@@ -343,9 +341,13 @@ end
 function replay.run(plan, inputs, func, watch)
   local slots, held = {}, recording.held
   take_values(plan, inputs, slots)
-  recording.held = true
+  local line = recording.release()
+  recording.hold(nil)
   local ok, e = pcall(run_steps, plan, inputs, slots, func, watch)
-  recording.held = held
+  recording.release()
+  if held then
+    recording.hold(line)
+  end
   if not ok then
     fail(plan, e)
   end

@@ -251,7 +251,7 @@ end
 local function have_changed(self)
   local changed, seen = not self._ready, self._seen
   for i, p in ipairs(self._params) do
-    local version = p:_values_version()
+    local version = rawget(p, "_version")
     changed = changed or seen[i] ~= version
     seen[i] = version
   end
@@ -295,10 +295,10 @@ end
 local function fresh_parameters(self, ignore, func)
   local chosen = {}
   for _, p in ipairs(self._params) do
-    if p.grad_req ~= "null" then
+    if rawget(p, "_grad_req") ~= "null" then
       local fresh = false
-      for _, x in ipairs(p:_arrays(func)) do
-        if x.fresh_grad then
+      for _, x in ipairs(rawget(p, "_data") or p:_arrays(func)) do
+        if class.is_fresh(x) then
           fresh = true
         elseif not ignore then
           fail_stale(p, func)
@@ -314,7 +314,7 @@ end
 -- Returns whether the gradients of parameters are still the arrays in a list.
 local function same_gradients(chosen, grads)
   for k, p in ipairs(chosen) do
-    for d, x in ipairs(p:_arrays()) do
+    for d, x in ipairs(rawget(p, "_data")) do
       if grads[k][d] ~= rawget(x, "_grad") then
         return false
       end
@@ -343,7 +343,7 @@ end
 
 local function clear_fresh(chosen)
   for _, p in ipairs(chosen) do
-    for _, x in ipairs(p:_arrays()) do
+    for _, x in ipairs(rawget(p, "_data")) do
       class.clear_fresh(x)
     end
   end
@@ -417,6 +417,16 @@ end
 local STEP = args.form("Trainer:step", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
+-- Reads the arguments; a number alone, which is the rule, without the form.
+local function read_step(...)
+  local batch_size = ...
+  if select("#", ...) == 1 and type(batch_size) == "number" then
+    return { batch_size = batch_size, ignore_stale_grad = false }
+  end
+  return STEP(...)
+end
+
+
 local function check_batch(a, func)
   if a.batch_size <= 0 or a.batch_size ~= a.batch_size then
     Error.raise{ code = "value", func = func, argument = "batch_size", expected = "above 0",
@@ -431,7 +441,7 @@ end
 -- @tparam[opt] table options ignore_stale_grad = false: parameters with such gradients are passed
 --   over
 function Trainer:step(...)
-  local a = STEP(...)
+  local a = read_step(...)
   check_batch(a, "Trainer:step")
   if recording.on then                                   -- an update is no part of what is recorded
     return autograd.pause(recording.training, function() return self:step(a) end)

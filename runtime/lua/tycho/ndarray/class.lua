@@ -57,6 +57,7 @@ local made = ffi.new("ty_tensor *[1]")
 
 -- Wrapping ----------------------------------------------------------------------------------------
 
+local fresh_arrays                       -- list of what was made since `class.tidy` began, or nil
 local open_scopes = 0
 local scope_arrays                       -- weak set of arrays made since the innermost scope began
 
@@ -104,6 +105,9 @@ end
 -- @param pointer `ty_tensor *`
 function class.own(pointer)
   local x, size = wrap(pointer)
+  if fresh_arrays then
+    fresh_arrays[#fresh_arrays + 1] = x
+  end
   gc.count(size * BYTES[x._dtype], x._device)
   return x
 end
@@ -302,6 +306,12 @@ local function read_history(h, clear)
 end
 
 
+--- Returns whether backward has written the array's gradient since `clear_fresh`.
+function class.is_fresh(x)
+  return read_history(x._h, 0)
+end
+
+
 --- Has `fresh_grad` be false until the next backward.
 function class.clear_fresh(x)
   read_history(x._h, 1)
@@ -340,6 +350,62 @@ function class.drop(x)
     end
     C.ty_tensor_free(ffi_gc(h, nil))
   end
+end
+
+
+--- Drops the handle of an array that a call made and that nobody else has; its bytes no longer
+-- count as memory that waits for the collector.
+-- @tparam NDArray x
+function class.let_go(x)
+  if rawget(x, "_h") then
+    gc.discount(tables.product(x._shape) * BYTES[x._dtype])
+    class.drop(x)
+  end
+end
+
+
+-- Notes the arrays in what a function returned: arrays and lists of them.
+local function note_results(found, n, ...)
+  for i = 1, n do
+    local value = select(i, ...)
+    if getmetatable(value) == NDArray then
+      found[value] = true
+    elseif values.is_plain(value) then
+      note_results(found, #value, unpack(value))
+    end
+  end
+end
+
+
+local function end_tidy(outer, ok, ...)
+  local made, results = fresh_arrays, {}
+  fresh_arrays = outer
+  if not ok then
+    error((...), 0)
+  end
+  note_results(results, select("#", ...), ...)
+  for i = 1, #made do
+    local x = made[i]
+    if not results[x] then
+      class.let_go(x)
+    elseif outer then
+      outer[#outer + 1] = x
+    end
+  end
+  return ...
+end
+
+
+--- Calls a function that keeps no array, and lets go of those that it made and does not return;
+-- views are left to the collector. A recorded result that is still there when the program of the
+-- recorded calls is made gets memory of its own, and its neighbours are not fused.
+-- @tparam function f its results are arrays and lists of them
+-- @param ... its arguments
+-- @return the results of f
+function class.tidy(f, ...)
+  local outer = fresh_arrays
+  fresh_arrays = {}
+  return end_tidy(outer, pcall(f, ...))
 end
 
 

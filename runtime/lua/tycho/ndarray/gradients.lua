@@ -83,8 +83,14 @@ function gradients.handles(list)
 end
 
 
+local one_head, one_grad = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
+
 local function call_core(heads, grads, variables, targets, flags)
   local n = #heads
+  if n == 1 and not variables then                       -- most backwards
+    one_head[0], one_grad[0] = heads[1]._h, grads[1] and grads[1]._h or nil
+    return C.ty_backward(one_head, one_grad, 1, nil, nil, 0, flags)
+  end
   local head_grads = ffi.new("ty_tensor *[?]", n)
   for i = 1, n do
     head_grads[i - 1] = grads[i] and grads[i]._h or nil
@@ -157,6 +163,9 @@ local METHOD = args.form("NDArray:backward", { { "out_grad", "array?" },
 -- @tparam[opt] NDArray out_grad of its shape; nil: ones
 -- @tparam[opt] table options as of `ty.autograd.backward`
 function NDArray.backward(x, ...)
+  if select("#", ...) == 0 then
+    return gradients.run("NDArray:backward", { x }, { false }, nil, nil, C.TY_TRAIN)
+  end
   local a = METHOD(...)
   gradients.run("NDArray:backward", { x }, { a.out_grad or false }, nil, nil,
     gradients.flags(a.retain_graph, a.train_mode))

@@ -40,18 +40,57 @@ end
 local request = C.ty_line_request()
 local WANTED, MISSED = 0, 1
 
---- Notes the line of the script for the next call, where the core does not know it already. Call it
--- while recording is on.
-function recording.note_line()
-  if request[WANTED] ~= 0 and recording.lines and not recording.held then
-    C.ty_line((script_line()))
+-- The line that calls belong to while one is held: false until it is needed. Many blocks need none,
+-- since the core knows the lines of calls that repeat.
+local held_line
+
+
+--- Has the calls that follow belong to one line, until `release`.
+-- @tparam ?string|boolean line nil: there is none; false: that of the script's call of the library,
+--   which is found when it is needed
+function recording.hold(line)
+  recording.held, held_line = true, line
+  if line ~= false then
+    C.ty_line(line)
   end
 end
 
 
---- Returns whether the core wants the line of the next call.
-function recording.wants_lines()
-  return request[WANTED] ~= 0
+--- Has the next call belong to a line, while one is held.
+-- @string line
+function recording.hold_next(line)
+  held_line = line
+  if request[WANTED] ~= 0 then
+    C.ty_line(line)
+  end
+end
+
+
+--- Ends `hold`.
+-- @return what `hold` needs to go on
+function recording.release()
+  recording.held = false
+  return held_line
+end
+
+
+-- Returns the line of the next call.
+local function line_now()
+  if not recording.held then
+    return (script_line())
+  elseif held_line == false then
+    held_line = script_line()
+  end
+  return held_line
+end
+
+
+--- Notes the line of the script for the next call, where the core does not know it already. Call it
+-- while recording is on.
+function recording.note_line()
+  if request[WANTED] ~= 0 and recording.lines and not (recording.held and held_line ~= false) then
+    C.ty_line(line_now())
+  end
 end
 
 
@@ -64,8 +103,8 @@ end })
 
 --- Notes the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
-  if recording.lines and not recording.held then
-    C.ty_line((script_line()))
+  if recording.lines and not (recording.held and held_line ~= false) then
+    C.ty_line(line_now())
   end
 end
 
@@ -73,7 +112,7 @@ end
 --- Notes the line of the call that was just made, if the core thought it knew it and did not.
 function recording.note_missed()
   if request[MISSED] ~= 0 then
-    C.ty_line_late(recording.lines and not recording.held and script_line() or nil)
+    C.ty_line_late(recording.lines and line_now() or nil)
   end
 end
 
@@ -86,10 +125,9 @@ function recording.hold_line(f, ...)
   if recording.held or not recording.lines then
     return f(...)
   end
-  C.ty_line((script_line()))
-  recording.held = true
+  recording.hold((script_line()))
   local function release(ok, ...)
-    recording.held = false
+    recording.release()
     if not ok then
       error((...), 0)
     end

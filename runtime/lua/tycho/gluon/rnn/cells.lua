@@ -245,6 +245,18 @@ layer.describe(LSTMPCell, function(self)
 end)
 
 
+local function has_named_activations(self)
+  local first, second = rawget(self, "_fields")._activation,
+    rawget(self, "_fields")._recurrent_activation
+  return (first == nil or type(first) == "string") and (second == nil or type(second) == "string")
+end
+
+
+for _, class in ipairs{ RNNCell, LSTMCell, GRUCell, LSTMPCell } do
+  layer.tidy(class, has_named_activations)
+end
+
+
 cells.RNNCell, cells.LSTMCell, cells.GRUCell, cells.LSTMPCell =
   RNNCell, LSTMCell, GRUCell, LSTMPCell
 
