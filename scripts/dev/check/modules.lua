@@ -81,8 +81,9 @@ local function rockspec_text()
   local file = assert(io.open(ROCKSPEC))
   local text = file:read("*a")
   file:close()
-  local head, tail = text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%].*)$")
-  return text, head .. module_lines() .. "\n" .. tail
+  local head, header, tail =
+    text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%][^\n]*).-(\n    },\n.*)$")
+  return text, head .. module_lines() .. "\n" .. header .. tail
 end
 
 function modules.check_rockspec(report)
