@@ -103,7 +103,7 @@ LIBS += -ljpeg -lpng -lz -lopenblas -lm -lpthread -ldl
 
 PROGRAM := $(sort $(wildcard runtime/*.c))
 TESTS   := $(sort $(wildcard spec/native/*.c))
-LUA     := $(sort $(wildcard runtime/lua/tycho/*.lua runtime/lua/tycho/*/*.lua))
+LUA     := $(sort $(shell find runtime/lua -name '*.lua'))
 
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o)) \
             $(foreach i,$(NARROWS),$(NARROW:%.c=$(BUILD)/%.$(i).o))
@@ -412,7 +412,7 @@ COMPLETIONS  = $(SHARE_DIR)/bash-completion/completions/tycho $(ZSH_DIR)/_tycho 
 MAN_PAGES    = $(SHARE_DIR)/man/man1/tycho.1 $(SHARE_DIR)/man/man3/tycho.h.3
 
 # what the prompt and --script find beside the modules
-BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua doc/*.md))
+BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua $(addprefix scripts/models/*.,lua t7) doc/*.md))
 
 install: all install-beside
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBRARY_DIR)

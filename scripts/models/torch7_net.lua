@@ -24,7 +24,7 @@ common.count(parser, "--train", "digits to draw and train on", 4000)
 common.count(parser, "--epochs", "times to go through them", 4)
 parser:flag("--quick", "few digits")
 local options = common.parse(parser, { train = 2000, epochs = 3 })
-local path = options.file or here .. "../../spec/torch7/files/lenet.t7"
+local path = options.file or here .. "lenet.t7"
 
 
 -- What is in the file -----------------------------------------------------------------------------
