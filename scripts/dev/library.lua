@@ -4,9 +4,10 @@
 --
 --   build/tycho scripts/dev/library.lua FOLDER    from the root of a checkout; the folder exists
 --
--- FOLDER gets tycho.lua (the namespaces), a file for each page of the reference, operators.lua and
--- api.json. A class of the library is a class of the same path ("ty.io.NDArrayIter"), the options
--- of a call are one that ends in ".options".
+-- FOLDER gets tycho.lua (the namespaces), a file for each page of the reference, operators of nd,
+-- sym and F, members.lua (names that the reference leaves out) and api.json. A class of the library
+-- is a class of the same path ("ty.io.NDArrayIter"), the options of a call are one that ends in
+-- ".options".
 
 package.path = "scripts/dev/?.lua;" .. package.path
 
@@ -28,6 +29,9 @@ local WIDTH = 100                                        -- columns of comments
 -- the class itself.
 local PATHS, CLASS_PATHS = {}, {}
 
+-- What is defined already: "ty.nd.zeros" -> true. Namespaces with members: "gluon.nn" -> true.
+local DEFINED, SPACES = {}, {}
+
 -- How forms and comments name types, as the language server names them.
 local TYPES = {
   [""] = "any", value = "any", ["another value"] = "any", number = "number", integer = "integer",
@@ -45,7 +49,7 @@ local lua_type
 local function choice_type(words)
   local list = {}
   for i, word in ipairs(words) do
-    list[i] = (word == "true" or tonumber(word)) and word or ("%q"):format(word)
+    list[i] = (word == "true" or word:find("^-?%d")) and word or ("%q"):format(word)
   end
   return table.concat(list, "|")
 end
@@ -143,15 +147,16 @@ local function member(owner, name, sign)
 end
 
 
--- A class of options: name, rows of {name, type, optional, text}.
+-- A class of options: name, rows of {name, type, required, text}. All fields are optional to the
+-- language server, since the table may have the values by position.
 local function add_options(out, name, base, rows)
   out[#out + 1] = "---@class " .. name .. (base and ": " .. base or "")
   for _, row in ipairs(rows) do
-    local optional = row.optional and not row.name:find("^%.") and "?" or ""
     local field = field_name(row.name)
-    out[#out + 1] = one_line(("---@field %s %s %s"):format(field:sub(1, 1) == "[" and field
-      or field .. optional, row.type .. (field:sub(1, 1) == "[" and row.optional and "|nil" or ""),
-      row.text))
+    local text = (row.required and "(required) " or "") .. row.text
+    out[#out + 1] = one_line(field:sub(1, 1) == "["
+      and ("---@field %s %s|nil %s"):format(field, row.type, text)
+      or ("---@field %s%s %s %s"):format(field, field:find("^%.") and "" or "?", row.type, text))
   end
   out[#out + 1] = ""
 end
@@ -168,15 +173,19 @@ end
 local function option_rows(item)
   local rows = {}
   for _, p in ipairs(item.options) do
-    rows[#rows + 1] = { name = p.name, type = lua_type(p.type), optional = not p.required,
+    rows[#rows + 1] = { name = p.name, type = lua_type(p.type), required = p.required,
       text = option_text(p) }
   end
   return rows
 end
 
 
--- Types of results; "NDArray,NDArray" are two.
+-- Types of results; "NDArray,NDArray" are two. Without any the language server would conclude from
+-- the empty body that there is none.
 local function add_results(out, item)
+  if not item.results[1] then
+    out[#out + 1] = "---@return any"
+  end
   for _, r in ipairs(item.results) do
     if r.type:find("^[%w_]+,[%w_,]+$") then
       for one in r.type:gmatch("[^,]+") do
@@ -194,8 +203,9 @@ local function takes_options(item)
 end
 
 
--- Parameters of a function that takes them by position; returns their names.
-local function add_parameters(out, item)
+-- Parameters of a function that takes them by position; returns their names. An optional one may be
+-- a table of options in its place; space: the file's own table, whose name none of them takes.
+local function add_parameters(out, item, space)
   local names, by_name = {}, {}
   for _, p in ipairs(item.options) do
     by_name[p.name] = p
@@ -203,19 +213,21 @@ local function add_parameters(out, item)
   for word in (item.call or "()"):match("%((.*)%)$"):gmatch("[^,%s]+") do
     local name = word:match("^%[?([%w_%.]+)%]?$") or "..."
     local p = by_name[name] or { type = "", text = "" }
-    local lua_name = reserved[name] and name .. "_" or name
+    local lua_name = (reserved[name] or name == space) and name .. "_" or name
+    local optional = name ~= "..." and (word:find("^%[") or name == "options")
+    local kind = lua_type(p.type)
     names[#names + 1] = lua_name
-    out[#out + 1] = one_line(("---@param %s%s %s %s"):format(lua_name,
-      word:find("^%[") and name ~= "..." and "?" or "", lua_type(p.type), p.text))
+    out[#out + 1] = one_line(("---@param %s%s %s%s %s"):format(lua_name, optional and "?" or "",
+      kind, optional and kind ~= "any" and "|table" or "", p.text))
   end
   return names
 end
 
 
 -- Returns a call by options: a table first, or values by position.
-local function add_call(out, item, title)
+local function add_call(out, item, title, space)
   if not takes_options(item) then
-    return add_parameters(out, item)
+    return add_parameters(out, item, space)
   end
   out[#out + 1] = "---@param options " .. title .. ".options|any"
   out[#out + 1] = "---@param ... any the same by position"
@@ -244,11 +256,12 @@ local function add_function(out, item, spaces, above)
   spaces[space] = spaces[space] or {}
   spaces[space][class or ""] = true
   local title = path .. "." .. name
+  DEFINED[title] = true
   if takes_options(item) then
     add_options(out, title .. ".options", nil, option_rows(item))
   end
   add_comment(out, item.lines)
-  local names = table.concat(add_call(out, item, title), ", ")
+  local names = table.concat(add_call(out, item, title, space:match("^[%w_]+")), ", ")
   add_results(out, item)
   local place = class and space .. "." .. class or space
   out[#out + 1] = reserved[name]
@@ -280,8 +293,8 @@ local function add_class(out, item, spaces)
     add_options(out, item.title .. ".options", path and path .. ".options", option_rows(item))
   end
   add_comment(out, item.lines)
-  local base = base_path(item.class)
-  out[#out + 1] = "---@class " .. item.title .. (base and ": " .. base or "")
+  DEFINED[item.title] = true
+  out[#out + 1] = "---@class " .. item.title .. ": " .. (base_path(item.class) or "ty.Class")
   if takes_options(item) then
     out[#out + 1] = ("---@overload fun(options: %s.options|any, ...: any): %s"):format(item.title,
       item.title)
@@ -315,6 +328,7 @@ local function with_spaces(body, spaces)
     end
   end
   for _, space in ipairs(sorted_names(spaces)) do
+    SPACES[space] = true
     out[#out + 1] = "---@class ty." .. space
     out[#out + 1] = ("%s%s = {}\n"):format(space:find(".", 1, true) and "" or "local ", space)
     for _, class in ipairs(sorted_names(spaces[space])) do
@@ -379,7 +393,7 @@ local function input_rows(info, kind)
   for _, port in ipairs(info.inputs) do
     local name = not port:find("^[%[{]") and port:match("[%w_]+")
     rows[#rows + 1] = name and { name = name, type = port:find("*", 1, true) and kind .. "|" .. kind
-      .. "[]" or kind, optional = true, text = "" } or nil
+      .. "[]" or kind, text = "" } or nil
   end
   return rows
 end
@@ -389,7 +403,7 @@ local function parameter_rows(info)
   local rows = {}
   for i, p in ipairs(info.params) do
     local default = operator.default(p)
-    rows[i] = { name = p.name, type = operator_type(p), optional = p.default ~= nil,
+    rows[i] = { name = p.name, type = operator_type(p), required = p.default == nil,
       text = (default and "(default " .. default .. ") " or "") .. p.doc }
   end
   return rows
@@ -400,39 +414,38 @@ end
 -- has no class of operands: it takes those of both others.
 local HOMES = {
   { space = "nd", kind = "ty.nd.NDArray", suffix = "arrays",
-    more = { { name = "out", type = "ty.nd.NDArray|ty.nd.NDArray[]", optional = true,
-      text = "gets the result" } } },
+    more = { { name = "out", type = "ty.nd.NDArray|ty.nd.NDArray[]", text = "gets the result" } } },
   { space = "sym", kind = "ty.sym.Symbol", suffix = "symbols",
-    more = { { name = "name", type = "string", optional = true, text = "of the node" },
-      { name = "attr", type = "table<string, string>", optional = true,
-        text = "attributes of the node" } } },
+    more = { { name = "name", type = "string", text = "of the node" },
+      { name = "attr", type = "table<string, string>", text = "attributes of the node" } } },
   { space = "F", kind = "ty.nd.NDArray|ty.sym.Symbol" },
 }
 
 
-local function add_operator(out, info, names)
+local function add_operator(out, info, names, home)
   local class = "ty.op." .. info.name
-  add_options(out, class .. ".parameters", nil, parameter_rows(info))
-  for _, home in ipairs(HOMES) do
-    if home.suffix then
-      local rows = input_rows(info, home.kind)
-      for _, row in ipairs(home.more) do
-        rows[#rows + 1] = row
-      end
-      add_options(out, class .. "." .. home.suffix, class .. ".parameters", rows)
+  if home == HOMES[1] then
+    add_options(out, class .. ".parameters", nil, parameter_rows(info))
+  end
+  if home.suffix then
+    local rows = input_rows(info, home.kind)
+    for _, row in ipairs(home.more) do
+      rows[#rows + 1] = row
     end
-    for _, name in ipairs(names) do
-      local inner, last = public_name(name)
-      add_comment(out, broken(info.doc))
-      out[#out + 1] = home.suffix and ("---@param options %s.%s|any"):format(class, home.suffix)
-        or ("---@param options %s.arrays|%s.symbols|any"):format(class, class)
-      out[#out + 1] = "---@param ... any operands by position, options last"
-      out[#out + 1] = "---@return " .. home.kind .. (#info.outputs > 1 and " ..." or "")
-      local owner = home.space .. (inner ~= "" and "." .. inner or "")
-      out[#out + 1] = reserved[last] and member(owner, last) .. " = function(options, ...) end"
-        or ("function %s(options, ...) end"):format(member(owner, last))
-      out[#out + 1] = ""
-    end
+    add_options(out, class .. "." .. home.suffix, class .. ".parameters", rows)
+  end
+  for _, name in ipairs(names) do
+    local inner, last = public_name(name)
+    add_comment(out, broken(info.doc))
+    out[#out + 1] = home.suffix and ("---@param options %s.%s|any"):format(class, home.suffix)
+      or ("---@param options %s.arrays|%s.symbols|any"):format(class, class)
+    out[#out + 1] = "---@param ... any operands by position, options last"
+    out[#out + 1] = "---@return " .. home.kind .. (#info.outputs > 1 and " ..." or "")
+    local owner = home.space .. (inner ~= "" and "." .. inner or "")
+    DEFINED["ty." .. owner .. "." .. last] = true
+    out[#out + 1] = reserved[last] and member(owner, last) .. " = function(options, ...) end"
+      or ("function %s(options, ...) end"):format(member(owner, last))
+    out[#out + 1] = ""
   end
 end
 
@@ -451,18 +464,199 @@ local function operators()
 end
 
 
-local function operators_text(list)
-  local body, spaces = {}, {}
-  for _, home in ipairs(HOMES) do
-    spaces[home.space] = {}
-    for inner in pairs(INNER) do
-      spaces[home.space .. "." .. inner] = {}
-    end
+-- Returns the operators of a namespace. One file of all would have more than the 500 kB that the
+-- language server reads of a file ("workspace.preloadFileSize").
+local function operators_text(list, home)
+  local body, spaces = {}, { [home.space] = {} }
+  for inner in pairs(INNER) do
+    spaces[home.space .. "." .. inner] = {}
   end
   for _, row in ipairs(list) do
     if row.names[1] then
-      add_operator(body, row.info, row.names)
+      add_operator(body, row.info, row.names, home)
     end
+  end
+  return with_spaces(body, spaces)
+end
+
+
+-- What the reference leaves out ------------------------------------------------------------------
+
+-- Objects that show which fields and methods the others of their class have.
+local EXAMPLES = {}
+EXAMPLES["ty.nd.NDArray"] = ty.nd.ones(1)
+EXAMPLES["ty.sym.Symbol"] = ty.sym.Variable("x") + 1
+EXAMPLES["ty.executor.Executor"] = EXAMPLES["ty.sym.Symbol"]:simple_bind{ ctx = ty.cpu(),
+  x = { 1 } }
+
+local FIELD_TYPES = {
+  shape = "integer[]", ndim = "integer", size = "integer", dtype = "ty.DType", stype = "string",
+  context = "ty.Context", ctx = "ty.Context", writable = "boolean", fresh_grad = "boolean",
+  name = "string", grad = "ty.nd.NDArray", symbol = "ty.sym.Symbol",
+  outputs = "ty.nd.NDArray[]", arg_arrays = "ty.nd.NDArray[]", grad_arrays = "ty.nd.NDArray[]",
+  aux_arrays = "ty.nd.NDArray[]", arg_dict = "table<string, ty.nd.NDArray>",
+  grad_dict = "table<string, ty.nd.NDArray>", aux_dict = "table<string, ty.nd.NDArray>",
+  output_dict = "table<string, ty.nd.NDArray>",
+}
+
+-- Fields that are nil until they are set.
+local UNSET = { log = { sink = "function|nil" } }
+
+-- Names that every class has, and what is no part of the interface.
+local COMMON = { class_name = true, extend = true, fields = true, handle = true, init = true,
+  is_a = true, is_class = true, super = true }
+
+local METAMETHODS = { "add", "sub", "mul", "div", "mod", "pow", "unm" }
+
+local function read_member(owner, name)
+  local ok, value = pcall(function() return owner[name] end)
+  return ok and value or nil
+end
+
+
+-- Names of the fields of a class's objects; nil where only an object knows.
+local function object_fields(path, class)
+  local names, object = {}, EXAMPLES[path]
+  if object then
+    for name in pairs(members.set(object)) do
+      names[name] = type(read_member(object, name)) ~= "function" or nil
+    end
+    return names
+  end
+  local list = class.fields
+  while list do
+    for name in pairs(list) do
+      names[name] = true
+    end
+    list = (getmetatable(list) or {}).__index
+  end
+  return class.fields and names
+end
+
+
+-- Adds what a class has beside its methods that the reference describes: fields, operators of Lua.
+local function add_fields(out, path, class)
+  out[#out + 1] = "---@class " .. path
+  local names = object_fields(path, class)
+  for _, name in ipairs(sorted_names(names or {})) do
+    if not COMMON[name] and name:sub(1, 1) ~= "_" and not DEFINED[path .. "." .. name] then
+      out[#out + 1] = ("---@field %s %s"):format(field_name(name),
+        name == "T" and path or FIELD_TYPES[name] or "any")
+    end
+  end
+  if not names then
+    out[#out + 1] = "---@field [string] any"
+  end
+  if EXAMPLES[path] and rawget(class, "__index") ~= class then
+    out[#out + 1] = "---@field [integer] " .. path
+  end
+  for _, name in ipairs(METAMETHODS) do
+    if rawget(class, "__" .. name) then
+      out[#out + 1] = ("---@operator %s%s: %s"):format(name, name == "unm" and "" or "(any)", path)
+    end
+  end
+  out[#out + 1] = ""
+end
+
+
+-- Adds a function of which no more is known than its comment.
+local function add_bare_function(out, place, name, value)
+  local entry = manual.comment(value)
+  if entry and comments.is_hidden(entry) then
+    return
+  end
+  add_comment(out, entry and comments.parts(entry).lines or {})
+  out[#out + 1] = "---@return any"
+  out[#out + 1] = reserved[name] and member(place, name) .. " = function(...) end"
+    or ("function %s(...) end"):format(member(place, name))
+  out[#out + 1] = ""
+end
+
+
+-- Adds an operator as a method of its first operand.
+local function add_operator_method(out, place, name, class, kind)
+  local info = ty.op.info(name)
+  add_comment(out, broken(info.doc))
+  out[#out + 1] = ("---@param options ty.op.%s.%s|any"):format(info.name, kind)
+  out[#out + 1] = "---@param ... any operands by position, options last"
+  out[#out + 1] = ("---@return %s%s"):format(class, #info.outputs > 1 and " ..." or "")
+  out[#out + 1] = reserved[name] and member(place, name) .. " = function(self, options, ...) end"
+    or ("function %s(options, ...) end"):format(member(place, name, ":"))
+  out[#out + 1] = ""
+end
+
+
+local OPERANDS = { ["ty.nd.NDArray"] = "arrays", ["ty.sym.Symbol"] = "symbols" }
+
+local function add_methods(out, path, class, place)
+  local owner = EXAMPLES[path] or class
+  for _, name in ipairs(members.list(owner)) do
+    local value = EXAMPLES[path] and read_member(owner, name) or rawget(class, name)
+    if type(value) == "function" and not COMMON[name] and not DEFINED[path .. "." .. name] then
+      local public = OPERANDS[path] and registry.find(name) and public_name(name)
+      if public == "" then
+        add_operator_method(out, place, name, path, OPERANDS[path])
+      elseif not public then
+        add_bare_function(out, place, name, value)
+      end
+    end
+  end
+end
+
+
+-- Adds what a namespace has under names that the reference leaves out.
+local function add_space(out, space, known)
+  local value = ty
+  for name in space:gmatch("[%w_]+") do
+    value = value[name]
+  end
+  local fields, functions = { "---@class ty." .. space }, {}
+  for _, name in ipairs(members.list(value)) do
+    local one = read_member(value, name)
+    if not DEFINED["ty." .. space .. "." .. name] and not COMMON[name] then
+      if type(one) == "function" then
+        add_bare_function(functions, space, name, one)
+      elseif one ~= nil and not SPACES[space .. "." .. name] then
+        fields[#fields + 1] = ("---@field %s %s"):format(field_name(name), CLASS_PATHS[one]
+          or known[one] or type(one) ~= "table" and type(one) or "any")
+      end
+    end
+  end
+  for name, kind in pairs(UNSET[space] or {}) do
+    fields[#fields + 1] = ("---@field %s %s"):format(name, kind)
+  end
+  fields[#fields + 1] = ""
+  for _, lines in ipairs{ #fields > 2 and fields or {}, functions } do
+    for _, line in ipairs(lines) do
+      out[#out + 1] = line
+    end
+  end
+end
+
+
+local function members_text()
+  local body, spaces, classes, known = {}, {}, {}, {}
+  for class, path in pairs(CLASS_PATHS) do
+    classes[path] = class
+  end
+  for _, space in ipairs(sorted_names(SPACES)) do
+    local value = ty
+    for name in space:gmatch("[%w_]+") do
+      value = value[name]
+    end
+    spaces[space], known[value] = {}, "ty." .. space
+  end
+  for _, path in ipairs(sorted_names(classes)) do
+    local space, name = split_path(path)
+    if space then
+      add_fields(body, path, classes[path])
+      local first = #body
+      add_methods(body, path, classes[path], space .. "." .. name)
+      spaces[space][name] = #body > first or nil
+    end
+  end
+  for _, space in ipairs(sorted_names(spaces)) do
+    add_space(body, space, known)
   end
   return with_spaces(body, spaces)
 end
@@ -473,6 +667,12 @@ end
 local SHARED = [[
 ---@alias ty.DType "float32"|"float64"|"float16"|"bfloat16"|"uint8"|"int8"|"int32"|"int64"|"bool"
 ---@alias ty.Shape integer|integer[]
+
+---@class ty.Class
+---@field class_name string
+---@field super any the class above
+---@field extend fun(self: any, name?: string): any makes a class below
+---@field is_a fun(self: any, class: any): boolean
 
 ---@class ty.Null
 ---@class ty.Context: ty.context.Context
@@ -522,7 +722,7 @@ local function root_text(pages)
     elseif ok and type(value) == "function" then
       local entry = manual.comment(value)
       add_comment(functions, entry and comments.parts(entry).lines or {})
-      functions[#functions + 1] = ("function ty.%s(...) end\n"):format(name)
+      functions[#functions + 1] = ("---@return any\nfunction ty.%s(...) end\n"):format(name)
     elseif ok then
       local class = manual.is_class(value) and PATHS[value.class_name]
       fields[#fields + 1] = ("---@field %s %s"):format(name, class
@@ -606,10 +806,13 @@ local function main(folder)
     end
   end
   write(folder .. "/tycho.lua", root_text(pages))
-  write(folder .. "/operators.lua", operators_text(list))
+  for _, home in ipairs(HOMES) do
+    write(("%s/operators_%s.lua"):format(folder, home.space), operators_text(list, home))
+  end
   for _, page in ipairs(pages) do
     write(folder .. "/" .. page.file:match("^reference_(.*)") .. ".lua", page_text(page))
   end
+  write(folder .. "/members.lua", members_text())
   write(folder .. "/api.json", json.text(object({ version = ty.version,
     pages = map(pages, page_data), operators = map(list, operator_data) },
     "version", "pages", "operators")) .. "\n")

@@ -14,6 +14,7 @@ $get /root/*.deb gcc libc6-dev pkg-config
 cd /
 tycho -e 'ty.nd.ones{2, 3}:sum():asscalar()'
 tycho --script train_mnist --quick
+tycho -e 'tostring(ty.gluon.nn.Dense(2))'
 luajit -e 'print(require("tycho").nd.ones(2):sum():asscalar())'
 cat > "$work/a.c" <<'END'
 #include <stdio.h>

@@ -34,7 +34,11 @@ local x, y = digits.draw(TEST, 2)
 ty.nd.save(prefix .. "-images.npy", x)
 
 -- From here on: what another shell does.
-local tycho = arg[-1] or "tycho"
+local first = 0
+while arg[first - 1] do
+  first = first - 1
+end
+local tycho = first < 0 and arg[first] or "tycho"
 
 local function shell(command)
   print("$ tycho " .. command)

@@ -24,10 +24,7 @@ common.count(parser, "--train", "digits to draw and train on", 4000)
 common.count(parser, "--epochs", "times to go through them", 4)
 parser:flag("--quick", "few digits")
 local options = common.parse(parser, { train = 2000, epochs = 3 })
-local path = options.file or here .. "../../spec/torch7/files/lenet.t7"
-if not options.file and not io.open(path) then           -- installed without the specs
-  parser:error("--file is needed: a network that Torch7 wrote")
-end
+local path = options.file or here .. "lenet.t7"
 
 
 -- What is in the file -----------------------------------------------------------------------------

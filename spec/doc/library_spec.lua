@@ -165,10 +165,11 @@ describe("definitions for editors", function()
 
   it("name no class or function that the library lacks", function()
     local count = 0
+    local objects = { [ty.nd.NDArray] = ty.nd.ones(1), [ty.sym.Symbol] = ty.sym.Variable "x" }
     for name, kind in pairs(functions) do
       local value = ty
       for step in name:gmatch("[%w_]+") do
-        value = type(value) == "table" and value[step] or nil
+        value = type(value) == "table" and (value[step] or (objects[value] or {})[step]) or nil
       end
       assert.is_truthy(value ~= nil, "ty." .. name .. " is defined and not there")
       count = count + (kind == "function" and 1 or 0)
@@ -179,10 +180,11 @@ describe("definitions for editors", function()
 
   it("name every class and every function that has a comment, in all namespaces", function()
     local known, seen, lacking, count = {}, {}, {}, 0
+    local objects = { [ty.nd.NDArray] = ty.nd.ones(1), [ty.sym.Symbol] = ty.sym.Variable "x" }
     for name in pairs(functions) do
       local value = ty
       for step in name:gmatch("[%w_]+") do
-        value = value[step]
+        value = value[step] or (objects[value] or {})[step]
       end
       known[type(value) == "function" and manual.unwrapped(value) or value] = true
     end
@@ -217,6 +219,52 @@ describe("definitions for editors", function()
     for _, name in ipairs{ "code", "message", "argument", "expected", "got", "node" } do
       assert.is_truthy(classes["ty.Error"].fields[name], name)
     end
+  end)
+
+  it("have the fields of arrays, symbols and executors, and operators as methods", function()
+    for path, list in pairs{
+        ["ty.nd.NDArray"] = { shape = "integer[]", T = "ty.nd.NDArray", grad = "ty.nd.NDArray" },
+        ["ty.sym.Symbol"] = { name = "string", T = "ty.sym.Symbol" },
+        ["ty.executor.Executor"] = { outputs = "ty.nd.NDArray[]",
+          arg_dict = "table<string, ty.nd.NDArray>" } } do
+      for name, kind in pairs(list) do
+        assert.equal(kind, classes[path].fields[name], path .. "." .. name)
+      end
+      assert.equal("ty.Class", classes[path].base)
+    end
+    for _, name in ipairs{ "nd.NDArray.sum", "sym.Symbol.relu", "nd.NDArray.gt",
+        "autograd.record" } do
+      assert.equal("function", functions[name], name)
+    end
+  end)
+
+  it("say of each function what it returns, in files that the server reads whole", function()
+    for name, text in pairs(files) do
+      assert.is_true(#text < 500000, name)
+      local before = {}
+      for line in text:gmatch("([^\n]*)\n") do
+        if line:find("function[ (].* end$") then
+          assert.is_truthy(table.concat(before, "\n"):find("---@return", 1, true), name .. line)
+        end
+        before = line ~= "" and before or {}
+        before[#before + 1] = line
+      end
+    end
+  end)
+
+  -- TYCHO_LUALS: the program of the Lua language server
+  it("are read by the language server without a diagnostic", function()
+    local server = os.getenv("TYCHO_LUALS") or "lua-language-server"
+    if select(2, shell.run("command -v " .. server)) ~= 0 then
+      pending("no lua-language-server")
+      return
+    end
+    local settings = assert(io.open(folder .. "/luarc.json", "w"))
+    settings:write('{"runtime.version": "LuaJIT"}')
+    settings:close()
+    local output = shell.run(("cd %s && %s --check . --checklevel=Hint --configpath=luarc.json \z
+      --logpath=log"):format(folder, server))
+    assert.is_truthy(output:find("no problems found", 1, true), output:sub(-2000))
   end)
 
   it("are the same as JSON", function()

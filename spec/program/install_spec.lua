@@ -44,6 +44,9 @@ describe("make", function()
       assert.is_truthy(exports, told)
       local luajit = [[luajit -e 'print(require("tycho").nd.ones(2):sum():asscalar())']]
       assert.equal("2\n", run("cd / && unset TYCHO_LIB\n%s%s", exports, luajit))
+      local modules = path .. "/share/lua/5.1/tycho"
+      assert.equal(run("cd runtime/lua/tycho && find . -name '*.lua' | sort"),
+        run("cd %s && find . -name '*.lua' -not -path './scripts/*' | sort", modules))
       local complaint, status = shell.run(("cd / && unset TYCHO_LIB\n%s%s"):format(
         exports:match("[^\n]*\n"), luajit))
       assert.equal(1, status)

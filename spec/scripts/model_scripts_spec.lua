@@ -21,7 +21,7 @@ describe("scripts/models:", function()
   end)
 
   it("torch7_net runs another file", function()
-    local output = run("torch7_net.lua --file spec/torch7/files/lenet.t7 --shape 2,1,16,16")
+    local output = run("torch7_net.lua --file scripts/models/lenet.t7 --shape 2,1,16,16")
     assert.truthy(output:find("<NDArray 2x10 @cpu(0)>", 1, true), output)
   end)
 
@@ -31,6 +31,8 @@ describe("scripts/models:", function()
       assert.truthy(output:find("operators  7: 3 FullyConnected", 1, true), output)
       assert.truthy(output:find("digits.safetensors: 6 arrays", 1, true), output)
       assert.is_true(tonumber(output:match("(%d+) of 10 digits right")) >= 8, output)
+      local by_name, status = shell.tycho("--script models/own_net --quick --folder " .. dir)
+      assert.equal(0, status, by_name)
     end)
   end)
 

@@ -82,6 +82,11 @@ describe("outputs", function()
     assert.raises("name", function() return g["c"] end)
   end)
 
+  it("and fields are proposed for a name that is none", function()
+    local e = assert.raises("name", function() return mlp().nam end)
+    assert.equal("name", e.candidates[1])
+  end)
+
   it("named like a method are reached by output()", function()
     assert.equal("sum", ty.sym.Group{ V("sum"), V("b") }:output("sum").name)
   end)

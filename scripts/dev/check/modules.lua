@@ -65,11 +65,13 @@ local function add_lines(list, root, prefix, paths)
   end
 end
 
+local SCRIPT_FOLDERS = { [""] = true, ["lib/"] = true, ["models/"] = true }
+
 local function module_lines()
   local list, scripts = {}, {}
-  for _, path in ipairs(source.find("scripts", { lua = true })) do
+  for _, path in ipairs(source.find("scripts", { lua = true, t7 = true })) do
     local folder = path:match("^scripts/(.-)[^/]*$")
-    scripts[#scripts + 1] = not folder:find("^dev/") and path or nil
+    scripts[#scripts + 1] = SCRIPT_FOLDERS[folder] and path or nil
   end
   add_lines(list, "runtime/lua", "", source.find("runtime/lua", { lua = true }))
   add_lines(list, "scripts", "tycho.scripts.", scripts)
@@ -81,8 +83,9 @@ local function rockspec_text()
   local file = assert(io.open(ROCKSPEC))
   local text = file:read("*a")
   file:close()
-  local head, tail = text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%].*)$")
-  return text, head .. module_lines() .. "\n" .. tail
+  local head, header, tail =
+    text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%][^\n]*).-(\n    },\n.*)$")
+  return text, head .. module_lines() .. "\n" .. header .. tail
 end
 
 function modules.check_rockspec(report)

@@ -4,6 +4,7 @@
 -- those of its root.
 --
 --     local path = files.path("scripts", "train_mnist.lua")   --> nil: there is no such file
+--     local other = files.path("scripts", "models/own_net.lua")
 --     for _, name in ipairs(files.names("doc", "md")) do ... end
 --
 -- @module tycho.prompt.files
@@ -30,31 +31,43 @@ end
 
 
 -- A file that each kind has.
-local SOME = { scripts = "train_mnist.lua", ["scripts/models"] = "own_net.lua",
-  doc = "first_hour.md" }
+local SOME = { scripts = "train_mnist.lua", doc = "first_hour.md" }
+
+-- The folders of each kind; others have what scripts share.
+local FOLDERS = { scripts = { "", "models/" }, doc = { "" } }
 
 
 --- Returns the path of a file; nil where there is none of that name.
--- @string kind "scripts", "scripts/models" or "doc"
--- @string name without folders
+-- @string kind "scripts" or "doc"
+-- @string name with the ending; of a script, with the folder "models/" where it is there
 function files.path(kind, name)
-  local path = folder(kind, SOME[kind]) .. name
-  return not name:find("/", 1, true) and is_there(path) and path or nil
+  local root = folder(kind, SOME[kind])
+  for _, inner in ipairs(FOLDERS[kind]) do
+    local own = name:sub(1, #inner) == inner and name:sub(#inner + 1)
+    if own and not own:find("/", 1, true) and is_there(root .. name) then
+      return root .. name
+    end
+  end
+  return nil
 end
 
 
---- Returns the names of the files of a kind, without their ending, sorted.
--- @string kind "scripts", "scripts/models" or "doc"
+--- Returns the names of the files of a kind, without their ending, sorted within a folder.
+-- @string kind "scripts" or "doc"
 -- @string ending "lua" or "md"
 -- @treturn {string,...}
 function files.names(kind, ending)
   local list = {}
-  local quoted = "'" .. folder(kind, SOME[kind]):gsub("'", "'\\''") .. "'"
-  local pipe = io.popen("LC_ALL=C ls -1 " .. quoted .. " 2>/dev/null")
-  for name in pipe:lines() do
-    list[#list + 1] = name:match("^([%w_]+)%." .. ending .. "$")
+  local root = folder(kind, SOME[kind])
+  for _, inner in ipairs(FOLDERS[kind]) do
+    local quoted = "'" .. (root .. inner):gsub("'", "'\\''") .. "'"
+    local pipe = io.popen("LC_ALL=C ls -1 " .. quoted .. " 2>/dev/null")
+    for file in pipe:lines() do
+      local name = file:match("^([%w_]+)%." .. ending .. "$")
+      list[#list + 1] = name and inner .. name
+    end
+    pipe:close()
   end
-  pipe:close()
   return list
 end
 

@@ -1,5 +1,4 @@
--- The scripts that come with the library, by name: `tycho --script train_mnist`, `tycho --script
--- models/read_text`.
+-- The scripts that come with the library, by name: `tycho --script train_mnist`.
 
 local Error = require "tycho.core.error"
 local files = require "tycho.prompt.files"
@@ -7,29 +6,10 @@ local files = require "tycho.prompt.files"
 local scripts = {}
 
 
-local MODELS = "models/"                                 -- scripts that run networks of others
-
-
--- Returns the path of a script; nil: there is none of that name.
-local function path_of(name)
-  local model = name:match("^" .. MODELS .. "(.+)$")
-  return files.path(model and "scripts/models" or "scripts", (model or name) .. ".lua")
-end
-
-
-local function names()
-  local all = files.names("scripts", "lua")
-  for _, name in ipairs(files.names("scripts/models", "lua")) do
-    all[#all + 1] = MODELS .. name
-  end
-  return all
-end
-
-
 -- Returns the first sentence of a script's own comment.
 local function summary(name)
   local words = {}
-  for line in io.lines(path_of(name)) do
+  for line in io.lines(files.path("scripts", name .. ".lua")) do
     local text = line:match("^%-%-%-? ?(.*)$")
     if not text or text == "" then
       break
@@ -43,7 +23,7 @@ end
 
 local function list()
   local lines = {}
-  for _, name in ipairs(names()) do
+  for _, name in ipairs(files.names("scripts", "lua")) do
     lines[#lines + 1] = ("%-21s %s\n"):format(name, summary(name))
   end
   return table.concat(lines)
@@ -51,18 +31,18 @@ end
 
 
 -- Returns the path of a script.
--- @string[opt] name without ending
+-- @string[opt] name without folder and ending
 -- @treturn ?string nil where there is none of that name
 -- @treturn ?string then what to tell: the list of all scripts, or the names that are near
 function scripts.find(name)
   if not name then
     return nil, list()
   end
-  local path = path_of(name)
+  local path = files.path("scripts", name .. ".lua")
   if path then
     return path
   end
-  local near = Error.nearest(name, names(), 3)
+  local near = Error.nearest(name, files.names("scripts", "lua"), 3)
   return nil, ("tycho: there is no script '%s'; near: %s. tycho --script lists them\n"):format(name,
     table.concat(near, ", "))
 end

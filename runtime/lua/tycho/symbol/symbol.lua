@@ -422,9 +422,9 @@ local PROPERTIES = {
 
 local function method_names()
   local names = operators.method_names()
-  for key in pairs(Symbol) do
-    if key:sub(1, 1) ~= "_" then
-      names[#names + 1] = key
+  for _, list in ipairs{ Symbol, PROPERTIES } do
+    for key in pairs(list) do
+      names[#names + 1] = key:sub(1, 1) ~= "_" and key or nil
     end
   end
   return names
