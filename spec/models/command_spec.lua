@@ -213,7 +213,8 @@ describe("--convert with ONNX", function()
   end)
 end)
 
--- The same network of ONNX, whose input is called otherwise, for `rows` rows, as many as come where that is nil.
+-- The same network of ONNX, whose input is called otherwise, for `rows` rows; for as many as come
+-- where that is nil.
 local function image_file(dir, rows)
   local net = ty.sym.FullyConnected{ data = V "image", num_hidden = 2, name = "fc" }
   ty.onnx.export_model{ ty.sym.relu{ net, name = "relu" }, { fc_weight = ty.nd.array{ { 1, 0, 0 },
