@@ -378,14 +378,14 @@ end
 
 
 local function end_tidy(outer, ok, ...)
-  local made, results = fresh_arrays, {}
+  local fresh, results = fresh_arrays, {}
   fresh_arrays = outer
   if not ok then
     error((...), 0)
   end
   note_results(results, select("#", ...), ...)
-  for i = 1, #made do
-    local x = made[i]
+  for i = 1, #fresh do
+    local x = fresh[i]
     if not results[x] then
       class.let_go(x)
     elseif outer then
@@ -511,14 +511,14 @@ end
 
 --- Returns arrays on the same tensors that no scope frees, for objects that keep what they are
 -- given. Outside of scopes these are the arrays themselves.
--- @tparam {NDArray,...} list
+-- @tparam {NDArray,...} arrays
 -- @treturn {NDArray,...}
-function class.unscoped(list)
+function class.unscoped(arrays)
   if open_scopes == 0 then
-    return list
+    return arrays
   end
   local others = {}
-  for i, x in ipairs(list) do
+  for i, x in ipairs(arrays) do
     others[i] = rawget(x, "_kept") and x or class.outside(alias, x)
   end
   return others
