@@ -445,14 +445,14 @@ end
 
 --- Returns arrays on the same tensors that no scope frees, for objects that keep what they are
 -- given. Outside of scopes these are the arrays themselves.
--- @tparam {NDArray,...} list
+-- @tparam {NDArray,...} arrays
 -- @treturn {NDArray,...}
-function class.unscoped(list)
+function class.unscoped(arrays)
   if open_scopes == 0 then
-    return list
+    return arrays
   end
   local others = {}
-  for i, x in ipairs(list) do
+  for i, x in ipairs(arrays) do
     others[i] = rawget(x, "_kept") and x or class.outside(alias, x)
   end
   return others
