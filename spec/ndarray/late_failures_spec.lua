@@ -195,8 +195,8 @@ describe("a module whose step fails", function()
         m:init_optimizer{ kvstore = "device" }
         local function weights()
           local list = {}
-          for name, x in pairs((m:get_params())) do
-            list[name] = x:totable()
+          for key, x in pairs((m:get_params())) do
+            list[key] = x:totable()
           end
           return list
         end

@@ -106,7 +106,7 @@ describe("positions of elements and partners", function()
   end)
 
   it("fit into data's type where they are counted like data", function()
-    for dtype, most in pairs{uint8 = 256, int8 = 128, float16 = 2049, bfloat16 = 257} do
+    for dtype, most in pairs{uint8 = 256, int8 = 128} do
       local x = nd.zeros({2, most + 1}, {dtype = dtype})
       for _, options in ipairs{{axis = 1}, {}, {axis = 0, start = most}, {axis = 0, step = most}} do
         options[1] = x
@@ -120,8 +120,8 @@ describe("positions of elements and partners", function()
       local net = sym.contrib.arange_like{V"x", axis = 1}
       assert.raises("value", net.bind, net, {ctx = ty.cpu(), args = {x = x}})
     end
-    local x = nd.zeros({2, 300}, {dtype = "float16"})
-    assert.near({0.5, 0.75}, nd.contrib.arange_like{x, axis = 0, start = 0.5, step = 0.25}, 0)
+    local x = nd.zeros({2, 2100}, {dtype = "float16"})            -- rounds, as arange does
+    assert.equal(2096, position(nd.contrib.arange_like{x, axis = 1, start = 2095, step = 0}))
   end)
 
   it("fit into the type of what is drawn", function()

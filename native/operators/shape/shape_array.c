@@ -83,7 +83,8 @@ static const struct param range_params[] = {
   { 0 }
 };
 
-/* Returns whether data's type holds the values, where they are whole numbers from 0 up. */
+/* Returns whether data's type holds the values, where they are whole numbers from 0 up. A real type
+** rounds them, as _arange does. */
 static int range_fits(struct infer *s)
 {
   const struct count_up *p = s->param;
@@ -94,7 +95,8 @@ static int range_fits(struct infer *s)
                               : 0;
   double last = p->start + (double)((n - 1) / p->repeat) * p->step, most = MAX(p->start, last);
   bool whole = p->start == floor(p->start) && p->step == floor(p->step);
-  if (n < 1 || !whole || MIN(p->start, last) < 0 || most >= (double)INT64_MAX) return TY_OK;
+  if (dtype_float(in->dtype) || n < 1 || !whole) return TY_OK;
+  if (MIN(p->start, last) < 0 || most >= (double)INT64_MAX) return TY_OK;
   return positions_fit(s, in, in->dtype, (int64_t)most + 1, "Cast data to a type that does");
 }
 
