@@ -9,7 +9,7 @@
 ** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above),
 ** the other orders are climbed from as well. In a reshape a plan that needs no more bytes than are
 ** there already ends the search after a fraction of a millisecond, a look at all plans of few
-** items, or a plan within 4 % of the bound, after one or two. Cost: O(n^2) an order; for large n
+** items after one or two. Cost: O(n^2) an order; for large n
 ** one pass in order of time with a free list, O(n log n), comes first, and the others only within
 ** a budget.
 */
@@ -581,7 +581,7 @@ static void search_orders(struct fit *f)
     improve_order(f, PLAN_STEPS_HELD, &seed);
     if (f->total <= f->held) return;
     improve_order(f, PLAN_STEPS_QUICK - PLAN_STEPS_HELD, &seed);
-    if (search_all(f) || !above_bound(f, 25)) return;
+    if (search_all(f)) return;
   }
   improve_order(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
   for (int k = 0; small && k < KINDS && above_bound(f, 25); k++) { /* rare: from other orders */
