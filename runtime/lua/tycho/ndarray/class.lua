@@ -378,14 +378,14 @@ end
 
 
 local function end_tidy(outer, ok, ...)
-  local fresh, results = fresh_arrays, {}
+  local arrays, results = fresh_arrays, {}
   fresh_arrays = outer
   if not ok then
     error((...), 0)
   end
   note_results(results, select("#", ...), ...)
-  for i = 1, #fresh do
-    local x = fresh[i]
+  for i = 1, #arrays do
+    local x = arrays[i]
     if not results[x] then
       class.let_go(x)
     elseif outer then
