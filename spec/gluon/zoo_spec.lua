@@ -98,9 +98,9 @@ describe("a network", function()
     end)
   end
 
-  -- In float64: a float32 gradient may differ as a whole where the input of a relu is within rounding
-  -- of 0 (0.16 of the largest element for one of three seeds; noise of 2e-7 in the picture does the
-  -- same to the float64 gradient).
+  -- In float64: a float32 gradient may differ as a whole where the input of a relu is within
+  -- rounding of 0 (0.16 of the largest element for one of three seeds; noise of 2e-7 in the picture
+  -- does the same to the float64 gradient).
   it("has the same gradients call by call, as one program, and hybridized", function()
     local net = vision.resnet18_v1{ thumbnail = true, classes = 3 }
     net:initialize{ init = ty.init.Xavier() }

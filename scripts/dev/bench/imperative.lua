@@ -172,9 +172,9 @@ end
 
 local function live_mib() return ty.live().bytes / 2 ^ 20 end
 
---- MiB that the process takes from the third step on, above what it has before the network; and what
--- the engine has allocated after a step ("arrays"). Of small networks the first is mostly what the
--- allocators and Lua's collector have not given back.
+--- MiB that the process takes from the third step on, above what it has before the network; and
+-- what the engine has allocated after a step ("arrays"). Of small networks the first is mostly what
+-- the allocators and Lua's collector have not given back.
 function imperative.layers_memory(name, kind)
   kind = kind and " " .. kind or ""
   local warm = network "mlp"
