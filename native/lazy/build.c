@@ -293,8 +293,6 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
   k->known = NEWS(int, nknown + 1);
   k->end_of = NEWS(int, noutput + 1);
   k->end = NEWS(int, noutput + 1);
-  k->asked = NEWS(uint8_t, noutput + 1);
-  k->needed = NEWS(uint8_t, noutput + 1);
   k->steps = NEWS(uint8_t, t->n + 1);
   k->ones = NEWS(ty_tensor *, t->nhead + 1);
   k->nleaf = t->nleaf;
@@ -302,7 +300,7 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
   const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
       b->end && b->end_array && k->key && k->call && k->where &&
       k->leaf && k->leaf_grad && k->known &&
-      k->end_of && k->end && k->asked && k->needed && k->steps && k->ones;
+      k->end_of && k->end && k->steps && k->ones;
   return enough ? TY_OK : out_of_memory();
 }
 
@@ -314,7 +312,6 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
   if (!wanted) return out_of_memory();
   memcpy(wanted, alive, (size_t)noutput);
-  memcpy(k->asked, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
   if (!code) code = add_ends(b, k, wanted);
   mem_free(wanted);

@@ -4,10 +4,6 @@
 /* programs; a structure with several sets of ends counts for each */
 enum { MOST_KEPT = 256 };
 
-/* Runs that show what a loop needs. Lua collects its garbage less often: what is dropped only by a
-** collection is kept in most runs, and makes no program of its own. */
-enum { LOOSE_RUNS = 16 };
-
 static struct kept *kept[MOST_KEPT];
 static int nkept;
 static ty_pool *pool;
@@ -49,21 +45,6 @@ struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *aliv
   return best;
 }
 
-bool kept_is_loose(struct kept *k, uint8_t *alive, int noutput)
-{
-  bool loose = false;
-  for (int i = 0; i < noutput; i++) k->needed[i] |= alive[i];
-  if (++k->nseen < LOOSE_RUNS) return false;
-  for (int i = 0; i < noutput; i++) {
-    loose |= k->asked[i] && !k->needed[i];
-    k->asked[i] &= k->needed[i];
-  }
-  if (loose) memcpy(alive, k->needed, (size_t)noutput);
-  memset(k->needed, 0, (size_t)noutput);
-  k->nseen = 0;
-  return loose;
-}
-
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput)
 {
   for (int i = 0; i < nkept; i++)
@@ -88,8 +69,6 @@ void kept_free(struct kept *k)
   mem_free(k->known);
   mem_free(k->end_of);
   mem_free(k->end);
-  mem_free(k->asked);
-  mem_free(k->needed);
   mem_free(k->steps);
   mem_free(k->ones);
   mem_free(k);

@@ -19,10 +19,6 @@ struct kept {
   int *end, nend;                                     /* of values that are written to arrays */
   /* per output of the calls that run, in their order: its index among the ends, -1: it is none */
   int *end_of, noutput;
-  /* Per output: whether it was alive when the program was built, and in one of the last runs; how
-  ** many these are (kept_is_loose). */
-  uint8_t *asked, *needed;
-  int nseen;
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */
@@ -30,10 +26,6 @@ struct kept {
 
 /* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL. */
 struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput);
-/* Notes the outputs that are alive in a run of k. Returns true where k keeps outputs that none of
-** the last runs needed: `alive` then has those of all these runs, for a program that keeps less. A
-** loop without hybridize may have left a program that keeps every result. */
-bool kept_is_loose(struct kept *k, uint8_t *alive, int noutput);
 /* Takes over a program; may free the one that was used least lately. */
 void kept_add(struct kept *k, uint64_t hash);
 void kept_free(struct kept *k);

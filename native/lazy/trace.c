@@ -475,11 +475,11 @@ static int find_program(struct trace *t, struct kept **k)
     for (int out = 0; out < t->call[i]->nout; out++, o++)
       alive[o] = !t->call[i]->view && t->call[i]->out[out].storage->refs > 1;
   *k = kept_find(t, hash, alive, noutput);
-  if (*k && !kept_is_loose(*k, alive, noutput))
+  if (*k)
     kept_stats.hits++;
   else {
     kept_stats.misses++;
-    if (!*k) kept_mark(t, hash, alive, noutput);
+    kept_mark(t, hash, alive, noutput);
     code = trace_build(t, alive, noutput, k);
     if (!code) kept_add(*k, hash);
   }

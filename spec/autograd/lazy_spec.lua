@@ -195,31 +195,6 @@ describe("programs of recorded calls", function()
     assert.equal(before, autograd.stats().misses)
   end)
 
-  it("keep less where a loop has long let go of what they keep", function()
-    local w, kept = nd.ones{ 64, 64 }:attach_grad(), nil
-    local function step(keeps)
-      local y = record(function()
-        local a = nd.exp(w)
-        local b = nd.tanh(a)
-        kept = keeps and { a, b } or nil
-        return (b * a):sum()
-      end)
-      collectgarbage()
-      y:backward()
-      return y:asscalar()
-    end
-    local value = step(true)
-    local before = autograd.stats().misses
-    for _ = 1, 15 do assert.equal(value, step(false)) end
-    assert.equal(before, autograd.stats().misses)
-    for _ = 1, 40 do assert.equal(value, step(false)) end
-    assert.equal(before + 1, autograd.stats().misses)
-    assert.equal(value, step(true))                      -- the first program is there still
-    assert.near(math.exp(1), kept[1]:totable()[1][1], 1e-5)
-    for i = 1, 60 do step(i % 9 == 0) end                -- and serves where results are seen
-    assert.equal(before + 1, autograd.stats().misses)
-  end)
-
   it("hold no array of the script", function()
     local before
     for i = 1, 3 do
