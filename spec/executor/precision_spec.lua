@@ -84,6 +84,53 @@ describe("precision", function()
     end)
   end
 
+  -- What a convolution whose channels are rounded in pairs gives, against float32 on operands that
+  -- are rounded before.
+  for name, case in pairs{
+    ["5 x 5"] = { { 8, 20, 12, 12 }, { num_filter = 50, kernel = { 5, 5 } } },
+    ["odd channels, borders"] = { { 9, 5, 11, 13 }, { num_filter = 9, kernel = { 5, 3 },
+      pad = { 2, 1 }, stride = { 2, 1 } } },
+    ["groups, gaps, no bias"] = { { 8, 14, 15, 9 }, { num_filter = 24, kernel = { 4, 3 },
+      dilate = { 2, 3 }, pad = { 3, 2 }, num_group = 2, no_bias = true } },
+    ["one axis"] = { { 12, 20, 70 }, { num_filter = 11, kernel = { 7 }, pad = { 3 } } },
+    ["three axes"] = { { 8, 6, 5, 6, 7 }, { num_filter = 10, kernel = { 3, 3, 3 },
+      pad = { 1, 0, 1 } } },
+    ["a sum of two runs"] = { { 8, 60, 9, 9 }, { num_filter = 20, kernel = { 5, 5 } } },
+    ["scale, sum and relu"] = { { 8, 20, 12, 12 }, { num_filter = 50, kernel = { 5, 5 },
+      no_bias = true }, true },
+  } do
+    it("medium rounds channels in pairs: " .. name, function()
+      local shape, options = case[1], { data = ty.sym.Variable "a", name = "conv" }
+      for key, v in pairs(case[2]) do options[key] = v end
+      local y = ty.sym.Convolution(options)
+      if case[3] then
+        y = ty.sym.BatchNorm{ y, fix_gamma = false, name = "bn" }
+        y = ty.sym.relu(y + ty.sym.exp(ty.sym.Variable "more"))
+      end
+      local function bind(precision)
+        return y:simple_bind{ ctx = ty.cpu(), a = shape, precision = precision, grad_req = "null" }
+      end
+      local medium, exact = bind "medium", bind "highest"
+      ty.random.seed(5)
+      for argument, x in pairs(medium.arg_dict) do
+        x[":"] = ty.nd.random.uniform{ low = -1, high = 1, shape = x.shape }
+        local operand = argument == "a" or argument == "conv_weight"
+        exact.arg_dict[argument][":"] = operand and x:astype "bfloat16":astype "float32" or x
+      end
+      for state, x in pairs(medium.aux_dict) do
+        x[":"] = ty.nd.random.uniform{ low = 0.5, high = 1, shape = x.shape }
+        exact.aux_dict[state][":"] = x
+      end
+      for turn = 1, 2 do                                 -- with the weight packed, then kept
+        medium:forward{ is_train = false }
+        exact:forward{ is_train = false }
+        local d = distance(medium.outputs[1], exact.outputs[1])
+        assert.is_true(rounds() and d < 1e-5 or d < 0.02, ("%g off, turn %d"):format(d, turn))
+      end
+      assert.equal(rounds(), medium:program():find("pairs", 1, true) ~= nil)
+    end)
+  end
+
   it("high and highest are float32", function()
     local case = CASES.FullyConnected
     local exact, exe = run(case[1], case[2], "highest")

@@ -11,11 +11,13 @@ describe("narrow types", function()
   package.path = path
   local function nothing() end
   local quiet = { info = nothing, warning = nothing, debug = nothing, error = nothing }
+  -- Two ResNet-20 in bfloat16 had 0.988 and 0.9955, so means are compared.
+  local RESNET_SEEDS = { 1, 2, 3 }
 
   -- Trains a network and returns its score on `test`, and the module.
-  local function trained(net, train, test, metric, options)
-    ty.random.seed(1)
-    math.randomseed(1)
+  local function trained(net, train, test, metric, options, seed)
+    ty.random.seed(seed)
+    math.randomseed(seed)
     train:reset()
     test:reset()
     local m = ty.mod.Module{ net, logger = quiet }
@@ -26,14 +28,14 @@ describe("narrow types", function()
   end
 
   -- The scores of float32, `medium` and bfloat16, and the first module.
-  local function three(net, train, test, metric, options)
+  local function three(net, train, test, metric, options, seed)
     local scores, first = {}, nil
     for i, precision in ipairs{ "highest", "medium", "bfloat16" } do
       local own = { precision = precision ~= "bfloat16" and precision or nil }
       for key, value in pairs(options) do own[key] = value end
       if precision == "bfloat16" then ty.amp.init() end
       local m
-      scores[i], m = trained(net, train, test, metric, own)
+      scores[i], m = trained(net, train, test, metric, own, seed or 1)
       ty.amp.off()
       first = first or m
     end
@@ -78,13 +80,20 @@ describe("narrow types", function()
     local x, y = images.load(nil, { 3, 32, 32 }, n + held, 1)
     local train, test = images.split(x, y, { train = n, test = held, batch = 50 })
     local steps = n / 50
-    local exact, medium, mixed, m = three(networks.resnet{ depth = 20, classes = 10 }, train, test,
-      accuracy, { num_epoch = 8, initializer = ty.init.Xavier{ factor_type = "in", magnitude = 2 },
-        optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-4,
-          lr_scheduler = ty.lr_scheduler.MultiFactorScheduler{ step = { 4 * steps, 6 * steps },
-            factor = 0.1 } } })
-    print(("ResNet-20: float32 %.4f, medium %.4f, bfloat16 %.4f"):format(exact, medium, mixed))
-    assert.is_true(medium >= exact - 0.003 and mixed >= exact - 0.003)
+    local all, m, exact = { 0, 0, 0 }, nil, nil
+    for _, seed in ipairs(RESNET_SEEDS) do
+      local scores = { three(networks.resnet{ depth = 20, classes = 10 }, train, test, accuracy,
+        { num_epoch = 8, initializer = ty.init.Xavier{ factor_type = "in", magnitude = 2 },
+          optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-4,
+            lr_scheduler = ty.lr_scheduler.MultiFactorScheduler{ step = { 4 * steps, 6 * steps },
+              factor = 0.1 } } }, seed) }
+      print(("ResNet-20, seed %d: float32 %.4f, medium %.4f, bfloat16 %.4f"):format(seed,
+        unpack(scores, 1, 3)))
+      for i = 1, 3 do all[i] = all[i] + scores[i] / #RESNET_SEEDS end
+      m, exact = scores[4], scores[1]
+    end
+    print(("ResNet-20: float32 %.4f, medium %.4f, bfloat16 %.4f"):format(unpack(all)))
+    assert.is_true(all[2] >= all[1] - 0.003 and all[3] >= all[1] - 0.003)
     for _, mode in ipairs{ "naive", "entropy" } do
       local score = quantized(m, train, test, mode)
       print(("ResNet-20: int8, %s: %.4f"):format(mode, score))

@@ -84,6 +84,9 @@ local LINEAR = {
   { data = { 17, 64 }, weight = { 32, 64 }, dtype = "float32", sum = "float32", relu = true },
   { data = { 6, 50 }, weight = { 9, 50 }, dtype = "uint8", sum = "int8", out = "uint8" },
   { data = { 1, 300 }, weight = { 11, 300 }, dtype = "int8", sum = "uint8", out = "int8" },
+  { data = { 29, 2100 }, weight = { 45, 2100 }, dtype = "float32" },    -- a sum of two runs
+  { data = { 15, 4200 }, weight = { 33, 4200 }, dtype = "uint8", zero = 90, relu = true },
+  { data = { 300, 96 }, weight = { 200, 96 }, dtype = "float32", relu = true },    -- chunks
 }
 local CONVOLUTIONS = {
   { data = { 2, 3, 9, 8 }, weight = { 5, 3, 3, 3 }, pad = { 1, 1 }, dtype = "int8" },
@@ -143,6 +146,42 @@ describe("int8 layers", function()
       assert.is_true(most == 0 or off > 0)
     end
   end)
+
+  for _, o in ipairs{ { out = "float32" }, { out = "float32", relu = true }, { out = "int8" },
+    { out = "uint8" }, { out = "float32", sum = true } } do
+    for _, kind in ipairs{ "gelu", "relu" } do
+      if kind == "relu" or o.out == "float32" then
+        it(("take %s over, %s%s%s"):format(kind, o.out, o.relu and ", relu" or "",
+          o.sum and ", sum" or ""), function()
+          local random = trials.random(9)
+          local params = { weight = levels({ 35, 70 }, "int8", random):astype "int8",
+            scale = nd.full({ 35 }, 0.001), bias = nd.random.normal{ 0, 1, shape = { 35 } } }
+          local data = nd.random.normal{ 0, 1, shape = { 18, 70 } }
+          local function run_on(after)
+            local args = { ty.sym.Variable "data", ty.sym.Variable("weight", { dtype = "int8" }),
+              ty.sym.Variable "scale", ty.sym.Variable "bias", num_hidden = 35, out_type = o.out,
+              out_scale = 0.05, act_type = o.relu and "relu" or nil, with_sum = o.sum }
+            if o.sum then args[5] = ty.sym.ones{ shape = { 18, 35 } } end
+            local y = ty.sym.contrib.int8_fully_connected(args)
+            local exe = after(y):simple_bind{ ctx = ty.cpu(), data = data.shape, grad_req = "null" }
+            exe:copy_params_from(params, {})
+            exe:forward{ is_train = false, data = data }
+            return exe.outputs[1]:copy(), exe:program()
+          end
+          local function act(x)
+            return kind == "gelu" and ty.sym.LeakyReLU{ x, act_type = "gelu" }
+              or ty.sym.relu(x)
+          end
+          local plain = run_on(function(y) return y end)
+          local got, program = run_on(act)
+          local want = kind == "gelu" and nd.LeakyReLU{ plain, act_type = "gelu" } or nd.relu(plain)
+          assert.equal(want.dtype, got.dtype)
+          assert.equal(0, (got:astype "float64" - want:astype "float64"):abs():max():asscalar())
+          assert.truthy(program:find "%[int8_fully_connected%d* %a+%d*%]", program)
+        end)
+      end
+    end
+  end
 
   it("refuse what they cannot mean", function()
     local x, w, s = nd.ones({ 2, 3 }, { dtype = "int8" }), nd.ones({ 4, 3 }, { dtype = "int8" }),

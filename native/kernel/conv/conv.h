@@ -43,6 +43,11 @@ struct convolve_end { const void *bias; const float *scale; int act; bool add; }
 size_t convolve_forward_scratch(const struct window *w);
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
+/* The same where rounded_profitable: operands are rounded to bfloat16, sums are float32. */
+bool   rounded_profitable(const struct window *w);
+size_t rounded_scratch(const struct window *w);
+int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
+    const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
 /* The same where few_profitable: a few positions, whose weight is read once, as it is. */
 bool   few_profitable(const struct window *w);
 size_t few_scratch(const struct window *w);

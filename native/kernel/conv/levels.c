@@ -274,7 +274,7 @@ static void enter_image(struct levels_pass *x, int64_t i, char *buffer)
   if (v->dtype == TY_F32) {
     const float *from = (const float *)v->x + i * n;
     if (v->scale <= 0) x->row.unit = levels_most(n, from) / 127;
-    levels_make(n, from, x->row.unit > 0 ? 1 / x->row.unit : 0, (int8_t *)buffer);
+    levels_make(n, from, x->row.unit > 0 ? 1 / x->row.unit : 0, 0, buffer);
     x->levels = (const uint8_t *)buffer;
   }
   else

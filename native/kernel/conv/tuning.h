@@ -51,6 +51,12 @@ enum {
   FEW_EACH = 4,                                       /* of each of several images, at least */
   FEW_DEPTH = 64,                                     /* channels x taps, at least */
 
+  /* -- rounded to bfloat16 (rounded.c), beside float32 (2026-11-28) -- */
+  ROUNDED_IMAGES = 8,                                 /* a thread takes whole images */
+  ROUNDED_CHANNELS = 4,                               /* of a group; they go in pairs */
+  ROUNDED_FILTERS = 8,                                /* of a group */
+  ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
+
   /* -- one channel a group (depthwise.c) -- */
   /* bytes of a padded piece of a plane, at most: half of a first cache */
   DEPTHWISE_PIECE = 16 << 10,

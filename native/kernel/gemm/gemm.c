@@ -25,6 +25,7 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
     part.bias = last ? g->bias : NULL;
     part.row_bias = last ? g->row_bias : NULL;
     part.act = last ? g->act : ACT_NONE;
+    part.unit = last ? g->unit : NULL;
     t->block(&part);
   }
 }
@@ -90,6 +91,7 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
   g.c = (char *)g.c + (r * g.ldc + c) * j->t->word;
   g.strip = gemm_height(g.m, j->t->mr) * g.ars;
   if (g.bias) g.bias = (const char *)g.bias + c * j->t->word;
+  if (g.unit) g.unit += r, g.scale += c, g.less += c;
   if (j->pack)
     g.b = (const char *)g.b + c * (j->tb ? g.ldb : 1) * j->t->element;
   else
@@ -214,7 +216,10 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     .c = c,
     .ldc = ldc,
     .alpha = 1 };
-  if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
+  if (e) {
+    g.bias = e->bias, g.act = e->act, g.add = e->add;
+    g.unit = e->unit, g.scale = e->scale, g.less = e->less;
+  }
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct gemm_job j = { .t = t, .g = g };
   return run_job(&j);

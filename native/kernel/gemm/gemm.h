@@ -29,12 +29,26 @@ enum {
   /* the same with A int8 */
   GEMM_S8,
 };
+/* How levels of -127 .. 127 that are made for a product are multiplied without a further term: as
+** which type, and with what added to each (isa/narrow.c). */
+#ifdef __aarch64__
+enum { GEMM_LEVELS = GEMM_S8, GEMM_LEVELS_SHIFT = 0 };
+#else
+enum { GEMM_LEVELS = GEMM_U8, GEMM_LEVELS_SHIFT = 128 };
+#endif
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
-/* C = act(C * add + AB + bias) */
-struct gemm_epilogue { const void *bias; int act; bool add; };
+/* C = act(C * add + AB + bias). With a unit, of 8-bit integers: C is float32, act((AB - less) unit
+** scale + bias), all of them arrays: unit over the rows, the others over the columns. */
+struct gemm_epilogue {
+  const void *bias;
+  int act;
+  bool add;
+  const float *unit, *scale;
+  const int32_t *less;
+};
 int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
     const void *packed, void *c, int64_t ldc, const struct gemm_epilogue *e);
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,

@@ -38,6 +38,10 @@ struct gemm_block {
   /* b is not padded with zeros after column n: read only n columns */
   bool full;
   int act;                                            /* ACT_* */
+  /* of 8-bit integers, unit NULL: C holds the sums. Else C becomes float32: (AB - less) unit scale
+  ** + bias, with a unit per row, scale, less and a float32 bias per column */
+  const float *unit, *scale;
+  const int32_t *less;
 };
 
 /* Where the columns of a panel are in an image: pieces of output rows. Row (c, t) of the panel is
@@ -141,8 +145,8 @@ enum { NARROW_TYPES = 4 };
 struct gemm_narrow {
   struct gemm_type type[NARROW_TYPES];
   void (*finish)(const struct level_row *r);
-  /* rounds x * inverse to int8 of -127 .. 127 */
-  void (*levels)(int64_t n, const float *x, float inverse, int8_t *out);
+  /* rounds x * inverse to -127 .. 127, plus shift, in a byte */
+  void (*levels)(int64_t n, const float *x, float inverse, int shift, void *out);
   /* returns the largest magnitude */
   float (*most)(int64_t n, const float *x);
   /* makes n words of up to four rows, ld apart, each with the bits of `turn` inverted */

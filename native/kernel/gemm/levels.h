@@ -23,7 +23,7 @@ struct level_row {
   float inverse, zero;
 };
 void  levels_finish(const struct level_row *r);
-/* Computes x * inverse, rounded, within -127 .. 127. */
-void  levels_make(int64_t n, const float *x, float inverse, int8_t *out);
+/* Computes x * inverse, rounded, within -127 .. 127, plus `shift`: int8 with 0, uint8 with 128. */
+void  levels_make(int64_t n, const float *x, float inverse, int shift, void *out);
 /* Returns the largest magnitude; NaN does not count. */
 float levels_most(int64_t n, const float *x);

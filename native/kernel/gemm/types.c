@@ -36,9 +36,9 @@ const struct gemm_narrow *gemm_narrow(void)
 }
 
 void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
-void levels_make(int64_t n, const float *x, float inverse, int8_t *out)
+void levels_make(int64_t n, const float *x, float inverse, int shift, void *out)
 {
-  gemm_narrow()->levels(n, x, inverse, out);
+  gemm_narrow()->levels(n, x, inverse, shift, out);
 }
 float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x); }
 

@@ -246,6 +246,30 @@ static int dots_forward(struct call *c)
   return TY_OK;
 }
 
+/* -- operands rounded to bfloat16 -------------------------------------------------------------- */
+
+static const char *refuse_exact(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = refuse_end(c);
+  if (no) return no;
+  if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
+  return rounded_profitable(&w) ? NULL : "few images, channels, filters or taps";
+}
+
+static size_t pairs_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return rounded_scratch(&w);
+}
+
+static int pairs_forward(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const struct convolve_end end = conv_end_of(c);
+  return rounded_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
+}
+
 /* -- depthwise --------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
@@ -320,6 +344,9 @@ static const struct kernel cpu[] = {
   ONEDNN_CONV
   { .name = "rows", .run = depthwise_forward, .types = T_FLOAT, .refuse = refuse_depth,
     .scratch = depthwise_scratch, .fuses = CONV_END },
+  { .name = "pairs", .run = pairs_forward, .types = T(TY_F32), .refuse = refuse_exact,
+    .scratch = pairs_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .flags = K_PRECISION, .fuses = CONV_END },
   { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = refuse_end,
     .scratch = panels_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
     .fuses = CONV_END },

@@ -176,42 +176,31 @@ static struct level_row row_of(const struct call *c, bool no_bias)
     .zero = (float)q->out_zero };
 }
 
-/* Converts float32 to int8. Returns the value of one level. */
-static float enter_levels(const struct level_params *q, int64_t n, const float *x, int8_t *out)
-{
-  const float scale = q->data_scale > 0 ? (float)q->data_scale : levels_most(n, x) / 127;
-  levels_make(n, x, scale > 0 ? 1 / scale : 0, out);
-  return scale;
-}
-
-/* Sets less[i] = zero times the sum of row i of the weight. */
-static void sum_weights(int64_t rows, int64_t k, const int8_t *w, int64_t zero, int32_t *less)
-{
-  for (int64_t i = 0; i < rows; i++, w += k) {
-    int32_t sum = 0;
-    for (int64_t j = 0; j < k; j++) sum += w[j];
-    less[i] = sum * (int32_t)zero;
-  }
-}
-
 /* -- FullyConnected ---------------------------------------------------------------------------- */
 
+/* A result of float32 is made of the sums while they are in registers. Levels, and what `sum` is
+** added to, are made by a second pass over the sums, which are in scratch. */
 struct linear_pass {
   const struct call *c;
   const struct level_params *q;
   int64_t n, k;
-  int8_t *data;
+  uint8_t *data;
   int32_t *sums;
   float *unit;
   struct level_row row;
 };
 struct linear_parts { size_t data, sums, unit, less, all; };
 
+static bool ends_in_registers(const struct call *c)
+{
+  return c->out[0].d.dtype == TY_F32 && !levels_of(c->op, c->param)->with_sum;
+}
+
 static struct linear_parts linear_parts_of(const struct call *c, int64_t m, int64_t n, int64_t k)
 {
   struct linear_parts p = { 0 };
   if (c->in[0].d.dtype == TY_F32) p.data = align_up((size_t)(m * k), ALIGN);
-  p.sums = align_up((size_t)(m * n) * sizeof(int32_t), ALIGN);
+  if (!ends_in_registers(c)) p.sums = align_up((size_t)(m * n) * sizeof(int32_t), ALIGN);
   p.unit = align_up((size_t)m * sizeof(float), ALIGN);
   p.less = align_up((size_t)n * sizeof(int32_t), ALIGN);
   p.all = p.data + p.sums + p.unit + p.less;
@@ -233,12 +222,17 @@ static const char *linear_refuse(const struct call *c)
   return layer8_refuse(c, c->in[1].d.dim[1]);
 }
 
+/* Makes levels of rows of float32 data, and the number that a level of each represents. */
 static void linear_enter(int64_t begin, int64_t end, void *context)
 {
   const struct linear_pass *x = context;
-  for (int64_t i = begin; i < end; i++)
-    x->unit[i] = enter_levels(x->q, x->k, (const float *)x->c->in[0].p + i * x->k,
-        x->data + i * x->k);
+  const int64_t k = x->k;
+  for (int64_t i = begin; i < end; i++) {
+    const float *row = (const float *)x->c->in[0].p + i * k;
+    const float unit = x->q->data_scale > 0 ? (float)x->q->data_scale : levels_most(k, row) / 127;
+    levels_make(k, row, unit > 0 ? 1 / unit : 0, GEMM_LEVELS_SHIFT, x->data + i * k);
+    x->unit[i] = unit;
+  }
 }
 
 static void linear_leave(int64_t begin, int64_t end, void *context)
@@ -250,39 +244,91 @@ static void linear_leave(int64_t begin, int64_t end, void *context)
     r.n = x->n;
     r.each = true;
     r.sum = x->sums + i * x->n;
-    if (x->unit) r.unit = x->unit[i];
+    r.unit = x->unit[i];
     if (r.more) r.more = (const char *)r.more + (size_t)(i * x->n) * dtype_size(r.more_type);
     r.out = (char *)x->c->out[0].p + (size_t)(i * x->n) * size;
     levels_finish(&r);
   }
 }
 
+/* Applies an activation after the layer: relu to levels as they are. */
+static void linear_act(const struct call *c)
+{
+  const struct operand *y = &c->out[0];
+  int8_t *level = y->p;
+  if (y->d.dtype == TY_F32)
+    epilogue_act(c);
+  else if (y->d.dtype == TY_I8 && fused_act(c) == ACT_RELU)
+    for (int64_t i = 0; i < desc_count(&y->d); i++) level[i] = level[i] < 0 ? 0 : level[i];
+}
+
+struct weight_sums { const int8_t *w; int64_t k; int32_t *sum; };
+
+static void sum_rows(int64_t begin, int64_t end, void *context)
+{
+  const struct weight_sums *x = context;
+  for (int64_t i = begin; i < end; i++) {
+    const int8_t *w = x->w + i * x->k;
+    int32_t sum = 0;
+    for (int64_t j = 0; j < x->k; j++) sum += w[j];
+    x->sum[i] = sum;
+  }
+}
+
+/* Returns the weight packed for products of a type, the sums of its rows after it. NULL: out of
+** memory. */
+static const void *keep_weight(
+    struct gemm_kept *state, int type, const struct operand *w, const int32_t **sum)
+{
+  const int64_t n = w->d.dim[0], k = w->d.dim[1];
+  const size_t bytes = align_up(gemm_pack_bytes(type, n, k), ALIGN);
+  bool fresh;
+  char *packed = gemm_kept_buffer(state, w, bytes + (size_t)n * sizeof(int32_t), &fresh);
+  if (!packed) return NULL;
+  struct weight_sums x = { w->p, k, (int32_t *)(packed + bytes) };
+  if (!fresh) {
+    gemm_pack(type, true, n, k, w->p, k, packed);
+    parallel_for(n, cost_ns(NS_BYTE, k), sum_rows, &x);
+  }
+  *sum = x.sum;
+  return packed;
+}
+
 static int linear_run(struct call *c)
 {
   const struct linear8 *p = c->param;
-  const struct operand *w = &c->in[1];
+  const struct operand *w = &c->in[1], *data = &c->in[0];
   const int64_t m = linear_rows(c), n = w->d.dim[0], k = w->d.dim[1];
   const struct linear_parts z = linear_parts_of(c, m, n, k);
-  const bool real = c->in[0].d.dtype == TY_F32;
-  const int type = c->in[0].d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
+  const bool real = data->d.dtype == TY_F32, ends = ends_in_registers(c);
+  const int type = real ? GEMM_LEVELS : data->d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
+  const int32_t zero = real ? GEMM_LEVELS_SHIFT : (int32_t)p->q.data_zero, *sum;
   char *at = c->tmp;
-  struct linear_pass x = { c, &p->q, n, k, (int8_t *)at, (int32_t *)(at + z.data), NULL,
-    row_of(c, p->no_bias) };
-  if (p->q.data_zero) {
-    int32_t *less = (int32_t *)(at + z.data + z.sums + z.unit);
-    sum_weights(n, k, w->p, p->q.data_zero, less);
-    x.row.less = less;
-  }
-  if (real) {
-    x.unit = (float *)(at + z.data + z.sums);
-    parallel_for_stoppable(m, cost_ns(ENTER_NS, k), linear_enter, &x);
-  }
-  const void *packed = gemm_keep(c->state, type, w, true, n, k, k);
+  struct linear_pass x = { c, &p->q, n, k, (uint8_t *)at, (int32_t *)(at + z.data),
+    (float *)(at + z.data + z.sums), row_of(c, p->no_bias) };
+  int32_t *less = (int32_t *)(at + z.data + z.sums + z.unit);
+  const void *packed = keep_weight(c->state, type, w, &sum);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
       (long long)gemm_pack_bytes(type, n, k));
-  TRY(gemm_packed(
-      type, false, m, n, k, real ? x.data : c->in[0].p, k, packed, x.sums, n, NULL));
-  parallel_for_stoppable(m, cost_ns(LEAVE_NS, n), linear_leave, &x);
+  for (int64_t i = 0; i < n; i++) less[i] = sum[i] * zero;
+  if (real)
+    parallel_for_stoppable(m, cost_ns(ENTER_NS, k), linear_enter, &x);
+  else
+    for (int64_t i = 0; i < m; i++) x.unit[i] = (float)p->q.data_scale;
+  /* its own relu is before the one of the epilogue */
+  const bool both = x.row.relu && fused_act(c);
+  const struct gemm_epilogue e = { .bias = x.row.bias,
+    .act = x.row.relu ? ACT_RELU : fused_act(c),
+    .unit = x.unit,
+    .scale = x.row.scale,
+    .less = less };
+  TRY(gemm_packed(type, false, m, n, k, real ? x.data : data->p, k, packed,
+      ends ? c->out[0].p : x.sums, n, ends ? &e : NULL));
+  if (!ends) {
+    x.row.less = less;
+    parallel_for_stoppable(m, cost_ns(LEAVE_NS, n), linear_leave, &x);
+  }
+  if (!ends || both) linear_act(c);
   return TY_OK;
 }
 
@@ -321,7 +367,7 @@ static int conv_run(struct call *c)
 }
 
 static const struct kernel linear_cpu[] = { { "int8", linear_run, T_FLOAT | T_INT, linear_refuse, linear_scratch,
-  gemm_kept_bytes, gemm_kept_done }, { 0 } };
+  gemm_kept_bytes, gemm_kept_done, .fuses = CAN(POST_ACT) | CAN_GELU }, { 0 } };
 static const struct kernel conv_cpu[] = { { "int8", conv_run, T_FLOAT | T_INT, conv_refuse, conv_scratch,
   gemm_kept_bytes, gemm_kept_done }, { 0 } };
 

@@ -245,37 +245,44 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define N_(name) JOIN(name, u8)
 #define ELEMENT uint8_t
 #define PER 4
-/* two registers are for the columns' sums */
-#define ROWS (MR == 14 ? 12 : MR)
 #define SUM VI
 #define ALONG along_8
 #define ACROSS across_8
 #define DOT dot_8
 #define FINISH_REAL 0
+/* with SHIFTED two registers are for the columns' sums */
+#define ROWS_SHIFTED (MR == 14 ? 12 : MR)
 #ifdef TY_NEON
+#define ROWS ROWS_SHIFTED
 #define ALONG_A along_shifted
 #define ACROSS_A across_shifted
 #define SHIFTED
 #else
+#define ROWS MR
 #define ALONG_A along_8
 #define ACROSS_A across_8
 #endif
 #include "kernel/gemm/isa/narrow.inc"
+enum { ROWS_U8 = ROWS };
 
 #undef N_
+#undef ROWS
 #undef ALONG_A
 #undef ACROSS_A
 #define N_(name) JOIN(name, s8)
 #ifdef TY_NEON
+#define ROWS MR
 #undef SHIFTED
 #define ALONG_A along_8
 #define ACROSS_A across_8
 #else
+#define ROWS ROWS_SHIFTED
 #define ALONG_A along_shifted
 #define ACROSS_A across_shifted
 #define SHIFTED
 #endif
 #include "kernel/gemm/isa/narrow.inc"
+enum { ROWS_S8 = ROWS };
 
 /* -- levels ------------------------------------------------------------------------------------ */
 
@@ -338,10 +345,42 @@ static void finish_levels(const struct level_row *r)
     finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
 }
 
-static void make_levels(int64_t n, const float *x, float inverse, int8_t *out)
+/* the larger, the smaller of two; b where a is NaN */
+INLINE V larger(V a, V b)
 {
-  for (int64_t i = 0; i < n; i++)
-    out[i] = (int8_t)(int32_t)nearest(within(x[i] * inverse, -127, 127));
+#if VBYTES == 64
+  return (V)_mm512_max_ps((__m512)a, (__m512)b);
+#elif VBYTES == 32
+  return (V)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return SELECT(a > b, a, b);
+#endif
+}
+INLINE V smaller(V a, V b)
+{
+#if VBYTES == 64
+  return (V)_mm512_min_ps((__m512)a, (__m512)b);
+#elif VBYTES == 32
+  return (V)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return SELECT(a < b, a, b);
+#endif
+}
+
+static void make_levels(int64_t n, const float *x, float inverse, int shift, void *out_)
+{
+  uint8_t *out = out_;
+  const V times = BCAST(inverse), least = BCAST(-127), most = BCAST(127),
+          rounder = BCAST(12582912.0f);
+  const VI plus = splat(shift);
+  int64_t i = 0;
+  for (; i + W <= n; i += W) {
+    /* the low bits hold the whole number */
+    const V y = smaller(larger(LOAD(x + i) * times, least), most) + rounder;
+    *(bytes *)(out + i) = __builtin_convertvector((VI)y + plus, bytes);
+  }
+  for (; i < n; i++)
+    out[i] = (uint8_t)((int32_t)nearest(within(x[i] * inverse, -127, 127)) + shift);
 }
 
 static void make_words(
@@ -357,23 +396,23 @@ static void make_words(
 
 static float most_of(int64_t n, const float *x)
 {
-  float y[W] = { 0 };
+  enum { CHAINS = 4 };                                /* latency of a maximum */
+  const VI magnitude = splat(INT32_MAX);
+  V y[CHAINS] = { { 0 } };
   int64_t i = 0;
-  for (; i + W <= n; i += W)
-    for (int j = 0; j < W; j++) {
-      const float a = x[i + j] < 0 ? -x[i + j] : x[i + j];
-      y[j] = a > y[j] ? a : y[j];
-    }
-  for (; i < n; i++) {
-    const float a = x[i] < 0 ? -x[i] : x[i];
-    y[0] = a > y[0] ? a : y[0];
-  }
-  for (int j = 1; j < W; j++) y[0] = y[j] > y[0] ? y[j] : y[0];
-  return y[0];
+  for (; i + CHAINS * W <= n; i += CHAINS * W)
+    UNROLL for (int j = 0; j < CHAINS; j++)
+      y[j] = larger((V)((VI)LOAD(x + i + j * W) & magnitude), y[j]);
+  for (; i + W <= n; i += W) y[0] = larger((V)((VI)LOAD(x + i) & magnitude), y[0]);
+  if (i < n) y[1] = larger((V)((VI)LOADM(x + i, MASK(n - i)) & magnitude), y[1]);
+  y[0] = larger(larger(y[0], y[1]), larger(y[2], y[3]));
+  float most = 0;
+  for (int j = 0; j < W; j++) most = y[0][j] > most ? y[0][j] : most;
+  return most;
 }
 
-#define INTEGER_TYPE(t) { \
-  .mr = ROWS, .nr = 2 * W, .w = W, .kc = WORDS * 4, .element = 1, .word = 4, .per = 4, \
+#define INTEGER_TYPE(t, rows) { \
+  .mr = rows, .nr = 2 * W, .w = W, .kc = WORDS * 4, .element = 1, .word = 4, .per = 4, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t }
 #define REAL_TYPE(t, bytes) { \
@@ -385,6 +424,6 @@ static float most_of(int64_t n, const float *x)
 #define ISA_NAME(isa) ISA_NAME_(isa)
 extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
-  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) },
+  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8), INTEGER_TYPE(s8, ROWS_S8) },
   finish_levels, make_levels, most_of, make_words
 };
