@@ -60,7 +60,7 @@ end
 -- file that is no Lua.
 local function add_lines(list, root, prefix, paths)
   for _, path in ipairs(paths) do
-    local name = path:sub(#root + 2):gsub("%.%a+$", ""):gsub("/", ".")
+    local name = path:sub(#root + 2):gsub("%.%w+$", ""):gsub("/", ".")
     list[#list + 1] = ('      ["%s%s"] = "%s",'):format(prefix, name, path)
   end
 end
