@@ -195,7 +195,8 @@ static int turned_once(const struct call *c, const struct operand *w, char **at,
   struct turned_weight *s = c->state;
   *out = c->prepared ? (void *)(uintptr_t)s->p : NULL;
   if (*out) return TY_OK;
-  if (!s || c->trains || !w->version || !needs_turn(c, w) || !reserve_weight(s, c, desc_bytes(&w->d)))
+  if (!s || c->trains || !w->version || !needs_turn(c, w) ||
+      !reserve_weight(s, c, desc_bytes(&w->d)))
     return turn_operand(c, w, true, at, out);
   *out = (void *)(uintptr_t)s->p;
   if (s->of == w->p && s->version == *w->version) return TY_OK;

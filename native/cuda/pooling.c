@@ -98,7 +98,8 @@ static int pool_windows(const struct call *c, void *argmax)
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
   cu_function f;
   if (!c->out[0].p && !argmax) return TY_OK;
-  if (!argmax && !before && pools_planes(c, &s)) return pool_planes(c, data, &s, c->out[0].p, c->in[0].p);
+  if (!argmax && !before && pools_planes(c, &s))
+    return pool_planes(c, data, &s, c->out[0].p, c->in[0].p);
   void *arrays[] = { c->out[0].p, argmax, c->in[0].p };
   const int pack = channel_pack(data, &s, arrays, 3);
   TRY(pool_family(c, data, "pool", before ? before->act : ACT_NONE, pack, 1, &f));

@@ -26,7 +26,7 @@ static int turn_axes(int device, const ty_desc *d, void *to, const void *from, b
 
 /* -- many arrays ------------------------------------------------------------------------------- */
 
-enum { MOST = 96 };                                   /* arrays of a launch, as in kernels/turn.cu */
+enum { MOST = 96 };                                   /* arrays of a launch: kernels/turn.cu */
 enum { SHARED = 48 << 10 };                           /* bytes of shared memory of any device */
 
 struct slices { void *to; const void *from; int32_t first, rows, columns; };

@@ -152,8 +152,8 @@ struct kernel {
   ** NULL, 0: there are none. Asked only where half types are converted around the kernel. */
   int        (*lead)(const struct call *c);
   uint32_t     whole;
-  /* The state of a kernel with `before` is what that makes; of one operator, that of the forward and
-  ** the backward kernel is shared where both have the same `done`. */
+  /* The state of a kernel with `before` is what that makes; the forward and the backward kernel of
+  ** an operator share it where both have the same `done`. */
   const struct together *before, *after;
   /* What `run` finds in call.row, where several kernels share one. */
   const void  *row;

@@ -1,4 +1,4 @@
-// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, with a sum and a relu after it.
+// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, with a sum and a relu after.
 // Method: two launches each. A block sums a part of the elements of its channels, about one of
 // them, with compensation; then blocks join the parts of their channels, always in the same order,
 // and go over the elements again. LAST: inner is 1, neighbours are neighbouring channels. Elements

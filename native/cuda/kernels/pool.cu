@@ -2,8 +2,8 @@
 // height, width, inner); inner: channels that are last. Method: a thread an output that walks its
 // window; gradients: a thread an input that gathers from the windows over it, in order; of channels
 // that are last PACK neighbours at once. Where the window is a whole plane, a team an output, and
-// loads of PACK neighbours. The activation before a pooling may be a part of it. Bound: bytes, where
-// the caches keep what windows share. Comparisons are false for NaN: it never wins.
+// loads of PACK neighbours. The activation before a pooling may be a part of it. Bound: bytes,
+// where the caches keep what windows share. Comparisons are false for NaN: it never wins.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
