@@ -29,8 +29,8 @@ static int turn_axes(int device, const ty_desc *d, void *to, const void *from, b
 enum { MOST = 96 };                                   /* arrays of a launch: kernels/turn.cu */
 enum { SHARED = 48 << 10 };                           /* bytes of shared memory of any device */
 
-struct slices { void *to; const void *from; int32_t first, rows, columns; };
-struct turn_args { struct slices of[MOST]; int32_t n; };
+struct turned_array { void *to; const void *from; int32_t first, rows, columns; };
+struct turn_args { struct turned_array of[MOST]; int32_t n; };
 
 /* Returns the bytes of a slice in shared memory, whose rows have an odd length. */
 static int64_t slice_bytes(const ty_desc *d, bool last)
@@ -68,7 +68,7 @@ static int turn_size(int device, const struct turn *list, int n, bool last, size
     if (i == n || dtype_size(list[i].d->dtype) != size) continue;
     const ty_desc *d = list[i].d;
     const int32_t c = (int32_t)d->dim[1], space = (int32_t)space_of(d);
-    s.of[s.n++] = (struct slices){ list[i].to, list[i].from, (int32_t)blocks, last ? c : space,
+    s.of[s.n++] = (struct turned_array){ list[i].to, list[i].from, (int32_t)blocks, last ? c : space,
       last ? space : c };
     blocks += d->dim[0];
     shared = MAX(shared, slice_bytes(d, last));

@@ -168,8 +168,8 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
-/* Returns the sum that a kernel does not do, and takes it and what follows it out of its call; NULL:
-** there is none. */
+/* Returns the sum that a kernel does not do, and takes it and what is after it out of its call;
+** NULL: there is none. */
 static const struct fused_op *take_sum(const struct kernel *k, struct call *c)
 {
   const struct fused_op *sum = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);

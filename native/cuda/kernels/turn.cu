@@ -9,13 +9,13 @@
 
 enum { MOST = 96 };  // arrays
 
-struct slices {
+struct turned_array {
   UNIT *to;
   const UNIT *from;
   i32 first, rows, columns; // first: of its blocks, which are as many as it has slices
 };
 struct turn_args {
-  struct slices of[MOST];
+  struct turned_array of[MOST];
   i32 n;
 };
 
@@ -24,7 +24,7 @@ extern "C" __global__ void turn_slices(const struct turn_args __grid_constant__ 
   extern __shared__ __align__(16) UNIT slice[];
   int k = s.n - 1;
   while (s.of[k].first > (i32)blockIdx.x) k--;
-  const struct slices a = s.of[k];
+  const struct turned_array a = s.of[k];
   const i32 size = a.rows * a.columns, across = a.columns | 1; // odd: a column is in all banks
   const i64 base = (i64)((i32)blockIdx.x - a.first) * size;
   for (i32 i = threadIdx.x; i < size; i += 256)
