@@ -68,8 +68,8 @@ static int turn_size(int device, const struct turn *list, int n, bool last, size
     if (i == n || dtype_size(list[i].d->dtype) != size) continue;
     const ty_desc *d = list[i].d;
     const int32_t c = (int32_t)d->dim[1], space = (int32_t)space_of(d);
-    s.of[s.n++] = (struct turned_array){ list[i].to, list[i].from, (int32_t)blocks, last ? c : space,
-      last ? space : c };
+    s.of[s.n++] = (struct turned_array){ list[i].to, list[i].from, (int32_t)blocks,
+      last ? c : space, last ? space : c };
     blocks += d->dim[0];
     shared = MAX(shared, slice_bytes(d, last));
   }
