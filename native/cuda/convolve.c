@@ -3,7 +3,9 @@
 ** that x, the gradient of its data that y.
 **
 ** Where the layout pass has channels last, the weight is turned, too: in each run of a training,
-** and once for inference; so are plain arrays at the border of such a part. */
+** with all weights of a segment at once, and once for inference; so are plain arrays at the border
+** of such a part. Gradients of weights are made with their channels last where they are to be, and
+** turned there when the segment ends. */
 #include "cuda/dnn.h"
 #include "cuda/product.h"
 #include "cuda/reduce.h"
@@ -110,12 +112,30 @@ static struct dnn_convolution weight_gradient(const struct call *c)
 
 /* -- arrays that are turned -------------------------------------------------------------------- */
 
-/* The weight of an inference with its channels last, in the device's memory. */
+/* The weight with its channels last, in the device's memory; of an inference, which it was made of.
+*/
 struct turned_weight { cu_pointer p; int device; size_t bytes; const void *of; uint64_t version; };
+
+/* Returns whether an operand of a training can be turned with others. */
+static bool joins(const struct call *c, const struct operand *a)
+{
+  return c->trains && in_blocks(c) && !a->block && turn_joins(&a->d);
+}
+static bool weight_joins(const struct call *c) { return joins(c, &c->in[1]); }
+static bool weight_joins_back(const struct call *c) { return joins(c, &c->in[2]); }
+static bool gradient_joins(const struct call *c)
+{
+  return joins(c, &c->out[1]) && !(c->add >> 1 & 1);
+}
 
 static size_t state_bytes(const struct call *c)
 {
-  return in_blocks(c) && !c->trains ? sizeof(struct turned_weight) : 0;
+  return in_blocks(c) && (!c->trains || weight_joins(c)) ? sizeof(struct turned_weight) : 0;
+}
+
+static size_t back_state_bytes(const struct call *c)
+{
+  return weight_joins_back(c) ? sizeof(struct turned_weight) : 0;
 }
 
 static void state_done(void *state)
@@ -168,12 +188,15 @@ static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t
   return s->p != 0;
 }
 
-/* Gives the turned weight. A bound weight is turned again where it has changed (struct kernel,
-** packs). */
+/* Gives the turned weight. A bound weight of an inference is turned again where it has changed
+** (struct kernel, packs). */
 static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
 {
   struct turned_weight *s = c->state;
-  if (!s || !w->version || !needs_turn(c, w) || !reserve_weight(s, c, desc_bytes(&w->d)))
+  *out = c->prepared ? (void *)(uintptr_t)s->p : NULL;
+  if (*out) return TY_OK;
+  if (!s || c->trains || !w->version || !needs_turn(c, w) ||
+      !reserve_weight(s, c, desc_bytes(&w->d)))
     return turn_operand(c, w, true, at, out);
   *out = (void *)(uintptr_t)s->p;
   if (s->of == w->p && s->version == *w->version) return TY_OK;
@@ -181,6 +204,49 @@ static int turned_once(const struct call *c, const struct operand *w, char **at,
   s->version = *w->version;
   return turn_last(c->device, &w->d, *out, w->p);
 }
+
+enum { TURNED_AT_ONCE = 64 };
+
+/* Turns input `weight` of each call into its state (struct together). A call without memory for one
+** turns its weight itself. */
+static int turn_weights(struct call *const *list, int n, int weight)
+{
+  struct turn all[TURNED_AT_ONCE];
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    const struct operand *w = &list[i]->in[weight];
+    struct turned_weight *s = list[i]->state;
+    bool listed = !reserve_weight(s, list[i], desc_bytes(&w->d));
+    void *to = (void *)(uintptr_t)s->p;
+    for (int k = 0; k < count; k++) listed |= all[k].to == to; /* layers that share it */
+    if (!listed) all[count++] = (struct turn){ &w->d, to, w->p };
+    if (count < TURNED_AT_ONCE) continue;
+    TRY(turn_many(list[i]->device, all, count, true));
+    count = 0;
+  }
+  return turn_many(list[0]->device, all, count, true);
+}
+static int turn_forward(struct call *const *list, int n) { return turn_weights(list, n, 1); }
+static int turn_backward(struct call *const *list, int n) { return turn_weights(list, n, 2); }
+
+/* Turns the gradients of weights in their places (struct together). */
+static int turn_gradients(struct call *const *list, int n)
+{
+  struct turn all[TURNED_AT_ONCE];
+  for (int i = 0; i < n; i += TURNED_AT_ONCE) {
+    const int count = MIN(n - i, TURNED_AT_ONCE);
+    for (int k = 0; k < count; k++) {
+      const struct operand *g = &list[i + k]->out[1];
+      all[k] = (struct turn){ &g->d, g->p, g->p };
+    }
+    TRY(turn_many(list[0]->device, all, count, false));
+  }
+  return TY_OK;
+}
+
+static const struct together weights_forward = { 1, weight_joins, turn_forward };
+static const struct together weights_backward = { 2, weight_joins_back, turn_backward };
+static const struct together gradients = { 1, gradient_joins, turn_gradients };
 
 /* -- refusals and scratch ---------------------------------------------------------------------- */
 
@@ -276,7 +342,10 @@ static int run_gradient(
   struct dnn_arrays a = { in[1], in[2], in[0] };
   void *out;
   if (!c->out[k].p) return TY_OK;
-  TRY(turn_operand(c, &c->out[k], v->add, &at, &out));
+  if (c->finished_later && v->makes == DNN_MAKES_W)
+    out = c->out[k].p;
+  else
+    TRY(turn_operand(c, &c->out[k], v->add, &at, &out));
   if (is_transposed(c)) a = (struct dnn_arrays){ in[0], in[2], in[1] };
   *(v->makes == DNN_MAKES_X ? &a.x : v->makes == DNN_MAKES_W ? &a.w : &a.y) = out;
   TRY(dnn_run(c->device, v, a, c->tmp));
@@ -294,7 +363,10 @@ static int convolution_backward(struct call *c)
   for (int i = 0; i < 3; i++) {
     bool read = c->out[0].p || c->out[1].p;
     in[i] = c->in[i].p;
-    if (read) TRY(turn_operand(c, &c->in[i], true, &at, &in[i]));
+    if (read && i == 2)
+      TRY(turned_once(c, &c->in[i], &at, &in[i]));
+    else if (read)
+      TRY(turn_operand(c, &c->in[i], true, &at, &in[i]));
   }
   TRY(run_gradient(c, &data, 0, in, at));
   TRY(run_gradient(c, &weight, 1, in, at));
@@ -308,20 +380,22 @@ static int convolution_backward(struct call *c)
 
 static const struct kernel convolution[] = {
   { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
-    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .fuses = CAN(POST_ACT) },
+    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .before = &weights_forward,
+    .fuses = CAN(POST_ACT) },
   { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch,
     .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel deconvolution[] = {
   { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
-    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1) },
+    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .before = &weights_forward },
   { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch },
   { 0 }
 };
 static const struct kernel back[] = {
-  { "cudnn", convolution_backward, T_FLOATS, backward_refuse, backward_scratch, .add = 7,
-    .blocks = IN_BLOCKS(3, 1) },
+  { "cudnn", convolution_backward, T_FLOATS, backward_refuse, backward_scratch, back_state_bytes,
+    state_done, .packs = 3, .add = 7, .blocks = IN_BLOCKS(3, 1), .before = &weights_backward,
+    .after = &gradients },
   { "cudnn32", convolution_backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7 },
   { 0 }
 };

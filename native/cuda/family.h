@@ -56,6 +56,7 @@
   _(transpose) \
   _(triangular) \
   _(tune) \
+  _(turn) \
   _(unfold) \
   _(updates)
 

@@ -278,8 +278,10 @@ static int batch_forward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 0);
   struct batch_launch l;
+  const struct fused_op *sum = find_fused(c, POST_ADD);
   void *parts = c->tmp, *mask = c->nout > 3 ? c->out[3].p : NULL;
-  void *arrays[] = { c->in[0].p, c->out[0].p, mask };
+  void *more = sum ? c->in[sum->operand].p : NULL;
+  void *arrays[] = { c->in[0].p, c->out[0].p, mask, more };
   b.relu = cuda_what(c) == WITH_RELU || find_fused(c, POST_ACT);
   b.args.ones = b.args.fixed && c->with_grad;
   if (b.args.batch) {
@@ -290,7 +292,7 @@ static int batch_forward(struct call *c)
   if (!c->out[0].p) b.args.chunks = 1;
   TRY(batch_family(c, &b, "batch_apply", arrays, COUNT(arrays), &l));
   void *params[] = { &c->out[0].p, &mask, &c->out[1].p, &c->out[2].p, &c->in[1].p, &c->in[0].p,
-    &parts, &c->in[3].p, &c->in[4].p, &c->in[2].p, &b.args };
+    &more, &parts, &c->in[3].p, &c->in[4].p, &c->in[2].p, &b.args };
   return batch_launch(c, &l, b.args.chunks, params);
 }
 
@@ -392,11 +394,13 @@ static const char *batch_refuse(const struct call *c)
 }
 #define CHANNELS(does) \
   { "channels", batch_forward, T_FLOATS, batch_refuse, batch_scratch, .flags = K_ALIKE, \
-    .blocks = IN_BLOCKS(1, 1 | 1 << 3), .fuses = (does) }
+    .blocks = IN_BLOCKS(1 | 1 << 5, 1 | 1 << 3), .fuses = (does) }
 #define CHANNELS_BACK(does) \
   { "channels", batch_backward, T_FLOATS, batch_refuse, batch_back_scratch, .flags = K_ALIKE, \
     .blocks = IN_BLOCKS(3 | 1 << 8, 1), .fuses = (does) }
-static const struct kernel batch[] = { CHANNELS(CAN(POST_ACT)), { 0 } };
+static const struct kernel batch[] = {
+  CHANNELS(CAN(POST_ACT) | CAN(POST_ADD) | CAN_ACT_OF_SUM), { 0 }
+};
 static const struct kernel batch_back[] = { CHANNELS_BACK(CAN(PRE_ACT_GRAD)), { 0 } };
 static const struct kernel batch_relu[] = { CHANNELS(0), { 0 } };
 static const struct kernel batch_relu_back[] = { CHANNELS_BACK(0), { 0 } };

@@ -25,9 +25,8 @@ static void window_text(const struct call *c, const char *name, int axes, int64_
   snprintf(text, size, "{%lld,%lld,%lld}", (long long)v[0], (long long)v[1], (long long)v[2]);
 }
 
-/* Gives a kernel. masked: only gradients of maxima above 0 go through, which is those of a relu in
-** front, too. */
-static int pool_family(const struct call *c, const ty_desc *data, const char *name, bool masked,
+/* Gives a kernel. act: of the activation before it, which is a part of it, ACT_*. */
+static int pool_family(const struct call *c, const ty_desc *data, const char *name, int act,
     int pack, int team, cu_function *f)
 {
   char kernel[96], stride[96], pad[96];
@@ -36,10 +35,10 @@ static int pool_family(const struct call *c, const ty_desc *data, const char *na
   window_text(c, "stride", axes, 1, stride, sizeof stride);
   window_text(c, "pad", axes, 0, pad, sizeof pad);
   return cuda_family(c->device, FAMILY_pool, name, f, "T=%s KIND=%d POWER=%d ZEROS=%d PADDED=%d "
-      "MASKED=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s PACK=%d TEAM=%d",
+      "ACT=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s PACK=%d TEAM=%d",
       cuda_type(data->dtype),
       (int)cuda_number(c, "pool_type", POOL_MAX), (int)MAX(cuda_number(c, "p_value", 1), 1),
-      cuda_what(c) == V1, cuda_number(c, "count_include_pad", 1) != 0, masked, axes,
+      cuda_what(c) == V1, cuda_number(c, "count_include_pad", 1) != 0, act, axes,
       kernel, stride, pad, cuda_index(desc_count(data)), pack, team);
 }
 
@@ -76,7 +75,7 @@ static int pool_planes(
   int64_t planes = s->n, k = s->in[0] * s->in[1] * s->in[2];
   const int pack = cuda_pack(data->dtype, k, &x, 1), team = cuda_team(planes, k, 1);
   cu_function f;
-  TRY(pool_family(c, data, "pool_planes", false, pack, team, &f));
+  TRY(pool_family(c, data, "pool_planes", ACT_NONE, pack, team, &f));
   void *params[] = { &y, &x, &planes, &k };
   return cuda_run(c, f, planes * team, params);
 }
@@ -87,7 +86,7 @@ static int pool_planes_back(
   int64_t k = s->in[0] * s->in[1] * s->in[2], planes = s->n / MAX(k, 1);
   const int pack = cuda_pack(data->dtype, k, &dx, 1);
   cu_function f;
-  TRY(pool_family(c, data, "pool_planes_back", false, pack, 1, &f));
+  TRY(pool_family(c, data, "pool_planes_back", ACT_NONE, pack, 1, &f));
   void *params[] = { &dx, &dy, &planes, &k };
   return cuda_run(c, f, s->n / pack, params);
 }
@@ -95,13 +94,15 @@ static int pool_planes_back(
 static int pool_windows(const struct call *c, void *argmax)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
+  const struct fused_op *before = find_fused(c, PRE_ACT);
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
   cu_function f;
   if (!c->out[0].p && !argmax) return TY_OK;
-  if (!argmax && pools_planes(c, &s)) return pool_planes(c, data, &s, c->out[0].p, c->in[0].p);
+  if (!argmax && !before && pools_planes(c, &s))
+    return pool_planes(c, data, &s, c->out[0].p, c->in[0].p);
   void *arrays[] = { c->out[0].p, argmax, c->in[0].p };
   const int pack = channel_pack(data, &s, arrays, 3);
-  TRY(pool_family(c, data, "pool", false, pack, 1, &f));
+  TRY(pool_family(c, data, "pool", before ? before->act : ACT_NONE, pack, 1, &f));
   void *params[] = { &c->out[0].p, &argmax, &c->in[0].p, &s };
   return cuda_run(c, f, s.n / pack, params);
 }
@@ -117,24 +118,25 @@ static int forward_levels(struct call *c)
   return pool_windows(c, NULL);
 }
 
-/* Computes the gradients; in: head gradient; then the argmax of maxima (then the output, where it
-** masks), or data and output. */
+/* Computes the gradients; in: head gradient; then the argmax of maxima (then the output, where the
+** activation's gradient is a part), or data and output. */
 static int pool_backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
-  bool masked = find_fused(c, POST_ACT_GRAD), has_argmax = masked || c->nin == 2;
+  const struct fused_op *before = find_fused(c, POST_ACT_GRAD);
+  const bool has_argmax = before || c->nin == 2;
   void *none = NULL, **second = c->nin > 1 ? &c->in[1].p : &none;
   void **argmax = has_argmax ? second : &none, **x = has_argmax ? &none : second;
   void **y = c->nin > 2 ? &c->in[2].p : &none;
   cu_function f;
   const int kind = (int)cuda_number(c, "pool_type", POOL_MAX);
   if (!c->out[0].p) return TY_OK;
-  if (!masked && pools_planes(c, &s) && (kind == POOL_AVG || kind == POOL_SUM))
+  if (!before && pools_planes(c, &s) && (kind == POOL_AVG || kind == POOL_SUM))
     return pool_planes_back(c, data, &s, c->out[0].p, c->in[0].p);
   void *arrays[] = { c->out[0].p, c->in[0].p, *argmax, *y };
   const int pack = channel_pack(data, &s, arrays, COUNT(arrays));
-  TRY(pool_family(c, data, "pool_back", masked, pack, 1, &f));
+  TRY(pool_family(c, data, "pool_back", before ? before->act : ACT_NONE, pack, 1, &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, argmax, x, y, &s };
   return cuda_run(c, f, s.n / pack, params);
 }
@@ -146,12 +148,13 @@ static const char *refuse_pool(const struct call *c)
   return dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
 static const struct kernel windows[] = {
-  { "windows", pool_forward, TYPES, refuse_pool, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) },
+  { "windows", pool_forward, TYPES, refuse_pool, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3),
+    .fuses = CAN(PRE_ACT) },
   { 0 }
 };
 static const struct kernel windows_back[] = {
   { "windows", pool_backward, TYPES, refuse_pool, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1),
-    .fuses = CAN(POST_ACT_GRAD) },
+    .fuses = CAN(PRE_ACT) | CAN(POST_ACT_GRAD) },
   { 0 }
 };
 

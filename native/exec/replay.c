@@ -4,8 +4,8 @@
 ** in host memory. The first execution makes what the kernels keep, the second is recorded, later
 ** ones are replayed. A recording contains addresses, so it is valid until the pool moves; the
 ** random state of a run is copied to the device before it. Packing of bound arrays is not
-** recorded: where one of these has changed, the steps are executed one by one, which packs it
-** again.
+** recorded, but for what steps do together in each run (pass/together.c): where one of these has
+** changed, the steps are executed one by one, which packs it again.
 **
 ** Arrays that are exchanged between runs (exec_set_array) may be elsewhere in each: a loop's data
 ** and results. Steps that access such an array end a sequence; those between them, which access
@@ -42,14 +42,27 @@ static bool record_moves(const ty_exec *e, const struct program *p, int v)
       (r->kind == V_BOUND && exec_array_moves(e, r->bound));
 }
 
-/* Returns whether a step accesses an array that is elsewhere in each run. */
-static bool record_step_moves(const ty_exec *e, const struct program *p, const struct step *st)
+static bool record_operands_move(const ty_exec *e, const struct program *p, const struct step *st)
 {
   bool moves = st->bound >= 0 && exec_array_moves(e, st->bound);
-  if (!e->bind.movable) return false;
   for (int k = 0; k < st->nin; k++) moves |= record_moves(e, p, st->in[k]);
   for (int k = 0; k < st->nout; k++) moves |= record_moves(e, p, st->out[k]);
   return moves;
+}
+
+static bool record_joined_move(const ty_exec *e, const struct program *p, const struct joined *j)
+{
+  bool moves = false;
+  for (int k = 0; j && k < j->n; k++) moves |= record_operands_move(e, p, &p->step[j->step[k]]);
+  return moves;
+}
+
+/* Returns whether a step accesses an array that is elsewhere in each run. */
+static bool record_step_moves(const ty_exec *e, const struct program *p, const struct step *st)
+{
+  return e->bind.movable &&
+      (record_operands_move(e, p, st) || record_joined_move(e, p, st->before) ||
+          record_joined_move(e, p, st->after));
 }
 
 /* Returns whether a step can be in a sequence. */
@@ -141,6 +154,7 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
   for (int i = r->first; i < r->last; i++) {
     const struct step *st = &p->step[i];
     if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
+    if (st->v.kernel->before && st->v.call.trains) continue;
     const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
     packed = packed * 31 + (version ? *version : 0);
   }

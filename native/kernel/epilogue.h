@@ -10,9 +10,12 @@
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
-/* In the order in which a kernel does them: PRE_* to in[0] of a gradient's kernel, POST_* to
-** out[0]. `operand` is an input after those of the operator. */
+/* In the order in which a kernel does them: PRE_* to in[0], POST_* to out[0]. `operand` is an input
+** after those of the operator. */
 enum fused_kind {
+  /* in[0] is the data of the activation before the operator; of a gradient's kernel, CAN(PRE_ACT)
+  ** means that it does POST_ACT_GRAD for what the forward kernel does so */
+  PRE_ACT,
   /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
   ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
@@ -22,16 +25,18 @@ enum fused_kind {
   POST_SCALE,
   /* plus what out[0] holds */
   POST_ACCUMULATE,
+  /* plus the operand, which has the output's shape and dtype */
+  POST_ADD,
   POST_ACT,
   /* times the gradient of the activation that made the data of the forward part; the operand,
   ** output 0 of the forward part, decides it */
   POST_ACT_GRAD,
-  /* plus the operand, which has the output's shape and dtype */
-  POST_ADD,
 };
 #define CAN(kind) (1u << (kind))
 /* besides POST_ACT: of ACT_GELU, too, with the bits of its operator */
 #define CAN_GELU (1u << 31)
+/* besides POST_ADD: POST_ACT of the sum */
+#define CAN_ACT_OF_SUM (1u << 30)
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
 
 /* per channel; the shift has the bias in it */

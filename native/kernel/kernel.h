@@ -62,6 +62,8 @@ struct call {
   /* outputs as they are stored, where half types are converted around the kernel; NULL: as out */
   const struct operand *stored;
   const void *row;                                    /* that of the kernel that runs */
+  /* of its kernel, `before` has run for it, `after` will */
+  bool prepared, finished_later;
 };
 /* Returns the type in which output i is stored, which may be narrower than the one it is computed
 ** in. */
@@ -112,6 +114,14 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
        T_INT = 1 << TY_U8 | 1 << TY_I8 | 1 << TY_I32 | 1 << TY_I64 | 1 << TY_BOOL };
+/* What the calls of a segment do together, in few launches: with an input before the first of them
+** runs, or with an output after the last one. */
+struct together {
+  int operand;                                        /* which input or output */
+  /* Returns whether a call takes part. Shapes and dtypes known, no pointers */
+  bool (*takes)(const struct call *c);
+  int  (*run)(struct call *const *list, int n);
+};
 /* A candidate. Candidates are in order: the first that accepts is taken. */
 struct kernel {
   const char  *name;                                  /* shown in the printed program */
@@ -142,6 +152,9 @@ struct kernel {
   ** NULL, 0: there are none. Asked only where half types are converted around the kernel. */
   int        (*lead)(const struct call *c);
   uint32_t     whole;
+  /* The state of a kernel with `before` is what that makes; the forward and the backward kernel of
+  ** an operator share it where both have the same `done`. */
+  const struct together *before, *after;
   /* What `run` finds in call.row, where several kernels share one. */
   const void  *row;
 };

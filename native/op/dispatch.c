@@ -73,7 +73,9 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   bool hosted;
   while ((k = next_candidate(&c, &hosted))) {
     all.flags &= k->flags;
-    all.fuses &= k->fuses | (hosted ? CAN(POST_ADD) : 0); /* run_on_cpu does it */
+    /* run_on_cpu does sums; a kernel that lacks PRE_ACT refuses a call that has it */
+    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT);
+    all.fuses &= k->fuses | (hosted ? always : 0);
     all.add &= k->add;
   }
   return all;
@@ -166,14 +168,23 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
-/* Returns the sum that a kernel does not do, and takes it out of its call; NULL: there is none. */
+/* Returns the sum that a kernel does not do, and takes it and what is after it out of its call;
+** NULL: there is none. */
 static const struct fused_op *take_sum(const struct kernel *k, struct call *c)
 {
   const struct fused_op *sum = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);
   if (!sum) return NULL;
   c->nin = sum->operand;
-  c->epilogue = NULL;                                 /* it is alone */
+  c->epilogue = NULL;                                 /* nothing is before it */
   return sum;
+}
+
+/* Returns whether a call has an activation of tanh in it that the kernel does not do. */
+static bool lacks_activation(const struct kernel *k, const struct call *c)
+{
+  const struct fused_op *mask = find_fused(c, POST_ACT_GRAD);
+  return !(k->fuses & CAN(PRE_ACT)) &&
+      (find_fused(c, PRE_ACT) || (mask && mask->act != ACT_RELU));
 }
 
 const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct arena *a)
@@ -184,6 +195,7 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   bool half = false;
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
+  if (lacks_activation(k, &c)) return "no activation of its data";
   int d = find_unsupported_dtype(k, c.in, c.nin, &half);
   if (d == TY_NODTYPE) d = find_unsupported_dtype(k, c.out, c.nout, &half);
   v->lacks_type = d != TY_NODTYPE;
@@ -362,8 +374,8 @@ static size_t staging_bytes(const struct invoke *v)
   return bytes;
 }
 
-/* Adds x to y, of one dtype. */
-static void add_on_host(const struct operand *y, const struct operand *x)
+/* Adds x to y, of one dtype; then takes relu where it is asked for. */
+static void add_on_host(const struct operand *y, const struct operand *x, bool relu)
 {
   enum { PART = 256 };
   const int64_t n = desc_count(&y->d), size = (int64_t)dtype_size(y->d.dtype);
@@ -373,7 +385,10 @@ static void add_on_host(const struct operand *y, const struct operand *x)
     char *to = (char *)y->p + first * size;
     dtype_convert(sum, TY_F64, to, y->d.dtype, count);
     dtype_convert(part, TY_F64, (const char *)x->p + first * size, x->d.dtype, count);
-    for (int64_t i = 0; i < count; i++) sum[i] += part[i];
+    for (int64_t i = 0; i < count; i++) {
+      sum[i] += part[i];
+      if (relu && sum[i] <= 0) sum[i] = 0;              /* NaN stays */
+    }
     dtype_convert(to, y->d.dtype, sum, TY_F64, count);
   }
 }
@@ -390,7 +405,9 @@ static int run_on_cpu(struct invoke *v)
   c.tmp = v->host_scratch ? staging : NULL;
   c.device = TY_CPU;
   TRY(run_converted(v, c));
-  if (sum && c.out[0].p) add_on_host(&v->fallback_out[0], &v->fallback_in[sum->operand]);
+  if (sum && c.out[0].p)
+    add_on_host(&v->fallback_out[0], &v->fallback_in[sum->operand],
+        fused_act(&v->call) == ACT_RELU);
   if (v->changes) TRY(copy_out(v, v->fallback_in, v->call.in, c.nin));
   return copy_out(v, v->fallback_out, v->call.out, c.nout);
 }

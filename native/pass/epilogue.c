@@ -1,17 +1,18 @@
 /* epilogue.c - lets a kernel compute nodes around its own.
 **
 ** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
-** apply to its output the activation that comes next, or, in a gradient's kernel, the gradient of
-** the activation that made the data; apply to its input, in a gradient's kernel, the gradient that
-** comes before, of an activation or of a loss. Here node i takes over such a neighbour, or two,
-** where
+** apply to its output the activation that comes next, or a sum, or, in a gradient's kernel, the
+** gradient of the activation that made the data; apply to its input the activation that comes
+** before, or, in a gradient's kernel, the gradient that comes before, of an activation or of a
+** loss. Here node i takes over such a neighbour, or two, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
 **   - nothing else uses the value between the two: no reader, head or bound gradient,
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
-**     gelu, which a kernel with CAN_GELU computes as its operator does; but a sum after a product
-**     that a library adds to rounds once in place of twice.
+**     gelu, which a kernel with CAN_GELU computes as its operator does, and tanh before a pooling;
+**     but a sum after a product that a library adds to rounds once in place of twice, and the
+**     gradient of an element that a maximum ignores is 0 even where the element is NaN.
 ** Nodes taken over get no step; where one needs another input, that comes after those of i.
 */
 #include "pass/passes.h"
@@ -102,6 +103,54 @@ static int take_after(struct finder *f, int i)
   return take_node(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
 }
 
+/* -- before a forward node: an activation ------------------------------------------------------ */
+
+/* Returns the gradient node of i where node b, the gradient of the activation a before i, can be a
+** part of its kernel; -1: it cannot. */
+static int masking_gradient(const struct finder *f, int i, int a, int b)
+{
+  const struct source *s = &f->p->s;
+  const struct node *m = &s->g->node[b];
+  if (!m->backward || m->forward != a || !in_group_of(f, b, 1) || source_ends_at(s, b) ||
+      (s->into && s->into[m->first] >= 0) || m->in[0].out)
+    return -1;
+  const int j = m->in[0].node;
+  const struct node *n = &s->g->node[j];
+  const uint32_t both = CAN(PRE_ACT) | CAN(POST_ACT_GRAD);
+  if (!n->backward || n->forward != i || n->nin != 2 || n->in[1].node != i) return -1;
+  if ((fusion_caps(f, j) & both) != both || source_ends_at(s, j) || f->p->fusion[j]) return -1;
+  return only_reader(f, j) == b && runs_beside(f, j, b) ? j : -1;
+}
+
+/* Lets a kernel such as max pooling's compute the activation of its data, where no other node needs
+** it: its gradient reads which elements the maxima came from, and the output has their activation.
+*/
+static int take_activation(struct finder *f, int i)
+{
+  const struct program *p = f->p;
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!(fusion_caps(f, i) & CAN(PRE_ACT)) || n->in[0].out || is_known(s, i)) return TY_OK;
+  const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
+  const struct node *m = &s->g->node[a];
+  if (!m->op || m->backward || op_act(m->op, m->kind->param) != ACT_TANH || dtype != TY_F32 ||
+      s->desc[m->first].dtype != dtype || !in_group_of(f, a, 1) || source_ends_at(s, a) ||
+      !runs_beside(f, i, a))
+    return TY_OK;
+  int gradient = -1, mask = -1;
+  for (int k = p->readers.first[a]; k < p->readers.first[a + 1]; k++) {
+    const int reader = p->readers.list[k];
+    if (reader == i) continue;
+    if (gradient >= 0) return TY_OK;
+    gradient = masking_gradient(f, i, a, reader);
+    mask = reader;
+    if (gradient < 0) return TY_OK;
+  }
+  TRY(take_node(f, i, (struct fused_node){ PRE_ACT, a, { -1, 0 } }));
+  if (gradient < 0) return TY_OK;
+  return take_node(f, gradient, (struct fused_node){ POST_ACT_GRAD, mask, { i, 0 } });
+}
+
 /* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */
 
 static bool did_activation(const struct program *p, int i, int act)
@@ -173,6 +222,19 @@ static int made_at(const struct finder *f, int a)
   return p->group[a] >= 0 ? f->last[p->group[a]] : a;
 }
 
+/* Returns the relu after the sum a, where it is all that is in the sum's program besides; -1: none.
+** */
+static int relu_of_sum(const struct finder *f, int i, int a)
+{
+  const struct source *s = &f->p->s;
+  const int r = only_reader(f, a);
+  if (!(fusion_caps(f, i) & CAN_ACT_OF_SUM) || r < 0 || !in_group_of(f, a, 2)) return -1;
+  return f->p->group[r] == f->p->group[a] && is_relu(f, r) && !source_ends_at(s, r) &&
+          s->desc[s->g->node[r].first].dtype == s->desc[s->g->node[a].first].dtype
+      ? r
+      : -1;
+}
+
 static int take_sum(struct finder *f, int i)
 {
   const struct source *s = &f->p->s;
@@ -180,8 +242,9 @@ static int take_sum(struct finder *f, int i)
   if (!(fusion_caps(f, i) & CAN(POST_ADD)) || is_known(s, i)) return TY_OK;
   if (s->grad_of[first] >= 0 || s->is_head[first]) return TY_OK;
   const int a = only_reader(f, i);
-  if (a < 0 || !runs_beside(f, i, a) || !in_group_of(f, a, 1) || source_ends_at(s, a))
-    return TY_OK;
+  if (a < 0 || !runs_beside(f, i, a) || source_ends_at(s, a)) return TY_OK;
+  const int relu = relu_of_sum(f, i, a);
+  if (relu < 0 && !in_group_of(f, a, 1)) return TY_OK;
   const struct node *m = &s->g->node[a];
   const ty_desc *sum = &s->desc[m->first];
   if (m->backward || !(m->op->flags & OP_SUM) || m->nin != 2) return TY_OK;
@@ -191,7 +254,8 @@ static int take_sum(struct finder *f, int i)
     const ty_desc *d = &s->desc[value_of(s->g, m->in[k])];
     if (!desc_same_shape(d, sum) || d->dtype != sum->dtype) return TY_OK;
   }
-  return take_node(f, i, (struct fused_node){ POST_ADD, a, other });
+  TRY(take_node(f, i, (struct fused_node){ POST_ADD, a, other }));
+  return relu < 0 ? TY_OK : take_node(f, i, (struct fused_node){ POST_ACT, relu, { -1, 0 } });
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
@@ -205,6 +269,7 @@ static int find_epilogues(struct finder *f)
     const struct node *n = &p->s.g->node[i];
     if (!n->op || n->op->formula) continue;
     if (!n->backward) TRY(take_after(f, i));
+    if (!n->backward && !p->fusion[i]) TRY(take_activation(f, i));
     if (n->backward) TRY(take_before(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
     if (!p->fusion[i]) TRY(take_sum(f, i));

@@ -49,6 +49,7 @@ static const struct field fields[] = {
   STEP(CODE, pw),              STEP(CODE, loop),          STEP(CODE, operand),
   STEP(CODE, pw_value),        STEP(CODE, npw),
   OWN(SEGMENTS, segment),      OWN(SEGMENTS, nsegment),   OWN(SEGMENTS, nsegment_forward),
+  STEP(SEGMENTS, before),      STEP(SEGMENTS, after),
 };
 
 enum { POISON = 0xA5 };

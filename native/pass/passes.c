@@ -26,7 +26,7 @@ static const struct pass_entry passes[] = {
   { "plan",                    pass_plan,                   STEPS|ROOTS|KERNELS|LIFETIMES,                    OFFSETS },
   { "states",                  pass_states,                 STEPS|ROOTS|KERNELS,                              STATES|KERNELS },
   { "pointwise",               pass_pointwise,              STEPS|ROOTS,                                      CODE },
-  { "segments",                pass_segments,               STEPS|ROOTS|LIFETIMES,                            SEGMENTS },
+  { "segments",                pass_segments,               STEPS|ROOTS|KERNELS|LIFETIMES|FOLDS,              SEGMENTS|KERNELS },
 };
 
 int program_compile(struct program *p)

@@ -17,6 +17,8 @@ int pass_plan(struct program *p);
 int pass_states(struct program *p);
 int pass_pointwise(struct program *p);
 int pass_segments(struct program *p);
+/* Finds what the steps of each segment do together (together.c). */
+int join_calls(struct program *p);
 
 /* uses.c. Arrays are in the program's arena. Before program.step_of is there, the graph alone
 ** decides, and `outside` equals `used`. */

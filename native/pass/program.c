@@ -63,6 +63,13 @@ int step_skipped(const struct step *s, bool *out)
   return TY_OK;
 }
 
+static int run_node(struct step *st)
+{
+  if (st->before) TRY(st->before->does->run(st->before->call, st->before->n));
+  TRY(invoke_run(&st->v));
+  return st->after ? st->after->does->run(st->after->call, st->after->n) : TY_OK;
+}
+
 int program_run_step(struct program *p, struct step *st)
 {
   bool done;
@@ -79,7 +86,7 @@ int program_run_step(struct program *p, struct step *st)
   case STEP_COPY:
     return device_copy(st->device, st->copy_to, st->device, st->copy_from,
         desc_bytes(&p->s.desc[st->in[0]]));
-  default: return invoke_run(&st->v);
+  default: return run_node(st);
   }
 }
 

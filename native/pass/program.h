@@ -77,9 +77,12 @@ struct step {
   bool state_shared;                                  /* others use its state */
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
+  struct joined *before, *after;                      /* what runs around it; NULL: nothing */
   /* what it can do of the next steps; what does this one */
   struct fold *fold, *folded;
 };
+/* What steps of a segment do together (together.c), and their calls. */
+struct joined { const struct together *does; int n, *step; struct call **call; };
 /* A step that does what follows it, in runs that allow it (fold_batchnorm.c). */
 struct fold {
   struct scaling scaling;

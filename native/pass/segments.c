@@ -95,7 +95,7 @@ int pass_segments(struct program *p)
       here->wait[slot] = MAX(here->wait[slot], segment_of(p, x->last_write));
     }
   }
-  return TY_OK;
+  return join_calls(p);
 }
 
 int program_cut(struct program *p, const int *bucket, int nbucket)

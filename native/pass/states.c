@@ -1,13 +1,14 @@
 /* states.c - memory that kernels keep between runs. Steps that pack one bound array alike share
-** what the first of them packs.
+** what the first of them packs, forward and backward apart but for kernels with `before`.
 */
 #include "pass/passes.h"
 
 static bool packs_alike(const struct program *p, const struct step *a, const struct step *b)
 {
-  const struct kernel *k = a->v.kernel;
-  return k == b->v.kernel && a->device == b->device &&
-      desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
+  const struct kernel *k = a->v.kernel, *l = b->v.kernel;
+  const bool both = k->before && l->before && k->done == l->done;
+  return (k == l || both) && a->device == b->device &&
+      desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[l->packs - 1]]);
 }
 
 static int find_shared_states(struct program *p)
@@ -19,7 +20,7 @@ static int find_shared_states(struct program *p)
     struct step *st = &p->step[t];
     if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
     int root = p->value[st->in[st->v.kernel->packs - 1]].root,
-        *at = &first[2 * root + st->v.backward];
+        *at = &first[2 * root + (st->v.backward && !st->v.kernel->before)];
     if (p->value[root].kind != V_BOUND || p->value[root].first >= 0)
       continue; /* the program writes it */
     if (!*at)

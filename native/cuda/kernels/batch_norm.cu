@@ -1,4 +1,4 @@
-// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, with a relu after it.
+// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, with a sum and a relu after.
 // Method: two launches each. A block sums a part of the elements of its channels, about one of
 // them, with compensation; then blocks join the parts of their channels, always in the same order,
 // and go over the elements again. LAST: inner is 1, neighbours are neighbouring channels. Elements
@@ -130,9 +130,10 @@ FN batch_moments join_moments(const batch_args &s, const batch_walk &w, i64 c, c
   return { mean, join_block(square, w.stride) / count };
 }
 
-// y, then relu, whose mask may be asked for; mean, var: fixed ones, without parts
+// y, plus `more` where it is given, then relu, whose mask may be asked for; mean, var: fixed ones,
+// without parts
 extern "C" __global__ void batch_apply(T *y, T *mask, P *mean_out, P *third_out, P *gamma,
-    const T *x, const double *part, const P *mean, const P *var, const P *beta,
+    const T *x, const T *more, const double *part, const P *mean, const P *var, const P *beta,
     const struct batch_args __grid_constant__ s)
 {
   const batch_walk w = walk_of(s, s.chunks);
@@ -157,9 +158,14 @@ extern "C" __global__ void batch_apply(T *y, T *mask, P *mean_out, P *third_out,
   EACH_PACK(at, w, s)
   {
     const L in = load(x, at);
-    L out, live;
+    L out, live, to_add;
+    if (more) to_add = load(more, at);
     for (int v = 0; v < PACK; v++) {
-      const C value = apply(line[CHANNEL(v)], in.at[v]);
+      C value = apply(line[CHANNEL(v)], in.at[v]);
+      if (more) {
+        set(out.at[v], value);
+        value = get<C>(out.at[v]) + get<C>(to_add.at[v]);
+      }
       set(out.at[v], RELU && dies(value) ? 0 : value);
       set(live.at[v], (C)!dies(value));
     }

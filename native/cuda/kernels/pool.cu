@@ -2,8 +2,8 @@
 // height, width, inner); inner: channels that are last. Method: a thread an output that walks its
 // window; gradients: a thread an input that gathers from the windows over it, in order; of channels
 // that are last PACK neighbours at once. Where the window is a whole plane, a team an output, and
-// loads of PACK neighbours. Bound: bytes, where the caches keep what windows share. Comparisons are
-// false for NaN: it never wins.
+// loads of PACK neighbours. The activation before a pooling may be a part of it. Bound: bytes,
+// where the caches keep what windows share. Comparisons are false for NaN: it never wins.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
@@ -12,7 +12,7 @@
 #define POWER 2      // of POOL_LP
 #define ZEROS 0      // padding takes part as zeros, every maximum gets its gradient (Pooling_v1)
 #define PADDED 1     // a mean is over the window with its padding
-#define MASKED 0     // gradients go only to maxima above 0
+#define ACT 0        // ACT_* of the data (kernel/epilogue.h); forward: 0 or tanh
 #define AXES 2
 #define KERNEL { 1, 3, 3 }   // 0: the whole axis
 #define STRIDE { 1, 2, 2 }
@@ -43,6 +43,7 @@ template <typename N> FN void put(N &to, C v)
 
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 enum { NO_TAP = 255 };
+enum { ACT_RELU = 1, ACT_TANH = 3 };
 
 struct pool_args { i64 n, in[3], out[3], inner; };
 struct point { i64 plane, at[3], c; };
@@ -146,7 +147,7 @@ extern "C" __global__ void pool(
               *(const lanes<T, PACK> *)&x[element_of(p, a, b, c, s.in, s.inner)];
           const u8 tap = (u8)((b - w.start[1]) * kernel_size(s, 2) + c - w.start[2]);
           for (int l = 0; l < PACK; l++) {
-            const C u = get<C>(u_at.at[l]);
+            const C u = ACT == ACT_TANH ? tanh_of(get<C>(u_at.at[l])) : get<C>(u_at.at[l]);
             if (KIND != POOL_MAX)
               v[l] += KIND == POOL_LP ? power_of(u, POWER) : u;
             else if (u > v[l] || (u == v[l] && best[l] == NO_TAP)) {
@@ -247,14 +248,15 @@ FN i64 end_window(const pool_args &s, int d, i64 i)
 }
 
 // n: elements of dx. argmax: of POOL_MAX, where forward noted it; else x and y, where KIND needs
-// them
+// them. Activations: relu lets through what is above 0; the slope of tanh is that of its value,
+// which all windows that an element wins have for their output.
 extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const T *x, const T *y,
     const struct pool_args __grid_constant__ s)
 {
   EACH(i, s.n / PACK)
   {
     point p = point_of(i * PACK, s.in, s.inner);
-    C sum[PACK] = {};
+    C sum[PACK] = {}, value[PACK] = {};
     i64 o[3];
     for (o[0] = first_window(s, 0, p.at[0]); o[0] < end_window(s, 0, p.at[0]); o[0]++)
       for (o[1] = first_window(s, 1, p.at[1]); o[1] < end_window(s, 1, p.at[1]); o[1]++)
@@ -266,10 +268,12 @@ extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const
             const i64 tap = (p.at[1] - w.start[1]) * kernel_size(s, 2) + p.at[2] - w.start[2];
             const lanes<u8, PACK> best = *(const lanes<u8, PACK> *)&argmax[from];
             lanes<T, PACK> live = g;
-            if (MASKED) live = *(const lanes<T, PACK> *)&y[from];
+            if (ACT) live = *(const lanes<T, PACK> *)&y[from];
             for (int l = 0; l < PACK; l++)
-              if (best.at[l] == tap)
-                sum[l] += !MASKED || get<C>(live.at[l]) > 0 ? get<C>(g.at[l]) : get<C>(g.at[l]) * 0;
+              if (best.at[l] == tap) {
+                value[l] = get<C>(live.at[l]);
+                sum[l] += get<C>(g.at[l]) * (ACT != ACT_RELU || value[l] > 0 ? 1 : 0);
+              }
             continue;
           }
           point own = p;
@@ -277,7 +281,8 @@ extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const
             sum[l] += share_of(s, x, y, own, w, from + l, i * PACK + l, get<C>(g.at[l]));
         }
     lanes<T, PACK> to;
-    for (int l = 0; l < PACK; l++) set(to.at[l], sum[l]);
+    for (int l = 0; l < PACK; l++)
+      set(to.at[l], ACT == ACT_TANH ? sum[l] * (1 - value[l] * value[l]) : sum[l]);
     *(lanes<T, PACK> *)&dx[i * PACK] = to;
   }
 }
