@@ -19,7 +19,8 @@ struct rounded_pass {
   const struct window *w;
   const struct gemm_type *t;
   struct window words;                                /* of a group, with the borders */
-  int64_t depth, cols;                                /* elements of a filter; positions at a time */
+  int64_t depth;                                      /* elements of a filter */
+  int64_t cols;                                       /* positions at a time */
   const float *x;
   float *y;
   const uint16_t *weight;
