@@ -80,6 +80,6 @@ end
 
 describe("images on a GPU", function()
   it("are the CPU's", function()
-    devices.agree(pending, PIXELS, 2 * (25 + 1 + 5 + 1 + 2 * 6) + 6 * 3)
+    devices.agree(pending, PIXELS, 5 * 4 + 2 * (25 + 1 + 5 + 1 + 2 * 6) + 6 * 3)
   end)
 end)
