@@ -239,9 +239,10 @@ local function make_sample(self, batch, k)
 end
 
 
--- Returns an error that names the sample; tables of the user's own stay what they are.
+-- Returns an error that names the sample; tables of the user's own, and Lua's text where it has no
+-- memory, stay what they are.
 local function name_sample(err, which)
-  if type(err) == "string" then
+  if type(err) == "string" and err ~= "not enough memory" then
     err = Error.new{ code = "run", func = FUNC, message = err }
   end
   if Error.is_error(err) and err.code ~= "interrupted" then
