@@ -23,6 +23,31 @@ describe("a call made again", function()
   local x = nd.arange{24}:reshape{2, 3, 4}
   local small = nd.array{{1, -2}, {3, -4}}
 
+  it("keeps its inputs while the collector runs", function()
+    local recording = require "tycho.ndarray.recording"
+    local note_line = recording.note_line
+    local v = nd.ones{2, 3}
+    v:attach_grad()
+    local function stacked()
+      return ty.autograd.record(function()
+        return nd.stack(v * 2, v * 3, v * 4, {axis = 0}), (v * 5):stack(v * 6, v * 7, {axis = 0})
+      end)
+    end
+    stacked()
+    for _ = 1, 20 do
+      recording.note_line = function()                   -- between the inputs and the call
+        collectgarbage()
+        collectgarbage()
+        note_line()
+      end
+      local ok, a, b = pcall(stacked)
+      recording.note_line = note_line
+      assert.is_true(ok, a)
+      assert.same({2, 3, 4, 5, 6, 7}, {a[0]:max():asscalar(), a[1]:max():asscalar(),
+        a[2]:max():asscalar(), b[0]:max():asscalar(), b[1]:max():asscalar(), b[2]:max():asscalar()})
+    end
+  end)
+
   it("has every form", function()
     local want = stays(function() return nd.sum{data = x, axis = 1} end)
     assert.same(want, stays(function() return nd.sum{x, axis = 1} end))

@@ -116,11 +116,13 @@ function call.put_input(i, x)
 end
 
 
---- Returns an operator with one output on inputs that are in place.
+--- Returns an operator with one output on inputs that are in place: as bare pointers, so the caller
+-- keeps the arrays on its stack, or in `holder`, until this returns. Do not call it last in a
+-- function that has them (a tail call drops its frame).
 -- @tparam table entry `op`, `attr` and `nattr`, `nin`, as_is (inputs are not converted)
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
--- @param holder what keeps the first input alive
+-- @param holder what keeps inputs alive
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)

@@ -256,7 +256,8 @@ function operators.maker(schema, func)
         entry, out = call_cache.find(cache, nil, false, ...)
       end
       if entry then
-        return call.cached(entry, func, out, ...)
+        local y = call.cached(entry, func, out, a)       -- no tail call: `...` stays alive
+        return y
       end
     end
     return attempt(cache, KIND, schema, func, ...)
@@ -326,7 +327,8 @@ function operators.method(key)
         entry, out = call_cache.find(cache, x, whole, ...)
       end
       if entry then
-        return call.cached(entry, func, out, x, ...)
+        local y = call.cached(entry, func, out, x)       -- no tail call: `...` stays alive
+        return y
       end
     end
     local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,
