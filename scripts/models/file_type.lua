@@ -28,7 +28,7 @@ local function read(path)
   return text
 end
 
--- Appends bytes as numbers; in front or behind there are as many paddings as are missing.
+-- Appends bytes as numbers, with as many paddings as are missing before or after them.
 local function add_bytes(list, text, count, padding, in_front)
   local missing = count - #text
   for i = 1, count do

@@ -38,6 +38,23 @@ local LAST_EPOCH = 9999
 local LABEL = "_label$"                                  -- inputs of losses, which are left out
 
 
+--- Returns counts as text, most first: "3 Convolution, 2 Pooling".
+-- @tparam table counts name -> number
+function formats.tally(counts)
+  local names = {}
+  for name in pairs(counts) do
+    names[#names + 1] = name
+  end
+  table.sort(names, function(a, b)
+    return counts[a] > counts[b] or counts[a] == counts[b] and a < b
+  end)
+  for i, name in ipairs(names) do
+    names[i] = ("%d %s"):format(counts[name], name)
+  end
+  return table.concat(names, ", ")
+end
+
+
 -- Checkpoints of the reference's kind ------------------------------------------------------------
 
 local GRAPH = "-symbol.json"
@@ -217,21 +234,14 @@ local function add_values(rows, label, values)
 end
 
 function onnx_files.notes(path, _, e)
-  local m, counts, names, rows = onnx.get_model_metadata(path), {}, {}, {}
+  local m, counts, rows = onnx.get_model_metadata(path), {}, {}
   add_values(rows, "inputs", m.input_tensor_data)
   add_values(rows, "outputs", m.output_tensor_data)
   local nodes = model_file.read(path, "models").graph.nodes
   for _, n in ipairs(nodes) do
-    names[#names + 1] = not counts[n.op] and n.op or nil
     counts[n.op] = (counts[n.op] or 0) + 1
   end
-  table.sort(names, function(a, b)
-    return counts[a] > counts[b] or counts[a] == counts[b] and a < b
-  end)
-  for i, name in ipairs(names) do
-    names[i] = ("%d %s"):format(counts[name], name)
-  end
-  rows[#rows + 1] = { "operators", ("%d: %s"):format(#nodes, table.concat(names, ", ")) }
+  rows[#rows + 1] = { "operators", ("%d: %s"):format(#nodes, formats.tally(counts)) }
   rows[#rows + 1] = { "network", "none: " .. (Error.is_error(e) and e.message or tostring(e)) }
   return rows
 end

@@ -15,6 +15,7 @@ require "tycho.executor.executor"
 local inspect = {}
 
 local FUNC = "tycho --inspect"
+local tally = formats.tally
 local LABEL = "%-11s"
 local SHOWN, WIDTH = 40, 60                              -- rows of a list; columns of a text
 
@@ -30,22 +31,6 @@ end
 
 local function shape_text(shape)
   return shape and table.concat(shape, "x") or "?"
-end
-
-
--- "3 Convolution, 2 Pooling": most first.
-local function tally(counts)
-  local names = {}
-  for name in pairs(counts) do
-    names[#names + 1] = name
-  end
-  table.sort(names, function(a, b)
-    return counts[a] > counts[b] or counts[a] == counts[b] and a < b
-  end)
-  for i, name in ipairs(names) do
-    names[i] = ("%d %s"):format(counts[name], name)
-  end
-  return table.concat(names, ", ")
 end
 
 
