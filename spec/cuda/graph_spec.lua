@@ -273,9 +273,10 @@ describe_there("a step on a GPU", function()
   it("of a loop written by hand is recorded where arrays stay, and draws anew", function()
     local text, status = stand_in.run(COUNTS .. LOOP, { CUDASIM_STRICT = 1 })
     assert.equal(0, status, text)
-    for _, hybrid in ipairs{ "false", "true" } do
+    -- the hybridized network may run the programs of the first one, which are recorded already
+    for hybrid, first in pairs{ ["false"] = "0", ["true"] = "%d" } do
       local graphs = text:match(hybrid .. "\t17\tequal\t([%d ]+)\n")
-      assert.matches("^0 [%d ]+ [1-9] [1-9] [1-9] [1-9]$", graphs or text)
+      assert.matches("^" .. first .. " [%d ]+ [1-9] [1-9] [1-9] [1-9]$", graphs or text)
     end
   end)
 
