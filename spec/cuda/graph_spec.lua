@@ -188,8 +188,9 @@ local function train(ctx, hybrid)
   local function dense(name, n, from, activation)
     return nn.Dense{n, in_units = from, activation = activation, prefix = name}
   end
-  local net = nn.HybridSequential{dense("a_", 8, 4, "tanh"), dense("b_", 8, 8, "tanh"),
-    nn.Dropout(0.5), dense("c_", 8, 8, "tanh"), dense("d_", 2, 8)}
+  local width = hybrid and 7 or 8                        -- so that neither runs the other's programs
+  local net = nn.HybridSequential{dense("a_", width, 4, "tanh"), dense("b_", width, width, "tanh"),
+    nn.Dropout(0.5), dense("c_", width, width, "tanh"), dense("d_", 2, width)}
   net:initialize{ctx = ctx}
   for _, p in net:collect_params():items() do
     p:set_data(pattern(p.shape, ctx))
@@ -273,10 +274,9 @@ describe_there("a step on a GPU", function()
   it("of a loop written by hand is recorded where arrays stay, and draws anew", function()
     local text, status = stand_in.run(COUNTS .. LOOP, { CUDASIM_STRICT = 1 })
     assert.equal(0, status, text)
-    -- the hybridized network may run the programs of the first one, which are recorded already
-    for hybrid, first in pairs{ ["false"] = "0", ["true"] = "%d" } do
+    for _, hybrid in ipairs{ "false", "true" } do
       local graphs = text:match(hybrid .. "\t17\tequal\t([%d ]+)\n")
-      assert.matches("^" .. first .. " [%d ]+ [1-9] [1-9] [1-9] [1-9]$", graphs or text)
+      assert.matches("^0 [%d ]+ [1-9] [1-9] [1-9] [1-9]$", graphs or text)
     end
   end)
 

@@ -353,8 +353,8 @@ function class.drop(x)
 end
 
 
---- Drops the handle of an array that a call made and that nobody else has; its bytes no longer
--- count as memory that waits for the collector.
+--- Drops the handle of an array that only its maker has; its bytes no longer count as memory that
+-- waits for the collector.
 -- @tparam NDArray x
 function class.let_go(x)
   if rawget(x, "_h") then
