@@ -1,6 +1,7 @@
 -- How long graphs live, what interruptions and a lack of memory leave.
 local device = require "spec.support.device"
 local native = require "tycho.core.ffi"
+local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
 
@@ -117,6 +118,42 @@ describe("a graph", function()
     end
     run()
     assert_gone(before)
+  end)
+
+  -- A trace keeps the functions that it calls, and their upvalues: in a new process, because LuaJIT
+  -- no longer compiles for one closure once a few of its kind were made.
+  it("is not held by what the compiler made of its gradients", function()
+    shell.with_file([[
+      local ty = require "tycho"
+      local nd, autograd = ty.nd, ty.autograd
+      local Twice = autograd.Function:extend("Twice")
+      function Twice:forward(x) return x * 2 end
+      function Twice:backward(dy) return dy * 2 end
+      local w = nd.array{ 1, 2 }:attach_grad()
+      local function run()
+        local y = autograd.record(function()
+          return nd.dot(w, nd.tanh(w)) + nd._linalg_gemm2(nd.sigmoid(w):reshape{ 1, 2 },
+            w:reshape{ 2, 1 }, { alpha = 2 }):reshape{ 1 }
+        end)
+        local dw = autograd.grad(y, w, { create_graph = true })
+        autograd.grad(dw, w, { create_graph = true }):backward()
+        autograd.record(function() return Twice()(w * w) end):backward()
+      end
+      jit.opt.start("hotloop=2", "hotexit=1")
+      local most = 0
+      for _ = 1, 6 do
+        run()
+        collectgarbage()
+        collectgarbage()
+        ty.waitall()
+        most = math.max(most, ty.live().tapes)
+      end
+      print(most .. " tapes")
+    ]], function(path)
+      for _ = 1, 5 do
+        assert.equal("0 tapes", (shell.run(shell.program .. " " .. path):gsub("%s+$", "")))
+      end
+    end)
   end)
 
   it("of functions goes with them, and what they saved", function()

@@ -218,31 +218,38 @@ function Pending:take()
 end
 
 
+-- Calls the functions that `func`'s heads depend on, the last first, and adds what they give for
+-- their inputs to the heads in `all`. Takes arguments where a closure would do: a trace keeps a
+-- function that it calls, and its upvalues, for as long as the trace is valid.
+local function call_functions(func, heads, grads, flags, all)
+  local pending = setmetatable({}, Pending)
+  pending:scatter(func, heads, grads, flags)
+  local entry = pending:take()
+  while entry do
+    local step, added = entry.step, Heads.new({}, {})
+    local given = functions.backward(step, entry.totals, false)
+    for i = 1, step.nin do
+      local x = given[i] and step:input(i)
+      if x and steps.kind(x) ~= "plain" then
+        all:add(x, given[i])
+        added:add(x, given[i])
+      end
+    end
+    if #added.list > 0 then
+      pending:scatter(func, added.list, added.grads, flags)
+    end
+    entry = pending:take()
+  end
+end
+
+
 -- Calls the functions that heads depend on, and returns the heads with those that come of them.
 local function pass_functions(func, heads, grads, flags)
   if next(alive) == nil then
     return heads, grads
   end
-  local all, pending = Heads.new(heads, grads), setmetatable({}, Pending)
-  modes.run(false, recording.training, function()
-    pending:scatter(func, heads, grads, flags)
-    local entry = pending:take()
-    while entry do
-      local step, added = entry.step, Heads.new({}, {})
-      local given = functions.backward(step, entry.totals, false)
-      for i = 1, step.nin do
-        local x = given[i] and step:input(i)
-        if x and steps.kind(x) ~= "plain" then
-          all:add(x, given[i])
-          added:add(x, given[i])
-        end
-      end
-      if #added.list > 0 then
-        pending:scatter(func, added.list, added.grads, flags)
-      end
-      entry = pending:take()
-    end
-  end)
+  local all = Heads.new(heads, grads)
+  modes.run(false, recording.training, call_functions, func, heads, grads, flags, all)
   return all.list, all.grads
 end
 

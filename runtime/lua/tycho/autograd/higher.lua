@@ -87,6 +87,27 @@ end
 local Visit = {}
 
 
+-- Lists that a visit fills where a rule reads them, with the visit as a field. They have metatables
+-- in common: a trace keeps a function that it finds in one, and its upvalues, as long as it is
+-- valid, so a closure over the visit would keep the graph.
+local Outputs, HeadGradients = {}, {}
+
+
+function Outputs.__index(list, k)
+  local step = rawget(list, "visit").step
+  list[k] = k <= step.nout and step:output(k) or nil
+  return rawget(list, k)
+end
+
+
+function HeadGradients.__index(list, k)
+  local visit = rawget(list, "visit")
+  local y = visit.y[k]
+  list[k] = visit.given[k] or call.zeros(y._shape, y._dtype, y._device, "autograd.grad")
+  return rawget(list, k)
+end
+
+
 function Visit:__index(key)
   local of = Visit[key]
   if of then
@@ -94,10 +115,7 @@ function Visit:__index(key)
   elseif key == "p" then
     self.p = rules.parameters(self.op, self.attrs)
   elseif key == "y" then
-    self.y = setmetatable({}, { __index = function(list, i)
-      list[i] = i <= self.step.nout and self.step:output(i) or nil
-      return rawget(list, i)
-    end })
+    self.y = setmetatable({ visit = self }, Outputs)
   elseif key == "names" or key == "nvisible" then
     local schema = registry.find(self.op)
     local ports = registry.ports(self.op, self.attrs, schema.variadic and #self.x or -1,
@@ -268,11 +286,7 @@ local function visit_gradients(visit, totals)
     return
   end
   visit.given = given
-  visit.g = setmetatable({}, { __index = function(list, k)
-    local y = visit.y[k]
-    list[k] = given[k] or call.zeros(y._shape, y._dtype, y._device, "autograd.grad")
-    return list[k]
-  end })
+  visit.g = setmetatable({ visit = visit }, HeadGradients)
   for i, g in pairs(gradients_of(visit)) do
     local slot = visit.wanted[i] and visit.slot[i]
     if slot then
@@ -355,6 +369,26 @@ local function own_results(totals, slots, reached, variables, grads)
 end
 
 
+-- Walks back from the heads and returns the gradients of the variables.
+local function walk_recorded(heads, grads, variables)
+  local totals, slots, reached = walk(heads, grads, variables)
+  return own_results(totals, slots, reached, variables, grads)
+end
+
+
+-- Not a closure over the heads: a trace keeps a function that it calls, and its upvalues, for as
+-- long as the trace is valid.
+local function recorded_gradients(heads, grads, variables, train_mode)
+  check_arguments(heads, grads, variables, train_mode)
+  local given = {}
+  for i, x in ipairs(heads) do
+    given[i] = grads[i] or call.fill(class.new(x._shape, x._dtype, x._device, "autograd.grad"), 1,
+      "autograd.grad")
+  end
+  return modes.run(true, train_mode, walk_recorded, heads, given, variables)
+end
+
+
 --- Recorded gradients of heads with respect to variables.
 -- @tparam {NDArray,...} heads
 -- @tparam table grads head gradients by position, false for ones
@@ -362,16 +396,5 @@ end
 -- @bool train_mode as in the recording
 -- @treturn {NDArray,...} gradients
 return function(heads, grads, variables, train_mode)
-  return recording.hold_line(function()
-    check_arguments(heads, grads, variables, train_mode)
-    local given = {}
-    for i, x in ipairs(heads) do
-      given[i] = grads[i] or call.fill(class.new(x._shape, x._dtype, x._device, "autograd.grad"), 1,
-        "autograd.grad")
-    end
-    return modes.run(true, train_mode, function()
-      local totals, slots, reached = walk(heads, given, variables)
-      return own_results(totals, slots, reached, variables, given)
-    end)
-  end)
+  return recording.hold_line(recorded_gradients, heads, grads, variables, train_mode)
 end

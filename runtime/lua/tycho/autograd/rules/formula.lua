@@ -36,12 +36,10 @@ local function filled(v, like)
 end
 
 
--- Only the chosen branch is computed where the condition is a number.
-local function choose(condition, yes, no)
+local function where(condition, yes, no)
   if not is_array(condition) then
-    return condition ~= 0 and yes() or no()
+    return condition ~= 0 and yes or no
   end
-  yes, no = yes(), no()
   local shape = nd.zeros_like(condition + yes * 0 + no * 0)
   return nd.where(condition + shape, filled(yes, shape) + shape, filled(no, shape) + shape)
 end
@@ -59,9 +57,7 @@ local FUNCTIONS = {
   max = nd.maximum, min = nd.minimum, pow = nd.power, hypot = nd.hypot, xor = nd.logical_xor,
   mod = nd.modulo,
   clip = function(x, low, high) return nd.maximum(nd.minimum(x, high), low) end,
-  where = function(c, x, y)
-    return choose(c, function() return x end, function() return y end)
-  end,
+  where = where,
   square = function(x) return x * x end,
   sqrt = unary(nd.sqrt, math.sqrt), exp = unary(nd.exp, math.exp), log = unary(nd.log, math.log),
   abs = unary(nd.abs, math.abs), floor = unary(nd.floor, math.floor),
@@ -181,7 +177,11 @@ function Parser:either()
   self:expect(":")
   local no = self:either()
   return function(env)
-    return choose(condition(env), function() return yes(env) end, function() return no(env) end)
+    local c = condition(env)
+    if not is_array(c) then                              -- only the chosen branch is computed
+      return c ~= 0 and yes(env) or no(env)
+    end
+    return where(c, yes(env), no(env))
   end
 end
 
@@ -218,17 +218,21 @@ end
 
 -- As rules ----------------------------------------------------------------------------------------
 
-local function environment(s)
-  return setmetatable({}, { __index = function(_, name)
-    if name == "g" then
-      return s.g[1]
-    elseif name == "y" then
-      return s.y[1]
-    elseif name:sub(1, 1) == "$" then
-      return s:number(name:sub(2))
-    end
-    return s.x[name:byte() - ("a"):byte() + 1]
-  end })
+-- What a formula's letters and parameters are in a step: `{ step = s }`, looked up by name. One
+-- metatable for all: a trace keeps the function that it finds there, and what that refers to.
+local Environment = {}
+
+
+function Environment.__index(env, name)
+  local s = rawget(env, "step")
+  if name == "g" then
+    return s.g[1]
+  elseif name == "y" then
+    return s.y[1]
+  elseif name:sub(1, 1) == "$" then
+    return s:number(name:sub(2))
+  end
+  return s.x[name:byte() - ("a"):byte() + 1]
 end
 
 
@@ -243,7 +247,7 @@ end
 -- @treturn function a rule
 function formula.rule(texts)
   return function(s)
-    local env, grads = environment(s), {}
+    local env, grads = setmetatable({ step = s }, Environment), {}
     for i, text in pairs(texts) do
       if s.wanted[i] and reads_digamma(text) then
         s:unsupported("create_graph: the gradient reads digamma, which is no operator")

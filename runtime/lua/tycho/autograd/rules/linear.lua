@@ -116,6 +116,17 @@ local function zeros_like(x)
 end
 
 
+-- Records the call on detached inputs and lets the core write its gradients into `results`.
+local function run_core_backward(c, inputs, g, variables, results)
+  local heads, grads = apply(c, inputs, c.flat), {}
+  for k = 1, c.nout do
+    grads[k] = g[k]
+  end
+  gradients.run_core("autograd.grad", heads, grads, variables, results,
+    bit.bor(C.TY_UNREACHED, c.train and C.TY_TRAIN or 0))
+end
+
+
 -- Returns the core's gradients of the inputs named in `wanted`, as plain arrays.
 local function core_gradients(c, x, g, wanted)
   local inputs, variables, results = {}, {}, {}
@@ -126,14 +137,7 @@ local function core_gradients(c, x, g, wanted)
     gradients.mark(inputs[i], nil, NULL)
     variables[k], results[k] = inputs[i], zeros_like(x[i])
   end
-  modes.run(true, c.train, function()
-    local heads, grads = apply(c, inputs, c.flat), {}
-    for k = 1, c.nout do
-      grads[k] = g[k]
-    end
-    gradients.run_core("autograd.grad", heads, grads, variables, results,
-      bit.bor(C.TY_UNREACHED, c.train and C.TY_TRAIN or 0))
-  end)
+  modes.run(true, c.train, run_core_backward, c, inputs, g, variables, results)
   return results
 end
 

@@ -49,18 +49,19 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Of y = op(a) op(b), by a product of the same kind.
-local function product(multiply, s)
+-- Of y = alpha op(a) op(b), by a product of the same kind; alpha: nil where it has none.
+local function product(multiply, s, alpha)
   local a, b, g, ta, tb = s.x[1], s.x[2], s.g[1], s.p.transpose_a, s.p.transpose_b
-  local function of_a()
-    return ta and multiply{ b, g, transpose_a = tb, transpose_b = true }
-      or multiply{ g, b, transpose_b = not tb }
+  local of_a, of_b
+  if s.wanted[1] then
+    of_a = ta and multiply{ b, g, transpose_a = tb, transpose_b = true, alpha = alpha }
+      or multiply{ g, b, transpose_b = not tb, alpha = alpha }
   end
-  local function of_b()
-    return tb and multiply{ g, a, transpose_a = true, transpose_b = ta }
-      or multiply{ a, g, transpose_a = not ta }
+  if s.wanted[2] then
+    of_b = tb and multiply{ g, a, transpose_a = true, transpose_b = ta, alpha = alpha }
+      or multiply{ a, g, transpose_a = not ta, alpha = alpha }
   end
-  return { s.wanted[1] and of_a(), s.wanted[2] and of_b() }
+  return { of_a, of_b }
 end
 
 
@@ -79,10 +80,7 @@ function rules._linalg_gemm2(s)
   if s.p.axis and s.p.axis ~= -2 then
     return linear.gradients(s, "A B")
   end
-  return product(function(t)
-    t.alpha = s.p.alpha
-    return nd._linalg_gemm2(t)
-  end, s)
+  return product(nd._linalg_gemm2, s, s.p.alpha)
 end
 
 function rules.FullyConnected(s)
