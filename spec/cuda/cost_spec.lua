@@ -1,6 +1,7 @@
 -- Launches and bytes of device memory, as the stand-in's checker counts them and `make gpu-cost`
 -- tells them, and the rules that they are compared with.
 
+local folder = require "spec.support.folder"
 local stand_in = require "spec.support.stand_in"
 
 local BYTES = [[
@@ -52,8 +53,8 @@ print(pcall(ideal.bytes, S.sort(x), {data = {4}}, inputs))
 ]]
 
 -- launches of a training step, fills and copies among them
-local MOST = {lenet = 22, resnet20 = 165, ["resnet20-medium"] = 170, resnet50 = 401, lstm = 27,
-  transformer = 101}
+local MOST = {LeNet = 22, ["ResNet-20"] = 165, ["ResNet-20 under `medium`"] = 170,
+  ["ResNet-50"] = 401, ["LSTM 2 × 200"] = 27, ["transformer of W15, 4 layers of 256"] = 101}
 
 describe("the cost of what a GPU does", function()
   it("is the distinct bytes of a launch, and each operand of a library's call", function()
@@ -87,5 +88,34 @@ describe("the cost of what a GPU does", function()
       local n = tonumber(text:match("| " .. name:gsub("%-", "%%-") .. " | (%d+) |"))
       assert.is_true(n and n > 0 and n <= most, name .. ": " .. tostring(n) .. " launches")
     end
+  end)
+
+  it("is written into the tables of the page, row by row", function()
+    if not stand_in.exists() then return pending "no build/cudasim: make cudasim" end
+    folder.with(function(path)
+      local page = folder.read "doc/gpu.md"
+      local row = page:match "\n(| relu |[^\n]*\n)"
+      local function write(text)
+        folder.write(path .. "/gpu.md", text)
+        local output, status = stand_in.run([[
+          arg = {"--write", "relu", "_contrib_RMSNorm"}
+          dofile "scripts/dev/gpu_cost.lua"
+        ]], {CUDASIM_DRY = "1", CUDASIM_COSTS = "1", GPU_TABLE_DOC = path})
+        assert.equal(0, status, output)
+        return folder.read(path .. "/gpu.md"), output
+      end
+      local written, output = write(page)
+      -- without a run of the kernels there are no bytes
+      local dry = output:match "\n(| relu |[^\n]*\n)"
+      assert.equal("| relu | 1 | 0.00 | 1 | 0.00 |\n", dry)
+      local want = page:gsub("| relu |[^\n]*\n", dry)
+        :gsub("| `_contrib_RMSNorm` |[^\n]*\n", (output:match "\n(| `_contrib_RMSNorm` |[^\n]*\n)"))
+      assert.equal(want, written)
+      -- a row that is not there comes last
+      local at = page:find(row, 1, true)
+      local without = page:sub(1, at - 1) .. page:sub(at + #row)
+      assert.matches("\n" .. dry .. "\n", write(without), 1, true)
+      assert.matches("gpu.md lacks the table", select(2, pcall(write, "nothing")), 1, true)
+    end)
   end)
 end)

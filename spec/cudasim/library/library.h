@@ -38,8 +38,9 @@ struct Region {
 };
 typedef std::function<void()> Job;
 /* One entry of the stream, like a launch. Where a region is not there, the work is not done, and
-** the error sticks. */
-CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job);
+** the error sticks. way: which of a library's ways does it, 0 its first; others than
+** CUDASIM_FASTEST take twice as long by the clock of events, and costs say their number. */
+CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job, int way = 0);
 
 /* The same for work that may not begin before `ready`: it waits for another rank, of this process
 ** or another. Such a stream must not capture. */
