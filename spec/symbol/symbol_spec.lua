@@ -148,6 +148,19 @@ describe("places", function()
     ends_with((V("x") + 1):where(), line())
   end)
 
+  it("of look-ups without a call keep nothing alive", function()
+    local alive = setmetatable({}, { __mode = "k" })
+    local function look()
+      local object = {}
+      alive[object] = true
+      local function f() return object, ty.sym.FullyConnected end
+      f()
+    end
+    look()
+    for _ = 1, 2 do collectgarbage() end
+    assert.is_nil(next(alive))
+  end)
+
   it("come with errors of inference", function()
     local s = ty.sym.elemwise_add(V("l"), V("r"))
     local there = line() - 1

@@ -363,15 +363,22 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
-local function are_finite(self, u)
-  local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
-  return not scaler or scaler:can_step({ { u.grads } }, group and {
+-- Returns what a LossScale asks of a group of ranks. These closures and that of `call_paused` are
+-- made outside of what every step calls: LuaJIT compiles no function that makes one.
+local function ranks_of(group)
+  return group and {
     count = function() return group.size end,
     all = function(_, good)
       return not table.concat(group:gather(good and "1" or "0")):find("0", 1, true)
     end,
-  })
+  }
+end
+
+
+-- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
+local function are_finite(self, u)
+  local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
+  return not scaler or scaler:can_step({ { u.grads } }, ranks_of(group))
 end
 
 
@@ -435,6 +442,12 @@ local function check_batch(a, func)
 end
 
 
+-- Calls a method outside of what is recorded: an update is no part of it.
+local function call_paused(self, method, a)
+  return autograd.pause(recording.training, function() return method(self, a) end)
+end
+
+
 --- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
 -- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
 -- @number batch_size rows that make up one gradient, of all devices and ranks
@@ -443,8 +456,8 @@ end
 function Trainer:step(...)
   local a = read_step(...)
   check_batch(a, "Trainer:step")
-  if recording.on then                                   -- an update is no part of what is recorded
-    return autograd.pause(recording.training, function() return self:step(a) end)
+  if recording.on then
+    return call_paused(self, Trainer.step, a)
   end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
@@ -465,7 +478,7 @@ end
 --- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
 function Trainer:allreduce_grads()
   if recording.on then
-    return autograd.pause(recording.training, function() return self:allreduce_grads() end)
+    return call_paused(self, Trainer.allreduce_grads)
   end
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
@@ -487,7 +500,7 @@ function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
   if recording.on then
-    return autograd.pause(recording.training, function() return self:update(a) end)
+    return call_paused(self, Trainer.update, a)
   end
   get_ready(self)
   check_halves(self, "Trainer:update")
