@@ -12,8 +12,10 @@
 
 enum {
   MOST = 8,                                           /* operands on either side */
-  BLOCK_BYTES = 24 << 10,                             /* of a block as float32: in the first cache */
+  /* of a block as float32: in the first cache; larger ones wait for memory longer */
+  BLOCK_BYTES = 12 << 10,
   FEW_ROWS = 8,                                       /* that are no work for several threads */
+  CHUNK = 8,                                          /* blocks: 5 to 10 us */
 };
 
 struct block_call { struct operand in[MOST], out[MOST]; };
@@ -182,15 +184,6 @@ static void widen_operands(const struct operand *real, const struct operand *as_
       cast_between(real[i].d.dtype, TY_F32)(as_f32[i].p, real[i].p, desc_count(&real[i].d));
 }
 
-/* Fetches the next block's inputs: while the kernel computes, memory would be idle. */
-static void fetch_next(const struct running_block *b)
-{
-  enum { LINE = 64 };
-  for (int i = 0; i < b->part.nin; i++)
-    for (int64_t at = 0; at < b->step[i]; at += LINE)
-      __builtin_prefetch((const char *)b->real.in[i].p + b->step[i] + at);
-}
-
 static void run_blocks(int64_t begin, int64_t end, void *context)
 {
   struct rows_pass *x = context;
@@ -205,7 +198,6 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
       move_block(&b);
     widen_operands(b.real.in, b.as_f32.in, b.part.nin, ~0u);
     widen_operands(b.real.out, b.as_f32.out, b.part.nout, b.part.add);
-    if (i + 1 < end) fetch_next(&b);
     const int code = v->kernel->run(&b.part);
     if (code) atomic_store(&x->code, code);
     for (int j = 0; j < b.part.nout; j++) {
@@ -229,6 +221,6 @@ int half_rows_run(const struct invoke *v, const struct call *c)
     at += align_up(desc_bytes(&in[i].d), ALIGN);
   }
   struct rows_pass x = { v, c, in, at, rows_of(&c->in[0].d, v->lead), TY_OK };
-  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, 1, run_blocks, &x);
+  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, CHUNK, run_blocks, &x);
   return x.code;
 }
