@@ -128,7 +128,7 @@ struct running_block {
 };
 
 /* Gives each operand of another type than the kernel's its bytes at `at`. Returns their end. */
-static char *place_converted(const struct operand *real, struct operand *as_f32,
+static char *assign_converted(const struct operand *real, struct operand *as_f32,
     const struct operand *types, int n, char *at)
 {
   for (int i = 0; i < n; i++) {
@@ -149,9 +149,9 @@ static void make_block(const struct rows_pass *x, int64_t first, int64_t rows, c
   b->rows = rows;
   b->part = block_of(v->kernel, x->c, x->in, x->c->out, v->lead, first, rows, &b->real);
   const int nin = b->part.nin, nout = b->part.nout;
-  char *at = place_converted(
+  char *at = assign_converted(
       b->real.in, b->as_f32.in, v->half_in, nin, tmp + v->kernel_scratch);
-  place_converted(b->real.out, b->as_f32.out, v->half_out, nout, at);
+  assign_converted(b->real.out, b->as_f32.out, v->half_out, nout, at);
   for (int i = 0; i < nin + nout; i++) {
     const struct operand *y = i < nin ? &b->real.in[i] : &b->real.out[i - nin];
     const bool whole = i < nin ? is_whole(v->kernel, y, i) : y->d.dtype == TY_NODTYPE || !y->d.ndim;
