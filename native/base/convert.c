@@ -21,7 +21,8 @@ cast_fn cast_between(int from, int to)
   static const struct casts *const casts[] = { EACH_ISA(TABLE) };
 #undef TABLE
 #ifdef __x86_64__
-  if (from == TY_F32 && to == TY_BF16 && cpu_multiplies_narrow()) return cast_f32_bf16_avx512_narrow;
+  if (from == TY_F32 && to == TY_BF16 && cpu_multiplies_narrow())
+    return cast_f32_bf16_avx512_narrow;
 #endif
   return casts[cpu_level()]->cast[from][to];
 }

@@ -1,6 +1,7 @@
 /* convert_test.c - the loops to and from half types of every instruction set of this machine
-** against the conversions of single elements: every float16 and bfloat16, and float32 numbers around
-** them, with ties, subnormals, infinities and NaN, at every place of a vector. */
+** against the conversions of single elements: every float16 and bfloat16, and float32 numbers
+** around them, with ties, subnormals, infinities and NaN, at every place of a vector.
+*/
 #include "check.h"
 #include "base/cast.h"
 
