@@ -9,6 +9,12 @@ struct casts { cast_fn cast[TY_BF16 + 1][TY_BF16 + 1]; };
 #define CASTS(isa) extern const struct casts casts_##isa;
 EACH_ISA(CASTS)
 #undef CASTS
+#ifdef __x86_64__
+extern const cast_fn cast_f32_bf16_avx512_narrow;
+#endif
+
+/* Returns the loop of this processor between two dtypes; NULL: through float32. */
+cast_fn cast_between(int from, int to);
 
 static inline uint32_t bits_of(float f)
 {
