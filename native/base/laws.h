@@ -254,7 +254,7 @@ TY_DEVICE_FN bool law_counts_valid(double a, double b)
 }
 
 /* A number of a law is offset + scale z of a standard variate z, at most limit. LAW_affine(a, b,
-** wide) returns it for parameters a and b; `wide` says that the result is float64. */
+** wide) returns these for parameters a and b. `wide` says that the result is float64. */
 struct law_affine { double offset, scale, limit; };
 
 /* The limit is the number before `high`, since rounding could reach `high` itself. */
