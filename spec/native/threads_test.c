@@ -241,7 +241,7 @@ static void test_failures_from_four_hosts(void)
   for (int i = 0; i < HOSTS; i++) {
     pthread_join(thread[i], NULL);
     CHECK(!host[i].wrong, "host %d", i);
-    if (getenv("TELL")) printf("host %d: told after at most %.3f s\n", i, host[i].longest);
+    if (getenv("TELL")) printf("host %d: reported after at most %.3f s\n", i, host[i].longest);
   }
   while (ty_wait(-1)) {
   }
