@@ -132,9 +132,9 @@ static void test_program_made_during_a_run(void)
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* Each host has its own numbers, and all share the devices. A round is a random program, some tasks
-** of which fail. Each read of a number gives its value, or the failure of the first node that failed
-** among those it depends on. The next round writes all numbers first. */
+/* Each host has its own numbers, and all share the devices. A round is a random program, some
+** tasks of which fail. Each read of a number gives its value, or the failure of the first node that
+** failed among those it depends on. The next round writes all numbers first. */
 enum {
   HOSTS = 4,
   ROUNDS = 50,
