@@ -145,7 +145,7 @@ static dnn_thing make_window(struct dnn_builder *b, const struct dnn_convolution
   set_attribute(b, t, DNN_DILATIONS, DNN_INT64, c->axes, c->dilate);
   set_attribute(b, t, DNN_STRIDES, DNN_INT64, c->axes, c->stride);
   set_attribute(b, t, DNN_PAD_BEFORE, DNN_INT64, c->axes, c->before);
-  set_attribute(b, t, DNN_PAD_BEHIND, DNN_INT64, c->axes, c->behind);
+  set_attribute(b, t, DNN_PAD_AFTER, DNN_INT64, c->axes, c->after);
   return finalize_descriptor(b, t);
 }
 

@@ -14,7 +14,7 @@ local x = ty.nd.ones({64, 50}, gpu)
 local w, h = ty.nd.ones({8, 50}, gpu), ty.nd.ones({64, 50}, gpu):astype("float16")
 local v = ty.nd.array{{3, 3, 5}, ctx = gpu}
 ty.waitall()
-local function told(what, f)
+local function print_cost(what, f)
   driver.cudasim_costs()
   local y = f()
   ty.waitall()
@@ -23,12 +23,12 @@ local function told(what, f)
   end
   return y
 end
-told("add", function() return x + x end)
-told("half", function() return h + 1 end)
-told("product", function() return ty.nd.dot{x, w, transpose_b = true} end)
-told("softmax", function() return ty.nd.softmax(x) end)
-told("rows", function() return ty.nd.take{x, v} end)
-told("fill", function() return ty.nd.zeros({64, 50}, gpu) end)
+print_cost("add", function() return x + x end)
+print_cost("half", function() return h + 1 end)
+print_cost("product", function() return ty.nd.dot{x, w, transpose_b = true} end)
+print_cost("softmax", function() return ty.nd.softmax(x) end)
+print_cost("rows", function() return ty.nd.take{x, v} end)
+print_cost("fill", function() return ty.nd.zeros({64, 50}, gpu) end)
 ]]
 
 -- what is read twice counts once

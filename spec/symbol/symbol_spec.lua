@@ -212,7 +212,7 @@ describe("a file", function()
     assert.same({ "io", "/" }, { e.code, e.argument })
   end)
 
-  it("gives nodes that its outputs share, whoever asks first", function()
+  it("gives nodes that its outputs share, in any order of access", function()
     local x = V("x")
     local text = ty.sym.Group{ x + 1, ty.sym.split{ x, num_outputs = 2, axis = 0 } }:tojson()
     for first = 1, 3 do

@@ -26,9 +26,10 @@ bool is_device_memory(const void *p);
 /* compute capability, as 90 */
 int architecture();
 
-/* Memory of some work: `rows` pieces of `bytes`, `step` bytes apart. What is read must have been
-** written; scratch holds NaNs before the work runs, and nothing after it. */
+/* How a library call uses memory. Memory that it reads must have been written; scratch is filled
+** with NaN before the call, and counts as not written after it. */
 enum Use { READS = 1, WRITES = 2, UPDATES = 3, SCRATCH = 4 };
+/* `rows` pieces of `bytes` bytes, `step` bytes apart. */
 struct Region {
   const char *name;
   const void *p;

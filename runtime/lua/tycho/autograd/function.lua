@@ -133,7 +133,7 @@ local Heads = {}
 Heads.__index = Heads
 
 
--- Returns what tells an array with a history from others.
+-- Returns what distinguishes an array with a history.
 local function identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)

@@ -280,7 +280,7 @@ function Parameter:initialize(...)
     Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
       expected = "sizes above 0", got = tables.copied(self._shape or {}),
       message = ("parameter '%s' has an unknown shape; give its sizes, or allow_deferred_init = \z
-        true to have the first call tell them"):format(self.name) }
+        true to let the first call determine them"):format(self.name) }
   end
   rawset(self, "_data", nil)
   rawset(self, "_by_device", nil)
