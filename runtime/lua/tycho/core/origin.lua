@@ -24,8 +24,10 @@ local origin = {}
 local getinfo, user_file = debug.getinfo, Error.user_file
 local KEPT = 8                           -- lookups of one function that wait for their calls
 
--- function -> list of {from, file, line} or {from, location}, latest last
+-- function -> list of {from, file, line} or {from, location}, latest last. A lookup may never be
+-- called, so its entry does not keep the function of the user's that made it, nor its upvalues.
 local notes = setmetatable({}, { __mode = "k" })
+local ENTRY = { __mode = "v" }
 local line                               -- of the call under way, in the file Error.here
 
 
@@ -33,7 +35,7 @@ local function add(list, entry)
   if #list == KEPT then
     table.remove(list, 1)
   end
-  list[#list + 1] = entry
+  list[#list + 1] = setmetatable(entry, ENTRY)
 end
 
 

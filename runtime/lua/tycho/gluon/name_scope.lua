@@ -64,12 +64,8 @@ function Scope:with(f, ...)
   if not self._counter then
     return f(...)
   end
-  local given, n = { ... }, select("#", ...)
-  return names.Prefix(self._counter.prefix):with(function()
-    return self._counter:with(function()
-      return f(unpack(given, 1, n))
-    end)
-  end)
+  local counter = self._counter
+  return names.Prefix(counter.prefix):with(counter.with, counter, f, ...)
 end
 
 
