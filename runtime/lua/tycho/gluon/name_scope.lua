@@ -64,8 +64,12 @@ function Scope:with(f, ...)
   if not self._counter then
     return f(...)
   end
-  local counter = self._counter
-  return names.Prefix(counter.prefix):with(counter.with, counter, f, ...)
+  local given, n = { ... }, select("#", ...)
+  return names.Prefix(self._counter.prefix):with(function()
+    return self._counter:with(function()
+      return f(unpack(given, 1, n))
+    end)
+  end)
 end
 
 

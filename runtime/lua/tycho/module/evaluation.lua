@@ -45,7 +45,7 @@ function evaluation.logs_values(callbacks)
 end
 
 
-local function field(t, name)
+local function read_field(t, name)
   return t[name]
 end
 
@@ -55,7 +55,7 @@ end
 -- @string func for errors
 -- @string argument for errors
 function evaluation.check_iterator(data, func, argument)
-  local ok, next_of = attempt(field, data, "next")
+  local ok, next_of = attempt(read_field, data, "next")
   if type(data) ~= "table" or not ok or not is_callable(next_of) then
     Error.raise{ code = "value", func = func, argument = argument,
       expected = "an iterator such as ty.io.NDArrayIter{data = ..., label = ..., batch_size = ...}",
