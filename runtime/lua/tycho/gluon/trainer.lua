@@ -13,7 +13,6 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local autograd = require "tycho.autograd.autograd"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local devices = require "tycho.gluon.devices"
@@ -21,6 +20,7 @@ local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local files = require "tycho.core.files"
 local LossScale = require "tycho.module.loss_scale"
+local modes = require "tycho.autograd.modes"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
@@ -363,8 +363,8 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns what a LossScale asks of a group of ranks. These closures and that of `call_paused` are
--- made outside of what every step calls: LuaJIT compiles no function that makes one.
+-- Returns what a LossScale asks of a group of ranks. These closures are made
+-- outside of what every step calls: LuaJIT compiles no function that makes one.
 local function ranks_of(group)
   return group and {
     count = function() return group.size end,
@@ -442,12 +442,6 @@ local function check_batch(a, func)
 end
 
 
--- Calls a method outside of what is recorded: an update is no part of it.
-local function call_paused(self, method, a)
-  return autograd.pause(recording.training, function() return method(self, a) end)
-end
-
-
 --- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
 -- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
 -- @number batch_size rows that make up one gradient, of all devices and ranks
@@ -456,8 +450,8 @@ end
 function Trainer:step(...)
   local a = read_step(...)
   check_batch(a, "Trainer:step")
-  if recording.on then
-    return call_paused(self, Trainer.step, a)
+  if recording.on then                                   -- an update is no part of what is recorded
+    return modes.run(false, recording.training, self.step, self, a)
   end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
@@ -478,7 +472,7 @@ end
 --- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
 function Trainer:allreduce_grads()
   if recording.on then
-    return call_paused(self, Trainer.allreduce_grads)
+    return modes.run(false, recording.training, self.allreduce_grads, self)
   end
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
@@ -500,7 +494,7 @@ function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
   if recording.on then
-    return call_paused(self, Trainer.update, a)
+    return modes.run(false, recording.training, self.update, self, a)
   end
   get_ready(self)
   check_halves(self, "Trainer:update")

@@ -448,6 +448,12 @@ local function train(self, a, at)
 end
 
 
+local function get_ready_and_train(self, a, at)
+  get_ready(self, a)
+  train(self, a, at)
+end
+
+
 --- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
 --
 -- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
@@ -484,10 +490,7 @@ end
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch
-  local ok, e = pcall(function()
-    get_ready(self, a)
-    train(self, a, at)
-  end)
+  local ok, e = pcall(get_ready_and_train, self, a, at)
   if at.progress then
     at.progress:finish(not ok and e or nil)
   end
