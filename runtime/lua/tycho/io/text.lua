@@ -23,7 +23,7 @@ local Numbers = require "tycho.core.numbers"
 -- @type Corpus
 local Corpus = Class:extend("Corpus")
 
-local function number_of(self, word)
+local function add_word(self, word)
   local id = self.vocab[word]
   if not id then
     id = #self.words
@@ -39,7 +39,7 @@ function Corpus:init(lines)
   for line in lines do
     local begin = ids.n
     for word in line:gmatch("%S+") do
-      ids:add(number_of(self, word))
+      ids:add(add_word(self, word))
     end
     if ids.n > begin then
       starts:add(begin)

@@ -102,7 +102,7 @@ end
 local function send(self, bucket, priority)
   if goes_by_nccl(self, bucket[1]) then
     local sums = {}
-    nccl.sum(nccl.group_of(self._groups, bucket[1][2], self._group), bucket)
+    nccl.sum(nccl.find_group(self._groups, bucket[1][2], self._group), bucket)
     for i, group in ipairs(bucket) do
       sums[i] = nccl.chosen(self, group.entry, group[2])
     end

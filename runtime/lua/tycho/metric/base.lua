@@ -192,7 +192,7 @@ end
 
 
 -- Names of the labels that belong to outputs by name; nil where one has none.
-local function labels_of(outputs, labels)
+local function match_labels(outputs, labels)
   local _, names = args.pairs_of(labels)
   local by_head, list = {}, {}
   for _, name in ipairs(names or {}) do
@@ -217,7 +217,7 @@ local function label_names(self, labels, preds)
   if self.label_names or #labels > 0 and (not outputs or #outputs == #labels) then
     return self.label_names
   end
-  return labels_of(outputs or select(2, args.pairs_of(preds)), labels)
+  return match_labels(outputs or select(2, args.pairs_of(preds)), labels)
 end
 
 

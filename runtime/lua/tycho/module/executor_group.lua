@@ -96,7 +96,7 @@ local function choose_requests(self, fuse, loss_scale)
   self._reqs, self.grad_req, self._fusion = reqs, reqs, fusion
   self._loss_scale = loss_scale
   self._bound_symbol = fusion and fusion.symbol
-    or loss_scale and self.for_training and loss_scale.symbol_of(self.symbol) or self.symbol
+    or loss_scale and self.for_training and loss_scale.make_symbol(self.symbol) or self.symbol
 end
 
 
@@ -249,7 +249,7 @@ end
 
 
 --- Has the optimizer's updates inside backward, or no longer (not for users).
--- @tparam ?function fuse names of parameters -> symbol, array_of,
+-- @tparam ?function fuse names of parameters -> symbol, find_array,
 --   backward: `module/fused_update.lua`
 function Group:fuse(fuse)
   rebind(self, fuse, nil)

@@ -239,7 +239,7 @@ end
 
 
 -- (height, width, channels) of bytes.
-local function pixels_of(image, func)
+local function read_pixels(image, func)
   if type(image) == "table" and not class.is_array(image) and type(image.pixels) == "function" then
     return image:pixels()                                -- a drawing of ty.viz
   elseif not class.is_array(image) then
@@ -275,7 +275,7 @@ local IMAGE = args.form("Writer:add_image", { TAG, { "image", "any" }, STEP })
 function Writer:add_image(...)
   local a, func = IMAGE(...), "Writer:add_image"
   check_open(self, func)
-  add_values(self, a.global_step, { summary.image(a.tag, pixels_of(a.image, func), func) })
+  add_values(self, a.global_step, { summary.image(a.tag, read_pixels(a.image, func), func) })
 end
 
 

@@ -36,7 +36,7 @@ function scale.text(value, step)
 end
 
 
-local function ticks_of(low, high, step)
+local function make_ticks(low, high, step)
   local ticks, texts = {}, {}
   for i = math.ceil(low / step - NEAR), math.floor(high / step + NEAR) do
     ticks[#ticks + 1] = i * step
@@ -65,7 +65,7 @@ function scale.linear(low, high, from, to, parts, options)
   if not fixed then
     low, high = math.floor(low / step + NEAR) * step, math.ceil(high / step - NEAR) * step
   end
-  local ticks, texts = ticks_of(low, high, step)
+  local ticks, texts = make_ticks(low, high, step)
   return { ticks = ticks, texts = texts, step = step, low = low, high = high, at = function(value)
     return from + (value - low) / (high - low) * (to - from)
   end }
