@@ -91,8 +91,7 @@ end
 --
 -- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req,
 -- type_dict, group2ctx, arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer
--- (filled in place), force_mirroring, memory_budget, dry_run,
--- precision.
+-- (filled in place), force_mirroring, memory_budget, dry_run, precision.
 -- @param sym the symbol
 -- @treturn Executor
 function executor.simple_bind(sym, ...)
@@ -240,7 +239,7 @@ function Executor:_get_outputs()
 end
 
 
---- Lets go of the core's executor now. Bound arrays, outputs and a shared pool
+--- Frees the core's executor now. Bound arrays, outputs and a shared pool
 -- live on; later use is E(state).
 function Executor:free()
   if rawget(self, "_handle") then

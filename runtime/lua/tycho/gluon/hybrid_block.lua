@@ -170,7 +170,7 @@ end
 HybridBlock._run_trace = run_trace
 
 
--- Makes own parameters that wait for their shapes, which a trace tells. Notes when there is nothing
+-- Makes own parameters that wait for their shapes, which a trace finds. Notes when there is nothing
 -- more to make.
 local function get_ready(self, ...)
   local list = self._params:values()

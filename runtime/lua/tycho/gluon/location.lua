@@ -1,7 +1,7 @@
 --- Where an error in a block happened: the line in the user's forward, the built-in layer.
 --
 -- A forward that ends in `return self.fc(x)` is no longer on the stack while `fc` runs. So the
--- library's function that called it stays there, and tells the line of the tail call; of several
+-- library's function that called it stays there, and gives the line of the tail call; of several
 -- the last one.
 --
 -- @module tycho.gluon.location

@@ -1,7 +1,7 @@
 --- Text files as numbers of words: `ty.io.text(path)`.
 --
 -- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are
--- numbered from 0 in the order in which they first come. The numbers lie in C memory.
+-- numbered from 0 in the order in which they first come. The numbers are in C memory.
 --
 --     local corpus = ty.io.text("ptb.train.txt")
 --     corpus.vocab.the                  -- number of a word          corpus.words[1]   -- word 0

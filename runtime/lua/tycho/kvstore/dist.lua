@@ -3,7 +3,7 @@
 -- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
 -- their order, are the gradients, so the numbers are those of one process that has as many
 -- contexts. Sums of many keys go as one message (buckets.lua), which travels while backward makes
--- the gradients of the next. A single device's gradients are read where they lie, so that nothing
+-- the gradients of the next. A single device's gradients are read where they are, so that nothing
 -- has to be queued between backward and the message.
 --
 -- @module tycho.kvstore.dist

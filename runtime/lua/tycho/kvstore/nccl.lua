@@ -31,7 +31,7 @@ function nccl.is_on_gpus(list)
 end
 
 
---- Returns the group of the GPUs that a list's arrays lie on, made once.
+--- Returns the group of the GPUs of a list's arrays, made once.
 -- @tparam table groups those that were made, by name
 -- @tparam {NDArray,...} list
 -- @tparam[opt] Group ranks the processes whose GPUs belong to it

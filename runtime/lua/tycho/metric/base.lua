@@ -210,8 +210,7 @@ end
 
 -- Returns the labels that an update by name takes: those that the metric names. Tables by name have
 -- no order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label`
--- of
--- `a_output`.
+-- of `a_output`.
 local function label_names(self, labels, preds)
   local outputs = self.output_names
   if self.label_names or #labels > 0 and (not outputs or #outputs == #labels) then

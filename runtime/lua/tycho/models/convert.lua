@@ -54,8 +54,7 @@ end
 -- @string from path
 -- @string to path
 -- @tparam table options shapes: input name -> sizes, which some formats need, ONNX of the network
---   that is written; at: keys to a network
---   inside the file
+--   that is written; at: keys to a network inside the file
 -- @treturn string what was written
 function convert.convert(from, to, options)
   local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)

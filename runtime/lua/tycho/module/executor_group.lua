@@ -13,10 +13,10 @@
 --
 -- A group has a set of executors for each shape that it meets (module/executor_sets.lua);
 -- `label_descs` describes the labels of the last one that had any. Fields that follow the current
--- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays
--- and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
--- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without
--- training), aux_arrays: per name a list over devices; `ty.null` where there is no gradient.
+-- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays and label_arrays (per
+-- input a list over devices of `{{begin, end}, array}`), state_arrays, input_grad_arrays (per input
+-- a list over devices). param_arrays, grad_arrays (nil without training), aux_arrays: per name a
+-- list over devices; `ty.null` where there is no gradient.
 --
 -- Running is in module/group_running.lua, states in module/group_states.lua.
 --

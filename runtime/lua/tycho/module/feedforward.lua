@@ -43,10 +43,10 @@ local NEW = args.form("model.FeedForward", {
 })
 
 
---- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size
--- (batches of an epoch), optimizer
---   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params,
---   allow_extra_params = false, begin_epoch = 0; others are options of the optimizer
+--- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches
+--   of an epoch), optimizer = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128,
+--   arg_params, aux_params, allow_extra_params = false, begin_epoch = 0; others are options of the
+--   optimizer
 function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v

@@ -3,7 +3,7 @@
 --
 -- Before a name has arrays (loaded, or between two bindings), its values are in the array that is
 -- kept for it. Host copies are made when they are asked for as objects; who only reads gets the
--- device's own arrays where they lie on the host. From then on every name has its copy, which stays
+-- device's own arrays where they are on the host. From then on every name has its copy, which stays
 -- the same array.
 --
 -- `blank` names those that were never given a value: their zeros mean nothing.

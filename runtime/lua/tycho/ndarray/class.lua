@@ -396,7 +396,7 @@ local function end_tidy(outer, ok, ...)
 end
 
 
---- Calls a function that keeps no array, and lets go of those that it made and does not return;
+--- Calls a function that keeps no array, and frees those that it made and does not return;
 -- views are left to the collector. A recorded result that is still there when the program of the
 -- recorded calls is made gets memory of its own, and its neighbours are not fused.
 -- @tparam function f its results are arrays and lists of them

@@ -16,8 +16,7 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 -- Resize ------------------------------------------------------------------------------------------
 
 -- Returns where element i of an output axis is in the input: scale = output / input, `size` of the
--- input,
--- `out` of the output, roi = { begin, end }.
+-- input, `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
 local POSITIONS = {

@@ -252,7 +252,7 @@ local function bytes_of(n, kind)
 end
 
 
--- Elements that lie in one piece: read when they are needed where the engine has the type.
+-- Elements that are contiguous: read when they are needed where the engine has the type.
 local function dense_array(t, n, kind, shape, file, position)
   local want = bytes_of(n, kind)
   if position.bytes ~= want then

@@ -373,8 +373,7 @@ end
 
 
 -- Returns the value of a path of names; nil where it leads nowhere. Nothing is called. A path may
--- leave out
--- `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
+-- leave out `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
 local function named_value(session, name)
   if not name:find("^[%a_][%w_%.:%[%]]*$") then
     return nil

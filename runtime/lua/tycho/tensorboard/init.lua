@@ -141,9 +141,8 @@ local WRITER = args.form("tensorboard.Writer", {
 
 --- Makes the folder and a file in it.
 -- @string dir of the run
--- @tparam[opt] table options flush_secs (1: the first record after so many seconds is
---   written with those that wait),
---   filename_suffix ("")
+-- @tparam[opt] table options flush_secs (1: the first record after so many seconds is written with
+--   those that wait), filename_suffix ("")
 -- @raise E(io) where the file cannot be made
 function Writer:init(...)
   local a, func = WRITER(...), "tensorboard.Writer"
@@ -225,7 +224,7 @@ end
 local HISTOGRAM = args.form("Writer:add_histogram",
   { TAG, { "values", "array|table" }, STEP, { "bins", "positive", BINS } })
 
---- Adds how values lie. NaN and infinities are left out.
+--- Adds the distribution of values. NaN and infinities are left out.
 -- @string tag its name
 -- @param values an array of any shape, or a list of numbers
 -- @int[opt=0] global_step the step that it shows

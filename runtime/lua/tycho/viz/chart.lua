@@ -208,7 +208,7 @@ local function thinned(run)
 end
 
 
--- Returns the part of a segment within a rectangle, or nil: its ends by how far they lie along it.
+-- Returns the part of a segment within a rectangle, or nil: its ends by how far along it they are.
 -- Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
 local function clip_segment(a, b, area)
   local dx, dy, from, to = b[1] - a[1], b[2] - a[2], 0, 1

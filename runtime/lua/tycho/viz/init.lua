@@ -57,9 +57,8 @@ local SUMMARY = args.form("viz.print_summary", {
 -- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol
 -- @tparam[opt] table options shape (argument name -> shape; needed unless the variables say
---   theirs), line_length (characters; 120, or fewer
---   where the terminal has fewer), positions (where the four columns end: characters, or fractions
---   of the line)
+--   theirs), line_length (characters; 120, or fewer where the terminal has fewer), positions (where
+--   the four columns end: characters, or fractions of the line)
 -- @treturn string the table; E(shape) when the shapes given do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)

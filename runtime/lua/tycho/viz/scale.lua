@@ -46,12 +46,12 @@ local function make_ticks(low, high, step)
 end
 
 
---- Returns an axis whose values lie evenly.
+--- Returns an axis whose values are evenly spaced.
 -- @number low
 -- @number high
 -- @number from pixel of the lowest value
 -- @number to pixel of the highest
--- @number parts at most so many lie between ticks
+-- @number parts at most so many are between ticks
 -- @tparam[opt] table options whole (ticks are whole numbers), fixed (the axis ends at low and high,
 --   not at ticks)
 -- @treturn table `at(value)`, ticks, texts, step
@@ -93,9 +93,8 @@ local function log_ticks(low, high, parts)
 end
 
 
---- Returns an axis of positive values on which equal ratios lie equally far apart; options are
--- those of
--- `linear`.
+--- Returns an axis of positive values on which equal ratios are equally far apart; options are
+-- those of `linear`.
 function scale.log(low, high, from, to, parts, options)
   low, high = math.log10(low), math.log10(high)
   if high - low < NEAR then
