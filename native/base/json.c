@@ -114,19 +114,19 @@ int json_type(const char *v)
   return *v == '"' ? J_TEXT : *v == '[' ? J_LIST : *v == '{' ? J_OBJECT : J_NUMBER;
 }
 
-static const char *end_of_text(const char *v)
+static const char *find_text_end(const char *v)
 {
   for (v++; *v != '"'; v++) v += *v == '\\';
   return v + 1;
 }
 
-static const char *end_of(const char *v)
+static const char *find_end(const char *v)
 {
   int depth = 0;
   if (json_type(v) == J_NUMBER) return v + strspn(v, NUMBER);
   do {
     if (*v == '"')
-      v = end_of_text(v);
+      v = find_text_end(v);
     else {
       depth += (*v == '[' || *v == '{') - (*v == ']' || *v == '}');
       v++;
@@ -143,11 +143,11 @@ const char *json_first(const char *v)
 
 const char *json_next(const char *v)
 {
-  v = skip_space(end_of(v));
+  v = skip_space(find_end(v));
   return *v == ',' ? skip_space(v + 1) : NULL;
 }
 
-const char *json_value(const char *key) { return skip_space(skip_space(end_of_text(key)) + 1); }
+const char *json_value(const char *key) { return skip_space(skip_space(find_text_end(key)) + 1); }
 
 bool json_is(const char *text, const char *s)
 {
@@ -160,7 +160,7 @@ bool json_is(const char *text, const char *s)
 
 char *json_text(const char *text, struct arena *a)
 {
-  const char *end = end_of_text(text) - 1;
+  const char *end = find_text_end(text) - 1;
   char *copy = arena_chars(a, (size_t)(end - text)), *put = copy;
   if (!copy) return NULL;
   for (text++; text < end; text++) *put++ = *text == '\\' ? escape_of(*++text) : *text;

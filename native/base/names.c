@@ -15,7 +15,7 @@ uint32_t name_hash(const char *s)
 }
 
 /* Returns the chain of a name, or the free slot where it belongs. */
-static int *slot_of(const struct names *x, const char *name)
+static int *find_slot(const struct names *x, const char *name)
 {
   uint32_t mask = (uint32_t)x->slots - 1, h = name_hash(name) & mask;
   while (x->slot[h] != -1 && strcmp(name_of(x, x->slot[h]), name)) h = (h + 1) & mask;
@@ -36,7 +36,7 @@ int names_index(struct names *x, const void *entries, size_t stride, int n)
   for (int i = 0; i < x->slots; i++) x->slot[i] = -1;
   for (int i = n - 1; i >= 0; i--) {                  /* backwards, so that chains run forwards */
     if (!name_of(x, i)) continue;
-    int *slot = slot_of(x, name_of(x, i));
+    int *slot = find_slot(x, name_of(x, i));
     x->next[i] = *slot;
     x->turn[i] = i;
     *slot = i;
@@ -52,7 +52,7 @@ void names_done(struct names *x)
   *x = (struct names){ 0 };
 }
 
-int names_first(const struct names *x, const char *name) { return *slot_of(x, name); }
+int names_first(const struct names *x, const char *name) { return *find_slot(x, name); }
 
 int names_next(const struct names *x, int entry) { return x->next[entry]; }
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 double number_read(const char *s, char **end);        /* as strtod */
-/* as vsnprintf and snprintf */
+/* Formats as vsnprintf and snprintf do, with a decimal point under any locale. */
 int number_format(char *buffer, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 int number_print(char *buffer, size_t size, const char *format, ...)

@@ -190,14 +190,14 @@ void parallel_team(void (*body)(int, int, void *), void *context)
 
 int parallel_most(void) { return max_threads(); }
 
-void parallel_library_of(int threads)
+void parallel_library_set(int threads)
 {
 #ifndef TY_NO_OPENMP
   omp_set_num_threads(threads);
 #endif
 }
 
-void parallel_library(void) { parallel_library_of(queue_thread && !inside ? team_threads() : 1); }
+void parallel_library(void) { parallel_library_set(queue_thread && !inside ? team_threads() : 1); }
 
 /* A member goes through its share of the chunks in order, then helps others with theirs: a core
 ** may be slow, or busy. */

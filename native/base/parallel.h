@@ -18,9 +18,9 @@ typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
 ** estimated from shapes and constants (kernel/grain.h), never measured at run time: some kernels
 ** add up by chunks. */
 void parallel_for(int64_t n, double ns, parallel_fn body, void *context);
-/* As parallel_for; leaves out chunks that have not begun when Ctrl-C asks to stop (base/stop.h). */
+/* Does as parallel_for; leaves out chunks that have not begun when Ctrl-C asks to stop (stop.h). */
 void parallel_for_stoppable(int64_t n, double ns, parallel_fn body, void *context);
-/* As both, of chunks of `grain` units: where the caller has cut the work itself. */
+/* Does as both, with chunks of `grain` units, where the caller has cut the work itself. */
 void parallel_chunks(int64_t n, int64_t grain, parallel_fn body, void *context);
 void parallel_chunks_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
 /* Calls body once per member. */
@@ -41,4 +41,4 @@ void parallel_library(void);
 /* Returns the most members that a team of this process can have, now or later. */
 int  parallel_most(void);
 /* Does as parallel_library, for teams of another size; call parallel_library() afterwards. */
-void parallel_library_of(int threads);
+void parallel_library_set(int threads);

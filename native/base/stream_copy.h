@@ -5,5 +5,5 @@
 
 /* Returns whether a copy is of more than half of the last cache. */
 bool stream_copy_profitable(size_t bytes);
-/* as memcpy; fastest where dst is a multiple of 16 */
+/* Copies as memcpy does; fastest where dst is a multiple of 16. */
 void stream_copy(void *dst, const void *src, size_t bytes);

@@ -25,7 +25,7 @@ void    sys_tell(const char *text, size_t n);
 int     sys_rename(const char *from, const char *to);
 int     sys_mkdir(const char *path, mode_t mode);
 char   *sys_realpath(const char *path);                   /* to be freed */
-/* Open streams whose reads and writes pass the gate too, by way of the descriptor. */
+/* Opens a stream, whose reads and writes pass the gate too, by way of the descriptor. */
 FILE   *sys_fopen(const char *path, const char *mode);
 FILE   *sys_fdopen(int fd, const char *mode);
 

@@ -107,7 +107,7 @@ struct notice {
 };
 enum { READY_BITS = 64 };
 
-static int fail_parted(const struct notice *a, const struct notice *b, int other)
+static int message_fail_parted(const struct notice *a, const struct notice *b, int other)
 {
   return fail(TY_ESTATE,
       "ranks have parted: message %lld is a %s of %lld bytes (%s) on rank 0, a %s of %lld bytes "
@@ -136,7 +136,7 @@ static int message_agree(struct message *m, uint64_t *ready)
   if (!c->ops->gather(w, c->notice.data, part)) return comm_failed(w, m->name);
   for (int i = 1; i < w->size; i++)
     if (memcmp(&all[0], &all[i], offsetof(struct notice, ready)))
-      return fail_parted(&all[0], &all[i], i);
+      return message_fail_parted(&all[0], &all[i], i);
   for (int i = 0; i < w->size; i++) *ready &= all[i].ready;
   return TY_OK;
 }

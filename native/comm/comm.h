@@ -58,12 +58,12 @@ typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
 int comm_stopped_rank(void);
 /* Starts a process, one on each host, that watches the end of the ranks and of their launcher: for
 ** a rank that is stopped when the others have ended, the launcher would wait for ever, and it may
-** hang by itself. The guard ends that process, and says so. It names ranks that end without having
-** called comm_leaves. */
+** hang by itself. The guard ends that process and reports it. It names ranks that end without
+** having called comm_leaves. */
 void comm_guard(void);
 /* Reports to the guard that this rank ends. Safe in a handler of a signal. */
 void comm_leaves(void);
-/* What a process tells the others before it opens a group of devices. */
+/* What a process sends to the others before it opens a group of devices. */
 struct comm_handshake {
   int32_t devices;                                    /* of this process */
   bool found;
@@ -72,14 +72,16 @@ struct comm_handshake {
 };
 /* Checks that n devices can be ranks of a group, and opens them. */
 int comm_devices_check(const int *device, int n);
-/* Fills in what this process tells the others; `makes_id`: it also makes the group's id. */
+/* Fills in what this process sends to the others. makes_id: it also makes the group's id. A failure
+** goes into the handshake, since the others wait for that. */
 void comm_devices_offer(struct comm_handshake *out, int n, bool makes_id);
 /* Opens a group of devices: n of this process, which is number `own` of `size` processes, and those
 ** of the others as their handshakes say. */
 int comm_devices_open(const int *device, int n, const struct comm_handshake *all, int size, int own,
     struct comm_world **out);
 extern const struct comm_ops comm_devices;
-int comm_devices_at(const struct comm_world *w, int i);          /* the device of local rank i */
+/* Returns the device of local rank i. */
+int comm_devices_at(const struct comm_world *w, int i);
 /* Ends what all groups of devices are doing. */
 void comm_devices_abort(void);
 

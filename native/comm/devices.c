@@ -26,7 +26,6 @@ int ty_comm_devices(char *text, size_t size)
   return ops->find(text, size);
 }
 
-/* A failure of this process is in its handshake: the others would wait for it. */
 void comm_devices_offer(struct comm_handshake *g, int n, bool makes_id)
 {
   memset(g, 0, sizeof *g);

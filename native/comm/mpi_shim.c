@@ -151,8 +151,8 @@ static bool mpi_broadcast(struct comm_world *w, void *data, size_t bytes, int ro
 
 /* -- heartbeats -------------------------------------------------------------------------------- */
 
-/* Each rank sends to the next one, and receives from the one before; also while it waits for the
-** others to be done: MPI_Finalize hangs if a rank stops in it. */
+/* Sends a heartbeat to the next rank and receives that of the one before; also while it waits for
+** the others to be done, since MPI_Finalize hangs if a rank stops in it. */
 static int mpi_beat(struct comm_world *w, double patience)
 {
   struct mpi_world *m = (struct mpi_world *)w;

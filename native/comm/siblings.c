@@ -99,11 +99,6 @@ enum {
   NAP_MS        = 100   /* between two looks at them */
 };
 
-static void sleep_ms(int ms)
-{
-  nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
-}
-
 int comm_stopped_rank(void)
 {
   int pid[MAX_PROCESSES], n = launcher_list_ranks((int)getppid(), pid, MAX_PROCESSES);
@@ -198,8 +193,8 @@ static void siblings_receive_leaves(struct siblings *s, int socket_fd)
   }
 }
 
-/* Names, once, the ranks that have ended without a report; those that are ended then are not
-** named. */
+/* Names the ranks that have ended without a report, once: ranks that end after these are ended by
+** the launcher. */
 static void siblings_report_ended(struct siblings *s, int socket_fd)
 {
   bool ended[MAX_PROCESSES];
@@ -272,7 +267,7 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
   sys_close(STDERR_FILENO);
   for (int ms = 0; ms <= patience_ms; ms += NAP_MS) {
     if (!since || process_get_start(launcher) != since) return;
-    sleep_ms(NAP_MS);
+    nanosleep(&(struct timespec){ 0, NAP_MS * 1000000 }, NULL);
   }
   snprintf(path, sizeof path, "/proc/%d/fd/%d", launcher, STDERR_FILENO);
   dup2(sys_open(path, O_WRONLY | O_APPEND, 0), STDERR_FILENO);

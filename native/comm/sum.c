@@ -42,17 +42,17 @@ int comm_failed(const struct comm_world *w, const char *what)
 ** may be an operand. */
 enum { VECTOR = 16 };
 
-#define ADD(T, name)                                                   \
-  static void name(void *to, const void *a, const void *b, int64_t n)  \
-  {                                                                    \
+#define ADD(T, name)                                                      \
+  static void name(void *to, const void *a, const void *b, int64_t n)     \
+  {                                                                       \
     T *y = to, sum[VECTOR];                                               \
-    const T *x = a, *z = b;                                            \
-    int64_t i = 0;                                                     \
-    for (; i + VECTOR <= n; i += VECTOR) {                                   \
+    const T *x = a, *z = b;                                               \
+    int64_t i = 0;                                                        \
+    for (; i + VECTOR <= n; i += VECTOR) {                                \
       for (int k = 0; k < VECTOR; k++) sum[k] = (T)(x[i + k] + z[i + k]); \
-      memcpy(y + i, sum, sizeof sum);                                  \
-    }                                                                  \
-    for (; i < n; i++) y[i] = (T)(x[i] + z[i]);                        \
+      memcpy(y + i, sum, sizeof sum);                                     \
+    }                                                                     \
+    for (; i < n; i++) y[i] = (T)(x[i] + z[i]);                           \
   }
 ADD(float, add_f32)
 ADD(double, add_f64)
@@ -101,11 +101,11 @@ static void add_2bit(float *y, const uint8_t *from, float threshold, int64_t n)
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
-/* How elements travel, as dtypes. */
+/* the dtypes in which elements are sent and added */
 struct travel {
   int out;     /* to the rank that adds */
   int back;    /* from it */
-  int at;      /* while they are added */
+  int at;      /* in which they are added */
   bool packed; /* out as two bits each */
 };
 

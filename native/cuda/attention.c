@@ -8,7 +8,7 @@
 struct attention_heads { char *p; int64_t step, row; };
 struct attention_plans { struct product_plan *of[2]; };
 
-static struct attention_heads part_of(
+static struct attention_heads make_heads(
     const struct call *c, const struct operand *x, int parts, int part)
 {
   int64_t d = x->d.dim[2] / ((int64_t)cuda_number(c, "heads", 1) * parts);
@@ -16,7 +16,7 @@ static struct attention_heads part_of(
   return (struct attention_heads){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
 }
 
-static struct attention_heads weights_of(const struct operand *a)
+static struct attention_heads make_weight_heads(const struct operand *a)
 {
   return (struct attention_heads){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
@@ -29,16 +29,16 @@ static bool is_self(const struct call *c) { return cuda_what(c) == SELF; }
 
 /* Returns the sizes of an attention. kv: keys and values. q: queries, the same array as kv in
 ** self-attention, NULL: not needed. */
-static struct attention_sizes attention_of(const struct call *c, const struct operand *q,
+static struct attention_sizes make_sizes(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {
   int parts = is_self(c) ? 3 : 2;
   struct attention_sizes a = { .dtype = kv->d.dtype, .count = weights->d.dim[0],
     .tq = weights->d.dim[1], .tk = weights->d.dim[2] };
   a.d = kv->d.dim[2] / ((int64_t)cuda_number(c, "heads", 1) * parts);
-  if (q) a.q = part_of(c, q, is_self(c) ? 3 : 1, 0);
-  a.k = part_of(c, kv, parts, parts - 2);
-  a.v = part_of(c, kv, parts, parts - 1);
+  if (q) a.q = make_heads(c, q, is_self(c) ? 3 : 1, 0);
+  a.k = make_heads(c, kv, parts, parts - 2);
+  a.v = make_heads(c, kv, parts, parts - 1);
   return a;
 }
 
@@ -50,7 +50,7 @@ struct heads_product {
   struct attention_heads a, b, c;
 };
 
-static struct product product_of(const struct attention_sizes *h, const struct heads_product *p)
+static struct product make_product(const struct attention_sizes *h, const struct heads_product *p)
 {
   return (struct product){ .dtype = h->dtype, .ta = p->ta, .tb = p->tb, .m = p->m, .n = p->n,
     .k = p->k, .lda = p->a.row, .ldb = p->b.row, .ldc = p->c.row, .batch = h->count,
@@ -63,9 +63,9 @@ static struct product product_of(const struct attention_sizes *h, const struct h
 static int qk_products(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   const struct operand *kv = &c->in[!is_self(c)];
-  *h = attention_of(c, &c->in[0], kv, &c->out[0]);
+  *h = make_sizes(c, &c->in[0], kv, &c->out[0]);
   p[0] = (struct heads_product){ false, true, h->tq, h->tk, h->d, 1 / sqrt((double)h->d), h->q,
-    h->k, weights_of(&c->out[0]) };
+    h->k, make_weight_heads(&c->out[0]) };
   return 1;
 }
 
@@ -73,9 +73,9 @@ static int qk_products(const struct call *c, struct attention_sizes *h, struct h
 static int qk_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   int second = !is_self(c);
-  struct attention_sizes g = attention_of(c, &c->out[0], &c->out[second], &c->in[0]);
-  struct attention_heads w = weights_of(&c->in[0]);
-  *h = attention_of(c, &c->in[1], &c->in[1 + second], &c->in[0]);
+  struct attention_sizes g = make_sizes(c, &c->out[0], &c->out[second], &c->in[0]);
+  struct attention_heads w = make_weight_heads(&c->in[0]);
+  *h = make_sizes(c, &c->in[1], &c->in[1 + second], &c->in[0]);
   double scale = 1 / sqrt((double)h->d);
   p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, scale, w, h->k, g.q };
   p[1] = (struct heads_product){ true, false, h->tk, h->d, h->tq, scale, w, h->q, g.k };
@@ -86,21 +86,21 @@ static int qk_back(const struct call *c, struct attention_sizes *h, struct heads
 static int valatt_products(
     const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
-  *h = attention_of(c, NULL, &c->in[0], &c->in[1]);
-  p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, 1, weights_of(&c->in[1]), h->v,
-    part_of(c, &c->out[0], 1, 0) };
+  *h = make_sizes(c, NULL, &c->in[0], &c->in[1]);
+  p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, 1, make_weight_heads(&c->in[1]),
+    h->v, make_heads(c, &c->out[0], 1, 0) };
   return 1;
 }
 
 /* Computes the gradients; in: head gradient, values, weights. */
 static int valatt_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
-  struct attention_sizes g = attention_of(c, NULL, &c->out[0], &c->in[2]);
-  struct attention_heads dy = part_of(c, &c->in[0], 1, 0), a = weights_of(&c->in[2]);
-  *h = attention_of(c, NULL, &c->in[1], &c->in[2]);
+  struct attention_sizes g = make_sizes(c, NULL, &c->out[0], &c->in[2]);
+  struct attention_heads dy = make_heads(c, &c->in[0], 1, 0), a = make_weight_heads(&c->in[2]);
+  *h = make_sizes(c, NULL, &c->in[1], &c->in[2]);
   p[0] = (struct heads_product){ true, false, h->tk, h->d, h->tq, 1, a, dy, g.v };
   p[1] = (struct heads_product){ false, true, h->tq, h->tk, h->d, 1, dy, h->v,
-    weights_of(&c->out[1]) };
+    make_weight_heads(&c->out[1]) };
   return 2;
 }
 
@@ -114,7 +114,7 @@ static int run_products(struct call *c, products_fn of)
   struct attention_plans *plans = c->state;
   int n = of(c, &h, p);
   for (int i = 0; i < n; i++) {
-    struct product x = product_of(&h, &p[i]);
+    struct product x = make_product(&h, &p[i]);
     if (!p[i].c.p) continue;
     TRY(product_run(c->device, &x, &plans->of[i], p[i].a.p, p[i].b.p, NULL, p[i].c.p, c->tmp));
   }
@@ -136,7 +136,7 @@ static const char *refuse_products(const struct call *c, products_fn of)
   struct heads_product p[2];
   const char *no = NULL;
   for (int i = of(c, &h, p) - 1; i >= 0 && !no; i--) {
-    struct product x = product_of(&h, &p[i]);
+    struct product x = make_product(&h, &p[i]);
     no = product_refuse(c->device, &x);
   }
   return no;
@@ -148,7 +148,7 @@ static size_t products_scratch(const struct call *c, products_fn of)
   struct heads_product p[2];
   size_t most = 0;
   for (int i = of(c, &h, p) - 1; i >= 0; i--) {
-    struct product x = product_of(&h, &p[i]);
+    struct product x = make_product(&h, &p[i]);
     most = MAX(most, product_workspace(c->device, &x));
   }
   return most;

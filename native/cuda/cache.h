@@ -9,5 +9,5 @@ uint64_t cache_hash(const char *s, size_t n);
 ** which there is one more, for a 0. Returns false where there is no such file, where it is damaged,
 ** and where another user may have written it. */
 bool cache_read(const char *key, const char *ending, char **bytes, size_t *n);
-/* A cache that cannot be written costs time only. */
+/* Writes an image to the cache. If it cannot be written, that costs time only. */
 void cache_write(const char *key, const char *ending, const char *bytes, size_t n);

@@ -44,7 +44,7 @@ static int draw_classes_back(struct call *c)
 struct zipfian_args { int64_t rows, each, max, slots; double turns; };
 
 /* Fills in the sizes; a row has a power of two of slots, of which at most half are used. */
-static struct zipfian_args zipfian_of(const struct call *c)
+static struct zipfian_args make_zipfian_args(const struct call *c)
 {
   const int64_t *dim = c->out[0].d.dim;
   double max = cuda_number(c, "range_max", 1);
@@ -55,7 +55,7 @@ static struct zipfian_args zipfian_of(const struct call *c)
 
 static size_t zipfian_scratch(const struct call *c)
 {
-  struct zipfian_args s = zipfian_of(c);
+  struct zipfian_args s = make_zipfian_args(c);
   return sizeof(int64_t) * (size_t)(s.rows * s.slots);
 }
 
@@ -67,7 +67,7 @@ static const char *refuse_large(const struct call *c)
 
 static int draw_zipfian(struct call *c)
 {
-  struct zipfian_args s = zipfian_of(c);
+  struct zipfian_args s = make_zipfian_args(c);
   struct cuda_draw_key key = cuda_draw_key(c);
   TRY(device_fill(c->device, c->tmp, 0, zipfian_scratch(c)));
   return cuda_start(c, FAMILY_choice, "unique_zipfian", "T=float Y=i64", s.rows,

@@ -6,9 +6,9 @@
 
 /* Records events after task number seq of COLLECTIVE_QUEUE, on all its streams. */
 int  collective_mark(uint64_t seq);
-/* what comes next on all its streams waits for the event */
+/* Orders what comes next on all its streams after the event. */
 int  collective_await(cu_event e);
-/* what comes next on the stream waits for the marks of task number seq */
+/* Orders what comes next on the stream after the marks of task number seq. */
 int  collective_awaited(cu_stream stream, uint64_t seq);
 /* Returns whether something is under way and NCCL reports no error. */
 bool collective_busy(void);

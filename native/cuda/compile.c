@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* -- NVRTC ------------------------------------------------------------------------------------- */
 
-/* Architectures that NVRTC compiles for, in rising order; 0 ends them. */
+/* Returns the architectures that NVRTC compiles for, in rising order; 0 ends them. */
 static const int *known_archs(void)
 {
   static int list[64];
@@ -46,12 +46,12 @@ static int compiled_arch(int arch)
   return known ? known : arch;
 }
 
-static int log_of(nvrtc_program p, const char *name)
+static int fail_compile(nvrtc_program p, const char *name)
 {
   size_t n = 0;
   char *log = !nvrtc_api.GetProgramLogSize(p, &n) ? mem_new(n + 1) : NULL;
   if (log) nvrtc_api.GetProgramLog(p, log);
-  if (log) log[MIN(n, (size_t)600)] = 0; /* the first errors say it */
+  if (log) log[MIN(n, (size_t)600)] = 0; /* the first errors are enough */
   int code = fail(TY_EINTERNAL, "the CUDA source of %s does not compile: %s", name,
       log ? log : "there is no log");
   mem_free(log);
@@ -83,7 +83,7 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
   for (int i = 0; options && options[i] && n < OPTIONS; i++) list[n++] = options[i];
   NEED(!nvrtc_api.CreateProgram(&p, source, name, 0, NULL, NULL), TY_EMEMORY,
       "NVRTC takes no source");
-  int code = nvrtc_api.CompileProgram(p, n, list) ? log_of(p, name) : take_image(p, ptx, m);
+  int code = nvrtc_api.CompileProgram(p, n, list) ? fail_compile(p, name) : take_image(p, ptx, m);
   nvrtc_api.DestroyProgram(&p);
   return code;
 }
@@ -91,7 +91,7 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
 /* -- images in this process -------------------------------------------------------------------- */
 
 /* Returns a text of all that the image follows from. */
-static char *key_of(const char *source, const char *const *options, int arch)
+static char *make_key(const char *source, const char *const *options, int arch)
 {
   struct text t = { 0 };
   text_add(&t, "%d %d %d\n", arch, cuda_nvrtc_version(), cuda_driver_version());
@@ -131,7 +131,7 @@ static int make_image(char *key, uint64_t hash, const char *source, const char *
 static int find_image(const char *source, const char *const *options, const char *name, int arch,
     struct kernel_image **out)
 {
-  char *key = key_of(source, options, arch);
+  char *key = make_key(source, options, arch);
   NEED(key, TY_EMEMORY, "out of memory");
   uint64_t hash = cache_hash(key, strlen(key));
   for (struct kernel_image *m = images[hash % BUCKETS]; m; m = m->next) {
@@ -143,7 +143,7 @@ static int find_image(const char *source, const char *const *options, const char
   return make_image(key, hash, source, options, name, arch, out);
 }
 
-static int function_of(int device, const char *source, const char *const *options,
+static int load_function(int device, const char *source, const char *const *options,
     const char *name, cu_function *out)
 {
   struct kernel_image *m = NULL;
@@ -159,7 +159,7 @@ int cuda_compile(int device, const char *source, const char *const *options, con
 {
   TRY(cuda_enter(device));
   pthread_mutex_lock(&lock);
-  int code = function_of(device, source, options, name, out);
+  int code = load_function(device, source, options, name, out);
   pthread_mutex_unlock(&lock);
   return code;
 }

@@ -37,7 +37,7 @@ static int64_t window_reach(const struct dnn_convolution *v, int i)
   return (v->kernel[i] - 1) * v->dilate[i] + 1;
 }
 
-/* Zeros before and after axis i, as many after as before where the lengths allow. */
+/* Sets the zeros before and after axis i, as many after as before where the lengths allow. */
 static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t target)
 {
   int64_t whole = v->stride[i] * (v->out[i] - 1) + window_reach(v, i);
@@ -52,7 +52,7 @@ static bool said_last(const struct call *c)
   return cuda_number(c, "layout", -1) >= LAYOUT_NHWC;
 }
 
-static struct dnn_convolution convolution_of(
+static struct dnn_convolution make_convolution(
     const struct call *c, enum dnn_result makes, const ty_desc *x, const ty_desc *w,
     const ty_desc *y)
 {
@@ -80,12 +80,12 @@ static struct dnn_convolution convolution_of(
 enum { PLAIN, TRANSPOSED };
 static bool is_transposed(const struct call *c) { return cuda_what(c) == TRANSPOSED; }
 
-/* Bias and relu are in it where cuDNN has an engine for that. */
-static struct dnn_convolution forward_of(const struct call *c)
+/* Makes a forward convolution, with bias and relu in it where cuDNN has an engine for that. */
+static struct dnn_convolution make_forward(const struct call *c)
 {
   const ty_desc *data = &c->in[0].d, *w = &c->in[1].d, *out = &c->out[0].d;
-  if (is_transposed(c)) return convolution_of(c, DNN_MAKES_X, out, w, data);
-  struct dnn_convolution v = convolution_of(c, DNN_MAKES_Y, data, w, out);
+  if (is_transposed(c)) return make_convolution(c, DNN_MAKES_X, out, w, data);
+  struct dnn_convolution v = make_convolution(c, DNN_MAKES_Y, data, w, out);
   v.biased = c->nin > 2;
   v.relu = fused_act(c) == ACT_RELU;
   if ((v.biased || v.relu) && dnn_refuse(c->device, &v)) v.biased = v.relu = 0;
@@ -93,21 +93,21 @@ static struct dnn_convolution forward_of(const struct call *c)
 }
 
 /* Returns the convolution of a gradient; in: gradient of the output, data, weight. */
-static struct dnn_convolution backward_of(const struct call *c, enum dnn_result makes, int out)
+static struct dnn_convolution make_backward(const struct call *c, enum dnn_result makes, int out)
 {
   const ty_desc *g = &c->in[0].d, *data = &c->in[1].d, *w = &c->in[2].d;
   bool turned = is_transposed(c);
-  struct dnn_convolution v = convolution_of(c, makes, turned ? g : data, w, turned ? data : g);
+  struct dnn_convolution v = make_convolution(c, makes, turned ? g : data, w, turned ? data : g);
   v.add = c->add >> out & 1;
   return v;
 }
 static struct dnn_convolution data_gradient(const struct call *c)
 {
-  return backward_of(c, is_transposed(c) ? DNN_MAKES_Y : DNN_MAKES_X, 0);
+  return make_backward(c, is_transposed(c) ? DNN_MAKES_Y : DNN_MAKES_X, 0);
 }
 static struct dnn_convolution weight_gradient(const struct call *c)
 {
-  return backward_of(c, DNN_MAKES_W, 1);
+  return make_backward(c, DNN_MAKES_W, 1);
 }
 
 /* -- arrays that are turned -------------------------------------------------------------------- */
@@ -264,13 +264,13 @@ static const char *forward_refuse(const struct call *c)
 {
   const char *no = refuse_operands(c);
   if (no || !desc_count(&c->out[0].d)) return no ? no : "an empty result";
-  struct dnn_convolution v = forward_of(c);
+  struct dnn_convolution v = make_forward(c);
   return dnn_refuse(c->device, &v);
 }
 
 static size_t forward_scratch(const struct call *c)
 {
-  struct dnn_convolution v = forward_of(c);
+  struct dnn_convolution v = make_forward(c);
   return align_up(dnn_workspace(c->device, &v), ALIGN) + all_turned_bytes(c);
 }
 
@@ -304,7 +304,7 @@ static size_t backward_scratch(const struct call *c)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Bias and relu where the convolution lacks them. */
+/* Adds bias and relu where the convolution lacks them. */
 static int add_epilogue(const struct call *c, const struct dnn_convolution *v, void *out)
 {
   const ty_desc *d = &c->out[0].d;
@@ -322,7 +322,7 @@ static int add_epilogue(const struct call *c, const struct dnn_convolution *v, v
 
 static int convolution_forward(struct call *c)
 {
-  struct dnn_convolution v = forward_of(c);
+  struct dnn_convolution v = make_forward(c);
   char *at = (char *)c->tmp + align_up(dnn_workspace(c->device, &v), ALIGN);
   void *data, *w, *out;
   TRY(turn_operand(c, &c->in[0], true, &at, &data));

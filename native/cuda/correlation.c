@@ -5,7 +5,7 @@
 struct correlation_args {
   int64_t n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };
-static struct correlation_args args_of(const struct call *c, const ty_desc *d, const ty_desc *out)
+static struct correlation_args make_args(const struct call *c, const ty_desc *d, const ty_desc *out)
 {
   int64_t pad = (int64_t)cuda_number(c, "pad_size", 0);
   int64_t range = (int64_t)cuda_number(c, "max_displacement", 1);
@@ -19,7 +19,7 @@ static struct correlation_args args_of(const struct call *c, const ty_desc *d, c
 static int correlate_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  struct correlation_args s = args_of(c, d, &c->out[0].d);
+  struct correlation_args s = make_args(c, d, &c->out[0].d);
   for (int i = 0; i < 2; i++)
     if (c->out[1 + i].p)
       TRY(cuda_start(c, FAMILY_correlation, "pad_image", "T=$i0", s.n * s.H * s.W * s.channels,
@@ -33,7 +33,7 @@ static int correlate_forward(struct call *c)
 static int correlate_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
-  struct correlation_args s = args_of(c, d, &c->in[0].d);
+  struct correlation_args s = make_args(c, d, &c->in[0].d);
   for (int32_t i = 0; i < 2; i++)
     if (c->out[i].p)
       TRY(cuda_start(c, FAMILY_correlation, "correlate_back", "T=$i1", desc_count(d),

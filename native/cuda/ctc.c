@@ -3,7 +3,7 @@
 
 /* as kernels/ctc.cu has it */
 struct ctc_args { int64_t steps, samples, classes, labels, first; };
-static struct ctc_args args_of(const struct call *c)
+static struct ctc_args make_args(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   return (struct ctc_args){ d->dim[0], d->dim[1], d->dim[2], c->in[1].d.dim[1],
@@ -16,14 +16,14 @@ static size_t logs_bytes(const struct call *c)
 }
 static size_t ctc_scratch(const struct call *c)
 {
-  struct ctc_args s = args_of(c);
+  struct ctc_args s = make_args(c);
   size_t work = (size_t)(s.samples * (s.steps + 3) * (2 * s.labels + 1));
   return logs_bytes(c) + sizeof(double) * work;
 }
 
 static int ctc_forward(struct call *c)
 {
-  struct ctc_args s = args_of(c);
+  struct ctc_args s = make_args(c);
   bool lengths = cuda_flag(c, "use_data_lengths"), counts = cuda_flag(c, "use_label_lengths");
   const struct operand *length = lengths ? &c->in[2] : NULL;
   const struct operand *count = counts ? &c->in[c->nin - 1] : NULL;

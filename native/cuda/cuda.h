@@ -12,9 +12,9 @@ enum { CUDA_DEVICES = 16 };
 
 /* -- libraries (load.c) ------------------------------------------------------------------------ */
 
-/* The driver and NVRTC are there and started; TY_EDEVICE says what is missing. Any thread. */
+/* Loads and starts the driver and NVRTC; TY_EDEVICE says what is missing. Any thread. */
 int  cuda_load(void);
-/* "13.0" of the driver and of NVRTC; 0: not loaded */
+/* Return the versions of the driver and of NVRTC, 13000 for 13.0; 0: not loaded. */
 int  cuda_driver_version(void);
 int  cuda_nvrtc_version(void);
 enum cuda_library {
@@ -27,7 +27,7 @@ void *cuda_library(enum cuda_library which, struct text *missing);
 int cuda_library_version(enum cuda_library which, void *lib);
 /* what a kernel says whose library is missing */
 #define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
-/* TY_EDEVICE with all of that */
+/* Loads a library; if it is missing fails with TY_EDEVICE and all of that. */
 int  cuda_library_needed(enum cuda_library which, void **lib);
 /* Returns TY_OK for a driver's code of success, else a failure that names the device, what was done
 ** and the driver's words. */
@@ -95,7 +95,7 @@ int cuda_compile(int device, const char *source, const char *const *options, con
 /* Returns the least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
 int cuda_least_arch(void);
 
-/* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */
+/* Launches blocks of `block` threads, with `shared` bytes of memory, on this thread's stream. */
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params);
 
 /* -- graphs (graph.c): see struct device_ops --------------------------------------------------- */

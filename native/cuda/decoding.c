@@ -10,7 +10,7 @@ struct rotary_args {
   int32_t interleaved;
 };
 
-static struct rotary_args rotary_of(const struct call *c, double sense)
+static struct rotary_args make_rotary_args(const struct call *c, double sense)
 {
   const int64_t *dim = c->in[0].d.dim;
   struct rotary_args s = { .base = cuda_number(c, "base", 10000),
@@ -41,13 +41,13 @@ static int64_t rotary_threads(const struct rotary_args *s)
 /* Fills the sizes; in: data or the head gradient, offset where there is one. */
 static int64_t turn_sizes(const struct call *c, void *s)
 {
-  *(struct rotary_args *)s = rotary_of(c, 1);
+  *(struct rotary_args *)s = make_rotary_args(c, 1);
   return rotary_threads(s);
 }
 
 static int64_t turn_back_sizes(const struct call *c, void *s)
 {
-  *(struct rotary_args *)s = rotary_of(c, -1);
+  *(struct rotary_args *)s = make_rotary_args(c, -1);
   return rotary_threads(s);
 }
 

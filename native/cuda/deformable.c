@@ -12,7 +12,7 @@ struct deform_args {
 enum { PLAIN, MODULATED };
 static bool is_modulated(const struct call *c) { return cuda_what(c) == MODULATED; }
 
-static struct deform_args args_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+static struct deform_args make_args(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   const int64_t *kernel = op_dims(c->op, c->param, "kernel")->d,
                 *stride = op_dims(c->op, c->param, "stride")->d,
@@ -37,17 +37,17 @@ enum { RESULT, WEIGHT, COLUMNS, PRODUCTS };
 struct deform_plans { struct product_plan *of[PRODUCTS]; };
 struct deform_sizes { int64_t groups, filters, depth; };
 
-static struct deform_sizes sizes_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+static struct deform_sizes make_sizes(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
-  const struct deform_args s = args_of(c, x, y);
+  const struct deform_args s = make_args(c, x, y);
   int64_t groups = (int64_t)cuda_number(c, "num_group", 1);
   return (struct deform_sizes){ groups, y->dim[1] / groups, x->dim[1] / groups * s.taps };
 }
 
-static struct product product_of(
+static struct product make_product(
     const struct call *c, const ty_desc *x, const ty_desc *y, int which, bool add)
 {
-  const struct deform_sizes z = sizes_of(c, x, y);
+  const struct deform_sizes z = make_sizes(c, x, y);
   int64_t area = y->dim[2] * y->dim[3], weight = z.filters * z.depth, columns = z.depth * area;
   int64_t result = z.filters * area;
   struct product p = { .dtype = x->dtype, .batch = z.groups, .alpha = 1, .beta = add };
@@ -87,14 +87,14 @@ static size_t workspace_bytes(const struct call *c, const ty_desc *x, const ty_d
 {
   size_t most = 0;
   for (int i = 0; i < PRODUCTS; i++) {
-    struct product p = product_of(c, x, y, i, false);
+    struct product p = make_product(c, x, y, i, false);
     most = MAX(most, product_workspace(c->device, &p));
   }
   return align_up(most, ALIGN);
 }
-static struct deform_pieces pieces_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+static struct deform_pieces make_pieces(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
-  struct deform_args s = args_of(c, x, y);
+  struct deform_args s = make_args(c, x, y);
   char *at = c->tmp;
   struct deform_pieces p;
   p.columns = cuda_piece(&at, columns_bytes(&s, x->dtype));
@@ -106,7 +106,7 @@ static struct deform_pieces pieces_of(const struct call *c, const ty_desc *x, co
 static size_t forward_scratch(const struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
-  struct deform_args s = args_of(c, x, y);
+  struct deform_args s = make_args(c, x, y);
   return columns_bytes(&s, x->dtype) + workspace_bytes(c, x, y);
 }
 static struct reduce bias_sum(const ty_desc *y)
@@ -116,7 +116,7 @@ static struct reduce bias_sum(const ty_desc *y)
 static size_t back_scratch(const struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
-  struct deform_args s = args_of(c, x, y);
+  struct deform_args s = make_args(c, x, y);
   struct reduce r = bias_sum(y);
   size_t taps = cuda_taps_bytes(4 * s.groups * s.taps * s.area, dtype_size(x->dtype)),
          sum = cuda_reduce_scratch(&r);
@@ -128,7 +128,7 @@ static size_t back_scratch(const struct call *c)
 /* What the taps of one image read. */
 struct deform_reads { void *x, *offset, *mask; };
 /* Returns the arrays of image i. in: data, offset [, mask] */
-static struct deform_reads deform_reads_of(
+static struct deform_reads make_deform_reads(
     const struct call *c, const struct operand *in, int64_t i)
 {
   return (struct deform_reads){ image_at(&in[0], i), image_at(&in[1], i),
@@ -145,15 +145,15 @@ static int fill_columns(
 static int deform_forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
-  struct deform_args s = args_of(c, x, y);
-  struct deform_pieces at = pieces_of(c, x, y);
+  struct deform_args s = make_args(c, x, y);
+  struct deform_pieces at = make_pieces(c, x, y);
   struct deform_plans *plans = c->state;
   const struct operand *weight = &c->in[is_modulated(c) ? 3 : 2];
   bool biased = !cuda_flag(c, "no_bias");
-  struct product p = product_of(c, x, y, RESULT, biased);
+  struct product p = make_product(c, x, y, RESULT, biased);
   int64_t n = y->dim[1] * s.area;
   for (int64_t i = 0; c->out[0].p && i < x->dim[0]; i++) {
-    struct deform_reads r = deform_reads_of(c, c->in, i);
+    struct deform_reads r = make_deform_reads(c, c->in, i);
     void *out = image_at(&c->out[0], i);
     if (biased)
       TRY(start_deform(c, "fill_bias", n, (void *[]){ &out, (void *)&weight[1].p, &n, &s.area }));
@@ -164,7 +164,7 @@ static int deform_forward(struct call *c)
   return TY_OK;
 }
 
-/* Gradients of offsets and masks; NULL where unused. */
+/* Computes gradients of offsets and masks; NULL where unused. */
 static int back_sampling(const struct call *c, struct deform_args *s, struct deform_reads *r,
     void *columns, void *doffset, void *dmask)
 {
@@ -179,7 +179,7 @@ static int back_image(const struct call *c, int dtype, struct deform_args *s,
   int64_t units = s->groups * s->taps * s->area;
   struct cuda_taps t = { 4 * units, s->channels, s->taps * s->area, 4, s->h * s->w };
   if (!dx) return TY_OK;
-  cuda_taps_lie(&t, dtype_size(dtype), &at);
+  cuda_taps_divide(&t, dtype_size(dtype), &at);
   TRY(start_deform(c, "list_taps", units,
       (void *[]){ &t.keys, &t.weight, &r->offset, &r->mask, s }));
   return cuda_add_taps(c, dtype, &t, dx, columns);
@@ -189,12 +189,12 @@ static int back_image(const struct call *c, int dtype, struct deform_args *s,
 static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
-  struct deform_args s = args_of(c, x, y);
+  struct deform_args s = make_args(c, x, y);
   struct deform_plans *plans = c->state;
-  struct deform_reads r = deform_reads_of(c, c->in + 1, i);
+  struct deform_reads r = make_deform_reads(c, c->in + 1, i);
   const int w = is_modulated(c) ? 3 : 2;
-  struct product dweight = product_of(c, x, y, WEIGHT, i > 0);
-  struct product dcolumns = product_of(c, x, y, COLUMNS, false);
+  struct product dweight = make_product(c, x, y, WEIGHT, i > 0);
+  struct product dcolumns = make_product(c, x, y, COLUMNS, false);
   void *dy = image_at(&c->in[0], i), *dx = image_at(&c->out[0], i),
        *doffset = image_at(&c->out[1], i);
   void *dmask = w == 3 ? image_at(&c->out[2], i) : NULL;
@@ -213,7 +213,7 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
 static int deform_backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
-  struct deform_pieces at = pieces_of(c, x, y);
+  struct deform_pieces at = make_pieces(c, x, y);
   const int bias = is_modulated(c) ? 4 : 3;
   struct reduce r = bias_sum(y);
   TRY(cuda_zero(c, &c->out[0]));
@@ -226,7 +226,7 @@ static int deform_backward(struct call *c)
 static const char *refuse_products(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   for (int i = 0; i < PRODUCTS; i++) {
-    struct product p = product_of(c, x, y, i, true);
+    struct product p = make_product(c, x, y, i, true);
     const char *why = product_refuse(c->device, &p);
     if (why) return why;
   }

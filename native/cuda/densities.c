@@ -11,7 +11,7 @@ static const char *const laws[DIRICHLET + 1] = { "uniform", "normal", "gamma", "
 static bool has_vectors(const struct call *c) { return cuda_what(c) == DIRICHLET; }
 
 /* Returns a kernel's arguments. x: samples, then the parameters; n: densities. */
-static struct density_args args_of(const struct call *c, const struct operand *x, int64_t n)
+static struct density_args make_args(const struct call *c, const struct operand *x, int64_t n)
 {
   int64_t width = has_vectors(c) ? x->d.dim[x->d.ndim - 1] : 1;
   return (struct density_args){ n, n / (desc_count(&x[1].d) / width), width,
@@ -29,7 +29,7 @@ static int start_density(const struct call *c, const char *name, int64_t n, void
 
 static int density_forward(struct call *c)
 {
-  struct density_args s = args_of(c, c->in, desc_count(&c->out[0].d));
+  struct density_args s = make_args(c, c->in, desc_count(&c->out[0].d));
   void *none = NULL, **b = c->nin > 2 ? &c->in[2].p : &none;
   if (!c->out[0].p) return TY_OK;
   if (has_vectors(c))
@@ -53,7 +53,7 @@ static int dirichlet_back(struct call *c, struct density_args s)
 /* Computes the gradients; in: head gradient, densities, samples, parameters. */
 static int density_backward(struct call *c)
 {
-  struct density_args s = args_of(c, &c->in[2], desc_count(&c->in[0].d));
+  struct density_args s = make_args(c, &c->in[2], desc_count(&c->in[0].d));
   void *none = NULL, **b = c->nin > 4 ? &c->in[4].p : &none;
   void **db = c->nout > 2 ? &c->out[2].p : &none, **da = &c->out[1].p;
   void **g = &c->in[0].p, **y = &c->in[1].p, **x = &c->in[2].p, **a = &c->in[3].p;

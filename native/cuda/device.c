@@ -2,7 +2,7 @@
 **
 ** Each device has three streams: one of its queue's thread, on which everything that tasks start
 ** runs in order, one for what the host sends meanwhile (send.c), and one for the other threads,
-** whose reads and writes wait. A task has passed when the queue has waited for its stream
+** whose reads and writes wait. A task is complete when the queue has waited for its stream
 ** (`finish_queue`) or for the mark after it (`wait_for_task`). Copies between pageable memory of
 ** the host and the device go in pieces through two pinned buffers, one filled while the other
 ** travels.
@@ -133,7 +133,7 @@ static int start_gpu(struct gpu *g, int id)
   TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
-    struct failure *f = failure_take(code); /* what comes now may fail on its own */
+    struct failure *f = failure_take(code); /* drop_streams may fail on its own */
     drop_streams(g);
     code = failure_report(f);
     failure_drop(f);
@@ -170,7 +170,7 @@ static int finish_queue(int device)
 {
   TRY(cuda_enter(device));
   TRY(cuda_check(cu_api.StreamSynchronize(cuda_stream(device)),
-      device_sync() ? "this step" : "a task, TYCHO_SYNC=1 tells which"));
+      device_sync() ? "this step" : "a task, TYCHO_SYNC=1 shows which"));
   return cuda_fault_report(cuda_device(device)->fault);
 }
 

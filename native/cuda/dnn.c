@@ -48,7 +48,7 @@ static bool load_cudnn(void)
 }
 
 /* Returns cuDNN's handle; NULL: there is no cuDNN. Call under the lock. */
-static dnn_handle handle_of(int device)
+static dnn_handle open_handle(int device)
 {
   dnn_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
@@ -360,7 +360,7 @@ static bool choose_engine(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mod
 
 static void build_plan(struct dnn_plan *p)
 {
-  dnn_handle h = handle_of(p->device);
+  dnn_handle h = open_handle(p->device);
   struct dnn_builder b = { p };
   dnn_thing g = make_graph(&b, &p->c, h);
   if (!b.bad &&
@@ -371,10 +371,10 @@ static void build_plan(struct dnn_plan *p)
 
 /* Returns the plan. NULL: out of memory, or no cuDNN; a plan of nothing where cuDNN has none. Call
 ** under the lock. */
-static const struct dnn_plan *plan_of(int device, const struct dnn_convolution *c)
+static const struct dnn_plan *find_plan(int device, const struct dnn_convolution *c)
 {
   uint32_t h = (uint32_t)device;
-  if (!handle_of(device)) return NULL;
+  if (!open_handle(device)) return NULL;
   for (size_t i = 0; i < sizeof *c; i++) h = 31 * h + ((const unsigned char *)c)[i];
   struct dnn_plan **head = &plans[h % BUCKETS], *p = *head;
   while (p && (p->device != device || memcmp(&p->c, c, sizeof *c))) p = p->next;
@@ -391,7 +391,7 @@ static const struct dnn_plan *plan_of(int device, const struct dnn_convolution *
 const char *dnn_refuse(int device, const struct dnn_convolution *c)
 {
   pthread_mutex_lock(&lock);
-  const struct dnn_plan *p = plan_of(device, c);
+  const struct dnn_plan *p = find_plan(device, c);
   pthread_mutex_unlock(&lock);
   return !p ? CUDA_MISSING("cuDNN") : !p->plan ? "cuDNN does not do it" : NULL;
 }
@@ -399,7 +399,7 @@ const char *dnn_refuse(int device, const struct dnn_convolution *c)
 size_t dnn_workspace(int device, const struct dnn_convolution *c)
 {
   pthread_mutex_lock(&lock);
-  const struct dnn_plan *p = plan_of(device, c);
+  const struct dnn_plan *p = find_plan(device, c);
   pthread_mutex_unlock(&lock);
   return p && p->plan ? (size_t)p->workspace : 0;
 }
@@ -409,13 +409,13 @@ size_t dnn_workspace(int device, const struct dnn_convolution *c)
 static const struct dnn_plan *fitting_plan(
     int device, const struct dnn_convolution *c, struct dnn_arrays a)
 {
-  const struct dnn_plan *p = plan_of(device, c);
+  const struct dnn_plan *p = find_plan(device, c);
   uintptr_t bits = (uintptr_t)a.x | (uintptr_t)a.w | (uintptr_t)a.y | (uintptr_t)a.bias;
   if (!p || !p->plan || bits % (uintptr_t)c->aligned == 0) return p;
   struct dnn_convolution loose = *c;
   loose.aligned = (int32_t)(bits & -bits);
   loose.most = p->workspace;
-  return plan_of(device, &loose);
+  return find_plan(device, &loose);
 }
 
 int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, void *workspace)

@@ -20,5 +20,5 @@ struct dnn_arrays { void *x, *w, *y, *bias; };
 /* Returns NULL where cuDNN is there and does it, else the reason. Plans are made once and kept. */
 const char *dnn_refuse(int device, const struct dnn_convolution *c);
 size_t dnn_workspace(int device, const struct dnn_convolution *c);
-/* the workspace has what dnn_workspace said */
+/* Runs a convolution; the workspace has what dnn_workspace said. */
 int  dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, void *workspace);

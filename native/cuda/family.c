@@ -43,12 +43,12 @@ static const struct source_file families[] = {
 #undef ROW
 };
 
-/* They precede each source and are a part of its key. The last one follows what is defined. */
+/* in front of each source, and so part of its key */
 static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
-/* What C and CUDA share, in front of the families that use it. */
+/* headers that a family includes after what is defined; team.cuh comes last, for all */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },

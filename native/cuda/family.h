@@ -71,14 +71,14 @@ enum {
   CUDA_WORDS = 384,                                   /* bytes of the words of a call, at most */
 };
 
-/* Gives kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define.
-** What was asked for before is found again by these words. */
+/* Finds kernel `name` of a family, compiled with `defines`, a format: "T=float N=3", each word one
+** #define. Compiled kernels are kept by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* Does the same with the words as they are. */
 int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
     cu_function *out);
-/* Does the same with a text before what is defined; nothing is remembered. */
+/* Compiles a kernel with a text before what is defined; it is not kept. */
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
 /* Returns the name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
@@ -118,7 +118,7 @@ static inline bool cuda_word(const struct call *c, const char *name, const char 
 
 /* A number in the type that kernels compute in (computes<T> of kernels/prelude.cuh). */
 union cuda_scalar { float narrow; double wide; };
-static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
+static inline union cuda_scalar cuda_make_scalar(int dtype, double v)
 {
   union cuda_scalar s = { .wide = v };
   if (dtype != TY_F64) s.narrow = (float)v;

@@ -27,8 +27,9 @@ struct attention_tiles {
   bool nhtc, time_first;
 };
 
-/* Distances in x, of whose heads each has `parts` side by side; *p moves to part `part`. */
-static struct tile_side side_of(const struct attention_tiles *f, const struct operand *x,
+/* Returns the distances in x, of whose heads each has `parts` side by side; *p moves to part
+** `part`. */
+static struct tile_side make_side(const struct attention_tiles *f, const struct operand *x,
     int64_t heads, int parts, int part, void **p)
 {
   const int64_t *dim = x->d.dim;
@@ -41,8 +42,8 @@ static struct tile_side side_of(const struct attention_tiles *f, const struct op
     f->time_first ? dim[1] * dim[2] : dim[2] };
 }
 
-/* Distances of a mask or a bias; 0 along an axis that it is broadcast along. */
-static void grid_of(const struct operand *x, int64_t step[4])
+/* Fills in the distances of a mask or a bias; 0 along an axis that it is broadcast along. */
+static void fill_grid(const struct operand *x, int64_t step[4])
 {
   int64_t of = 1;
   for (int i = x->d.ndim - 1, axis = 3; i >= 0; i--, axis--) {
@@ -64,8 +65,8 @@ static void find_ports(const struct call *c, struct attention_tiles *f)
 static void read_extra(const struct call *c, struct attention_tiles *f)
 {
   const struct operand *in = c->in;
-  if (f->mask >= 0) f->extra.mask = in[f->mask].p, grid_of(&in[f->mask], f->args.mask);
-  if (f->bias >= 0) f->extra.bias = in[f->bias].p, grid_of(&in[f->bias], f->args.bias);
+  if (f->mask >= 0) f->extra.mask = in[f->mask].p, fill_grid(&in[f->mask], f->args.mask);
+  if (f->bias >= 0) f->extra.bias = in[f->bias].p, fill_grid(&in[f->bias], f->args.bias);
   if (f->valid_length >= 0) f->extra.valid_length = in[f->valid_length].p;
   if (f->offset >= 0) f->extra.offset = in[f->offset].p;
 }
@@ -81,7 +82,7 @@ static void read_dropout(const struct call *c, struct tile_args *s)
 }
 
 /* Returns the tiles of an attention. first: 1: in[0] is the head gradient. */
-static struct attention_tiles tiles_of(const struct call *c, int first)
+static struct attention_tiles make_tiles(const struct call *c, int first)
 {
   struct attention_tiles f = { .first = first,
     .packed = cuda_word(c, "packed", "kv") ? KV : cuda_word(c, "packed", "qkv") ? QKV : APART,
@@ -98,9 +99,9 @@ static struct attention_tiles tiles_of(const struct call *c, int first)
   s->tk = k->d.dim[f.nhtc ? 2 : !f.time_first];
   f.d = f.nhtc ? q->d.dim[3] : q->d.dim[2] / (s->heads * q_parts);
   f.dv = f.nhtc ? v->d.dim[3] : v->d.dim[2] / (kv_heads * k_parts);
-  s->q = side_of(&f, q, s->heads, q_parts, 0, &f.q);
-  s->k = side_of(&f, k, kv_heads, k_parts, k_parts == 3, &f.k);
-  s->v = side_of(&f, v, kv_heads, k_parts, k_parts - 1, &f.v);
+  s->q = make_side(&f, q, s->heads, q_parts, 0, &f.q);
+  s->k = make_side(&f, k, kv_heads, k_parts, k_parts == 3, &f.k);
+  s->v = make_side(&f, v, kv_heads, k_parts, k_parts - 1, &f.v);
   s->causal = cuda_flag(c, "causal");
   s->window = (int64_t)cuda_number(c, "window", 0);
   s->scale = cuda_number(c, "scale", 0);
@@ -125,7 +126,7 @@ static int64_t bytes_of_rows(const struct attention_tiles *f, int dtype)
 }
 
 /* Returns the elements of a load: whole packs in each row of each head, all of them aligned. */
-static int pack_of(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
+static int choose_pack(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
     void *const *p, int count)
 {
   const struct tile_side *sides[] = { &f->args.q, &f->args.k, &f->args.v, dy };
@@ -156,12 +157,12 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
 
 static int attend_forward(struct call *c)
 {
-  struct attention_tiles f = tiles_of(c, 0);
+  struct attention_tiles f = make_tiles(c, 0);
   void *y;
-  f.args.y = side_of(&f, &c->out[0], f.args.heads, 1, 0, &y);
+  f.args.y = make_side(&f, &c->out[0], f.args.heads, 1, 0, &y);
   void *arrays[] = { f.q, f.k, f.v };
   struct tile_launch l;
-  const int pack = pack_of(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
+  const int pack = choose_pack(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
   TRY(tile_family(c, &f, "attend", pack, f.args.tq, f.args.heads, &l));
   void *params[] = { &y, &c->out[1].p, &f.q, &f.k, &f.v, &f.extra, &f.args };
   return l.blocks ? cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, params) : TY_OK;
@@ -178,7 +179,7 @@ static size_t back_scratch(const struct call *c)
 /* Computes the gradients; in: head gradient, the inputs, output, logsum. */
 static int attend_backward(struct call *c)
 {
-  struct attention_tiles f = tiles_of(c, 1);
+  struct attention_tiles f = make_tiles(c, 1);
   struct tile_args *s = &f.args;
   const int64_t kv_heads = s->heads / s->group;
   const int q_parts = f.packed == QKV ? 3 : 1, k_parts = f.packed == APART ? 1 : f.packed + 1;
@@ -189,13 +190,13 @@ static int attend_backward(struct call *c)
   for (int i = 0; i < c->nout; i++)
     if (i + 1 == f.mask || i + 1 == f.valid_length || i + 1 == f.offset)
       TRY(cuda_zero(c, &c->out[i]));
-  s->dy = side_of(&f, &c->in[0], s->heads, 1, 0, &dy);
-  s->y = side_of(&f, &c->in[f.end], s->heads, 1, 0, &y);
-  s->dq = side_of(&f, &c->out[0], s->heads, q_parts, 0, &dq);
-  s->dk = side_of(&f, of_k, kv_heads, k_parts, k_parts == 3, &dk);
-  s->dv = side_of(&f, of_v, kv_heads, k_parts, k_parts - 1, &dv);
+  s->dy = make_side(&f, &c->in[0], s->heads, 1, 0, &dy);
+  s->y = make_side(&f, &c->in[f.end], s->heads, 1, 0, &y);
+  s->dq = make_side(&f, &c->out[0], s->heads, q_parts, 0, &dq);
+  s->dk = make_side(&f, of_k, kv_heads, k_parts, k_parts == 3, &dk);
+  s->dv = make_side(&f, of_v, kv_heads, k_parts, k_parts - 1, &dv);
   void *arrays[] = { f.q, f.k, f.v, dy };
-  const int pack = pack_of(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
+  const int pack = choose_pack(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
   if (!dq && !dk && !dv) return TY_OK;
   TRY(tile_family(c, &f, "attend_back_queries", pack, s->tq, s->heads, &l));
   void *queries[] = { &dq, &gaps, &dy, &y, logsum, &f.q, &f.k, &f.v, &f.extra, s };
@@ -208,7 +209,7 @@ static int attend_backward(struct call *c)
 
 static const char *too_wide(const struct call *c, int first)
 {
-  struct attention_tiles f = tiles_of(c, first);
+  struct attention_tiles f = make_tiles(c, first);
   return bytes_of_rows(&f, c->in[0].d.dtype) > WIDE ? "heads are too wide for shared memory" : NULL;
 }
 
@@ -216,7 +217,7 @@ static const char *refuse_forward(const struct call *c) { return too_wide(c, 0);
 
 static const char *back_refuse(const struct call *c)
 {
-  struct attention_tiles f = tiles_of(c, 1);
+  struct attention_tiles f = make_tiles(c, 1);
   return f.bias >= 0 && c->out[f.bias - 1].p ? "the gradient of a bias" : too_wide(c, 1);
 }
 

@@ -6,7 +6,7 @@
 enum { LDA, ALPHA, BETA, STATE, LAGS, MARKS, LENGTH, TIME, INPUTS };
 struct hawkes_args { int64_t sequences, kinds, events; };
 
-static struct hawkes_args args_of(const struct operand *in)
+static struct hawkes_args make_args(const struct operand *in)
 {
   return (struct hawkes_args){ in[LDA].d.dim[0], in[LDA].d.dim[1], in[LAGS].d.dim[1] };
 }
@@ -17,7 +17,7 @@ static struct hawkes_args args_of(const struct operand *in)
 /* Leaves what is known of each kind in the scratch. */
 static int scan_sequences(const struct call *c, struct operand *in, void *ll, void *memory)
 {
-  struct hawkes_args s = args_of(in);
+  struct hawkes_args s = make_args(in);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name;
   void *kinds = c->tmp;
@@ -36,7 +36,7 @@ static int hawkes_forward(struct call *c)
 /* Computes the gradients; in: head gradient of the likelihoods, then the inputs. */
 static int hawkes_backward(struct call *c)
 {
-  struct hawkes_args s = args_of(c->in + 1);
+  struct hawkes_args s = make_args(c->in + 1);
   void *kinds = c->tmp;
   for (int i = STATE; i < INPUTS; i++) TRY(cuda_zero(c, &c->out[i]));
   TRY(scan_sequences(c, c->in + 1, NULL, NULL));

@@ -126,13 +126,13 @@ static int act_run(struct call *c)
 
 /* -- where to cut off a histogram -------------------------------------------------------------- */
 
-static int64_t cuts_of(int64_t bins, int64_t levels) { return bins / 2 - levels / 2 + 1; }
+static int64_t count_cuts(int64_t bins, int64_t levels) { return bins / 2 - levels / 2 + 1; }
 
 static int calibrate_range(struct call *c)
 {
   const struct operand *hist = &c->in[0], *edge = &c->in[1];
   int64_t n = desc_count(&hist->d), levels = (int64_t)cuda_number(c, "num_quantized_bins", 1);
-  int64_t cuts = cuts_of(n, levels);
+  int64_t cuts = count_cuts(n, levels);
   char *at = c->tmp;
   void *bin = cuda_piece(&at, (size_t)n * sizeof(double)), *loss = at;
   const char *words = "T=$i1 TEAM=256";
@@ -146,7 +146,8 @@ static int calibrate_range(struct call *c)
 static size_t calibrate_scratch(const struct call *c)
 {
   int64_t n = desc_count(&c->in[0].d), levels = (int64_t)cuda_number(c, "num_quantized_bins", 1);
-  return align_up((size_t)n * sizeof(double), ALIGN) + (size_t)cuts_of(n, levels) * sizeof(double);
+  return align_up((size_t)n * sizeof(double), ALIGN) +
+      (size_t)count_cuts(n, levels) * sizeof(double);
 }
 
 #define KERNELS(name, run, types, scratch) \

@@ -7,7 +7,7 @@ static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_
 ** what the data's range counts up to; 0: data are numbers. */
 int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
     int64_t n, void **params);
-/* Outputs 1 and 2, a range, become inputs k and k + 1. */
+/* Copies inputs k and k + 1, a range, to outputs 1 and 2. */
 int cuda_keep_range(const struct call *c, int k);
-/* refuses data that are no 8-bit integers */
+/* Refuses data that are no 8-bit integers. */
 const char *cuda_refuse_numbers(const struct call *c);

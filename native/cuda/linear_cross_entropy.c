@@ -20,7 +20,7 @@ struct slabs {
   bool biased, gradient;
 };
 
-static struct slabs slabs_of(const struct call *c)
+static struct slabs make_slabs(const struct call *c)
 {
   const ty_desc *w = &c->in[1].d;
   struct slabs s = { .dtype = w->dtype, .n = w->dim[0], .k = w->dim[1], .biased = c->nin > 3 };
@@ -62,7 +62,7 @@ static struct product product_for(const struct slabs *s, int which, int64_t rows
 
 static const char *refuse_forward(const struct call *c)
 {
-  struct slabs s = slabs_of(c);
+  struct slabs s = make_slabs(c);
   const char *no = dtype_float(s.dtype) ? NULL : "data is not of a float dtype";
   for (int i = 0; i < 2 * PRODUCTS && !no; i++) {
     struct product p = product_for(&s, i / 2, i % 2 ? s.last : s.rows, i / 2 == WEIGHT);
@@ -91,14 +91,14 @@ static size_t work_bytes(const struct call *c, const struct slabs *s)
 
 static size_t forward_scratch(const struct call *c)
 {
-  struct slabs s = slabs_of(c);
+  struct slabs s = make_slabs(c);
   return scores_bytes(&s) + work_bytes(c, &s) + sizeof(int64_t);
 }
 
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 
-/* Scores become gradients; the loss is written. valid: NULL, or how many labels count where some
-** are ignored */
+/* Replaces scores by gradients and writes the loss. valid: how many labels count where some are
+** ignored, else NULL. */
 static int entropy_rows(
     const struct call *c, const struct slabs *s, int64_t first, int64_t rows, void *z, void *valid)
 {
@@ -141,7 +141,7 @@ static int slab_gradients(struct call *c, const struct slabs *s, int64_t first, 
 
 static int entropy_forward(struct call *c)
 {
-  struct slabs s = slabs_of(c);
+  struct slabs s = make_slabs(c);
   struct slab_plans *plans = c->state;
   char *z = c->tmp, *work = z + scores_bytes(&s), *valid = work + work_bytes(c, &s);
   if (cuda_number(c, "normalization", PER_NOTHING) != PER_VALID || !cuda_flag(c, "use_ignore"))

@@ -38,15 +38,14 @@ static int best_toolkit(void)
   return driver_version && driver_version < NEW_TOOLKIT ? TOOLKIT_12 : TOOLKIT_13;
 }
 
-/* of_toolkit: soname[TOOLKIT_13], soname[TOOLKIT_12], else all of them will do. others: versions
-** that will not do, which are named where they are all there is. version: what the library has to
-** ask for its own, which is a size_t; by: of one step of its major version. pip and apt: packages,
-** by toolkit, in PyPI and in NVIDIA's repository for apt. */
 struct library {
-  const char *name, *what, *disable, *soname[3], *others[4], *version;
-  int by;
-  bool of_toolkit;
-  const char *pip[TOOLKITS], *apt[TOOLKITS];
+  const char *name, *what, *disable;
+  const char *soname[3];                              /* any of them is right, but see of_toolkit */
+  bool of_toolkit;                                    /* soname has one name for each toolkit */
+  const char *others[4];                              /* versions that are reported, not loaded */
+  const char *version;                                /* its function, which returns a size_t */
+  int by;                                             /* a step of the major version in that */
+  const char *pip[TOOLKITS], *apt[TOOLKITS];          /* packages in PyPI, NVIDIA's repository */
 };
 static const struct library libraries[] = {
   [CUDA_DRIVER] = { .name = "driver", .what = "the CUDA driver", .disable = "cuda",
@@ -260,8 +259,8 @@ static void add_library(struct text *t, enum cuda_library which)
   text_done(&missing);
 }
 
-/* Versions, then where each library is or what is missing, where there is a driver. */
-static void tell_libraries(struct text *t)
+/* Adds versions, then where each library is or what is missing, if there is a driver. */
+static void add_libraries(struct text *t)
 {
   if (!driver_version) return;
   text_add(t, "            driver of CUDA %d.%d", driver_version / 1000,
@@ -274,7 +273,7 @@ static void tell_libraries(struct text *t)
 
 __attribute__((constructor)) static void register_platform(void)
 {
-  platform_register(tell_libraries);
+  platform_register(add_libraries);
 }
 
 static void load_once(void)

@@ -23,7 +23,7 @@ static int64_t regression_sizes(const struct call *c, void *s)
   int64_t n = desc_count(label), each = n / label->dim[0];
   double scale = cuda_number(c, "grad_scale", 1) / (double)each;
   *(struct regression_args *)s = (struct regression_args){ n,
-    cuda_scalar_of(c->in[0].d.dtype, scale), cuda_what(c) == ABSOLUTE };
+    cuda_make_scalar(c->in[0].d.dtype, scale), cuda_what(c) == ABSOLUTE };
   return n;
 }
 
@@ -40,8 +40,8 @@ static int64_t svm_sizes(const struct call *c, void *s)
   const int64_t k = d->dim[d->ndim - 1], rows = desc_count(d) / k, team = cuda_team(rows, k, 1);
   const double margin = cuda_number(c, "margin", 1);
   const double factor = cuda_number(c, "regularization_coefficient", 1);
-  *(struct svm_args *)s = (struct svm_args){ rows, k, cuda_scalar_of(d->dtype, margin),
-    cuda_scalar_of(d->dtype, factor), cuda_flag(c, "use_linear"), team };
+  *(struct svm_args *)s = (struct svm_args){ rows, k, cuda_make_scalar(d->dtype, margin),
+    cuda_make_scalar(d->dtype, factor), cuda_flag(c, "use_linear"), team };
   return rows * team;
 }
 
@@ -60,7 +60,7 @@ static int make_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   if (per == PER_BATCH) scale /= (double)(n / d->dim[d->ndim - 1]);
   if (per == PER_VALID) {
-    union cuda_scalar limit = cuda_scalar_of(d->dtype, cuda_number(c, "valid_thresh", 0));
+    union cuda_scalar limit = cuda_make_scalar(d->dtype, cuda_number(c, "valid_thresh", 0));
     TRY(cuda_start(c, FAMILY_losses, "count_above", "T=$o0 LABEL=float TEAM=256", CUDA_BLOCK,
         (void *[]){ &count, &c->in[0].p, &limit, &n }));
   }

@@ -24,7 +24,7 @@ static void open_lstm(const struct call *c, struct device_lstm8 *l)
   memcpy(l->out, c->out, sizeof *c->out * (size_t)c->nout);
   l->in[0].d.dtype = TY_F32;
   l->out[c->nout] = (struct operand){ 0 };            /* the private output */
-  l->layers = recurrent_of(&l->call, &l->in[0].d);
+  l->layers = recurrent_make(&l->call, &l->in[0].d);
   l->data = align_up(desc_bytes(&l->in[0].d), ALIGN);
   l->weights = align_up(desc_bytes(&l->in[1].d), ALIGN);
 }

@@ -19,7 +19,7 @@ static void plans_done(void *state)
 }
 
 /* Returns op(A) (m x k) times op(B) (k x n), packed one after the other. */
-static struct product product_of(
+static struct product make_product(
     const struct matrices *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
 {
   return (struct product){ .dtype = s->dtype, .ta = ta, .tb = tb, .m = m, .n = n, .k = k,
@@ -29,20 +29,20 @@ static struct product product_of(
 
 static struct product forward_product(const struct matrices *s)
 {
-  return product_of(s, s->ta, s->tb, s->m, s->n, s->k, false);
+  return make_product(s, s->ta, s->tb, s->m, s->n, s->k, false);
 }
 
 /* Returns dA = alpha G op(B)^T, or transposed alpha op(B) G^T. */
 static struct product first_gradient(const struct matrices *s, bool add)
 {
-  return s->ta ? product_of(s, s->tb, true, s->k, s->m, s->n, add)
-               : product_of(s, false, !s->tb, s->m, s->k, s->n, add);
+  return s->ta ? make_product(s, s->tb, true, s->k, s->m, s->n, add)
+               : make_product(s, false, !s->tb, s->m, s->k, s->n, add);
 }
 
 static struct product second_gradient(const struct matrices *s, bool add)
 {
-  return s->tb ? product_of(s, true, s->ta, s->n, s->k, s->m, add)
-               : product_of(s, !s->ta, false, s->k, s->n, s->m, add);
+  return s->tb ? make_product(s, true, s->ta, s->n, s->k, s->m, add)
+               : make_product(s, !s->ta, false, s->k, s->n, s->m, add);
 }
 
 /* -- which pair a call is ---------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static struct matrices batch_pair(const struct call *c, const ty_desc *a, const 
 enum { BATCHED, LINEAR, DOT, PRODUCT_SUM };
 
 /* Returns both matrices; `first`: the place of A among the inputs. */
-static struct matrices pair_of(const struct call *c, int first)
+static struct matrices make_pair(const struct call *c, int first)
 {
   const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
   if (cuda_what(c) == LINEAR) return linear_pair(c, a, b);
@@ -100,7 +100,7 @@ static bool adds_matrix(const struct call *c) { return cuda_what(c) == PRODUCT_S
 
 static struct product whole_product(const struct call *c)
 {
-  struct matrices s = pair_of(c, 0);
+  struct matrices s = make_pair(c, 0);
   struct product p = forward_product(&s);
   const struct fused_op *sum = find_fused(c, POST_ADD);
   p.biased = cuda_what(c) == LINEAR && (sum ? sum->operand : c->nin) > 2;
@@ -140,7 +140,7 @@ static bool has_bias(const struct call *c) { return c->nout > 2 && !adds_matrix(
 static const char *backward_refuse(const struct call *c)
 {
   const char *no = c->nin > 3 ? "more than one product" : refuse_axis(c);
-  struct matrices s = pair_of(c, 1);
+  struct matrices s = make_pair(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
   if (!no) no = product_refuse(c->device, &a);
   return no ? no : product_refuse(c->device, &b);
@@ -148,7 +148,7 @@ static const char *backward_refuse(const struct call *c)
 
 static size_t backward_scratch(const struct call *c)
 {
-  struct matrices s = pair_of(c, 1);
+  struct matrices s = make_pair(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
   size_t first = product_workspace(c->device, &a);
   return MAX(first, has_bias(c) ? product_sums_workspace(c->device, &b)
@@ -166,7 +166,7 @@ static int bias_gradient(struct call *c, const struct matrices *s)
 
 static int multiply_backward(struct call *c)
 {
-  struct matrices s = pair_of(c, 1);
+  struct matrices s = make_pair(c, 1);
   struct plans *plans = c->state;
   struct product p = second_gradient(&s, c->add >> 1 & 1);
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
@@ -198,9 +198,9 @@ static struct product square_product(const struct call *c, const ty_desc *a, int
   int64_t rows = a->dim[a->ndim - 2], columns = a->dim[a->ndim - 1], side = t ? columns : rows;
   struct matrices s = { .dtype = a->dtype, .batch = desc_count(a) / (rows * columns),
     .alpha = cuda_number(c, "alpha", 1) };
-  if (which == 0) return product_of(&s, t, !t, side, side, t ? rows : columns, false);
+  if (which == 0) return make_product(&s, t, !t, side, side, t ? rows : columns, false);
   bool turned = which == 2;
-  return product_of(&s, !t && turned, t && turned, rows, columns, side, turned);
+  return make_product(&s, !t && turned, t && turned, rows, columns, side, turned);
 }
 
 static const char *square_refuse(const struct call *c)

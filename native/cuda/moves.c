@@ -24,7 +24,7 @@ static bool widen_units(struct move *m, const void *dst, const void *src, size_t
 
 /* in front of the arguments: how many elements; then size and strides of each axis */
 struct nest_args { int64_t args[1 + 3 * MOVE_AXES]; int axes; };
-static struct nest_args nest_of(const struct move *m)
+static struct nest_args make_nest(const struct move *m)
 {
   struct nest_args s = { { 1 }, m->n };
   for (int i = 0; i < m->n; i++) {
@@ -111,7 +111,7 @@ static int move_nest(int device, const struct move *m, void *dst, const void *sr
   move_simplify(&wide, &simple);                      /* a unit may be the whole innermost axis */
   if (transposed_axes(&simple, &to, &from))
     return transpose_tiles(device, &simple, to, from, dst, src, size);
-  struct nest_args s = nest_of(&simple);
+  struct nest_args s = make_nest(&simple);
   return launch_nest(device, "move", &s, size, dst, &src);
 }
 
@@ -119,7 +119,7 @@ static int set_nest(int device, const struct move *m, void *dst, uint64_t value,
 {
   struct move simple;
   move_simplify(m, &simple);
-  struct nest_args s = nest_of(&simple);
+  struct nest_args s = make_nest(&simple);
   return launch_nest(device, "fill_strided", &s, size, dst, &value);
 }
 

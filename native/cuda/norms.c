@@ -17,7 +17,7 @@ struct row_norm {
   int dtype, team, pack, held;
 };
 
-static struct row_norm rows_of(const struct call *c, const ty_desc *d)
+static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
 {
   struct row_norm n = { .deviation = true, .dtype = d->dtype, .centered = cuda_what(c) != RMS,
     .pack = 1 };
@@ -66,7 +66,7 @@ static int start_rows(const struct call *c, const struct row_norm *n, const char
 static int rows_forward(struct call *c)
 {
   enum { HELD = 32 };
-  struct row_norm n = rows_of(c, &c->in[0].d);
+  struct row_norm n = make_row_norm(c, &c->in[0].d);
   void *arrays[] = { c->in[0].p, c->out[0].p }, *none = NULL;
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   return start_rows(c, &n, n.held ? "norm_rows_held" : "norm_rows", n.args.rows * n.team,
@@ -85,7 +85,7 @@ static size_t gain_bytes(const struct reduce *r)
   return align_up(sizeof(double) * (size_t)r->in, ALIGN);
 }
 
-/* Teams that share the rows of a gradient, each of enough rows. */
+/* Returns how many teams share the rows of a gradient, each of enough rows. */
 static int64_t gain_teams(const struct row_norm *n)
 {
   enum { ROWS = 16, TEAMS = 1024 };
@@ -94,7 +94,7 @@ static int64_t gain_teams(const struct row_norm *n)
 
 static size_t rows_scratch(const struct call *c)
 {
-  struct row_norm n = rows_of(c, &c->in[1].d);
+  struct row_norm n = make_row_norm(c, &c->in[1].d);
   struct reduce r = gain_reduction(&n);
   const size_t each = n.dtype == TY_F64 ? sizeof(double) : sizeof(float);
   if (!n.shared) return 2 * each * (size_t)(MAX(n.args.parts, gain_teams(&n)) * n.args.k);
@@ -113,7 +113,7 @@ static int reduce_gains(
 static int gains_backward(struct call *c)
 {
   enum { HELD = 16, COLUMNS = 32 };
-  struct row_norm n = rows_of(c, &c->in[1].d);
+  struct row_norm n = make_row_norm(c, &c->in[1].d);
   const bool gains = c->out[1].p || (n.centered && c->out[2].p);
   void *part = gains ? c->tmp : NULL, *none = NULL;
   const struct fused_op *sum = find_fused(c, POST_ADD);
@@ -146,7 +146,7 @@ static int gains_backward(struct call *c)
 ** */
 static int rows_backward(struct call *c)
 {
-  struct row_norm n = rows_of(c, &c->in[1].d);
+  struct row_norm n = make_row_norm(c, &c->in[1].d);
   struct reduce r = gain_reduction(&n);
   bool gains = c->out[1].p || c->out[2].p;
   char *at = c->tmp;
@@ -194,8 +194,8 @@ struct channel_norm {
   } args;
 };
 
-/* Blocks that share a channel: of each a part that is long enough, all together so many that the
-** device is busy. From the shape alone, as results depend on it. */
+/* Returns how many blocks share a channel: each has a part that is long enough, and all together
+** keep the device busy. From the shape alone, as results depend on it. */
 static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t blocks)
 {
   enum { LONG = 8192 };                               /* elements of a part */
@@ -207,7 +207,7 @@ static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t 
   return MAX(most, 1);
 }
 
-static struct channel_norm channels_of(const struct call *c, int data)
+static struct channel_norm make_channel_norm(const struct call *c, int data)
 {
   enum { PARTS = 128, PART_BLOCKS = 2048, CHUNKS = 1024, CHUNK_BLOCKS = 4096 };
   const ty_desc *d = &c->in[data].d;
@@ -239,7 +239,8 @@ static int64_t power_of_two_up_to(int64_t n, int64_t most)
   return p;
 }
 
-/* arrays: those of data, which allow loads of 16 bytes where all are aligned; NULL: absent */
+/* Finds a kernel of batch_norm.cu and its launch. arrays: those of data, which allow loads of 16
+** bytes where all are aligned; NULL: absent. */
 static int batch_family(const struct call *c, struct channel_norm *b, const char *name,
     void *const *arrays, int count, struct batch_launch *out)
 {
@@ -270,13 +271,13 @@ static size_t parts_bytes(const struct channel_norm *b)
 
 static size_t batch_scratch(const struct call *c)
 {
-  struct channel_norm b = channels_of(c, 0);
+  struct channel_norm b = make_channel_norm(c, 0);
   return parts_bytes(&b);
 }
 
 static int batch_forward(struct call *c)
 {
-  struct channel_norm b = channels_of(c, 0);
+  struct channel_norm b = make_channel_norm(c, 0);
   struct batch_launch l;
   const struct fused_op *sum = find_fused(c, POST_ADD);
   void *parts = c->tmp, *mask = c->nout > 3 ? c->out[3].p : NULL;
@@ -298,7 +299,7 @@ static int batch_forward(struct call *c)
 
 static size_t batch_back_scratch(const struct call *c)
 {
-  struct channel_norm b = channels_of(c, 1);
+  struct channel_norm b = make_channel_norm(c, 1);
   return parts_bytes(&b);
 }
 
@@ -306,7 +307,7 @@ static size_t batch_back_scratch(const struct call *c)
 ** moving_var, beta, and the output with relu. */
 static int batch_backward(struct call *c)
 {
-  struct channel_norm b = channels_of(c, 1);
+  struct channel_norm b = make_channel_norm(c, 1);
   struct batch_launch l;
   const bool with_relu = cuda_what(c) == WITH_RELU;
   void *parts = c->tmp, *y = with_relu ? c->in[8].p : NULL;
@@ -326,7 +327,7 @@ static int batch_backward(struct call *c)
 
 /* -- IdentityAttachKLSparseReg ----------------------------------------------------------------- */
 
-static struct split units_of(const ty_desc *d) { return split_at(d, d->ndim > 1); }
+static struct split split_units(const ty_desc *d) { return split_at(d, d->ndim > 1); }
 
 static size_t unit_bytes(const struct call *c)
 {
@@ -335,7 +336,7 @@ static size_t unit_bytes(const struct call *c)
 
 static struct reduce unit_reduction(const struct call *c)
 {
-  struct split s = units_of(&c->in[1].d);
+  struct split s = split_units(&c->in[1].d);
   return cuda_reduce_all_but(c->in[1].d.dtype, s.outer, s.k, s.inner);
 }
 
@@ -348,7 +349,7 @@ static size_t sparse_scratch(const struct call *c)
 /* Computes the gradients; in: head gradient, data, moving average. */
 static int sparse_backward(struct call *c)
 {
-  struct split s = units_of(&c->in[1].d);
+  struct split s = split_units(&c->in[1].d);
   struct reduce r = unit_reduction(c);
   int64_t n = desc_count(&c->in[1].d);
   const int dtype = c->in[1].d.dtype, moving = c->in[2].d.dtype;

@@ -51,7 +51,7 @@ static int64_t operand_reach(const struct pw_loop *l, int k)
   return last;
 }
 
-static int form_of(const struct pw_loop *l, void *const *operand, bool together)
+static int choose_form(const struct pw_loop *l, void *const *operand, bool together)
 {
   int form = l->ndim == 1 ? dense_form(l, operand, together) : PW_NARROW;
   if (form >= PW_DENSE) return form;
@@ -71,18 +71,18 @@ static uint32_t single_operands(const struct pw_loop *l)
 
 /* -- variants ---------------------------------------------------------------------------------- */
 
-/* Loops of a launch: each has a count and operands, and says which are its blocks. */
+/* Returns the bytes of one loop of n operands among the arguments of a launch. */
 static size_t loop_bytes(int n) { return 8 * (size_t)(3 + n); }
-static int loops_of(int n) { return (int)((ARGUMENTS - 8) / loop_bytes(n)); }
+static int count_loops(int n) { return (int)((ARGUMENTS - 8) / loop_bytes(n)); }
 
 static struct variant variant_for(
     int device, const struct pw_loop *l, void *const *operand, bool together)
 {
-  struct variant v = { .device = device, .form = form_of(l, operand, together), .n = l->n,
+  struct variant v = { .device = device, .form = choose_form(l, operand, together), .n = l->n,
     .numbers = l->numbers, .end = -1 };
   if (v.form >= PW_DENSE) {
     v.single = single_operands(l);
-    v.together = together ? loops_of(l->n) : 0;
+    v.together = together ? count_loops(l->n) : 0;
   }
   else
     v.ndim = l->ndim;
@@ -142,7 +142,7 @@ static int compile_variant(
   return TY_OK;
 }
 
-static int variant_of(const struct pw_program *t, const struct variant *v,
+static int get_variant(const struct pw_program *t, const struct variant *v,
     const struct variant **out)
 {
   struct variant **head = (struct variant **)pw_made(t), *made = NULL;
@@ -205,7 +205,7 @@ static void put_arguments(
   }
 }
 
-static int64_t blocks_of(const struct variant *v, const struct pw_loop *l)
+static int64_t count_blocks(const struct variant *v, const struct pw_loop *l)
 {
   int64_t threads = v->form == PW_PACKED ? l->count / PW_PACK : l->count;
   int64_t most = (int64_t)cuda_device(v->device)->processors * WAVES;
@@ -240,7 +240,7 @@ static int add_loop(const struct variant *v, const struct pw_loop *l, void *cons
     batch.n = batch.blocks = 0;
     batch.w.at = batch.arguments + 8;
   }
-  int64_t blocks = blocks_of(v, l);
+  int64_t blocks = count_blocks(v, l);
   put_arguments(&batch.w, v, l, operand);
   put_bytes(&batch.w, &batch.blocks, sizeof batch.blocks);
   put_bytes(&batch.w, &blocks, sizeof blocks);
@@ -263,10 +263,10 @@ static int run_loop(
   void *params[] = { arguments };
   struct variant v = variant_for(device, l, operand, batch.open);
   const struct variant *made;
-  TRY(variant_of(t, &v, &made));
+  TRY(get_variant(t, &v, &made));
   if (made->together) return add_loop(made, l, operand);
   put_arguments(&w, &v, l, operand);
-  return cuda_launch(device, made->f, blocks_of(made, l), BLOCK, 0, params);
+  return cuda_launch(device, made->f, count_blocks(made, l), BLOCK, 0, params);
 }
 
 /* -- reductions at the end --------------------------------------------------------------------- */
@@ -284,7 +284,7 @@ static int run_end(int device, const struct pw_program *t, const struct pw_loop 
   v.form = MIN(v.form, PW_DENSE);
   v.end = end->operand;
   v.reduces = cuda_reduce_words(&end->over, &f);
-  TRY(variant_of(t, &v, &made));
+  TRY(get_variant(t, &v, &made));
   put_arguments(&w, &v, l, operand);
   return cuda_reduce_launch(device, made->f, &end->over, &f, arguments, tmp);
 }

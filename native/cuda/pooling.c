@@ -43,7 +43,7 @@ static int pool_family(const struct call *c, const ty_desc *data, const char *na
 }
 
 struct pool_sizes { int64_t n, in[3], out[3], inner; };
-static struct pool_sizes sizes_of(
+static struct pool_sizes make_sizes(
     const struct call *c, const ty_desc *data, const ty_desc *result, int64_t n)
 {
   int axes = data->ndim - 2, first = channels_last(c) ? 1 : 2;
@@ -95,7 +95,7 @@ static int pool_windows(const struct call *c, void *argmax)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
   const struct fused_op *before = find_fused(c, PRE_ACT);
-  struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
+  struct pool_sizes s = make_sizes(c, data, result, desc_count(result));
   cu_function f;
   if (!c->out[0].p && !argmax) return TY_OK;
   if (!argmax && !before && pools_planes(c, &s))
@@ -123,7 +123,7 @@ static int forward_levels(struct call *c)
 static int pool_backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;
-  struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
+  struct pool_sizes s = make_sizes(c, data, &c->in[0].d, desc_count(data));
   const struct fused_op *before = find_fused(c, POST_ACT_GRAD);
   const bool has_argmax = before || c->nin == 2;
   void *none = NULL, **second = c->nin > 1 ? &c->in[1].p : &none;

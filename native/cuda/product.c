@@ -41,7 +41,7 @@ static bool load_cublaslt(void)
   return good;
 }
 
-static lt_handle handle_of(int device)
+static lt_handle open_handle(int device)
 {
   lt_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
@@ -207,7 +207,7 @@ void product_done(struct product_plan *t)
 static struct product_plan *make_plan(
     int device, const struct product *p, size_t workspace, uint32_t aligned)
 {
-  lt_handle h = handle_of(device);
+  lt_handle h = open_handle(device);
   struct product_plan *t = h ? NEW(struct product_plan) : NULL;
   if (!t) return NULL;
   t->aligned = aligned;
@@ -227,7 +227,7 @@ size_t product_workspace(int device, const struct product *p)
 
 const char *product_refuse(int device, const struct product *p)
 {
-  if (!handle_of(device)) return CUDA_MISSING("cublasLt");
+  if (!open_handle(device)) return CUDA_MISSING("cublasLt");
   struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
   product_done(t);
   return t ? NULL : "cublasLt does not do it";
@@ -274,14 +274,14 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
   }
   cuda_count(device, 1, 0);
   return check_cublaslt(
-      lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], onto, t->c, c, t->c,
-          &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)),
+      lt.Matmul(open_handle(device), t->product, by[0], b, t->a, a, t->b, by[1], onto, t->c, c,
+          t->c, &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)),
       p);
 }
 
 /* -- a product and sums ------------------------------------------------------------------------ */
 
-static struct reduce sums_of(const struct product *p)
+static struct reduce plan_sums(const struct product *p)
 {
   return cuda_reduce_all_but(p->dtype, p->k, p->m, 1);
 }
@@ -289,7 +289,7 @@ static struct reduce sums_of(const struct product *p)
 size_t product_sums_workspace(int device, const struct product *p)
 {
   struct product with = *p;
-  const struct reduce r = sums_of(p);
+  const struct reduce r = plan_sums(p);
   with.sums = true;
   return MAX(MAX(product_workspace(device, p), product_workspace(device, &with)),
       cuda_reduce_scratch(&r));
@@ -299,7 +299,7 @@ int product_run_sums(int device, const struct product *p, struct product_with_su
     const void *a, const void *b, void *c, void *sums, bool add, void *workspace)
 {
   struct product with = *p;
-  const struct reduce r = sums_of(p);
+  const struct reduce r = plan_sums(p);
   const struct cuda_reduce f = { R_SUM, F_NONE, p->dtype, a, .y = sums, .add = add };
   with.sums = !add && !made->apart;
   if (with.sums) {

@@ -20,7 +20,7 @@ struct product_plan;
 size_t product_workspace(int device, const struct product *p);
 /* Returns NULL where cublasLt is there and does it, else the reason. */
 const char *product_refuse(int device, const struct product *p);
-/* The workspace has what product_workspace said. `bias` is written where the product has sums. */
+/* Runs a product in a workspace of product_workspace bytes. Writes `bias` if it has sums. */
 int  product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
     const void *b, const void *bias, void *c, void *workspace);
 void product_done(struct product_plan *plan);
@@ -31,7 +31,7 @@ struct product_with_sums {
   struct product_plan *plan;
   bool apart;                                         /* no plan makes the sums, too */
 };
-/* bytes of workspace that it needs either way */
+/* Returns the bytes of workspace that it needs with or without the library. */
 size_t product_sums_workspace(int device, const struct product *p);
 /* Runs a product with sums, which replace what `sums` holds, or with `add` are added to it. */
 int product_run_sums(int device, const struct product *p, struct product_with_sums *made,

@@ -11,7 +11,7 @@ struct proposal_args {
   double scale[128], ratio[128];
 };
 
-static struct proposal_args args_of(const struct call *c)
+static struct proposal_args make_args(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const struct reals *scales = op_reals(c->op, c->param, "scales"),
@@ -36,7 +36,7 @@ static int64_t boxes_of(const struct proposal_args *s)
 
 static size_t proposal_scratch(const struct call *c)
 {
-  struct proposal_args s = args_of(c);
+  struct proposal_args s = make_args(c);
   size_t n = (size_t)boxes_of(&s), regions = (size_t)(s.images * s.post);
   return 2 * cuda_keys_bytes((int64_t)n) + align_up(n * sizeof(struct proposal), ALIGN) +
       align_up(n * sizeof(int32_t), ALIGN) + align_up(regions * sizeof(int64_t), ALIGN);
@@ -44,7 +44,7 @@ static size_t proposal_scratch(const struct call *c)
 
 static int propose_regions(struct call *c)
 {
-  struct proposal_args s = args_of(c);
+  struct proposal_args s = make_args(c);
   int64_t n = boxes_of(&s);
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(n)), *space = cuda_piece(&at, cuda_keys_bytes(n));

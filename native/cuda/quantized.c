@@ -25,7 +25,7 @@ static int64_t count_written(const struct call *c)
 /* as kernels/quantized.cu has it */
 struct layer8_args { const void *x, *weight, *bias, *low[3], *high[3]; };
 
-static struct layer8_args layer_of(const struct call *c)
+static struct layer8_args make_layer_args(const struct call *c)
 {
   const struct operand *in = c->in;
   int n = c->nin / 3;
@@ -39,7 +39,7 @@ static struct layer8_args layer_of(const struct call *c)
 
 static int fully_connect(struct call *c)
 {
-  struct layer8_args a = layer_of(c);
+  struct layer8_args a = make_layer_args(c);
   int64_t n = c->in[1].d.dim[0], k = c->in[1].d.dim[1], m = count_written(c) / n;
   return start_products(c, "fully_connect", k, m * n * 32,
       (void *[]){ &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &m, &n, &k });
@@ -47,9 +47,9 @@ static int fully_connect(struct call *c)
 
 static int convolve_quantized(struct call *c)
 {
-  struct layer8_args a = layer_of(c);
+  struct layer8_args a = make_layer_args(c);
   const ty_desc *weight = &c->in[1].d;
-  struct cuda_window s = cuda_window_of(c, &c->in[0].d, count_written(c));
+  struct cuda_window s = cuda_make_window(c, &c->in[0].d, count_written(c));
   int64_t groups = (int64_t)cuda_number(c, "num_group", 1), channels = weight->dim[1];
   int64_t filters = weight->dim[0] / groups;
   return start_products(c, "convolve", desc_count(weight) / weight->dim[0], s.n,

@@ -46,7 +46,7 @@ int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype,
 static int factor_type(const ty_desc *d) { return d->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
 /* Returns the shape of the factors: the data's, with 1 along `axes`. */
-static ty_desc factors_of(const struct call *c, const ty_desc *d)
+static ty_desc make_factors_desc(const struct call *c, const ty_desc *d)
 {
   const struct dims *axes = op_dims(c->op, c->param, "axes");
   ty_desc factors = *d;
@@ -63,7 +63,7 @@ static int run_dropout(const struct call *c, void *y, const void *x, int dtype, 
   struct cuda_draw_key key = cuda_draw_key(c);
   double keep = 1 - cuda_number(c, "p", 0.5);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
-  union cuda_scalar scale = cuda_scalar_of(dtype, 1 / keep);
+  union cuda_scalar scale = cuda_make_scalar(dtype, 1 / keep);
   void *arrays[] = { y, mask, (void *)x };
   const int packs = MIN(cuda_pack(dtype, n, arrays, 3), cuda_pack(mask_dtype, n, arrays, 3));
   const int pack = n % DRAWN ? 1 : packs, items = MAX(pack, DRAWN);
@@ -75,7 +75,7 @@ static int run_dropout(const struct call *c, void *y, const void *x, int dtype, 
 static int times_shared(
     const struct call *c, void *y, const void *x, const void *factor, const ty_desc *d)
 {
-  ty_desc factors = factors_of(c, d);
+  ty_desc factors = make_factors_desc(c, d);
   int64_t args[1 + 2 * TY_MAXDIM] = { desc_count(d) }, stride = 1;
   for (int i = d->ndim - 1; i >= 0; stride *= factors.dim[i], i--) {
     args[1 + 2 * i] = d->dim[i];
@@ -103,7 +103,7 @@ static int pass_data(struct call *c, const ty_desc *d, void *y, struct operand *
 /* Drops elements; mask: output 1, or NULL. */
 static int drop_elements(struct call *c, const ty_desc *d, void *y, struct operand *mask)
 {
-  ty_desc factors = factors_of(c, d);
+  ty_desc factors = make_factors_desc(c, d);
   void *kept = mask ? mask->p : NULL;
   int64_t n = desc_count(d), m = desc_count(&factors);
   if (!drops_elements(c)) return pass_data(c, d, y, mask);
@@ -126,7 +126,7 @@ static int drop_backward(struct call *c)
 
 static size_t drop_scratch(const struct call *c)
 {
-  ty_desc factors = factors_of(c, &c->out[0].d);
+  ty_desc factors = make_factors_desc(c, &c->out[0].d);
   factors.dtype = factor_type(&factors);
   return op_dims(c->op, c->param, "axes")->n > 0 ? desc_bytes(&factors) : 0;
 }

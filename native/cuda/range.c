@@ -21,7 +21,7 @@ static uint32_t peers[CUDA_DEVICES];
 /* of both of these */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct mapping *mapping_of(const char *base)
+static struct mapping *find_mapping(const char *base)
 {
   struct mapping *m = mappings;
   while (m && m->base != base) m = m->next;
@@ -53,7 +53,8 @@ static void unmap_part(char *at, struct mapped_part part)
   cu_api.MemUnmap((cu_pointer)(uintptr_t)at, part.bytes);
 }
 
-/* Address space for so many bytes and as many again, in steps that keep moves rare. */
+/* Returns how much address space to reserve for so many bytes: twice as many, in steps that keep
+** moves rare. */
 static size_t reservation_bytes(size_t bytes)
 {
   size_t n = (size_t)256 << 20;
@@ -118,7 +119,7 @@ static bool grow_range(struct range *r, size_t bytes, bool *moved)
 {
   bytes = align_up(bytes, cuda_device(r->device)->granularity);
   if (bytes <= r->bytes) return true;
-  struct mapping *m = r->base ? mapping_of(r->base) : new_mapping(device_id(r->device));
+  struct mapping *m = r->base ? find_mapping(r->base) : new_mapping(device_id(r->device));
   if (!m) return false;
   if (bytes > r->reserved && !remap_range(r, m, bytes, moved)) {
     if (!m->base) drop_mapping(m);
@@ -139,7 +140,7 @@ bool cuda_range_grow(struct range *r, size_t bytes, bool *moved)
 /* Frees whole parts that begin after `bytes`. */
 static void trim_range(struct range *r, size_t bytes)
 {
-  struct mapping *m = mapping_of(r->base);
+  struct mapping *m = find_mapping(r->base);
   while (m && m->n && r->bytes - m->part[m->n - 1].bytes >= bytes) {
     struct mapped_part last = m->part[--m->n];
     r->bytes -= last.bytes;
@@ -161,7 +162,7 @@ void cuda_range_free(struct range *r)
   if (!r->base || cuda_enter(r->device)) return;
   pthread_mutex_lock(&lock);
   trim_range(r, 0);
-  struct mapping *m = mapping_of(r->base);
+  struct mapping *m = find_mapping(r->base);
   if (m) drop_mapping(m);
   pthread_mutex_unlock(&lock);
   cu_api.MemAddressFree((cu_pointer)(uintptr_t)r->base, r->reserved);

@@ -5,7 +5,7 @@
 #include "cuda/recurrent.h"
 #include "base/laws.h"
 
-struct recurrent recurrent_of(const struct call *c, const ty_desc *data)
+struct recurrent recurrent_make(const struct call *c, const ty_desc *data)
 {
   static const int gates[] = { 3, 4, 1, 1 };
   struct recurrent r = { .c = c, .dtype = data->dtype, .size = dtype_size(data->dtype),
@@ -33,7 +33,7 @@ static int64_t weight_count(const struct recurrent *r, int64_t layer)
   return r->rows * (input_size(r, layer) + r->outputs) + projection;
 }
 
-struct recurrent_pass recurrent_pass_of(
+struct recurrent_pass recurrent_make_pass(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y)
 {
   int64_t first = weight_count(r, 0), other = weight_count(r, 1);
@@ -76,7 +76,7 @@ void *recurrent_take(struct recurrent_scratch *s, size_t bytes)
 
 /* -- products ---------------------------------------------------------------------------------- */
 
-static struct product product_of(const struct recurrent *r, const struct recurrent_product *p)
+static struct product make_product(const struct recurrent *r, const struct recurrent_product *p)
 {
   return (struct product){ .dtype = r->dtype, .ta = p->ta, .tb = p->tb, .m = p->m, .n = p->n,
     .k = p->k, .lda = p->lda, .ldb = p->ldb, .ldc = p->ldc, .batch = 1, .alpha = 1 };
@@ -86,7 +86,7 @@ int recurrent_multiply(const struct recurrent *r, int plan, const struct recurre
     const void *a, const void *b, void *c, bool add)
 {
   struct recurrent_plans *plans = r->c->state;
-  struct product x = product_of(r, p);
+  struct product x = make_product(r, p);
   x.beta = add;
   return product_run(r->c->device, &x, &plans->of[plan], a, b, NULL, c, r->work);
 }
@@ -95,7 +95,7 @@ int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct re
     const void *a, const void *b, void *c, void *sums)
 {
   struct recurrent_plans *plans = r->c->state;
-  struct product x = product_of(r, p);
+  struct product x = make_product(r, p);
   return product_run_sums(
       r->c->device, &x, &plans->with_sums[plan], a, b, c, sums, false, r->work);
 }
@@ -104,7 +104,7 @@ size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_pro
 {
   size_t most = 0;
   for (int i = 0; i < n; i++) {
-    struct product x = product_of(r, &p[i]);
+    struct product x = make_product(r, &p[i]);
     most = MAX(most, product_sums_workspace(r->c->device, &x));
   }
   return align_up(most, ALIGN);
@@ -114,7 +114,7 @@ size_t recurrent_work(const struct recurrent *r, const struct recurrent_product 
 {
   size_t most = 0;
   for (int i = 0; i < n; i++) {
-    struct product x = product_of(r, &p[i]);
+    struct product x = make_product(r, &p[i]);
     most = MAX(most, product_workspace(r->c->device, &x));
   }
   return align_up(most, ALIGN);
@@ -122,7 +122,7 @@ size_t recurrent_work(const struct recurrent *r, const struct recurrent_product 
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-struct cell_sizes cell_sizes_of(const struct recurrent *r, bool first)
+struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first)
 {
   int64_t row = output_row(r);
   return (struct cell_sizes){ r->batch * r->units, r->units, row, first ? r->units : row, row };
@@ -141,7 +141,7 @@ int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t
   struct cuda_draw_key key = cuda_draw_key(r->c);
   double keep = 1 - cuda_number(r->c, "p", 0);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
-  union cuda_scalar scale = cuda_scalar_of(r->dtype, 1 / keep);
+  union cuda_scalar scale = cuda_make_scalar(r->dtype, 1 / keep);
   int64_t n = layer_size(r), first = layer * n;
   const char *type = cuda_type(r->dtype);
   cu_function f;
@@ -172,7 +172,7 @@ static int64_t beside_rows(
                   : k->samples * (r->units + r->rows + (r->mode == LSTM ? r->units : 0));
 }
 
-struct recurrence_plan recurrence_plan_of(const struct recurrent *r, bool backward)
+struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward)
 {
   const struct cuda_device *d = cuda_device(r->c->device);
   struct recurrence_plan k = { 1, r->rows * r->units < SMALL_WEIGHT ? FEW_THREADS : MANY_THREADS,
@@ -194,7 +194,7 @@ struct recurrence_plan recurrence_plan_of(const struct recurrent *r, bool backwa
 int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
     void **params, int n)
 {
-  struct recurrence_plan k = recurrence_plan_of(r, backward);
+  struct recurrence_plan k = recurrence_make_plan(r, backward);
   struct { int64_t time, batch, units, y_row, kept, held, reversed; } s = { r->time, r->batch,
     r->units, output_row(r), recurrent_step(r), k.held, reversed };
   void *const weight[] = { (void *)(uintptr_t)w };
@@ -214,10 +214,10 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
 
 const char *recurrent_refuse(const struct call *c)
 {
-  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent r = recurrent_make(c, &c->in[0].d);
   struct recurrent_product step = { r.batch, r.rows, r.outputs, r.outputs, r.outputs, r.rows,
     .tb = true };
-  struct product p = product_of(&r, &step);
+  struct product p = make_product(&r, &step);
   return product_refuse(c->device, &p);
 }
 

@@ -25,7 +25,7 @@ struct recurrent {
   void *inner[2];                                     /* outputs of inner layers in inference */
   void *work;                                         /* of products */
 };
-struct recurrent recurrent_of(const struct call *c, const ty_desc *data);
+struct recurrent recurrent_make(const struct call *c, const ty_desc *data);
 
 /* One layer in one direction. */
 struct recurrent_pass {
@@ -33,7 +33,7 @@ struct recurrent_pass {
   const void *x;
   void *y;                                            /* this direction's part of the output */
 };
-struct recurrent_pass recurrent_pass_of(
+struct recurrent_pass recurrent_make_pass(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
 
 static inline void *recurrent_element(const struct recurrent *r, const void *p, int64_t i)
@@ -53,7 +53,7 @@ static inline size_t layer_bytes(const struct recurrent *r)
 {
   return (size_t)layer_size(r) * r->size;
 }
-/* elements of the private output for a step */
+/* Returns the elements of the private output for a step. */
 int64_t recurrent_step(const struct recurrent *r);
 /* Returns what is kept of time t: gates, then cell or inner product. */
 void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t);
@@ -80,7 +80,7 @@ static inline void *cell_state_of(
 extern const struct kernel cuda_lstm8[];
 /* Returns why a device cannot run RNN; NULL: it can. */
 const char *recurrent_refuse(const struct call *c);
-/* bytes of a call's state, and what frees what it holds */
+/* Returns the bytes of a call's state, which recurrent_plans_done frees. */
 size_t recurrent_plans_size(const struct call *c);
 void   recurrent_plans_done(void *state);
 
@@ -101,14 +101,14 @@ void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
 /* How kernels/recurrence.cu does all steps of a pass, forward or backward: samples and threads of a
 ** block, rows of the weight in its shared memory. samples 0: it does not. */
 struct recurrence_plan { int samples, threads; int64_t held; };
-struct recurrence_plan recurrence_plan_of(const struct recurrent *r, bool backward);
+struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward);
 /* Launches it with `n` parameters, and one more for which there is room. w: the weight */
 int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
     void **params, int n);
 
 /* of kernels/cells.cu */
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
-struct cell_sizes cell_sizes_of(const struct recurrent *r, bool first);
+struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first);
 int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params);
 /* Multiplies an inner layer's output, or its gradient, by the factors of dropout; y may be x. */
 int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer);

@@ -66,7 +66,7 @@ static size_t take_scratch(struct recurrent *r, struct backward_scratch *s, char
   s->dgh = r->mode == GRU ? recurrent_take(&at, gates) : s->dgx;
   s->dh = recurrent_take(&at, states);
   s->dc = recurrent_take(&at, states);
-  const bool remakes = r->mode == LSTM || recurrence_plan_of(r, true).samples;
+  const bool remakes = r->mode == LSTM || recurrence_make_plan(r, true).samples;
   s->states = recurrent_take(&at, remakes ? (size_t)r->time * states : 0);
   for (int i = 0; i < 2; i++) s->dx[i] = recurrent_take(&at, r->layers > 1 ? layer : 0);
   s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
@@ -81,7 +81,7 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const void *dy, int64_t index)
 {
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
-  struct cell_sizes s = cell_sizes_of(r, !index);
+  struct cell_sizes s = make_cell_sizes(r, !index);
   void *dgx = recurrent_element(r, b->dgx, t * r->batch * r->rows), *dh = b->dh, *dc = b->dc;
   void *dgh = recurrent_element(r, b->dgh, t * r->batch * r->rows);
   const void *head = dy ? recurrent_element(r, output_of(r, dy, t), l->d * r->units) : NULL;
@@ -150,7 +150,7 @@ static int all_steps_at_once(const struct recurrent *r, const struct recurrent_p
 /* Computes the states at all times of lstm's last layer, whose output is not there. */
 static int remake_states(const struct recurrent *r, const struct recurrent_pass *l, void *states)
 {
-  struct cell_sizes s = cell_sizes_of(r, false);
+  struct cell_sizes s = make_cell_sizes(r, false);
   const void *gate = recurrent_kept(r, l, 0), *c = recurrent_element(r, gate, r->batch * r->rows);
   int64_t step = recurrent_step(r), n = r->time * s.n;
   void *params[] = { &states, &gate, &c, &step, &n, &s };
@@ -191,7 +191,7 @@ static int weight_gradients(const struct recurrent *r, const struct recurrent_pa
   void *dw = recurrent_element(r, dp, l->wh), *db = recurrent_element(r, dp, l->bh);
   TRY(recurrent_multiply_sums(r, WEIGHT_X + (l->layer > 0), &p, b->dgx, l->x,
       recurrent_element(r, dp, l->wx), recurrent_element(r, dp, l->bx)));
-  if (recurrence_plan_of(r, true).samples) {
+  if (recurrence_make_plan(r, true).samples) {
     p = state_weight_product(r, r->time, r->units);
     return recurrent_multiply_sums(r, WEIGHT_H_ALL, &p, b->dgh, b->states, dw, db);
   }
@@ -205,7 +205,8 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
   struct recurrent_product p = data_product(r, l->in);
-  TRY(recurrence_plan_of(r, true).samples ? all_steps_at_once(r, l, b, g) : all_steps(r, l, b, g));
+  const bool at_once = recurrence_make_plan(r, true).samples;
+  TRY(at_once ? all_steps_at_once(r, l, b, g) : all_steps(r, l, b, g));
   if (g->dp) TRY(weight_gradients(r, l, b, g->dp));
   if (!g->dx) return TY_OK;
   return recurrent_multiply(r, INPUT + (l->layer > 0), &p, b->dgx,
@@ -216,7 +217,7 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
 ** output, head gradients of output [, state [, cell]]. */
 int recurrent_backward(struct call *c)
 {
-  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent r = recurrent_make(c, &c->in[0].d);
   struct backward_scratch b;
   const struct operand *head = &c->in[5];
   bool lstm = r.mode == LSTM, states = cuda_flag(c, "state_outputs");
@@ -235,7 +236,7 @@ int recurrent_backward(struct call *c)
     if (i && r.drops && g.dp) x = b.dropped;
     g.dx = i ? b.dx[i & 1] : c->out[0].p;
     for (int64_t d = 0; d < r.directions; d++) {
-      struct recurrent_pass l = recurrent_pass_of(&r, i, d, x, y);
+      struct recurrent_pass l = recurrent_make_pass(&r, i, d, x, y);
       TRY(backward_pass(&r, &l, &b, &g));
     }
     if (i && r.drops) TRY(recurrent_dropout(&r, g.dx, g.dx, i));
@@ -246,7 +247,7 @@ int recurrent_backward(struct call *c)
 
 size_t recurrent_backward_scratch(const struct call *c)
 {
-  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent r = recurrent_make(c, &c->in[0].d);
   struct backward_scratch b;
   return take_scratch(&r, &b, NULL);
 }

@@ -53,7 +53,7 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
     const struct forward_scratch *f, int64_t index, void *pre)
 {
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
-  struct cell_sizes s = cell_sizes_of(r, !index);
+  struct cell_sizes s = make_cell_sizes(r, !index);
   const void *bx = recurrent_element(r, r->weights, l->bx),
              *bh = recurrent_element(r, r->weights, l->bh);
   const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state), *c0 = f->c;
@@ -124,7 +124,7 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
   struct recurrent_product p = input_product(r, l->in);
   TRY(recurrent_multiply(r, l->layer ? INPUT_INNER : INPUT_FIRST, &p, l->x,
       recurrent_element(r, r->weights, l->wx), f->pre, false));
-  if (recurrence_plan_of(r, false).samples) return all_steps(r, l, f, hy, cy);
+  if (recurrence_make_plan(r, false).samples) return all_steps(r, l, f, hy, cy);
   for (int64_t i = 0; i < r->time; i++) TRY(forward_step(r, l, f, i));
   return final_states(r, l, f, hy, cy);
 }
@@ -133,7 +133,7 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
 ** private one. */
 int recurrent_forward(struct call *c)
 {
-  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent r = recurrent_make(c, &c->in[0].d);
   struct forward_scratch f;
   bool states = cuda_flag(c, "state_outputs");
   take_scratch(&r, &f, c->tmp);
@@ -149,7 +149,7 @@ int recurrent_forward(struct call *c)
     if (i && r.drops) TRY(recurrent_dropout(&r, f.dropped, x, i));
     if (i && r.drops) x = f.dropped;
     for (int64_t d = 0; d < r.directions; d++) {
-      struct recurrent_pass l = recurrent_pass_of(&r, i, d, x, y);
+      struct recurrent_pass l = recurrent_make_pass(&r, i, d, x, y);
       TRY(forward_pass(&r, &l, &f, hy, cy));
     }
     x = y;
@@ -159,7 +159,7 @@ int recurrent_forward(struct call *c)
 
 size_t recurrent_forward_scratch(const struct call *c)
 {
-  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent r = recurrent_make(c, &c->in[0].d);
   struct forward_scratch f;
   return take_scratch(&r, &f, NULL);
 }

@@ -25,5 +25,5 @@ int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
 /* Returns the reduction of (outer, k, inner), of which k stays. */
 struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner);
 
-/* sums src over the axes that dst lacks or has as 1 */
+/* Sums src over the axes that dst lacks or has as 1. */
 int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);

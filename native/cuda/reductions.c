@@ -10,7 +10,7 @@
 struct launch_plan { int team; int64_t parts; };
 
 /* Returns enough threads for a large device, each with elements enough; from the shape alone. */
-static struct launch_plan plan_of(const struct reduce *r)
+static struct launch_plan make_plan(const struct reduce *r)
 {
   enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
   struct launch_plan p = { r->inner ? cuda_team(r->out, r->count, 1) : 1, 1 };
@@ -21,13 +21,13 @@ static struct launch_plan plan_of(const struct reduce *r)
 
 size_t cuda_reduce_scratch(const struct reduce *r)
 {
-  int64_t parts = plan_of(r).parts;
+  int64_t parts = make_plan(r).parts;
   return parts > 1 ? sizeof(double) * (size_t)(parts * r->out) : 0;
 }
 
 /* Writes sizes and strides of the groups that are kept, or reduced; one of size 1 where there is
 ** none. Returns how many there are. */
-static int groups_of(const struct reduce *r, bool kept, int64_t *out)
+static int list_groups(const struct reduce *r, bool kept, int64_t *out)
 {
   int n = 0;
   for (int i = 0; i < r->n; i++)
@@ -59,7 +59,8 @@ struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_
   type_words(r, f, w.s, sizeof w.s);
   const size_t n = strlen(w.s);
   snprintf(w.s + n, sizeof w.s - n, " KEPT=%d REDUCED=%d TEAM=%d INDEX=%s",
-      groups_of(r, true, groups), groups_of(r, false, groups), plan_of(r).team, cuda_index(r->in));
+      list_groups(r, true, groups), list_groups(r, false, groups), make_plan(r).team,
+      cuda_index(r->in));
   return w;
 }
 
@@ -80,10 +81,10 @@ static int merge_parts(int device, const struct reduce *r, const struct cuda_red
 static int launch_reduce(int device, cu_function run, const struct reduce *r,
     const struct cuda_reduce *f, int lanes, void *elements, void *tmp)
 {
-  struct launch_plan p = plan_of(r);
+  struct launch_plan p = make_plan(r);
   int64_t args[3 + 2 * R_AXES] = { r->out, r->count, tmp ? p.parts : 1 };
-  int kept = groups_of(r, true, args + 3);
-  groups_of(r, false, args + 3 + 2 * kept);
+  int kept = list_groups(r, true, args + 3);
+  list_groups(r, false, args + 3 + 2 * kept);
   void *part = args[2] > 1 ? tmp : NULL, *y = f->y;
   const void *other = f->other, *centre = f->centre;
   void *params[] = { &y, &part, elements, &other, &centre, args };
@@ -100,7 +101,7 @@ int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
 
 /* Returns how many neighbours along the last group of axes a load takes, as many as 16 bytes have;
 ** 1 where alignment, a length or a stride does not allow that. */
-static int pack_of(const struct reduce *r, const struct cuda_reduce *f)
+static int choose_pack(const struct reduce *r, const struct cuda_reduce *f)
 {
   if (!r->n || r->from[r->n - 1] != 1) return 1;
   const int pack = cuda_pack(
@@ -115,8 +116,8 @@ int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f,
   enum { BUSY = 1 << 15 };                            /* threads */
   struct reduce_words w = cuda_reduce_words(r, f);
   const void *x = f->x;
-  const int64_t threads = r->out * (tmp ? plan_of(r).parts : 1);
-  int pack = pack_of(r, f), lanes = 1;
+  const int64_t threads = r->out * (tmp ? make_plan(r).parts : 1);
+  int pack = choose_pack(r, f), lanes = 1;
   cu_function run;
   if (!r->inner) {
     for (lanes = pack; lanes > 1 && threads / lanes < BUSY;) lanes /= 2;
@@ -159,7 +160,7 @@ int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, co
 
 /* -- operators --------------------------------------------------------------------------------- */
 
-static struct reduce reduce_of(const struct call *c, const ty_desc *data)
+static struct reduce make_reduce(const struct call *c, const ty_desc *data)
 {
   struct reduce r;
   reduce_plan(data, c->op->reduction(c->param, data->ndim).axes, &r);
@@ -168,7 +169,7 @@ static struct reduce reduce_of(const struct call *c, const ty_desc *data)
 
 static size_t forward_scratch(const struct call *c)
 {
-  struct reduce r = reduce_of(c, &c->in[0].d);
+  struct reduce r = make_reduce(c, &c->in[0].d);
   return cuda_reduce_scratch(&r);
 }
 
@@ -185,7 +186,7 @@ static const char *forward_refuse(const struct call *c)
 
 static int axes_forward(struct call *c)
 {
-  struct reduce r = reduce_of(c, &c->in[0].d);
+  struct reduce r = make_reduce(c, &c->in[0].d);
   struct axis_reduction k = c->op->reduction(c->param, c->in[0].d.ndim);
   struct cuda_reduce f = { k.kind, k.finish, c->out[0].d.dtype, c->in[0].p, NULL, NULL, c->out[0].p,
     c->add & 1 };
@@ -211,7 +212,7 @@ static int64_t back_sizes(const struct call *c, void *s)
   static const int gradient[] = { [R_SUM] = B_SUM, [R_NANSUM] = B_NANSUM, [R_ABS] = B_SIGN,
     [R_SQUARE] = B_SQUARE, [R_PROD] = B_PROD, [R_NANPROD] = B_NANPROD, [R_MAX] = B_EQUAL,
     [R_MIN] = B_EQUAL };
-  struct reduce r = reduce_of(c, &c->out[0].d);
+  struct reduce r = make_reduce(c, &c->out[0].d);
   struct axis_reduction k = c->op->reduction(c->param, c->out[0].d.ndim);
   const int back = k.finish == F_ROOT ? B_ROOT : gradient[k.kind];
   return fill_back(back, &r, k.finish == F_MEAN ? 1 / (double)r.count : 1, s);
@@ -224,7 +225,7 @@ static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + for
 
 static int moments_forward(struct call *c)
 {
-  struct reduce r = reduce_of(c, &c->in[0].d);
+  struct reduce r = make_reduce(c, &c->in[0].d);
   void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
   struct cuda_reduce f = { R_SUM, F_MEAN, r.dtype, c->in[0].p, NULL, NULL, mean };
   TRY(cuda_reduce(c->device, &r, &f, tmp));
@@ -236,7 +237,7 @@ static int moments_forward(struct call *c)
 
 static int64_t moments_back_sizes(const struct call *c, void *s)
 {
-  struct reduce r = reduce_of(c, &c->out[0].d);
+  struct reduce r = make_reduce(c, &c->out[0].d);
   return fill_back(B_DEVIATION, &r, 1 / (double)r.count, s);
 }
 
@@ -311,7 +312,7 @@ enum {
 };
 
 /* Returns the number of tiles; with single elements there are the most. */
-static int64_t tiles_of(int64_t rows, int64_t k, int pack)
+static int64_t count_tiles(int64_t rows, int64_t k, int pack)
 {
   const int64_t tile = HELD * CUDA_BLOCK * (int64_t)pack;
   return rows * ((k + tile - 1) / tile);
@@ -327,14 +328,14 @@ static size_t running_scratch(const struct call *c)
 {
   struct split s = axis_split(&c->in[0].d, cuda_number(c, "axis", 0));
   if (!takes_tiles(&s)) return 0;
-  const int64_t tiles = tiles_of(s.outer * s.inner, s.k, 1);
+  const int64_t tiles = count_tiles(s.outer * s.inner, s.k, 1);
   return (size_t)tiles * (TILE_SUMS + TILE_STATE) + sizeof(int64_t);
 }
 
 static int running_tiles(
     struct call *c, const char *words, int64_t rows, const struct split *s, int pack)
 {
-  int64_t tiles = tiles_of(rows, s->k, pack);
+  int64_t tiles = count_tiles(rows, s->k, pack);
   void *sums = c->tmp, *ticket = elements_at(sums, tiles, TILE_SUMS);
   void *state = elements_at(ticket, 1, sizeof(int64_t));
   TRY(device_fill(

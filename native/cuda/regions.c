@@ -8,7 +8,7 @@
 /* -- maxima ------------------------------------------------------------------------------------ */
 
 struct roi_args { double scale; int64_t n, regions, bins[2], size[2], images, channels; };
-static struct roi_args roi_args_of(
+static struct roi_args make_roi_args(
     const struct call *c, const ty_desc *data, const ty_desc *bins, int64_t n)
 {
   return (struct roi_args){ cuda_number(c, "spatial_scale", 1), n, bins->dim[0],
@@ -18,14 +18,14 @@ static struct roi_args roi_args_of(
 static int64_t pool_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  *(struct roi_args *)s = roi_args_of(c, &c->in[0].d, y, desc_count(y));
+  *(struct roi_args *)s = make_roi_args(c, &c->in[0].d, y, desc_count(y));
   return desc_count(y);
 }
 
 static int64_t pool_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  *(struct roi_args *)s = roi_args_of(c, d, &c->in[0].d, desc_count(d));
+  *(struct roi_args *)s = make_roi_args(c, d, &c->in[0].d, desc_count(d));
   return desc_count(d);
 }
 
@@ -33,7 +33,7 @@ static int64_t pool_back_sizes(const struct call *c, void *s)
 
 enum { UPRIGHT, ROTATED };
 struct align_args { struct align_grid grid; int64_t n, regions, channels, own; };
-static struct align_args align_args_of(
+static struct align_args make_align_args(
     const struct call *c, const ty_desc *data, const ty_desc *bins, int64_t n)
 {
   bool rotated = cuda_what(c) == ROTATED;
@@ -48,21 +48,21 @@ static struct align_args align_args_of(
 static int64_t align_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  *(struct align_args *)s = align_args_of(c, &c->in[0].d, y, desc_count(y));
+  *(struct align_args *)s = make_align_args(c, &c->in[0].d, y, desc_count(y));
   return desc_count(y);
 }
 
 static int64_t align_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  *(struct align_args *)s = align_args_of(c, d, &c->in[0].d, desc_count(d));
+  *(struct align_args *)s = make_align_args(c, d, &c->in[0].d, desc_count(d));
   return desc_count(d);
 }
 
 /* -- bins with channels of their own ----------------------------------------------------------- */
 
 struct ps_args { struct ps_grid grid; int64_t n, regions, channels, classes; };
-static struct ps_args ps_args_of(
+static struct ps_args make_ps_args(
     const struct call *c, const ty_desc *data, const ty_desc *bins, int64_t n)
 {
   int64_t pooled = bins->dim[2], parts = (int64_t)cuda_number(c, "part_size", 0);
@@ -76,14 +76,14 @@ static struct ps_args ps_args_of(
 static int64_t mean_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
-  *(struct ps_args *)s = ps_args_of(c, &c->in[0].d, y, desc_count(y));
+  *(struct ps_args *)s = make_ps_args(c, &c->in[0].d, y, desc_count(y));
   return desc_count(y);
 }
 
 static int64_t mean_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  *(struct ps_args *)s = ps_args_of(c, d, &c->in[0].d, desc_count(d));
+  *(struct ps_args *)s = make_ps_args(c, d, &c->in[0].d, desc_count(d));
   return desc_count(d);
 }
 
@@ -96,7 +96,7 @@ static int64_t moved_sizes(const struct call *c, void *s)
 {
   const ty_desc *y = &c->out[0].d;
   struct ps_args *to = s;
-  *to = ps_args_of(c, &c->in[0].d, y, desc_count(y));
+  *to = make_ps_args(c, &c->in[0].d, y, desc_count(y));
   to->classes = classes_of(c, &c->in[2]);
   return to->n;
 }
@@ -108,7 +108,7 @@ static int64_t moved_sizes(const struct call *c, void *s)
 static int moved_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
-  struct ps_args s = ps_args_of(c, d, &c->in[0].d, desc_count(d));
+  struct ps_args s = make_ps_args(c, d, &c->in[0].d, desc_count(d));
   void *none = NULL, **trans = c->nin > 4 ? &c->in[4].p : &none;
   s.classes = classes_of(c, &c->in[4]);
   for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));

@@ -6,7 +6,7 @@
 
 /* as kernels/resample.cu has it */
 struct resample_args { int64_t n, channels, all_channels, first, h, w, H, W; };
-static struct resample_args args_of(const ty_desc *small, const ty_desc *large, int64_t n)
+static struct resample_args make_args(const ty_desc *small, const ty_desc *large, int64_t n)
 {
   return (struct resample_args){ n, small->dim[1], large->dim[1], 0, small->dim[2], small->dim[3],
     large->dim[2], large->dim[3] };
@@ -24,7 +24,7 @@ static int repeat_pixels(const struct call *c, const struct operand *small, int 
     const ty_desc *d = &small[i].d;
     int64_t pixels = large->d.dim[2] * large->d.dim[3];
     int64_t count = back ? desc_count(d) : d->dim[0] * d->dim[1] * pixels;
-    struct resample_args s = args_of(d, &large->d, count);
+    struct resample_args s = make_args(d, &large->d, count);
     int32_t add = sum && i;
     s.first = sum ? 0 : first;
     first += d->dim[1];
@@ -71,23 +71,23 @@ static int up_backward(struct call *c)
 
 /* The kernel of bilinear sizes gets `corners` after the rest. */
 struct size_args { struct resample_args at; int64_t corners; };
-static int64_t size_args_of(
+static int64_t fill_size_args(
     const struct call *c, const ty_desc *small, const ty_desc *large, void *s)
 {
   int64_t n = desc_count(&c->out[0].d);
   *(struct size_args *)s =
-      (struct size_args){ args_of(small, large, n), cuda_flag(c, "align_corners") };
+      (struct size_args){ make_args(small, large, n), cuda_flag(c, "align_corners") };
   return n;
 }
 
 static int64_t forward_sizes(const struct call *c, void *s)
 {
-  return size_args_of(c, &c->in[0].d, &c->out[0].d, s);
+  return fill_size_args(c, &c->in[0].d, &c->out[0].d, s);
 }
 
 static int64_t backward_sizes(const struct call *c, void *s)
 {
-  return size_args_of(c, &c->out[0].d, &c->in[0].d, s);
+  return fill_size_args(c, &c->out[0].d, &c->in[0].d, s);
 }
 
 static const struct kernel ups[] = { { "pixels", up_forward, T_FLOAT }, { 0 } };

@@ -6,7 +6,7 @@
 struct axis_taps { void *count, *index, *weight; int64_t pitch, from, to; };
 struct resize_args { int64_t n, channels; struct axis_taps y, x; int32_t twice; };
 
-static struct pixels size_of(const ty_desc *d)
+static struct pixels make_pixels(const ty_desc *d)
 {
   const int64_t *dim = d->dim + d->ndim - 3;
   return (struct pixels){ NULL, d->dtype, dim[0], dim[1], dim[2] };
@@ -19,7 +19,7 @@ static bool keeps_size(const struct pixels *to, const struct pixels *from)
 
 static int rule_of(const struct call *c)
 {
-  struct pixels to = size_of(&c->out[0].d), from = size_of(&c->in[0].d);
+  struct pixels to = make_pixels(&c->out[0].d), from = make_pixels(&c->in[0].d);
   return resize_rule(&to, &from, (int)cuda_number(c, "interp", LINEAR));
 }
 
@@ -42,24 +42,24 @@ static void lay_tables(struct axis_taps *a, char **at)
   a->weight = cuda_piece(at, (size_t)(a->to * a->pitch) * 4);
 }
 
-static struct resize_args args_of(const struct call *c, int how)
+static struct resize_args make_args(const struct call *c, int how)
 {
-  struct pixels to = size_of(&c->out[0].d), from = size_of(&c->in[0].d);
+  struct pixels to = make_pixels(&c->out[0].d), from = make_pixels(&c->in[0].d);
   return (struct resize_args){ desc_count(&c->out[0].d), to.c, axis_of_taps(how, from.h, to.h),
     axis_of_taps(how, from.w, to.w), resize_halves(&to, &from) };
 }
 
 static size_t table_scratch(const struct call *c)
 {
-  struct resize_args s = args_of(c, rule_of(c));
+  struct resize_args s = make_args(c, rule_of(c));
   return axis_bytes(&s.y) + axis_bytes(&s.x);
 }
 
 static int resize_images(struct call *c)
 {
-  struct pixels to = size_of(&c->out[0].d), from = size_of(&c->in[0].d);
+  struct pixels to = make_pixels(&c->out[0].d), from = make_pixels(&c->in[0].d);
   int32_t how = rule_of(c), across = 1, down = 0;
-  struct resize_args s = args_of(c, how);
+  struct resize_args s = make_args(c, how);
   bool fixed = from.dtype == TY_U8 && how != AREA, pairs = fixed && taps_of(how) == 2;
   char *at = c->tmp;
   if (!c->out[0].p) return TY_OK;

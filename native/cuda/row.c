@@ -11,7 +11,7 @@ struct row_values {
   struct cuda_fault *fault;
   const char *op;
   int32_t add;
-  void *absent;                                       /* NULL: an operand that is not there */
+  void *absent;                                       /* NULL: an operand that the call lacks */
 };
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -26,8 +26,8 @@ static struct operand *find_operand(const struct call *c, const char **s)
   return i < (out ? c->nout : c->nin) ? (out ? c->out : c->in) + i : NULL;
 }
 
-/* Returns what stands for the word of a kind that *s names, and moves *s to after it. numbers: of
-** '%'; buffer: for the text of one. */
+/* Returns the text of the word of a kind that *s names, and moves *s to after it. numbers: of '%';
+** buffer: for the text of one. */
 static const char *find_word(
     const struct call *c, char kind, const char **s, const int64_t *numbers, char buffer[32])
 {

@@ -27,7 +27,7 @@ struct cuda_row {
   const char *kernel;
   const char *words;
   const char *arguments;
-  /* Fills what `s` stands for, of at most CUDA_ROW_BYTES bytes, and returns the number of threads;
+  /* Fills in `s`, of at most CUDA_ROW_BYTES bytes, and returns the number of threads;
   ** below 0: the kernel is not started. NULL: as many threads as output 0 has elements, and s0 is
   ** that number. */
   int64_t (*sizes)(const struct call *c, void *s);

@@ -38,7 +38,7 @@ enum { ANY_AXIS, TABLE };
 /* An array (outer, k, row), and the index of n rows that are taken there. */
 struct axis_rows { const struct operand *index; int64_t outer, k, row, n; };
 
-static struct axis_rows rows_of(
+static struct axis_rows make_axis_rows(
     const struct call *c, const ty_desc *a, const struct operand *index)
 {
   bool table = cuda_what(c) == TABLE;
@@ -48,7 +48,7 @@ static struct axis_rows rows_of(
 
 static int take_from(struct call *c, const struct operand *a, const struct operand *index)
 {
-  struct axis_rows t = rows_of(c, &a->d, index);
+  struct axis_rows t = make_axis_rows(c, &a->d, index);
   void *y = c->out[0].p;
   if (raises_faults(c)) TRY(check_range(c, index, 0, t.n, 0, t.k, -1));
   if (!y) return TY_OK;
@@ -70,7 +70,7 @@ static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 struct chunk_args { int64_t n, row, chunk, chunks; };
 
 /* Returns chunks that keep a device busy, few of which share a place; from the shape alone. */
-static struct chunk_args chunks_of(int64_t n, int64_t row)
+static struct chunk_args make_chunks(int64_t n, int64_t row)
 {
   enum { CHUNK = 32, MOST = 4096 };
   const int64_t chunk = MAX(CHUNK, (n + MOST - 1) / MOST);
@@ -80,7 +80,7 @@ static struct chunk_args chunks_of(int64_t n, int64_t row)
 /* Returns the bytes of the sums of places that several chunks have rows of. */
 static size_t parts_scratch(int64_t outer, int64_t n, int64_t row)
 {
-  const struct chunk_args s = chunks_of(n, row);
+  const struct chunk_args s = make_chunks(n, row);
   return s.chunks > 1 ? 2 * sizeof(double) * (size_t)(outer * s.chunks * row) : 0;
 }
 
@@ -96,7 +96,7 @@ static int bits_below(int64_t n)
 static int add_sorted(const struct call *c, const struct operand *array, const void *from,
     int64_t outer, int64_t targets, int64_t n, int64_t row, bool add)
 {
-  struct chunk_args s = chunks_of(n, row);
+  struct chunk_args s = make_chunks(n, row);
   void *keys = c->tmp, *part = (char *)c->tmp + keys_scratch(n);
   const int pack = cuda_pack(array->d.dtype, row, (void *[]){ array->p, (void *)from }, 2);
   const int team = row > 128 * (int64_t)pack ? CUDA_BLOCK : 32;
@@ -116,7 +116,7 @@ static int add_sorted(const struct call *c, const struct operand *array, const v
 static int add_rows(struct call *c, int out)
 {
   const struct operand *da = &c->out[out], *index = &c->in[1];
-  struct axis_rows t = rows_of(c, &da->d, index);
+  struct axis_rows t = make_axis_rows(c, &da->d, index);
   bool add = c->add >> out & 1;
   void *keys = c->tmp;
   if (!da->p) return TY_OK;
@@ -131,7 +131,7 @@ static int add_rows(struct call *c, int out)
 /* Returns the bytes of sorted indices; `out` is the array whose gradient is added. */
 static size_t indices_scratch(const struct call *c, int out)
 {
-  struct axis_rows t = rows_of(c, &c->out[out].d, &c->in[1]);
+  struct axis_rows t = make_axis_rows(c, &c->out[out].d, &c->in[1]);
   return keys_scratch(t.n) + parts_scratch(t.outer, t.n, t.row);
 }
 static size_t take_scratch(const struct call *c) { return indices_scratch(c, 0); }
@@ -217,7 +217,7 @@ struct row_coordinates {
   int64_t size[TY_MAXDIM];
 };
 
-static struct row_coordinates coordinates_of(const struct operand *index, const ty_desc *array)
+static struct row_coordinates make_coordinates(const struct operand *index, const ty_desc *array)
 {
   struct row_coordinates s = { desc_count(&index->d) / index->d.dim[0] };
   s.row = product_of(array, (int)index->d.dim[0], array->ndim);
@@ -228,7 +228,7 @@ static struct row_coordinates coordinates_of(const struct operand *index, const 
 static int check_coordinates(
     const struct call *c, const struct operand *index, const ty_desc *array, bool negative)
 {
-  struct row_coordinates s = coordinates_of(index, array);
+  struct row_coordinates s = make_coordinates(index, array);
   for (int32_t k = 0; k < index->d.dim[0]; k++)
     TRY(check_range(c, index, k * s.n, s.n, negative ? -s.size[k] : 0, s.size[k], k));
   return TY_OK;
@@ -237,7 +237,7 @@ static int check_coordinates(
 static int gather_rows(const struct call *c, const struct operand *index, const ty_desc *array,
     void *to, const void *from)
 {
-  struct row_coordinates s = coordinates_of(index, array);
+  struct row_coordinates s = make_coordinates(index, array);
   const char *unit = unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
   return cuda_start_words(c, FAMILY_rows, "gather_at", s.n * s.row,
       (void *[]){ &to, &from, (void *)&index->p, &s }, "UNIT=%s I=%s COORDINATES=%d", unit,
@@ -248,7 +248,7 @@ static int gather_rows(const struct call *c, const struct operand *index, const 
 static int scatter_rows(const struct call *c, bool adds, const struct operand *index,
     const struct operand *array, const void *from)
 {
-  struct row_coordinates s = coordinates_of(index, &array->d);
+  struct row_coordinates s = make_coordinates(index, &array->d);
   const int64_t targets = desc_count(&array->d) / MAX(s.row, 1);
   int coordinates = (int)index->d.dim[0], dtype = array->d.dtype;
   void *keys = c->tmp;
@@ -273,7 +273,7 @@ static size_t coordinates_scratch(const struct operand *index)
 static size_t scatter_scratch(const struct call *c) { return coordinates_scratch(&c->in[1]); }
 static size_t gather_scratch(const struct call *c)
 {
-  struct row_coordinates s = coordinates_of(&c->in[1], &c->out[0].d);
+  struct row_coordinates s = make_coordinates(&c->in[1], &c->out[0].d);
   return scatter_scratch(c) + parts_scratch(1, s.n, s.row);
 }
 static size_t set_scratch(const struct call *c) { return coordinates_scratch(&c->in[2]); }

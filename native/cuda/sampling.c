@@ -19,7 +19,7 @@ int cuda_add_taps(
 
 /* as kernels/sampler.cu has it */
 struct sampler_args { int64_t images, c, h, w, n; };
-static struct sampler_args args_of(const ty_desc *data, int64_t positions)
+static struct sampler_args make_args(const ty_desc *data, int64_t positions)
 {
   return (struct sampler_args){ data->dim[0], data->dim[1], data->dim[2], data->dim[3], positions };
 }
@@ -27,7 +27,7 @@ static struct sampler_args args_of(const ty_desc *data, int64_t positions)
 static int sample_grid(
     const struct call *c, const struct operand *x, void *grid, int64_t positions, void *y)
 {
-  struct sampler_args s = args_of(&x->d, positions);
+  struct sampler_args s = make_args(&x->d, positions);
   if (!y) return TY_OK;
   return cuda_start(c, FAMILY_sampler, "sample", WORDS, s.images * s.c * s.n,
       (void *[]){ &y, (void *)&x->p, &grid, &s });
@@ -37,7 +37,7 @@ static int sample_grid(
 static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t positions,
     const struct operand *dx, void *dgrid, char *at)
 {
-  struct sampler_args s = args_of(&x->d, positions);
+  struct sampler_args s = make_args(&x->d, positions);
   struct cuda_taps t = { 4 * s.images * s.n, s.c, s.n, 4, s.h * s.w };
   int dtype = x->d.dtype;
   if (dgrid)
@@ -45,7 +45,7 @@ static int sample_back(const struct call *c, const struct operand *x, void *grid
         (void *[]){ &dgrid, &c->in[0].p, (void *)&x->p, &grid, &s }));
   if (!dx->p) return TY_OK;
   TRY(cuda_zero(c, dx));
-  cuda_taps_lie(&t, dtype_size(dtype), &at);
+  cuda_taps_divide(&t, dtype_size(dtype), &at);
   TRY(cuda_start(c, FAMILY_sampler, "list_corners", WORDS, s.images * s.n,
       (void *[]){ &t.keys, &t.weight, &grid, &s }));
   return cuda_add_taps(c, dtype, &t, dx->p, c->in[0].p);

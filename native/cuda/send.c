@@ -67,7 +67,8 @@ int staging_send(struct staging *s, cu_pointer to, const char *from, size_t byte
   return TY_OK;
 }
 
-/* Has it, once it is free? What it held is no longer needed, or the host waits until that is so. */
+/* Gives a landing at least this capacity, once what it holds is no longer needed. Returns false
+** without memory. */
 static bool has_capacity(struct landing *l, size_t bytes)
 {
   if (l->bytes >= bytes) return true;

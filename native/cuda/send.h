@@ -10,10 +10,10 @@ struct staging {
 };
 int  staging_new(struct staging *s);                  /* in the device's context, as all below */
 void staging_done(struct staging *s);
-/* on this stream, after what it has begun */
+/* Sends bytes on this stream, after what it has begun. */
 int  staging_send(
     struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream);
-/* The host has the bytes when it returns. */
+/* Fetches bytes, which the host has when it returns. */
 int  staging_fetch(
     struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream);
 

@@ -84,7 +84,7 @@ static int index_array(struct call *c)
   const ty_desc *d = &c->in[0].d;
   int64_t stride[TY_MAXDIM], args[2 + 2 * TY_MAXDIM] = { desc_count(&c->out[0].d) };
   if (!c->out[0].p || !args[0]) return TY_OK;
-  strides_of(d, stride);
+  fill_strides(d, stride);
   args[1] = axes->n >= 0 ? axes->n : d->ndim;
   for (int k = 0; k < args[1]; k++) {
     int axis = axes->n >= 0 ? axis_in(axes->d[k], d->ndim) : k;

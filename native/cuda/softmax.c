@@ -11,7 +11,7 @@ enum { SOFT, LOG_SOFT, SOFT_MIN, SOFT_ACTIVATION, SOFT_OUTPUT };
 
 /* Returns the split at the axis. SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its
 ** description. */
-static struct split split_of(const struct call *c, const ty_desc *d)
+static struct split make_split(const struct call *c, const ty_desc *d)
 {
   int axis = (int)cuda_number(c, "axis", -1), kind = cuda_what(c);
   if (kind == SOFT_OUTPUT) {
@@ -66,12 +66,12 @@ static int wider_of(int a, int b) { return dtype_size(a) > dtype_size(b) ? a : b
 static int soft_forward(struct call *c)
 {
   enum { HELD = 64 };
-  struct split s = split_of(c, &c->in[0].d);
+  struct split s = make_split(c, &c->in[0].d);
   const int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
   void *arrays[] = { c->in[0].p, c->out[0].p };
   struct soft_plan p = soft_plan(s, wider_of(from, to), HELD, arrays, COUNT(arrays));
   bool lengths = c->nin > 1 && cuda_what(c) == SOFT;
-  union cuda_scalar scale = cuda_scalar_of(to, scale_of(c));
+  union cuda_scalar scale = cuda_make_scalar(to, scale_of(c));
   void *length = lengths ? c->in[1].p : NULL;
   if (!c->out[0].p) return TY_OK;
   int counts = lengths ? c->in[1].d.dtype : TY_I32;
@@ -84,11 +84,11 @@ static int soft_forward(struct call *c)
 static int soft_backward(struct call *c)
 {
   enum { HELD = 32 };
-  struct split s = split_of(c, &c->in[1].d);
+  struct split s = make_split(c, &c->in[1].d);
   const int soft = c->in[1].d.dtype, to = c->out[0].d.dtype;
   void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p };
   struct soft_plan p = soft_plan(s, wider_of(soft, to), HELD, arrays, COUNT(arrays));
-  union cuda_scalar scale = cuda_scalar_of(soft, scale_of(c));
+  union cuda_scalar scale = cuda_make_scalar(soft, scale_of(c));
   bool lengths = c->nin > 2;
   void *length = lengths ? c->in[2].p : NULL;
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
@@ -146,7 +146,7 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
 {
   struct { int64_t rows, k, inner, ignored; double scale, hit, other; int32_t ignores; } args;
   const struct operand *label = out + 1;
-  struct split s = split_of(c, &out->d);
+  struct split s = make_split(c, &out->d);
   double smooth = cuda_flag(c, "multi_output") ? 0 : cuda_number(c, "smooth_alpha", 0);
   int dtype = out->d.dtype, team = cuda_team(s.outer * s.inner, s.k, s.inner);
   bool per_valid = cuda_number(c, "normalization", PER_NOTHING) == PER_VALID;
@@ -169,7 +169,7 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
 static int probability_loss(struct call *c, const struct operand *out, void *head)
 {
   int64_t n = desc_count(&out->d);
-  union cuda_scalar scale = cuda_scalar_of(out->d.dtype, cuda_number(c, "grad_scale", 1));
+  union cuda_scalar scale = cuda_make_scalar(out->d.dtype, cuda_number(c, "grad_scale", 1));
   const int dtype = out->d.dtype;
   return softmax_loss_start(c, "probability_loss", dtype, dtype, out[1].d.dtype, 1, n,
       (void *[]){ &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale });

@@ -48,7 +48,7 @@ static bool load_cusolver(void)
   return good;
 }
 
-static solver_handle handle_of(int device)
+static solver_handle open_handle(int device)
 {
   solver_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
@@ -76,7 +76,7 @@ static int check_size(int elements, const char *what)
 
 static const char *refuse_solver(const struct call *c)
 {
-  return handle_of(c->device) ? NULL : CUDA_MISSING("cuSOLVER");
+  return open_handle(c->device) ? NULL : CUDA_MISSING("cuSOLVER");
 }
 
 /* -- stacks of matrices ------------------------------------------------------------------------ */
@@ -84,7 +84,7 @@ static const char *refuse_solver(const struct call *c)
 /* a stack of `count` matrices (m x n) */
 struct stack { int device, dtype; int64_t count, m, n; size_t size; };
 
-static struct stack stack_of(const struct call *c, const ty_desc *d)
+static struct stack make_stack(const struct call *c, const ty_desc *d)
 {
   int64_t m = d->dim[d->ndim - 2], n = d->dim[d->ndim - 1];
   return (struct stack){ c->device, d->dtype, desc_count(d) / (m * n), m, n,
@@ -115,19 +115,19 @@ static int fill_nan(const struct call *c, const struct stack *s, void *y, const 
 }
 
 /* Reports of the first matrix that is marked that it has `what`. */
-static int tell_marked(
+static int report_marked(
     const struct call *c, const struct stack *s, const int32_t *marks, const char *what)
 {
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name;
   int64_t count = s->count;
-  RUN(c, s, "tell_marked", CUDA_BLOCK, &marks, &count, &fault, &op, &what);
+  RUN(c, s, "report_marked", CUDA_BLOCK, &marks, &count, &fault, &op, &what);
   return TY_OK;
 }
 
 static int begin_solver(const struct call *c, solver_handle *h)
 {
-  *h = handle_of(c->device);
+  *h = open_handle(c->device);
   NEED(*h, TY_EDEVICE, CUDA_MISSING("cuSOLVER"));
   return check_cusolver(solver.SetStream(*h, cuda_stream(c->device)), "cusolverDnSetStream");
 }
@@ -148,7 +148,7 @@ static size_t work_bytes(int code, int elements, size_t size)
 
 static size_t lu_work(const struct stack *s)
 {
-  solver_handle h = handle_of(s->device);
+  solver_handle h = open_handle(s->device);
   int n = 0;
   if (!h) return 0;
   int code = functions_of(s->dtype)->getrf_size(h, (int)s->n, (int)s->n, NULL, (int)s->n, &n);
@@ -204,20 +204,20 @@ static size_t lu_layout(const struct stack *s, char *at, struct lu_scratch *out)
 
 static size_t inverse_scratch(const struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct lu_scratch t;
   return lu_layout(&s, NULL, &t);
 }
 
 static int run_inverse(struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct lu_scratch t;
   lu_layout(&s, c->tmp, &t);
   TRY(move_matrices(c, t.a, c->in[0].p, stack_bytes(&s)));
   TRY(factorize_lu(c, &s, t.a, t.pivot, t.info, t.work));
   RUN(c, &s, "mark_zeros", s.count, &t.info, &t.a, &s.count, &s.n);
-  TRY(tell_marked(c, &s, t.info, "is singular: it has no inverse"));
+  TRY(report_marked(c, &s, t.info, "is singular: it has no inverse"));
   return invert_lu(c, &s, c->out[0].p, t.a, t.pivot, t.info);
 }
 
@@ -226,7 +226,7 @@ static size_t det_scratch(const struct call *c) { return inverse_scratch(c); }
 
 static int run_det(struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct lu_scratch t;
   int32_t logs = cuda_what(c) == LOGARITHMS;
   lu_layout(&s, c->tmp, &t);
@@ -242,7 +242,7 @@ static int run_det(struct call *c)
 /* Computes the gradients; in: head gradient, determinant (of logarithms: sign), LU, pivot. */
 static int det_back(struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct lu_scratch t;
   int64_t all = s.count * s.n * s.n;
   int32_t logs = cuda_what(c) == LOGARITHMS;
@@ -255,7 +255,7 @@ static int det_back(struct call *c)
 }
 static size_t det_back_scratch(const struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct lu_scratch t;
   return lu_layout(&s, NULL, &t);
 }
@@ -267,7 +267,7 @@ static size_t lq_layout(const struct stack *s, char *at, struct lq_scratch *out)
 {
   char *from = at;
   const struct solver_typed *f = functions_of(s->dtype);
-  solver_handle h = handle_of(s->device);
+  solver_handle h = open_handle(s->device);
   int m = (int)s->m, n = (int)s->n, one = 0, two = 0;
   bool good = h && !f->geqrf_size(h, n, m, NULL, n, &one) &&
       !f->orgqr_size(h, n, m, m, NULL, n, NULL, &two);
@@ -281,14 +281,14 @@ static size_t lq_layout(const struct stack *s, char *at, struct lq_scratch *out)
 
 static size_t gelqf_scratch(const struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct lq_scratch t;
   return lq_layout(&s, NULL, &t);
 }
 
 static int run_gelqf(struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct lq_scratch t;
   const struct solver_typed *f = functions_of(s.dtype);
   int m = (int)s.m, n = (int)s.n;
@@ -319,7 +319,7 @@ struct eigen_scratch { void *work; int32_t *info, *bad; void *u, *l; int size; }
 static size_t eigen_layout(const struct stack *s, char *at, struct eigen_scratch *out)
 {
   char *from = at;
-  solver_handle h = handle_of(s->device);
+  solver_handle h = open_handle(s->device);
   int n = (int)s->n, size = 0;
   bool good = h &&
       !functions_of(s->dtype)->syevd_size(h, SOLVER_VECTORS, SOLVER_UPPER, n, NULL, n, NULL, &size);
@@ -334,7 +334,7 @@ static size_t eigen_layout(const struct stack *s, char *at, struct eigen_scratch
 
 static size_t syevd_scratch(const struct call *c)
 {
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct eigen_scratch t;
   return eigen_layout(&s, NULL, &t);
 }
@@ -343,7 +343,7 @@ static int run_syevd(struct call *c)
 {
   static const char what[] = "has no eigenvalues that can be found: an entry is NaN or infinite, "
                              "or the search does not converge";
-  struct stack s = stack_of(c, &c->in[0].d);
+  struct stack s = make_stack(c, &c->in[0].d);
   struct eigen_scratch t;
   int n = (int)s.n;
   int64_t rows = s.count * s.n, size = s.n * s.n;
@@ -354,13 +354,13 @@ static int run_syevd(struct call *c)
   TRY(check_size(t.size, "syevd"));
   TRY(move_matrices(c, u, c->in[0].p, stack_bytes(&s)));
   RUN(c, &s, "finite_only", s.count * CUDA_BLOCK, &u, &t.bad, &s.count, &size);
-  TRY(tell_marked(c, &s, t.bad, what));
+  TRY(report_marked(c, &s, t.bad, what));
   for (int64_t i = 0; i < s.count; i++)
     TRY(check_cusolver(functions_of(s.dtype)->syevd(h, SOLVER_VECTORS, SOLVER_UPPER, n,
         matrix_at(u, i, size, s.size), n, matrix_at(l, i, s.n, s.size), t.work, t.size, t.info + i),
         "syevd"));
   cuda_count(c->device, s.count, 0);
-  TRY(tell_marked(c, &s, t.info, what));
+  TRY(report_marked(c, &s, t.info, what));
   RUN(c, &s, "positive_rows", rows, &u, &rows, &s.n);
   return TY_OK;
 }
@@ -377,7 +377,7 @@ static void plans_done(void *state)
 }
 
 /* Returns op(A) (m x k) op(B) (k x n) of matrices packed one after the other. */
-static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t m, int64_t n,
+static struct product make_product(const struct stack *s, bool ta, bool tb, int64_t m, int64_t n,
     int64_t k, double alpha, double beta)
 {
   return (struct product){ .dtype = s->dtype, .ta = ta, .tb = tb, .m = m, .n = n, .k = k,
@@ -386,38 +386,39 @@ static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t 
 }
 
 /* Gives the products of a gradient, in their order. Returns how many. */
-static int products_of(const struct call *c, const struct stack *s, struct product out[PRODUCTS])
+static int list_products(const struct call *c, const struct stack *s, struct product out[PRODUCTS])
 {
   int64_t m = s->m, n = s->n;
   int what = cuda_what(c);
   if (what == LQ) {
-    out[0] = times_of(s, true, false, m, m, m, 1, 0);           /* L^T dL */
-    out[1] = times_of(s, false, true, m, m, n, -1, 1);          /* - dQ Q^T */
-    out[2] = times_of(s, false, false, m, n, m, 1, 1);          /* + mirror() Q */
+    out[0] = make_product(s, true, false, m, m, m, 1, 0);   /* L^T dL */
+    out[1] = make_product(s, false, true, m, m, n, -1, 1);  /* - dQ Q^T */
+    out[2] = make_product(s, false, false, m, n, m, 1, 1);  /* + mirror() Q */
     return 3;
   }
   if (what == EIGEN) {
-    out[0] = times_of(s, false, true, n, n, n, 1, 0);           /* dU U^T */
-    out[1] = times_of(s, false, false, n, n, n, 1, 0);          /* () U */
-    out[2] = times_of(s, true, false, n, n, n, 1, 0);           /* U^T () */
+    out[0] = make_product(s, false, true, n, n, n, 1, 0);   /* dU U^T */
+    out[1] = make_product(s, false, false, n, n, n, 1, 0);  /* () U */
+    out[2] = make_product(s, true, false, n, n, n, 1, 0);   /* U^T () */
     return 3;
   }
   if (what == INVERSE) {
-    out[0] = times_of(s, true, false, n, n, n, 1, 0);           /* B^T dB */
-    out[1] = times_of(s, false, true, n, n, n, -1, 0);          /* - () B^T */
+    out[0] = make_product(s, true, false, n, n, n, 1, 0);   /* B^T dB */
+    out[1] = make_product(s, false, true, n, n, n, -1, 0);  /* - () B^T */
     return 2;
   }
   /* POTRI: with G + G^T */
-  out[0] = times_of(s, false, false, n, n, n, 1, 0);
+  out[0] = make_product(s, false, false, n, n, n, 1, 0);
   return 1;
 }
 
 static const char *refuse_products(const struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct product p[PRODUCTS];
   const char *no = NULL;
-  for (int i = products_of(c, &s, p); i > 0 && !no; i--) no = product_refuse(c->device, &p[i - 1]);
+  for (int i = list_products(c, &s, p); i > 0 && !no; i--)
+    no = product_refuse(c->device, &p[i - 1]);
   return no;
 }
 
@@ -425,11 +426,11 @@ static const char *refuse_products(const struct call *c)
 struct back_scratch { void *work, *one, *two; };
 static size_t back_layout(const struct call *c, char *at, struct back_scratch *out)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct product p[PRODUCTS];
   char *from = at;
   size_t most = 0;
-  for (int i = products_of(c, &s, p); i > 0; i--)
+  for (int i = list_products(c, &s, p); i > 0; i--)
     most = MAX(most, product_workspace(c->device, &p[i - 1]));
   out->work = cuda_piece(&at, most);
   out->one = cuda_piece(&at, stack_bytes(&s));
@@ -445,17 +446,17 @@ static size_t back_bytes(const struct call *c)
 static int multiply_stack(
     const struct call *c, int i, const void *a, const void *b, void *y, void *work)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct product p[PRODUCTS];
   struct gradient_plans *plans = c->state;
-  products_of(c, &s, p);
+  list_products(c, &s, p);
   return product_run(c->device, &p[i], &plans->of[i], a, b, NULL, y, work);
 }
 
 /* Computes the gradients; in: dQ, dL, Q, L. */
 static int gelqf_back(struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct back_scratch t;
   int64_t all = s.count * s.m * s.m;
   void *da = c->out[0].p;
@@ -473,7 +474,7 @@ static int gelqf_back(struct call *c)
 /* Computes the gradients; in: dU, dl, U, l. */
 static int syevd_back(struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct back_scratch t;
   int64_t all = s.count * s.n * s.n;
   if (!c->out[0].p) return TY_OK;
@@ -498,7 +499,7 @@ static int inverse_back(struct call *c)
 ** inverse B. */
 static int potri_back(struct call *c)
 {
-  struct stack s = stack_of(c, &c->out[0].d);
+  struct stack s = make_stack(c, &c->out[0].d);
   struct back_scratch t;
   int32_t lower = cuda_flag(c, "lower");
   int64_t all = s.count * s.n * s.n;

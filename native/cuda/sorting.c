@@ -10,7 +10,7 @@ enum { EACH = TILE / CUDA_BLOCK };
 /* (outer, n, inner) around the axis, of which the first k of each line are asked for */
 struct sorted_lines { int64_t lines, n, inner, k; };
 
-static struct sorted_lines lines_of(const struct call *c, const ty_desc *d)
+static struct sorted_lines make_lines(const struct call *c, const ty_desc *d)
 {
   double axis = cuda_number(c, "axis", -1);
   struct sorted_lines l = { 1, desc_count(d), 1, (int64_t)cuda_number(c, "k", 0) };
@@ -47,8 +47,8 @@ static int start_sort(const struct call *c, const struct order_kind *kind, int64
       kind->from_x, kind->to_out, items, count_bytes(n) == sizeof(uint64_t) ? "u64" : "u32");
 }
 
-/* Lines of up to TILE, in one launch. Keys of other families take one kernel for all lengths, which
-** often are those of a batch. */
+/* Sorts lines of up to TILE in one launch. Keys of other families take one kernel for all lengths,
+** which often are those of a batch. */
 static int sort_in_blocks(
     const struct call *c, const struct order_kind *kind, struct order_args *s, int32_t bits)
 {
@@ -75,7 +75,7 @@ static size_t counts_bytes(int64_t lines, int64_t n, int passes)
   return (size_t)(lines * passes) * DIGITS * count_bytes(n);
 }
 
-static int passes_of(int bits) { return (bits + DIGIT - 1) / DIGIT; }
+static int count_passes(int bits) { return (bits + DIGIT - 1) / DIGIT; }
 
 /* Sorts by passes. *s: from, to are buffers for pairs, of which the last one that was written
 ** becomes s->to. */
@@ -143,7 +143,7 @@ int cuda_sort_bits(
   if (n <= TILE)
     TRY(sort_in_blocks(c, &kind, &s, bits));
   else
-    TRY(sort_in_passes(c, kind, &s, passes_of(bits),
+    TRY(sort_in_passes(c, kind, &s, count_passes(bits),
         &(struct pass_space){ (char *)*keys + own, (char *)space + own }));
   *keys = s.to;
   return TY_OK;
@@ -167,14 +167,14 @@ static bool takes_few(const struct sorted_lines *l) { return l->k <= TILE / 4; }
 static size_t order_scratch(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  struct sorted_lines l = lines_of(c, d);
+  struct sorted_lines l = make_lines(c, d);
   const size_t pair = pair_bytes(is_wide(d, l.n));
   if (l.n <= TILE) return 0;
   if (takes_few(&l)) {
     const int64_t first = tiles_of_line(l.n) * l.k, second = tiles_of_line(first) * l.k;
     return align_up((size_t)(l.lines * first) * pair, ALIGN) + (size_t)(l.lines * second) * pair;
   }
-  const int passes = passes_of(8 * (int)dtype_size(d->dtype));
+  const int passes = count_passes(8 * (int)dtype_size(d->dtype));
   return 2 * align_up((size_t)(l.lines * l.n) * pair, ALIGN) +
          align_up(counts_bytes(l.lines, l.n, passes) + state_bytes(l.lines, l.n), ALIGN) +
          state_bytes(l.lines, l.n);
@@ -184,7 +184,7 @@ static int order_lines(
     struct call *c, struct operand *value, struct operand *index, struct operand *mask)
 {
   const ty_desc *d = &c->in[0].d;
-  struct sorted_lines l = lines_of(c, d);
+  struct sorted_lines l = make_lines(c, d);
   const struct order_kind kind = { d->dtype, index ? index->d.dtype : TY_I32,
     8 * (int)dtype_size(d->dtype), !cuda_number(c, "is_ascend", 1), is_wide(d, l.n), true, true };
   struct order_args s = { c->in[0].p, NULL, NULL, value ? value->p : NULL, index ? index->p : NULL,
@@ -198,7 +198,7 @@ static int order_lines(
   const int64_t pairs = takes_few(&l) ? tiles_of_line(l.n) * l.k : l.n;
   s.to = cuda_piece(&at, (size_t)(l.lines * pairs) * pair);
   if (takes_few(&l)) return s.from = at, select_in_tiles(c, kind, &s);
-  const int passes = passes_of(kind.bits);
+  const int passes = count_passes(kind.bits);
   s.from = cuda_piece(&at, (size_t)(l.lines * l.n) * pair);
   void *counts = cuda_piece(
       &at, counts_bytes(l.lines, l.n, passes) + state_bytes(l.lines, l.n));
@@ -220,7 +220,7 @@ struct sort_back_args { int64_t count, n, k, inner, bits; };
 static int64_t sort_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->out[0].d;
-  struct sorted_lines l = lines_of(c, d);
+  struct sorted_lines l = make_lines(c, d);
   const int64_t count = l.lines * l.k;
   *(struct sort_back_args *)s =
       (struct sort_back_args){ count, l.n, l.k, l.inner, 8 * (int64_t)dtype_size(d->dtype) };

@@ -11,6 +11,6 @@ struct stamp_clock {
   int64_t at;                                         /* time of base */
   int64_t end;                                        /* time of the last stamp that was read */
 };
-/* In the context of the stream's device. */
+/* Leaves a stamp, in the context of the stream's device. */
 int  stamp_leave(struct stamp_clock *k, cu_stream stream, void **made);
 bool stamp_read(struct stamp_clock *k, void *first, void *last, int64_t *from, int64_t *to);

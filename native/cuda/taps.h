@@ -12,8 +12,8 @@ static inline size_t cuda_taps_bytes(int64_t taps, size_t size)
 {
   return 2 * cuda_keys_bytes(taps) + align_up((size_t)taps * size, ALIGN);
 }
-/* Pieces of such scratch, the numbers first. Moves *at to after them. */
-static inline void cuda_taps_lie(struct cuda_taps *t, size_t size, char **at)
+/* Divides such scratch, the numbers first. Moves *at to after it. */
+static inline void cuda_taps_divide(struct cuda_taps *t, size_t size, char **at)
 {
   t->keys = cuda_piece(at, cuda_keys_bytes(t->taps));
   t->space = cuda_piece(at, cuda_keys_bytes(t->taps));

@@ -65,7 +65,7 @@ static int read_choice(const char *key, int n)
   return way < n ? way : -1;
 }
 
-static char *key_of(int device, const char *what)
+static char *make_key(int device, const char *what)
 {
   struct text t = { 0 };
   const struct cuda_device *d = cuda_device(device);
@@ -129,7 +129,7 @@ static int time_ways(const struct trial *t)
 
 int trial_choose(const struct trial *t, const char *what)
 {
-  char *key = t->n > 1 ? key_of(t->device, what) : NULL;
+  char *key = t->n > 1 ? make_key(t->device, what) : NULL;
   if (!key) return 0;
   pthread_mutex_lock(&lock);
   int way = find_choice(key);

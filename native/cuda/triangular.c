@@ -7,7 +7,7 @@
 #include "kernel/strided_copy.h"
 
 /* Returns a kernel's arguments. lower: of A itself. */
-static struct triangle_args args_of(const struct call *c, const ty_desc *b, double factor)
+static struct triangle_args make_args(const struct call *c, const ty_desc *b, double factor)
 {
   int64_t m = b->dim[b->ndim - 2], n = b->dim[b->ndim - 1];
   bool right = cuda_flag(c, "rightside");
@@ -15,7 +15,7 @@ static struct triangle_args args_of(const struct call *c, const ty_desc *b, doub
     cuda_flag(c, "lower"), cuda_flag(c, "transpose"), 0, factor };
 }
 
-/* Multiplies by op(A), or solves for it; s: as args_of has it. */
+/* Multiplies by op(A), or solves for it; s: as make_args has it. */
 int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from)
 {
@@ -29,7 +29,7 @@ int cuda_triangle(const struct call *c, const char *name, struct triangle_args s
 static int apply_triangle(const struct call *c, const char *name, const ty_desc *b, bool turned,
     double factor, void *to, const void *a, const void *from)
 {
-  struct triangle_args s = args_of(c, b, factor);
+  struct triangle_args s = make_args(c, b, factor);
   s.transpose = (s.transpose != 0) != turned;
   return cuda_triangle(c, name, s, b->dtype, to, a, from);
 }
@@ -38,7 +38,7 @@ static int apply_triangle(const struct call *c, const char *name, const ty_desc 
 static int write_gradient(
     const struct call *c, const ty_desc *b, double factor, void *da, const void *u, const void *v)
 {
-  struct triangle_args s = args_of(c, b, factor);
+  struct triangle_args s = make_args(c, b, factor);
   bool swap = (s.transpose != 0) != (s.right != 0);
   if (!da) return TY_OK;
   return cuda_start(c, FAMILY_triangular, "triangle_gradient", "T=$i0 TEAM=32",

@@ -12,5 +12,5 @@ struct turn { const ty_desc *d; void *to; const void *from; };
 /* Returns whether an array can be one of many: the channels and space of one of its first axis fit
 ** into a block's shared memory. */
 bool turn_joins(const ty_desc *d);
-/* last: as turn_last, else as turn_plain */
+/* Turns n arrays in one launch. last: as turn_last, else as turn_plain. */
 int  turn_many(int device, const struct turn *list, int n, bool last);

@@ -3,7 +3,7 @@
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
-struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, int64_t n)
+struct cuda_window cuda_make_window(const struct call *c, const ty_desc *image, int64_t n)
 {
   const struct dims *kernel = op_dims(c->op, c->param, "kernel"),
                     *stride = op_dims(c->op, c->param, "stride"),
@@ -26,14 +26,14 @@ struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, in
 static int64_t unfold_sizes(const struct call *c, void *s)
 {
   struct cuda_window *w = s;
-  *w = cuda_window_of(c, &c->in[0].d, desc_count(&c->out[0].d));
+  *w = cuda_make_window(c, &c->in[0].d, desc_count(&c->out[0].d));
   return w->n;
 }
 
 static int64_t fold_sizes(const struct call *c, void *s)
 {
   struct cuda_window *w = s;
-  *w = cuda_window_of(c, &c->out[0].d, desc_count(&c->out[0].d));
+  *w = cuda_make_window(c, &c->out[0].d, desc_count(&c->out[0].d));
   return w->n;
 }
 

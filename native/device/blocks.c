@@ -121,9 +121,9 @@ static int account_refuse(struct account *a, int device, size_t bytes)
   return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 
-/* Checks that `bytes` more may be in use; kept blocks go first. Under the lock. The system itself
-** would promise any address, and end the process at first use: more than the device has is refused
-** here, unless TYCHO_MEM_LIMIT says otherwise. */
+/* Checks that `bytes` more may be in use; kept blocks go first. Under the lock. The system
+** overcommits: it would end the process at the first use of too much. So more than the device has
+** is refused here, unless TYCHO_MEM_LIMIT allows it. */
 static int account_admit(struct account *a, int device, size_t bytes)
 {
   int64_t limit = mem_limit() ? mem_limit() : device_ops(device)->memory(device);

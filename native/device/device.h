@@ -73,9 +73,9 @@ extern struct storage_source storage_promise;
 extern int (*storage_settle)(struct storage *s);
 /* Makes a storage without bytes, on any device, whose source is storage_promise. */
 int  storage_promised(int device, size_t bytes, struct storage **out);
-/* Gives a promised storage its bytes, undefined; it is as any other from then on. */
+/* Gives a promised storage its bytes, which are undefined. */
 int  storage_fulfil(struct storage *s);
-/* Takes them away: it is promised again. */
+/* Frees the bytes of a storage, which is promised again. */
 void storage_unfulfil(struct storage *s);
 /* Submits recorded calls that read the bytes; call it before other code writes them. */
 static inline int storage_before_write(struct storage *s)

@@ -12,7 +12,7 @@
 /* Guards the list and all marks. */
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Failures that are kept for device_wait: the first ones say enough. */
+/* Failures that are kept for device_wait; later ones are dropped. */
 enum { MAX_PENDING = 64 };
 /* In order of occurrence. */
 static struct { int device; struct failure *failure; } pending[MAX_PENDING];

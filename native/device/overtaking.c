@@ -2,13 +2,13 @@
 **
 ** Order costs time in two cases. Where the head of a CPU's queue waits for a message, say an update
 ** of weights for the sum of its gradients over the ranks, later tasks that need nothing of it
-** go on: the next forward, whose first layers have their weights already. And messages go by
-** choice, since the first one to be ready need not be the first one to be needed.
+** go on: the next forward, whose first layers have their weights already. Among messages that
+** are ready, the one that is needed first goes first (task.choose).
 **
 ** A task may run before earlier ones that have not run if it waits for no other queue, reads
 ** nothing that one of these writes, and writes nothing that one of them touches; and not if both
 ** are `in_order`. A scan goes through the queue from its head and keeps the accesses of the tasks
-** that it has passed, by storage, in a table that the next scan takes over as empty.
+** that it has passed in a table by storage. Entries of earlier scans count as free.
 */
 #include "device/queue_state.h"
 

@@ -1,15 +1,14 @@
 /* passing.c - how started tasks complete, and what a queue's thread does without work.
 **
 ** A CPU's task has ended when `run` returns. Other devices have only begun it by then; the thread
-** waits for them as late as it may, and where each task leaves a mark, only as far as a waiter
-** needs: it is free for what comes meanwhile, such as the next batch.
+** waits for them as late as it may, and where each task leaves a mark, only up to the task that a
+** waiter needs. Until then it submits what comes, such as the next batch.
 */
 #include "base/base.h"
 #include "base/failure.h"
 #include "device/queue_state.h"
 
-/* How long a thread sleeps between two questions whether its device is busy. */
-enum { NAP_NS = 100000 };
+enum { NAP_NS = 100000 };                             /* between two checks of a busy device */
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
@@ -33,7 +32,7 @@ void queue_find_broken(struct queue *q, struct slot *s)
   if (!f || !failure_reported_by(f, s->reported) || failure_is_interruption(f) ||
       !slot_changes_lasting(s))
     return;
-  /* An old failure would go by in silence: that this step has not been made is news. */
+  /* the failure was reported already, but not that this step is skipped */
   s->failed = failure_anew(f, s->reported);
   failure_drop(f);
   pending_add(q->device, s->failed);
@@ -51,7 +50,7 @@ bool queue_add_lost(const struct queue *q, struct failure *f, bool late)
   device_name(q->device, name, sizeof name);
   if (late)
     failure_add(f, "; %s reports late: the failure is this step's or that of one before it, and "
-        "TYCHO_SYNC=1 tells whose", name);
+        "TYCHO_SYNC=1 shows which", name);
   failure_add(f, "; nothing runs on %s until the program is started again", name);
   return true;
 }
@@ -88,7 +87,7 @@ static void queue_release_task(struct queue *q, struct slot *s)
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
 }
 
-/* Counts the next task as completed, and wakes who waits for that. */
+/* Counts the next task as completed, and wakes threads that wait for it. */
 static void queue_count_completed(struct queue *q)
 {
   STORE(q->done, q->done + 1);

@@ -7,7 +7,7 @@
 
 enum { RANGES = 16 }; /* devices one pool may span */
 
-/* A storage in the pool. */
+/* a storage in the pool */
 struct resident {
   ty_pool *pool;
   struct resident *next, **link;

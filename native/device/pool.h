@@ -15,7 +15,7 @@ void     pool_keep(ty_pool *p);
 /* Makes the range of a device at least `bytes` large, for good. Waits for runs if it has to
 ** move. */
 int      pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved);
-/* As pool_reserve, for a named user: a trim gives back what no user needs any more. */
+/* Does as pool_reserve, for a named user: a trim gives back what no user needs any more. */
 int      pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved);
 /* Drops all needs of a user, without waiting. */
 void     pool_forget(ty_pool *p, const void *user);

@@ -1,4 +1,4 @@
-/* queue.h - what the files of this folder know of each other. */
+/* queue.h - what the files of this folder share. */
 #pragma once
 #include "device/order.h"
 

@@ -9,7 +9,7 @@
 
 enum {
   RING    = 1024,  /* slots of a queue */
-  SPIN_NS = 50000, /* how long a waiter looks again before it sleeps */
+  SPIN_NS = 50000, /* how long a waiter checks before it sleeps */
   AHEAD   = 64     /* tasks that are started before the first of them completes, at most */
 };
 
@@ -59,7 +59,7 @@ struct queue {
   uint32_t scan;
   struct failure *lost;                               /* later tasks fail so; the thread's own */
   struct slot slot[RING];
-  struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
+  struct ticket wait[SLOTS][RING];                    /* of all slots; most is never touched */
 };
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)

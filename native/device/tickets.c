@@ -1,8 +1,7 @@
 /* tickets.c - the table of queues, and waiting for a task of one of them.
 **
-** A waiter looks again for a moment before it sleeps, and gives its core away between two
-** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
-** very task it waits for.
+** A waiter checks for SPIN_NS before it sleeps, and yields its core between two checks: where all
+** cores are in a team, a waiter that kept one would delay the task that it waits for.
 */
 #include "base/system.h"
 #include "device/queue_state.h"
@@ -31,7 +30,7 @@ void ticket_wait(struct ticket t)
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
   for (;;) {
-    /* noted before the look, as the queue counts a task before it looks at `awaited` */
+    /* set before the check, since the queue counts a task before it reads `awaited` */
     STORE(q->awaited, MIN(q->awaited, t.seq));
     if (ticket_past(t) || LOAD(queue_closing)) break;
     pthread_cond_wait(&q->past, &q->lock);

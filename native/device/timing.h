@@ -9,8 +9,9 @@ struct timing {
   void *first, *last;                                 /* stamps */
   int64_t from, to;                                   /* ns of profile_now, after timing_read */
 };
-/* Call these two around what a task starts, on its queue's thread. */
+/* Begins the time of a task, on its queue's thread. */
 void timing_begin(int device, struct timing *t);
+/* Ends it, on the same thread, after the task has started its work. */
 void timing_end(struct timing *t);
 /* Reads the times, once, in the task's `done` or after device_finish. Returns false if the device
 ** does not know them. */

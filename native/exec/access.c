@@ -228,9 +228,7 @@ static int access_list_single(
   return TY_OK;
 }
 
-/* Makes lists for tasks of one step: with those of its segment, a walk would take time in
-** proportion to the square of the number of steps. */
-int exec_list_alone(ty_exec *e, struct program *p)
+int exec_list_single(ty_exec *e, struct program *p)
 {
   if (p->step_segment) return TY_OK;
   const int nvalue = e->graph.g->nvalue, nhead = e->graph.nhead;
@@ -244,7 +242,7 @@ int exec_list_alone(ty_exec *e, struct program *p)
     by.first[root] = h;
   }
   for (int t = 0; !code && t < p->n; t++) {
-    int segment = segment_of(p, t);
+    int segment = find_segment(p, t);
     single[t] = p->segment[segment];
     single[t].first = t;
     single[t].last = t + 1;

@@ -26,7 +26,7 @@ int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
     .pool = spec->pool ? spec->pool
         : spec->shared ? spec->shared->pool
                        : NULL };
-  return exec_within(&s, out);
+  return exec_make_within_budget(&s, out);
 }
 
 /* -- simple_bind ------------------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static int simple_bind(struct simple *s, const struct exec_source *from, ty_exec
   e.naux = s->naux;
   e.arg_desc = s->want;
   e.aux_desc = s->want + s->narg;
-  return exec_within(&e, out);
+  return exec_make_within_budget(&e, out);
 }
 
 int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
@@ -324,7 +324,7 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
     .nplace = e->nplace,
     .device = e->default_device,
     .flags = e->flags,
-    .level = e->level,
+    .recompute_level = e->recompute_level,
     .pool = e->pool,
     .before = e };
   if (!code) code = simple_bind(&s, &from, out);
@@ -357,7 +357,7 @@ int ty_exec_as_written(ty_exec *e, ty_exec **out)
     .nplace = e->nplace,
     .device = e->default_device,
     .flags = e->flags | TY_AS_WRITTEN,
-    .level = e->level,
+    .recompute_level = e->recompute_level,
     .pool = e->pool,
     .before = e };
   int code = exec_make(&from, out);

@@ -10,14 +10,14 @@
 
 enum { LEVELS = 12 };
 
-int exec_within(const struct exec_source *s, ty_exec **out)
+int exec_make_within_budget(const struct exec_source *s, ty_exec **out)
 {
   if (s->budget <= 0) return exec_make(s, out);
   int64_t least = INT64_MAX;
   for (int level = 0; level < LEVELS; level++) {
     struct exec_source dry = *s;                        /* its plan is made, no array is */
     ty_exec *e;
-    dry.level = level;
+    dry.recompute_level = level;
     dry.flags |= TY_DRY_RUN;
     dry.pool = NULL;
     TRY(exec_make(&dry, &e));
@@ -28,7 +28,7 @@ int exec_within(const struct exec_source *s, ty_exec **out)
     least = MIN(least, bytes);
     if (bytes > s->budget) continue;
     struct exec_source chosen = *s;
-    chosen.level = level;
+    chosen.recompute_level = level;
     return exec_make(&chosen, out);
   }
   char want[32], got[32];

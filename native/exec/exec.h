@@ -43,7 +43,7 @@ struct exec_graph {
   ty_entry *head_grad_entry;
   uint8_t *is_head;                                   /* per value of g */
   bool with_grad;
-  bool replaced;                                      /* see struct typed_graph */
+  bool replaced;                                      /* struct typed_graph */
   /* per mode (inference, training): a node of the forward part draws random numbers */
   bool random[2];
 };
@@ -152,7 +152,7 @@ struct ty_exec {
   int nplace;
   ty_pool *pool;
   uint64_t generation;                                /* of the pool when pointers were resolved */
-  int level;                                          /* of recomputation (budget.c) */
+  int recompute_level;                                /* budget.c */
   int monitor;                                        /* TY_MON_* */
   bool check, profile;
   ty_event event;
@@ -180,7 +180,7 @@ struct exec_source {
   const ty_place *place;
   int nplace, device, flags;
   int64_t budget;                                     /* bytes of the plan; 0: any */
-  int level;                                          /* of recomputation (budget.c) */
+  int recompute_level;                                /* budget.c */
   ty_pool *pool;
   /* reshape: outputs keep its offsets where they fit */
   struct ty_exec *before;

@@ -60,12 +60,13 @@ static int graph_describe_variables(
 static void graph_mark_mirrors(const struct typed_graph *x, void *context, uint8_t *mark)
 {
   ty_exec *e = context;
-  const bool all = e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0) || e->level == 1;
-  int seen = 0, every = 1 << MAX(e->level - 1, 0);
+  const int level = e->recompute_level, every = 1 << MAX(level - 1, 0);
+  const bool all = e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0) || level == 1;
+  int seen = 0;
   for (int i = 0; i < x->g->n; i++) {
     const struct node *n = &x->g->node[i];
     mark[i] = node_is_mirrored(n, all);
-    if (e->level >= 2 && n->op && !(n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)))
+    if (level >= 2 && n->op && !(n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)))
       mark[i] = ++seen % every != 0;
   }
 }

@@ -122,7 +122,7 @@ int  exec_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_gr
 /* Decides for each variant where gradients are written. */
 int  exec_route_gradients(ty_exec *e);
 /* Returns the graph with what the passes ask about it. */
-struct source exec_source_of(const ty_exec *e, int which, int flags);
+struct source exec_make_source(const ty_exec *e, int which, int flags);
 void exec_free_routes(ty_exec *e);
 
 /* -- variant.c --------------------------------------------------------------------------------- */
@@ -142,16 +142,17 @@ int  exec_resolve(ty_exec *e);
 
 /* Lists what each segment of a program accesses. */
 int  exec_list_segments(ty_exec *e, struct program *p);
-/* Makes p->alone, once. */
-int  exec_list_alone(ty_exec *e, struct program *p);
+/* Lists what each step alone accesses, in p->step_segment, at the first call: with the lists of its
+** segment, a walk would take time in proportion to the square of the number of steps. */
+int  exec_list_single(ty_exec *e, struct program *p);
 /* Returns whether a segment is the first of a device, where failures of earlier runs no longer
 ** count. Where a device has no work in forward, it is one of backward. */
 bool exec_begins_run(const struct program *p, int segment);
 
 /* -- budget.c ---------------------------------------------------------------------------------- */
 
-/* Makes an executor that recomputes as much as the budget needs. */
-int  exec_within(const struct exec_source *s, ty_exec **out);
+/* Makes an executor that computes as much again in backward as its budget of bytes needs. */
+int  exec_make_within_budget(const struct exec_source *s, ty_exec **out);
 
 /* -- submit.c ---------------------------------------------------------------------------------- */
 
@@ -169,11 +170,11 @@ int  exec_submit_all(ty_exec *e, struct program *p, int from, int to);
 int  exec_abandon(struct program *p, int from, int to, int code);
 /* Drops failures of earlier runs where a run begins on a device with a segment of the front end;
 ** elsewhere the task of the first segment does. */
-void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment);
+void exec_begin_front_end_segment(const ty_exec *e, const struct program *p, int segment);
 /* Returns what failed in the segments of a device so far. */
 int  exec_check_token(const ty_exec *e, int slot);
 /* Makes step t, which the front end has to run, the event. */
-void exec_note_host_event(ty_exec *e, const struct program *p, int t);
+void exec_note_front_end_event(ty_exec *e, const struct program *p, int t);
 
 /* -- walk.c ------------------------------------------------------------------------------------ */
 

@@ -46,7 +46,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->flags = s->flags;
   if (!(e->flags & (TY_HIGHEST | TY_HIGH | TY_MEDIUM))) e->flags |= TY_HIGHEST << precision_now();
   e->default_device = s->device;
-  e->level = s->level;
+  e->recompute_level = s->recompute_level;
   e->nown = s->nown;
   e->bind.movable = s->movable;
   e->own_run = NEWS(struct run, s->nown + 1);

@@ -1,4 +1,4 @@
-/* print.c - an executor in words: the reference's debug_str, and the instruction list. */
+/* print.c - prints executors: the graph, as the reference's debug_str, and the program. */
 #include "exec/inner.h"
 #include "pass/extract.h"
 

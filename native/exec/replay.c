@@ -4,7 +4,7 @@
 ** in host memory. The first execution makes what the kernels keep, the second is recorded, later
 ** ones are replayed. A recording contains addresses, so it is valid until the pool moves; the
 ** random state of a run is copied to the device before it. Packing of bound arrays is not
-** recorded, but for what steps do together in each run (pass/together.c): where one of these has
+** recorded, but for what steps do together in each run (pass/together.c). Where a packed array has
 ** changed, the steps are executed one by one, which packs it again.
 **
 ** Arrays that are exchanged between runs (exec_set_array) may be elsewhere in each: a loop's data
@@ -23,7 +23,7 @@ struct replay {
     int runs;
     void *made;                                       /* the device's recording; NULL: none */
     uint64_t generation;                              /* of the pool when it was recorded */
-    uint64_t packed;                                  /* sum of the packed arrays' versions */
+    uint64_t packed;                                  /* hash of the packed arrays' versions */
   } mode[MODES];
   bool never;                                         /* recording failed */
 };
@@ -150,7 +150,7 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
     record_forget(r, mode);
     r->mode[mode].generation = generation;
   }
-  uint64_t packed = 0; /* changes whenever an array does that a kernel packs */
+  uint64_t packed = 0;                                  /* a hash of the packed arrays' versions */
   for (int i = r->first; i < r->last; i++) {
     const struct step *st = &p->step[i];
     if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;

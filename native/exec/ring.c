@@ -39,9 +39,9 @@ struct ctx *exec_next_context(ty_exec *e)
 {
   struct exec_submission *s = &e->submit;
   struct ctx *c = &s->ring[s->next];
-  /* half of the ring, so that the caller sleeps once for many runs */
+  /* wait for half of the ring, so that the caller sleeps once for many runs */
   if (!ticket_past(c->ticket)) ticket_wait(s->ring[(s->next + s->nring / 2) % s->nring].ticket);
-  ticket_wait(c->ticket);                               /* the other may be of another device */
+  ticket_wait(c->ticket);                               /* that ticket may be another device's */
   s->next = (s->next + 1) % s->nring;
   return c;
 }

@@ -103,7 +103,7 @@ static void route_all(
   }
 }
 
-struct source exec_source_of(const ty_exec *e, int which, int flags)
+struct source exec_make_source(const ty_exec *e, int which, int flags)
 {
   const struct route *w = &e->bind.route[which];
   return (struct source){
@@ -144,7 +144,7 @@ static int route_variant(ty_exec *e, int which)
   NEED(enough, TY_EMEMORY, "out of memory: executor");
   for (int v = 0; v < e->graph.g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
   TRY(route_find_shared(e, w->shared));
-  struct source s = exec_source_of(e, which, 0);
+  struct source s = exec_make_source(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
   struct value_readers u = { NEWS(uint8_t, e->graph.g->nvalue), count_reads(&s) };
   int code = u.in_head && u.reads ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");

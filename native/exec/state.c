@@ -1,8 +1,8 @@
 /* state.c - the state of a run: its phases and the transitions between them, mode and draw. */
 #include "exec/inner.h"
 
-/* The next phase. A failure, an abandoned and a complete run are all the end of it. A backward that
-** comes while a forward waits for the front end is one after an unfinished forward. */
+/* The next phase. ON_END is for complete, failed and abandoned runs. ON_BACKWARD in RUN_FORWARD
+** comes from a script that calls backward while its forward waits for the front end. */
 static const enum exec_phase transitions[RUN_PHASES][RUN_EVENTS] = {
   /* phase            ON_FORWARD   ON_NODE        ON_BACKWARD   ON_REPEATED   ON_WHOLE   ON_END */
   [RUN_NONE]      = { RUN_FORWARD, RUN_NODE,      RUN_REFUSED,  RUN_REFUSED,  RUN_WHOLE, RUN_NONE },

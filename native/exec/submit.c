@@ -20,7 +20,7 @@ static void submit_note_times(struct ctx *c)
   c->ntimed = 0;
 }
 
-/* steps of a GPU that are timed at once: each holds two events of the device until it is read */
+/* steps that are timed before their times are read: each holds two events of a GPU until then */
 enum { MAX_TIMED_STEPS = 512 };
 
 /* Executes the steps of a task one by one, times each and checks its outputs where that is asked
@@ -122,7 +122,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   return code;
 }
 
-void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment)
+void exec_begin_front_end_segment(const ty_exec *e, const struct program *p, int segment)
 {
   if (!exec_begins_run(p, segment)) return;
   const struct access token = access_all(e->submit.token[p->segment[segment].slot]);
@@ -153,7 +153,7 @@ int exec_abandon(struct program *p, int from, int to, int code)
   return code;
 }
 
-void exec_note_host_event(ty_exec *e, const struct program *p, int t)
+void exec_note_front_end_event(ty_exec *e, const struct program *p, int t)
 {
   const struct node *n = &p->s.g->node[p->step[t].node];
   e->run.node = p->step[t].node;
@@ -173,7 +173,7 @@ static int submit_range(ty_exec *e, struct program *p, int *at, int to)
     const struct segment *g = &p->segment[i];
     int n = 0;
     if (step_is_front_end(p, &p->step[g->first])) {
-      exec_begin_host_segment(e, p, i);
+      exec_begin_front_end_segment(e, p, i);
       for (int k = from; k < i; k++) ticket_wait(e->submit.ticket[k]);
       for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
       e->submit.ticket[i] = (struct ticket){ 0 };
@@ -181,7 +181,7 @@ static int submit_range(ty_exec *e, struct program *p, int *at, int to)
       TRY(step_skipped(&p->step[g->first], &skipped));
       if (skipped) continue;
       e->run.segment = i;
-      exec_note_host_event(e, p, g->first);
+      exec_note_front_end_event(e, p, g->first);
       return TY_EV_HOST;
     }
     for (int k = 0; k < nbefore; k++)

@@ -10,7 +10,7 @@ int exec_compile(ty_exec *e, int which, const ty_exec *before, struct program **
   int flags = e->flags | (which == UNFUSED ? TY_NOFUSE | TY_KEEP : 0);
   NEED(p, TY_EMEMORY, "out of memory: program");
   if (!exec_fuses(e)) flags |= TY_NOFUSE;
-  p->s = exec_source_of(e, which, flags);
+  p->s = exec_make_source(e, which, flags);
   if (other)
     p->like = (struct outputs_of){ other, e->graph.head, e->graph.nhead };
   else if (before)

@@ -9,7 +9,7 @@
 static int walk_run_step(ty_exec *e, struct program *p, int t)
 {
   struct ticket ticket;
-  TRY(exec_list_alone(e, p));
+  TRY(exec_list_single(e, p));
   const struct segment *g = &p->step_segment[t];
   TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
   ticket_wait(ticket);
@@ -22,10 +22,10 @@ int exec_run_node(ty_exec *e, struct program *p, int node)
   if (t < 0 || p->step[t].node != node) return TY_OK;
   if (!step_is_front_end(p, &p->step[t])) return walk_run_step(e, p, t);
   bool skipped;
-  exec_begin_host_segment(e, p, segment_of(p, t));
+  exec_begin_front_end_segment(e, p, find_segment(p, t));
   TRY(step_skipped(&p->step[t], &skipped));
   if (skipped) return TY_OK;
-  exec_note_host_event(e, p, t);
+  exec_note_front_end_event(e, p, t);
   return TY_EV_HOST;
 }
 
@@ -75,7 +75,7 @@ static int walk_list_inputs(const ty_exec *e, const struct node *n, ty_entry *ou
 {
   int count = 0;
   const struct reads *shown;
-  if (!n->backward || reads_of(n->op->shown, &shown) || !shown) {
+  if (!n->backward || find_reads(n->op->shown, &shown) || !shown) {
     for (; count < n->nin && count < MAX_SHOWN_INPUTS; count++) out[count] = n->in[count];
     return count;
   }
@@ -137,10 +137,10 @@ int exec_abandon_walk(ty_exec *e, int code)
 int exec_walk(ty_exec *e)
 {
   struct program *p = e->variant[UNFUSED];
-  /* a partial forward that goes on has run its only node: it was the front end's */
-  int end = e->run.phase == RUN_FORWARD ? e->graph.forward
-      : e->run.phase == RUN_BACKWARD    ? e->graph.g->n
-                                        : e->run.node;
+  /* a partial forward that is resumed has run its only node, which was the front end's */
+  const int end = e->run.phase == RUN_FORWARD ? e->graph.forward
+      : e->run.phase == RUN_BACKWARD          ? e->graph.g->n
+                                              : e->run.node;
   for (; e->run.node < end; e->run.node++, e->run.item = 0) {
     const struct node *n = &e->graph.g->node[e->run.node];
     const int t = p->step_of[e->run.node];
@@ -148,7 +148,7 @@ int exec_walk(ty_exec *e)
     for (int k = 0; n->op && k < n->kind->nout; k++)
       has_step |= p->value[n->first + k].kind != V_NONE;
     if (!has_step) continue;
-    bool skipped = false;                               /* its guard has run, and says so */
+    bool skipped = false;                               /* by its guard, which has run */
     int code = t >= 0 && p->step[t].node == e->run.node ? step_skipped(&p->step[t], &skipped)
                                                          : TY_OK;
     if (!code && skipped) continue;

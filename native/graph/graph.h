@@ -99,9 +99,9 @@ void output_name(const struct node *n, int out, char *buffer, size_t size);
 
 /* pass/infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc
 ** before. */
-/* given shapes and dtypes, __shape__, __dtype__ */
+/* Seeds descriptors with the given shapes and dtypes, __shape__ and __dtype__. */
 int  infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc);
-/* conflicts fail; what stays unknown stays 0 */
+/* Infers descriptors; conflicts fail, and what stays unknown stays 0. */
 int  infer_run(const ty_graph *g, int what, ty_desc *desc);
-/* fails naming the first undecided argument */
+/* Fails naming the first undecided argument. */
 int  infer_undecided(const ty_graph *g, const ty_desc *desc, int what);

@@ -12,16 +12,16 @@
 
 struct pixels { void *p; int dtype; int64_t h, w, c; };
 
-/* bytes; 0 is possible */
+/* Returns the bytes of scratch; 0 is possible. */
 size_t resize_scratch(const struct pixels *to, const struct pixels *from, int how);
 void   resize_pixels(const struct pixels *to, const struct pixels *from, int how, void *scratch);
-/* what a rule comes to for these sizes: AREA or WIDE, too */
+/* Returns what a rule becomes for these sizes: AREA or WIDE, too. */
 int    resize_rule(const struct pixels *to, const struct pixels *from, int how);
 bool   resize_halves(const struct pixels *to, const struct pixels *from);
-/* cubic to enlarge, area to shrink, else linear */
+/* Returns the rule for a size: cubic to enlarge, area to shrink, else linear. */
 int    resampling_for(int64_t h, int64_t w, int64_t to_h, int64_t to_w);
 
-/* whether n pixels can be continued so far */
+/* Returns whether n pixels can be continued so far. */
 bool   border_fits(int kind, int64_t n, int64_t before, int64_t after);
 void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
     int kind, const double *value);

@@ -134,8 +134,8 @@ TY_DEVICE_FN float random_normal(struct philox p) /* Box and Muller */
 
 TY_DEVICE_FN bool random_flip(uint32_t word) { return unit_f32(word) < 0.5f; }
 
-/* Brightness, contrast, saturation and hue of random size, -part to part, in random order. Words 1
-** to 3 are for the order, 4 to 7 for the sizes. */
+/* Fills in brightness, contrast, saturation and hue of random size, -part to part, in random order.
+** Words 1 to 3 are for the order, 4 to 7 for the sizes. */
 TY_DEVICE_FN void jitter_of(const double part[4], const uint32_t word[8], struct tuning plan[4])
 {
   const int kind[4] = { BRIGHTNESS, CONTRAST, SATURATION_BLUE, HUE };

@@ -116,8 +116,8 @@ TY_DEVICE_FN int weigh_area(int64_t i, int64_t from, double scale, int32_t *inde
   return n;
 }
 
-/* The pixels that position i of the result reads; returns their number. inside: the columns of a
-** bilinear image do not reach over its edge; its rows do, onto the edge itself. */
+/* Lists the pixels that position i of the result reads; returns their number. inside: the columns
+** of a bilinear image do not reach over its edge; its rows do, onto the edge itself. */
 TY_DEVICE_FN int taps_at(int how, int64_t i, int64_t from, double scale, bool inside,
     int32_t *index, float *weight)
 {

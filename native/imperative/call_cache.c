@@ -86,7 +86,8 @@ static int measure_outputs(struct cached_call *r, const struct call_key *q)
   return c->op->measure(c);
 }
 
-/* Outputs that nothing determines take the shape and dtype of the given array, else float32. */
+/* Completes an output that nothing determines: it takes the shape and dtype of the given array,
+** else float32. */
 static int complete_output(struct cached_call *r, int i, const ty_tensor *given)
 {
   const struct op *op = r->v.call.op;

@@ -43,7 +43,7 @@ struct call_key {
   int nout;
   const char *where;                                  /* line of the script, lives on; NULL */
 };
-/* with a reference; remembered or made */
+/* Returns the remembered call, or makes it; with a reference. */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
 struct cached_call *cached_call_keep(struct cached_call *r);
 void cached_call_release(struct cached_call *r);

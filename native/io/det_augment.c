@@ -185,7 +185,7 @@ static void box_project(float *object, struct det_box window)
   object[3] = (float)MIN(1, right), object[4] = (float)MIN(1, bottom);
 }
 
-/* Bounds that are 0 to 1 ask for nothing. */
+/* Returns whether the bounds hold; bounds of 0 to 1 always do. */
 static bool box_contains_center(double v, double total, const double bounds[2])
 {
   if (bounds[0] <= 0 && bounds[1] >= 1) return true;
@@ -215,7 +215,7 @@ static bool box_stays(const struct det_augment *a, struct det_box b, struct det_
   return x >= window.x && x < window.x + window.w && y >= window.y && y < window.y + window.h;
 }
 
-/* Objects that stay in the window come to the front, in its shares: how many. */
+/* Moves objects that stay in the window to the front, in its shares. Returns how many. */
 static int64_t keep_objects(const struct det_augment *a, struct objects all, struct det_box window)
 {
   int64_t kept = 0;

@@ -33,9 +33,9 @@ int  det_augment_open(const struct options *o, const ty_desc *shape, int dtype,
     struct det_augment *out);
 void det_augment_close(struct det_augment *a);
 
-/* Of a sample's label: whether it is one of boxes. */
+/* Checks that a sample's label is one of boxes. */
 int  det_label_check(const float *label, int64_t n);
-/* label (n numbers, changed) becomes that of the image in `out`; size: its channels, height and
-** width without what fills it up to data_shape. */
+/* Augments an image into `out` and changes its label (n numbers) alike; size: its channels, height
+** and width without what fills it up to data_shape. */
 int  det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
     struct workspace *s, float *label, int64_t *n, float size[3], void *out);

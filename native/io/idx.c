@@ -90,7 +90,7 @@ static int read_files(
       (long long)dim[0], labels->path, (long long)count);
   NEED(dim[1] * dim[2] <= 1 << 26, TY_EFORMAT, "'%s' has images of %lld x %lld", images->path,
       (long long)dim[1], (long long)dim[2]);
-  part_of(count, parts, index, &from, &to);
+  cut_part(count, parts, index, &from, &to);
   m->count = to - from;
   m->pixels = dim[1] * dim[2];
   TRY(read_part(images, from, to, m->pixels, &m->image));

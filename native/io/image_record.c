@@ -189,7 +189,8 @@ static int find_label(const struct image_record *r, const char *text, int64_t n,
   return TY_OK;
 }
 
-/* Channels, height and width of the image, how many labels follow, these, and what fills up. */
+/* Writes channels, height and width of the image, how many labels follow, these, and what fills
+** up. */
 static int put_boxes(const struct image_record *r, struct worker *w, const struct decode_job *j,
     struct file_bytes file, struct rng *rng, const float *label, int64_t n)
 {
@@ -326,7 +327,7 @@ static void mix_seed(struct image_record *r)
   }
 }
 
-/* Jobs whose batch was dropped are skipped. */
+/* Starts again from the beginning; jobs whose batch was dropped are skipped. */
 static int rewind_images(struct reader *reader)
 {
   struct image_record *r = (struct image_record *)reader;

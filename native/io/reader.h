@@ -41,8 +41,8 @@ struct reader_kind {
 extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw,
     reader_image_record, reader_image_det_record;
 
-/* Samples [from, to) of `count` that part `index` of `parts` reads. */
-static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)
+/* Finds the samples [*from, *to) of `count` that part `index` of `parts` reads. */
+static inline void cut_part(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)
 {
   *from = count * index / parts;
   *to = count * (index + 1) / parts;
@@ -61,7 +61,7 @@ struct gz_stream {
 };
 
 int  stream_open(struct gz_stream *s, const char *path); /* TY_EIO names the file */
-/* fewer at the end only */
+/* Reads bytes; fewer at the end only. */
 int  stream_read(struct gz_stream *s, void *out, size_t bytes, size_t *got);
 int  stream_rewind(struct gz_stream *s);
 void stream_close(struct gz_stream *s);                  /* zero-initialised is fine */

@@ -55,7 +55,7 @@ int ty_record_close(ty_record *r)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static uint32_t word_of(const uint8_t *b)
+static uint32_t read_word(const uint8_t *b)
 {
   return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
@@ -85,9 +85,9 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
   if (*end) return TY_OK;
   if (ferror(r->file)) return no_file(r);
   if (n < sizeof head) return fail_record(r, "the file ends within the head of a record");
-  if (word_of(head) != MAGIC) return fail_record(r, "no record begins here (wrong magic)");
-  *flag = word_of(head + 4) >> FLAG_SHIFT;
-  *bytes = word_of(head + 4) & MOST_BYTES;
+  if (read_word(head) != MAGIC) return fail_record(r, "no record begins here (wrong magic)");
+  *flag = read_word(head + 4) >> FLAG_SHIFT;
+  *bytes = read_word(head + 4) & MOST_BYTES;
   return TY_OK;
 }
 

@@ -8,13 +8,14 @@ enum { RECORD_WHOLE, RECORD_FIRST, RECORD_MIDDLE, RECORD_LAST, RECORD_HEAD = 8 }
 
 struct record_file { char *path; int fd; int64_t size; };
 
-/* TY_EIO names the file. fd is -1 where there is none: zero-initialised is not fine. */
+/* Opens a file; TY_EIO names it. fd is -1 where there is none: a zero-initialised struct is not
+** valid. */
 int  record_file_open(struct record_file *f, const char *path);
 void record_file_close(struct record_file *f);
 /* Returns TY_EFORMAT: what is wrong with the record at byte `at`. */
 int  record_file_broken(const struct record_file *f, int64_t at, const char *what);
 int  record_file_bytes(const struct record_file *f, int64_t at, void *out, size_t n);
-/* flag: RECORD_WHOLE ..., bytes: of what follows the head at `at` */
+/* Reads the head at `at`. flag: RECORD_WHOLE ...; bytes: of what follows it. */
 int  record_file_head(const struct record_file *f, int64_t at, uint32_t *flag, int64_t *bytes);
 /* Reads the parts of the record at `at`, with the magic between them, into `text`, which grows
 ** (NULL: nothing is kept). n: its bytes; next: where the next record begins. */

@@ -214,7 +214,7 @@ static int set_range(struct table_reader *t)
     TRY(next_line(t, &t->data, &line));
     if (!line) break;
   }
-  part_of(count, t->parts, t->index, &t->from, &t->to);
+  cut_part(count, t->parts, t->index, &t->from, &t->to);
   return rewind_table(&t->base);
 }
 

@@ -442,7 +442,7 @@ static bool check_whole(const ty_image_step *s, int from, int to, double least)
   return true;
 }
 
-/* Rules 9 and 10 of ty.image choose by sizes and at random. */
+/* Checks rules 9 and 10 of ty.image, which choose by sizes and at random. */
 static bool check_rule(const ty_image_step *s, int at, bool random)
 {
   double v = s->value[at];

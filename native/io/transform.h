@@ -19,6 +19,6 @@ struct picture {
 };
 void picture_done(struct picture *p);
 
-/* TY_EVALUE: a step that is none, or values that it cannot have */
+/* Checks steps; TY_EVALUE: one that is none, or values that it cannot have. */
 int  steps_check(const ty_image_step *step, int n);
 int  steps_run(const ty_image_step *step, int n, struct rng *rng, struct picture *p);

@@ -213,7 +213,7 @@ static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
 
 static int8_t quantize_level(float v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
 
-/* Pixels less the rounded mean, which is the negative offset or the mean image. */
+/* Writes pixels less the rounded mean, which is the negative offset or the mean image. */
 static void put_signed(const struct pixels *now, const struct levels *l, bool mirror, int8_t *out)
 {
   for (int64_t k = 0; k < now->c; k++)

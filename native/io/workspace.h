@@ -22,16 +22,17 @@ struct buffer { void *p; size_t n; };                   /* grows */
 struct workspace { struct buffer image[2], scratch; int at; struct pixels now; };
 void workspace_done(struct workspace *s);
 int  workspace_decode(struct workspace *s, struct file_bytes file, int64_t channels);
-/* how: one of image.h's, 9 (resampling_for) or 10 (one of them at random) */
+/* Resizes the image. how: one of image.h's, 9 (resampling_for) or 10 (one of them at random). */
 int  workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
-/* the shorter side becomes `size` */
+/* Resizes so that the shorter side becomes `size`. */
 int  workspace_resize_short(struct workspace *s, int64_t how, struct rng *c, int64_t size);
 int  workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_t w);
-/* the image at (top, left) within h x w pixels of `fill` */
+/* Puts the image at (top, left) within h x w pixels of `fill`. */
 int  workspace_border(
     struct workspace *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
-/* The other buffer as an image of this type and size, and the turn to it. */
+/* Returns the other buffer as an image of this type and size. */
 int  workspace_other(struct workspace *s, int dtype, int64_t h, int64_t w, struct pixels *out);
+/* Makes an image in the other buffer the current one. */
 void workspace_swap(struct workspace *s, struct pixels image);
 /* Adds to hue, lightness and saturation, in units of bytes; the hue of 0 to 180 stops at its
 ** ends. Images of one channel stay. */

@@ -8,24 +8,24 @@
 #pragma once
 #include "kernel/kernel.h"
 
-/* in place; other triangle 0; bad: not positive definite */
+/* Factorizes a in place; the other triangle becomes 0. Bad: not positive definite. */
 int    cholesky_factor(int dtype, bool lower, int64_t n, void *a);
-/* (a a^T)^-1 or (a^T a)^-1, whole; bad: zero diagonal */
+/* Computes (a a^T)^-1 or (a^T a)^-1, whole. Bad: zero diagonal. */
 int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
+/* Computes b (m, n) = alpha op(a) b or alpha b op(a). */
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b);
-/* Solves b (m, n) = alpha op(a) b or alpha b op(a). */
+/* Computes b (m, n) = alpha op(a)^-1 b or alpha b op(a)^-1. */
 void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b);
-/* b = alpha op(a)^-1 b or alpha b op(a)^-1 */
-/* of the transpose; in place; bad: singular */
+/* Factorizes the transpose of a in place. Bad: singular. */
 int    lu_factor(int dtype, int64_t n, void *a, int32_t *pivot);
-/* of a, from lu_factor; in place */
+/* Inverts a, which lu_factor has made, in place. */
 int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);
-/* a (m, n) = l q, m <= n; a becomes q */
+/* Factorizes a (m, n) = l q, m <= n; a becomes q. */
 void   lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
-/* symmetric, lower triangle read; rows of a become eigenvectors of ascending values; bad: not
-** found */
+/* Computes eigenvalues of a symmetric matrix, of which the lower triangle is read; rows of a become
+** eigenvectors of ascending values. Bad: not found. */
 int    eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work);
 size_t lu_inverse_work(int dtype, int64_t n);         /* bytes */
 size_t lq_work(int dtype, int64_t m);

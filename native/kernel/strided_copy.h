@@ -36,7 +36,8 @@ int move_fill(int device, void *dst, const void *value, size_t size, int64_t n);
 
 /* -- small helpers of operators that move ------------------------------------------------------ */
 
-static inline void strides_of(const ty_desc *d, int64_t *stride) /* of a dense array, in elements */
+/* Fills in the strides of a dense array, in elements. */
+static inline void fill_strides(const ty_desc *d, int64_t *stride)
 {
   int64_t s = 1;
   for (int i = d->ndim - 1; i >= 0; i--) stride[i] = s, s *= d->dim[i];

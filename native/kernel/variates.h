@@ -32,7 +32,7 @@ static inline const struct variates *variates_here(void)
 #undef TABLE
   return all[cpu_level()];
 }
-static inline struct rng_key key_of(const struct call *c)
+static inline struct rng_key make_rng_key(const struct call *c)
 {
   return (struct rng_key){ c->run->rng.seed, c->run->rng.counter, c->node };
 }

@@ -30,7 +30,7 @@ void backlog_add(struct backlog *backlog, struct history *h);
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call);
 /* Forgets a program that is about to be freed. */
 void backlog_forget(const struct kept *k);
-/* Takes a call out of its backlog: it is submitted, or will never be. */
+/* Takes a call out of its backlog, since it is submitted or dropped. */
 void backlog_remove(struct history *h);
 /* Marks the calls that read bytes that an earlier failure has broken, and those that read what such
 ** calls make. Returns whether there are some, and the order of the calls may change: a program that

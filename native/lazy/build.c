@@ -48,7 +48,7 @@ static const char *find_group(struct building *b, int device)
 
 static ty_entry find_entry(const struct building *b, uint64_t code)
 {
-  const struct trace_input x = input_of(code);
+  const struct trace_input x = decode_input(code);
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
 }
 
@@ -134,7 +134,7 @@ static int output_slot(
     const struct trace *t, const int *first, const int *input_at, int call, int out)
 {
   while (call >= t->ndone && t->call[call]->view) {
-    const struct trace_input x = input_of(t->input[input_at[call]]);
+    const struct trace_input x = decode_input(t->input[input_at[call]]);
     if (x.is_leaf) return -1;
     call = x.at;
     out = x.out;
@@ -156,7 +156,7 @@ static int mark_reads(const struct trace *t, const int *first, const int *input_
     int at = -1;
     if (w.kind == READ_OUT) at = output_slot(t, first, input_at, i, w.k);
     if (w.kind == READ_IN) {
-      const struct trace_input x = input_of(t->input[input_at[i] + w.k]);
+      const struct trace_input x = decode_input(t->input[input_at[i] + w.k]);
       if (!x.is_leaf) at = output_slot(t, first, input_at, x.at, x.out);
     }
     if (at >= 0) wanted[at] = 1;
@@ -164,8 +164,8 @@ static int mark_reads(const struct trace *t, const int *first, const int *input_
   return TY_OK;
 }
 
-/* Adds to the outputs that are kept what later gradients need. Of a call all outputs are kept, or
-** none: whether it is done is one question. */
+/* Adds to the outputs that are kept what later gradients need. A call keeps all of its outputs or
+** none, since it is done as a whole. */
 static int mark_wanted(const struct trace *t, uint8_t *wanted)
 {
   int *first = NEWS(int, t->n + 1), *input_at = NEWS(int, t->n + 1);

@@ -91,15 +91,16 @@ int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int 
 void history_note_versions(struct history *h);
 struct history *history_keep(struct history *h);
 void history_drop(struct history *h);
-/* Decides what becomes of a pending call whose last reference is dropped (flush.c). Returns true
-** where it may be freed: no array has what it would make. Else runs it, and drops it again. */
+/* Called when the last reference to a pending call is dropped (flush.c). Returns true if it may be
+** freed, since no array has an output of it. Else runs the call and drops it again. */
 extern bool (*history_drop_pending)(struct history *h);
-/* Drops what a call holds, but for the values of its arrays. */
+/* Drops the inputs and outputs of a node, which backward has used. where: the line of that
+** backward, for errors. */
 void history_free(struct history *h, const char *where);
-/* Gives a tensor a history, and takes the one it had; NULL: none. */
+/* Replaces the history of a tensor; h NULL: by none. */
 void history_attach(ty_tensor *t, struct history *h, int out);
 const ty_desc *history_desc(const struct history *h, int out);
-/* "Function" or the operator's name */
+/* Returns the operator's name, or "Function". */
 const char *history_name(const struct history *h);
 /* Returns a tensor, one reference, on an output of a call, or on what an input reads. They have no
 ** history, but for an input that is an array of its own. */

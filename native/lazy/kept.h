@@ -24,12 +24,13 @@ struct kept {
   uint64_t used;                                      /* serial number of its last run */
 };
 
-/* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL. */
+/* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL: there
+** is none. */
 struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput);
-/* Takes over a program; may free the one that was used least lately. */
+/* Takes over a program; may free the least recently used one. */
 void kept_add(struct kept *k, uint64_t hash);
 void kept_free(struct kept *k);
-/* The pool that all programs share; they run one after another. */
+/* Returns the pool that all programs share; they run one after another. */
 int  kept_pool(ty_pool **out);
 /* Marks the outputs that programs of this structure keep. */
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput);

@@ -15,7 +15,7 @@ static const struct { const char *scalar, *array; bool swapped; } table[] = {
   { "_rdiv_scalar", "broadcast_div", true },
 };
 
-static int row_of(const struct op *op)
+static int find_row(const struct op *op)
 {
   for (int i = 0; i < COUNT(table); i++)
     if (!strcmp(table[i].scalar, op->name)) return i;
@@ -32,7 +32,7 @@ static uint64_t find_form(struct cached_call *c)
 {
   const struct call *v = &c->v.call;
   const ty_desc *d = &v->in[0].d;
-  const int row = v->nin == 1 ? row_of(v->op) : -1;
+  const int row = v->nin == 1 ? find_row(v->op) : -1;
   if (row < 0 || c->nattr != 1 || strcmp(c->attr[0].key, "scalar")) return NO_FORM;
   if ((d->dtype != TY_F32 && d->dtype != TY_F64) || v->out[0].d.dtype != d->dtype) return NO_FORM;
   c->number = number_read(c->attr[0].value, NULL);
@@ -58,7 +58,7 @@ uint64_t number_form(struct cached_call *c, bool *argument)
 
 const struct op *number_operator(const struct cached_call *c, bool *first)
 {
-  const int row = row_of(c->v.call.op);
+  const int row = find_row(c->v.call.op);
   *first = table[row].swapped;
   return op_find(table[row].array);
 }

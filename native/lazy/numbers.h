@@ -2,14 +2,15 @@
 ** part of its structure.
 **
 ** x * 0.5 is a call of _mul_scalar, whose number is an attribute. The first number of a call of
-** some form (operator, shape, type) stays one, since most are constants of the script. A call of
-** the same form with another number is taken as broadcast_mul of x and an array of one element.
+** some form (operator, shape, type) stays an attribute, since most are constants of the script. A
+** call of the same form with another number is taken as broadcast_mul of x and an array of one
+** element.
 */
 #pragma once
 #include "imperative/call_cache.h"
 
-/* Returns what a call is but for its number (cached_call.number); 0: it has none that could be an
-** argument. *argument: whether it is one. Call it under the lock of backlog.h. */
+/* Returns a hash of a call without its number (cached_call.number); 0: it has no number that could
+** be an argument. *argument: whether it is one. Call it under the lock of backlog.h. */
 uint64_t number_form(struct cached_call *c, bool *argument);
 /* Returns the operator that computes the same with an array; *first: which is its first input. */
 const struct op *number_operator(const struct cached_call *c, bool *first);

@@ -21,7 +21,7 @@ struct step_search {
   struct history *found;
 };
 
-static int meet_history(struct step_search *s, struct history *h, int functions)
+static int visit_history(struct step_search *s, struct history *h, int functions)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == s->now) return TY_OK;
   h->seen = s->now;
@@ -39,10 +39,10 @@ int ty_step_before(
   NEED(head && out, TY_ETYPE, "step_before: the heads or the result's place is missing");
   struct step_search s = { .now = history_new_walk(), .below = below };
   int code = TY_OK;
-  for (int i = 0; i < nhead && !code; i++) code = meet_history(&s, head[i]->history, functions);
+  for (int i = 0; i < nhead && !code; i++) code = visit_history(&s, head[i]->history, functions);
   for (int i = 0; i < s.n && !code; i++)
     for (int k = 0; k < s.list[i]->nin && !code; k++)
-      code = meet_history(&s, s.list[i]->in[k].from, functions);
+      code = visit_history(&s, s.list[i]->in[k].from, functions);
   mem_free(s.list);
   if (!code) *out = history_keep(s.found);
   return code;

@@ -48,7 +48,7 @@ static inline uint64_t input_code(struct trace_input x)
 {
   return (uint64_t)x.at << 32 | (uint64_t)x.out << 1 | x.is_leaf;
 }
-static inline struct trace_input input_of(uint64_t code)
+static inline struct trace_input decode_input(uint64_t code)
 {
   return (struct trace_input){ (int)(code >> 32), (int)(code >> 1 & INT32_MAX), code & 1 };
 }

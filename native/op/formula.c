@@ -172,7 +172,7 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 {
   struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
   TRY(op_inputs(op, NULL, &p.ports));
-  if (backward) p.reads = formula_reads_of(op, param);
+  if (backward) p.reads = formula_find_reads(op, param);
   int nin = p.ports->n, k = backward ? p.reads->n + nin : nin + 1;
   for (int i = 0; i < nin; i++) k += !backward && p.ports->port[i].mutated;
   for (int i = 0; i < k && i < PW_ARGS; i++) dtypes[i] = dtype;
@@ -290,7 +290,7 @@ static int live_letters(const struct plan *p, const struct reads **reads)
   return TY_OK;
 }
 
-const struct reads *formula_reads_of(const struct op *op, const void *param)
+const struct reads *formula_find_reads(const struct op *op, const void *param)
 {
   const struct reads *all = all_letters(op);
   bool choice = false;
@@ -304,8 +304,8 @@ const struct reads *formula_reads_of(const struct op *op, const void *param)
 
 int op_reads(const struct op *op, const void *param, const struct reads **out)
 {
-  if (op->formula) return *out = formula_reads_of(op, param), TY_OK;
-  return reads_of(op->grad_of ? op->grad_of(param) : op->grad, out);
+  if (op->formula) return *out = formula_find_reads(op, param), TY_OK;
+  return find_reads(op->grad_of ? op->grad_of(param) : op->grad, out);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -529,7 +529,7 @@ static int ready_backward(struct call *c, struct ready *r)
   struct plan p = { .op = c->op, .param = c->param, .backward = true };
   struct cached *e;
   p.dtype = compute_dtype(c->in, c->nin, c->out, c->nout);
-  p.reads = formula_reads_of(c->op, c->param);
+  p.reads = formula_find_reads(c->op, c->param);
   TRY(op_inputs(c->op, NULL, &p.ports));
   size_t used = 0;
   NEED(

@@ -23,7 +23,7 @@ struct reads;
 extern const struct kernel formula_kernel[], formula_back_kernel[];
 /* Returns what a gradient reads under these parameters, without the letters that enums and booleans
 ** exclude; NULL: it has no gradient. */
-const struct reads *formula_reads_of(const struct op *op, const void *param);
+const struct reads *formula_find_reads(const struct op *op, const void *param);
 /* Returns the letter of an operand: g, y, or that of input k. */
 char formula_letter(char kind, int k);
 /* a parameter of type P_FLOAT whose value is in an array: its offset in the parameters */

@@ -44,7 +44,7 @@ static int print_both(const struct op *op, const void *param, struct text *out)
   pw_free(t);
   snprintf(name, sizeof name, "%s_forward", op->name);
   TRY(print_row(op, param, false, name, out));
-  if (!formula_reads_of(op, param)) return TY_OK;
+  if (!formula_find_reads(op, param)) return TY_OK;
   snprintf(name, sizeof name, "%s_backward", op->name);
   return print_row(op, param, true, name, out);
 }

@@ -20,7 +20,7 @@ enum {
 
 struct block_call { struct operand in[MOST], out[MOST]; };
 
-static int64_t rows_of(const ty_desc *d, int lead)
+static int64_t count_rows(const ty_desc *d, int lead)
 {
   int64_t rows = 1;
   for (int a = 0; a < lead; a++) rows *= d->dim[a];
@@ -42,20 +42,21 @@ static void cut_rows(ty_desc *d, int lead, int64_t rows)
 /* Returns whether every operand that is cut has the rows of input 0. */
 static bool can_cut(const struct kernel *k, const struct call *c, int lead)
 {
-  const int64_t rows = rows_of(&c->in[0].d, lead);
+  const int64_t rows = count_rows(&c->in[0].d, lead);
   for (int i = 0; i < c->nin + c->nout; i++) {
     const bool in = i < c->nin;
     const struct operand *x = in ? &c->in[i] : &c->out[i - c->nin];
     if (x->block) return false;
     if (in ? is_whole(k, x, i) : x->d.dtype == TY_NODTYPE || !x->d.ndim) continue;
-    if (x->d.ndim < lead || rows_of(&x->d, lead) != rows) return false;
+    if (x->d.ndim < lead || count_rows(&x->d, lead) != rows) return false;
   }
   return true;
 }
 
 /* Returns the call of `rows` rows from `first` on, with the bytes of the real operands. */
-static struct call block_of(const struct kernel *k, const struct call *c, const struct operand *in,
-    const struct operand *out, int lead, int64_t first, int64_t rows, struct block_call *b)
+static struct call make_block_call(const struct kernel *k, const struct call *c,
+    const struct operand *in, const struct operand *out, int lead, int64_t first, int64_t rows,
+    struct block_call *b)
 {
   struct call part = *c;
   for (int i = 0; i < c->nin + c->nout; i++) {
@@ -63,7 +64,7 @@ static struct call block_of(const struct kernel *k, const struct call *c, const 
     struct operand *to = is_in ? &b->in[i] : &b->out[i - c->nin];
     *to = is_in ? in[i] : out[i - c->nin];
     if (is_in ? is_whole(k, to, i) : to->d.dtype == TY_NODTYPE || !to->d.ndim) continue;
-    const int64_t all = rows_of(&to->d, lead), each = all ? desc_count(&to->d) / all : 0;
+    const int64_t all = count_rows(&to->d, lead), each = all ? desc_count(&to->d) / all : 0;
     cut_rows(&to->d, lead, rows);
     to->version = NULL;
     if (to->p) to->p = (char *)to->p + (size_t)(first * each) * dtype_size(to->d.dtype);
@@ -85,7 +86,7 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
   if (lead <= 0 || c->nin > MOST || c->nout > MOST || v->changes || c->epilogue ||
       !can_cut(k, c, lead))
     return false;
-  const int64_t rows = rows_of(&c->in[0].d, lead);
+  const int64_t rows = count_rows(&c->in[0].d, lead);
   if (rows < FEW_ROWS) return false;
   size_t bytes = 0, whole = 0, part_bytes = 0;
   for (int i = 0; i < c->nin; i++)
@@ -97,7 +98,7 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
   const int64_t block = MAX(1, BLOCK_BYTES / (int64_t)MAX(1, bytes / (size_t)rows));
   if (block >= rows) return false;
   struct block_call b;
-  const struct call part = block_of(k, c, c->in, c->out, lead, 0, block, &b);
+  const struct call part = make_block_call(k, c, c->in, c->out, lead, 0, block, &b);
   v->kernel_scratch = k->scratch ? align_up(k->scratch(&part), ALIGN) : 0;
   for (int i = 0; i < c->nin; i++)
     if (!is_whole(k, &c->in[i], i)) part_bytes += converted_bytes(&v->call.in[i], &part.in[i]);
@@ -147,7 +148,7 @@ static void make_block(const struct rows_pass *x, int64_t first, int64_t rows, c
 {
   const struct invoke *v = x->v;
   b->rows = rows;
-  b->part = block_of(v->kernel, x->c, x->in, x->c->out, v->lead, first, rows, &b->real);
+  b->part = make_block_call(v->kernel, x->c, x->in, x->c->out, v->lead, first, rows, &b->real);
   const int nin = b->part.nin, nout = b->part.nout;
   char *at = assign_converted(
       b->real.in, b->as_f32.in, v->half_in, nin, tmp + v->kernel_scratch);
@@ -220,7 +221,7 @@ int half_rows_run(const struct invoke *v, const struct call *c)
     in[i].p = at;
     at += align_up(desc_bytes(&in[i].d), ALIGN);
   }
-  struct rows_pass x = { v, c, in, at, rows_of(&c->in[0].d, v->lead), TY_OK };
+  struct rows_pass x = { v, c, in, at, count_rows(&c->in[0].d, v->lead), TY_OK };
   parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, CHUNK, run_blocks, &x);
   return x.code;
 }

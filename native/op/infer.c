@@ -191,7 +191,7 @@ int shape_all(struct infer *s)
   return TY_OK;
 }
 
-int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
+int infer_axis(struct infer *s, int64_t axis, int ndim, int *out)
 {
   if (axis < -ndim || axis >= ndim)
     return infer_fail(s, TY_EVALUE, NULL,

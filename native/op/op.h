@@ -159,9 +159,9 @@ void op_register(const struct op *const *list, int n);
 const struct op *op_find(const char *name);           /* aliases too; NULL */
 const struct op *op_at(int i);
 int   op_count(void);
-/* fails with TY_ENAME and the nearest names */
+/* Fails with TY_ENAME and the nearest names. */
 int   op_unknown(const char *name);
-/* into param_size bytes; texts are borrowed from attr */
+/* Parses attributes into param_size bytes; texts are borrowed from attr. */
 int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
 /* The ports under given parameters: names are written into the arena. n inputs of a variadic
 ** operator, -1: as parameters say. */

@@ -109,7 +109,7 @@ static void set_none(const struct param *p, void *field)
   }
 }
 
-/* Numbers that a list may have; 0: it is none. */
+/* Returns how many numbers a list may have; 0: the parameter is no list. */
 static int max_entries(const struct param *p)
 {
   return p->type == P_FLOATS || p->type == P_INTS ? 128 : p->type == P_SHAPE ? 16 : 0;

@@ -2,7 +2,7 @@
 #pragma once
 #include "op/signature.h"
 
-/* an operator made at run time; never removed */
+/* Registers an operator at run time; it is never removed. */
 int    op_add(const struct op *op);
 /* Returns the value of an attribute; NULL: it is not given. */
 const char *attr_given(const ty_attr *attr, int n, const char *key);
@@ -24,7 +24,7 @@ const char *op_variadic(const struct op *op);
 const ty_attr *op_counted(
     const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16]);
 bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" */
-/* monitors call its inputs by name, not input<i> */
+/* Returns whether monitors call the operator's inputs by name, not input<i>. */
 bool   monitor_input_named(const struct op *op);
-/* user rows from a file, as ty_op_row writes them (user_formula.c) */
+/* Registers formula operators from a file, as ty_op_row writes them (user_formula.c). */
 int    formula_define(const char *lines);

@@ -83,7 +83,7 @@ static int parse_port(const char *s, size_t n, struct port_text *p)
   return TY_OK;
 }
 
-/* Nodes share the ports of a text that counts none. */
+/* Makes the ports of a text that counts none, which nodes share. */
 static int fix_ports(struct port_list *list)
 {
   struct port *p = arena_new(&all.arena, sizeof *p * (size_t)list->n);
@@ -178,7 +178,7 @@ static int get_list(const char *text, enum text_kind kind, const union text_list
   return TY_OK;
 }
 
-int reads_of(const char *text, const struct reads **out)
+int find_reads(const char *text, const struct reads **out)
 {
   const union text_list *list = NULL;
   if (text) TRY(get_list(text, READS, &list));
@@ -228,8 +228,8 @@ int op_parse_texts(const struct op *op)
   TRY(op_outputs(op, NULL, &ports));
   TRY(op_in_place(op, false, &pairs));
   TRY(op_in_place(op, true, &pairs));
-  TRY(reads_of(op->shown, &reads));
-  return reads_of(op->grad, &reads);
+  TRY(find_reads(op->shown, &reads));
+  return find_reads(op->grad, &reads);
 }
 
 /* -- what they say ----------------------------------------------------------------------------- */
@@ -290,7 +290,7 @@ static int fill_level(const struct port_list *list, int level)
   return TY_OK;
 }
 
-/* Nodes share numbered ports, whatever their number: data0 data1 ... */
+/* Returns numbered ports, data0 data1 ..., which nodes share whatever their number. */
 static int numbered_ports(const struct port_list *list, int n, const struct port **out)
 {
   int level = 0;
@@ -390,8 +390,8 @@ const char *op_variadic(const struct op *op)
   return in->port[in->counted].count;
 }
 
-/* Attributes with the count of a variadic operator filled in. `more` has room for nattr + 1
-** entries and `number` for a count. */
+/* Returns the attributes with the count of a variadic operator filled in. `more` has room for nattr
+** + 1 entries and `number` for a count. */
 const ty_attr *op_counted(
     const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16])
 {

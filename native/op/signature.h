@@ -32,7 +32,7 @@ struct shared_pair { int out, in; };
 struct in_place { int every, n; const struct shared_pair *pair; };
 
 /* Gives what a text of grad reads; NULL: nothing. */
-int reads_of(const char *text, const struct reads **out);
+int find_reads(const char *text, const struct reads **out);
 /* Gives what the gradient operator reads, also that of formulas; NULL: there is no gradient. */
 int op_reads(const struct op *op, const void *param, const struct reads **out);
 /* Gives the inputs; with param NULL, those of the text that does not depend on parameters. */
@@ -40,7 +40,7 @@ int op_inputs(const struct op *op, const void *param, const struct port_list **o
 /* Gives what the operator, or its gradient operator, computes in place; NULL: nothing. */
 int op_in_place(const struct op *op, bool backward, const struct in_place **out);
 bool in_place_allowed(const struct in_place *pairs, int out, int in);
-/* parses what does not depend on parameters */
+/* Parses those texts of an operator that do not depend on parameters. */
 int op_parse_texts(const struct op *op);
 
 /* The operands of a gradient operator in order, for a node of nin inputs and nout outputs:

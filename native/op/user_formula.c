@@ -151,7 +151,7 @@ static int try_formula(
   return code;
 }
 
-/* Inputs broadcast; while one is unknown nothing follows for the result. */
+/* Infers the result of broadcast inputs; nothing while one is unknown. */
 static int shape_broadcast(struct infer *s)
 {
   int64_t dim[TY_MAXDIM];

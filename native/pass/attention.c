@@ -43,7 +43,7 @@ struct attention_finder {
   int *readers;                                       /* per value, outputs of the graph included */
 };
 
-static struct attention_part part_of(const struct attention_finder *f, int node)
+static struct attention_part find_part(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
   if (!n->op || !n->op->attention) return (struct attention_part){ ATTENTION_NONE };
@@ -91,7 +91,7 @@ static int scores_of_sum(const struct attention_finder *f, int node)
   for (int k = 0; k < 2; k++) {
     const int from = only_maker(f, n->in[k], node);
     if (from < 0 || !desc_same_shape(desc_of(f, n->in[k]), all)) continue;
-    const enum attention_role role = part_of(f, from).role;
+    const enum attention_role role = find_part(f, from).role;
     if (role == ATTENTION_PRODUCT || role == ATTENTION_SCALE || role == ATTENTION_SCORES ||
         is_row_view(f, from))
       return k;
@@ -112,7 +112,7 @@ static bool score_hides(const struct attention_finder *f, double c, int dtype)
 /* Returns whether entry e is a constant, one number everywhere. */
 static bool find_constant(const struct attention_finder *f, ty_entry e, double *number)
 {
-  const struct attention_part p = part_of(f, e.node);
+  const struct attention_part p = find_part(f, e.node);
   *number = p.number;
   return p.role == ATTENTION_CONSTANT;
 }
@@ -124,7 +124,7 @@ static int scores_of_choice(
 {
   const struct node *n = &f->x->g->node[node];
   const ty_desc *all = &f->x->desc[n->first];
-  if (part_of(f, node).role != ATTENTION_CHOICE || all->ndim > 4 || all->ndim < 3) return -1;
+  if (find_part(f, node).role != ATTENTION_CHOICE || all->ndim > 4 || all->ndim < 3) return -1;
   /* a vector chooses whole rows of the first axis */
   if (!(n->op->flags & OP_BROADCAST) && !desc_same_shape(desc_of(f, n->in[0]), all)) return -1;
   for (int k = 1; k <= 2; k++) {
@@ -150,7 +150,7 @@ static bool find_scores(
     const int node = only_maker(f, e, reader);
     if (node < 0) return false;
     const struct node *n = &f->x->g->node[node];
-    const struct attention_part p = part_of(f, node);
+    const struct attention_part p = find_part(f, node);
     const bool unbiased = m->bias.node < 0 && m->scale == 1;
     const int k = unbiased ? scores_of_sum(f, node) : -1,
               chosen = unbiased ? scores_of_choice(f, node, m) : -1;
@@ -184,7 +184,7 @@ static bool find_scores(
 static bool find_match(const struct attention_finder *f, int i, struct attention_match *m)
 {
   const struct node *n = &f->x->g->node[i];
-  const struct attention_part last = part_of(f, i);
+  const struct attention_part last = find_part(f, i);
   *m = (struct attention_match){ .bias = { -1, 0 }, .scale = 1, .scores = -1 };
   if (last.role != ATTENTION_PRODUCT && last.role != ATTENTION_VALUES) return false;
   if (last.ta || last.tb || !dtype_float(f->x->desc[n->first].dtype)) return false;
@@ -197,7 +197,7 @@ static bool find_match(const struct attention_finder *f, int i, struct attention
   for (;;) {
     const int node = only_maker(f, e, reader);
     if (node < 0) return false;
-    const struct attention_part p = part_of(f, node);
+    const struct attention_part p = find_part(f, node);
     if (p.role == ATTENTION_DROPOUT && m->dropout == 0)
       m->dropout = p.number;
     else if (p.role == ATTENTION_SOFTMAX)
@@ -250,7 +250,7 @@ static int add_reshape(
 }
 
 /* Returns batch and heads of a match: the leading axes of its scores. */
-static void leading_of(
+static void find_leading(
     const struct attention_finder *f, const struct attention_match *m, int64_t lead[2])
 {
   const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
@@ -318,7 +318,7 @@ static int add_attention(const struct attention_writer *w, const struct attentio
   ty_entry in[4], y;
   int64_t lead[2], dim[4];
   int n = 0;
-  leading_of(f, m, lead);
+  find_leading(f, m, lead);
   if (m->interleaved) {
     if (!m->self) in[n++] = w->m->entry[value_of(g, m->q)];
     in[n++] = w->m->entry[value_of(g, m->v)];
@@ -373,7 +373,7 @@ static void mark_gone(
   gone[i] = 2;
   for (ty_entry e = n->in[m->interleaved];;) {
     const struct node *from = &f->x->g->node[e.node];
-    const enum attention_role role = part_of(f, e.node).role;
+    const enum attention_role role = find_part(f, e.node).role;
     gone[e.node] = 1;
     if (role == ATTENTION_PRODUCT || role == ATTENTION_SCORES) return;
     const bool end = m->bias.node >= 0 && e.node == m->scores;
@@ -438,7 +438,7 @@ static bool is_worth_it(const struct attention_finder *f, const struct attention
 static bool bias_fits(const struct attention_finder *f, const struct attention_match *m)
 {
   int64_t lead[2], dim[4];
-  leading_of(f, m, lead);
+  find_leading(f, m, lead);
   if (m->interleaved && lead[1] != m->heads) return false;
   return m->bias.node < 0 || bias_shape(f, m, lead, dim);
 }

@@ -22,5 +22,5 @@ struct gradient {                                     /* arrays of the caller */
   /* per head: the variable of its gradient; node -1: it is not read */
   ty_entry *head;
 };
-/* is this node to be recomputed? all: whatever qualifies */
+/* Returns whether a node is to be recomputed. all: whatever qualifies. */
 bool node_is_mirrored(const struct node *n, bool all);

@@ -29,7 +29,7 @@ struct order {
   int list[NEAR], nlist;                              /* what has to come before a product */
 };
 
-static int weight_of(const struct program *p, const struct step *st)
+static int find_weight(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node],
                     *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
@@ -72,7 +72,7 @@ static bool find_weights(struct order *o)
   memset(o->read, 0, (size_t)p->s.g->nvalue);
   for (int t = o->from; t < o->end; t++) {
     if (!note_values(o, t)) return false;
-    int w = o->weight[t] = weight_of(p, &p->step[t]);
+    int w = o->weight[t] = find_weight(p, &p->step[t]);
     o->next[t] = -1;
     if (w < 0) continue;
     if (o->last[w] >= 0) {

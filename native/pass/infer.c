@@ -149,7 +149,7 @@ static int match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
   return shape_as(w->s, slot, &whole);
 }
 
-static int64_t rows_of(const ty_desc *slot, int n)
+static int64_t find_rows(const ty_desc *slot, int n)
 {
   for (int k = 0; k < n; k++)
     if (slot[k].ndim && slot[k].dim[0]) return slot[k].dim[0];
@@ -160,8 +160,8 @@ static int match_foreach(struct view *w, const struct foreach_param *p)
 {
   ty_desc *in = w->s->in, *out = w->s->out;
   int nd = (int)p->data_locs.n, ns = (int)p->state_locs.n;
-  int64_t rows = rows_of(in, nd);
-  if (!rows) rows = rows_of(out, (int)p->num_out_data);
+  int64_t rows = find_rows(in, nd);
+  if (!rows) rows = find_rows(out, (int)p->num_out_data);
   for (int k = 0; k < nd; k++) {
     if (rows && w->what == INFER_SHAPES) TRY(shape_dim(w->s, &in[k], 0, rows));
     if (p->data_locs.d[k] >= 0)

@@ -40,7 +40,7 @@ static void find_liveness(struct program *p)
   }
 }
 
-static int root_of(const struct program *p, int v)
+static int find_root(const struct program *p, int v)
 {
   while (p->value[v].root != v) v = p->value[v].root;
   return v;
@@ -51,7 +51,7 @@ static int root_of(const struct program *p, int v)
 static bool may_take(const struct program *p, const struct step *st, int t, int out, int in)
 {
   const struct source *s = &p->s;
-  int v = st->out[out], u = st->in[in], r = root_of(p, u);
+  int v = st->out[out], u = st->in[in], r = find_root(p, u);
   const struct value *x = &p->value[v], *y = &p->value[r];
   if (y->kind != V_POOL || y->pinned || y->last != t || y->first >= t || y->device != x->device ||
       y->bytes != x->bytes)
@@ -71,7 +71,7 @@ static bool read_once(const struct program *p, const struct step *st, int in)
 {
   if (st->kind == STEP_POINTWISE) return true;
   for (int k = 0; k < st->nin; k++)
-    if (k != in && root_of(p, st->in[k]) == root_of(p, st->in[in])) return false;
+    if (k != in && find_root(p, st->in[k]) == find_root(p, st->in[in])) return false;
   return true;
 }
 
@@ -81,7 +81,7 @@ static int reusable_root(const struct program *p, const struct step *st, int t, 
 {
   int best = -1;
   for (int j = 0; j < st->nin; j++) {
-    int r = root_of(p, st->in[j]);
+    int r = find_root(p, st->in[j]);
     if (r == st->out[out] || !may_take(p, st, t, out, j) || !read_once(p, st, j)) continue;
     if (best < 0 || (t < p->nforward && p->value[r].last_write < p->value[best].last_write))
       best = r;
@@ -112,7 +112,7 @@ static void share_in_place(struct program *p)
 /* Lets views of a value that moved to another value's bytes follow it. */
 static void follow_roots(struct program *p)
 {
-  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = root_of(p, v);
+  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = find_root(p, v);
 }
 
 int pass_liveness(struct program *p)

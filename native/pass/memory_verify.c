@@ -12,7 +12,7 @@ struct held { int64_t from, to; int value, device; };
 struct memory { struct held *h; int n, cap; };
 
 /* Returns the node that has value v: the last whose first value is at most v. */
-static int node_of(const ty_graph *g, int v)
+static int find_node(const ty_graph *g, int v)
 {
   int node = 0;
   for (int low = 0, high = g->n - 1; low <= high;) {
@@ -31,8 +31,8 @@ static int fail_read(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
   return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes hold %s", t,
-      g->node[node_of(g, value)].name,
-      owner >= 0 ? g->node[node_of(g, owner)].name : "something else");
+      g->node[find_node(g, value)].name,
+      owner >= 0 ? g->node[find_node(g, owner)].name : "something else");
 }
 
 static bool step_writes(const struct program *p, int node, int v)
@@ -48,7 +48,7 @@ static bool step_writes(const struct program *p, int node, int v)
 static int stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
-  const int node = node_of(g, v);
+  const int node = find_node(g, v);
   if (step_writes(p, node, v)) return v;
   if (p->s.summed && p->s.summed[node])
     return stored_value(p, value_of(g, g->node[node].in[1])); /* the part that was added last */

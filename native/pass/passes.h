@@ -39,9 +39,9 @@ bool ends_in_reduction(const struct program *p, const struct step *st);
 /* Returns whether every gradient kernel takes operands of further nodes (K_BATCHES;
 ** batch_weight_gradients.c). */
 bool batches_sums(const struct op *op, int device);
-/* select.c: v.call without pointers, from what is known */
+/* Fills in v.call without pointers from what is known (select.c). */
 int  step_call(struct program *p, struct step *st);
-/* fold_batchnorm.c; done: the step has been run with what follows */
+/* Runs a step that does some of what follows it (fold_batchnorm.c); *done: it has been run so. */
 int  fold_run(struct program *p, struct step *st, bool *done);
 /* memory_fit.c. Finds places for n items, of bytes[i] (multiples of ALIGN), which live at steps
 ** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. held: the bytes of a program

@@ -17,7 +17,7 @@ struct builder {
   int value[PW_ARGS], n;
 };
 
-static int operand_of(struct builder *b, int v)
+static int add_operand(struct builder *b, int v)
 {
   for (int k = 0; k < b->n; k++)
     if (b->value[k] == v) return k;
@@ -27,10 +27,10 @@ static int operand_of(struct builder *b, int v)
   return b->n++;
 }
 
-static int register_of(struct builder *b, int v)
+static int load_register(struct builder *b, int v)
 {
   if (b->reg[v] < 0) {
-    int k = operand_of(b, v);
+    int k = add_operand(b, v);
     b->reg[v] = k < 0 ? 0 : pw_load(b->t, k);
   }
   return b->reg[v];
@@ -44,12 +44,12 @@ static void bind_letters(struct builder *b, const struct node *n, struct pw_env 
       b->t, 0); /* for letters in parts of a formula that the parameters exclude */
   for (int i = 0; i < 26; i++) env->var[i] = nothing;
   if (!n->backward) {
-    for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
+    for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = load_register(b, value_of(g, n->in[k]));
     return;
   }
   for (int k = 0; n->kind->reads && k < MIN(n->kind->reads->n, n->nin); k++) {
     const struct read *r = &n->kind->reads->read[k];
-    env->var[formula_letter(r->kind, r->k) - 'a'] = register_of(b, value_of(g, n->in[k]));
+    env->var[formula_letter(r->kind, r->k) - 'a'] = load_register(b, value_of(g, n->in[k]));
   }
 }
 
@@ -61,7 +61,7 @@ static int store_value(struct builder *b, int v, int computed, int reg)
   if (x->kind == V_NONE) return TY_OK;
   for (int k = 0; k < b->st->nout; k++)
     if (b->st->out[k] == v) {
-      int operand = operand_of(b, v);
+      int operand = add_operand(b, v);
       NEED(operand >= 0, TY_EUNSUPPORTED, "pointwise program: too many operands");
       if (x->add) {
         struct pw_env env = { .var = { pw_load(b->t, operand), reg } };
@@ -101,7 +101,7 @@ static int add_end(struct builder *b, int node)
 {
   const struct source *s = &b->p->s;
   const struct node *n = &s->g->node[node];
-  const int reg = register_of(b, value_of(s->g, n->in[0])), operand = operand_of(b, n->first);
+  const int reg = load_register(b, value_of(s->g, n->in[0])), operand = add_operand(b, n->first);
   NEED(operand >= 0, TY_EUNSUPPORTED, "pointwise program: too many operands");
   b->operand[operand] = *space_of(s, node);
   b->st->end->operand = operand;
@@ -142,7 +142,7 @@ static int build_program(struct program *p, struct step *st, int *reg)
   struct builder b = { .p = p, .st = st, .t = pw_new(dtype), .reg = reg };
   NEED(b.t, TY_EMEMORY, "out of memory: pointwise programs");
   int code = TY_OK;
-  for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
+  for (int k = 0; k < st->nin; k++) add_operand(&b, st->in[k]);
   for (int k = 0; !code && k < st->nmember; k++) {
     const int node = p->member[st->member + k];
     code = st->end && node == st->node ? add_end(&b, node) : add_member(&b, node, dtype);

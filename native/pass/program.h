@@ -197,7 +197,7 @@ int  plan_verify(const struct program *p);
 /* Makes the segments again, for other buckets of gradients. */
 int  program_cut(struct program *p, const int *bucket, int nbucket);
 /* Returns the segment of a step, -1: t is none. */
-int  segment_of(const struct program *p, int t);
+int  find_segment(const struct program *p, int t);
 /* Executes one step. */
 int  program_run_step(struct program *p, struct step *s);
 /* Adds operator and node of a step to this thread's failure. Returns code. */

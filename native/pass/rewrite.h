@@ -89,7 +89,7 @@ struct mapper {
   int forward;                                        /* new nodes of the forward part, -1: open */
 };
 int  mapper_begin(struct mapper *m, struct typed_graph *x);
-/* Call before making what replaces old node i. */
+/* Notes that old node i is being replaced; call it before making the nodes that do. */
 void mapper_visit(struct mapper *m, int i);
 /* Returns what input k of old node i became. */
 ty_entry mapper_input(const struct mapper *m, int i, int k);

@@ -7,7 +7,7 @@
 #include "pass/passes.h"
 
 /* Returns the segment of a step. Segments are in the order of their steps, without gaps. */
-int segment_of(const struct program *p, int t)
+int find_segment(const struct program *p, int t)
 {
   int low = 0, high = p->nsegment - 1;
   while (low < high) {
@@ -87,12 +87,12 @@ int pass_segments(struct program *p)
     if (t < p->nforward) p->nsegment_forward = p->nsegment;
   }
   for (int t = 0; t < p->n && p->ndevice > 1; t++) { /* what a step reads from another device */
-    struct segment *here = &p->segment[segment_of(p, t)];
+    struct segment *here = &p->segment[find_segment(p, t)];
     for (int k = 0; k < p->step[t].nin; k++) {
       const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
       if (x->kind == V_NONE || x->first < 0 || x->device == p->step[t].device) continue;
       int slot = program_slot(p, x->device);
-      here->wait[slot] = MAX(here->wait[slot], segment_of(p, x->last_write));
+      here->wait[slot] = MAX(here->wait[slot], find_segment(p, x->last_write));
     }
   }
   return join_calls(p);

@@ -70,7 +70,8 @@ static int add_step(struct program *p, struct joined *j, int t)
   return TY_OK;
 }
 
-/* One list each way for a segment: the first kernel that does something so decides what. */
+/* Lists for a segment what its kernels do together before it, and after it: the first kernel that
+** does something so decides what. */
 static int join_segment(struct program *p, const struct segment *g)
 {
   struct joined *before = NULL, *after = NULL;

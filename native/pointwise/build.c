@@ -244,8 +244,8 @@ static bool is_bound(const struct pw_program *t, int i, int op)
   return x->op == op && !x->uniform && is_number(t, x->arg[1]) && !isnan(t->term[x->arg[1]].number);
 }
 
-/* min and max with numbers, in either order, where the least is not above the most: one pass, with
-** the same bits. */
+/* Joins min and max with numbers, in either order, to one pass with the same bits, where the least
+** is not above the most. */
 static void join_bounds(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
@@ -283,8 +283,8 @@ static int find_gate(const struct pw_program *t, const struct pw_term *x, int *b
   return -1;
 }
 
-/* a times a * b + c within 0 and 1, as in hard_swish: one pass instead of three, with the same
-** bits. */
+/* Joins a times a * b + c within 0 and 1, as in hard_swish, to one pass instead of three, with the
+** same bits. */
 static void join_gates(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
@@ -320,7 +320,7 @@ static void find_last(struct layout *l)
       l->last[t->term[i].arg[k]] = i;
 }
 
-/* Operands and numbers, stored and uniform terms keep their slots. */
+/* Gives operands, numbers, stored and uniform terms slots that they keep. */
 static int give_fixed(struct layout *l)
 {
   struct pw_program *t = l->t;

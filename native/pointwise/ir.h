@@ -158,9 +158,9 @@ struct pw_program {
   void *made;                                         /* a back end's (pw_made) */
 };
 int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
-/* frees what a back end has made of it */
+/* Frees what a back end has made of a program. */
 void pw_forget(struct pw_program *t);
-/* term of an opcode over terms; folds */
+/* Returns the term of an opcode over terms, with constants folded. */
 int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
 /* Adds a loaded parameter; its sign is that of `known`. */
 void pw_uniform(struct pw_program *t, int reg, double known);

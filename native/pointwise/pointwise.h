@@ -29,17 +29,17 @@ struct pw_env {
 };
 struct pw_program *pw_new(int dtype);
 void pw_free(struct pw_program *t);
-/* register that holds operand's element; the same one each time */
+/* Returns the register that holds an operand's element, the same one each time. */
 int  pw_load(struct pw_program *t, int operand);
 int  pw_number(struct pw_program *t, double value);
-/* TY_EVALUE names the column */
+/* Compiles a formula; TY_EVALUE names the column. */
 int  pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *reg);
 void pw_store(struct pw_program *t, int operand, int reg);
-/* value as if stored in dtype and loaded again: half types round, integers wrap */
+/* Returns the value as if stored in dtype and loaded again: half types round, integers wrap. */
 int  pw_cast(struct pw_program *t, int reg, int dtype);
-/* drops dead code, allocates registers; TY_EUNSUPPORTED: too long */
+/* Drops dead code and allocates registers; TY_EUNSUPPORTED: the program is too long. */
 int  pw_seal(struct pw_program *t);
-/* one formula-like line, for the printed program */
+/* Prints a program as one line like a formula. */
 int  pw_print(const struct pw_program *t, struct text *out);
 /* How a pointwise program's CUDA source takes its operands: forms as cuda_source.c says. */
 enum { PW_GENERAL, PW_NARROW, PW_DENSE, PW_PACKED };
@@ -67,8 +67,8 @@ void pw_cuda_element(const struct pw_program *t, const struct pw_cuda *how, cons
 /* Prints pw_cuda_begin and the kernel. */
 int pw_cuda(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
-/* compute dtype for operands: float64 if any is; else float32 if any is a float; else int64 if
-** any is; else int32 */
+/* Returns the compute dtype for operands: float64 if any is; else float32 if any is a float; else
+** int64 if any is; else int32. */
 int  pw_dtype(const ty_desc *d, int n);
 
 /* The iteration space of one pointwise program: dims with per-operand strides (elements; 0 =
@@ -80,7 +80,7 @@ struct pw_loop {
   int64_t stride[PW_ARGS][TY_MAXDIM];
   int8_t  dtype[PW_ARGS];
 };
-/* aligned to the right, broadcast */
+/* Makes the loop over a space; operands are aligned to the right and broadcast. */
 int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand, int n);
 /* Runs a program on the device's queue; parallel inside. */
 int pw_run(
@@ -94,7 +94,7 @@ int pw_together(int device, bool begin);
 struct pw_end { int operand, kind, finish, dtype; struct reduce over; };
 /* Returns whether programs on the device may end so. */
 bool pw_can_end(int device);
-/* bytes; 0 where there is nothing to keep */
+/* Returns the bytes of scratch; 0: nothing is kept. */
 size_t pw_end_scratch(int device, const struct pw_end *end);
 int pw_run_end(int device, const struct pw_program *t, const struct pw_loop *l,
     void *const *operand, const struct pw_end *end, void *tmp);

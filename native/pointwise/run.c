@@ -318,7 +318,7 @@ static void run_code(const struct pw_run_state *s, void **slot, int first, int l
   }
 }
 
-/* Numbers and single elements, then all that follows from them alone: once per chunk. */
+/* Computes numbers and single elements, then all that follows from them alone, once per chunk. */
 static void run_once(
     const struct pw_run_state *s, const struct operand_view *view, void **slot, int64_t n)
 {

@@ -175,7 +175,7 @@ static int read_element(const struct file_part *p, struct file_window *w, int64_
   return TY_OK;
 }
 
-/* Units as the file has them, little-endian, to elements in their place. */
+/* Decodes little-endian units of the file to elements in their place. */
 static int decode_units(const struct file_part *p, uint8_t *units, uint8_t *to, int64_t n)
 {
   if (p->swapped) swap_bytes(units, (size_t)p->unit, (size_t)n);

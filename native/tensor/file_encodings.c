@@ -163,8 +163,8 @@ static void read_scales(const uint8_t *p, int group, int *scale, int *least)
   }
 }
 
-/* Groups 2i and 2i + 1 are the low and high halves of 32 bytes; bit g of the 32 bytes `fifth`,
-** which may be missing, is the fifth bit of group g. */
+/* Decodes groups: 2i and 2i + 1 are the low and high halves of 32 bytes; bit g of the 32 bytes
+** `fifth`, which may be missing, is the fifth bit of group g. */
 static void decode_groups(float *to, const uint8_t *block, const uint8_t *fifth,
     const uint8_t *nibbles)
 {

@@ -21,7 +21,7 @@ describe("the collector", function()
     assert.is_true(steps_of(function() return nd.ones{ 2 ^ 18 } end) >= 5)
   end)
 
-  it("is not asked for arrays that were let go", function()
+  it("is not asked for arrays that were freed", function()
     assert.is_true(steps_of(function() class.let_go(nd.ones{ 2 ^ 18 }) end) <= 1)
   end)
 

@@ -1,5 +1,5 @@
--- Convolutions by cuDNN, on the stand-in: values and gradients are those of the CPU, whichever way
--- axes, groups, padding and channels lie; which engines are taken; what happens without cuDNN.
+-- Convolutions by cuDNN, on the stand-in: values and gradients are those of the CPU, for all
+-- axes, groups, paddings and layouts; which engines are taken; what happens without cuDNN.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -17,7 +17,7 @@ local function pattern(shape, dtype, seed)
   return ty.nd.array{values, ctx = ty.cpu(0)}:reshape(shape):astype(dtype)
 end
 
--- outputs and gradients by name, on the CPU; `turn`: images lie otherwise there
+-- outputs and gradients by name, on the CPU; `turn`: images have another layout there
 local function run(ctx, net, shape, dtype, turn)
   local function there(x) return turn and #x.shape > 2 and x:transpose{axes = turn.there} or x end
   local function back(x)
@@ -197,7 +197,7 @@ describe_there("a convolution on a GPU", function()
     assert.matches("channels last\tkernels\tcudnn", text)
   end)
 
-  it("takes arrays that lie at any element", function()
+  it("takes arrays that begin at any element", function()
     local text, status = stand_in.run(VIEWS, { CUDASIM_STRICT = 1 })
     assert.equal("1 3 5 7\n11 13 15 17\n", text)
     assert.equal(0, status)

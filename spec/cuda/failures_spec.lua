@@ -162,7 +162,7 @@ describe_there("a step on a GPU", function()
 
   it("says which device failed late, and which node where TYCHO_SYNC asks for it", function()
     local text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
-    assert.matches("^false\t[^\n]*gpu%(1%): a task, TYCHO_SYNC=1 tells which: unspecified", text)
+    assert.matches("^false\t[^\n]*gpu%(1%): a task, TYCHO_SYNC=1 shows which: unspecified", text)
     text = stand_in.run(LATE, { CUDASIM_DEVICES = 2, TYCHO_SYNC = 1 })
     assert.matches("^false\t[^\n]*gpu%(1%): this step: unsp[^\n]*operator FullyConnected, node fc",
       text)
@@ -170,7 +170,7 @@ describe_there("a step on a GPU", function()
 
   it("says that the failure may be an earlier step's, and that the device is lost", function()
     local late = "gpu%(0%) reports late: the failure is this step's or that of one before it, \z
-      and TYCHO_SYNC=1 tells whose"
+      and TYCHO_SYNC=1 shows which"
     local over = "nothing runs on gpu%(0%) until the program is started again"
     for _, fail in ipairs{ "cublasLtMatmul:4:719", "cuLaunchKernel:3:719" } do
       local text = steps(fail)
@@ -184,7 +184,7 @@ describe_there("a step on a GPU", function()
     local text = steps("cublasLtMatmul:1")
     assert.is_falsy(text:find("reports late", 1, true) or text:find("nothing runs on", 1, true))
     text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
-    assert.matches("a task, TYCHO_SYNC=1 tells which: [^\n]*; nothing runs on gpu%(1%) until", text)
+    assert.matches("a task, TYCHO_SYNC=1 shows which: [^\n]*; nothing runs on gpu%(1%) until", text)
   end)
 
   it("fails for good on a device that is lost", function()
@@ -243,7 +243,7 @@ describe_there("a second GPU that does not open", function()
 end)
 
 describe_there("a product on a GPU", function()
-  it("takes views that lie at any element", function()
+  it("takes views that begin at any element", function()
     local text, status = stand_in.run(VIEWS, { CUDASIM_STRICT = 1 })
     assert.equal("1 2 3\n4 5 6\n7 8 9\n", text)
     assert.equal(0, status)

@@ -249,7 +249,7 @@ describe("a loss", function()
       tostring(loss.HuberLoss{ weight = 0.5, batch_axis = 1 }))
   end)
 
-  it("lets go of what it makes on the way", function()
+  it("frees what it makes on the way", function()
     local pred, label = form({ 3, 4 }, "float32"):attach_grad(), form({ 3, 4 }, "float32")
     local classes = nd.array{ 0, 2, 1 }
     local function arrays_left(f, ...)

@@ -541,7 +541,7 @@ describe("dynamic_unroll", function()
     end
   end)
 
-  it("let go of what a step makes on the way, unless a function of the script has it", function()
+  it("free what a step makes on the way, unless a function of the script has it", function()
     local seen
     local function watched(v)
       seen = nd.tanh(v)

@@ -70,7 +70,7 @@ describe("imrotate", function()
     local inside, whole = math.min(W / wide, H / high), math.max(wide / W, high / H)
     for _, degrees in ipairs{ 30, -30 } do
       local x = plane()
-      -- corners lie on the border
+      -- corners are on the border
       assert.is_true(check(image.imrotate{ x, degrees, zoom_in = true }, degrees, inside)
         >= H * W - 4)
       assert.is_true(check(image.imrotate{ x, degrees, zoom_out = true }, degrees, whole) < H * W)

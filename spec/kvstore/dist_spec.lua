@@ -141,7 +141,7 @@ describe("a store of several ranks", function()
     assert.truthy(lines[1]:find("dist_sync", 1, true))
   end)
 
-  it("reads the gradients of its own device where they lie, and leaves them as they are", function()
+  it("reads the gradients of its own device where they are, and leaves them as they are", function()
     local stores, grads = stores_of(2), {}
     for r, kv in ipairs(stores) do
       kv:init({ "a", "b" }, { ty.nd.zeros{ 3 }, ty.nd.zeros{ 300, 300 } })

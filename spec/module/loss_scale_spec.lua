@@ -74,7 +74,7 @@ describe("a scaled loss", function()
       sym.contrib.linear_cross_entropy{data = x, weight = w, num_hidden = 3, no_bias = true,
         label = sym.Variable("label")} } do
       local grads = {}
-      for i, s in ipairs{ net, LossScale.symbol_of(net) } do
+      for i, s in ipairs{ net, LossScale.make_symbol(net) } do
         local exe = s:simple_bind{ctx = ty.cpu(0), x = {3, 4}, w = {3, 4}}
         for _, name in ipairs{ "x", "w", "label" } do
           local a = exe.arg_dict[name]

@@ -21,8 +21,8 @@ static int check_passed, check_failed;
     CHECK(code_ == TY_OK, "status %d, %s", code_, ty_error()); \
   } while (0)
 
-/* n, or one of TYCHO_TEST_SHARE of them, where the processor is emulated. */
-static inline int trials(int n)
+/* Returns n, or n / TYCHO_TEST_SHARE where the processor is emulated. */
+static inline int count_trials(int n)
 {
   const char *text = getenv("TYCHO_TEST_SHARE");
   const int share = text ? atoi(text) : 1;

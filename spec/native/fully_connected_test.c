@@ -2,7 +2,7 @@
 ** backward through tycho.h alone. */
 #include "check.h"
 
-static ty_tensor *pair(float x, float y)
+static ty_tensor *make_pair(float x, float y)
 {
   ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 2 } };
   float v[2] = { x, y };
@@ -12,7 +12,7 @@ static ty_tensor *pair(float x, float y)
   return t;
 }
 
-static void expect(ty_tensor *t, float x, float y, const char *what)
+static void expect_pair(ty_tensor *t, float x, float y, const char *what)
 {
   float v[2] = { 0, 0 };
   RUN(ty_tensor_read(t, v, sizeof v));
@@ -20,7 +20,7 @@ static void expect(ty_tensor *t, float x, float y, const char *what)
       (double)x, (double)y);
 }
 
-static ty_entry build(ty_graph *g)
+static ty_entry build_graph(ty_graph *g)
 {
   ty_entry a, b, twice, sum;
   ty_attr scalar = { "scalar", "2" };
@@ -32,15 +32,15 @@ static ty_entry build(ty_graph *g)
   return sum;
 }
 
-static void run(ty_exec *e, ty_tensor *grad_a, ty_tensor *grad_b)
+static void run_steps(ty_exec *e, ty_tensor *grad_a, ty_tensor *grad_b)
 {
   ty_tensor *out = NULL;
   RUN(ty_exec_forward(e, 1));
   RUN(ty_exec_output(e, 0, &out));
-  expect(out, 4, 7, "output");
+  expect_pair(out, 4, 7, "output");
   RUN(ty_exec_backward(e, &out, 1, 1));
-  expect(grad_a, 8, 14, "gradient of a");
-  expect(grad_b, 4, 7, "gradient of b");
+  expect_pair(grad_a, 8, 14, "gradient of a");
+  expect_pair(grad_b, 4, 7, "gradient of b");
 }
 
 int main(void)
@@ -48,12 +48,13 @@ int main(void)
   ty_graph *g = NULL;
   ty_exec *e = NULL;
   RUN(ty_graph_new(&g));
-  ty_entry head = build(g);
-  ty_tensor *a = pair(1, 2), *b = pair(2, 3), *grad_a = pair(0, 0), *grad_b = pair(0, 0);
+  ty_entry head = build_graph(g);
+  ty_tensor *a = make_pair(1, 2), *b = make_pair(2, 3), *grad_a = make_pair(0, 0),
+            *grad_b = make_pair(0, 0);
   ty_bind arg[2] = { { "a", a, grad_a, TY_WRITE, 0 }, { "b", b, grad_b, TY_WRITE, 0 } };
   ty_bind_spec spec = { .head = &head, .nhead = 1, .arg = arg, .narg = 2, .device = TY_CPU };
   RUN(ty_exec_bind(g, &spec, &e));
-  if (e) run(e, grad_a, grad_b);
+  if (e) run_steps(e, grad_a, grad_b);
   ty_exec_free(e);
   ty_graph_free(g);
   ty_tensor *all[] = { a, b, grad_a, grad_b };

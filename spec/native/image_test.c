@@ -61,7 +61,7 @@ static ty_iter *open_images(const char *threads)
   return it;
 }
 
-/* A number that follows from all batches of some epochs. */
+/* Returns a hash of all batches of some epochs. */
 static uint64_t hash_epochs(ty_iter *it, int epochs)
 {
   static uint8_t bytes[4 * BATCH * 3 * 64];

@@ -15,7 +15,7 @@ struct items {
 };
 
 static uint32_t seed = 12345;
-static int below(int n)
+static int draw_below(int n)
 {
   seed = seed * 1664525u + 1013904223u;
   return (int)((seed >> 8) % (uint32_t)n);
@@ -26,7 +26,7 @@ static bool at_once(const struct items *x, int i, int j)
   return x->first[i] <= x->last[j] && x->first[j] <= x->last[i];
 }
 
-static bool overlaps(const struct items *x, int i, int j)
+static bool do_overlap(const struct items *x, int i, int j)
 {
   return at_once(x, i, j) && x->place[i] < x->place[j] + x->bytes[j] &&
       x->place[j] < x->place[i] + x->bytes[i];
@@ -35,11 +35,12 @@ static bool overlaps(const struct items *x, int i, int j)
 static bool is_free(const struct items *x, int i, const bool *placed)
 {
   for (int j = 0; j < x->n; j++)
-    if (placed[j] && overlaps(x, i, j)) return false;
+    if (placed[j] && do_overlap(x, i, j)) return false;
   return true;
 }
 
-/* The lowest plan has each item at 0 or where another one ends: tries all orders of the rest. */
+/* Tries all orders of the items that are not placed: in the lowest plan each item is at 0 or where
+** another one ends. */
 static void try_all(struct items *x, bool *placed, int64_t top)
 {
   bool any = false;
@@ -67,16 +68,16 @@ static void draw_items(struct items *x, int nkept)
 {
   bool placed[MOST] = { false };
   int64_t top = 0;
-  x->n = 2 + below(MOST - 1);
+  x->n = 2 + draw_below(MOST - 1);
   x->best = INT64_MAX;
   for (int i = 0; i < x->n; i++) {
-    x->first[i] = below(STEPS);
-    x->last[i] = i < nkept ? STEPS : x->first[i] + below(STEPS - x->first[i]);
-    x->bytes[i] = ALIGN * (1 + below(below(2) ? 4 : 200));
+    x->first[i] = draw_below(STEPS);
+    x->last[i] = i < nkept ? STEPS : x->first[i] + draw_below(STEPS - x->first[i]);
+    x->bytes[i] = ALIGN * (1 + draw_below(draw_below(2) ? 4 : 200));
     x->kept[i] = -1;
     if (i >= nkept) continue;
     do
-      x->place[i] = ALIGN * below(500);
+      x->place[i] = ALIGN * draw_below(500);
     while (!is_free(x, i, placed));
     x->kept[i] = x->place[i];
     placed[i] = true;
@@ -98,13 +99,13 @@ static void test_against_all_plans(void)
     for (int i = 0; i < x.n; i++) {
       CHECK(x.kept[i] < 0 || x.place[i] == x.kept[i], "instance %d: item %d was moved", k, i);
       CHECK(x.place[i] + x.bytes[i] <= total, "instance %d: item %d ends late", k, i);
-      for (int j = 0; j < i; j++) CHECK(!overlaps(&x, i, j), "instance %d: %d and %d", k, i, j);
+      for (int j = 0; j < i; j++) CHECK(!do_overlap(&x, i, j), "instance %d: %d and %d", k, i, j);
     }
   }
 }
 
-/* A convolution and its scratch, and an output in the place that a smaller network gave it, which
-** divides what is free: no plan meets the most bytes that live at once. */
+/* Checks a convolution with scratch and an output in the place that a smaller network gave it,
+** which divides what is free: no plan meets the most bytes that live at once. */
 static void test_kept_output_costs_no_search(void)
 {
   const int first[] = { 0, 1, 0 }, last[] = { 1, 2, 0 };
@@ -116,7 +117,7 @@ static void test_kept_output_costs_no_search(void)
   CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
 }
 
-/* What is above a place kept does not fit below it, though the sum of it would. */
+/* Checks items that do not fit below a place that is kept, though their sum would. */
 static void test_holes_that_no_sum_fills(void)
 {
   enum { N = 8 };
@@ -133,7 +134,7 @@ static void test_holes_that_no_sum_fills(void)
   CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
 }
 
-/* Seven outputs that stay where a larger network had them, and what it computes between them. */
+/* Checks seven outputs that stay where a larger network had them, with values between them. */
 static void test_bytes_held_cost_no_long_search(void)
 {
   enum { N = 60, KEPT = 7, TRIALS = 50 };
@@ -142,10 +143,10 @@ static void test_bytes_held_cost_no_long_search(void)
   for (int trial = 0; trial < TRIALS; trial++) {
     top = 0;
     for (int i = 0; i < N; i++) {
-      first[i] = below(N);
-      last[i] = i < KEPT ? N : first[i] + below(MIN(8, N - first[i]));
-      bytes[i] = ALIGN * (1 + below(300));
-      place[i] = i < KEPT ? top + ALIGN * below(900) : -1;
+      first[i] = draw_below(N);
+      last[i] = i < KEPT ? N : first[i] + draw_below(MIN(8, N - first[i]));
+      bytes[i] = ALIGN * (1 + draw_below(300));
+      place[i] = i < KEPT ? top + ALIGN * draw_below(900) : -1;
       if (i < KEPT) top = place[i] + bytes[i];
     }
     const int64_t before = plan_changes();

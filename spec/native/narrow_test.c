@@ -12,8 +12,8 @@ struct product { int type; bool ta, tb; int64_t m, n, k, lda, ldb, ldc; bool add
 
 static bool is_integer(int type) { return type == GEMM_U8 || type == GEMM_S8; }
 
-/* element i as it is multiplied */
-static double get(int type, const void *p, int64_t i, bool right)
+/* Returns element i as it is multiplied. */
+static double get_element(int type, const void *p, int64_t i, bool right)
 {
   if (type == GEMM_ROUNDED) return (double)bf16_to_float(float_to_bf16(((const float *)p)[i]));
   if (type == GEMM_BF16) return (double)bf16_to_float(((const uint16_t *)p)[i]);
@@ -21,19 +21,20 @@ static double get(int type, const void *p, int64_t i, bool right)
   return ((const int8_t *)p)[i];
 }
 
-/* Arrays end where their last element does, so that the sanitizer sees reads after them. */
-static void *numbers(int type, int64_t n)
+/* Makes an array without bytes after its last element, so that the sanitizer sees reads there. Free
+** it with mem_free. */
+static void *make_numbers(int type, int64_t n)
 {
   const size_t size = type == GEMM_ROUNDED ? 4 : type == GEMM_BF16 ? 2 : 1;
   char *p = mem_new((size_t)n * size);
   for (int64_t i = 0; i < n; i++) {
-    const float v = (float)(below(2001) - 1000) * 0.00123f;
+    const float v = (float)(draw_below(2001) - 1000) * 0.00123f;
     if (type == GEMM_ROUNDED)
       ((float *)p)[i] = v;
     else if (type == GEMM_BF16)
       ((uint16_t *)p)[i] = float_to_bf16(v);
     else
-      p[i] = (char)(below(8) ? below(256) : below(2) ? 0x80 : 0x7f);
+      p[i] = (char)(draw_below(8) ? draw_below(256) : draw_below(2) ? 0x80 : 0x7f);
   }
   return p;
 }
@@ -41,27 +42,28 @@ static void *numbers(int type, int64_t n)
 static struct product any_product(int size)
 {
   static const int most[3][3] = { { 40, 80, 70 }, { 150, 200, 900 }, { 420, 560, 4300 } };
-  struct product p = { GEMM_NARROW + (int)below(4), below(2), below(2), 1 + below(most[size][0]),
-    1 + below(most[size][1]), 1 + below(most[size][2]), 0, 0, 0, below(2) };
-  if (size == 2 && !below(4)) p.n += 1536, p.k = 1 + below(40);
-  if (size < 2 && !below(5)) p.m = 1 + below(4);
-  if (size < 2 && !below(5)) p.n = 1 + below(4);
-  if (size < 2 && !below(5))
-    p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500);
-  p.lda = (p.ta ? p.m : p.k) + below(3);
-  p.ldb = (p.tb ? p.k : p.n) + below(3);
-  p.ldc = p.n + below(3);
+  struct product p = { GEMM_NARROW + (int)draw_below(4), draw_below(2), draw_below(2),
+    1 + draw_below(most[size][0]), 1 + draw_below(most[size][1]), 1 + draw_below(most[size][2]), 0,
+    0, 0, draw_below(2) };
+  if (size == 2 && !draw_below(4)) p.n += 1536, p.k = 1 + draw_below(40);
+  if (size < 2 && !draw_below(5)) p.m = 1 + draw_below(4);
+  if (size < 2 && !draw_below(5)) p.n = 1 + draw_below(4);
+  if (size < 2 && !draw_below(5))
+    p.ta = false, p.tb = true, p.m = 1 + draw_below(20), p.k = 1 + draw_below(1500);
+  p.lda = (p.ta ? p.m : p.k) + draw_below(3);
+  p.ldb = (p.tb ? p.k : p.n) + draw_below(3);
+  p.ldc = p.n + draw_below(3);
   return p;
 }
 
-/* The value of an element of C, and how far from it a sum of float32 may be. */
-static double define(const struct product *p, const void *a, const void *b, int64_t i, int64_t j,
-    double *bound)
+/* Returns an element of C; *bound: how far from it a sum of float32 may be. */
+static double compute_element(
+    const struct product *p, const void *a, const void *b, int64_t i, int64_t j, double *bound)
 {
   double s = 0, most = 0;
   for (int64_t q = 0; q < p->k; q++) {
-    const double x = get(p->type, a, p->ta ? q * p->lda + i : i * p->lda + q, false) *
-        get(p->type, b, p->tb ? j * p->ldb + q : q * p->ldb + j, true);
+    const double x = get_element(p->type, a, p->ta ? q * p->lda + i : i * p->lda + q, false) *
+        get_element(p->type, b, p->tb ? j * p->ldb + q : q * p->ldb + j, true);
     s += x;
     most += fabs(x);
   }
@@ -73,24 +75,24 @@ static double define(const struct product *p, const void *a, const void *b, int6
 
 static void test_product(struct product p, int how)
 {
-  void *a = numbers(p.type, (p.ta ? p.k : p.m) * p.lda - (p.ta ? p.lda - p.m : p.lda - p.k)),
-       *b = numbers(p.type, (p.tb ? p.n : p.k) * p.ldb - (p.tb ? p.ldb - p.k : p.ldb - p.n));
+  void *a = make_numbers(p.type, (p.ta ? p.k : p.m) * p.lda - (p.ta ? p.lda - p.m : p.lda - p.k)),
+       *b = make_numbers(p.type, (p.tb ? p.n : p.k) * p.ldb - (p.tb ? p.ldb - p.k : p.ldb - p.n));
   const int64_t count = p.m * p.ldc;
   float *c = mem_new((size_t)count * 4), *before = mem_new((size_t)count * 4),
         *bias = mem_new((size_t)p.n * 4);
   void *panels = mem_new(gemm_pack_bytes(p.type, p.n, p.k));
-  const bool integer = is_integer(p.type), relu = how && below(2);
+  const bool integer = is_integer(p.type), relu = how && draw_below(2);
   for (int64_t i = 0; i < count; i++) {
     if (integer)
-      ((int32_t *)c)[i] = (int32_t)below(1000) - 500;
+      ((int32_t *)c)[i] = (int32_t)draw_below(1000) - 500;
     else
-      c[i] = (float)(below(100) - 50) * 0.1f;
+      c[i] = (float)(draw_below(100) - 50) * 0.1f;
   }
   for (int64_t i = 0; i < p.n; i++) {
     if (integer)
-      ((int32_t *)bias)[i] = (int32_t)below(100000) - 50000;
+      ((int32_t *)bias)[i] = (int32_t)draw_below(100000) - 50000;
     else
-      bias[i] = (float)(below(100) - 50);
+      bias[i] = (float)(draw_below(100) - 50);
   }
   memcpy(before, c, (size_t)count * 4);
   struct gemm_epilogue e = { how ? bias : NULL, relu ? ACT_RELU : ACT_NONE, p.add };
@@ -110,7 +112,7 @@ static void test_product(struct product p, int how)
                    now = integer ? ((int32_t *)c)[at] : c[at];
       double bound = 0, want = old;
       if (j < p.n) {
-        want = define(&p, a, b, i, j, &bound) + (p.add ? old : 0);
+        want = compute_element(&p, a, b, i, j, &bound) + (p.add ? old : 0);
         if (how) want += integer ? ((int32_t *)bias)[j] : bias[j];
         if (relu) want = fmax(want, 0);
         bound += fabs(want) * (integer ? 0 : 1e-6);
@@ -123,7 +125,7 @@ static void test_product(struct product p, int how)
   mem_free(a), mem_free(b), mem_free(c), mem_free(before), mem_free(bias), mem_free(panels);
 }
 
-/* What is no number stays none; what is beyond bfloat16's numbers becomes infinite. */
+/* Checks that NaN stays NaN, and that what is beyond bfloat16's numbers becomes infinite. */
 static void test_special(void)
 {
   enum { M = 33, K = 40 };
@@ -139,14 +141,15 @@ static void test_special(void)
   CHECK(c[0] == K, "%g", (double)c[0]);
 }
 
-static double seconds(void)
+static double read_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The least time of 30 runs in turns of float32 and the narrow types, one thread. */
+/* Prints the speed of float32 and the narrow types: the least time of 30 runs in turns, one
+** thread. */
 static void time_products(void)
 {
   static const int types[] = { TY_F32, GEMM_ROUNDED, GEMM_BF16, GEMM_U8, GEMM_S8 };
@@ -162,7 +165,7 @@ static void time_products(void)
     void *a[5], *b[5], *panels[5];
     for (int t = 0; t < 5; t++) {
       const int type = types[t] == TY_F32 ? GEMM_ROUNDED : types[t];
-      a[t] = numbers(type, m * k), b[t] = numbers(type, n * k);
+      a[t] = make_numbers(type, m * k), b[t] = make_numbers(type, n * k);
       panels[t] = mem_new(gemm_pack_bytes(types[t], n, k));
       gemm_pack(types[t], true, n, k, b[t], k, panels[t]);
     }
@@ -170,12 +173,12 @@ static void time_products(void)
       for (int t = 0; t < 10; t++) {
         const int i = t % 5;
         struct gemm_epilogue e = { 0 };
-        const double from = seconds();
+        const double from = read_seconds();
         if (t < 5)
           gemm_packed(types[i], false, m, n, k, a[i], k, panels[i], c, n, &e);
         else
           gemm_fused(types[i], false, true, m, n, k, a[i], k, b[i], k, c, n, &e);
-        best[t / 5][i] = MIN(best[t / 5][i], seconds() - from);
+        best[t / 5][i] = MIN(best[t / 5][i], read_seconds() - from);
       }
     printf("%5lld %5lld %5lld:", (long long)m, (long long)n, (long long)k);
     for (int t = 0; t < 10; t++)
@@ -193,9 +196,9 @@ int main(int argc, char **argv)
     time_products();
     return 0;
   }
-  for (int i = 0; i < trials(400); i++) test_product(any_product(0), i % 3);
-  for (int i = 0; i < trials(60); i++) test_product(any_product(1), i % 3);
-  for (int i = 0; i < trials(6); i++) test_product(any_product(2), i % 3);
+  for (int i = 0; i < count_trials(400); i++) test_product(any_product(0), i % 3);
+  for (int i = 0; i < count_trials(60); i++) test_product(any_product(1), i % 3);
+  for (int i = 0; i < count_trials(6); i++) test_product(any_product(2), i % 3);
   test_special();
   return check_end();
 }

@@ -11,26 +11,26 @@
 static char ran[16];
 static int nran, begun, may_end; /* atomic */
 
-static int note(char name)
+static int note_run(char name)
 {
   ran[__atomic_fetch_add(&nran, 1, __ATOMIC_SEQ_CST)] = name;
   return TY_OK;
 }
-static int write_name(void *context) { return note(*(char *)context); }
+static int write_name(void *context) { return note_run(*(char *)context); }
 static int wait_and_write(void *context)
 {
   __atomic_store_n(&begun, 1, __ATOMIC_SEQ_CST);
   while (!__atomic_load_n(&may_end, __ATOMIC_SEQ_CST)) usleep(100);
-  return note(*(char *)context);
+  return note_run(*(char *)context);
 }
-/* In three parts, the first of which takes until it may end. */
+/* Runs in three parts, the first of which takes until may_end. */
 static int go_on(void *context)
 {
   static int parts;
   wait_and_write(context);
   return ++parts < 3 ? TASK_GOES_ON : TY_OK;
 }
-/* the one with the last letter */
+/* Chooses the task with the last letter. */
 static int choose_last(void *const *context, int n)
 {
   int best = 0;
@@ -39,7 +39,8 @@ static int choose_last(void *const *context, int n)
   return best;
 }
 
-static void submit(int device, int (*run)(void *), char *name, ty_tensor *read, ty_tensor *write)
+static void submit_task(
+    int device, int (*run)(void *), char *name, ty_tensor *read, ty_tensor *write)
 {
   struct access r = { 0 }, w = { 0 };
   if (read) r = tensor_access(read);
@@ -69,15 +70,15 @@ static void wait_until(int *count, int least)
 
 static void let_end(void) { __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST); }
 
-/* z is chosen, then c, and d, which reads what c writes; then a goes on. */
+/* Checks the order: z is chosen, then c, and d, which reads what c writes; then a goes on. */
 static void test_messages(void)
 {
   ty_tensor *x = new_floats(TY_CPU, 1, 0);
-  submit(COMM_QUEUE, go_on, "a", NULL, NULL);
+  submit_task(COMM_QUEUE, go_on, "a", NULL, NULL);
   wait_until(&begun, 1);
-  submit(COMM_QUEUE, write_name, "c", NULL, x);
-  submit(COMM_QUEUE, write_name, "z", NULL, NULL);
-  submit(COMM_QUEUE, write_name, "d", x, NULL);
+  submit_task(COMM_QUEUE, write_name, "c", NULL, x);
+  submit_task(COMM_QUEUE, write_name, "z", NULL, NULL);
+  submit_task(COMM_QUEUE, write_name, "d", x, NULL);
   let_end();
   check_order("azcdaa");
   ty_tensor_free(x);
@@ -87,14 +88,14 @@ static void test_passing_a_message(void)
 {
   ty_tensor *sum = new_floats(TY_CPU, 1, 0), *weight = new_floats(TY_CPU, 1, 0),
             *other = new_floats(TY_CPU, 1, 0);
-  submit(COMM_QUEUE, wait_and_write, "m", NULL, sum);
-  submit(TY_CPU, write_name, "u", sum, weight);
-  submit(TY_CPU, write_name, "f", weight, NULL);
-  submit(TY_CPU, write_name, "o", NULL, other);
-  submit(TY_CPU, write_name, "s", NULL, sum); /* over what u reads */
+  submit_task(COMM_QUEUE, wait_and_write, "m", NULL, sum);
+  submit_task(TY_CPU, write_name, "u", sum, weight);
+  submit_task(TY_CPU, write_name, "f", weight, NULL);
+  submit_task(TY_CPU, write_name, "o", NULL, other);
+  submit_task(TY_CPU, write_name, "s", NULL, sum); /* over what u reads */
   wait_until(&nran, 1);
   RUN(ty_tensor_wait(other, 1)); /* though u has not passed */
-  submit(TY_CPU, write_name, "p", other, NULL);
+  submit_task(TY_CPU, write_name, "p", other, NULL);
   wait_until(&nran, 2);
   let_end();
   check_order("opmufs");

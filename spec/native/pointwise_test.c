@@ -5,14 +5,14 @@
 #include "check.h"
 
 static unsigned state = 1;
-static int pick(int n)
+static int pick_below(int n)
 {
   state = state * 1103515245u + 12345u;
   return (int)(state >> 16) % n;
 }
 
-/* Pointwise program of one formula over inputs a b c ...; operand `inputs` is the result. */
-static struct pw_program *make(const char *formula, int inputs, int dtype)
+/* Makes the program of one formula over inputs a b c ...; operand `inputs` is the result. */
+static struct pw_program *make_program(const char *formula, int inputs, int dtype)
 {
   struct pw_program *t = pw_new(dtype);
   struct pw_env env = { .op = NULL };
@@ -54,7 +54,7 @@ static void test_values(void)
   };
   const ty_desc one = { .dtype = TY_F64, .ndim = 1, .dim = { 1 } };
   for (int i = 0; i < COUNT(list); i++) {
-    struct pw_program *t = make(list[i].text, 0, TY_F64);
+    struct pw_program *t = make_program(list[i].text, 0, TY_F64);
     struct pw_loop l;
     double got = -1;
     void *p[1] = { &got };
@@ -87,34 +87,37 @@ static void test_mistakes(void)
   char column[32];
   for (int i = 0; i < COUNT(list); i++) {
     snprintf(column, sizeof column, "column %d:", list[i].column);
-    CHECK(!make(list[i].text, 2, TY_F32) && strstr(ty_error(), column), "'%s': %s", list[i].text,
-        ty_error());
+    CHECK(!make_program(list[i].text, 2, TY_F32) && strstr(ty_error(), column), "'%s': %s",
+        list[i].text, ty_error());
   }
 }
 
 /* -- broadcasting ------------------------------------------------------------------------------ */
 
-static const int dtypes[] = { TY_F32, TY_F64, TY_F16, TY_BF16, TY_U8, TY_I8, TY_I32, TY_I64, TY_BOOL };
+static const int dtypes[] = { TY_F32, TY_F64, TY_F16, TY_BF16, TY_U8, TY_I8, TY_I32, TY_I64,
+  TY_BOOL };
 struct array { ty_desc d; void *p; double *value; };
 
-static struct array fill(ty_desc d)
+static struct array fill_array(ty_desc d)
 {
   int64_t n = desc_count(&d);
   struct array x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
   for (int64_t i = 0; i < n; i++)
-    x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
+    x.value[i] = d.dtype == TY_BOOL ? pick_below(2)
+        : d.dtype == TY_U8          ? pick_below(8)
+                                    : pick_below(17) - 8;
   dtype_convert(x.p, d.dtype, x.value, TY_F64, n);
   return x;
 }
 
-static void drop(struct array *x)
+static void drop_array(struct array *x)
 {
   mem_free(x->p);
   mem_free(x->value);
 }
 
-/* The element of a broadcast operand under element i of the space. */
-static int64_t under(const ty_desc *space, const ty_desc *d, int64_t i)
+/* Returns which element of a broadcast operand belongs to element i of the space. */
+static int64_t find_element(const ty_desc *space, const ty_desc *d, int64_t i)
 {
   int64_t offset = 0, step = 1;
   for (int j = space->ndim - 1, k = d->ndim - 1; j >= 0; j--, k--) {
@@ -127,11 +130,11 @@ static int64_t under(const ty_desc *space, const ty_desc *d, int64_t i)
   return offset;
 }
 
-static ty_desc shrink(ty_desc d) /* some axes to one, some leading axes away */
+static ty_desc shrink_axes(ty_desc d) /* some axes to one, some leading axes away */
 {
   for (int i = 0; i < d.ndim; i++)
-    if (pick(3) == 0) d.dim[i] = 1;
-  int less = pick(3) == 0 ? pick(d.ndim) : 0;
+    if (pick_below(3) == 0) d.dim[i] = 1;
+  int less = pick_below(3) == 0 ? pick_below(d.ndim) : 0;
   d.ndim -= less;
   memmove(d.dim, d.dim + less, sizeof *d.dim * (size_t)d.ndim);
   return d;
@@ -139,56 +142,57 @@ static ty_desc shrink(ty_desc d) /* some axes to one, some leading axes away */
 
 static void test_broadcast(int round)
 {
-  ty_desc space = { .ndim = 1 + pick(4) };
-  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 7 ? 9 : 70);
+  ty_desc space = { .ndim = 1 + pick_below(4) };
+  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick_below(round % 7 ? 9 : 70);
   if (desc_count(&space) > 200000) return;
   struct array x[4];
   ty_desc d[4];
   for (int k = 0; k < 4; k++) {
-    ty_desc one = k < 3 ? shrink(space) : space;
-    one.dtype = k < 3 ? dtypes[round % 2 ? 0 : pick(9)] : dtypes[pick(2)];
+    ty_desc one = k < 3 ? shrink_axes(space) : space;
+    one.dtype = k < 3 ? dtypes[round % 2 ? 0 : pick_below(9)] : dtypes[pick_below(2)];
     d[k] = one;
-    x[k] = fill(one);
+    x[k] = fill_array(one);
   }
-  struct pw_program *t = make("a*b + c - (a - c) * 2", 3, pw_dtype(d, 4));
+  struct pw_program *t = make_program("a*b + c - (a - c) * 2", 3, pw_dtype(d, 4));
   struct pw_loop l;
   void *p[4] = { x[0].p, x[1].p, x[2].p, x[3].p };
   CHECK(t && !pw_loop_make(&l, &space, d, 4) && !pw_run(TY_CPU, t, &l, p), "%s", ty_error());
   int64_t n = desc_count(&space), bad = 0;
   for (int64_t i = 0; i < n; i++) {
-    double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)],
-           c = x[2].value[under(&space, &d[2], i)];
+    double a = x[0].value[find_element(&space, &d[0], i)],
+           b = x[1].value[find_element(&space, &d[1], i)],
+           c = x[2].value[find_element(&space, &d[2], i)];
     double got = d[3].dtype == TY_F32 ? ((float *)x[3].p)[i] : ((double *)x[3].p)[i];
     bad += got != a * b + c - (a - c) * 2;
   }
   CHECK(!bad, "round %d: %lld of %lld elements", round, (long long)bad, (long long)n);
-  for (int k = 0; k < 4; k++) drop(&x[k]);
+  for (int k = 0; k < 4; k++) drop_array(&x[k]);
   pw_free(t);
 }
 
 static void test_sums(int round)
 {
-  ty_desc space = { .dtype = dtypes[pick(8)], .ndim = 1 + pick(5) };
-  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 13 ? 6 : 40);
-  ty_desc to = shrink(space);
+  ty_desc space = { .dtype = dtypes[pick_below(8)], .ndim = 1 + pick_below(5) };
+  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick_below(round % 13 ? 6 : 40);
+  ty_desc to = shrink_axes(space);
   if (desc_count(&space) > 2000000) return;
-  struct array x = fill(space), y = fill(to);
+  struct array x = fill_array(space), y = fill_array(to);
   int64_t n = desc_count(&to);
   double *want = NEWS(double, n);
   void *exact = mem_new(desc_bytes(&to));
-  for (int64_t i = 0; i < desc_count(&space); i++) want[under(&space, &to, i)] += x.value[i];
+  for (int64_t i = 0; i < desc_count(&space); i++) want[find_element(&space, &to, i)] += x.value[i];
   dtype_convert(exact, to.dtype, want, TY_F64, n);
   CHECK(!sum_to(TY_CPU, y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)),
       "round %d: a sum differs", round);
   mem_free(want);
   mem_free(exact);
-  drop(&x);
-  drop(&y);
+  drop_array(&x);
+  drop_array(&y);
 }
 
 /* -- in place ---------------------------------------------------------------------------------- */
 
-/* Two results change places with their operands: a, b = b, a + b. */
+/* Checks two results in place of their operands: a, b = b, a + b. */
 static void test_swap(int n)
 {
   static double a[5000], b[5000];
@@ -224,14 +228,24 @@ static long double normcdf_long(long double x)
   return 0.5L * erfcl(x * -0.70710678118654752440L);
 }
 /* most: units in the last place of float32 by which it may be off; 0: 2 */
-static const struct { int op; long double (*exact)(long double); double most; } functions[] = {
-  { PW_EXP, expl },     { PW_LOG, logl },   { PW_TANH, tanhl }, { PW_SIGMOID, sigmoid_long }, { PW_SOFTRELU, softrelu_long },
-  { PW_EXPM1, expm1l }, { PW_LOG1P, log1pl }, { PW_LOG2, log2l }, { PW_SIN, sinl }, { PW_COS, cosl }, { PW_ERF, erfl },
+static const struct { int op; long double (*exact)(long double); double most;
+} functions[] = {
+  { PW_EXP, expl },
+  { PW_LOG, logl },
+  { PW_TANH, tanhl },
+  { PW_SIGMOID, sigmoid_long },
+  { PW_SOFTRELU, softrelu_long },
+  { PW_EXPM1, expm1l },
+  { PW_LOG1P, log1pl },
+  { PW_LOG2, log2l },
+  { PW_SIN, sinl },
+  { PW_COS, cosl },
+  { PW_ERF, erfl },
   { PW_NORMCDF, normcdf_long, 5.5 },
 };
 
-/* Distance in units of the last place of float32 (24) or float64 (53 bits). */
-static double units(double got, long double want, int bits, int least)
+/* Returns the distance in units in the last place of float32 (24 bits) or float64 (53). */
+static double count_units(double got, long double want, int bits, int least)
 {
   int e;
   if ((got != got && want != want) || (long double)got == want) return 0;
@@ -256,9 +270,10 @@ static void test_accuracy(int k)
     t->op[KIND_F32][functions[k].op](y, x, x, x, 256);
     t->op[KIND_F64][functions[k].op](z, wide, wide, wide, 256);
     for (int i = 0; i < 256; i++) {
-      worst = fmax(worst, units((double)y[i], functions[k].exact((long double)x[i]), 24, -125));
+      worst = fmax(
+          worst, count_units((double)y[i], functions[k].exact((long double)x[i]), 24, -125));
       worst_wide = fmax(
-          worst_wide, units(z[i], functions[k].exact((long double)wide[i]), 53, -1021));
+          worst_wide, count_units(z[i], functions[k].exact((long double)wide[i]), 53, -1021));
     }
   }
   const double most = functions[k].most > 0 ? functions[k].most : 2;
@@ -285,8 +300,8 @@ int main(void)
 {
   test_values();
   test_mistakes();
-  for (int i = 0; i < trials(400); i++) test_broadcast(i);
-  for (int i = 0; i < trials(400); i++) test_sums(i);
+  for (int i = 0; i < count_trials(400); i++) test_broadcast(i);
+  for (int i = 0; i < count_trials(400); i++) test_sums(i);
   for (int n = 1; n < 5000; n = 3 * n + 1) test_swap(n);
   for (int k = 0; k < COUNT(functions); k++) test_accuracy(k);
   test_equal_bits();

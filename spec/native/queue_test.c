@@ -17,18 +17,18 @@
 #include "tensor/tensor.h"
 
 enum { LARGE, SMALL, MIXED };
-static int kind;                                      /* of the tasks that submit() makes */
+static int kind;                                      /* of the tasks that submit_task makes */
 
-/* A choice of messages that is another one every time. */
-static int choose(void *const *context, int n)
+/* Chooses another task every time. */
+static int choose_task(void *const *context, int n)
 {
   static unsigned count;
   (void)context;
   return (int)(__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % (unsigned)n);
 }
 
-static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread,
-    ty_tensor *const *write, int nwrite)
+static int submit_task(int device, int (*run)(void *), void *context, ty_tensor *const *read,
+    int nread, ty_tensor *const *write, int nwrite)
 {
   struct access r[8], w[8];
   for (int i = 0; i < nread; i++) r[i] = tensor_access(read[i]);
@@ -42,7 +42,7 @@ static int submit(int device, int (*run)(void *), void *context, ty_tensor *cons
   static int count;
   t.small = kind == SMALL ||
       (kind == MIXED && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % 3 == 0);
-  if (device_kind(device) == COMM_QUEUE) t.choose = choose;
+  if (device_kind(device) == COMM_QUEUE) t.choose = choose_task;
   t.in_order = nread == 1;
   return device_submit(device, &t, NULL);
 }
@@ -59,7 +59,7 @@ static int add_one(void *context)
 static void test_one_tensor_on_three_devices(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 1, 0);
-  for (int i = 0; i < 3000; i++) RUN(submit(TY_CPU + i * 7 % 3, add_one, t, &t, 1, &t, 1));
+  for (int i = 0; i < 3000; i++) RUN(submit_task(TY_CPU + i * 7 % 3, add_one, t, &t, 1, &t, 1));
   SURE(first_of(t) == 3000);
   SURE(storage_version(t->storage) >= 3000);
   ty_tensor_free(t);
@@ -69,7 +69,7 @@ static void test_one_tensor_on_three_devices(void)
 ** some time and let others overtake, the result is that of the program run in order. */
 enum { NUMBERS = 16, DEVICES = 4, MESSAGES = 2 };
 struct step { int device, a, b, to; ty_tensor **all; };
-static int mix(void *context)
+static int mix_numbers(void *context)
 {
   struct step *s = context;
   uint32_t a, b, c;
@@ -96,7 +96,7 @@ static void random_program(unsigned seed)
     *s = (struct step){ device, (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS,
       (int)(seed >> 16) % NUMBERS, t };
     ty_tensor *read[] = { t[s->a], t[s->b] };
-    RUN(submit(device, mix, s, read, s->a == s->b ? 1 : 2, &t[s->to], 1));
+    RUN(submit_task(device, mix_numbers, s, read, s->a == s->b ? 1 : 2, &t[s->to], 1));
     want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
   }
   for (int i = 0; i < NUMBERS; i++) {
@@ -109,7 +109,6 @@ static void random_program(unsigned seed)
   free(step);
 }
 
-/* Six devices read, one then writes: more readers than a storage has places for. */
 static int read_slowly(void *context)
 {
   float *x = tensor_at(context);
@@ -126,12 +125,13 @@ static int write_both(void *context)
   return TY_OK;
 }
 
+/* Checks six devices that read, then one that writes: a storage has places for fewer readers. */
 static void test_many_readers(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 2, 0);
   for (int round = 0; round < 20; round++) {
-    for (int d = 0; d < 6; d++) RUN(submit(TY_CPU + d, read_slowly, t, &t, 1, NULL, 0));
-    RUN(submit(TY_CPU + round % 6, write_both, t, NULL, 0, &t, 1));
+    for (int d = 0; d < 6; d++) RUN(submit_task(TY_CPU + d, read_slowly, t, &t, 1, NULL, 0));
+    RUN(submit_task(TY_CPU + round % 6, write_both, t, NULL, 0, &t, 1));
   }
   RUN(ty_wait(-1));
   SURE(first_of(t) == 20);
@@ -141,17 +141,17 @@ static void test_many_readers(void)
 /* -- callbacks, lifetimes, back-pressure ------------------------------------------------------- */
 
 static int callbacks;
-static void called(void *context)
+static void count_call(void *context)
 {
   (void)context;
   __atomic_add_fetch(&callbacks, 1, __ATOMIC_RELAXED);
 }
-static int nothing(void *context)
+static int do_nothing(void *context)
 {
   (void)context;
   return TY_OK;
 }
-static int nap(void *context)
+static int run_nap(void *context)
 {
   (void)context;
   usleep(2000);
@@ -161,8 +161,8 @@ static int nap(void *context)
 static void test_back_pressure(void)
 {
   callbacks = 0;
-  struct task slow = { .run = nap, .done = called }, quick = { .run = nothing, .done = called },
-              heavy = quick;
+  struct task slow = { .run = run_nap, .done = count_call },
+              quick = { .run = do_nothing, .done = count_call }, heavy = quick;
   heavy.held = 40 << 20;
   RUN(device_submit(TY_CPU, &slow, NULL));
   for (int i = 0; i < 5000; i++) RUN(device_submit(TY_CPU, &quick, NULL));
@@ -190,7 +190,7 @@ static void *submit_many(void *context)
 {
   ty_tensor *t = context;
   for (int i = 0; i < 2000; i++)
-    if (submit(TY_CPU + i % 2, add_one, t, &t, 1, &t, 1)) return NULL;
+    if (submit_task(TY_CPU + i % 2, add_one, t, &t, 1, &t, 1)) return NULL;
   return t;
 }
 
@@ -223,7 +223,7 @@ static void test_failure_travels_and_stays(void)
   ty_tensor *t[5];
   float x;
   for (int i = 0; i < 5; i++) t[i] = new_floats(TY_CPU + i % 2, 1, (float)i);
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t[0], 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t[0], 1));
   RUN(ty_tensor_copy(t[1], t[0]));
   RUN(ty_tensor_copy(t[2], t[1]));
   RUN(ty_tensor_copy(t[3], t[4]));
@@ -250,11 +250,11 @@ static void test_failure_comes_out_at_a_wait(void)
   ty_tensor *t = new_floats(TY_CPU, 1, 0), *u = new_floats(TY_CPU + 1, 1, 0);
   callbacks = 0;
   const struct access w = tensor_access(t);
-  struct task broken = { .run = break_down, .done = called, .write = &w, .nwrite = 1 };
-  struct task reader = { .run = nothing, .done = called, .read = &w, .nread = 1 };
+  struct task broken = { .run = break_down, .done = count_call, .write = &w, .nwrite = 1 };
+  struct task reader = { .run = do_nothing, .done = count_call, .read = &w, .nread = 1 };
   RUN(device_submit(TY_CPU, &broken, NULL));
   RUN(device_submit(TY_CPU + 1, &reader, NULL));
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &u, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &u, 1));
   SURE(ty_wait(-1) == TY_ERUN);
   RUN(ty_wait(-1));
   SURE(callbacks == 2);
@@ -268,14 +268,14 @@ static void test_overwriting_clears(void)
   ty_tensor *t = new_floats(TY_CPU, 2, 0), *one = new_floats(TY_CPU, 2, 5), *part,
             *small = new_floats(TY_CPU, 1, 6);
   float x[2] = { 8, 9 };
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_copy(t, one));
   SURE(first_of(t) == 5);
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_write(t, x, sizeof x));
   SURE(first_of(t) == 8);
   SURE(ty_wait(TY_CPU) == TY_ERUN); /* no read has reported it */
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_view(t, &small->d, 4, &part));
   RUN(ty_tensor_copy(part, small)); /* a part does not make the rest good */
   SURE(ty_tensor_read(t, x, sizeof x) == TY_ERUN);
@@ -297,14 +297,14 @@ static bool is_broken(ty_tensor *t, int64_t first, int64_t n)
   return broken;
 }
 
-/* Arrays side by side in one storage. */
+/* Checks arrays side by side in one storage. */
 static void test_parts(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 8, 0), *two = new_floats(TY_CPU, 2, 5), *part[4];
   for (int i = 0; i < 4; i++) RUN(ty_tensor_view(t, &two->d, 8 * i, &part[i]));
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &part[1], 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &part[1], 1));
   SURE(!is_broken(t, 0, 2) && is_broken(t, 2, 2) && is_broken(t, 3, 1) && !is_broken(t, 4, 4));
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &part[2], 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &part[2], 1));
   SURE(!is_broken(t, 0, 2) && is_broken(t, 2, 1) && is_broken(t, 5, 1) && !is_broken(t, 6, 2));
   RUN(ty_tensor_copy(part[0], two));
   SURE(is_broken(t, 2, 2) && is_broken(t, 4, 2));
@@ -319,8 +319,8 @@ static void test_parts(void)
   ty_tensor_free(t);
 }
 
-/* A weight keeps its old value, which is good once the failure of its step is reported; what a
-** script changes in place does not. */
+/* Checks that a weight keeps its old value, which is good once the failure of its step is reported,
+** and that what a script changes in place does not. */
 static void test_changes_in_place(void)
 {
   ty_tensor *weight = new_floats(TY_CPU, 1, 3), *x = new_floats(TY_CPU, 1, 4),
@@ -328,24 +328,24 @@ static void test_changes_in_place(void)
   ty_tensor *to_weight[] = { weight, bad }, *to_x[] = { x, bad };
   float got;
   storage_set_lasting(weight->storage);
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &bad, 1));
-  RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
-  RUN(submit(TY_CPU, add_one, x, to_x, 2, &x, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &bad, 1));
+  RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+  RUN(submit_task(TY_CPU, add_one, x, to_x, 2, &x, 1));
   SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
   SURE(first_of(weight) == 3);
-  RUN(submit(TY_CPU, add_one, weight, &weight, 1, &weight, 1));
+  RUN(submit_task(TY_CPU, add_one, weight, &weight, 1, &weight, 1));
   SURE(first_of(weight) == 4);
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   RUN(ty_wait(-1));
   /* the next step by the same gradient, whose failure has been reported */
   for (int i = 0; i < 2; i++) {
-    RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
-    RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+    RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+    RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
     SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
     SURE(first_of(weight) == 4);
   }
-  RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+  RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
   SURE(ty_wait(-1) == TY_ERUN);
   RUN(ty_wait(-1));
   SURE(first_of(weight) == 4);
@@ -366,18 +366,18 @@ static void test_interruption(void)
   ty_tensor *t = new_floats(TY_CPU, 1, 3);
   RUN(ty_interrupt_watch(1));
   RUN(ty_interrupt_watch(1));
-  RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   raise(SIGINT);
   SURE(interrupt_pending());
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
-  RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   storage_wait_quiet(t->storage, 0);
   RUN(ty_interrupt(0)); /* dealt with: what it broke has no value */
   SURE(ty_tensor_wait(t, 0) == TY_ESTATE && strstr(ty_error(), "interrupted"));
   RUN(ty_wait(-1));
   ty_tensor_free(t);
   t = new_floats(TY_CPU, 1, 3); /* a change in place that was interrupted is none */
-  RUN(submit(TY_CPU, stop_when_asked, NULL, &t, 1, &t, 1));
+  RUN(submit_task(TY_CPU, stop_when_asked, NULL, &t, 1, &t, 1));
   raise(SIGINT);
   storage_wait_quiet(t->storage, 0);
   RUN(ty_interrupt(0));
@@ -422,12 +422,12 @@ static void test_late_device(void)
   device_register(TY_GPU, &late);
   order_register(TY_GPU, NULL); /* it leaves no marks */
   ty_tensor *t = new_floats(TY_GPU, 1, 0), *c = new_floats(TY_CPU, 1, 0);
-  for (int i = 0; i < 500; i++) RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
-  RUN(submit(TY_CPU, nothing, NULL, &t, 1, &c, 1)); /* waits for all of them */
+  for (int i = 0; i < 500; i++) RUN(submit_task(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, do_nothing, NULL, &t, 1, &c, 1)); /* waits for all of them */
   RUN(ty_tensor_wait(c, 0));
   SURE(finished == 500);
   __atomic_store_n(&late_failure, 1, __ATOMIC_RELAXED);
-  RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
   SURE(ty_tensor_wait(t, 0) == TY_ERUN);
   RUN(ty_wait(-1));
   RUN(ty_tensor_copy(c, t));
@@ -450,25 +450,26 @@ static int note_thread(void *context)
   return TY_OK;
 }
 
-/* In the caller's thread where nothing is queued before it, after the others where something is. */
+/* Checks that a small task runs in the caller's thread where nothing is queued before it, else
+** after the others. */
 static void test_small_tasks(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 2, 0), *u = new_floats(TY_CPU + 1, 2, 0);
   uint64_t version = storage_version(t->storage);
   RUN(ty_wait(-1));
   kind = SMALL;
-  RUN(submit(TY_CPU, note_thread, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, note_thread, NULL, NULL, 0, &t, 1));
   SURE(pthread_equal(runner, pthread_self()) && members_seen == 1 &&
       storage_version(t->storage) == version + 1);
   kind = LARGE;
-  RUN(submit(TY_CPU + 1, write_both, u, NULL, 0, &u, 1));
+  RUN(submit_task(TY_CPU + 1, write_both, u, NULL, 0, &u, 1));
   kind = SMALL;
-  RUN(submit(TY_CPU, note_thread, NULL, &u, 1, &t, 1));
+  RUN(submit_task(TY_CPU, note_thread, NULL, &u, 1, &t, 1));
   RUN(ty_wait(-1));
   SURE(!pthread_equal(runner, pthread_self()));
-  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   SURE(ty_tensor_failed(t) == 1);
-  RUN(submit(TY_CPU + 1, add_one, u, &t, 1, &u, 1)); /* skipped: what it reads is broken */
+  RUN(submit_task(TY_CPU + 1, add_one, u, &t, 1, &u, 1)); /* skipped: what it reads is broken */
   SURE(ty_tensor_wait(u, 0) == TY_ERUN && !strcmp(ty_error(), "it broke"));
   RUN(ty_wait(-1));
   kind = LARGE;
@@ -508,8 +509,8 @@ static void test_pool(void)
   SURE(ty_live("pool") == 0);
 }
 
-/* A finite limit of address space, however large, forbids reserving it: ranges then move when
-** they grow. */
+/* Checks that ranges move when they grow where address space is limited: any limit, however large,
+** forbids reserving it. */
 static void test_pool_that_moves(void)
 {
   struct rlimit old, finite;
@@ -521,7 +522,7 @@ static void test_pool_that_moves(void)
   bool moved;
   struct storage *s;
   struct ticket t;
-  struct task slow = { .run = nap };
+  struct task slow = { .run = run_nap };
   RUN(ty_pool_new(&p));
   RUN(pool_reserve(p, TY_CPU, 5000, &moved));
   memset(pool_base(p, TY_CPU), 9, 5000);
@@ -612,11 +613,11 @@ static void test_parallel(void)
 static void test_inline(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 1, 0);
-  SURE(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1) == TY_ERUN);
+  SURE(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1) == TY_ERUN);
   SURE(!strcmp(ty_error(), "it broke"));
   SURE(ty_tensor_failed(t));
-  SURE(submit(TY_CPU, add_one, t, &t, 1, &t, 1) == TY_ERUN && !strcmp(ty_error(), "it broke"));
-  RUN(submit(TY_CPU, add_one, t, NULL, 0, &t, 1));
+  SURE(submit_task(TY_CPU, add_one, t, &t, 1, &t, 1) == TY_ERUN && !strcmp(ty_error(), "it broke"));
+  RUN(submit_task(TY_CPU, add_one, t, NULL, 0, &t, 1));
   SURE(first_of(t) == 1);
   RUN(ty_wait(-1));
   ty_tensor_free(t);

@@ -30,14 +30,14 @@ static int drop_identities(struct typed_graph *x)
 
 /* -- a graph with everything known ------------------------------------------------------------- */
 
-static ty_entry variable(ty_graph *g, const char *name)
+static ty_entry add_variable(ty_graph *g, const char *name)
 {
   ty_entry e;
   RUN(ty_graph_var(g, name, NULL, 0, &e));
   return e;
 }
 
-static ty_entry scaled(ty_graph *g, const char *name, ty_entry x, const char *by)
+static ty_entry add_scaled(ty_graph *g, const char *name, ty_entry x, const char *by)
 {
   ty_entry e;
   const ty_attr attr = { "scalar", by };
@@ -45,8 +45,8 @@ static ty_entry scaled(ty_graph *g, const char *name, ty_entry x, const char *by
   return e;
 }
 
-/* y = (x * 1 * 2) * 1, z = y + w * 1; the gradient of y is asked of x alone. */
-static void make(struct typed_graph *x)
+/* Makes y = (x * 1 * 2) * 1, z = y + w * 1, with the gradient of y by x alone. */
+static void make_graph(struct typed_graph *x)
 {
   static const ty_desc desc[] = { { .dtype = TY_F32, .ndim = 2, .dim = { 2, 3 } },
     { .dtype = TY_F32, .ndim = 2, .dim = { 2, 3 } } };
@@ -54,9 +54,9 @@ static void make(struct typed_graph *x)
   static const int nowhere[] = { -1, -1 };
   ty_graph *g;
   RUN(ty_graph_new(&g));
-  ty_entry a = variable(g, "x"), w = variable(g, "w"), z;
-  ty_entry y = scaled(g, "last", scaled(g, "two", scaled(g, "one", a, "1"), "2"), "1");
-  ty_entry in[] = { y, scaled(g, "other", w, "1.0") };
+  ty_entry a = add_variable(g, "x"), w = add_variable(g, "w"), z;
+  ty_entry y = add_scaled(g, "last", add_scaled(g, "two", add_scaled(g, "one", a, "1"), "2"), "1");
+  ty_entry in[] = { y, add_scaled(g, "other", w, "1.0") };
   RUN(ty_graph_op(g, "elemwise_add", "z", NULL, 0, in, 2, &z));
   const ty_entry head[] = { y, z };
   *x = (struct typed_graph){ .head = NEWS(ty_entry, 2), .nhead = 2, .variable = NEWS(int, 2),
@@ -82,7 +82,7 @@ static const char *name_of(const struct typed_graph *x, ty_entry e)
 static void test_dropping(void)
 {
   struct typed_graph x;
-  make(&x);
+  make_graph(&x);
   const int nodes = x.g->n, forward = x.forward;
   CHECK(!strcmp(name_of(&x, x.head[0]), "last"), "%s", name_of(&x, x.head[0]));
   RUN(drop_identities(&x));
@@ -107,12 +107,12 @@ static void test_dropping(void)
   typed_graph_done(&x);
 }
 
-/* A rewrite that fails leaves the graph as it was. */
+/* Checks that a rewrite that fails leaves the graph as it was. */
 static void test_failing(void)
 {
   struct typed_graph x;
   struct mapper m;
-  make(&x);
+  make_graph(&x);
   const ty_graph *g = x.g;
   const int n = x.g->n;
   RUN(mapper_begin(&m, &x));
@@ -125,14 +125,14 @@ static void test_failing(void)
   typed_graph_done(&x);
 }
 
-/* Shapes of a new node follow from those of its inputs, where nothing is known of the value that it
-** stands for. */
+/* Checks that shapes of a new node follow from those of its inputs where the value that it replaces
+** is unknown. */
 static void test_new_nodes(void)
 {
   struct typed_graph x;
   struct mapper m;
   ty_entry made;
-  make(&x);
+  make_graph(&x);
   RUN(mapper_begin(&m, &x));
   for (int i = 0; i < x.g->n; i++) {
     mapper_visit(&m, i);

@@ -15,7 +15,7 @@ static const struct param params[] = {
 static const struct kernel kernels[] = { { .name = "none", .run = 0 }, { 0 } };
 
 /* "a0 a1! [b] {c}": hidden in brackets, secret in braces, ! changed, ~ overwritten */
-static const char *print(const struct port *p, int n)
+static const char *print_ports(const struct port *p, int n)
 {
   static char text[512];
   char *at = text;
@@ -53,8 +53,10 @@ static void test_ports(void)
       struct arena a = { 0 };
       struct ports p;
       RUN(op_ports(&op, &s, cases[i].given, &a, &p));
-      CHECK(!strcmp(print(p.in, p.nin), cases[i].ins), "%zu: %s", i, print(p.in, p.nin));
-      CHECK(!strcmp(print(p.out, p.nout), cases[i].outs), "%zu: %s", i, print(p.out, p.nout));
+      CHECK(
+          !strcmp(print_ports(p.in, p.nin), cases[i].ins), "%zu: %s", i, print_ports(p.in, p.nin));
+      CHECK(!strcmp(print_ports(p.out, p.nout), cases[i].outs), "%zu: %s", i,
+          print_ports(p.out, p.nout));
       CHECK(p.nreal == cases[i].real && p.nvisible == cases[i].visible, "%zu: %d %d", i, p.nreal,
           p.nvisible);
       arena_done(&a);
@@ -62,7 +64,7 @@ static void test_ports(void)
   }
 }
 
-/* The count that is given and the count that the parameter says are one; without a kernel the
+/* Checks that the given count and that of the parameter agree, and that without a kernel the
 ** parameter counts bodies as well. */
 static void test_counts(void)
 {
@@ -113,7 +115,7 @@ static void test_reads(void)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const struct reads *r = NULL;
     char text[256] = "", *at = text;
-    RUN(reads_of(cases[i].text, &r));
+    RUN(find_reads(cases[i].text, &r));
     struct read_walk w = reads_walk(r, 3, 2);
     for (int k = 0; reads_next(&w); k++) {
       at += sprintf(at, "%s%c%d%s", k ? " " : "", w.kind, w.k, w.changed ? "!" : "");
@@ -123,7 +125,7 @@ static void test_reads(void)
     CHECK(r->heads == cases[i].heads && r->changes == cases[i].changes, "%zu", i);
   }
   const struct reads *none = (const struct reads *)kernels;
-  RUN(reads_of(NULL, &none));
+  RUN(find_reads(NULL, &none));
   struct read_walk w = reads_walk(none, 3, 2);
   CHECK(!none && !reads_next(&w), "no text reads something");
 }
@@ -143,7 +145,7 @@ static void test_in_place(void)
   CHECK(!in_place_allowed(p, 0, 0), "no text");
 }
 
-static void refused(int code, const char *text)
+static void expect_refusal(int code, const char *text)
 {
   CHECK(code == TY_EINTERNAL && !strcmp(ty_error(), text), "%d: %s", code, ty_error());
 }
@@ -155,28 +157,29 @@ static void test_bad_texts(void)
   const struct in_place *pairs;
   const struct port_list *ports;
   for (int again = 0; again < 2; again++) { /* what is refused is not kept */
-    refused(reads_of("g0 x1", &r), "operator text 'g0 x1': expected g, i or o and a number or *");
-    refused(reads_of("i", &r), "operator text 'i': expected g, i or o and a number or *");
+    expect_refusal(
+        find_reads("g0 x1", &r), "operator text 'g0 x1': expected g, i or o and a number or *");
+    expect_refusal(find_reads("i", &r), "operator text 'i': expected g, i or o and a number or *");
     op.in = "[";
-    refused(op_inputs(&op, NULL, &ports), "operator text '[': expected [name] or {name}");
+    expect_refusal(op_inputs(&op, NULL, &ports), "operator text '[': expected [name] or {name}");
     op.in = "data {";
-    refused(op_inputs(&op, NULL, &ports), "operator text '{': expected [name] or {name}");
+    expect_refusal(op_inputs(&op, NULL, &ports), "operator text '{': expected [name] or {name}");
     op.inplace = "0=x";
-    refused(op_in_place(&op, false, &pairs), "operator text '0=x': expected output=input");
+    expect_refusal(op_in_place(&op, false, &pairs), "operator text '0=x': expected output=input");
     op.in = "data";
-    refused(op_parse_texts(&op), "operator text '0=x': expected output=input");
+    expect_refusal(op_parse_texts(&op), "operator text '0=x': expected output=input");
     op.inplace = NULL;
     op.back_inplace = "0";
-    refused(op_parse_texts(&op), "operator text '0': expected output=input");
+    expect_refusal(op_parse_texts(&op), "operator text '0': expected output=input");
     op.back_inplace = NULL;
     op.shown = "y0";
-    refused(op_parse_texts(&op), "operator text 'y0': expected g, i or o and a number or *");
+    expect_refusal(op_parse_texts(&op), "operator text 'y0': expected g, i or o and a number or *");
     op.shown = NULL;
     op.out = "{";
-    refused(op_parse_texts(&op), "operator text '{': expected [name] or {name}");
+    expect_refusal(op_parse_texts(&op), "operator text '{': expected [name] or {name}");
     op.out = NULL;
     op.grad = "g";
-    refused(op_parse_texts(&op), "operator text 'g': expected g, i or o and a number or *");
+    expect_refusal(op_parse_texts(&op), "operator text 'g': expected g, i or o and a number or *");
     op.grad = NULL;
     RUN(op_parse_texts(&op));
   }

@@ -26,7 +26,7 @@ static const char graph_text[] =
 
 static ty_tensor *weight, *bias;
 
-static ty_tensor *array(int ndim, int64_t n, int64_t m, float scale)
+static ty_tensor *make_array(int ndim, int64_t n, int64_t m, float scale)
 {
   ty_desc d = { .dtype = TY_F32, .ndim = ndim, .dim = { n, m } };
   ty_tensor *t = NULL;
@@ -38,7 +38,7 @@ static ty_tensor *array(int ndim, int64_t n, int64_t m, float scale)
   return t;
 }
 
-static bool equal(const float *got, float scale)
+static bool is_equal(const float *got, float scale)
 {
   for (int i = 0; i < BATCH; i++)
     for (int k = 0; k < OUT; k++) {
@@ -54,7 +54,7 @@ static bool equal(const float *got, float scale)
 struct inference { ty_tensor *data; float scale; int wrong; };
 
 /* Binds an executor of its own again and again, each time on the same parameters. */
-static void *infer(void *context)
+static void *run_inference(void *context)
 {
   struct inference *own = context;
   int *wrong = &own->wrong;
@@ -72,7 +72,7 @@ static void *infer(void *context)
     *wrong += ty_exec_bind(g, &spec, &e) != TY_OK;
     for (int i = 0; i < 3 && !*wrong; i++)
       *wrong += ty_exec_forward(e, 0) || ty_exec_output(e, 0, &out) ||
-          ty_tensor_read(out, got, sizeof got) || !equal(got, scale);
+          ty_tensor_read(out, got, sizeof got) || !is_equal(got, scale);
     ty_exec_free(e);
   }
   ty_graph_free(g);
@@ -83,13 +83,13 @@ static void test_executors_share_parameters(void)
 {
   pthread_t thread[THREADS];
   struct inference own[THREADS];
-  weight = array(2, OUT, IN, 0.25f);
-  bias = array(1, OUT, 0, 0.5f);
+  weight = make_array(2, OUT, IN, 0.25f);
+  bias = make_array(1, OUT, 0, 0.5f);
   for (int i = 0; i < THREADS; i++) {
     const float scale = (float)(1 + i % 3);
-    own[i] = (struct inference){ array(2, BATCH, IN, scale), scale, 0 };
+    own[i] = (struct inference){ make_array(2, BATCH, IN, scale), scale, 0 };
   }
-  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, infer, &own[i]);
+  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, run_inference, &own[i]);
   for (int i = 0; i < THREADS; i++) {
     pthread_join(thread[i], NULL);
     CHECK(!own[i].wrong, "thread %d", i);
@@ -100,16 +100,16 @@ static void test_executors_share_parameters(void)
   SURE(ty_live("exec") == 0 && ty_live("graph") == 0);
 }
 
-/* What checks the values of each node is another program, made while the first one runs. */
+/* Checks the search for values that are not finite, whose program is made during a run. */
 static void test_program_made_during_a_run(void)
 {
   ty_graph *g = NULL;
   const ty_entry *head = NULL;
   int nhead = 0;
   SURE(!ty_graph_parse(graph_text, &g) && !ty_graph_heads(g, &head, &nhead));
-  ty_tensor *data = array(2, BATCH, IN, 1);
-  weight = array(2, OUT, IN, 0.25f);
-  bias = array(1, OUT, 0, 0.5f);
+  ty_tensor *data = make_array(2, BATCH, IN, 1);
+  weight = make_array(2, OUT, IN, 0.25f);
+  bias = make_array(1, OUT, 0, 0.5f);
   const ty_bind arg[] = { { "data", data }, { "fc_weight", weight }, { "fc_bias", bias } };
   ty_bind_spec spec = { .head = head, .nhead = nhead, .arg = arg, .narg = 3 };
   ty_exec *first = NULL, *e = NULL;
@@ -152,7 +152,7 @@ struct host {
   double longest;                                     /* s from the last submission to all values */
 };
 
-static int mix(void *context)
+static int mix_numbers(void *context)
 {
   const struct task_of *s = context;
   char name[32];
@@ -170,7 +170,7 @@ static int mix(void *context)
   return TY_OK;
 }
 
-static unsigned draw(struct host *h, unsigned n)
+static unsigned draw_below(struct host *h, unsigned n)
 {
   h->seed = h->seed * 1664525u + 1013904223u;
   return (h->seed >> 12) % n;
@@ -188,13 +188,13 @@ static void submit_round(struct host *h, int round, uint32_t *want, int *broken)
 {
   for (int i = 0; i < TASKS; i++) {
     struct task_of *s = &h->task[i];
-    *s = (struct task_of){ (int)draw(h, NUMBERS), (int)draw(h, NUMBERS), (int)draw(h, NUMBERS),
-      draw(h, RARE) ? 0 : 1 + round * TASKS + i, h->number };
+    *s = (struct task_of){ (int)draw_below(h, NUMBERS), (int)draw_below(h, NUMBERS),
+      (int)draw_below(h, NUMBERS), draw_below(h, RARE) ? 0 : 1 + round * TASKS + i, h->number };
     const struct access read[] = { tensor_access(h->number[s->a]),
       tensor_access(h->number[s->b]) }, write = tensor_access(h->number[s->to]);
-    struct task t = { .run = mix, .context = s, .read = read, .write = &write, .nread = 2,
-      .nwrite = 1, .small = draw(h, 2) };
-    h->wrong += device_submit(TY_CPU + (int)draw(h, DEVICES), &t, NULL) != TY_OK;
+    struct task t = { .run = mix_numbers, .context = s, .read = read, .write = &write, .nread = 2,
+      .nwrite = 1, .small = draw_below(h, 2) };
+    h->wrong += device_submit(TY_CPU + (int)draw_below(h, DEVICES), &t, NULL) != TY_OK;
     broken[s->to] = broken[s->a] ? broken[s->a] : broken[s->b] ? broken[s->b] : s->breaks;
     want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
   }
@@ -213,7 +213,7 @@ static void read_round(struct host *h, const uint32_t *want, const int *broken)
   }
 }
 
-static double now(void)
+static double read_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -229,9 +229,9 @@ static void *break_often(void *context)
     for (int i = 0; i < NUMBERS; i++)
       h->wrong += ty_tensor_write(h->number[i], &want[i], sizeof want[i]) != TY_OK;
     submit_round(h, round, want, broken);
-    const double from = now();
+    const double from = read_seconds();
     read_round(h, want, broken);
-    h->longest = fmax(h->longest, now() - from);
+    h->longest = fmax(h->longest, read_seconds() - from);
   }
   return NULL;
 }
@@ -271,9 +271,9 @@ static int wait_for_gate(void *context)
   return TY_OK;
 }
 
-static int count(void *context) { return ran++, TY_OK; }
+static int count_run(void *context) { return ran++, TY_OK; }
 
-static void put(int device, int (*run)(void *), ty_tensor *read, ty_tensor *write)
+static void submit_task(int device, int (*run)(void *), ty_tensor *read, ty_tensor *write)
 {
   struct access w = tensor_access(write), r = { 0 };
   struct task t = { .run = run, .write = &w, .nwrite = 1 };
@@ -282,22 +282,22 @@ static void put(int device, int (*run)(void *), ty_tensor *read, ty_tensor *writ
   RUN(device_submit(device, &t, NULL));
 }
 
-/* A weight is good again once the failure of its step is reported, for tasks that come after the
-** report. */
+/* Checks that a weight is good again for tasks that come after the failure of its step was
+** reported. */
 static void test_reported_failure_holds_for_older_tasks(void)
 {
   ty_tensor *a = new_floats(TY_CPU, 1, 0), *b = new_floats(TY_CPU + 1, 1, 0);
   float x;
   storage_set_lasting(a->storage);
-  put(TY_CPU, break_down, NULL, a);
-  put(TY_CPU + 1, wait_for_gate, NULL, b);
-  put(TY_CPU + 1, count, a, b);
+  submit_task(TY_CPU, break_down, NULL, a);
+  submit_task(TY_CPU + 1, wait_for_gate, NULL, b);
+  submit_task(TY_CPU + 1, count_run, a, b);
   SURE(ty_tensor_read(a, &x, sizeof x) == TY_ERUN);
   __atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
   SURE(ty_tensor_read(b, &x, sizeof x) == TY_ERUN);
   SURE(ran == 0);
   RUN(ty_tensor_read(a, &x, sizeof x));
-  put(TY_CPU + 1, count, a, b);
+  submit_task(TY_CPU + 1, count_run, a, b);
   RUN(ty_wait(-1));
   SURE(ran == 1);
   ty_tensor_free(a);

@@ -39,7 +39,8 @@ static void make_points(void)
   }
 }
 
-static void put(ty_bag *bag, const char *name, int ndim, int64_t n, int64_t m, const float *values)
+static void put_array(
+    ty_bag *bag, const char *name, int ndim, int64_t n, int64_t m, const float *values)
 {
   ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = ndim, .dim = { n, m } };
   ty_tensor *t = NULL;
@@ -49,7 +50,7 @@ static void put(ty_bag *bag, const char *name, int ndim, int64_t n, int64_t m, c
   ty_tensor_free(t);
 }
 
-/* Weights go to a file and come back as another bag. */
+/* Writes weights to a file and returns the bag that is read from it. */
 static ty_bag *stored_weights(void)
 {
   static const float weight[4] = { 0.1f, -0.2f, 0.05f, 0.3f }, bias[2] = { 0.5f, -0.5f };
@@ -59,8 +60,8 @@ static ty_bag *stored_weights(void)
   CHECK(file >= 0, "no temporary file");
   close(file);
   RUN(ty_bag_new(&bag));
-  put(bag, "arg:fc_weight", 2, 2, 2, weight);
-  put(bag, "arg:fc_bias", 1, 2, 1, bias);
+  put_array(bag, "arg:fc_weight", 2, 2, 2, weight);
+  put_array(bag, "arg:fc_bias", 1, 2, 1, bias);
   RUN(ty_params_save(path, bag, 1));
   RUN(ty_params_load(path, &loaded, &named));
   CHECK(named == 1, "names are lost");
@@ -69,7 +70,7 @@ static ty_bag *stored_weights(void)
   return loaded;
 }
 
-static ty_exec *bind(ty_graph *g)
+static ty_exec *bind_graph(ty_graph *g)
 {
   const ty_entry *head = NULL;
   int nhead = 0;
@@ -91,7 +92,7 @@ static ty_exec *bind(ty_graph *g)
   return e;
 }
 
-static void fill(ty_exec *e, ty_bag *weights)
+static void fill_arguments(ty_exec *e, ty_bag *weights)
 {
   static const char *const names[] = { "fc_weight", "fc_bias" };
   ty_tensor *to = NULL, *from = NULL;
@@ -108,8 +109,8 @@ static void fill(ty_exec *e, ty_bag *weights)
   }
 }
 
-/* mean loss of the last forward, and how many points are on the right side */
-static double score(ty_exec *e, int *right)
+/* Returns the mean loss of the last forward; *right: how many points are on the right side. */
+static double compute_score(ty_exec *e, int *right)
 {
   float p[POINTS][2];
   ty_tensor *out = NULL;
@@ -125,7 +126,7 @@ static double score(ty_exec *e, int *right)
   return loss;
 }
 
-static void update(ty_exec *e, const char *name)
+static void update_weight(ty_exec *e, const char *name)
 {
   ty_attr attr[] = { { "lr", "0.5" }, { "wd", "0" }, { "rescale_grad", "0.015625" } };
   ty_tensor *in[2] = { NULL, NULL };
@@ -135,19 +136,19 @@ static void update(ty_exec *e, const char *name)
   RUN(ty_call("sgd_update", attr, 3, in, 2, out, 1));
 }
 
-static void train(ty_exec *e)
+static void train_network(ty_exec *e)
 {
   int right = 0;
   double first = 0;
   for (int step = 0; step < STEPS && !check_failed; step++) {
     RUN(ty_exec_forward(e, 1));
-    if (step == 0) first = score(e, &right);
+    if (step == 0) first = compute_score(e, &right);
     RUN(ty_exec_backward(e, NULL, 0, 1));
-    update(e, "fc_weight");
-    update(e, "fc_bias");
+    update_weight(e, "fc_weight");
+    update_weight(e, "fc_bias");
   }
   RUN(ty_exec_forward(e, 0));
-  double last = score(e, &right);
+  double last = compute_score(e, &right);
   CHECK(last < 0.7 * first, "loss %g at first, %g at last", first, last);
   CHECK(right > POINTS * 9 / 10, "%d of %d right", right, POINTS);
 }
@@ -158,10 +159,10 @@ int main(void)
   ty_graph *g = NULL;
   RUN(ty_graph_parse(graph_text, &g));
   ty_bag *weights = stored_weights();
-  ty_exec *e = g ? bind(g) : NULL;
+  ty_exec *e = g ? bind_graph(g) : NULL;
   if (e) {
-    fill(e, weights);
-    train(e);
+    fill_arguments(e, weights);
+    train_network(e);
   }
   ty_exec_free(e);
   ty_graph_free(g);

@@ -6,10 +6,10 @@
 enum { N = 1000 };
 static const struct rng_key key = { 0x123456789abcdef0u, 0x1fffffffeu, 77 };
 
-static double far(double a, double b) { return fabs(a - b) / (1 + fabs(b)); }
+static double compute_distance(double a, double b) { return fabs(a - b) / (1 + fabs(b)); }
 
-/* Uniform numbers are those of one element at a time; the others follow their formulas to the
-** last digits. */
+/* Checks that uniform numbers are those of one element at a time, and that the others follow their
+** formulas to the last digits. */
 static void test_formulas(const struct variates *d, uint64_t first)
 {
   static double u24[N], u53[N], normal[N], exponential[N];
@@ -22,13 +22,13 @@ static void test_formulas(const struct variates *d, uint64_t first)
     struct philox p = philox(key.seed, key.counter, key.node, first + (uint64_t)i);
     double a = 1 - unit_f64(p.w[0], p.w[1] & ~0xfffu), b = unit_f64(p.w[2], p.w[3] & ~0xfffu);
     bad += u24[i] != unit_f32(p.w[0]) || u53[i] != unit_f64(p.w[0], p.w[1]);
-    bad += far(exponential[i], -log(a)) > 1e-15 ||
-        far(normal[i], sqrt(-2 * log(a)) * cos(6.283185307179586 * b)) > 4e-15;
+    bad += compute_distance(exponential[i], -log(a)) > 1e-15 ||
+        compute_distance(normal[i], sqrt(-2 * log(a)) * cos(6.283185307179586 * b)) > 4e-15;
   }
   CHECK(!bad, "%d of %d numbers from element %llu", bad, N, (unsigned long long)first);
 }
 
-/* Where a block begins and how long it is does not matter. */
+/* Checks that numbers do not depend on where a block begins and how long it is. */
 static void test_places(variate_fn draw, variate_fn other)
 {
   static double all[N], part[N];
@@ -44,13 +44,13 @@ int main(void)
 {
 #define TABLE(isa) &variates_##isa,
   static const struct variates *const all[] = { EACH_ISA(TABLE) };
-  for (int level = 0; level <= cpu_level(); level++) {
-    test_formulas(all[level], 0);
-    test_formulas(all[level], 0xfffffff0u); /* elements carry into their second word */
-    test_places(all[0]->unit24, all[level]->unit24);
-    test_places(all[0]->unit53, all[level]->unit53);
-    test_places(all[0]->normal, all[level]->normal);
-    test_places(all[0]->exponential, all[level]->exponential);
+  for (int isa = 0; isa <= cpu_level(); isa++) {
+    test_formulas(all[isa], 0);
+    test_formulas(all[isa], 0xfffffff0u); /* elements carry into their second word */
+    test_places(all[0]->unit24, all[isa]->unit24);
+    test_places(all[0]->unit53, all[isa]->unit53);
+    test_places(all[0]->normal, all[isa]->normal);
+    test_places(all[0]->exponential, all[isa]->exponential);
   }
   return check_end();
 }

@@ -7,16 +7,16 @@
 #include "kernel/blocked.h"
 #include "kernel/conv/winograd.h"
 
-/* in float64, absolute if so wished */
-static double *wide(const float *p, int64_t n, bool absolute)
+/* Returns numbers, or their absolute values, in float64. Free it with mem_free. */
+static double *widen_numbers(const float *p, int64_t n, bool absolute)
 {
   double *q = mem_new((size_t)n * sizeof *q);
   for (int64_t i = 0; i < n; i++) q[i] = absolute ? fabs(p[i]) : p[i];
   return q;
 }
 
-/* (n, c, space) to (n, c / b, space, b), or back */
-static float *moved(const float *p, int64_t n, int64_t c, int64_t space, int b, bool back)
+/* Returns (n, c, space) as (n, c / b, space, b), or back. Free it with mem_free. */
+static float *move_channels(const float *p, int64_t n, int64_t c, int64_t space, int b, bool back)
 {
   float *q = mem_new((size_t)(n * c * space) * sizeof *q);
   for (int64_t i = 0; i < n * c; i++)
@@ -48,17 +48,18 @@ static int64_t size_of(const struct window *w, int which)
                          : w->n * w->channels * window_in(w);
 }
 
-/* The definition; sums of absolute values if `absolute`. */
-static double *defined(const struct trial *t, int which, bool absolute)
+/* Returns the result by definition; absolute: sums of absolute values. Free it with mem_free. */
+static double *compute_defined(const struct trial *t, int which, bool absolute)
 {
   struct window w = t->w;
   w.dtype = TY_F64;
   const float *old = which == FORWARD ? t->y : which == DATA ? t->x : t->weight;
-  double *out = wide(old, size_of(&w, which), absolute),
-         *x = wide(t->x, size_of(&w, DATA), absolute);
-  double *y = wide(t->y, size_of(&w, FORWARD), absolute),
-         *weight = wide(t->weight, size_of(&w, WEIGHT), absolute);
-  double *bias = wide(t->bias, w.filters, absolute), *scale = wide(t->scale, w.filters, absolute);
+  double *out = widen_numbers(old, size_of(&w, which), absolute),
+         *x = widen_numbers(t->x, size_of(&w, DATA), absolute);
+  double *y = widen_numbers(t->y, size_of(&w, FORWARD), absolute),
+         *weight = widen_numbers(t->weight, size_of(&w, WEIGHT), absolute);
+  double *bias = widen_numbers(t->bias, w.filters, absolute),
+         *scale = widen_numbers(t->scale, w.filters, absolute);
   if (which == FORWARD) {
     double *sums = mem_new(sizeof *sums * (size_t)size_of(&w, FORWARD));
     convolve_reference(&w, x, weight, NULL, sums, false);
@@ -77,7 +78,7 @@ static double *defined(const struct trial *t, int which, bool absolute)
   return out;
 }
 
-static float *tiled(const struct trial *t, int which)
+static float *compute_tiled(const struct trial *t, int which)
 {
   const struct window *w = &t->w;
   const int b = cpu_channel_block();
@@ -85,8 +86,8 @@ static float *tiled(const struct trial *t, int which)
   size_t room = which == FORWARD ? winograd_forward_scratch(w, t->keeps)
       : which == DATA            ? winograd_data_scratch(w)
                                  : winograd_weight_scratch(w);
-  float *x = moved(t->x, w->n, w->channels, in, b, false),
-        *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
+  float *x = move_channels(t->x, w->n, w->channels, in, b, false),
+        *y = move_channels(t->y, w->n, w->filters, space, b, false), *out = NULL;
   void *tmp = mem_new(room);
   struct gemm_kept kept = { 0 };
   struct operand weight = { .p = t->weight, .version = &t->version };
@@ -94,21 +95,21 @@ static float *tiled(const struct trial *t, int which)
   if (which == FORWARD) RUN(winograd_forward(w, x, &weight, &end, y, t->keeps ? &kept : NULL, tmp));
   if (which == DATA) winograd_data(w, y, t->weight, x, t->add, tmp);
   if (which == WEIGHT) winograd_weight(w, x, y, t->weight, t->add, tmp);
-  if (which == FORWARD) out = moved(y, w->n, w->filters, space, b, true);
-  if (which == DATA) out = moved(x, w->n, w->channels, in, b, true);
-  if (which == WEIGHT) out = moved(t->weight, 1, b, size_of(w, WEIGHT) / b, 1, false);
+  if (which == FORWARD) out = move_channels(y, w->n, w->filters, space, b, true);
+  if (which == DATA) out = move_channels(x, w->n, w->channels, in, b, true);
+  if (which == WEIGHT) out = move_channels(t->weight, 1, b, size_of(w, WEIGHT) / b, 1, false);
   gemm_kept_done(&kept);
   mem_free(x), mem_free(y), mem_free(tmp);
   return out;
 }
 
-static void compare(const struct trial *t, int which)
+static void compare_results(const struct trial *t, int which)
 {
   const struct window *w = &t->w;
   const int64_t n = size_of(w, which);
-  double *want = defined(t, which, false), *bound = defined(t, which, true), mean = 0, worst = 0,
-         own = 0;
-  float *got = tiled(t, which);
+  double *want = compute_defined(t, which, false), *bound = compute_defined(t, which, true),
+         mean = 0, worst = 0, own = 0;
+  float *got = compute_tiled(t, which);
   for (int64_t i = 0; i < n; i++) mean += bound[i] / (double)n;
   for (int64_t i = 0; i < n; i++) {
     double e = fabs((double)got[i] - want[i]);
@@ -125,22 +126,22 @@ static void compare(const struct trial *t, int which)
   mem_free(want), mem_free(bound), mem_free(got);
 }
 
-static void try(struct window w, int act, bool bias, bool add)
+static void try_window(struct window w, int act, bool bias, bool add)
 {
   w.out[0] = w.in[0] = 1;
   for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2;
   CHECK(winograd_able(&w), "refused");
   for (int which = FORWARD; which <= WEIGHT; which++) {
-    struct trial t = { w, numbers_of(size_of(&w, DATA)), numbers_of(size_of(&w, WEIGHT)),
-      numbers_of(size_of(&w, FORWARD)), numbers_of(w.filters), numbers_of(w.filters), act, add,
-      w.n % 2 == 0, 1 };
+    struct trial t = { w, make_floats(size_of(&w, DATA)), make_floats(size_of(&w, WEIGHT)),
+      make_floats(size_of(&w, FORWARD)), make_floats(w.filters), make_floats(w.filters), act,
+      add, w.n % 2 == 0, 1 };
     for (int64_t i = 0; !bias && i < w.filters; i++) t.bias[i] = 0, t.scale[i] = 1;
-    compare(&t, which);
+    compare_results(&t, which);
     mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias), mem_free(t.scale);
   }
 }
 
-static struct window window(
+static struct window make_window(
     int64_t n, int64_t channels, int64_t filters, int64_t h, int64_t w, int64_t pad)
 {
   const int b = cpu_channel_block();
@@ -161,26 +162,26 @@ int main(void)
   static const int acts[] = { ACT_NONE, ACT_RELU, ACT_TANH };
   parallel_queue(true);
   if (!cpu_channel_block()) return check_end();
-  try(window(1, 1, 1, 7, 7, 1), ACT_RELU, true, false);
-  try(window(1, 1, 1, 1, 1, 1), ACT_NONE, true, true);
-  try(window(1, 1, 2, 5, 3, 1), ACT_NONE, false, false);
-  try(window(1, 3, 1, 3, 3, 0), ACT_RELU, true, true);
-  try(window(2, 2, 17, 8, 8, 1), ACT_RELU, true, false);
-  try(window(2, 17, 9, 7, 7, 1), ACT_RELU, true, true);
-  try(window(20, 2, 2, 13, 15, 1), ACT_RELU, true, true);
-  try(window(2, 3, 2, 6, 80, 1), ACT_TANH, true, false);
-  for (int i = 0; i < trials(24); i++) {
-    struct window w = window(
-        1 + below(5), 1 + below(5), 1 + below(4), 3 + below(15), 3 + below(15), 0);
-    w.pad[1] = below(3), w.pad[2] = below(3);
-    try(w, acts[below(3)], below(2), below(2));
+  try_window(make_window(1, 1, 1, 7, 7, 1), ACT_RELU, true, false);
+  try_window(make_window(1, 1, 1, 1, 1, 1), ACT_NONE, true, true);
+  try_window(make_window(1, 1, 2, 5, 3, 1), ACT_NONE, false, false);
+  try_window(make_window(1, 3, 1, 3, 3, 0), ACT_RELU, true, true);
+  try_window(make_window(2, 2, 17, 8, 8, 1), ACT_RELU, true, false);
+  try_window(make_window(2, 17, 9, 7, 7, 1), ACT_RELU, true, true);
+  try_window(make_window(20, 2, 2, 13, 15, 1), ACT_RELU, true, true);
+  try_window(make_window(2, 3, 2, 6, 80, 1), ACT_TANH, true, false);
+  for (int i = 0; i < count_trials(24); i++) {
+    struct window w = make_window(1 + draw_below(5), 1 + draw_below(5), 1 + draw_below(4),
+        3 + draw_below(15), 3 + draw_below(15), 0);
+    w.pad[1] = draw_below(3), w.pad[2] = draw_below(3);
+    try_window(w, acts[draw_below(3)], draw_below(2), draw_below(2));
   }
   const int64_t many = 304 /
       cpu_channel_block(); /* a weight of over 12 MiB in tiles is packed part by part */
-  try(window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
-  try(window(1, 2, 17, 14, 14, 1), ACT_RELU, true,
+  try_window(make_window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
+  try_window(make_window(1, 2, 17, 14, 14, 1), ACT_RELU, true,
       true); /* 15 and 16 tiles */
-  try(window(1, 33, 3, 12, 20, 1), ACT_NONE, true, false);
-  try(window(1, 3, 2, 5, 9, 1), ACT_TANH, true, true);
+  try_window(make_window(1, 33, 3, 12, 20, 1), ACT_NONE, true, false);
+  try_window(make_window(1, 3, 2, 5, 9, 1), ACT_TANH, true, true);
   return check_end();
 }

@@ -431,7 +431,7 @@ describe("tensors of ONNX files", function()
       end } } } }
   end
 
-  it("may lie in a file beside the model, and nowhere else", function()
+  it("may be in a file beside the model, and nowhere else", function()
     folder.with(function(dir)
       local inner = dir .. "/inner"
       assert(require("lfs").mkdir(inner))

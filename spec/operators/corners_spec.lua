@@ -229,7 +229,7 @@ describe("a grid of one point", function()
 end)
 
 describe("anchors", function()
-  it("lie at steps that are given, if both are", function()
+  it("are at steps that are given, if both are", function()
     local function middle(steps)
       local y = nd.contrib.MultiBoxPrior(nd.zeros{1, 1, 1, 1}, {sizes = {0.5}, ratios = {1},
         steps = steps}):reshape{-1}:totable()

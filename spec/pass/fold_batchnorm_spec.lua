@@ -16,7 +16,7 @@ local function norm(x, name, o)
 end
 
 -- a convolution and its normalisation beside a way past them, between convolutions, so
--- that channels may lie in blocks
+-- that channels may be in blocks
 local function residual(o)
   local x = conv(sym.Variable("data"), "first", o.filters, {})
   local y = norm(conv(o.near and x or conv(x, "second", o.groups and 32 or 16, {}), "conv",

@@ -70,14 +70,14 @@ describe("The check", function()
 
   it("finds an include that runs up", function()
     local line, undo = add("native/base/json.c", '#include "op/op.h"', "^#include")
-    finds{ ("native/base/json.c:%d: includes op/op.h, but room base stands below op: "
+    finds{ ("native/base/json.c:%d: includes op/op.h, but room base is below op: "
       .. "include something lower, or move what is needed down"):format(line) }
     undo()
   end)
 
-  it("finds an include of what stands beside", function()
+  it("finds an include of what is beside", function()
     local line, undo = add("native/io/idx.c", '#include "graph/graph.h"', "^#include")
-    finds{ ("native/io/idx.c:%d: includes graph/graph.h, but room io stands beside graph: ")
+    finds{ ("native/io/idx.c:%d: includes graph/graph.h, but room io is beside graph: ")
       :format(line) }
     undo()
   end)
@@ -98,7 +98,7 @@ describe("The check", function()
       .. "-c native/tensor/params.c -o build/native/tensor/params.o", object, object, copy)
     finds{
       ("native/tensor/params.c:%d: params_up uses ty_exec_keep of native/exec/object.c, but room "
-        .. "tensor stands below exec: move what is used down, or let the upper room hand it in "
+        .. "tensor is below exec: move what is used down, or let the upper room hand it in "
         .. "(a registration, a callback)"):format(line + 4),
       "a circle of rooms: exec -> tensor (",
       ("tensor -> exec (native/tensor/params.c:%d uses ty_exec_keep); one of these must go")
@@ -145,7 +145,7 @@ describe("The check", function()
     local line, undo = add("runtime/lua/tycho/core/json.lua", "local function late()\n"
       .. '  return require "tycho.ndarray"\nend\nlate()', "^local json")
     finds{
-      ("runtime/lua/tycho/core/json.lua:%d: requires tycho.ndarray, but room core stands below "
+      ("runtime/lua/tycho/core/json.lua:%d: requires tycho.ndarray, but room core is below "
         .. "ndarray: move what is needed down, or let the upper room register itself below")
         :format(line + 1),
       "a circle of rooms: core -> ndarray",
@@ -164,9 +164,9 @@ describe("The check", function()
     undo()
   end)
 
-  it("finds a file that stands in no room", function()
+  it("finds a file that is in no room", function()
     folders.write(copy .. "/native/stray.c", "int stray_global;\n")
-    finds{ "native/stray.c:1: stands in no room: move it into one, or add its room to "
+    finds{ "native/stray.c:1: is in no room: move it into one, or add its room to "
       .. "scripts/dev/check/rooms.lua" }
     run("rm %s/native/stray.c", copy)
   end)

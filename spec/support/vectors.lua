@@ -1,4 +1,4 @@
--- Recorded cases of the reference engine: where they lie, how they are read, how results are
+-- Recorded cases of the reference engine: where they are, how they are read, how results are
 -- compared with them. The folder is TYCHO_VECTORS, else ../shared/vectors;
 -- TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything whose name is not in the list,
 -- TYCHO_VECTORS_PART="3/24" all but every 24th topic and operator, from the third. A topic is one

@@ -96,7 +96,7 @@ describe("plot", function()
     assert.is_true(top >= y2 - 4 and bottom <= y1 + 4)
   end)
 
-  it("clips no label: names, values, ticks and titles lie on the page", function()
+  it("clips no label: names, values, ticks and titles are on the page", function()
     local long = ("perplexity "):rep(6)
     local cases = {
       { { [long] = { 1, 3.25 }, short = { 2, 1e6 } }, { ends = true } },

@@ -39,7 +39,7 @@ extern "C" __global__ void finite_only(T *a, i32 *marks, i64 count, i64 size)
 }
 
 // One block: the first of `count` matrices that is marked.
-extern "C" __global__ void tell_marked(
+extern "C" __global__ void report_marked(
     const i32 *marks, i64 count, device_fault *fault, i64 op, i64 what)
 {
   EACH_ROW(only, 1)

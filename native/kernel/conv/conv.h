@@ -32,7 +32,7 @@ static inline double window_products(const struct window *w)
   return (double)window_positions(w) * (double)(w->groups * w->filters) * (double)window_depth(w);
 }
 bool window_1x1(const struct window *w);            /* 1 x 1, stride 1, no padding */
-/* is a packed weight worth its memory between runs of inference? */
+/* Returns whether a packed weight is worth its memory between runs of inference. */
 bool convolve_keeps(const struct window *w);
 
 /* The end of a convolution, per filter i: y = act(scale[i] conv(x, weight) + bias[i] + what y

@@ -57,7 +57,7 @@ struct padded {
   int64_t line;                                       /* elements of a row: of all its phases */
 };
 
-static struct padded padded_of(const struct window *w)
+static struct padded make_padded(const struct window *w)
 {
   const int64_t stride = w->stride[2], reach = (w->kernel[1] - 1) * w->dilate[1] + 1,
                 bytes = (int64_t)dtype_size(w->dtype);
@@ -73,7 +73,7 @@ static struct padded padded_of(const struct window *w)
 
 static size_t padded_bytes(const struct window *w)
 {
-  const struct padded p = padded_of(w);
+  const struct padded p = make_padded(w);
   return align_up((size_t)(p.height * p.line + window_taps(w)) * dtype_size(w->dtype), ALIGN);
 }
 
@@ -146,7 +146,7 @@ static void padded_planes(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   const struct window *w = d->w;
-  const struct padded p = padded_of(w);
+  const struct padded p = make_padded(w);
   const int64_t *offset = (const int64_t *)d->tmp;
   char *piece = d->tmp + offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_index(),
        *own = piece + (size_t)(p.height * p.line) * d->size;
@@ -198,7 +198,7 @@ static void tap_planes(int64_t begin, int64_t end, void *context)
 /* Lists where each tap of a window is in a piece. */
 static void padded_offsets(const struct window *w, int64_t *offset)
 {
-  const struct padded p = padded_of(w);
+  const struct padded p = make_padded(w);
   const int64_t stride = w->stride[2];
   for (int64_t y = 0; y < w->kernel[1]; y++)
     for (int64_t x = 0; x < w->kernel[2]; x++) {
@@ -273,7 +273,7 @@ static void weight_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-static struct depth depth_of(const struct window *w, void *to, bool add)
+static struct depth make_depth(const struct window *w, void *to, bool add)
 {
   return (struct depth){ .w = w,
     .t = gemm_type(w->dtype),
@@ -293,7 +293,7 @@ static double plane_ns(const struct depth *d, int64_t planes)
 void depth_forward(const struct window *w, const void *x, const void *weight,
     const struct convolve_end *end, void *y, void *tmp)
 {
-  struct depth d = depth_of(w, y, false);
+  struct depth d = make_depth(w, y, false);
   const bool padded = is_padded(w);
   d.x = x;
   d.weight = weight;
@@ -307,7 +307,7 @@ void depth_forward(const struct window *w, const void *x, const void *weight,
 
 void depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
-  struct depth d = depth_of(w, dx, add);
+  struct depth d = make_depth(w, dx, add);
   d.dy = dy;
   d.weight = weight;
   parallel_for_stoppable(w->n * w->groups, plane_ns(&d, w->filters), data_planes, &d);
@@ -315,7 +315,7 @@ void depth_data(const struct window *w, const void *dy, const void *weight, void
 
 void depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
-  struct depth d = depth_of(w, dw, add);
+  struct depth d = make_depth(w, dw, add);
   d.x = x;
   d.dy = dy;
   parallel_for_stoppable(w->groups * w->filters, plane_ns(&d, w->n), weight_filters, &d);

@@ -43,7 +43,7 @@ struct levels_pass {
 
 /* -- sizes ------------------------------------------------------------------------------------- */
 
-static struct window words_of(const struct window *w)
+static struct window make_word_window(const struct window *w)
 {
   struct window x = *w;
   x.channels = (w->channels + PER - 1) / PER;
@@ -59,11 +59,11 @@ static struct window words_of(const struct window *w)
 ** scratch() does not know. */
 static bool by_images(const struct window *w) { return w->n >= UNITS; }
 
-static struct levels_pass levels_pass_of(const struct window *w, int dtype)
+static struct levels_pass make_levels_pass(const struct window *w, int dtype)
 {
   struct levels_pass x = { .t = gemm_type(GEMM_S8),
     .moves = gemm_type(TY_F32),
-    .words = words_of(w),
+    .words = make_word_window(w),
     .direct = window_1x1(w) };
   const int64_t out = window_out(w), nr = x.t->nr, mr = x.t->mr,
                 wanted = by_images(w) ? 1 : UNITS;
@@ -102,7 +102,7 @@ static size_t tap_bytes(const struct window *w)
 
 size_t convolve_levels_scratch(const struct window *w, int dtype)
 {
-  const struct levels_pass x = levels_pass_of(w, dtype);
+  const struct levels_pass x = make_levels_pass(w, dtype);
   return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
 }
 
@@ -294,7 +294,7 @@ static void convolve_images(int64_t begin, int64_t end, void *context)
 
 int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp)
 {
-  struct levels_pass x = levels_pass_of(&v->w, v->dtype);
+  struct levels_pass x = make_levels_pass(&v->w, v->dtype);
   x.v = v;
   x.row = v->row;
   x.row.unit = v->scale;

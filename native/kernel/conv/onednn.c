@@ -83,7 +83,7 @@ static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
   return ok;
 }
 
-static dnnl_primitive_desc_t desc_of(
+static dnnl_primitive_desc_t new_primitive_desc(
     const struct onednn_conv *o, const struct onednn_shape *s, dnnl_primitive_attr_t attr)
 {
   if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
@@ -118,7 +118,7 @@ static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
   dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
   if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) &&
       describe_all(&any, s, true))
-    d = desc_of(&any, s, attr);
+    d = new_primitive_desc(&any, s, attr);
   descs_free(&any);
   dnnl_primitive_attr_destroy(attr);
   if (!d || is_fast(d)) return d;
@@ -152,7 +152,7 @@ static struct known known[KNOWN];
 static int64_t asked;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void key_of(struct known *k, const struct onednn_shape *s)
+static void fill_key(struct known *k, const struct onednn_shape *s)
 {
   memset(k, 0, sizeof *k);
   for (int i = 0; i < s->x->ndim; i++)
@@ -203,7 +203,7 @@ static void query_bytes(struct known *k, const struct onednn_shape *s)
   k->able = describe_all(&plain, s, false);
   for (int i = 0; i < COUNT(teams) && k->able; i++) {
     struct onednn_bytes r;
-    parallel_library_of(teams[i]);
+    parallel_library_set(teams[i]);
     dnnl_primitive_desc_t d = primitive_desc(s);
     k->able = d != NULL;
     if (!d) break;
@@ -218,7 +218,7 @@ static void query_bytes(struct known *k, const struct onednn_shape *s)
 bool part_bytes(const struct onednn_shape *s, struct onednn_bytes *out)
 {
   struct known k;
-  key_of(&k, s);
+  fill_key(&k, s);
   pthread_mutex_lock(&lock);
   int64_t i = 0, n = MIN(asked, KNOWN);
   while (i < n && memcmp(&known[i], &k, offsetof(struct known, able))) i++;

@@ -37,7 +37,7 @@ bool rounded_profitable(const struct window *w)
       w->filters >= ROUNDED_FILTERS && window_depth(w) >= ROUNDED_DEPTH;
 }
 
-static struct rounded_pass pass_of(const struct window *w)
+static struct rounded_pass make_rounded_pass(const struct window *w)
 {
   struct rounded_pass x = { .w = w, .t = gemm_type(GEMM_BF16), .words = *w };
   const int64_t nr = x.t->nr;
@@ -61,7 +61,7 @@ static size_t tap_bytes(const struct window *w)
 
 size_t rounded_scratch(const struct window *w)
 {
-  const struct rounded_pass x = pass_of(w);
+  const struct rounded_pass x = make_rounded_pass(w);
   return tap_bytes(w) + (x.word_bytes + x.panel_bytes) * (size_t)parallel_threads();
 }
 
@@ -153,7 +153,7 @@ static void convolve_groups(int64_t begin, int64_t end, void *context)
 int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  struct rounded_pass p = pass_of(w);
+  struct rounded_pass p = make_rounded_pass(w);
   const int64_t filters = w->groups * w->filters;
   bool fresh;
   struct rounding o = { w, p.depth, weight->p,

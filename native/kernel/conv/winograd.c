@@ -46,7 +46,7 @@ bool winograd_able(const struct window *w)
 ** (kernel/conv/tuning.h says how the limits were measured). */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
-  const int64_t tiles = tiles_of(w).all;
+  const int64_t tiles = make_tiles(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() == CPU_BASELINE) return "made for AVX2, AVX-512 and NEON";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
@@ -63,7 +63,7 @@ enum { TILE = WINOGRAD_TILE };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
-struct tiles tiles_of(const struct window *w)
+struct tiles make_tiles(const struct window *w)
 {
   struct tiles t = { .height = w->out[1],
     .width = w->out[2],
@@ -146,7 +146,7 @@ static struct convolution plan_convolution(const struct window *w, bool kept)
   struct convolution c = { .w = w,
     .isa = winograd_isa(),
     .t = gemm_type(TY_F32),
-    .tiles = tiles_of(w),
+    .tiles = make_tiles(w),
     .part = w->filters };
   c.nr = c.t->nr;
   c.late = !kept && packed_bytes(&c) >= WINOGRAD_LATE_WEIGHT &&
@@ -377,7 +377,7 @@ static void run_convolution(struct convolution *c)
 /* Returns true for few tiles, or little work with them. */
 bool winograd_keeps(const struct window *w)
 {
-  const int64_t tiles = tiles_of(w).all;
+  const int64_t tiles = make_tiles(w).all;
   const int64_t products = tiles * WINOGRAD_POINTS * w->channels * w->filters;
   return tiles < WINOGRAD_KEEP_BELOW_TILES || products <= WINOGRAD_KEEP_UP_TO_PRODUCTS;
 }

@@ -14,7 +14,7 @@ struct tiles {
 };
 /* neighbouring tiles with equally many results: where in the result, how many, their results */
 struct tile_run { int64_t image, y, x, n; int down, across; };
-struct tiles tiles_of(const struct window *w);
+struct tiles make_tiles(const struct window *w);
 /* Returns the run of tile t and at most n - 1 after it. */
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n);
 int64_t      plane_of(int64_t tiles, int64_t channels);

@@ -34,7 +34,7 @@ struct weight_gradient {
 static struct weight_gradient plan_gradient(const struct window *w)
 {
   struct weight_gradient g = {
-    .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
+    .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = make_tiles(w)
   };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
   g.chunk = MIN(MAX(WINOGRAD_CACHE / each, WINOGRAD_MIN_TILES), WINOGRAD_MAX_TILES);

@@ -46,7 +46,7 @@ struct gemm_job {
 
 /* Returns the number of columns of chunks: as few as the cache allows, since each reads all of A;
 ** more where there are few rows, so that each core packs its own. */
-static int64_t columns_of(const struct gemm_job *j, int64_t panels)
+static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
 {
   const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
                 fit = MAX(1, GEMM_CACHE / (words * j->t->word)), m = j->g.m;
@@ -63,7 +63,7 @@ static int64_t choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
-                across = columns_of(j, panels);
+                across = choose_columns(j, panels);
   int64_t s = strips, p = (panels + across - 1) / across,
           enough = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS, least = j->pack ? 2 : 1;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > GEMM_SERIAL_WORK) {
@@ -81,7 +81,7 @@ static int64_t choose_chunks(struct gemm_job *j)
   return j->down * ((panels + p - 1) / p);
 }
 
-static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
+static struct gemm_block cut_chunk(const struct gemm_job *j, int64_t i)
 {
   struct gemm_block g = j->g;
   int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
@@ -120,7 +120,7 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
 {
   struct gemm_job *j = context;
   for (int64_t i = begin; i < end; i++) {
-    struct gemm_block g = chunk_of(j, i);
+    struct gemm_block g = cut_chunk(j, i);
     if (j->pack)
       packed_here(j, g, i / j->down);
     else
@@ -137,7 +137,7 @@ static uint64_t next_part(void)
 }
 
 /* Returns the part of a product in some columns and one run of k. */
-static struct gemm_job part_of(
+static struct gemm_job cut_part(
     const struct gemm_job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
   struct gemm_job x = *j;
@@ -168,7 +168,7 @@ static int run_packing(const struct gemm_job *j)
                 deep = equal_parts(j->g.k, j->t->kc, j->t->per);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
-      struct gemm_job x = part_of(j, c, cols, k, deep);
+      struct gemm_job x = cut_part(j, c, cols, k, deep);
       parallel_chunks_stoppable(choose_chunks(&x), 1, multiply_range, &x);
       if (x.failed)
         return fail_memory(

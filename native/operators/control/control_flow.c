@@ -59,7 +59,7 @@ static const char *cond_out(const void *p)
   return outputs_text(((const struct cond_param *)p)->num_outputs);
 }
 
-static int64_t location_of(const struct ints *list, int64_t k)
+static int64_t find_location(const struct ints *list, int64_t k)
 {
   for (int64_t i = 0; i < list->n; i++)
     if (list->d[i] == k) return i;
@@ -69,8 +69,8 @@ static int64_t location_of(const struct ints *list, int64_t k)
 static int64_t foreach_input(const void *param, int body, int64_t k)
 {
   const struct foreach_param *p = param;
-  int64_t data = location_of(&p->data_locs, k), state = location_of(&p->state_locs, k),
-          other = location_of(&p->remain_locs, k);
+  int64_t data = find_location(&p->data_locs, k), state = find_location(&p->state_locs, k),
+          other = find_location(&p->remain_locs, k);
   if (data >= 0) return data;
   if (state >= 0) return p->data_locs.n + state;
   return other < 0 ? -1 : p->data_locs.n + p->state_locs.n + other;

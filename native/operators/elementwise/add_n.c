@@ -11,7 +11,7 @@ static const struct param params[] = {
   { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, INPUTS_RANGE }, { 0 } };
 
 /* Returns the pointwise program for n operands in a compute dtype, which is made once. */
-static int pw_of(int dtype, int n, const struct pw_program **out)
+static int find_program(int dtype, int n, const struct pw_program **out)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static const struct pw_program *made[TY_I64 + 1][PASS + 1];
@@ -52,7 +52,7 @@ static int add_n_forward(struct call *c)
     while (k < PASS && n < c->nin) p[k++] = c->in[n++].p;
     for (int i = 0; i <= k; i++) d[i] = out->d;
     p[k] = out->p;
-    TRY(pw_of(pw_dtype(&out->d, 1), k, &t));
+    TRY(find_program(pw_dtype(&out->d, 1), k, &t));
     TRY(pw_loop_make(&l, &out->d, d, k + 1));
     TRY(pw_run(c->device, t, &l, p));
   }

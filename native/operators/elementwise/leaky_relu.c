@@ -42,15 +42,15 @@ static int leaky_check(void *param)
   p->upper_bound = to_single(p->upper_bound);
   return TY_OK;
 }
-static const char *in_of(const void *param)
+static const char *input_ports(const void *param)
 {
   return leaky_of(param)->act_type == PRELU ? "data gamma" : "data";
 }
-static const char *out_of(const void *param)
+static const char *output_ports(const void *param)
 {
   return leaky_of(param)->act_type == RRELU ? "output mask" : "output";
 }
-static const char *grad_of(const void *param)
+static const char *gradient_reads(const void *param)
 {
   static const char *const letters[] = { /* those of the formulas */
     [LEAKY] = "g0 o0",
@@ -214,21 +214,26 @@ static int random_backward(struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  { "row",   leaky_forward,        T_ANY,             .refuse = no_row, .state = leaky_state_bytes,
+  { "row", leaky_forward, T_ANY, .refuse = no_row, .state = leaky_state_bytes,
     .flags = K_ANYWHERE | K_ALIKE, .blocks = IN_BLOCKS(1, 1) },
-  { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
+  { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random },
+  { 0 }
+};
 static const struct kernel back_cpu[] = {
-  { "row_back",   leaky_backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = leaky_state_bytes,
-    .flags = K_ANYWHERE },
-  { "rrelu_back", random_backward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
+  { "row_back", leaky_backward, T_ANY, .refuse = no_row, .scratch = back_scratch,
+    .state = leaky_state_bytes, .flags = K_ANYWHERE },
+  { "rrelu_back", random_backward, T(TY_F32) | T(TY_F64), .refuse = no_random },
+  { 0 }
+};
 
 const struct op op_leaky_relu[] = {
-  { .name = "LeakyReLU", .alias = "_npx_leaky_relu", .in = "data gamma", .in_of = in_of, .out_of = out_of, .param = params,
-    .param_size = sizeof(struct leaky), .check = leaky_check, .shape = leaky_shape,
+  { .name = "LeakyReLU", .alias = "_npx_leaky_relu", .in = "data gamma", .in_of = input_ports,
+    .out_of = output_ports, .param = params, .param_size = sizeof(struct leaky),
+    .check = leaky_check, .shape = leaky_shape,
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",
-    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .draws = draws_slopes,
-    .activation_of = leaky_act },
+    .grad_of = gradient_reads, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu,
+    .flags = OP_RANDOM, .draws = draws_slopes, .activation_of = leaky_act },
   { 0 }
 };

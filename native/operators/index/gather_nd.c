@@ -18,7 +18,7 @@ struct indexed_rows {
   size_t size;
 };
 
-static struct indexed_rows indexed_rows_of(const struct operand *index, const ty_desc *array)
+static struct indexed_rows make_indexed_rows(const struct operand *index, const ty_desc *array)
 {
   struct indexed_rows p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1,
     { 0 }, dtype_size(array->dtype) };
@@ -104,7 +104,7 @@ static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 
 static int gather_run(struct call *c)
 {
-  struct indexed_rows p = indexed_rows_of(&c->in[1], &c->in[0].d);
+  struct indexed_rows p = make_indexed_rows(&c->in[1], &c->in[0].d);
   TRY(check_coordinates(&p, true));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;
@@ -130,7 +130,7 @@ static int gather_back(struct call *c) /* reads the head gradient, indices */
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
-  struct indexed_rows p = indexed_rows_of(&c->in[1], &dx->d);
+  struct indexed_rows p = make_indexed_rows(&c->in[1], &dx->d);
   TRY(check_coordinates(&p, true));
   if (!(c->add & 1)) TRY(move_zeros(c, 0));
   switch (dx->d.dtype) {
@@ -200,7 +200,7 @@ static int set_type(struct infer *s)
 
 static int write_rows(const struct operand *index, const struct operand *rows, struct operand *out)
 {
-  struct indexed_rows p = indexed_rows_of(index, &out->d);
+  struct indexed_rows p = make_indexed_rows(index, &out->d);
   size_t bytes = (size_t)p.row * p.size;
   TRY(check_coordinates(&p, false));
   for (int64_t i = 0; i < p.n; i++)
@@ -219,7 +219,7 @@ static int scatter_back(struct call *c) /* reads the head gradient, indices */
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
-  struct indexed_rows p = indexed_rows_of(&c->in[1], &c->in[0].d);
+  struct indexed_rows p = make_indexed_rows(&c->in[1], &c->in[0].d);
   TRY(check_coordinates(&p, false));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;

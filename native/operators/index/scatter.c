@@ -79,12 +79,12 @@ struct indexed_axis {
   int64_t size;                                       /* of data along the axis */
 };
 
-static struct indexed_axis along_of(const struct call *c, const struct operand *index,
+static struct indexed_axis make_indexed_axis(const struct call *c, const struct operand *index,
   const ty_desc *data)
 {
   struct indexed_axis a = { index, axis_in(((const struct scatter *)c->param)->axis, data->ndim),
     data->ndim, { 0 }, 0 };
-  strides_of(data, a.stride);
+  fill_strides(data, a.stride);
   a.size = data->dim[a.axis];
   return a;
 }
@@ -140,7 +140,7 @@ static int check_index(struct infer *s, const ty_desc *data, const ty_desc *inde
 {
   int axis;
   if (!data->ndim || !index->ndim) return TY_OK;
-  TRY(axis_of(s, ((const struct scatter *)s->param)->axis, data->ndim, &axis));
+  TRY(infer_axis(s, ((const struct scatter *)s->param)->axis, data->ndim, &axis));
   if (index->ndim != data->ndim)
     return infer_fail(s, TY_ESHAPE, index, "it has %d dimensions, data has %d", index->ndim,
         data->ndim);
@@ -161,7 +161,7 @@ static int take_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0
 
 static int take_run(struct call *c)
 {
-  struct indexed_axis a = along_of(c, &c->in[1], &c->in[0].d);
+  struct indexed_axis a = make_indexed_axis(c, &c->in[1], &c->in[0].d);
   TRY(check_along(&a));
   take_along(&a, c->in[0].p, c->out[0].p, dtype_size(c->in[0].d.dtype));
   return TY_OK;
@@ -172,7 +172,7 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
-  struct indexed_axis a = along_of(c, &c->in[1], &dx->d);
+  struct indexed_axis a = make_indexed_axis(c, &c->in[1], &dx->d);
   const size_t size = dtype_size(dx->d.dtype);
   TRY(check_along(&a));
   if (!(c->add & 1)) TRY(move_zeros(c, 0));
@@ -214,7 +214,7 @@ static const char *scatter_grad(const void *param)
 static int along_run(struct call *c)
 {
   struct operand *y = &c->out[0];
-  struct indexed_axis a = along_of(c, &c->in[1], &y->d);
+  struct indexed_axis a = make_indexed_axis(c, &c->in[1], &y->d);
   const size_t size = dtype_size(y->d.dtype);
   const enum scatter_reduction how = reduction_in(c->param);
   TRY(check_along(&a));
@@ -225,12 +225,13 @@ static int along_run(struct call *c)
   return TY_OK;
 }
 
-/* What is replaced has no gradient, of several updates of a place only the last one has. */
+/* Computes the gradient: what is replaced has none, and of several updates of a place only the last
+** one has. */
 static int along_back(struct call *c) /* reads the head gradient, indices */
 {
   const struct operand *g = &c->in[0];
   char *data = c->out[0].p, *updates = c->out[2].p;
-  struct indexed_axis a = along_of(c, &c->in[1], &g->d);
+  struct indexed_axis a = make_indexed_axis(c, &c->in[1], &g->d);
   const size_t size = dtype_size(g->d.dtype);
   const int64_t n = desc_count(&a.index->d);
   const bool replaces = reduction_in(c->param) == REPLACE;
@@ -259,7 +260,7 @@ static int nd_shape(struct infer *s) /* data indices updates */
 
 struct rows_at { const struct operand *index; int64_t m, n, row; const int64_t *dim; };
 
-static struct rows_at rows_at_of(const struct operand *index, const ty_desc *array)
+static struct rows_at make_rows_at(const struct operand *index, const ty_desc *array)
 {
   struct rows_at r = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1,
     array->dim };
@@ -268,7 +269,7 @@ static struct rows_at rows_at_of(const struct operand *index, const ty_desc *arr
 }
 
 /* Returns element 0 of the row that place i names, -1: there is none. */
-static int64_t row_offset_of(const struct rows_at *r, int64_t i)
+static int64_t find_row_offset(const struct rows_at *r, int64_t i)
 {
   int64_t at = 0;
   for (int64_t k = 0; k < r->m; k++) {
@@ -282,7 +283,7 @@ static int64_t row_offset_of(const struct rows_at *r, int64_t i)
 static int check_rows(const struct rows_at *r)
 {
   for (int64_t i = 0; i < r->n; i++)
-    if (row_offset_of(r, i) < 0)
+    if (find_row_offset(r, i) < 0)
       return fail(TY_ERUN, "the index at position %lld is out of range", (long long)i);
   return TY_OK;
 }
@@ -290,13 +291,13 @@ static int check_rows(const struct rows_at *r)
 static int nd_run(struct call *c)
 {
   struct operand *y = &c->out[0];
-  struct rows_at r = rows_at_of(&c->in[1], &y->d);
+  struct rows_at r = make_rows_at(&c->in[1], &y->d);
   const size_t size = dtype_size(y->d.dtype);
   const enum scatter_reduction how = reduction_in(c->param);
   TRY(check_rows(&r));
   TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
   for (int64_t i = 0; i < r.n; i++)
-    reduce_rows(how, y->d.dtype, elements_at(y->p, row_offset_of(&r, i), size),
+    reduce_rows(how, y->d.dtype, elements_at(y->p, find_row_offset(&r, i), size),
         elements_at(c->in[2].p, i * r.row, size), r.row);
   return TY_OK;
 }
@@ -305,7 +306,7 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
 {
   const struct operand *g = &c->in[0];
   char *data = c->out[0].p, *updates = c->out[2].p;
-  struct rows_at r = rows_at_of(&c->in[1], &g->d);
+  struct rows_at r = make_rows_at(&c->in[1], &g->d);
   const size_t size = dtype_size(g->d.dtype), bytes = (size_t)r.row * size;
   const bool replaces = reduction_in(c->param) == REPLACE;
   TRY(check_rows(&r));
@@ -314,7 +315,7 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   char *left = !replaces ? g->p : data ? data : c->tmp;
   if (left == c->tmp) memcpy(left, g->p, desc_bytes(&g->d));
   for (int64_t i = r.n - 1; i >= 0; i--) {
-    char *from = elements_at(left, row_offset_of(&r, i), size);
+    char *from = elements_at(left, find_row_offset(&r, i), size);
     if (updates) memcpy(updates + i * (int64_t)bytes, from, bytes);
     if (replaces) memset(from, 0, bytes);
   }

@@ -143,7 +143,7 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /*
   int64_t dim[TY_MAXDIM], n;
   int a = 0;
   if (!in->ndim) return axis == NONE ? shape_is(s, out, 1, (int64_t[]){ MAX(k, 0) }) : TY_OK;
-  if (axis != NONE) TRY(axis_of(s, axis, in->ndim, &a));
+  if (axis != NONE) TRY(infer_axis(s, axis, in->ndim, &a));
   n = axis == NONE ? product_of(in, 0, in->ndim) : in->dim[a];
   if (n && k > n)
     return infer_fail(s, TY_EVALUE, in, "k is %lld, but there are only %lld elements", (long long)k,

@@ -61,7 +61,7 @@ static int take_shape(struct infer *s)
   int64_t dim[2 * TY_MAXDIM];
   int n = 0, axis;
   if (!a->ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, a->ndim, &axis));
+  TRY(infer_axis(s, p->axis, a->ndim, &axis));
   if (!index->ndim) return TY_OK;
   for (int i = 0; i < axis; i++) dim[n++] = a->dim[i];
   for (int i = 0; i < index->ndim; i++) dim[n++] = index->dim[i];
@@ -207,7 +207,7 @@ static int pick_shape(struct infer *s)
   if (p->axis == NONE)
     return infer_fail(s, TY_EVALUE, NULL, "parameter axis: None is not possible; name an axis");
   if (!data->ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, data->ndim, &axis));
+  TRY(infer_axis(s, p->axis, data->ndim, &axis));
   TRY(shape_without_axis(s, &s->out[0], data, axis, p->keepdims));
   return shape_without_axis(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
 }

@@ -193,7 +193,7 @@ static int set_shape(struct infer *s)
   if (n != b->ndim || n < least)
     return infer_fail(s, TY_ESHAPE, b,
         "expected %d or more dimensions, as many on both sides; got %d and %d", least, n, b->ndim);
-  TRY(axis_of(s, p->axis, n, &r));
+  TRY(infer_axis(s, p->axis, n, &r));
   if (r == n - 1)
     return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
   int64_t dim[TY_MAXDIM];
@@ -210,7 +210,7 @@ static int set_shape(struct infer *s)
   return s->nin > 2 ? shape_both(s, &s->in[2], &s->out[0]) : TY_OK;
 }
 
-static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *b)
+static struct set make_set(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
   const struct gemm_param *p = c->param;
   int last = a->ndim - 1, row = axis_in(p->axis, a->ndim);
@@ -231,13 +231,13 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
 
 static int set_forward(struct call *c)
 {
-  struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
+  struct set s = make_set(c, &c->in[0].d, &c->in[1].d);
   return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
 static int set_back(struct call *c)
 {
-  struct set s = set_of(c, &c->in[1].d, &c->in[2].d);
+  struct set s = make_set(c, &c->in[1].d, &c->in[2].d);
   return multiply_back(&s, c);
 }
 
@@ -257,7 +257,7 @@ static void scale_into(const struct operand *out, const struct operand *x, doubl
 static int gemm_forward(struct call *c)
 {
   const struct gemm_param *p = c->param;
-  struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
+  struct set s = make_set(c, &c->in[0].d, &c->in[1].d);
   scale_into(&c->out[0], &c->in[2], p->beta, false);
   return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 1, c->out[0].p);
 }

@@ -74,7 +74,8 @@ static void transform_strided(
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Roots, then for each member of the team a row, its transform and p parts. */
+/* Returns the bytes of the roots, then for each member of the team those of a row, its transform
+** and p parts. */
 static size_t scratch_bytes(int64_t n)
 {
   return (size_t)(n * (1 + 3 * parallel_threads())) * sizeof(struct complex);

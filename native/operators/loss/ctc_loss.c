@@ -226,7 +226,7 @@ static void ctc_body(int64_t begin, int64_t end, void *context)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static struct ctc ctc_of(const struct call *c)
+static struct ctc make_ctc(const struct call *c)
 {
   const struct ctc_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
@@ -244,7 +244,7 @@ static struct ctc ctc_of(const struct call *c)
 
 static size_t ctc_scratch(const struct call *c)
 {
-  struct ctc k = ctc_of(c);
+  struct ctc k = make_ctc(c);
   return sizeof(double) * (size_t)(desc_count(&c->in[0].d) + k.N * work_size(&k));
 }
 
@@ -259,7 +259,7 @@ static void log_body(int64_t begin, int64_t end, void *context)
 
 static int ctc_forward(struct call *c)
 {
-  struct ctc k = ctc_of(c);
+  struct ctc k = make_ctc(c);
   struct logs l = { c->tmp, k.A };
   TRY(check_labels(&k));
   dtype_convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));

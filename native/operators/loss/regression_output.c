@@ -46,7 +46,7 @@ static size_t label_scratch(const struct call *c)
       : (size_t)desc_count(&c->in[1].d) * dtype_size(c->in[0].d.dtype);
 }
 
-static const void *label_of(struct call *c)
+static const void *convert_label(struct call *c)
 {
   if (c->in[0].d.dtype == c->in[1].d.dtype) return c->in[1].p;
   dtype_convert(c->tmp, c->in[0].d.dtype, c->in[1].p, c->in[1].d.dtype, desc_count(&c->in[1].d));
@@ -111,8 +111,8 @@ static int regression_backward(struct call *c, int kind)
   const struct scale_param *p = c->param;
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / MAX(label->dim[0], 1);
-  struct elements e = { vec_ops_of(c->in[0].d.dtype), kind, c->out[0].p, c->in[0].p, label_of(c),
-    p->grad_scale / (double)MAX(each, 1) };
+  struct elements e = { vec_ops_of(c->in[0].d.dtype), kind, c->out[0].p, c->in[0].p,
+    convert_label(c), p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
   if (e.y) parallel_for(n, NS_ELEMENT, elements_body, &e);
   return TY_OK;

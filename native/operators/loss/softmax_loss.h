@@ -14,7 +14,7 @@ struct softmax_loss {
   int64_t ignored;
 };
 /* Makes the loss from an operator's param; label must outlive the result. */
-struct softmax_loss softmax_loss_of(
+struct softmax_loss make_softmax_loss(
     const void *param, const struct operand *out, const struct operand *label);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of sample o. */
 void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx);

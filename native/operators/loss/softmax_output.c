@@ -30,7 +30,7 @@ static const struct param output_params[] = {
   { 0 }
 };
 
-static struct split view_of(const ty_desc *d, const struct output_param *p)
+static struct split make_view(const ty_desc *d, const struct output_param *p)
 {
   if (p->multi_output && d->ndim > 1) return split_at(d, 1);
   if (p->preserve_shape) return split_at(d, d->ndim - 1);
@@ -47,8 +47,8 @@ static bool matches_shape(const ty_desc *a, int ndim, const int64_t *dim)
   return true;
 }
 
-/* Labels of multi_output: (n, rest) unless they came as data's shape without axis 1, or with 1
-** there. */
+/* Infers labels of multi_output: (n, rest), unless they are given as data's shape without axis 1,
+** or with 1 in its place. */
 static int multi_label(struct infer *s, const ty_desc *d)
 {
   ty_desc *label = &s->in[1], without = { .ndim = d->ndim - 1 }, one = *d;
@@ -78,7 +78,7 @@ static int64_t classes_of(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0], *label = &s->in[1];
   if (!desc_known(d) || !desc_known(label) || desc_same_shape(d, label)) return 0;
-  return view_of(d, s->param).k;
+  return make_view(d, s->param).k;
 }
 
 static int output_type(struct infer *s)
@@ -114,7 +114,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 
 static int output_forward(struct call *c)
 {
-  struct softmax_pass f = { vec_ops_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param),
+  struct softmax_pass f = { vec_ops_of(c->in[0].d.dtype), make_view(&c->in[0].d, c->param),
     c->out[0].p, c->in[0].p };
   if (f.y)
     parallel_for(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
@@ -128,7 +128,7 @@ static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;
   const struct operand *label = &c->in[1];
-  struct split s = view_of(&c->in[0].d, p);
+  struct split s = make_view(&c->in[0].d, p);
   if (desc_same_shape(&c->in[0].d, &label->d)) return TY_OK;
   for (int64_t i = 0; i < s.outer * s.inner; i++) {
     double x = number_at(label, i);
@@ -182,12 +182,12 @@ static double loss_divisor(const struct softmax_loss *l, const struct output_par
   return p->multi_output ? (double)l->s.outer * spatial : (double)labels;
 }
 
-struct softmax_loss softmax_loss_of(
+struct softmax_loss make_softmax_loss(
     const void *param, const struct operand *out, const struct operand *label)
 {
   const struct output_param *p = param;
   struct softmax_loss l = { .r = vec_ops_of(out->d.dtype),
-    .s = view_of(&out->d, p),
+    .s = make_view(&out->d, p),
     .label = label,
     .p = out->p,
     .scale = p->grad_scale,
@@ -236,7 +236,7 @@ static int output_backward(struct call *c)
   struct operand label = out[1];
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
-  struct backward b = { softmax_loss_of(p, out, &label), p->out_grad ? c->in[0].p : NULL,
+  struct backward b = { make_softmax_loss(p, out, &label), p->out_grad ? c->in[0].p : NULL,
     c->out[0].p };
   if (desc_same_shape(&out->d, &label.d)) {
     if (label.d.dtype != out->d.dtype)
@@ -261,7 +261,7 @@ static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FL
 static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;
-  return !p->out_grad && view_of(out, p).inner == 1 &&
+  return !p->out_grad && make_view(out, p).inner == 1 &&
       !desc_same_shape(out, label);
 }
 

@@ -118,7 +118,8 @@ static int encdec_valatt_shape(struct infer *s)
 /* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
 struct head_matrices { char *p; int64_t step, row; };
 
-static struct head_matrices stack_of(const struct operand *x, int64_t heads, int parts, int part)
+static struct head_matrices make_head_matrices(
+    const struct operand *x, int64_t heads, int parts, int part)
 {
   int64_t d = x->d.dim[2] / (heads * parts);
   char *p = x->p ? (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype) : NULL;
@@ -163,7 +164,7 @@ static int multiply_heads(struct head_products j, int64_t count)
 ** of all products. */
 struct heads { int type; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
 
-static struct heads heads_of(const struct call *c, const struct operand *q,
+static struct heads make_heads(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {
   const int64_t n = ((const struct attention *)c->param)->heads;
@@ -174,15 +175,15 @@ static struct heads heads_of(const struct call *c, const struct operand *q,
     .tk = weights->d.dim[2] };
   h.d = kv->d.dim[2] / (n * parts);
   h.scale = 1 / sqrt((double)h.d);
-  if (q) h.q = stack_of(q, n, parts == 3 ? 3 : 1, 0);
-  h.k = stack_of(kv, n, parts, parts - 2);
-  h.v = stack_of(kv, n, parts, parts - 1);
+  if (q) h.q = make_head_matrices(q, n, parts == 3 ? 3 : 1, 0);
+  h.k = make_head_matrices(kv, n, parts, parts - 2);
+  h.v = make_head_matrices(kv, n, parts, parts - 1);
   return h;
 }
 
 static int qk_forward(const struct call *c, const struct operand *q, const struct operand *kv)
 {
-  struct heads h = heads_of(c, q, kv, &c->out[0]);
+  struct heads h = make_heads(c, q, kv, &c->out[0]);
   return multiply_heads((struct head_products){ h.type, false, true, h.tq, h.tk, h.d, h.scale, h.q,
                             h.k, stack_of_weights(&c->out[0]) },
       h.count);
@@ -196,7 +197,7 @@ static void clear_operand(const struct operand *a) { if (a->p) memset(a->p, 0, d
 static int qk_backward(const struct call *c, const struct operand *q, const struct operand *kv,
     const struct operand *dq, const struct operand *dkv)
 {
-  struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
+  struct heads h = make_heads(c, q, kv, &c->in[0]), g = make_heads(c, dq, dkv, &c->in[0]);
   struct head_matrices weights = stack_of_weights(&c->in[0]);
   clear_operand(dkv);
   if (g.q.p)
@@ -212,16 +213,17 @@ static int qk_backward(const struct call *c, const struct operand *q, const stru
 
 /* Returns the heads that weights multiply. kv: keys and values (and queries before them); self:
 ** three parts in the one array. */
-static struct heads values_of(
+static struct heads make_value_heads(
     const struct call *c, const struct operand *kv, const struct operand *weights, bool self)
 {
-  return heads_of(c, self ? kv : NULL, kv, weights);
+  return make_heads(c, self ? kv : NULL, kv, weights);
 }
 
 static int valatt_forward(const struct call *c, bool self)
 {
-  struct heads h = values_of(c, &c->in[0], &c->in[1], self);
-  struct head_matrices y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
+  struct heads h = make_value_heads(c, &c->in[0], &c->in[1], self);
+  struct head_matrices y =
+      make_head_matrices(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
   return multiply_heads((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, 1,
                       stack_of_weights(&c->in[1]), h.v, y },
       h.count);
@@ -230,9 +232,10 @@ static int valatt_forward(const struct call *c, bool self)
 /* Computes the gradients of projection and weights. in: head gradient, projection, weights. */
 static int valatt_backward(const struct call *c, bool self)
 {
-  struct heads h = values_of(c, &c->in[1], &c->in[2], self),
-               g = values_of(c, &c->out[0], &c->in[2], self);
-  struct head_matrices dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
+  struct heads h = make_value_heads(c, &c->in[1], &c->in[2], self),
+               g = make_value_heads(c, &c->out[0], &c->in[2], self);
+  struct head_matrices dy =
+      make_head_matrices(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
   struct head_matrices a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
   clear_operand(&c->out[0]);
   if (g.v.p)

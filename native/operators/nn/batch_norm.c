@@ -93,13 +93,13 @@ static int norm_shape(struct infer *s)
   ty_desc d = s->in[0];
   int axis;
   if (!d.ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  TRY(infer_axis(s, p->axis, d.ndim, &axis));
   for (int i = 1; i < 5; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 1, &d.dim[axis]));
   return TY_OK;
 }
 
-/* Parameters and statistics are float32 for half data, else of data's dtype. */
+/* Infers types: parameters and statistics are float32 for half data, else of data's dtype. */
 static int norm_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -448,7 +448,7 @@ static void norm_run(const struct batch_norm *b, void (*body)(int64_t, int64_t, 
       (void *)(uintptr_t)b);
 }
 
-static struct batch_norm norm_of(const struct call *c, const struct operand *x)
+static struct batch_norm make_batch_norm(const struct call *c, const struct operand *x)
 {
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
@@ -464,7 +464,7 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
 
 static int norm_forward(struct call *c)
 {
-  struct batch_norm b = norm_of(c, &c->in[0]);
+  struct batch_norm b = make_batch_norm(c, &c->in[0]);
   b.x = c->in[0].p;
   b.gamma = c->in[1].p;
   b.beta = c->in[2].p;
@@ -492,7 +492,7 @@ static void mask_head(struct batch_norm *b, void *masked, int64_t n)
 ** moving_var, beta, and the output with relu. */
 static int norm_backward(struct call *c)
 {
-  struct batch_norm b = norm_of(c, &c->in[1]);
+  struct batch_norm b = make_batch_norm(c, &c->in[1]);
   b.dy = c->in[0].p;
   b.x = c->in[1].p;
   b.gamma = c->in[2].p;
@@ -512,7 +512,7 @@ static int norm_backward(struct call *c)
 /* Gives a and d of each channel where the statistics are fixed and the channels on axis 1. */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
-  struct batch_norm b = norm_of(c, &c->in[0]);
+  struct batch_norm b = make_batch_norm(c, &c->in[0]);
   double mean, var;
   b.gamma = c->in[1].p;
   b.beta = c->in[2].p;
@@ -529,7 +529,7 @@ static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d
 
 static const char *const OTHER_AXIS = "another axis is normalised";
 
-/* Blocks hold channels of axis 1. */
+/* Refuses all axes but 1: blocks hold channels of that axis. */
 static const char *refuse_plain(const struct call *c)
 {
   if (!c->in[0].block) return "channels are not in blocks";

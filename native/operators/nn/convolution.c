@@ -144,14 +144,14 @@ static const char *refuse_end(const struct call *c)
 
 static size_t panels_scratch(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return convolve_forward_scratch(&w);
 }
 
 static int panels_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
-  const struct convolve_end end = conv_end_of(c);
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
   return convolve_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
@@ -188,7 +188,7 @@ static const char *refuse_partial(const struct call *c, const struct window *w)
 
 static const char *refuse_whole(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return refuse_partial(c, &w);
 }
 
@@ -200,7 +200,7 @@ static const char *refuse_whole_back(const struct call *c)
 
 static int whole_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   const int64_t k = window_depth(&w);
   struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = fused_act(c) };
   return gemm_fused(gemm_type_for(c, w.dtype), false, true, w.n, w.filters, k, c->in[0].p, k,
@@ -227,21 +227,21 @@ static int whole_backward(struct call *c)
 
 static const char *refuse_many(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   const char *no = refuse_end(c);
   return no ? no : few_profitable(&w) ? NULL : "many positions, or a small window";
 }
 
 static size_t dots_scratch(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return few_scratch(&w);
 }
 
 static int dots_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
-  const struct convolve_end end = conv_end_of(c);
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
   few_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
   return TY_OK;
 }
@@ -250,7 +250,7 @@ static int dots_forward(struct call *c)
 
 static const char *refuse_exact(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   const char *no = refuse_end(c);
   if (no) return no;
   if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
@@ -259,14 +259,14 @@ static const char *refuse_exact(const struct call *c)
 
 static size_t pairs_scratch(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return rounded_scratch(&w);
 }
 
 static int pairs_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
-  const struct convolve_end end = conv_end_of(c);
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
   return rounded_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
@@ -280,7 +280,7 @@ static const char *refuse_deep(const struct call *c, const struct window *w)
 
 static const char *refuse_depth(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return refuse_deep(c, &w);
 }
 
@@ -292,15 +292,15 @@ static const char *refuse_depth_back(const struct call *c)
 
 static int depthwise_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
-  const struct convolve_end end = conv_end_of(c);
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
   depth_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
   return TY_OK;
 }
 
 static size_t depthwise_scratch(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   return depth_scratch(&w);
 }
 
@@ -317,7 +317,7 @@ static int depthwise_backward(struct call *c)
 
 static int reference_forward(struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   convolve_reference(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
   epilogue_act(c);
   return TY_OK;

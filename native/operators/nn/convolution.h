@@ -45,9 +45,9 @@ const char *conv_refuse_layout(const struct call *c); /* nor what gemm refuses *
 struct window conv_window(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y);
 /* Returns the window of a convolution's call, forward; conv_window_back: backward. */
-struct window conv_window_of(const struct call *c);
+struct window conv_make_window(const struct call *c);
 struct window conv_window_back(const struct call *c);
 const void *conv_bias_of(const struct call *c);       /* NULL: there is none */
-/* bias and activation, or what the call's epilogue has in their place */
-struct convolve_end conv_end_of(const struct call *c);
+/* Makes bias and activation, or what the call's epilogue has instead. */
+struct convolve_end conv_make_end(const struct call *c);
 void conv_bias_gradient(struct call *c);

@@ -101,7 +101,7 @@ static bool keeps_weight(const struct call *c, const struct window *w)
   return !c->trains && convolve_keeps(w);
 }
 
-static struct onednn_shape shape_of(const struct call *c, const struct window *w, int which)
+static struct onednn_shape make_shape(const struct call *c, const struct window *w, int which)
 {
   const bool forward = which == FORWARD, scaled = fused_scaling(c);
   const struct operand *x = which == FORWARD ? &c->in[0]
@@ -128,10 +128,10 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
 
 /* Finds the bytes that a part needs; false: oneDNN does not have it. Asks without the activation,
 ** of which nothing is known when scratch is planned. */
-static bool bytes_of(const struct call *c, const struct window *w, int which,
+static bool find_bytes(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
-  *s = shape_of(c, w, which);
+  *s = make_shape(c, w, which);
   return part_bytes(s, r);
 }
 
@@ -139,9 +139,9 @@ static bool bytes_of(const struct call *c, const struct window *w, int which,
 ** of the weight, or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
-  struct onednn_shape data = shape_of(c, w, DATA);
+  struct onednn_shape data = make_shape(c, w, DATA);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
-  if (needs_weight(c, w) && (c->add & 2 || shape_of(c, w, WEIGHT).images < w->n))
+  if (needs_weight(c, w) && (c->add & 2 || make_shape(c, w, WEIGHT).images < w->n))
     most = align_up(desc_bytes(data.w), ALIGN);
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
@@ -155,9 +155,9 @@ static struct onednn_bytes bytes_for(const struct call *c, const struct window *
 {
   struct onednn_shape s;
   struct onednn_bytes all = { 0 }, r = { 0 };
-  if (!back && bytes_of(c, w, FORWARD, &s, &r)) all = r;
-  if (back && needs_data(c) && bytes_of(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
-  if (back && needs_weight(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
+  if (!back && find_bytes(c, w, FORWARD, &s, &r)) all = r;
+  if (back && needs_data(c) && find_bytes(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
+  if (back && needs_weight(c, w) && find_bytes(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps_weight(c, w)) all.packed = 0; /* in the state */
   if (back) all.w = MAX(all.w, all.packed), all.packed = 0;
@@ -166,7 +166,7 @@ static struct onednn_bytes bytes_for(const struct call *c, const struct window *
 
 size_t onednn_conv_scratch(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   struct onednn_bytes r = bytes_for(c, &w, false);
   size_t own = depthwise_profitable(&w) ? depth_scratch(&w) : convolve_forward_scratch(&w);
   return MAX(r.x + r.y + r.pad + r.packed, own);
@@ -195,7 +195,7 @@ static bool has_primitive(const struct call *c, const struct window *w, int whic
 {
   struct onednn_shape s;
   struct onednn_bytes r;
-  return !in_blocks(c) || bytes_of(c, w, which, &s, &r);
+  return !in_blocks(c) || find_bytes(c, w, which, &s, &r);
 }
 
 /* Refuses an end with scale and sum that would cost a copy of what is in the output. */
@@ -204,12 +204,12 @@ static const char *refuse_scaling(const struct call *c, const struct window *w)
   struct onednn_shape s;
   struct onednn_bytes r;
   if (!c->out[0].block && find_fused(c, POST_ACCUMULATE)) return "channels are not in blocks";
-  return bytes_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
+  return find_bytes(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
 }
 
 const char *onednn_conv_refuse(const struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   const char *no = refuse_window(c, &w);
   if (!no && fused_scaling(c)) no = refuse_scaling(c, &w);
   return no ? no : has_primitive(c, &w, FORWARD) ? NULL : NO_BLOCKS;
@@ -313,7 +313,7 @@ static bool execute_primitive(struct onednn_primitive *p, int which)
 struct plain_arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
-static struct blocks blocks_of(const struct onednn_bytes *r, char *tmp)
+static struct blocks make_blocks(const struct onednn_bytes *r, char *tmp)
 {
   struct blocks b = { .x = tmp };
   b.y = b.x + r->x;
@@ -351,21 +351,21 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
   return true;
 }
 
-/* Primitives for this team, made at its first run, with their memory set. */
+/* Prepares the primitive for this team: makes it at the first run and sets its memory. */
 static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const struct window *w,
     int which, const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
 {
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct onednn_bytes r = { 0 };
-    bool can = bytes_of(c, w, which, s, &r);
+    bool can = find_bytes(c, w, which, s, &r);
     s->act = which == FORWARD ? fused_act(c) : ACT_NONE;
     if (can)
       part_make(p, s, &r);
     else
       p->made = UNABLE, p->threads = parallel_threads();
   }
-  *s = shape_of(c, w, which);
+  *s = make_shape(c, w, which);
   return p->made == READY &&
       (which == WEIGHT || pack_weight(p, a->w, fused_scaling(c), b->packed)) &&
       !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
@@ -384,7 +384,7 @@ static struct blocks plan_blocks(
   const int i = fused_scaling(c) != NULL;
   if (!p->need[i].asked) p->need[i].bytes = bytes_for(c, w, back);
   p->need[i].asked = true;
-  return blocks_of(&p->need[i].bytes, c->tmp);
+  return make_blocks(&p->need[i].bytes, c->tmp);
 }
 
 /* Runs one direction. Returns false where nothing is written, or only what our own kernel writes
@@ -408,14 +408,14 @@ static int report_lost(const char *what)
 
 int onednn_conv(struct call *c)
 {
-  struct window w = conv_window_of(c);
+  struct window w = conv_make_window(c);
   struct onednn_state *s = c->state;
   const struct scaling *scaling = fused_scaling(c);
   void *bias = scaling ? scaling->shift : c->nin > 2 ? c->in[2].p : NULL;
   struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c) || scaling) return report_lost("product");
-  const struct convolve_end end = conv_end_of(c);
+  const struct convolve_end end = conv_make_end(c);
   if (depthwise_profitable(&w)) {
     depth_forward(&w, c->in[0].p, c->in[1].p, &end, c->out[0].p, c->tmp);
     return TY_OK;

@@ -60,7 +60,7 @@ const char *conv_refuse_last(const struct call *c)
   return conv_channels_last(c->param) ? "channels last" : NULL;
 }
 
-struct window conv_window_of(const struct call *c)
+struct window conv_make_window(const struct call *c)
 {
   return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
 }
@@ -70,7 +70,7 @@ struct window conv_window_back(const struct call *c)
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
-struct convolve_end conv_end_of(const struct call *c)
+struct convolve_end conv_make_end(const struct call *c)
 {
   const struct scaling *s = fused_scaling(c);
   struct convolve_end end = { .bias = conv_bias_of(c), .act = fused_act(c) };

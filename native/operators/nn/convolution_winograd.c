@@ -21,7 +21,7 @@ static int64_t image_bytes(const struct operand *a)
 static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : image_bytes(a); }
 
 /* Returns w for as many images as go at once. */
-static struct window piece_of(const struct window *w, int64_t copied_image)
+static struct window cut_piece(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
   if (copied_image) p.n = MAX(1, MIN(w->n, PIECE_BYTES / copied_image));
@@ -43,14 +43,14 @@ static int64_t back_bytes(const struct call *c) { return copied_bytes(&c->in[0])
 
 static struct window forward_piece(const struct call *c)
 {
-  struct window w = conv_window_of(c);
-  return piece_of(&w, forward_bytes(c));
+  struct window w = conv_make_window(c);
+  return cut_piece(&w, forward_bytes(c));
 }
 
 static struct window back_piece(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  return piece_of(&w, back_bytes(c));
+  return cut_piece(&w, back_bytes(c));
 }
 
 static size_t staged_bytes(const struct window *p, int64_t image)
@@ -63,7 +63,7 @@ static float *image_at(const struct operand *a, int64_t i)
   return (float *)((char *)a->p + i * image_bytes(a));
 }
 
-/* Images from i on, in blocks: where they are, or copied to scratch. */
+/* Returns images from i on in blocks: where they are, or copied to scratch. */
 static float *enter_blocks(
     const struct operand *a, const struct window *p, int64_t i, void *scratch)
 {
@@ -101,7 +101,7 @@ static bool keeps_weight(const struct call *c, const struct window *p)
 
 const char *winograd_conv_refuse(const struct call *c)
 {
-  struct window w = conv_window_of(c), p = piece_of(&w, forward_bytes(c));
+  struct window w = conv_make_window(c), p = cut_piece(&w, forward_bytes(c));
   const char *no = refuse_window(c, &w, forward_bytes(c));
   if (!no && fused_scaling(c) && !c->out[0].block) return "channels are not in blocks";
   return no ? no : winograd_refuse(&p, false, keeps_weight(c, &p));
@@ -109,7 +109,7 @@ const char *winograd_conv_refuse(const struct call *c)
 
 const char *winograd_conv_back_refuse(const struct call *c)
 {
-  struct window w = conv_window_back(c), p = piece_of(&w, back_bytes(c));
+  struct window w = conv_window_back(c), p = cut_piece(&w, back_bytes(c));
   const char *no = refuse_window(c, &w, back_bytes(c));
   return no ? no : winograd_refuse(&p, true, false);
 }
@@ -132,7 +132,7 @@ size_t winograd_conv_scratch(const struct call *c)
 int winograd_conv(struct call *c)
 {
   struct window p = forward_piece(c);
-  struct convolve_end end = conv_end_of(c);
+  struct convolve_end end = conv_make_end(c);
   char *in = c->tmp, *out = in + staged_bytes(&p, copied_bytes(&c->in[0])),
        *tmp = out + staged_bytes(&p, copied_bytes(&c->out[0]));
   for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {

@@ -45,7 +45,7 @@ static int64_t full_size(const struct conv *p, int i, int64_t in)
   return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
 }
 
-static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
+static int infer_spatial_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
 {
   ty_desc *x = &s->in[0], *y = &s->out[0];
   int64_t in = x->dim[axis], want = p->target_shape.d[i];
@@ -84,7 +84,7 @@ static int deconvolution_shape(struct infer *s)
   dim[last ? n + 1 : 1] = p->num_filter;
   for (int i = 0; i < n; i++) {
     weight[i + (last ? 1 : 2)] = p->kernel.d[i];
-    TRY(infer_axis(s, p, i, i + (last ? 1 : 2), &dim[i + (last ? 1 : 2)]));
+    TRY(infer_spatial_axis(s, p, i, i + (last ? 1 : 2), &dim[i + (last ? 1 : 2)]));
   }
   TRY(shape_is(s, &s->in[1], n + 2, weight));
   if (s->nin > 2) TRY(shape_is(s, &s->in[2], 1, &p->num_filter));
@@ -106,7 +106,7 @@ static struct window window_for(
   return conv_window(&q, y, weight, x);
 }
 
-static struct window window_of(const struct call *c)
+static struct window make_window(const struct call *c)
 {
   return window_for(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
 }
@@ -117,13 +117,13 @@ static struct window window_back(const struct call *c)
 
 static size_t panels_scratch(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = make_window(c);
   return convolve_data_scratch(&w);
 }
 
 static int panels_forward(struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = make_window(c);
   return convolve_data(
       &w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), fused_act(c), c->state,
       c->tmp);
@@ -164,7 +164,7 @@ static int panels_backward(struct call *c)
 
 static int reference_forward(struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = make_window(c);
   convolve_reference_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
   if (conv_bias_of(c)) {
     const int64_t n = desc_count(&c->out[0].d),

@@ -42,7 +42,7 @@ static int drop_shape(struct infer *s)
   if (!mask.ndim) return TY_OK;
   for (int64_t i = 0; i < p->axes.n; i++) {
     int axis;
-    TRY(axis_of(s, p->axes.d[i], mask.ndim, &axis));
+    TRY(infer_axis(s, p->axes.d[i], mask.ndim, &axis));
     mask.dim[axis] = 1;
   }
   return shape_as(s, &s->out[1], &mask);
@@ -109,7 +109,7 @@ static void drop_run(struct fall *f, void *tmp)
   if (f->y) parallel_for(n / last, elements_ns(last), shared_body, f);
 }
 
-static struct fall fall_of(const struct call *c, const ty_desc *shape)
+static struct fall make_fall(const struct call *c, const ty_desc *shape)
 {
   const struct drop_param *p = c->param;
   struct fall f = { .r = vec_ops_of(shape->dtype),
@@ -124,7 +124,7 @@ static struct fall fall_of(const struct call *c, const ty_desc *shape)
 
 static int drop_forward(struct call *c)
 {
-  struct fall f = fall_of(c, &c->in[0].d);
+  struct fall f = make_fall(c, &c->in[0].d);
   f.x = c->in[0].p;
   f.y = c->out[0].p;
   f.mask = c->out[1].p;
@@ -134,7 +134,7 @@ static int drop_forward(struct call *c)
 
 static int drop_backward(struct call *c)
 {
-  struct fall f = fall_of(c, &c->out[0].d);
+  struct fall f = make_fall(c, &c->out[0].d);
   f.x = c->in[0].p;
   f.y = c->out[0].p;
   drop_run(&f, c->tmp);
@@ -172,7 +172,7 @@ static void half_body(int64_t begin, int64_t end, void *context)
 
 static int half_run(struct call *c, void *mask)
 {
-  struct fall f = fall_of(c, &c->in[0].d);
+  struct fall f = make_fall(c, &c->in[0].d);
   const int64_t n = desc_count(&f.shape);
   f.r = vec_ops_of(TY_F32);
   f.x = c->in[0].p;

@@ -46,7 +46,7 @@ static const char *gradient_reads(const void *param)
   static const char *const of[] = { "g0 i0 o0 o1", "g0 i0 i1 o0 o1", "g0 i0 i1 i2 o0 o1",
     "g0 i0 i1 i2 i3 o0 o1", "g0 i0 i1 i2 i3 i4 o0 o1", "g0 i0 i1 i2 i3 i4 i5 o0 o1",
     "g0 i0 i1 i2 i3 i4 i5 i6 o0 o1" };
-  return of[flash_ports_of(param).n - 1];
+  return of[flash_make_ports(param).n - 1];
 }
 
 static bool drops_weights(const void *param, bool is_train)
@@ -132,7 +132,7 @@ static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
 static int flash_shapes(struct infer *s)
 {
   const struct flash_param *p = s->param;
-  const struct flash_ports at_ = flash_ports_of(p);
+  const struct flash_ports at_ = flash_make_ports(p);
   const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
   const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
   ty_desc *q_in = &s->in[0], *k_in = &s->in[qkv ? 0 : 1], *v_in = apart ? &s->in[2] : k_in;
@@ -179,7 +179,7 @@ static int64_t keys_of(const struct infer *s)
 static int flash_types(struct infer *s)
 {
   const struct flash_param *p = s->param;
-  const struct flash_ports at_ = flash_ports_of(p);
+  const struct flash_ports at_ = flash_make_ports(p);
   ty_desc *all[5] = { &s->out[0] };
   int n = 1;
   for (int i = 0; i < (p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1); i++)
@@ -278,7 +278,7 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
-  const struct flash_span see = flash_span_of(f, b);
+  const struct flash_span see = flash_find_span(f, b);
   const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS;
   n = MIN(n, (see.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
   k0 += from;
@@ -360,7 +360,7 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
   if (few) x.k = NULL;
   x.only_block = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
   int64_t rows = 0;
-  for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
+  for (int64_t i = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); i++) {
     if (!x.only_block)
       flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
@@ -377,13 +377,13 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
       pack_block(f, &x, packed_k, sample, kv, k0, n);
       finite = finite || flash_is_finite(f, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row);
     }
-    for (int64_t i = 0, row = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); row += b.m, i++) {
-      const struct flash_span see = flash_span_of(f, &b);
+    for (int64_t i = 0, row = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); row += b.m, i++) {
+      const struct flash_span see = flash_find_span(f, &b);
       if (see.lo < k0 + n && see.hi > k0)
         TRY(forward_block(f, &x, &b, kv, k0, n, finite, row));
     }
   }
-  for (int64_t i = 0, row = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); row += b.m, i++)
+  for (int64_t i = 0, row = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); row += b.m, i++)
     finish_rows(f, &b, x.greatest + row, x.sum + row);
   return TY_OK;
 }
@@ -403,13 +403,13 @@ static void forward_range(int64_t begin, int64_t end, void *context)
 
 static size_t forward_scratch_bytes(const struct call *c)
 {
-  const struct flash f = flash_of(c, 0);
+  const struct flash f = flash_make(c, 0);
   return take_forward(&f, NULL, NULL) * (size_t)parallel_threads();
 }
 
 static int flash_forward(struct call *c)
 {
-  struct forward_job j = { .f = flash_of(c, 0) };
+  struct forward_job j = { .f = flash_make(c, 0) };
   struct flash *f = &j.f;
   f->scratch = c->tmp;
   f->bytes = take_forward(f, NULL, NULL);

@@ -21,7 +21,7 @@ enum { FLASH_APART, FLASH_KV, FLASH_QKV };            /* packed */
 
 /* positions of the optional inputs of a node, -1: absent */
 struct flash_ports { int mask, bias, valid_length, offset, n; };
-struct flash_ports flash_ports_of(const struct flash_param *p);
+struct flash_ports flash_make_ports(const struct flash_param *p);
 
 /* Matrices (positions x size of a head), one for each sample and head. */
 struct flash_side {
@@ -110,20 +110,20 @@ static inline int64_t flash_row_number(
 }
 
 /* Reads a call whose inputs begin with in[0] forward; backward in[0] is the head gradient. */
-struct flash flash_of(const struct call *c, int first);
+struct flash flash_make(const struct call *c, int first);
 /* Returns part `part` of x, of whose heads each has `parts` side by side. */
-struct flash_side flash_side_of(
+struct flash_side flash_make_side(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part);
-struct flash_grid flash_grid_of(const struct operand *x);
+struct flash_grid flash_make_grid(const struct operand *x);
 /* Makes b the rows number i of the task of queries q0 .. q1 - 1 of all heads that read key head kv.
 ** false: there are no more. */
-bool flash_rows_of(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
+bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
     int64_t i, struct flash_rows *b);
-/* Keys that these queries see. */
+/* Returns the keys that these queries see. */
 struct flash_span flash_span_of_group(
     const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1);
-/* Keys that rows b see at all. */
-struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *b);
+/* Returns the keys that rows b see. */
+struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b);
 /* Writes the queries of rows b, times the scale, one after the other. */
 void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out);
 /* Returns whether keys within the span of a block may not count. */

@@ -121,7 +121,7 @@ static int back_task(const struct back_job *j, const struct back_part *t)
   struct flash_rows b;
   take_back(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
   if (t->query && j->dq.p)
-    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++)
+    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++)
       flash_clear(f, b.m, f->d, flash_rows_at(f, &j->dq, &b), flash_row_step(&j->dq, &b));
   if (t->keys && j->dk.p)
     flash_clear(f, t->k1 - t->k0, f->d, flash_at(f, &j->dk, t->sample, t->kv, t->k0), j->dk.row);
@@ -132,14 +132,14 @@ static int back_task(const struct back_job *j, const struct back_part *t)
   for (int64_t k0 = MAX(t->k0, all.lo / FLASH_KEYS * FLASH_KEYS); k0 < last; k0 += FLASH_KEYS) {
     const int64_t n = MIN(FLASH_KEYS, last - k0);
     const bool finite = pack_keys(f, &x, t->sample, t->kv, k0, n);
-    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
-      const struct flash_span see = flash_span_of(f, &b);
+    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
+      const struct flash_span see = flash_find_span(f, &b);
       if (see.lo >= k0 + n || see.hi <= k0) continue;
       TRY(back_block(j, &x, t, &b, k0, n, finite));
     }
   }
   if (t->query && j->dq.p)
-    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
+    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
       char *dq = flash_rows_at(f, &j->dq, &b);
       const int64_t step = flash_row_step(&j->dq, &b);
       for (int64_t k = 0; k < b.m; k++)
@@ -148,21 +148,22 @@ static int back_task(const struct back_job *j, const struct back_part *t)
   return TY_OK;
 }
 
-static int64_t chunks_of(int64_t n, int64_t chunk) { return (n + chunk - 1) / chunk; }
+static int64_t count_chunks(int64_t n, int64_t chunk) { return (n + chunk - 1) / chunk; }
 
-/* Tasks of one key head: one for all, or one for each chunk of queries, then of keys. */
+/* Returns the number of tasks of a key head: one for all, or one for each chunk of queries, then of
+** keys. */
 static int64_t tasks_of_head(const struct back_job *j)
 {
   const struct flash *f = &j->f;
   if (!j->keys_apart) return 1;
-  return chunks_of(f->tq, flash_chunk(f)) + chunks_of(f->tk, FLASH_CHUNK);
+  return count_chunks(f->tq, flash_chunk(f)) + count_chunks(f->tk, FLASH_CHUNK);
 }
 
 static void back_range(int64_t begin, int64_t end, void *context)
 {
   struct back_job *j = context;
   const struct flash *f = &j->f;
-  const int64_t each = tasks_of_head(j), of_queries = chunks_of(f->tq, flash_chunk(f));
+  const int64_t each = tasks_of_head(j), of_queries = count_chunks(f->tq, flash_chunk(f));
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     const int64_t head = i / each, which = i % each;
     struct back_part t = { .sample = head / f->kv_heads, .kv = head % f->kv_heads, .q1 = f->tq,
@@ -224,7 +225,7 @@ static int bias_task(const struct back_job *j, int64_t unit)
         pack_keys(f, &x, sample, head / f->group, k0, n);
         for (int64_t q0 = lo[2]; q0 < hi[2]; q0 += FLASH_QUERIES) {
           const struct flash_rows b = { sample, head, q0, MIN(FLASH_QUERIES, hi[2] - q0), false };
-          const struct flash_span see = flash_span_of(f, &b);
+          const struct flash_span see = flash_find_span(f, &b);
           bool restricted;
           if (see.lo >= k0 + n || see.hi <= k0) continue;
           TRY(gradient_block(j, &x, &b, k0, n, &restricted));
@@ -246,8 +247,8 @@ static void bias_range(int64_t begin, int64_t end, void *context)
 static void bias_gradient(struct back_job *j)
 {
   const struct flash *f = &j->f;
-  const int64_t full[4] = { f->batch, f->heads, chunks_of(f->tq, FLASH_QUERIES),
-    chunks_of(f->tk, FLASH_KEYS) };
+  const int64_t full[4] = { f->batch, f->heads, count_chunks(f->tq, FLASH_QUERIES),
+    count_chunks(f->tk, FLASH_KEYS) };
   int64_t units = 1;
   for (int a = 0; a < 4; a++) {
     j->units[a] = j->dbias.step[a] ? full[a] : 1;
@@ -264,16 +265,16 @@ int flash_backward(struct call *c)
 {
   enum { ENOUGH = 8 };                                /* heads that keep the cores busy */
   const struct flash_param *p = c->param;
-  const struct flash_ports ports = flash_ports_of(p);
-  struct back_job j = { .f = flash_of(c, 1) };
+  const struct flash_ports ports = flash_make_ports(p);
+  struct back_job j = { .f = flash_make(c, 1) };
   struct flash *f = &j.f;
   const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
   const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
   const struct operand *dk = qkv ? &c->out[0] : &c->out[1], *dv = apart ? &c->out[2] : dk;
-  j.dy = flash_side_of(p, &c->in[0], f->heads, 1, 0);
-  j.dq = flash_side_of(p, &c->out[0], f->heads, q_parts, 0);
-  j.dk = flash_side_of(p, dk, f->kv_heads, k_parts, k_parts == 3);
-  j.dv = flash_side_of(p, dv, f->kv_heads, k_parts, k_parts - 1);
+  j.dy = flash_make_side(p, &c->in[0], f->heads, 1, 0);
+  j.dq = flash_make_side(p, &c->out[0], f->heads, q_parts, 0);
+  j.dk = flash_make_side(p, dk, f->kv_heads, k_parts, k_parts == 3);
+  j.dv = flash_make_side(p, dv, f->kv_heads, k_parts, k_parts - 1);
   f->scratch = c->tmp;
   f->bytes = take_back(f, NULL, NULL);
   for (int i = 0; i < c->nout; i++)
@@ -287,7 +288,7 @@ int flash_backward(struct call *c)
         j.keys_apart ? 1 : MAX(1, (int64_t)(4e5 / MAX(work, 1))), back_range, &j);
   }
   if (ports.bias >= 0 && c->out[ports.bias].p) {
-    j.dbias = flash_grid_of(&c->out[ports.bias]);
+    j.dbias = flash_make_grid(&c->out[ports.bias]);
     bias_gradient(&j);
   }
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
@@ -295,6 +296,6 @@ int flash_backward(struct call *c)
 
 size_t flash_backward_scratch(const struct call *c)
 {
-  const struct flash f = flash_of(c, 1);
+  const struct flash f = flash_make(c, 1);
   return take_back(&f, NULL, NULL) * (size_t)parallel_threads();
 }

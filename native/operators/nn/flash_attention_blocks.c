@@ -2,7 +2,7 @@
 ** keys. */
 #include "operators/nn/flash_attention.h"
 
-struct flash_ports flash_ports_of(const struct flash_param *p)
+struct flash_ports flash_make_ports(const struct flash_param *p)
 {
   int n = p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1;
   struct flash_ports at_ = { -1, -1, -1, -1, 0 };
@@ -16,7 +16,7 @@ struct flash_ports flash_ports_of(const struct flash_param *p)
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-struct flash_side flash_side_of(
+struct flash_side flash_make_side(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part)
 {
   const int64_t *dim = x->d.dim;
@@ -36,7 +36,7 @@ struct flash_side flash_side_of(
   return s;
 }
 
-struct flash_grid flash_grid_of(const struct operand *x)
+struct flash_grid flash_make_grid(const struct operand *x)
 {
   struct flash_grid g = { .x = x };
   int64_t step = 1;
@@ -47,10 +47,10 @@ struct flash_grid flash_grid_of(const struct operand *x)
   return g;
 }
 
-struct flash flash_of(const struct call *c, int first)
+struct flash flash_make(const struct call *c, int first)
 {
   const struct flash_param *p = c->param;
-  const struct flash_ports at_ = flash_ports_of(p);
+  const struct flash_ports at_ = flash_make_ports(p);
   const struct operand *in = c->in + first;
   const struct operand *y = first ? &c->in[first + at_.n] : &c->out[0];
   const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
@@ -74,12 +74,12 @@ struct flash flash_of(const struct call *c, int first)
   f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);
   f.empty = p->empty ? NAN : 0;
   f.scale = p->scale != 0 ? p->scale : 1 / sqrt((double)f.d);
-  f.q = flash_side_of(p, &in[0], f.heads, q_parts, 0);
-  f.k = flash_side_of(p, k, f.kv_heads, k_parts, k_parts == 3);
-  f.v = flash_side_of(p, v, f.kv_heads, k_parts, k_parts - 1);
-  f.y = flash_side_of(p, y, f.heads, 1, 0);
-  if (at_.mask >= 0) f.mask = flash_grid_of(&in[at_.mask]);
-  if (at_.bias >= 0) f.bias = flash_grid_of(&in[at_.bias]);
+  f.q = flash_make_side(p, &in[0], f.heads, q_parts, 0);
+  f.k = flash_make_side(p, k, f.kv_heads, k_parts, k_parts == 3);
+  f.v = flash_make_side(p, v, f.kv_heads, k_parts, k_parts - 1);
+  f.y = flash_make_side(p, y, f.heads, 1, 0);
+  if (at_.mask >= 0) f.mask = flash_make_grid(&in[at_.mask]);
+  if (at_.bias >= 0) f.bias = flash_make_grid(&in[at_.bias]);
   if (at_.valid_length >= 0) f.valid_length = &in[at_.valid_length];
   if (at_.offset >= 0) f.offset = &in[at_.offset];
   f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
@@ -91,7 +91,7 @@ struct flash flash_of(const struct call *c, int first)
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-/* Keys that the query at position `at_` sees of `keys`. */
+/* Returns the keys, of `keys`, that the query at position `at_` sees. */
 static struct flash_span span_of_query(const struct flash *f, int64_t at_, int64_t keys)
 {
   struct flash_span s = { 0, keys };
@@ -118,7 +118,7 @@ static int64_t first_position(const struct flash *f, int64_t sample)
   return at_ < -most ? -most : MIN(at_, most);
 }
 
-struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *b)
+struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
 {
   const int64_t first = first_position(f, b->sample) + b->q0,
                 keys = keys_that_count(f, b->sample);
@@ -127,7 +127,7 @@ struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *
   return (struct flash_span){ lo.lo, hi.hi };
 }
 
-bool flash_rows_of(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
+bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
     int64_t i, struct flash_rows *b)
 {
   const int64_t head = kv * f->group;
@@ -149,8 +149,8 @@ struct flash_span flash_span_of_group(
 {
   struct flash_span all = { f->tk, 0 };
   struct flash_rows b;
-  for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
-    const struct flash_span see = flash_span_of(f, &b);
+  for (int64_t i = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); i++) {
+    const struct flash_span see = flash_find_span(f, &b);
     all = (struct flash_span){ MIN(all.lo, see.lo), MAX(all.hi, see.hi) };
   }
   return all;

@@ -79,7 +79,7 @@ static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t 
 static int linear_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1];
-  struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+  struct linear_sizes z = make_linear_sizes(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
   if (!keeps_weight(c, w, z.m))
     return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
@@ -105,7 +105,7 @@ static size_t bfloat16_scratch(const struct call *c)
 static int bfloat16_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-  const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+  const struct linear_sizes z = make_linear_sizes(&x->d, &w->d);
   const int64_t count = desc_count(&y->d);
   float *sums = c->tmp, *bias = NULL;
   if (c->nin > 2) {
@@ -131,8 +131,9 @@ enum { OWN_INPUTS = 3 };                                     /* inputs without f
 
 static int64_t all_rows(const struct call *c)
 {
-  int64_t m = linear_sizes_of(&c->in[1].d, &c->in[2].d).m;
-  for (int i = OWN_INPUTS; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  int64_t m = make_linear_sizes(&c->in[1].d, &c->in[2].d).m;
+  for (int i = OWN_INPUTS; i < c->nin; i += 2)
+    m += make_linear_sizes(&c->in[i + 1].d, &c->in[2].d).m;
   return m;
 }
 
@@ -173,7 +174,7 @@ static int linear_backward(struct call *c)
   const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
-  const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
+  const struct linear_sizes own = make_linear_sizes(&c->in[1].d, &w->d);
   struct linear_sizes z = own;
   if (c->nin > OWN_INPUTS) {
     z.m = all_rows(c);
@@ -204,7 +205,7 @@ static void store_number(const struct operand *a, int64_t i, double v, bool add)
 
 static int reference_forward(struct call *c)
 {
-  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  struct linear_sizes z = make_linear_sizes(&c->in[0].d, &c->in[1].d);
   for (int64_t i = 0; i < z.m; i++)
     for (int64_t j = 0; j < z.n; j++) {
       double s = c->nin > 2 ? get_number(&c->in[2], j) : 0;
@@ -243,12 +244,12 @@ static int reference_backward(struct call *c)
   }
   for (int i = 0; i < c->nin; i += i ? 2 : OWN_INPUTS) {
     const struct operand *g = &c->in[i], *x = &c->in[i + 1];
-    const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+    const struct linear_sizes z = make_linear_sizes(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;
     contract_indices(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
     if (c->nout > 2) contract_indices(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
   }
-  const struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
+  const struct linear_sizes z = make_linear_sizes(&c->in[1].d, &w->d);
   contract_indices(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   return TY_OK;
 }

@@ -110,7 +110,7 @@ static int col2im_shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* Returns the window of one channel of an image. */
-static struct window window_of(const struct unfold *p, const ty_desc *image)
+static struct window make_window(const struct unfold *p, const ty_desc *image)
 {
   struct window w = { .n = 1, .groups = 1, .channels = 1, .filters = 1, .dtype = image->dtype };
   for (int a = 0; a < 3; a++) {
@@ -147,7 +147,7 @@ static void fold_range(int64_t begin, int64_t end, void *context)
 
 static int unfold_run(const struct call *c, const struct operand *image, bool fold)
 {
-  struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
+  struct unfold_job j = { make_window(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
   parallel_for_stoppable(image->d.dim[0] * image->d.dim[1],
       cost_ns(FOLD_NS, window_taps(&j.w) * window_out(&j.w)), fold_range, &j);

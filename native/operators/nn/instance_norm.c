@@ -56,7 +56,7 @@ struct group_norm {
   void   *y, *out_mean, *out_third, *dx, *dgamma, *dbeta;
 };
 
-static struct group_norm group_of(const struct call *c, const ty_desc *d)
+static struct group_norm make_group_norm(const struct call *c, const ty_desc *d)
 {
   const struct group_param *p = c->param;
   struct group_norm g = { .r = vec_ops_of(d->dtype),
@@ -111,7 +111,7 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
 
 static int group_forward(struct call *c)
 {
-  struct group_norm g = group_of(c, &c->in[0].d);
+  struct group_norm g = make_group_norm(c, &c->in[0].d);
   g.x = c->in[0].p;
   g.gamma = c->in[1].p;
   g.beta = c->in[2].p;
@@ -125,7 +125,7 @@ static int group_forward(struct call *c)
 /* Computes the gradients. in: head gradient, data, gamma, mean, var or std. */
 static int group_backward(struct call *c)
 {
-  struct group_norm g = group_of(c, &c->in[1].d);
+  struct group_norm g = make_group_norm(c, &c->in[1].d);
   g.dy = c->in[0].p;
   g.x = c->in[1].p;
   g.gamma = c->in[2].p;

@@ -27,7 +27,8 @@ static const char *layer_out(const void *p)
                                                           : "output [mean] [std]";
 }
 
-/* Vectors over the axis go in; means, standard deviations, or norms come out. */
+/* Infers the outputs; vectors over the axis go in, and means, standard deviations or norms come
+** out. */
 static int layer_shape(struct infer *s)
 {
   const struct layer_param *p = s->param;
@@ -35,7 +36,7 @@ static int layer_shape(struct infer *s)
   ty_desc d = s->in[0];
   int axis;
   if (!d.ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  TRY(infer_axis(s, p->axis, d.ndim, &axis));
   for (int i = 1; i < s->nin; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
   d.dim[axis] = 1;
   for (int i = 1; i < s->nout; i++) TRY(shape_as(s, &s->out[i], &d));
@@ -158,7 +159,7 @@ static const void *transpose_axes(const struct layer_norm *l, const void *x, voi
   return y;
 }
 
-static struct layer_norm layer_of(const struct call *c, const ty_desc *d)
+static struct layer_norm make_layer_norm(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
   return (struct layer_norm){ .r = vec_ops_of(d->dtype),
@@ -190,15 +191,15 @@ static const float *widen_operand(const struct layer_norm *l, const void *x, int
 
 static const char *half_refuse(const struct call *c)
 {
-  return layer_of(c, &c->in[0].d).s.inner > 1 ? "the axis is not the last one" : NULL;
+  return make_layer_norm(c, &c->in[0].d).s.inner > 1 ? "the axis is not the last one" : NULL;
 }
 
 static size_t forward_scratch(const struct call *c)
 {
-  return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
+  return make_layer_norm(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
 }
 
-/* Normalises rows. y: the output's place. */
+/* Normalises rows into y. */
 static int run_forward(const struct call *c, struct layer_norm l, void *y)
 {
   int64_t n = desc_count(&c->in[0].d);
@@ -210,10 +211,11 @@ static int run_forward(const struct call *c, struct layer_norm l, void *y)
   return TY_OK;
 }
 
-/* gamma and beta, then two rows per thread */
+/* Returns the bytes of gamma and beta, then of two rows per thread. */
 static size_t half_forward_scratch(const struct call *c)
 {
-  return sizeof(float) * (size_t)((2 + 2 * parallel_threads()) * layer_of(c, &c->in[0].d).s.k);
+  const int64_t k = make_layer_norm(c, &c->in[0].d).s.k;
+  return sizeof(float) * (size_t)((2 + 2 * parallel_threads()) * k);
 }
 
 /* Sets gamma, and beta unless it is NULL, and normalises. */
@@ -234,7 +236,7 @@ static int run_scaled(const struct call *c, struct layer_norm l, const void *bet
 
 static int layer_forward(struct call *c)
 {
-  struct layer_norm l = layer_of(c, &c->in[0].d);
+  struct layer_norm l = make_layer_norm(c, &c->in[0].d);
   l.out_mean = c->out[1].p;
   l.out_std = c->out[2].p;
   return run_scaled(c, l, c->in[2].p);
@@ -242,7 +244,7 @@ static int layer_forward(struct call *c)
 
 static int rms_forward(struct call *c)
 {
-  struct layer_norm l = layer_of(c, &c->in[0].d);
+  struct layer_norm l = make_layer_norm(c, &c->in[0].d);
   l.centered = false;
   l.out_std = c->out[1].p;
   return run_scaled(c, l, NULL);
@@ -250,14 +252,14 @@ static int rms_forward(struct call *c)
 
 static size_t backward_scratch(const struct call *c)
 {
-  struct layer_norm l = layer_of(c, &c->in[1].d);
+  struct layer_norm l = make_layer_norm(c, &c->in[1].d);
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
-/* the parts, three rows for each, gamma, a sum of parts, mean and std */
+/* Returns the bytes of the parts, three rows each, of gamma, a sum of parts, mean and std. */
 static size_t half_backward_scratch(const struct call *c)
 {
-  const struct layer_norm l = layer_of(c, &c->in[1].d);
+  const struct layer_norm l = make_layer_norm(c, &c->in[1].d);
   return sizeof(float) * (size_t)((5 * PARTS + 2) * l.s.k + 2 * rows_in(&l));
 }
 
@@ -307,7 +309,7 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
 /* Computes the gradients. in: head gradient, data, gamma, mean, std. */
 static int layer_backward(struct call *c)
 {
-  struct layer_norm l = layer_of(c, &c->in[1].d);
+  struct layer_norm l = make_layer_norm(c, &c->in[1].d);
   l.mean = c->in[3].p;
   l.std = c->in[4].p;
   return run_backward(c, l, c->out[1].p, c->out[2].p);
@@ -316,7 +318,7 @@ static int layer_backward(struct call *c)
 /* Computes the gradients. in: head gradient, data, gamma, root of the mean of squares. */
 static int rms_backward(struct call *c)
 {
-  struct layer_norm l = layer_of(c, &c->in[1].d);
+  struct layer_norm l = make_layer_norm(c, &c->in[1].d);
   l.centered = false;
   l.std = c->in[3].p;
   return run_backward(c, l, c->out[1].p, NULL);

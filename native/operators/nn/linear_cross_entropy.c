@@ -103,7 +103,7 @@ static bool is_ignored(const struct cross *p, int64_t label)
   return p->use_ignore && (double)label == p->ignore_label;
 }
 
-static double product_of(const struct entropy_slab *s, int64_t row, int64_t class)
+static double compute_logit(const struct entropy_slab *s, int64_t row, int64_t class)
 {
   const struct vec_ops *r = s->r;
   double bias = s->bias ? r->get(s->bias->p, class) : 0;
@@ -120,7 +120,7 @@ static double negative_log(const struct entropy_slab *s, int64_t row, const void
   most = r->max(p, s->n);
   int64_t best = 0;
   while (best < s->n - 1 && r->get(p, best) != most) best++;
-  return product_of(s, row, best) - product_of(s, row, class) - log(most);
+  return compute_logit(s, row, best) - compute_logit(s, row, class) - log(most);
 }
 
 static void rows_body(int64_t begin, int64_t end, void *context)
@@ -143,7 +143,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Labels are whole numbers below the number of classes. */
+/* Checks that labels are integers below the number of classes. */
 static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
 {
   *valid = 0;
@@ -183,7 +183,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
 static int cross_forward(struct call *c)
 {
   const struct cross *p = c->param;
-  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  struct linear_sizes z = make_linear_sizes(&c->in[0].d, &c->in[1].d);
   struct entropy_slab s = { .p = p,
     .r = vec_ops_of(c->in[0].d.dtype),
     .x = &c->in[0],
@@ -210,7 +210,7 @@ static int cross_forward(struct call *c)
 
 static size_t cross_scratch(const struct call *c)
 {
-  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  struct linear_sizes z = make_linear_sizes(&c->in[0].d, &c->in[1].d);
   size_t size = dtype_size(c->in[0].d.dtype);
   return (size_t)(slab_rows(z, size) * z.n) * size;
 }

@@ -25,11 +25,11 @@ struct loss_plan {
   size_t g, x, w;                                     /* bytes of panels: slab, data, weight */
 };
 
-static struct loss_plan plan_of(const struct call *c)
+static struct loss_plan make_loss_plan(const struct call *c)
 {
   const int dtype = c->in[0].d.dtype;
   const int64_t size = (int64_t)dtype_size(dtype);
-  struct loss_plan p = { linear_sizes_of(&c->in[1].d, &c->in[2].d) };
+  struct loss_plan p = { make_linear_sizes(&c->in[1].d, &c->in[2].d) };
   const int64_t blocks = (p.z.m * p.z.k * size + DATA - 1) / DATA;
   p.rows = MIN(p.z.m, MAX((p.z.m + blocks - 1) / MAX(blocks, 1), NARROW));
   p.columns = MIN(p.z.n, MIN(MAX(SLAB / ((p.rows + p.z.k) * size) / 64 * 64, NARROW), WIDE));
@@ -39,15 +39,15 @@ static struct loss_plan plan_of(const struct call *c)
   return p;
 }
 
-static struct softmax_loss loss_of(const struct call *c)
+static struct softmax_loss make_fused_loss(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, PRE_LOSS_GRAD);
-  return softmax_loss_of(f->loss, &c->in[0], &c->in[f->operand]);
+  return make_softmax_loss(f->loss, &c->in[0], &c->in[f->operand]);
 }
 
 size_t linear_loss_scratch(const struct call *c)
 {
-  struct loss_plan p = plan_of(c);
+  struct loss_plan p = make_loss_plan(c);
   return p.g + p.x + p.w;
 }
 
@@ -92,9 +92,9 @@ static void slab_gradients(
 
 int linear_loss_backward(struct call *c)
 {
-  const struct loss_plan p = plan_of(c);
+  const struct loss_plan p = make_loss_plan(c);
   const struct linear_sizes z = p.z;
-  struct loss_slab s = { .loss = loss_of(c), .g = c->tmp };
+  struct loss_slab s = { .loss = make_fused_loss(c), .g = c->tmp };
   const struct vec_ops *r = s.loss.r;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
@@ -112,8 +112,8 @@ int linear_loss_backward(struct call *c)
 
 void linear_loss_whole(const struct call *c, struct operand in[3])
 {
-  struct linear_sizes z = linear_sizes_of(&c->in[1].d, &c->in[2].d);
-  struct softmax_loss loss = loss_of(c);
+  struct linear_sizes z = make_linear_sizes(&c->in[1].d, &c->in[2].d);
+  struct softmax_loss loss = make_fused_loss(c);
   for (int64_t o = 0; o < z.m; o++)
     softmax_loss_part(&loss, o, 0, z.n, vec_at(loss.r, c->tmp, o * z.n));
   for (int i = 0; i < 3; i++) in[i] = c->in[i];

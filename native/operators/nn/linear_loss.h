@@ -5,7 +5,7 @@
 
 /* of FullyConnected: rows of the data, num_hidden, columns of the data */
 struct linear_sizes { int64_t m, n, k; };
-static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_desc *weight)
+static inline struct linear_sizes make_linear_sizes(const ty_desc *data, const ty_desc *weight)
 {
   return (struct linear_sizes){ desc_count(data) / weight->dim[1], weight->dim[0], weight->dim[1] };
 }

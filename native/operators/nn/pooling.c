@@ -113,7 +113,7 @@ static int pool_shape(struct infer *s)
         "pooling_convention same takes 3 dimensions (batch, channels, width), got %d", d.ndim);
   for (int i = 0; i < d.ndim - 2; i++) {
     int64_t *size = &d.dim[layout_first_axis(p->layout) + i];
-    struct pool_axis a = pool_axis_of(p, *size, i);
+    struct pool_axis a = pool_make_axis(p, *size, i);
     if (*size && a.kernel > a.in + 2 * a.pad)
       return infer_fail(s, TY_ESHAPE, in,
           "kernel %lld is larger than the data with its padding, %lld, on axis %d",
@@ -128,7 +128,7 @@ static int pool_shape(struct infer *s)
 
 static int pool_forward(struct call *c)
 {
-  struct pool p = pool_of(c, &c->in[0]);
+  struct pool p = pool_make(c, &c->in[0]);
   p.lowest = dtype_lowest(stored_dtype(c, 0));
   p.x = c->in[0].p;
   p.out = c->out[0].p ? c->out[0].p : c->tmp;
@@ -141,7 +141,7 @@ static int pool_forward(struct call *c)
 ** lp. */
 static int pool_backward(struct call *c)
 {
-  struct pool p = pool_of(c, &c->out[0]);
+  struct pool p = pool_make(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
   p.masked = find_fused(c, POST_ACT_GRAD);

@@ -25,8 +25,8 @@ struct pool_planes {
   int64_t outer, inner;
   int     ndim;                                       /* of the window */
 };
-struct pool_axis   pool_axis_of(const struct pool_param *p, int64_t size, int i);
-struct pool_planes pool_planes_of(const struct pool_param *p, const ty_desc *in);
+struct pool_axis   pool_make_axis(const struct pool_param *p, int64_t size, int i);
+struct pool_planes pool_make_planes(const struct pool_param *p, const ty_desc *in);
 
 enum { POOL_WIDE = 512 };                             /* elements of a piece */
 struct pool {
@@ -92,7 +92,7 @@ static inline int64_t pool_line_at(
 /* Input columns x .. x + n - 1. */
 struct pool_columns { int64_t x, n; };
 /* Returns the input columns under a piece. */
-static inline struct pool_columns pool_columns_of(
+static inline struct pool_columns pool_find_columns(
     const struct pool_axis *w, const struct pool_piece *q)
 {
   int64_t x = MAX(q->w * w->stride - w->pad, 0),
@@ -113,7 +113,7 @@ bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w
 ** line. */
 struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q, int64_t *x);
 
-struct pool pool_of(const struct call *c, const struct operand *data);
+struct pool pool_make(const struct call *c, const struct operand *data);
 void pool_run(struct pool *p);
 
 /* Compute a piece, a plane of small windows or of pairs, a plane that is one window: one direction

@@ -40,7 +40,7 @@ static void scatter_piece(const struct pool *p, const struct pool_piece *q, cons
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
   const struct vec_ops *r = p->r;
   const struct pool_axis *d = &p->g.a[0], *h = &p->g.a[1], *w = &p->g.a[2];
-  struct pool_columns s = pool_columns_of(w, q);
+  struct pool_columns s = pool_find_columns(w, q);
   r->fill(line, 0, s.n);
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = pool_outputs_under(w, q, k, &from);

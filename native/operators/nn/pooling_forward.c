@@ -69,7 +69,7 @@ static void reduce_columns(const struct pool *p, const struct pool_piece *q,
 static void reduce_piece(const struct pool *p, const struct pool_piece *q, void *row)
 {
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
-  struct pool_columns s = pool_columns_of(&p->g.a[2], q);
+  struct pool_columns s = pool_find_columns(&p->g.a[2], q);
   p->r->fill(line, empty_window(p), s.n);
   reduce_rows(p, q, &s, line);
   reduce_columns(p, q, &s, line, row);
@@ -77,7 +77,7 @@ static void reduce_piece(const struct pool *p, const struct pool_piece *q, void 
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
-/* Taps go backwards, so that the first maximum of a window is written last. */
+/* Writes the tap of each window's first maximum: taps go backwards, so that it is written last. */
 static void find_argmax(const struct pool *p, const struct pool_piece *q)
 {
   int32_t argmax[POOL_WIDE];

@@ -6,7 +6,7 @@
 */
 #include "operators/nn/pooling.h"
 
-struct pool_axis pool_axis_of(const struct pool_param *p, int64_t size, int i)
+struct pool_axis pool_make_axis(const struct pool_param *p, int64_t size, int i)
 {
   struct pool_axis a = { size, 1, size, 1, 0 };
   if (p->global_pool) return a;
@@ -22,12 +22,12 @@ struct pool_axis pool_axis_of(const struct pool_param *p, int64_t size, int i)
   return a;
 }
 
-struct pool_planes pool_planes_of(const struct pool_param *p, const ty_desc *in)
+struct pool_planes pool_make_planes(const struct pool_param *p, const ty_desc *in)
 {
   const struct pool_axis one = { 1, 1, 1, 1, 0 };
   struct pool_planes g = { { one, one, one }, in->dim[0], 1, in->ndim - 2 };
   for (int i = 0; i < g.ndim; i++)
-    g.a[3 - g.ndim + i] = pool_axis_of(p, in->dim[layout_first_axis(p->layout) + i], i);
+    g.a[3 - g.ndim + i] = pool_make_axis(p, in->dim[layout_first_axis(p->layout) + i], i);
   if (layout_channels_last(p->layout))
     g.inner = in->dim[in->ndim - 1];
   else
@@ -35,7 +35,7 @@ struct pool_planes pool_planes_of(const struct pool_param *p, const ty_desc *in)
   return g;
 }
 
-/* Windows that lie in one row, and fill all rows, make one long row of a plane. */
+/* Joins windows that are in one row, and fill all rows, to one long row of a plane. */
 static void join_rows(struct pool_planes *g)
 {
   struct pool_axis *w = &g->a[2];
@@ -49,10 +49,10 @@ static void join_rows(struct pool_planes *g)
   }
 }
 
-struct pool pool_of(const struct call *c, const struct operand *data)
+struct pool pool_make(const struct call *c, const struct operand *data)
 {
   const struct pool_param *p = c->param;
-  struct pool_planes g = pool_planes_of(p, &data->d);
+  struct pool_planes g = pool_make_planes(p, &data->d);
   if (data->block) g.outer /= data->block, g.inner = data->block;
   join_rows(&g);
   return (struct pool){ .r = vec_ops_of(data->d.dtype),

@@ -110,7 +110,7 @@ static int layers_shape(struct infer *s)
   if (d.ndim != 3)
     return infer_fail(
         s, TY_ESHAPE, &s->in[0], "expected (time, batch, input), got %d dimensions", d.ndim);
-  struct rnn n = rnn_sizes_of(p, &d);
+  struct rnn n = rnn_make_sizes(p, &d);
   if (!is_countable(&n))
     return infer_fail(
         s, TY_ESHAPE, NULL, "state_size, num_layers and data make arrays too large to count");
@@ -131,7 +131,7 @@ static int rnn_shape(struct infer *s)
   const ty_desc *d = &s->in[0];
   TRY(layers_shape(s));
   if (!d->ndim) return TY_OK;
-  struct rnn n = rnn_sizes_of(s->param, d);
+  struct rnn n = rnn_make_sizes(s->param, d);
   int64_t reserve = desc_known(d) ? rnn_reserve_size(&n) : 0;
   return shape_is(s, &s->out[s->nout - 1], 1, &reserve);
 }

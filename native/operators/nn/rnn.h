@@ -22,7 +22,7 @@ struct rnn {
   bool    projects;
   double  p;
 };
-struct rnn rnn_sizes_of(const struct rnn_param *p, const ty_desc *data);
+struct rnn rnn_make_sizes(const struct rnn_param *p, const ty_desc *data);
 int64_t rnn_input_size(const struct rnn *n, int64_t layer);
 /* Returns the elements of all weights and biases. */
 int64_t rnn_parameter_count(const struct rnn *n);
@@ -67,7 +67,7 @@ struct rnn_run {
   void  *states;                                      /* backward: of lstm, remade for some steps */
   double *column[2];                                  /* backward: sums for b_x, b_h */
 };
-struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data);
+struct rnn_run rnn_make_run(const struct call *c, const ty_desc *data);
 /* Multiplies the input of `layer` (or its gradient) by the factors of dropout there; y may be x. */
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer);
 /* Returns the address of an inner layer's output. */
@@ -80,7 +80,7 @@ struct rnn_pass {
   const void *x;                                      /* (time, batch, in) */
   void *y;                                            /* this direction's part of the output */
 };
-struct rnn_pass rnn_pass_of(
+struct rnn_pass rnn_make_pass(
     const struct rnn_run *w, int64_t layer, int64_t d, const void *x, void *y);
 
 static inline int64_t rnn_time_of(const struct rnn *n, int64_t d, int64_t step)

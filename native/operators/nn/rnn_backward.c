@@ -7,7 +7,7 @@
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* Steps whose gradients are taken together: some 1000 rows. */
+/* Returns how many steps have their gradients computed at once: some 1000 rows. */
 static int64_t steps_at_once(const struct rnn *n)
 {
   const int64_t most = MAX(1, 1024 / MAX(n->batch, 1)), parts = MAX(1, (n->time + most - 1) / most);
@@ -225,7 +225,7 @@ static void copy_or_clear(
 /* given, and requested */
 struct rnn_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
-/* Steps from .. from + count - 1, backwards, then what their gate gradients give. */
+/* Runs steps from .. from + count - 1 backwards, then computes what their gate gradients give. */
 static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
     const struct rnn_gradients *g, int64_t from, int64_t count)
 {
@@ -271,7 +271,7 @@ static int backward_layer(
     const struct rnn_run *w, int64_t layer, const void *x, void *y, const struct rnn_gradients *g)
 {
   for (int64_t d = 0; d < w->n.directions; d++) {
-    struct rnn_pass pass = rnn_pass_of(w, layer, d, x, y);
+    struct rnn_pass pass = rnn_make_pass(w, layer, d, x, y);
     TRY(backward_pass(w, &pass, g));
   }
   if (layer && w->drops) rnn_dropout(w, g->dx, g->dx, layer);
@@ -284,7 +284,7 @@ int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;
   bool lstm = p->mode == LSTM;
-  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   const struct operand *reserve = &c->in[4 + w.n.projects], *head = reserve + 1;
   void *output = lstm && !w.n.projects ? NULL : reserve[-1].p;
   struct rnn_scratch k = { c->tmp, 0 };
@@ -309,7 +309,7 @@ int rnn_backward(struct call *c)
 
 size_t rnn_backward_scratch(const struct call *c)
 {
-  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { 0 };
   take_scratch(&w, &k);
   return k.used;

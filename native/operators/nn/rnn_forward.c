@@ -204,7 +204,7 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
 int rnn_forward(struct call *c)
 {
   const struct rnn_param *p = c->param;
-  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { c->tmp, 0 };
   take_scratch(&w, &k);
   w.weights = c->in[1].p;
@@ -220,7 +220,7 @@ int rnn_forward(struct call *c)
                                  : w.layer[l & 1];
     if (l && w.drops) x = rnn_dropout(&w, w.dropped, x, l);
     for (int64_t d = 0; d < w.n.directions; d++) {
-      struct rnn_pass pass = rnn_pass_of(&w, l, d, x, y);
+      struct rnn_pass pass = rnn_make_pass(&w, l, d, x, y);
       TRY(forward_pass(&w, &pass));
       final_states(&w, &pass, hy, cy);
     }
@@ -231,7 +231,7 @@ int rnn_forward(struct call *c)
 
 size_t rnn_forward_scratch(const struct call *c)
 {
-  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { 0 };
   take_scratch(&w, &k);
   return k.used;

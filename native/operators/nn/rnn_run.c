@@ -3,7 +3,7 @@
 
 /* -- sizes ------------------------------------------------------------------------------------- */
 
-struct rnn rnn_sizes_of(const struct rnn_param *p, const ty_desc *data)
+struct rnn rnn_make_sizes(const struct rnn_param *p, const ty_desc *data)
 {
   static const int gates[] = { 3, 4, 1, 1 };
   struct rnn n = { .dtype = data->dtype,
@@ -28,7 +28,7 @@ int64_t rnn_input_size(const struct rnn *n, int64_t layer)
   return layer ? n->directions * n->outputs : n->inputs;
 }
 
-static int64_t weights_of(const struct rnn *n, int64_t layer)
+static int64_t count_weights(const struct rnn *n, int64_t layer)
 {
   int64_t projection = n->projects ? n->outputs * n->units : 0;
   return rnn_gate_rows(n) * (rnn_input_size(n, layer) + n->outputs) + projection;
@@ -36,7 +36,7 @@ static int64_t weights_of(const struct rnn *n, int64_t layer)
 
 static int64_t all_weights(const struct rnn *n)
 {
-  return n->directions * (weights_of(n, 0) + (n->layers - 1) * weights_of(n, 1));
+  return n->directions * (count_weights(n, 0) + (n->layers - 1) * count_weights(n, 1));
 }
 
 int64_t rnn_parameter_count(const struct rnn *n)
@@ -44,11 +44,11 @@ int64_t rnn_parameter_count(const struct rnn *n)
   return all_weights(n) + n->layers * n->directions * 2 * rnn_gate_rows(n);
 }
 
-static struct rnn_offsets offsets_of(const struct rnn *n, int64_t layer, int64_t d)
+static struct rnn_offsets make_offsets(const struct rnn *n, int64_t layer, int64_t d)
 {
-  int64_t gates = rnn_gate_rows(n),
-          start = layer ? n->directions * (weights_of(n, 0) + (layer - 1) * weights_of(n, 1)) : 0;
-  struct rnn_offsets p = { .wx = start + d * weights_of(n, layer) };
+  int64_t gates = rnn_gate_rows(n), start = 0;
+  if (layer) start = n->directions * (count_weights(n, 0) + (layer - 1) * count_weights(n, 1));
+  struct rnn_offsets p = { .wx = start + d * count_weights(n, layer) };
   p.wh = p.wx + gates * rnn_input_size(n, layer);
   p.wr = p.wh + gates * n->outputs;
   p.bx = all_weights(n) + (layer * n->directions + d) * 2 * gates;
@@ -96,9 +96,9 @@ void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer
   return y;
 }
 
-struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data)
+struct rnn_run rnn_make_run(const struct call *c, const ty_desc *data)
 {
-  struct rnn_run w = { .n = rnn_sizes_of(c->param, data) };
+  struct rnn_run w = { .n = rnn_make_sizes(c->param, data) };
   w.n.type = gemm_type_for(c, data->dtype);
   w.drops = w.n.p > 0 && c->run && c->run->is_train;
   if (w.drops) w.drop = (struct drop){ c->run->rng, c->node, 1 - w.n.p };
@@ -114,9 +114,9 @@ void *rnn_inner_output(const struct rnn_run *w, int64_t layer)
   return vec_at(n->r, reserve, steps * rnn_step_reserve(n) + layer * rnn_layer_size(n));
 }
 
-struct rnn_pass rnn_pass_of(
+struct rnn_pass rnn_make_pass(
     const struct rnn_run *w, int64_t layer, int64_t d, const void *x, void *y)
 {
-  return (struct rnn_pass){ layer, d, rnn_input_size(&w->n, layer), offsets_of(&w->n, layer, d), x,
-    vec_at(w->n.r, y, d * w->n.outputs) };
+  return (struct rnn_pass){ layer, d, rnn_input_size(&w->n, layer), make_offsets(&w->n, layer, d),
+    x, vec_at(w->n.r, y, d * w->n.outputs) };
 }

@@ -41,7 +41,7 @@ struct rotary {
   int64_t turned;                                     /* numbers of a head that turn */
 };
 
-static struct rotary rotary_of(const struct rotary_param *p, const ty_desc *d)
+static struct rotary make_rotary(const struct rotary_param *p, const ty_desc *d)
 {
   const int64_t *dim = d->dim;
   struct rotary x = { .r = vec_ops_of(d->dtype) };
@@ -163,7 +163,7 @@ static void turn_chunk(const struct rotary_job *j, int64_t sample, int64_t row, 
   }
 }
 
-static int64_t chunks_of(const struct rotary *x)
+static int64_t count_chunks(const struct rotary *x)
 {
   return (x->length + ROTARY_CHUNK - 1) / ROTARY_CHUNK;
 }
@@ -173,7 +173,7 @@ static void turn_range(int64_t begin, int64_t end, void *context)
   const struct rotary_job *j = context;
   const struct rotary *x = &j->x;
   for (int64_t i = begin; i < end; i++) {
-    const int64_t sample = i / chunks_of(x), row = i % chunks_of(x) * ROTARY_CHUNK;
+    const int64_t sample = i / count_chunks(x), row = i % count_chunks(x) * ROTARY_CHUNK;
     for (int64_t first = 0; first < x->turned / 2; first += ROTARY_PAIRS)
       turn_chunk(j, sample, row, first);
     if (x->turned == x->size || j->from == j->to) continue;
@@ -189,12 +189,12 @@ static void turn_range(int64_t begin, int64_t end, void *context)
 static int rotary_turn(const struct call *c, double sense)
 {
   const struct rotary_param *p = c->param;
-  struct rotary_job j = { p, rotary_of(p, &c->in[0].d), p->use_offset ? &c->in[1] : NULL,
+  struct rotary_job j = { p, make_rotary(p, &c->in[0].d), p->use_offset ? &c->in[1] : NULL,
     c->in[0].p, c->out[0].p, sense };
   if (p->use_offset && c->nout > 1 && c->out[1].p)
     memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!j.to) return TY_OK;
-  parallel_for(j.x.samples * chunks_of(&j.x),
+  parallel_for(j.x.samples * count_chunks(&j.x),
       elements_ns(MIN(j.x.length, ROTARY_CHUNK) * j.x.heads * j.x.size), turn_range, &j);
   return TY_OK;
 }

@@ -84,7 +84,7 @@ static int soft_shape(struct infer *s)
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
   int axis;
-  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  TRY(infer_axis(s, p->axis, d.ndim, &axis));
   if (s->nin < 2) return TY_OK;
   int64_t rest[TY_MAXDIM] = { 1 };
   int n = 0;
@@ -191,7 +191,7 @@ static double scale_of(const struct call *c)
   return p->negated ? -scale : scale;
 }
 
-static struct soft soft_of(const struct call *c, int dtype)
+static struct soft make_soft(const struct call *c, int dtype)
 {
   const ty_desc *d = &c->out[0].d;
   const struct soft_param *p = c->param;
@@ -215,7 +215,7 @@ static size_t soft_scratch(const struct call *c)
 
 static int soft_forward(struct call *c)
 {
-  struct soft o = soft_of(c, c->out[0].d.dtype);
+  struct soft o = make_soft(c, c->out[0].d.dtype);
   o.x = c->in[0].p;
   o.y = c->out[0].p;
   o.length = c->nin > 1 ? &c->in[1] : NULL;
@@ -237,7 +237,7 @@ static size_t soft_back_scratch(const struct call *c)
 static int soft_backward(struct call *c)
 {
   int dtype = c->in[1].d.dtype;
-  struct soft o = soft_of(c, dtype);
+  struct soft o = make_soft(c, dtype);
   bool same = dtype == c->out[0].d.dtype;
   o.back = true;
   o.dy = c->in[0].p;
@@ -280,13 +280,13 @@ static void half_body(int64_t begin, int64_t end, void *context)
 
 static size_t half_scratch(const struct call *c)
 {
-  return sizeof(float) * (size_t)(3 * parallel_threads() * soft_of(c, TY_F32).s.k);
+  return sizeof(float) * (size_t)(3 * parallel_threads() * make_soft(c, TY_F32).s.k);
 }
 
 static const char *half_refuse(const struct call *c)
 {
   if (c->in[0].d.dtype != c->out[0].d.dtype) return "another dtype";
-  return soft_of(c, TY_F32).s.inner > 1 ? "the axis is not the last one" : NULL;
+  return make_soft(c, TY_F32).s.inner > 1 ? "the axis is not the last one" : NULL;
 }
 
 static const char *half_forward_refuse(const struct call *c)
@@ -309,7 +309,7 @@ static void half_run(const struct call *c, struct soft *o)
 
 static int half_forward(struct call *c)
 {
-  struct soft o = soft_of(c, TY_F32);
+  struct soft o = make_soft(c, TY_F32);
   o.x = c->in[0].p;
   o.y = c->out[0].p;
   half_run(c, &o);
@@ -319,7 +319,7 @@ static int half_forward(struct call *c)
 /* Computes the gradient. in: gradient of the output, output. */
 static int half_backward(struct call *c)
 {
-  struct soft o = soft_of(c, TY_F32);
+  struct soft o = make_soft(c, TY_F32);
   o.back = true;
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
@@ -353,7 +353,7 @@ static const struct param activation_params[] = {
   { 0 }
 };
 
-static struct soft activation_of(const struct call *c)
+static struct soft make_activation(const struct call *c)
 {
   const struct activation_param *p = c->param;
   const ty_desc *d = &c->out[0].d;
@@ -365,7 +365,7 @@ static struct soft activation_of(const struct call *c)
 
 static int activation_forward(struct call *c)
 {
-  struct soft o = activation_of(c);
+  struct soft o = make_activation(c);
   o.x = c->in[0].p;
   soft_run(&o);
   return TY_OK;
@@ -373,7 +373,7 @@ static int activation_forward(struct call *c)
 
 static int activation_backward(struct call *c)
 {
-  struct soft o = activation_of(c);
+  struct soft o = make_activation(c);
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.back = true;

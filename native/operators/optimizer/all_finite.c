@@ -142,7 +142,7 @@ static int close_type(struct infer *s)
   return type_is(s, &s->out[0], TY_U8);
 }
 
-/* Infinities are close to themselves alone. */
+/* Returns whether two numbers are close; infinities are close to themselves alone. */
 static bool is_close(const struct close *p, double a, double b)
 {
   if (isnan(a) || isnan(b)) return p->equal_nan && isnan(a) && isnan(b);

@@ -220,7 +220,7 @@ static const struct param lamb[] = {
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Finds the parameters of weight i; of preloaded ones, the addresses of rate and decay. */
-static struct update rates_of(
+static struct update find_rates(
     const struct call *c, const struct form *f, int64_t i, struct live_number live[2])
 {
   const struct multi *p = c->param;
@@ -239,7 +239,7 @@ static struct update rates_of(
 static int run_group(struct call *c, const struct form *f, const struct op *one, int64_t i)
 {
   struct live_number live[2];
-  struct update u = rates_of(c, f, i, live);
+  struct update u = find_rates(c, f, i, live);
   struct operand in[6];
   for (int k = 0; k < f->stride; k++) in[k] = c->in[input_of(c->param, f, i, k)];
   if (f->scale) in[f->stride] = c->in[c->nin - 1];
@@ -289,7 +289,7 @@ static double sum_square(const struct operand *x)
 }
 
 /* Returns the root of the sum of squares of x, as one number of this dtype. */
-static int norm_of(const struct call *c, const struct operand *x, struct operand *y, void *tmp)
+static int compute_norm(const struct call *c, const struct operand *x, struct operand *y, void *tmp)
 {
   const struct primitives *other = primitives_of(c->device);
   if (other)
@@ -330,7 +330,7 @@ static int run_lamb(struct call *c, const struct form *f)
   const struct op *first = op_find(f->one), *second = op_find("lamb_update_phase2");
   char *norms = c->tmp, *direction = norms + NORMS, *tmp = direction + direction_bytes(c);
   for (int64_t i = 0; i < p->count; i++) {
-    struct update u = rates_of(c, f, i, NULL);
+    struct update u = find_rates(c, f, i, NULL);
     struct operand *in = &c->in[i * f->stride], g = { direction, in[0].d, NULL };
     g.d.dtype = step_dtype(&in[0].d);
     const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
@@ -338,8 +338,8 @@ static int run_lamb(struct call *c, const struct form *f)
                          *out = f->master ? &in[4] : &c->out[i];
     struct operand then[4] = { *weight, g, { norms, one, NULL }, { norms + ALIGN, one, NULL } };
     TRY(formula_apply(c->device, first, &u, in, f->stride, &g, NULL, 0));
-    TRY(norm_of(c, &in[0], &then[2], tmp));
-    TRY(norm_of(c, &g, &then[3], tmp));
+    TRY(compute_norm(c, &in[0], &then[2], tmp));
+    TRY(compute_norm(c, &g, &then[3], tmp));
     TRY(formula_apply(c->device, second, &u, then, 4, out, NULL, 0));
     if (f->master)
       TRY(device_convert(c->device, c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype,

@@ -245,7 +245,7 @@ static int join_shape(struct infer *s)
   bool known = true;
   TRY(range_shapes(s, n));
   if (!d.ndim) return TY_OK;
-  TRY(axis_of(s, p->dim, d.ndim, &axis));
+  TRY(infer_axis(s, p->dim, d.ndim, &axis));
   d.dim[axis] = 0;
   for (int i = 0; i < n; i++) {
     ty_desc one = d;
@@ -390,7 +390,7 @@ static int norm_shape(struct infer *s)
   TRY(range_shapes(s, 5));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   if (!s->in[0].ndim) return TY_OK;
-  TRY(axis_of(s, ((const struct norm8 *)s->param)->axis, s->in[0].ndim, &axis));
+  TRY(infer_axis(s, ((const struct norm8 *)s->param)->axis, s->in[0].ndim, &axis));
   for (int i = 1; i < 5; i++) TRY(shape_is(s, &s->in[i], 1, &s->in[0].dim[axis]));
   return TY_OK;
 }

@@ -160,7 +160,7 @@ static const char *layer8_refuse(const struct call *c, int64_t terms)
   return terms <= TERMS ? NULL : "sums of so many products may not fit 32 bits";
 }
 
-static struct level_row row_of(const struct call *c, bool no_bias)
+static struct level_row make_level_row(const struct call *c, bool no_bias)
 {
   const struct level_params *q = levels_of(c->op, c->param);
   return (struct level_row){ .scale = c->in[2].p,
@@ -196,7 +196,7 @@ static bool ends_in_registers(const struct call *c)
   return c->out[0].d.dtype == TY_F32 && !levels_of(c->op, c->param)->with_sum;
 }
 
-static struct linear_parts linear_parts_of(const struct call *c, int64_t m, int64_t n, int64_t k)
+static struct linear_parts make_linear_parts(const struct call *c, int64_t m, int64_t n, int64_t k)
 {
   struct linear_parts p = { 0 };
   if (c->in[0].d.dtype == TY_F32) p.data = align_up((size_t)(m * k), ALIGN);
@@ -214,7 +214,7 @@ static int64_t linear_rows(const struct call *c)
 
 static size_t linear_scratch(const struct call *c)
 {
-  return linear_parts_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
+  return make_linear_parts(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
 }
 
 static const char *linear_refuse(const struct call *c)
@@ -299,13 +299,13 @@ static int linear_run(struct call *c)
   const struct linear8 *p = c->param;
   const struct operand *w = &c->in[1], *data = &c->in[0];
   const int64_t m = linear_rows(c), n = w->d.dim[0], k = w->d.dim[1];
-  const struct linear_parts z = linear_parts_of(c, m, n, k);
+  const struct linear_parts z = make_linear_parts(c, m, n, k);
   const bool real = data->d.dtype == TY_F32, ends = ends_in_registers(c);
   const int type = real ? GEMM_LEVELS : data->d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
   const int32_t zero = real ? GEMM_LEVELS_SHIFT : (int32_t)p->q.data_zero, *sum;
   char *at = c->tmp;
   struct linear_pass x = { c, &p->q, n, k, (uint8_t *)at, (int32_t *)(at + z.data),
-    (float *)(at + z.data + z.sums), row_of(c, p->no_bias) };
+    (float *)(at + z.data + z.sums), make_level_row(c, p->no_bias) };
   int32_t *less = (int32_t *)(at + z.data + z.sums + z.unit);
   const void *packed = keep_weight(c->state, type, w, &sum);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
@@ -334,7 +334,7 @@ static int linear_run(struct call *c)
 
 /* -- Convolution ------------------------------------------------------------------------------- */
 
-static struct window window_of(const struct call *c)
+static struct window make_window(const struct call *c)
 {
   const struct conv8 *p = c->param;
   return conv_window(&p->conv, &c->in[0].d, &c->in[1].d, &c->out[0].d);
@@ -342,26 +342,26 @@ static struct window window_of(const struct call *c)
 
 static size_t conv_scratch(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = make_window(c);
   return convolve_levels_scratch(&w, c->in[0].d.dtype);
 }
 
 static const char *conv_refuse(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = make_window(c);
   return layer8_refuse(c, window_depth(&w));
 }
 
 static int conv_run(struct call *c)
 {
   const struct conv8 *p = c->param;
-  struct convolve_levels v = { .w = window_of(c),
+  struct convolve_levels v = { .w = make_window(c),
     .dtype = c->in[0].d.dtype,
     .x = c->in[0].p,
     .weight = &c->in[1],
     .zero = (int32_t)p->q.data_zero - (c->in[0].d.dtype == TY_U8 ? 128 : 0),
     .scale = (float)p->q.data_scale,
-    .row = row_of(c, p->conv.no_bias) };
+    .row = make_level_row(c, p->conv.no_bias) };
   v.row.out = c->out[0].p;
   return convolve_levels(&v, c->state, c->tmp);
 }

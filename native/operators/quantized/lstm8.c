@@ -29,7 +29,7 @@ static void open_lstm(const struct call *c, struct lstm8 *l)
   l->in[0].d.dtype = TY_F32;
   l->in[0].version = l->in[1].version = NULL;
   l->out[c->nout] = (struct operand){ 0 };            /* the private output */
-  l->layers = rnn_run_of(&l->call, &l->in[0].d);
+  l->layers = rnn_make_run(&l->call, &l->in[0].d);
   l->data = align_up(desc_bytes(&l->in[0].d), ALIGN);
   l->weights = align_up(desc_bytes(&l->in[1].d), ALIGN);
   l->most = align_up(rnn_bytes(&l->layers.n, rnn_gate_rows(&l->layers.n)), ALIGN);
@@ -59,7 +59,7 @@ static void visit_weights(const struct lstm8 *l, float *most, float *to, const f
   const struct rnn *n = &l->layers.n;
   int64_t rows = rnn_gate_rows(n);
   for (int64_t i = 0; i < n->layers * n->directions; i++) {
-    struct rnn_pass p = rnn_pass_of(&l->layers, i / n->directions, i % n->directions, NULL, NULL);
+    struct rnn_pass p = rnn_make_pass(&l->layers, i / n->directions, i % n->directions, NULL, NULL);
     visit_rows(most, to ? to + p.at.wx : NULL, w + p.at.wx, rows, p.in);
     visit_rows(most, to ? to + p.at.wh : NULL, w + p.at.wh, rows, n->outputs);
   }

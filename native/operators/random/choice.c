@@ -11,7 +11,7 @@
 
 static double unit_at(const struct call *c, uint64_t element, uint64_t round)
 {
-  struct rng_key k = key_of(c);
+  struct rng_key k = make_rng_key(c);
   struct philox p = philox(k.seed, k.counter, k.node, element + (round << 40));
   return unit_f64(p.w[0], p.w[1]);
 }

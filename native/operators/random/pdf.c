@@ -47,7 +47,7 @@ static void store_number(const struct operand *y, int64_t i, double v)
     ((float *)y->p)[i] = (float)v;
 }
 
-static struct points points_of(
+static struct points make_points(
     const struct call *c, const struct density *law, const struct operand *in, int nin)
 {
   const struct pdf *p = c->param;
@@ -72,7 +72,7 @@ static void density_part(int64_t begin, int64_t end, void *context)
 
 static int density_run(struct call *c, const struct density *law)
 {
-  struct points p = points_of(c, law, c->in, c->nin);
+  struct points p = make_points(c, law, c->in, c->nin);
   if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), NS_FUNCTION, density_part, &p);
   return TY_OK;
 }
@@ -98,14 +98,14 @@ static void slope_part(int64_t begin, int64_t end, void *context)
 static int slope_run(
     struct call *c, const struct density *law) /* in: head gradient, output, inputs */
 {
-  struct points p = points_of(c, law, c->in + 2, c->nin - 2);
+  struct points p = make_points(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
   parallel_for_stoppable(desc_count(&p.a->d), cost_ns(NS_FUNCTION, p.block), slope_part, &p);
   return TY_OK;
 }
 
-/* Parameters are alike, and their dims are the first ones of sample. */
+/* Infers the shapes: parameters are alike, and their dims are the first ones of sample. */
 static int pdf_shape(struct infer *s)
 {
   if (s->nin > 2) TRY(shape_both(s, &s->in[1], &s->in[2]));
@@ -170,7 +170,7 @@ static void dirichlet_part(int64_t begin, int64_t end, void *context)
 
 static int dirichlet_run(struct call *c)
 {
-  struct points p = points_of(c, NULL, c->in, 2);
+  struct points p = make_points(c, NULL, c->in, 2);
   if (p.out->p)
     parallel_for_stoppable(
         desc_count(&p.out->d), cost_ns(2 * NS_FUNCTION, width_of(&p)), dirichlet_part, &p);
@@ -200,7 +200,7 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
 
 static int dirichlet_slope(struct call *c)
 {
-  struct points p = points_of(c, NULL, c->in + 2, 2);
+  struct points p = make_points(c, NULL, c->in + 2, 2);
   int64_t n = width_of(&p);
   p.g = &c->in[0];
   p.y = &c->in[1];

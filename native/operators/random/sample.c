@@ -102,7 +102,7 @@ static void standard_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
   double z[BLOCK];
-  struct rng_key key = key_of(f->c);
+  struct rng_key key = make_rng_key(f->c);
   variate_fn standard = f->law->standard(f->c->out[0].d.dtype);
   for (int64_t i = begin; i < end; i += BLOCK) {
     int64_t n = MIN(BLOCK, end - i);
@@ -115,7 +115,7 @@ static void single_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
   for (int64_t i = begin; i < end; i++) {
-    struct element_stream s = stream_of_element(key_of(f->c), (uint64_t)i);
+    struct element_stream s = stream_of_element(make_rng_key(f->c), (uint64_t)i);
     int64_t row = i / f->each;
     store_number(&f->c->out[0], i,
         f->law->draw(&s, parameter_at(f->pa, f->a, row), parameter_at(f->pb, f->b, row)));
@@ -126,9 +126,9 @@ static int fill_there(const struct filling *f, const struct primitives *other)
 {
   const struct operand *y = &f->c->out[0];
   const struct distribution *law = f->law;
-  struct random_numbers r = { .key = key_of(f->c), .law = law->name, .draws = law->draw != NULL,
-    .a = f->a, .b = f->b, .pa = f->pa, .pb = f->pb, .each = f->each, .op = f->c->op->name,
-    .want = law->want };
+  struct random_numbers r = { .key = make_rng_key(f->c), .law = law->name,
+    .draws = law->draw != NULL, .a = f->a, .b = f->b, .pa = f->pa, .pb = f->pb, .each = f->each,
+    .op = f->c->op->name, .want = law->want };
   bool wide = y->d.dtype == TY_F64;
   if (law->affine && !f->pa) {
     struct law_affine t = law->affine(f->a, f->b, wide);
@@ -324,7 +324,7 @@ static void randint_body(int64_t begin, int64_t end, void *context)
   const struct random *p = c->param;
   uint64_t span = (uint64_t)p->high - (uint64_t)p->low;
   for (int64_t i = begin; i < end; i++) {
-    struct element_stream s = stream_of_element(key_of(c), (uint64_t)i);
+    struct element_stream s = stream_of_element(make_rng_key(c), (uint64_t)i);
     uint64_t v = (uint64_t)p->low + law_below(&s, span);
     if (c->out[0].d.dtype == TY_I64)
       ((int64_t *)c->out[0].p)[i] = (int64_t)v;
@@ -343,7 +343,7 @@ static int randint_run(struct call *c)
       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
   const struct operand *y = &c->out[0];
   const struct primitives *other = primitives_of(c->device);
-  struct random_numbers r = { .key = key_of(c), .low = low,
+  struct random_numbers r = { .key = make_rng_key(c), .low = low,
     .span = (uint64_t)high - (uint64_t)low };
   if (!y->p) return TY_OK;
   if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));

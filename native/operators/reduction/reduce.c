@@ -36,7 +36,7 @@ static int check_axes(struct infer *s, const struct dims *axis, int ndim)
   uint32_t seen = 0;
   for (int i = 0; i < axis->n; i++) {
     int a;
-    TRY(axis_of(s, axis->d[i], ndim, &a));
+    TRY(infer_axis(s, axis->d[i], ndim, &a));
     if (seen >> a & 1) return infer_fail(s, TY_EVALUE, NULL, "axis %d is listed twice", a);
     seen |= 1u << a;
   }
@@ -436,7 +436,7 @@ static int arg_shape(struct infer *s)
     TRY(reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims));
     return positions_along_fit(s);
   }
-  TRY(axis_of(s, p->axis, ndim, &axis));
+  TRY(infer_axis(s, p->axis, ndim, &axis));
   TRY(reduced_shape(s, &s->out[0], 1u << axis, p->keepdims));
   return positions_along_fit(s);
 }

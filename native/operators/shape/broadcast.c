@@ -168,8 +168,8 @@ static int like_shape(struct infer *s)
   memcpy(want, all ? rhs->dim : lhs->dim, sizeof want);
   for (int i = 0; i < p->lhs_axes.n; i++) {
     int a, b;
-    TRY(axis_of(s, p->lhs_axes.d[i], lhs->ndim, &a));
-    TRY(axis_of(s, p->rhs_axes.d[i], rhs->ndim, &b));
+    TRY(infer_axis(s, p->lhs_axes.d[i], lhs->ndim, &a));
+    TRY(infer_axis(s, p->rhs_axes.d[i], rhs->ndim, &b));
     want[a] = rhs->dim[b];
   }
   return stretched_shape(s, want);
@@ -243,7 +243,7 @@ static int repeat_shape(struct infer *s)
     dim[0] = product_of(in, 0, in->ndim) * p->repeats;
     return shape_is(s, &s->out[0], 1, dim);
   }
-  TRY(axis_of(s, p->axis, in->ndim, &axis));
+  TRY(infer_axis(s, p->axis, in->ndim, &axis));
   memcpy(dim, in->dim, sizeof dim);
   dim[axis] *= p->repeats;
   return shape_is(s, &s->out[0], in->ndim, dim);

@@ -14,7 +14,7 @@
 ** innermost axis. */
 struct axis_view { int device; char *p; size_t size; int64_t outer, axis, inner; };
 
-static struct axis_view whole_of(const struct call *c, const struct operand *a, int axis)
+static struct axis_view make_whole_view(const struct call *c, const struct operand *a, int axis)
 {
   struct axis_view w = { c->device, a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis),
     a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim) };
@@ -108,7 +108,7 @@ static int join_shape(struct infer *s, bool equal)
   const struct concat *p = s->param;
   int ndim = known_ndim(s), axis;
   if (!ndim) return TY_OK;
-  TRY(axis_of(s, p->dim, ndim, &axis));
+  TRY(infer_axis(s, p->dim, ndim, &axis));
   TRY(share_other_dims(s, ndim, axis));
   return add_sizes(s, axis, equal);
 }
@@ -118,14 +118,14 @@ static int parameters_shape(struct infer *s) { return join_shape(s, true); }
 static int concat_run(struct call *c)
 {
   int axis = axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->out[0], axis);
+  struct axis_view w = make_whole_view(c, &c->out[0], axis);
   return move_all(&w, c->in, c->nin, true);
 }
 
 static int concat_back(struct call *c)
 {
   int axis = axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->in[0], axis);
+  struct axis_view w = make_whole_view(c, &c->in[0], axis);
   return move_all(&w, c->out, c->nout, false);
 }
 
@@ -168,7 +168,7 @@ static int stack_shape(struct infer *s)
   for (int i = 0; i < s->nin; i++)
     if (s->in[i].ndim) ndim = s->in[i].ndim;
   if (ndim < 1) return TY_OK;
-  TRY(axis_of(s, p->axis, ndim + 1, &axis));
+  TRY(infer_axis(s, p->axis, ndim + 1, &axis));
   one.ndim = ndim;
   for (int i = 0; out->ndim == ndim + 1 && i < ndim; i++) one.dim[i] = out->dim[i + (i >= axis)];
   for (int round = 0; round < 2; round++)
@@ -184,14 +184,14 @@ static int stack_shape(struct infer *s)
 static int stack_run(struct call *c)
 {
   int axis = axis_in(((const struct stack_param *)c->param)->axis, c->out[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->out[0], axis);
+  struct axis_view w = make_whole_view(c, &c->out[0], axis);
   return move_all(&w, c->in, c->nin, true);
 }
 
 static int stack_back(struct call *c)
 {
   int axis = axis_in(((const struct stack_param *)c->param)->axis, c->in[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->in[0], axis);
+  struct axis_view w = make_whole_view(c, &c->in[0], axis);
   return move_all(&w, c->out, c->nout, false);
 }
 
@@ -246,7 +246,7 @@ static int split_shape(struct infer *s)
   if (!in->ndim && out->ndim && !ambiguous)
     TRY(shape_is(s, in, out->ndim + squeeze, unknown));
   if (!in->ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, in->ndim, &axis));
+  TRY(infer_axis(s, p->axis, in->ndim, &axis));
   if (squeeze) TRY(shape_dim(s, in, axis, p->num_outputs));
   int64_t size = in->dim[axis];
   if (size % p->num_outputs)
@@ -264,14 +264,14 @@ static int split_shape(struct infer *s)
 static int split_run(struct call *c)
 {
   int axis = axis_in(((const struct split_param *)c->param)->axis, c->in[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->in[0], axis);
+  struct axis_view w = make_whole_view(c, &c->in[0], axis);
   return move_all(&w, c->out, c->nout, false);
 }
 
 static int split_back(struct call *c)
 {
   int axis = axis_in(((const struct split_param *)c->param)->axis, c->out[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->out[0], axis);
+  struct axis_view w = make_whole_view(c, &c->out[0], axis);
   return w.p ? move_all(&w, c->in, c->nin, true) : TY_OK;
 }
 
@@ -344,7 +344,7 @@ static int cuts_shape(struct infer *s)
   ty_desc *in = &s->in[0];
   int axis;
   if (!in->ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, in->ndim, &axis));
+  TRY(infer_axis(s, p->axis, in->ndim, &axis));
   int64_t size = in->dim[axis];
   for (int k = 0; k < s->nout; k++) {
     int64_t begin = 0, end = size || inner_piece(p, k) ? cut_piece(p, k, size, &begin) : 0;
@@ -366,7 +366,7 @@ static int cuts_run(struct call *c)
 {
   const struct cuts *p = c->param;
   int axis = axis_in(p->axis, c->in[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->in[0], axis);
+  struct axis_view w = make_whole_view(c, &c->in[0], axis);
   for (int k = 0; k < c->nout; k++) {
     int64_t begin, end = cut_piece(p, k, w.axis, &begin);
     if (c->out[k].p) TRY(move_piece(&w, c->out[k].p, begin, end - begin, false));
@@ -378,7 +378,7 @@ static int cuts_back(struct call *c)
 {
   const struct cuts *p = c->param;
   int axis = axis_in(p->axis, c->out[0].d.ndim);
-  struct axis_view w = whole_of(c, &c->out[0], axis);
+  struct axis_view w = make_whole_view(c, &c->out[0], axis);
   if (!w.p) return TY_OK;
   if (!p->sections && p->indices.d[0]) TRY(move_zeros(c, 0));
   for (int k = 0; k < c->nin; k++) {

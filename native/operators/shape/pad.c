@@ -63,7 +63,7 @@ struct pad_planes {
   int dtype;
 };
 
-static struct pad_planes planes_of(
+static struct pad_planes make_pad_planes(
     const struct pad *p, const struct operand *small, const struct operand *large)
 {
   struct pad_planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode,
@@ -191,7 +191,7 @@ static void frame_body(int64_t begin, int64_t end, void *context)
 static int frame_run(struct call *c)
 {
   const struct pad *p = c->param;
-  struct pad_planes a = planes_of(p, &c->in[0], &c->out[0]);
+  struct pad_planes a = make_pad_planes(p, &c->in[0], &c->out[0]);
   uint64_t value = 0;
   set_number(&value, a.dtype, p->constant_value);
   if (c->device == TY_CPU) {
@@ -206,7 +206,7 @@ static int frame_run(struct call *c)
 
 static int frame_back(struct call *c)
 {
-  struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
+  struct pad_planes a = make_pad_planes(c->param, &c->out[0], &c->in[0]);
   return a.small ? copy_middle(c->device, &a, plane_count(&c->in[0].d), false) : TY_OK;
 }
 
@@ -214,7 +214,7 @@ static int frame_back(struct call *c)
 
 static int border_run(struct call *c)
 {
-  struct pad_planes a = planes_of(c->param, &c->in[0], &c->out[0]);
+  struct pad_planes a = make_pad_planes(c->param, &c->in[0], &c->out[0]);
   int64_t rows = plane_count(&c->out[0].d) * a.m[0] * a.m[1];
   parallel_for(rows, cost_ns(NS_MOVE, a.m[2]), fill_body, &a);
   return TY_OK;
@@ -222,7 +222,7 @@ static int border_run(struct call *c)
 
 static int border_back(struct call *c)
 {
-  struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
+  struct pad_planes a = make_pad_planes(c->param, &c->out[0], &c->in[0]);
   double ns = elements_ns(a.m[0] * a.m[1] * a.m[2]);
   if (a.small) parallel_for(plane_count(&c->in[0].d), ns, gather_body, &a);
   return TY_OK;

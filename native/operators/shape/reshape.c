@@ -163,7 +163,7 @@ static int read_code(struct infer *s, struct codes *c, int *i)
   }
 }
 
-/* Codes that say nothing about data: known before data is. */
+/* Returns whether the codes say nothing about data, so that the shape is known before data is. */
 static bool is_literal(const struct ints *shape)
 {
   for (int i = 0; i < shape->n; i++)
@@ -248,7 +248,7 @@ static int expand_shape(struct infer *s)
   ty_desc *in = &s->in[0], *out = &s->out[0];
   int ndim = in->ndim ? in->ndim + 1 : out->ndim, axis;
   if (!ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, ndim, &axis));
+  TRY(infer_axis(s, p->axis, ndim, &axis));
   int64_t wide[TY_MAXDIM + 1] = { 0 }, narrow[TY_MAXDIM] = { 0 };
   for (int i = 0; i < in->ndim; i++) wide[i + (i >= axis)] = in->dim[i];
   wide[axis] = 1;
@@ -273,7 +273,7 @@ static int find_squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
   for (int i = 0; i < TY_MAXDIM; i++) gone[i] = false;
   for (int i = 0; in->ndim && i < p->axis.n; i++) {
     int axis;
-    TRY(axis_of(s, p->axis.d[i], in->ndim, &axis));
+    TRY(infer_axis(s, p->axis.d[i], in->ndim, &axis));
     if (gone[axis]) return infer_fail(s, TY_EVALUE, NULL, "axis %d is listed twice", axis);
     if (in->dim[axis] > 1)
       return infer_fail(s, TY_ESHAPE, in,

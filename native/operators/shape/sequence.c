@@ -97,7 +97,7 @@ struct steps {
   size_t size;
 };
 
-static struct steps steps_of(
+static struct steps make_steps(
     const struct call *c, const ty_desc *d, const struct operand *length, const void *x, void *y)
 {
   const struct sequence *p = c->param;
@@ -170,7 +170,7 @@ static int64_t last_of(const struct steps *s, int64_t n)
 
 static int last_run(struct call *c)
 {
-  struct steps s = steps_of(c, &c->in[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
+  struct steps s = make_steps(c, &c->in[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   for (int64_t n = 0; n < s.n; n++) memcpy(s.y + n * (int64_t)s.row, s.x + last_of(&s, n), s.row);
   return TY_OK;
 }
@@ -179,7 +179,7 @@ static int last_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
-  struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
+  struct steps s = make_steps(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   TRY(move_zeros(c, 0));
   for (int64_t n = 0; n < s.n; n++) memcpy(s.y + last_of(&s, n), s.x + n * (int64_t)s.row, s.row);
   return TY_OK;
@@ -188,7 +188,7 @@ static int last_back(struct call *c)
 static int mask_steps(struct call *c, double value)
 {
   if (!c->out[0].p) return TY_OK;
-  struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
+  struct steps s = make_steps(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   set_number(&s.value, c->out[0].d.dtype, value);
   parallel_for(s.n, sequence_ns(&s), mask_body, &s);
   return TY_OK;
@@ -207,7 +207,7 @@ static int mask_back(struct call *c)
 static int reverse_run(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
-  struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
+  struct steps s = make_steps(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   parallel_for(s.n, sequence_ns(&s), reverse_body, &s);
   return TY_OK;
 }

@@ -47,7 +47,7 @@ static int index_array_shape(struct infer *s)
   int64_t dim[TY_MAXDIM + 1];
   int axis;
   if (!in->ndim) return TY_OK;
-  for (int i = 0; i < p->axes.n; i++) TRY(axis_of(s, p->axes.d[i], in->ndim, &axis));
+  for (int i = 0; i < p->axes.n; i++) TRY(infer_axis(s, p->axes.d[i], in->ndim, &axis));
   memcpy(dim, in->dim, sizeof in->dim);
   dim[in->ndim] = p->axes.n >= 0 ? p->axes.n : in->ndim;
   return shape_is(s, &s->out[0], in->ndim + 1, dim);
@@ -59,7 +59,7 @@ static int index_array_run(struct call *c)
   const ty_desc *d = &c->in[0].d;
   int64_t stride[TY_MAXDIM], n = desc_count(d), width = p->axes.n >= 0 ? p->axes.n : d->ndim,
                              *y = c->out[0].p;
-  strides_of(d, stride);
+  fill_strides(d, stride);
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < width; k++) {
       int64_t axis = p->axes.n < 0 ? k : axis_in(p->axes.d[k], d->ndim);
@@ -107,7 +107,7 @@ static int range_shape(struct infer *s)
   if (s->in[0].ndim) TRY(range_fits(s));
   if (p->axis == NONE) return shape_both(s, &s->in[0], &s->out[0]);
   if (!s->in[0].ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, s->in[0].ndim, &axis));
+  TRY(infer_axis(s, p->axis, s->in[0].ndim, &axis));
   return shape_is(s, &s->out[0], 1, &s->in[0].dim[axis]);
 }
 
@@ -158,8 +158,8 @@ static int diag_shape(struct infer *s)
     dim[0] = dim[1] = in->dim[0] ? in->dim[0] + (p->k < 0 ? -p->k : p->k) : 0;
     return shape_is(s, &s->out[0], 2, dim);
   }
-  TRY(axis_of(s, p->axis1, in->ndim, &a));
-  TRY(axis_of(s, p->axis2, in->ndim, &b));
+  TRY(infer_axis(s, p->axis1, in->ndim, &a));
+  TRY(infer_axis(s, p->axis2, in->ndim, &b));
   if (a == b) return infer_fail(s, TY_EVALUE, NULL, "axis1 and axis2 are the same axis %d", a);
   for (int i = 0; i < in->ndim; i++)
     if (i != a && i != b) dim[n++] = in->dim[i];
@@ -177,7 +177,7 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
   int a = axis_in(p->axis1, d->ndim),
       b = axis_in(p->axis2, d->ndim);
   int64_t stride[TY_MAXDIM], n = diagonal_length(d->dim[a], d->dim[b], p->k), to = n;
-  strides_of(d, stride);
+  fill_strides(d, stride);
   for (int i = 0; i < d->ndim; i++)
     if (i != a && i != b) to *= d->dim[i];
   for (int i = 0; i < d->ndim; i++) {

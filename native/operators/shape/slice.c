@@ -115,7 +115,7 @@ static int move_part(const struct call *c, const struct slice_part *p, const ty_
   struct move m = { 0 };
   int64_t stride[TY_MAXDIM], at = 0, inner = 1;
   size_t size = dtype_size(d->dtype);
-  strides_of(d, stride);
+  fill_strides(d, stride);
   for (int i = 0; i < d->ndim; i++) inner *= p->n[i], at += p->first[i] * stride[i];
   for (int i = 0; i < d->ndim; i++) {
     inner /= p->n[i];
@@ -211,7 +211,7 @@ static int along_shape(struct infer *s)
   struct slice_part part;
   int axis;
   if (!in->ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, in->ndim, &axis));
+  TRY(infer_axis(s, p->axis, in->ndim, &axis));
   along_part(p, in, &part);
   int64_t size = in->dim[axis], begin = part.first[axis], end = begin + part.n[axis];
   if (size && (begin < 0 || begin >= end || end > size))
@@ -260,8 +260,8 @@ static int like_shape(struct infer *s)
   memcpy(dim, in->dim, sizeof dim);
   for (int i = 0; i < (p->axes.n > 0 ? p->axes.n : in->ndim); i++) {
     int a = i, b = i;
-    if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], in->ndim, &a));
-    if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], like->ndim, &b));
+    if (p->axes.n > 0) TRY(infer_axis(s, p->axes.d[i], in->ndim, &a));
+    if (p->axes.n > 0) TRY(infer_axis(s, p->axes.d[i], like->ndim, &b));
     if (in->dim[a] && like->dim[b] > in->dim[a])
       return infer_fail(s, TY_ESHAPE, like, "size %lld of axis %d is more than data's %lld",
           (long long)like->dim[b], b, (long long)in->dim[a]);
@@ -334,7 +334,7 @@ static int assign_scalar_run(struct call *c)
   size_t size = dtype_size(d->dtype);
   cut_all(&a->b, d, &p);
   TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(d)));
-  strides_of(d, stride);
+  fill_strides(d, stride);
   set_number(&value, d->dtype, a->scalar);
   for (int i = 0; i < d->ndim; i++) {
     at += p.first[i] * stride[i];

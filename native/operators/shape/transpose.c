@@ -39,11 +39,11 @@ static int nest_backward(struct call *c, nest_fn nest)
   return move_run(c->device, &m, elements_at(c->out[0].p, from, size), c->in[0].p, size);
 }
 
-/* Axis i of the output is axis axes[i] of the input. */
+/* Makes a move in which axis i of the output is axis axes[i] of the input. */
 static void permute_axes(const ty_desc *in, const int axes[], struct move *m)
 {
   int64_t from[TY_MAXDIM], to = 1;
-  strides_of(in, from);
+  fill_strides(in, from);
   for (int i = 0; i < in->ndim; i++) to *= in->dim[i];
   for (int i = 0; i < in->ndim; i++) {
     to /= in->dim[axes[i]];
@@ -92,7 +92,7 @@ static int transpose_shape(struct infer *s)
         s, TY_ESHAPE, &s->in[0], "axes lists %lld axes, data has %d", (long long)p->axes.n, ndim);
   for (int i = 0; i < p->axes.n; i++) {
     int axis;
-    TRY(axis_of(s, p->axes.d[i], ndim, &axis));
+    TRY(infer_axis(s, p->axes.d[i], ndim, &axis));
     if (seen >> axis & 1)
       return infer_fail(s, TY_EVALUE, NULL, "axes: axis %d is listed twice", axis);
     seen |= 1u << axis;
@@ -129,8 +129,8 @@ static int swap_shape(struct infer *s)
   const struct swap *p = s->param;
   int ndim = known_ndim(s), a, b, axes[TY_MAXDIM];
   if (!ndim) return TY_OK;
-  TRY(axis_of(s, p->dim1, ndim, &a));
-  TRY(axis_of(s, p->dim2, ndim, &b));
+  TRY(infer_axis(s, p->dim1, ndim, &a));
+  TRY(infer_axis(s, p->dim2, ndim, &b));
   swap_pair(axes, ndim, a, b);
   return permuted_shape(s, axes, ndim);
 }
@@ -232,7 +232,7 @@ static void reverse_nest(const void *param, const ty_desc *in, struct move *m, i
 {
   const struct reverse *p = param;
   int64_t stride[TY_MAXDIM];
-  strides_of(in, stride);
+  fill_strides(in, stride);
   for (int i = 0; i < in->ndim; i++) {
     bool turned = false;
     for (int k = 0; k < p->axis.n; k++) turned |= p->axis.d[k] == i;

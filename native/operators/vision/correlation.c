@@ -25,7 +25,7 @@ static const struct param correlation_params[] = {
 /* H, W: with padding */
 struct geometry { int64_t n, c, h, w, H, W, out_h, out_w, radius, side; };
 
-static struct geometry geometry_of(const struct correlation_param *p, const ty_desc *d)
+static struct geometry make_geometry(const struct correlation_param *p, const ty_desc *d)
 {
   struct geometry g = { .n = d->dim[0], .c = d->dim[1], .h = d->dim[2], .w = d->dim[3] };
   int64_t border = p->max_displacement + (p->kernel_size - 1) / 2;
@@ -48,7 +48,7 @@ static int correlation_shape(struct infer *s)
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   ty_desc d = s->in[0];
   if (!desc_known(&d)) return TY_OK;
-  struct geometry g = geometry_of(p, &d);
+  struct geometry g = make_geometry(p, &d);
   int64_t border = 2 * p->max_displacement + p->kernel_size - 1;
   if (g.H <= border || g.W <= border || g.out_h < 1 || g.out_w < 1)
     return infer_fail(s, TY_ESHAPE, &s->in[0],
@@ -97,7 +97,7 @@ static void move_image(const struct correlation *k, int64_t n, void *padded, voi
 /* The two patches of output (channel, y, x): `rows` runs each, `row` numbers apart. An even
 ** kernel may stick out at the end: what is outside counts as 0. */
 struct patch { int64_t first, second, run, row, rows; };
-static struct patch patch_of(
+static struct patch make_patch(
     const struct correlation *k, int64_t n, int64_t channel, int64_t y, int64_t x)
 {
   const struct geometry *g = &k->g;
@@ -150,7 +150,7 @@ static void sample_body(int64_t begin, int64_t end, void *context)
       memset(vec_at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
           memset(vec_at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
     for (int64_t i = 0; i < outputs; i++) {
-      struct patch q = patch_of(
+      struct patch q = make_patch(
           k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
       if (k->y) k->r->set(k->y, n * outputs + i, compare_patches(k, &q) * share);
       if (k->dy) scatter_gradient(k, n, &q, k->r->get(k->dy, n * outputs + i) * share);
@@ -170,7 +170,7 @@ static int correlation_forward(struct call *c)
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   struct correlation k = { .r = r,
     .p = c->param,
-    .g = geometry_of(c->param, &c->in[0].d),
+    .g = make_geometry(c->param, &c->in[0].d),
     .x1 = c->in[0].p,
     .x2 = c->in[1].p,
     .y = c->out[0].p };
@@ -186,7 +186,7 @@ static int correlation_backward(struct call *c)
   const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);
   struct correlation k = { .r = r,
     .p = c->param,
-    .g = geometry_of(c->param, &c->in[1].d),
+    .g = make_geometry(c->param, &c->in[1].d),
     .dy = c->in[0].p,
     .x1 = c->in[1].p,
     .x2 = c->in[2].p,
@@ -205,7 +205,7 @@ static int correlation_backward(struct call *c)
 
 static size_t forward_scratch(const struct call *c)
 {
-  struct geometry g = geometry_of(c->param, &c->in[0].d);
+  struct geometry g = make_geometry(c->param, &c->in[0].d);
   return 2 * padded_bytes(&g, vec_ops_of(c->in[0].d.dtype));
 }
 
@@ -213,7 +213,7 @@ static size_t backward_scratch(const struct call *c)
 {
   const struct correlation_param *p = c->param;
   const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);
-  struct geometry g = geometry_of(p, &c->in[1].d);
+  struct geometry g = make_geometry(p, &c->in[1].d);
   return 4 * padded_bytes(&g, r) + r->size * (size_t)(g.n * p->kernel_size * g.c);
 }
 

@@ -203,7 +203,7 @@ static void scatter_range(int64_t begin, int64_t end, void *context)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static struct deform_job job_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+static struct deform_job make_deform_job(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   const struct deform *p = c->param;
   return (struct deform_job){ .r = vec_ops_of(x->dtype),
@@ -236,7 +236,7 @@ static void take_sample(struct deform_job *j, const struct operand *in, int64_t 
 /* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth,
 ** area). */
 struct sizes { int64_t groups, filters, depth, area; };
-static struct sizes sizes_of(const struct deform_job *j)
+static struct sizes make_sizes(const struct deform_job *j)
 {
   const struct conv *p = &j->p->c;
   return (struct sizes){ p->num_group, p->num_filter / p->num_group,
@@ -253,8 +253,8 @@ static void each_tap(struct deform_job *j, parallel_fn body)
 static int deform_forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
-  struct deform_job j = job_of(c, x, y);
-  const struct sizes z = sizes_of(&j);
+  struct deform_job j = make_deform_job(c, x, y);
+  const struct sizes z = make_sizes(&j);
   const struct vec_ops *r = j.r;
   const struct operand *weight = &c->in[j.modulated ? 3 : 2],
                        *bias = j.p->c.no_bias ? NULL : weight + 1;
@@ -307,8 +307,8 @@ static int back_columns(
 static int deform_backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
-  struct deform_job j = job_of(c, x, y);
-  const struct sizes z = sizes_of(&j);
+  struct deform_job j = make_deform_job(c, x, y);
+  const struct sizes z = make_sizes(&j);
   const int w = j.modulated ? 3 : 2;
   for (int64_t i = 0; i < x->dim[0]; i++) {
     const void *dy = sample_at(&c->in[0], i);
@@ -326,7 +326,7 @@ static int deform_backward(struct call *c)
 
 static size_t columns_bytes(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
-  struct deform_job j = job_of(c, x, y);
+  struct deform_job j = make_deform_job(c, x, y);
   return (size_t)(j.channels * j.taps * j.H * j.W) * dtype_size(x->dtype);
 }
 static size_t deform_scratch(const struct call *c)

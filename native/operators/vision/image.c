@@ -9,7 +9,7 @@
 #include "image/image.h"
 #include "op/op.h"
 
-static struct pixels pixels_of(const struct operand *a, int64_t image)
+static struct pixels make_pixels(const struct operand *a, int64_t image)
 {
   const int64_t *dim = a->d.dim + a->d.ndim - 3;
   struct pixels v = { a->p, a->d.dtype, dim[0], dim[1], dim[2] };
@@ -51,7 +51,8 @@ static int tensor_type(struct infer *s) { return type_is(s, &s->out[0], TY_F32);
 
 struct image_planes { const struct operand *image, *plane; int64_t pixels, channels; };
 
-static struct image_planes planes_of(const struct operand *image, const struct operand *plane)
+static struct image_planes make_image_planes(
+    const struct operand *image, const struct operand *plane)
 {
   const int64_t *dim = image->d.dim + image->d.ndim - 3;
   return (struct image_planes){ image, plane, dim[0] * dim[1], dim[2] };
@@ -88,14 +89,14 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
 
 static int tensor_run(struct call *c)
 {
-  struct image_planes a = planes_of(&c->in[0], &c->out[0]);
+  struct image_planes a = make_image_planes(&c->in[0], &c->out[0]);
   parallel_for(images_of(&c->in[0].d) * a.channels, elements_ns(a.pixels), tensor_body, &a);
   return TY_OK;
 }
 
 static int tensor_back(struct call *c)
 {
-  struct image_planes a = planes_of(&c->out[0], &c->in[0]);
+  struct image_planes a = make_image_planes(&c->out[0], &c->in[0]);
   if (a.image->p)
     parallel_for(
         images_of(&c->out[0].d) * a.channels, elements_ns(a.pixels), tensor_back_body, &a);
@@ -338,7 +339,7 @@ static int cv_resize_shape(struct infer *s)
 static int resize_all(struct call *c, int how)
 {
   for (int64_t i = 0; i < images_of(&c->in[0].d); i++) {
-    struct pixels to = pixels_of(&c->out[0], i), from = pixels_of(&c->in[0], i);
+    struct pixels to = make_pixels(&c->out[0], i), from = make_pixels(&c->in[0], i);
     resize_pixels(&to, &from, how, c->tmp);
   }
   return TY_OK;
@@ -346,7 +347,7 @@ static int resize_all(struct call *c, int how)
 
 static size_t resize_bytes(const struct call *c, int how)
 {
-  struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
+  struct pixels to = make_pixels(&c->out[0], 0), from = make_pixels(&c->in[0], 0);
   return resize_scratch(&to, &from, how);
 }
 static int how_of(const struct call *c)
@@ -405,7 +406,7 @@ static int border_run(struct call *c)
   double value[4];
   for (int i = 0; i < 4; i++)
     value[i] = p->values.n > 0 ? (i < p->values.n ? p->values.d[i] : 0) : p->value;
-  struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
+  struct pixels to = make_pixels(&c->out[0], 0), from = make_pixels(&c->in[0], 0);
   border_pixels(&to, &from, p->top, p->left, (int)p->type, value);
   return TY_OK;
 }

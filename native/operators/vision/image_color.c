@@ -28,14 +28,14 @@ static int color_shape(struct infer *s)
   return TY_OK;
 }
 
-static struct pixels pixels_of(const struct operand *a)
+static struct pixels make_pixels(const struct operand *a)
 {
   return (struct pixels){ a->p, a->d.dtype, a->d.dim[0], a->d.dim[1], a->d.dim[2] };
 }
 
 static int tune_image(struct call *c, struct tuning t)
 {
-  struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
+  struct pixels to = make_pixels(&c->out[0]), from = make_pixels(&c->in[0]);
   tune_pixels(&to, &from, t);
   return TY_OK;
 }
@@ -80,7 +80,7 @@ static const struct param jitter_params[] = {
 
 static int jitter_run(struct call *c)
 {
-  struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
+  struct pixels to = make_pixels(&c->out[0]), from = make_pixels(&c->in[0]);
   struct tuning plan[4] = { 0 };
   uint32_t word[8];
   for (int i = 0; i < 8; i++) word[i] = random_words(c, (uint64_t)i).w[0];

@@ -102,14 +102,14 @@ struct psroi_call {                                   /* what all regions share 
   struct ps_grid s;
 };
 
-static struct ps_grid grid_of(const struct psroi_param *p, const ty_desc *d)
+static struct ps_grid make_grid(const struct psroi_param *p, const ty_desc *d)
 {
   return (struct ps_grid){ p->spatial_scale, p->trans_std, p->output_dim, p->pooled_size,
     p->group_size, p->part_size, p->sample_per_part, { d->dim[2], d->dim[3] }, d->dim[0],
     d->dtype == TY_F32 };
 }
 
-static struct ps_region region_of(const struct psroi_call *k, int64_t n, double shift)
+static struct ps_region read_region(const struct psroi_call *k, int64_t n, double shift)
 {
   double v[5];
   for (int i = 0; i < 5; i++) v[i] = k->r->get(k->rois, 5 * n + i);
@@ -119,7 +119,7 @@ static struct ps_region region_of(const struct psroi_call *k, int64_t n, double 
 /* A bin of one channel of the result. */
 struct psroi_bin { int64_t region, out, channel, position[2], plane; };
 
-static struct psroi_bin bin_of(
+static struct psroi_bin make_bin(
     const struct psroi_call *k, const struct ps_region *g, int64_t n, int64_t i)
 {
   const int64_t s = k->p->pooled_size, cells = k->p->group_size;
@@ -140,7 +140,7 @@ static int64_t bins_of_region(const struct psroi_call *k)
 /* -- whole pixels ------------------------------------------------------------------------------ */
 
 struct pixel_window { int64_t from[2], to[2]; };
-static struct pixel_window pixels_of(
+static struct pixel_window make_pixel_window(
     const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
   struct bin_ends y = ps_pixels(&k->s, g, 0, b->position[0]),
@@ -159,10 +159,10 @@ static void mean_body(int64_t begin, int64_t end, void *context)
 {
   const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct ps_region g = region_of(k, n, 0);
+    struct ps_region g = read_region(k, n, 0);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct psroi_bin b = bin_of(k, &g, n, i);
-      struct pixel_window q = pixels_of(k, &g, &b);
+      struct psroi_bin b = make_bin(k, &g, n, i);
+      struct pixel_window q = make_pixel_window(k, &g, &b);
       double area = g.image < 0 ? 0 : area_of(&q), sum = 0;
       for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++)
         sum += k->r->sum(
@@ -177,7 +177,7 @@ static int mean_forward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
-    .s = grid_of(c->param, &c->in[0].d),
+    .s = make_grid(c->param, &c->in[0].d),
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p };
@@ -188,8 +188,8 @@ static int mean_forward(struct call *c)
 static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, int64_t n)
 {
   for (int64_t i = 0; i < bins_of_region(k); i++) {
-    struct psroi_bin b = bin_of(k, g, n, i);
-    struct pixel_window q = pixels_of(k, g, &b);
+    struct psroi_bin b = make_bin(k, g, n, i);
+    struct pixel_window q = make_pixel_window(k, g, &b);
     double area = area_of(&q), share = area > 0 ? k->r->get(k->dy, b.out) / area : 0;
     for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++) {
       void *row = vec_at(k->r, k->dx, b.plane + y * k->d->dim[3] + q.from[1]);
@@ -205,7 +205,7 @@ static int mean_backward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
     .p = c->param,
     .d = &c->out[0].d,
-    .s = grid_of(c->param, &c->out[0].d),
+    .s = make_grid(c->param, &c->out[0].d),
     .dy = c->in[0].p,
     .rois = c->in[1].p,
     .dx = c->out[0].p };
@@ -213,7 +213,7 @@ static int mean_backward(struct call *c)
   if (!k.dx) return TY_OK;
   memset(k.dx, 0, desc_bytes(k.d));
   for (int64_t n = 0; n < c->in[1].d.dim[0]; n++) {
-    struct ps_region g = region_of(&k, n, 0);
+    struct ps_region g = read_region(&k, n, 0);
     if (g.image >= 0) scatter_mean(&k, &g, n);
   }
   return TY_OK;
@@ -229,7 +229,7 @@ static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
       ps_part(&k->s, b->position[1]);
 }
 
-static void start_of(const struct psroi_call *k, const struct ps_region *g,
+static void find_start(const struct psroi_call *k, const struct ps_region *g,
     const struct psroi_bin *b, double start[2])
 {
   int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, b) : 0;
@@ -267,7 +267,7 @@ static void sample_bin(
   double start[2], sum = 0;
   int64_t count = 0;
   struct psroi_taps t;
-  if (g->image >= 0) start_of(k, g, b, start);
+  if (g->image >= 0) find_start(k, g, b, start);
   for (int64_t i = 0; g->image >= 0 && i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
     count++;
@@ -282,9 +282,9 @@ static void sample_body(int64_t begin, int64_t end, void *context)
 {
   const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct ps_region g = region_of(k, n, 0.5);
+    struct ps_region g = read_region(k, n, 0.5);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct psroi_bin b = bin_of(k, &g, n, i);
+      struct psroi_bin b = make_bin(k, &g, n, i);
       sample_bin(k, &g, &b);
     }
   }
@@ -300,7 +300,7 @@ static int sample_forward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
-    .s = grid_of(c->param, &c->in[0].d),
+    .s = make_grid(c->param, &c->in[0].d),
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p,
@@ -335,7 +335,7 @@ static void scatter_bin(
   int64_t offset = k->dtrans ? offsets_of(k, b) : 0;
   struct psroi_taps t;
   if (!(count > 0)) return;
-  start_of(k, g, b, start);
+  find_start(k, g, b, start);
   for (int64_t i = 0; i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
     for (int j = 0; k->dx && j < 4; j++)
@@ -353,7 +353,7 @@ static int sample_backward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),
     .p = c->param,
     .d = &c->in[1].d,
-    .s = grid_of(c->param, &c->in[1].d),
+    .s = make_grid(c->param, &c->in[1].d),
     .dy = c->in[0].p,
     .x = c->in[1].p,
     .rois = c->in[2].p,
@@ -364,9 +364,9 @@ static int sample_backward(struct call *c)
   for (int i = 0; i < c->nout; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t n = 0; n < c->in[2].d.dim[0] && (k.dx || k.dtrans); n++) {
-    struct ps_region g = region_of(&k, n, 0.5);
+    struct ps_region g = read_region(&k, n, 0.5);
     for (int64_t i = 0; g.image >= 0 && i < bins_of_region(&k); i++) {
-      struct psroi_bin b = bin_of(&k, &g, n, i);
+      struct psroi_bin b = make_bin(&k, &g, n, i);
       scatter_bin(&k, &g, &b);
     }
   }

@@ -77,14 +77,14 @@ struct align_call {                                   /* what all regions share 
   struct align_grid s;
 };
 
-static struct align_grid grid_of(const struct align_param *p, const ty_desc *d, bool rotated)
+static struct align_grid make_grid(const struct align_param *p, const ty_desc *d, bool rotated)
 {
   return (struct align_grid){ p->spatial_scale, { p->pooled_size.d[0], p->pooled_size.d[1] },
     { d->dim[2], d->dim[3] }, d->dim[0], p->ratio, p->aligned != 0, rotated,
     d->dtype == TY_F32 };
 }
 
-static struct align_region region_of(const struct align_call *k, int64_t n)
+static struct align_region read_region(const struct align_call *k, int64_t n)
 {
   const int columns = k->s.rotated ? 6 : 5;
   double v[6];
@@ -159,7 +159,7 @@ static void visit_bin(const struct align_call *k, const struct align_region *g, 
 
 static void visit_region(const struct align_call *k, int64_t n, visitor visit)
 {
-  struct align_region g = region_of(k, n);
+  struct align_region g = read_region(k, n);
   if (g.image < 0) return;
   const int64_t *bins = k->p->pooled_size.d, count = bins[0] * bins[1],
                 plane = k->d->dim[2] * k->d->dim[3];
@@ -188,7 +188,7 @@ static int roi_forward(struct call *c, bool rotated)
 {
   const ty_desc *d = &c->in[0].d;
   struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], c->in[1].p,
-    c->in[0].p, c->out[0].p, grid_of(c->param, d, rotated) };
+    c->in[0].p, c->out[0].p, make_grid(c->param, d, rotated) };
   parallel_for(c->in[1].d.dim[0], elements_ns(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
       forward_body, &k);
   return TY_OK;
@@ -203,7 +203,7 @@ static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], c->in[1].p,
-    c->out[0].p, c->in[0].p, grid_of(c->param, d, false) };
+    c->out[0].p, c->in[0].p, make_grid(c->param, d, false) };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));

@@ -1,6 +1,6 @@
 --- Loader: samples per second of gluon.data.DataLoader over pictures as CIFAR-10's (border of 4 and
 -- crop, flip, normalisation; batches of 128) with 0, 1 and 2 workers, and a training step of
--- ResNet-20 on what 2 workers make beside one on data that lie in memory.
+-- ResNet-20 on what 2 workers make beside one on data in memory.
 local measure = require "measure"
 local nets = require "nets"
 local ty = require "tycho"

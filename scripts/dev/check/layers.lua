@@ -23,9 +23,9 @@ local function objection(from, to)
   if from.house ~= to.house then
     return "knows tycho.h only, not"
   elseif to.floor > from.floor then
-    return "stands below"
+    return "is below"
   elseif to.floor == from.floor then
-    return "stands beside"
+    return "is beside"
   elseif from.only and not from.only[to.name] then
     return "is not to know"
   end
@@ -117,7 +117,7 @@ function layers.check_places(report, files)
       used[room] = true
       public[path] = true
     else
-      report(path, 1, "stands in no room: move it into one, or add its room to " .. ROOMS)
+      report(path, 1, "is in no room: move it into one, or add its room to " .. ROOMS)
     end
   end
   rooms.each(function(room)

@@ -367,7 +367,7 @@ end
 -- Returns the comment of a namespace, without what it says of its files; "" of one without a module
 -- of its own.
 local function intro_of(space)
-  local module = members.module_of(namespace(space))
+  local module = members.find_module(namespace(space))
   for _, entry in ipairs(module and comments.named(module:match("[%w_]+$")) or {}) do
     if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
       local text = table.concat(comments.parts(entry).lines, "\n") .. "\n"

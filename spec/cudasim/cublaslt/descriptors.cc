@@ -1,5 +1,5 @@
 /* descriptors.cc - layouts, products and preferences as bags of attributes, each with its size and
-** default. The library's objects are plain bytes, which a program may copy; here they are ours. */
+** default. The library's objects are plain bytes, which a program may copy; these may not be. */
 #include "product.h"
 #include <mutex>
 #include <set>

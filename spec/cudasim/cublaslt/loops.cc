@@ -3,7 +3,7 @@
 #include "product.h"
 using namespace cudasim;
 
-/* op(A) column by column, in the type of the sums */
+/* Appends op(A) to *out, column by column, in the type of the sums. */
 template <class T> static void pack(std::vector<T> *out, const Matrix &m, int64_t batch, bool tf32)
 {
   out->resize((size_t)(m.rows * m.cols));
@@ -44,7 +44,7 @@ static void set_bit(char *bits, int64_t i, bool on)
   bits[i / 8] = on ? (char)(bits[i / 8] | mask) : (char)(bits[i / 8] & ~mask);
 }
 
-/* an element of the result after what is done after the product */
+/* Returns an element of the result after the epilogue, and writes what the epilogue keeps (aux). */
 static double finished(const Product &p, double v, int64_t batch, int64_t row, int64_t col)
 {
   int64_t at = batch * p.aux_stride + row + col * p.aux_ld;
@@ -58,7 +58,7 @@ static double finished(const Product &p, double v, int64_t batch, int64_t row, i
   return v;
 }
 
-/* sums of a packed matrix's rows or columns: gradients of a bias that was added to it */
+/* Sums the rows or columns of a packed matrix: the gradient of a bias that was added to it. */
 template <class T> static void sum_rows(const Product &p, const std::vector<T> &a, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {

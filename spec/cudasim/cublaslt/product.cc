@@ -1,10 +1,10 @@
 /* product.cc - cublasLtMatmul and its heuristics: what the library does and what it refuses, the
 ** choice of an algorithm, and the work on the stream.
 **
-** What the library cannot do is CUBLAS_STATUS_NOT_SUPPORTED, and no finding: a program asks. An
-** algorithm here is the alignment that was promised, the workspace it wants, and the product that
-** it was chosen for; a call that breaks one of them is a finding, since a GPU answers with an
-** error at best. */
+** What the library cannot do is CUBLAS_STATUS_NOT_SUPPORTED, and no finding, since a program may
+** ask. An algorithm is the alignment that was promised, the workspace that it needs, and the
+** product that it was chosen for. A call that differs in one of them is a finding: on a GPU it is
+** an error at best. */
 #include "product.h"
 using namespace cudasim;
 
@@ -54,7 +54,7 @@ static int matrix_of(const Bag *l, bool turned, Matrix *m)
   return GOOD;
 }
 
-/* sums, scale and numbers as the library's table allows them */
+/* Returns whether the library's table has these types of sums, scale and numbers. */
 static bool types_agree(const Product &p)
 {
   Number in = p.a.type, out = p.d.type;
@@ -116,7 +116,7 @@ static int epilogue_of(const Bag *d, Product *p)
   return p->aux_ld < p->d.rows || p->aux_ld % (mask ? 128 : 8) ? INVALID : GOOD;
 }
 
-/* Products of whole numbers want A' B, and dimensions in fours. */
+/* Returns whether a product of integers is one that the library has: A' B, dimensions in fours. */
 static bool whole_numbers_fit(const Product &p, const Bag *d)
 {
   if (!p.exact()) return true;
@@ -152,7 +152,7 @@ static int product_of(
 
 /* -- algorithms -------------------------------------------------------------------------------- */
 
-/* what a choice was made for, in a number */
+/* Returns a hash of all that an algorithm is chosen by. */
 static uint64_t sign(const Product &p)
 {
   uint64_t h = 1469598103934665603u;
@@ -164,7 +164,8 @@ static uint64_t sign(const Product &p)
   return h;
 }
 
-/* Long sums are split where there is a workspace for their parts, as the library does. */
+/* Returns the workspace that a product uses: like the library, it splits long sums if there is room
+** for their parts. */
 static size_t wanted_workspace(const Product &p, size_t most)
 {
   size_t parts = (size_t)(p.d.rows * p.d.cols * p.d.batch) * 4 * 2;
@@ -265,7 +266,7 @@ static std::vector<Region> regions_of(const Product &p, void *workspace, size_t 
   return all;
 }
 
-/* what the pointers of a call must be for its algorithm; 0, or a finding */
+/* Checks the pointers of a call against its algorithm. Returns 0, or the code of a finding. */
 static int check_call(const char *name, const Product &p, const Algorithm &a, const void *workspace,
     size_t bytes)
 {
@@ -278,7 +279,7 @@ static int check_call(const char *name, const Product &p, const Algorithm &a, co
   const void *at[] = { p.a.p, p.b.p, p.c.p, p.d.p };
   for (int i = 0; i < 4; i++)
     if ((uintptr_t)at[i] % a.aligned[i])
-      return misuse(INVALID, name, "%c lies at %p; %u bytes of alignment were promised", "ABCD"[i],
+      return misuse(INVALID, name, "%c is at %p; %u bytes of alignment were promised", "ABCD"[i],
           at[i], a.aligned[i]);
   if (p.epilogue & (BIAS | BIAS_GRADIENT | SUM_A | SUM_B) && !p.bias)
     return misuse(INVALID, name, "the epilogue's bias is not set");
@@ -286,7 +287,7 @@ static int check_call(const char *name, const Product &p, const Algorithm &a, co
     return misuse(INVALID, name, "the epilogue's second output is not set, or not aligned to 16");
   bool same = p.c.p == p.d.p;
   if (same && (p.c.rs != p.d.rs || p.c.cs != p.d.cs || p.c.stride != p.d.stride))
-    return misuse(INVALID, name, "C and D lie at one place in different layouts");
+    return misuse(INVALID, name, "C and D are at one place in different layouts");
   return GOOD;
 }
 

@@ -16,7 +16,7 @@ struct Bag {
   std::map<int, int64_t> given;
   int64_t get(int attribute) const;                   /* given, or the library's default */
 };
-/* A handle of the interface; NULL: destroyed, or of another kind. */
+/* Returns what a handle of the interface refers to; NULL: destroyed, or of another kind. */
 const Bag *bag_of(const void *handle, Kind kind);
 
 /* -- products (product.cc, loops.cc) ----------------------------------------------------------- */

@@ -180,8 +180,8 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* cuDNN 9.19 has no engine for relu after a convolution of half types without a bias between,
-** unless channels come in eights. */
+/* Returns whether cuDNN 9.19 has no engine for the graph: relu after a convolution of half types
+** without a bias between them, unless channels come in eights. */
 static bool lacks_engines(const Bag *graph)
 {
   auto ops = graph->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
@@ -214,7 +214,7 @@ static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* the engine that the heuristics meant */
+/* Gives the engine that the heuristics chose. */
 static cudnnStatus_t engine(const Bag *config, int64_t *got, void *to)
 {
   Bag *e = *(Bag **)to;
@@ -284,7 +284,8 @@ static const char *check_convolution(const Bag *b)
   return nullptr;
 }
 
-/* One tensor per id; each virtual one is written by one operation before others read it. */
+/* Checks that each id has one tensor, and that one operation writes each virtual tensor before
+** others read it. Returns NULL, or what is wrong. */
 static const char *check_graph(const Bag *b)
 {
   std::map<int64_t, const Bag *> by_id;
@@ -316,7 +317,7 @@ static const char *check_pack(const Bag *b)
                                                                         : nullptr;
 }
 
-/* of a plan's engine, which the heuristics meant or the program names */
+/* Returns the index of a plan's engine, which the heuristics chose or the program names. */
 static int64_t index_of(const Bag *plan)
 {
   const Bag *config = plan->bag(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);

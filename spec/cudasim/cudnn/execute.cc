@@ -1,5 +1,5 @@
 /* execute.cc - handles, and a plan's run: the operations of its graph one after another, as one
-** entry of the stream. Virtual tensors live in memory of the run. */
+** entry of the stream. Virtual tensors have memory of the run. */
 #include "graph.h"
 using namespace cudasim;
 
@@ -78,7 +78,8 @@ static int64_t reach(const View &v)
   return last + 1;
 }
 
-/* A tensor's memory: from the pack, or of the run. 0, or a finding. */
+/* Finds the memory of a tensor: that of the variant pack, or memory of the run. Returns 0, or the
+** code of a finding. */
 static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, Use use)
 {
   bool known = r->views.count(t) != 0, is_virtual = t->one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
@@ -97,7 +98,7 @@ static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, U
     int64_t aligned = t->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
     if ((uintptr_t)v.p % (size_t)aligned)
       return misuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "cudnnBackendExecute",
-          "tensor %lld lies at %p; %lld bytes of alignment were promised", (long long)id,
+          "tensor %lld is at %p; %lld bytes of alignment were promised", (long long)id,
           (void *)v.p, (long long)aligned);
   }
   if (!known) r->views[t] = v;

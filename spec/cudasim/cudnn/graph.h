@@ -36,11 +36,13 @@ struct Bag {
   }
 };
 bool lives(const Bag *b);
-/* type of a descriptor's attribute, -1: none that a program gives; bytes of one of a type */
+/* Returns the type of a descriptor's attribute; -1: no program sets it. */
 int attribute_type(const Bag *b, int attribute);
+/* Returns the bytes of one element of a type of attributes. */
 size_t attribute_bytes(int type);
 void keep_graph(const Bag *graph);                    /* keep.cc */
-/* The reason is in cudnnGetLastErrorString; no finding, since a program may ask. */
+/* Returns code and keeps the reason for cudnnGetLastErrorString. Is no finding, since a program may
+** ask. */
 cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
 
 /* -- operations (operations.cc) ---------------------------------------------------------------- */
@@ -49,7 +51,7 @@ bool number_of(int64_t type, cudasim::Number *out);
 /* what an operation of a graph reads and writes, by its attributes. adds: to what it writes */
 struct Ports { int reads[3], writes; bool adds; };
 Ports ports_of(const Bag *operation);
-/* an operation is well formed; NULL, or why not */
+/* Checks one operation. Returns NULL, or what is wrong with it. */
 const char *check_operation(const Bag *operation);
 
 /* a tensor as it is in memory; virtual ones in memory of the run */
@@ -62,7 +64,7 @@ struct View {
 };
 View view_of(const Bag *tensor, char *p);
 
-/* What an engine tells of itself. One with tensor cores makes products of float32 from 10 bits of
+/* What an engine reports of itself. One with tensor cores makes products of float32 from 10 bits of
 ** their fractions (TF32); one that is not deterministic gives sums that differ from run to run.
 ** way: among those that differ in time alone. */
 struct Engine { int64_t workspace; bool tensor_cores, any_order; int way; };

@@ -1,7 +1,7 @@
-/* keep.cc - CUDASIM_GRAPHS names a folder that gets every graph that was planned, as text, for the
-** real cuDNN to judge (scripts/dev/cudnn_check.lua). A line for each descriptor, parts first: its
-** number, its kind, then `attribute:type:count:bytes` in hexadecimal, or `attribute:numbers of
-** parts`; handles are left out. */
+/* keep.cc - writes every graph that is planned to the folder CUDASIM_GRAPHS, as text, so that it
+** can be tried with the real cuDNN (scripts/dev/cudnn_check.lua). A line for each descriptor, parts
+** first: its number, its kind, then `attribute:type:count:bytes` in hexadecimal, or
+** `attribute:numbers of parts`; handles are left out. */
 #include "graph.h"
 #include <cstdio>
 #include <cstdlib>

@@ -53,8 +53,13 @@ static bool next(const std::vector<int64_t> &n, std::vector<int64_t> *i)
 
 /* -- which tensors an operation has ------------------------------------------------------------ */
 
-/* of a convolution, by role: image, filter, result, and the descriptor; which one is written */
-struct Roles { int x, w, y, convolution, alpha, beta, written; };
+/* attributes of a convolution by role */
+struct Roles {
+  int x, w, y;                                        /* image, filter, result */
+  int convolution;                                    /* the descriptor */
+  int alpha, beta;
+  int written;                                        /* which of x, w and y */
+};
 static const Roles *roles_of(const Bag *op)
 {
 #define ROLES(name, X, W, Y, TO)                                                                  \
@@ -82,7 +87,7 @@ static int mode_of(const Bag *op)
       ->one<int32_t>(CUDNN_ATTR_POINTWISE_MODE);
 }
 
-/* ADD .. SUB but for SQRT take two tensors, gradients (200 ..) a tensor and what comes back */
+/* Returns whether an operation takes two tensors: ADD to SUB do, but SQRT does not. */
 static bool takes_two(int mode)
 {
   return mode == CUDNN_POINTWISE_ADD || mode == CUDNN_POINTWISE_MUL ||
@@ -147,7 +152,7 @@ static const char *check_shapes(const Bag *op, const Roles &r)
 /* one axis of the image per place of the result and tap, row by row; -1: outside */
 struct Axis { int64_t in, taps, out; std::vector<int64_t> at; };
 
-/* axis 2 + d of three, of which the first ones may be missing */
+/* Returns axis d of three, counted from the outermost, which tensors of fewer axes lack. */
 static Axis axis_of(const View &x, const View &w, const View &y, const Window &k, size_t d)
 {
   size_t skip = 5 - x.n.size();
@@ -163,7 +168,8 @@ static Axis axis_of(const View &x, const View &w, const View &y, const Window &k
   return a;
 }
 
-/* f(i, j, k) for all elements i of the image, j of the filter, k of the result that meet */
+/* Calls f(i, j, k) for all elements i of the image, j of the filter and k of the result that belong
+** together. */
 template <class F>
 static void visit(const View &x, const View &w, const View &y, const Window &window, F f)
 {

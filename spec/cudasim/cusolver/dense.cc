@@ -1,6 +1,6 @@
 /* dense.cc - cusolverDn: handles, and factors of dense matrices as work of the handle's stream. The
-** workspaces it asks for are as long as the matrices, so that one that is too short is found; what a
-** real library writes there is NaNs here. */
+** workspaces that it asks for are as long as the matrices, so that one that is too short is found;
+** they are filled with NaNs. */
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -22,7 +22,7 @@ static cusolverStatus_t wrong(int code, const char *function, const char *format
   return (cusolverStatus_t)misuse(code, function, format, a...);
 }
 
-/* A function begins: the handle lives, and this thread is at its device. */
+/* Begins a function: checks the handle, and that this thread uses its device. */
 static cusolverStatus_t begin(const char *name, cusolverDnHandle_t h)
 {
   if (int r = enter(name, CUSOLVER_STATUS_ALLOC_FAILED, CUSOLVER_STATUS_EXECUTION_FAILED))

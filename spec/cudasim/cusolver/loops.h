@@ -27,7 +27,7 @@ template <class T> struct Columns {
   }
 };
 
-/* the first pivot that is zero, counted from 1 */
+/* Factors a in place. Returns the first pivot that is zero, counted from 1; 0: none is. */
 template <class T> int lu(Columns<T> &a, int *pivot)
 {
   int info = 0;
@@ -49,7 +49,7 @@ template <class T> int lu(Columns<T> &a, int *pivot)
   return info;
 }
 
-/* b = A^-1 b, or with the transpose */
+/* Solves A x = b, or A' x = b, in place of b. */
 template <class T> void lu_solve(Columns<T> &a, const int *pivot, Columns<T> &b, bool turned)
 {
   int n = a.n;
@@ -68,7 +68,7 @@ template <class T> void lu_solve(Columns<T> &a, const int *pivot, Columns<T> &b,
   }
 }
 
-/* Householder's reflections, as dgeqr2 makes them */
+/* Computes the QR factors in place by Householder's reflections, as dgeqr2 does. */
 template <class T> void qr(Columns<T> &a, T *tau)
 {
   for (int k = 0; k < a.n && k < a.m; k++) {
@@ -89,7 +89,7 @@ template <class T> void qr(Columns<T> &a, T *tau)
   }
 }
 
-/* The first n columns of the product of the reflections, in place. */
+/* Makes the first n columns of the product of the reflections, in place. */
 template <class T> void q_of(Columns<T> &a, const T *tau, int reflections)
 {
   std::vector<double> v = a.x;
@@ -106,8 +106,9 @@ template <class T> void q_of(Columns<T> &a, const T *tau, int reflections)
     }
 }
 
-/* Eigenvectors as columns, eigenvalues ascending, by Jacobi's rotations; 0, or how many elements
-** outside the diagonal were left. The triangle that is read is copied over the other one. */
+/* Computes eigenvectors as columns and ascending eigenvalues by Jacobi's rotations. The triangle
+** that is read is copied over the other one. Returns 0, or how many elements outside the diagonal
+** are left. */
 template <class T> int eigen(Columns<T> &a, bool upper, T *values)
 {
   int n = a.n, left = 0;

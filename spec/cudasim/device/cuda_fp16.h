@@ -1,3 +1,3 @@
-/* cuda_fp16.h - both half types stand in one header here. */
+/* cuda_fp16.h - both half types are in one header. */
 #pragma once
 #include "cudasim/halves.h"

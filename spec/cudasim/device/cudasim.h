@@ -1,9 +1,8 @@
-/* cudasim.h - the CUDA device language as ordinary C++: is put in front of every source that the
-** stand-in for NVRTC is given (g++ -include cudasim.h -x c++).
+/* cudasim.h - the CUDA device language as ordinary C++. Is included before every source that the
+** stand-in for NVRTC compiles (g++ -include cudasim.h -x c++).
 **
-** A kernel's source sees the words of CUDA and knows by __CUDASIM__ that it is no GPU (inline PTX
-** needs another way there). What the words do is in run/: a thread of a block is a fibre that
-** runs until it has to wait for others.
+** __CUDASIM__ is defined, for sources with inline PTX, which is not supported. The implementation
+** is in run/: a thread of a block is a fibre that runs until it has to wait for others.
 */
 #pragma once
 #include <math.h>

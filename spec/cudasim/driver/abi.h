@@ -1,7 +1,7 @@
-/* abi.h - the driver's interface as the binary knows it: types and numbers, written by hand so
-** that the stand-in builds without a toolkit. With CUDASIM_REAL_HEADERS the real cuda.h stands in
-** its place: that all sources compile with it, too, shows that nothing here is misremembered
-** (`make cudasim-headers`). Handles are pointers to structs that the driver's side defines.
+/* abi.h - the driver's binary interface: types and numbers, written by hand so that the stand-in
+** builds without a toolkit. With CUDASIM_REAL_HEADERS the real cuda.h replaces it: `make
+** cudasim-headers` compiles all sources with that, which finds a wrong type or number. Handles are
+** pointers to structs that the driver's side defines.
 */
 #pragma once
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* arena.cc - address space of device memory, and who may touch it. Ranges lie apart, so that an
-** access beyond one faults; while no device works, the host cannot read them either: it is stopped
-** with its call stack. Addresses are not used again before all others have been. */
+/* arena.cc - address space of device memory, and access to it. Ranges are apart, so that an access
+** outside of one faults. While no device works the host has no access either: a host that touches
+** device memory is ended with its call stack. Addresses are used again only after all others. */
 #include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static std::deque<std::pair<char *, size_t>> &given_back = *new std::deque<std::
 static std::map<const char *, Range> &ranges = *new std::map<const char *, Range>;
 static bool is_open, is_gated;
 
-/* the whole pages that a range is in, which are its own */
+/* Returns the first page of a range, which shares its pages with no other. */
 static char *first_page(const char *p) { return (char *)((uintptr_t)p & ~(uintptr_t)(PAGE - 1)); }
 static size_t pages(const char *p, size_t bytes)
 {
@@ -30,9 +30,9 @@ static size_t pages(const char *p, size_t bytes)
 
 static bool arena_has(const void *p) { return (size_t)((const char *)p - arena) < arena_bytes; }
 
-/* Each range with a gap is two mappings, and a process has some 65,000: many lie close together. */
 char *arena_take(size_t bytes)
 {
+  /* a range with a gap is two mappings, of which a process has some 65,000 */
   bool apart = ranges.size() < APART;
   size_t whole = apart ? (bytes + GAP - 1) / GAP * GAP + GAP : (bytes + PAGE - 1) / PAGE * PAGE;
   if (whole <= arena_bytes - (size_t)(fresh - arena)) {
@@ -113,14 +113,14 @@ std::string describe_address(const void *p)
 {
   char text[160];
   auto next = ranges.upper_bound((const char *)p);
-  if (next == ranges.begin()) return "no allocation lies before it";
+  if (next == ranges.begin()) return "no allocation is before it";
   auto at = std::prev(next);
   size_t offset = (size_t)((const char *)p - at->first);
   if (offset < at->second.bytes)
     snprintf(text, sizeof text, "byte %zu of an allocation of %zu on device %d", offset,
         at->second.bytes, at->second.device);
   else
-    snprintf(text, sizeof text, "%zu bytes behind the end of an allocation of %zu on device %d",
+    snprintf(text, sizeof text, "%zu bytes after the end of an allocation of %zu on device %d",
         offset - at->second.bytes, at->second.bytes, at->second.device);
   return text;
 }
@@ -140,7 +140,8 @@ void gate(bool open)
   for (auto &r : ranges) protect(r.first, r.second, open);
 }
 
-/* The process ends: what the host would read is nothing it could read on a GPU. */
+/* Reports that the host touches device memory, and ends the process: on a GPU it could not read
+** there. */
 static void host_touched(const void *p)
 {
   void *at[32];

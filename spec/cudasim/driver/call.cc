@@ -51,14 +51,15 @@ static void plan(const char *text)
   }
 }
 
-/* cuMemAlloc means cuMemAlloc_v2, too */
+/* Returns whether a setting names a function; cuMemAlloc names cuMemAlloc_v2 too. */
 static bool is_named(const std::string &name, const char *function)
 {
   size_t n = name.size();
   return !strncmp(function, name.c_str(), n) && (!function[n] || !strncmp(function + n, "_v", 2));
 }
 
-/* faults of kernels and what follows from them; others of this hundred refuse one call */
+/* Returns whether an error stays: faults of kernels and what follows from them. Other codes of this
+** hundred refuse one call. */
 static bool is_sticky(CUresult code)
 {
   return code == 700 || code == 702 || code == 709 || code == 710 || (code >= 714 && code < 720);
@@ -75,7 +76,7 @@ static CUresult planned_failure(const char *function)
   return CUDA_SUCCESS;
 }
 
-/* For tests in the same process: what CUDASIM_FAIL says, from now on. */
+/* Sets what CUDASIM_FAIL says from now on. For tests in the same process. */
 extern "C" __attribute__((visibility("default"))) void cudasim_fail(const char *text)
 {
   Lock lock(state.lock);
@@ -85,7 +86,7 @@ extern "C" __attribute__((visibility("default"))) void cudasim_fail(const char *
 /* how often functions of each name were called, those of libraries, too */
 static std::map<std::string, long> &called = *new std::map<std::string, long>;
 
-/* For tests in the same process. */
+/* Returns how often a function was called. For tests in the same process. */
 extern "C" __attribute__((visibility("default"))) long cudasim_calls(const char *name)
 {
   Lock lock(state.lock);
@@ -199,10 +200,10 @@ API cuGetErrorString(CUresult code, const char **out)
 
 #define ASK(type) extern "C" __attribute__((visibility("default"))) type
 
-/* the last finding */
+/* Returns the text of the last finding. */
 ASK(const char *) cudasim_why() { return state.why.c_str(); }
 ASK(uint64_t) cudasim_findings() { return counts.findings; }
-/* launches, copies, fills, graph launches, allocations since the start */
+/* Writes the numbers of launches, copies, fills, graph launches and allocations since the start. */
 ASK(void) cudasim_count(uint64_t out[5])
 {
   Lock lock(state.lock);
@@ -221,8 +222,8 @@ void note_cost(const std::string &name, uint64_t read, uint64_t written)
   costs += name + "\t" + std::to_string(read) + "\t" + std::to_string(written) + "\n";
 }
 
-/* Lines "name, bytes read, bytes written" of each launch, copy and fill since the last call, in the
-** order in which they ran; valid until the next call. */
+/* Returns lines "name, bytes read, bytes written" of each launch, copy and fill since the last
+** call, in the order in which they ran; valid until the next call. */
 ASK(const char *) cudasim_costs()
 {
   Lock lock(costs_lock);
@@ -230,25 +231,25 @@ ASK(const char *) cudasim_costs()
   last_costs.swap(costs);
   return last_costs.c_str();
 }
-/* waits of streams for events since the start */
+/* Returns how often streams waited for events since the start. */
 ASK(uint64_t) cudasim_waits()
 {
   Lock lock(state.lock);
   return counts.waits;
 }
-/* copies between devices that went over the host */
+/* Returns how many copies between devices went over the host. */
 ASK(uint64_t) cudasim_staged()
 {
   Lock lock(state.lock);
   return counts.staged;
 }
-/* copies that came before kernels of their device that were given earlier */
+/* Returns how many copies ran before kernels of their device that were submitted earlier. */
 ASK(uint64_t) cudasim_overtakes()
 {
   Lock lock(state.lock);
   return counts.overtakes;
 }
-/* Sticky errors and findings are forgotten, as by a new process. */
+/* Forgets sticky errors and findings, as a new process would. */
 ASK(void) cudasim_forget()
 {
   Lock lock(state.lock);

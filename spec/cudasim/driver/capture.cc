@@ -1,7 +1,7 @@
-/* capture.cc - streams that record instead of doing, and the graphs that come of it. A node follows
-** the last nodes of its stream; an event that was recorded in a capture carries such nodes to
-** another stream, which takes part from then on and must be joined before the end. A graph runs
-** as one Op, its nodes in any order that their arrows allow. */
+/* capture.cc - streams that record work as a graph. A node follows the last nodes of its stream. An
+** event that is recorded in a capture carries these nodes to another stream, which takes part from
+** then on and must be joined before the end. A graph runs as one Op, its nodes in any order that
+** its edges allow. */
 #include <thread>
 #include "state.h"
 
@@ -103,7 +103,7 @@ API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
   return CUDA_SUCCESS;
 }
 
-/* What a stream recorded last leads to the origin's end? */
+/* Returns whether what a stream recorded last leads to the end of the origin. */
 static bool is_joined(const Capture &c, const CUstream_st *s)
 {
   std::vector<size_t> open = c.origin->last;
@@ -224,7 +224,7 @@ API cuGraphExecDestroy(CUgraphExec x)
   return CUDA_SUCCESS;
 }
 
-/* Nodes in an order that chance decides among those that arrows allow. */
+/* Runs nodes in a random order among those that the edges allow. */
 static CUresult run_nodes(const std::vector<Node> &nodes)
 {
   std::vector<size_t> missing(nodes.size()), able;

@@ -1,12 +1,13 @@
-/* copy.cc - copies and fills. Between device and pinned memory they happen late, as the stream's
-** work does; pageable memory is read before a call returns, and written before it returns. */
+/* copy.cc - copies and fills. Between device and pinned memory they run late, as other work of the
+** stream; pageable memory is read and written before the call returns. */
 #include <string.h>
 #include "../run/check.h"
 #include "state.h"
 
 struct Copy { char *to; const char *from; size_t bytes; };
 
-/* Which side is device memory is the caller's word; that it is, is checked when the copy runs. */
+/* Checks that one side of a copy is device memory or host memory, as the caller says; called when
+** the copy runs. */
 static CUresult check_side(const void *p, size_t bytes, bool is_device, const char *which)
 {
   if (is_device ? ranges_hold(p, bytes) : !is_device_address(p)) return CUDA_SUCCESS;
@@ -55,7 +56,7 @@ static CUresult wrong_kind(const char *name, const char *which)
   return misuse(CUDA_ERROR_INVALID_VALUE, name, "the %s is no device memory", which);
 }
 
-/* At the call a device pointer must at least lie where device memory may. */
+/* At the call a device pointer must at least be in the arena. */
 #define DEVICE_SIDE(p, which) \
   if (!is_device_address((void *)(p))) return wrong_kind(call.name, which)
 
@@ -81,7 +82,7 @@ API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstrea
   return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, s, false);
 }
 
-/* Where neither device has access to the other's side, the bytes go over the host. */
+/* Copies over the host where neither device has access to the other's side. */
 API cuMemcpyPeerAsync(
     CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream handle)
 {

@@ -1,7 +1,7 @@
-/* device.cc - the devices that are not there, and their primary contexts. CUDASIM_DEVICES (1),
-** CUDASIM_MEMORY (bytes of each, 4 GiB) and CUDASIM_ARCH (90) say what they are like,
-** CUDASIM_VIRTUAL_MEMORY=0 that pieces of memory cannot be mapped, CUDASIM_TAKEN how many bytes
-** other processes have of each, CUDASIM_MODE=exclusive or prohibited that others may not open it. */
+/* device.cc - the devices and their primary contexts. CUDASIM_DEVICES is their number (1),
+** CUDASIM_MEMORY the bytes of each (4 GiB), CUDASIM_ARCH the compute capability (90), CUDASIM_TAKEN
+** the bytes that other processes have of each. CUDASIM_VIRTUAL_MEMORY=0: memory cannot be mapped.
+** CUDASIM_MODE=exclusive or prohibited: the devices cannot be opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ static int compute_mode()
                                     : CU_COMPUTEMODE_DEFAULT;
 }
 
-/* what programs choose launches by; the rest is 0 */
+/* Returns the attributes by which programs choose launches, 0 for all others. */
 static int attribute(int which)
 {
   int arch = atoi(setting("CUDASIM_ARCH", "90"));

@@ -1,8 +1,8 @@
 /* driver.h - what the files of the driver's stand-in share.
 **
-** All state hangs on one lock. Work that a stream is given becomes an Op in the stream's queue;
-** whoever waits for something runs Ops of all streams in an order that chance decides among those
-** allowed (queue.cc), so that the host is always far ahead and what is not ordered comes in any
+** One lock guards all state. Work that is submitted to a stream becomes an Op in the stream's
+** queue. A thread that waits runs Ops of all streams, in a random order among those that are
+** allowed (queue.cc), so the host is always far ahead, and work without an order runs in any
 ** order. */
 #pragma once
 #include <condition_variable>
@@ -51,12 +51,13 @@ struct Call {
   } while (0)
 CUresult misuse(CUresult code, const char *function, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* a fault of the work of a device: kept for cuGetErrorString, said on stderr; sticky */
+/* Reports a fault of a device's work on stderr and keeps it for cuGetErrorString. It is sticky.
+** Returns code. */
 CUresult fault(CUresult code, const std::string &why);
-/* chance, by CUDASIM_SEED: 0 .. n - 1 */
+/* Returns a random number in 0 .. n - 1, by CUDASIM_SEED. */
 size_t choose(size_t n);
 const char *setting(const char *name, const char *otherwise);
-/* CUDASIM_DRY: kernels and calls of libraries are taken and counted, and not done */
+/* Returns whether kernels and calls of libraries are counted and not done (CUDASIM_DRY). */
 bool runs_dry();
 
 /* -- devices and contexts (device.cc) ---------------------------------------------------------- */
@@ -76,22 +77,25 @@ bool devices_are_peers();                             /* CUDASIM_PEERS */
 
 /* bytes of device memory that exist, by address; neighbours may be touched in one go */
 struct Range { size_t bytes; int device; bool fixed; };
-/* Address space that was never handed out before, or long ago, with a gap after it. */
+/* Takes address space that was never used before, or long ago, with a gap after it. */
 char *arena_take(size_t bytes);
+/* Gives address space back; none of it is used again soon. */
 void arena_give(char *p, size_t bytes);
-/* device memory, there or not: an address of the arena, or a variable of a module */
+/* Returns whether an address is one of the arena, allocated or not, or of a variable of a
+** module. */
 bool is_device_address(const void *p);
-/* fixed: variables of a module, which stay where they are and as they are */
+/* Adds a range of device memory. fixed: variables of a module, which neither move nor change
+** owner. */
 void range_add(char *p, size_t bytes, int device, bool fixed = false);
 void range_remove(char *p);
 bool ranges_hold(const void *p, size_t bytes);
-/* the device that owns the byte; -1: none */
+/* Returns the device that owns the byte; -1: none. */
 int range_device(const void *p);
-/* Does the device have access to the byte, which may lie on another? */
+/* Returns whether a device has access to a byte, which may be another device's. */
 bool device_reaches(int device, const void *p);
-/* Device memory can be accessed from now on, or not at all. */
+/* Allows accesses to device memory by this process, or forbids all of them. */
 void gate(bool open);
-/* the numbers of fresh memory are NaNs */
+/* Fills fresh memory with NaNs. */
 void spoil(char *p, size_t bytes);
 bool is_pinned(const void *p, size_t bytes);
 std::string describe_address(const void *p);
@@ -121,12 +125,12 @@ void queue_drop(const std::shared_ptr<Queue> &q);
 bool passed(const Mark &m);
 Mark end_of(const std::shared_ptr<Queue> &q);
 void queue_give(const std::shared_ptr<Queue> &q, Op op);
-/* Runs work until the mark is passed; the lock is let go meanwhile. */
+/* Runs work until the mark is passed. Releases the lock meanwhile. */
 CUresult queue_wait(Lock &lock, const Mark &m);
 CUresult queue_wait_all(Lock &lock, int device);
-/* A host that asks again and again lets one Op run. */
+/* Runs one Op, so that a host that asks again and again makes progress. */
 void queue_poll(Lock &lock);
-/* runs a host function in the course of an Op */
+/* Runs a host function as part of an Op. */
 void run_host(CUhostFn f, void *data);
 
 /* -- streams, events, graphs ------------------------------------------------------------------- */
@@ -147,18 +151,19 @@ struct CUevent_st {
   bool captured = false;
   std::vector<size_t> nodes;
 };
-/* The stream of a handle; 0, 1, 2 are default streams. NULL: not one that lives. */
+/* Returns the stream of a handle (0, 1 and 2 are default streams); NULL: it is freed or was never
+** made. */
 CUstream_st *stream_of(CUstream s);
-/* Into the stream's queue, or as a node into the graph that it captures. */
-/* Into the queue of a stream that does not capture. */
+/* Queues an Op on a stream that does not capture. */
 CUresult give(CUstream_st *s, Op op);
+/* Queues work on the stream, or adds it as a node to the graph that the stream captures. */
 CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work);
 std::set<CUstream_st *> &streams();
 
 /* capture.cc */
 CUresult capture_node(CUstream_st *s, CUgraphNodeType type, Work work);
 CUresult capture_wait(CUstream_st *s, CUevent_st *e);
-/* a call that no capture allows: the captures that it breaks are invalid from now on */
+/* Invalidates the captures that a call breaks which no capture allows. */
 CUresult capture_check_unsafe(const char *function);
 CUresult capture_refuse(CUstream_st *s, const char *function);
 bool any_capture(int device);
@@ -176,7 +181,7 @@ struct CUfunc_st {
 struct CUmod_st {
   void *so;                                           /* NULL: nothing of it runs */
   int device;
-  char *base, *variables;                             /* where it lies; its writable part */
+  char *base, *variables;                             /* its address; that of its writable part */
   char *shared; size_t shared_bytes;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };

@@ -1,5 +1,5 @@
-/* kernel.cc - functions of modules and their launches. Parameters are copied when a launch is
-** called for; the grid runs when its stream comes to it. */
+/* kernel.cc - functions of modules and their launches. Parameters are copied at the
+** call; the grid runs when it is its turn in the stream. */
 #include <string.h>
 #include "../run/check.h"
 #include "../run/run.h"
@@ -10,7 +10,7 @@ static const int DEFAULT_SHARED = 48 << 10;
 #define FUNCTION(f) \
   RULE(function_lives(f), CUDA_ERROR_INVALID_HANDLE, "not a function, or its module is unloaded")
 
-/* in a block, at most; a kernel that is not run has no bounds */
+/* Returns the most threads of a block; a kernel that is not run has no bounds. */
 static int threads_of(const CUfunc_st *f) { return f->kernel ? f->kernel->max_threads : 1024; }
 
 API cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f)

@@ -1,5 +1,5 @@
-/* leaks.cc - what is left at the end. CUDASIM_LEAKS=1 tells it when the process exits;
-** CUDASIM_STRICT=1 gives a process with findings (or such leaks) the exit status 97. */
+/* leaks.cc - objects that are left at exit. CUDASIM_LEAKS=1 reports them; CUDASIM_STRICT=1 gives a
+** process with findings (or such leaks) the exit status 97. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ static std::vector<Kind> kinds()
   return all;
 }
 
-/* How many objects of a kind live (a word of `kinds`); -1: no such kind. For tests. */
+/* Returns how many objects of a kind (a word of `kinds`) are alive; -1: no such kind. For tests. */
 extern "C" __attribute__((visibility("default"))) long cudasim_live(const char *name)
 {
   Lock lock(state.lock);

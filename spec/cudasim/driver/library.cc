@@ -68,7 +68,7 @@ static std::string fault_of(const Region &r, int device)
     if (!device_reaches(device, p))
       return std::string(r.name) + " is memory of another device: " + describe_address(p);
     if (r.use & READS && !check_read(p, r.bytes))
-      return std::string(r.name) + " is read, and nobody has written it: " + describe_address(p);
+      return std::string(r.name) + " is read before it is written: " + describe_address(p);
   }
   return "";
 }

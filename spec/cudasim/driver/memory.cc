@@ -4,14 +4,14 @@
 #include "state.h"
 
 enum { ALIGN = 256, PAGE = 4096 };
-/* by the address that was handed out: its pages, its bytes */
+/* by address of an allocation: its pages, its bytes */
 struct Allocation { char *from; size_t reserved, bytes; int device; };
 static std::map<char *, Allocation> &allocations = *new std::map<char *, Allocation>;
 static std::map<char *, size_t> &pinned = *new std::map<char *, size_t>;
 
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* At the end of its pages, so that what follows is a fault. */
+/* Allocates at the end of the pages, so that an access after it is a fault. */
 API cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
   ENTER(CONTEXT | UNSAFE);

@@ -18,8 +18,8 @@ static std::set<const CUfunc_st *> &functions = *new std::set<const CUfunc_st *>
 
 bool function_lives(const CUfunc_st *f) { return functions.count(f) != 0; }
 
-/* An image has no length: that of an ELF file is in its header, whose table of sections comes
-** last. */
+/* Returns the size of an image, which comes without a length: the table of sections is last in an
+** ELF file. 0: it is none. */
 static size_t image_bytes(const void *image)
 {
   const ElfW(Ehdr) *h = (const ElfW(Ehdr) *)image;
@@ -61,7 +61,7 @@ static void *open_image(const void *image, size_t bytes, std::string *why)
   return so;
 }
 
-/* Variables of the module are device memory. */
+/* Registers the variables of a module as device memory. */
 static void watch_variables(CUmod_st *m)
 {
   link_map *map = nullptr;
@@ -143,8 +143,7 @@ API cuModuleUnload(CUmodule m)
   return CUDA_SUCCESS;
 }
 
-/* A kernel is found by its own symbol: one without extern "C" has another name there, as with the
-** real compiler. */
+/* Finds a kernel by its own symbol: without extern "C" that has another name, as with nvcc. */
 static const cudasim_kernel *find_kernel(void *so, const std::string &name)
 {
   bool lowered = !name.compare(0, 8, "cudasim_");

@@ -1,6 +1,6 @@
-/* physical.cc - memory and addresses by themselves: reserved address space, pieces of memory, and
-** which piece is where. The pieces are parts of one file in memory, so that a piece keeps its
-** contents while it moves, and may lie at two places. */
+/* physical.cc - virtual memory: reserved address space, pieces of memory, and which piece is mapped
+** where. The pieces are parts of one file in memory, so that a piece keeps its contents when it
+** moves, and can be mapped twice. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ API cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t, CUdeviceptr, uns
   return CUDA_SUCCESS;
 }
 
-/* The first mapping that touches the range, or end. */
+/* Returns the first mapping that touches the range, or end. */
 static std::map<char *, Mapping>::iterator mapping_in(char *p, size_t bytes)
 {
   auto at = mappings.upper_bound(p);

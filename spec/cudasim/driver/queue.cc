@@ -1,9 +1,8 @@
-/* queue.cc - the work of all streams, and who runs it. Nothing runs before a wait: then the
-** one who waits runs what may run, in an order that chance decides, up to what was waited for. So
-** the host is far ahead of its devices, and work that nothing orders comes in any order. A thread
-** takes over what has been left alone for some milliseconds, since a program may also wait for a
-** host function. CUDASIM_STREAMS=eager runs work where it is given: faster, and blind to missing
-** waits. */
+/* queue.cc - the work of all streams, and the threads that run it. Nothing runs before a wait; the
+** waiting thread then runs what may run, in a random order, up to what it waits for. So the host is
+** far ahead of its devices, and work without an order runs in any order. A thread of its own runs
+** what has been queued for some milliseconds, since a program may also wait for a host function.
+** CUDASIM_STREAMS=eager runs work when it is submitted: faster, but missing waits are not found. */
 #include <chrono>
 #include <thread>
 #include <unistd.h>
@@ -49,7 +48,7 @@ static bool can_run(const Queue &q)
   return is_next(q) && (!q.ops.front().ready || q.ops.front().ready());
 }
 
-/* Some work waits for what another thread or process has yet to do. */
+/* Returns whether the next work of some queue waits for another thread or process. */
 static bool others_may_come()
 {
   for (auto &q : queues)
@@ -70,7 +69,7 @@ static bool overtakes(const Op &op, int device)
   return false;
 }
 
-/* One Op of a queue that has one to run; false: none has. */
+/* Runs one Op of a queue that can run; false: there is none. */
 static bool step(Lock &lock)
 {
   std::vector<std::shared_ptr<Queue>> able;
@@ -98,7 +97,7 @@ static bool step(Lock &lock)
   return true;
 }
 
-/* Any Op, or waits for the one who runs one. */
+/* Runs an Op, or waits for the thread that runs one; false: there is none. */
 static bool advance(Lock &lock)
 {
   if (!busy) return step(lock);
@@ -157,7 +156,7 @@ CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work)
   return give(s, std::move(op));
 }
 
-/* A host function sees memory as the host does. */
+/* Runs a host function without access to device memory. */
 void run_host(CUhostFn f, void *data)
 {
   {

@@ -1,4 +1,4 @@
-/* state.h - the lock, and what hangs on it directly. */
+/* state.h - the lock, and what it guards. */
 #pragma once
 #include "driver.h"
 
@@ -14,5 +14,5 @@ void start_planning();
 void start_memory();
 void start_queues();
 void start_leaks();
-/* objects of other libraries that live, by kind (library.cc) */
+/* Returns the number of live objects of other libraries, by kind (library.cc). */
 std::map<std::string, long> &library_objects();

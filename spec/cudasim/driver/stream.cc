@@ -32,8 +32,8 @@ CUstream_st *stream_of(CUstream handle)
 
 static bool is_default(const CUstream_st *s) { return s >= defaults && s < defaults + DEVICES; }
 
-/* Work of the default stream comes after all that blocking streams were given, and before all
-** that they will be. */
+/* Returns what new work of a stream waits for: work of the default stream comes after all that
+** blocking streams have, and before all that they get later. */
 static std::vector<Mark> order_of(CUstream_st *s)
 {
   std::vector<Mark> after;
@@ -157,8 +157,8 @@ API cuLaunchHostFunc(CUstream handle, CUhostFn f, void *data)
   });
 }
 
-/* Work of one of the stand-in's libraries: as cuLaunchHostFunc, but it may touch device memory and
-** counts as a kernel. It returns 0, or why it failed. */
+/* Submits work of a library of the stand-in: like cuLaunchHostFunc, but it may touch device memory
+** and counts as a kernel. f returns NULL, or why it failed. */
 extern "C" __attribute__((visibility("default"))) CUresult cudasim_work(
     CUstream handle, const char *(*f)(void *), std::shared_ptr<void> data)
 {
@@ -173,7 +173,7 @@ extern "C" __attribute__((visibility("default"))) CUresult cudasim_work(
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-/* In ms. With CUDASIM_TICK every launch, copy and fill takes so many ns, whatever it takes here. */
+/* Returns milliseconds. With CUDASIM_TICK each launch, copy and fill takes that many ns. */
 static double now()
 {
   static const double tick = atof(setting("CUDASIM_TICK", "0"));

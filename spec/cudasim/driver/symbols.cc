@@ -1,4 +1,4 @@
-/* symbols.cc - cuGetProcAddress: a name without its version means the newest that is here. */
+/* symbols.cc - cuGetProcAddress: a name without a version is the newest that is implemented. */
 #include <dlfcn.h>
 #include <string.h>
 #include "state.h"

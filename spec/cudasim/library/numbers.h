@@ -36,7 +36,7 @@ inline double load(const void *p, Number t, int64_t i)
   }
 }
 
-/* to the nearest that the type has, even ones at halves */
+/* Rounds to the nearest integer of a type, to even at halves. */
 inline double within(double v, double least, double most)
 {
   v = nearbyint(v);

@@ -1,5 +1,5 @@
-/* board.cc - a group's file: made by ncclGetUniqueId, mapped by each rank that joins, without a name
-** once all have. */
+/* board.cc - a group's file: made by ncclGetUniqueId, mapped by each rank that joins, unlinked when
+** all have joined. */
 #include <chrono>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* group.h - what the files of NCCL's stand-in share: a group of ranks as all of them see it, in a
-** file that each has mapped, and one rank's membership. */
+/* group.h - what the files of NCCL's stand-in share: the state of a group of ranks, in a file that
+** each of them maps, and the membership of one rank. */
 #pragma once
 #include <atomic>
 #include <functional>
@@ -45,15 +45,16 @@ struct Member {
 };
 typedef std::shared_ptr<Member> MemberPtr;
 
-/* The group's file is made, or opened. Patience ends with a finding. */
+/* Makes the file of a group. Returns whether it could. */
 bool board_new(char id[128]);
+/* Maps the file and waits until all ranks have joined. */
 ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out);
 ncclResult_t board_wait(const Member &m);
-/* seconds until a wait for a rank gives up */
+/* Returns the seconds after which a wait for a rank fails. */
 double patience();
 
-/* Puts a collective on the stream: one entry that brings the rank's numbers, one that takes what
-** comes of all. */
+/* Submits a collective: one entry of the stream that copies the rank's numbers to the file, and one
+** that takes the result. */
 ncclResult_t start(
     const MemberPtr &m, const Collective &c, const void *from, void *to, CUstream stream);
 bool number_of(int type, Number *out);

@@ -1,4 +1,4 @@
-/* nccl.cc - the functions of NCCL: communicators and their lives, groups of calls, rules. */
+/* nccl.cc - the functions of NCCL: making and freeing communicators, groups of calls, rules. */
 #include <map>
 #include <mutex>
 #include "group.h"
@@ -43,7 +43,7 @@ static ncclResult_t run(const std::vector<Step> &steps)
   return ncclSuccess;
 }
 
-/* Who opens communicators joins all groups before it waits for others. */
+/* Runs the calls of a group. Joins all groups before it waits for other ranks. */
 static ncclResult_t run_calls()
 {
   Calls all = std::move(calls);
@@ -126,7 +126,7 @@ static ncclResult_t leave(const char *name, ncclComm_t comm, bool aborts)
 API ncclCommDestroy(ncclComm_t comm) { return leave(__func__, comm, false); }
 API ncclCommAbort(ncclComm_t comm) { return leave(__func__, comm, true); }
 
-/* A rank that has gone away and is missing in what this one does. */
+/* Returns whether a rank has gone away that the current collective waits for. */
 static bool misses_somebody(const Member &m)
 {
   for (int r = 0; r < m.size; r++)

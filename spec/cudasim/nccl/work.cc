@@ -1,7 +1,7 @@
-/* work.cc - a collective as work of a stream. A rank brings its numbers when its stream is there and
-** takes what comes of all when every rank has brought its own; until then its stream is stopped,
-** whatever runs elsewhere. Ranks add in an order that begins at another one each time, the same for
-** all: nothing may hang on it. */
+/* work.cc - a collective as work of a stream. A rank copies its numbers to the group's file when it
+** is the collective's turn in its stream, and takes the result when every rank has done so; until
+** then its stream waits, and other streams go on. The order in which ranks are added begins at
+** another one each time, the same for all ranks: no program may depend on it. */
 #include <chrono>
 #include <string.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ template <class T> static T join(T a, T b, int op)
   }
 }
 
-/* to = to op from; whole numbers wrap */
+/* Computes to = to op from; integers wrap. */
 static void reduce(void *to, const void *from, Number t, int op, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
@@ -118,7 +118,7 @@ static void end(Board *b, int code)
 
 static bool is_over(const Member &m) { return m.aborted || m.board->failed; }
 
-/* All ranks must be at the same collective. */
+/* Notes that a rank has arrived at a collective, and checks that all ranks are at the same one. */
 static void arrive(const Member &m, const Collective &c, uint64_t number)
 {
   Board *b = m.board;

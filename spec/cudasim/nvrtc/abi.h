@@ -1,4 +1,4 @@
-/* abi.h - NVRTC's interface, by hand; see driver/abi.h. */
+/* abi.h - NVRTC's interface, written by hand; see driver/abi.h. */
 #pragma once
 #include <stddef.h>
 #ifdef CUDASIM_REAL_HEADERS

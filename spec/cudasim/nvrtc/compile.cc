@@ -1,7 +1,7 @@
-/* compile.cc - a source becomes a shared library by the host's C++ compiler, against headers that
-** lie beside this library (include/) and the driver's stand-in. Results are kept by the hash of all
-** they follow from in CUDASIM_CACHE (beside this library): CUDASIM_CXX (g++, else clang++),
-** CUDASIM_CXXFLAGS (-O1), CUDASIM_CHECK=1: the checker watches every access. */
+/* compile.cc - compiles a source to a shared library with the host's C++ compiler, with the headers
+** in include/ beside this library. Results are kept in CUDASIM_CACHE (a folder beside this library)
+** by the hash of the source and of CUDASIM_CXX (g++, else clang++), CUDASIM_CXXFLAGS (-O1) and
+** CUDASIM_CHECK (1: the checker watches every access). */
 #include "compile.h"
 #include <ctype.h>
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ static std::string setting(const char *name, const std::string &otherwise)
   return e && *e ? e : otherwise;
 }
 
-/* the folder of this library */
+/* Returns the folder of this library. */
 static std::string home()
 {
   Dl_info i;
@@ -55,7 +55,7 @@ static std::string quoted(const std::string &s)
   return out + "'";
 }
 
-/* FNV-1a */
+/* Returns the FNV-1a hash of a text. */
 static std::string hash(const std::string &s)
 {
   unsigned long long h = 14695981039346656037u;
@@ -72,7 +72,7 @@ static std::string compiler()
 
 static bool watched() { return atoi(setting("CUDASIM_CHECK", "0").c_str()) != 0; }
 
-/* The precompiled header is where g++ looks for it and serves when flags agree. */
+/* Returns the command of the compiler. The precompiled header is used where the flags agree. */
 static std::string command(const std::string &cxx, const std::vector<std::string> &options)
 {
   std::string c = cxx + " " + setting("CUDASIM_CXXFLAGS", CUDASIM_FLAGS);
@@ -95,7 +95,7 @@ static void remove_all(std::string *text, const std::string &what)
     text->erase(at, what.size());
 }
 
-/* In a folder of its own, in a file of the user's name: errors and lines name it. */
+/* Compiles in a folder of its own, in a file of the user's name, which errors contain. */
 static bool build(const std::string &base, const std::string &name, const std::string &text,
     const std::string &run, std::string *log)
 {
@@ -118,7 +118,7 @@ static bool build(const std::string &base, const std::string &name, const std::s
   return good;
 }
 
-/* a name of a file, whatever the program is called */
+/* Returns a valid file name, whatever the program is called. */
 static std::string file_name(const std::string &name)
 {
   std::string out = name.substr(name.rfind('/') + 1);

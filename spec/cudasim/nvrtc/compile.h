@@ -4,7 +4,7 @@
 #include <vector>
 
 struct Compiled { bool good; std::string image, log; };
-/* A source with CUDASIM_KERNEL lines as a shared library; `options` are -D, -I, -std of the user's.
-** Kept by its contents: the same source is compiled once per folder of builds. */
+/* Compiles a source with CUDASIM_KERNEL lines to a shared library; `options` are the user's -D, -I
+** and -std. The library is kept by contents: one source is compiled once per folder of builds. */
 Compiled compile(const std::string &source, const std::string &name,
     const std::vector<std::string> &options);

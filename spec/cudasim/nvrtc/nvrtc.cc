@@ -27,7 +27,7 @@ static std::mutex lock;
   std::unique_lock<std::mutex> own(lock); \
   if (!live.count(p)) return NVRTC_ERROR_INVALID_PROGRAM
 
-/* Whether this call is the one that CUDASIM_FAIL wants to fail. */
+/* Returns whether CUDASIM_FAIL makes this call fail. */
 static bool planned_to_fail(const std::string &function)
 {
   static std::mutex counting;
@@ -132,7 +132,8 @@ API nvrtcGetLoweredName(nvrtcProgram p, const char *expression, const char **out
 
 static bool starts(const std::string &s, const char *with) { return !s.compare(0, strlen(with), with); }
 
-/* sm_90, or compute_90 for PTX; perhaps with a letter after it */
+/* Returns whether a value is an architecture, as sm_90, or compute_90 for PTX; a letter may
+** follow. */
 static bool is_architecture(const std::string &value)
 {
   size_t digits = value.find('_');
@@ -142,7 +143,8 @@ static bool is_architecture(const std::string &value)
   return false;
 }
 
-/* What a C++ compiler understands is handed on; what only NVRTC knows must at least be known. */
+/* Passes on options that a C++ compiler knows, and drops those that only NVRTC knows; false:
+** neither does. */
 static bool translate(const std::string &o, std::vector<std::string> *out)
 {
   static const char *const known[] = { "--fmad", "-fmad", "--use_fast_math", "-use_fast_math", "--device-debug", "-G", "--generate-line-info", "-lineinfo",
@@ -169,7 +171,7 @@ static bool translate(const std::string &o, std::vector<std::string> *out)
   return false;
 }
 
-/* a header that came as text takes the place of the line that includes it */
+/* Replaces the lines that include headers which were given as text. */
 static std::string include_headers(const nvrtcProgram p, std::string s)
 {
   for (size_t i = 0; i < p->headers.size(); i++)
@@ -191,7 +193,8 @@ static std::string with_kernels(const nvrtcProgram p)
   return s + "\n" + lines + "CUDASIM_MODULE\n";
 }
 
-/* CUDASIM_SOURCES: the source as it came, with its options in a first line, for a real compiler. */
+/* Writes the source as it came, with its options in the first line, for a real compiler
+** (CUDASIM_SOURCES). */
 static void keep_source(nvrtcProgram p, int n, const char *const *options)
 {
   const char *folder = getenv("CUDASIM_SOURCES");

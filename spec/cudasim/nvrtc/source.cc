@@ -1,13 +1,15 @@
-/* source.cc - finds kernels and dynamic shared memory by words, comments and strings left out. A
-** kernel whose head comes out of a macro is found when the macro is written with __global__ in the
-** line that uses it, or given as a name expression. */
+/* source.cc - finds kernels and dynamic shared memory in the text of a source, comments and strings
+** left out. A kernel whose head is made by a macro is found if __global__ is in the line that uses
+** the macro, or if the kernel is given as a name expression. */
+
 #include "source.h"
 #include <ctype.h>
 #include <string.h>
 
 static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Blanks for comments, strings and the lines of #define; every character keeps its place. */
+/* Returns a source with blanks for comments, strings and the lines of #define; all else keeps its
+** place. */
 static std::string code_of(const std::string &s)
 {
   std::string out = s;
@@ -44,7 +46,7 @@ static size_t skip_blanks(const std::string &s, size_t i)
   return i;
 }
 
-/* From an opening parenthesis to the place after its closing one. */
+/* Returns the place after the parenthesis that closes the one at i. */
 static size_t skip_parentheses(const std::string &s, size_t i)
 {
   int depth = 0;
@@ -70,8 +72,8 @@ static bool is_template(const std::string &s, size_t at)
   return word != std::string::npos && word < at;
 }
 
-/* From __global__ to the name in front of the parameters. A declaration without a body is not a
-** kernel. */
+/* Reads from __global__ to the name in front of the parameters; false: a declaration without a
+** body, which is no kernel. */
 static bool read_head(const std::string &s, size_t at, Kernel *k)
 {
   k->bounds = "1024";

@@ -1,6 +1,6 @@
 /* block.cc - the threads of one block as fibres. A thread runs until it ends or has to wait; one
 ** that ends leaves its stack to the next that has not begun, so that a kernel without barriers
-** never changes stacks. Order comes from launch.cc and must not matter to a correct kernel. */
+** never changes stacks. A correct kernel gives the same in any order; launch.cc chooses it. */
 #include "block.h"
 #include <stdlib.h>
 #include "check.h"
@@ -19,7 +19,7 @@ static void make_ready(Thread *t)
   block.ready[(block.head + block.nready++) % MAX_THREADS] = number(t);
 }
 
-/* NULL: none can run, or the launch is broken and goes no further. */
+/* Takes the next thread that can run; NULL: there is none, or the launch has failed. */
 static Thread *take()
 {
   if (launch_broken() || !block.nready) return nullptr;
@@ -29,7 +29,7 @@ static Thread *take()
   return t;
 }
 
-/* To the fibre, or back to block_run. */
+/* Switches to a fibre; NULL: back to block_run. */
 static void go(Fibre *to, void **save)
 {
   block.current = to;
@@ -48,7 +48,7 @@ static Fibre *spare_fibre()
   return f;
 }
 
-/* The running thread has to wait: another one goes on, and at some time this one. */
+/* Suspends the running thread and switches to another one; returns when this one goes on. */
 static void wait()
 {
   Thread *me = self(), *next = take();
@@ -170,7 +170,7 @@ extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line)
   return all;
 }
 
-/* Others may wait for a thread that has ended. */
+/* Ends a thread: others may wait for it. */
 static void leave(Thread *t)
 {
   unsigned warp = t->me.warp;
@@ -190,7 +190,7 @@ extern "C" void cudasim_trap(const char *what, int line)
   abort();
 }
 
-/* A fibre: threads one after another; those that begin on this stack need no other. */
+/* Runs threads one after another; those that begin on this stack need no other. */
 static void body()
 {
   for (;;) {

@@ -1,4 +1,4 @@
-/* block.h - the threads of one block: who runs, who waits for whom. */
+/* block.h - the threads of one block: which one runs, which ones wait and for what. */
 #pragma once
 #include <stdint.h>
 #include "fibre.h"
@@ -37,5 +37,5 @@ extern Block block;
 
 /* Runs one block to its end, or until something is wrong (run_report). */
 void block_run(void);
-/* The stacks of a broken launch are in no state to be used again. */
+/* Forgets the stacks of a failed launch, which cannot be used again. */
 void block_forget(void);

@@ -1,11 +1,12 @@
-/* check.cc - watches every access of sources compiled with -fsanitize=thread (CUDASIM_CHECK=1):
-** the compiler's calls end here instead of in ThreadSanitizer's own library, which is not linked.
+/* check.cc - watches every access of sources compiled with -fsanitize=thread (CUDASIM_CHECK=1): the
+** functions that the compiler calls are here instead of in ThreadSanitizer's library, which is not
+** linked.
 **
-** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads
-** of what was never written; and races: two accesses of one place in one launch, one of them a
-** plain write, by two blocks, or by two threads of a block without a barrier between them (in a
-** warp: without a warp operation). Each place remembers its last writer and its last reader, or
-** that there were several. */
+** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads of
+** what was never written; and races: two accesses of one place in one launch, one of them a plain
+** write, by two blocks, or by two threads of a block without a barrier between them (in a warp:
+** without a warp operation). Each word of memory has marks of its last writer and its last reader,
+** or that there were several. */
 #include "check.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -159,7 +160,7 @@ void check_block(void)
 
 /* -- reports ----------------------------------------------------------------------------------- */
 
-/* file:line of a place in a compiled source */
+/* Returns file:line of an address in compiled code. */
 static std::string source_line(const void *pc)
 {
   Dl_info i = {};
@@ -188,7 +189,7 @@ static void tell(const char *what, const char *p, int n, const void *pc)
 
 /* -- races ------------------------------------------------------------------------------------- */
 
-/* What was marked came before, or is this thread's own. */
+/* Returns whether a marked access came before, or is one of this thread. */
 static bool is_ordered(const Mark &m, bool is_shared)
 {
   if (m.launch != now.launch) return true;
@@ -227,7 +228,7 @@ static void mark(Mark *m, const Access &a, unsigned bytes, bool is_shared)
   *m = me;
 }
 
-/* at most four bytes of one aligned word */
+/* Checks an access to at most four bytes of one aligned word. */
 static void look(const Area &area, const Access &a, bool is_shared)
 {
   size_t at = (size_t)(a.p - area.from);
@@ -289,7 +290,7 @@ static bool is_there(const Area &area, const Access &a)
       return false;
     }
     if (!a.write && s[i] == THERE) {
-      tell("a read of what nobody has written", a.p, a.n, a.pc);
+      tell("a read of what was never written", a.p, a.n, a.pc);
       return false;
     }
   }

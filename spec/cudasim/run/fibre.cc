@@ -1,4 +1,5 @@
-/* fibre.cc - see fibre.h. What a call preserves is pushed, the stack pointer exchanged. */
+/* fibre.cc - see fibre.h. A switch pushes the registers that a call preserves, and exchanges the
+** stack pointer. */
 #include "fibre.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ __asm__(
   "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
   ".size cudasim_switch,.-cudasim_switch\n");
 
-/* At its entry a function finds its stack 8 bytes off a multiple of 16. */
+/* Prepares a stack: at its entry a function finds it 8 bytes off a multiple of 16. */
 static void *first_frame(char *top, void (*body)(void))
 {
   void **sp = (void **)top;

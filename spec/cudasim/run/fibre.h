@@ -1,4 +1,5 @@
-/* fibre.h - stacks that hand over to each other. A fibre runs until it calls fibre_switch. */
+/* fibre.h - cooperative threads with stacks of their own. A fibre runs until it calls
+** fibre_switch. */
 #pragma once
 #include <stddef.h>
 
@@ -9,7 +10,7 @@ struct Fibre {
 };
 enum { FIBRE_STACK = 128 << 10 };
 
-/* A fibre that calls `body` (which never returns) when it is first switched to. */
+/* Makes a fibre that calls `body` (which never returns) when it is first switched to. */
 Fibre *fibre_new(void (*body)(void));
-/* Goes on where the stack `to` was left; `*save` is where this one is. */
+/* Switches to the stack `to`, where it was left, and stores where this one is in *save. */
 void fibre_switch(void **save, void *to);

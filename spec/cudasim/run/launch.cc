@@ -1,6 +1,6 @@
-/* launch.cc - a grid, block by block, in an order that a correct kernel does not depend on:
-** CUDASIM_ORDER=random (the default, by CUDASIM_SEED), forward or backward. Shared memory is
-** spoiled with NaNs in front of each block. */
+/* launch.cc - runs a grid block by block, in an order that a correct kernel does not depend on:
+** CUDASIM_ORDER=random (the default, by CUDASIM_SEED), forward or backward. Shared memory is filled
+** with NaNs before each block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -106,7 +106,7 @@ static void order_threads(Order order)
 
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* Block i of the order is block (i * step + first) % n of the grid. */
+/* Chooses an order of the blocks: number i is block (i * step + first) % n of the grid. */
 static void order_blocks(Order order, uint64_t n, uint64_t *first, uint64_t *step)
 {
   *first = order == FORWARD ? 0 : n - 1;

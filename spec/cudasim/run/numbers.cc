@@ -35,8 +35,8 @@ extern "C" uint16_t cudasim_to_bfloat(float f)
 
 /* -- inverses of the error function ------------------------------------------------------------ */
 
-/* A start by Winitzki's formula, then Newton's steps on erf (erfc near its ends, where erf's
-** values crowd). */
+/* Returns the inverse of erf. Starts with Winitzki's formula, then takes Newton's steps on erf, on
+** erfc near the ends, where erf is close to 1. */
 static double inverse(double x, double one_less)      /* 0 <= x < 1, one_less = 1 - x */
 {
   double l = log(one_less * (1 + x)), k = 2 / (M_PI * 0.147) + l / 2;

@@ -1,5 +1,5 @@
-/* run.h - runs kernels on the CPU: what the driver's side of the stand-in knows of it. One launch
-** runs at a time in a process; the caller sees to that. */
+/* run.h - runs kernels on the CPU: the interface for the driver's side. The caller must run one
+** launch at a time in a process. */
 #pragma once
 #define CUDASIM_HOST 1
 #pragma GCC visibility push(default)                   /* kernels find these in the library */
@@ -19,8 +19,8 @@ struct Launch {
 /* Runs all blocks. NULL, or what went wrong (until the next launch). */
 const char *run_launch(const Launch &launch);
 
-/* A fault of this thread at an address while a kernel runs: says so and ends the launch; returns
-** where no kernel runs on this thread. For the handler of SIGSEGV. */
+/* Ends the launch because of a fault of this thread while a kernel runs; returns where none runs on
+** this thread. For the handler of SIGSEGV. */
 void run_fault(const char *what);
 
 /* -- for the checker (check.cc) ---------------------------------------------------------------- */
@@ -31,6 +31,6 @@ struct Place {                                        /* of the thread that runs
   const char *stack; size_t stack_bytes;
 };
 Place run_place(void);
-/* Something is wrong: the launch ends after this block with these words. */
+/* Ends the launch after this block, with this text. Later texts of the launch are dropped. */
 void run_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool run_owns(const void *p);                         /* belongs to the stand-in itself */

@@ -1,5 +1,5 @@
-/* check_test.cc - faults that are planned in kernels are found and named; their correct neighbours
-** are not. Runs with CUDASIM_CHECK=1. */
+/* check_test.cc - kernels with faults, which are found and named, and correct ones like them, of
+** which nothing is reported. Runs with CUDASIM_CHECK=1. */
 #include "test.h"
 
 static const char SOURCE[] = R"(
@@ -114,7 +114,7 @@ static const Case cases[] = {
   { "race_atomic", 1, 2, "a race" }, { "race_readers", 1, 32, "a race" }, { "good_readers", 1, 32, nullptr },
   { "good_bytes", 1, 256, nullptr }, { "good_own_bytes", 1, 256, nullptr },
   { "race_words", 1, 64, "a race" },
-  { "unwritten_shared", 1, 32, "nobody has written" }, { "dynamic_bounds", 1, 1, "outside" },
+  { "unwritten_shared", 1, 32, "was never written" }, { "dynamic_bounds", 1, 1, "outside" },
   { "two_barriers", 1, 32, "two barriers" }, { "missing_barrier", 1, 32, "deadlock" },
   { "misaligned", 1, 1, "misaligned" }, { "constants", 1, 64, nullptr },
 };
@@ -151,11 +151,12 @@ static void test_addresses()
   static float here[4];
   CUdeviceptr y = room(1000), x = room(256), outside = (CUdeviceptr)(uintptr_t)here;
   judge("good_bounds", launch(function("good_bounds"), 2, 128, 0, { &y, &n }), nullptr);
-  judge("bounds", launch(function("bounds"), 2, 128, 0, { &y, &n }), "behind the end of an allocation of 1000");
+  judge("bounds", launch(function("bounds"), 2, 128, 0, { &y, &n }),
+      "after the end of an allocation of 1000");
   judge("host", launch(function("host"), 1, 1, 0, { &outside, &y }), "outside of device memory");
-  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &x, &y }), "nobody has written");
+  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &x, &y }), "was never written");
   OK(cuMemcpyDtoDAsync_v2(y, x, 256, stream));
-  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &y, &x }), "nobody has written");
+  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &y, &x }), "was never written");
   OK(cuMemsetD8Async(x, 0, 256, stream));
   judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &x, &y }), nullptr);
   float *pinned;

@@ -93,7 +93,7 @@ struct Try {
   }
 };
 
-/* small whole numbers, whose products are exact in all types */
+/* Returns small integers, whose products are exact in all types. */
 template <class T> static std::vector<T> numbers(size_t n, int from)
 {
   std::vector<T> x(n);
@@ -101,7 +101,7 @@ template <class T> static std::vector<T> numbers(size_t n, int from)
   return x;
 }
 
-/* column-major product of m x k by k x n */
+/* Returns the column-major product of m x k by k x n. */
 template <class T> static std::vector<T> product(
     const std::vector<T> &a, const std::vector<T> &b, int m, int n, int k)
 {
@@ -150,7 +150,7 @@ static void test_batches()
   }
 }
 
-/* rows first, given by the layouts instead of by transpositions */
+/* Checks matrices by rows, as layouts say instead of transpositions. */
 static void test_rows_first()
 {
   const int m = 3, n = 4, k = 2;
@@ -285,7 +285,8 @@ static void test_epilogues()
 
 /* -- what is refused, and what is found -------------------------------------------------------- */
 
-/* A program may ask; that is no finding. */
+/* Checks that a product which the library lacks is refused and is no finding, since a program may
+** ask. */
 static void test_refusals()
 {
   Try halves(4, 4, 4, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_16F, CUDA_R_16F);
@@ -332,7 +333,7 @@ static void test_rules()
   OK(finish());
 }
 
-/* Memory is looked at when the work runs, and an error sticks. */
+/* Checks that memory is looked at when the work runs, and that an error sticks. */
 static void test_memory()
 {
   const int m = 4, n = 4, k = 4;
@@ -356,7 +357,7 @@ static void test_failures()
   OK(finish());
 }
 
-/* A captured product runs at each replay. */
+/* Checks that a captured product runs at each replay. */
 static void test_capture()
 {
   Try t(4, 4, 4);

@@ -87,7 +87,7 @@ static Thing pointwise(cudnnPointwiseMode_t mode, Thing x, Thing b, Thing y)
   return op;
 }
 
-/* an operation of the three kinds, from its tensors in the order of their attributes' names */
+/* Makes an operation of the three kinds, from its tensors in the order of the attributes' names. */
 static Thing convolution(
     cudnnBackendDescriptorType_t kind, int first, Thing w, Thing x, Thing y, Thing k)
 {
@@ -144,7 +144,7 @@ static std::vector<float> numbers(size_t n, size_t from)
   return x;
 }
 
-/* 2 images of 4 channels, 5 x 5; 6 filters of 3 x 3 in 2 groups, step 2, padding 1: 3 x 3 */
+/* 2 images of 4 channels, 5 x 5, and 6 filters of 3 x 3 in 2 groups, step 2, padding 1 */
 enum { X = 2 * 4 * 5 * 5, W = 6 * 2 * 3 * 3, Y = 2 * 6 * 3 * 3 };
 template <class F> static void each_tap(F f)
 {
@@ -209,7 +209,7 @@ static void test_gradients()
   CHECK(down<float>(to_w, W) == dw);
 }
 
-/* beta: onto what the result holds */
+/* Checks beta, which adds to what the result holds. */
 static void test_adding()
 {
   auto x = numbers(X, 0), w = numbers(W, 3), y = numbers(Y, 2);
@@ -238,7 +238,7 @@ static std::vector<int32_t> notes_of(Thing p)
   return { note, note + n };
 }
 
-/* what an engine tells of itself comes true: TF32 has 10 bits of a fraction */
+/* Checks that engines do what their notes say: TF32 has 10 bits of a fraction. */
 static void test_engines()
 {
   auto product = [](int engine) {
@@ -262,7 +262,7 @@ static void test_engines()
   CHECK(value(narrow) == 1 && value(plain) == 1 + 1.0f / 4096);
 }
 
-/* These codes are cuDNN 9.19's. */
+/* Checks codes of cudnnBackendFinalize, which are those of cuDNN 9.19. */
 static void test_finalizing()
 {
   char why[200];

@@ -1,5 +1,5 @@
 /* driver_test.cc - streams, events, graphs, memory: what a correct program may rely on, and what is
-** told to one that is not. */
+** reported to another one. */
 #include <pthread.h>
 #include <unistd.h>
 #include "test.h"
@@ -42,7 +42,7 @@ static CUresult add(CUdeviceptr y, CUdeviceptr x, float a, int n, CUstream s)
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-/* Two streams without a wait between them: in many tries both orders come. */
+/* Checks that two streams without a wait between them run in both orders in many tries. */
 static void test_interleaving()
 {
   CUstream other = new_stream();
@@ -79,7 +79,7 @@ static void test_waits()
   OK(cuStreamDestroy_v2(other));
 }
 
-/* Nothing happens before a wait. */
+/* Checks that nothing happens before a wait. */
 static void test_lateness()
 {
   int *p;
@@ -95,7 +95,7 @@ static void test_lateness()
 
 static void set_flag(void *p) { __atomic_store_n((int *)p, 1, __ATOMIC_SEQ_CST); }
 
-/* A host function comes without a wait for its stream. */
+/* Checks that a host function runs without a wait for its stream. */
 static void test_host_function()
 {
   int flag = 0;
@@ -153,7 +153,7 @@ static void test_graph()
   OK(cuGraphExecDestroy(exec));
 }
 
-/* A second stream takes part by an event, and is joined by another. */
+/* Checks a second stream that joins a capture by an event and is joined by another. */
 static void test_joined_streams()
 {
   CUstream other = new_stream();
@@ -238,7 +238,7 @@ static CUmemGenericAllocationHandle piece(size_t bytes, CUdeviceptr at)
   return h;
 }
 
-/* A pool grows in place, and keeps its contents when it moves. */
+/* Checks that a pool grows in place, and keeps its contents when it moves. */
 static void test_pools()
 {
   CUdeviceptr base, other;

@@ -14,7 +14,7 @@ extern "C" __global__ void unwritten(const float *x, float *y) { y[0] = x[0]; }
 extern "C" __global__ void stop(float *y) { assert(y == 0); }
 )";
 
-/* The exit status of a child that does it. */
+/* Returns the exit status of a child process that calls f. */
 template <class F> static int status_of(F f)
 {
   fflush(stdout);
@@ -33,7 +33,7 @@ static void test_faults()
   CUdeviceptr y = room(400);
   OK(launch(kernel(SOURCE, "far"), 1, 2, 0, { &y }));
   CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
-  FOUND("behind the end of an allocation of 400");
+  FOUND("after the end of an allocation of 400");
   OK(launch(kernel(SOURCE, "nothing"), 1, 2, 0, { &y }));
   CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("not device memory");
@@ -65,7 +65,7 @@ static void test_host()
   CHECK(status_of([] {}) == 0);
 }
 
-/* How often another one of the grid's threads came last than the time before. */
+/* Returns how often the last thread of the grid was another one than the time before. */
 static int changes_of_last(const char *name, unsigned blocks, unsigned threads)
 {
   CUfunction f = kernel(SOURCE, name);
@@ -80,7 +80,7 @@ static int changes_of_last(const char *name, unsigned blocks, unsigned threads)
   return changes;
 }
 
-/* Threads and blocks come in any order; fresh memory is NaNs. */
+/* Checks that threads and blocks run in any order, and that fresh memory is NaNs. */
 static void test_chance()
 {
   CHECK(changes_of_last("order", 1, 64) > 5);
@@ -91,7 +91,7 @@ static void test_chance()
   CHECK(v != v);
 }
 
-/* Objects are counted; at the end of a strict process they are reported. */
+/* Checks that objects are counted, and reported at the end of a strict process. */
 static void test_leaks()
 {
   long before = cudasim_live("events");

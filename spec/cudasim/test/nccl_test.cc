@@ -1,5 +1,5 @@
-/* nccl_test.cc - collectives: values of all types, ranks that come late, and what is told to a program
-** that breaks a rule. */
+/* nccl_test.cc - collectives: values of all types, ranks that come late, and what is reported to a
+** program that breaks a rule. */
 #include "../nccl/abi.h"
 #include "test.h"
 #ifndef CUDASIM_REAL_HEADERS
@@ -93,7 +93,7 @@ static void values()
   for (ncclComm_t &c : g.comm) c = nullptr;
 }
 
-/* The stream of a rank is stopped until the others have come. */
+/* Checks that the stream of a rank waits until the others have come. */
 static void waiting()
 {
   Group g(4);

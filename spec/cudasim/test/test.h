@@ -1,6 +1,5 @@
-/* test.h - what the stand-in's own tests share. They use it as a program would: by the functions
-** of the libraries. A fault that is planned must be found (`found`); all else must leave no
-** finding. */
+/* test.h - what the stand-in's own tests share. They call the functions of the libraries, as a
+** program does. A fault on purpose must be reported (`found`); all else must leave no finding. */
 #pragma once
 #include <math.h>
 #include <stdio.h>
@@ -37,17 +36,17 @@ extern CUcontext context;
           cudasim_why()); \
     } \
   } while (0)
-/* the last finding has these words; it is forgotten */
+/* Checks that the last finding contains a text, and forgets it. */
 #define FOUND(words) \
   do { \
     CHECK(strstr(cudasim_why(), words)); \
     cudasim_forget(); \
   } while (0)
 
-/* compiles, loads, finds */
+/* Compiles a source, loads it and finds a kernel. */
 CUfunction kernel(const char *source, const char *name);
 std::string compile_image(const char *source, std::string *log = nullptr);
-/* device memory with these numbers, or unwritten */
+/* Returns device memory with these numbers; room: memory that is not written. */
 template <class T> CUdeviceptr up(const std::vector<T> &x);
 CUdeviceptr room(size_t bytes);
 template <class T> std::vector<T> down(CUdeviceptr d, size_t n);

@@ -394,7 +394,7 @@ static void make_words(
     STOREM((float *)out + i, (V)(across_8(x + i, ld, rows, n - i) ^ turned), MASK(n - i));
 }
 
-static float most_of(int64_t n, const float *x)
+static float find_largest(int64_t n, const float *x)
 {
   enum { CHAINS = 4 };                                /* latency of a maximum */
   const VI magnitude = splat(INT32_MAX);
@@ -425,5 +425,5 @@ static float most_of(int64_t n, const float *x)
 extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
   { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8), INTEGER_TYPE(s8, ROWS_S8) },
-  finish_levels, make_levels, most_of, make_words
+  finish_levels, make_levels, find_largest, make_words
 };

@@ -16,7 +16,7 @@ local backward = {}
 
 -- Arguments ---------------------------------------------------------------------------------------
 
-local function list_of(v, func, argument)
+local function make_list(v, func, argument)
   if is_array(v) then
     return { v }
   end
@@ -33,10 +33,10 @@ end
 
 
 -- Returns head gradients by position: false for ones.
-local function head_grads_of(v, n, func)
+local function list_head_grads(v, n, func)
   local list = (v == nil or v == null) and {} or is_array(v) and { v } or v
   if not values.is_plain(list) then
-    list_of(v, func, "head_grads")
+    make_list(v, func, "head_grads")
   end
   local count = table.maxn(list)
   if v ~= nil and v ~= null and count ~= n then
@@ -47,7 +47,7 @@ local function head_grads_of(v, n, func)
   for i = 1, n do
     local g = list[i]
     if g ~= nil and g ~= null then
-      list_of(g, func, "head_grads")
+      make_list(g, func, "head_grads")
     end
     grads[i] = g ~= null and g or false
   end
@@ -74,8 +74,8 @@ local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" 
 --   train_mode = true: as in the recording
 function backward.backward(...)
   local a = BACKWARD(...)
-  local heads = list_of(a.heads, "autograd.backward", "heads")
-  local grads = head_grads_of(a.head_grads, #heads, "autograd.backward")
+  local heads = make_list(a.heads, "autograd.backward", "heads")
+  local grads = list_head_grads(a.head_grads, #heads, "autograd.backward")
   gradients.run("autograd.backward", heads, grads, nil, nil, flags_of(a))
 end
 
@@ -93,9 +93,9 @@ local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "an
 -- @return a list of arrays, or one array where `variables` is one
 function backward.grad(...)
   local a = GRAD(...)
-  local heads = list_of(a.heads, "autograd.grad", "heads")
-  local variables = list_of(a.variables, "autograd.grad", "variables")
-  local grads = head_grads_of(a.head_grads, #heads, "autograd.grad")
+  local heads = make_list(a.heads, "autograd.grad", "heads")
+  local variables = make_list(a.variables, "autograd.grad", "variables")
+  local grads = list_head_grads(a.head_grads, #heads, "autograd.grad")
   local results
   if a.retain_graph == nil then
     a.retain_graph = a.create_graph

@@ -156,7 +156,7 @@ function Visit:unsupported(why)
 end
 
 
-local function visit_of(step, slots)
+local function make_visit(step, slots)
   local visit = setmetatable({ step = step, op = step.op, attrs = step.attrs, train = step.train,
     x = {}, slot = {}, wanted = {}, from = {} }, Visit)
   for i = 1, step.nin do
@@ -180,7 +180,7 @@ local function collect(heads, slots)
     meet((select(2, slots:of(x))))
   end
   while #todo > 0 do
-    local visit = visit_of(table.remove(todo), slots)
+    local visit = make_visit(table.remove(todo), slots)
     list[#list + 1] = visit
     for i = 1, visit.step.nin do
       meet(visit.from[i])
@@ -246,7 +246,7 @@ end
 
 
 -- Gradients of the step's inputs from those of its outputs.
-local function gradients_of(visit)
+local function compute_gradients(visit)
   if not visit.op then
     local g = {}
     for k = 1, visit.step.nout do
@@ -287,7 +287,7 @@ local function visit_gradients(visit, totals)
   end
   visit.given = given
   visit.g = setmetatable({ visit = visit }, HeadGradients)
-  for i, g in pairs(gradients_of(visit)) do
+  for i, g in pairs(compute_gradients(visit)) do
     local slot = visit.wanted[i] and visit.slot[i]
     if slot then
       g = fitting(g, visit.x[i])

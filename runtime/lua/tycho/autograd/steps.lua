@@ -1,4 +1,4 @@
---- What was recorded, as the core tells it: the steps that made an array, their inputs and outputs.
+--- Recorded steps as the core reports them: those that made an array, their inputs and outputs.
 --
 --     local step, which = steps.of(y)               -- nil: y was not recorded
 --     step.op, step.attrs, step.serial, step.nin    -- op nil: a function of Lua

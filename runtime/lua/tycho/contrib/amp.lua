@@ -80,7 +80,7 @@ end
 
 
 -- Returns operator -> "always", "never" or "widest".
-local function kinds_of(a, func)
+local function collect_kinds(a, func)
   local kinds = {}
   for kind, list in pairs(amp.lists()) do
     for _, name in ipairs(a[kind] or list) do
@@ -188,7 +188,7 @@ function amp.convert(...)
   local a = CONVERT(...)
   local g = { func = "amp.convert", target = check_target(a.target, "amp.convert"), casts = {},
     excluded = {}, shown = {} }
-  g.kinds = kinds_of(a, g.func)
+  g.kinds = collect_kinds(a, g.func)
   for _, name in ipairs(a.excluded_sym_names or {}) do
     g.excluded[name] = true
   end
@@ -278,7 +278,7 @@ end
 function amp.init(...)
   local a = INIT(...)
   check_target(a.target, "amp.init")
-  local kinds = kinds_of(a, "amp.init")
+  local kinds = collect_kinds(a, "amp.init")
   chosen, version = a, version + 1
   call.set_convert(converter(kinds, a.target))
 end

@@ -318,12 +318,12 @@ end
 
 
 -- Takes the thresholds of entries of g.entries, which the next rewrite looks up.
-local function quantize(g, thresholds, shapes_of)
+local function quantize(g, thresholds, infer_shapes)
   function g.threshold(entry)
     local of = entry and thresholds[entry[1]]
     return of and of[entry[2]]
   end
-  local shapes = shapes_of or {}
+  local shapes = infer_shapes or {}
   function g.same_shape(x, y)
     local a, b = shapes[x[1]] and shapes[x[1]][x[2] + 1], shapes[y[1]] and shapes[y[1]][y[2] + 1]
     if x[1].op and not a or not b then
@@ -343,7 +343,7 @@ end
 
 
 -- Shapes of all entries of a symbol: node -> list by output.
-local function shapes_of(entries, given)
+local function infer_shapes(entries, given)
   local order = node.walk(entries)
   local list, at = {}, {}
   for _, n in ipairs(order) do
@@ -416,7 +416,7 @@ function quantization.quantize_model(...)
         given[name] = desc.shape or desc[2]
       end
     end
-    shapes = shapes_of(g.entries, given)
+    shapes = infer_shapes(g.entries, given)
   end
   local sym, params = quantize(g, thresholds, shapes)
   local aux, kept = {}, tables.positions(sym:list_auxiliary_states())

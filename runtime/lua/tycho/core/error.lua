@@ -52,7 +52,7 @@ end
 local files = setmetatable({}, { __mode = "k" })
 local by_source = {}                     -- the same by the name of the chunk: closures are many
 
-local function file_of(f)
+local function find_file(f)
   local info = getinfo(f, "S")
   local source = info.source
   local file = by_source[source]
@@ -70,7 +70,7 @@ end
 
 --- Returns the file of a function of the user's; nil for the library's and C's.
 function Error.user_file(f)
-  local file = files[f] or file_of(f)
+  local file = files[f] or find_file(f)
   return file ~= "=own" and file ~= "=C" and file or nil
 end
 
@@ -101,7 +101,7 @@ function Error.caller(level)
     if not info then
       return ""
     end
-    local file = files[info.func] or file_of(info.func)
+    local file = files[info.func] or find_file(info.func)
     if file == "=own" then
       called, through = info.func, false
       local find = runners[info.func]
@@ -254,7 +254,7 @@ local function shape_lines(e, lines)
 end
 
 
-local function lines_of(e)
+local function format_lines(e)
   local lines = { (e.func and e.func .. ": " or "") .. e.message .. subject(e) }
   if e.expected ~= nil and e.got ~= nil and not e.message:find("expected", 1, true) then
     lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected), Error.show(e.got))
@@ -282,7 +282,7 @@ end
 
 
 function Error.__tostring(e)
-  local lines = lines_of(e)
+  local lines = format_lines(e)
   if known_location(e) then
     lines[#lines + 1] = "  at " .. e.where
   end
@@ -296,7 +296,7 @@ end
 -- errors.
 -- @treturn string
 function Error:report()
-  local lines = lines_of(self)
+  local lines = format_lines(self)
   if known_location(self) then
     lines[1] = self.where .. ": " .. lines[1]
   end

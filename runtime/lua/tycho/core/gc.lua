@@ -2,7 +2,7 @@
 --
 -- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native
 -- memory reports its bytes here; once enough have come together, the collector does a share of its
--- cycle. Work that is still queued keeps arrays that Lua has let go; where live bytes grow in spite
+-- cycle. Work that is still queued keeps arrays that Lua has freed; where live bytes grow in spite
 -- of the steps, the device is waited for. Where the core runs out of memory, everything unreachable
 -- is collected and the call is made once more.
 --
@@ -46,7 +46,7 @@ gc.stress = os.getenv("TYCHO_GC_STRESS") == "1"
 
 local watchers = {}
 
---- Calls f at every step: for what has to be let go without a finaliser.
+--- Calls f at every step: for what has to be released without a finaliser.
 function gc.watch(f)
   watchers[#watchers + 1] = f
 end
@@ -118,7 +118,7 @@ function gc.count(bytes, device)
 end
 
 
---- Takes back what `count` noted: the wrapper let go of its memory without the collector.
+--- Takes back what `count` noted: the wrapper freed its memory without the collector.
 -- @number bytes
 function gc.discount(bytes)
   debt = math.max(debt - bytes, 0)

@@ -15,7 +15,7 @@ local namespace = {}
 
 
 -- Returns the public names of t, and those that a function lists for a key.
-local function names_of(t, more, key)
+local function list_names(t, more, key)
   local list = more and more(key) or {}
   for name in pairs(t) do
     if type(name) == "string" and name:sub(1, 1) ~= "_" then
@@ -39,7 +39,7 @@ function namespace.missing(func, what, t, more)
     if type(key) ~= "string" or key:sub(1, 2) == "__" then
       return nil
     end
-    Error.unknown{ func = func, argument = key, what = what, names = names_of(t, more, key) }
+    Error.unknown{ func = func, argument = key, what = what, names = list_names(t, more, key) }
   end
 end
 

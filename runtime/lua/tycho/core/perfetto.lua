@@ -69,7 +69,7 @@ end
 
 
 -- Returns the track of an event.
-function Trace:track_of(e)
+function Trace:find_track(e)
   local home = self:process(e.pid)
   if e.ph == "b" or e.ph == "e" then
     return self:track(("task %s %s"):format(e.pid, e.id), function(track)
@@ -110,7 +110,7 @@ end
 local ARGUMENTS = { "node", "kernel", "bytes" }
 
 function Trace:event(e)
-  local uuid = self:track_of(e)
+  local uuid = self:find_track(e)
   self:packet(function(m)
     local event = message()
     for _, name in ipairs(e.ph == "B" and ARGUMENTS or {}) do

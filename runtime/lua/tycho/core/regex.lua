@@ -17,7 +17,7 @@ local regex = {}
 local MOST = 10000                                       -- instructions of a program
 
 
-local function set_of(lua_class)
+local function make_set(lua_class)
   local set = {}
   for b = 0, 255 do
     set[b] = string.char(b):find(lua_class) ~= nil or nil
@@ -30,10 +30,10 @@ local CLASSES = { d = "%d", D = "%D", s = "%s", S = "%S", w = "[%w_]", W = "[^%w
 -- class -> byte -> true, made when a pattern first has the class
 local SETS = setmetatable({}, { __index = function(sets, name)
   local class = CLASSES[name]
-  sets[name] = class and set_of(class)
+  sets[name] = class and make_set(class)
   return rawget(sets, name)
 end })
-local ANY = set_of "[^\n]"
+local ANY = make_set "[^\n]"
 local CONTROL = { n = "\n", t = "\t", r = "\r", f = "\f", v = "\v" }
 
 

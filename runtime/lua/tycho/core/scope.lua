@@ -13,7 +13,7 @@ local scope = {}
 local stacks = {}
 
 
-local function stack_of(kind)
+local function find_stack(kind)
   stacks[kind] = stacks[kind] or { }
   return stacks[kind]
 end
@@ -21,14 +21,14 @@ end
 
 --- Returns the innermost entered object of a kind, or nil.
 function scope.current(kind)
-  local stack = stack_of(kind)
+  local stack = find_stack(kind)
   local top = stack[#stack]
   return top and top.value
 end
 
 
 local function pop(kind, object, func)
-  local stack = stack_of(kind)
+  local stack = find_stack(kind)
   local top = stack[#stack]
   if not top or top.object ~= object then
     Error.raise{ code = "state", func = func,
@@ -41,7 +41,7 @@ end
 
 -- Everything entered inside and not left goes with the scope.
 local function unwind(kind, depth)
-  local stack = stack_of(kind)
+  local stack = find_stack(kind)
   for i = #stack, depth + 1, -1 do
     stack[i] = nil
   end
@@ -64,7 +64,7 @@ function scope.make(class, kind)
   local name = class.class_name
 
   function class:enter()
-    local stack = stack_of(kind)
+    local stack = find_stack(kind)
     local value = self.entered and self:entered(scope.current(kind)) or self
     stack[#stack + 1] = { object = self, value = value }
     return self
@@ -79,7 +79,7 @@ function scope.make(class, kind)
       Error.raise{ code = "type", func = name .. ":with", argument = "f", expected = "a function",
         got = Error.kind(f), message = "bad 'f'" }
     end
-    local depth = #stack_of(kind)
+    local depth = #find_stack(kind)
     self:enter()
     return leave(kind, depth, pcall(f, ...))
   end

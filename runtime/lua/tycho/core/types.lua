@@ -31,7 +31,7 @@ end
 types.DTYPE_NAMES = DTYPE_NAMES
 
 
-local function words_of(names)
+local function list_words(names)
   local list = {}
   for name in pairs(names) do
     list[#list + 1] = name
@@ -96,7 +96,7 @@ local classes = {}                                       -- by the name of their
 
 -- Returns the check of an object whose class a room further up registers with `types.class`; where
 -- that is not loaded there are no such objects.
-local function object_of(name)
+local function make_object(name)
   return function(v)
     local class = classes[name]
     return class ~= nil and Class.is_a(v, class)
@@ -131,16 +131,16 @@ types.named = {
                  text = "a shape (a list of sizes)" },
   dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless,
                  text = "a list of integers" },
-  context    = { check = object_of "context", text = "a context such as ty.cpu()" },
-  symbol     = { check = object_of "symbol", text = "a Symbol" },
-  array      = { check = object_of "array", text = "an NDArray" },
-  executor   = { check = object_of "executor", text = "an Executor" },
+  context    = { check = make_object "context", text = "a context such as ty.cpu()" },
+  symbol     = { check = make_object "symbol", text = "a Symbol" },
+  array      = { check = make_object "array", text = "an NDArray" },
+  executor   = { check = make_object "executor", text = "an Executor" },
   null       = { check = function(v) return v == null end, text = "ty.null" },
   stype      = { text = "default", check = function(v)
     return v == "default", v, "default, as sparse storage is not part of Tycho",
       type(v) == "string" and "unsupported" or "type"
   end },
-  dtype      = { text = "a dtype", words = words_of(DTYPES), check = function(v)
+  dtype      = { text = "a dtype", words = list_words(DTYPES), check = function(v)
     if type(v) ~= "string" then
       return false
     end
@@ -163,7 +163,7 @@ local function choice_type(words)
 end
 
 
-local function any_of(list)
+local function make_any(list)
   local texts = {}
   for i, t in ipairs(list) do
     texts[i] = t.text
@@ -198,7 +198,7 @@ local function named_type(text)
   for name in text:gmatch("[^|]+") do
     list[#list + 1] = types.named[name] or error("args: no type called " .. name, 0)
   end
-  return #list == 1 and list[1] or any_of(list)
+  return #list == 1 and list[1] or make_any(list)
 end
 
 

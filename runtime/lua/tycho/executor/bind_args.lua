@@ -262,7 +262,7 @@ function bind_args.put_common(spec, a, built, func)
 end
 
 
-local function copy_of(v)
+local function copy_list(v)
   return is_plain(v) and tables.copy(v) or v
 end
 
@@ -274,7 +274,7 @@ end
 -- @tparam table names {arguments, auxiliary, outputs}
 function bind_args.result(handle, sym, a, names)
   return { handle = handle, snapshot = graph.snapshot(sym), ctx = a.ctx,
-    grad_req = copy_of(a.grad_req), group2ctx = copy_of(a.group2ctx), names = names,
+    grad_req = copy_list(a.grad_req), group2ctx = copy_list(a.group2ctx), names = names,
     dry_run = a.dry_run }
 end
 

@@ -15,7 +15,7 @@ local C = native.C
 
 
 -- Returns the object of a node in an executor, made when first needed.
-local function object_of(exe, name, dict, ins)
+local function find_object(exe, name, dict, ins)
   local objects = rawget(exe, "_custom") or {}
   rawset(exe, "_custom", objects)
   if not objects[name] then
@@ -143,7 +143,7 @@ local function run(exe, event)
   local handle = rawget(exe, "_handle")
   local ins, outs = event_arrays(handle, C.TY_ARG, event.nin),
     event_arrays(handle, C.TY_OUT, event.nout)
-  local object = object_of(exe, n.name, n.attrs, ins)
+  local object = find_object(exe, n.name, n.attrs, ins)
   if backward then
     run_backward(object, n.name, n.where, hidden, ins, outs)
   else

@@ -91,8 +91,7 @@ end
 --
 -- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req,
 -- type_dict, group2ctx, arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer
--- (filled in place), force_mirroring, memory_budget, dry_run,
--- precision.
+-- (filled in place), force_mirroring, memory_budget, dry_run, precision.
 -- @param sym the symbol
 -- @treturn Executor
 function executor.simple_bind(sym, ...)
@@ -186,7 +185,7 @@ local function member_names()
 end
 
 
-local function field_of(self, key)
+local function make_field(self, key)
   local value = rawget(self, FIELDS[key])
   if value == nil and not rawget(self, "_handle") then
     handles.fail_freed("Executor")
@@ -200,7 +199,7 @@ end
 
 
 -- Returns the symbol as it was when bound; a copy, which few executors are asked for.
-local function symbol_of(self)
+local function restore_symbol(self)
   rawset(self, "_symbol", Symbol._restored(rawget(self, "_snapshot")))
   return rawget(self, "_symbol")
 end
@@ -211,9 +210,9 @@ function Executor.__index(self, key)
   if value ~= nil then
     return value
   elseif FIELDS[key] then
-    return field_of(self, key)
+    return make_field(self, key)
   elseif key == "_symbol" then
-    return symbol_of(self)
+    return restore_symbol(self)
   elseif type(key) == "string" and key:sub(1, 1) == "_" then
     return Class[key]                                    -- private fields that are not set
   end
@@ -236,11 +235,11 @@ end
 
 --- Returns the list of outputs: `exe.outputs`.
 function Executor:_get_outputs()
-  return field_of(self, "outputs")
+  return make_field(self, "outputs")
 end
 
 
---- Lets go of the core's executor now. Bound arrays, outputs and a shared pool
+--- Frees the core's executor now. Bound arrays, outputs and a shared pool
 -- live on; later use is E(state).
 function Executor:free()
   if rawget(self, "_handle") then
@@ -297,7 +296,7 @@ end
 
 
 -- Shapes by name as the core takes them, and their number.
-local function wants_of(shapes)
+local function make_wants(shapes)
   local names = attrs.keys(shapes)
   local wants = ffi.new("ty_want[?]", #names + 1)
   for i, name in ipairs(names) do
@@ -319,7 +318,7 @@ end
 function Executor:reshape(...)
   local handle, func, a = handle_of(self, "Executor:reshape"), "Executor:reshape", RESHAPE(...)
   local shapes = bind_args.shapes(a.named, a.shapes, self._names, func)
-  local wants, count = wants_of(shapes)
+  local wants, count = make_wants(shapes)
   local spec = ffi.new("ty_reshape_spec")
   spec.want, spec.nwant, spec.device = wants, count, -1
   spec.partial_shaping, spec.allow_up_sizing =

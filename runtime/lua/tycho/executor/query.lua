@@ -18,7 +18,7 @@ local Executor = {}                                      -- methods
 
 local text_out = ffi.new("const char *[1]")
 
-local function text_of(self, get, func)
+local function read_text(self, get, func)
   check(get(handle_of(self, func), text_out), func)
   return native.text(text_out[0])
 end
@@ -26,13 +26,13 @@ end
 
 --- Returns the executor's own graph, forward and backward, as text; then the planned megabytes.
 function Executor:debug_str()
-  return text_of(self, C.ty_exec_print, "Executor:debug_str")
+  return read_text(self, C.ty_exec_print, "Executor:debug_str")
 end
 
 
 --- Returns the instructions the graph was compiled to: kernels, reasons, offsets, shapes.
 function Executor:program()
-  return text_of(self, C.ty_exec_program, "Executor:program")
+  return read_text(self, C.ty_exec_program, "Executor:program")
 end
 
 

@@ -39,7 +39,7 @@ local SIMPLE = args.form("Symbol:simple_bind", {
 
 -- Element type codes by name. An empty dictionary seeds nothing, so that the
 -- types must follow from the graph.
-local function types_of(a, sym, names, func)
+local function list_types(a, sym, names, func)
   local codes = {}
   bind_args.check_names(a.type_dict, names, func)
   for name, dtype in pairs(a.type_dict or {}) do
@@ -102,7 +102,7 @@ end
 
 -- One want per argument and auxiliary state.
 local function fill_wants(a, sym, names, shapes, func)
-  local types, shared = types_of(a, sym, names, func), shared_set(a, func)
+  local types, shared = list_types(a, sym, names, func), shared_set(a, func)
   local reqs = bind_args.requests(a.grad_req, names.arguments, func)
   local arg_at, grad_at = bind_args.devices(a.arg_ctx, names.arguments, "arg_ctx", func),
     bind_args.devices(a.grad_ctx, names.arguments, "grad_ctx", func)
@@ -159,7 +159,7 @@ local KEYS = { args = "", grads = "grad of " }
 
 
 -- Arrays that the core may have taken over: those of the shared executor and buffer.
-local function candidates_of(a)
+local function make_candidates(a)
   return (a.shared_exec or a.shared_buffer) and function(kind, name)
     local shared = a.shared_exec and a.shared_exec[DICTS[kind]]
     local list = { shared and shared[name] }
@@ -281,6 +281,6 @@ return function(sym, ...)
   if buffer then
     refresh_buffer(a.shared_buffer, buffer)
   end
-  made.args, made.grads, made.auxs = arrays.bound(handle, names, candidates_of(a))
+  made.args, made.grads, made.auxs = arrays.bound(handle, names, make_candidates(a))
   return made
 end

@@ -144,7 +144,7 @@ Block._forget = forget
 
 
 -- Returns the child of a name: its position in the list.
-local function position_of(self, name)
+local function find_position(self, name)
   for i, child in ipairs(self._children) do
     if child.name == name then
       return i
@@ -162,13 +162,13 @@ local function put_child(self, name, block)
   self:_check_child(block)
   block._parents[self] = true
   local child = { name, block, name = name, block = block }
-  self._children[position_of(self, name) or #self._children + 1] = child
+  self._children[find_position(self, name) or #self._children + 1] = child
   forget(self)
 end
 
 
 local function remove_field(self, key)
-  local position = position_of(self, key)
+  local position = find_position(self, key)
   if position and self._children[position].block == self._fields[key] then
     table.remove(self._children, position)
   end

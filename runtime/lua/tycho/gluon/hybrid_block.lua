@@ -65,7 +65,7 @@ local function class_in(self, found, n, list)
 end
 
 
-local function class_of(self, ...)
+local function find_class(self, ...)
   local first = ...
   local class = getmetatable(first)
   if select("#", ...) > 1 or class ~= NDArray and class ~= Symbol then
@@ -170,7 +170,7 @@ end
 HybridBlock._run_trace = run_trace
 
 
--- Makes own parameters that wait for their shapes, which a trace tells. Notes when there is nothing
+-- Makes own parameters that wait for their shapes, which a trace finds. Notes when there is nothing
 -- more to make.
 local function get_ready(self, ...)
   local list = self._params:values()
@@ -200,7 +200,7 @@ HybridBlock._symbolic = Block._call_forward
 
 
 function HybridBlock:_run(...)
-  if class_of(self, ...) == Symbol then
+  if find_class(self, ...) == Symbol then
     return trace.symbolic(self, ...)
   elseif rawget(self, "_active") or rawget(self, "_watch") then
     return run_trace(self, ...)

@@ -87,7 +87,7 @@ function layer.pass_on(block, x)
 end
 
 
---- Has the forward of a class let go of the arrays that it makes on the way, where it is recorded.
+--- Has the forward of a class free the arrays that it makes on the way, where it is recorded.
 -- It must keep none, nor hand one to a function of the script.
 -- @tparam table class
 -- @tparam[opt] function may object -> whether that is so; all objects otherwise
@@ -300,8 +300,7 @@ end
 
 
 --- Returns the text of a convolution, from its private fields `_kernel`, `_stride`, `_pad`,
--- `_dilate`,
--- `_groups` and its field `act`.
+-- `_dilate`, `_groups` and its field `act`.
 -- @param self the layer
 -- @param weight its weight's parameter
 -- @param bias its bias's, or nil

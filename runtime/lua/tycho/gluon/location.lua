@@ -1,7 +1,7 @@
 --- Where an error in a block happened: the line in the user's forward, the built-in layer.
 --
 -- A forward that ends in `return self.fc(x)` is no longer on the stack while `fc` runs. So the
--- library's function that called it stays there, and tells the line of the tail call; of several
+-- library's function that called it stays there, and gives the line of the tail call; of several
 -- the last one.
 --
 -- @module tycho.gluon.location
@@ -121,13 +121,13 @@ end
 
 
 -- Returns the block whose prefix is the longest that a name begins with.
-local function owner_of(block, name, best)
+local function find_owner(block, name, best)
   local prefix = block.prefix
   if name:sub(1, #prefix) == prefix and (not best or #prefix > #best.prefix) then
     best = block
   end
   for _, child in ipairs(block:children()) do
-    best = owner_of(child.block, name, best)
+    best = find_owner(child.block, name, best)
   end
   return best
 end
@@ -136,8 +136,8 @@ end
 --- Returns the name of the built-in layer that made a node of a trace, or nil.
 -- @tparam Block block that was traced
 -- @string name of the node
-function location.layer_of(block, name)
-  local owner = owner_of(block, name)
+function location.find_layer(block, name)
+  local owner = find_owner(block, name)
   return owner and owner.prefix ~= "" and not Error.user_file(owner.forward) and owner.name or nil
 end
 

@@ -86,7 +86,7 @@ end
 
 
 -- Returns the mean of each sample, weighted.
-local function mean_of(self, l, sample_weight)
+local function compute_mean(self, l, sample_weight)
   return F.mean{ weighted(l, self.weight, sample_weight), axis = self.batch_axis, exclude = true }
 end
 
@@ -120,7 +120,7 @@ end
 local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
 function L1Loss:forward(pred, label, sample_weight)
-  return mean_of(self, F.abs(like(label, pred) - pred), sample_weight)
+  return compute_mean(self, F.abs(like(label, pred) - pred), sample_weight)
 end
 
 
@@ -132,7 +132,7 @@ function HuberLoss:forward(pred, label, sample_weight)
   local rho = self._rho
   local apart = F.abs(like(label, pred) - pred)
   local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
-  return mean_of(self, l, sample_weight)
+  return compute_mean(self, l, sample_weight)
 end
 
 
@@ -195,7 +195,7 @@ end
 
 function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
   local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
-  return mean_of(self, f(pred, like(label, pred), pos_weight), sample_weight)
+  return compute_mean(self, f(pred, like(label, pred), pos_weight), sample_weight)
 end
 
 
@@ -217,7 +217,7 @@ function SoftmaxCELoss:forward(pred, label, sample_weight)
   else
     l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }
   end
-  return mean_of(self, l, sample_weight)
+  return compute_mean(self, l, sample_weight)
 end
 
 
@@ -241,7 +241,7 @@ end
 local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HingeLoss:forward(pred, label, sample_weight)
-  return mean_of(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
+  return compute_mean(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
 end
 
 
@@ -251,7 +251,8 @@ local SquaredHingeLoss = define("SquaredHingeLoss",
   { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
-  return mean_of(self, F.square(F.relu(self._margin - pred * like(label, pred))), sample_weight)
+  local missing = F.relu(self._margin - pred * like(label, pred))
+  return compute_mean(self, F.square(missing), sample_weight)
 end
 
 
@@ -273,7 +274,7 @@ function LogisticLoss:forward(pred, label, sample_weight)
   if self._label_format == "signed" then
     label = (label + 1) / 2
   end
-  return mean_of(self, cross_entropy_of_logits(pred, label), sample_weight)
+  return compute_mean(self, cross_entropy_of_logits(pred, label), sample_weight)
 end
 
 

@@ -81,7 +81,7 @@ end
 
 
 -- Returns the initializer that a name or an object stands for; nil for nil.
-local function initializer_of(v)
+local function make_initializer(v)
   return v ~= nil and init.create(v) or nil
 end
 
@@ -114,7 +114,7 @@ function Parameter:init(...)
   check_request(a.grad_req)
   check_stype(a.stype, "stype", "gluon.Parameter")
   check_stype(a.grad_stype, "grad_stype", "gluon.Parameter")
-  initializer_of(a.init)
+  make_initializer(a.init)
   rawset(self, "_name", a.name)
   rawset(self, "_differentiable", a.differentiable)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
@@ -271,8 +271,8 @@ function Parameter:initialize(...)
       initializes it again"):format(self.name))
     return
   end
-  local default = initializer_of(a.default_init) or init.Uniform()
-  local deferred = { init = initializer_of(a.init) or initializer_of(self._init) or default,
+  local default = make_initializer(a.default_init) or init.Uniform()
+  local deferred = { init = make_initializer(a.init) or make_initializer(self._init) or default,
     default = default, ctx = devices.or_current(a.ctx) }
   if not is_known(self._shape) and not self._allow_deferred then
     Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
@@ -551,7 +551,7 @@ end
 
 
 -- Returns the mean of arrays on several devices, on the CPU.
-local function mean_of(list)
+local function compute_mean(list)
   local sum = list[1]:as_in_context(context.cpu())
   for i = 2, #list do
     sum = sum + list[i]:as_in_context(context.cpu())
@@ -561,7 +561,7 @@ end
 
 
 local function take_mean(self, ctx)
-  take(self, copies_on(ctx, mean_of(self._data), false))
+  take(self, copies_on(ctx, compute_mean(self._data), false))
 end
 
 
@@ -682,7 +682,7 @@ end
 WRITE.lr_mult, WRITE.wd_mult = number_writer("lr_mult"), number_writer("wd_mult")
 
 function WRITE.init(self, v)
-  initializer_of(v)
+  make_initializer(v)
   rawset(self, "_init", v)
   rawset(self, "_var", nil)
 end

@@ -20,7 +20,7 @@ local parameter_files = {}
 --- Returns a parameter's value on the CPU: the mean over its devices.
 -- @tparam Parameter p
 -- @treturn NDArray
-function parameter_files.value_of(p)
+function parameter_files.average(p)
   local list = p:list_data()
   local sum = list[1]:as_in_context(context.cpu())
   for i = 2, #list do
@@ -36,7 +36,7 @@ end
 function parameter_files.write(path, list)
   local arrays = {}
   for i, entry in ipairs(list) do
-    arrays[i] = { entry[1], parameter_files.value_of(entry[2]) }
+    arrays[i] = { entry[1], parameter_files.average(entry[2]) }
   end
   array_files.save_checked(path, arrays)
 end

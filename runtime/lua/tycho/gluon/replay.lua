@@ -53,7 +53,7 @@ end
 
 
 -- Returns what `call.cached` takes.
-local function entry_of(op, flat, nin)
+local function make_entry(op, flat, nin)
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
   for i = 1, #flat / 2 do
     attr[i - 1].key, attr[i - 1].value = flat[2 * i - 1], flat[2 * i]
@@ -69,7 +69,7 @@ end
 
 -- How a node is run: cached (one output, attributes that stay), many, made (no inputs: attributes
 -- depend on the device, perhaps on shapes), custom.
-local function step_of(n, slots)
+local function make_step(n, slots)
   local schema = registry.find(n.op)
   local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
     outputs = {}, flat = flat_params(n, schema), free = {}, drop = {} }
@@ -85,7 +85,7 @@ local function step_of(n, slots)
     step.kind, step.takes_ctx, step.entries = "made", schema.by_name.ctx ~= nil, {}
     step.open = has_unknown(n.attrs.shape)
   elseif step.nout == 1 and step.nin <= MOST_INPUTS then
-    step.kind, step.entry = "cached", entry_of(n.op, step.flat, step.nin)
+    step.kind, step.entry = "cached", make_entry(n.op, step.flat, step.nin)
   else
     step.kind = "many"
   end
@@ -166,7 +166,7 @@ function replay.compile(symbol, position, block)
     if n.bodies then
       return nil
     elseif n.op then
-      local step = step_of(n, slots)
+      local step = make_step(n, slots)
       plan.steps[#plan.steps + 1] = step
       plan.open = plan.open or step.open
     else
@@ -222,7 +222,7 @@ local function made_entry(step, device, shapes, key)
         flat[i + 1] = attrs.text(shapes[step.node])
       end
     end
-    entry = entry_of(step.op, flat, 0)
+    entry = make_entry(step.op, flat, 0)
     step.entries[name] = entry
   end
   return entry
@@ -325,7 +325,7 @@ local function fail(plan, e)
   local n = at and at.node
   if n and Error.is_error(e) then
     e.where = n.where ~= "" and n.where or e.where
-    e.node = location.layer_of(plan.block, n.name) or n.name
+    e.node = location.find_layer(plan.block, n.name) or n.name
     e.op = e.op or n.op
   end
   error(e, 0)

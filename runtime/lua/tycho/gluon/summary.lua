@@ -88,7 +88,7 @@ local function sum(rows, key)
 end
 
 
-local function text_of(rows)
+local function format_rows(rows)
   local lines = { ("-"):rep(WIDTH), LINE:format("Layer (type)", "Output Shape", "Param #"),
     ("="):rep(WIDTH) }
   for _, row in ipairs(rows) do
@@ -120,5 +120,5 @@ return function(b, ...)
   if not ok then
     error(e, 0)
   end
-  return text_of(rows)
+  return format_rows(rows)
 end

@@ -65,7 +65,7 @@ end
 
 
 -- Makes the parameter of a variable, or takes the shared one, as the variable of the graph.
-local function parameter_of(self, n, mutated)
+local function make_parameter(self, n, mutated)
   local options = { allow_deferred_init = true, grad_req = mutated[n] and "null" or nil,
     shape = shape_of(n), lr_mult = number_of(n.attrs, "lr_mult"),
     wd_mult = number_of(n.attrs, "wd_mult"), init = n.attrs.__init__,
@@ -137,7 +137,7 @@ function SymbolBlock:_use(entries, is_input)
   for pass = 1, 2 do                                     -- arguments, then auxiliary states
     for _, n in ipairs(order) do
       if not n.op and not is_input[n.name] and (pass == 2) == (mutated[n] == true) then
-        known[n.name] = parameter_of(self, n, mutated)
+        known[n.name] = make_parameter(self, n, mutated)
         self._own[#self._own + 1] = { name = n.name, param = known[n.name] }
       end
     end

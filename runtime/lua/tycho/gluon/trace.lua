@@ -126,7 +126,7 @@ function trace.infer_shapes(t, inputs, func)
   if not ok then
     local e = arguments
     if Error.is_error(e) and e.node then
-      e.node = location.layer_of(t.block, e.node) or e.node
+      e.node = location.find_layer(t.block, e.node) or e.node
     end
     error(e, 0)
   end

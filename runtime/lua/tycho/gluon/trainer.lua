@@ -166,7 +166,7 @@ end
 -- The store ---------------------------------------------------------------------------------------
 
 -- Returns the devices, which all parameters share.
-local function devices_of(self)
+local function find_devices(self)
   local ctx, first
   for _, p in ipairs(self._params) do
     local own = p:list_ctx()
@@ -196,7 +196,7 @@ end
 
 
 local function prepare(self)
-  self._ctx = devices_of(self)
+  self._ctx = find_devices(self)
   local arrays = {}
   for _, p in ipairs(self._params) do
     if p:_is_ready() then
@@ -264,7 +264,7 @@ local function get_ready(self)
   if not have_changed(self) then
     return
   end
-  if self._ready and self._params[1] and not devices.same(self._ctx, devices_of(self)) then
+  if self._ready and self._params[1] and not devices.same(self._ctx, find_devices(self)) then
     if self._on_store then
       self._seen = {}
       Error.raise{ code = "state", func = "Trainer", message = "the parameters were moved to other \z
@@ -363,9 +363,9 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns what a LossScale asks of a group of ranks. These closures are made
--- outside of what every step calls: LuaJIT compiles no function that makes one.
-local function ranks_of(group)
+-- Returns what a LossScale asks of a group of ranks. These closures are made outside of what every
+-- step calls: LuaJIT compiles no function that makes one.
+local function make_ranks(group)
   return group and {
     count = function() return group.size end,
     all = function(_, good)
@@ -378,7 +378,7 @@ end
 -- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
 local function are_finite(self, u)
   local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
-  return not scaler or scaler:can_step({ { u.grads } }, ranks_of(group))
+  return not scaler or scaler:can_step({ { u.grads } }, make_ranks(group))
 end
 
 

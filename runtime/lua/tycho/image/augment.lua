@@ -104,7 +104,7 @@ end
 
 -- Several -----------------------------------------------------------------------------------------
 
-local function names_of(self)
+local function format_names(self)
   local texts = {}
   for i, step in ipairs(self.ts) do
     texts[i] = step.dumps and step:dumps() or tostring(step)
@@ -119,7 +119,7 @@ define("SequentialAug", { list = true, { "ts", "list" } }, function(self, x)
     x = step(x)
   end
   return x
-end).dumps = names_of
+end).dumps = format_names
 
 
 --- One after the other, in random order. Parameter: ts, a list.
@@ -135,7 +135,7 @@ define("RandomOrderAug", { list = true, { "ts", "list" } }, function(self, x)
     x = step(x)
   end
   return x
-end).dumps = names_of
+end).dumps = format_names
 
 
 -- Sizes -------------------------------------------------------------------------------------------

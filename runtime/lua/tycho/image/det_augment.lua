@@ -164,7 +164,7 @@ end
 
 local RATIOS, AREAS, PAD_AREAS = { 0.75, 1.33 }, { 0.05, 1 }, { 1, 3 }
 
---- A random window. Of each object that it touches more than `min_object_covered` must lie inside;
+--- A random window. Of each object that it touches more than `min_object_covered` must be inside;
 -- objects of which no more than `min_eject_coverage` does are left out. After `max_attempts`
 -- windows that do not fit the image stays. Parameters: min_object_covered = 0.1, aspect_ratio_range
 -- = {0.75, 1.33}, area_range = {0.05, 1} (shares of the image), min_eject_coverage = 0.3,

@@ -84,7 +84,7 @@ local function read_table(self, list)
 end
 
 
-local function part_of(self, keys, a)
+local function take_part(self, keys, a)
   if a.num_parts < 1 or a.part_index < 0 or a.part_index >= a.num_parts then
     bad(self, "part_index", "0 to num_parts - 1", a.part_index)
   end
@@ -129,7 +129,7 @@ function ImageIter:_open(a)
         "shuffle and num_parts need 'path_imgidx'")
     end
   end
-  self.seq = keys and part_of(self, keys, a)
+  self.seq = keys and take_part(self, keys, a)
   check_images(self, a.path_imgrec and "path_imgrec" or a.path_imglist and "path_imglist"
     or "imglist", a)
 end

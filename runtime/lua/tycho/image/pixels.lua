@@ -87,7 +87,7 @@ local IMWRITE = args.form("image.imwrite",
 --- Writes an image to a file whose name ends in .jpg, .jpeg, .jpe or .png.
 function pixels.imwrite(...)
   local a = IMWRITE(...)
-  local format = codec.format_of(a.filename, "image.imwrite", "filename")
+  local format = codec.find_format(a.filename, "image.imwrite", "filename")
   files.write(a.filename, codec.encode(a.img, a.quality, format, "image.imwrite"), "image.imwrite")
 end
 

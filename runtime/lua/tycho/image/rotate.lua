@@ -27,7 +27,7 @@ end
 
 
 -- Returns an angle for each image.
-local function angles_of(x, degrees, func)
+local function list_angles(x, degrees, func)
   local count, list = x.ndim == 4 and x.shape[1] or 1, degrees
   if type(degrees) == "number" then
     list = {}
@@ -51,7 +51,7 @@ end
 
 -- Returns how much the sampled window grows so that the turned image fills it (zoom_in: less than
 -- 1) or is in it (zoom_out).
-local function zoom_of(h, w, angle, zoom_in, zoom_out)
+local function compute_zoom(h, w, angle, zoom_in, zoom_out)
   if not zoom_in and not zoom_out then
     return 1
   end
@@ -65,10 +65,10 @@ end
 
 -- Returns the affine map from a pixel's place to that of its source; places go from -1 to 1, pixels
 -- are square.
-local function map_of(h, w, degrees, zoom_in, zoom_out)
+local function make_map(h, w, degrees, zoom_in, zoom_out)
   local angle = rad(degrees)
   local high, wide = (h - 1) / 2, (w - 1) / 2
-  local zoom = zoom_of(h, w, angle, zoom_in, zoom_out)
+  local zoom = compute_zoom(h, w, angle, zoom_in, zoom_out)
   local s, c = zoom * sin(angle), zoom * cos(angle)
   -- along a side of one pixel all places are the same
   return { c, wide > 0 and -s * high / wide or 0, 0, high > 0 and s * wide / high or 0, c, 0 }
@@ -83,8 +83,8 @@ local function turned(x, degrees, zoom_in, zoom_out, func)
   check_source(x, func)
   local h, w = x.shape[x.ndim - 1], x.shape[x.ndim]
   local maps = {}
-  for i, angle in ipairs(angles_of(x, degrees, func)) do
-    maps[i] = map_of(h, w, angle, zoom_in, zoom_out)
+  for i, angle in ipairs(list_angles(x, degrees, func)) do
+    maps[i] = make_map(h, w, angle, zoom_in, zoom_out)
   end
   return class.scope(function()
     local grid = nd.GridGenerator{ nd.array(maps, { ctx = x.context }), transform_type = "affine",

@@ -134,7 +134,7 @@ local FILLED_BY_NAME = {
 }
 
 
-local function hook_of(name, rows)
+local function find_hook(name, rows)
   for _, row in ipairs(rows) do
     if name:sub(-#row[1]) == row[1] then
       return row[2], row[1]
@@ -152,7 +152,7 @@ local function described(self, desc, x)
     report(self, desc, text, x)
     return
   end
-  local hook, how = hook_of(desc.name, DESCRIBED)
+  local hook, how = find_hook(desc.name, DESCRIBED)
   self[hook](self, desc, x)
   report(self, desc, how, x)
 end
@@ -167,7 +167,7 @@ local function fill_by_name(self, name, x)
   elseif name:find("^stn_loc.*bias$") then
     return self:_init_loc_bias(name, x)
   end
-  self[hook_of(name, FILLED_BY_NAME)](self, name, x)
+  self[find_hook(name, FILLED_BY_NAME)](self, name, x)
 end
 
 

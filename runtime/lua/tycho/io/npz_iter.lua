@@ -57,7 +57,7 @@ local function npz_files(a)
 end
 
 
-local function names_of(arrays)
+local function list_names(arrays)
   local names = {}
   for name in pairs(arrays) do
     names[#names + 1] = tostring(name)
@@ -68,12 +68,12 @@ end
 
 
 -- Returns an array of a file, one row for a whole file.
-local function array_of(self, loaded, name, path)
+local function find_array(self, loaded, name, path)
   local key = self._arrays[name] or name
   local x = loaded[key]
   if not class.is_array(x) then
     Error.unknown{ func = FUNC, argument = key, what = ("array of '%s'"):format(path),
-      names = names_of(loaded) }
+      names = list_names(loaded) }
   end
   return self._whole_files and x:expand_dims{ axis = 0 } or x
 end
@@ -100,7 +100,7 @@ local function load_file(self, name)
   local path = self.path .. "/" .. name
   local loaded, list, rows = nd.load(path), {}, nil
   for i, array_name in ipairs(self._names) do
-    local x = array_of(self, loaded, array_name, path)
+    local x = find_array(self, loaded, array_name, path)
     check_rows(self, x, array_name, path, rows)
     rows = x.shape[1]
     list[i] = x.dtype == (self._dtypes[array_name] or x.dtype) and x
@@ -228,7 +228,7 @@ end
 
 
 -- Rows `from` to `from + count - 1` of the open file, each array's.
-local function rows_of(self, from, count)
+local function take_rows(self, from, count)
   local index = self._mixed and self._mixed:slice_axis{ axis = 0, begin = from,
     end_ = from + count }
   local list = {}
@@ -249,7 +249,7 @@ local function gather(self, mixes)
     end
     local n = math.min(self.batch_size - count, self._rows - self._row)
     if n > 0 then
-      pieces[#pieces + 1] = rows_of(self, self._row, n)
+      pieces[#pieces + 1] = take_rows(self, self._row, n)
       self._row, count = self._row + n, count + n
     end
   end

@@ -1,7 +1,7 @@
 --- Text files as numbers of words: `ty.io.text(path)`.
 --
 -- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are
--- numbered from 0 in the order in which they first come. The numbers lie in C memory.
+-- numbered from 0 in the order in which they first come. The numbers are in C memory.
 --
 --     local corpus = ty.io.text("ptb.train.txt")
 --     corpus.vocab.the                  -- number of a word          corpus.words[1]   -- word 0
@@ -23,7 +23,7 @@ local Numbers = require "tycho.core.numbers"
 -- @type Corpus
 local Corpus = Class:extend("Corpus")
 
-local function number_of(self, word)
+local function add_word(self, word)
   local id = self.vocab[word]
   if not id then
     id = #self.words
@@ -39,7 +39,7 @@ function Corpus:init(lines)
   for line in lines do
     local begin = ids.n
     for word in line:gmatch("%S+") do
-      ids:add(number_of(self, word))
+      ids:add(add_word(self, word))
     end
     if ids.n > begin then
       starts:add(begin)

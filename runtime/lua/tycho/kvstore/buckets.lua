@@ -14,7 +14,7 @@ local buckets = {}
 local FIRST, BUCKET = 2 ^ 18, 25 * 2 ^ 18                -- elements of a message
 
 
---- Returns where a list's arrays lie, in words.
+--- Returns the devices of a list's arrays as text, which is a key of groups.
 function buckets.devices_of(list)
   local names = {}
   for i, x in ipairs(list) do

@@ -33,7 +33,7 @@ function Group:init(pointer, ctx)
 end
 
 
-local function list_of(arrays)
+local function make_handles(arrays)
   local list = handles(#arrays)
   for i, x in ipairs(arrays) do
     list[i - 1] = x._h
@@ -49,7 +49,7 @@ end
 --   either sign; priority = 0: of sums that wait for another one, the highest goes first
 function Group:sum(arrays, options)
   local o = options or {}
-  check(C.ty_comm_sum(self._h, list_of(arrays), list_of(o.out or arrays), #arrays,
+  check(C.ty_comm_sum(self._h, make_handles(arrays), make_handles(o.out or arrays), #arrays,
     WIRES[o.wire] or C.TY_WIRE_FULL, o.threshold or 0, o.priority or 0), "Group:sum")
 end
 
@@ -58,7 +58,7 @@ end
 -- @tparam {NDArray,...} arrays of one dtype, on a CPU
 -- @int[opt=0] root the rank
 function Group:broadcast(arrays, root)
-  check(C.ty_comm_broadcast(self._h, list_of(arrays), #arrays, root or 0), "Group:broadcast")
+  check(C.ty_comm_broadcast(self._h, make_handles(arrays), #arrays, root or 0), "Group:broadcast")
 end
 
 

@@ -3,7 +3,7 @@
 -- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
 -- their order, are the gradients, so the numbers are those of one process that has as many
 -- contexts. Sums of many keys go as one message (buckets.lua), which travels while backward makes
--- the gradients of the next. A single device's gradients are read where they lie, so that nothing
+-- the gradients of the next. A single device's gradients are read where they are, so that nothing
 -- has to be queued between backward and the message.
 --
 -- @module tycho.kvstore.dist
@@ -102,7 +102,7 @@ end
 local function send(self, bucket, priority)
   if goes_by_nccl(self, bucket[1]) then
     local sums = {}
-    nccl.sum(nccl.group_of(self._groups, bucket[1][2], self._group), bucket)
+    nccl.sum(nccl.find_group(self._groups, bucket[1][2], self._group), bucket)
     for i, group in ipairs(bucket) do
       sums[i] = nccl.chosen(self, group.entry, group[2])
     end

@@ -72,7 +72,7 @@ local function check_key(self, key, func)
 end
 
 
-local function entry_of(self, key, func)
+local function find_entry(self, key, func)
   local entry = self._entries[key]
   if not entry then
     self._unmet[key] = true
@@ -135,7 +135,7 @@ end
 
 local function sort_groups(self, groups, func)
   for _, group in ipairs(groups) do
-    group.entry = entry_of(self, group[1], func)
+    group.entry = find_entry(self, group[1], func)
   end
   return store.sort(groups)
 end
@@ -438,7 +438,7 @@ end
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
 -- Returns what the store has states for.
-local function targets_of(self, o)
+local function list_targets(self, o)
   local targets = {}
   for key, entry in pairs(self._entries) do
     local x = entry.stored
@@ -453,7 +453,7 @@ end
 function KVStore:load_optimizer_states(...)
   local func = "KVStore:load_optimizer_states"
   local updater = updater_of(self, func)
-  local targets = targets_of(self, updater.optimizer)
+  local targets = list_targets(self, updater.optimizer)
   files.parse(LOAD(...).fname, func, function(bytes)
     return updater:_prepare_states(bytes,
       { func = func, targets = targets, keep_unknown = #targets == 0, same_optimizer = true })

@@ -31,11 +31,11 @@ function nccl.is_on_gpus(list)
 end
 
 
---- Returns the group of the GPUs that a list's arrays lie on, made once.
+--- Returns the group of the GPUs of a list's arrays, made once.
 -- @tparam table groups those that were made, by name
 -- @tparam {NDArray,...} list
 -- @tparam[opt] Group ranks the processes whose GPUs belong to it
-function nccl.group_of(groups, list, ranks)
+function nccl.find_group(groups, list, ranks)
   local name = buckets.devices_of(list)
   if not groups[name] then
     local contexts = {}
@@ -148,7 +148,7 @@ function NcclStore:_push_all(groups)
     added[#added + 1] = has_several(group) and group or nil
   end
   for _, bucket in ipairs(buckets.of(added)) do
-    nccl.sum(nccl.group_of(self._groups, bucket[1][2]), bucket)
+    nccl.sum(nccl.find_group(self._groups, bucket[1][2]), bucket)
   end
   store.KVStore._push_all(self, groups)
 end
@@ -167,7 +167,7 @@ end
 
 -- Returns the arrays of a broadcast, the stored one in its GPU's place, and that place; nil: copies
 -- do.
-local function broadcast_of(entry, list)
+local function plan_broadcast(entry, list)
   local from, root = entry.stored, nil
   local arrays, names = {}, {}
   for i, x in ipairs(list) do
@@ -193,11 +193,11 @@ function NcclStore:_give(group, func)
     end
     return
   end
-  local arrays, root = broadcast_of(entry, list)
+  local arrays, root = plan_broadcast(entry, list)
   if not arrays then
     return store.KVStore._give(self, group, func)
   end
-  nccl.group_of(self._groups, arrays):broadcast(arrays, root - 1)
+  nccl.find_group(self._groups, arrays):broadcast(arrays, root - 1)
   call.copy(list[root], entry.stored, func, key)
 end
 

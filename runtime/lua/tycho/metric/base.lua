@@ -192,7 +192,7 @@ end
 
 
 -- Names of the labels that belong to outputs by name; nil where one has none.
-local function labels_of(outputs, labels)
+local function match_labels(outputs, labels)
   local _, names = args.pairs_of(labels)
   local by_head, list = {}, {}
   for _, name in ipairs(names or {}) do
@@ -210,14 +210,13 @@ end
 
 -- Returns the labels that an update by name takes: those that the metric names. Tables by name have
 -- no order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label`
--- of
--- `a_output`.
+-- of `a_output`.
 local function label_names(self, labels, preds)
   local outputs = self.output_names
   if self.label_names or #labels > 0 and (not outputs or #outputs == #labels) then
     return self.label_names
   end
-  return labels_of(outputs or select(2, args.pairs_of(preds)), labels)
+  return match_labels(outputs or select(2, args.pairs_of(preds)), labels)
 end
 
 

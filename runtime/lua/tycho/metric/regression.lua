@@ -147,7 +147,7 @@ end
 
 
 -- Returns sum and number of what counts in one pair.
-local function perplexity_of(self, label, pred, axis, ignore)
+local function compute_perplexity(self, label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
   if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]
       or label.n ~= outer * inner then
@@ -174,7 +174,7 @@ function kinds.Perplexity:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "Perplexity:update")
   local sum, count = 0, 0
   for i = 1, #labels do
-    local s, n = perplexity_of(self, read(labels[i], "Perplexity:update"),
+    local s, n = compute_perplexity(self, read(labels[i], "Perplexity:update"),
       read(preds[i], "Perplexity:update"), self.axis, self.ignore_label)
     sum, count = sum + s, count + n
   end

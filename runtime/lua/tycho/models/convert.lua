@@ -13,7 +13,7 @@ local convert = {}
 
 
 -- Parameters as arrays: with the names of a parameter file where the ending says that it is one.
-local function arrays_of(path, arg_params, aux_params)
+local function list_arrays(path, arg_params, aux_params)
   local prefixed, list = path:find("%.params$") ~= nil, {}
   for kind, params in pairs{ arg = arg_params, aux = aux_params } do
     for name, x in pairs(params) do
@@ -54,8 +54,7 @@ end
 -- @string from path
 -- @string to path
 -- @tparam table options shapes: input name -> sizes, which some formats need, ONNX of the network
---   that is written; at: keys to a network
---   inside the file
+--   that is written; at: keys to a network inside the file
 -- @treturn string what was written
 function convert.convert(from, to, options)
   local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)
@@ -65,7 +64,7 @@ function convert.convert(from, to, options)
       target.save_network(to, net, arg_params, aux_params, known_shapes(inputs, options.shapes))
       return "a network"
     elseif target.save_arrays then
-      local list = arrays_of(to, arg_params, aux_params)
+      local list = list_arrays(to, arg_params, aux_params)
       target.save_arrays(to, list)
       return ("%d arrays"):format(#list)
     end

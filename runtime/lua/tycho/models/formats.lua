@@ -61,7 +61,7 @@ local GRAPH = "-symbol.json"
 
 
 -- Returns the parameters beside a graph: those of the last epoch.
-local function params_of(prefix)
+local function find_params(prefix)
   local folder, base = prefix:match("^(.*/)(.-)$")
   for epoch = LAST_EPOCH, 0, -1 do
     local path = checkpoint.file_name(prefix, epoch, "params")
@@ -89,7 +89,7 @@ function mxnet.network(path)
   if not prefix then
     return net, {}, {}
   end
-  return net, checkpoint.read_params(params_of(prefix), "models")
+  return net, checkpoint.read_params(find_params(prefix), "models")
 end
 
 function mxnet.save_network(path, net, arg_params, aux_params)

@@ -165,7 +165,7 @@ end
 
 
 -- Types and shapes for inference: those of parameters, and what was given.
-local function known_of(net, arg_params, shapes)
+local function list_known(net, arg_params, shapes)
   local given, types = {}, {}
   for _, name in ipairs(net:list_arguments()) do
     local x = arg_params[name]
@@ -186,7 +186,7 @@ end
 
 
 local function show_network(write, net, arg_params, aux_params, options)
-  local given, types = known_of(net, arg_params, options.shapes)
+  local given, types = list_known(net, arg_params, options.shapes)
   local shapes, known = all_shapes(net, given)
   local outs = {}
   for i, name in ipairs(input_names(net, arg_params)) do

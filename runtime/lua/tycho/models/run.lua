@@ -31,7 +31,7 @@ local function read_input(text, inputs)
 end
 
 
-local function shapes_of(inputs)
+local function list_shapes(inputs)
   local shapes = {}
   for name, x in pairs(inputs) do
     shapes[name] = x.shape
@@ -81,7 +81,7 @@ end
 local FLOATS = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
 
 -- Returns the type of the parameters, which inputs of numbers take.
-local function dtype_of(arg_params)
+local function find_dtype(arg_params)
   for _, x in pairs(arg_params) do
     if FLOATS[x.dtype] then
       return x.dtype
@@ -93,7 +93,7 @@ end
 
 -- Labels that were not given are zeros: no output depends on them.
 local function bound(net, arg_params, aux_params, described, inputs, ctx)
-  local usual, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
+  local usual, shapes, arrays = find_dtype(arg_params), net:infer_shape(list_shapes(inputs)), {}
   if not shapes then
     Error.raise{ code = "shape", func = FUNC,
       message = "the shapes of the network do not follow from those of its inputs" }
@@ -144,7 +144,7 @@ function run.run(path, options)
     name_lone_input(format.inputs(path), inputs)
   end
   local net, arg_params, aux_params, described =
-    format.network(path, { shapes = shapes_of(inputs), at = options.at })
+    format.network(path, { shapes = list_shapes(inputs), at = options.at })
   match_names(net, arg_params, inputs)
   local ctx = options.ctx or context.cpu()
   local exe = bound(net, arg_params, aux_params, described or {}, inputs, ctx)

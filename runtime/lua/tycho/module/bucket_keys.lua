@@ -10,13 +10,13 @@ local is_plain, value = values.is_plain, values.value
 local bucket_keys = {}
 
 
-local function text_of(key)
+local function format_key(key)
   if not is_plain(key) then
     return type(key):sub(1, 1) .. tostring(key)
   end
   local parts = {}
   for i, part in ipairs(key) do
-    parts[i] = text_of(part)
+    parts[i] = format_key(part)
   end
   return "{" .. table.concat(parts, ",") .. "}"
 end
@@ -24,7 +24,7 @@ end
 
 --- Returns a key for people.
 function bucket_keys.show(key)
-  return text_of(key):sub(2)
+  return format_key(key):sub(2)
 end
 
 
@@ -40,7 +40,7 @@ function bucket_keys.unique(known, key, func)
       argument = "bucket_key", expected = "a number, a text or a list of these",
       got = Error.kind(key), message = "bad bucket key" }
   end
-  local text = text_of(key)
+  local text = format_key(key)
   known[text] = known[text] or key
   return known[text]
 end

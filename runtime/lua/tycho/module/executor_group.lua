@@ -13,10 +13,10 @@
 --
 -- A group has a set of executors for each shape that it meets (module/executor_sets.lua);
 -- `label_descs` describes the labels of the last one that had any. Fields that follow the current
--- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays
--- and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
--- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without
--- training), aux_arrays: per name a list over devices; `ty.null` where there is no gradient.
+-- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays and label_arrays (per
+-- input a list over devices of `{{begin, end}, array}`), state_arrays, input_grad_arrays (per input
+-- a list over devices). param_arrays, grad_arrays (nil without training), aux_arrays: per name a
+-- list over devices; `ty.null` where there is no gradient.
 --
 -- Running is in module/group_running.lua, states in module/group_states.lua.
 --
@@ -96,7 +96,7 @@ local function choose_requests(self, fuse, loss_scale)
   self._reqs, self.grad_req, self._fusion = reqs, reqs, fusion
   self._loss_scale = loss_scale
   self._bound_symbol = fusion and fusion.symbol
-    or loss_scale and self.for_training and loss_scale.symbol_of(self.symbol) or self.symbol
+    or loss_scale and self.for_training and loss_scale.make_symbol(self.symbol) or self.symbol
 end
 
 
@@ -249,7 +249,7 @@ end
 
 
 --- Has the optimizer's updates inside backward, or no longer (not for users).
--- @tparam ?function fuse names of parameters -> symbol, array_of,
+-- @tparam ?function fuse names of parameters -> symbol, find_array,
 --   backward: `module/fused_update.lua`
 function Group:fuse(fuse)
   rebind(self, fuse, nil)

@@ -53,7 +53,7 @@ end
 
 
 -- Arguments that the iterator does not provide.
-local function parameters_of(a)
+local function list_parameters(a)
   local inputs, list = {}, {}
   for _, kind in ipairs{ "provide_data", "provide_label" } do
     for _, d in ipairs(parts._provided(a.train_data, kind, FUNC)) do
@@ -87,7 +87,7 @@ function Manager:init(...)
   self.slices = slices.split(a.train_data.batch_size, loads, FUNC)
   self.arg_names = a.arg_names or a.symbol:list_arguments()
   self.aux_names = a.aux_names or a.symbol:list_auxiliary_states()
-  self.execgrp = Group(a.symbol, self.arg_names, a.param_names or parameters_of(a), a.ctx,
+  self.execgrp = Group(a.symbol, self.arg_names, a.param_names or list_parameters(a), a.ctx,
     self.slices, a.train_data)
   self.param_names = self.execgrp.param_names
   if a.sym_gen then

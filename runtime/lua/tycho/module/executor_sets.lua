@@ -22,7 +22,7 @@ local KEPT = 8                                           -- sets of a group
 
 
 -- Rows of the batch; all inputs with a batch axis must have as many.
-local function batch_size_of(data, labels)
+local function find_batch_size(data, labels)
   local size
   for _, part in ipairs{ data, labels or {} } do
     for _, d in ipairs(part) do
@@ -39,7 +39,7 @@ local function batch_size_of(data, labels)
 end
 
 
-local function key_of(descs)
+local function make_key(descs)
   local parts = {}
   for k, d in ipairs(descs or {}) do
     parts[k] = tostring(d)
@@ -76,7 +76,7 @@ end
 
 local function make_set(self, data, labels)
   local set = { data_shapes = data, label_shapes = labels,
-    batch_size = batch_size_of(data, labels), execs = {} }
+    batch_size = find_batch_size(data, labels), execs = {} }
   set.slices = slices.split(set.batch_size, self.workload, FUNC)
   for i, range in ipairs(set.slices) do
     set.execs[i] = shared_arrays.bind(self, i, data, labels, range)
@@ -156,7 +156,7 @@ end
 -- @tparam {DataDesc,...} data
 -- @tparam ?{DataDesc,...} labels
 function sets.choose(self, data, labels)
-  local data_key, label_key = key_of(data), key_of(labels)
+  local data_key, label_key = make_key(data), make_key(labels)
   if not choose_kept(self, data_key, label_key) then
     local set = make_set(self, data, labels)
     set.data_key, set.label_key = data_key, label_key
@@ -172,7 +172,7 @@ end
 -- @tparam {DataDesc,...} data
 -- @treturn bool whether there is one
 function sets.choose_by_data(self, data)
-  return choose_kept(self, key_of(data), nil)
+  return choose_kept(self, make_key(data), nil)
 end
 
 

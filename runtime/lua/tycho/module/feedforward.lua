@@ -43,10 +43,10 @@ local NEW = args.form("model.FeedForward", {
 })
 
 
---- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size
--- (batches of an epoch), optimizer
---   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params,
---   allow_extra_params = false, begin_epoch = 0; others are options of the optimizer
+--- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches
+--   of an epoch), optimizer = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128,
+--   arg_params, aux_params, allow_extra_params = false, begin_epoch = 0; others are options of the
+--   optimizer
 function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v
@@ -92,7 +92,7 @@ local function eval_iterator(self, data)
 end
 
 
-local function names_of(descs)
+local function list_names(descs)
   return descriptions.names(descriptions.list(descs, "FeedForward", "provide_data"))
 end
 
@@ -100,7 +100,7 @@ end
 -- Returns a module for the symbol and what an iterator provides.
 -- @param label_names function of a symbol -> names
 local function make_module(self, it, options, label_names)
-  local data_names = names_of(it.provide_data)
+  local data_names = list_names(it.provide_data)
   options.context, options.logger = options.context or self.ctx, options.logger
   if args.types.symbol.check(self.symbol) then
     options.symbol, options.data_names, options.label_names =
@@ -127,7 +127,7 @@ local FIT = args.form("FeedForward:fit", {
 
 
 local function get_ready(self, a, train)
-  local label_names = names_of(train.provide_label)
+  local label_names = list_names(train.provide_label)
   local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list },
     function() return label_names end)
   m:bind{ data_shapes = train.provide_data, label_shapes = train.provide_label }
@@ -248,9 +248,9 @@ end
 -- Using -------------------------------------------------------------------------------------------
 
 -- Arguments that are labels: those that the iterator describes, and those that are called so.
-local function labels_of(net, it)
-  local labels, data, list = tables.positions(names_of(it.provide_label)),
-    tables.positions(names_of(it.provide_data)), {}
+local function list_labels(net, it)
+  local labels, data, list = tables.positions(list_names(it.provide_label)),
+    tables.positions(list_names(it.provide_data)), {}
   for _, name in ipairs(net:list_arguments()) do
     local is_label = labels[name] or name:find("label$")
     list[#list + 1] = is_label and not data[name] and name or nil
@@ -278,7 +278,7 @@ end
 -- Returns a bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
-  local m = make_module(self, it, { context = ctx }, function(net) return labels_of(net, it) end)
+  local m = make_module(self, it, { context = ctx }, function(net) return list_labels(net, it) end)
   local net = args.types.symbol.check(self.symbol) and self.symbol
     or self.symbol(it.default_bucket_key)
   m:bind{ data_shapes = it.provide_data, label_shapes = needed_labels(net, it),

@@ -228,7 +228,7 @@ local function resume(self, a, c, stopping)
 end
 
 
-local function checkpoint_of(a)
+local function make_checkpoint(a)
   local c = a.checkpoint and CHECKPOINT(a.checkpoint)
   if c then
     c.path = c.prefix .. ".state"
@@ -432,7 +432,7 @@ end
 
 
 local function train(self, a, at)
-  local checkpoint = checkpoint_of(a)
+  local checkpoint = make_checkpoint(a)
   a.ranks = ranks.of(self)
   a.train_data = a.ranks and a.ranks:begin(self, a) or a.train_data
   local stopping = a.early_stopping

@@ -40,7 +40,7 @@ end
 
 
 -- Returns the array of an auxiliary state: a part of the updater's state of a parameter.
-function FusedStates:array_of(name, origin, weight)
+function FusedStates:find_array(name, origin, weight)
   local slot = self.slots[name]
   if not slot then
     slot = { param = origin[1], number = origin[2], weight = weight }
@@ -82,7 +82,7 @@ end
 
 -- Modules -----------------------------------------------------------------------------------------
 
-local function indices_of(self, names)
+local function list_indices(self, names)
   local list = {}
   for i, name in ipairs(names) do
     list[i] = self._param_index[name]
@@ -96,7 +96,7 @@ local function backward(self, optimizer, exe, heads)
   local fused = self._fused
   fused:refresh()
   if optimizer.seen ~= fused.states then         -- loaded states bring an optimizer and numbers
-    optimizer:follow(fused.updater.optimizer, indices_of(self, optimizer.params))
+    optimizer:follow(fused.updater.optimizer, list_indices(self, optimizer.params))
     optimizer.seen = fused.states
   end
   optimizer.optimizer:_set_current_context(self._context[1].device_id)
@@ -107,16 +107,16 @@ end
 
 --- Returns what a group needs whose parameters are updated inside backward (not for users).
 -- @tparam {string,...} names parameters for which gradients are wanted, one at least
--- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name
+-- @treturn table symbol, find_array (function of a state's name and of parameters by name
 --   -> its array or nil), backward (function of an executor and of head gradients)
 function Module:_fuse(names)
   local fused = self._fused
   local optimizer = FusedOptimizer{ symbol = self._symbol, optimizer = fused.updater.optimizer,
-    params = names, indices = indices_of(self, names) }
+    params = names, indices = list_indices(self, names) }
   return { symbol = optimizer.symbol,
-    array_of = function(name, weights)
+    find_array = function(name, weights)
       local origin = optimizer.states[name]
-      return origin and fused:array_of(name, origin, weights[origin[1]])
+      return origin and fused:find_array(name, origin, weights[origin[1]])
     end,
     backward = function(exe, heads) backward(self, optimizer, exe, heads) end }
 end

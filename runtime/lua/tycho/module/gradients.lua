@@ -47,7 +47,7 @@ end
 
 
 -- Returns the sum of a gradient's parts on all devices.
-local function sum_of(copies)
+local function compute_sum(copies)
   local sum = copies[1]
   for i = 2, #copies do
     sum = sum + copies[i]:as_in_context(sum.context)
@@ -65,7 +65,7 @@ function gradients.clip(parts, limit)
   for _, part in ipairs(parts) do
     for _, copies in ipairs(part[1]) do
       ctx = ctx or copies[1].context
-      local own = clip.square(sum_of(copies), ctx) * part[2] ^ 2
+      local own = clip.square(compute_sum(copies), ctx) * part[2] ^ 2
       total = total and total + own or own
     end
   end

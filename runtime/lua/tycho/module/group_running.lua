@@ -28,7 +28,7 @@ local FUNC = "Module"                                   -- who mostly has groups
 -- Running -----------------------------------------------------------------------------------------
 
 -- Returns an array of a batch, which must have the shape that is bound.
-local function array_of(x, d, shape, dtype)
+local function make_array(x, d, shape, dtype)
   if is_plain(x) then
     x = nd._as_array(x, dtype, FUNC .. ":forward")
   elseif not class.is_array(x) then
@@ -52,9 +52,9 @@ local function load(slots, descs, list, sources)
     for i, slot in ipairs(slots_of) do
       local part
       if sources then
-        part = array_of(sources[i][k], d, slot[2]._shape, slot[2].dtype)
+        part = make_array(sources[i][k], d, slot[2]._shape, slot[2].dtype)
       else
-        part = slices.cut(array_of(list[k], d, d.shape, slot[2].dtype),
+        part = slices.cut(make_array(list[k], d, d.shape, slot[2].dtype),
           descriptions.batch_axis(d), slot[1])
       end
       call.copy(slot[2], part, FUNC .. ":forward", d.name)
@@ -63,7 +63,7 @@ local function load(slots, descs, list, sources)
 end
 
 
-local function parts_of(batches, kind)
+local function list_parts(batches, kind)
   local list = {}
   for i, batch in ipairs(batches) do
     list[i] = batch[kind] or {}
@@ -78,11 +78,11 @@ end
 function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
-  load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
+  load(self.data_arrays, self.data_shapes, batch.data, parts and list_parts(parts, "data") or nil)
   local labelled = self.label_shapes and first.label and #first.label > 0
   if labelled then
     load(self.label_arrays, self.label_shapes, batch.label,
-      parts and parts_of(parts, "label") or nil)
+      parts and list_parts(parts, "label") or nil)
   end
   if is_train == nil then
     is_train = self.for_training

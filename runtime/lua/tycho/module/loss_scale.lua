@@ -2,10 +2,10 @@
 -- are, so that small ones are not lost as zeros, and divided by it where they are used (not for
 -- users).
 --
--- A group binds `symbol_of` its symbol: what goes into a loss, and every head that is none, passes
--- an operator `_scale_gradient`, whose factor is in an array per device. A change of the scale
--- compiles nothing. The optimizer divides, in its own precision. Where a gradient overflows, the
--- step is left out.
+-- A group binds what `make_symbol` returns for its symbol: inputs of losses, and every head that is
+-- not a loss, pass an operator `_scale_gradient`, whose factor is in an array per device. A change
+-- of the scale compiles nothing. The optimizer divides, in its own precision. Where a gradient
+-- overflows, the step is left out.
 --
 -- @module tycho.module.loss_scale
 
@@ -95,7 +95,7 @@ end
 --- Returns a symbol with the same values whose gradients are the scale times as large.
 -- @tparam Symbol given
 -- @treturn Symbol
-function LossScale.symbol_of(given)
+function LossScale.make_symbol(given)
   local variable, entries = node.variable(NAME, {}, nil), node.copy(given._entries)
   scale_inputs(entries, variable)
   for i, entry in ipairs(entries) do
@@ -108,9 +108,9 @@ function LossScale.symbol_of(given)
 end
 
 
---- Returns the array of the scale on a device, for an executor of `symbol_of`; nil: it is of
+--- Returns the array of the scale on a device, for an executor of `make_symbol`; nil: it is of
 -- another name.
-function LossScale:array_of(name, device)
+function LossScale:find_array(name, device)
   if name ~= NAME then
     return nil
   end

@@ -140,7 +140,7 @@ local function unknown_shapes(names)
 end
 
 
-local function those_of(params, own)
+local function pick_arrays(params, own)
   local dict = {}
   for name, x in pairs(params) do
     dict[name] = own[name] and x
@@ -169,7 +169,7 @@ function Module:_check_loaded(arg_params, aux_params, allow, func)
     is_missing = function(name)
       return own_auxs[name] ~= nil or argument_names.is_parameter(name)
     end }, func)
-  return those_of(arg_params, own_args), those_of(aux_params, own_auxs)
+  return pick_arrays(arg_params, own_args), pick_arrays(aux_params, own_auxs)
 end
 
 
@@ -247,7 +247,7 @@ end
 
 
 -- Descriptions of data and labels, checked.
-local function inputs_of(self, data_shapes, label_shapes, func)
+local function describe_inputs(self, data_shapes, label_shapes, func)
   local data = descriptions.list(data_shapes, func, "data_shapes")
   check_data_names(self, data)
   return data, descriptions.labels(label_shapes, func)
@@ -357,7 +357,7 @@ function Module:bind(...)
   if a.shared_module then
     check_shared(self, a.shared_module)
   end
-  local data, labels = inputs_of(self, a.data_shapes, a.label_shapes, "Module:bind")
+  local data, labels = describe_inputs(self, a.data_shapes, a.label_shapes, "Module:bind")
   self:_sync_params()
   unbind(self)
   self._for_training, self._inputs_need_grad, self._grad_req =
@@ -394,7 +394,7 @@ local RESHAPE = args.form("Module:reshape", {
 function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
-  local data, labels = inputs_of(self, a.data_shapes, a.label_shapes, "Module:reshape")
+  local data, labels = describe_inputs(self, a.data_shapes, a.label_shapes, "Module:reshape")
   self:_reshape(data, labels, "Module:reshape")
 end
 

@@ -3,7 +3,7 @@
 --
 -- Before a name has arrays (loaded, or between two bindings), its values are in the array that is
 -- kept for it. Host copies are made when they are asked for as objects; who only reads gets the
--- device's own arrays where they lie on the host. From then on every name has its copy, which stays
+-- device's own arrays where they are on the host. From then on every name has its copy, which stays
 -- the same array.
 --
 -- `blank` names those that were never given a value: their zeros mean nothing.
@@ -44,7 +44,7 @@ end
 
 -- Returns a new host array with the values that the devices' arrays have in common, or with their
 -- mean.
-local function copy_of(arrays, mean, name)
+local function copy_arrays(arrays, mean, name)
   local x = class.keep(class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC))
   return slices.mean(x, mean and arrays or { arrays[1] }, FUNC, name)
 end
@@ -54,7 +54,7 @@ end
 local function host_array(self, name)
   local arrays = self._arrays[name]
   local mean = self.stale and #arrays > 1
-  return not mean and arrays[1]._device == HOST and arrays[1] or copy_of(arrays, mean, name)
+  return not mean and arrays[1]._device == HOST and arrays[1] or copy_arrays(arrays, mean, name)
 end
 
 
@@ -151,13 +151,13 @@ function ParamStore:copies()
   end
   for name, arrays in pairs(self._arrays) do
     if not self._copies[name] then
-      self._copies[name] = copy_of(arrays, self.stale, name)
+      self._copies[name] = copy_arrays(arrays, self.stale, name)
     elseif self.stale then
       slices.mean(self._copies[name], arrays, FUNC, name)
     end
   end
   for name, x in pairs(self._kept) do
-    self._copies[name] = self._copies[name] or copy_of({ x }, false, name)
+    self._copies[name] = self._copies[name] or copy_arrays({ x }, false, name)
     self._kept[name] = self._copies[name]
   end
   self._copied, self.stale = true, self.lent
@@ -214,7 +214,7 @@ local function attach_one(self, name, arrays)
     copy_to_all(x, arrays, name)
   end
   if self._copied then
-    self._copies[name] = self._copies[name] or copy_of({ x or arrays[1] }, false, name)
+    self._copies[name] = self._copies[name] or copy_arrays({ x or arrays[1] }, false, name)
   end
   self._arrays[name], self._kept[name], self.blank[name] = arrays, nil, not x or nil
 end

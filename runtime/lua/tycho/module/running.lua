@@ -52,7 +52,7 @@ end
 
 
 -- Shapes of arrays of a batch, or, for a list of batches, of all together.
-local function shapes_of(list, bound, parts)
+local function list_shapes(list, bound, parts)
   local shapes = {}
   for k, x in ipairs(list or {}) do
     local shape = class.is_array(x) and x.shape
@@ -166,7 +166,7 @@ local function describe_labels(self, first, parts, data)
     types = types or not known[names[k]] and label_types(self, data) or nil
     descs[k] = known[names[k]] or io_data.DataDesc(names[k], {}, types[names[k]])
   end
-  return describe_like(descs, shapes_of(first.label, descs, parts))
+  return describe_like(descs, list_shapes(first.label, descs, parts))
 end
 
 
@@ -256,7 +256,7 @@ local function adapt(self, batch, is_train)
   if with_labels and data_fit(group, batch) then
     return
   end
-  local shapes = shapes_of(first.data, group.data_shapes, parts)
+  local shapes = list_shapes(first.data, group.data_shapes, parts)
   local same = #shapes == #group.data_shapes
   for k, d in ipairs(group.data_shapes) do
     same = same and tables.same(shapes[k], d.shape)

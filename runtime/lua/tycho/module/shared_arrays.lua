@@ -67,7 +67,7 @@ end
 
 
 -- Returns device of each variable by its group, where it is not the executor's own.
-local function devices_of(self, i)
+local function find_devices(self, i)
   local contexts, devices = self._group2ctxs[i], {}
   for name, attrs in pairs(contexts and self._attrs or {}) do
     local ctx = contexts[attrs.__ctx_group__ or attrs.ctx_group or false]
@@ -250,14 +250,14 @@ local function auxiliary_array(self, shared, want)
   if self._is_aux[want.name] then
     return shared_array(shared.auxs, want)
   end
-  return self._fusion and self._fusion.array_of(want.name, shared.args)
-    or self._loss_scale and self._loss_scale:array_of(want.name, want.device) or zeros(want)
+  return self._fusion and self._fusion.find_array(want.name, shared.args)
+    or self._loss_scale and self._loss_scale:find_array(want.name, want.device) or zeros(want)
 end
 
 
 local function bind_arrays(self, i, shapes, types)
-  local shared, own, devices = self._shared[i], self.contexts[i]._device, devices_of(self, i)
-  local found = symbol._variables_of(self._bound_symbol, shapes, types)
+  local shared, own, devices = self._shared[i], self.contexts[i]._device, find_devices(self, i)
+  local found = symbol._find_variables(self._bound_symbol, shapes, types)
     or infer_slowly(self, shapes, types)
   local list, grads, auxs = {}, {}, {}
   for k, want in ipairs(found.arguments) do

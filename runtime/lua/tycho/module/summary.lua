@@ -26,7 +26,7 @@ local Summary = Class:extend("Summary")
 
 -- Returns the nanoseconds of each node, forward and backward, in what the profiler has summed, and
 -- those of all nodes. Operators that ran as one count for the first of them.
-local function times_of(order)
+local function sum_times(order)
   local known, times, total = {}, {}, 0
   for _, n in ipairs(order) do
     known[n.name] = n.op ~= nil
@@ -53,7 +53,7 @@ local function shapes_of_outputs(n, shapes)
 end
 
 
-local function bytes_of(n, shapes, dtypes)
+local function count_bytes(n, shapes, dtypes)
   local sum = 0
   for k, shape in ipairs(shapes) do
     local dtype = DTYPES[dtypes[node.output_name(n, k - 1)]] or DTYPES.float32
@@ -77,7 +77,7 @@ function Summary:init(symbol, given, memory, func)
   local order = node.walk(symbol._entries)
   local shapes = viz_summary.shapes(symbol, given, func)
   local dtypes = viz_summary.dtypes(symbol, {}, func)
-  local times, total = times_of(order)
+  local times, total = sum_times(order)
   local parameters = {}
   for _, row in ipairs(viz_summary.rows(symbol, given, func)) do
     parameters[row[1]] = row[4]
@@ -89,7 +89,7 @@ function Summary:init(symbol, given, memory, func)
       local outputs = shapes_of_outputs(n, shapes)
       local layer = { name = n.name, op = n.op or "input", shape = tables.copied(outputs[1]),
         parameters = parameters[n.name] or 0, flops = n.op and operations(n, shapes) or 0,
-        bytes = bytes_of(n, outputs, dtypes), time = times[n.name] or 0 }
+        bytes = count_bytes(n, outputs, dtypes), time = times[n.name] or 0 }
       self[#self + 1] = layer
       for _, key in ipairs{ "parameters", "flops", "bytes" } do
         self[key] = self[key] + layer[key]

@@ -19,7 +19,7 @@ usage: tycho --top [PID] [--once]
 local STATES = { starts = "starts", trains = "trains", validates = "validates", done = "is done",
   interrupted = "was interrupted", failed = "has failed" }
 
-local function lines_of(f)
+local function format_lines(f)
   local state = STATES[f.state] or f.state
   if f.stale and (f.state == "starts" or f.state == "trains" or f.state == "validates") then
     state = "has ended without a word"
@@ -49,7 +49,7 @@ local function show_all()
   for _, pid in ipairs(top_file.all()) do
     local figures = top_file.read(pid)
     if not figures.stale then
-      print(table.concat(lines_of(figures), "\n"))
+      print(table.concat(format_lines(figures), "\n"))
       shown = shown + 1
     end
   end
@@ -65,7 +65,7 @@ local function follow(pid)
   local before = 0
   while true do
     local figures = top_file.read(pid)
-    local lines = lines_of(figures)
+    local lines = format_lines(figures)
     io.stdout:write(before > 0 and UP:format(before) .. CLEAR or "", table.concat(lines, "\n"),
       "\n")
     io.stdout:flush()
@@ -105,7 +105,7 @@ function top.main(_, ...)
   if not pid then
     show_all()
   elseif once or not native.is_terminal(1) then
-    print(table.concat(lines_of(top_file.read(pid)), "\n"))
+    print(table.concat(format_lines(top_file.read(pid)), "\n"))
   else
     follow(pid)
   end

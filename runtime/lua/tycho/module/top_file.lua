@@ -55,7 +55,7 @@ end
 
 
 -- Returns the effective user of a process; nil: there is none.
-local function user_of(pid)
+local function read_user(pid)
   return (read(("/proc/%s/status"):format(pid)) or ""):match("Uid:%s*%d+%s+(%d+)")
 end
 
@@ -68,7 +68,7 @@ function top_file.folder()
     return home
   end
   local parent = files.exists("/dev/shm/.") and "/dev/shm" or os.getenv("TMPDIR") or "/tmp"
-  return ("%s/tycho-top-%s"):format(parent, user_of("self") or "0")
+  return ("%s/tycho-top-%s"):format(parent, read_user("self") or "0")
 end
 
 
@@ -82,7 +82,7 @@ local function number_text(v)
 end
 
 
-local function text_of(file, figures)
+local function format_figures(file, figures)
   local lines = { FORMAT, "pid=" .. file.pid, "start=" .. file.start, "script=" .. file.script,
     "time=" .. os.time() }
   for _, key in ipairs(ORDER) do
@@ -148,7 +148,7 @@ function File:write(figures, must)
     return
   end
   self._written = now
-  attempt(self, function() files.write(self.path, text_of(self, figures), "fit") end)
+  attempt(self, function() files.write(self.path, format_figures(self, figures), "fit") end)
 end
 
 
@@ -188,9 +188,9 @@ end
 --   process has ended
 -- @raise E(io): there is none, or another user's; E(format)
 function top_file.read(pid)
-  local own, owner = top_file.folder(), user_of(pid)
+  local own, owner = top_file.folder(), read_user(pid)
   local path = ("%s/%d"):format(own, pid)
-  if owner and owner ~= user_of("self") then
+  if owner and owner ~= read_user("self") then
     fail("io", pid, "process %d belongs to another user", pid)
   elseif files.exists(own) then
     files.make_folder(own, "tycho --top", true)

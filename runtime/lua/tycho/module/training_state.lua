@@ -27,7 +27,7 @@ local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_
 
 
 -- Returns an iterator's position; nil when it has none.
-local function position_of(it)
+local function read_position(it)
   local ok, state = pcall(function() return it:state() end)
   if ok then
     return state
@@ -58,7 +58,7 @@ function BaseModule:save_state(...)
     loss_scale = a.loss_scale, arg_params = arg_params,
     aux_params = aux_params, optimizers = states, residuals = residuals,
     param_index = rawget(self, "_param_index"), random = random.get_state(),
-    iterator = a.train_data and position_of(a.train_data) or nil,
+    iterator = a.train_data and read_position(a.train_data) or nil,
   }, self:_func("save_state"))
 end
 

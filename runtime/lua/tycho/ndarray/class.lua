@@ -275,7 +275,7 @@ end
 
 local contexts = {}
 
-local function context_of(x)
+local function find_context(x)
   local device = x._device
   local c = contexts[device]
   if not c then
@@ -324,8 +324,8 @@ class.fields = {
   ndim    = function(x) return #x._shape end,
   size    = function(x) return x._size end,
   dtype   = function(x) return args.DTYPE_NAMES[x._dtype] end,
-  context = context_of,
-  ctx     = context_of,
+  context = find_context,
+  ctx     = find_context,
   stype   = function() return "default" end,
   handle  = function(x) return x._h end,
   writable = function(x) return not x._readonly end,
@@ -396,7 +396,7 @@ local function end_tidy(outer, ok, ...)
 end
 
 
---- Calls a function that keeps no array, and lets go of those that it made and does not return;
+--- Calls a function that keeps no array, and frees those that it made and does not return;
 -- views are left to the collector. A recorded result that is still there when the program of the
 -- recorded calls is made gets memory of its own, and its neighbours are not fused.
 -- @tparam function f its results are arrays and lists of them

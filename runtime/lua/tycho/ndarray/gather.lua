@@ -117,7 +117,7 @@ local function broadcast_at(list, shape, i)
 end
 
 
-local function strides_of(shape)
+local function make_strides(shape)
   local strides, n = {}, 1
   for d = #shape, 1, -1 do
     strides[d], n = n, n * shape[d]
@@ -129,7 +129,7 @@ end
 -- Positions ---------------------------------------------------------------------------------------
 
 -- Returns all sums of steps along the given axes, row-major.
-local function offsets_of(entries, strides)
+local function list_offsets(entries, strides)
   local list = { 0 }
   for _, e in ipairs(entries) do
     local wider, stride = {}, e.axis and strides[e.axis] or 0
@@ -198,11 +198,11 @@ end
 
 -- Returns the positions of all selected elements in flattened x as an array, and the result's
 -- shape.
-local function positions_of(x, entries, func)
-  local strides = strides_of(x._shape)
+local function collect_positions(x, entries, func)
+  local strides = make_strides(x._shape)
   local before, lists, after = split(entries)
   local middle, list_shape = list_positions(x, lists, strides, func)
-  local outer, inner, flat = offsets_of(before, strides), offsets_of(after, strides), {}
+  local outer, inner, flat = list_offsets(before, strides), list_offsets(after, strides), {}
   for _, a in ipairs(outer) do
     for _, b in ipairs(middle) do
       for _, c in ipairs(inner) do
@@ -263,7 +263,7 @@ function gather.get(x, entries, func)
     return call.params("take", func, { x, axis_indices(x, alone, func) },
       { "axis", call.number(alone.axis - 1) })
   end
-  local positions, shape = positions_of(x, entries, func)
+  local positions, shape = collect_positions(x, entries, func)
   if not positions then
     Error.raise{ code = "index", func = func, argument = "key", got = shape,
       expected = "at least one element", message = "the index selects nothing" }
@@ -280,7 +280,7 @@ end
 -- @string func public name, for errors
 -- @tparam function fit makes an array of v: `index.fit`
 function gather.set(x, entries, v, func, fit)
-  local positions, shape = positions_of(x, entries, func)
+  local positions, shape = collect_positions(x, entries, func)
   if not positions then
     return
   end

@@ -114,7 +114,7 @@ function gradients.run_core(func, ...)
 end
 
 
--- Results that the script has let go take memory and writes for nothing. They are found by a
+-- Results that the script no longer holds take memory and writes for nothing. They are found by a
 -- collection before the program is made, where the calls that wait make so many bytes, and where
 -- the steps of the script take so many times as long as a collection (1 ms for 2 MB of heap, and as
 -- much again for what it drives out of the caches).

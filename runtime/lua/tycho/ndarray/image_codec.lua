@@ -32,7 +32,7 @@ end
 local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
 
 --- Returns the codec that a file name or ".jpg" asks for.
-function codec.format_of(name, func, argument)
+function codec.find_format(name, func, argument)
   local format = FORMATS[name:match("([^.]*)$"):lower()]
   if not format then
     Error.raise{ code = "value", func = func, argument = argument,
@@ -66,7 +66,7 @@ end
 --- As `encode`, in the format that ".jpg" or ".png" asks for. A quality above 9 is one of JPEG; a
 -- PNG takes its own then.
 function codec.encode_as(image, quality, img_fmt, func)
-  local format = codec.format_of(img_fmt, func, "img_fmt")
+  local format = codec.find_format(img_fmt, func, "img_fmt")
   if format == "png" and quality and quality > 9 then
     quality = nil
   end

@@ -1,7 +1,7 @@
 --- Getting and setting with keys: `x[key]`, `x[key] = v`, `x:at(i)`.
 --
--- A basic key (numbers, slices, new axes) gives a view where the selected elements lie
--- together, else a copy; writing through a view changes the base. A key with lists or arrays
+-- A basic key (numbers, slices, new axes) gives a view where the selected elements are
+-- contiguous, else a copy; writing through a view changes the base. A key with lists or arrays
 -- gathers a copy (ndarray/gather.lua). An integer on a one-dimensional array gives shape {1}.
 -- Selections that hold no element are E(index), as arrays have at least one; as the target of
 -- an assignment they do nothing.
@@ -25,7 +25,7 @@ local index = {}
 
 -- Selections --------------------------------------------------------------------------------------
 
--- Returns whether the selected elements lie together: from the right, whole axes, then
+-- Returns whether the selected elements are contiguous: from the right, whole axes, then
 -- one part, then single elements.
 local function is_contiguous(x, sel)
   local shape, parted = x._shape, false

@@ -189,7 +189,7 @@ function PARTS.random()
 end
 
 -- Returns a number as an array of one element where the weight is; an array there.
-local function scale_of(v, weight)
+local function make_scale(v, weight)
   if type(v) == "number" then
     return nd.full{ { 1 }, v, ctx = weight.context }
   end
@@ -199,7 +199,7 @@ end
 function PARTS.contrib()
   local control, zipfian = require "tycho.ndarray.control", require "tycho.op.zipfian"
   local updates = require "tycho.op.updates"
-  updates(control, "array", "nd.contrib.", { scale = scale_of, operator = function(name, func)
+  updates(control, "array", "nd.contrib.", { scale = make_scale, operator = function(name, func)
     return operators.maker(registry.find(name), func)
   end })
   return operators.namespace("nd.contrib", { "_contrib_" },

@@ -58,7 +58,7 @@ end
 -- One array ---------------------------------------------------------------------------------------
 
 -- Header and, as pointer and size, the elements.
-local function parts_of(x, func, name)
+local function make_parts(x, func, name)
   local descr = DESCR[x.dtype]
   if not descr then
     Error.raise{ code = "dtype", func = func, argument = name, got = x.dtype,
@@ -87,7 +87,7 @@ local function type_of(descr, file)
 end
 
 
-local function shape_of(text, file)
+local function parse_shape(text, file)
   local shape = {}
   for size in text:gmatch("[^,%s]+") do
     size = size:match("^(%d+)L?$")                       -- Python 2 writes 3L
@@ -128,7 +128,7 @@ end
 
 -- Returns the array of a file; nil and its shape where it has no elements. They are read at once:
 -- programs write such files anew in their place.
-local function array_of(file)
+local function read_array(file)
   local cursor = file_cursor.new(file)
   local text = header_text(file, cursor)
   local descr = text:match("['\"]descr['\"]%s*:%s*['\"]([^'\"]*)['\"]")
@@ -138,7 +138,7 @@ local function array_of(file)
     fail(file, "the header is damaged")
   end
   local stored, size, swapped = type_of(descr or "V", file)
-  shape = shape_of(shape, file)
+  shape = parse_shape(shape, file)
   local wanted = tables.product(shape) * size
   if cursor:left() ~= wanted then
     fail(file, ("%.0f bytes of elements instead of %.0f"):format(cursor:left(), wanted))
@@ -182,7 +182,7 @@ end
 local function save_npz(path, list, func)
   local parts, central, at = {}, {}, 0
   for i, pair in ipairs(list) do
-    local name, header, elements = pair[1] .. ".npy", parts_of(pair[2], func, pair[1])
+    local name, header, elements = pair[1] .. ".npy", make_parts(pair[2], func, pair[1])
     local size = #header + elements[2]
     local head = member_head(name, checksum{ header, elements }, size)
     parts[3 * i - 2], parts[3 * i - 1], parts[3 * i] = LOCAL .. head .. name, header, elements
@@ -216,7 +216,7 @@ local function load_npz(file)
   for _, member in ipairs(zip.members(file)) do
     refuse_archive(file, member.name)
     local content = zip.contents(file, member)
-    local x = array_of(file_arrays.copy(content, #content, file.path .. ": " .. member.name,
+    local x = read_array(file_arrays.copy(content, #content, file.path .. ": " .. member.name,
       file.func))
     list[#list + 1] = x and { (member.name:gsub("%.npy$", "")), x }
   end
@@ -236,7 +236,7 @@ function npy.save(path, list, func)
       got = #list .. " arrays",
       message = "a file that ends in .npy holds one array, one that ends in .npz several" }
   end
-  files.write_parts(path, { parts_of(list[1][2], func, list[1][1]) }, func)
+  files.write_parts(path, { make_parts(list[1][2], func, list[1][1]) }, func)
 end
 
 
@@ -253,7 +253,7 @@ npy.save_npz = save_npz
 -- @treturn bool whether the names count
 function npy.load(file)
   if file:read(0, math.min(#MAGIC, file.size)) == MAGIC then
-    local x, shape = array_of(file)
+    local x, shape = read_array(file)
     if not x then
       fail(file, ("the array has no elements: its shape is (%s)"):format(table.concat(shape, ", ")))
     end

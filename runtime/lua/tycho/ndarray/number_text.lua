@@ -22,7 +22,7 @@ local LARGE, SMALL, RATIO = 1e8, 1e-4, 1000              -- beyond these, expone
 -- One float ---------------------------------------------------------------------------------------
 
 -- Digits ("314159") and the exponent of ten (0 for 3.14159) of a finite number.
-local function digits_of(v, float)
+local function find_digits(v, float)
   v = abs(v)
   local fraction, exponent = math.frexp(v)
   local step = max(exponent - 1 - float.bits, float.least)
@@ -51,7 +51,7 @@ end
 
 -- Returns a number without exponent, split at the point.
 local function split_plain(v, float, precision)
-  local digits, power = digits_of(v, float)
+  local digits, power = find_digits(v, float)
   local decimals = min(max(#digits - 1 - power, 0), precision)
   local whole, part = (("%%.%df"):format(decimals)):format(v):match("^([^.]*)%.?(.*)$")
   return whole, (part:gsub("0+$", ""))
@@ -61,7 +61,7 @@ end
 -- Returns a number with exponent: its first digit with the sign, the digits after the point, the
 -- exponent.
 local function split_power(v, float, precision)
-  local digits, power = digits_of(v, float)
+  local digits, power = find_digits(v, float)
   if #digits - 1 > precision then
     local text = (("%%.%de"):format(precision)):format(abs(v))
     digits, power = text:match("^[^e]*"):gsub("%.", ""):gsub("(.)0+$", "%1"), text:match("e(.*)$")
@@ -87,7 +87,7 @@ end
 
 
 -- Returns the widths of the three parts of all finite numbers.
-local function widths_of(values, split, float, precision)
+local function measure_widths(values, split, float, precision)
   local widths = { 0, 0, 0 }
   for _, v in ipairs(values) do
     local parts = finite(v) and { split(v, float, precision) } or {}
@@ -107,7 +107,7 @@ end
 local function float_writer(values, float, options)
   local powers = wants_powers(values, options)
   local split = powers and split_power or split_plain
-  local widths = widths_of(values, split, float, options.precision)
+  local widths = measure_widths(values, split, float, options.precision)
   local width = widths[1] + widths[2] + 1 + (powers and widths[3] + 1 or 0)
   for _, v in ipairs(values) do
     width = max(width, finite(v) and 0 or #special_text(v))

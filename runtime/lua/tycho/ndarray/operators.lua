@@ -32,7 +32,7 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 -- Attributes and outputs --------------------------------------------------------------------------
 
 -- Returns a Context among the options as text, which is what operators take.
-local function context_of(...)
+local function convert_context(...)
   local n = values.count(...)
   local t = n > 0 and select(n, ...)
   if is_plain(t) and Class.is_a(t.ctx, context.Context) then
@@ -87,7 +87,7 @@ end
 
 -- Inputs ------------------------------------------------------------------------------------------
 
-local function position_of(names, key)
+local function find_position(names, key)
   for i, name in ipairs(names) do
     if name == key then
       return i
@@ -109,7 +109,7 @@ local function put_named(c)
   end
   local names = registry.ports(schema.name, params, -1, func).inputs
   for key, x in pairs(c.named) do
-    local position = position_of(names, key)
+    local position = find_position(names, key)
     if not position then
       Error.unknown{ func = func, op = schema.name, argument = key, what = "input", names = names }
     elseif c.inputs[position] then
@@ -200,7 +200,7 @@ end
 
 -- A call that is read in full; the next one like it is found in the cache.
 local function attempt(cache, kind, schema, func, ...)
-  local c = registry.read_call(schema, func, kind, context_of(...))
+  local c = registry.read_call(schema, func, kind, convert_context(...))
   local ok, result = pcall(run, c)
   if not ok then
     explain(c, result)

@@ -195,7 +195,7 @@ local function rows_shown(x, most)
 end
 
 
---- Returns the array in at most about so many rows, for the prompt; the dtype stands with
+--- Returns the array in at most about so many rows, for the prompt; the dtype is with
 -- the shape unless it is float32.
 -- @tparam NDArray x
 -- @int rows

@@ -57,7 +57,7 @@ end
 
 
 -- Returns the row of ELEMENTS for "torch.FloatStorage", "torch.float8_e5m2" ...
-local function elements_of(file, path)
+local function find_elements(file, path)
   local name = path and path:match("([%w_]+)$") or "?"
   local row = ELEMENTS[name] or ELEMENTS[name:gsub("Storage$", ""):lower()]
   if not row then
@@ -179,14 +179,14 @@ end
 
 
 -- Returns the functions that a loader knows, by path.
-local function functions_of(loader)
+local function make_functions(loader)
   local file = loader.file
   local known = {
     ["torch._utils._rebuild_tensor"] = function(a)
       return loader:tensor(a[1], a[2], a[3], a[4])
     end,
     ["torch._utils._rebuild_tensor_v3"] = function(a)
-      return loader:tensor(a[1], a[2], a[3], a[4], elements_of(file, pickle.path(a[7])))
+      return loader:tensor(a[1], a[2], a[3], a[4], find_elements(file, pickle.path(a[7])))
     end,
     ["torch._utils._rebuild_qtensor"] = function()
       refuse(file, "quantized tensors are not read: dequantize() them first")
@@ -242,12 +242,12 @@ local function storage_id(file, id)
       or not is_count(id[5]) then
     fail(file, "it refers to what is no storage")
   end
-  return elements_of(file, pickle.path(id[2])), id[3], id[5]
+  return find_elements(file, pickle.path(id[2])), id[3], id[5]
 end
 
 
 function Loader:read(cursor, persistent)
-  return pickle.read(cursor, { functions = functions_of(self), persistent = persistent
+  return pickle.read(cursor, { functions = make_functions(self), persistent = persistent
     and function(id)
       return named_class(id) or persistent(id)
     end })
@@ -271,7 +271,7 @@ end
 
 
 -- Returns the folder in an archive that has the pickle; nil in archives of others.
-local function folder_of(members)
+local function find_folder(members)
   for _, m in ipairs(members) do
     local folder = m.name:match("^(.-/?)data%.pkl$")
     if folder then
@@ -282,7 +282,7 @@ end
 
 
 local function load_archive(file, members)
-  local folder, index = folder_of(members), by_name(members)
+  local folder, index = find_folder(members), by_name(members)
   if index[folder .. "constants.pkl"] then
     refuse(file, "it is a TorchScript archive, which holds code; in Python, "
       .. "torch.save(torch.jit.load(path).state_dict(), other) writes its arrays")
@@ -292,7 +292,7 @@ local function load_archive(file, members)
   loader.swapped = order ~= nil and zip.contents(file, order) == "big"
   local parts = {}
 
-  local function part_of(key)
+  local function find_part(key)
     local m = index[folder .. "data/" .. key]
     if not m then
       fail(file, "the storage '%s' is missing", key)
@@ -306,7 +306,7 @@ local function load_archive(file, members)
 
   local function persistent(id)
     local elements, key, n = storage_id(file, id)
-    local part = n > 0 and part_of(key) or nil
+    local part = n > 0 and find_part(key) or nil
     if part and n * elements[2] > part.bytes then
       fail(file, "the storage '%s' has %.0f bytes instead of %.0f", key, part.bytes,
         n * elements[2])
@@ -480,7 +480,7 @@ function pytorch.is_mine(head, file)
   if is_older(head) then
     return true
   end
-  return zip.is_mine(head) and folder_of(zip.members(file)) ~= nil
+  return zip.is_mine(head) and find_folder(zip.members(file)) ~= nil
 end
 
 

@@ -107,7 +107,7 @@ end
 
 
 -- Returns an entry checked against the bytes that there are: {name, dtype, shape, from, to}.
-local function entry_of(name, entry, size, file)
+local function check_entry(name, entry, size, file)
   if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
       and #entry.data_offsets == 2) then
     fail(file, ("the header's entry '%s' is damaged"):format(name))
@@ -132,7 +132,7 @@ local function sorted_entries(header, size, file)
   local entries = {}
   for name, entry in pairs(header) do
     if name ~= METADATA then
-      entries[#entries + 1] = entry_of(tostring(name), entry, size, file)
+      entries[#entries + 1] = check_entry(tostring(name), entry, size, file)
     end
   end
   table.sort(entries, function(a, b)

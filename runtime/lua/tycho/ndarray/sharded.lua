@@ -22,7 +22,7 @@ end
 
 
 -- Returns the names of the files, sorted, each beside the index.
-local function shards_of(file, map)
+local function list_shards(file, map)
   local list, seen = {}, {}
   for name, shard in pairs(map) do
     if type(name) ~= "string" or type(shard) ~= "string" or shard:find("/", 1, true)
@@ -57,7 +57,7 @@ function sharded.load(file, load)
   end
   local folder = file.path:match("^(.*/)") or ""
   local list, found = {}, {}
-  for _, shard in ipairs(shards_of(file, map)) do
+  for _, shard in ipairs(list_shards(file, map)) do
     for _, pair in ipairs(load(folder .. shard)) do
       if map[pair[1]] == shard then
         list[#list + 1] = pair

@@ -34,7 +34,7 @@ end
 
 
 -- Arrays by bare name.
-local function arrays_of(params, func)
+local function load_arrays(params, func)
   if type(params) == "string" then
     params = array_files.load(params)
   elseif params ~= nil and not values.is_plain(params) then
@@ -50,7 +50,7 @@ end
 
 
 -- Sizes by input.
-local function shapes_of(given, net, params, func)
+local function list_shapes(given, net, params, func)
   if given == nil or given[1] == nil then
     return given or {}
   end
@@ -72,8 +72,8 @@ end
 
 return function(a, func)
   local net, params = network(a, func)
-  params = arrays_of(params, func)
-  local shapes = shapes_of(a.input_shapes, net, params, func)
+  params = load_arrays(params, func)
+  local shapes = list_shapes(a.input_shapes, net, params, func)
   for name in pairs(a.dynamic or {}) do
     if not shapes[name] then
       Error.raise{ code = "name", func = func, argument = name,

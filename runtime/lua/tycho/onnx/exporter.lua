@@ -451,7 +451,7 @@ end
 
 
 -- Returns the name of a node's output; constants become initializers when something reads them.
-local function name_of(self, entry)
+local function find_name(self, entry)
   local n, k = entry[1], entry[2]
   self.value_names[n] = self.value_names[n] or {}
   local names = self.value_names[n]
@@ -476,7 +476,7 @@ local function node_context(self, n)
     c.shapes[i], c.dtypes[i] = d.shape, d.dtype
   end
   c.inputs = setmetatable({}, { __index = function(_, i)
-    return n.inputs[i] and name_of(self, n.inputs[i])
+    return n.inputs[i] and find_name(self, n.inputs[i])
   end })
   function c.constant(i)
     local entry = n.inputs[i]
@@ -568,7 +568,7 @@ local function convert_body(self, body, bound)
   local outputs = {}
   for i, entry in ipairs(body._entries) do
     local d = self.described[entry[1]][entry[2] + 1]
-    outputs[i] = { name = self:emit("Identity", { name_of(self, entry) }), shape = d.shape,
+    outputs[i] = { name = self:emit("Identity", { find_name(self, entry) }), shape = d.shape,
       dtype = d.dtype }
   end
   for key, v in pairs(before) do
@@ -613,7 +613,7 @@ end
 
 -- Renames the last node's output where nothing else has asked for the name.
 local function head_name(self, entry, wanted)
-  local name = name_of(self, entry)
+  local name = find_name(self, entry)
   self.hint = wanted
   local out = self:emit("Identity", { name })
   local n = self.graph.nodes[#self.graph.nodes]

@@ -125,7 +125,7 @@ end
 -- Constants and inputs ----------------------------------------------------------------------------
 
 --- Returns a tensor of the file as a constant.
-function Import:constant_of(t)
+function Import:make_constant(t)
   local read = tensor.read(t, self.model)
   local v = value.constant(read.array, read.shape, read.dtype, t.name ~= "" and t.name or nil)
   v.onnx_type = read.onnx_type
@@ -257,7 +257,7 @@ end
 
 
 -- Values of the inputs; absent ones are nil. known: false: one is missing.
-function Import:inputs_of(n, scope)
+function Import:read_inputs(n, scope)
   local inputs = {}
   for i, name in ipairs(n.inputs) do
     if name ~= "" then
@@ -282,7 +282,7 @@ function Import:convert(n, scope)
   end
   local context = setmetatable({ node = n, attrs = n.attrs, opset = self:opset_of(n),
     import = self, scope = scope, count = #n.outputs }, Node)
-  local inputs = self:inputs_of(n, scope)
+  local inputs = self:read_inputs(n, scope)
   if not inputs then
     return nil
   end
@@ -328,7 +328,7 @@ function Import:run_graph(graph, scope)
   end
   for _, t in ipairs(graph.initializers) do
     if scope.values[t.name] == nil then
-      self:put(scope, t.name, self:constant_of(t))
+      self:put(scope, t.name, self:make_constant(t))
     end
   end
   for _, n in ipairs(graph.nodes) do
@@ -408,11 +408,11 @@ end
 -- All -----------------------------------------------------------------------------------------
 
 -- Returns the outputs of the network: nodes, each once.
-local function heads_of(self, outputs, graph)
+local function make_heads(self, outputs, graph)
   local entries, seen = {}, {}
   for i, v in ipairs(outputs) do
     local name = graph.outputs[i].name
-    local entry = value.entry_of(v)
+    local entry = value.make_entry(v)
     local key = seen[entry[1]]
     if not entry[1].op or key and key[entry[2]] then
       self.hint = name
@@ -474,7 +474,7 @@ local function convert_model(self)
   elseif #outputs == 0 then
     self:fail("format", "the graph has no outputs")
   end
-  return heads_of(self, outputs, graph), outputs
+  return make_heads(self, outputs, graph), outputs
 end
 
 

@@ -94,7 +94,7 @@ function Node:tensor(name)
   if not t.dims then
     value.damaged("attribute '%s' is no tensor", name)
   end
-  return self.import:constant_of(t)
+  return self.import:make_constant(t)
 end
 
 

@@ -49,7 +49,7 @@ end
 local NEVER = -math.huge
 
 -- 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else -infinity.
-local function bias_of(allowed, dtype)
+local function make_bias(allowed, dtype)
   return value.where(allowed, value.scalar(0, dtype), value.scalar(NEVER, dtype))
 end
 
@@ -88,7 +88,7 @@ local function bias_for(n, q, k, mask, past, lengths)
   local function add(more) bias = bias and bias + more or more end
   if mask then
     local more = columns - mask.shape[#mask.shape]
-    local as_bias = mask.dtype == "bool" and bias_of(mask, q.dtype) or mask
+    local as_bias = mask.dtype == "bool" and make_bias(mask, q.dtype) or mask
     if more > 0 then
       local before, after = {}, {}
       for i = 1, #mask.shape do
@@ -105,12 +105,12 @@ local function bias_for(n, q, k, mask, past, lengths)
     if lengths and not past then
       offset = lengths:cast("int64") - rows
     end
-    add(bias_of(seen_keys(rows, columns, offset, causal, left, right), q.dtype))
+    add(make_bias(seen_keys(rows, columns, offset, causal, left, right), q.dtype))
   end
   if lengths then
     local j = value.counted_along({ 1, columns }, 1, "int64")
     local inside = value.binary("lesser", j, lengths:cast("int64"):reshape{ lengths.shape[1], 1 })
-    add(bias_of(inside:truth():reshape{ lengths.shape[1], 1, 1, columns }, q.dtype))
+    add(make_bias(inside:truth():reshape{ lengths.shape[1], 1, 1, columns }, q.dtype))
   end
   return bias
 end
@@ -365,7 +365,7 @@ end
 -- Sums over named axes ----------------------------------------------------------------------------
 
 -- Returns the letters of a term, with an ellipsis as capitals from the right.
-local function letters_of(term, rank)
+local function list_letters(term, rank)
   local list = {}
   local before, after = term:match("^(%a*)%.%.%.(%a*)$")
   if not before then
@@ -417,7 +417,7 @@ local function diagonal(x, letters)
 end
 
 
-local function set_of(list)
+local function make_set(list)
   local set = {}
   for _, x in ipairs(list) do
     set[x] = true
@@ -466,7 +466,7 @@ end
 
 -- Returns the product of two terms, summed over what only they have: a batch of matrix products.
 local function pair_product(a, la, b, lb, kept)
-  local in_a, in_b = set_of(la), set_of(lb)
+  local in_a, in_b = make_set(la), make_set(lb)
   local batch, left, inner, right = {}, {}, {}, {}
   for _, letter in ipairs(la) do
     if in_b[letter] then
@@ -514,7 +514,7 @@ function ops.Einsum(n, ...)
   left = left or equation
   for term in (left .. ","):gmatch("([^,]*),") do
     local x = given[#terms + 1] or value.damaged("equation '%s' for %d inputs", equation, #given)
-    local letters = letters_of(term, #x.shape)
+    local letters = list_letters(term, #x.shape)
     if #letters ~= #x.shape then
       value.damaged("term '%s' for %d dimensions", term, #x.shape)
     end
@@ -536,7 +536,7 @@ function ops.Einsum(n, ...)
     for letter in pairs(counts) do
       open_axes = math.max(open_axes, tonumber(letter:match("^%.%.%.(%d+)$")) or 0)
     end
-    wanted = letters_of(out, open_axes + #out:gsub("%.", ""))
+    wanted = list_letters(out, open_axes + #out:gsub("%.", ""))
   else
     for letter, count in pairs(counts) do
       wanted[#wanted + 1] = (count == 1 or #letter > 1) and letter or nil
@@ -547,7 +547,7 @@ function ops.Einsum(n, ...)
     end)
   end
   local function used_by_others(first)
-    local used = set_of(wanted)
+    local used = make_set(wanted)
     for i = first, #terms do
       for _, letter in ipairs(terms[i][2]) do
         used[letter] = true
@@ -563,7 +563,7 @@ function ops.Einsum(n, ...)
     local b, lb = terms[i][1], terms[i][2]
     b = real and b or b:cast("float64")
     local kept = used_by_others(i + 1)
-    b, lb = drop_unused(b, lb, set_of(joined(letters, wanted, lb)))
+    b, lb = drop_unused(b, lb, make_set(joined(letters, wanted, lb)))
     y, letters = pair_product(y, letters, b, lb, kept)
     y, letters = drop_unused(y, letters, kept)
   end

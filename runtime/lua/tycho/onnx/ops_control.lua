@@ -21,8 +21,8 @@ local MOST_STEPS = 4096                  -- of a loop that is laid out in a row
 
 
 -- Returns a symbol of a value, of its own node where it is used as an output of a body.
-local function symbol_of(v, is_output)
-  local entry = value.entry_of(v)
+local function make_symbol(v, is_output)
+  local entry = value.make_entry(v)
   if is_output then
     entry = op("identity", { value.output(entry, v.shape, v.dtype) }).entry
   end
@@ -30,17 +30,17 @@ local function symbol_of(v, is_output)
 end
 
 
-local function symbols_of(list, is_output)
+local function make_symbols(list, is_output)
   local symbols = {}
   for i, v in ipairs(list) do
-    symbols[i] = symbol_of(v, is_output)
+    symbols[i] = make_symbol(v, is_output)
   end
   return symbols
 end
 
 
 -- Returns a value of a symbol that the engine made, described as another one is.
-local function value_of(s, like, shape)
+local function make_value(s, like, shape)
   return value.output(s._entries[1], shape or like.shape, like.dtype)
 end
 
@@ -78,7 +78,7 @@ local OF_SHAPES = { shape = true, format = true }        -- codes of errors
 
 -- Returns the outputs of a branch. Where it does not fit the shapes of the inputs, as a branch for
 -- another rate of samples does, it is one that no run may choose.
-local function branch_of(n, condition, graph, other, name)
+local function make_branch(n, condition, graph, other, name)
   local ok, results = attempt(n, graph)
   if ok then
     return results
@@ -107,12 +107,12 @@ function ops.If(n, condition)
     return unpack(n.import:run_body(chosen, {}, n.scope))
   end
   local results, others
-  local outputs = contrib.cond{ symbol_of(condition:cast("float32")), function()
-    results = branch_of(n, condition, yes, no, "then_branch")
-    return symbols_of(results, true)
+  local outputs = contrib.cond{ make_symbol(condition:cast("float32")), function()
+    results = make_branch(n, condition, yes, no, "then_branch")
+    return make_symbols(results, true)
   end, function()
-    others = branch_of(n, condition, no, yes, "else_branch")
-    return symbols_of(others, true)
+    others = make_branch(n, condition, no, yes, "else_branch")
+    return make_symbols(others, true)
   end }
   local list = {}
   for i, v in ipairs(results) do
@@ -120,7 +120,7 @@ function ops.If(n, condition)
       n:refuse("branches whose output %d is %s here and %s there", i, value.shape_text(v.shape),
         value.shape_text(others[i].shape))
     end
-    list[i] = value_of(outputs[i], v)
+    list[i] = make_value(outputs[i], v)
   end
   return unpack(list)
 end
@@ -174,7 +174,7 @@ local function while_loop(n, count, condition, carried, graph)
   local function body(...)
     local symbols, values = { ... }, {}
     for i, s in ipairs(symbols) do
-      values[i] = value_of(s, inputs[i])
+      values[i] = make_value(s, inputs[i])
     end
     local counter = values[#values]
     local given = { counter:cast("int64"):reshape{}, values[1]:cast("bool"):reshape{} }
@@ -182,28 +182,28 @@ local function while_loop(n, count, condition, carried, graph)
       given[i + 2] = values[i + 1]
     end
     results = n.import:run_body(graph, given, n.scope)
-    local outs, states = {}, { symbol_of(results[1]:cast("float32"):reshape{ 1 }, true) }
+    local outs, states = {}, { make_symbol(results[1]:cast("float32"):reshape{ 1 }, true) }
     for i = 1, #carried do
       if not value.same_shape(results[i + 1].shape, carried[i].shape) then
         n:refuse("a carried value whose shape changes while the number of steps is not known")
       end
-      states[i + 1] = symbol_of(results[i + 1], true)
+      states[i + 1] = make_symbol(results[i + 1], true)
     end
-    states[#states + 1] = symbol_of(counter + 1, true)
+    states[#states + 1] = make_symbol(counter + 1, true)
     scans = tables.part(results, #carried + 2, #results)
     for i, v in ipairs(scans) do
-      outs[i] = symbol_of(v, true)
+      outs[i] = make_symbol(v, true)
     end
     return outs, states
   end
   local outs, states = contrib.while_loop{ function(alive) return alive end, body,
-    symbols_of(inputs), max_iterations = count }
+    make_symbols(inputs), max_iterations = count }
   local list = {}
   for i = 1, #carried do
-    list[i] = value_of(states[i + 1], carried[i])
+    list[i] = make_value(states[i + 1], carried[i])
   end
   for i, v in ipairs(scans) do
-    list[#list + 1] = value_of(outs[i], v, { count, unpack(v.shape) })
+    list[#list + 1] = make_value(outs[i], v, { count, unpack(v.shape) })
   end
   return unpack(list)
 end

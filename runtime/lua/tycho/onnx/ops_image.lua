@@ -16,8 +16,7 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 -- Resize ------------------------------------------------------------------------------------------
 
 -- Returns where element i of an output axis is in the input: scale = output / input, `size` of the
--- input,
--- `out` of the output, roi = { begin, end }.
+-- input, `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
 local POSITIONS = {
@@ -62,7 +61,7 @@ end
 local function linear(x) return math.max(1 - abs(x), 0) end
 
 -- Half the width of a kernel that is stretched where the output is smaller.
-local function taps_of(position, axis, mode, a, antialias)
+local function make_taps(position, axis, mode, a, antialias)
   local scale = antialias and math.min(axis.scale, 1) or 1
   local reach = (mode == "cubic" and 2 or 1) / scale
   local first, last = floor(position - reach) + 1, ceil(position + reach) - 1
@@ -98,7 +97,7 @@ local function plan_axis(axis, o)
     if o.mode == "nearest" then
       first, weights = o.round(position), { 1 }
     else
-      first, weights = taps_of(position, axis, o.mode, o.a, o.antialias)
+      first, weights = make_taps(position, axis, o.mode, o.a, o.antialias)
     end
     if o.exclude then
       local sum = 0

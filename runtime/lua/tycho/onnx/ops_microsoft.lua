@@ -203,7 +203,7 @@ end
 -- Queries, keys and values as (batch, time, heads * size), of (batch, time, heads, parts, size), or
 -- as they are.
 local function unpacked(n, q, k, v)
-  local function parts_of(x, count, from)
+  local function split_parts(x, count, from)
     local s, list = n:sizes(x, "its input"), {}
     if s[4] ~= count then
       value.damaged("%d parts, not %d", s[4], count)
@@ -214,9 +214,9 @@ local function unpacked(n, q, k, v)
     return unpack(list)
   end
   if #q.shape == 5 and not k then
-    return parts_of(q, 3, 0)
+    return split_parts(q, 3, 0)
   elseif k and #k.shape == 5 and not v then
-    return q, parts_of(k, 2, 0)
+    return q, split_parts(k, 2, 0)
   elseif not k or not v or #q.shape ~= 3 then
     n:refuse("queries of %d dimensions%s", #q.shape, (not k or not v) and " alone" or "")
   end

@@ -39,7 +39,7 @@ end
 
 -- Returns the window of a node over an input with `count` axes of space: kernel, stride, dilate,
 -- before, after, out (sizes of the output).
-local function window_of(n, x, kernel)
+local function make_window(n, x, kernel)
   local count = #x.shape - 2
   if count < 1 then
     value.damaged("an input of %d dimensions", #x.shape)
@@ -106,7 +106,7 @@ end
 -- @number[opt=0] border what stands for 0 in the borders
 function ops.window_of_conv(n, x, weight, border)
   local shape = weight.shape
-  local w = window_of(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
+  local w = make_window(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
   if #shape ~= #x.shape or w.count > 3 then
     n:refuse("an input of %d dimensions with weights of %d", #x.shape, #shape)
   end
@@ -325,7 +325,7 @@ end
 
 
 function ops.MaxPool(n, x)
-  local w = window_of(n, x, n:list("kernel_shape", {}))
+  local w = make_window(n, x, n:list("kernel_shape", {}))
   if n:wants(2) then
     return largest_positions(n, x:cast("float32"), w)
   end
@@ -342,7 +342,7 @@ function ops.MaxPool(n, x)
 end
 
 function ops.AveragePool(n, x)
-  local w, with_pad = window_of(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
+  local w, with_pad = make_window(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
   local y = pooling(x, w, { pool_type = "avg", count_include_pad = with_pad })
   if y then
     return y
@@ -365,7 +365,7 @@ function ops.AveragePool(n, x)
 end
 
 function ops.LpPool(n, x)
-  local w, p = window_of(n, x, n:list("kernel_shape", {})), n:int("p", 2)
+  local w, p = make_window(n, x, n:list("kernel_shape", {})), n:int("p", 2)
   return sum_pool(n, x:map("abs") ^ p, w) ^ (1 / p)
 end
 
@@ -473,7 +473,7 @@ end
 
 function ops.DeformConv(n, x, weight, offset, bias, mask)
   local shape = weight.shape
-  local w = window_of(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
+  local w = make_window(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
   if w.count ~= 2 then
     n:refuse("%d axes of space", w.count)
   end

@@ -154,7 +154,7 @@ end
 local EXACT = 2 ^ 24                     -- integers up to it are float32
 
 -- Returns a type that holds all sums of a product of numbers below `most` with weights, whose
--- outputs lie along `axis`; count: of terms.
+-- outputs are along `axis`; count: of terms.
 local function sum_type(most, weight, axis, count)
   local bound = count * most * 255
   if weight:is_constant() and bound >= EXACT then

@@ -39,7 +39,7 @@ local ACTIVATIONS = {
 }
 
 -- Returns the activations of all directions, one after the other; usual: they are the default ones.
-local function activations_of(n, defaults, directions)
+local function list_activations(n, defaults, directions)
   local words = n.attrs.activations or {}
   local alphas, betas = n:list("activation_alpha", {}), n:list("activation_beta", {})
   local list, usual, alpha, beta = {}, true, 1, 1
@@ -66,7 +66,7 @@ end
 local DIRECTIONS = { forward = 1, reverse = 1, bidirectional = 2 }
 
 -- Returns what all kinds of layers have: sizes, and time first in all arrays.
-local function layer_of(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
+local function make_layer(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
   local l = { gates = gates, directions = n:choice("direction", "forward", DIRECTIONS),
     reverse = n:text("direction", "forward") == "reverse", swapped = n:int("layout", 0) == 1 }
   l.x = l.swapped and x:transpose{ 1, 0, 2 } or x
@@ -81,7 +81,7 @@ local function layer_of(n, gates, defaults, x, weight, recurrent, bias, lengths,
   end
   l.weight, l.recurrent = weight, recurrent
   l.bias = bias or value.full({ l.directions, 2 * gates * l.units }, 0, l.dtype)
-  l.act, l.usual = activations_of(n, defaults, l.directions)
+  l.act, l.usual = list_activations(n, defaults, l.directions)
   l.clip = n:float("clip")
   if lengths and lengths:is_constant() then
     local whole = true
@@ -228,7 +228,7 @@ local function gate(l, x, k) return x:part(1, k * l.units, (k + 1) * l.units) en
 
 
 function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
-  local l = layer_of(n, 1, { "tanh" }, x, weight, recurrent, bias, lengths, hidden)
+  local l = make_layer(n, 1, { "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   if l.usual then
     return whole_layer(n, l, "rnn_tanh", { 1 })
   end
@@ -240,7 +240,7 @@ end
 
 -- Gates z r h.
 function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
-  local l = layer_of(n, 3, { "sigmoid", "tanh" }, x, weight, recurrent, bias, lengths, hidden)
+  local l = make_layer(n, 3, { "sigmoid", "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   local before = n:int("linear_before_reset", 0) ~= 0
   if l.usual and before then
     return whole_layer(n, l, "gru", { 2, 1, 3 })
@@ -271,7 +271,7 @@ end
 
 -- Gates i o f c.
 function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole)
-  local l = layer_of(n, 4, { "sigmoid", "tanh", "tanh" }, x, weight, recurrent, bias, lengths,
+  local l = make_layer(n, 4, { "sigmoid", "tanh", "tanh" }, x, weight, recurrent, bias, lengths,
     hidden)
   local joined, c0 = n:int("input_forget", 0) ~= 0, l.state(cell)
   if l.usual and not joined and not peephole then

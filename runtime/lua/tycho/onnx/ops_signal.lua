@@ -169,7 +169,7 @@ end
 
 
 -- Parts of (..., 1) or (..., 2): real, imaginary or nil.
-local function parts_of(x)
+local function split_parts(x)
   local last = #x.shape - 1
   local parts = x.shape[last + 1]
   if parts ~= 1 and parts ~= 2 then
@@ -194,7 +194,7 @@ function ops.DFT(n, x, length, axis)
     value.damaged("a transform of %d samples", count)
   end
   local axes, back = moved(rank, where)
-  local real, imaginary = parts_of(x)
+  local real, imaginary = split_parts(x)
   real = real:transpose(axes)
   imaginary = imaginary and imaginary:transpose(axes)
   if inverse and onesided then
@@ -226,7 +226,7 @@ function ops.STFT(n, x, step, window_of, length)
     local y = part and op("take", { part, positions }, { axis = 1, mode = "clip" })
     return y and window_of and y * window_of or y
   end
-  local real, imaginary = parts_of(x)
+  local real, imaginary = split_parts(x)
   return transform(n, frames(real), frames(imaginary), size,
     { onesided = n:flag("onesided", true) })
 end

@@ -79,7 +79,7 @@ end
 
 
 -- Returns the number of elements; sizes and their product are checked.
-local function count_of(t)
+local function count_elements(t)
   local n = 1
   if #t.dims > MOST_DIMS then
     fail(t, "unsupported", "%d dimensions, at most %d", #t.dims, MOST_DIMS)
@@ -237,7 +237,7 @@ end
 
 
 -- Returns a new array whose elements are those of FFI memory.
-local function array_of(values, n, shape, dtype, func)
+local function make_array(values, n, shape, dtype, func)
   local code = args.DTYPES[dtype]
   return transfer.from_string(ffi.string(values, n * tensor.BYTES[dtype]), shape, code, func)
 end
@@ -252,7 +252,7 @@ local function bytes_of(n, kind)
 end
 
 
--- Elements that lie in one piece: read when they are needed where the engine has the type.
+-- Elements that are contiguous: read when they are needed where the engine has the type.
 local function dense_array(t, n, kind, shape, file, position)
   local want = bytes_of(n, kind)
   if position.bytes ~= want then
@@ -263,7 +263,7 @@ local function dense_array(t, n, kind, shape, file, position)
   end
   local source = ffi.new(kind.c .. "[?]", kind.bits and want or n)
   ffi.copy(source, file:read(position.at, want), want)
-  return array_of(convert(n, kind, source), n, shape, kind.dtype, t.func)
+  return make_array(convert(n, kind, source), n, shape, kind.dtype, t.func)
 end
 
 
@@ -277,9 +277,9 @@ local function scattered_array(t, n, kind, shape, model)
     fail(t, "format", "%d elements instead of %d", got, count)
   end
   if kind.same then
-    return array_of(source, n, shape, kind.dtype, t.func)
+    return make_array(source, n, shape, kind.dtype, t.func)
   end
-  return array_of(convert(n, kind, source), n, shape, kind.dtype, t.func)
+  return make_array(convert(n, kind, source), n, shape, kind.dtype, t.func)
 end
 
 
@@ -292,7 +292,7 @@ function tensor.read(t, model)
   if not kind or not kind.dtype or t.is_text then
     fail(t, "unsupported", "elements of type %s", kind and kind.name or tostring(t.type))
   end
-  local n = count_of(t)
+  local n = count_elements(t)
   local shape = #t.dims > 0 and t.dims or { 1 }
   local value = { shape = t.dims, dtype = kind.dtype, onnx_type = kind.name }
   if n > 0 then

@@ -43,7 +43,7 @@ local function joined(list, shape)
 end
 
 -- Weights and biases of all layers: lists of { w, r, b } by layer.
-local function layers_of(vector, p, cell, inputs)
+local function split_layers(vector, p, cell, inputs)
   local units, directions, at = p.state_size, p.bidirectional and 2 or 1, 0
   local layers = {}
   for layer = 1, p.num_layers do
@@ -77,7 +77,7 @@ function to.RNN(e, c)
     e:refuse(vector and "projection_size" or "parameters that are not parameters of the network")
   end
   local directions, units, shape = p.bidirectional and 2 or 1, p.state_size, c.shapes[1]
-  local layers = layers_of(vector, p, cell, e:known{ shape[3] }[1])
+  local layers = split_layers(vector, p, cell, e:known{ shape[3] }[1])
   local x, hidden, cells = c.inputs[1], {}, {}
   for i, layer in ipairs(layers) do
     local from, stop = (i - 1) * directions, i * directions

@@ -151,17 +151,17 @@ for _, row in ipairs(BINARY) do
     to[name] = function(e, c) return f(e, c.inputs[1], c.inputs[2], c.dtypes[1]) end
   end
   -- with a number: an array of integers may become one of another type
-  local function number_of(e, c)
+  local function add_number(e, c)
     local x = e:cast(c.inputs[1], c.dtypes[1], c.out[1].dtype)
     return x, e:number(c.p.scalar, c.out[1].dtype), c.out[1].dtype
   end
   to[row[2]] = function(e, c)
-    local x, v, dtype = number_of(e, c)
+    local x, v, dtype = add_number(e, c)
     return f(e, x, v, dtype)
   end
   if row[3] ~= "" then
     to[row[3]] = function(e, c)
-      local x, v, dtype = number_of(e, c)
+      local x, v, dtype = add_number(e, c)
       return f(e, v, x, dtype)
     end
   end
@@ -215,7 +215,7 @@ to.zeros_like, to.ones_like = like(0), like(1)
 -- Reductions --------------------------------------------------------------------------------------
 
 -- Returns the axes of a reduction, from 0.
-local function axes_of(c, list)
+local function list_axes(c, list)
   local rank, axes, set = #c.shapes[1], {}, {}
   for _, axis in ipairs(list or {}) do
     set[axis < 0 and axis + rank or axis] = true
@@ -251,7 +251,7 @@ end
 local function reduction(op, before, after)
   return function(e, c)
     local axis = c.p.axis
-    local axes = axes_of(c, type(axis) == "number" and { axis } or axis)
+    local axes = list_axes(c, type(axis) == "number" and { axis } or axis)
     local x = before and before(e, c.inputs[1], c.dtypes[1]) or c.inputs[1]
     local y = reduced(e, op, x, axes)
     y = after and after(e, y) or y

@@ -36,7 +36,7 @@ local function needs_channels_first(e, p)
   end
 end
 
-local function inputs_of(c, count)
+local function list_inputs(c, count)
   local list = {}
   for i = 1, count do
     list[i] = c.inputs[i]
@@ -50,7 +50,7 @@ end
 function to.Convolution(e, c)
   local p, count = c.p, #c.p.kernel
   needs_channels_first(e, p)
-  return e:emit("Conv", inputs_of(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
+  return e:emit("Conv", list_inputs(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
     strides = or_ones(p.stride, count), dilations = or_ones(p.dilate, count),
     pads = twice(or_ones(p.pad, count, 0)), group = p.num_group })
 end
@@ -71,7 +71,7 @@ function to.Deconvolution(e, c)
       more[i] = 2 * pad[i] - total
     end
   end
-  return e:emit("ConvTranspose", inputs_of(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
+  return e:emit("ConvTranspose", list_inputs(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
     strides = stride, dilations = dilate, pads = twice(pad), output_padding = more,
     group = p.num_group })
 end

@@ -323,7 +323,7 @@ end
 
 --- Returns the entry of a value; a constant becomes a parameter of the network.
 -- @tparam Value v
-function value.entry_of(v)
+function value.make_entry(v)
   if v.entry then
     return v.entry
   elseif not v.variable then
@@ -430,7 +430,7 @@ local function make_node(op, inputs, texts, outputs)
     schema.variadic and #inputs or -1, state.func, state.where)
   local entries = {}
   for i, v in ipairs(inputs) do
-    entries[i] = value.entry_of(v)
+    entries[i] = value.make_entry(v)
   end
   node.connect(n, entries, state.func)
   local shapes = {}

@@ -171,7 +171,7 @@ local cached, ncached = {}, 0            -- operator, its attributes and nin as 
 
 local parts = {}
 
-local function key_of(op, keys, dict, nin)
+local function make_key(op, keys, dict, nin)
   local n = #keys
   for i = 1, n do
     parts[2 * i - 1], parts[2 * i] = keys[i], dict[keys[i]]
@@ -190,7 +190,7 @@ end
 --   place), nvisible; not to be changed
 function registry.ports(op, dict, nin, func, node)
   local keys = attrs.keys(dict)
-  local key = key_of(op, keys, dict, nin)
+  local key = make_key(op, keys, dict, nin)
   local ports = cached[key]
   if not ports then
     ports = ask_ports(op, keys, dict, nin, func, node)

@@ -250,7 +250,7 @@ function Optimizer:_set_current_context(id)
 end
 
 
-local function counts_of(self)
+local function get_counts(self)
   local counts = self._counts[self._device]
   if not counts then
     counts = {}
@@ -262,7 +262,7 @@ end
 
 --- Counts an update of one index or of each of a list.
 function Optimizer:_update_count(indices)
-  local counts = counts_of(self)
+  local counts = get_counts(self)
   for _, index in ipairs(type(indices) == "table" and indices or { indices }) do
     counts[index] = (counts[index] or self.begin_num_update) + 1
     self.num_update = math.max(self.num_update, counts[index])
@@ -272,13 +272,13 @@ end
 
 --- Sets how often an index was updated on the current device (not for users).
 function Optimizer:_set_count(index, count)
-  counts_of(self)[index] = count
+  get_counts(self)[index] = count
 end
 
 
 --- Returns how often an index was updated on the current device.
 function Optimizer:_count_of(index)
-  return counts_of(self)[index] or self.begin_num_update
+  return get_counts(self)[index] or self.begin_num_update
 end
 
 

@@ -52,7 +52,7 @@ local FORM = args.form(FUNC, {
 
 
 -- Returns the arrays; `ty.null` stands for none.
-local function arrays_of(a)
+local function list_arrays(a)
   local list = {}
   for i, x in ipairs(a.arrays) do
     if not class.is_array(x) and x ~= null then
@@ -79,7 +79,7 @@ end
 function clip.clip_global_norm(...)
   local a = FORM(...)
   clip.check_limit(a.max_norm, FUNC)
-  local arrays, square = arrays_of(a), nil
+  local arrays, square = list_arrays(a), nil
   for _, x in ipairs(arrays) do
     local own = clip.square(x, arrays[1].context)
     square = square and square + own or own

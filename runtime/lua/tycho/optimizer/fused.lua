@@ -42,7 +42,7 @@ local FUNC = "optimizer.FusedOptimizer"
 
 
 -- Returns the symbol's own variable nodes, with their attributes.
-local function variables_of(symbol, names)
+local function find_variables(symbol, names)
   local internals, arguments, list = symbol:get_internals(), symbol:list_arguments(), {}
   local known = tables.positions(arguments)
   for i, name in ipairs(names) do
@@ -115,7 +115,7 @@ function FusedOptimizer:init(...)
     a.optimizer, a.params, {}, {}, {}
   self._array, self._indices = a.name .. "_rates", a.indices or counted(#a.params)
   local rates, updated = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
-  for i, variable in ipairs(variables_of(a.symbol, a.params)) do
+  for i, variable in ipairs(find_variables(a.symbol, a.params)) do
     local name, index = a.params[i], self._indices[i]
     if a.optimizer.idx2name[index] == nil then
       a.optimizer.idx2name[index] = name

@@ -28,7 +28,7 @@ local WARMUP = {
 
 
 -- Returns a form of own parameters followed by those of the base.
-local function form_of(name, own)
+local function make_form(name, own)
   local spec = {}
   for _, list in ipairs{ own, WARMUP } do
     for _, entry in ipairs(list) do
@@ -129,7 +129,7 @@ end
 -- @type FactorScheduler
 local FactorScheduler = LRScheduler:extend("FactorScheduler")
 
-local FACTOR = form_of("FactorScheduler", {
+local FACTOR = make_form("FactorScheduler", {
   { "step", "integer" }, { "factor", "number", 1 }, { "stop_factor_lr", "number", 1e-8 },
 })
 
@@ -157,7 +157,7 @@ end
 -- @type MultiFactorScheduler
 local MultiFactorScheduler = LRScheduler:extend("MultiFactorScheduler")
 
-local MULTI = form_of("MultiFactorScheduler", { { "step", "list" }, { "factor", "number", 1 } })
+local MULTI = make_form("MultiFactorScheduler", { { "step", "list" }, { "factor", "number", 1 } })
 
 local function check_steps(step)
   check(#step > 0, "MultiFactorScheduler", "step", "an empty list", "a list of update numbers")

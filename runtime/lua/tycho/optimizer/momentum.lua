@@ -103,7 +103,7 @@ end
 
 
 -- Returns the operator's parameters as texts, made anew when a number has changed.
-local function params_of(self, indices, kept)
+local function refresh_params(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
     kept.params = base.params(self,
@@ -120,7 +120,7 @@ function SGD:update(index, weight, grad, state, kept)
   kept.inputs = kept.inputs or {}
   self:_update_count(indices)
   local n, masters = gather(kept.inputs, weights, grads, states)
-  run_many(self, "multi_", kept.inputs, n, masters, params_of(self, indices, kept), weights)
+  run_many(self, "multi_", kept.inputs, n, masters, refresh_params(self, indices, kept), weights)
 end
 
 SGD.update_multi_precision = SGD.update

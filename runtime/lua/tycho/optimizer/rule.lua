@@ -11,7 +11,7 @@ local rule = {}
 
 
 -- Returns the arrays of a state: nothing, one, or a list.
-local function arrays_of(state)
+local function list_arrays(state)
   state = values.value(state)
   return values.is_plain(state) and state or { state }
 end
@@ -21,7 +21,7 @@ end
 local function in_line(weights, grads, states)
   local rows, line, n = { weights, grads }, {}, #weights
   for i, state in ipairs(states) do
-    for k, x in ipairs(arrays_of(state)) do
+    for k, x in ipairs(list_arrays(state)) do
       rows[k + 2] = rows[k + 2] or {}
       rows[k + 2][i] = x
     end
@@ -57,7 +57,7 @@ local function update(self, index, weight, grad, state)
   end
   self:_update_count(index)
   local op, options = self:_rule(index)
-  base.run(op, { weight, grad, unpack(arrays_of(state)) }, base.params(self, options))
+  base.run(op, { weight, grad, unpack(list_arrays(state)) }, base.params(self, options))
 end
 
 

@@ -37,7 +37,7 @@ local KIND, VERSION = "updater", 1
 
 -- Writing -----------------------------------------------------------------------------------------
 
-local function options_of(optimizer)
+local function collect_options(optimizer)
   local options = { multi_precision = optimizer.multi_precision }
   for _, name in ipairs(optimizer.state_options) do
     options[name] = optimizer[name]
@@ -46,7 +46,7 @@ local function options_of(optimizer)
 end
 
 
-local function fields_of(object, names)
+local function collect_fields(object, names)
   local fields = {}
   for _, name in ipairs(names) do
     fields[name] = rawget(object, name)
@@ -56,7 +56,7 @@ end
 
 
 -- Counts by device and index; of states that wait, by name.
-local function counts_of(updater)
+local function copy_counts(updater)
   local counts = {}
   for device, of_device in pairs(updater.optimizer._counts) do
     counts[device] = tables.copy(of_device)
@@ -72,17 +72,17 @@ end
 local function about(updater, names)
   local optimizer = updater.optimizer
   local schedule = optimizer.lr_scheduler
-  local own = fields_of(optimizer, optimizer.progress)
-  for name, v in pairs(fields_of(optimizer, optimizer.keyed_progress)) do
+  local own = collect_fields(optimizer, optimizer.progress)
+  for name, v in pairs(collect_fields(optimizer, optimizer.keyed_progress)) do
     own[name] = v
   end
-  local moving = type(schedule) == "table" and fields_of(schedule, settings.MOVING) or nil
+  local moving = type(schedule) == "table" and collect_fields(schedule, settings.MOVING) or nil
   if moving then
     moving.kind = schedule.class_name
   end
-  return { version = VERSION, optimizer = optimizer.class_name, options = options_of(optimizer),
-    names = names, counts = counts_of(updater), num_update = optimizer.num_update,
-    schedule = moving, own = own }
+  return { version = VERSION, optimizer = optimizer.class_name,
+    options = collect_options(optimizer), names = names, counts = copy_counts(updater),
+    num_update = optimizer.num_update, schedule = moving, own = own }
 end
 
 
@@ -179,7 +179,7 @@ end
 -- The optimizer -----------------------------------------------------------------------------------
 
 -- "SGD{momentum = 0.9}"
-local function text_of(name, options, shown)
+local function format_options(name, options, shown)
   local parts = {}
   for _, key in ipairs(shown) do
     parts[#parts + 1] = ("%s = %s"):format(key, Error.show(options[key]))
@@ -215,16 +215,16 @@ function saved_states.check_optimizer(saved, optimizer, targets, func)
   if not name then
     return
   end
-  local before = saved.about and saved.about.options or options_of(saved.optimizer)
-  local now, shown = options_of(optimizer), tables.copied(optimizer.state_options)
+  local before = saved.about and saved.about.options or collect_options(saved.optimizer)
+  local now, shown = collect_options(optimizer), tables.copied(optimizer.state_options)
   shown[#shown + 1] = has_half(targets) and "multi_precision" or nil
   local same = name == optimizer.class_name
   for _, key in ipairs(shown) do
     same = same and makes_state(before[key]) == makes_state(now[key])
   end
   if not same then
-    local saved_text = name == optimizer.class_name and text_of(name, before, shown) or name
-    local present_text = text_of(optimizer.class_name, now, shown)
+    local saved_text = name == optimizer.class_name and format_options(name, before, shown) or name
+    local present_text = format_options(optimizer.class_name, now, shown)
     Error.raise{ code = "state", func = func, argument = "optimizer", expected = saved_text,
       got = present_text, message = ("the states are those of %s, and the optimizer is %s")
         :format(saved_text, present_text) }
@@ -285,7 +285,7 @@ end
 
 
 --- Returns a copy of a state, for another array of the same parameter.
-function saved_states.copy_of(state)
+function saved_states.copy_state(state)
   if class.is_array(state) then
     return state:copy()
   elseif not values.is_plain(state) then
@@ -293,7 +293,7 @@ function saved_states.copy_of(state)
   end
   local list = {}
   for i = 1, #state do
-    list[i] = saved_states.copy_of(state[i])
+    list[i] = saved_states.copy_state(state[i])
   end
   return list
 end
@@ -426,7 +426,7 @@ function saved_states.moved(saved, targets, from, optimizer, func)
     if key ~= nil and saved.states[key] ~= nil then
       local state = values.value(saved.states[key])
       saved_states.check_state(optimizer, target, state, func)
-      states[target.key] = used[key] and saved_states.copy_of(state) or state or values.null
+      states[target.key] = used[key] and saved_states.copy_state(state) or state or values.null
       used[key] = true
     end
   end
@@ -437,7 +437,7 @@ end
 -- Progress ----------------------------------------------------------------------------------------
 
 -- Updates of a saved key, on whatever device.
-local function count_of(counts, key)
+local function find_count(counts, key)
   local most
   for _, of_device in pairs(counts) do
     most = of_device[key] and math.max(most or 0, of_device[key]) or most
@@ -449,7 +449,7 @@ end
 local function moved_counts(counts, targets, from)
   local moved = {}
   for _, target in ipairs(targets) do
-    local n = from[target.key] ~= nil and count_of(counts, from[target.key])
+    local n = from[target.key] ~= nil and find_count(counts, from[target.key])
     if n then
       moved[target.device] = moved[target.device] or {}
       moved[target.device][target.key] = n
@@ -508,7 +508,7 @@ end
 
 --- Returns the count of a saved key, for a parameter that comes later.
 function saved_states.count(record, key)
-  return record and count_of(record.counts, key)
+  return record and find_count(record.counts, key)
 end
 
 

@@ -91,7 +91,7 @@ function Updater:_settle(targets)
       if waiting.state ~= nil then
         saved_states.check_state(self.optimizer, target, values.value(waiting.state), "Updater")
         self.states[target.key] =
-          class.outside(saved_states.copy_of, values.value(waiting.state))
+          class.outside(saved_states.copy_state, values.value(waiting.state))
         self.states_synced[target.key] = false
       end
     end
@@ -157,7 +157,7 @@ end
 -- Returns what is made once of a list of weights that comes again and again: copies, groups of
 -- members, and for each group the lists that the optimizer gets, with a table in which it
 -- may keep what it makes of them.
-local function plan_of(self, weights)
+local function find_plan(self, weights)
   local plan = self._plans[weights]
   if plan and tables.same(plan.weights, weights) then
     return plan
@@ -173,7 +173,7 @@ end
 
 
 local function update_groups(self, indices, grads, weights)
-  for _, group in ipairs(plan_of(self, weights)) do
+  for _, group in ipairs(find_plan(self, weights)) do
     for i, member in ipairs(group.members) do
       local index, weight = indices[member], weights[member]
       group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[member]

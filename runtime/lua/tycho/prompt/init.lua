@@ -237,7 +237,7 @@ end
 
 
 -- Frames, without locals, from the text of `debug.traceback`: the first and the last ones.
-local function frames_of(traceback)
+local function parse_frames(traceback)
   local list = {}
   for line in traceback:gmatch("\t([^\n]+)") do
     local where, name = line:match("^(.-:%d+: in )function '(.-)'$")
@@ -308,7 +308,7 @@ function Session:run(chunk, mute, ...)
   written.text = nil
   local traceback
   return finish(self, mute, (function(ok, ...)
-    self.frames = traceback and frames_of(traceback) or self.frames
+    self.frames = traceback and parse_frames(traceback) or self.frames
     return ok, ...
   end)(xpcall(chunk, function(e)
     if is_overflow(e) then                                 -- there is stack left for one call
@@ -373,8 +373,7 @@ end
 
 
 -- Returns the value of a path of names; nil where it leads nowhere. Nothing is called. A path may
--- leave out
--- `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
+-- leave out `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
 local function named_value(session, name)
   if not name:find("^[%a_][%w_%.:%[%]]*$") then
     return nil

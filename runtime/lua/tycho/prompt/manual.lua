@@ -490,8 +490,8 @@ local function value_text(name, value)
     return function_text(name, value) or operator_text(name)
   elseif manual.is_class(value) then
     return class_text(value)
-  elseif type(value) == "table" and members.module_of(value) then
-    return module_text(members.module_of(value), value)
+  elseif type(value) == "table" and members.find_module(value) then
+    return module_text(members.find_module(value), value)
   elseif type(value) == "table" and manual.is_class(getmetatable(value)) then
     return class_text(getmetatable(value))
   end

@@ -70,7 +70,7 @@ end
 
 --- "tycho.module" for a loaded module of the library, the shortest of its names, of several the
 -- last by alphabet ("tycho.test_utils", not "tycho.test.utils"); nil for other values.
-function members.module_of(value)
+function members.find_module(value)
   local found
   for name, module in pairs(package.loaded) do
     if module == value and type(name) == "string" and name:find("^tycho")

@@ -65,7 +65,7 @@ end
 
 
 -- Returns the operators that a node reads, each once, and the names of the variables.
-local function inputs_of(n)
+local function list_inputs(n)
   local operators, variables, seen = {}, {}, {}
   for _, entry in ipairs(n.inputs) do
     local input = entry[1]
@@ -128,7 +128,7 @@ local function tree(heads)
   end
   while #stack > 0 do
     local n, indent = unpack(table.remove(stack))
-    local operators, variables = inputs_of(n)
+    local operators, variables = list_inputs(n)
     local again = seen[n] and n.op
     if #rows < NODES then
       rows[#rows + 1] = { indent .. n.name, again and "(above)" or about(n, variables) }
@@ -148,7 +148,7 @@ end
 
 -- Returns the nodes of a symbol's outputs, each once, without those that another one of them is
 -- made from.
-local function heads_of(s)
+local function list_heads(s)
   local heads, inner = {}, {}
   for _, n in ipairs(require("tycho.symbol.node").walk(s._entries)) do
     for _, entry in ipairs(n.inputs) do
@@ -165,7 +165,7 @@ end
 
 
 local function symbol_text(s)
-  local heads = heads_of(s)
+  local heads = list_heads(s)
   local title = tostring(s)
   if #heads == 1 and not heads[1].op then
     return title
@@ -296,7 +296,8 @@ end
 
 local function namespace_text(value)
   local names = members.list(value)
-  local text, line = { ("<module %s>"):format(members.module_of(value):gsub("^tycho", "ty")) }, " "
+  local title = members.find_module(value):gsub("^tycho", "ty")
+  local text, line = { ("<module %s>"):format(title) }, " "
   for i, name in ipairs(names) do
     if #line + #name > 100 then
       text[#text + 1], line = line, " "
@@ -340,7 +341,7 @@ function objects.text(value)
       return view[3](value)
     end
   end
-  if getmetatable(value) and rawget(value, "class_name") == nil and members.module_of(value) then
+  if getmetatable(value) and rawget(value, "class_name") == nil and members.find_module(value) then
     return namespace_text(value)
   end
 end
@@ -356,7 +357,7 @@ function objects.line(value)
   elseif type(value) == "table" and getmetatable(value) then
     local meta = debug.getmetatable(value)
     local text = type(meta) == "table" and meta.__tostring and tostring(value)
-      or members.module_of(value) and "<module>"
+      or members.find_module(value) and "<module>"
     return text and text:match("^[^\n]*")
   end
 end

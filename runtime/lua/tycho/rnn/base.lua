@@ -195,7 +195,7 @@ end
 
 
 -- Begin states of a cell inside this one.
-function BaseRNNCell._begin_of(cell, func, given)
+function BaseRNNCell._make_begin(cell, func, given)
   local options = tables.copy(given)
   options.func = func
   return cell:begin_state(options)

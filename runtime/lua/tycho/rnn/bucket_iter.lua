@@ -5,7 +5,7 @@
 -- inside each bucket, going on from the order before; the rows that do not make a whole batch are
 -- left out, other ones each epoch.
 --
--- The words lie in C memory: `_words` and `_starts` (sentence i, from 0, is
+-- The words are in C memory: `_words` and `_starts` (sentence i, from 0, is
 -- _words[_starts[i]] up to before _words[_starts[i + 1]]), and per bucket the numbers of its
 -- sentences in the epoch's order.
 --

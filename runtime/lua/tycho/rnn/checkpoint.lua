@@ -14,7 +14,7 @@ local checkpoint = {}
 
 
 -- Returns a cell or a list of cells as a list.
-local function cells_of(cells, func)
+local function list_cells(cells, func)
   local list = values.is_plain(cells) and cells or { cells }
   for _, cell in ipairs(list) do
     if not Class.is_a(cell, base.BaseRNNCell) then
@@ -41,7 +41,7 @@ local SAVE = args.form("rnn.save_rnn_checkpoint", {
 function checkpoint.save_rnn_checkpoint(...)
   local a = SAVE(...)
   local params = a.arg_params or {}
-  for _, cell in ipairs(cells_of(a.cells, "rnn.save_rnn_checkpoint")) do
+  for _, cell in ipairs(list_cells(a.cells, "rnn.save_rnn_checkpoint")) do
     params = cell:unpack_weights(params)
   end
   model.save_checkpoint(a.prefix, a.epoch, a.symbol, params, a.aux_params)
@@ -61,7 +61,7 @@ local LOAD = args.form("rnn.load_rnn_checkpoint", {
 -- @treturn table aux_params
 function checkpoint.load_rnn_checkpoint(...)
   local a = LOAD(...)
-  local cells = cells_of(a.cells, "rnn.load_rnn_checkpoint")
+  local cells = list_cells(a.cells, "rnn.load_rnn_checkpoint")
   local net, params, aux = model.load_checkpoint(a.prefix, a.epoch)
   for _, cell in ipairs(cells) do
     params = cell:pack_weights(params)
@@ -80,7 +80,7 @@ local DO = args.form("rnn.do_rnn_checkpoint", {
 -- @int[opt=1] period
 function checkpoint.do_rnn_checkpoint(...)
   local a = DO(...)
-  local cells, period = cells_of(a.cells, "rnn.do_rnn_checkpoint"), math.max(a.period, 1)
+  local cells, period = list_cells(a.cells, "rnn.do_rnn_checkpoint"), math.max(a.period, 1)
   return function(epoch, net, arg_params, aux_params)
     if (epoch + 1) % period == 0 then
       checkpoint.save_rnn_checkpoint(cells, a.prefix, epoch + 1, net, arg_params, aux_params)

@@ -131,7 +131,7 @@ local MAKERS = {
 }
 
 
-local function layer_of(self, i)
+local function make_layer(self, i)
   local shape = self._shape
   local make, h, prefix = MAKERS[shape.mode], shape.num_hidden, self._prefix
   local left = make(h, ("%sl%d_"):format(prefix, i))
@@ -148,7 +148,7 @@ end
 function FusedRNNCell:unfuse()
   local cells, layers = stack.SequentialRNNCell{}, self._shape.num_layers
   for i = 0, layers - 1 do
-    cells:add(layer_of(self, i))
+    cells:add(make_layer(self, i))
     if self._dropout > 0 and i < layers - 1 then
       cells:add(dropout.DropoutCell{ self._dropout,
         prefix = ("%s_dropout%d_"):format(self._prefix, i) })
@@ -161,7 +161,7 @@ end
 -- Weights -----------------------------------------------------------------------------------------
 
 -- Returns the pieces of a packed vector: a list of {full name, view}.
-local function views_of(self, x, inputs, func)
+local function make_views(self, x, inputs, func)
   local list, at = {}, 0
   for i, piece in ipairs(layout.pieces(self._shape, inputs)) do
     local view = class.view(x, piece[2], at * class.BYTES[x._dtype], func)
@@ -175,7 +175,7 @@ end
 function FusedRNNCell:_unpack(dict)
   local func = "FusedRNNCell:unpack_weights"
   local x = self:take(dict, self._prefix .. "parameters", "unpack_weights")
-  for _, piece in ipairs(views_of(self, x, layout.input_size(self._shape, x.size, func), func)) do
+  for _, piece in ipairs(make_views(self, x, layout.input_size(self._shape, x.size, func), func)) do
     dict[piece[1]] = piece[2]:copy()
   end
 end
@@ -188,7 +188,7 @@ function FusedRNNCell:_pack(dict)
   dict[first] = weight
   local inputs = weight.shape[2] or 0
   local x = class.new({ layout.size(self._shape, inputs) }, weight._dtype, weight._device, func)
-  for _, piece in ipairs(views_of(self, x, inputs, func)) do
+  for _, piece in ipairs(make_views(self, x, inputs, func)) do
     call.copy(piece[2], self:take(dict, piece[1], "pack_weights"), func, piece[1])
   end
   dict[self._prefix .. "parameters"] = x

@@ -63,7 +63,7 @@ end
 
 
 function ModifierCell:_begin(func, given)
-  return (unwrapped(self, function(inner) return self._begin_of(inner, func, given) end))
+  return (unwrapped(self, function(inner) return self._make_begin(inner, func, given) end))
 end
 
 

@@ -62,7 +62,7 @@ end
 function Container:_begin(func, given)
   local states = {}
   for _, cell in ipairs(self._cells) do
-    append(states, self._begin_of(cell, func, given))
+    append(states, self._make_begin(cell, func, given))
   end
   return states
 end

@@ -19,7 +19,7 @@ local INPUTS = {
 
 
 -- Returns position of the input (from 1) of each variable (from 0) of a body.
-local function inputs_of(n, which)
+local function index_inputs(n, which)
   local of, count = {}, 0
   for _, key in ipairs(n.op == "_foreach" and FOREACH or { INPUTS[n.op][which] }) do
     for location in (n.attrs[key] or ""):gmatch("%-?%d+") do
@@ -38,7 +38,7 @@ end
 -- Marks inputs of a node that a body changes.
 local function note(changed, n, which, entries)
   local order = node.walk(entries)
-  local states, inputs, k = node.mutated(order), inputs_of(n, which), 0
+  local states, inputs, k = node.mutated(order), index_inputs(n, which), 0
   for _, m in ipairs(order) do
     if not m.op then
       if states[m] and inputs[k] then

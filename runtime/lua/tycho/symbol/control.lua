@@ -151,7 +151,7 @@ local function head_entries(list)
 end
 
 
-local function positions_of(list)
+local function index_positions(list)
   local position = {}
   for i, v in ipairs(list) do
     position[v] = i - 1
@@ -160,7 +160,7 @@ local function positions_of(list)
 end
 
 
-local function nodes_of(symbols)
+local function list_nodes(symbols)
   local set, list = {}, {}
   for i, s in ipairs(symbols) do
     list[i] = s._entries[1][1]
@@ -187,7 +187,7 @@ local function gather()
 end
 
 
-local function outputs_of(symbol, from, to)
+local function list_outputs(symbol, from, to)
   local list = {}
   for i = from, to do
     list[#list + 1] = symbol[i]
@@ -243,7 +243,8 @@ end
 -- Returns the node's outputs and states, each a symbol or a list as given and returned.
 local function hand_out(s, result, states_list)
   local n = #result.outs
-  return like(outputs_of(s, 1, n), result.outs_list), like(outputs_of(s, n + 1, #s), states_list)
+  local outs, states = list_outputs(s, 1, n), list_outputs(s, n + 1, #s)
+  return like(outs, result.outs_list), like(states, states_list)
 end
 
 
@@ -255,7 +256,7 @@ local function make_body(symbol, label, given, f)
     inner = placeholders(given, symbol)
     heads = f(inner)
   end)
-  local nodes, own = nodes_of(inner)
+  local nodes, own = list_nodes(inner)
   local entries, order, outer = cut(heads, own, mark)
   for i, n in ipairs(nodes) do
     outer[n] = given[i]._entries[1]
@@ -279,7 +280,7 @@ local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "da
 -- Positions of the body's variables: of the data, of the states, of the rest; the rest's
 -- outer symbols join the inputs.
 local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
-  local position, data, states, remain, own = positions_of(order), {}, {}, {}, {}
+  local position, data, states, remain, own = index_positions(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do
     local list = i <= ndata and data or states
     list[#list + 1] = position[n] or -1
@@ -335,7 +336,7 @@ end
 -- Returns the body's variable of each loop variable. Those that no output needs are used by their
 -- new value (use_all).
 local function node_locations(nodes, order, func)
-  local position, list = positions_of(order), {}
+  local position, list = index_positions(order), {}
   for i, n in ipairs(nodes) do
     list[i] = position[n]
   end
@@ -399,7 +400,7 @@ local function cond(symbol, a)
     cond_input_locs = pred_locations, then_input_locs = yes_locations,
     else_input_locs = no_locations }, func)
   bodies.attach(s._entries[1][1], { pred, yes, no })
-  return like(outputs_of(s, 1, #s), is_list)
+  return like(list_outputs(s, 1, #s), is_list)
 end
 
 

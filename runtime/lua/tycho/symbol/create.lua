@@ -269,7 +269,7 @@ end
 
 
 -- Returns a number as a symbol of one element.
-local function scale_of(v)
+local function make_scale(v)
   return type(v) == "number" and full{ { 1 }, v } or v
 end
 
@@ -284,7 +284,7 @@ function create.add(symbol)
   symbol.sparse = namespace.refused("sym.sparse", "sparse storage is not part of Tycho")
   symbol.image = prefixed("image", "_image_", {})
   local controls = control.functions(symbol)
-  updates(controls, "symbol", "sym.contrib.", { scale = scale_of, operator = operators.maker })
+  updates(controls, "symbol", "sym.contrib.", { scale = make_scale, operator = operators.maker })
   symbol.contrib = prefixed("contrib", "_contrib_",
     zipfian(finite(controls, "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))

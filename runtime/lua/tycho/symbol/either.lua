@@ -50,7 +50,7 @@ end
 
 
 -- Returns the class of the first tensor among arguments.
-local function class_of(first, ...)
+local function find_class(first, ...)
   local class = getmetatable(first)
   if class == NDArray or class == Symbol then
     return class
@@ -61,7 +61,7 @@ local function class_of(first, ...)
     end
   end
   if select("#", ...) > 0 then
-    return class_of(...)
+    return find_class(...)
   end
 end
 
@@ -89,7 +89,7 @@ end
 local function either(func, key, arrays, symbols)
   local on_arrays
   local function choose(...)
-    local class = class_of(...)
+    local class = find_class(...)
     if class == Symbol or class == nil and tracing.current() then
       check_arguments(func, ...)
       return symbols[key](...)

@@ -269,7 +269,7 @@ end
 -- @tparam table types dtypes of the same names
 -- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not
 --   all there is to say: a contradiction, something unknown, an operator written in Lua
-function inference.variables_of(symbol, shapes, types)
+function inference.find_variables(symbol, shapes, types)
   local built, names = graph.of(symbol, "Symbol"), graph.names(symbol).arguments
   if graph.is_custom(built) or not fit_descs(shapes) then
     return nil

@@ -156,7 +156,7 @@ local function later(Symbol, count, make)
 end
 
 
-local function symbol_of(g, Symbol, where)
+local function make_symbol(g, Symbol, where)
   local heads, count, symbol = ffi.new("const ty_entry *[1]"), ffi.new("int[1]"), nil
   check(C.ty_graph_heads(g, heads, count), "sym.load")
   symbol = later(Symbol, count[0], function()
@@ -198,7 +198,7 @@ local function read(Symbol, code, out, func, file)
   end
   local g = native.own(out[0], C.ty_graph_free)
   tell_version(g, func)
-  return symbol_of(g, Symbol, Error.caller(2))
+  return make_symbol(g, Symbol, Error.caller(2))
 end
 
 

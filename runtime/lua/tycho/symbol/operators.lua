@@ -128,7 +128,7 @@ end
 
 
 -- Symbol of all visible outputs of a node.
-local function outputs_of(n)
+local function make_outputs(n)
   local entries = {}
   for k = 1, n.ports.nvisible do
     entries[k] = { n, k - 1 }
@@ -136,7 +136,7 @@ local function outputs_of(n)
   return Symbol.of(entries)
 end
 
-operators.outputs_of = outputs_of
+operators.outputs_of = make_outputs
 
 
 local function make(call, schema, hint, where)
@@ -151,7 +151,7 @@ local function make(call, schema, hint, where)
   local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func,
     where or Error.caller())
   node.connect(n, given_inputs(call, n), call.func)
-  return outputs_of(n)
+  return make_outputs(n)
 end
 
 

@@ -365,7 +365,7 @@ end
 
 
 --- Shapes and dtypes of all variables, or nil.
-symbol._variables_of = inference.variables_of
+symbol._find_variables = inference.find_variables
 
 
 -- What only arrays have.

@@ -39,7 +39,7 @@ end
 
 
 -- Shapes of the outputs of all nodes by name, as far as they follow from those given.
-local function shapes_of(symbol, given, func)
+local function infer_shapes(symbol, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, inference.SHAPES,
     inference.given(nil, given, node.walk(inside._entries), func), true, func)
@@ -87,7 +87,7 @@ end
 
 -- Gives each node a name of its own. TensorBoard folds "a/b" and "a/c" into one box "a", so the
 -- variables that belong to a node by their names are in its box.
-local function names_of(order)
+local function make_names(order)
   local names, taken, ops = {}, {}, {}
   for _, n in ipairs(order) do
     ops[n.name] = n.op and true or nil
@@ -118,8 +118,8 @@ end
 -- @treturn string
 function graph.bytes(symbol, given, func)
   local order = node.walk(symbol._entries)
-  local shapes = given and shapes_of(symbol, given, func)
-  local names, is_input = names_of(order), {}
+  local shapes = given and infer_shapes(symbol, given, func)
+  local names, is_input = make_names(order), {}
   for name in pairs(given or {}) do
     is_input[name] = true
   end

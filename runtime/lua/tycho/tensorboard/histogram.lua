@@ -12,7 +12,7 @@ local histogram = {}
 
 
 -- Doubles in C memory and how many; the array that holds them must stay referenced.
-local function doubles_of(given, func)
+local function read_doubles(given, func)
   if class.is_array(given) then
     local x = given:as_in_context(context.cpu(0)):astype("float64")
     return x:data(), x.size, x
@@ -38,7 +38,7 @@ end
 -- @string func for errors
 -- @treturn table count, low, high, sum, squares, edges (the bins' upper ones), counts, left_out
 function histogram.of(given, bins, func)
-  local p, n, keep = doubles_of(given, func)
+  local p, n, keep = read_doubles(given, func)
   local h = { count = 0, low = math.huge, high = -math.huge, sum = 0, squares = 0, edges = {},
     counts = {} }
   for i = 0, n - 1 do

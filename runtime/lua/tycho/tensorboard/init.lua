@@ -141,9 +141,8 @@ local WRITER = args.form("tensorboard.Writer", {
 
 --- Makes the folder and a file in it.
 -- @string dir of the run
--- @tparam[opt] table options flush_secs (1: the first record after so many seconds is
---   written with those that wait),
---   filename_suffix ("")
+-- @tparam[opt] table options flush_secs (1: the first record after so many seconds is written with
+--   those that wait), filename_suffix ("")
 -- @raise E(io) where the file cannot be made
 function Writer:init(...)
   local a, func = WRITER(...), "tensorboard.Writer"
@@ -225,7 +224,7 @@ end
 local HISTOGRAM = args.form("Writer:add_histogram",
   { TAG, { "values", "array|table" }, STEP, { "bins", "positive", BINS } })
 
---- Adds how values lie. NaN and infinities are left out.
+--- Adds the distribution of values. NaN and infinities are left out.
 -- @string tag its name
 -- @param values an array of any shape, or a list of numbers
 -- @int[opt=0] global_step the step that it shows
@@ -239,7 +238,7 @@ end
 
 
 -- (height, width, channels) of bytes.
-local function pixels_of(image, func)
+local function read_pixels(image, func)
   if type(image) == "table" and not class.is_array(image) and type(image.pixels) == "function" then
     return image:pixels()                                -- a drawing of ty.viz
   elseif not class.is_array(image) then
@@ -275,7 +274,7 @@ local IMAGE = args.form("Writer:add_image", { TAG, { "image", "any" }, STEP })
 function Writer:add_image(...)
   local a, func = IMAGE(...), "Writer:add_image"
   check_open(self, func)
-  add_values(self, a.global_step, { summary.image(a.tag, pixels_of(a.image, func), func) })
+  add_values(self, a.global_step, { summary.image(a.tag, read_pixels(a.image, func), func) })
 end
 
 

@@ -49,7 +49,7 @@ function summary.scalar(tag, value)
 end
 
 
---- How values lie. TensorBoard draws bucket i between edge i - 1 and edge i.
+--- The distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
 -- @string tag
 -- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
 function summary.histogram(tag, h)

@@ -39,7 +39,7 @@ local function probe(exe, views, i, v, aux, is_train)
 end
 
 
-local function numeric_grad_of(exe, xs, aux, eps, is_train)
+local function compute_numeric_grad(exe, xs, aux, eps, is_train)
   local views, slopes = {}, {}
   for k, x in ipairs(xs) do
     views[k] = x:reshape{ -1 }
@@ -91,7 +91,7 @@ function gradient.numeric_grad(...)
   local grads = {}
   for _, name in ipairs(a.names or attrs.keys(arrays)) do
     if FLOATS[arrays[name][1].dtype] then
-      grads[name] = numeric_grad_of(exe, arrays[name], aux, a.eps, a.use_forward_train)
+      grads[name] = compute_numeric_grad(exe, arrays[name], aux, a.eps, a.use_forward_train)
     end
   end
   return grads

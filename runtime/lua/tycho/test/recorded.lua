@@ -19,7 +19,7 @@ local FUNC = "test_utils.check_gradient"
 
 
 -- Returns what f returns as a list; each result has random weights, so that errors do not cancel.
-local function outputs_of(f, inputs)
+local function compute_outputs(f, inputs)
   local outputs = { f(unpack(inputs)) }
   if #outputs == 1 and not is_array(outputs[1]) and type(outputs[1]) == "table" then
     outputs = outputs[1]
@@ -37,7 +37,7 @@ end
 
 local function weighted(f, inputs, weights)
   local sum = 0
-  for i, y in ipairs(outputs_of(f, inputs)) do
+  for i, y in ipairs(compute_outputs(f, inputs)) do
     local flat, w = y:reshape{ -1 }:totable(), weights[i]:reshape{ -1 }:totable()
     for k, v in ipairs(flat) do
       sum = sum + v * w[k]
@@ -67,7 +67,7 @@ local CHECK = args.form(FUNC, {
 })
 
 -- Copies: the arrays that were given stay as they are.
-local function copies_of(given)
+local function copy_inputs(given)
   local inputs, like = {}, nil
   for i, x in ipairs(is_array(given) and { given } or given) do
     x = is_array(x) and x or nd.array(x)
@@ -93,13 +93,13 @@ end
 --   nested tables), eps (by element type), rtol, atol as of `assert_almost_equal`
 function recorded.check_gradient(...)
   local a = CHECK(...)
-  local inputs, weights = copies_of(a.inputs), {}
+  local inputs, weights = copy_inputs(a.inputs), {}
   local eps = a.eps or gradient.default_numeric_eps[inputs[1].dtype]
   local grads = modes.run(false, true, function()
     for _, x in ipairs(inputs) do
       x:attach_grad()
     end
-    local outputs = modes.run(true, true, outputs_of, a.f, inputs)
+    local outputs = modes.run(true, true, compute_outputs, a.f, inputs)
     for i, y in ipairs(outputs) do
       weights[i] = nd.random.uniform(0.5, 1.5, { shape = y.shape, dtype = y.dtype,
         ctx = y.context })

@@ -245,7 +245,7 @@ local function inner_count(net, m)
 end
 
 
-local function sum_of(net, m, n, each_input, each_target)
+local function compute_sum(net, m, n, each_input, each_target)
   local sum
   for i = 1, n do
     local part = compute(net, net:module(m, "criterions", i), each_input(i), each_target(i),
@@ -263,17 +263,18 @@ add("nn.ParallelCriterion", function(net, m, x, target)
   elseif not m.repeatTarget and (not target or Tensor.is(target) or #target ~= n) then
     net:fail("type", "%d targets are needed", n)
   end
-  return sum_of(net, m, n, function(i) return x[i] end, function(i)
+  return compute_sum(net, m, n, function(i) return x[i] end, function(i)
     return m.repeatTarget and target or target[i]
   end)
 end)
 
 add("nn.MultiCriterion", function(net, m, x, target)
-  return sum_of(net, m, inner_count(net, m), function() return x end, function() return target end)
+  return compute_sum(net, m, inner_count(net, m),
+    function() return x end, function() return target end)
 end)
 
 -- Steps of a table, or along the first axis.
-local function steps_of(net, x, what)
+local function split_steps(net, x, what)
   if not Tensor.is(x) then
     return x or net:fail("type", "the %s is missing", what)
   end
@@ -286,8 +287,8 @@ end
 
 add("nn.SequencerCriterion nn.RepeaterCriterion", function(net, m, x, target)
   local repeats = objects.typename(m) == "nn.RepeaterCriterion"
-  local steps = steps_of(net, x, "input")
-  local targets = not repeats and steps_of(net, target, "target")
+  local steps = split_steps(net, x, "input")
+  local targets = not repeats and split_steps(net, target, "target")
   if #steps == 0 or targets and #targets ~= #steps then
     net:fail("shape", "%d steps and %d targets", #steps, targets and #targets or 1)
   end

@@ -68,7 +68,7 @@ local function search(root, f)
 end
 
 
-local function dtype_of(object)
+local function find_dtype(object)
   local found = search(object, function(part)
     for _, name in ipairs(objects.is(part) and PARAMETERS or {}) do
       local x = rawget(part, name)
@@ -86,19 +86,19 @@ end
 -- Inputs ------------------------------------------------------------------------------------------
 
 -- The form of a module's input: nil where a tensor or anything is taken, else a list of forms.
-local form_of
+local find_form
 
 local FORMS = {}
 
 local function of_first(m)
   local list = m.modules
-  return type(list) == "table" and objects.is(list[1]) and form_of(list[1]) or nil
+  return type(list) == "table" and objects.is(list[1]) and find_form(list[1]) or nil
 end
 
 FORMS["nn.ParallelTable"] = function(m)
   local forms = {}
   for i, inner in ipairs(m.modules or {}) do
-    forms[i] = form_of(inner) or false
+    forms[i] = find_form(inner) or false
   end
   return forms
 end
@@ -106,7 +106,7 @@ end
 -- Branches see one input: the first that takes a table says what it is.
 local function of_branches(m)
   for _, inner in ipairs(m.modules or {}) do
-    local form = form_of(inner)
+    local form = find_form(inner)
     if form then
       return form
     end
@@ -124,7 +124,7 @@ FORMS["nn.gModule"] = function(m)
   end
   for i = 1, n do
     local data = entries[i] and entries[i].data
-    local inner = data and objects.is(data.module) and form_of(data.module)
+    local inner = data and objects.is(data.module) and find_form(data.module)
     local below = entries[i] and not inner and graphs.entries{ innode = entries[i] }
     forms[i] = inner or below and #below > 0 and tables.part({}, 1, 0) or false
     for k = 1, below and #below or 0 do
@@ -136,7 +136,7 @@ end
 
 local depth = 0
 
-function form_of(m)
+function find_form(m)
   local f = objects.is(m) and FORMS[objects.typename(m)] or of_first
   depth = depth + 1
   local form = depth < 100 and objects.is(m) and f(m) or nil
@@ -151,7 +151,7 @@ end
 
 
 -- Inputs in their order: "data", "data2" ... or "label", "label2" ...
-local function inputs_of(net, shapes, prefix)
+local function make_inputs(net, shapes, prefix)
   local list = {}
   while shapes[input_name(prefix, #list + 1)] do
     local name = input_name(prefix, #list + 1)
@@ -212,7 +212,7 @@ local function arranged(m, list)
   if groups then
     return groups
   end
-  local form = #list > 1 and form_of(m)
+  local form = #list > 1 and find_form(m)
   if form and leaves(form) == #list then
     return (fill(form, list, 1))
   end
@@ -239,7 +239,7 @@ end
 
 -- Outputs -----------------------------------------------------------------------------------------
 
-local function outputs_of(y)
+local function list_outputs(y)
   local list = containers.flatten(y, {})
   if #list == 0 then
     Error.raise{ code = "value", func = FUNC, message = "the network gives an empty table" }
@@ -288,8 +288,8 @@ local IMPORT = args.form(FUNC, {
 })
 
 local function build(net, a, object)
-  local inputs = inputs_of(net, a.shapes, "data")
-  local labels = inputs_of(net, a.shapes, "label")
+  local inputs = make_inputs(net, a.shapes, "data")
+  local labels = make_inputs(net, a.shapes, "label")
   if #inputs == 0 then
     Error.raise{ code = "name", func = FUNC, argument = "shapes",
       message = "the shape of 'data' is missing" }
@@ -323,12 +323,12 @@ function torch7.import_model(...)
       got = objects.kind(object), message = "this is no network" }
   end
   check_names(a.shapes)
-  local net = Net(dtype_of(object))
+  local net = Net(find_dtype(object))
   local ok, y = pcall(build, net, a, object)
   if not ok then
     error(net:explain(y), 0)
   end
-  local sym, list = outputs_of(y)
+  local sym, list = list_outputs(y)
   check_shapes(sym, a.shapes, net, list)
   return sym, used(net.arg_params, sym:list_arguments()),
     used(net.aux_params, sym:list_auxiliary_states())

@@ -45,7 +45,7 @@ local function nodes_of(net, m)
 end
 
 
-local function children_of(net, node)
+local function list_children(net, node)
   local list, children = {}, node.children
   if not is_table(children) then
     net:fail("value", "the children of a node are %s", objects.kind(children))
@@ -108,7 +108,7 @@ layers.any("nn.gModule", function(net, m, x)
   for _, node in ipairs(nodes) do
     local data = data_of(net, node)
     local y = compute(net, node, data, gathered(net, data, given))
-    for _, child in ipairs(children_of(net, node)) do
+    for _, child in ipairs(list_children(net, node)) do
       give(net, data, child, given, y)
     end
     if data == m.outnode.data then

@@ -20,7 +20,7 @@ local MOST_SHIFTS = 1024                                 -- slices of which a ma
 
 
 -- Returns what a module says of its windows.
-local function window_of(net, m, n, stride)
+local function read_window(net, m, n, stride)
   local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
     dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
   p.stride = sizes(net, m, "d", n, stride or p.kernel, 1)
@@ -109,7 +109,7 @@ end
 -- Maxima. What an unpooling needs of it is remembered: its input and output.
 local function max_pooling(n)
   return function(net, m, x)
-    local p = window_of(net, m, n)
+    local p = read_window(net, m, n)
     return batched(net, x, n, function(images)
       local y
       if has_dilation(p) then
@@ -134,7 +134,7 @@ layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", max_pool
 -- Averages. Old files of nn, which have no field `divide`, have sums.
 local function average_pooling(n, divides)
   return function(net, m, x)
-    local p = window_of(net, m, n, 1)
+    local p = read_window(net, m, n, 1)
     return batched(net, x, n, function(images)
       local y = pool(net, images, p, "avg", { count_include_pad = m.count_include_pad ~= false })
       return (divides or m.divide) and y or y * tables.product(p.kernel)
@@ -148,7 +148,7 @@ layers.tensor("nn.VolumetricAveragePooling", average_pooling(3, true))
 -- cudnn says in `mode` whether padding counts
 local function cudnn_average(n)
   return function(net, m, x)
-    local p = window_of(net, m, n, 1)
+    local p = read_window(net, m, n, 1)
     local excludes = m.mode == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
     return batched(net, x, n, function(images)
       return pool(net, images, p, "avg", { count_include_pad = not excludes })
@@ -183,7 +183,7 @@ local function subsampling(net, m, x, p, planes)
 end
 
 layers.tensor("nn.SpatialSubSampling", function(net, m, x)
-  local p = window_of(net, m, 2, 1)
+  local p = read_window(net, m, 2, 1)
   return batched(net, x, 2, function(images)
     return subsampling(net, m, images, p, net:integer(m, "nInputPlane", nil, 1))
   end)

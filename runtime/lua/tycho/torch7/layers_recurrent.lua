@@ -12,7 +12,7 @@ local Tensor = require "tycho.torch7.tensor"
 
 
 -- Returns the first tensor in nested tables.
-local function first_of(x)
+local function find_first(x)
   while not Tensor.is(x) do
     x = x[1]
   end
@@ -22,7 +22,7 @@ end
 
 -- Returns a state of zeros for a batch as large as the input's.
 local function zero_state(net, x, size)
-  local input = first_of(x)
+  local input = find_first(x)
   net:need_dims(input, 1, 2)
   return net:full(#input.shape == 2 and { input.shape[1], size } or { size }, 0)
 end
@@ -93,7 +93,7 @@ end
 
 
 -- Entries along the first axis, which is time.
-local function steps_of(x)
+local function split_steps(x)
   local steps = {}
   for i = 1, x.shape[1] do
     steps[i] = x:select(0, i - 1)
@@ -120,7 +120,7 @@ layers.any("nn.Sequencer", function(net, m, x)
     return run_steps(net, inner, x)
   end
   net:need_dims(x, 2, 15)
-  return stacked(net, run_steps(net, inner, steps_of(x)))
+  return stacked(net, run_steps(net, inner, split_steps(x)))
 end)
 
 -- The same input several times.
@@ -167,7 +167,7 @@ end
 
 -- Rows of zeros give zeros.
 layers.any("nn.MaskZero nn.TrimZero", function(net, m, x)
-  local input, dims = first_of(x), net:integer(m, "nInputDim", 1, 1)
+  local input, dims = find_first(x), net:integer(m, "nInputDim", 1, 1)
   net:need_dims(input, dims, dims + 1)
   local batch = #input.shape > dims and input.shape[1] or 1
   local mask = row_mask(input:reshape{ batch, input:size() / batch }):reshape{ batch }
@@ -198,7 +198,7 @@ local function over_time(net, m, x, inputs, f)
   if y.shape[3] ~= inputs then
     net:fail("shape", "the input has %d features instead of %d", y.shape[3], inputs)
   end
-  local out = stacked(net, f(steps_of(y), y.shape[2]))
+  local out = stacked(net, f(split_steps(y), y.shape[2]))
   if #x.shape == 2 then
     return out:reshape{ out.shape[1], out.shape[3] }
   end

@@ -336,7 +336,7 @@ pair("nn.MV", function(net, m, a, b)
 end)
 
 -- Rows of both; a vector is one row.
-local function rows_of(net, x)
+local function make_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x
 end
@@ -346,19 +346,19 @@ local function flat(y)
 end
 
 pair("nn.DotProduct", function(net, _, a, b)
-  return flat((rows_of(net, a) * rows_of(net, b)):sum(1))
+  return flat((make_rows(net, a) * make_rows(net, b)):sum(1))
 end)
 
 local SMALL = 1e-12
 
 pair("nn.CosineDistance", function(net, _, a, b)
-  a, b = rows_of(net, a), rows_of(net, b)
+  a, b = make_rows(net, a), make_rows(net, b)
   local norms = (a:square():sum(1) + SMALL):sqrt() * (b:square():sum(1) + SMALL):sqrt()
   return flat((a * b):sum(1) / norms)
 end)
 
 pair("nn.PairwiseDistance", function(net, m, a, b)
-  local p, d = net:number(m, "norm", 2), rows_of(net, a) - rows_of(net, b)
+  local p, d = net:number(m, "norm", 2), make_rows(net, a) - make_rows(net, b)
   if p == 1 then
     return flat(d:abs():sum(1))
   elseif p == 2 then

@@ -427,7 +427,7 @@ function reader.read_file(file)
     Error.raise{ code = "format", func = file.func, argument = file.path,
       message = ("'%s' is empty"):format(file.path) }
   end
-  if stream.format_of(file) == "ascii" then
+  if stream.detect_format(file) == "ascii" then
     return (read_as(file, "ascii"))
   end
   return read_binary(file)

@@ -210,7 +210,7 @@ end
 
 
 --- Returns the format of a file: an object begins with a small number, an int or its digit.
-function stream.format_of(file)
+function stream.detect_format(file)
   local head = file:read(0, math.min(4, file.size))
   return head:find("^%s*%d%s") and "ascii" or "binary"
 end

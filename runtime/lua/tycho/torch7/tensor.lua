@@ -271,7 +271,7 @@ local function with(shape, axis, size)
 end
 
 
-local function slice_of(s, axis, from, to)
+local function make_slice(s, axis, from, to)
   return compose("slice_axis", { s }, { axis = axis, begin = from, ["end"] = to })
 end
 
@@ -285,14 +285,14 @@ function Tensor:slice(axis, from, to)
     return self
   end
   return view(self, with(self.shape, axis, to - from), function(s)
-    return slice_of(s, axis, from, to)
+    return make_slice(s, axis, from, to)
   end, function(all, s)
     local parts = { s }
     if from > 0 then
-      table.insert(parts, 1, slice_of(all, axis, 0, from))
+      table.insert(parts, 1, make_slice(all, axis, 0, from))
     end
     if to < size then
-      parts[#parts + 1] = slice_of(all, axis, to, size)
+      parts[#parts + 1] = make_slice(all, axis, to, size)
     end
     return compose("Concat", parts, { dim = axis })
   end)

@@ -169,7 +169,7 @@ end
 -- Curves ------------------------------------------------------------------------------------------
 
 -- Points in pixels as runs between values that cannot be drawn.
-local function runs_of(spec, curve, x, y)
+local function split_runs(spec, curve, x, y)
   local runs, run, count = {}, nil, 0
   for i, value in ipairs(curve.y) do
     if finite(value, spec.y_log) and finite(curve.x[i], spec.x_log) then
@@ -208,7 +208,7 @@ local function thinned(run)
 end
 
 
--- Returns the part of a segment within a rectangle, or nil: its ends by how far they lie along it.
+-- Returns the part of a segment within a rectangle, or nil: its ends by how far along it they are.
 -- Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
 local function clip_segment(a, b, area)
   local dx, dy, from, to = b[1] - a[1], b[2] - a[2], 0, 1
@@ -257,7 +257,7 @@ end
 
 
 local function paint_curve(canvas, spec, curve, x, y, area)
-  local runs, count = runs_of(spec, curve, x, y)
+  local runs, count = split_runs(spec, curve, x, y)
   if curve.style == "line" then
     local inside = (spec.x_range or spec.y_range) and clip_runs(runs, area) or runs
     for _, run in ipairs(inside) do
@@ -338,7 +338,7 @@ local function paint_axes(canvas, area, x, y)
 end
 
 
-local function texts_of(labels)
+local function list_texts(labels)
   local texts = {}
   for i, label in ipairs(labels) do
     texts[i] = label.text
@@ -359,7 +359,7 @@ local function plan(canvas, spec, width, top, height)
     local y = y_scale(spec, panel, area.bottom, area.top)
     local labels = end_labels(spec, panel, y)
     left = math.max(left, widest(canvas, y.texts))
-    right = math.max(right, widest(canvas, texts_of(labels)) + 2 * GAP)
+    right = math.max(right, widest(canvas, list_texts(labels)) + 2 * GAP)
     panels[i] = { curves = panel, rows = rows, legend = last + SIDE, top = first, area = area,
       y = y, labels = labels }
   end

@@ -21,7 +21,7 @@ local BACKWARD = "_backward$"
 
 -- Tree --------------------------------------------------------------------------------------------
 
-local function child_of(parent, name)
+local function find_child(parent, name)
   local child = parent.by_name[name]
   if not child then
     child = { name = name, total = 0, by_name = {}, children = {} }
@@ -33,7 +33,7 @@ end
 
 
 -- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is no part.
-local function parts_of(name)
+local function split_name(name)
   local parts = {}
   for part in name:gmatch("_*[^_]+") do
     parts[#parts + 1] = #parts == 0 and part or part:match("[^_]+$")
@@ -45,13 +45,13 @@ end
 local function add_row(root, row)
   local first = row.node ~= "" and row.node:match("^%S+") or row.name
   local is_backward = first:find(BACKWARD) ~= nil
-  local at = child_of(root, is_backward and "backward" or "forward")
+  local at = find_child(root, is_backward and "backward" or "forward")
   root.total, at.total = root.total + row.total, at.total + row.total
-  for _, part in ipairs(parts_of((first:gsub(BACKWARD, "")))) do
-    at = child_of(at, part)
+  for _, part in ipairs(split_name((first:gsub(BACKWARD, "")))) do
+    at = find_child(at, part)
     at.total = at.total + row.total
   end
-  at = child_of(at, row.kernel ~= "" and ("%s (%s)"):format(row.name, row.kernel) or row.name)
+  at = find_child(at, row.kernel ~= "" and ("%s (%s)"):format(row.name, row.kernel) or row.name)
   at.total = at.total + row.total
 end
 

@@ -82,7 +82,7 @@ local function cut_corners(points, closed)
 end
 
 
-local function stroke_of(text)
+local function make_stroke(text)
   local points = {}
   for x, y in text:gmatch("(%x)(%x)") do
     points[#points + 1] = { tonumber(x, 16), tonumber(y, 16) }
@@ -97,11 +97,11 @@ end
 
 local ready = {}                                         -- glyph -> its strokes
 
-local function strokes_of(glyph)
+local function find_strokes(glyph)
   if not ready[glyph] then
     ready[glyph] = {}
     for i = 2, #glyph do
-      ready[glyph][i - 1] = stroke_of(glyph[i])
+      ready[glyph][i - 1] = make_stroke(glyph[i])
     end
   end
   return ready[glyph]
@@ -134,7 +134,7 @@ function font.strokes(text, size)
   local list, at, scale = {}, 0, size / EM
   for letter in letters(text) do
     local glyph = GLYPHS[letter] or UNKNOWN
-    for _, stroke in ipairs(strokes_of(glyph)) do
+    for _, stroke in ipairs(find_strokes(glyph)) do
       local points = {}
       for i, point in ipairs(stroke) do
         points[i] = { (at + point[1]) * scale, (point[2] - BASE) * scale }

@@ -77,7 +77,7 @@ local function shortened(text)
 end
 
 
-local function lines_of(label)
+local function split_lines(label)
   local lines = {}
   for line in (label .. "\n"):gmatch("(.-)\n") do
     lines[#lines + 1] = shortened(line)
@@ -94,7 +94,7 @@ end
 
 -- Boxes to lay out. Parameters that only edges name get boxes too, after the
 -- others: `plain` distinguishes them.
-local function boxes_of(graph)
+local function make_boxes(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
     if not e.to and not number[e.head] then
@@ -115,7 +115,7 @@ local function box_sizes(graph, boxes)
   local widths, height = {}, inches(graph.size, "height") or HEIGHT
   for i, box in ipairs(boxes) do
     widths[i] = inches(graph.size, "width") or WIDTH
-    for _, line in ipairs(lines_of(box.label)) do
+    for _, line in ipairs(split_lines(box.label)) do
       widths[i] = math.max(widths[i], svg.text_width(line, FACE) + 16)
     end
   end
@@ -140,7 +140,7 @@ end
 
 
 local function planned(graph)
-  local boxes, hidden, before = boxes_of(graph)
+  local boxes, hidden, before = make_boxes(graph)
   local edges = {}
   for i, e in ipairs(graph.edges) do
     edges[i] = { e.to and e.to + before or hidden[e.head], e.from + before }
@@ -155,7 +155,7 @@ end
 
 
 -- Curves that leave and reach every point upright.
-local function path_of(points)
+local function format_path(points)
   local n, parts =
     svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }
   for k = 2, #points do
@@ -174,7 +174,7 @@ local function draw_edges(page, plan)
     local x, y = last[1], last[2]
     last[2] = y - 6                                      -- the line ends inside its arrow head
     page:put("path",
-      { d = path_of(points), fill = "none", stroke = "#7a8490", ["stroke-width"] = 1.2 })
+      { d = format_path(points), fill = "none", stroke = "#7a8490", ["stroke-width"] = 1.2 })
     last[2] = y
     page:put("path",
       { fill = "#7a8490", d = ("M%s %s l-3.5 -8 l7 0 z"):format(svg.number(x), svg.number(y)) })
@@ -208,7 +208,7 @@ local function draw_box(page, box, x, y, width, height)
   page:put("rect", { x = x - width / 2, y = y - height / 2, width = width, height = height,
     rx = round and height / 2 or 6, fill = bare and "#ffffff" or box.attrs.fillcolor, stroke = bare
       and "#b4bcc4" or "#4a5560", ["stroke-dasharray"] = bare and "3 2" or nil }, box.tip)
-  local lines = lines_of(box.label)
+  local lines = split_lines(box.label)
   for i, line in ipairs(lines) do
     page:text(x, y + FACE * 0.35 + (i - (#lines + 1) / 2) * (FACE + 3), line,
       { ["text-anchor"] = "middle", fill = "#1d242b",

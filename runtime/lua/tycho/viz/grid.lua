@@ -49,7 +49,7 @@ end
 
 
 -- Returns what is white: 255 for bytes and for floats that go beyond 1, else 1.
-local function white_of(arrays)
+local function find_white(arrays)
   for _, array in ipairs(arrays) do
     if array.dtype == "uint8" or array:astype("float32"):max():asscalar() > 1 then
       return 255
@@ -60,7 +60,7 @@ end
 
 
 -- Images as bytes: {bytes, width, height}.
-local function images_of(array, low, high)
+local function make_images(array, low, high)
   local n, h, w, c = unpack(array.shape)
   local scaled = (array:astype("float32") - low) * (255 / (high - low))
   scaled = scaled:clip{ a_min = 0, a_max = 255 }:round():astype("uint8")
@@ -91,10 +91,10 @@ local function read_images(given, range)
     end
     arrays[i] = as_batch(array, ("images[%d]"):format(i))
   end
-  local low, high = 0, range and range[2] or white_of(arrays)
+  local low, high = 0, range and range[2] or find_white(arrays)
   low = range and range[1] or low
   for _, array in ipairs(arrays) do
-    for _, image in ipairs(images_of(array, low, high)) do
+    for _, image in ipairs(make_images(array, low, high)) do
       list[#list + 1] = image
     end
   end

@@ -57,9 +57,8 @@ local SUMMARY = args.form("viz.print_summary", {
 -- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol
 -- @tparam[opt] table options shape (argument name -> shape; needed unless the variables say
---   theirs), line_length (characters; 120, or fewer
---   where the terminal has fewer), positions (where the four columns end: characters, or fractions
---   of the line)
+--   theirs), line_length (characters; 120, or fewer where the terminal has fewer), positions (where
+--   the four columns end: characters, or fractions of the line)
 -- @treturn string the table; E(shape) when the shapes given do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)
@@ -137,7 +136,7 @@ local function is_parameter(n)
 end
 
 
-local function tip_of(n)
+local function format_tip(n)
   local lines = { n.op and ("%s (%s)"):format(n.name, n.op) or n.name }
   for _, key in ipairs(attrs.keys(n.attrs)) do
     lines[#lines + 1] = attrs.is_annotation(key) and nil or key .. " = " .. n.attrs[key]
@@ -146,7 +145,7 @@ local function tip_of(n)
 end
 
 
-local function box_of(n, node_attrs)
+local function make_box(n, node_attrs)
   local dict = {}
   for key, value in pairs(DEFAULTS) do
     dict[key] = value
@@ -157,7 +156,7 @@ local function box_of(n, node_attrs)
   dict.fillcolor = COLOURS[KIND[n.op or "null"] or 8]
   dict.shape = n.op and dict.shape or "oval"
   return { name = n.name, label = LABELS[n.op] and LABELS[n.op](n) or n.name,
-    attrs = dict, tip = tip_of(n) }
+    attrs = dict, tip = format_tip(n) }
 end
 
 
@@ -189,11 +188,11 @@ local function warn_duplicates(order)
 end
 
 
-local function boxes_of(order, node_attrs)
+local function make_boxes(order, node_attrs)
   local nodes, number = {}, {}
   for _, n in ipairs(order) do
     if not is_parameter(n) then
-      nodes[#nodes + 1] = box_of(n, node_attrs)
+      nodes[#nodes + 1] = make_box(n, node_attrs)
       number[n] = #nodes
     end
   end
@@ -201,7 +200,7 @@ local function boxes_of(order, node_attrs)
 end
 
 
-local function edges_of(order, number, hide, shapes, dtypes)
+local function make_edges(order, number, hide, shapes, dtypes)
   local edges = {}
   for _, n in ipairs(order) do
     for _, input in ipairs(n.inputs) do
@@ -238,8 +237,8 @@ function viz.plot_network(...)
   local shapes, dtypes = summary.shapes(a.symbol, a.shape, func),
     summary.dtypes(a.symbol, a.dtype, func)
   warn_duplicates(order)
-  local nodes, number = boxes_of(order, a.node_attrs)
-  local graph = viz_graph.Graph{ nodes = nodes, edges = edges_of(order, number, a.hide_weights,
+  local nodes, number = make_boxes(order, a.node_attrs)
+  local graph = viz_graph.Graph{ nodes = nodes, edges = make_edges(order, number, a.hide_weights,
     shapes, dtypes), title = a.title, format = a.save_format }
   graph.size = a.node_attrs
   return graph

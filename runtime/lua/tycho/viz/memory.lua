@@ -78,7 +78,7 @@ end
 
 
 -- Returns the values with bytes of their own; an alias that is an output makes its storage one.
-local function blocks_of(exe, memory)
+local function list_blocks(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}
   for _, v in ipairs(memory.values) do
@@ -274,7 +274,7 @@ end
 
 
 -- Panels share the height, but none is smaller than 60 pixels.
-local function panels_of(blocks, memory, width, height, steps)
+local function make_panels(blocks, memory, width, height, steps)
   local list, top, lists, devices = {}, TOP, by_device(blocks)
   local left = height - TOP - BOTTOM - BETWEEN * (#devices - 1)
   for i, device in ipairs(devices) do
@@ -290,9 +290,9 @@ end
 
 local function draw(exe, title, width, height)
   local memory = exe:memory()
-  local blocks, turn = blocks_of(exe, memory)
+  local blocks, turn = list_blocks(exe, memory)
   local steps = count_steps(blocks)
-  local panels, full = panels_of(blocks, memory, width, height, steps)
+  local panels, full = make_panels(blocks, memory, width, height, steps)
   local page = svg.page(width, math.max(height, full))
   page:text(LEFT, 26, title, { ["font-size"] = 16, ["font-weight"] = "bold", fill = "#1d242b" })
   page:text(LEFT, 44, headline(memory), { fill = "#555f6b" })

@@ -56,7 +56,7 @@ end
 
 
 -- {name, x, y, style} of what the user gave as one curve.
-local function curve_of(given, name, func)
+local function make_curve(given, name, func)
   local label = name and ("series '%s'"):format(name) or "series"
   if class.is_array(given) or given[1] ~= nil or next(given) == nil then
     given = { y = given, name = name }
@@ -84,29 +84,29 @@ end
 
 
 -- Curves in order: a list, or a dictionary by name.
-local function curves_of(series, func)
+local function make_curves(series, func)
   if class.is_array(series) or type(series[1]) == "number" or series.y ~= nil then
-    return { curve_of(series, nil, func) }
+    return { make_curve(series, nil, func) }
   end
   local curves = {}
   for i, given in ipairs(series) do
     if type(given) ~= "table" then
       refuse(func, ("series[%d]"):format(i), "a curve", given)
     end
-    curves[i] = curve_of(given, nil, func)
+    curves[i] = make_curve(given, nil, func)
   end
   local dict, names = args.pairs_of(series)
   for _, name in ipairs(series[1] == nil and names or {}) do
     if type(dict[name]) ~= "table" then
       refuse(func, ("series '%s'"):format(name), "a list of numbers or an array", dict[name])
     end
-    curves[#curves + 1] = curve_of(dict[name], name, func)
+    curves[#curves + 1] = make_curve(dict[name], name, func)
   end
   return curves
 end
 
 
-local function size_of(curve)
+local function find_size(curve)
   local size = 1e-9
   for _, y in ipairs(curve.y) do
     size = math.max(size, math.abs(y) < math.huge and math.abs(y) or 0)
@@ -116,10 +116,10 @@ end
 
 
 -- Curves whose largest values are alike come together.
-local function panels_of(curves)
+local function make_panels(curves)
   local panels, sizes = {}, {}
   for _, curve in ipairs(curves) do
-    local size, home = size_of(curve), nil
+    local size, home = find_size(curve), nil
     for i = #panels, 1, -1 do
       home = size < ALIKE * sizes[i] and sizes[i] < ALIKE * size and i or home
     end
@@ -188,12 +188,12 @@ function plot.plot(...)
   local a = PLOT(...)
   check_log(a.x_log, a.x_range, "x_range")
   check_log(a.y_log, a.y_range, "y_range")
-  local curves = curves_of(a.series, "viz.plot")
+  local curves = make_curves(a.series, "viz.plot")
   for i, curve in ipairs(curves) do
     curve.colour = chart.colour(i)
   end
   label_axes(a, curves)
-  a.panels = a.split and #curves > 0 and panels_of(curves) or { curves }
+  a.panels = a.split and #curves > 0 and make_panels(curves) or { curves }
   return drawing(a, ("%d curve%s"):format(#curves, #curves == 1 and "" or "s"),
     #a.panels * HEIGHT)
 end

@@ -36,7 +36,7 @@ function scale.text(value, step)
 end
 
 
-local function ticks_of(low, high, step)
+local function make_ticks(low, high, step)
   local ticks, texts = {}, {}
   for i = math.ceil(low / step - NEAR), math.floor(high / step + NEAR) do
     ticks[#ticks + 1] = i * step
@@ -46,12 +46,12 @@ local function ticks_of(low, high, step)
 end
 
 
---- Returns an axis whose values lie evenly.
+--- Returns an axis whose values are evenly spaced.
 -- @number low
 -- @number high
 -- @number from pixel of the lowest value
 -- @number to pixel of the highest
--- @number parts at most so many lie between ticks
+-- @number parts at most so many are between ticks
 -- @tparam[opt] table options whole (ticks are whole numbers), fixed (the axis ends at low and high,
 --   not at ticks)
 -- @treturn table `at(value)`, ticks, texts, step
@@ -65,7 +65,7 @@ function scale.linear(low, high, from, to, parts, options)
   if not fixed then
     low, high = math.floor(low / step + NEAR) * step, math.ceil(high / step - NEAR) * step
   end
-  local ticks, texts = ticks_of(low, high, step)
+  local ticks, texts = make_ticks(low, high, step)
   return { ticks = ticks, texts = texts, step = step, low = low, high = high, at = function(value)
     return from + (value - low) / (high - low) * (to - from)
   end }
@@ -93,9 +93,8 @@ local function log_ticks(low, high, parts)
 end
 
 
---- Returns an axis of positive values on which equal ratios lie equally far apart; options are
--- those of
--- `linear`.
+--- Returns an axis of positive values on which equal ratios are equally far apart; options are
+-- those of `linear`.
 function scale.log(low, high, from, to, parts, options)
   low, high = math.log10(low), math.log10(high)
   if high - low < NEAR then

@@ -30,7 +30,7 @@ function show.knows_sixels(answer)
 end
 
 
-local function line_of(command)
+local function read_line(command)
   local pipe = io.popen(command)
   local line = pipe and pipe:read("*l")
   if pipe then
@@ -42,7 +42,7 @@ end
 
 -- Asks for the terminal's attributes, and waits for a fifth of a second.
 local function ask_attributes()
-  local settings = line_of("stty -g </dev/tty 2>/dev/null")
+  local settings = read_line("stty -g </dev/tty 2>/dev/null")
   local to, from = io.open("/dev/tty", "w"), io.open("/dev/tty", "r")
   local answer = ""
   if settings and to and from then

@@ -84,7 +84,7 @@ local function cut(box)
 end
 
 
-local function boxes_of(colours)
+local function make_boxes(colours)
   local boxes = { new_box(colours) }
   while #boxes < COLOURS do
     local widest, worth = nil, 0
@@ -104,11 +104,11 @@ end
 
 
 -- Colours {r, g, b} from 0, and a bucket's number among them.
-local function palette_of(canvas)
+local function make_palette(canvas)
   local colours, palette, number = count_colours(canvas), {}, {}
   local boxes = colours
   if #colours > COLOURS then
-    boxes = boxes_of(colours)
+    boxes = make_boxes(colours)
   end
   for i, box in ipairs(boxes) do
     local r, g, b = 0, 0, 0
@@ -162,7 +162,7 @@ end
 -- @param canvas of pixels (`tycho.viz.raster`)
 -- @treturn string
 function sixel.encode(canvas)
-  local palette, n, number = palette_of(canvas)
+  local palette, n, number = make_palette(canvas)
   local parts = { ('\27Pq"1;1;%d;%d'):format(canvas.width, canvas.height) }
   for i = 0, n - 1 do
     local colour = palette[i]

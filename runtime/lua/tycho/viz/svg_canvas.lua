@@ -22,7 +22,7 @@ function Canvas:init(width, height)
 end
 
 
-local function path_of(points)
+local function format_path(points)
   local parts = {}
   for i, point in ipairs(points) do
     parts[i] = ("%s%s %s"):format(i == 1 and "M" or "L", svg.number(point[1]), svg.number(point[2]))
@@ -33,7 +33,7 @@ end
 
 function Canvas:line(points, colour, width)
   if #points > 1 then
-    self.page:put("path", { d = path_of(points), fill = "none", stroke = colour,
+    self.page:put("path", { d = format_path(points), fill = "none", stroke = colour,
       ["stroke-width"] = width or 1, ["stroke-linejoin"] = "round", ["stroke-linecap"] = "round" })
   end
 end

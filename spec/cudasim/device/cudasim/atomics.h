@@ -1,5 +1,5 @@
-/* atomics.h - fibres change at barriers and warp operations only, so that a plain update is an
-** atomic one; the checker is told that it was meant to be. */
+/* atomics.h - atomic operations. Fibres switch at barriers and warp operations only, so a plain
+** update is atomic; the checker gets it as an atomic one. */
 #pragma once
 
 extern "C" void cudasim_atomic(const volatile void *p, int bytes);

@@ -41,7 +41,7 @@ static inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned by)
   return (unsigned)(((uint64_t)hi << 32 | lo) >> (by & 31));
 }
 
-/* byte i of the result is the byte of y:x that nibble i of the selector names */
+/* Returns four bytes; byte i is the byte of y:x that nibble i of the selector names. */
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
 {
   uint64_t all = (uint64_t)y << 32 | x;
@@ -66,7 +66,7 @@ static inline long long __mul64hi(long long a, long long b)
 static inline int __mul24(int a, int b) { return a * b; }
 static inline unsigned __umul24(unsigned a, unsigned b) { return a * b; }
 
-/* four bytes times four bytes, added */
+/* Returns c plus the dot product of four bytes. */
 static inline int __dp4a(int a, int b, int c)
 {
   for (int i = 0; i < 32; i += 8) c += (signed char)(a >> i) * (signed char)(b >> i);

@@ -1,5 +1,5 @@
-/* kernel.h - what the driver finds of a kernel in a compiled source: how it is called with
-** parameters whose types only the compiler knew, and how large they are. */
+/* kernel.h - what a compiled source exports of each kernel: a function that calls it with
+** parameters whose types only the compiler knows, and the sizes of these. */
 #pragma once
 
 extern "C" struct cudasim_kernel {
@@ -14,7 +14,7 @@ template <size_t... I> struct list {};
 template <size_t N, size_t... I> struct upto : upto<N - 1, N - 1, I...> {};
 template <size_t... I> struct upto<0, I...> { typedef list<I...> type; };
 
-/* the place of parameter i as what the kernel takes */
+/* Calls a kernel; p[i] is the address of parameter i. */
 template <class... A, size_t... I>
 CUDASIM_PLAIN static inline void call(void (*kernel)(A...), void **p, list<I...>)
 {
@@ -38,7 +38,7 @@ constexpr cudasim_kernel describe(void (*run)(void **), void (*)(A...), int max_
   const cudasim_kernel cudasim_kernel_##id = \
       cudasim::describe(cudasim_run_##id, __VA_ARGS__, max_threads);
 
-/* where the shared variables of this source lie, for the driver */
+/* addresses of the shared variables of this source, for the driver */
 extern "C" {
 extern char __start_cudasim_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_cudasim_shared[] __attribute__((weak, visibility("hidden")));

@@ -1,6 +1,7 @@
-/* maths.h - functions of numbers: the C library's, those that it lacks, and the fast forms, which
-** here are the exact ones (macros, since glibc has functions of some of these names). Rounding
-** words (_rn) keep a product and a sum apart, as compiled here everywhere. */
+/* maths.h - mathematical functions: those of the C library, those that it lacks, and the fast
+** forms, which are the exact ones here (macros, since glibc has functions of some of these
+** names). Forms with a rounding (_rn) are not contracted; sources are compiled without
+** contraction anyway. */
 #pragma once
 
 extern "C" {
@@ -54,7 +55,8 @@ static inline float __frsqrt_rn(float x) { return (float)(1 / sqrt((double)x)); 
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
-/* a GPU gives the nearest number there is, and 0 for NaN, where C says nothing */
+/* Converts to an integer as a GPU does where C leaves it undefined: the nearest one, and 0 for
+** NaN. */
 template <class I, class F> static inline I cudasim_whole(F x)
 {
   constexpr F top = (F)((I)1 << (sizeof(I) * 8 - 2)) * (std::is_signed<I>::value ? 2 : 4);

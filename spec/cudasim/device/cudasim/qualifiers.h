@@ -1,4 +1,4 @@
-/* qualifiers.h - words in front of functions and variables. */
+/* qualifiers.h - qualifiers of functions and variables. */
 #pragma once
 #define __CUDASIM__ 1
 #define __CUDACC__ 1
@@ -31,7 +31,7 @@
 extern "C" __attribute__((aligned(1024))) unsigned char cudasim_dynamic[];
 #define CUDASIM_DYNAMIC(T, name) static T (&name)[] = reinterpret_cast<T (&)[]>(cudasim_dynamic)
 
-/* code that the checker must not watch: it stands for the hardware */
+/* code that the checker must not watch, since it acts as the hardware */
 #if defined(__SANITIZE_THREAD__)
 #define CUDASIM_WATCHED 1
 #elif defined(__has_feature)

@@ -7,7 +7,8 @@ struct cudasim_thread { uint3 index; unsigned lane, warp; };
 extern struct cudasim_grid cudasim_grid;
 /* the thread that runs */
 extern struct cudasim_thread *cudasim_self;
-/* a barrier of the block; the sum of `add` over its threads. `line` tells barriers apart. */
+/* Waits for all threads of the block and returns the sum of their `add`. `line` tells barriers
+** apart. */
 int cudasim_barrier(int line, int add);
 [[noreturn]] void cudasim_trap(const char *what, int line);
 long long cudasim_clock(void);

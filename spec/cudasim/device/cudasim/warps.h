@@ -1,9 +1,10 @@
-/* warps.h - shuffles and votes. All rest on one meeting: each lane of a mask gives 64 bits and sees
-** what the others gave. */
+/* warps.h - shuffles and votes. All use one exchange: each lane of a mask gives 64 bits and gets
+** those of the others. */
+
 #pragma once
 
-/* the values that the lanes of `mask` gave, by lane; [32]: the lanes that took part, which are
-** those of the mask that have not ended */
+/* Returns the values of the lanes of `mask`, by lane; [32]: which lanes took part, those of the
+** mask that have not ended. */
 extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line);
 extern "C" unsigned cudasim_active(void);
 
@@ -30,7 +31,7 @@ template <class T> static inline T cudasim_value(uint64_t u)
   return v;
 }
 
-/* what lane `from` gave, or this lane's own where the source is outside of its group */
+/* Returns the value of lane `from`, or this lane's own where the source is outside of its group. */
 template <class T>
 CUDASIM_PLAIN static inline T cudasim_shuffle(unsigned mask, T v, int from, bool own, int line)
 {

@@ -94,7 +94,7 @@ local SINGLE = { LeakyReLU = true, hard_sigmoid = true, clip = true, _contrib_qu
 local CONSTANTS = { True = true, ["true"] = true, False = false, ["false"] = false }
 
 
-local function value_of(kind, v)
+local function parse_value(kind, v)
   if v == nil or v == "None" then
     return nil
   elseif kind:find("^boolean") then
@@ -114,7 +114,7 @@ end
 function rules.parameters(op, attrs)
   local p = {}
   for _, param in ipairs(registry.find(op).params) do
-    local v = value_of(param.type, attrs[param.name] or param.default)
+    local v = parse_value(param.type, attrs[param.name] or param.default)
     p[param.name] = SINGLE[op] and type(v) == "number" and tonumber(ffi.cast("float", v)) or v
   end
   return p

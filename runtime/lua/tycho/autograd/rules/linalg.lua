@@ -1,4 +1,4 @@
---- Linear algebra. Matrices lie on the last two axes.
+--- Linear algebra. Matrices are the last two axes.
 --
 -- @module tycho.autograd.rules.linalg
 

@@ -155,7 +155,7 @@ end
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- queries times keys, which lie by turns in one array (length, batch, heads * 3 * width)
+-- queries times keys, which alternate in one array (length, batch, heads * 3 * width)
 function expansions._contrib_interleaved_matmul_selfatt_qk(s)
   local x, heads = s.x[1], s.p.heads
   local length, batch = x.shape[1], x.shape[2]

@@ -57,7 +57,7 @@ end
 
 
 -- Returns what the convolution gives from which the windows follow.
-local function offsets_of(self, x)
+local function compute_offsets(self, x)
   local bias = self.offset_bias
   return F.Convolution{ x, self.offset_weight:data(x), bias and bias:data(x), no_bias = not bias,
     kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
@@ -98,13 +98,13 @@ end
 --- Convolution of pictures whose windows have offsets.
 -- @type DeformableConvolution
 define("DeformableConvolution", "deformable_conv", 2, function(self, x)
-  return convolve(self, F.contrib.DeformableConvolution, x, offsets_of(self, x))
+  return convolve(self, F.contrib.DeformableConvolution, x, compute_offsets(self, x))
 end)
 
 --- As DeformableConvolution, the points of windows weighted.
 -- @type ModulatedDeformableConvolution
 define("ModulatedDeformableConvolution", "modulated_deformable_conv", 3, function(self, x)
-  local numbers, split = offsets_of(self, x), 2 * self._points
+  local numbers, split = compute_offsets(self, x), 2 * self._points
   local offset = F.slice_axis{ numbers, axis = 1, begin = 0, ["end"] = split }
   local mask = F.slice_axis{ numbers, axis = 1, begin = split, ["end"] = self._offsets }
   return convolve(self, F.contrib.ModulatedDeformableConvolution, x, offset,

@@ -119,7 +119,7 @@ local function maps(self, x, state)
 end
 
 
-local function blocks_of(self, x, name)
+local function slice_gates(self, x, name)
   return layer.outputs(
     F.SliceChannel{ x, num_outputs = self._gates, axis = self._axis, name = name }, self._gates)
 end
@@ -149,7 +149,7 @@ end
 
 function FORWARD.LSTM(self, x, states)
   local i2h, h2h, name = maps(self, x, states[1])
-  local block = blocks_of(self, i2h + h2h, name("slice"))
+  local block = slice_gates(self, i2h + h2h, name("slice"))
   local i, f = sigmoid(block[1], name("i")), sigmoid(block[2], name("f"))
   local new = base.activate(block[3], self._activation, name("c"))
   local o = sigmoid(block[4], name("o"))
@@ -162,7 +162,7 @@ end
 function FORWARD.GRU(self, x, states)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
-  local i, s = blocks_of(self, i2h, name("i2h_slice")), blocks_of(self, h2h, name("h2h_slice"))
+  local i, s = slice_gates(self, i2h, name("i2h_slice")), slice_gates(self, h2h, name("h2h_slice"))
   local r = sigmoid(i[1] + s[1], name("r_act"))
   local z = sigmoid(i[2] + s[2], name("z_act"))
   local new = base.activate(i[3] + r * s[3], self._activation, name("h_act"))
@@ -209,7 +209,7 @@ local DYNAMIC = args.form("contrib.rnn.dynamic_unroll", {
 
 -- Returns the body of the loop. With valid lengths the last state is the number of the step, and
 -- samples that have ended keep their states.
-local function body_of(cell, valid_length)
+local function make_body(cell, valid_length)
   if valid_length == nil then
     return function(x, states)
       return cell(x, states)
@@ -251,7 +251,7 @@ function contrib.dynamic_unroll(...)
   if valid_length ~= nil then
     states[n + 1] = F.zeros_like(F.slice_axis{ valid_length, axis = 0, begin = 0, ["end"] = 1 })
   end
-  local y, new = F.contrib.foreach(body_of(a.cell, valid_length), x, states)
+  local y, new = F.contrib.foreach(make_body(a.cell, valid_length), x, states)
   if a.drop_outputs ~= 0 then
     y = F.Dropout{ y, p = a.drop_outputs, axes = { 0 } }
   end

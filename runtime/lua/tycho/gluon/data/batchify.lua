@@ -66,7 +66,7 @@ local function stack_numbers(list, dtype, whole, func)
 end
 
 
-local batch_of                           -- of any field
+local make_batch                           -- of any field
 
 -- Returns the values of each place of lists of equal length.
 local function stack_lists(list, func)
@@ -77,7 +77,7 @@ local function stack_lists(list, func)
     for i, v in ipairs(list) do
       column[i] = v[k]
     end
-    fields[k] = batch_of(column, nil, nil, func)
+    fields[k] = make_batch(column, nil, nil, func)
   end
   return fields
 end
@@ -123,7 +123,7 @@ local function stack_arrays(list, func)
 end
 
 
-function batch_of(list, dtype, whole, func)
+function make_batch(list, dtype, whole, func)
   local first = list[1]
   if is_array(first) then
     return stack_arrays(list, func)
@@ -141,7 +141,7 @@ end
 -- @tparam ?string dtype of numbers
 -- @tparam ?bool whole dtype holds while they are whole
 -- @string func for errors
-batchify.field = batch_of
+batchify.field = make_batch
 
 
 -- Functions for loaders ---------------------------------------------------------------------------
@@ -165,14 +165,14 @@ function batchify.default(samples)
     local fields = stack_lists(samples, "gluon.data.batchify.default")
     return unpack(fields, 1, #samples[1])
   end
-  return batch_of(samples, nil, nil, "gluon.data.batchify.default")
+  return make_batch(samples, nil, nil, "gluon.data.batchify.default")
 end
 
 
 --- Arrays and numbers as one array; lists of values field by field.
 function batchify.stack(samples)
   check_samples(samples, "gluon.data.batchify.stack")
-  return batch_of(samples, nil, nil, "gluon.data.batchify.stack")
+  return make_batch(samples, nil, nil, "gluon.data.batchify.stack")
 end
 
 

@@ -347,7 +347,7 @@ end
 
 
 -- Returns the numbers that a sampler gives.
-local function numbers_of(numbers)
+local function collect_numbers(numbers)
   local list = {}
   for i in numbers do
     list[#list + 1] = i
@@ -362,7 +362,7 @@ local FILTER = args.form("Dataset:filter", { { "fn", "function" } })
 -- @tparam function fn of a sample's values
 -- @treturn Dataset
 function Dataset:filter(...)
-  return Sampled(self, numbers_of(sampler.FilterSampler(FILTER(...).fn, self)))
+  return Sampled(self, collect_numbers(sampler.FilterSampler(FILTER(...).fn, self)))
 end
 
 
@@ -421,7 +421,7 @@ function Dataset:sample(...)
     Error.raise{ code = "type", func = "Dataset:sample", argument = "sampler",
       expected = "a Sampler", got = Error.kind(numbers), message = "bad 'sampler'" }
   end
-  local list = numbers_of(numbers)
+  local list = collect_numbers(numbers)
   for _, i in ipairs(list) do
     check_index(self, i)
   end

@@ -353,7 +353,7 @@ end
 
 
 -- Returns the fields of a batch: those that the threads stacked, the others from their values.
-local function fields_of(self, batch)
+local function read_fields(self, batch)
   local first = batch.samples[1]
   local fields, from = { n = first.n }, {}
   for g, f in ipairs(batch.stacked and batch.given or {}) do
@@ -410,7 +410,7 @@ local function run_middle(self, batch)
     call_batchify(self, batch)
     batch.stage = "done"
   else
-    batch.fields, batch.stage = fields_of(self, batch), "done"
+    batch.fields, batch.stage = read_fields(self, batch), "done"
   end
 end
 
@@ -418,7 +418,7 @@ end
 -- Takes what the threads made of the samples that Lua gave them.
 local function finish_suffix(self, batch)
   if batch.stacked then
-    batch.fields = fields_of(self, batch)
+    batch.fields = read_fields(self, batch)
   else
     for k, list in ipairs(batch.samples) do
       for g, f in ipairs(batch.given) do
@@ -595,7 +595,7 @@ local function check_sampler(v, argument)
 end
 
 
-local function batch_sampler_of(a, set)
+local function make_batch_sampler(a, set)
   if a.batch_sampler then
     for _, name in ipairs{ "batch_size", "sampler", "last_batch" } do
       if a[name] ~= nil then
@@ -617,7 +617,7 @@ local function batch_sampler_of(a, set)
 end
 
 
-local function dataset_of(v)
+local function make_dataset(v)
   if is_array(v) then
     return require("tycho.gluon.data.dataset").ArrayDataset(v)
   elseif is_plain(v) then
@@ -637,8 +637,8 @@ end
 --   timeout = 120: seconds
 function DataLoader:init(...)
   local a = LOADER(...)
-  self._dataset = dataset_of(a.dataset)
-  self._batch_sampler = batch_sampler_of(a, self._dataset)
+  self._dataset = make_dataset(a.dataset)
+  self._batch_sampler = make_batch_sampler(a, self._dataset)
   if a.num_workers < 0 then
     bad_value("num_workers", "bad 'num_workers'", a.num_workers, "0 or more")
   elseif a.prefetch and a.prefetch < 0 then

@@ -113,7 +113,7 @@ function plan.changed(p, f, what)
   local q = copied(p)
   q.changes, q.dtypes, q.whole = copied(p.changes), copied(p.dtypes), copied(p.whole)
   q.changes[#q.changes + 1] = { f, what }
-  if what == "first" or plan.steps_of(f, what) then
+  if what == "first" or plan.make_steps(f, what) then
     q.dtypes[1], q.whole[1] = nil, nil
   else
     q.dtypes, q.whole = {}, {}
@@ -150,7 +150,7 @@ end
 -- @string what "first", or "all": the block gets all values, and hands on all but the first; Cast
 --   changes all
 -- @return list, or nil
-function plan.steps_of(f, what)
+function plan.make_steps(f, what)
   local list = {}
   if not plan.add_steps(f, list) then
     return nil
@@ -211,7 +211,7 @@ end
 local function steps_of_all(changes)
   local list = {}
   for i, change in ipairs(changes) do
-    list[i] = plan.steps_of(change[1], change[2]) or false
+    list[i] = plan.make_steps(change[1], change[2]) or false
   end
   return list
 end

@@ -152,7 +152,7 @@ end
 
 
 -- Returns the function that a Lambda calls: an operator of a namespace by name, or the given one.
-local function function_of(given, space, func)
+local function find_function(given, space, func)
   if type(given) ~= "string" then
     return given, "function"
   end
@@ -177,7 +177,7 @@ end
 local Lambda = layer.extend(Block, "nn.Lambda", LAMBDA)
 
 function Lambda:set_up(a)
-  self._f, self._name = function_of(a["function"], nd, "nn.Lambda")
+  self._f, self._name = find_function(a["function"], nd, "nn.Lambda")
 end
 
 
@@ -194,7 +194,7 @@ layer.describe(Lambda, describe_lambda)
 local HybridLambda = layer.extend(HybridBlock, "nn.HybridLambda", LAMBDA)
 
 function HybridLambda:set_up(a)
-  self._f, self._name = function_of(a["function"], F, "nn.HybridLambda")
+  self._f, self._name = find_function(a["function"], F, "nn.HybridLambda")
 end
 
 

@@ -84,7 +84,7 @@ end
 local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
 
 -- Parameters of a form for so many dimensions.
-local function spec_of(dims, transposed)
+local function make_spec(dims, transposed)
   local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
     { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },
     { "groups", "positive", 1 }, { "layout", "text", LAYOUTS[dims][1] }, { "activation", "text?" },
@@ -99,7 +99,7 @@ end
 
 local function define(name, dims, transposed)
   local func = "nn." .. name
-  local class = layer.extend(Conv, func, spec_of(dims, transposed))
+  local class = layer.extend(Conv, func, make_spec(dims, transposed))
   function class:set_up(a)
     set_up(self, a, func, dims, transposed)
   end

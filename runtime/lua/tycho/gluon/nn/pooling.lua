@@ -39,7 +39,7 @@ end)
 local CEIL_MODE = { "ceil_mode", "boolean", false }
 
 -- Parameters of a form. Their order is the reference's, which differs from class to class.
-local function spec_of(kind, dims)
+local function make_spec(kind, dims)
   local layout = { "layout", "text", LAYOUTS[dims][1] }
   local spec = { { "pool_size", "shape", { 2 } }, { "strides", "shape?" },
     { "padding", "shape", { 0 } } }
@@ -54,7 +54,7 @@ end
 
 local function define(name, kind, dims)
   local func = "nn." .. name
-  local class = layer.extend(Pooling, func, spec_of(kind, dims))
+  local class = layer.extend(Pooling, func, make_spec(kind, dims))
   function class:set_up(a)
     self._kernel = layer.sizes(func, "pool_size", a.pool_size, dims)
     self._stride = layer.sizes(func, "strides", a.strides or self._kernel, dims)

@@ -301,7 +301,7 @@ make_cell(base.HybridRecurrentCell)
 -- @tparam table cells
 -- @int batch_size
 -- @treturn table
-function base.state_info_of(cells, batch_size)
+function base.list_state_info(cells, batch_size)
   local list = {}
   for _, cell in ipairs(cells) do
     for _, info in ipairs(cell:state_info(batch_size)) do
@@ -316,7 +316,7 @@ end
 -- @tparam table cells
 -- @tparam table options of begin_state
 -- @treturn table
-function base.begin_states_of(cells, options)
+function base.make_begin_states(cells, options)
   local list = {}
   for _, cell in ipairs(cells) do
     local copy = {}

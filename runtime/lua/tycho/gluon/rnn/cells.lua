@@ -42,7 +42,7 @@ end
 
 
 -- Descriptions of states (batch, size).
-local function states_of(batch_size, ...)
+local function describe_states(batch_size, ...)
   local list = {}
   for i, size in ipairs{ ... } do
     list[i] = { shape = { batch_size or 0, size }, __layout__ = "NC" }
@@ -63,7 +63,7 @@ end
 
 
 -- Returns the blocks of a map's result.
-local function blocks_of(x, n, name)
+local function slice_blocks(x, n, name)
   return layer.outputs(F.SliceChannel{ x, num_outputs = n, name = name }, n)
 end
 
@@ -92,7 +92,7 @@ end
 
 
 function RNNCell:state_info(batch_size)
-  return states_of(batch_size, self._hidden_size)
+  return describe_states(batch_size, self._hidden_size)
 end
 
 
@@ -116,7 +116,7 @@ end)
 -- Returns the new state of an LSTM: gates i, f, c, o in blocks of rows.
 local function lstm_state(i2h, h2h, c, activation, recurrent, name)
   local gates = F.elemwise_add{ i2h, h2h, name = name("plus0") }
-  local block = blocks_of(gates, 4, name("slice"))
+  local block = slice_blocks(gates, 4, name("slice"))
   local i = base.activate(block[1], recurrent, name("i"))
   local f = base.activate(block[2], recurrent, name("f"))
   local new = base.activate(block[3], activation, name("c"))
@@ -145,7 +145,7 @@ end
 
 
 function LSTMCell:state_info(batch_size)
-  return states_of(batch_size, self._hidden_size, self._hidden_size)
+  return describe_states(batch_size, self._hidden_size, self._hidden_size)
 end
 
 
@@ -179,14 +179,14 @@ end
 
 
 function GRUCell:state_info(batch_size)
-  return states_of(batch_size, self._hidden_size)
+  return describe_states(batch_size, self._hidden_size)
 end
 
 
 function GRUCell:forward(x, states)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
-  local i, s = blocks_of(i2h, 3, name("i2h_slice")), blocks_of(h2h, 3, name("h2h_slice"))
+  local i, s = slice_blocks(i2h, 3, name("i2h_slice")), slice_blocks(h2h, 3, name("h2h_slice"))
   local r = F.Activation{ F.elemwise_add{ i[1], s[1], name = name("plus0") },
     act_type = "sigmoid", name = name("r_act") }
   local z = F.Activation{ F.elemwise_add{ i[2], s[2], name = name("plus1") },
@@ -224,7 +224,7 @@ end
 
 
 function LSTMPCell:state_info(batch_size)
-  return states_of(batch_size, self._projection_size, self._hidden_size)
+  return describe_states(batch_size, self._projection_size, self._hidden_size)
 end
 
 

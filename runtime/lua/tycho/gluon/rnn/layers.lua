@@ -30,7 +30,7 @@ local DIRECTIONS = { { "l" }, { "l", "r" } }
 
 -- Returns the cells in the order of parameters: a list of {direction, number (from 0), size (of the
 -- input)}.
-local function cells_of(self)
+local function list_cells(self)
   local list, size = {}, self._input_size
   for i = 0, self._num_layers - 1 do
     for _, direction in ipairs(DIRECTIONS[self._dir]) do
@@ -47,7 +47,7 @@ end
 local function parameters_in_order(self)
   local list = {}
   for _, kind in ipairs{ "weight", "bias" } do
-    for _, cell in ipairs(cells_of(self)) do
+    for _, cell in ipairs(list_cells(self)) do
       for _, group in ipairs{ "i2h", "h2h", "h2r" } do
         list[#list + 1] = self[("%s%d_%s_%s"):format(cell.direction, cell.number, group, kind)]
       end
@@ -77,7 +77,7 @@ local function set_up(self, a, mode, func)
     h2h_bias = a.h2h_bias_initializer, h2r_weight = a.h2r_weight_initializer }
   local rows = GATES[mode] * a.hidden_size
   local outputs = a.projection_size or a.hidden_size
-  for _, cell in ipairs(cells_of(self)) do
+  for _, cell in ipairs(list_cells(self)) do
     add_parameter(self, cell, "i2h_weight", { rows, cell.size })
     add_parameter(self, cell, "h2h_weight", { rows, outputs })
     add_parameter(self, cell, "i2h_bias", { rows })
@@ -187,7 +187,7 @@ end
 -- Running -----------------------------------------------------------------------------------------
 
 -- Returns all parameters in one vector.
-local function vector_of(self, x)
+local function join_parameters(self, x)
   local arguments = { dim = 0 }
   for i, p in ipairs(self._vector) do
     arguments[i] = F.reshape{ p:data(x), shape = { -1 } }
@@ -203,7 +203,7 @@ function RNNLayer:forward(x, states)
   if self._layout == "NTC" then
     x = F.swapaxes{ x, dim1 = 0, dim2 = 1 }
   end
-  local result = F.RNN{ x, vector_of(self, x), states[1], state_cell = states[2],
+  local result = F.RNN{ x, join_parameters(self, x), states[1], state_cell = states[2],
     state_size = self._hidden_size, projection_size = self._projection_size,
     num_layers = self._num_layers, bidirectional = self._dir == 2, p = self._dropout,
     state_outputs = true, mode = self._mode, lstm_state_clip_min = self._clip_min,
@@ -222,7 +222,7 @@ end
 
 local function add_cells(self, stack, Cell)
   local left
-  for _, at in ipairs(cells_of(self)) do
+  for _, at in ipairs(list_cells(self)) do
     local cell = Cell{ self._hidden_size, input_size = at.size,
       activation = self._mode:match("^rnn_(.*)$"),
       prefix = ("%s%d_"):format(at.direction, at.number),

@@ -15,7 +15,7 @@ local values = require "tycho.core.values"
 local stacks = {}
 
 
-local function cells_of(self)
+local function list_cells(self)
   local cells = {}
   for i, child in ipairs(self:children()) do
     cells[i] = child.block
@@ -53,7 +53,7 @@ local function make_stack(class)
 
   function class:register_child(cell, name)
     class.super.register_child(self, cell, name)
-    for i, each in ipairs(cells_of(self)) do
+    for i, each in ipairs(list_cells(self)) do
       rawset(self, i, each)
     end
   end
@@ -65,12 +65,12 @@ local function make_stack(class)
 
 
   function class:state_info(batch_size)
-    return base.state_info_of(self, batch_size)
+    return base.list_state_info(self, batch_size)
   end
 
 
   function class:begin_state(...)
-    return base.begin_states_of(self, begin_options(self, ...))
+    return base.make_begin_states(self, begin_options(self, ...))
   end
 
 
@@ -181,12 +181,12 @@ BidirectionalCell.__call = BidirectionalCell.forward
 
 
 function BidirectionalCell:state_info(batch_size)
-  return base.state_info_of(cells_of(self), batch_size)
+  return base.list_state_info(list_cells(self), batch_size)
 end
 
 
 function BidirectionalCell:begin_state(...)
-  return base.begin_states_of(cells_of(self), begin_options(self, ...))
+  return base.make_begin_states(list_cells(self), begin_options(self, ...))
 end
 
 
@@ -217,7 +217,7 @@ function BidirectionalCell:_unroll(a)
   self:reset()
   local steps = sequence.split(a.inputs, a.length, a.time, func)
   local begin = base.begin(self, a.begin_state, steps[1], base.batch_of(steps))
-  local cells = cells_of(self)
+  local cells = list_cells(self)
   local n = #cells[1]:state_info()
   local l, l_states = unroll_one(cells[1], a, steps, base.part(begin, 1, n), a.merge_outputs)
   local r, r_states = unroll_one(cells[2], a, sequence.reverse(steps, a.valid_length, func),
@@ -241,7 +241,7 @@ end
 
 
 layer.describe(BidirectionalCell, function(self)
-  local cells = cells_of(self)
+  local cells = list_cells(self)
   return ("%s(forward=%s, backward=%s)"):format(self.class_name, tostring(cells[1]),
     tostring(cells[2]))
 end)

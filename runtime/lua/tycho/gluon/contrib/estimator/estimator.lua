@@ -24,7 +24,7 @@ local Estimator = Class:extend("Estimator")
 -- Making ------------------------------------------------------------------------------------------
 
 -- Returns a copy of a metric, without what it has added up.
-local function copy_of(m)
+local function copy_metric(m)
   local function copy(t)
     local new = {}
     for key, value in pairs(t) do
@@ -59,7 +59,7 @@ local function val_metrics(given, training)
   local list = handlers.metric_list(given, "estimator.Estimator", "val_metrics")
   if #list == 0 then
     for i, m in ipairs(training) do
-      list[i] = copy_of(m)
+      list[i] = copy_metric(m)
     end
   end
   for _, m in ipairs(list) do

@@ -64,7 +64,7 @@ end
 
 
 -- Returns a form with the options that all blocks take, which the block itself reads.
-local function form_of(func, spec)
+local function make_form(func, spec)
   spec[#spec + 1] = "*"
   spec[#spec + 1] = { "prefix", "text?" }
   spec[#spec + 1] = { "params", "any?" }
@@ -93,7 +93,7 @@ end
 -- native step.
 local function define(name, base, spec, t)
   local T = base:extend(name)
-  local form = form_of("transforms." .. name, spec)
+  local form = make_form("transforms." .. name, spec)
   function T:init(...)
     local a = form((t.arguments or named)(spec, ...))
     if t.read then
@@ -542,7 +542,7 @@ define("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_
 
 -- Returns the blocks among the arguments of a constructor: in a list, in the array part of the
 -- options, or one after the other.
-local function blocks_of(func, ...)
+local function collect_blocks(func, ...)
   local list, first = {}, ...
   local from = is_plain(first) and first or { ... }
   if is_plain(from[1]) then
@@ -587,7 +587,7 @@ local function container(name, base)
   --- Appends blocks.
   -- @return itself
   function T:add(...)
-    for _, block in ipairs(blocks_of("transforms." .. name .. ":add", ...)) do
+    for _, block in ipairs(collect_blocks("transforms." .. name .. ":add", ...)) do
       self:register_child(block)
     end
     return self
@@ -632,7 +632,7 @@ function transforms.HybridCompose:init(...)
 end
 
 
-local APPLY = form_of("transforms.RandomApply", { { "transforms", "any" }, P })
+local APPLY = make_form("transforms.RandomApply", { { "transforms", "any" }, P })
 
 --- All of the transforms (a block or a list), with probability p = 0.5, else none.
 -- @type RandomApply
@@ -642,7 +642,7 @@ transforms.RandomApply = RandomApply
 function RandomApply:init(...)
   local a = APPLY(...)
   read_p(self, a)
-  for _, block in ipairs(blocks_of("transforms.RandomApply", a.transforms)) do
+  for _, block in ipairs(collect_blocks("transforms.RandomApply", a.transforms)) do
     self:register_child(block)
   end
 end
