@@ -12,7 +12,7 @@ local SCRIPT = [[
   io.stdout:flush()
   local child = ffi.C.fork()
   if child == 0 then
-    ffi.C.alarm(60)
+    ffi.C.alarm(300)
     %s
     io.stdout:flush()
     os.exit(0, true)

@@ -74,7 +74,7 @@ local AHEAD = BEGIN .. [[
 local exe = bound(network(), {data = {64, 256}})
 exe:profile()
 step(exe)
-for _ = 1, 10 do
+for _ = 1, 100 do
   ty.waitall()
   local from = now()
   step(exe)

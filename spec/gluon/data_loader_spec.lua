@@ -39,7 +39,7 @@ pcall(ffi.cdef, "int usleep(unsigned us);")
 
 -- Waits until no thread of a loader runs.
 local function threads_end()
-  for _ = 1, 400 do
+  for _ = 1, 6000 do                                     -- a minute
     if C.ty_loader_threads() == 0 then
       return true
     end
@@ -357,6 +357,7 @@ describe("workers", function()
       end
     end
     use "whole"
+    assert.is_true(threads_end())
     collectgarbage()
     collectgarbage()
     ty.waitall()

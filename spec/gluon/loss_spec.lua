@@ -253,8 +253,10 @@ describe("a loss", function()
     local pred, label = form({ 3, 4 }, "float32"):attach_grad(), form({ 3, 4 }, "float32")
     local classes = nd.array{ 0, 2, 1 }
     local function arrays_left(f, ...)
+      ty.waitall()                                       -- what is queued holds arrays, too
       local before = ty.live().tensors
       local l = ty.autograd.record(f, ...)
+      ty.waitall()
       local left = ty.live().tensors - before
       l:backward()
       return left

@@ -457,8 +457,10 @@ describe("arrays between layers", function()
     collectgarbage()
     collectgarbage()
     collectgarbage "stop"
+    ty.waitall()                                         -- what is queued holds arrays, too
     local before = live()
     local y = ty.autograd.record(call)
+    ty.waitall()
     local after = live()
     collectgarbage "restart"
     return after - before, y

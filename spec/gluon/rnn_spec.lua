@@ -556,8 +556,10 @@ describe("dynamic_unroll", function()
       for _ = 1, 2 do
         collectgarbage()
         collectgarbage("stop")
+        ty.waitall()                                     -- what is queued holds arrays, too
         local before = ty.live().tensors
         local y = ty.autograd.record(function() return (cell(x, begin)) end)
+        ty.waitall()
         left = ty.live().tensors - before
         collectgarbage("restart")
         y:backward()

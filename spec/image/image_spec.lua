@@ -144,6 +144,7 @@ describe("image", function()
       end
       collectgarbage()
       collectgarbage()
+      ty.waitall()
       assert.is_true(ty.live().tensors <= before,
         ("%d tensors, before %d"):format(ty.live().tensors, before))
     end)

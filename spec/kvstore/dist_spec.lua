@@ -455,7 +455,7 @@ describe("processes over MPI", function()
         local from = os.time()
         local output, status = lose_a_rank(command)
         assert.are_not.equal(0, status)
-        assert.is_true(os.time() - from < 30)
+        assert.is_true(os.time() - from < 100)         -- 4 s on an idle machine
         assert.truthy(output:find("rank 1 ", 1, true), output)
         assert.truthy(output:find("the last checkpoint: epoch 3", 1, true), output)
       end)

@@ -5,7 +5,7 @@ local folder = require "spec.support.folder"
 local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
 
-local RANKS, EPOCHS, LIMIT = 3, 40, 30                   -- LIMIT: seconds from the kill to the end
+local RANKS, EPOCHS, LIMIT = 3, 40, 90                   -- LIMIT: seconds from the kill to the end
 
 local function command(ranks, prefix)
   return ("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z

@@ -161,6 +161,7 @@ describe("Module", function()
     m = nil                                              -- luacheck: ignore
     collectgarbage()
     collectgarbage()
+    ty.waitall()
     assert.is_true(ty.live().executors <= before)
   end)
 

@@ -11,6 +11,8 @@ local ty = require "tycho"
 local units = require "tycho.core.units"
 require "spec.helper"
 
+local PATIENCE = 1200                                    -- times 0.05 s
+
 -- A training that waits in the batch whose number is arg[1] for a file arg[2], and then goes on.
 local SCRIPT = [[
 local ty = require "tycho"
@@ -109,7 +111,7 @@ describe("tycho --top", function()
     shell.run(("TYCHO_TOP=1 TYCHO_TOP_DIR=%s %s %s/s.lua 1 %s/go %s >%s/log 2>&1 & echo $! >%s/pid")
       :format(home, shell.program, path, path, what or "quiet", path, path))
     local pid = tonumber(folder.read(path .. "/pid"))
-    for _ = 1, 200 do
+    for _ = 1, PATIENCE do
       local ok, text = pcall(folder.read, ("%s/%d"):format(home, pid))
       if ok and text:find("batch=", 1, true) and text:find("rate=", 1, true) then
         return pid
@@ -124,7 +126,7 @@ describe("tycho --top", function()
   end
 
   local function ended(pid)
-    for _ = 1, 200 do
+    for _ = 1, PATIENCE do
       if select(2, shell.run("kill -0 " .. pid)) ~= 0 then
         return
       end

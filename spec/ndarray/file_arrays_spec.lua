@@ -49,6 +49,7 @@ describe("an array of a file", function()
     with_file(("\0"):rep(2 ^ 22), function(path)
       collectgarbage()                                   -- what goes meanwhile would count against
       collectgarbage()
+      ty.waitall()
       local before = live_bytes()
       local x = files.open(path, "spec"):array{ at = 0, shape = { 2 ^ 20 }, dtype = "float32" }
       assert.equal(before, live_bytes())

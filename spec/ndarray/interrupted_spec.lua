@@ -221,9 +221,14 @@ describe("a call that Ctrl-C stops", function()
     end
     local function run() return exe:forward{ is_train = true }[1] end
     local want = run():tostring_raw()
-    local y
-    y = run()                                             -- some tenths of a second
-    local _, e = interrupted(function() y:wait_to_read() end)
+    -- some tenths of a second; a busy machine may have done it before the interruption comes
+    local y, ok, e
+    for _ = 1, 100 do
+      y = run()
+      ok, e = interrupted(function() y:wait_to_read() end)
+      if not ok then break end
+    end
+    assert.is_false(ok)
     assert.equal("interrupted", type(e) == "table" and e.code or e)
     assert.equal("state", code_of(y.totable, y))
     assert.near(0.001, exe.arg_dict.f2_weight:min():asscalar(), 1e-9)

@@ -133,6 +133,8 @@ describe("a file of torch.save", function()
       folder.write(dir .. "/x.pth", p.archive{ { "x", vector{ n = n, size = { n } } },
         storages = { ["0"] = ("\0\0\128\63"):rep(n) } })
       collectgarbage()
+      collectgarbage()
+      ty.waitall()
       local before = ty.live().bytes
       local x = ty.nd.load(dir .. "/x.pth").x
       assert.equal(before, ty.live().bytes)

@@ -5,7 +5,10 @@ local json = require "tycho.core.json"
 local pytorch = require "spec.support.pytorch"
 local ty = require "tycho"
 
-local SECONDS = 0.25                     -- that a folder may take to open; a hundredth is usual
+-- Processor time that a folder may take to open, the least of some tries: a hundredth is usual, and
+-- under a sanitizer ten times as much.
+local SANITIZED = (os.getenv("SANITIZER") or "") ~= ""
+local SECONDS, TRIES = SANITIZED and 2.5 or 0.25, 5
 
 local function index_of(map)
   local list = {}
@@ -72,10 +75,14 @@ describe("an index of several files", function()
       end
       folder.write(dir .. "/m.index.json", index_of(map))
       collectgarbage()
+      collectgarbage()
       ty.nd.waitall()
-      local before, start = ty.live().bytes, os.clock()
-      local dict, names = ty.nd.load(dir .. "/m.index.json")
-      local seconds = os.clock() - start
+      local before, seconds, dict, names = ty.live().bytes, math.huge, nil, nil
+      for _ = 1, TRIES do
+        local start = os.clock()
+        dict, names = ty.nd.load(dir .. "/m.index.json")
+        seconds = math.min(seconds, os.clock() - start)
+      end
       assert.equal(FILES * ARRAYS, #names)
       assert.equal(before, ty.live().bytes)
       assert.is_true(seconds < SECONDS, seconds)
@@ -104,9 +111,9 @@ describe("a safetensors file", function()
     folder.with(function(dir)
       local path, n = dir .. "/x.safetensors", 2 ^ 18
       ty.nd.save(path, { a = ty.nd.ones{ n }, b = ty.nd.zeros{ n } })
+      collectgarbage()
+      collectgarbage()
       ty.nd.waitall()
-      collectgarbage()
-      collectgarbage()
       local before = ty.live().bytes
       local dict = ty.nd.load(path)
       assert.equal(before, ty.live().bytes)

@@ -13,7 +13,7 @@ local function session(presses)
   t:expect("> ")
   t:send(WORK .. "\n")
   t:expect("> ")
-  t:send("kept = 0\n")
+  t:send("kept = 1\n")
   t:expect("> ")
   for i = 1, presses do
     t:send("work()\n")
@@ -26,7 +26,7 @@ local function session(presses)
     t:expect(("line %d\r\n"):format(i))
     t:expect("> ")
   end
-  t:send("print(kept > 0, ty.nd.ones{ 3 }:sum():asscalar())\n")
+  t:send("work() print(kept > 20, ty.nd.ones{ 3 }:sum():asscalar())\n")
   t:expect("true\t3\r\n")
   assert.equal(0, t:close())
 end

@@ -21,7 +21,7 @@ end
 
 --- Before a test: one that hangs ends the process, since a gate would stay closed.
 function gate.watch()
-  ffi.C.alarm(60)
+  ffi.C.alarm(300)
 end
 
 --- Behind it.

@@ -9,8 +9,9 @@
 local terminal = {}
 terminal.__index = terminal
 
--- steps before giving up; seconds of a step, of a session
-local PATIENCE, STEP, LIMIT = 300, 0.05, 60
+-- Steps before giving up; seconds of a step, of a session. A busy machine or a sanitizer may take
+-- twenty times as long as usual.
+local PATIENCE, STEP, LIMIT = 1200, 0.05, 900
 
 --- Starts a command under `script`, which gives it a terminal and writes down what it shows. The
 -- shell between them (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal
@@ -57,6 +58,18 @@ function terminal:expect(text)
   end
   error(("'%s' never came; the screen after it should:\n%s")
     :format(text, self:screen():sub(self.place)), 2)
+end
+
+--- Types a key and waits until the screen shows that it was taken: the next key does not come with
+-- it, as in a paste.
+function terminal:press(key)
+  local before = #self:screen()
+  self:send(key)
+  for _ = 1, PATIENCE do
+    if #self:screen() > before then return end
+    os.execute("sleep " .. STEP)
+  end
+  error(("nothing is shown for key %q"):format(key), 2)
 end
 
 --- Types a line at the prompt and waits for what it prints and the next prompt.

@@ -270,6 +270,8 @@ describe("a large file of torch.save", function()
         w:put(("\0\0\128\63"):rep(n))
       end)))
       collectgarbage()
+      collectgarbage()
+      ty.waitall()
       local before = ty.live().bytes
       local x = ty.torch7.load(dir .. "/x.t7")
       assert.equal(before, ty.live().bytes)
