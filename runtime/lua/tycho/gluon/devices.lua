@@ -33,7 +33,7 @@ end
 -- The type "contexts" of forms: what comes out is a list.
 args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a list of them",
   takes = function(t)
-    return not values.has_names(t)
+    return not values.has_names(t) and #t > 0
   end }
 
 
