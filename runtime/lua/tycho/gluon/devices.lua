@@ -33,7 +33,13 @@ end
 -- The type "contexts" of forms: what comes out is a list.
 args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a list of them",
   takes = function(t)
-    return not values.has_names(t) and #t > 0
+    return not values.has_names(t)
+  end }
+
+-- The same where options may follow in its place: an empty table is no options.
+args.types.contexts_or_options = { check = check, text = args.types.contexts.text,
+  takes = function(t)
+    return #t > 0 and not values.has_names(t)
   end }
 
 
