@@ -417,6 +417,15 @@ int         ty_note_write(ty_tensor *t, const char *line);
 /* ty_tensor_view and ty_tensor_copy, recorded */
 int         ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out);
 int         ty_copy(ty_tensor *to, ty_tensor *from);
+/* Makes a value that calls may read before ty_late_give says what it is: a copy of an array of its
+** shape and type, on any device. While recording is on. What needs it before fails. It is one of
+** `of` values that belong together by the number `group`, above 0. */
+int         ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out);
+int         ty_late_give(ty_tensor *late, ty_tensor *value);
+/* Drops the calls of this thread that wait for late values: reads of what they make fail. */
+void        ty_late_drop(void);
+/* *group: one whose late values heads were made of in part only; 0: there is none */
+int         ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group);
 /* Makes x a variable, cut from what made it, whose gradient goes to grad (of its shape, type and
 ** device). req: TY_NULL (grad NULL), TY_WRITE or TY_ADD. */
 int         ty_variable(ty_tensor *x, ty_tensor *grad, int req);

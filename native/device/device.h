@@ -77,10 +77,12 @@ int  storage_promised(int device, size_t bytes, struct storage **out);
 int  storage_fulfil(struct storage *s);
 /* Frees the bytes of a storage, which is promised again. */
 void storage_unfulfil(struct storage *s);
+/* Submits the work that reads the bytes of s. Fails where some of it cannot be submitted yet. */
+extern int (*storage_settle_reads)(struct storage *s);
 /* Submits recorded calls that read the bytes; call it before other code writes them. */
 static inline int storage_before_write(struct storage *s)
 {
-  return __atomic_load_n(&s->awaited, __ATOMIC_RELAXED) ? storage_settle(NULL) : TY_OK;
+  return __atomic_load_n(&s->awaited, __ATOMIC_RELAXED) ? storage_settle_reads(s) : TY_OK;
 }
 /* Makes a storage of uninitialised, 64-byte aligned bytes. */
 int  storage_new(int device, size_t bytes, struct storage **out);

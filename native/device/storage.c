@@ -46,6 +46,7 @@ int storage_lazy(int device, size_t bytes, struct storage_source source, struct 
 
 struct storage_source storage_promise;
 int (*storage_settle)(struct storage *s);
+int (*storage_settle_reads)(struct storage *s);
 
 int storage_promised(int device, size_t bytes, struct storage **out)
 {

@@ -115,6 +115,7 @@ void backlog_add(struct backlog *backlog, struct history *h)
   else backlog->first = h;
   backlog->last = h;
   backlog->n++;
+  backlog->late += h->late;
   backlog->promised += promised_bytes(h);
   await_inputs(backlog, h);
   if (h->changes) history_keep(h); /* what it writes is seen whatever becomes of its results */
@@ -125,6 +126,7 @@ void backlog_remove(struct history *h)
   struct backlog *backlog = h->backlog;
   release_inputs(backlog, h);
   if (!--backlog->n) backlog->held = 0;
+  backlog->late -= h->late;
   backlog->promised -= promised_bytes(h);
   if (h->before) h->before->after = h->after;
   else backlog->first = h->after;
@@ -139,6 +141,7 @@ bool backlog_full(const struct backlog *backlog)
 {
   static int64_t most = -1;
   if (most < 0) most = MAX(1, env_number("TYCHO_LAZY_OPS", MOST_CALLS));
+  if (backlog->late) return false; /* those that wait could not run */
   return backlog->n >= most ||
       (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
 }
@@ -163,6 +166,26 @@ bool backlog_mark_broken(struct backlog *backlog)
     ordered |= h->changes;
   }
   return any && !ordered;
+}
+
+bool backlog_mark_waiting(struct backlog *backlog)
+{
+  if (!backlog->late) return false;
+  for (struct history *h = backlog->first; h; h = h->after) {
+    h->waits = h->late;
+    for (int i = 0; i < h->nin; i++) {
+      const struct history *from = h->in[i].array ? NULL : h->in[i].from;
+      h->waits |= from && from->backlog && from->waits;
+    }
+  }
+  return true;
+}
+
+int backlog_fail_waiting(const char *what)
+{
+  return fail(TY_ESTATE,
+      "%s: recorded calls wait for a value of another device, which was not given yet; make the "
+      "calls of all devices first", what);
 }
 
 bool backlog_elsewhere(const struct backlog *backlog)

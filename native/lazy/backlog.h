@@ -11,6 +11,7 @@
 struct backlog {
   struct history *first, *last;
   int n;
+  int late;                                           /* calls whose input was not given yet */
   int64_t held;                                       /* bytes of arrays that it reads */
   int64_t promised;                                   /* bytes that it is to make */
   bool training;                                      /* the mode of all its calls */
@@ -36,6 +37,11 @@ void backlog_remove(struct history *h);
 ** calls make. Returns whether there are some, and the order of the calls may change: a program that
 ** reads broken bytes fails as a whole, so the others run before them. */
 bool backlog_mark_broken(struct backlog *backlog);
+/* Marks the calls that are late, and those that read what such calls make: they stay when the
+** others are submitted. Returns whether there are some. */
+bool backlog_mark_waiting(struct backlog *backlog);
+/* Returns a failure that says why a call that waits cannot go on. what: what needs its value. */
+int  backlog_fail_waiting(const char *what);
 /* Returns the first of all backlogs, whose `next` leads to the others. */
 struct backlog *backlog_first(void);
 /* Removes the calls of a backlog that are left, and frees it. */

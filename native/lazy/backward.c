@@ -5,6 +5,7 @@
 ** ty_backward continues beyond them (runtime/lua/tycho/autograd).
 */
 #include "lazy/flush.h"
+#include "lazy/late.h"
 #include "lazy/recording.h"
 #include "lazy/trace.h"
 
@@ -84,8 +85,12 @@ static int run_others(bool train)
   struct backlog *backlog = backlog_own();
   NEED(backlog, TY_EMEMORY, "out of memory: backward");
   const bool other_mode = backlog->n && backlog->training != train;
-  const bool apart = other_mode || backlog_elsewhere(backlog) || backlog_mark_broken(backlog);
-  return apart ? backlog_run() : TY_OK;
+  const bool apart = other_mode || backlog->late || backlog_elsewhere(backlog) ||
+      backlog_mark_broken(backlog);
+  if (apart) TRY(backlog_run());
+  if (!backlog->late) return TY_OK;
+  late_abandon(backlog);
+  return backlog_fail_waiting("backward");
 }
 
 static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,

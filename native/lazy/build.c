@@ -191,6 +191,18 @@ static int mark_wanted(const struct trace *t, uint8_t *wanted)
   return code;
 }
 
+int trace_count_ends(const struct trace *t, const uint8_t *alive, int noutput, int *n)
+{
+  uint8_t *wanted = NEWS(uint8_t, noutput + 1);
+  if (!wanted) return out_of_memory();
+  memcpy(wanted, alive, (size_t)noutput);
+  int code = mark_wanted(t, wanted);
+  *n = 0;
+  for (int i = 0; i < noutput; i++) *n += wanted[i] != 0;
+  mem_free(wanted);
+  return code;
+}
+
 static int add_ends(struct building *b, struct kept *k, const uint8_t *wanted)
 {
   for (int i = b->t->ndone, o = 0; i < b->t->n; i++)
@@ -295,12 +307,14 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
   k->end = NEWS(int, noutput + 1);
   k->steps = NEWS(uint8_t, t->n + 1);
   k->ones = NEWS(ty_tensor *, t->nhead + 1);
+  k->alive = NEWS(uint8_t, noutput + 1);
+  k->latest = NEWS(uint8_t, noutput + 1);
   k->nleaf = t->nleaf;
   k->noutput = noutput;
   const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
       b->end && b->end_array && k->key && k->call && k->where &&
       k->leaf && k->leaf_grad && k->known &&
-      k->end_of && k->end && k->steps && k->ones;
+      k->end_of && k->end && k->steps && k->ones && k->alive && k->latest;
   return enough ? TY_OK : out_of_memory();
 }
 
@@ -312,6 +326,7 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
   if (!wanted) return out_of_memory();
   memcpy(wanted, alive, (size_t)noutput);
+  memcpy(k->alive, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
   if (!code) code = add_ends(b, k, wanted);
   mem_free(wanted);

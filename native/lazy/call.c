@@ -95,12 +95,21 @@ static int call_now(const struct call_key *q, ty_tensor **out)
   return code;
 }
 
+/* Returns whether a call reads what a pending one makes: where calls do not wait otherwise, a late
+** one. */
+static bool reads_pending(const struct call_key *q)
+{
+  for (int i = 0; i < q->nin; i++)
+    if (q->in[i] && q->in[i]->history && q->in[i]->history->backlog) return true;
+  return false;
+}
+
 /* Returns whether a call may wait: its results are new arrays, the front end has no part in it, it
 ** cannot fail for what is in its inputs, and their addresses are not known outside. */
 static bool may_wait(const struct call_key *q)
 {
   const struct op *op = q->op;
-  if (!backlog_enabled() || op->measure) return false;
+  if (!(backlog_enabled() || reads_pending(q)) || op->measure) return false;
   if (op->flags & (OP_CALLBACK | OP_DYNAMIC_ROWS | OP_MAY_FAIL)) return false;
   for (int i = 0; op->flags & OP_MAY_RAISE && i < q->nattr; i++)
     if (!strcmp(q->attr[i].key, "mode") && !strcmp(q->attr[i].value, "raise")) return false;
@@ -129,6 +138,13 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
   return TY_OK;
 }
 
+/* Fails where an array is what a call that waits will change. */
+static int check_changed(const ty_tensor *x)
+{
+  const bool promised = x->storage->source == &storage_promise;
+  return promised && !history_is_recorded(x) ? backlog_fail_waiting("reading an array") : TY_OK;
+}
+
 /* Adds a call to the backlog, which runs first where its mode differs, where it is full, or where a
 ** pending call changes an input of this one: the input has its new value only after that. */
 static int add_pending(const struct call_key *q, struct cached_call *c, ty_tensor **out)
@@ -137,7 +153,8 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   struct run run = { .is_train = thread_recording()->training };
   struct history *h;
   NEED(backlog, TY_EMEMORY, "out of memory: recording");
-  bool full = backlog->n && (backlog->training != run.is_train || backlog_full(backlog));
+  const bool other_mode = backlog->n && backlog->training != run.is_train;
+  bool full = other_mode || (backlog->n && backlog_full(backlog));
   for (int i = 0; i < q->nin; i++) {
     const ty_tensor *x = q->in[i];
     const bool mutated = c->ports.in[i].mutated;
@@ -146,6 +163,8 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
     full |= !mutated && !history_is_recorded(x) && x->storage->source == &storage_promise;
   }
   if (full) TRY(backlog_run());
+  if (other_mode && backlog->late) return backlog_fail_waiting("a change of the training mode");
+  for (int i = 0; full && backlog->late && i < q->nin; i++) TRY(check_changed(q->in[i]));
   backlog->training = run.is_train;
   TRY(history_promise(c, &run, q->in, q->nin, &h));
   h->where = backlog_line(backlog, c);

@@ -44,6 +44,17 @@ static int settle_storage(struct storage *s)
   return code;
 }
 
+/* Serves as storage_settle_reads. What a run writes itself comes after the calls that wait. */
+static int settle_reads(struct storage *s)
+{
+  backlog_lock();
+  int code = backlog_run();
+  const bool awaited = __atomic_load_n(&s->awaited, __ATOMIC_RELAXED) > 0;
+  if (!code && awaited && !trace_submitting) code = backlog_fail_waiting("writing to an array");
+  backlog_unlock();
+  return code;
+}
+
 /* Runs and frees the backlog of a thread that ends: others may still need its calls. */
 static void end_thread(void *backlog)
 {
@@ -69,4 +80,5 @@ __attribute__((constructor)) static void register_backlogs(void)
   backlog_begin(end_thread);
   history_drop_pending = drop_pending;
   storage_settle = settle_storage;
+  storage_settle_reads = settle_reads;
 }

@@ -172,13 +172,14 @@ int history_call(struct cached_call *call, const struct run *run, ty_tensor *con
   return TY_OK;
 }
 
-int history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
-    struct history **made)
+/* Makes the node of a call with promised outputs and room for nin inputs, of which there are n. */
+static int promise_outputs(struct cached_call *call, const struct run *run, ty_tensor *const *in,
+    int nin, int n, struct history **made)
 {
   const struct call *c = &call->v.call;
   struct history *h = new_history(HISTORY_CALL, nin, c->nout);
   NEED(h, TY_EMEMORY, "out of memory: recording");
-  hold_inputs(h, in, nin);
+  hold_inputs(h, in, n);
   h->call = cached_call_keep(call);
   h->run = *run;
   for (; h->nout < c->nout; h->nout++) {
@@ -190,6 +191,31 @@ int history_promise(struct cached_call *call, const struct run *run, ty_tensor *
   }
   *made = h;
   return TY_OK;
+}
+
+int history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
+    struct history **made)
+{
+  return promise_outputs(call, run, in, nin, nin, made);
+}
+
+int history_late(struct cached_call *call, const struct run *run, struct history **made)
+{
+  TRY(promise_outputs(call, run, NULL, 1, 0, made));
+  (*made)->late = true;
+  return TY_OK;
+}
+
+void history_give(struct history *h, ty_tensor *value)
+{
+  h->late = false;
+  hold_inputs(h, &value, 1);
+  history_renumber(h);
+}
+
+void history_renumber(struct history *h)
+{
+  h->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 }
 
 int history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,

@@ -56,6 +56,9 @@ struct history {
   bool view;                                          /* its output is in its input's storage */
   bool changes;                                       /* it writes to an input */
   bool broken;                                        /* see backlog_mark_broken */
+  bool late;                                          /* its input was not given yet (late.c) */
+  bool waits;                                         /* see backlog_mark_waiting */
+  struct late_group { uint64_t id; int of; } group;   /* of late calls; id 0: none */
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
   const char *freed_at;                               /* the line of that backward; NULL */
@@ -84,6 +87,12 @@ int  history_call(struct cached_call *call, const struct run *run, ty_tensor *co
 /* Makes the node of a call whose outputs are promised. */
 int  history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
     struct history **made);
+/* Makes the node of a call whose output is promised, and whose one input history_give sets. */
+int  history_late(struct cached_call *call, const struct run *run, struct history **made);
+/* Sets the input of a late call. Its serial number becomes the highest. */
+void history_give(struct history *h, ty_tensor *value);
+/* Gives a node the highest serial number: it is moved after those that there are. */
+void history_renumber(struct history *h);
 /* Makes the node of a function of the front end, likewise. */
 int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
     struct history **made);

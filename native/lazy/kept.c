@@ -3,6 +3,11 @@
 
 /* programs; a structure with several sets of ends counts for each */
 enum { MOST_KEPT = 256 };
+/* Runs in a row in which the same outputs are alive, fewer than a program keeps, before one is made
+** that keeps just these. One run may have fewer by chance, as a collector frees arrays when it
+** likes. */
+enum { RUNS_ALIKE = 2 };
+enum { MOST_ALIKE = 4 };                              /* programs of a structure, due to this */
 
 static struct kept *kept[MOST_KEPT];
 static int nkept;
@@ -45,6 +50,24 @@ struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *aliv
   return best;
 }
 
+static int count_alike(const struct kept *like)
+{
+  int n = 0;
+  for (int i = 0; i < nkept; i++)
+    n += kept[i]->hash == like->hash && kept[i]->nkey == like->nkey &&
+        !memcmp(kept[i]->key, like->key, sizeof *like->key * (size_t)like->nkey);
+  return n;
+}
+
+bool kept_is_large(struct kept *k, const uint8_t *alive)
+{
+  const size_t n = (size_t)k->noutput;
+  if (!memcmp(alive, k->alive, n)) return k->repeated = 0;
+  k->repeated = memcmp(alive, k->latest, n) ? 1 : k->repeated + 1;
+  memcpy(k->latest, alive, n);
+  return k->repeated == RUNS_ALIKE && count_alike(k) < MOST_ALIKE;
+}
+
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput)
 {
   for (int i = 0; i < nkept; i++)
@@ -71,6 +94,8 @@ void kept_free(struct kept *k)
   mem_free(k->end);
   mem_free(k->steps);
   mem_free(k->ones);
+  mem_free(k->alive);
+  mem_free(k->latest);
   mem_free(k);
 }
 

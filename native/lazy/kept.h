@@ -22,7 +22,14 @@ struct kept {
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */
+  /* Per output: it was alive when the program was made, or had been; in the last run. */
+  uint8_t *alive, *latest;
+  int repeated;                                       /* runs in a row with the same `latest` */
 };
+
+/* Notes which outputs are alive in a run of a program. Returns whether fewer are than it keeps, as
+** in the runs before: one that keeps less is worth its plan then. */
+bool kept_is_large(struct kept *k, const uint8_t *alive);
 
 /* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL: there
 ** is none. */

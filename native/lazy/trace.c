@@ -7,6 +7,8 @@
 #include "lazy/numbers.h"
 #include "lazy/recording.h"
 
+bool trace_submitting;
+
 static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
 
 /* -- which calls ------------------------------------------------------------------------------- */
@@ -434,7 +436,9 @@ static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *g
 ** these reads only. */
 static int submit_run(struct trace *t, struct kept *k)
 {
+  trace_submitting = true;
   int code = exec_run_whole(k->e, t->own, t->train);
+  trace_submitting = false;
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
   if (!code) return TY_OK;
   struct failure *f = failure_take(code);
@@ -475,11 +479,17 @@ static int find_program(struct trace *t, struct kept **k)
     for (int out = 0; out < t->call[i]->nout; out++, o++)
       alive[o] = !t->call[i]->view && t->call[i]->out[out].storage->refs > 1;
   *k = kept_find(t, hash, alive, noutput);
-  if (*k)
-    kept_stats.hits++;
-  else {
-    kept_stats.misses++;
+  bool found = *k != NULL;
+  if (found && kept_is_large(*k, alive)) {
+    int nend;
+    code = trace_count_ends(t, alive, noutput, &nend);
+    found = code || nend >= (*k)->nend;
+  } else if (!found) {
     kept_mark(t, hash, alive, noutput);
+  }
+  if (found) kept_stats.hits++;
+  if (!found) {
+    kept_stats.misses++;
     code = trace_build(t, alive, noutput, k);
     if (!code) kept_add(*k, hash);
   }
@@ -528,47 +538,64 @@ static int run_forward(struct trace *t)
   return code;
 }
 
-/* Runs the pending calls that are broken, or the others. */
-static int run_part(struct backlog *backlog, bool broken)
+/* Pending calls that run apart from each other, in this order; those that wait do not run. */
+enum part { PART_WHOLE, PART_BROKEN, PART_WAITING };
+
+/* Which of the marks of calls are valid. */
+struct marked { bool broken, waiting; };
+
+static enum part part_of(const struct history *h, struct marked marked)
+{
+  if (marked.waiting && h->waits) return PART_WAITING;
+  return marked.broken && h->broken ? PART_BROKEN : PART_WHOLE;
+}
+
+static int run_part(struct backlog *backlog, struct marked marked, enum part part)
 {
   struct trace t = { .walk = history_new_walk() };
   int code = TY_OK;
   for (struct history *h = backlog->first; h && !code; h = h->after)
-    if (h->broken == broken) code = add_call(&t, h);
+    if (part_of(h, marked) == part) code = add_call(&t, h);
   if (!code && t.n) code = run_forward(&t);
   trace_done(&t);
   return code;
 }
 
-/* Puts the calls that are broken after the others. */
-static void move_broken(struct backlog *backlog)
+/* Puts the calls of a part after the others. */
+static void move_part(struct backlog *backlog, struct marked marked, enum part part)
 {
   struct history *last = backlog->last, *h = backlog->first, *after;
   for (bool more = h != NULL; more; h = after) {
     after = h->after;
     more = h != last;
-    if (!h->broken) continue;
+    if (part_of(h, marked) != part) continue;
+    history_keep(h);
     backlog_remove(h);
     backlog_add(backlog, h);
+    history_drop(h);
   }
 }
 
-/* Runs the calls that are whole, then those that are broken, which read values of the former: a
-** reference to its storage makes a value an end. */
-static int run_apart(struct backlog *backlog)
+/* Runs the calls that are whole, then those that are broken. Calls of a part read values of those
+** before it: a reference to its storage makes a value an end. */
+static int run_apart(struct backlog *backlog, struct marked marked)
 {
   struct storage **held = NULL;
   int n = 0, cap = 0, code = TY_OK;
   for (const struct history *h = backlog->first; h && !code; h = h->after)
-    for (int i = 0; i < h->nin && h->broken && !code; i++) {
+    for (int i = 0; i < h->nin && !code; i++) {
       const struct history_input *in = &h->in[i];
-      if (in->array || !in->from->backlog || in->from->broken) continue;
+      if (in->array || !in->from->backlog) continue;
+      if (part_of(in->from, marked) >= part_of(h, marked)) continue;
       if (GROW(held, n, cap)) held[n++] = storage_keep(in->from->out[in->out].storage);
       else code = out_of_memory();
     }
-  if (!code) code = run_part(backlog, false);
-  if (code) move_broken(backlog);
-  else code = run_part(backlog, true);
+  if (!code) code = run_part(backlog, marked, PART_WHOLE);
+  if (!code) code = run_part(backlog, marked, PART_BROKEN);
+  if (code) { /* those that failed are at the end */
+    move_part(backlog, marked, PART_BROKEN);
+    move_part(backlog, marked, PART_WAITING);
+  }
   for (int i = 0; i < n; i++) storage_free(held[i]);
   mem_free(held);
   return code;
@@ -576,7 +603,8 @@ static int run_apart(struct backlog *backlog)
 
 int trace_run_backlog(struct backlog *backlog)
 {
-  if (backlog_mark_broken(backlog)) return run_apart(backlog);
+  const bool waiting = backlog_mark_waiting(backlog), broken = backlog_mark_broken(backlog);
+  if (waiting || broken) return run_apart(backlog, (struct marked){ broken, waiting });
   struct trace t = { .walk = history_new_walk() };
   int code = add_backlog(&t, backlog);
   if (!code) code = run_forward(&t);
@@ -587,6 +615,7 @@ int trace_run_backlog(struct backlog *backlog)
 /* Lists a call, and before it those without a value that it reads. */
 static int add_again(struct trace *t, struct history *h)
 {
+  if (h->late) return backlog_fail_waiting("reading an array");
   TRY(add_call(t, h));
   h->seen = t->walk;
   for (int i = 0; i < t->n; i++)
@@ -595,6 +624,7 @@ static int add_again(struct trace *t, struct history *h)
       if (in->array || in->from->seen == t->walk) continue;
       if (in->from->freed) return graph_was_freed(in->from);
       if (history_has_value(in->from, in->out)) continue;
+      if (in->from->late) return backlog_fail_waiting("reading an array");
       in->from->seen = t->walk;
       TRY(add_call(t, in->from));
     }

@@ -64,7 +64,9 @@ struct leaf *trace_leaf(struct trace *t, const ty_tensor *x);
 int  trace_run(struct trace *t, ty_tensor *const *given);
 void trace_done(struct trace *t);
 
-/* Submits the calls of a backlog. */
+/* A run is being submitted. Changed with the lock of the backlogs. */
+extern bool trace_submitting;
+/* Submits the calls of a backlog, but for those that wait (late.c). */
 int  trace_run_backlog(struct backlog *backlog);
 /* Computes a value again that was not kept. */
 int  trace_run_again(struct storage *s);

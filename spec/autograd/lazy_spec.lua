@@ -1,4 +1,5 @@
 -- Recorded calls that wait: what completes them, what is kept, what a script may not notice.
+local class = require "tycho.ndarray.class"
 local device = require "spec.support.device"
 local native = require "tycho.core.ffi"
 local shell = require "spec.support.shell"
@@ -193,6 +194,45 @@ describe("programs of recorded calls", function()
       end):backward()
     end
     assert.equal(before, autograd.stats().misses)
+  end)
+
+  it("are made anew where a loop that repeats sees fewer results", function()
+    local x = variable{ 1, 2, 3 }
+    local held = {}
+    local function step(keep)
+      record(function()
+        held[1] = x * 2
+        held[2] = held[1]:exp()
+        held[3] = held[2]:sin()
+        held[4] = held[3]:sum()
+      end)
+      for k = 1, keep and 0 or 3 do
+        class.let_go(held[k])
+      end
+      local y = held[4]
+      y:backward()
+      return { y:asscalar(), unpack(x.grad:totable()) }
+    end
+    local large = {}
+    for i = 1, 3 do
+      large[i] = step(true)
+    end
+    local before = autograd.stats()
+    step(false)
+    assert.equal(before.misses, autograd.stats().misses)
+    local small = {}
+    for i = 1, 4 do
+      small[i] = step(false)
+    end
+    local after = autograd.stats()
+    assert.equal(before.misses + 1, after.misses)
+    assert.equal(before.programs + 1, after.programs)
+    assert.near(large[1], nd.array(small[4]))
+    for i = 1, 6 do
+      step(i % 2 == 0)
+    end
+    assert.equal(after.misses, autograd.stats().misses)
+    assert.same(small[4], step(false))
   end)
 
   it("hold no array of the script", function()

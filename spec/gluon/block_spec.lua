@@ -361,6 +361,19 @@ describe("texts of blocks", function()
     net.a.weight.grad_req = "null"
     assert.matches("Trainable params: 19\n", require "tycho.gluon.summary"(net, nd.ones{ 2, 5 }))
   end))
+
+  it("sum up layers while a hook of operators is there, which stays", afresh(function()
+    local net, names = gluon.nn.HybridSequential{ gluon.nn.Dense(4), gluon.nn.Dense(3) }, {}
+    net:initialize()
+    local want = require "tycho.gluon.summary"(net, nd.ones{ 2, 5 })
+    net:register_op_hook(function(name) names[#names + 1] = name end)
+    assert.equal(want, require "tycho.gluon.summary"(net, nd.ones{ 2, 5 }))
+    assert.matches("Dense%-2%s+%(2, 3%)%s+15\n", want)
+    assert.same({}, names)
+    assert.raises("shape", require "tycho.gluon.summary", net, nd.ones{ 2, 6 })
+    net(nd.ones{ 2, 5 })
+    assert.equal(2, #names)
+  end))
 end)
 
 

@@ -31,6 +31,42 @@ describe("files of parameters", function()
   before_each(function() path = os.tmpname() end)
   after_each(function() os.remove(path) end)
 
+  it("are read and written with options by name or in the reference's order", function()
+    local two, one = { ty.cpu(0), ty.cpu(1) }, { ty.cpu(1) }
+    local function contexts(net)
+      return net.a.weight:list_ctx()
+    end
+    filled(Net):save_parameters(path, true)
+    for _, case in ipairs{ { one, ty.cpu(1) }, { one, { ctx = ty.cpu(1) } }, { two, two },
+        { two, { ctx = two } }, { two, two, { allow_missing = true } },
+        { one, ty.cpu(1), true, true, true, "saved" }, { { ty.cpu() }, {} },
+        { { ty.cpu() }, nil, false, { ignore_extra = true } } } do
+      local net = Net()
+      net:load_parameters(path, unpack(case, 2, table.maxn(case)))
+      assert.same(case[1], contexts(net))
+    end
+    local net = filled(Net)
+    local d = net:collect_params()
+    d:save(path, net.prefix)
+    for _, options in ipairs{ { ty.cpu(), false, false, net.prefix },
+        { { restore_prefix = net.prefix } }, { nil, { restore_prefix = net.prefix } },
+        { nil, false, false, net.prefix, true, "saved" } } do
+      d:load(path, unpack(options, 1, table.maxn(options)))
+    end
+    net:hybridize()
+    net(nd.ones{ 1, 5 })
+    local symbol, params = net:export(path, 3)
+    assert.matches("%-0003%.params$", params)
+    for _, case in ipairs{ { one, ty.cpu(1) }, { one, { ctx = ty.cpu(1) } }, { two, two },
+        { one, ty.cpu(1), true, true } } do
+      local b = gluon.SymbolBlock.imports(symbol, "data", params, unpack(case, 2))
+      assert.same(case[1], b:collect_params():values()[1]:list_ctx())
+    end
+    os.remove(symbol)
+    os.remove(params)
+    assert.raises("type", net.load_parameters, net, path, "cpu(1)")
+  end)
+
   it("are named by structure, and fill a block that was not initialized", function()
     local net, x = filled(Net), blocks.numbers{ 2, 5 }
     net:save_parameters(path)

@@ -94,7 +94,7 @@ return {
     _contrib_RMSNorm _contrib_attention _contrib_cache_append _contrib_hawkesll _contrib_linear_cross_entropy
     _contrib_rotary_embedding _contrib_round_half_even
     _contrib_scatter_along_axis _contrib_scatter_nd _contrib_stochastic_round _contrib_swiglu _contrib_take_along_axis _cvcopyMakeBorder
-    _cvimdecode _cvimread _cvimresize _gate _guard _learn _multi_update _npi_fmod _npi_where
+    _cvimdecode _cvimread _cvimresize _gate _guard _learn _moving_average _multi_update _npi_fmod _npi_where
     _onehot_encode _scale_gradient _select _set_value
     fill_element_0index
   ]],

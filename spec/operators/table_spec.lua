@@ -28,6 +28,7 @@ local ELSEWHERE = {
     "operators/linear_cross_entropy_spec", "its gradient takes no head gradient"},
   _contrib_stochastic_round = {"optimizer/narrow_states_spec", "it draws which way it rounds"},
   _contrib_cache_append = {"operators/cache_append_spec", "it writes into its inputs"},
+  _moving_average = {"gluon/sync_spec", "changes an input in place", "running_mean"},
   _learn = {"module/fused_optimizer_spec", "its gradient is a step on its inputs", "Learner"},
   _scale_gradient = {"module/loss_scale_spec", "its gradient is no derivative", "symbol_of"},
   _gate = {"symbol/control_spec", "only loops and choices make it", "cond"},

@@ -104,6 +104,7 @@ static const struct param phase2[] = { RATE, BOUNDS, { 0 } };
 static const struct param adamw[] = {
   RATE, BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), DECAY, NUMBER(eta, NULL, "multiplies the whole step"), CLIP, { 0 } };
 static const struct param adagrad[] = { RATE, NUMBER(epsilon, "1e-07", "keeps the divisor from 0"), COMMON, { 0 } };
+static const struct param average[] = { NUMBER(momentum, "0.9", "part of the average that is kept"), { 0 } };
 static const struct param lars[] = {
   NUMBER(eta, NULL, "trust coefficient"), NUMBER(eps, NULL, "keeps the divisor from 0"), RESCALE, { 0 } };
 
@@ -236,5 +237,8 @@ const struct op op_update[] = {
   RULE("multi_lars", "lrs weights_sum_sq grads_sum_sq wds", lars,
     "b > 0 && c > 0 ? a * $eta * sqrt(b) / (sqrt(c) * $rescale_grad + d * sqrt(b) + $eps) : a", NULL, 0,
     .doc = "Learning rates scaled per layer by the norm of weights over that of gradients and decay; kept where a norm is 0."),
+  { .name = "_moving_average", .in = "value average!", .param = average, .param_size = sizeof(struct update),
+    .formula = &(const struct formula){ "b = $momentum * b + (1 - $momentum) * a; b", { NULL } },
+    .doc = "The average becomes momentum times itself and 1 - momentum times the value, in place; gives the new one." },
   { 0 }
 };

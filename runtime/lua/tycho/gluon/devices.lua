@@ -36,6 +36,12 @@ args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a 
     return not values.has_names(t)
   end }
 
+-- The same where options may follow in its place: an empty table is no options.
+args.types.contexts_or_options = { check = check, text = args.types.contexts.text,
+  takes = function(t)
+    return #t > 0 and not values.has_names(t)
+  end }
+
 
 --- Returns a list of contexts; nil: the current one.
 -- @tparam ?{Context,...} list

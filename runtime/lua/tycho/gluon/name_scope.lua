@@ -56,7 +56,19 @@ function Scope:exit()
 end
 
 
---- Runs f inside.
+-- Calls a function, or an object such as a class.
+local function run(f, ...)
+  return f(...)
+end
+
+
+local function run_counted(counter, f, ...)
+  return counter:with(run, f, ...)
+end
+
+
+--- Runs f inside. Hands arguments on where a closure would do: a trace keeps the functions that it
+-- calls, with their upvalues.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -64,12 +76,7 @@ function Scope:with(f, ...)
   if not self._counter then
     return f(...)
   end
-  local given, n = { ... }, select("#", ...)
-  return names.Prefix(self._counter.prefix):with(function()
-    return self._counter:with(function()
-      return f(unpack(given, 1, n))
-    end)
-  end)
+  return names.Prefix(self._counter.prefix):with(run_counted, self._counter, f, ...)
 end
 
 

@@ -387,7 +387,7 @@ end
 
 
 local LOAD_OPTIONS = tables.copied(parameter_files.LOAD)
-LOAD_OPTIONS[#LOAD_OPTIONS + 1] = { "restore_prefix", "text", "" }
+table.insert(LOAD_OPTIONS, 5, { "restore_prefix", "text", "" })
 
 local LOAD = args.form("ParameterDict:load", LOAD_OPTIONS)
 

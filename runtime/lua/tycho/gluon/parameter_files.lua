@@ -182,9 +182,9 @@ function parameter_files.read(path, func)
 end
 
 
---- Options of the functions that load.
+--- Parameters of the functions that load, in the reference's order.
 parameter_files.LOAD = {
-  { "filename", "text" }, "*", { "ctx", "contexts?" }, { "allow_missing", "boolean", false },
+  { "filename", "text" }, { "ctx", "contexts_or_options?" }, { "allow_missing", "boolean", false },
   { "ignore_extra", "boolean", false }, { "cast_dtype", "boolean", false },
   { "dtype_source", { "current", "saved" }, "current" },
 }

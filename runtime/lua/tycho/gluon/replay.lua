@@ -23,6 +23,7 @@ local node = require "tycho.symbol.node"
 local Parameter = require "tycho.gluon.parameter"
 local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
+local sync = require "tycho.gluon.nn.sync"
 local tables = require "tycho.core.tables"
 
 local cached, many, put_input = call.cached, call.many, call.put_input
@@ -67,8 +68,19 @@ local function has_unknown(text)
 end
 
 
+-- Returns the layer of a SyncBatchNorm, if there is one: the operator alone knows one device.
+local function shared_layer(n)
+  local input = n.inputs[2][1]
+  while input.op and #input.inputs == 1 do
+    input = input.inputs[1][1]
+  end
+  local gamma = not input.op and Parameter._of_variable(input)
+  return gamma and sync.layer_of(gamma)
+end
+
+
 -- How a node is run: cached (one output, attributes that stay), many, made (no inputs: attributes
--- depend on the device, perhaps on shapes), custom.
+-- depend on the device, perhaps on shapes), custom, shared (by devices, or cached).
 local function make_step(n, slots)
   local schema = registry.find(n.op)
   local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
@@ -86,6 +98,10 @@ local function make_step(n, slots)
     step.open = has_unknown(n.attrs.shape)
   elseif step.nout == 1 and step.nin <= MOST_INPUTS then
     step.kind, step.entry = "cached", make_entry(n.op, step.flat, step.nin)
+    step.layer = n.op == "_contrib_SyncBatchNorm" and shared_layer(n)
+    if step.layer then
+      step.kind, step.alone, step.entry = "shared", step.entry, nil
+    end
   else
     step.kind = "many"
   end
@@ -267,6 +283,22 @@ local function run_many(step, slots, func)
 end
 
 
+local function run_shared(step, slots, func)
+  local from, values = step.inputs, {}
+  for k = 1, step.nin do
+    values[k] = slots[from[k]]
+  end
+  local y = sync.forward(step.layer, unpack(values, 1, step.nin))
+  if not y then
+    for k = 1, step.nin do
+      put_input(k - 1, values[k])
+    end
+    y = cached(step.alone, func, nil, values)
+  end
+  slots[step.outputs[1]] = y
+end
+
+
 local function run_made(plan, step, slots, inputs, func)
   local shapes, key
   if step.open then
@@ -301,6 +333,8 @@ local function run_steps(plan, inputs, slots, func, watch)
       slots[step.outputs[1]] = cached(step.entry, func, nil, slots)
     elseif step.kind == "made" then
       run_made(plan, step, slots, inputs, func)
+    elseif step.kind == "shared" then
+      run_shared(step, slots, func)
     else
       run_many(step, slots, func)
     end

@@ -2,6 +2,7 @@
 --
 -- @module tycho.gluon.summary
 
+local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local NDArray = require("tycho.ndarray").NDArray
@@ -107,7 +108,23 @@ local function format_rows(rows)
 end
 
 
---- Runs a block once, and says what its layers give.
+-- Takes away what has blocks run their traces, in which layers are not called: hooks of operators.
+-- Returns what puts it back.
+local function put_aside_watches(b)
+  local watches = {}
+  b:apply(function(block)
+    watches[block] = rawget(block, "_watch")
+    rawset(block, "_watch", nil)
+  end)
+  return function()
+    for block, watch in pairs(watches) do
+      rawset(block, "_watch", watch)
+    end
+  end
+end
+
+
+--- Runs a block once, and says what its layers give. Hooks of operators are not called.
 -- @tparam Block b not hybridized
 -- @param ... inputs
 -- @treturn string
@@ -115,7 +132,9 @@ return function(b, ...)
   local rows = { { name = "Input", shape = shape_text({ ... }), params = 0, trainable = 0,
     shared = 0 } }
   local remove = add_hooks(b, rows, {})
+  local put_back = put_aside_watches(b)
   local ok, e = pcall(b, ...)
+  put_back()
   remove()
   if not ok then
     error(e, 0)

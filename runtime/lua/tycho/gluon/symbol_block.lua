@@ -236,7 +236,7 @@ end
 
 
 local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
-  { "input_names", "text|list" }, { "param_file", "text?" }, "*", { "ctx", "contexts?" },
+  { "input_names", "text|list" }, { "param_file", "text?" }, { "ctx", "contexts_or_options?" },
   { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })
 
 --- Returns a block from files of `export`, of `save_checkpoint` or of the reference.

@@ -294,6 +294,9 @@ end
 -- Returns the parameters whose gradients are fresh.
 local function fresh_parameters(self, ignore, func)
   local chosen = {}
+  if class.check_gradient then
+    class.check_gradient(func)
+  end
   for _, p in ipairs(self._params) do
     if rawget(p, "_grad_req") ~= "null" then
       local fresh = false

@@ -318,6 +318,10 @@ function class.clear_fresh(x)
 end
 
 
+--- Set where a backward may be held until that of other devices comes: (func), fails where one is.
+class.check_gradient = nil
+
+
 --- What `x.name` gives when it is neither a raw field nor a method.
 class.fields = {
   shape   = function(x) return list(tables.copied(x._shape)) end,
@@ -329,7 +333,12 @@ class.fields = {
   stype   = function() return "default" end,
   handle  = function(x) return x._h end,
   writable = function(x) return not x._readonly end,
-  grad    = function(x) return rawget(x, "_grad") end,
+  grad    = function(x)
+    if class.check_gradient then
+      class.check_gradient("NDArray.grad")
+    end
+    return rawget(x, "_grad")
+  end,
   fresh_grad = function(x) return read_history(x._h, 0) end,
   T       = function(x) return #x._shape < 2 and x or x:transpose() end,
   -- private

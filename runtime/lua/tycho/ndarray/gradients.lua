@@ -19,6 +19,10 @@ local C, check, NDArray = native.C, native.check, class.NDArray
 
 local gradients = {}
 
+--- Set where devices share values (`tycho.autograd.late`): (func, heads, grads, variables, flags)
+-- -> heads, grads, flags of the backward that can run now; nil: none can.
+gradients.hold = nil
+
 
 -- Variables ---------------------------------------------------------------------------------------
 
@@ -141,6 +145,12 @@ end
 function gradients.run(func, heads, grads, variables, targets, flags)
   recording.note_line_always()
   collect_results()
+  if gradients.hold then
+    heads, grads, flags = gradients.hold(func, heads, grads, variables, flags)
+    if not heads then
+      return
+    end
+  end
   if gradients.pass_functions then
     heads, grads = gradients.pass_functions(func, heads, grads, flags)
   end

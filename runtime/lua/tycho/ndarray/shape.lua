@@ -18,6 +18,7 @@ local gather = require "tycho.ndarray.gather"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
 local next = require("tycho.core.iterate").next
+local recording = require "tycho.ndarray.recording"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -286,12 +287,18 @@ function NDArray.astype(x, ...)
   if dtype == x._dtype and not a.copy then
     return x
   end
+  if recording.on then                                   -- a call of an operator may wait
+    return call.params("Cast", "NDArray:astype", { x }, { "dtype", a.dtype })
+  end
   return call.copy(class.new(x._shape, dtype, x._device, "NDArray:astype"), x, "NDArray:astype")
 end
 
 
 --- Returns a copy on the same device.
 function NDArray.copy(x)
+  if recording.on then
+    return call.unary("_copy", "NDArray:copy", x)
+  end
   return call.copy(class.new(x._shape, x._dtype, x._device, "NDArray:copy"), x, "NDArray:copy")
 end
 

@@ -4,11 +4,13 @@
 --
 -- @module tycho.gluon.nn.norms
 
+local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local HybridBlock = require "tycho.gluon.hybrid_block"
 local nd = require "tycho.ndarray"
 local Parameter = require "tycho.gluon.parameter"
+local sync = require "tycho.gluon.nn.sync"
 
 local node_name = layer.node_name
 local norms = {}
@@ -107,14 +109,46 @@ function BatchNormReLU:forward(x)
 end
 
 
---- BatchNorm over the channels of axis 1. One process: the statistics are those of the batch that
--- a call gets; `num_devices` is accepted for the sake of old programs.
+--- BatchNorm over the channels of axis 1, of a batch that is spread over devices: statistics,
+-- results and gradients are those of BatchNorm on all slices together. The devices are those of the
+-- parameters, or the groups of `num_devices` among them.
+--
+-- While recording, the layer is called on each device, then backward: of all losses at once, or
+-- loss by loss. What a device computes runs when all have been called; reading it before is
+-- E(state).
 -- @type SyncBatchNorm
 local SyncBatchNorm = layer.extend(BatchNorm, "nn.SyncBatchNorm", layer.joined({
   { "in_channels", "integer", 0 }, { "num_devices", "integer?" }, { "momentum", "number", 0.9 },
   { "epsilon", "number", 1e-5 }, { "center", "boolean", true }, { "scale", "boolean", true },
   { "use_global_stats", "boolean", false },
 }, STATISTICS))
+
+function SyncBatchNorm:set_up(a)
+  if a.num_devices and a.num_devices < 1 then
+    Error.raise{ code = "value", func = "nn.SyncBatchNorm", argument = "num_devices",
+      expected = "at least 1", got = a.num_devices, message = "bad 'num_devices'" }
+  end
+  set_up_statistics(self, a)
+  self._num_devices = a.num_devices
+  sync.add_layer(self)
+end
+
+
+function SyncBatchNorm:forward(x)
+  local gamma, beta, mean, var = self.gamma:data(x), self.beta:data(x), self.running_mean:data(x),
+    self.running_var:data(x)
+  if getmetatable(x) == nd.NDArray then
+    local y = sync.forward(self, x, gamma, beta, mean, var)
+    if y then
+      return y
+    end
+  elseif self._num_devices ~= 1 then
+    return F.contrib.SyncBatchNorm{ x, gamma, beta, mean, var, eps = self._eps,
+      momentum = self._momentum, fix_gamma = self._fix_gamma,
+      use_global_stats = self._use_global_stats, key = self.prefix, name = node_name(x) }
+  end
+  return SyncBatchNorm.super.forward(self, x)
+end
 
 
 -- Samples -----------------------------------------------------------------------------------------

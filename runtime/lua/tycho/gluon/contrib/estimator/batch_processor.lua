@@ -6,6 +6,7 @@
 -- @module tycho.gluon.contrib.estimator.batch_processor
 
 local Class = require "tycho.core.class"
+local gradients = require "tycho.autograd.backward"
 local modes = require "tycho.autograd.modes"
 local utils = require "tycho.gluon.utils"
 
@@ -43,9 +44,7 @@ end
 function BatchProcessor:fit_batch(estimator, batch, batch_axis)
   local data, label = slices(estimator, batch, batch_axis)
   local preds, losses = modes.run(true, true, forward, estimator.net, estimator.loss, data, label)
-  for _, l in ipairs(losses) do
-    l:backward()
-  end
+  gradients.backward(losses)
   return data, label, preds, losses
 end
 
