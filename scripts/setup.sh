@@ -11,6 +11,8 @@
 #                                  compilers; builds the pages
 #   sh scripts/setup.sh doc        builds the documentation in build/doc
 #   sh scripts/setup.sh deb        builds Debian packages in build/deb, which lintian checks
+#   sh scripts/setup.sh arm64      builds for aarch64 and runs a part of the tests under qemu; what
+#                                  cannot be fetched is a test that is skipped
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,6 +21,7 @@ build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zli
 tests="lua-busted zip unzip libopenmpi-dev openmpi-bin iproute2"
 checks="lua-check lua-ldoc clang musl-tools mandoc luarocks git"
 packages="build-essential pkgconf dpkg-dev debhelper fakeroot lintian zip libopenmpi-dev"
+cross="make gcc-aarch64-linux-gnu libc6-dev-arm64-cross pkg-config lua-busted qemu-user-static"
 
 # the packages of a list that are not installed
 missing() {
@@ -75,6 +78,9 @@ case $what in
   deb)   install $build $packages
          make deb
          exec lintian --allow-root --fail-on error,warning build/deb/*.changes ;;
-  *)     echo "usage: sh scripts/setup.sh [train|test|check|doc|deb]" >&2
+  arm64) (install $cross) || true        # what is missing then is said by the tests
+         make arm64-sysroot || true
+         exec make arm64-test ;;
+  *)     echo "usage: sh scripts/setup.sh [train|test|check|doc|deb|arm64]" >&2
          exit 2 ;;
 esac

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds for aarch64 with Debian's cross compiler and runs a part of the tests under qemu-user.
-#   sh scripts/dev/arm64.sh sysroot   fetches Debian's arm64 libraries into ARM64_SYSROOT (network)
+#   sh scripts/dev/arm64.sh sysroot   fetches Debian's arm64 libraries into ARM64_SYSROOT (network),
+#                                     unless they are there
 #   sh scripts/dev/arm64.sh make ...  runs make for aarch64, in build/arm64
 #   sh scripts/dev/arm64.sh test      builds, then runs TESTS and SPECS; ends with a line of counts
 #
@@ -30,6 +31,7 @@ SPECS="spec/module/one_step_spec.lua spec/core/fork_spec.lua spec/operators/cach
   spec/operators/boolean_mask_spec.lua spec/operators/contrib_math_spec.lua
   spec/operators/integers_spec.lua spec/operators/trials_spec.lua"
 LIMIT=${ARM64_LIMIT:-120}
+PATIENCE=30                                              # seconds without an answer of a mirror
 
 # an apt of its own, which knows arm64 only, so that dpkg's architectures stay as they are
 fetch() {
@@ -43,6 +45,8 @@ Dir::State "$root/apt";
 Dir::State::status "$root/apt/status";
 Dir::State::lists "$root/apt/lists";
 Dir::Cache "$root/apt";
+Acquire::http::Timeout "$PATIENCE";
+Acquire::https::Timeout "$PATIENCE";
 END
   APT_CONFIG=$root/apt/conf apt-get update -qq
   APT_CONFIG=$root/apt/conf apt-get install -qq -y --no-install-recommends --download-only $packages
@@ -95,7 +99,7 @@ run_tests() {
 
 lacks=$(missing "${1:-}")
 case ${1:-} in
-  sysroot) fetch ;;
+  sysroot) [ -e "$lib/libopenblas.so" ] || fetch ;;
   make)    [ -z "$lacks" ] || { echo "arm64: $lacks" >&2; exit 1; }
            shift
            cross_make "$@" ;;

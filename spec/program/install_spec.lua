@@ -116,6 +116,19 @@ describe("setup.sh", function()
     has(output, "\n  sudo apt-get update && sudo apt-get install ")
   end)
 
+  it("skips the tests on aarch64 where nothing can be fetched, and says what is missing", function()
+    local output, status = setup({
+      id = "echo 1000",
+      ["dpkg-query"] = "exit 1",
+      sh = 'exec /bin/sh "$@"',
+      sed = 'exec /bin/sed "$@"',
+      make = "[ $1 = arm64-test ] && exec sh scripts/dev/arm64.sh test",
+    }, "arm64")
+    assert.equal(0, status, output)
+    has(output, "aarch64: skipped, no aarch64-linux-gnu-gcc")
+    has(output, "\n0 passed, 0 failed, 1 skipped\n")
+  end)
+
   it("says where the pages are", function()
     local output, status = setup({["dpkg-query"] = "echo installed", make = "exit 0"}, "doc")
     assert.equal(0, status, output)
