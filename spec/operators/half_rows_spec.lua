@@ -6,7 +6,7 @@ require "spec.helper"
 local nd, sym = ty.nd, ty.sym
 local V = sym.Variable
 
--- name, network, shapes by variable (data first), variables that stay float32 or integers
+-- name, network, shapes by variable, variables that stay float32, whether it sums in another order
 local CASES = {
   { "softmax", sym.softmax{ V "x" }, { x = { 70, 900 } } },
   { "softmax over axis 1 of 3", sym.softmax{ V "x", axis = 1 }, { x = { 40, 30, 50 } } },
@@ -41,6 +41,18 @@ local CASES = {
   { "BatchNorm by fixed statistics", sym.BatchNorm{ V "x", V "g", V "b", V "m", V "v",
     fix_gamma = false, use_global_stats = true },
     { x = { 5, 6, 30, 40 }, g = { 6 }, b = { 6 }, m = { 6 }, v = { 6 } }, "g b m v" },
+  { "Convolution 1 x 1 of several blocks of images", sym.Convolution{ V "x", V "w", V "c",
+    kernel = { 1, 1 }, num_filter = 32 },
+    { x = { 12, 32, 96, 96 }, w = { 32, 32, 1, 1 }, c = { 32 } }, nil, true },
+  { "Convolution 7 x 7 of several blocks of images", sym.Convolution{ V "x", V "w",
+    no_bias = true, kernel = { 7, 7 }, stride = { 2, 2 }, pad = { 3, 3 }, num_filter = 24 },
+    { x = { 12, 3, 220, 220 }, w = { 24, 3, 7, 7 } }, nil, true },
+  { "Convolution 3 x 3 of several blocks of images", sym.Convolution{ V "x", V "w", V "c",
+    kernel = { 3, 3 }, num_filter = 32, pad = { 1, 1 } },
+    { x = { 12, 32, 96, 96 }, w = { 32, 32, 3, 3 }, c = { 32 } }, nil, true },
+  { "Convolution 3 x 3 with stride 2 of several blocks of images", sym.Convolution{ V "x", V "w",
+    no_bias = true, kernel = { 3, 3 }, stride = { 2, 2 }, num_filter = 48 },
+    { x = { 12, 48, 97, 97 }, w = { 48, 48, 3, 3 } }, nil, true },
   { "max pooling", sym.Pooling{ V "x", kernel = { 3, 2 }, stride = { 2, 1 }, pad = { 1, 0 },
     pool_type = "max" }, { x = { 5, 9, 30, 40 } } },
   { "average pooling, channels last", sym.Pooling{ V "x", kernel = { 3, 3 }, pool_type = "avg",
@@ -67,7 +79,7 @@ end
 describe("rows of half types", function()
   for _, dtype in ipairs{ "bfloat16", "float16" } do
     for _, case in ipairs(CASES) do
-      local name, net, shapes, single = unpack(case)
+      local name, net, shapes, single, sums = unpack(case, 1, 5)
       it(("%s, %s"):format(name, dtype), function()
         ty.random.seed(9)
         local half, whole, grads, wide = {}, {}, {}, {}
@@ -96,8 +108,8 @@ describe("rows of half types", function()
         for i, y in ipairs(a.outputs) do
           local want = b.outputs[i]:astype(y.dtype)
           local wide_y, wide_want = y:astype "float32", want:astype "float32"
-          -- statistics are sums, here in another order: a number may be rounded to the next one
-          local apart = single and (wide_want:abs() + 1e-3) * STEP[dtype] or 0
+          -- sums in another order: a number may be rounded to the next one
+          local apart = (single or sums) and (wide_want:abs() + 1e-3) * STEP[dtype] or 0
           local off = ((wide_y - wide_want):abs() - apart):max():asscalar()
           assert.is_true(off <= 0, ("output %d %g off"):format(i, off))
         end
