@@ -3,6 +3,8 @@
 ** A block is a call of its own: the operands that are cut have 1 in the leading axes but the last
 ** one, which has the block's rows, so that axes keep their numbers. Inputs that all rows read are
 ** converted once. Scratch: those inputs, then for each thread the kernel's and the block's.
+** Blocks of a kernel with a state, which is one for all of them, run one after the other, each on all
+** threads: they are large.
 */
 #include <stdatomic.h>
 #include "base/cast.h"
@@ -16,6 +18,13 @@ enum {
   BLOCK_BYTES = 12 << 10,
   FEW_ROWS = 8,                                       /* that are no work for several threads */
   CHUNK = 8,                                          /* blocks: 5 to 10 us */
+  /* elements of an operand that are no work for several threads */
+  PART_OF_A_THREAD = 1 << 15,
+  /* of a large block as float32: in the last cache; more costs memory */
+  LARGE_BLOCK_BYTES = 8 << 20,
+  ROWS_PER_THREAD = 2,                                /* of a large block, at least */
+  /* bytes of a large block for one that all rows read, and that a kernel may pack for each block */
+  WHOLE_SHARE = 4,
 };
 
 struct block_call { struct operand in[MOST], out[MOST]; };
@@ -79,6 +88,17 @@ static size_t converted_bytes(const struct operand *real, const struct operand *
   return real->d.dtype == as_f32->d.dtype ? 0 : align_up(desc_bytes(&as_f32->d), ALIGN);
 }
 
+/* Returns how many of the rows, of `each` bytes as float32, a block has. whole: bytes of what all
+** rows read. What a kernel keeps in its state may depend on shapes: its blocks are alike. */
+static int64_t block_rows(const struct kernel *k, int64_t rows, int64_t each, size_t whole)
+{
+  if (!k->state) return MAX(1, BLOCK_BYTES / MAX(1, each));
+  const int64_t bytes = MAX(LARGE_BLOCK_BYTES, WHOLE_SHARE * (int64_t)whole);
+  int64_t block = MAX(ROWS_PER_THREAD * parallel_threads(), bytes / MAX(1, each));
+  while (block < rows && rows % block) block++;
+  return block;
+}
+
 bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call *c)
 {
   const int lead = k->lead && v->call.device == TY_CPU ? k->lead(c) : 0;
@@ -95,7 +115,7 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
     else
       bytes += desc_bytes(&c->in[i].d);
   for (int i = 0; i < c->nout; i++) bytes += desc_bytes(&c->out[i].d);
-  const int64_t block = MAX(1, BLOCK_BYTES / (int64_t)MAX(1, bytes / (size_t)rows));
+  const int64_t block = block_rows(k, rows, (int64_t)bytes / rows, whole);
   if (block >= rows) return false;
   struct block_call b;
   const struct call part = make_block_call(k, c, c->in, c->out, lead, 0, block, &b);
@@ -106,7 +126,7 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
   v->rows = block;
   v->lead = lead;
   v->part_bytes = v->kernel_scratch + part_bytes;
-  v->scratch = whole + v->part_bytes * (size_t)parallel_threads();
+  v->scratch = whole + v->part_bytes * (size_t)(k->state ? 1 : parallel_threads());
   return true;
 }
 
@@ -177,12 +197,21 @@ static void move_block(struct running_block *b)
   }
 }
 
+/* Converts part of an operand: on all threads, unless this is one of them. */
+static void convert_part(void *to, int to_type, const void *from, int from_type, int64_t n)
+{
+  if (n <= PART_OF_A_THREAD)
+    cast_between(from_type, to_type)(to, from, n);
+  else
+    dtype_convert(to, to_type, from, from_type, n);
+}
+
 static void widen_operands(const struct operand *real, const struct operand *as_f32, int n,
     uint32_t read)
 {
   for (int i = 0; i < n; i++)
     if (real[i].p != as_f32[i].p && (i > 31 || read >> i & 1))
-      cast_between(real[i].d.dtype, TY_F32)(as_f32[i].p, real[i].p, desc_count(&real[i].d));
+      convert_part(as_f32[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
 }
 
 static void run_blocks(int64_t begin, int64_t end, void *context)
@@ -203,7 +232,7 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
     if (code) atomic_store(&x->code, code);
     for (int j = 0; j < b.part.nout; j++) {
       const struct operand *y = &b.real.out[j], *f = &b.as_f32.out[j];
-      if (y->p != f->p) cast_between(TY_F32, y->d.dtype)(y->p, f->p, desc_count(&y->d));
+      if (y->p != f->p) convert_part(y->p, y->d.dtype, f->p, TY_F32, desc_count(&y->d));
     }
   }
 }
@@ -222,6 +251,10 @@ int half_rows_run(const struct invoke *v, const struct call *c)
     at += align_up(desc_bytes(&in[i].d), ALIGN);
   }
   struct rows_pass x = { v, c, in, at, count_rows(&c->in[0].d, v->lead), TY_OK };
-  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, CHUNK, run_blocks, &x);
+  const int64_t blocks = (x.rows + v->rows - 1) / v->rows;
+  if (v->kernel->state)
+    run_blocks(0, blocks, &x);
+  else
+    parallel_chunks_stoppable(blocks, CHUNK, run_blocks, &x);
   return x.code;
 }

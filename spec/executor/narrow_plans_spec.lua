@@ -28,6 +28,32 @@ describe("a plan", function()
     assert.is_true(most <= 90, ("%.1f MiB"):format(most))
   end)
 
+  -- Planned MiB of an inference.
+  local function inferred(symbol, shapes)
+    local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = "null" }
+    return exe:memory().planned / MIB
+  end
+
+  it("of a convolution in bfloat16 has no whole arrays in float32", function()
+    local S = ty.sym
+    local net = S.Convolution{ S.Variable "x", kernel = { 1, 1 }, num_filter = 64, name = "c" }
+    net = S.relu(S.BatchNorm{ net, name = "n" })
+    local shapes = { x = { 32, 64, 112, 112 } }
+    local half = inferred(ty.amp.convert(net, { target = "bfloat16" }), shapes)
+    local array = 32 * 64 * 112 * 112 * 2 / MIB
+    -- data and result in bfloat16 (the result is a head: outside), and blocks of images
+    assert.is_true(half <= 1.3 * array, ("%.1f MiB, an array of %.1f"):format(half, array))
+  end)
+
+  it("of ResNet-50's inference in bfloat16 takes at most 0.6 of float32's #slow", function()
+    local symbol, shape = nets.network("resnet50", true)
+    local shapes = { data = { 32, unpack(shape) } }
+    local wide = inferred(symbol, shapes)
+    local half = inferred(ty.amp.convert(symbol, { target = "bfloat16" }), shapes)
+    print(("ResNet-50, inference, batch 32: %.0f MiB, bfloat16 %.0f MiB"):format(wide, half))
+    assert.is_true(half <= 0.6 * wide)
+  end)
+
   it("of ResNet-50's training in bfloat16 takes at most 0.6 of float32's #slow", function()
     local symbol, shape = nets.network "resnet50"
     local shapes = { data = { 32, unpack(shape) }, label = { 32 } }

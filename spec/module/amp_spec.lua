@@ -54,6 +54,46 @@ end
 describe("amp", function()
   after_each(function() ty.amp.off() end)
 
+  it("moves nothing where arrays have the widest type already", function()
+    local S = ty.sym
+    for _, other in ipairs{ "bfloat16", "float32" } do
+      local x, y = S.Variable("x", { dtype = "bfloat16" }), S.Variable("y", { dtype = other })
+      local both = S.amp_multicast{ x * 2, S.tanh(y), num_outputs = 2 }
+      local exe = S.tanh(both[1] * both[2]):simple_bind{ ctx = ty.cpu(), x = { 8 }, y = { 8 } }
+      local a = ty.nd.array{ -1, -0.5, 0, 0.25, 0.5, 1, 2, 3 }
+      exe.arg_dict.x[":"], exe.arg_dict.y[":"] = a, a
+      exe:forward{ is_train = true }
+      exe:backward{ ty.nd.ones({ 8 }, { dtype = other }) }
+      local t = ty.nd.tanh(a)
+      local want = ty.nd.tanh(2 * a * t)
+      local slope = 1 - want * want
+      local off = { exe.outputs[1]:astype "float32" - want,
+        exe.grad_dict.x:astype "float32" - 2 * t * slope,
+        exe.grad_dict.y:astype "float32" - 2 * a * (1 - t * t) * slope }
+      for i, d in ipairs(off) do
+        assert.is_true(d:abs():max():asscalar() <= 0.03, other .. " " .. i)
+      end
+    end
+    local n = 2 ^ 18
+    local x = S.Variable("x", { dtype = "bfloat16" })
+    local both = S.amp_multicast{ S.tanh(x), x * 2, num_outputs = 2 }
+    local exe = S.tanh(both[1] * both[2]):simple_bind{ ctx = ty.cpu(), x = { n },
+      grad_req = "null" }
+    assert.equal(2 * 2 * n, exe:memory().planned)
+  end)
+
+  it("gives arrays that are bound and heads copies of their own", function()
+    local S = ty.sym
+    local x, y = S.Variable("x", { dtype = "bfloat16" }), S.Variable("y", { dtype = "bfloat16" })
+    local exe = S.amp_multicast{ x, y, num_outputs = 2 }:simple_bind{ ctx = ty.cpu(), x = { 4 },
+      y = { 4 } }
+    exe.arg_dict.x[":"], exe.arg_dict.y[":"] = 3, 4
+    exe:forward()
+    exe.arg_dict.x[":"], exe.arg_dict.y[":"] = 5, 6
+    assert.equal(3, exe.outputs[1]:astype("float32"):max():asscalar())
+    assert.equal(4, exe.outputs[2]:astype("float32"):min():asscalar())
+  end)
+
   for _, target in ipairs{ "bfloat16", "float16" } do
     it("casts by its three lists to " .. target, function()
       local net = network()

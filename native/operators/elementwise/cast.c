@@ -93,6 +93,6 @@ const struct op op_cast[] = {
     .doc = "All float16, bfloat16 and float32 inputs in the widest (or narrowest) dtype among them; others as they are. "
            "Gradients are converted back.",
     .param = multi_params, .param_size = sizeof(struct multicast), .shape = multi_shape, .type = multi_type,
-    .grad = "g*", .cpu = multi, .back_cpu = multi },
+    .inplace = "*=1", .back_inplace = "*=1", .grad = "g*", .cpu = multi, .back_cpu = multi },
   { 0 }
 };

@@ -7,8 +7,10 @@
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
 ** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
 ** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
-** data. Source of these rules: the reference's recorded cases.
+** data. Of half types a chunk at a time becomes float32, in which all is computed.
+** Source of these rules: the reference's recorded cases.
 */
+#include "base/cast.h"
 #include "kernel/vec/norm.h"
 #include "op/op.h"
 
@@ -114,8 +116,14 @@ static int norm_type(struct infer *s)
 
 /* -- statistics -------------------------------------------------------------------------------- */
 
-/* channels of one unit of work when inner = 1 */
-enum { STRIP = 64 };
+enum {
+  /* channels of one unit of work when inner = 1 */
+  STRIP      = 64,
+  /* elements that stay in the first cache */
+  CHUNK      = 2048,
+  /* likewise, of several arrays that become float32 */
+  HALF_CHUNK = 1024,
+};
 struct batch_norm {
   const struct vec_ops *r;
   const struct norm_param *p;
@@ -130,7 +138,32 @@ struct batch_norm {
   const void *x, *gamma, *beta, *dy, *relu_y;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
   void   *dx, *dgamma, *dbeta;
+  /* of half types, whose x, y, dy and dx are as they are stored; else NULL */
+  cast_fn widen, narrow;
 };
+
+static uint16_t *half_at(const void *x, int64_t i) { return (uint16_t *)(uintptr_t)x + i; }
+
+/* Returns n elements of data or a head gradient from `at` on, of half types in `room`. */
+static const void *read_at(
+    const struct batch_norm *b, const void *x, int64_t at, int64_t n, float *room)
+{
+  if (!b->widen) return vec_at(b->r, x, at);
+  b->widen(room, half_at(x, at), n);
+  return room;
+}
+
+/* Returns where n results for `at` are made: in place, of half types in `room`. */
+static void *result_at(const struct batch_norm *b, void *y, int64_t at, float *room)
+{
+  return b->widen ? room : vec_at(b->r, y, at);
+}
+
+/* Stores results that `result_at` had made in `room`. */
+static void store_at(const struct batch_norm *b, void *y, int64_t at, int64_t n, const float *room)
+{
+  if (b->widen) b->narrow(half_at(y, at), room, n);
+}
 
 static int64_t piece_start(const struct batch_norm *b, int64_t o, int64_t channel)
 {
@@ -145,24 +178,33 @@ static double gamma_of(const struct batch_norm *b, int64_t c)
 static void strip_moments(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
+  float room[STRIP];
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->norm->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
+    b->r->norm->col_sum(mean, read_at(b, b->x, piece_start(b, o, c), n, room), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->norm->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
+    b->r->norm->col_square(var, read_at(b, b->x, piece_start(b, o, c), n, room), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
 static void channel_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
+  const int64_t inner = b->s.inner, most = b->widen ? MIN(HALF_CHUNK, inner) : inner;
+  float room[HALF_CHUNK];
   double sum = 0, square = 0;
   for (int64_t o = 0; o < b->s.outer; o++)
-    sum += b->r->sum(vec_at(b->r, b->x, piece_start(b, o, c)), b->s.inner);
+    for (int64_t i = 0, n; i < inner; i += n) {
+      n = MIN(most, inner - i);
+      sum += b->r->sum(read_at(b, b->x, piece_start(b, o, c) + i, n, room), n);
+    }
   *mean = sum / count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    square += b->r->sum_square(vec_at(b->r, b->x, piece_start(b, o, c)), *mean, b->s.inner);
+    for (int64_t i = 0, n; i < inner; i += n) {
+      n = MIN(most, inner - i);
+      square += b->r->sum_square(read_at(b, b->x, piece_start(b, o, c) + i, n, room), *mean, n);
+    }
   *var = square / count_of(b);
 }
 
@@ -170,7 +212,7 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
 ** once. */
 static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
-  enum { CHUNK = 8192 };
+  enum { MOMENTS_CHUNK = 8192 };
   const struct vec_ops *r = b->r;
   const int64_t all = b->s.inner * b->block;
   double seen = 0;
@@ -180,7 +222,7 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
     for (int64_t i = 0, n; i < all; i += n) {
       double here[16] = { 0 }, square[16] = { 0 }, rows;
       const void *x = vec_at(r, b->x, piece_start(b, o, c) + i);
-      n = MIN(CHUNK, all - i);
+      n = MIN(MOMENTS_CHUNK, all - i);
       rows = (double)(n / b->block);
       r->norm->block_sum(here, x, b->block, n);
       for (int k = 0; k < b->block; k++) here[k] /= rows;
@@ -220,21 +262,22 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
   }
 }
 
-enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
-
 /* Computes y = a x + d, a and d per element if `columns`, then relu. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
   const struct vec_ops *r = b->r;
+  float room[HALF_CHUNK];
   for (int64_t i = start, m; i < start + n; i += m) {
-    m = MIN(start + n - i, CHUNK);
-    void *y = vec_at(r, b->y, i);
+    m = MIN(start + n - i, b->widen ? HALF_CHUNK : CHUNK);
+    const void *x = read_at(b, b->x, i, m, room);
+    void *y = result_at(b, b->y, i, room);
     if (columns)
-      r->norm->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
+      r->norm->col_affine(y, x, a + (i - start), d + (i - start), m);
     else
-      r->affine(y, vec_at(r, b->x, i), *a, *d, m);
+      r->affine(y, x, *a, *d, m);
     if (b->relu) r->relu(y, m);
+    store_at(b, b->y, i, m, room);
   }
 }
 
@@ -310,6 +353,7 @@ struct norm_chunk {
   int64_t at, n;
   const void *dy, *x;
   char buffer[CHUNK * sizeof(double)];
+  float dy_room[HALF_CHUNK], x_room[HALF_CHUNK];      /* of half types */
 };
 
 /* Takes n elements from `at` on; i: the channel of a piece that has one, from the strip's
@@ -321,8 +365,8 @@ static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
   const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
   q->n = n;
-  q->x = vec_at(r, b->x, at_);
-  q->dy = vec_at(r, b->dy, at_);
+  q->x = read_at(b, b->x, at_, n, q->x_room);
+  q->dy = read_at(b, b->dy, at_, n, q->dy_room);
   if (!b->relu || b->block) return;
   if (b->s.inner != 1)
     r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
@@ -337,10 +381,12 @@ typedef void (*chunk_fn)(const struct norm_chunk *q, int64_t i, void *context);
 static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const struct ramp *relu,
     chunk_fn each, void *context)
 {
-  struct norm_chunk q = { .b = b, .relu = *relu };
+  struct norm_chunk q;
+  q.b = b;
+  q.relu = *relu;
   const bool by_channel = !b->block && b->s.inner != 1;
   const int64_t size = by_channel ? b->s.inner : n * b->s.inner, pieces = by_channel ? n : 1,
-                most = b->relu && !b->block ? CHUNK : size;
+                most = b->widen ? HALF_CHUNK : b->relu && !b->block ? CHUNK : size;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0; i < pieces; i++)
       for (int64_t k = 0; k < size; k += q.n) {
@@ -380,13 +426,15 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
 {
   const struct line *l = context;
   const struct batch_norm *b = q->b;
-  void *dx = vec_at(b->r, b->dx, q->at);
+  float room[HALF_CHUNK];
+  void *dx = result_at(b, b->dx, q->at, room);
   if (b->block)
     b->r->norm->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
     b->r->norm->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
   else
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
+  store_at(b, b->dx, q->at, q->n, room);
 }
 
 static void move_average(
@@ -452,8 +500,11 @@ static struct batch_norm make_batch_norm(const struct call *c, const struct oper
 {
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
+  const bool half = d->dtype == TY_F16 || d->dtype == TY_BF16;
   int axis = axis_in(p->axis, d->ndim);
-  return (struct batch_norm){ .r = vec_ops_of(d->dtype),
+  return (struct batch_norm){ .r = vec_ops_of(half ? TY_F32 : d->dtype),
+    .widen = half ? cast_between(d->dtype, TY_F32) : NULL,
+    .narrow = half ? cast_between(TY_F32, d->dtype) : NULL,
     .p = p,
     .s = split_at(d, axis),
     .batch = c->run->is_train && !p->use_global_stats,
@@ -542,7 +593,17 @@ static const char *refuse_axis(const struct call *c)
   return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;
 }
 
+/* Parameters and statistics of half types are float32 (norm_type). */
+enum { T_HALVES = T(TY_F16) | T(TY_BF16) | T(TY_F32) };
+
+static const char *refuse_single(const struct call *c)
+{
+  const int dtype = c->in[0].d.dtype;
+  return dtype == TY_F16 || dtype == TY_BF16 ? NULL : "data is not of a half type";
+}
+
 static const struct kernel norm_cpu[] = {
+  { "half rows", norm_forward, T_HALVES, refuse_single, .fuses = CAN(POST_ACT) },
   { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE,
     .blocks = IN_BLOCKS(1 | 1 << 5, 1), .affine = norm_affine,
     .fuses = CAN(POST_ACT) },
@@ -551,6 +612,7 @@ static const struct kernel norm_cpu[] = {
   { "rows",   norm_forward,  T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel norm_back_cpu[] = {
+  { "half rows", norm_backward, T_HALVES, refuse_single, .fuses = CAN(PRE_ACT_GRAD) },
   { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE,
     .blocks = IN_BLOCKS(3, 1), .fuses = CAN(PRE_ACT_GRAD) },
   { "rows",   norm_backward, T_FLOAT, .fuses = CAN(PRE_ACT_GRAD) }, { 0 }

@@ -333,6 +333,14 @@ static int reference_backward(struct call *c)
   return TY_OK;
 }
 
+/* Images do not depend on each other. */
+static int image_lead(const struct call *c)
+{
+  (void)c;
+  return 1;
+}
+enum { WEIGHT_AND_BIAS = 1 << 1 | 1 << 2 };
+
 #define CONV_END (CAN(POST_SCALE) | CAN(POST_ACCUMULATE) | CAN(POST_ACT))
 
 static const struct kernel cpu[] = {
@@ -346,10 +354,10 @@ static const struct kernel cpu[] = {
     .scratch = depthwise_scratch, .fuses = CONV_END },
   { .name = "pairs", .run = pairs_forward, .types = T(TY_F32), .refuse = refuse_exact,
     .scratch = pairs_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
-    .flags = K_PRECISION, .fuses = CONV_END },
+    .flags = K_PRECISION, .fuses = CONV_END, .lead = image_lead, .whole = WEIGHT_AND_BIAS },
   { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = refuse_end,
     .scratch = panels_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
-    .fuses = CONV_END },
+    .fuses = CONV_END, .lead = image_lead, .whole = WEIGHT_AND_BIAS },
   { .name = "reference", .run = reference_forward, .types = T_FLOAT, .refuse = conv_refuse_last,
     .fuses = CAN(POST_ACT) },
   { 0 }

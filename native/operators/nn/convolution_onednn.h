@@ -16,7 +16,8 @@ void   onednn_conv_done(void *state);
 #define ONEDNN_CONV \
   { "oneDNN", onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
     onednn_conv_done, .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1), \
-    .fuses = CAN(POST_SCALE) | CAN(POST_ACCUMULATE) | CAN(POST_ACT) },
+    .fuses = CAN(POST_SCALE) | CAN(POST_ACCUMULATE) | CAN(POST_ACT), .lead = image_lead, \
+    .whole = WEIGHT_AND_BIAS },
 #define ONEDNN_CONV_BACK \
   { "oneDNN", onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, \
     onednn_conv_state, onednn_conv_done, 7, K_PRECISION, IN_BLOCKS(3, 1) },
