@@ -10,8 +10,8 @@ static const char *back_refuse(const struct call *c)
 static const char SEPARATE_STEPS[] = "a launch for each step";
 
 /* Returns why half types are not taken as they are. What is carried from step to step is float in
-** a launch of all steps; a launch for each step keeps it in arrays, which are float32 where operands
-** are converted around the kernel. */
+** a launch of all steps; a launch for each step keeps it in arrays, which are float32 where the
+** operands are converted around the kernel. */
 static const char *half_refuse(const struct call *c)
 {
   const char *no = recurrent_refuse(c);
