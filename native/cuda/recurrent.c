@@ -51,7 +51,7 @@ struct recurrent_pass recurrent_make_pass(
 
 int64_t recurrent_step(const struct recurrent *r)
 {
-  return r->batch * (r->rows + (r->mode == LSTM || r->mode == GRU ? r->units : 0));
+  return r->batch * (r->rows + (recurrent_keeps(r) ? r->units : 0));
 }
 
 void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t)
@@ -128,12 +128,18 @@ struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first)
   return (struct cell_sizes){ r->batch * r->units, r->units, row, first ? r->units : row, row };
 }
 
-int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params)
+int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, int arrays,
+    const struct cell_sizes *s, void **params)
 {
+  enum { MOST = 9 };
+  void *p[MOST];
   cu_function f;
-  TRY(cuda_family(r->c->device, FAMILY_cells, kernel, &f, "T=%s RELU=%d", cuda_type(r->dtype),
-      r->mode == RNN_RELU));
-  return cuda_run(r->c, f, n, params);
+  for (int i = 0; i < arrays; i++) p[i] = *(void **)params[i];
+  int pack = cuda_pack(r->dtype, r->units, p, arrays);
+  if (s->h_row % pack || s->h0_row % pack || s->dy_row % pack) pack = 1;
+  TRY(cuda_family(r->c->device, FAMILY_cells, kernel, &f, "T=%s RELU=%d PACK=%d",
+      cuda_type(r->dtype), r->mode == RNN_RELU, pack));
+  return cuda_run(r->c, f, n / pack, params);
 }
 
 int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer)
@@ -162,14 +168,15 @@ enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
 /* elements of a weight for which few threads suffice */
 enum { SMALL_WEIGHT = 1 << 14 };
 
-/* Returns the elements of shared memory beside the weight's rows, with loads of `pack` elements. */
+/* Returns the bytes of shared memory beside the weight's rows, with loads of `pack` elements:
+** states and sums, which are float for half types. */
 static int64_t beside_rows(
     const struct recurrent *r, const struct recurrence_plan *k, bool backward, int pack)
 {
-  const bool two = r->mode == LSTM || r->mode == GRU;
   const int64_t slices = k->threads / (r->units / pack);
-  return backward ? k->samples * (slices * r->units + r->rows + (two ? r->units : 0))
-                  : k->samples * (r->units + r->rows + (r->mode == LSTM ? r->units : 0));
+  const int64_t rest = (backward ? recurrent_keeps(r) : r->mode == LSTM) ? r->units : 0;
+  const int64_t numbers = (backward ? slices : 1) * r->units + r->rows + rest;
+  return k->samples * numbers * (int64_t)(r->dtype == TY_F64 ? sizeof(double) : sizeof(float));
 }
 
 struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward)
@@ -185,8 +192,9 @@ struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool back
   const int64_t row = r->units * (int64_t)r->size;
   if (!fits) return (struct recurrence_plan){ 0 };
   const int64_t beside = MAX(beside_rows(r, &k, backward, 1),
-      r->units % pack ? 0 : beside_rows(r, &k, backward, pack)) * (int64_t)r->size;
-  k.held = MIN(MAX((d->shared - beside) / row, 0), r->rows);
+      r->units % pack ? 0 : beside_rows(r, &k, backward, pack));
+  /* what follows the rows begins at a multiple of LOAD bytes */
+  k.held = MIN(MAX((d->shared - beside) / LOAD * LOAD / row, 0), r->rows);
   const bool good = beside <= d->shared && (r->rows - k.held) * row <= STREAMED;
   return good ? k : (struct recurrence_plan){ 0 };
 }
@@ -199,7 +207,7 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
     r->units, output_row(r), recurrent_step(r), k.held, reversed };
   void *const weight[] = { (void *)(uintptr_t)w };
   const int pack = cuda_pack(r->dtype, r->units, weight, 1);
-  const int64_t elements = k.held * r->units + beside_rows(r, &k, backward, pack);
+  const size_t rows = align_up((size_t)(k.held * r->units) * r->size, LOAD);
   cu_function f;
   TRY(cuda_family(r->c->device, FAMILY_recurrence,
       backward ? "recurrence_backward" : "recurrence_forward", &f,
@@ -207,7 +215,7 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
       k.threads, pack));
   params[n] = &s;
   return cuda_launch(r->c->device, f, (r->batch + k.samples - 1) / k.samples, k.threads,
-      (size_t)elements * r->size, params);
+      rows + (size_t)beside_rows(r, &k, backward, pack), params);
 }
 
 /* -- plans ------------------------------------------------------------------------------------- */

@@ -36,6 +36,11 @@ struct recurrent_pass {
 struct recurrent_pass recurrent_make_pass(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
 
+/* Returns whether backward reads more than the output: gates, and a number for each unit. */
+static inline bool recurrent_keeps(const struct recurrent *r)
+{
+  return r->mode == LSTM || r->mode == GRU;
+}
 static inline void *recurrent_element(const struct recurrent *r, const void *p, int64_t i)
 {
   return (char *)p + (size_t)i * r->size;
@@ -109,7 +114,10 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
 /* of kernels/cells.cu */
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
 struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first);
-int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params);
+/* Runs one for n units, of which a load of 16 bytes takes several where the first `arrays`
+** parameters and the rows of `s` allow it. */
+int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, int arrays,
+    const struct cell_sizes *s, void **params);
 /* Multiplies an inner layer's output, or its gradient, by the factors of dropout; y may be x. */
 int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer);
 

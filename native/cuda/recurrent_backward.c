@@ -96,9 +96,9 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
   void *simple[] = { &dgx, &h, &dh, &head, &s };
   void *lstm[] = { &dgx, &dc, &dh, &head, &gate, &more, &c0, &s };
   void *gru[] = { &dgx, &dgh, &dh, &head, &gate, &more, &h0, &s };
-  if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell_back", s.n, lstm);
-  return r->mode == GRU ? recurrent_cells(r, "gru_cell_back", s.n, gru)
-                        : recurrent_cells(r, "simple_cell_back", s.n, simple);
+  if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell_back", s.n, 7, &s, lstm);
+  return r->mode == GRU ? recurrent_cells(r, "gru_cell_back", s.n, 7, &s, gru)
+                        : recurrent_cells(r, "simple_cell_back", s.n, 4, &s, simple);
 }
 
 static int copy_or_clear(
@@ -154,7 +154,7 @@ static int remake_states(const struct recurrent *r, const struct recurrent_pass 
   const void *gate = recurrent_kept(r, l, 0), *c = recurrent_element(r, gate, r->batch * r->rows);
   int64_t step = recurrent_step(r), n = r->time * s.n;
   void *params[] = { &states, &gate, &c, &step, &n, &s };
-  return recurrent_cells(r, "lstm_states", n, params);
+  return recurrent_cells(r, "lstm_states", n, 3, &s, params);
 }
 
 /* Multiplies the states before each step by its gate gradients; those of the first are given. */

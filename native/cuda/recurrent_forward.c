@@ -68,9 +68,9 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
   void *simple[] = { &h, &pre, &bx, &bh, &s };
   void *lstm[] = { &h, &c, &gate, &pre, &bx, &bh, &c0, &s };
   void *gru[] = { &h, &gate, &hn, &pre, &hx, &bx, &bh, &h0, &s };
-  if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell", s.n, lstm);
-  return r->mode == GRU ? recurrent_cells(r, "gru_cell", s.n, gru)
-                        : recurrent_cells(r, "simple_cell", s.n, simple);
+  if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell", s.n, 7, &s, lstm);
+  return r->mode == GRU ? recurrent_cells(r, "gru_cell", s.n, 8, &s, gru)
+                        : recurrent_cells(r, "simple_cell", s.n, 4, &s, simple);
 }
 
 static int forward_step(const struct recurrent *r, const struct recurrent_pass *l,
@@ -111,7 +111,9 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
              *bh = recurrent_element(r, r->weights, l->bh),
              *w = recurrent_element(r, r->weights, l->wh), *h0 = state_of(r, l, r->state),
              *c0 = r->cell ? cell_state_of(r, l, r->cell) : NULL;
-  void *y = l->y, *kept = r->reserve ? recurrent_kept(r, l, 0) : NULL, *pre = f->pre;
+  /* of half types all is written: it is converted where backward takes a launch for each step */
+  const bool keeps = r->reserve && (recurrent_keeps(r) || r->size < sizeof(float));
+  void *y = l->y, *kept = keeps ? recurrent_kept(r, l, 0) : NULL, *pre = f->pre;
   if (hy) hy = state_of(r, l, hy);
   if (cy) cy = cell_state_of(r, l, cy);
   void *params[11] = { &y, &hy, &cy, &kept, &pre, &w, &bx, &bh, &h0, &c0 };
@@ -143,6 +145,9 @@ int recurrent_forward(struct call *c)
   r.reserve = c->out[c->nout - 1].p;
   void *hy = states ? c->out[1].p : NULL, *cy = states && r.cell ? c->out[2].p : NULL;
   const void *x = c->in[0].p;
+  /* plain cells keep nothing, and what is converted has to be written */
+  if (r.reserve && c->stored && !recurrent_keeps(&r))
+    TRY(move_zero(c->device, c->out[c->nout - 1].p, desc_bytes(&c->out[c->nout - 1].d)));
   for (int64_t i = 0; i < r.layers; i++) {
     bool last = i == r.layers - 1;
     void *y = !last ? recurrent_inner(&r, i) : c->out[0].p ? c->out[0].p : r.inner[i & 1];

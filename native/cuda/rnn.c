@@ -7,12 +7,37 @@ static const char *back_refuse(const struct call *c)
   return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : recurrent_refuse(c);
 }
 
+static const char SEPARATE_STEPS[] = "a launch for each step";
+
+/* Returns why half types are not taken as they are. What is carried from step to step is float in
+** a launch of all steps; a launch for each step keeps it in arrays, which are float32 where the
+** operands are converted around the kernel. */
+static const char *half_refuse(const struct call *c)
+{
+  const char *no = recurrent_refuse(c);
+  const struct recurrent r = recurrent_of(c, &c->in[0].d);
+  return no || recurrence_plan_of(&r, false).samples ? no : SEPARATE_STEPS;
+}
+
+static const char *half_back_refuse(const struct call *c)
+{
+  const char *no = back_refuse(c);
+  const struct recurrent r = recurrent_of(c, &c->in[0].d);
+  return no || recurrence_plan_of(&r, true).samples ? no : SEPARATE_STEPS;
+}
+
 static const struct kernel steps[] = {
+  { "half steps", recurrent_forward, T(TY_F16) | T(TY_BF16), half_refuse,
+    recurrent_forward_scratch, recurrent_plans_size, recurrent_plans_done,
+    .flags = K_DRAWS_THERE },
   { "steps", recurrent_forward, T_FLOAT, recurrent_refuse, recurrent_forward_scratch,
     recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };
 static const struct kernel steps_back[] = {
+  { "half steps", recurrent_backward, T(TY_F16) | T(TY_BF16), half_back_refuse,
+    recurrent_backward_scratch, recurrent_plans_size, recurrent_plans_done,
+    .flags = K_DRAWS_THERE },
   { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch,
     recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
   { 0 }

@@ -6,7 +6,8 @@
 # Builds; runs the check's parts on the stand-in, which shows what kernels they ask for; compiles
 # these by the real NVRTC for the architectures (90: H100, H200), so that no time on a GPU goes into
 # that. NVRTC is found where the system looks, or in /usr/local/cuda*. What was compiled stays in
-# build/gpu and is not compiled again.
+# build/gpu and is not compiled again. A run that was interrupted goes on where the tree is the same:
+# parts that have passed are not run again.
 #   --stand-in     packs the stand-in and what it compiled instead of kernels for a GPU: a rehearsal
 #                  on a machine without one
 #   --no-kernels   packs no kernels: they are compiled on the GPU's time
@@ -33,14 +34,25 @@ rm -rf "$g" && mkdir -p "$g/use/lib" "$g/use/modules" "$g/use/cmodules" "$g/use/
 
 # -- kernels ---------------------------------------------------------------------------------------
 
+# Prints what is the same as long as no file of the tree has changed.
+tree_state() {
+  git rev-parse HEAD
+  git diff HEAD | cksum
+  git ls-files --others --exclude-standard -z | xargs -0 -r cksum
+}
+
 # What the parts ask for, in $work/keys: those of runs, and in dry/ those of what is not done.
 collect() {
-  rm -rf "$work/keys" "$work/rehearsal"
+  tree_state > "$work/state.now"
+  if ! cmp -s "$work/state" "$work/state.now"; then
+    rm -rf "$work/keys" "$work/rehearsal"
+    mv "$work/state.now" "$work/state"
+  fi
   mkdir -p "$work/keys/dry" "$work/rehearsal"
   # shellcheck disable=SC2086
   TYCHO_CUDA_PATH=build/cudasim TYCHO_CACHE=$PWD/$work/keys GPU_CHECK_SCALE=60 \
     PATH="$PWD/scripts/dev/stand_in:$PATH" TYCHO_BENCH_TORCH='' \
-    sh scripts/dev/gpu_check.sh "$work/rehearsal" $parts ||
+    sh scripts/dev/gpu_check.sh --again "$work/rehearsal" $parts ||
     echo "gpu_pack: the parts do not all pass on the stand-in; what they ask for is packed" >&2
 }
 

@@ -5,7 +5,7 @@ local devices = require "spec.support.devices_agree"
 
 local LAYERS = devices.COSTS .. [[
 local V = ty.sym.Variable
-local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3}
+local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3, bfloat16 = 3e-2}
 
 -- what a training step makes, an inference after it, and the kernels that ran
 local function step(ctx, case)
@@ -59,7 +59,12 @@ for _, mode in ipairs{"lstm", "gru", "rnn_tanh", "rnn_relu"} do
   add{mode = mode, time = 3, batch = 17, units = 4, states = true, how = "steps"}
   add{mode = mode, time = 2, batch = 5, units = 6, dtype = "float64", how = "once"}
   add{mode = mode, time = 2, batch = 9, units = 2, dtype = "float64", how = "steps"}
-  add{mode = mode, time = 2, batch = 2, units = 4, dtype = "float16", how = "once"}
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    add{mode = mode, time = 3, batch = 2, units = 16, dtype = dtype, how = "once"}
+    add{mode = mode, time = 2, batch = 7, units = 5, layers = 2, both = true, states = true,
+      dtype = dtype, how = "once"}
+  end
+  add{mode = mode, time = 2, batch = 17, units = 4, dtype = "float16", how = "steps"}
 end
 ]]
 
@@ -124,7 +129,7 @@ print("summed apart", summed > 0 and "equal" or "different")
 
 describe("recurrent layers on a GPU", function()
   it("have the CPU's values and gradients, at once and step by step", function()
-    devices.agree(pending, CASES .. LAYERS, 32)
+    devices.agree(pending, CASES .. LAYERS, 48)
   end)
 
   it("hold a part of a large weight", function() devices.agree(pending, LARGE .. LAYERS, 3) end)

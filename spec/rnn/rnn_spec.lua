@@ -452,3 +452,37 @@ describe("mistakes:", function()
       mistake("shape", "differ", fused.pack_weights, fused, apart).argument)
   end)
 end)
+
+
+-- What is packed has to have memory of its own: in half types the converted inputs are after it.
+describe("RNN over few rows", function()
+  local function output(mode, time, batch, dtype)
+    local net = ty.sym.RNN{ data = V "x", parameters = V "p", state = V "h", state_size = 16,
+      num_layers = 1, mode = mode, state_cell = mode == "lstm" and V "c" or nil }
+    local types = {}
+    for _, name in ipairs(net:list_arguments()) do
+      types[name] = dtype
+    end
+    local exe = net:simple_bind{ ctx = ty.cpu(), shapes = { x = { time, batch, 3 } },
+      type_dict = types }
+    for _, name in ipairs(net:list_arguments()) do
+      local x = exe.arg_dict[name]
+      x[":"] = (ty.nd.arange(0, x.size) * 7919 % 101 / 123 - 0.3):reshape(x.shape)
+    end
+    return exe:forward(true)[1]:astype "float32"
+  end
+
+  for _, mode in ipairs{ "lstm", "gru", "rnn_tanh", "rnn_relu" } do
+    it("has the same values in half types, " .. mode, function()
+      for _, size in ipairs{ { 1, 1 }, { 3, 1 }, { 2, 2 }, { 4, 2 }, { 3, 3 } } do
+        local want = output(mode, size[1], size[2], "float32")
+        for dtype, bound in pairs{ float16 = 2e-3, bfloat16 = 2e-2 } do
+          local off = ty.nd.abs(output(mode, size[1], size[2], dtype) - want):max():asscalar()
+          local most = ty.nd.abs(want):max():asscalar()
+          assert.is_true(off <= bound * math.max(1, most),
+            ("%s %dx%d: %g apart"):format(dtype, size[1], size[2], off))
+        end
+      end
+    end)
+  end
+end)

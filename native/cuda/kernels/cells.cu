@@ -1,18 +1,27 @@
 // cells.cu - one step of recurrent cells after their products, and its gradient. Arrays are
 // (batch, gates units) or (batch, units); rows of states may be further apart. Gate order: lstm
-// i f g o, gru r z n. Method: a thread a unit of a sample. Bound: bytes; of few samples the latency
-// of a launch.
+// i f g o, gru r z n. Method: a thread as many units of a sample as a load of 16 bytes has, where
+// alignment allows it. Bound: bytes; of few samples the latency of a launch.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define RELU 0       // of plain cells; else tanh
+#define PACK 4       // units of a thread
 #include "team.cuh"
 #endif
 #ifndef RELU
 #define RELU 0
 #endif
+#ifndef PACK
+#define PACK 1
+#endif
 
-template <typename A> FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
+typedef lanes<T, PACK> L;
+
+FN T sigmoid_of(T x) { return 1 / (1 + exp_of(-x)); }
+FN L load(const T *x, i64 at) { return *(const L *)(x + at); }
+FN L load_or_zeros(const T *x, i64 at) { return x ? load(x, at) : L{}; }
+FN void store(T *x, i64 at, const L &v) { *(L *)(x + at) = v; }
 
 // Of sample b and unit j: place in (batch, units), in (batch, gates units).
 struct cell_at { i64 b, j, unit, gate; };
@@ -29,11 +38,16 @@ struct cell_sizes { i64 n, units, h_row, h0_row, dy_row; };
 extern "C" __global__ void simple_cell(
     T *h, const T *pre, const T *bx, const T *bh, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(i, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(i, s.units, 1);
-    T v = pre[at.gate] + (bx[at.j] + bh[at.j]);
-    set(h[at.b * s.h_row + at.j], RELU ? (v > 0 ? v : 0) : tanh_of(v));
+    const cell_at at = cell_of(p * PACK, s.units, 1);
+    const L x = load(pre, at.gate), b = load(bx, at.j), c = load(bh, at.j);
+    L out;
+    for (int k = 0; k < PACK; k++) {
+      const T v = x.at[k] + (b.at[k] + c.at[k]);
+      set(out.at[k], RELU ? (v > 0 ? v : 0) : tanh_of(v));
+    }
+    store(h, at.b * s.h_row + at.j, out);
   }
 }
 
@@ -41,11 +55,17 @@ extern "C" __global__ void simple_cell(
 extern "C" __global__ void simple_cell_back(
     T *dpre, const T *h, const T *dh, const T *dy, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(i, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(i, s.units, 1);
-    T d = dh[i] + (dy ? dy[at.b * s.dy_row + at.j] : 0), v = h[at.b * s.h_row + at.j];
-    set(dpre[i], RELU ? (v > 0 ? d : 0) : d * (1 - v * v));
+    const cell_at at = cell_of(p * PACK, s.units, 1);
+    const L g = load(dh, at.unit), more = load_or_zeros(dy, at.b * s.dy_row + at.j),
+            y = load(h, at.b * s.h_row + at.j);
+    L out;
+    for (int k = 0; k < PACK; k++) {
+      const T d = g.at[k] + more.at[k], v = y.at[k];
+      set(out.at[k], RELU ? (v > 0 ? d : 0) : d * (1 - v * v));
+    }
+    store(dpre, at.unit, out);
   }
 }
 
@@ -53,40 +73,54 @@ extern "C" __global__ void simple_cell_back(
 extern "C" __global__ void lstm_cell(T *h, T *c, T *gate, const T *pre, const T *bx, const T *bh,
     const T *c0, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(e, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(e, s.units, 4);
-    T v[4];
-    for (int k = 0; k < 4; k++) {
-      i64 unit = k * s.units + at.j;
-      v[k] = pre[at.gate + k * s.units] + (bx[unit] + bh[unit]);
+    const cell_at at = cell_of(p * PACK, s.units, 4);
+    const L before = load(c0, at.unit);
+    L v[4], next, out;
+    for (int g = 0; g < 4; g++) {
+      const L x = load(pre, at.gate + g * s.units), b = load(bx, g * s.units + at.j),
+              d = load(bh, g * s.units + at.j);
+      for (int k = 0; k < PACK; k++) v[g].at[k] = x.at[k] + (b.at[k] + d.at[k]);
     }
-    T i = sigmoid_of(v[0]), f = sigmoid_of(v[1]), g = tanh_of(v[2]), o = sigmoid_of(v[3]);
-    T next = f * c0[e] + i * g;
-    set(gate[at.gate], i);
-    set(gate[at.gate + s.units], f);
-    set(gate[at.gate + 2 * s.units], g);
-    set(gate[at.gate + 3 * s.units], o);
-    set(c[e], next);
-    set(h[at.b * s.h_row + at.j], o * tanh_of(next));
+    for (int k = 0; k < PACK; k++) {
+      const T i = sigmoid_of(v[0].at[k]), f = sigmoid_of(v[1].at[k]), g = tanh_of(v[2].at[k]),
+              o = sigmoid_of(v[3].at[k]), cell = f * before.at[k] + i * g;
+      set(v[0].at[k], i);
+      set(v[1].at[k], f);
+      set(v[2].at[k], g);
+      set(v[3].at[k], o);
+      set(next.at[k], cell);
+      set(out.at[k], o * tanh_of(cell));
+    }
+    for (int g = 0; g < 4; g++) store(gate, at.gate + g * s.units, v[g]);
+    store(c, at.unit, next);
+    store(h, at.b * s.h_row + at.j, out);
   }
 }
 
 extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *dy, const T *gate,
     const T *c, const T *c0, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(e, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(e, s.units, 4);
-    const T *v = gate + at.gate;
-    T i = v[0], f = v[s.units], g = v[2 * s.units], o = v[3 * s.units], t = tanh_of(c[e]);
-    T out = dh[e] + (dy ? dy[at.b * s.dy_row + at.j] : 0), d = dc[e] + out * o * (1 - t * t);
-    T *to = dpre + at.gate;
-    set(to[0], d * g * i * (1 - i));
-    set(to[s.units], d * c0[e] * f * (1 - f));
-    set(to[2 * s.units], d * i * (1 - g * g));
-    set(to[3 * s.units], out * t * o * (1 - o));
-    set(dc[e], d * f);
+    const cell_at at = cell_of(p * PACK, s.units, 4);
+    const L cell = load(c, at.unit), before = load(c0, at.unit), head = load(dh, at.unit),
+            more = load_or_zeros(dy, at.b * s.dy_row + at.j);
+    L v[4], carried = load(dc, at.unit);
+    for (int g = 0; g < 4; g++) v[g] = load(gate, at.gate + g * s.units);
+    for (int k = 0; k < PACK; k++) {
+      const T i = v[0].at[k], f = v[1].at[k], g = v[2].at[k], o = v[3].at[k],
+              t = tanh_of(cell.at[k]), out = head.at[k] + more.at[k],
+              d = carried.at[k] + out * o * (1 - t * t);
+      set(v[0].at[k], d * g * i * (1 - i));
+      set(v[1].at[k], d * before.at[k] * f * (1 - f));
+      set(v[2].at[k], d * i * (1 - g * g));
+      set(v[3].at[k], out * t * o * (1 - o));
+      set(carried.at[k], d * f);
+    }
+    for (int g = 0; g < 4; g++) store(dpre, at.gate + g * s.units, v[g]);
+    store(dc, at.unit, carried);
   }
 }
 
@@ -94,48 +128,70 @@ extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *
 extern "C" __global__ void lstm_states(
     T *h, const T *gate, const T *c, i64 step, i64 n, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(i, n)
+  EACH(p, n / PACK)
   {
-    i64 t = i / s.n;
-    cell_at at = cell_of(i % s.n, s.units, 4);
-    set(h[i], gate[t * step + at.gate + 3 * s.units] * tanh_of(c[t * step + at.unit]));
+    const i64 i = p * PACK, t = i / s.n;
+    const cell_at at = cell_of(i % s.n, s.units, 4);
+    const L o = load(gate, t * step + at.gate + 3 * s.units), cell = load(c, t * step + at.unit);
+    L out;
+    for (int k = 0; k < PACK; k++) set(out.at[k], o.at[k] * tanh_of(cell.at[k]));
+    store(h, i, out);
   }
 }
 
 extern "C" __global__ void gru_cell(T *h, T *gate, T *inner, const T *x, const T *hx, const T *bx,
     const T *bh, const T *h0, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(e, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(e, s.units, 3);
-    i64 k0 = at.gate, k1 = k0 + s.units, k2 = k1 + s.units;
-    i64 j0 = at.j, j1 = j0 + s.units, j2 = j1 + s.units;
-    T r = sigmoid_of(x[k0] + bx[j0] + hx[k0] + bh[j0]);
-    T z = sigmoid_of(x[k1] + bx[j1] + hx[k1] + bh[j1]);
-    T hn = hx[k2] + bh[j2], next = tanh_of(x[k2] + bx[j2] + r * hn);
-    set(gate[k0], r);
-    set(gate[k1], z);
-    set(gate[k2], next);
-    set(inner[e], hn);
-    set(h[at.b * s.h_row + at.j], (1 - z) * next + z * h0[at.b * s.h0_row + at.j]);
+    const cell_at at = cell_of(p * PACK, s.units, 3);
+    const L before = load(h0, at.b * s.h0_row + at.j);
+    L v[3], b[3], w[3], d[3], kept, out;
+    for (int g = 0; g < 3; g++) {
+      v[g] = load(x, at.gate + g * s.units);
+      b[g] = load(bx, g * s.units + at.j);
+      w[g] = load(hx, at.gate + g * s.units);
+      d[g] = load(bh, g * s.units + at.j);
+    }
+    for (int k = 0; k < PACK; k++) {
+      const T r = sigmoid_of(v[0].at[k] + b[0].at[k] + w[0].at[k] + d[0].at[k]);
+      const T z = sigmoid_of(v[1].at[k] + b[1].at[k] + w[1].at[k] + d[1].at[k]);
+      const T hn = w[2].at[k] + d[2].at[k], next = tanh_of(v[2].at[k] + b[2].at[k] + r * hn);
+      set(v[0].at[k], r);
+      set(v[1].at[k], z);
+      set(v[2].at[k], next);
+      set(kept.at[k], hn);
+      set(out.at[k], (1 - z) * next + z * before.at[k]);
+    }
+    for (int g = 0; g < 3; g++) store(gate, at.gate + g * s.units, v[g]);
+    store(inner, at.unit, kept);
+    store(h, at.b * s.h_row + at.j, out);
   }
 }
 
 extern "C" __global__ void gru_cell_back(T *dx, T *dhx, T *dh, const T *dy, const T *gate,
     const T *inner, const T *h0, const struct cell_sizes __grid_constant__ s)
 {
-  EACH(e, s.n)
+  EACH(p, s.n / PACK)
   {
-    cell_at at = cell_of(e, s.units, 3);
-    i64 k0 = at.gate, k1 = k0 + s.units, k2 = k1 + s.units;
-    T r = gate[k0], z = gate[k1], next = gate[k2];
-    T d = dh[e] + (dy ? dy[at.b * s.dy_row + at.j] : 0);
-    T dn = d * (1 - z) * (1 - next * next), dr = dn * inner[e] * r * (1 - r);
-    T dz = d * (h0[at.b * s.h0_row + at.j] - next) * z * (1 - z);
-    dx[k0] = dhx[k0] = dr;
-    dx[k1] = dhx[k1] = dz;
-    set(dx[k2], dn);
-    set(dhx[k2], dn * r);
-    set(dh[e], d * z);
+    const cell_at at = cell_of(p * PACK, s.units, 3);
+    const L more = load_or_zeros(dy, at.b * s.dy_row + at.j), hn = load(inner, at.unit),
+            before = load(h0, at.b * s.h0_row + at.j);
+    L v[3], by_h, carried = load(dh, at.unit);
+    for (int g = 0; g < 3; g++) v[g] = load(gate, at.gate + g * s.units);
+    for (int k = 0; k < PACK; k++) {
+      const T r = v[0].at[k], z = v[1].at[k], next = v[2].at[k], d = carried.at[k] + more.at[k];
+      const T dn = d * (1 - z) * (1 - next * next);
+      set(v[0].at[k], dn * hn.at[k] * r * (1 - r));
+      set(v[1].at[k], d * (before.at[k] - next) * z * (1 - z));
+      set(v[2].at[k], dn);
+      set(by_h.at[k], dn * r);
+      set(carried.at[k], d * z);
+    }
+    for (int g = 0; g < 3; g++) {
+      store(dx, at.gate + g * s.units, v[g]);
+      store(dhx, at.gate + g * s.units, g == 2 ? by_h : v[g]);
+    }
+    store(dh, at.unit, carried);
   }
 }

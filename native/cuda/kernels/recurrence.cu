@@ -1,8 +1,10 @@
 // recurrence.cu - all steps of a recurrent layer in one direction, and their gradients, after the
 // product of its inputs. Arrays are as in cells.cu. Method: a block has SAMPLES samples and all
 // units, so that no block waits for another: their states stay in shared memory, with as many rows
-// of the weight as it holds; the other rows come from the cache at each step. Bound: those rows,
-// at the rate at which a multiprocessor reads its cache; of small layers the latency of a step.
+// of the weight as it holds; the other rows come from the cache at each step. Half types are those
+// of arrays and of the weight: states, their gradients and sums are float. Bound: rows from the
+// cache, at the rate at which a multiprocessor reads it; of small layers the latency of a step,
+// which is why a thread has one unit of a sample between the products, not a load's worth.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -24,14 +26,17 @@
 #define GATES (GRU ? 3 : LSTM ? 4 : 1)
 #define LANES 8                                    // neighbours that share a row of the weight
 #define EACH_UNIT(e) for (int e = threadIdx.x; e < SAMPLES * units; e += THREADS)
+#define STATES (PACK * (int)sizeof(A) > 16 ? 16 / (int)sizeof(A) : PACK) // of a load of states
+typedef own_precision<T>::type A;
 typedef lanes<T, PACK> W;
+typedef lanes<A, STATES> H;
 
 // y_row: from row to row of the output and its gradient. kept: from step to step of what backward
 // reads, gates and then cells (gru: inner products). held: rows of the weight in shared memory.
 struct recurrence { i64 time, batch, units, y_row, kept, held, reversed; };
 
-template <typename A> FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
-template <typename A> FN A times_plus(A a, A b, A c) { return fma(a, b, c); }
+FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
+FN A times_plus(A a, A b, A c) { return fma(a, b, c); }
 
 FN i64 time_of(const recurrence &s, i64 step)
 {
@@ -44,24 +49,32 @@ FN void copy_rows(T *to, const T *from, int count)
     *(W *)(to + i) = *(const W *)(from + i);
 }
 
+// What follows `count` elements of the weight in shared memory, at a multiple of 16 bytes.
+FN A *after_rows(char *memory, int count)
+{
+  return (A *)(memory + (count * (int)sizeof(T) + 15) / 16 * 16);
+}
+
 // -- forward --------------------------------------------------------------------------------------
 
 // z[sample][row] of rows first .. end, whose first is at w: the row times the sample's states.
-FN void multiply_rows(T *z, const T *w, int first, int end, int rows, const T *h, int units)
+FN void multiply_rows(A *z, const T *w, int first, int end, int rows, const A *h, int units)
 {
   const int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES;
   for (int begin = first + (int)threadIdx.x / 32 * (32 / LANES); begin < end;
        begin += THREADS / LANES) {
     const int row = begin + own;
-    T sum[SAMPLES] = {};
+    A sum[SAMPLES] = {};
     if (row < end)
 #pragma unroll 4
       for (int k = lane * PACK; k < units; k += LANES * PACK) {
         const W a = *(const W *)(w + (row - first) * units + k);
-        for (int s = 0; s < SAMPLES; s++) {
-          const W b = *(const W *)(h + s * units + k);
-          for (int p = 0; p < PACK; p++) sum[s] = times_plus(a.at[p], b.at[p], sum[s]);
-        }
+        for (int s = 0; s < SAMPLES; s++)
+          for (int at = 0; at < PACK; at += STATES) {
+            const H b = *(const H *)(h + s * units + k + at);
+            for (int p = 0; p < STATES; p++)
+              sum[s] = times_plus(get<A>(a.at[at + p]), b.at[p], sum[s]);
+          }
       }
     for (int s = 0; s < SAMPLES; s++) {
       for (int n = LANES / 2; n; n /= 2) sum[s] += __shfl_xor_sync(~0u, sum[s], n);
@@ -70,23 +83,24 @@ FN void multiply_rows(T *z, const T *w, int first, int end, int rows, const T *h
   }
 }
 
-struct cell { T h, c, gate[GATES]; };              // c: gru's inner product
+struct cell { A h, c, gate[GATES]; };              // c: gru's inner product
 
 // x: products of the input, z: of the states; both GATES rows of `units`
-FN cell cell_of(const T *x, const T *z, const T *bx, const T *bh, int units, T h0, T c0)
+FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h0, A c0)
 {
   cell v;
 #if GRU
   const int k1 = units, k2 = 2 * units;
-  const T r = sigmoid_of(x[0] + bx[0] + z[0] + bh[0]);
-  const T update = sigmoid_of(x[k1] + bx[k1] + z[k1] + bh[k1]);
-  v.c = z[k2] + bh[k2];
-  const T next = tanh_of(x[k2] + bx[k2] + r * v.c);
+  const A r = sigmoid_of(get<A>(x[0]) + get<A>(bx[0]) + z[0] + get<A>(bh[0]));
+  const A update = sigmoid_of(get<A>(x[k1]) + get<A>(bx[k1]) + z[k1] + get<A>(bh[k1]));
+  v.c = z[k2] + get<A>(bh[k2]);
+  const A next = tanh_of(get<A>(x[k2]) + get<A>(bx[k2]) + r * v.c);
   v.gate[0] = r, v.gate[1] = update, v.gate[2] = next;
   v.h = (1 - update) * next + update * h0;
 #else
   for (int k = 0; k < GATES; k++)
-    v.gate[k] = x[k * units] + z[k * units] + (bx[k * units] + bh[k * units]);
+    v.gate[k] = get<A>(x[k * units]) + z[k * units] +
+        (get<A>(bx[k * units]) + get<A>(bh[k * units]));
 #if LSTM
   for (int k = 0; k < GATES; k++) v.gate[k] = k == 2 ? tanh_of(v.gate[k]) : sigmoid_of(v.gate[k]);
   v.c = v.gate[1] * c0 + v.gate[0] * v.gate[2];
@@ -104,18 +118,19 @@ extern "C" __launch_bounds__(THREADS) __global__ void recurrence_forward(T *y, T
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
     const struct recurrence __grid_constant__ s)
 {
-  extern __shared__ __align__(16) T memory[];
+  extern __shared__ __align__(16) char memory[];
   const int units = (int)s.units, rows = GATES * units, held = (int)s.held;
   const i64 first = (i64)blockIdx.x * SAMPLES;
-  T *near = memory, *h = near + held * units, *c = h + SAMPLES * units;
-  T *z = c + (LSTM ? SAMPLES * units : 0);
+  T *near = (T *)memory;
+  A *h = after_rows(memory, held * units), *c = h + SAMPLES * units;
+  A *z = c + (LSTM ? SAMPLES * units : 0);
   copy_rows(near, w, held * units);
   EACH_UNIT(e)
   {
     const i64 at = first * units + e;
     const bool there = first + e / units < s.batch;
-    h[e] = there ? h0[at] : 0;
-    if (LSTM) c[e] = there ? c0[at] : 0;
+    h[e] = there ? get<A>(h0[at]) : 0;
+    if (LSTM) c[e] = there ? get<A>(c0[at]) : 0;
   }
   for (i64 step = 0; step < s.time; step++) {
     const i64 t = time_of(s, step);
@@ -132,40 +147,40 @@ extern "C" __launch_bounds__(THREADS) __global__ void recurrence_forward(T *y, T
           h[e], LSTM ? c[e] : 0);
       h[e] = plain(v.h);
       if (LSTM) c[e] = plain(v.c);
-      y[row * s.y_row + j] = plain(v.h);
+      set(y[row * s.y_row + j], v.h);
       if (!kept) continue;
       T *gate = kept + t * s.kept + b * rows + j;
-      for (int k = 0; k < GATES; k++) gate[k * units] = plain(v.gate[k]);
-      if (GRU || LSTM) kept[t * s.kept + s.batch * rows + b * units + j] = plain(v.c);
+      for (int k = 0; k < GATES; k++) set(gate[k * units], v.gate[k]);
+      if (GRU || LSTM) set(kept[t * s.kept + s.batch * rows + b * units + j], v.c);
     }
   }
   EACH_UNIT(e)
   {
     if (first + e / units >= s.batch) break;
-    if (hy) hy[first * units + e] = h[e];
-    if (LSTM && cy) cy[first * units + e] = c[e];
+    if (hy) set(hy[first * units + e], h[e]);
+    if (LSTM && cy) set(cy[first * units + e], c[e]);
   }
 }
 
 // -- backward -------------------------------------------------------------------------------------
 
 // Adds rows q, q + slices, ... below end times dg[sample][row] to a pack of columns.
-FN void add_rows(T (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end, int slices,
-    const T *dg, int rows, int units, int column)
+FN void add_rows(A (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end, int slices,
+    const A *dg, int rows, int units, int column)
 {
 #pragma unroll 4
   for (int row = first + q; row < end; row += slices) {
     const W a = *(const W *)(w + (row - first) * units + column);
     for (int s = 0; s < SAMPLES; s++)
       for (int p = 0; p < PACK; p++)
-        sum[s][p] = times_plus(a.at[p], dg[s * rows + row], sum[s][p]);
+        sum[s][p] = times_plus(get<A>(a.at[p]), dg[s * rows + row], sum[s][p]);
   }
 }
 
 // The gradient of a sample's state: what the slices found, in their order.
-FN T join_slices(const T *part, int slices, int units, int e)
+FN A join_slices(const A *part, int slices, int units, int e)
 {
-  T sum = part[e];
+  A sum = part[e];
   for (int q = 1; q < slices; q++) sum += part[q * SAMPLES * units + e];
   return sum;
 }
@@ -176,20 +191,21 @@ extern "C" __launch_bounds__(THREADS) __global__ void recurrence_backward(T *dgx
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
     const T *h0, const T *c0, const struct recurrence __grid_constant__ s)
 {
-  extern __shared__ __align__(16) T memory[];
+  extern __shared__ __align__(16) char memory[];
   const int units = (int)s.units, rows = GATES * units, held = (int)s.held, packs = units / PACK;
   const int slices = THREADS / packs, q = threadIdx.x / packs, column = threadIdx.x % packs * PACK;
   const i64 first = (i64)blockIdx.x * SAMPLES;
-  T *near = memory, *part = near + held * units, *dg = part + slices * SAMPLES * units;
-  T *dc = dg + SAMPLES * rows, *rest = dc;         // rest: of gru, what does not go through gates
+  T *near = (T *)memory;
+  A *part = after_rows(memory, held * units), *dg = part + slices * SAMPLES * units;
+  A *dc = dg + SAMPLES * rows, *rest = dc;         // rest: of gru, what does not go through gates
   copy_rows(near, w, held * units);
   EACH_UNIT(e)
   {
     const i64 at = first * units + e;
     const bool there = first + e / units < s.batch;
-    part[e] = there && dhy ? dhy[at] : 0;
+    part[e] = there && dhy ? get<A>(dhy[at]) : 0;
     for (int i = 1; i < slices; i++) part[i * SAMPLES * units + e] = 0;
-    if (GRU || LSTM) dc[e] = LSTM && there && dcy ? dcy[at] : 0;
+    if (GRU || LSTM) dc[e] = LSTM && there && dcy ? get<A>(dcy[at]) : 0;
     if (!there)
       for (int k = 0; k < GATES; k++) dg[e / units * rows + k * units + e % units] = 0;
   }
@@ -201,47 +217,56 @@ extern "C" __launch_bounds__(THREADS) __global__ void recurrence_backward(T *dgx
       const int j = e % units;
       const i64 b = first + e / units, row = t * s.batch + b, prior = last * s.batch + b;
       if (b >= s.batch) break;
-      T d = join_slices(part, slices, units, e) + (dy ? dy[row * s.y_row + j] : 0);
-      T *own = dg + e / units * rows + j, *to = dgx + row * rows + j;
-      T state;
+      A d = join_slices(part, slices, units, e) + (dy ? get<A>(dy[row * s.y_row + j]) : 0);
+      A *own = dg + e / units * rows + j;
+      T *to = dgx + row * rows + j;
+      A state;
 #if LSTM
       const T *v = kept + t * s.kept + b * rows + j, *cells = kept + s.batch * rows + b * units + j;
-      const T i = v[0], f = v[units], g = v[2 * units], o = v[3 * units];
-      const T tanh_c = tanh_of(cells[t * s.kept]);
-      const T c_before = step ? cells[last * s.kept] : c0[b * units + j];
-      const T dcell = dc[e] + d * o * (1 - tanh_c * tanh_c);
-      const T gate[] = { dcell * g * i * (1 - i), dcell * c_before * f * (1 - f),
+      const A i = get<A>(v[0]), f = get<A>(v[units]), g = get<A>(v[2 * units]),
+              o = get<A>(v[3 * units]);
+      const A tanh_c = tanh_of(get<A>(cells[t * s.kept]));
+      const A c_before = get<A>(step ? cells[last * s.kept] : c0[b * units + j]);
+      const A dcell = dc[e] + d * o * (1 - tanh_c * tanh_c);
+      const A gate[] = { dcell * g * i * (1 - i), dcell * c_before * f * (1 - f),
         dcell * i * (1 - g * g), d * tanh_c * o * (1 - o) };
-      for (int k = 0; k < GATES; k++) own[k * units] = to[k * units] = plain(gate[k]);
+      for (int k = 0; k < GATES; k++) {
+        own[k * units] = plain(gate[k]);
+        set(to[k * units], gate[k]);
+      }
       dc[e] = plain(dcell * f);
-      state = !step ? h0[b * units + j]
-          : h       ? h[prior * s.y_row + j]
-                    : kept[last * s.kept + b * rows + j + 3 * units] * tanh_of(c_before);
+      state = !step ? get<A>(h0[b * units + j])
+          : h       ? get<A>(h[prior * s.y_row + j])
+                    : get<A>(kept[last * s.kept + b * rows + j + 3 * units]) * tanh_of(c_before);
 #else
-      state = step ? h[prior * s.y_row + j] : h0[b * units + j];
+      state = get<A>(step ? h[prior * s.y_row + j] : h0[b * units + j]);
 #endif
 #if GRU
       const T *v = kept + t * s.kept + b * rows + j;
-      const T r = v[0], z = v[units], next = v[2 * units];
-      const T inner = kept[t * s.kept + s.batch * rows + b * units + j];
+      const A r = get<A>(v[0]), z = get<A>(v[units]), next = get<A>(v[2 * units]);
+      const A inner = get<A>(kept[t * s.kept + s.batch * rows + b * units + j]);
       d += rest[e];
-      const T dn = d * (1 - z) * (1 - next * next), dr = dn * inner * r * (1 - r);
-      const T dz = d * (state - next) * z * (1 - z);
+      const A dn = d * (1 - z) * (1 - next * next), dr = dn * inner * r * (1 - r);
+      const A dz = d * (state - next) * z * (1 - z);
       T *too = dgh + row * rows + j;
-      own[0] = to[0] = too[0] = plain(dr);
-      own[units] = to[units] = too[units] = plain(dz);
-      to[2 * units] = plain(dn);
-      own[2 * units] = too[2 * units] = plain(dn * r);
+      own[0] = plain(dr);
+      own[units] = plain(dz);
+      own[2 * units] = plain(dn * r);
+      set(to[0], dr);
+      set(to[units], dz);
+      set(to[2 * units], dn);
+      for (int k = 0; k < GATES; k++) set(too[k * units], own[k * units]);
       rest[e] = plain(d * z);
 #endif
 #if !GRU && !LSTM
-      const T v = h[row * s.y_row + j];
-      own[0] = to[0] = plain(MODE == 2 ? (v > 0 ? d : 0) : d * (1 - v * v));
+      const A v = get<A>(h[row * s.y_row + j]);
+      own[0] = plain(MODE == 2 ? (v > 0 ? d : 0) : d * (1 - v * v));
+      set(to[0], own[0]);
 #endif
-      if (before) before[row * units + j] = state;
+      if (before) set(before[row * units + j], state);
     }
     __syncthreads();
-    T sum[SAMPLES][PACK] = {};
+    A sum[SAMPLES][PACK] = {};
     if (q < slices) {
       add_rows(sum, near, 0, q, held, slices, dg, rows, units, column);
       add_rows(sum, w + held * units, held, q, rows, slices, dg, rows, units, column);
@@ -253,8 +278,8 @@ extern "C" __launch_bounds__(THREADS) __global__ void recurrence_backward(T *dgx
   EACH_UNIT(e)
   {
     if (first + e / units >= s.batch) break;
-    const T dh = join_slices(part, slices, units, e) + (GRU ? rest[e] : 0);
-    if (dhx) dhx[first * units + e] = plain(dh);
-    if (LSTM && dcx) dcx[first * units + e] = dc[e];
+    const A dh = join_slices(part, slices, units, e) + (GRU ? rest[e] : 0);
+    if (dhx) set(dhx[first * units + e], dh);
+    if (LSTM && dcx) set(dcx[first * units + e], dc[e]);
   }
 }

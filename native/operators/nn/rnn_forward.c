@@ -183,7 +183,7 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
   int64_t gates = rnn_gate_rows(n), many = steps_at_once(n);
   if (!reads_unpacked(n))
     gemm_pack(n->type, true, gates, l->in, rnn_weight(w, l->at.wx), l->in, w->px);
-  if (!packs_in_turn(n))
+  if (!reads_unpacked(n) && !packs_in_turn(n))
     gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
   r->affine2(w->bias, rnn_weight(w, l->at.bx), rnn_weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->time && !stop_wanted(); from += many) {
