@@ -90,6 +90,21 @@ struct gemm_fold {
   int64_t across;
 };
 
+/* Rows of a map of one channel, whose windows move by one row of its image. */
+struct gemm_map {
+  /* number of rows and of columns of the map */
+  int64_t rows, n;
+  /* taps of a window down and across */
+  int down, across;
+  /* places of the taps of a window's first row, for column 0 */
+  const int64_t *tap;
+  /* elements from one row of the image to the next, and of the map */
+  int64_t line, to;
+  const void *weight;
+  double start;                                       /* what each sum begins with */
+  bool add;                                           /* onto what the map holds */
+};
+
 struct gemm_type {
   /* most rows of a tile */
   int mr;
@@ -135,6 +150,8 @@ struct gemm_type {
   ** elements of x after those */
   void (*window_row)(int64_t n, int taps, const int64_t *tap, const void *weight, double start,
       bool add, const void *x, void *y);
+  /* does window_row for all rows of a map, with the same bits */
+  void (*window_map)(const struct gemm_map *m, const void *x, void *y);
   void (*scatter_panel)(const struct gemm_image *f, const void *panel, void *image);
   /* NULL: where vectors are narrow spread is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);

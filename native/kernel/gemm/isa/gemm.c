@@ -15,6 +15,7 @@ enum {
   AHEAD = 12,
   EARLY = 8,                                          /* rows of A, where they are copied */
   COPIED = 2,                                         /* strips that are copied at once */
+  MAP_ROWS = 4,                                       /* rows of a map that are made at once */
   /* steps of a sum beside which fetching C is little */
   LONG = 128
 };
@@ -55,7 +56,7 @@ enum {
   .act = act_##t, \
   .axpy = axpy_##t, .add_rows = add_rows_##t, .scatter = scatter_##t, .dot = dot_##t, \
   .sum = sum_##t, .fill = fill_##t, \
-  .window_row = window_row_##t, \
+  .window_row = window_row_##t, .window_map = window_map_##t, \
   .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
 #define ISA_NAME_(isa) gemm_isa_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
