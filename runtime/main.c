@@ -1,11 +1,11 @@
-/* main.c - the program `tycho`: LuaJIT with the engine beside it.
+/* main.c - the program `tycho`: LuaJIT linked with the engine.
 **
-** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a
-** script or the prompt in one protected call. The tree is found from the program's own where,
-** links resolved: a build folder holds a link `lua`, an installed tree has share/lua/5.1 and
-** lib/lua/5.1 beside bin. An uncaught error is written to standard error with the frames of the
-** caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted,
-** 143 terminated (SIGTERM).
+** Reads the command line, adds the Lua modules of its own tree to Lua's path, then runs texts, a
+** script or the prompt in one protected call. The tree is found from the program's path, links
+** resolved: a build folder has a link `lua`, an installed tree has share/lua/5.1 and lib/lua/5.1
+** beside bin. An uncaught error is written to standard error with the frames of the caller's code
+** only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted, 143 terminated
+** (SIGTERM).
 */
 #include <dlfcn.h>
 #include <limits.h>
@@ -20,7 +20,7 @@
 #include "tycho.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
-enum { FRAMES = 24 };                             /* of a traceback */
+enum { MOST_FRAMES = 24 };                        /* of a traceback */
 
 static const char help[] =
   "usage: tycho [options] [script [arguments]]\n"
@@ -41,8 +41,13 @@ static const char help[] =
   "  --help      this list\n"
   "Without script: a prompt on a terminal, else a script from standard input.\n";
 
-/* script, command: index in argv, 0: none; named: the script is one of ours, by its name */
-struct options { int script, command; bool named, texts, prompt, strict, plain; };
+struct options {
+  int script;                                     /* index in argv; 0: none */
+  int command;                                    /* index in argv of --run and its like; 0: none */
+  bool named;                                     /* --script: argv[script] is a name of ours */
+  bool texts;                                     /* there is a -e */
+  bool prompt, strict, plain;
+};
 
 static struct {
   int argc;
@@ -54,6 +59,7 @@ static struct {
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
+/* Returns whether an error is the one that the handler of Ctrl-C raises. */
 static bool is_interrupt(lua_State *L, int error)
 {
   if (lua_type(L, error) == LUA_TSTRING && !strcmp(lua_tostring(L, error), interrupt_word()))
@@ -67,6 +73,7 @@ static bool is_interrupt(lua_State *L, int error)
   return is;
 }
 
+/* Pushes the text of an error: its report, its own conversion, or the string that it is. */
 static void push_text(lua_State *L, int error)
 {
   if (luaL_callmeta(L, error, "report") && lua_isstring(L, -1)) return;
@@ -77,7 +84,8 @@ static void push_text(lua_State *L, int error)
     lua_pushfstring(L, "error object is a %s", luaL_typename(L, error));
 }
 
-/* The library's own frames and those of C functions say nothing to whoever wrote the script. */
+/* Returns whether a frame belongs to a C function or to the library: a traceback leaves these
+** out. */
 static bool is_ours(const lua_Debug *frame)
 {
   size_t n = strlen(program.lua);
@@ -85,7 +93,8 @@ static bool is_ours(const lua_Debug *frame)
       (n && frame->source[0] == '@' && strncmp(frame->source + 1, program.lua, n) == 0);
 }
 
-/* The caller's frame from a level on, 0 where there is none; returns the next level. */
+/* Finds the first frame of the caller's code from a level on. Returns the level after it, 0 if
+** there is none. */
 static int next_frame(lua_State *L, int level, lua_Debug *frame)
 {
   for (; lua_getstack(L, level, frame); level++) {
@@ -95,6 +104,7 @@ static int next_frame(lua_State *L, int level, lua_Debug *frame)
   return 0;
 }
 
+/* Adds a line of a traceback. */
 static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
 {
   lua_pushfstring(L, "\n\t%s:%d: in ", frame->short_src, frame->currentline);
@@ -108,7 +118,8 @@ static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
   luaL_addvalue(text);
 }
 
-/* A single frame is the line that the message begins with. */
+/* Adds the frames of the caller's code, if there are several: a single one is the line with which
+** the message begins. */
 static void add_traceback(luaL_Buffer *text, lua_State *L)
 {
   lua_Debug frame;
@@ -117,7 +128,7 @@ static void add_traceback(luaL_Buffer *text, lua_State *L)
   luaL_addstring(text, "\nstack traceback:");
   level = 1;
   for (int shown = 0; (level = next_frame(L, level, &frame)) != 0; shown++) {
-    if (shown == FRAMES) {
+    if (shown == MOST_FRAMES) {
       luaL_addstring(text, "\n\t...");
       return;
     }
@@ -125,9 +136,9 @@ static void add_traceback(luaL_Buffer *text, lua_State *L)
   }
 }
 
-/* Where Lua itself stopped inside the library, as it does where a method gets no object, its text
-** says so first: what follows the where there; NULL: it stopped elsewhere. */
-static const char *stopped_inside(lua_State *L, int error)
+/* Returns the message, without its position, of an error that Lua itself raised inside the library,
+** as it does where a method is called without its object. Returns NULL for other errors. */
+static const char *find_inside(lua_State *L, int error)
 {
   lua_Debug frame;
   int level = 1;
@@ -145,6 +156,7 @@ static const char *stopped_inside(lua_State *L, int error)
   return here ? text + n : NULL;
 }
 
+/* Adds such a message with the position in the caller's code, and a hint. */
 static void add_inside(luaL_Buffer *text, lua_State *L, const char *message)
 {
   lua_Debug frame;
@@ -156,8 +168,8 @@ static void add_inside(luaL_Buffer *text, lua_State *L, const char *message)
   luaL_addstring(text, "\n  (inside the library; methods take a colon: x:copy(), not x.copy())");
 }
 
-/* Returns what the prompt's table of other languages' habits says of an error of Lua's own, NULL
-** where it says nothing. The text stays on the stack. */
+/* Returns the hint for an error of Lua's own that names of other languages cause
+** (tycho.prompt.translation), NULL if there is none. The text stays on the stack. */
 static const char *find_hint(lua_State *L, int error)
 {
   const char *message = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : "";
@@ -170,11 +182,11 @@ static const char *find_hint(lua_State *L, int error)
   return lua_pcall(L, 1, 1, 0) == 0 ? lua_tostring(L, -1) : NULL;
 }
 
-/* message handler: the error's text and the caller's frames */
-static int explain(lua_State *L)
+/* The message handler: returns the error's text with the frames of the caller's code. */
+static int explain_error(lua_State *L)
 {
   luaL_Buffer text;
-  const char *inside = stopped_inside(L, 1);
+  const char *inside = find_inside(L, 1);
   const char *hint = inside ? NULL : find_hint(L, 1);
   if (is_interrupt(L, 1)) program.status = INTERRUPTED;
   push_text(L, 1);
@@ -194,7 +206,8 @@ static int explain(lua_State *L)
   return 1;
 }
 
-static int complain(lua_State *L)
+/* Writes the error on top of the stack to standard error. Returns the exit status. */
+static int report_error(lua_State *L)
 {
   fflush(stdout);
   if (program.status == INTERRUPTED)
@@ -206,6 +219,7 @@ static int complain(lua_State *L)
 
 /* -- the tree ---------------------------------------------------------------------------------- */
 
+/* Returns whether a folder has the Lua modules. */
 static bool holds_modules(const char *folder)
 {
   char path[PATH_MAX];
@@ -213,8 +227,8 @@ static bool holds_modules(const char *folder)
   return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
-/* Puts the folder of the modules into program.lua; empty: this program lies in no tree, Lua's
-** own path decides. */
+/* Sets program.lua to the folder of the modules, or to "" if the program is in no tree: Lua's own
+** path decides then. */
 static void find_tree(void)
 {
   static const char *const folders[] = { "lua", "../share/lua/5.1", "../runtime/lua" };
@@ -230,6 +244,7 @@ static void find_tree(void)
   *program.lua = 0;
 }
 
+/* Puts templates before a field of `package`; `format` takes the folder of the modules twice. */
 static void prepend_path(lua_State *L, const char *field, const char *format)
 {
   lua_getglobal(L, "package");
@@ -241,7 +256,8 @@ static void prepend_path(lua_State *L, const char *field, const char *format)
   lua_pop(L, 2);
 }
 
-/* One copy of the library: Lua is told the one that this program is linked with. */
+/* Sets TYCHO_LIB to the library that this program is linked with, so that Lua loads no other
+** copy. */
 static void name_library(void)
 {
   Dl_info info;
@@ -260,20 +276,21 @@ static void set_paths(lua_State *L)
 
 /* -- what can be run: errors are raised -------------------------------------------------------- */
 
-static void require(lua_State *L, const char *module)
+/* Pushes a module. */
+static void require_module(lua_State *L, const char *module)
 {
   lua_getglobal(L, "require");
   lua_pushstring(L, module);
   lua_call(L, 1, 1);
 }
 
-/* the prompt's session object, made once */
+/* Pushes the session object of the prompt, which is made at the first call. */
 static void push_session(lua_State *L)
 {
   lua_getfield(L, LUA_REGISTRYINDEX, "tycho.session");
   if (!lua_isnil(L, -1)) return;
   lua_pop(L, 1);
-  require(L, "tycho.prompt");
+  require_module(L, "tycho.prompt");
   lua_getfield(L, -1, "new");
   lua_createtable(L, 0, 4);
   lua_pushboolean(L, program.options.plain);
@@ -290,6 +307,7 @@ static void push_session(lua_State *L)
   lua_setfield(L, LUA_REGISTRYINDEX, "tycho.session");
 }
 
+/* Calls a method of the session; argument NULL: nil. */
 static void call_session(lua_State *L, const char *method, const char *argument)
 {
   push_session(L);
@@ -299,6 +317,7 @@ static void call_session(lua_State *L, const char *method, const char *argument)
   lua_call(L, 2, 0);
 }
 
+/* Sets the global `arg`, as `luajit` does: the script at 0. */
 static void set_arg(lua_State *L)
 {
   int first = program.options.script;
@@ -310,6 +329,7 @@ static void set_arg(lua_State *L)
   lua_setglobal(L, "arg");
 }
 
+/* Runs a file with the arguments after it; NULL or "-": standard input, NULL without arguments. */
 static void run_script(lua_State *L, const char *path)
 {
   int n = program.argc - program.options.script - 1;
@@ -321,17 +341,18 @@ static void run_script(lua_State *L, const char *path)
   lua_call(L, n, 0);
 }
 
+/* Runs the script of the command line; a lua_CFunction. */
 static int protected_script(lua_State *L)
 {
   run_script(L, program.argv[program.options.script]);
   return 0;
 }
 
-/* A command with the words that follow it; its result is the exit status. */
+/* Runs the command argv[at] with the words after it. Its result is the exit status. */
 static void run_command(lua_State *L, int at)
 {
   bool watches = strcmp(program.argv[at], "--top") == 0;
-  require(L, watches ? "tycho.module.top" : "tycho.models.command");
+  require_module(L, watches ? "tycho.module.top" : "tycho.models.command");
   lua_getfield(L, -1, "main");
   luaL_checkstack(L, program.argc - at, "too many arguments");
   for (int i = at; i < program.argc; i++) lua_pushstring(L, program.argv[i]);
@@ -339,35 +360,36 @@ static void run_command(lua_State *L, int at)
   program.status = (int)lua_tointeger(L, -1);
 }
 
-/* The script before a prompt: its error is told and the prompt comes all the same. */
+/* Runs the script before a prompt. Its error is reported, and the prompt follows all the same. */
 static void try_script(lua_State *L)
 {
-  lua_pushcfunction(L, explain);
+  lua_pushcfunction(L, explain_error);
   lua_pushcfunction(L, protected_script);
-  if (lua_pcall(L, 0, 0, -2) != 0) complain(L);
+  if (lua_pcall(L, 0, 0, -2) != 0) report_error(L);
   program.status = DONE;
   lua_settop(L, 0);
 }
 
+/* Runs the options -e and -l in their order. */
 static void run_options(lua_State *L)
 {
   const struct options *o = &program.options;
   int end = o->script ? o->script : o->command ? o->command : program.argc;
   for (int i = 1; i < end; i++) {
     const char *option = program.argv[i];
-    if (!strchr("el", option[1])) continue; /* all before a script are options, as was seen */
+    if (!strchr("el", option[1])) continue;
     const char *value = option[2] ? option + 2 : program.argv[++i];
     call_session(L, option[1] == 'e' ? "text" : "use", value);
   }
 }
 
-/* Puts the path of the script that --script names into argv; false: there is none of that name,
-** or no name, and what there is has been written. */
+/* Replaces the name after --script in argv by the script's path. Returns false, and has written the
+** list of scripts, if there is no name or no script of that name. */
 static bool find_script(lua_State *L)
 {
   static char path[PATH_MAX];
   char **name = &program.argv[program.options.script];
-  require(L, "tycho.prompt.scripts");
+  require_module(L, "tycho.prompt.scripts");
   lua_getfield(L, -1, "find");
   lua_pushstring(L, *name);
   lua_call(L, 1, 2);
@@ -384,23 +406,24 @@ static bool find_script(lua_State *L)
   return found;
 }
 
-/* Where the Jupyter kernel ILua has started us, its script is told how values look. */
+/* Sets up how values are shown for the Jupyter kernel ILua, which has started the program. */
 static void prepare_notebook(lua_State *L)
 {
-  require(L, "tycho.prompt.notebook");
+  require_module(L, "tycho.prompt.notebook");
   lua_getfield(L, -1, "start");
   lua_call(L, 0, 0);
   lua_settop(L, 0);
 }
 
-static int run(lua_State *L)
+/* Does what the command line asks for; a lua_CFunction. */
+static int run_program(lua_State *L)
 {
   const struct options *o = &program.options;
   if (getenv("ILUA_CMD_PATH")) prepare_notebook(L);
   if (o->named && !find_script(L)) return 0;
   set_arg(L);
   if (o->strict) {
-    require(L, "tycho.core.strict");
+    require_module(L, "tycho.core.strict");
     lua_call(L, 0, 0);
   }
   run_options(L);
@@ -425,13 +448,15 @@ static int run(lua_State *L)
 
 /* -- the command line -------------------------------------------------------------------------- */
 
-static int wrong(const char *what, const char *option)
+/* Writes what is wrong with an option, and the usage. Returns the exit status. */
+static int refuse_option(const char *what, const char *option)
 {
   fprintf(stderr, "tycho: %s '%s'\n%s", what, option, help);
   return USAGE;
 }
 
-/* Short options e, i, l; -1: go on, else the exit status. */
+/* Reads an option of one letter; the value of -e and -l may be the next word. Returns -1, or the
+** exit status if the program ends here. */
 static int read_short(int *at, const char *option)
 {
   struct options *o = &program.options;
@@ -440,14 +465,16 @@ static int read_short(int *at, const char *option)
   }
   else if (option[1] == 'e' || option[1] == 'l') {
     o->texts |= option[1] == 'e';
-    if (!option[2] && ++*at >= program.argc) return wrong("a value is missing after", option);
+    if (!option[2] && ++*at >= program.argc)
+      return refuse_option("a value is missing after", option);
   }
   else {
-    return wrong("unknown option", option);
+    return refuse_option("unknown option", option);
   }
   return -1;
 }
 
+/* Reads an option of several letters. Returns -1, or the exit status if the program ends here. */
 static int read_long(const char *option)
 {
   struct options *o = &program.options;
@@ -469,7 +496,7 @@ static int read_long(const char *option)
                                                                                      : DONE;
   }
   else {
-    return wrong("unknown option", option);
+    return refuse_option("unknown option", option);
   }
   return -1;
 }
@@ -480,6 +507,7 @@ static bool is_command(const char *option)
       strcmp(option, "--run") == 0 || strcmp(option, "--top") == 0;
 }
 
+/* Fills program.options. Returns -1, or the exit status if the program ends here. */
 static int read_command_line(void)
 {
   for (int i = 1; i < program.argc; i++) {
@@ -503,25 +531,27 @@ static int read_command_line(void)
   return -1;
 }
 
-/* Sets the characters of the line editor; numbers stay as Lua writes them. The C locale, or one
-** that is not installed, has no letters beyond ASCII, while terminals send UTF-8. */
+/* Sets the encoding for the line editor; numbers stay as Lua writes them. UTF-8 replaces the C
+** locale, also where the user's is not installed, since terminals send UTF-8. */
 static void set_locale(void)
 {
   const char *name = setlocale(LC_CTYPE, "");
   if (!name || strcmp(name, "C") == 0) setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* The OpenMP runtime reads this when it is loaded, before main (see
-** runtime/lua/tycho/core/ffi.lua): set it and start again. */
-static void calm_threads(char **argv)
+/* Sets GOMP_SPINCOUNT and starts the program again, since the OpenMP runtime reads it when it is
+** loaded, before main (see runtime/lua/tycho/core/ffi.lua). Returns if it is set, or if the program
+** cannot be started again. */
+static void limit_spinning(char **argv)
 {
   if (getenv("GOMP_SPINCOUNT")) return;
   setenv("GOMP_SPINCOUNT", "1000", 1);
-  execv("/proc/self/exe", argv); /* where that fails we simply go on */
+  execv("/proc/self/exe", argv);
 }
 
-/* os.exit: one that closes the state runs finalizers, which may use what others have freed. */
-static int leave(lua_State *L)
+/* os.exit of scripts. One that closes the Lua state runs finalizers in any order, so ty_leave comes
+** before it. */
+static int exit_program(lua_State *L)
 {
   if (lua_toboolean(L, 2)) ty_leave();
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -530,21 +560,22 @@ static int leave(lua_State *L)
   return 0;
 }
 
-static void watch_exit(lua_State *L)
+/* Replaces os.exit. */
+static void replace_exit(lua_State *L)
 {
   lua_getglobal(L, "os");
   lua_getfield(L, -1, "exit");
-  lua_pushcclosure(L, leave, 1);
+  lua_pushcclosure(L, exit_program, 1);
   lua_setfield(L, -2, "exit");
   lua_pop(L, 1);
 }
 
 int main(int argc, char **argv)
 {
-  calm_threads(argv);
+  limit_spinning(argv);
   program.argc = argc;
   program.argv = argv;
-  setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines appear at once also behind a pipe */
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* by lines also into a pipe */
   set_locale();
   find_tree();
   int status = read_command_line();
@@ -553,12 +584,12 @@ int main(int argc, char **argv)
   if (!L) return fputs("tycho: out of memory\n", stderr), FAILED;
   torture_memory(L);
   luaL_openlibs(L);
-  watch_exit(L);
+  replace_exit(L);
   set_paths(L);
   interrupt_watch(L, false);
-  lua_pushcfunction(L, explain);
-  lua_pushcfunction(L, run);
-  status = lua_pcall(L, 0, 0, 1) == 0 ? program.status : complain(L);
+  lua_pushcfunction(L, explain_error);
+  lua_pushcfunction(L, run_program);
+  status = lua_pcall(L, 0, 0, 1) == 0 ? program.status : report_error(L);
   interrupt_unwatch(L);
   ty_leave();
   lua_close(L);

@@ -1,10 +1,10 @@
-/* repl.c - line editing for the prompt, on libedit.
+/* repl.c - line editing for the prompt, with libedit.
 **
-** A Lua module of open, read, key, add, waiting, rows, close and a clock (runtime.h). Keys are read
-** here, so that Ctrl-C leaves the line at once and a UTF-8 character arrives whole. Tab asks the
-** Lua function given to `open`: it gets the text before the cursor and returns the length of the
-** word to complete and the list of its continuations. At the start of a line, and in pasted
-** text, Tab indents. Up and Down look for lines that begin like this one.
+** A Lua module (repl_module in runtime.h). Keys are read here, so that Ctrl-C leaves the line at
+** once and a UTF-8 character arrives whole. Tab calls the Lua function given to `open`: it gets the
+** text before the cursor and returns the length of the word to complete and the list of its
+** completions. At the start of a line, and in pasted text, Tab indents. Up and Down find earlier
+** lines that begin like this one.
 */
 #include <errno.h>
 #include <histedit.h>
@@ -20,23 +20,25 @@
 #include <wchar.h>
 #include "runtime.h"
 
-enum { KEPT_LINES = 2000, SHOWN = 120 };          /* of history; candidates listed by one Tab */
-/* encloses what the terminal does not show of a prompt */
-enum { MARK = 1 };
-enum { END_KEY = 4 };                             /* Ctrl-D */
+enum {
+  HISTORY_LINES = 2000,
+  MOST_CANDIDATES = 120,                          /* listed by one Tab */
+  MARK = 1,                                       /* around characters without width in a prompt */
+  END_KEY = 4,                                    /* Ctrl-D */
+};
 
 static struct {
   EditLine *edit;
   History *history;
   lua_State *L;
   int complete;                                   /* reference of the Lua function */
-  char *path;                                     /* of the history, NULL: not kept */
+  char *path;                                     /* of the history; NULL: not saved */
   char prompt[64];
   bool cut;                                       /* the line was left by Ctrl-C */
-  /* keys still come that were typed before the prompt was there */
-  bool ahead;
+  bool ahead;                                     /* there are keys typed before the prompt */
 } repl;
 
+/* Returns the prompt, for libedit. */
 static char *show_prompt(EditLine *unused)
 {
   (void)unused;
@@ -62,8 +64,8 @@ static int terminal_width(void)
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* whether more was typed, or pasted, than has been read */
-static bool input_waits(void)
+/* Returns whether there is input that was not read. */
+static bool has_input(void)
 {
   struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
   return poll(&input, 1, 0) > 0;
@@ -71,17 +73,18 @@ static bool input_waits(void)
 
 /* -- keys -------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t came_back;             /* from Ctrl-Z */
+static volatile sig_atomic_t continued;             /* SIGCONT came, after Ctrl-Z */
 
 static void on_continue(int unused)
 {
   (void)unused;
-  came_back = 1;
+  continued = 1;
 }
 
+/* Shows the line again after Ctrl-Z. */
 static void show_again(void)
 {
-  came_back = 0;
+  continued = 0;
   el_set(repl.edit, EL_PREP_TERM, 1);
   el_set(repl.edit, EL_REFRESH);
 }
@@ -94,7 +97,8 @@ static void on_resize(int unused)
   resized = 1;
 }
 
-/* While a line is read only: elsewhere a resize would end a read or a wait. */
+/* Turns the handler of a change of the terminal's size on or off. It is on only while a line is
+** read: elsewhere it would end a read or a wait. */
 static void watch_size(bool on)
 {
   struct sigaction action;
@@ -103,10 +107,13 @@ static void watch_size(bool on)
   sigaction(SIGWINCH, &action, NULL);
 }
 
-/* rows of earlier lines of a block, columns in the last one */
-struct extent { int rows, columns; };
+/* Room that a text takes on a terminal. */
+struct extent {
+  int rows;                                       /* of the lines before the last one */
+  int columns;                                    /* of the last line, which may wrap */
+};
 
-/* Adds what n bytes of text take on a terminal; what is between marks is not shown. */
+/* Adds n bytes of text to an extent; characters between marks have no width. */
 static void extent_add(struct extent *e, const char *text, size_t n, int width)
 {
   enum { TAB = 8, CARET = 2 }; /* columns of ^A and its like */
@@ -127,9 +134,9 @@ static void extent_add(struct extent *e, const char *text, size_t n, int width)
   }
 }
 
-/* Shows the line in a terminal of another width, from where it begins. Terminals wrap what they
-** show again, so the rows above the cursor are those of the new width. */
-static void follow_size(void)
+/* Shows the line again after a change of the terminal's width, from its first row. Terminals wrap
+** what they show again, so the rows above the cursor are those of the new width. */
+static void show_resized(void)
 {
   const LineInfo *line = el_line(repl.edit);
   const char *up = NULL, *clear = NULL;
@@ -148,7 +155,8 @@ static void follow_size(void)
   fflush(stdout);
 }
 
-/* A terminal keeps a Ctrl-D that was pressed before the prompt was there as a zero. */
+/* Reads a key, for libedit. Returns 1, 0 at the end of input, -1 on Ctrl-C and errors. A zero among
+** the keys that were typed before the prompt is a Ctrl-D: terminals keep it so. */
 static int read_key(EditLine *unused, wchar_t *out)
 {
   (void)unused;
@@ -158,19 +166,19 @@ static int read_key(EditLine *unused, wchar_t *out)
   for (;;) {
     char byte;
     ssize_t n = -1;
-    repl.ahead = repl.ahead && input_waits();
-    repl.cut = interrupt_take(repl.L); /* pressed while the last key was served, or while we wait */
+    repl.ahead = repl.ahead && has_input();
+    repl.cut = interrupt_take(repl.L);
     if (!repl.cut) n = read(STDIN_FILENO, &byte, 1);
     if (n == 0) return 0;
     if (n < 0 && (repl.cut || errno != EINTR)) return -1;
     if (n < 0) {
-      if (came_back) show_again();
-      if (resized) follow_size();
+      if (continued) show_again();
+      if (resized) show_resized();
       continue;
     }
     if (!byte && repl.ahead) byte = END_KEY;
     size_t used = mbrtowc(out, &byte, 1, &shift);
-    if (used == (size_t)-1 && partial) { /* the character ends too early; this byte may begin one */
+    if (used == (size_t)-1 && partial) { /* the character is incomplete; this byte may begin one */
       memset(&shift, 0, sizeof shift);
       used = mbrtowc(out, &byte, 1, &shift);
     }
@@ -182,22 +190,24 @@ static int read_key(EditLine *unused, wchar_t *out)
   }
 }
 
-/* -- completion: pushes nothing, leaves the stack as it was ------------------------------------ */
+/* -- completion: these leave the stack as it was ----------------------------------------------- */
 
-static const char *candidate(lua_State *L, int list, int i)
+/* Returns entry i of a list of candidates, which keeps it alive. */
+static const char *get_candidate(lua_State *L, int list, int i)
 {
   lua_rawgeti(L, list, i);
   const char *text = lua_tostring(L, -1);
-  lua_pop(L, 1); /* the list keeps it alive */
+  lua_pop(L, 1);
   return text;
 }
 
+/* Returns the length of the prefix that all candidates share. */
 static size_t common_length(lua_State *L, int list, int n)
 {
-  const char *first = candidate(L, list, 1);
+  const char *first = get_candidate(L, list, 1);
   size_t length = strlen(first);
   for (int i = 2; i <= n; i++) {
-    const char *other = candidate(L, list, i);
+    const char *other = get_candidate(L, list, i);
     size_t k = 0;
     while (k < length && first[k] == other[k]) k++;
     length = k;
@@ -205,12 +215,12 @@ static size_t common_length(lua_State *L, int list, int n)
   return length;
 }
 
-/* In columns, as wide as the longest, read downwards. */
+/* Lists candidates in columns as wide as the longest one, column by column. */
 static void list_candidates(lua_State *L, int list, int n)
 {
-  int widest = 0, shown = n < SHOWN ? n : SHOWN;
+  int widest = 0, shown = n < MOST_CANDIDATES ? n : MOST_CANDIDATES;
   for (int i = 1; i <= shown; i++) {
-    int length = (int)strlen(candidate(L, list, i));
+    int length = (int)strlen(get_candidate(L, list, i));
     if (length > widest) widest = length;
   }
   int columns = terminal_width() / (widest + 2);
@@ -219,28 +229,29 @@ static void list_candidates(lua_State *L, int list, int n)
   for (int row = 0; row < rows; row++) {
     putchar('\n');
     for (int i = row; i < shown; i += rows)
-      printf("%-*s", i + rows < shown ? widest + 2 : 0, candidate(L, list, i + 1));
+      printf("%-*s", i + rows < shown ? widest + 2 : 0, get_candidate(L, list, i + 1));
   }
   if (n > shown) printf("\n... %d in all", n);
   putchar('\n');
   fflush(stdout);
 }
 
-/* Tab is white space where nothing stands before it, and in a paste. */
-static bool indents(const LineInfo *line)
+/* Returns whether Tab indents: after nothing but spaces, and in pasted text. */
+static bool tab_indents(const LineInfo *line)
 {
-  if (input_waits()) return true;
+  if (has_input()) return true;
   for (const char *p = line->buffer; p < line->cursor; p++)
     if (*p != ' ') return false;
   return true;
 }
 
+/* Completes the word before the cursor, or lists its completions; bound to Tab. */
 static unsigned char complete_word(EditLine *edit, int unused)
 {
   (void)unused;
   lua_State *L = repl.L;
   const LineInfo *line = el_line(edit);
-  if (indents(line)) return el_insertstr(edit, "  ") == 0 ? CC_REFRESH : CC_ERROR;
+  if (tab_indents(line)) return el_insertstr(edit, "  ") == 0 ? CC_REFRESH : CC_ERROR;
   int top = lua_gettop(L);
   unsigned char result = CC_ERROR;
   lua_rawgeti(L, LUA_REGISTRYINDEX, repl.complete);
@@ -250,7 +261,7 @@ static unsigned char complete_word(EditLine *edit, int unused)
     size_t have = (size_t)lua_tointeger(L, list - 1),
            length = n > 0 ? common_length(L, list, n) : 0;
     if (length > have) {
-      lua_pushlstring(L, candidate(L, list, 1) + have, length - have);
+      lua_pushlstring(L, get_candidate(L, list, 1) + have, length - have);
       result = el_insertstr(edit, lua_tostring(L, -1)) == 0 ? CC_REFRESH : CC_ERROR;
     }
     else if (n > 1) {
@@ -276,7 +287,7 @@ static int open_editor(lua_State *L)
   repl.path = path ? strdup(path) : NULL;
   lua_pushvalue(L, 2);
   repl.complete = luaL_ref(L, LUA_REGISTRYINDEX);
-  history(repl.history, &event, H_SETSIZE, KEPT_LINES);
+  history(repl.history, &event, H_SETSIZE, HISTORY_LINES);
   history(repl.history, &event, H_SETUNIQUE, 1);
   if (path) history(repl.history, &event, H_LOAD, path);
   el_set(repl.edit, EL_EDITOR, "emacs");
@@ -331,8 +342,8 @@ static int read_line(lua_State *L)
   return 1;
 }
 
-/* One key after a question, which is taken away again; nil at the end and after Ctrl-C. */
-static int one_key(lua_State *L)
+/* Shows a question, reads one key and clears the question again. */
+static int read_one_key(lua_State *L)
 {
   struct termios usual, raw;
   char key = 0;
@@ -359,7 +370,8 @@ static int one_key(lua_State *L)
   return 1;
 }
 
-/* Written at once: a crash of the next evaluation loses nothing. */
+/* Appends a line to the history and saves it at once, so that a crash of the next evaluation loses
+** nothing. */
 static int add_line(lua_State *L)
 {
   HistEvent event;
@@ -368,14 +380,13 @@ static int add_line(lua_State *L)
   return 0;
 }
 
-static int waiting(lua_State *L)
+static int get_waiting(lua_State *L)
 {
-  lua_pushboolean(L, input_waits());
+  lua_pushboolean(L, has_input());
   return 1;
 }
 
-/* lines of the terminal */
-static int rows(lua_State *L)
+static int get_rows(lua_State *L)
 {
   struct winsize size;
   bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1;
@@ -393,8 +404,7 @@ static int close_editor(lua_State *L)
   return 0;
 }
 
-/* seconds of a clock that only runs forward */
-static int now(lua_State *L)
+static int get_time(lua_State *L)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -407,12 +417,12 @@ int repl_module(lua_State *L)
   static const luaL_Reg functions[] = {
     { "open", open_editor },
     { "read", read_line },
-    { "key", one_key },
+    { "key", read_one_key },
     { "add", add_line },
-    { "waiting", waiting },
-    { "rows", rows },
+    { "waiting", get_waiting },
+    { "rows", get_rows },
     { "close", close_editor },
-    { "now", now },
+    { "now", get_time },
     { NULL, NULL },
   };
   lua_newtable(L);

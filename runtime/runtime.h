@@ -10,21 +10,34 @@
 #include <lua.h>
 #include <lauxlib.h>
 
-/* A Lua module of line editing: open(history, complete), read(prompt) -> line | nil at the end |
-** false on Ctrl-C, add(line), waiting() -> whether there is more input already, close(), now(). */
+/* Pushes the Lua module of line editing:
+**   open(history, complete)   begins; path of the history or nil, function of completion
+**   read(prompt)              a line; nil at the end of input, false on Ctrl-C
+**   key(question)             one key, nil at the end of input and on Ctrl-C
+**   add(line)                 appends to the history
+**   waiting()                 whether there is input that was not read
+**   rows()                    rows of the terminal
+**   close()                   ends
+**   now()                     seconds of a clock that never goes back */
 int repl_module(lua_State *L);
 
-/* While on, Ctrl-C (without `stay`, SIGTERM too) stops C calls of the library and interpreted Lua
-** with E(interrupted). What Lua does not reach in time (a compiled loop) ends the process with 130
-** or 143, unless `stay` is set: then only a third Ctrl-C within two seconds does. */
+/* Sets up handlers: from now on Ctrl-C (without `stay`, SIGTERM too) stops C calls of the library
+** and interpreted Lua with E(interrupted). A compiled loop that does not end in time ends the
+** process with status 130 or 143; with `stay`, only a third Ctrl-C within two seconds does. */
 void interrupt_watch(lua_State *L, bool stay);
-void interrupt_unwatch(lua_State *L);                /* Ctrl-C ends the process again */
-/* whether Ctrl-C was pressed and not yet answered; answers it */
+
+/* Removes the handlers: Ctrl-C ends the process again. */
+void interrupt_unwatch(lua_State *L);
+
+/* Returns whether Ctrl-C was pressed since the last call, and withdraws the request to stop. */
 bool interrupt_take(lua_State *L);
-/* of the last one: the exit status (130, 143), and "interrupted" or "terminated" */
-int  interrupt_status(void);
+
+/* Returns the exit status for the last signal: 130 or 143. */
+int interrupt_status(void);
+
+/* Returns "interrupted" or "terminated", for the last signal. */
 const char *interrupt_word(void);
 
-/* Where MODE=torture, Lua's allocations fail on request (native/base/gate.h), as do calls for its
-** files; nothing elsewhere. */
+/* In a build with MODE=torture, makes Lua's allocations and calls for files fail on request
+** (native/base/gate.h). Does nothing in others. */
 void torture_memory(lua_State *L);

@@ -95,7 +95,7 @@ local function line(rows, key, first, last)
 end
 
 -- Returns the lines of small and of large messages; `upto`: bytes of the largest small one. Where
--- rows tell it, `processor` of a line is that of the processor time of the same messages.
+-- rows say so, `processor` of a line is that of the processor time of the same messages.
 local function fit(rows, key, processor)
   local split, least = 0, math.huge
   for last = 3, #rows - 3 do
@@ -115,7 +115,7 @@ local function fit(rows, key, processor)
     small = split > 0 and lines(1, split) or large}
 end
 
-local function tell(name, upto, small, large)
+local function print_line(name, upto, small, large)
   local function text(l)
     if l.bandwidth >= 1 / LEAST_SLOPE then
       return ("%.1f us for any size"):format(l.latency * 1e6)
@@ -148,9 +148,9 @@ if group.rank == 0 then
   end
   local sum = fit(rows, "sum", "processor")
   local found = {ranks = group.size, sum = sum, ping = fit(rows, "ping")}
-  tell("ping-pong", found.ping.upto, found.ping.small, found.ping.large)
-  tell("all-reduce", sum.upto, sum.small, sum.large)
-  tell("processor time of an all-reduce", sum.upto, sum.small.processor, sum.large.processor)
+  print_line("ping-pong", found.ping.upto, found.ping.small, found.ping.large)
+  print_line("all-reduce", sum.upto, sum.small, sum.large)
+  print_line("processor time of an all-reduce", sum.upto, sum.small.processor, sum.large.processor)
   if options.write then
     local file = assert(io.open(options.write, "w"))
     assert(file:write(json.text(found), "\n"))

@@ -132,30 +132,88 @@ local function symbols(times)
   end)
 end
 
--- steps of a loop written by hand: recorded, backward, a Trainer's update
-local function loops(times)
-  local gluon, nn = ty.gluon, ty.gluon.nn
+-- Returns a step of a loop written by hand: recorded, backward, a Trainer's update.
+local function loop_step(net, rows)
+  local trainer = ty.gluon.Trainer(net:collect_params(), "sgd",
+    { learning_rate = 0.01, momentum = 0.9 })
+  local loss = ty.gluon.loss.L2Loss()
+  return function(x, y)
+    local l = ty.autograd.record(function() return loss(net(x), y) end)
+    l:backward()
+    trainer:step(rows, { ignore_stale_grad = true })
+  end
+end
+
+local function loops(times, hybrid)
+  local nn = ty.gluon.nn
   local net = nn.HybridSequential{ nn.Dense{ 8, in_units = 4, activation = "relu" },
     nn.Dense{ 2, in_units = 8 } }
   net:initialize()
-  local trainer = gluon.Trainer(net:collect_params(), "sgd",
-    { learning_rate = 0.01, momentum = 0.9 })
-  local loss, x, y = gluon.loss.L2Loss(), ty.nd.ones{ 4, 4 }, ty.nd.ones{ 4, 2 }
-  holds(times, 2000, function()
-    local l = ty.autograd.record(function() return loss(net(x), y) end)
-    l:backward()
-    trainer:step(4)
+  if hybrid then net:hybridize() end
+  local step, x, y = loop_step(net, 4), ty.nd.ones{ 4, 4 }, ty.nd.ones{ 4, 2 }
+  holds(times, 2000, function() step(x, y) end)
+end
+
+local Changing = ty.gluon.Block:extend "Changing"
+
+function Changing:init(most)
+  self.blocks = ty.gluon.nn.Sequential()
+  for _ = 1, most do self.blocks:add(ty.gluon.nn.Dense{ 4, in_units = 4, activation = "tanh" }) end
+end
+
+-- The number of calls, their order, a number and a branch on a value change from step to step.
+function Changing:forward(x)
+  local depth, first = self.step % 5 + 1, self.step % 3
+  for i = 0, depth - 1 do x = self.blocks[(first + i) % #self.blocks + 1](x) end
+  if self.step % 7 == 0 and x:mean():asscalar() > 0 then x = ty.nd.relu(x) end
+  if self.step % 11 == 0 then
+    local scale = ty.nd.ones{ 4 }
+    scale[{ 0 }] = self.step % 13
+    x = ty.nd.broadcast_mul(x, scale:reshape{ 1, 4 })
+  end
+  return x * (1 + self.step % 17)
+end
+
+local function changing_loops(times)
+  local net = Changing(5)
+  net:initialize()
+  local step, x, y = loop_step(net, 4), {}, {}
+  for rows = 1, 6 do x[rows], y[rows] = ty.nd.ones{ rows, 4 }, ty.nd.ones{ rows, 4 } end
+  -- What is taken where depends on the trained values: a structure may be seen first after 4,000.
+  holds(times, 16000, function(i)
+    net.step = i
+    local rows = i % 6 + 1
+    step(x[rows], y[rows])
+  end)
+end
+
+local function loader_loops(times)
+  local data, nn = ty.gluon.data, ty.gluon.nn
+  local set = data.ArrayDataset(ty.nd.ones{ 40, 4, 4, 3 }, ty.nd.ones{ 40, 2 })
+    :transform_first(data.vision.transforms.ToTensor())
+  local loader = data.DataLoader(set, { batch_size = 4, shuffle = true, num_workers = 2 })
+  local net = nn.Dense{ 2, in_units = 48 }
+  net:initialize()
+  local step = loop_step(net, 4)
+  holds(times / 10, 200, function()
+    for x, y in loader do step(x, y) end
   end)
 end
 
 describe("nothing grows", function()
   it("over training steps", function() steps(4000) end)
   it("over steps of a loop by hand", function() loops(4000) end)
+  it("over steps of a hybridized loop", function() loops(4000, true) end)
+  it("over steps of a loop whose calls change", function() changing_loops(4000) end)
+  it("over steps of a loop with a DataLoader", function() loader_loops(4000) end)
   it("over bucket switches", function() buckets(200, 10) end)
   it("over executors bound and freed", function() binds(400) end)
   it("over symbols, written and read", function() symbols(400) end)
   it("over a million training steps #slow", function() steps(1e6) end)
   it("over 100,000 steps of a loop by hand #slow", function() loops(1e5) end)
+  it("over 100,000 steps of a hybridized loop #slow", function() loops(1e5, true) end)
+  it("over 100,000 steps of a loop whose calls change #slow", function() changing_loops(1e5) end)
+  it("over 100,000 steps of a loop with a DataLoader #slow", function() loader_loops(1e5) end)
   it("over 10,000 switches between 50 buckets #slow", function() buckets(1e4, 50) end)
   it("over 100,000 executors bound and freed #slow", function() binds(1e5) end)
   it("over 100,000 symbols #slow", function() symbols(1e5) end)

@@ -15,11 +15,15 @@ uint16_t float_to_half(float f) { return f16_of_f32(f); }
 float    bf16_to_float(uint16_t h) { return f32_of_bf16(h); }
 uint16_t float_to_bf16(float f) { return bf16_of_f32(f); }
 
-static cast_fn cast_of(int from, int to)
+cast_fn cast_between(int from, int to)
 {
 #define TABLE(isa) &casts_##isa,
   static const struct casts *const casts[] = { EACH_ISA(TABLE) };
 #undef TABLE
+#ifdef __x86_64__
+  if (from == TY_F32 && to == TY_BF16 && cpu_multiplies_narrow())
+    return cast_f32_bf16_avx512_narrow;
+#endif
   return casts[cpu_level()]->cast[from][to];
 }
 
@@ -52,7 +56,7 @@ static void copy_part(int64_t begin, int64_t end, void *context)
 
 void dtype_convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
-  struct cast_job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32),
-    cast_of(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
+  struct cast_job j = { dst, src, cast_between(src_type, dst_type), cast_between(src_type, TY_F32),
+    cast_between(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
   parallel_chunks(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
 }

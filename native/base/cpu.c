@@ -43,7 +43,7 @@ static bool is_unrestricted(void)
   return cpu_level() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_path());
 }
 
-bool cpu_multiplies_narrow(void)
+static bool find_narrow(void)
 {
 #if defined __x86_64__
   return is_unrestricted() && __builtin_cpu_supports("avx512bf16") &&
@@ -53,6 +53,14 @@ bool cpu_multiplies_narrow(void)
 #else
   return false;
 #endif
+}
+
+bool cpu_multiplies_narrow(void)
+{
+  static int narrow = -1;
+  int known = __atomic_load_n(&narrow, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&narrow, known = find_narrow(), __ATOMIC_RELAXED);
+  return known;
 }
 
 bool cpu_multiplies_bytes(void)

@@ -1,5 +1,5 @@
-/* laws.h - numbers of a distribution, shared by C and CUDA. Each is a function of (seed, counter,
-** node, element) alone, over the words of base/philox.h.
+/* laws.h - random numbers of the distributions, shared by C and CUDA. Each is a function of (seed,
+** counter, node, element) alone, over the words of base/philox.h.
 **
 ** Standard variates use +, -, *, / and square roots of doubles only, uncontracted, so that all
 ** machines give equal bits: uniform on [0, 1), normal (mean 0, deviation 1: Box and Muller's
@@ -18,12 +18,15 @@ struct rng_key { uint64_t seed, counter; uint32_t node; };
 
 /* -- standard variates, of an element's first four words --------------------------------------- */
 
+/* Returns the double whose bits are given. */
 TY_DEVICE_FN double law_double_of(uint64_t bits)
 {
   double d;
   memcpy(&d, &bits, 8);
   return d;
 }
+
+/* Returns the bits of a double. */
 TY_DEVICE_FN uint64_t law_bits_of(double d)
 {
   uint64_t b;
@@ -31,20 +34,20 @@ TY_DEVICE_FN uint64_t law_bits_of(double d)
   return b;
 }
 
-/* A whole number below 2^52 as a double. */
+/* Returns a whole number below 2^52 as a double. */
 TY_DEVICE_FN double law_whole(uint64_t n)
 {
   return law_double_of(0x4330000000000000u | n) - 0x1p52;
 }
 
-/* The first 52 bits of two words as a double in [1, 2). */
+/* Returns the first 52 bits of two words as a double in [1, 2). */
 TY_DEVICE_FN double law_one_and(uint64_t a, uint64_t b)
 {
   return law_double_of(0x3ff0000000000000u | a << 20 | b >> 12);
 }
 
-/* ln(u) of a normal u: u = m 2^e with m in [0.71, 1.42), ln m = 2 atanh((m - 1) / (m + 1)) as a
-** series; error < 2 ulp. */
+/* Returns ln(u) of a normal u, with an error below 2 ulp: u = m 2^e with m in [0.71, 1.42), and
+** ln m = 2 atanh((m - 1) / (m + 1)) as a series. */
 TY_DEVICE_FN double law_ln(double u)
 {
   uint64_t bits = law_bits_of(u) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
@@ -64,8 +67,8 @@ TY_DEVICE_FN double law_ln(double u)
   return e * 0.6931471805599453 + (2 * s + 2 * s * q * p);
 }
 
-/* cos(2 pi v) for v in [0, 1): sine of the angle's distance from a quarter turn, at most pi / 2,
-** as a series. */
+/* Returns cos(2 pi v) for v in [0, 1): the sine of the angle's distance from a quarter turn, which
+** is at most pi / 2, as a series. */
 TY_DEVICE_FN double law_cos_turn(double v)
 {
   double x = (fabs(v - 0.5) - 0.25) * 6.283185307179586, q = x * x;
@@ -82,19 +85,25 @@ TY_DEVICE_FN double law_cos_turn(double v)
   return x + x * q * p;
 }
 
-/* of 24 bits, what a float holds; of 53, what a double holds */
+/* Returns a uniform number on [0, 1) of 24 bits, which a float represents exactly. */
 TY_DEVICE_FN double law_unit24(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
   return law_whole(a >> 8) * 0x1p-24;
 }
+
+/* Returns a uniform number on [0, 1) of 53 bits, which a double represents exactly. */
 TY_DEVICE_FN double law_unit53(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
   return law_whole(a >> 5) * 0x1p-27 + law_whole((a & 31) << 21 | b >> 11) * 0x1p-53;
 }
+
+/* Returns a number of the normal law with mean 0 and deviation 1. */
 TY_DEVICE_FN double law_normal(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
   return sqrt(-2 * law_ln(2 - law_one_and(a, b))) * law_cos_turn(law_one_and(c, d) - 1);
 }
+
+/* Returns a number of the exponential law with mean 1. */
 TY_DEVICE_FN double law_exponential(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
   return 0 - law_ln(2 - law_one_and(a, b));
@@ -102,14 +111,22 @@ TY_DEVICE_FN double law_exponential(uint64_t a, uint64_t b, uint64_t c, uint64_t
 
 /* -- words of one element ---------------------------------------------------------------------- */
 
-struct element_stream { struct rng_key key; uint64_t element; struct philox p; int used; };
+/* An unlimited sequence of random words of one element. */
+struct element_stream {
+  struct rng_key key;
+  uint64_t element;                                   /* 2^40 more in each later block */
+  struct philox p;                                    /* the current block of four words */
+  int used;                                           /* words of it that are taken, 0 .. 4 */
+};
 
+/* Returns the sequence of an element from its first word on. */
 TY_DEVICE_FN struct element_stream stream_of_element(struct rng_key key, uint64_t element)
 {
   struct element_stream s = { key, element, { { 0 } }, 4 };
   return s;
 }
 
+/* Returns the next word of a sequence. */
 TY_DEVICE_FN uint32_t law_word(struct element_stream *s)
 {
   if (s->used == 4) {
@@ -120,7 +137,8 @@ TY_DEVICE_FN uint32_t law_word(struct element_stream *s)
   return s->p.w[s->used++];
 }
 
-TY_DEVICE_FN double law_unit(struct element_stream *s) /* [0, 1) */
+/* Returns a uniform number on [0, 1) of 53 bits. */
+TY_DEVICE_FN double law_unit(struct element_stream *s)
 {
   uint32_t a = law_word(s), b = law_word(s);
   return unit_f64(a, b);
@@ -128,12 +146,14 @@ TY_DEVICE_FN double law_unit(struct element_stream *s) /* [0, 1) */
 
 /* -- laws that reject -------------------------------------------------------------------------- */
 
-TY_DEVICE_FN double law_turned(struct element_stream *s) /* mean 0, deviation 1 (Box and Muller) */
+/* Returns a number of the normal law with mean 0 and deviation 1 (Box and Muller). */
+TY_DEVICE_FN double law_box_muller(struct element_stream *s)
 {
   double radius = sqrt(-2 * log1p(-law_unit(s)));
   return radius * cos(6.283185307179586 * law_unit(s));
 }
 
+/* Returns a number of the gamma law with shape alpha and scale beta. */
 TY_DEVICE_FN double law_gamma(struct element_stream *s, double alpha, double beta)
 {
   double boost = 1, d, k;
@@ -141,23 +161,25 @@ TY_DEVICE_FN double law_gamma(struct element_stream *s, double alpha, double bet
   d = alpha - 1 / 3.0;
   k = 1 / sqrt(9 * d);
   for (;;) {
-    double x = law_turned(s), v = 1 + k * x;
+    double x = law_box_muller(s), v = 1 + k * x;
     if (v <= 0) continue;
     v = v * v * v;
-    double u = 1 - law_unit(s); /* the first test follows from the second and mostly spares it */
+    double u = 1 - law_unit(s); /* the first test implies the second, which takes logarithms */
     if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v))
       return boost * d * v * beta;
   }
 }
 
-TY_DEVICE_FN double law_few_events(struct element_stream *s,
-    double lam) /* counts factors until their product falls below e^-lam */
+/* Returns a Poisson number of small mean lam: counts uniform factors until their product is at most
+** e^-lam. */
+TY_DEVICE_FN double law_poisson_product(struct element_stream *s, double lam)
 {
   double limit = exp(-lam), product = 1 - law_unit(s), n = 0;
   while (product > limit) product *= 1 - law_unit(s), n++;
   return n;
 }
 
+/* Returns ln(n!). */
 TY_DEVICE_FN double law_ln_factorial(double n)
 {
 #ifdef TY_LN_GAMMA
@@ -168,10 +190,11 @@ TY_DEVICE_FN double law_ln_factorial(double n)
 #endif
 }
 
+/* Returns a number of the Poisson law with mean lam. */
 TY_DEVICE_FN double law_poisson(struct element_stream *s, double lam, double unused)
 {
-  if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
-  if (lam < 12) return law_few_events(s, lam);
+  if (!isfinite(lam)) return lam; /* a gamma number that overflowed */
+  if (lam < 12) return law_poisson_product(s, lam);
   double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
   double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
   for (;;) {
@@ -184,12 +207,14 @@ TY_DEVICE_FN double law_poisson(struct element_stream *s, double lam, double unu
   }
 }
 
+/* Returns a number of the negative binomial law: failures before k successes of probability p. */
 TY_DEVICE_FN double law_failures(struct element_stream *s, double k, double p)
 {
   if (k == 0 || p == 1) return 0;
   return law_poisson(s, law_gamma(s, k, (1 - p) / p), 0);
 }
 
+/* Returns a number of the generalized negative binomial law with mean mu and dispersion alpha. */
 TY_DEVICE_FN double law_counts(struct element_stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
@@ -198,7 +223,8 @@ TY_DEVICE_FN double law_counts(struct element_stream *s, double mu, double alpha
 
 /* -- whole numbers ----------------------------------------------------------------------------- */
 
-/* Uniform on 0 .. span - 1; the high half of the product of 64 random bits with span. */
+/* Returns a uniform number of 0 .. span - 1: the high half of the product of 64 random bits with
+** span. */
 TY_DEVICE_FN uint64_t law_below(struct element_stream *s, uint64_t span)
 {
   uint64_t a = law_word(s), b = law_word(s), x = span >> 32, y = span & 0xffffffffu;
@@ -206,9 +232,10 @@ TY_DEVICE_FN uint64_t law_below(struct element_stream *s, uint64_t span)
   return a * x + (middle >> 32) + (low >> 32);
 }
 
-/* -- parameters: where a law is defined and can be drawn from in finite time (one parameter: b is
-** 0), and what becomes of a standard variate z: offset + scale z, at most limit ---------------- */
+/* -- parameters -------------------------------------------------------------------------------- */
 
+/* LAW_valid(a, b) returns whether a law is defined for these parameters and a number of it takes
+** finite time. b is 0 where the law has one parameter. */
 TY_DEVICE_FN bool law_uniform_valid(double a, double b) { return a <= b && isfinite(b - a); }
 TY_DEVICE_FN bool law_normal_valid(double a, double b) { return b >= 0; }
 TY_DEVICE_FN bool law_exponential_valid(double a, double b) { return a > 0; }
@@ -226,9 +253,11 @@ TY_DEVICE_FN bool law_counts_valid(double a, double b)
   return a >= 0 && isfinite(a) && b >= 0 && isfinite(b);
 }
 
+/* A number of a law is offset + scale z of a standard variate z, at most limit. LAW_affine(a, b,
+** wide) returns these for parameters a and b. `wide` says that the result is float64. */
 struct law_affine { double offset, scale, limit; };
 
-/* wide: in float64; rounding must not reach high itself */
+/* The limit is the number before `high`, since rounding could reach `high` itself. */
 TY_DEVICE_FN struct law_affine law_uniform_affine(double low, double high, bool wide)
 {
   double below = wide ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);

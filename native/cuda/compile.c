@@ -1,17 +1,12 @@
 /* compile.c - sources in CUDA C++ become functions of a device: compiled by NVRTC, kept for the
 ** process, and on disk for the next one.
 **
-** An image is known by all it follows from: options, architecture, compiler, source. A file of
-** the cache repeats that text, so that neither two sources of one hash nor a damaged file can
-** give a wrong kernel. Where the compiler does not know an architecture, PTX for the newest below
-** it is compiled, which the driver translates.
+** An image is known by all it follows from: options, architecture, compiler, source. Where the
+** compiler does not know an architecture, PTX for the newest below it is compiled, which the driver
+** translates.
 */
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include "base/atomic_file.h"
-#include "base/system.h"
+#include "cuda/cache.h"
 #include "cuda/cuda.h"
 
 enum { BUCKETS = 1024, OPTIONS = 16 };
@@ -25,101 +20,6 @@ struct kernel_image {
 };
 static struct kernel_image *images[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Returns a text's hash, FNV-1a. */
-static uint64_t hash_of(const char *s, size_t n)
-{
-  uint64_t h = 14695981039346656037u;
-  for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 1099511628211u;
-  return h;
-}
-
-/* -- the cache on disk ------------------------------------------------------------------------- */
-
-/* What a file of the cache begins with, before the key and the image. */
-struct header {
-  char magic[8];                                      /* "TYCHOCU1" */
-  uint64_t nkey;                                      /* bytes of the key */
-  uint64_t nbytes;                                    /* bytes of the image */
-  uint64_t hash;                                      /* of the image */
-};
-
-/* Gives the path of an image's file. Returns false where there is no folder for it. TYCHO_CACHE
-** names one; empty: none. */
-static bool cache_path(uint64_t hash, char *path, size_t size, bool make)
-{
-  const char *own = getenv("TYCHO_CACHE"), *xdg = env_text("XDG_CACHE_HOME", "");
-  const char *home = env_text("HOME", "");
-  char folder[3072];
-  if (own)
-    snprintf(folder, sizeof folder, "%s", own);
-  else if (*xdg)
-    snprintf(folder, sizeof folder, "%s/tycho", xdg);
-  else
-    snprintf(folder, sizeof folder, *home ? "%s/.cache/tycho" : "%s", home);
-  if (!*folder) return false;
-  for (char *s = strchr(folder + 1, '/'); make && s; s = strchr(s + 1, '/')) {
-    *s = 0;
-    sys_mkdir(folder, 0700);
-    *s = '/';
-  }
-  if (make) sys_mkdir(folder, 0700);
-  return snprintf(path, size, "%s/%016llx.cubin", folder, (unsigned long long)hash) < (int)size;
-}
-
-static bool read_body(FILE *f, const struct header *h, struct kernel_image *m)
-{
-  size_t n = strlen(m->key);
-  if (memcmp(h->magic, "TYCHOCU1", 8) || h->nkey != n) return false;
-  if (h->nbytes > (uint64_t)1 << 30) return false;
-  char *key = mem_new(n + 1), *bytes = mem_new((size_t)h->nbytes + 1);
-  bool good = key && bytes && fread(key, 1, n, f) == n && !memcmp(key, m->key, n) &&
-      fread(bytes, 1, h->nbytes, f) == h->nbytes && hash_of(bytes, h->nbytes) == h->hash;
-  mem_free(key);
-  if (good)
-    m->bytes = bytes, m->nbytes = (size_t)h->nbytes;
-  else
-    mem_free(bytes);
-  return good;
-}
-
-/* Opens a file of the cache that no other user may have written, as what is in it runs on the
-** device. NULL: there is none. */
-static FILE *open_ours(const char *path)
-{
-  struct stat st;
-  const int fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-  const bool ours = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
-      st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
-  FILE *f = ours ? sys_fdopen(fd, "rb") : NULL;
-  if (fd >= 0 && !f) sys_close(fd);
-  return f;
-}
-
-static bool read_image(struct kernel_image *m)
-{
-  char path[4096];
-  struct header h;
-  FILE *f = cache_path(m->hash, path, sizeof path, false) ? open_ours(path) : NULL;
-  if (!f) return false;
-  bool good = fread(&h, sizeof h, 1, f) == 1 && read_body(f, &h, m);
-  fclose(f);
-  return good;
-}
-
-/* Writes an image to the cache. A cache that cannot be written costs time only. */
-static void write_image(const struct kernel_image *m)
-{
-  char path[4096];
-  struct target t;
-  struct header h = { "", strlen(m->key), m->nbytes, hash_of(m->bytes, m->nbytes) };
-  memcpy(h.magic, "TYCHOCU1", 8);
-  if (!cache_path(m->hash, path, sizeof path, true) || target_open_private(&t, path)) return;
-  bool good = fwrite(&h, sizeof h, 1, t.file) == 1 &&
-      fwrite(m->key, 1, h.nkey, t.file) == h.nkey &&
-      fwrite(m->bytes, 1, m->nbytes, t.file) == m->nbytes;
-  target_close(&t, good ? TY_OK : fail(TY_EIO, "cannot write %s", path));
-}
 
 /* -- NVRTC ------------------------------------------------------------------------------------- */
 
@@ -218,9 +118,9 @@ static int make_image(char *key, uint64_t hash, const char *source, const char *
   m->key = key;
   m->hash = hash;
   int code = TY_OK;
-  if (!read_image(m)) {
+  if (!cache_read(key, "cubin", &m->bytes, &m->nbytes)) {
     code = run_compiler(m, source, options, name, arch);
-    if (!code) write_image(m);
+    if (!code) cache_write(key, "cubin", m->bytes, m->nbytes);
   }
   if (code) return drop_image(m), code;
   m->next = images[hash % BUCKETS];
@@ -233,7 +133,7 @@ static int find_image(const char *source, const char *const *options, const char
 {
   char *key = key_of(source, options, arch);
   NEED(key, TY_EMEMORY, "out of memory");
-  uint64_t hash = hash_of(key, strlen(key));
+  uint64_t hash = cache_hash(key, strlen(key));
   for (struct kernel_image *m = images[hash % BUCKETS]; m; m = m->next) {
     if (m->hash != hash || strcmp(m->key, key)) continue;
     mem_free(key);

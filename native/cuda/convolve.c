@@ -44,7 +44,7 @@ static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t t
   v->before[i] = target ? (whole - target + 1) / 2 : pad;
   int64_t span = v->in[i] + 2 * v->before[i] - window_reach(v, i);
   bool even = span >= 0 && span / v->stride[i] + 1 == v->out[i];
-  v->behind[i] = even ? v->before[i] : MAX(whole - v->in[i] - v->before[i], 0);
+  v->after[i] = even ? v->before[i] : MAX(whole - v->in[i] - v->before[i], 0);
 }
 
 static bool said_last(const struct call *c)

@@ -23,6 +23,8 @@ enum cuda_library {
 /* Opens a library. NULL: not found, or TYCHO_DISABLE switches it off; adds where it was looked for,
 ** what is there instead, and which packages have it to `missing`, which may be NULL. */
 void *cuda_library(enum cuda_library which, struct text *missing);
+/* Returns the version of an open library as its own function gives it, 130100; 0: it has none. */
+int cuda_library_version(enum cuda_library which, void *lib);
 /* what a kernel says whose library is missing */
 #define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
 /* TY_EDEVICE with all of that */

@@ -1,13 +1,15 @@
 /* dnn.c - see dnn.h. A convolution is a graph of cuDNN: the operation itself, then bias and relu,
-** between which the numbers have no place in memory. cuDNN ranks its engines for the graph; the
-** first is taken that is deterministic and as precise as was asked for. Plans are found by the
-** convolution and kept as long as the process, as compiled kernels are.
+** between which the numbers have no place in memory. cuDNN ranks its engines for the graph; of
+** those that are deterministic and as precise as was asked for, the first is taken, or the fastest
+** (trial.h). Plans are found by the convolution and kept as long as the process, as compiled
+** kernels are.
 */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cudnn.h"
 #include "cuda/dnn.h"
 #include "cuda/product.h"
+#include "cuda/trial.h"
 
 enum { PARTS = 24, CHOICES = 64, NOTES = 16, BUCKETS = 256 };
 enum { ID_X = 1, ID_W, ID_Y, ID_BIAS, ID_SUM, ID_BIASED };
@@ -29,6 +31,7 @@ static struct dnn_plan *plans[BUCKETS];
 /* of the library, the handles and the plans */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;                                    /* 1: yes, -1: no */
+static int version;                                   /* of cuDNN, 91900 */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
@@ -40,6 +43,7 @@ static bool load_cudnn(void)
   if (good) *(void **)&dnn.name = dlsym(lib, symbol), good = dnn.name != NULL;
   DNN_FUNCTIONS(FIND)
 #undef FIND
+  if (good) version = cuda_library_version(CUDA_CUDNN, lib);
   return good;
 }
 
@@ -141,7 +145,7 @@ static dnn_thing make_window(struct dnn_builder *b, const struct dnn_convolution
   set_attribute(b, t, DNN_DILATIONS, DNN_INT64, c->axes, c->dilate);
   set_attribute(b, t, DNN_STRIDES, DNN_INT64, c->axes, c->stride);
   set_attribute(b, t, DNN_PAD_BEFORE, DNN_INT64, c->axes, c->before);
-  set_attribute(b, t, DNN_PAD_BEHIND, DNN_INT64, c->axes, c->behind);
+  set_attribute(b, t, DNN_PAD_AFTER, DNN_INT64, c->axes, c->after);
   return finalize_descriptor(b, t);
 }
 
@@ -243,27 +247,115 @@ static dnn_thing plan_with(
   return NULL;
 }
 
-/* Chooses the first of the engines that the library ranks in this mode. */
-static bool choose_engine(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
+/* A plan, and the engine's settings that it was made of. */
+struct candidate { dnn_thing config, plan; int64_t workspace; };
+
+/* Gives plans of the first engines that are allowed, of those that the library ranks in this mode,
+** at most `most`; returns how many. */
+static int find_candidates(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode,
+    struct candidate *out, int most)
 {
   struct dnn_builder b = { p };
   dnn_thing config[CHOICES] = { NULL }, choice = make_descriptor(&b, DNN_CHOICE);
   int64_t n = 0;
+  int found = 0;
   set_thing(&b, choice, DNN_CHOICE_GRAPH, g);
   set_code(&b, choice, DNN_CHOICE_MODE, DNN_HEURISTIC, mode);
   finalize_descriptor(&b, choice);
   for (int i = 0; i < CHOICES; i++) b.bad = b.bad || dnn.CreateThing(DNN_CONFIG, &config[i]);
   if (!b.bad && dnn.Get(choice, DNN_CHOICE_RESULTS, DNN_THING, CHOICES, &n, config)) n = 0;
-  for (int64_t i = 0; i < MIN(n, CHOICES) && !p->plan && p->n + 2 <= PARTS; i++) {
-    p->plan = plan_with(&p->c, h, config[i], &p->workspace);
-    if (!p->plan) continue;
-    p->part[p->n++] = config[i];
-    p->part[p->n++] = p->plan;
+  for (int64_t i = 0; i < MIN(n, CHOICES) && found < most; i++) {
+    struct candidate *c = &out[found];
+    c->plan = plan_with(&p->c, h, config[i], &c->workspace);
+    if (!c->plan) continue;
+    c->config = config[i];
     config[i] = NULL;
+    found++;
   }
   for (int i = 0; i < CHOICES; i++)
     if (config[i]) dnn.DestroyThing(config[i]);
-  return p->plan != NULL;
+  return found;
+}
+
+static int execute_plan(
+    const struct dnn_plan *p, dnn_thing plan, struct dnn_arrays a, void *workspace)
+{
+  const int64_t id[] = { ID_X, ID_W, ID_Y, ID_BIAS };
+  void *const at[] = { a.x, a.w, a.y, a.bias };
+  const int64_t n = p->c.biased ? 4 : 3;
+  dnn_thing pack = NULL;
+  int bad = dnn.CreateThing(DNN_PACK, &pack);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_IDS, DNN_INT64, n, id);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_POINTERS, DNN_POINTER, n, at);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_WORKSPACE, DNN_POINTER, 1, &workspace);
+  if (!bad) bad = dnn.Finalize(pack);
+  if (!bad) bad = dnn.SetStream(handles[device_id(p->device)], cuda_stream(p->device));
+  if (!bad) bad = dnn.Execute(handles[device_id(p->device)], plan, pack);
+  if (pack) dnn.DestroyThing(pack);
+  return bad;
+}
+
+/* A convolution that is timed, by each of these plans. */
+struct timed_convolution {
+  const struct dnn_plan *p;
+  const struct candidate *candidate;
+  size_t x, w, y, bias;                               /* bytes, of ALIGN each */
+};
+
+static size_t array_bytes(
+    const struct dnn_convolution *c, int64_t first, int64_t channels, const int64_t *space)
+{
+  int64_t n = first * channels;
+  for (int i = 0; i < c->axes; i++) n *= space[i];
+  return align_up((size_t)n * dtype_size(c->dtype), ALIGN);
+}
+
+static bool start_convolution(void *of, int i, char *memory)
+{
+  const struct timed_convolution *m = of;
+  char *w = memory + m->x, *y = w + m->w, *bias = y + m->y;
+  return !execute_plan(
+      m->p, m->candidate[i].plan, (struct dnn_arrays){ memory, w, y, bias }, bias + m->bias);
+}
+
+/* Returns which of n candidates to take. */
+static int time_candidates(const struct dnn_plan *p, const struct candidate *candidate, int n)
+{
+  const struct dnn_convolution *c = &p->c;
+  struct text what = { 0 };
+  struct timed_convolution m = { p, candidate,
+    .x = array_bytes(c, c->n, c->channels, c->in),
+    .w = array_bytes(c, c->filters, c->channels / c->groups, c->kernel),
+    .y = array_bytes(c, c->n, c->filters, c->out),
+    .bias = align_up((size_t)c->filters * dtype_size(c->dtype), ALIGN) };
+  struct trial trial = { p->device, n, m.x + m.w + m.y + m.bias, start_convolution, &m };
+  int64_t workspace = 0;
+  for (int i = 0; i < n; i++) workspace = MAX(workspace, candidate[i].workspace);
+  trial.bytes += (size_t)workspace;
+  text_add(&what, "cuDNN %d, TF32 %d, convolution ", version, product_allows_tf32());
+  for (size_t i = 0; i < sizeof *c; i++) text_add(&what, "%02x", ((const unsigned char *)c)[i]);
+  const int way = what.lost ? 0 : trial_choose(&trial, what.s);
+  text_done(&what);
+  return way;
+}
+
+/* Chooses one of the engines that the library ranks in this mode. */
+static bool choose_engine(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
+{
+  struct candidate all[TRIAL_WAYS];
+  const int n = find_candidates(p, h, g, mode, all, trial_ways());
+  const int way = n > 1 ? time_candidates(p, all, n) : 0;
+  const bool kept = n && p->n + 2 <= PARTS;
+  for (int i = 0; i < n; i++) {
+    if (kept && i == way) continue;
+    dnn.DestroyThing(all[i].plan);
+    dnn.DestroyThing(all[i].config);
+  }
+  if (!kept) return false;
+  p->part[p->n++] = all[way].config;
+  p->part[p->n++] = p->plan = all[way].plan;
+  p->workspace = all[way].workspace;
+  return true;
 }
 
 static void build_plan(struct dnn_plan *p)
@@ -312,23 +404,6 @@ size_t dnn_workspace(int device, const struct dnn_convolution *c)
   return p && p->plan ? (size_t)p->workspace : 0;
 }
 
-static int execute_plan(const struct dnn_plan *p, struct dnn_arrays a, void *workspace)
-{
-  const int64_t id[] = { ID_X, ID_W, ID_Y, ID_BIAS };
-  void *const at[] = { a.x, a.w, a.y, a.bias };
-  const int64_t n = p->c.biased ? 4 : 3;
-  dnn_thing pack = NULL;
-  int bad = dnn.CreateThing(DNN_PACK, &pack);
-  if (!bad) bad = dnn.Set(pack, DNN_PACK_IDS, DNN_INT64, n, id);
-  if (!bad) bad = dnn.Set(pack, DNN_PACK_POINTERS, DNN_POINTER, n, at);
-  if (!bad) bad = dnn.Set(pack, DNN_PACK_WORKSPACE, DNN_POINTER, 1, &workspace);
-  if (!bad) bad = dnn.Finalize(pack);
-  if (!bad) bad = dnn.SetStream(handles[device_id(p->device)], cuda_stream(p->device));
-  if (!bad) bad = dnn.Execute(handles[device_id(p->device)], p->plan, pack);
-  if (pack) dnn.DestroyThing(pack);
-  return bad;
-}
-
 /* Returns the plan for arrays at these addresses: another one, in the same workspace, where they
 ** are less aligned than planned. */
 static const struct dnn_plan *fitting_plan(
@@ -347,7 +422,7 @@ int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, vo
 {
   pthread_mutex_lock(&lock);
   const struct dnn_plan *p = fitting_plan(device, c, a);
-  int status = p && p->plan ? execute_plan(p, a, workspace) : 0;
+  int status = p && p->plan ? execute_plan(p, p->plan, a, workspace) : 0;
   pthread_mutex_unlock(&lock);
   NEED(p && p->plan, TY_ERUN, "cuDNN has no way to make a convolution of these arrays");
   cuda_count(device, 1, 0);

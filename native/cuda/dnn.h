@@ -13,7 +13,7 @@ struct dnn_convolution {
   int32_t add;                                        /* onto what the result holds */
   int32_t aligned;                                    /* bytes, of all arrays */
   int64_t n, groups, channels, filters;
-  int64_t in[3], out[3], kernel[3], stride[3], dilate[3], before[3], behind[3];
+  int64_t in[3], out[3], kernel[3], stride[3], dilate[3], before[3], after[3];
   int64_t most;                                       /* bytes of workspace */
 };
 struct dnn_arrays { void *x, *w, *y, *bias; };

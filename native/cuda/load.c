@@ -227,12 +227,19 @@ static int load_nvrtc(void)
 
 /* -- what tycho --platform says ---------------------------------------------------------------- */
 
-/* Adds "13.1.0" for 130100, where `by` is 10000. */
-static void add_version(struct text *t, void *lib, const struct library *l)
+int cuda_library_version(enum cuda_library which, void *lib)
 {
   size_t (*ask)(void) = NULL;
-  if (l->version) *(void **)&ask = dlsym(lib, l->version);
-  int v = ask ? (int)ask() : 0;
+  const char *name = libraries[which].version;
+  if (name) *(void **)&ask = dlsym(lib, name);
+  return ask ? (int)ask() : 0;
+}
+
+/* Adds "13.1.0" for 130100, where `by` is 10000. */
+static void add_version(struct text *t, void *lib, enum cuda_library which)
+{
+  const struct library *l = &libraries[which];
+  const int v = cuda_library_version(which, lib);
   if (v) text_add(t, "%d.%d.%d, ", v / l->by, v % l->by / 100, v % 100);
 }
 
@@ -243,7 +250,7 @@ static void add_library(struct text *t, enum cuda_library which)
   void *lib = cuda_library(which, &missing);
   text_add(t, "%-11s ", libraries[which].name);
   if (lib && !dlinfo(lib, RTLD_DI_LINKMAP, &found)) {
-    add_version(t, lib, &libraries[which]);
+    add_version(t, lib, which);
     text_add(t, "%s\n", found->l_name);
   }
   else {

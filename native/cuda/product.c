@@ -1,11 +1,13 @@
 /* product.c - see product.h. cublasLt counts columns first: a row-major C = A B is given to it as
 ** C' = B' A', where X' is the same memory read as columns. The plan of a product (descriptors and
-** the algorithm that the library's heuristics choose) is made once and kept with the kernel. */
+** the algorithm: the first of the library's heuristics, or the fastest, trial.h) is made once and
+** kept with the kernel. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cublaslt.h"
 #include "cuda/product.h"
 #include "cuda/reduce.h"
+#include "cuda/trial.h"
 
 enum { WORKSPACE = 32 << 20 };                        /* bytes */
 /* Bytes. A view may begin at any element, all other arrays are aligned as memory is planned. */
@@ -15,6 +17,7 @@ static struct lt_functions lt;
 static lt_handle handles[CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;                                    /* 1: yes, -1: no */
+static int version;                                   /* of cublasLt, 130100 */
 
 struct product_plan {
   lt_product product;
@@ -34,6 +37,7 @@ static bool load_cublaslt(void)
   if (good) *(void **)&lt.name = dlsym(lib, symbol), good = lt.name != NULL;
   LT_FUNCTIONS(FIND)
 #undef FIND
+  if (good) version = cuda_library_version(CUDA_CUBLASLT, lib);
   return good;
 }
 
@@ -104,18 +108,90 @@ static bool set_layouts(struct product_plan *t, const struct product *p)
       make_layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
 }
 
-static bool choose_algorithm(lt_handle h, struct product_plan *t, size_t workspace)
+/* Gives what the heuristics rank within the workspace, at most `most`; returns how many. */
+static int ask_heuristics(lt_handle h, const struct product_plan *t, size_t workspace,
+    struct lt_choice *out, int most)
 {
   lt_preference preference;
-  int found = 0;
-  if (lt.PreferenceCreate(&preference)) return false;
+  int found = 0, n = 0;
+  if (lt.PreferenceCreate(&preference)) return 0;
   bool good = !lt.PreferenceSet(preference, LT_WORKSPACE, &workspace, sizeof workspace);
   for (int i = 0; i < 4 && good; i++)
     good = !lt.PreferenceSet(preference, LT_ALIGNED + i, &t->aligned, sizeof t->aligned);
   good = good &&
-      !lt.Choose(h, t->product, t->a, t->b, t->c, t->c, preference, 1, &t->choice, &found);
+      !lt.Choose(h, t->product, t->a, t->b, t->c, t->c, preference, most, out, &found);
   lt.PreferenceDestroy(preference);
-  return good && found > 0 && t->choice.workspace <= workspace;
+  for (int i = 0; good && i < found; i++)
+    if (!out[i].state && out[i].workspace <= workspace) out[n++] = out[i];
+  return n;
+}
+
+/* A product that is timed, by each of these choices. */
+struct timed_product {
+  lt_handle h;
+  struct product_plan *plan;
+  const struct product *p;
+  const struct lt_choice *choice;
+  int device;
+  size_t a, b, c, bias;                               /* bytes, of ALIGN each */
+};
+
+static size_t matrix_bytes(const struct product *p, int64_t rows, int64_t ld, int64_t stride)
+{
+  const int64_t n = rows * ld + (p->batch - 1) * MAX(stride, 0);
+  return align_up((size_t)n * dtype_size(p->dtype), ALIGN);
+}
+
+static bool start_product(void *of, int i, char *memory)
+{
+  const struct timed_product *m = of;
+  struct product_plan *t = m->plan;
+  const double one = 1, zero = 0;
+  const float one32 = 1, zero32 = 0;
+  const bool wide = m->p->dtype == TY_F64;
+  char *b = memory + m->a, *c = b + m->b, *bias = c + m->c, *workspace = bias + m->bias;
+  const uint64_t at = (uint64_t)(uintptr_t)bias;
+  if (m->bias && lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at)) return false;
+  t->bias = m->bias ? at : t->bias;
+  return !lt.Matmul(m->h, t->product, wide ? (const void *)&one : &one32, b, t->a, memory, t->b,
+      wide ? (const void *)&zero : &zero32, c, t->c, c, t->c, &m->choice[i].algorithm, workspace,
+      m->choice[i].workspace, cuda_stream(m->device));
+}
+
+/* Returns which of n choices to take. */
+static int time_choices(int device, lt_handle h, struct product_plan *t, const struct product *p,
+    const struct lt_choice *choice, int n, size_t limit)
+{
+  struct text what = { 0 };
+  const bool biased = p->biased || p->sums;
+  struct timed_product m = { h, t, p, choice, device,
+    .a = matrix_bytes(p, p->ta ? p->k : p->m, p->lda, p->stride_a),
+    .b = matrix_bytes(p, p->tb ? p->n : p->k, p->ldb, p->stride_b),
+    .c = matrix_bytes(p, p->m, p->ldc, p->stride_c),
+    .bias = biased ? align_up((size_t)MAX(p->m, p->n) * dtype_size(p->dtype), ALIGN) : 0 };
+  struct trial trial = { device, n, m.a + m.b + m.c + m.bias, start_product, &m };
+  size_t workspace = 0;
+  for (int i = 0; i < n; i++) workspace = MAX(workspace, choice[i].workspace);
+  trial.bytes += workspace;
+  text_add(&what, "cublasLt %d, product of type %d, TF32 %d, turned %d %d, bias %d %d, relu %d",
+      version, p->dtype, product_allows_tf32(), p->ta, p->tb, p->biased, p->sums, p->relu);
+  const int64_t sizes[] = { p->m, p->n, p->k, p->lda, p->ldb, p->ldc, p->batch, p->stride_a,
+    p->stride_b, p->stride_c };
+  for (int i = 0; i < COUNT(sizes); i++) text_add(&what, " %lld", (long long)sizes[i]);
+  text_add(&what, ", workspace %zu, aligned %u", limit, t->aligned);
+  const int way = what.lost ? 0 : trial_choose(&trial, what.s);
+  text_done(&what);
+  return way;
+}
+
+static bool choose_algorithm(
+    int device, lt_handle h, struct product_plan *t, const struct product *p, size_t workspace)
+{
+  struct lt_choice choice[TRIAL_WAYS];
+  const int n = ask_heuristics(h, t, workspace, choice, trial_ways());
+  if (!n) return false;
+  t->choice = choice[n > 1 ? time_choices(device, h, t, p, choice, n, workspace) : 0];
+  return true;
 }
 
 void product_done(struct product_plan *t)
@@ -135,7 +211,8 @@ static struct product_plan *make_plan(
   struct product_plan *t = h ? NEW(struct product_plan) : NULL;
   if (!t) return NULL;
   t->aligned = aligned;
-  if (set_product(t, p) && set_layouts(t, p) && choose_algorithm(h, t, workspace)) return t;
+  if (set_product(t, p) && set_layouts(t, p) && choose_algorithm(device, h, t, p, workspace))
+    return t;
   product_done(t);
   return NULL;
 }

@@ -203,7 +203,7 @@ int ty_exec_resume(ty_exec *e)
   struct program *p = exec_current_program(e);
   const int t = e->run.walking ? p->step_of[e->run.node] : -1;
   const int segment = !e->run.walking          ? e->run.segment
-      : t >= 0 && step_of_host(p, &p->step[t]) ? segment_of(p, t)
+      : t >= 0 && step_is_front_end(p, &p->step[t]) ? segment_of(p, t)
                                                : -1;
   e->run.waiting = false;
   /* what the front end has written in its segment was written without failure */

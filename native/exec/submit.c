@@ -172,7 +172,7 @@ static int submit_range(ty_exec *e, struct program *p, int *at, int to)
     const int i = *at;
     const struct segment *g = &p->segment[i];
     int n = 0;
-    if (step_of_host(p, &p->step[g->first])) {
+    if (step_is_front_end(p, &p->step[g->first])) {
       exec_begin_host_segment(e, p, i);
       for (int k = from; k < i; k++) ticket_wait(e->submit.ticket[k]);
       for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));

@@ -20,7 +20,7 @@ int exec_run_node(ty_exec *e, struct program *p, int node)
 {
   int t = p->step_of[node];
   if (t < 0 || p->step[t].node != node) return TY_OK;
-  if (!step_of_host(p, &p->step[t])) return walk_run_step(e, p, t);
+  if (!step_is_front_end(p, &p->step[t])) return walk_run_step(e, p, t);
   bool skipped;
   exec_begin_host_segment(e, p, segment_of(p, t));
   TRY(step_skipped(&p->step[t], &skipped));

@@ -438,6 +438,7 @@ static int batch_run_here(ty_loader *l, struct loader_batch *b)
 int ty_loader_wait(ty_loader *l, int64_t id, int wait_ms, int *ready)
 {
   NEED(l && ready, TY_ETYPE, "loader_wait: null argument");
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted"); /* of ready batches, too */
   struct loader_batch *b;
   struct failure *failure;
   TRY(sys_have_threads());

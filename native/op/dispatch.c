@@ -70,12 +70,12 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   const struct kernel *k = next_candidate(&c, NULL);
   if (!k) return (struct kernel_caps){ 0 };
   struct kernel_caps all = { k->flags, k->fuses, k->add };
-  bool hosted;
-  while ((k = next_candidate(&c, &hosted))) {
+  bool fallback;
+  while ((k = next_candidate(&c, &fallback))) {
     all.flags &= k->flags;
     /* run_on_cpu does sums; a kernel that lacks PRE_ACT refuses a call that has it */
     const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT);
-    all.fuses &= k->fuses | (hosted ? always : 0);
+    all.fuses &= k->fuses | (fallback ? always : 0);
     all.add &= k->add;
   }
   return all;

@@ -2,21 +2,21 @@
 #include "op/registry.h"
 
 /* Returns some value for a parameter that has no default: sources are looked at, not run. */
-static const char *some_value(const struct param *q, char *buffer, size_t size)
+static const char *example_value(const struct param *q, char *buffer, size_t size)
 {
   if (q->type != P_ENUM) return q->type == P_DTYPE ? "float32" : "1";
   snprintf(buffer, size, "%.*s", (int)strcspn(q->choice, "|"), q->choice);
   return buffer;
 }
 
-static int some_params(const struct op *op, void **param)
+static int example_params(const struct op *op, void **param)
 {
   ty_attr attr[32];
   char value[32][32];
   int n = 0;
   for (const struct param *q = op->param; q && q->name && n < COUNT(attr); q++)
     if (!q->init)
-      attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
+      attr[n].key = q->name, attr[n].value = example_value(q, value[n], sizeof value[n]), n++;
   *param = mem_new(op->param_size + 16);
   NEED(*param, TY_EMEMORY, "out of memory");
   return op_parse(op, attr, n, *param);
@@ -59,7 +59,7 @@ int ty_op_cuda(const char *name, const char **source)
   NEED(op->formula, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
       op->name);
   text_clear(&out);
-  int code = some_params(op, &param);
+  int code = example_params(op, &param);
   if (!code) code = print_both(op, param, &out);
   mem_free(param);
   if (code) return code;

@@ -5,14 +5,17 @@
 ** converted once. Scratch: those inputs, then for each thread the kernel's and the block's.
 */
 #include <stdatomic.h>
+#include "base/cast.h"
 #include "base/convert.h"
 #include "base/parallel.h"
 #include "op/half_rows.h"
 
 enum {
   MOST = 8,                                           /* operands on either side */
-  BLOCK_BYTES = 64 << 10,                             /* of a block as float32, in the caches */
+  /* of a block as float32: in the first cache; larger ones wait for memory longer */
+  BLOCK_BYTES = 12 << 10,
   FEW_ROWS = 8,                                       /* that are no work for several threads */
+  CHUNK = 8,                                          /* blocks: 5 to 10 us */
 };
 
 struct block_call { struct operand in[MOST], out[MOST]; };
@@ -115,10 +118,18 @@ struct rows_pass {
   atomic_int code;
 };
 
-/* Makes an operand of the kernel's type at `at` for each one of another type, and converts those
-** that are read. Returns the end of the bytes that it took. */
-static char *enter_block(const struct operand *real, struct operand *as_f32,
-    const struct operand *types, int n, uint32_t read, char *at)
+/* A block of one thread: its call, over operands of the kernel's types, of which the converted ones
+** stay where they are from block to block. */
+struct running_block {
+  struct block_call real, as_f32;
+  int64_t step[2 * MOST];                             /* bytes from block to block, 0: none */
+  struct call part;
+  int64_t rows;
+};
+
+/* Gives each operand of another type than the kernel's its bytes at `at`. Returns their end. */
+static char *assign_converted(const struct operand *real, struct operand *as_f32,
+    const struct operand *types, int n, char *at)
 {
   for (int i = 0; i < n; i++) {
     as_f32[i] = real[i];
@@ -127,36 +138,72 @@ static char *enter_block(const struct operand *real, struct operand *as_f32,
     if (!real[i].p) continue;
     as_f32[i].p = at;
     at += align_up(desc_bytes(&as_f32[i].d), ALIGN);
-    if (i > 31 || read >> i & 1)
-      dtype_convert(as_f32[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
   }
   return at;
+}
+
+static void make_block(const struct rows_pass *x, int64_t first, int64_t rows, char *tmp,
+    struct running_block *b)
+{
+  const struct invoke *v = x->v;
+  b->rows = rows;
+  b->part = block_of(v->kernel, x->c, x->in, x->c->out, v->lead, first, rows, &b->real);
+  const int nin = b->part.nin, nout = b->part.nout;
+  char *at = assign_converted(
+      b->real.in, b->as_f32.in, v->half_in, nin, tmp + v->kernel_scratch);
+  assign_converted(b->real.out, b->as_f32.out, v->half_out, nout, at);
+  for (int i = 0; i < nin + nout; i++) {
+    const struct operand *y = i < nin ? &b->real.in[i] : &b->real.out[i - nin];
+    const bool whole = i < nin ? is_whole(v->kernel, y, i) : y->d.dtype == TY_NODTYPE || !y->d.ndim;
+    b->step[i] = whole || !y->p ? 0 : (int64_t)desc_bytes(&y->d);
+  }
+  b->part.in = b->as_f32.in;
+  b->part.out = b->as_f32.out;
+  b->part.stored = b->real.out;
+  b->part.tmp = tmp;
+}
+
+static void move_block(struct running_block *b)
+{
+  const int nin = b->part.nin;
+  for (int i = 0; i < nin + b->part.nout; i++) {
+    struct operand *y = i < nin ? &b->real.in[i] : &b->real.out[i - nin],
+                   *f = i < nin ? &b->as_f32.in[i] : &b->as_f32.out[i - nin];
+    if (!b->step[i]) continue;
+    const bool own = f->p == y->p;
+    y->p = (char *)y->p + b->step[i];
+    if (own) f->p = y->p;
+  }
+}
+
+static void widen_operands(const struct operand *real, const struct operand *as_f32, int n,
+    uint32_t read)
+{
+  for (int i = 0; i < n; i++)
+    if (real[i].p != as_f32[i].p && (i > 31 || read >> i & 1))
+      cast_between(real[i].d.dtype, TY_F32)(as_f32[i].p, real[i].p, desc_count(&real[i].d));
 }
 
 static void run_blocks(int64_t begin, int64_t end, void *context)
 {
   struct rows_pass *x = context;
   const struct invoke *v = x->v;
-  const struct kernel *k = v->kernel;
   char *tmp = x->threads + v->part_bytes * (size_t)parallel_index();
+  struct running_block b = { .rows = 0 };
   for (int64_t i = begin; i < end && !atomic_load_explicit(&x->code, memory_order_relaxed); i++) {
-    const int64_t first = i * v->rows;
-    struct block_call real, as_f32;
-    struct call part = block_of(k, x->c, x->in, x->c->out, v->lead, first,
-        MIN(v->rows, x->rows - first), &real);
-    char *at = enter_block(
-        real.in, as_f32.in, v->half_in, part.nin, ~0u, tmp + v->kernel_scratch);
-    enter_block(real.out, as_f32.out, v->half_out, part.nout, part.add, at);
-    part.in = as_f32.in;
-    part.out = as_f32.out;
-    part.stored = real.out;
-    part.tmp = tmp;
-    const int code = k->run(&part);
+    const int64_t first = i * v->rows, rows = MIN(v->rows, x->rows - first);
+    if (rows != b.rows)
+      make_block(x, first, rows, tmp, &b);
+    else
+      move_block(&b);
+    widen_operands(b.real.in, b.as_f32.in, b.part.nin, ~0u);
+    widen_operands(b.real.out, b.as_f32.out, b.part.nout, b.part.add);
+    const int code = v->kernel->run(&b.part);
     if (code) atomic_store(&x->code, code);
-    for (int j = 0; j < part.nout; j++)
-      if (real.out[j].p && real.out[j].p != as_f32.out[j].p)
-        dtype_convert(real.out[j].p, real.out[j].d.dtype, as_f32.out[j].p, TY_F32,
-            desc_count(&real.out[j].d));
+    for (int j = 0; j < b.part.nout; j++) {
+      const struct operand *y = &b.real.out[j], *f = &b.as_f32.out[j];
+      if (y->p != f->p) cast_between(TY_F32, y->d.dtype)(y->p, f->p, desc_count(&y->d));
+    }
   }
 }
 
@@ -174,6 +221,6 @@ int half_rows_run(const struct invoke *v, const struct call *c)
     at += align_up(desc_bytes(&in[i].d), ALIGN);
   }
   struct rows_pass x = { v, c, in, at, rows_of(&c->in[0].d, v->lead), TY_OK };
-  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, 1, run_blocks, &x);
+  parallel_chunks_stoppable((x.rows + v->rows - 1) / v->rows, CHUNK, run_blocks, &x);
   return x.code;
 }

@@ -21,7 +21,7 @@ static struct step *next_step(struct program *p, const struct step *first, int t
 {
   struct step *st = t < p->n ? &p->step[t] : NULL;
   return st && st->kind == kind && st->guard < 0 && st->device == first->device &&
-          !step_of_host(p, st)
+          !step_is_front_end(p, st)
       ? st
       : NULL;
 }
@@ -34,7 +34,7 @@ static bool read_only_by(const struct program *p, int v, int t)
 
 static bool is_product(const struct program *p, const struct step *st)
 {
-  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || step_fusion(p, st) ||
+  if (st->kind != STEP_NODE || step_is_front_end(p, st) || st->guard >= 0 || step_fusion(p, st) ||
       st->v.cpu_fallback)
     return false;
   return st->v.kernel->fuses & CAN(POST_SCALE) && !st->v.half;

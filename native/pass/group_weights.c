@@ -40,7 +40,7 @@ static int weight_of(const struct program *p, const struct step *st)
 static bool may_move(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
-  return st->guard < 0 && st->device == p->step[0].device && !step_of_host(p, st) &&
+  return st->guard < 0 && st->device == p->step[0].device && !step_is_front_end(p, st) &&
       !changes_state(n);
 }
 

@@ -143,7 +143,7 @@ static int find_kernel(struct program *p, struct step *st)
   const struct node *n = &p->s.g->node[st->node];
   struct candidates c = op_candidates(n->op, n->backward, st->device);
   st->v.kernel = NULL;
-  if (step_of_host(p, st)) return TY_OK;
+  if (step_is_front_end(p, st)) return TY_OK;
   TRY(step_call(p, st));
   bool cpu_fallback;
   for (const struct kernel *k; (k = next_candidate(&c, &cpu_fallback));) {

@@ -53,7 +53,9 @@ static void bind_letters(struct builder *b, const struct node *n, struct pw_env 
   }
 }
 
-static int store_value(struct builder *b, int v, int reg)
+/* Stores a value: `computed`, which the store converts, or, where it is added, `reg`, which is
+** converted already. */
+static int store_value(struct builder *b, int v, int computed, int reg)
 {
   const struct value *x = &b->p->value[v];
   if (x->kind == V_NONE) return TY_OK;
@@ -65,7 +67,7 @@ static int store_value(struct builder *b, int v, int reg)
         struct pw_env env = { .var = { pw_load(b->t, operand), reg } };
         TRY(pw_formula(b->t, "a + b", &env, &reg));
       }
-      pw_store(b->t, operand, reg);
+      pw_store(b->t, operand, x->add ? reg : computed);
     }
   return TY_OK;
 }
@@ -82,13 +84,14 @@ static int add_member(struct builder *b, int node, int dtype)
   struct pw_env env = formula_env(n->op, n->kind->param, 0);
   bind_letters(b, n, &env);
   for (int k = 0; k < n->kind->nout; k++) {
-    int v = n->first + k, reg;
+    int v = n->first + k, computed, reg;
     struct pw_env e = env;
-    TRY(pw_formula(b->t, formula_of(n, k), &e, &reg));
+    TRY(pw_formula(b->t, formula_of(n, k), &e, &computed));
+    reg = computed;
     if (is_narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype)
       reg = pw_cast(b->t, reg, s->desc[v].dtype);
     b->reg[v] = reg;
-    TRY(store_value(b, v, reg));
+    TRY(store_value(b, v, computed, reg));
   }
   return TY_OK;
 }

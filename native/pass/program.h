@@ -203,7 +203,7 @@ int  program_run_step(struct program *p, struct step *s);
 /* Adds operator and node of a step to this thread's failure. Returns code. */
 int  program_fail_step(const struct program *p, const struct step *s, int code);
 /* Returns whether the front end runs a step. */
-static inline bool step_of_host(const struct program *p, const struct step *s)
+static inline bool step_is_front_end(const struct program *p, const struct step *s)
 {
   return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_CALLBACK;
 }

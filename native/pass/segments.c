@@ -74,7 +74,7 @@ int pass_segments(struct program *p)
   for (int t = 0; t < p->n; t++) {
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device ||
         ends[t - 1];
-    if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
+    if (fresh || step_is_front_end(p, &p->step[t]) || step_is_front_end(p, &p->step[t - 1])) {
       struct segment *g = &p->segment[p->nsegment++];
       *g = (struct segment){ .device = p->step[t].device,
         .slot = program_slot(p, p->step[t].device),

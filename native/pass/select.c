@@ -84,7 +84,7 @@ static int select_step(struct program *p, struct step *st)
 {
   struct text why = { 0 };
   TRY(step_call(p, st));
-  if (step_of_host(p, st)) return TY_OK;
+  if (step_is_front_end(p, st)) return TY_OK;
   int code = invoke_choose(&st->v, &p->arena, &why);
   if (!code && why.n) st->why = arena_text(&p->arena, why.s);
   text_done(&why);

@@ -6,6 +6,7 @@
 ** dense in a block is read and written where it is; others go through their slot. Chunks of
 ** about 20 us run in parallel. Nothing is allocated: slots live on the stack.
 */
+#include "base/cast.h"
 #include "pointwise/ir.h"
 
 /* -- other devices ----------------------------------------------------------------------------- */
@@ -96,8 +97,13 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
 /* Elements. */
 enum {
   LONG_ROW = 64,     /* rows from here on are cut into blocks of their own */
-  WHOLE    = 1 << 14 /* of a block where no slot is needed */
+  WHOLE    = 1 << 14, /* of a block where no slot is needed */
+  /* most of a block where half types become float32: with blocks of a page (2,048) arrays that come
+  ** from memory take 1.1 to 2 times as long, and longer with a block fetched ahead */
+  WIDENED  = 1 << 10
 };
+/* of the slots of a block of half types: with the operands they stay in the first cache */
+enum { WIDENED_BYTES = 16 << 10 };
 /* How a block gets an operand: loaded once per chunk, read in place, loaded per block. */
 enum { ONCE, DIRECT, COPY };
 struct pw_run_state {
@@ -106,6 +112,7 @@ struct pw_run_state {
   const struct pw_table *table;
   void *const *operand;
   int64_t block;                                      /* elements of a block, at most */
+  int64_t slot;                                       /* elements of a slot */
   int64_t blocks;                                     /* of the space */
   int64_t pieces;                                     /* blocks of a row; 0: not cut by rows */
   int64_t piece;                                      /* elements of each of these */
@@ -149,12 +156,25 @@ static bool needs_no_slots(const struct pw_run_state *s)
   return true;
 }
 
+static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
+
+/* Returns the elements of a slot: more where operands are converted, since a call of a loop of a
+** few hundred elements costs as much as its work. */
+static int64_t slot_elements(const struct pw_run_state *s)
+{
+  bool converts = false;
+  for (int k = 0; k < s->l->n; k++) converts |= is_half(s->l->dtype[k]);
+  if (!converts || s->t->kind != KIND_F32) return BLOCK;
+  const int64_t fit = WIDENED_BYTES / ((int64_t)s->size * MAX(s->t->nslot, 1)) / BLOCK * BLOCK;
+  return MAX(BLOCK, MIN(WIDENED, fit));
+}
+
 /* Decides how the space is cut into blocks. */
 static void choose_blocks(struct pw_run_state *s)
 {
   const struct pw_loop *l = s->l;
   s->inner = l->dim[l->ndim - 1];
-  s->block = BLOCK;
+  s->block = s->slot = slot_elements(s);
   if (needs_no_slots(s)) s->block = WHOLE;
   if (l->ndim == 1 || s->inner >= LONG_ROW) {
     s->pieces = (s->inner - 1) / s->block + 1;
@@ -203,6 +223,26 @@ static size_t element_size(const struct pw_run_state *s, int k)
   return dtype_size(s->l->dtype[k]);
 }
 
+static void load_elements(const struct pw_run_state *s, int k, void *slot, const void *from,
+    int64_t stride, int64_t n)
+{
+  const int dtype = s->l->dtype[k];
+  if (stride == 1 && s->t->kind == KIND_F32 && is_half(dtype))
+    cast_between(dtype, TY_F32)(slot, from, n);
+  else
+    s->table->load[s->t->kind][dtype](slot, from, stride, n);
+}
+
+static void store_elements(const struct pw_run_state *s, int k, void *to, const void *slot,
+    int64_t stride, int64_t n)
+{
+  const int dtype = s->l->dtype[k];
+  if (stride == 1 && s->t->kind == KIND_F32 && is_half(dtype))
+    cast_between(TY_F32, dtype)(to, slot, n);
+  else
+    s->table->store[s->t->kind][dtype](to, slot, stride, n);
+}
+
 /* Loads or stores n elements of an operand from coordinates `at` on, row by row. */
 static void move_gathered(
     const struct pw_run_state *s, int k, void *slot, struct coordinates at, int64_t n, bool store)
@@ -211,15 +251,13 @@ static void move_gathered(
   int last = l->ndim - 1;
   int64_t stride = l->stride[k][last], offset = coordinates_offset(l, k, &at),
           bytes = (int64_t)element_size(s, k);
-  pw_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]]
-                          : s->table->load[s->t->kind][l->dtype[k]];
   char *base = s->operand[k], *here = slot;
   for (int64_t part; n > 0; n -= part) {
     part = MIN(n, s->inner - at.index[last]);
     if (store)
-      move(base + offset * bytes, here, stride, part);
+      store_elements(s, k, base + offset * bytes, here, stride, part);
     else
-      move(here, base + offset * bytes, stride, part);
+      load_elements(s, k, here, base + offset * bytes, stride, part);
     here += (size_t)part * s->size;
     if (n > part) offset += next_row(l, k, &at);
   }
@@ -253,6 +291,14 @@ static void cast_elements(
     const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
 {
   _Alignas(64) char block[BLOCK * sizeof(double)];
+  if (s->t->kind == KIND_F32 && is_half(dtype)) {
+    const cast_fn narrow = cast_between(TY_F32, dtype), widen = cast_between(dtype, TY_F32);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+      narrow(block, a + (size_t)i * s->size, MIN(BLOCK, n - i));
+      widen(d + (size_t)i * s->size, block, MIN(BLOCK, n - i));
+    }
+    return;
+  }
   for (int64_t i = 0; i < n; i += BLOCK) {
     s->table->store[s->t->kind][dtype](block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
     s->table->load[s->t->kind][dtype](d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
@@ -333,12 +379,11 @@ static void load_block(const struct pw_run_state *s, const struct operand_view *
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
-    char *own = scratch + (size_t)to * BLOCK * s->size;
+    char *own = scratch + (size_t)(to * s->slot) * s->size;
     if (view[k].how == DIRECT && !t->get[i].copy)
       slot[to] = block_address(s, view, k, at);
     else if (s->pieces)
-      s->table->load[t->kind][s->l->dtype[k]](
-          own, block_address(s, view, k, at), view[k].stride, at->n);
+      load_elements(s, k, own, block_address(s, view, k, at), view[k].stride, at->n);
     else
       move_gathered(s, k, own, at->at, at->n, false);
   }
@@ -359,7 +404,7 @@ static void store_block(const struct pw_run_state *s, const struct operand_view 
     if (t->put[i].direct && view[k].how == DIRECT) continue;
     if (s->pieces || view[k].how == DIRECT) {
       char *to = block_address(s, view, k, at), *from = slot[t->put[i].slot];
-      if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
+      if (to != from) store_elements(s, k, to, from, view[k].stride, at->n);
     }
     else
       move_gathered(s, k, slot[t->put[i].slot], at->at, at->n, true);
@@ -373,9 +418,9 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
   _Alignas(64) char scratch[SLOTS * BLOCK * sizeof(double)];
   struct operand_view view[PW_ARGS];
   void *slot[SLOTS];
-  for (int i = 0; i < t->nslot; i++) slot[i] = scratch + (size_t)i * BLOCK * s->size;
+  for (int i = 0; i < t->nslot; i++) slot[i] = scratch + (size_t)(i * s->slot) * s->size;
   classify_operands(s, view);
-  run_once(s, view, slot, MIN(s->l->count, BLOCK));
+  run_once(s, view, slot, MIN(s->l->count, s->slot));
   for (int64_t b = begin; b < end; b++) {
     struct spot at = find_spot(s, b);
     load_block(s, view, slot, scratch, &at);

@@ -19,16 +19,9 @@ local operators = require "doc.operators"
 local reference = require "doc.reference"
 local search = require "doc.search"
 local site = require "doc.site"
+local read = require("tycho.core.files").read
 
 -- Files -------------------------------------------------------------------------------------------
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return text
-end
-
 
 local function write(path, text)
   local file = assert(io.open(path, "wb"))
@@ -82,7 +75,7 @@ end
 
 -- Returns a page of Markdown, not yet HTML.
 local function page_of(path)
-  local text = read(path)
+  local text = read(path, "doc")
   return { file = path == "README.md" and "index" or path:match("([^/]*)%.md$"),
     title = text:match("^# ([^\n]*)"), text = text }
 end
@@ -171,14 +164,15 @@ local function build(folder)
       all[#all + 1] = page
     end
   end
-  write(folder .. "/search.js", search.script(search.index(all)) .. read("scripts/dev/doc/find.js"))
+  local find = read("scripts/dev/doc/find.js", "doc")
+  write(folder .. "/search.js", search.script(search.index(all)) .. find)
   for _, path in ipairs(files("doc/*.svg doc/*.ipynb doc/gallery/*")) do
-    write(folder .. "/" .. path:match("^doc/(.*)$"), read(path))
+    write(folder .. "/" .. path:match("^doc/(.*)$"), read(path, "doc"))
   end
   for _, name in ipairs{ "site.js", "style.css" } do
-    write(folder .. "/" .. name, read("scripts/dev/doc/" .. name))
+    write(folder .. "/" .. name, read("scripts/dev/doc/" .. name, "doc"))
   end
-  write(folder .. "/LICENSE", read("LICENSE"))
+  write(folder .. "/LICENSE", read("LICENSE", "doc"))
 end
 
 

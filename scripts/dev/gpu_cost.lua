@@ -1,7 +1,9 @@
 --- Launches and bytes of device memory of operators and of training steps on the stand-in, beside
 -- the ideal (gpu_ideal.lua): `make gpu-cost`. Bytes are the distinct addresses that a launch reads
 -- plus those that it writes; a call of a library counts each operand once.
---   tycho scripts/dev/gpu_cost.lua [--kernels] [name ...]
+--   tycho scripts/dev/gpu_cost.lua [--kernels] [--write] [name ...]
+-- --kernels: lists them, too; --write: puts the rows that were counted into the tables of
+-- doc/gpu.md, whose other rows stay. GPU_TABLE_DOC names another folder than doc.
 package.path = "scripts/dev/bench/?.lua;scripts/dev/?.lua;" .. package.path
 local ffi = require "ffi"
 local ideal = require "gpu_ideal"
@@ -17,10 +19,16 @@ ffi.cdef [[
 local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
 local gpu = ty.gpu(0)
 
-local kernels, wanted = false, {}
+local PAGE = (os.getenv("GPU_TABLE_DOC") or "doc") .. "/gpu.md"
+local options, wanted = {}, {}
 for _, word in ipairs(arg) do
-  if word == "--kernels" then kernels = true else wanted[#wanted + 1], wanted[word] = word, true end
+  if word:find "^%-%-" then
+    options[word] = true
+  else
+    wanted[#wanted + 1], wanted[word] = word, true
+  end
 end
+local kernels = options["--kernels"]
 
 -- Returns what f makes the device do: launches, fills and copies among them, bytes, and both by
 -- name; without those named `but`.
@@ -168,25 +176,67 @@ end
 
 local function is_wanted(name) return #wanted == 0 or wanted[name] end
 
-local NETWORKS = {"lenet", "resnet20", "resnet20-medium", "resnet50", "lstm", "transformer"}
+-- Returns a whole number as the page writes it: 61,994.
+local function in_thousands(x)
+  local text = ("%.0f"):format(x):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (text:gsub("^,", ""))
+end
+
+local LINE = "|---|---|---|---|---|\n"
+local NETWORK_HEAD = "| Training step | Launches | KB | Ideal, KB | Ratio |\n" .. LINE
+local OPERATOR_HEAD = "| Operator | Launches forward | Bytes / ideal | Launches backward "
+  .. "| Bytes / ideal |\n" .. LINE
+-- name, and how the page calls it
+local NETWORKS = {
+  {"lenet", "LeNet"}, {"resnet20", "ResNet-20"}, {"resnet20-medium", "ResNet-20 under `medium`"},
+  {"resnet50", "ResNet-50"}, {"lstm", "LSTM 2 × 200"},
+  {"transformer", "transformer of W15, 4 layers of 256"},
+}
+
+-- Returns the page with this row in the table below the head, in place of the one of its name or at
+-- the end.
+local function with_row(page, head, row)
+  local _, last = page:find(head, 1, true)
+  assert(last, PAGE .. " lacks the table")
+  local name, rows, at, found = row:match "^| .- |", {}, last + 1, false
+  for line in page:sub(at):gmatch "[^\n]*\n" do
+    if not line:find "^|" then break end
+    local same = line:sub(1, #name) == name
+    rows[#rows + 1], found, at = same and row or line, found or same, at + #line
+  end
+  if not found then rows[#rows + 1] = row end
+  return page:sub(1, last) .. table.concat(rows) .. page:sub(at)
+end
+
+local function report(head, row)
+  io.write(row)
+  if not options["--write"] then return end
+  local file = assert(io.open(PAGE, "rb"))
+  local page = with_row(file:read "*a", head, row)
+  file:close()
+  file = assert(io.open(PAGE, "wb"))
+  assert(file:write(page))
+  assert(file:close())
+end
+
 gpu:with(function()
-  print("| Network | Launches | KB | Ideal, KB | Ratio |\n|---|---|---|---|---|")
-  for _, name in ipairs(NETWORKS) do
-    if is_wanted(name) then
-      local cost, least = step_of(name)
-      print(("| %s | %d | %.0f | %.0f | %.2f |"):format(name, cost.launches, cost.bytes / 1e3,
-        least / 1e3, cost.bytes / least))
+  io.write(NETWORK_HEAD)
+  for _, one in ipairs(NETWORKS) do
+    if is_wanted(one[1]) then
+      local cost, least = step_of(one[1])
+      report(NETWORK_HEAD, ("| %s | %d | %s | %s | %.2f |\n"):format(one[2], cost.launches,
+        in_thousands(cost.bytes / 1e3), in_thousands(least / 1e3), cost.bytes / least))
       if kernels then print_names(cost) end
     end
   end
   ffi.C.setenv("TYCHO_PRECISION", "highest", 1)
-  print("\n| Operator | Launches forward | Bytes / ideal | Launches backward | Bytes / ideal |")
-  print("|---|---|---|---|---|")
+  io.write("\n", OPERATOR_HEAD)
   for _, row in ipairs(OPERATORS) do
     if is_wanted(row[1]) then
       local there, back, least, least_back = operator_of(row)
-      print(("| %s | %d | %.2f | %d | %.2f |"):format(row[1], there.launches, there.bytes / least,
-        back.launches, back.bytes / math.max(least_back, 1)))
+      local name = row[1]:gsub("^_.*", "`%0`")
+      report(OPERATOR_HEAD, ("| %s | %d | %.2f | %d | %.2f |\n"):format(name, there.launches,
+        there.bytes / least, back.launches, back.bytes / math.max(least_back, 1)))
       if kernels then
         print_names(there)
         print("    --")

@@ -11,6 +11,7 @@ package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 local ty = require "tycho"
 local common = require "common"
 local json = require "tycho.core.json"
+local read = require("tycho.core.files").read
 
 local BLOCK = 4096                                       -- bytes that are read at either end
 local SURE = 0.5                                         -- the least odds that are worth a name
@@ -19,14 +20,6 @@ local parser = common.parser("Says what files are by their bytes.")
 parser:option("--folder", "folder with model.onnx and config.min.json"):count(1)
 parser:argument("files", "files to look at"):args("+")
 local options = common.parse(parser, {})
-
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return text
-end
 
 -- Appends bytes as numbers, with as many paddings as are missing before or after them.
 local function add_bytes(list, text, count, padding, in_front)
@@ -48,10 +41,10 @@ local function looked_at(text, config)
 end
 
 
-local config = json.parse(read(options.folder .. "/config.min.json"), "file_type")
+local config = json.parse(read(options.folder .. "/config.min.json", "file_type"), "file_type")
 local rows = {}
 for i, path in ipairs(options.files) do
-  rows[i] = looked_at(read(path), config)
+  rows[i] = looked_at(read(path, "file_type"), config)
 end
 local input = ty.nd.array(rows, { dtype = "int32" })
 local net = ty.onnx.load{ options.folder .. "/model.onnx", shapes = { bytes = input.shape } }

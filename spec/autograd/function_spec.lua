@@ -196,7 +196,7 @@ describe("a function", function()
     assert.raises("state", autograd.grad, y, x, { create_graph = true })
   end)
 
-  it("many of them, one behind the other", function()
+  it("many of them, one after the other", function()
     local x = variable{ 1 }
     local y = autograd.record(function()
       local y = x

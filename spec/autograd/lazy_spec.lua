@@ -50,7 +50,7 @@ describe("recorded calls wait", function()
     assert.same({ 1, 4 }, y:totable())
   end)
 
-  it("not where nobody can see their results any more", function()
+  it("not where their results are unreachable", function()
     local x = variable{ 1, 2 }
     record(function() return nil, x * 3 + 1 end)
     collectgarbage()

@@ -54,7 +54,7 @@ describe("a file that is written", function()
     end)
   end)
 
-  it("leaves alone what somebody still writes", function()
+  it("leaves files alone that are still being written", function()
     folder.with(function(path)
       local name = path .. "/.tycho-1-1"
       folder.write(name, "half")

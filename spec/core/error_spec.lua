@@ -19,18 +19,18 @@ describe("the nearest name", function()
 end)
 
 describe("a name that looks like none", function()
-  local function told(word, names)
+  local function suggestion_for(word, names)
     local _, e = pcall(Error.unknown, { argument = word, names = names })
     return e.message
   end
 
   it("is answered by the accepted ones alone", function()
-    assert.equal("unknown name 'nesterov'", told("nesterov", { "sym", "momentum", "wd" }))
-    assert.equal("unknown name 'randn'", told("randn", { "RNN", "pad" }))
+    assert.equal("unknown name 'nesterov'", suggestion_for("nesterov", { "sym", "momentum", "wd" }))
+    assert.equal("unknown name 'randn'", suggestion_for("randn", { "RNN", "pad" }))
     assert.equal("unknown name 'momentun'; did you mean 'momentum'?",
-      told("momentun", { "sym", "momentum", "wd" }))
+      suggestion_for("momentun", { "sym", "momentum", "wd" }))
     assert.equal("unknown name 'lr'; did you mean 'learning_rate'?",
-      told("lr", { "learning_rate", "wd" }))
+      suggestion_for("lr", { "learning_rate", "wd" }))
   end)
 end)
 

@@ -53,7 +53,7 @@ describe("a fork", function()
     assert.equal("300\n" .. ("false\tstate\ttrue\n"):rep(2) .. "ended\t0\t4\n", output)
   end)
 
-  it("of a process with an iterator is told that it has none", function()
+  it("of a process with an iterator gets an error that it has none", function()
     folder.with(function(path)
       folder.write(path .. "/a.csv", ("1,2\n"):rep(50))
       local output = run(([[

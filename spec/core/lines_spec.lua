@@ -35,7 +35,7 @@ describe("lines", function()
     end
   end)
 
-  it("begin behind a byte order mark of UTF-8, and are none of UTF-16", function()
+  it("begin after a byte order mark of UTF-8, and are none of UTF-16", function()
     assert.same({ "a", MARK .. "b" }, lines_of(MARK .. "a\n" .. MARK .. "b"))
     for _, mark in ipairs{ "\255\254", "\254\255" } do
       local e = assert.raises("format", lines_of, mark .. "a\0")

@@ -46,7 +46,7 @@ mistake("comparison of symbols", function() return V"a" < V"b" end)
 mistake("array method of a symbol", function() V"a":asscalar() end)
 mistake("file of a symbol that is missing", function() sym.load("/nowhere/net.json") end)
 mistake("text that is no symbol", function() sym.load_json("{\"nodes\": [") end)
-mistake("operator in a file that nobody knows", function()
+mistake("unknown operator in a file", function()
   sym.load_json('{"nodes": [{"op": "Blur", "name": "b", "inputs": []}], "arg_nodes": [], "heads": \z
     [[0, 0, 0]]}')
 end)

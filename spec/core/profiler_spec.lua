@@ -80,7 +80,7 @@ describe("profiler", function()
     assert.truthy(text:find("FullyConnected (fc r) ", 1, true), text)
   end)
 
-  it("sums what the trace tells", function()
+  it("sums the times of the trace", function()
     local exe = bound()
     local trace = traced({}, function()
       for _ = 1, 4 do
@@ -141,7 +141,7 @@ describe("profiler", function()
     end
   end)
 
-  it("shows a small call in the thread that makes it, as nothing stands before it", function()
+  it("shows a small call in the thread that makes it, as nothing is before it", function()
     ty.waitall()
     local trace = traced({ profile_memory = false, profile_api = true }, function()
       local exe = bound()
@@ -294,7 +294,7 @@ describe("profiler", function()
     assert.same(want, got)
   end)
 
-  it("tells of the failed run too", function()
+  it("has the failed run too", function()
     local trace = traced({}, function()
       local exe = ty.sym.take{ V("a"), V("i"), mode = "raise", axis = 0 }:bind{ ctx = ty.cpu(),
         args = { a = ty.nd.ones{ 3, 2 }, i = ty.nd.array{ 7 } } }

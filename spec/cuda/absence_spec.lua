@@ -72,7 +72,7 @@ describe_there("what is missing of CUDA", function()
     { "another process has the device alone", { CUDASIM_MODE = "exclusive" }, 0,
       "^1\n.*gpu%(0%), cudasim, cannot be opened: it is in exclusive mode, and another process has "
       .. "it %(nvidia%-smi %-i 0 %-c DEFAULT, as root, shares it%)" },
-    { "the device takes nobody", { CUDASIM_MODE = "prohibited" }, 0,
+    { "the device takes no process", { CUDASIM_MODE = "prohibited" }, 0,
       "^1\n.*gpu%(0%), cudasim, cannot be opened: its compute mode prohibits it" },
     { "others have all of its memory", { CUDASIM_TAKEN = 2 ^ 40 }, 0,
       "^1\n.*gpu%(0%), cudasim, has no memory left for one more process; nvidia%-smi lists" },
@@ -176,7 +176,7 @@ describe_there("what is missing of CUDA", function()
     end)
   end)
 
-  it("stands in tycho --platform", function()
+  it("is in the output of tycho --platform", function()
     local there = shell.run(PLATFORM:format("TYCHO_DISABLE=cudnn CUDASIM_DRIVER=12040",
       "build/cudasim"))
     assert.matches("CUDA        1 device\n", there)

@@ -57,9 +57,9 @@ describe("random choices on a GPU", function()
   it("are the CPU's", function()
     local text = devices.agree(pending, CHOICES, 13)
     if text then
-      local _, told = text:gsub("_sample_multinomial: bad parameters: row 1 of data is no "
+      local _, reported = text:gsub("_sample_multinomial: bad parameters: row 1 of data is no "
         .. "distribution; expected numbers of 0 or more, not all 0", "")
-      assert.equal(3, told, text)
+      assert.equal(3, reported, text)
     end
   end)
 end)

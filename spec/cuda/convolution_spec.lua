@@ -60,7 +60,7 @@ local CASES = [[
 local conv = sym.Convolution{data = data, kernel = {3, 2}, num_filter = 4, stride = {2, 1},
   pad = {1, 0}, name = "c"}
 compare("two axes, bias and relu", sym.relu(conv), {2, 3, 7, 6})
-compare("tanh behind it", sym.tanh(conv), {2, 3, 7, 6})
+compare("tanh after it", sym.tanh(conv), {2, 3, 7, 6})
 compare("groups, dilation", sym.Convolution{data = data, kernel = {3, 3}, num_filter = 4,
   num_group = 2, dilate = {2, 1}, pad = {1, 1}, no_bias = true, name = "c"}, {2, 4, 7, 6})
 compare("one axis", sym.Convolution{data = data, kernel = {3}, num_filter = 4, name = "c"},

@@ -1,6 +1,7 @@
 -- Launches and bytes of device memory, as the stand-in's checker counts them and `make gpu-cost`
 -- tells them, and the rules that they are compared with.
 
+local folder = require "spec.support.folder"
 local stand_in = require "spec.support.stand_in"
 
 local BYTES = [[
@@ -13,7 +14,7 @@ local x = ty.nd.ones({64, 50}, gpu)
 local w, h = ty.nd.ones({8, 50}, gpu), ty.nd.ones({64, 50}, gpu):astype("float16")
 local v = ty.nd.array{{3, 3, 5}, ctx = gpu}
 ty.waitall()
-local function told(what, f)
+local function print_cost(what, f)
   driver.cudasim_costs()
   local y = f()
   ty.waitall()
@@ -22,12 +23,12 @@ local function told(what, f)
   end
   return y
 end
-told("add", function() return x + x end)
-told("half", function() return h + 1 end)
-told("product", function() return ty.nd.dot{x, w, transpose_b = true} end)
-told("softmax", function() return ty.nd.softmax(x) end)
-told("rows", function() return ty.nd.take{x, v} end)
-told("fill", function() return ty.nd.zeros({64, 50}, gpu) end)
+print_cost("add", function() return x + x end)
+print_cost("half", function() return h + 1 end)
+print_cost("product", function() return ty.nd.dot{x, w, transpose_b = true} end)
+print_cost("softmax", function() return ty.nd.softmax(x) end)
+print_cost("rows", function() return ty.nd.take{x, v} end)
+print_cost("fill", function() return ty.nd.zeros({64, 50}, gpu) end)
 ]]
 
 -- what is read twice counts once
@@ -52,8 +53,8 @@ print(pcall(ideal.bytes, S.sort(x), {data = {4}}, inputs))
 ]]
 
 -- launches of a training step, fills and copies among them
-local MOST = {lenet = 22, resnet20 = 165, ["resnet20-medium"] = 170, resnet50 = 401, lstm = 27,
-  transformer = 101}
+local MOST = {LeNet = 22, ["ResNet-20"] = 165, ["ResNet-20 under `medium`"] = 170,
+  ["ResNet-50"] = 401, ["LSTM 2 × 200"] = 27, ["transformer of W15, 4 layers of 256"] = 101}
 
 describe("the cost of what a GPU does", function()
   it("is the distinct bytes of a launch, and each operand of a library's call", function()
@@ -87,5 +88,34 @@ describe("the cost of what a GPU does", function()
       local n = tonumber(text:match("| " .. name:gsub("%-", "%%-") .. " | (%d+) |"))
       assert.is_true(n and n > 0 and n <= most, name .. ": " .. tostring(n) .. " launches")
     end
+  end)
+
+  it("is written into the tables of the page, row by row", function()
+    if not stand_in.exists() then return pending "no build/cudasim: make cudasim" end
+    folder.with(function(path)
+      local page = folder.read "doc/gpu.md"
+      local row = page:match "\n(| relu |[^\n]*\n)"
+      local function write(text)
+        folder.write(path .. "/gpu.md", text)
+        local output, status = stand_in.run([[
+          arg = {"--write", "relu", "_contrib_RMSNorm"}
+          dofile "scripts/dev/gpu_cost.lua"
+        ]], {CUDASIM_DRY = "1", CUDASIM_COSTS = "1", GPU_TABLE_DOC = path})
+        assert.equal(0, status, output)
+        return folder.read(path .. "/gpu.md"), output
+      end
+      local written, output = write(page)
+      -- without a run of the kernels there are no bytes
+      local dry = output:match "\n(| relu |[^\n]*\n)"
+      assert.equal("| relu | 1 | 0.00 | 1 | 0.00 |\n", dry)
+      local want = page:gsub("| relu |[^\n]*\n", dry)
+        :gsub("| `_contrib_RMSNorm` |[^\n]*\n", (output:match "\n(| `_contrib_RMSNorm` |[^\n]*\n)"))
+      assert.equal(want, written)
+      -- a row that is not there comes last
+      local at = page:find(row, 1, true)
+      local without = page:sub(1, at - 1) .. page:sub(at + #row)
+      assert.matches("\n" .. dry .. "\n", write(without), 1, true)
+      assert.matches("gpu.md lacks the table", select(2, pcall(write, "nothing")), 1, true)
+    end)
   end)
 end)

@@ -168,7 +168,7 @@ print(#bad == 0 and "clean" or table.concat(bad, "\n"))
 
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
-    it("is told and done again", function()
+    it("is reported and done again", function()
       pending("no build/cudasim: make cudasim")
     end)
   end)
@@ -192,14 +192,14 @@ describe_there("each call that fails", function()
   } do
     -- where memory lacks once, all of it that is unused is given back, and it is asked for again
     local times = part[3] or 1
-    it(("is told and done again, %d in a row: %s"):format(times, part[2]), function()
+    it(("is reported and done again, %d in a row: %s"):format(times, part[2]), function()
       local script = ("local CALLS, MOST, TIMES = %q, %d, %d\n"):format(part[2], part[1], times)
       local text = stand_in.run(script .. DRIVER .. EACH)
       assert.equal((part[4] or "errors") .. "\tclean\n", text)
     end)
   end
 
-  it("of a copy in pieces is told, and the next copy is whole", function()
+  it("of a copy in pieces is reported, and the next copy is whole", function()
     local calls = "cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuEventRecord "
       .. "cuEventSynchronize cuStreamWaitEvent cuStreamSynchronize cuMemAlloc"
     local script = ("local CALLS = %q\n"):format(calls) .. DRIVER .. COPIES
@@ -221,7 +221,7 @@ describe_there("each call that fails", function()
     { "cuDeviceGetCount:1:999", "gpu%(0%) does not exist: there are 0 here", true },
     { "cublasLtCreate:1", "same" }, { "cudnnCreate:1", "same" },
   } do
-    it("is told or done another way, and then done: " .. part[1], function()
+    it("is reported or done another way, and then done: " .. part[1], function()
       local text, status = stand_in.run(DRIVER .. FIRST, { CUDASIM_FAIL = part[1] })
       assert.equal(part[3] and 1 or 0, status, text)
       assert.matches(part[2], text)

@@ -157,7 +157,7 @@ local function each(name, first, step)
   end)
 end
 
-describe("each call of an operator that fails is told, and done again:", function()
+describe("each call of an operator that fails is reported, and done again:", function()
   each("every 40th case", 7, 40)
   for part = 1, 4 do
     each(("all cases, part %d #slow"):format(part), part, 4)

@@ -29,7 +29,7 @@ describe("operators without a kernel for a GPU", function()
     assert.same(hosted, found())
   end)
 
-  it("are told from formulas, kernels and what runs nowhere", function()
+  it("are distinguished from formulas, kernels and what runs nowhere", function()
     assert.equal("formula", how("exp", 0))
     assert.equal("formula", how("exp", 1))
     assert.equal("kernel", how("FullyConnected", 0))

@@ -395,13 +395,13 @@ describe("a kernel for GPUs gives the CPU's bits", function()
   it("of random numbers and Dropout", function()
     local text = agree(pending, RANDOM, 32)
     if text then
-      local told = "_sample_gamma: bad parameters at 1; expected finite numbers above 0"
-      assert.matches(told, text, 1, true)
+      local refused = "_sample_gamma: bad parameters at 1; expected finite numbers above 0"
+      assert.matches(refused, text, 1, true)
       assert.matches("bad parameters: loc = 0, scale = -1", text, 1, true)
     end
   end)
 
-  it("of rows that indices name; what is out of range is told", function()
+  it("of rows that indices name; what is out of range is an error", function()
     local text = agree(pending, ROWS, 12)
     if text then
       assert.matches("take: index 7 at position 1 is out of range; expected 0 to 5", text, 1, true)

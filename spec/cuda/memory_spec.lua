@@ -47,7 +47,7 @@ bind({ctx = large.ctx, args = large.args, args_grad = large.args_grad,
 
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
-    it("is told", function()
+    it("is reported", function()
       pending("no build/cudasim: make cudasim")
     end)
   end)

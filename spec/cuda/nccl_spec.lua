@@ -292,7 +292,7 @@ describe_there("the store nccl", function()
     assert.equal(0, status)
   end)
 
-  it("tells of a stream that cannot be made, and the next store works", function()
+  it("reports a stream that cannot be made, and the next store works", function()
     for n = 7, 8 do                                      -- each GPU has made three
       local text = run(STORE .. [[
         local x = pair{1, 2}
@@ -317,7 +317,7 @@ describe_there("the store nccl", function()
     assert.equal(2, again, text)
   end)
 
-  it("is told of failures that come late", function()
+  it("gets failures that come late", function()
     local text = run(STICKS, { CUDASIM_FAIL = "ncclWork:3:6" })
     assert.matches("^2 4, 2 4\n[^\n]*NCCL: a sum or broadcast over GPUs: remote process "
       .. "exited or network error %(6%)", text)
@@ -437,7 +437,7 @@ describe_processes("processes with GPUs", function()
     assert.is_nil(text:find("never", 1, true))
   end)
 
-  with_mpi("are told of a GPU that two ranks take", function()
+  with_mpi("get an error for a GPU that two ranks take", function()
     local text, status = processes([[
       local ty = require "tycho"
       local kv = ty.kv.create("dist_sync")

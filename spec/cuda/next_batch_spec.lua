@@ -32,7 +32,7 @@ end
 local want = fit(cpu)
 local got, overtakes = fit(ty.gpu(0))
 local worst = (got - want):abs():max():asscalar()
-print(worst < 1e-5 and "equal" or worst, overtakes > 0 and "beside" or "behind")
+print(worst < 1e-5 and "equal" or worst, overtakes > 0 and "beside" or "after")
 ]]
 
 local describe_there = stand_in.exists() and describe or function(name)

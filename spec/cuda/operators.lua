@@ -153,8 +153,9 @@ add("while_loop", function()
 end)
 for _, way in ipairs{ -1, 1 } do
   add("cond " .. way, function()
-    return step(sym.contrib.cond(sym.sum(V("p")):gt(0), function() return V("x") * 2 end,
-      function() return V("x") - V("y") end),
+    local x = V("x")
+    return step(sym.contrib.cond(sym.sum(V("p")):gt(0), function() return x * 2 end,
+      function() return x - V("y") end),
       { p = nd.array{ way }, x = { 3 }, y = { 3 } })
   end)
 end

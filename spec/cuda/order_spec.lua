@@ -54,7 +54,7 @@ describe_there("order between two GPUs", function()
     end)
   end
 
-  it("stands without events, too", function()
+  it("is kept without events, too", function()
     local plan = {}
     for n = 1, 60 do
       plan[n] = ("cuStreamWaitEvent:%d:999"):format(n)

@@ -210,7 +210,7 @@ describe("times of a GPU's work", function()
     assert.equal("true\t3\n1000000 3000000\nthe same\n", run(PROFILER))
   end)
 
-  it("are 0 where the device does not tell, and values are right", function()
+  it("are 0 where the device has none, and values are right", function()
     for line in run(FAILS, { CUDASIM_STRICT = 0 }):gmatch("[^\n]+") do
       local none, worst, later = line:match("^(%d+)\t(%S+)\t(%d+)$")
       assert.same({ "1", "0", "0" }, { none, worst, later }, line)

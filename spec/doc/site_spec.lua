@@ -208,7 +208,7 @@ describe("scripts/dev/doc.lua", function()
     assert.is_truthy(texts["style.css"]:find("td code { overflow-wrap: anywhere }", 1, true))
   end)
 
-  it("indexes headings and what stands below them", function()
+  it("indexes headings and the text below them", function()
     local index, count = texts["search.js"], 0
     for title, page, id in index:gmatch('\n%["([^"]*)","[^"]*","([%w_]+%.html)#([^"]*)"%]') do
       assert.is_truthy(ids[page] and ids[page][id], page .. "#" .. id .. " " .. title)

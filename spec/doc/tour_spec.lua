@@ -47,7 +47,7 @@ end
 
 for _, page in ipairs{ "doc/source_tour.md", "ARCHITECTURE.md" } do
   describe(page, function()
-    it("names files that exist, and functions that stand in them", function()
+    it("names files that exist, and functions that are in them", function()
       local missing, files, functions = {}, 0, 0
       for _, item in ipairs(named(page)) do
         local text = find(item[1])

@@ -39,7 +39,7 @@ local function said(e, heads)
 end
 
 describe("the search for bad numbers", function()
-  it("tells the first node, the element and the ranges of what it read", function()
+  it("names the first node, the element and the ranges of what it read", function()
     local nan, inf = 0 / 0, math.huge
     local net = ty.sym.exp{ ty.sym.FullyConnected{ V("x"), V("w"), no_bias = true, num_hidden = 2,
       name = "fc" }, name = "e" }

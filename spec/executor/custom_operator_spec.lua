@@ -139,7 +139,7 @@ describe("an operator in Lua", function()
     assert.same({ -1, 0, 10 }, e.grad_dict.x:totable())
   end)
 
-  it("adds gradients, and leaves out those that nobody wants", function()
+  it("adds gradients, and leaves out unused ones", function()
     for req, want in pairs{ add = { 8, 8 }, write = { 4, 4 } } do
       local e = ty.sym.Custom{ V("x"), op_type = "spec_split" }[1]
         :simple_bind{ ctx = ty.cpu(), x = { 2 }, grad_req = req }
@@ -253,7 +253,7 @@ describe("mistakes with an operator in Lua", function()
     assert.same({ 2, 6 }, backward())
   end)
 
-  it("are told at the call", function()
+  it("are reported at the call", function()
     assert.matches("spec_affine",
       tostring(fails("name", ty.sym.Custom, { V("x"), op_type = "spec_afine" })))
     assert.matches("op_type", tostring(fails("value", ty.sym.Custom, { V("x") })))

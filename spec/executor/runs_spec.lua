@@ -37,7 +37,7 @@ describe("a run", function()
     return e, held
   end
 
-  it("begins only where nobody asks to stop", function()
+  it("begins only where no stop is requested", function()
     local e, held = square()
     local heads, given = ffi.new("ty_tensor *[1]"), tensor({ 2 }, { 1, 1 })
     heads[0] = given
@@ -62,7 +62,7 @@ describe("a run", function()
     assert.same({ 6, 8 }, numbers(held.grad))
   end)
 
-  it("shows values that nobody may change", function()
+  it("shows values that are read-only", function()
     local e = square()
     takes("ty_exec_monitor", e, C.TY_MON_ALL)
     local seen, code = {}, C.ty_exec_forward(e, 0)
@@ -182,7 +182,7 @@ describe("a monitored run", function()
     assert.same({ 1 }, numbers(output(e, 0)))
   end)
 
-  it("tells the first 64 inputs of a node", function()
+  it("names the first 64 inputs of a node", function()
     local g = interface.graph()
     local inputs, args = {}, {}
     for k = 1, 70 do

@@ -69,7 +69,7 @@ describe("BatchNorm's moving statistics", function()
     ["a comparison"] = function(x)
       return x:gt(0)
     end,
-    ["BlockGrad behind Activation"] = function(x)
+    ["BlockGrad after Activation"] = function(x)
       return ty.sym.BlockGrad(ty.sym.Activation{ x, act_type = "relu" })
     end,
     ["a frozen trunk"] = function(x)
@@ -84,7 +84,7 @@ describe("BatchNorm's moving statistics", function()
     end)
   end
 
-  it("stay where nobody reads BatchNorm's gradient", function()
+  it("stay where BatchNorm's gradient is unused", function()
     local req = { data = "write", bn_gamma = "null", bn_beta = "null", svm_label = "null" }
     local svm = ty.sym.SVMOutput{ data, name = "svm" }
     assert.is_false(moved(ty.sym.MakeLoss(bn(svm)), req))

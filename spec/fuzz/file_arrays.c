@@ -3,8 +3,8 @@
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
-/* Of the input: 1 byte each of dtype, encoding, dimensions and whether there are strides, 8 of the
-** offset, then 8 for each size and stride; the rest is the file. */
+/* The head of the input. 8 bytes of the offset follow, then 8 for each size and stride, then the
+** file. */
 struct head { uint8_t dtype, encoding, ndim, strided; };
 
 static int64_t next_number(const uint8_t **data, size_t *size)

@@ -35,9 +35,10 @@ local function bytes_of(make, workers, options)
   return table.concat(list)
 end
 
+pcall(ffi.cdef, "int usleep(unsigned us);")
+
 -- Waits until no thread of a loader runs.
 local function threads_end()
-  pcall(ffi.cdef, "int usleep(unsigned us);")
   for _ = 1, 400 do
     if C.ty_loader_threads() == 0 then
       return true
@@ -388,23 +389,32 @@ describe("workers", function()
     assert.equal(60, n)
   end)
 
-  it("stop when they are asked to", function()
-    local loader = data.DataLoader{ data.ArrayDataset(images(60)):transform_first(
-      CHAINS.crops()), batch_size = 4, num_workers = 2 }
-    local e = assert.raises("interrupted", function()
-      for _ in loader do
-        C.ty_interrupt(1)
+  for _, case in ipairs{ { "while they work", 0 }, { "with batches that are ready", 100000 } } do
+    local when, delay_us = case[1], case[2]
+
+    it("stop when they are asked to " .. when, function()
+      local loader = data.DataLoader{ data.ArrayDataset(images(60)):transform_first(
+        CHAINS.crops()), batch_size = 4, num_workers = 2 }
+      local n = 0
+      local ok, e = pcall(function()
+        for x in loader do
+          n = n + x:len()
+          ffi.C.usleep(delay_us)
+          C.ty_interrupt(1)
+        end
+      end)
+      C.ty_interrupt(0)
+      assert.is_false(ok)
+      assert.equal("interrupted", e.code)
+      assert.equal(4, n)
+      assert.equal(0, C.ty_loader_threads())
+      n = 0
+      for x in loader do
+        n = n + x:len()
       end
+      assert.equal(60, n)
     end)
-    C.ty_interrupt(0)
-    assert.equal("interrupted", e.code)
-    assert.equal(0, C.ty_loader_threads())
-    local n = 0
-    for x in loader do
-      n = n + x:len()
-    end
-    assert.equal(60, n)
-  end)
+  end
 
   it("are waited for so long and no longer", function()
     local slow = data.DataLoader{ data.ArrayDataset((nd.zeros{ 2, 900, 900, 3 }):astype("uint8"))

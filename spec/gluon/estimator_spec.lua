@@ -101,7 +101,7 @@ describe("fit", function()
     assert.is_nil(e.max_epoch)
   end)
 
-  it("tells handlers in order of their priority", function()
+  it("calls handlers in order of their priority", function()
     local e = make()
     local seen = {}
     local function handler(name, priority)
@@ -244,7 +244,7 @@ end)
 
 
 describe("lines", function()
-  it("tell the beginning, each epoch with its values, and the end", function()
+  it("log the beginning, each epoch with its values, and the end", function()
     local e = make()
     e:fit{ loader(12, 4), loader(4, 4), epochs = 2 }
     assert.is_true(has_line("^Training begin: using optimizer SGD.*0%.2000"))
@@ -326,7 +326,7 @@ describe("EarlyStoppingHandler", function()
     assert.equal(1, (epochs_of({ 0, 3, 2, 1 }, { baseline = 2.5 })))
   end)
 
-  it("takes accuracies as growing, losses as shrinking, or as it is told", function()
+  it("takes accuracies as growing, losses as shrinking, or as the option says", function()
     assert.is_nil((epochs_of({ 0, 0.1, 0.2, 0.3 }, {}, "validation accuracy")))
     assert.equal(2, (epochs_of({ 0, 0.3, 0.2, 0.1 }, {}, "validation accuracy")))
     assert.is_nil((epochs_of({ 1, 2, 3 }, { mode = "max" })))

@@ -66,7 +66,7 @@ describe("a hybrid block", function()
     end
   end)
 
-  it("says whose shape the inputs do not tell", function()
+  it("names the parameter whose shape does not follow from the inputs", function()
     local Odd = of(function(self, x) return x + F.sum(self.w:data(x)) end, function(self)
       self.w = self.params:get("w", { shape = { 0 }, allow_deferred_init = true })
     end)
@@ -316,7 +316,7 @@ describe("a hybrid block", function()
     assert.equal(x, net(x))
   end)
 
-  it("may be told that shapes stay", function()
+  it("has an option that shapes stay", function()
     local net = Net()
     net:initialize()
     net:hybridize{ static_alloc = true, static_shape = true }

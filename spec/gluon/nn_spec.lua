@@ -349,7 +349,7 @@ describe("mistakes", function()
     assert.raises("shape", conv, nd.ones{ 2, 5 })
   end)
 
-  it("of a transposed convolution of volumes are told where it cannot run", function()
+  it("of a transposed convolution of volumes are an error where it cannot run", function()
     local net = nn.Conv3DTranspose(2, 2)
     net:initialize()
     local ok, y = pcall(net, nd.ones{ 1, 3, 2, 2, 2 })
@@ -464,7 +464,7 @@ describe("arrays between layers", function()
     return after - before, y
   end
 
-  it("are let go where nobody else has them", function()
+  it("are freed where they are unused elsewhere", function()
     local x, net = ty.nd.ones{ 2, 3 }, network()
     local few = left_by(net, x)
     local seen = {}

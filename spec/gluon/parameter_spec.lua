@@ -157,7 +157,7 @@ describe("a parameter", function()
     assert.raises("shape", late.weight.set_data, late.weight, nd.ones{ 5, 3 })
   end)
 
-  it("lies on several devices", function()
+  it("is on several devices", function()
     local p = Parameter{ "w", shape = { 2 } }
     p:initialize{ init = "ones", ctx = { ty.cpu(0), ty.cpu(1) } }
     assert.equal(2, #p:list_data())

@@ -19,7 +19,7 @@ end
 
 
 describe("a block of a symbol", function()
-  it("has the symbol's other variables as parameters, whose shapes the first call tells", function()
+  it("has the symbol's other variables as parameters, with shapes of the first call", function()
     local x, a, y = two_layers()
     local net = SymbolBlock({ y, a }, { x })
     assert.same({ "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias" }, names(net))

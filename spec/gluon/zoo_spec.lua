@@ -178,7 +178,7 @@ describe("pretrained", function()
     end
   end)
 
-  it("tells which file is missing", function()
+  it("names the file that is missing", function()
     local e = assert.raises("io", vision.resnet18_v1, { pretrained = true, root = folder })
     assert.truthy(tostring(e):find("resnet18_v1", 1, true))
     assert.raises("io", vision.get_model,

@@ -386,7 +386,7 @@ describe("iterators of images", function()
       refuse("value", { path_imgrec = write("empty.rec", "") })
     end)
 
-    it("gives what stands before damage, then the error, at every length of the file", function()
+    it("gives the records before damage, then the error, at every length of the file", function()
       local file = assert(io.open((pack("cut", 3)), "rb"))
       local bytes = file:read("*a")
       file:close()

@@ -64,7 +64,7 @@ describe("an iterator over records of images", function()
     end
   end)
 
-  it("fills borders with at most 255, and turns by what it is told", function()
+  it("fills borders with at most 255, and turns by the option's angle", function()
     pack("dark", images.constant(8, 8, 3, 10))
     local got = plain("dark", { data_shape = { 3, 12, 12 }, pad = 2, fill_value = 200 })
     assert.equal(200 * (144 - 64) + 10 * 64, got:at(0):sum():asscalar())
@@ -81,7 +81,7 @@ describe("an iterator over records of images", function()
       turned:slice{ begin = { 0, 1, 1 }, ["end"] = { 3, 6, 6 } }) <= 1)
   end)
 
-  it("changes colours no further than it is told", function()
+  it("changes colours no further than the options say", function()
     pack("grey", images.constant(12, 12, 3, 100))
     for key, most in pairs{ brightness = 20, random_l = 9, random_s = 99,
       max_random_illumination = 7, max_random_contrast = 20, pca_noise = 60 } do
@@ -137,7 +137,7 @@ describe("an iterator over records of images", function()
       mean_img = path("mean.nd") }):find("array 0 of a bag of 0", 1, true))
   end)
 
-  it("with boxes changes contrast and borders as it is told", function()
+  it("with boxes changes contrast and borders as the options say", function()
     pack("grey", images.constant(12, 12, 3, 100))
     local changed = 0
     for seed = 1, 6 do

@@ -57,7 +57,7 @@ local function sweep(name, path, read, some)
   return count
 end
 
-local function tell(name, bytes, count)
+local function print_count(name, bytes, count)
   if os.getenv("DAMAGE") then
     print(("%s: %d bytes, %d refused, %d of the same shapes, %d others"):format(name, bytes,
       count.refused, count.same, count.other))
@@ -74,7 +74,7 @@ local function sweep_format(format, some)
   return function(path)
     local file = path .. "/a." .. format.name
     format.write(file, format.small)
-    tell(format.name, #folder.read(file), sweep(format.name, file, format.read, some))
+    print_count(format.name, #folder.read(file), sweep(format.name, file, format.read, some))
   end
 end
 
@@ -105,7 +105,7 @@ local function sweep_recorded(ending, path)
   end
   pipe:close()
   assert.is_true(files > 0)
-  tell(("%d recorded files, %s"):format(files, ending), bytes, total)
+  print_count(("%d recorded files, %s"):format(files, ending), bytes, total)
 end
 
 describe("a damaged file of the reference engine", function()

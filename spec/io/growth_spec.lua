@@ -70,7 +70,7 @@ end
 -- Graphs that cost more by the byte than those that engines write, and one of these: { what, bytes
 -- beside four times the text, function(n) } -> text. 64 MiB would hide what small ones take.
 local function joined(n, entry)
-  local before, behind = entry:match "^(.-)#(.*)$"
+  local before, rest = entry:match "^(.-)#(.*)$"
   if not before then
     return (entry .. ","):rep(n - 1) .. entry
   end
@@ -78,7 +78,7 @@ local function joined(n, entry)
   for i = 0, n - 1 do
     list[i + 1] = i
   end
-  return before .. table.concat(list, behind .. "," .. before) .. behind
+  return before .. table.concat(list, rest .. "," .. before) .. rest
 end
 
 local function graph_text(nodes, heads)

@@ -49,7 +49,7 @@ describe("io", function()
   end)
 
   describe("a native iterator", function()
-    it("goes on behind borrowed samples", function()
+    it("goes on after borrowed samples", function()
       local rows = ty.io.CSVIter{ data_csv = numbers(7), data_shape = { 2 }, batch_size = 3 }
       local list, pads = epoch(rows)
       assert.same({ 1, 2, 3, 4, 5, 6, 7, 1, 2 }, list)
@@ -182,7 +182,7 @@ describe("io", function()
   end)
 
   describe("NDArrayIter", function()
-    it("tells the rows in the order of the epoch", function()
+    it("gives the rows in the order of the epoch", function()
       local options = { data = { 10, 11, 12, 13, 14 }, batch_size = 5 }
       assert.same({ 0, 1, 2, 3, 4 }, ty.io.NDArrayIter(options).idx:totable())
       options.shuffle = true

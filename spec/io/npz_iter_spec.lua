@@ -83,7 +83,7 @@ describe("io.NPZIter", function()
     end)
   end)
 
-  it("takes a file for one sample where it is told", function()
+  it("takes a file for one sample where the option says so", function()
     folder.with(function(path)
       for i = 0, 2 do
         ty.nd.save(("%s/%d.npz"):format(path, i), { data = ty.nd.full({ 2, 2 }, i),

@@ -161,7 +161,7 @@ describe("a table", function()
     end
   end)
 
-  it("of CSV begins behind a header", function()
+  it("of CSV begins after a header", function()
     local function read(bytes, header, labels)
       local data, label
       with_file("x", bytes, function(path)
@@ -292,7 +292,7 @@ describe("an iterator", function()
     return value[0]
   end
 
-  it("begins behind as many samples as it is told, more than there are too", function()
+  it("begins after as many samples as the option says, more than there are too", function()
     with_file("x", "1\n2\n3\n", function(path)
       for skip, want in pairs{ [0] = 1, 2, 3, "the end", 2, 3, "the end", 2 } do
         assert.equal(want, row(open("csv", { data_csv = path, data_shape = "(1,)",

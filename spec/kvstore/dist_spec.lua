@@ -366,7 +366,7 @@ describe("processes over MPI", function()
     assert.equal(3, tonumber(output))
   end)
 
-  with_mpi("that part are told where", function()
+  with_mpi("that part get an error with the place", function()
     local output, status = shell.run(RUN:format(2, shell.program, "-e \z
       'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
        if kv.rank == 1 then kv:barrier() else kv._group:gather(\"x\") end'"))
@@ -384,7 +384,7 @@ describe("processes over MPI", function()
     assert.falsy(output:find("never", 1, true))
   end)
 
-  with_mpi("that do not run the same are told what differs", function()
+  with_mpi("that do not run the same get an error with what differs", function()
     local output, status = shell.run(RUN:format(2, shell.program, "-e \z
       'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
        kv:check_same(\"symbols\", \"one\\n\" .. kv.rank)'"))

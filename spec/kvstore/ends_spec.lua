@@ -23,7 +23,7 @@ describe("processes over MPI", function()
     end
   end)
 
-  with_mpi("may be one alone, started by nobody", function()
+  with_mpi("may be one alone, without a launcher", function()
     local output, status = shell.run(("%s -e 'local world = \z
       require(\"tycho.kvstore.comm\").world() local x = require(\"tycho\").nd.array{ 1, 2 } \z
       world:sum{ x } local ffi, C = require(\"ffi\"), require(\"tycho.core.ffi\").C \z

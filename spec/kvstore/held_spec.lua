@@ -110,39 +110,39 @@ describe("while sums over ranks are held up", function()
       gates.open()
       gates.open = nothing
     end
-    local told, between = watch(m, open)
+    local seen, between = watch(m, open)
     for step = 1, 2 do
       m:forward_backward(batch_of(step))
       local function update() m:update() end
       gates.open = held and step == 1 and update_held(m, kv, update) or update() or nothing
       between()
     end
-    return { params = values_of(m), told = told }
+    return { params = values_of(m), seen = seen }
   end
 
   local function check(watch)
     local got = train(true, watch)
-    assert.is_true(#got.told > 0)
+    assert.is_true(#got.seen > 0)
     assert.same(train(false, watch), got)
     assert.same(train(false, function() return {}, nothing end).params, got.params)
   end
 
-  it("an executor's callback sees the first layers, and the others behind the updates", function()
+  it("an executor's callback sees the first layers, and the others after the updates", function()
     check(function(m, open)
-      local told = {}
+      local seen = {}
       m._exec_group.execs[1]:set_monitor_callback(function(name, x)
         if name == "first_output" then
           open()
         end
-        told[#told + 1] = { name, x:totable() }
+        seen[#seen + 1] = { name, x:totable() }
       end)
-      return told, nothing
+      return seen, nothing
     end)
   end)
 
-  it("a monitor tells weights as the held updates leave them", function()
+  it("a monitor sees weights as the held updates leave them", function()
     check(function(m, open)
-      local told, updated = {}, false
+      local seen, updated = {}, false
       local monitor = ty.mon.Monitor{ 1, pattern = "fc2_.*|first_weight", stat_func = function(x)
         if updated then
           open()
@@ -151,10 +151,10 @@ describe("while sums over ranks are held up", function()
       end }
       m:install_monitor(monitor)
       monitor:tic()
-      return told, function()
+      return seen, function()
         updated = true
         for _, entry in ipairs(monitor:toc()) do
-          told[#told + 1] = table.concat(entry, " ")
+          seen[#seen + 1] = table.concat(entry, " ")
         end
         updated = false
         monitor:tic()

@@ -83,7 +83,7 @@ describe("of sums over ranks that wait for another one", function()
     check({ 5, 5, 5, 5 }, "1000 2000 300000 500")
   end)
 
-  it("one that needs another one's array comes behind it", function()
+  it("one that needs another one's array comes after it", function()
     local twice = {}
     local orders = order_of(2, function(r, group, gated)
       local x, y = ty.nd.full({ 10 }, r, { ctx = group.context }),
@@ -147,7 +147,7 @@ describe("of sums over ranks that wait for another one", function()
   end)
 end)
 
-describe("behind a sum over ranks", function()
+describe("after a sum over ranks", function()
   it("what needs nothing of it goes on, and only that", function()
     local ctx = ty.cpu(3)
     local late, w = ty.nd.ones({ 4 }, { ctx = ctx }), ty.nd.full({ 4 }, 2, { ctx = ctx })

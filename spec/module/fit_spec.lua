@@ -238,7 +238,7 @@ describe("fit", function()
     end)
   end)
 
-  it("tells what is no iterator, and classes where objects belong", function()
+  it("rejects what is no iterator, and classes where objects belong", function()
     local m, rows = KINDS.Module{}, iterator(8)
     for argument, options in pairs{ train_data = { train_data = { ty.nd.ones(2) }, num_epoch = 1 },
         eval_data = { train_data = rows, eval_data = ty.nd.ones(2), num_epoch = 1 } } do

@@ -73,8 +73,8 @@ local function check(kills, signal)
 end
 
 describe("a training that is killed", function()
-  it("ends as if nobody had: a few times", function() check(5, "KILL") end)
-  it("ends as if nobody had: 1,000 times #slow", function() check(1000, "KILL") end)
+  it("ends as without it: a few times", function() check(5, "KILL") end)
+  it("ends as without it: 1,000 times #slow", function() check(1000, "KILL") end)
 end)
 
 -- 1,000 instants and a few over the three signals.

@@ -177,7 +177,7 @@ describe("FeedForward.load", function()
     end)
   end
 
-  it("allows what it is told to", function()
+  it("allows what the options say", function()
     with_file({ f_weight = false, g_weight = { 1 } }, {}, function(prefix)
       local f = ty.model.FeedForward.load(prefix, 1, { allow_missing = true,
         allow_extra_params = true, num_epoch = 2, initializer = ty.init.Constant(7),

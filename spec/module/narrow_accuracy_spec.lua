@@ -11,7 +11,7 @@ describe("narrow types", function()
   package.path = path
   local function nothing() end
   local quiet = { info = nothing, warning = nothing, debug = nothing, error = nothing }
-  -- Two ResNet-20 in bfloat16 had 0.988 and 0.9955, so means are compared.
+  -- Means are compared: two ResNet-20 in bfloat16, trained on 4,000 pictures, had 0.988 and 0.997.
   local RESNET_SEEDS = { 1, 2, 3 }
 
   -- Trains a network and returns its score on `test`, and the module.
@@ -76,7 +76,8 @@ describe("narrow types", function()
 
   it("keep a ResNet-20's accuracy #slow", function()
     ty.random.seed(1)
-    local n, held = 4000, 2000
+    -- With 4,000 pictures float32's own seeds differ by 0.4 points, which is more than the bound.
+    local n, held = 8000, 2000
     local x, y = images.load(nil, { 3, 32, 32 }, n + held, 1)
     local train, test = images.split(x, y, { train = n, test = held, batch = 50 })
     local steps = n / 50

@@ -102,7 +102,7 @@ static void test_resets_and_ends(void)
     for (int i = 0; i < batches && more; i++) RUN(ty_iter_next(it, -1, &more));
     RUN(ty_iter_reset(it));
     RUN(ty_iter_next(it, -1, &more));
-    CHECK(more == 1, "no batch after a reset behind %d", batches);
+    CHECK(more == 1, "no batch after a reset after %d", batches);
     ty_iter_free(it);
   }
 }
@@ -114,7 +114,7 @@ static void test_damage(void)
   for (int e = 0; e < EPOCHS; e++) {
     int more = 1, code = TY_OK, n = 0;
     while (more == 1 && (code = ty_iter_next(it, -1, &more)) == TY_OK && more) n++;
-    CHECK(code == TY_EFORMAT && n < 8, "status %d behind %d batches", code, n);
+    CHECK(code == TY_EFORMAT && n < 8, "status %d after %d batches", code, n);
     CHECK(strstr(ty_error(), path) != NULL, "the error does not name the file: %s", ty_error());
     RUN(ty_iter_reset(it));
   }

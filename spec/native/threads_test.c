@@ -132,10 +132,17 @@ static void test_program_made_during_a_run(void)
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* Each host has its numbers; the devices are everybody's. A round is a random program, of which
-** some tasks fail. What a number depends on says what reading it gives: a value, or the failure of
-** the node that broke first on its way, at each read; the next round writes all numbers first. */
-enum { HOSTS = 4, ROUNDS = 50, TASKS = 50, NUMBERS = 6, DEVICES = 3, RARE = 16 };
+/* Each host has its own numbers, and all share the devices. A round is a random program, some
+** tasks of which fail. Each read of a number gives its value, or the failure of the first node that
+** failed among those it depends on. The next round writes all numbers first. */
+enum {
+  HOSTS = 4,
+  ROUNDS = 50,
+  TASKS = 50,                                         /* of a round */
+  NUMBERS = 6,                                        /* of a host */
+  DEVICES = 3,
+  RARE = 16,                                          /* one task in RARE fails */
+};
 struct task_of { int a, b, to, breaks; ty_tensor **all; };
 struct host {
   ty_tensor *number[NUMBERS];
@@ -241,7 +248,7 @@ static void test_failures_from_four_hosts(void)
   for (int i = 0; i < HOSTS; i++) {
     pthread_join(thread[i], NULL);
     CHECK(!host[i].wrong, "host %d", i);
-    if (getenv("TELL")) printf("host %d: told after at most %.3f s\n", i, host[i].longest);
+    if (getenv("TELL")) printf("host %d: reported after at most %.3f s\n", i, host[i].longest);
   }
   while (ty_wait(-1)) {
   }

@@ -1,7 +1,7 @@
 /* train_test.c - a C program that trains: a graph as JSON text, weights from a file, executor,
 ** gradient steps.
 **
-** The task: tell whether a point lies above the line y = x. Logistic regression must get the
+** The task: decide whether a point is above the line y = x. Logistic regression must get the
 ** loss down and the points right; weights go through a parameter file first, as a deployed
 ** model's do.
 */

@@ -69,7 +69,7 @@ describe("a checkpoint of 4 KB", function()
     end
   end)
 
-  it("says that it is damaged, and where it lies", function()
+  it("says that it is damaged, and where", function()
     local bytes = checkpoint()
     folder.with(function(path)
       path = path .. "/net-0001.params"
@@ -165,7 +165,7 @@ describe("a file of records", function()
 end)
 
 -- LuaJIT keeps its values in the bits of NaNs. What a file brings must never become one.
-describe("a NaN with bits of somebody's choice", function()
+describe("a NaN with chosen bits", function()
   local ffi = require "ffi"
   setup(device.leave)                                    -- it is written through a pointer
   teardown(device.come_back)

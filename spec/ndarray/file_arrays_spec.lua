@@ -130,7 +130,7 @@ describe("an array of a file", function()
     end)
   end)
 
-  it("that lies behind the file's end is refused", function()
+  it("that is after the file's end is refused", function()
     with_file(counted(4), function(path)
       local file = files.open(path, "spec")
       local function refused(t)

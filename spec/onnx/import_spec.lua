@@ -457,7 +457,7 @@ describe("tensors of ONNX files", function()
 end)
 
 describe("an ONNX file that cannot be imported", function()
-  it("is told with node, operator, opset and what is missing", function()
+  it("is reported with node, operator, opset and what is missing", function()
     local e = error_of(small{ { "FancyOp", { "x" }, { "y" }, name = "fancy" } })
     assert.equal("unsupported", e.code)
     assert.equal("fancy", e.node)
@@ -470,7 +470,7 @@ describe("an ONNX file that cannot be imported", function()
     assert.matches("does not fit its operator", e.message)
   end)
 
-  it("is told all that is missing with partial", function()
+  it("names all that is missing with partial", function()
     local model = small{ { "FancyOp", { "x" }, { "a" } }, { "Relu", { "a" }, { "b" } },
       { "OtherOp", { "b" }, { "y" } } }
     local e = error_of(model, { partial = true })
@@ -479,7 +479,7 @@ describe("an ONNX file that cannot be imported", function()
       e.missing[2].op })
   end)
 
-  it("is told the shape of an input that does not fit", function()
+  it("names the shape of an input that does not fit", function()
     local model = small{ { "Relu", { "x" }, { "y" } } }
     assert.equal("shape", error_of(model, { shapes = { x = { 3, 3 } } }).code)
     assert.equal("name", error_of(model, { shapes = { z = { 2, 2 } } }).code)

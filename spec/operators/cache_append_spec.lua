@@ -19,7 +19,7 @@ local function call(length, o)
 end
 
 describe("contrib.cache_append", function()
-  it("writes behind what is there", function()
+  it("writes after what is there", function()
     for _, dtype in ipairs{ "float32", "float64", "int32", "int64" } do
       local y, a = call(nd.array({ 0, 5 }, { dtype = dtype }))
       assert.same({ 3, 8 }, y:totable())

@@ -1,4 +1,4 @@
---- Lines for spec/operators/inference_spec.lua beside those of the other tables: operators that stand
+--- Lines for spec/operators/inference_spec.lua beside those of the other tables: operators that are
 -- in none of them, and parameters that change what ports there are, or what is known of them.
 --
 -- A line is {operator, shapes, parameters, types, fixed}: types of inputs by name or number, the

@@ -1,9 +1,15 @@
 -- Kernels of Convolution against the same in float64, element by element: within 1e-6 of the mean
 -- sum of absolute products, and 1.5e-6 of the element's own (at a padded corner it has fewer).
 -- Winograd's tiles must keep that too.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym
 require "spec.helper"
+
+-- Checks which kernel of the CPU computes an executor's first step.
+local function is_by(exe, kernel)
+  if not device.is_gpu then assert.equal(kernel, exe:program():match("\n *0 +(%S+)")) end
+end
 
 local function net(size, dtype)
   local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
@@ -152,7 +158,7 @@ describe("convolution", function()
       local exe = y:bind{ctx = ty.cpu(), grad_req = "null",
         args = {x = x:astype(dtype), w = w:astype(dtype)}}
       outputs[dtype] = exe:forward(false)[1]
-      assert.equal("panels", exe:program():match("\n *0 +(%S+)"))
+      is_by(exe, "panels")
     end
     assert.near(outputs.float64:astype("float32"), outputs.float32, 5e-5, 0)
   end)
@@ -319,7 +325,7 @@ describe("a convolution", function()
         return layer:simple_bind{ctx = ty.cpu(), x = {n, unpack(o.shape)}, grad_req = "null"}
       end
       local few, many = bound(1), bound(30)
-      assert.matches("\n *0 +dots ", few:program())
+      is_by(few, "dots")
       assert.not_matches("\n *0 +dots ", many:program())
       for _, name in ipairs{"x", "c_weight", "c_bias"} do
         few.arg_dict[name][":"] = ty.nd.random.normal{shape = few.arg_dict[name].shape}
@@ -350,7 +356,7 @@ describe("a convolution", function()
       end
       for _, times in ipairs{1, 2} do
         local own, all = bound(channels, times), bound(1, times)
-        assert.matches("\n *0 +rows ", own:program())
+        is_by(own, "rows")
         for _, name in ipairs{"x", "c_weight", "c_bias"} do
           own.arg_dict[name][":"] = ty.nd.random.normal{shape = own.arg_dict[name].shape}
         end

@@ -113,7 +113,7 @@ describe("MultiBoxDetection", function()
       {-1, 0.6, 0, 0, 0.4, 0.4}}}, detect(prob, {force_suppress = true}))
   end)
 
-  it("leaves what is behind nms_topk where it was found, and everything without a threshold",
+  it("leaves what is after nms_topk where it was found, and everything without a threshold",
     function()
       local prob = {{0, 0, 0}, {0.6, 0.9, 0.7}}
       assert.near({{{0, 0.9, 0, 0, 0.4, 0.5}, {-1, 0.9, 0, 0, 0.4, 0.5},

@@ -83,16 +83,16 @@ local function network(slots)
   local sums = {}
   for k = #slots, 1, -1 do
     local slot = slots[k]
-    slot.teller, slot.at = "tell " .. k, #sums + 1
-    sums[slot.at] = ty.sym.elemwise_add{slot.expression, ty.sym.Variable(slot.teller)}
+    slot.witness, slot.at = "tell " .. k, #sums + 1
+    sums[slot.at] = ty.sym.elemwise_add{slot.expression, ty.sym.Variable(slot.witness)}
   end
   return ty.sym.Group(sums)
 end
 
 -- what is found of each slot where some are known, {[k] = shape or type}
-local function ask(kind, net, slots, told)
+local function ask(kind, net, slots, seeds)
   local given = {}
-  for k, v in pairs(told) do given[slots[k].teller] = v end
+  for k, v in pairs(seeds) do given[slots[k].witness] = v end
   local _, out = net[kind.method](net, given)
   local found = {}
   for k, slot in ipairs(slots) do found[k] = out[slot.at] end
@@ -155,21 +155,21 @@ local function check_agrees(kind, what, slots, full, found)
 end
 
 local function without(full, k)
-  local told = {}
-  for i, v in pairs(full) do if i ~= k then told[i] = v end end
-  return told
+  local seeds = {}
+  for i, v in pairs(full) do if i ~= k then seeds[i] = v end end
+  return seeds
 end
 
 local function check_less(kind, net, slots, full)
-  check_agrees(kind, "nothing told", slots, full, ask(kind, net, slots, {}))
+  check_agrees(kind, "nothing seeds", slots, full, ask(kind, net, slots, {}))
   for k, slot in ipairs(slots) do
     check_agrees(kind, slot.name .. " alone", slots, full, ask(kind, net, slots, {[k] = full[k]}))
     for _, less in ipairs(kind.less(full[k])) do
-      local told = without(full, k)
+      local seeds = without(full, k)
       local what = slot.name .. " " .. text(less)
       check_agrees(kind, what .. " alone", slots, full, ask(kind, net, slots, {[k] = less}))
-      told[k] = less
-      check_agrees(kind, what, slots, full, ask(kind, net, slots, told))
+      seeds[k] = less
+      check_agrees(kind, what, slots, full, ask(kind, net, slots, seeds))
     end
   end
 end
@@ -183,13 +183,13 @@ end
 
 local function check_others(kind, line, net, slots, full)
   for k, slot in ipairs(slots) do
-    local told = without(full, k)
-    local found = ask(kind, net, slots, told)
+    local seeds = without(full, k)
+    local found = ask(kind, net, slots, seeds)
     check_agrees(kind, "without " .. slot.name, slots, full, found)
     for _, other in ipairs(kind.others(full[k])) do
-      told[k] = other
+      seeds[k] = other
       local what = ("%s is %s, not %s"):format(slot.name, text(full[k]), text(other))
-      local ok, e = pcall(ask, kind, net, slots, told)
+      local ok, e = pcall(ask, kind, net, slots, seeds)
       if not ok then
         check_error(kind, line, what, e)
       elseif not slot.also[kind.name] and kind.excludes(found[k], other) then
@@ -218,26 +218,26 @@ local function loop(line, case, slots, at)
   return last[first + 1]
 end
 
-local function ask_loop(kind, net, told)
+local function ask_loop(kind, net, seeds)
   local given = {}
-  for k, v in pairs(told) do given["state " .. k] = v end
+  for k, v in pairs(seeds) do given["state " .. k] = v end
   local _, out = net[kind.method](net, given)
   return out[1]
 end
 
 local function check_output(kind, line, case, slots, full, k)
-  local net, told, name = loop(line, case, slots, k), {}, slots[k].name
-  for i, slot in ipairs(slots) do told[i] = slot.key and full[i] or nil end
-  local found = ask_loop(kind, net, told)
+  local net, seeds, name = loop(line, case, slots, k), {}, slots[k].name
+  for i, slot in ipairs(slots) do seeds[i] = slot.key and full[i] or nil end
+  local found = ask_loop(kind, net, seeds)
   for what, v in pairs{without = found, alone = ask_loop(kind, net, {[k] = full[k]})} do
     if not kind.agrees(full[k], v) then
       error(("in a loop, %s, %s: %s, but %s"):format(name, what, text(full[k]), text(v)), 0)
     end
   end
   for _, other in ipairs(kind.others(full[k])) do
-    told[k] = other
+    seeds[k] = other
     local what = ("in a loop, %s is %s, not %s"):format(name, text(full[k]), text(other))
-    local ok, e = pcall(ask_loop, kind, net, told)
+    local ok, e = pcall(ask_loop, kind, net, seeds)
     if not ok then
       check_error(kind, line, what, e)
     elseif kind.excludes(found, other) then

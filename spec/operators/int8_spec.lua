@@ -310,7 +310,7 @@ describe("quantize_model", function()
     end
   end
 
-  it("leaves what it is told to leave", function()
+  it("leaves excluded layers", function()
     local q = ty.contrib.quantization.quantize_model{ sym = net, arg_params = arg,
       aux_params = aux, calib_mode = "none", excluded_sym_names = { "c0", "fc" } }
     local text = q:tojson()

@@ -101,14 +101,14 @@ describe("after the end of a sequence nothing counts:", function()
   it("CTCLoss", function()
     local steps, labels = {3, 5}, {1, 2}
     local function late(i) return math.floor(i / 8) >= steps[math.floor(i / 4) % 2 + 1] end
-    local function behind(i) return i % 3 >= labels[math.floor(i / 3) + 1] end
+    local function is_padding(i) return i % 3 >= labels[math.floor(i / 3) + 1] end
     for _, dtype in ipairs(FLOATS) do
       check{
         net = sym.CTCLoss{data = V"x", label = V"label", data_lengths = V"steps",
           label_lengths = V"length", use_data_lengths = true, use_label_lengths = true},
         given = {x = noise({6, 2, 4}, "float64"):astype(dtype), steps = nd.array(steps),
           label = nd.array{{1, 1, 1}, {2, 3, 3}}, length = nd.array(labels)},
-        heads = {noise({2}, "float64", 9):astype(dtype)}, beyond = {x = late, label = behind}}
+        heads = {noise({2}, "float64", 9):astype(dtype)}, beyond = {x = late, label = is_padding}}
     end
     check{net = sym.CTCLoss{V"x", V"label"},               -- after the first padding
       given = {x = noise({6, 2, 4}), label = nd.array{{1, 0, 1}, {0, 3, 3}}}, heads = {noise({2})},

@@ -1,4 +1,4 @@
--- The registry: names, what it tells of an operator, how many there are.
+-- The registry: names, what it says of an operator, how many there are.
 local ty = require "tycho"
 local catalogue = require "spec.operators.catalogue"
 local shell = require "spec.support.shell"
@@ -34,7 +34,7 @@ describe("the registry", function()
     end
   end)
 
-  it("counts operators, and tells those that were added", function()
+  it("counts operators, and lists those that were added", function()
     local count = ty.op.count()
     assert.equal(#ty.op.list(), count.total)
     local output = shell.tycho([[-e '

@@ -62,7 +62,7 @@ describe("the gradient of max pooling", function()
     end
   end)
 
-  it("takes windows of more places than a byte can tell", function()
+  it("takes windows of more positions than a byte can index", function()
     check({1, 2, 20, 20}, {17, 17}, 1, 2)
     check({1, 2, 16, 16}, {16, 16}, 1, 0)
     check({1, 2, 16, 15}, {16, 15}, 1, 0)

@@ -99,7 +99,7 @@ describe("random numbers follow their law:", function()
   end
 end)
 
-describe("counts whose rate lies beyond all numbers", function()
+describe("counts whose rate overflows", function()
   it("are no endless search", function()
     ty.random.seed(1)
     local rate =

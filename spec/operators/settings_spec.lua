@@ -137,7 +137,7 @@ describe("layers give the same values and gradients with", function()
     check_large("winograd", {"TYCHO_CPU=baseline", "TYCHO_CPU=avx2", "TYCHO_WINOGRAD=0"})
   end)
 
-  it("plain loops behind a loss that is never whole", function()
+  it("plain loops after a loss that is never whole", function()
     check_large("loss", {"TYCHO_DISABLE=gemm"})
   end)
 end)

@@ -42,7 +42,7 @@ describe("optimizer", function()
     end
   end)
 
-  it("has the settings that it was told after any number of steps", function()
+  it("has the settings that it was given after any number of steps", function()
     local settings = require "tycho.optimizer.settings"
     local schedules = {
       function() return nil end,

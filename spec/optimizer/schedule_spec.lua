@@ -14,11 +14,11 @@ local SCHEDULES = {
 }
 
 describe("a schedule", function()
-  local told
+  local logged
   before_each(function()
-    told = {}
+    logged = {}
     ty.log.sink = function(level, text)
-      told[#told + 1] = level == "warning" and text or nil
+      logged[#logged + 1] = level == "warning" and text or nil
     end
   end)
   after_each(function() ty.log.sink = nil end)
@@ -33,15 +33,15 @@ describe("a schedule", function()
     it(("without a base rate takes the optimizer's: %s"):format(name), function()
       assert.same(rates({ base_lr = 0.3 }), rates({}, 0.3))
       assert.same(rates({ base_lr = 0.3, warmup_steps = 4 }), rates({ warmup_steps = 4 }, 0.3))
-      assert.same({}, told)
+      assert.same({}, logged)
     end)
 
     it(("with another base rate warns: %s"):format(name), function()
       rates({ base_lr = 0.2 }, 0.2)
-      assert.same({}, told)
+      assert.same({}, logged)
       rates({ base_lr = 0.2 }, 0.3)
-      assert.equal(1, #told)
-      assert.truthy(told[1]:find("0.2", 1, true) and told[1]:find("0.3", 1, true), told[1])
+      assert.equal(1, #logged)
+      assert.truthy(logged[1]:find("0.2", 1, true) and logged[1]:find("0.3", 1, true), logged[1])
     end)
   end
 

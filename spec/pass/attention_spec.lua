@@ -376,7 +376,7 @@ describe("nodes of attention stay", function()
       { x = noise{ T, B, H * 3 * D }, z = noise{ T, B, H * 3 * D } })
   end)
 
-  it("where somebody monitors, who sees them with their names", function()
+  it("where a monitor is set, which sees them with their names", function()
     local p = sym.softmax{ scores(), name = "weights" }
     local exe = bound(sym.batch_dot{ p, V "v", name = "y" }, plain())
     local before = exe:forward()[1]

@@ -73,7 +73,7 @@ describe("a relu", function()
   teardown(device.come_back)
   for kind, front in pairs(FRONT) do
     for _, dtype in ipairs{"float32", "float64", "float16"} do
-      it(("behind %s of %s is done by its kernel"):format(kind, dtype), function()
+      it(("after %s of %s is done by its kernel"):format(kind, dtype), function()
         shows(compare(sym.relu{front(), name = "act"}, SHAPE, dtype), "[n act]")
         shows(compare(sym.Activation{front(), act_type = "relu", name = "act"}, SHAPE, dtype),
           "[n act]")
@@ -89,7 +89,7 @@ describe("a relu", function()
   end)
 end)
 
-describe("a relu behind plain loops", function()
+describe("a relu after plain loops", function()
   setup(device.leave)
   teardown(device.come_back)
   it("is done by them", function()
@@ -150,7 +150,7 @@ describe("a gelu", function()
       act_type = "gelu", name = "act"}
   end
 
-  it("behind FullyConnected of float32 is done by its kernel, with the same bits", function()
+  it("after FullyConnected of float32 is done by its kernel, with the same bits", function()
     for _, rows in ipairs{1, 5, 70} do
       for _, columns in ipairs{1, 7, 32, 100} do
         shows(inferred(net(columns), rows, "float32"), "[n act]")
@@ -190,7 +190,7 @@ describe("the gradient of a relu", function()
     lacks(compare(net, SHAPE, "float64"), "[n_backward act_backward]")
   end)
 
-  it("is taken by that of max pooling behind it, of other pooling not", function()
+  it("is taken by that of max pooling after it, of other pooling not", function()
     local function pool(kind, x)
       return sym.Pooling{x, kernel = {2, 2}, stride = {2, 2}, pool_type = kind, name = "p"}
     end

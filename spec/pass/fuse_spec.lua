@@ -23,7 +23,7 @@ describe("a group that ends with a view", function()
 end)
 
 describe("a gradient that a difference passes on", function()
-  it("reaches a kernel behind the pointwise program", function()
+  it("reaches a kernel after the pointwise program", function()
     local e = V("m") * (ty.sym.Concat{ V("a"), V("b"), dim = 1 } - V("t"))
     local exe = e:simple_bind{ ctx = ty.cpu(), a = { 2, 3 }, b = { 2, 3 }, m = { 2, 6 },
       t = { 2, 6 }, grad_req = { a = "write", b = "write", m = "null", t = "null" } }

@@ -95,7 +95,7 @@ describe("products with one weight", function()
       for _, steps in ipairs{2, 9, 14} do same(stack(3, steps), steps, req) end
     end
   end)
-  it("leave gradients that nobody wants", function()
+  it("leave unused gradients", function()
     local req = {data = "null", wi1 = "write", wh1 = "null", wi2 = "add", wh2 = "write"}
     same(stack(2, 5), 5, req)
   end)

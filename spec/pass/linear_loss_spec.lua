@@ -129,7 +129,7 @@ describe("the gradient of a large softmax", function()
     check{rows = 300, classes = 4000, dtype = "float64", label_dtype = "float64"}
   end)
 
-  it("is left alone where the loss reads more, or somebody else reads it, or it is small",
+  it("is left alone where the loss reads more, or another node reads it, or it is small",
     function()
       check({rows = 300, classes = 4000, out_grad = true}, false)
       check({rows = 300, classes = 4000, label_shape = {300, 4000}}, false)

@@ -35,11 +35,11 @@ describe("the list of passes", function()
     assert.is_nil(next(files), "a pass that is not in the list")
   end)
 
-  it("stands in ARCHITECTURE.md in the same order", function()
+  it("is in ARCHITECTURE.md in the same order", function()
     local text, at = read("ARCHITECTURE.md"), 1
     for _, pass in ipairs(passes()) do
       local from = text:find("\n| " .. pass.name .. " | ", at, true)
-      assert(from, ("no row '%s' behind the one before"):format(pass.name))
+      assert(from, ("no row '%s' after the one before"):format(pass.name))
       at = from + 1
     end
   end)

@@ -40,7 +40,7 @@ local function gradients(exe)
 end
 
 describe("segments", function()
-  it("are one for forward and one for backward where nobody asks for more", function()
+  it("are one for forward and one for backward by default", function()
     assert.equal(2, bound():stats().segments)
   end)
 
@@ -53,7 +53,7 @@ describe("segments", function()
     assert.equal(forward + 4, exe:stats().segments)      -- the rest of backward is the fourth
   end)
 
-  it("do not end behind the last step once more", function()
+  it("do not end once more after the last step", function()
     local exe = bound()
     local all = {}
     for name in pairs(exe.grad_dict) do

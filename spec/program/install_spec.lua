@@ -39,9 +39,9 @@ describe("make", function()
       return
     end
     folder.with(function(path)
-      local told = make("install PREFIX=" .. path)
-      local exports = told:match("(  export LUA_PATH=[^\n]*\n  export TYCHO_LIB=[^\n]*\n)")
-      assert.is_truthy(exports, told)
+      local log = make("install PREFIX=" .. path)
+      local exports = log:match("(  export LUA_PATH=[^\n]*\n  export TYCHO_LIB=[^\n]*\n)")
+      assert.is_truthy(exports, log)
       local luajit = [[luajit -e 'print(require("tycho").nd.ones(2):sum():asscalar())']]
       assert.equal("2\n", run("cd / && unset TYCHO_LIB\n%s%s", exports, luajit))
       local modules = path .. "/share/lua/5.1/tycho"
@@ -105,7 +105,7 @@ describe("setup.sh", function()
     return output, status
   end
 
-  it("tells a user what to install, without sudo where there is none", function()
+  it("says what to install, without sudo where there is none", function()
     local programs = {id = "echo 1000", ["dpkg-query"] = "exit 1"}
     local output, status = setup(programs, "doc")
     assert.equal(1, status)

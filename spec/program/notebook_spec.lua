@@ -41,10 +41,10 @@ describe("a notebook", function()
       complete("ty.nd.zeros_l"), complete("y = x:reshape_l"), complete("ty.nowhere.x") }
     assert.equal("[[1. 2.]\n [3. 4.]]\n<NDArray 2x2 @cpu(0)>", answers[2].result)
     assert.equal("10\n", answers[3].text)
-    local told = answers[4].error
-    assert.is_truthy(told:find("axis 0 has 3 elements", 1, true), told)
-    assert.is_truthy(told:find("(shape error)", 1, true), told)
-    assert.is_nil(told:find("ndarray/operators.lua", 1, true), told)
+    local message = answers[4].error
+    assert.is_truthy(message:find("axis 0 has 3 elements", 1, true), message)
+    assert.is_truthy(message:find("(shape error)", 1, true), message)
+    assert.is_nil(message:find("ndarray/operators.lua", 1, true), message)
     assert.is_truthy(answers[5].error:find("^mine"), answers[5].error)
     assert.is_truthy(answers[6].error:find("attempt to perform arithmetic", 1, true))
     assert.equal("drawing_1.svg", answers[7].result)

@@ -39,14 +39,14 @@ describe("tycho", function()
     assert.is_truthy(help:find("Usage: own_net.lua", 1, true), help)
     for _, name in ipairs{ "train_mnst", "../scripts/train_mnist", "lib/common",
         "models/../train_mnist", "''" } do
-      local told, wrong = tycho("--script " .. name)
+      local printed, wrong = tycho("--script " .. name)
       assert.equal(2, wrong)
       local want = "there is no script '" .. name:gsub("'", "") .. "'"
-      assert.is_truthy(told:find(want, 1, true), told)
+      assert.is_truthy(printed:find(want, 1, true), printed)
     end
   end)
 
-  it("writes lines at once behind a pipe, also between those of the log", function()
+  it("writes lines at once into a pipe, also between those of the log", function()
     with_file("print('one') io.stderr:write('two\\n') io.write('three\\nfour') \z
       require('tycho').log:info('five') print()", function(path)
       assert.equal("one\ntwo\nthree\nfourINFO: five\n\n",
@@ -75,7 +75,7 @@ describe("tycho", function()
     assert.equal("0.1.0\n", output)
   end)
 
-  it("tells version, platform and help", function()
+  it("prints version, platform and help", function()
     assert.is_truthy((tycho("--version")):match("^tycho %d+%.%d+%.%d+ %(abi %d+%)\n$"))
     assert.is_truthy((tycho("--platform")):match("LuaJIT 2%.1"))
     assert.is_truthy((tycho("--help")):match("%-%-strict"))
@@ -94,7 +94,7 @@ describe("tycho", function()
   end)
 
   -- a script's output, the script's name replaced
-  local function tells(code, options)
+  local function says(code, options)
     local text
     with_file(code, function(path)
       text = tycho((options or "") .. " " .. path):gsub(path:gsub("%p", "%%%0"), "script.lua")
@@ -105,21 +105,21 @@ describe("tycho", function()
   it("begins with the script's line, which no traceback repeats", function()
     assert.equal("tycho: script.lua:2: nd.dot: input 'rhs' is missing [operator dot]\n  \z
       expected an NDArray, got nothing\n",
-      tells("local ty = require 'tycho'\nty.nd.dot(ty.nd.ones(2))\n"))
+      says("local ty = require 'tycho'\nty.nd.dot(ty.nd.ones(2))\n"))
     assert.equal("tycho: script.lua:1: nd.ones: bad 'shape'\n  \z
-      expected a shape (a list of sizes), got text \"x\"\n", tells("require('tycho').nd.ones('x')"))
-    assert.equal("tycho: script.lua:1: boom\n", tells("error('boom')"))
+      expected a shape (a list of sizes), got text \"x\"\n", says("require('tycho').nd.ones('x')"))
+    assert.equal("tycho: script.lua:1: boom\n", says("error('boom')"))
     assert.equal("tycho: script.lua:2: attempt to index local 'x' (a nil value)\n",
-      tells("local x\nprint(x.y)"))
+      says("local x\nprint(x.y)"))
   end)
 
   it("begins with the script's line where Lua stops inside the library", function()
-    assert.is_truthy(tells("local ty = require 'tycho'\nty.nd.ones(2).copy()\n")
+    assert.is_truthy(says("local ty = require 'tycho'\nty.nd.ones(2).copy()\n")
       :match("^tycho: script%.lua:2: attempt to index[^\n]+\n[^\n]+colon[^\n]+\n$"))
   end)
 
   it("takes an error of the script's own callback for nothing else", function()
-    assert.equal("tycho: script.lua:4: oh no\n", tells([[
+    assert.equal("tycho: script.lua:4: oh no\n", says([[
       local ty = require "tycho"
       local net = ty.sym.MakeLoss(ty.sym.sum(ty.sym.Variable "data"))
       ty.mod.Module{symbol = net, label_names = {}}:fit{num_epoch = 1,
@@ -136,7 +136,7 @@ describe("tycho", function()
       ["setmetatable({}, {__tostring = function() return {} end})"] =
         "error object is a table",
       ["{code = 'interrupted'}"] = "interrupted" } do
-      assert.equal("tycho: " .. want .. "\n", tells(("error(%s, 0)"):format(raised)))
+      assert.equal("tycho: " .. want .. "\n", says(("error(%s, 0)"):format(raised)))
     end
   end)
 
@@ -145,9 +145,9 @@ describe("tycho", function()
       \tscript.lua:1: in function 'fail'\n\z
       \tscript.lua:3: in function <script.lua:2>\n\z
       \tscript.lua:2: in main chunk\n",
-      tells("function fail() local x = error('deep') end\n\z
+      says("function fail() local x = error('deep') end\n\z
         local x = ('x'):gsub('x', function()\nlocal x = fail() end)"))
-    local text = tells("local function f(n) if n == 0 then error('deep') end local x = f(n - 1) end \z
+    local text = says("local function f(n) if n == 0 then error('deep') end local x = f(n - 1) end \z
       f(30)")
     assert.equal(24, select(2, text:gsub("\n\tscript%.lua:1: in function 'f'", "")))
     assert.equal("\n\t...\n", text:sub(-6))
@@ -168,7 +168,7 @@ describe("tycho", function()
     prints("12\ntable\n", "--plain -e'3 * 4' -ltycho.core.json -e 'type(json)'")
   end)
 
-  it("takes modules on Lua's own path where it lies beside none", function()
+  it("takes modules on Lua's own path where it is in no tree", function()
     folder.with(function(path)
       local output, status = shell.run(("cp %s %s/tycho && cd %s && env -u TYCHO_LIB \z
         LD_LIBRARY_PATH=%s ./tycho --platform"):format(shell.program, path, path,
@@ -182,8 +182,8 @@ describe("tycho", function()
     local strict = "tycho: script.lua:1: %s an undeclared global 'oops'\n"
     for code, want in pairs{ ["local x = oops"] = strict:format("reading"), ["oops = 1"] =
       strict:format("writing"), ["rawset(_G, 'oops', 3) oops = oops + 1 print(oops)"] = "4\n" } do
-      assert.equal(want, tells(code, "--strict"))
-      assert.is_falsy(tells(code):find("undeclared", 1, true))
+      assert.equal(want, says(code, "--strict"))
+      assert.is_falsy(says(code):find("undeclared", 1, true))
     end
     prints("7\n", "-e 'x = 7' -e x")
     prints("7\n", "--strict -e 'rawset(_G, \"x\", 6) x = x + 1' -e x")
@@ -218,7 +218,7 @@ describe("tycho", function()
     interrupted("local ty = require 'tycho' local z = ty.nd.ones{300, \z
       300} while true do ty.nd.dot{z, z}:wait_to_read() end")
   end)
-  it("stops in order on SIGTERM, with what stands behind an error", function()
+  it("stops in order on SIGTERM, with what follows an error", function()
     with_file([[
       jit.off()
       local ok, e = pcall(function() while true do end end)

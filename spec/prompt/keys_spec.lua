@@ -33,7 +33,7 @@ describe("the prompt's terminal", function()
     os.execute("sleep 0.2")
   end
 
-  it("indents by Tab where nothing stands before it", function()
+  it("indents by Tab where nothing is before it", function()
     tab()
     t:send(" ")
     tab()

@@ -263,7 +263,7 @@ describe("scripts:", function()
     assert.is_true(tonumber(worst) <= 1e-6, worst)
   end)
 
-  it("mistakes are told", function()
+  it("mistakes are reported", function()
     for words, text in pairs{
       ["train_mnist.lua --resume"] = "--resume needs --checkpoint",
       ["train_mnist.lua --checkpoint nowhere/m --resume"] = "there is no file nowhere/m.state",

@@ -160,7 +160,7 @@ local function text_of(t)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
-local function tell(i, ...)
+local function log_call(i, ...)
   if not TRACE then return end
   local file = assert(io.open(TRACE, "w"))
   file:write("call ", i, ": ", ...)
@@ -195,7 +195,7 @@ local function call_arrays(i, info)
     shapes[k] = k == 1 and s or near(s)
     inputs[k] = array(shapes[k], chance(0.9) and kind or dtype())
   end
-  tell(i, "nd.", info.name, text_of(options), " on ", text_of(shapes), " ", kind)
+  log_call(i, "nd.", info.name, text_of(options), " on ", text_of(shapes), " ", kind)
   for k, v in pairs(options) do inputs[k] = v end
   wait(ty.nd[info.name](inputs))
 end
@@ -227,7 +227,7 @@ local function call_symbol(i, info)
       shapes[name], types[name] = k == 1 and s or near(s), chance(0.9) and kind or dtype()
     end
   end
-  tell(i, "sym.", info.name, text_of(options), " on ", text_of(shapes), " ", text_of(types))
+  log_call(i, "sym.", info.name, text_of(options), " on ", text_of(shapes), " ", text_of(types))
   for k, v in pairs(options) do inputs[k] = v end
   local symbol = ty.sym[info.name](inputs)
   local spec = { ctx = ty.cpu(), type_dict = types, grad_req = chance(0.9) and "write" or "add" }
@@ -266,7 +266,7 @@ local function call_case(i)
     given[name] = chance(0.3) and near(s) or s
     options[k] = nil
   end
-  tell(i, "case ", case[1], text_of(options), " on ", text_of(given), " ", kind)
+  log_call(i, "case ", case[1], text_of(options), " on ", text_of(given), " ", kind)
   local types, req = {}, {}
   for name in pairs(given) do
     types[name], req[name] = kind, fixed and fixed[name] and "null" or "write"

@@ -136,7 +136,7 @@ describe("foreach", function()
     end
   end)
 
-  it("tells the shapes of its own inputs where an operator in its body fails", function()
+  it("names the shapes of its own inputs where an operator in its body fails", function()
     local _, last = contrib.foreach(function(d, s)
       return d, { ty.sym.FullyConnected{ data = s[2], weight = V("w"), num_hidden = 3,
         no_bias = true, name = "fc" }, s[2] }
@@ -144,9 +144,9 @@ describe("foreach", function()
     local e = assert.raises("shape", function()
       last[1]:infer_shape{ x = { 7, 9 }, a = { 2, 4 }, b = { 2, 5 } }
     end)
-    local told = {}
-    for i, s in ipairs(e.shapes) do told[i] = s.name .. " " .. table.concat(s.shape, " ") end
-    assert.same({ "x 7 9", "a 2 4", "b 2 5", "w " }, told)
+    local listed = {}
+    for i, s in ipairs(e.shapes) do listed[i] = s.name .. " " .. table.concat(s.shape, " ") end
+    assert.same({ "x 7 9", "a 2 4", "b 2 5", "w " }, listed)
     assert.equal("_foreach " .. e.node .. ": FullyConnected fc: shape of output is (2, 4), but (2, 3) \z
       is needed here (inputs: data (2, 5), weight (?))", e.message)
   end)
@@ -284,7 +284,7 @@ describe("while_loop", function()
     assert.near({ -1 }, y[2])
   end)
 
-  it("tells its condition what is around", function()
+  it("gives its condition what is around", function()
     local _, x = contrib.while_loop{ cond = function(x) return ty.sym.sum(x):lt(V("most")) end,
       func = function(x) return {}, x + V("step") end, loop_vars = V("x"), max_iterations = 10 }
     local y, g = train(x, { x = number(0), most = number(5), step = number(2) })

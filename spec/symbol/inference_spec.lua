@@ -96,7 +96,7 @@ describe("inference", function()
       inferred(says, want("variable_number_1", {}, C.TY_I32)))
   end)
 
-  it("is told of two variables with one name once", function()
+  it("warns of two variables with one name once", function()
     local g = interface.graph()
     local a, b = interface.var(g, "a"), interface.var(g, "a")
     interface.op(g, "elemwise_add", "sum", { a, b })

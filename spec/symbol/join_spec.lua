@@ -3,10 +3,10 @@
 local ty = require "tycho"
 
 describe("joining one input", function()
-  local told
+  local logged
   before_each(function()
-    told = {}
-    ty.log.sink = function(_, text) told[#told + 1] = text end
+    logged = {}
+    ty.log.sink = function(_, text) logged[#logged + 1] = text end
   end)
   after_each(function() ty.log.sink = nil end)
 
@@ -16,8 +16,8 @@ describe("joining one input", function()
   it("warns where unpack was cut to one", function()
     local _ = ty.sym.Concat(unpack(s), { dim = 1 })
     _ = ty.nd.stack{ unpack(x), axis = 0 }
-    assert.equal(2, #told)
-    for _, text in ipairs(told) do
+    assert.equal(2, #logged)
+    for _, text in ipairs(logged) do
       assert.truthy(text:find("unpack", 1, true), text)
     end
   end)
@@ -26,8 +26,8 @@ describe("joining one input", function()
     for _ = 1, 3 do
       local _ = ty.sym.Concat(unpack(s), { dim = 1 })
     end
-    assert.equal(1, #told)
-    assert.truthy(told[1]:find("join_spec.lua:%d+: ?sym.Concat"), told[1])
+    assert.equal(1, #logged)
+    assert.truthy(logged[1]:find("join_spec.lua:%d+: ?sym.Concat"), logged[1])
   end)
 
   it("is fine as a list, and where several come", function()
@@ -35,6 +35,6 @@ describe("joining one input", function()
     _ = ty.sym.Concat{ dim = 1, unpack(s) }
     _ = ty.nd.concat{ { x[1] }, dim = 1 }
     _ = ty.nd.add_n(unpack(x))
-    assert.same({}, told)
+    assert.same({}, logged)
   end)
 end)

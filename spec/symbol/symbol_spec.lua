@@ -148,6 +148,19 @@ describe("places", function()
     ends_with((V("x") + 1):where(), line())
   end)
 
+  it("of look-ups without a call keep nothing alive", function()
+    local alive = setmetatable({}, { __mode = "k" })
+    local function look()
+      local object = {}
+      alive[object] = true
+      local function f() return object, ty.sym.FullyConnected end
+      f()
+    end
+    look()
+    for _ = 1, 2 do collectgarbage() end
+    assert.is_nil(next(alive))
+  end)
+
   it("come with errors of inference", function()
     local s = ty.sym.elemwise_add(V("l"), V("r"))
     local there = line() - 1
@@ -199,7 +212,7 @@ describe("a file", function()
     assert.same({ "io", "/" }, { e.code, e.argument })
   end)
 
-  it("gives nodes that its outputs share, whoever asks first", function()
+  it("gives nodes that its outputs share, in any order of access", function()
     local x = V("x")
     local text = ty.sym.Group{ x + 1, ty.sym.split{ x, num_outputs = 2, axis = 0 } }:tojson()
     for first = 1, 3 do

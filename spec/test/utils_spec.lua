@@ -202,7 +202,7 @@ describe("small helpers", function()
 end)
 
 describe("features", function()
-  it("are named, sorted, and told one by one", function()
+  it("are named, sorted, and reported one by one", function()
     assert.is_true(ty.runtime.is_enabled("PROFILER"))
     assert.is_false(ty.runtime.is_enabled("F16C"))
     local list, before = ty.runtime.Features(), ""

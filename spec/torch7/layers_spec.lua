@@ -522,7 +522,7 @@ describe("a recurrent module", function()
       { { 1 } }))
   end)
 
-  it("gives zeros for rows of zeros behind a mask", function()
+  it("gives zeros for rows of zeros after a mask", function()
     gives({ { 0 }, { 5 } }, nn("MaskZero", { nInputDim = 1, modules = {
       nn("AddConstant", { constant_scalar = 3 }) } }), { { 0 }, { 2 } })
   end)

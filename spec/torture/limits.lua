@@ -149,7 +149,7 @@ end
 -- A program that does not even start says why: the linker with 127, ours with 1. OpenBLAS's own
 -- threads, one for each further processor, would ask for their buffers without end.
 local function start()
-  local kib, status, told = 40000, nil, {}
+  local kib, status, reported = 40000, nil, {}
   while status ~= 0 and kib < 2 ^ 21 do
     local output, blamed
     output, status, blamed = try_start(kib)
@@ -158,8 +158,8 @@ local function start()
     if status ~= 0 then ended = ended + 1 end
     if status ~= 0 and not clean and not blamed then
       complain("start", kib * 1024, status, output)
-    elseif status ~= 0 and not clean and not told[blamed] then
-      told[blamed] = true
+    elseif status ~= 0 and not clean and not reported[blamed] then
+      reported[blamed] = true
       print(("start, %d KiB: %s fails before the program begins, status %d\n%s")
         :format(kib, blamed, status, output))
     end

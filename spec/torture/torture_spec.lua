@@ -20,7 +20,7 @@ describe("the doors of a release build", function()
   end)
 end)
 
-describe("what fails behind a door", function()
+describe("what fails on request", function()
   local built = io.open(FOLDER .. "/tycho")
   if not built then
     it("any of it", function() pending("there is no " .. FOLDER .. ": make torture") end)

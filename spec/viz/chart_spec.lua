@@ -199,7 +199,7 @@ describe("plot", function()
 end)
 
 describe("histogram", function()
-  it("counts what lies in each part; the last part has its upper edge", function()
+  it("counts the values in each part; the last part has its upper edge", function()
     local svg = ty.viz.histogram({ 0, 0.5, 1, 1, 2, 0 / 0, 1 / 0 }, { bins = 2 }):svg()
     local heights = {}
     for height in svg:gmatch('<rect fill="#0072b2" height="([%d.]+)"') do
@@ -312,7 +312,7 @@ describe("a canvas of pixels", function()
 end)
 
 describe("an axis", function()
-  it("has ticks at round numbers, told apart by their texts", function()
+  it("has ticks at round numbers with different texts", function()
     local tenths = scale.linear(0.13, 0.97, 0, 1, 6)
     assert.same({ "0.0", "0.2", "0.4", "0.6", "0.8", "1.0" }, tenths.texts)
     local whole = scale.linear(0, 2, 0, 1, 10, { whole = true, fixed = true })

@@ -39,7 +39,7 @@ local function decode(text)
   while at <= #body do
     local index, r, g, b, stop = body:match("^#(%d+);2;(%d+);(%d+);(%d+)()", at)
     local chosen, after = body:match("^#(%d+)()", at)
-    local count, letter, behind = body:match("^!(%d+)([?-~])()", at)
+    local count, letter, rest = body:match("^!(%d+)([?-~])()", at)
     local c = body:sub(at, at)
     if index then
       palette[index], at = { tonumber(r), tonumber(g), tonumber(b) }, stop
@@ -47,7 +47,7 @@ local function decode(text)
       colour, at = chosen, after
     elseif count then
       draw(letter, tonumber(count))
-      at = behind
+      at = rest
     else
       if c == "$" then
         x = 0

@@ -1,8 +1,9 @@
 /* convert.c - loops of base/cast.h for one instruction set: compiled once per set with
 ** -DISA=name. They are plain loops that the compiler makes vectors of; elements do not meet, so
-** every set gives the same bits.
+** every set gives the same bits. To half types there are vectors by hand, with these bits, too.
 */
 #include "base/cast.h"
+#include "base/isa/halves.inc"
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -40,10 +41,19 @@ FROM_INTEGER(int8_t, i8)
 FROM_INTEGER(int32_t, i32)
 FROM_INTEGER(int64_t, i64)
 FROM_BOOL(boolean, b8)
-LOOP(f16_f32, float, uint16_t, f32_of_f16(x))
 LOOP(bf16_f32, float, uint16_t, f32_of_bf16(x))
-LOOP(f32_f16, uint16_t, float, f16_of_f32(x))
-LOOP(f32_bf16, uint16_t, float, bf16_of_f32(x))
+LOOP(plain_f16_f32, float, uint16_t, f32_of_f16(x))
+LOOP(plain_f32_f16, uint16_t, float, f16_of_f32(x))
+LOOP(plain_f32_bf16, uint16_t, float, bf16_of_f32(x))
+#ifdef HALVES
+HALF_LOOP(f16_f32, float, uint16_t)
+HALF_LOOP(f32_f16, uint16_t, float)
+HALF_LOOP(f32_bf16, uint16_t, float)
+#else
+#define f16_f32 plain_f16_f32
+#define f32_f16 plain_f32_f16
+#define f32_bf16 plain_f32_bf16
+#endif
 
 #define ROW(s) \
   [TY_F32] = s##_f32, [TY_F64] = s##_f64, [TY_U8] = s##_u8, [TY_I32] = s##_i32, [TY_I8] = s##_i8, \

@@ -9,17 +9,26 @@
 #include "base/philox.h"
 #endif
 
-enum { CORNER, CENTER };                              /* x1 y1 x2 y2; x y width height */
+/* How four numbers describe a box. */
+enum {
+  CORNER,                                             /* x1, y1, x2, y2 */
+  CENTER,                                             /* x, y, width, height */
+};
 
 struct box { double x1, y1, x2, y2, area; };
-/* pixel: 1 where both ends of a side count, as in whole pixels */
-struct metric { bool single; double pixel; };
 
+struct metric {
+  bool single;                                        /* round as float32 does */
+  double pixel;                                       /* 1 if sides include both ends, else 0 */
+};
+
+/* Returns v rounded to the data's type. */
 TY_DEVICE_FN double box_held(const struct metric *m, double v)
 {
   return m->single ? (double)(float)v : v;
 }
 
+/* Returns the box that four numbers of a form describe. */
 TY_DEVICE_FN struct box box_of(const struct metric *m, const double v[4], int form)
 {
   struct box b = { v[0], v[1], v[2], v[3], 0 };
@@ -38,14 +47,14 @@ TY_DEVICE_FN struct box box_of(const struct metric *m, const double v[4], int fo
   return b;
 }
 
-/* Of two sides that overlap, how long; a1 .. a2 and b1 .. b2. */
+/* Returns the length that sides a1 .. a2 and b1 .. b2 have in common, 0 or less for none. */
 TY_DEVICE_FN double box_side(const struct metric *m, double a1, double a2, double b1, double b2)
 {
   double first = a1 > b1 ? a1 : b1, last = a2 < b2 ? a2 : b2;
   return box_held(m, box_held(m, last - first) + m->pixel);
 }
 
-/* Intersection over union. */
+/* Returns the intersection of two boxes over their union. */
 TY_DEVICE_FN double box_overlap(const struct metric *m, const struct box *a, const struct box *b)
 {
   double w = box_side(m, a->x1, a->x2, b->x1, b->x2);
@@ -55,7 +64,7 @@ TY_DEVICE_FN double box_overlap(const struct metric *m, const struct box *a, con
   return both > 0 ? box_held(m, both / box_held(m, box_held(m, sum) - both)) : 0;
 }
 
-/* Corners, or middle and size, as the other form. */
+/* Converts a box in place to form `to` from the other one. */
 TY_DEVICE_FN void box_reform(double v[4], int to)
 {
   for (int i = 0; i < 2; i++) {
@@ -65,7 +74,7 @@ TY_DEVICE_FN void box_reform(double v[4], int to)
   }
 }
 
-/* Two corners as the middle and the size of each axis. */
+/* Sets middle and size, for each axis, of the box with corners v. */
 TY_DEVICE_FN void box_middle(const double v[4], double middle[2], double size[2])
 {
   for (int i = 0; i < 2; i++) {
@@ -87,8 +96,8 @@ TY_DEVICE_FN void box_encode(const double anchor[4], const double object[4], con
   }
 }
 
-/* The corners of what shifts `by` times std say of an anchor; limit > 0: of the logarithms of width
-** and height. */
+/* Sets `to` to the corners of the box that shifts `by` times std make of an anchor. A limit above 0
+** bounds the logarithms by which width and height grow. */
 TY_DEVICE_FN void box_decode(const double middle[2], const double size[2], const double by[4],
     const double std[4], double limit, double to[4])
 {

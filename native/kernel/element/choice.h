@@ -1,5 +1,5 @@
-/* choice.h - one random choice, shared by C and CUDA: a class by the sums of probabilities, a
-** position in a permutation, a number without repetition. */
+/* choice.h - random choices, shared by C and CUDA: a class by the sums of probabilities, a position
+** in a permutation, a number without repetition. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -7,8 +7,8 @@
 #include "base/philox.h"
 #endif
 
-/* The first class whose sum is above u; the last possible one, should all of them fall short of
-** 1. sums: of the first 1, 2, ... probabilities. */
+/* Returns the first class whose sum is above u or, where rounding keeps all sums below u, the last
+** class whose probability is not 0. sums: of the first 1, 2, ... probabilities. */
 TY_DEVICE_FN int64_t choose_class(const double *sums, int64_t classes, double u)
 {
   int64_t low = 0, high = classes - 1;
@@ -22,21 +22,22 @@ TY_DEVICE_FN int64_t choose_class(const double *sums, int64_t classes, double u)
   return low;
 }
 
-/* Inside-out Fisher and Yates: at step i the entry at this position moves to position i, and entry
-** i comes here. */
+/* Returns the position of step i of an inside-out Fisher and Yates shuffle: the entry there moves
+** to position i, and entry i takes its position. */
 TY_DEVICE_FN int64_t position_of_step(int64_t i, double u)
 {
   return (int64_t)(u * (double)(i + 1));
 }
 
-/* A whole number below max, the smaller the more probable. turns: ln(max + 1). */
+/* Returns a whole number below max of the log-uniform law. turns: ln(max + 1). */
 TY_DEVICE_FN int64_t zipfian_number(double u, double turns, int64_t max)
 {
   int64_t v = (int64_t)exp(u * turns) - 1;
   return v < max - 1 ? v : max - 1;
 }
 
-/* Slots, a power of two of them, hold v + 1. false: v is there already. */
+/* Adds v to a hash set, whose slots hold 0 or a number plus 1. `slots` is a power of two above the
+** number of entries. Returns false if v was in the set. */
 TY_DEVICE_FN bool insert_number(int64_t *slot, int64_t slots, int64_t v)
 {
   int64_t i = (int64_t)(((uint64_t)v * 0x9E3779B97F4A7C15u) >> 20) & (slots - 1);

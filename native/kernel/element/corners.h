@@ -1,24 +1,24 @@
-/* corners.h - bilinear samples at places of a grid, -1 and 1 being the centres of the outermost
-** pixels: shared by C and CUDA. Included once for each type REAL of numbers, under names made by
-** T_NAME. */
+/* corners.h - bilinear samples at points of a grid, shared by C and CUDA. Coordinates -1 and 1 are
+** the centres of the outermost pixels. Included once for each type REAL of numbers, under names
+** made by T_NAME. */
 #ifndef TY_DEVICE_FN
 #define TY_DEVICE_FN static inline
 #endif
 
-/* Coordinate i of n of a regular grid. */
+/* Returns coordinate i of n of a regular grid. */
 TY_DEVICE_FN REAL T_NAME(grid_coordinate)(int64_t i, int64_t n)
 {
   return n > 1 ? (REAL)(-1 + 2 * (double)i / (double)(n - 1)) : -1;
 }
 
-/* The four neighbours of a place: offsets into a plane, weights, and whether they are inside. */
+/* The four neighbours of a point: bit 0 of an index says right, bit 1 lower. */
 struct T_NAME(corners) {
-  int64_t at[4];
-  REAL    wx, wy;
-  bool    in[4];
+  int64_t at[4];                                      /* offsets into a plane */
+  REAL    wx, wy;                                     /* weights of the right and the lower ones */
+  bool    in[4];                                      /* inside the image */
 };
 
-/* false: all are outside */
+/* Finds the neighbours of a point. Returns false, and leaves k as it was, if all are outside. */
 TY_DEVICE_FN bool T_NAME(corners_at)(
     struct T_NAME(corners) * k, REAL gx, REAL gy, int64_t height, int64_t width)
 {
@@ -36,16 +36,20 @@ TY_DEVICE_FN bool T_NAME(corners_at)(
   return true;
 }
 
+/* Returns the weight of neighbour i, 0 if it is outside. */
 TY_DEVICE_FN REAL T_NAME(corner_weight)(const struct T_NAME(corners) * k, int i)
 {
   return k->in[i] ? (i & 1 ? k->wx : 1 - k->wx) * (i >> 1 ? k->wy : 1 - k->wy) : 0;
 }
 
-/* Slopes of the sample in x and y from the pixels at the corners, times its head gradient g. */
+/* Returns the derivative of the sample by x, in pixels, times its head gradient g. v: the pixels of
+** the neighbours. */
 TY_DEVICE_FN REAL T_NAME(slope_across)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[1] - v[0]) * (1 - k->wy) + (v[3] - v[2]) * k->wy);
 }
+
+/* Returns the derivative of the sample by y, likewise. */
 TY_DEVICE_FN REAL T_NAME(slope_down)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[2] - v[0]) * (1 - k->wx) + (v[3] - v[1]) * k->wx);

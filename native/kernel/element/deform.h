@@ -1,7 +1,7 @@
-/* deform.h - where a tap of a bent window reads an image, shared by C and CUDA. At the border two
-** forms differ: `modulated`, with a mask, pixels outside the image are 0 and a place counts from -1
-** to height and width; else a place outside [0, height) x [0, width) is 0, and the last row and
-** column reach on to the edge. */
+/* deform.h - where a tap of a deformable convolution reads an image, shared by C and CUDA. Two
+** forms differ at the border. `modulated` (the one with a mask): pixels outside the image are 0,
+** points from -1 to height and width are mixed with them. Else: a point outside [0, height) x [0,
+** width) is 0, and the last row and column extend to the edge. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -9,13 +9,15 @@
 #include "base/philox.h"
 #endif
 
-/* Four pixels that are mixed. A pixel outside has index 0 and weight 0. */
+/* The four pixels of a bilinear sample. A pixel outside has index 0 and weight 0. */
 struct deform_mix {
-  int64_t at[4];
+  int64_t at[4];                                      /* indices into a plane */
   double weight[4];
-  double down[4], across[4];                          /* derivatives of the weights */
+  double down[4];                                     /* derivatives of the weights by y */
+  double across[4];                                   /* by x */
 };
 
+/* Returns the pixels and weights of the sample at (y, x). */
 TY_DEVICE_FN struct deform_mix deform_mix(
     double y, double x, int64_t height, int64_t width, int modulated)
 {
@@ -26,7 +28,7 @@ TY_DEVICE_FN struct deform_mix deform_mix(
   int64_t row = (int64_t)top, column = (int64_t)left;
   double fy = y - top, fx = x - left;
   int sy = 1, sx = 1;
-  if (!modulated && row == height - 1) fy = 0, sy = 0; /* the last row reaches on to the edge */
+  if (!modulated && row == height - 1) fy = 0, sy = 0; /* the last row extends to the edge */
   if (!modulated && column == width - 1) fx = 0, sx = 0;
   for (int k = 0; k < 4; k++) {
     int64_t i = row + k / 2, j = column + k % 2;

@@ -1,6 +1,7 @@
-/* density.h - logarithms of densities and their slopes, shared by C and CUDA: NAME_log(x, a, b) of
-** a law with parameters a and b, and NAME_slope, whose d are slopes by x, a and b, and come zeroed.
-** Counts have no slope by x. Parameters outside their range give NaN. */
+/* density.h - logarithms of densities and their derivatives, shared by C and CUDA. NAME_log(x, a,
+** b) returns the logarithm for a law with parameters a and b. NAME_slope sets d to its derivatives
+** by x, a and b; the caller has set d to 0, and laws of counts leave d[0]. Parameters outside their
+** range give NaN. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -10,6 +11,7 @@
 
 /* -- special functions ------------------------------------------------------------------------- */
 
+/* Returns the logarithm of the gamma function. */
 TY_DEVICE_FN double ln_gamma(double x)
 {
 #ifdef TY_LN_GAMMA
@@ -20,9 +22,9 @@ TY_DEVICE_FN double ln_gamma(double x)
 #endif
 }
 
-/* Slope of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz and Stegun
-** 6.3.5, 6.3.18). Except at whole numbers the reference takes the logarithm in single precision,
-** also for float64, and so do we. */
+/* Returns the derivative of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz
+** and Stegun 6.3.5, 6.3.18). Except at whole numbers up to 10 the logarithm is in single precision,
+** also for float64, as in the reference. */
 TY_DEVICE_FN double digamma(double x)
 {
   if (!(x > 0)) return NAN;
@@ -34,7 +36,10 @@ TY_DEVICE_FN double digamma(double x)
   return sum + (whole ? log(x) : (double)logf((float)x)) - 0.5 / x - tail;
 }
 
+/* Returns a ln(x), 0 where a is 0. */
 TY_DEVICE_FN double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
+
+/* -- laws -------------------------------------------------------------------------------------- */
 
 TY_DEVICE_FN double uniform_log(double x, double low, double high) { return -log(high - low); }
 TY_DEVICE_FN void uniform_slope(double x, double low, double high, double d[3])

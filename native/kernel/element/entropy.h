@@ -1,4 +1,4 @@
-/* entropy.h - what a histogram loses when it is cut off about its middle and reduced to few
+/* entropy.h - the divergence of a histogram from itself cut off about its middle and reduced to few
 ** levels, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
@@ -7,11 +7,16 @@
 #include "base/philox.h"
 #endif
 
-/* Bins start .. start + n - 1 of a histogram. What is outside was added to the first and the last
-** of them. */
-struct histogram_cut { const double *bin; int64_t start, n, levels; double first, last; };
+/* Bins start .. start + n - 1 of a histogram. The counts outside are added to the first and the
+** last of them. */
+struct histogram_cut {
+  const double *bin;                                  /* all bins of the histogram */
+  int64_t start, n;
+  int64_t levels;
+  double first, last;                                 /* counts of the first and the last bin */
+};
 
-/* The cut that keeps `half` bins on both sides of the middle one. */
+/* Returns the cut that keeps `half` bins on both sides of the middle one. */
 TY_DEVICE_FN struct histogram_cut cut_at(
     const double *bin, int64_t all, int64_t levels, int64_t half)
 {
@@ -26,16 +31,24 @@ TY_DEVICE_FN struct histogram_cut cut_at(
   return h;
 }
 
-/* A bin, and what its level makes of it: the level's mean over the bins that are not empty. */
-struct cut_bin { double p, q; };
-struct cut_level { int64_t end; double mean; };
+struct cut_bin {
+  double p;                                           /* count of the bin */
+  double q;                                           /* mean of its level; 0 in an empty bin */
+};
 
+/* A level: consecutive bins that have one value after the reduction. */
+struct cut_level {
+  int64_t end;                                        /* the first bin after it */
+  double mean;                                        /* over its bins that are not empty */
+};
+
+/* Returns the count of bin i of a cut. */
 TY_DEVICE_FN double cut_count(const struct histogram_cut *h, int64_t i)
 {
   return i == h->n - 1 ? h->last : i == 0 ? h->first : h->bin[h->start + i];
 }
 
-/* Bin i, where bins are asked for in order from 0 on. */
+/* Returns bin i. The caller asks for bins in order from 0 on, with the same `level`. */
 TY_DEVICE_FN struct cut_bin next_bin(
     const struct histogram_cut *h, int64_t i, struct cut_level *level)
 {
@@ -54,15 +67,16 @@ TY_DEVICE_FN struct cut_bin next_bin(
   return b;
 }
 
-/* How much goes from each bin that is not zero, so that each that is zero gets `eps`; 1: too
-** much. */
+/* Returns how much to subtract from each of n bins that is not zero so that each of the `zeros`
+** others can get eps; 1: too much. */
 TY_DEVICE_FN double smoothing(double eps, int64_t zeros, int64_t n)
 {
   double less = zeros < n ? eps * (double)zeros / (double)(n - zeros) : 1;
   return less < 1 ? less : 1;
 }
 
-/* Kullback and Leibler's divergence of the levels from the bins, both smoothed. */
+/* Returns the Kullback-Leibler divergence of the levels from the bins, both smoothed; infinity
+** where it has none. */
 TY_DEVICE_FN double cut_divergence(const struct histogram_cut *h)
 {
   const double eps = 1e-4;

@@ -1,4 +1,4 @@
-/* hawkes.h - one stretch of time of one kind of events of a Hawkes process, shared by C and
+/* hawkes.h - the likelihood of a Hawkes process between two events of one kind, shared by C and
 ** CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
@@ -9,19 +9,19 @@
 
 /* State of one kind of events. */
 struct hawkes_kind {
-  double s;                                           /* memory */
+  double s;                                           /* sum of the decayed events so far */
   double ds;                                          /* its derivative by beta */
   double last;                                        /* time of the last event */
-  double lda, alpha, beta;                            /* gradients */
+  double lda, alpha, beta;                            /* gradients of the log likelihood so far */
 };
 
-/* The time from the last event to `now` goes by, with an event at its end or none; what it adds to
-** the likelihood. */
+/* Advances x from its last event to time `now`, with an event there or without one. Returns what
+** this adds to the log likelihood. */
 TY_DEVICE_FN double hawkes_pass(
     struct hawkes_kind *x, double lda, double alpha, double beta, double now, bool event)
 {
   const double d = now - x->last, e = exp(-beta * d);
-  const double gone = x->s * d * e; /* what s e loses by beta */
+  const double gone = x->s * d * e; /* minus the derivative of s e by beta, s fixed */
   double ll = -(lda * d + alpha * x->s * (1 - e));
   x->lda -= d;
   x->alpha -= x->s * (1 - e);

@@ -1,12 +1,11 @@
-/* proposal.h - the region that a region proposal network makes of an anchor, shared by C and
-** CUDA. */
+/* proposal.h - regions that a region proposal network makes of anchors, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include "kernel/element/boxes.h"
 #endif
 
-/* Corners of an anchor of the first cell: a square of `side` is given the ratio (height by width,
-** its area kept, sides rounded), then the scale. */
+/* Sets v to the corners of an anchor of the first cell: a square of `side` gets the ratio of height
+** to width, its area kept and its sides rounded, and is scaled then. */
 TY_DEVICE_FN void anchor_of(double side, double ratio, double scale, double v[4])
 {
   double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
@@ -17,6 +16,8 @@ TY_DEVICE_FN void anchor_of(double side, double ratio, double scale, double v[4]
   }
 }
 
+/* Moves an anchor's middle by by[0], by[1] of its size, and scales its size by exp(by[2]),
+** exp(by[3]). */
 TY_DEVICE_FN void stretch_anchor(const double by[4], double v[4])
 {
   for (int i = 0; i < 2; i++) {
@@ -29,15 +30,16 @@ TY_DEVICE_FN void stretch_anchor(const double by[4], double v[4])
 
 struct proposal_rules {
   struct metric m;
-  int64_t stride;
+  int64_t stride;                                     /* pixels of the image between cells */
   int64_t least;                                      /* height and width in the unscaled image */
   int64_t corners;                                    /* 1: the network moves corners, in pixels */
 };
 struct proposal { double v[4], score; };
 
-/* v: an anchor of the first cell; by: what the network says of it at the cell (column, row); info:
-** height, width and scale of the image. A score becomes -1 in cells beyond the image, of a box that
-** is too small (which grows by half of the least at each end), and where box or score is NaN. */
+/* Returns the region of an anchor. v: the anchor in the first cell; cell: column and row; by: the
+** network's output for them; info: height, width and scale of the image. The score becomes -1 in
+** cells outside the image, where box or score is NaN, and of a box that is smaller than the least,
+** which is enlarged by half of the least at each end. */
 TY_DEVICE_FN struct proposal propose(const struct proposal_rules *r, const double v[4],
     const int64_t cell[2], const double by[4], const double info[3], double score)
 {

@@ -1,5 +1,5 @@
 /* regions.h - regions of images and their bins, shared by C and CUDA: ROIPooling, ROIAlign,
-** RROIAlign, PSROIPooling and its deformable form. Along axes 0 (y) and 1 (x). Coordinates are
+** RROIAlign, PSROIPooling and its deformable form. Axis 0 is y, axis 1 is x. Coordinates are
 ** rounded as the data's type does: `single` says that it is float32. */
 #pragma once
 #ifndef __CUDACC_RTC__
@@ -8,7 +8,10 @@
 #include "base/philox.h"
 #endif
 
+/* Returns v rounded to the data's type. */
 TY_DEVICE_FN double region_held(int single, double v) { return single ? (double)(float)v : v; }
+
+/* Returns i bounded to low .. high. */
 TY_DEVICE_FN int64_t region_clip(int64_t i, int64_t low, int64_t high)
 {
   return i < low ? low : i > high ? high : i;
@@ -16,6 +19,7 @@ TY_DEVICE_FN int64_t region_clip(int64_t i, int64_t low, int64_t high)
 
 /* -- ROIPooling: maxima over bins that may overlap --------------------------------------------- */
 
+/* Returns the nearest integer, 0 for NaN and magnitudes of 1e9 or more. */
 TY_DEVICE_FN int64_t region_rounded(double v)
 {
   return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0;
@@ -25,6 +29,8 @@ struct pool_region {
   int64_t image;                                      /* -1: it does not exist */
   int64_t first[2], size[2];                          /* in pixels */
 };
+
+/* Returns the region of five numbers: image, x1, y1, x2, y2. */
 TY_DEVICE_FN struct pool_region pool_region(const double v[5], double scale, int64_t images)
 {
   struct pool_region g;
@@ -37,8 +43,10 @@ TY_DEVICE_FN struct pool_region pool_region(const double v[5], double scale, int
   return g;
 }
 
-/* Ends of bin i of n along an axis of `limit` pixels. */
+/* Pixels from .. to - 1. */
 struct bin_ends { int64_t from, to; };
+
+/* Returns the pixels of bin i of n along an axis of `limit` pixels. */
 TY_DEVICE_FN struct bin_ends pool_bin(
     const struct pool_region *g, int axis, int64_t i, int64_t n, int64_t limit)
 {
@@ -51,22 +59,27 @@ TY_DEVICE_FN struct bin_ends pool_bin(
 
 /* -- ROIAlign: means of bilinear samples ------------------------------------------------------- */
 
-/* What all regions share: pixels per unit, bins, samples per side of a bin (0: by its size), size
-** and number of the images. */
+/* What all regions share. */
 struct align_grid {
-  double scale;
-  int64_t bins[2], size[2], images, ratio;
-  int32_t aligned, rotated, single;
-};
-/* image -1: there is nothing to see; first pixel, size of a bin, samples per bin; of a rotated
-** region, whose start is relative to the centre: */
-struct align_region {
-  int64_t image;
-  double start[2], bin[2], grid[2];
-  double centre[2], cosine, sine;
+  double scale;                                       /* pixels per unit of a region's numbers */
+  int64_t bins[2];
+  int64_t size[2];                                    /* of the images, in pixels */
+  int64_t images;
+  int64_t ratio;                                      /* samples per side of a bin; 0: by size */
+  int32_t aligned;                                    /* pixels have their centre at + 0.5 */
+  int32_t rotated;                                    /* regions have an angle */
+  int32_t single;
 };
 
-/* v: the numbers of a region, five or, rotated, six */
+struct align_region {
+  int64_t image;                                      /* -1: there are no samples */
+  double start[2];                                    /* of a rotated region, from its centre */
+  double bin[2];                                      /* size of a bin, in pixels */
+  double grid[2];                                     /* samples per bin */
+  double centre[2], cosine, sine;                     /* of a rotated region */
+};
+
+/* Returns the region of five numbers, or six of a rotated one. v is overwritten. */
 TY_DEVICE_FN struct align_region align_region(const struct align_grid *k, double v[6])
 {
   struct align_region g = { -1, { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, 1, 0 };
@@ -95,7 +108,7 @@ TY_DEVICE_FN struct align_region align_region(const struct align_grid *k, double
   return g;
 }
 
-/* Sample i of bin b along an axis, before rotation. */
+/* Returns the coordinate of sample i of bin b along an axis, before rotation. */
 TY_DEVICE_FN double align_sample(
     const struct align_grid *k, const struct align_region *g, int axis, int64_t b, double i)
 {
@@ -107,7 +120,8 @@ TY_DEVICE_FN double align_sample(
 
 /* Samples from .. to - 1. */
 struct sample_ends { double from, to; };
-/* Returns the samples of bin b along an axis that may be within low .. high, a few too many. */
+/* Returns the samples of bin b along an axis that may be within low .. high, up to two more at each
+** end. */
 TY_DEVICE_FN struct sample_ends align_within(
     const struct align_region *g, int axis, int64_t b, double low, double high)
 {
@@ -117,8 +131,14 @@ TY_DEVICE_FN struct sample_ends align_within(
   return e;
 }
 
-/* Two pixels along an axis of n, and the weight of the second; at -1: outside. */
-struct align_tap { int64_t at, next; double weight; };
+/* Two pixels along an axis. */
+struct align_tap {
+  int64_t at;                                         /* -1: the sample is outside */
+  int64_t next;
+  double weight;                                      /* of the second */
+};
+
+/* Returns the pixels of the sample at coordinate v. */
 TY_DEVICE_FN struct align_tap align_tap(const struct align_grid *k, int axis, double v)
 {
   struct align_tap t = { -1, 0, 0 };
@@ -160,15 +180,27 @@ TY_DEVICE_FN void align_image(const struct align_grid *k, const struct align_reg
 
 /* -- PSROIPooling: each bin reads a channel of its own ----------------------------------------- */
 
-/* What all regions share: channels of the result, bins along a side, cells of channels along a
-** side, parts of trans along a side, samples along a side of a bin. */
+/* What all regions share. */
 struct ps_grid {
-  double scale, trans_std;
-  int64_t outputs, bins, cells, parts, samples, size[2], images;
+  double scale;                                       /* pixels per unit of a region's numbers */
+  double trans_std;                                   /* sizes of the region per unit of trans */
+  int64_t outputs;                                    /* channels of the result */
+  int64_t bins;                                       /* along a side */
+  int64_t cells;                                      /* of channels, along a side */
+  int64_t parts;                                      /* of trans, along a side */
+  int64_t samples;                                    /* along a side of a bin */
+  int64_t size[2];                                    /* of the images, in pixels */
+  int64_t images;
   int32_t single;
 };
-struct ps_region { int64_t image; double start[2], size[2], bin[2]; };
 
+struct ps_region {
+  int64_t image;                                      /* -1: it does not exist */
+  double start[2], size[2], bin[2];                   /* in pixels */
+};
+
+/* Returns the region of five numbers. shift: 0.5 where pixels have their centre at + 0.5, else
+** 0. */
 TY_DEVICE_FN struct ps_region ps_region(const struct ps_grid *k, const double v[5], double shift)
 {
   struct ps_region g = { -1, { 0, 0 }, { 0, 0 }, { 0, 0 } };
@@ -186,14 +218,14 @@ TY_DEVICE_FN struct ps_region ps_region(const struct ps_grid *k, const double v[
   return g;
 }
 
-/* The cell along an axis whose channels bin i reads. */
+/* Returns the cell along an axis whose channels bin i reads. */
 TY_DEVICE_FN int64_t ps_cell(const struct ps_grid *k, int64_t i)
 {
   int64_t cell = i * k->cells / k->bins;
   return cell < k->cells - 1 ? cell : k->cells - 1;
 }
 
-/* The pixels of bin i along an axis. */
+/* Returns the pixels of bin i along an axis. */
 TY_DEVICE_FN struct bin_ends ps_pixels(
     const struct ps_grid *k, const struct ps_region *g, int axis, int64_t i)
 {
@@ -206,10 +238,10 @@ TY_DEVICE_FN struct bin_ends ps_pixels(
   return e;
 }
 
-/* The part of trans along an axis that moves bin i. */
+/* Returns the part of trans along an axis that moves bin i. */
 TY_DEVICE_FN int64_t ps_part(const struct ps_grid *k, int64_t i) { return i * k->parts / k->bins; }
 
-/* Where the samples of bin i begin along an axis, moved by trans. */
+/* Returns where the samples of bin i begin along an axis, moved by trans. */
 TY_DEVICE_FN double ps_start(
     const struct ps_grid *k, const struct ps_region *g, int axis, int64_t i, double trans)
 {

@@ -1,12 +1,13 @@
-/* resample.h - where the pixels of an image of another size come from, along one axis: shared by C
-** and CUDA. */
+/* resample.h - the pixels that resizing an image reads, along one axis: shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include "base/philox.h"
 #endif
 
-/* Window o of n over `in` pixels: from floor(o in / n) to ceil((o + 1) in / n). */
+/* Returns the first pixel of window o of n over `in` pixels: floor(o in / n). */
 TY_DEVICE_FN int64_t window_from(int64_t o, int64_t in, int64_t n) { return o * in / n; }
+
+/* Returns the first pixel after window o: ceil((o + 1) in / n). */
 TY_DEVICE_FN int64_t window_to(int64_t o, int64_t in, int64_t n)
 {
   return ((o + 1) * in + n - 1) / n;
@@ -14,15 +15,13 @@ TY_DEVICE_FN int64_t window_to(int64_t o, int64_t in, int64_t n)
 
 /* The two pixels between which an output is. */
 struct resize_tap {
-  /* the first pixel */
-  int64_t at;
-  /* steps to the second pixel */
-  int64_t next;
-  /* weight of the second pixel */
-  double weight;
+  int64_t at;                                         /* the first pixel */
+  int64_t next;                                       /* steps to the second pixel */
+  double weight;                                      /* of the second pixel */
 };
+
 /* Returns the pixels of output i of `out`. If `corners`, the corners of both images coincide, else
-** their edges do. `at` never falls as i grows. */
+** their edges do. `at` does not decrease as i grows. */
 TY_DEVICE_FN struct resize_tap resize_tap(int64_t i, int64_t in, int64_t out, int corners)
 {
   double scale = out < 2 ? 0

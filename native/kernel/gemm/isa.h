@@ -6,7 +6,7 @@
 ** row of a panel after the other. A is read in place through two strides, or packed in strips of
 ** `gemm_height` rows (ars 1, acs = height, strip = distance). The sum runs `outer` times over k
 ** steps, each A element acs further, A moving by `jump` between runs and B going on without a
-** break: that lets an image be read in place, row by row.
+** gap: that lets an image be read in place, row by row.
 **
 ** Narrow types (bfloat16, 8-bit integers) are multiplied in words of 32 bits: `per` elements along
 ** k, padded with zeros after the last one. Panels, strips and sums are then laid out as those of
@@ -19,35 +19,46 @@
 #include "kernel/gemm/levels.h"
 
 struct gemm_block {
-  /* from: the first of the k steps, in A and in B */
-  int64_t m, n, k, outer, jump, from;
-  /* strip: from one strip of rows to the next */
+  int64_t m, n;                                       /* rows and columns of C */
+  int64_t k;                                          /* steps of a run of the sum */
+  int64_t outer;                                      /* runs */
+  int64_t jump;                                       /* elements of A skipped between runs */
+  int64_t from;                                       /* the first of the k steps, in A and in B */
   const void *a;
-  int64_t ars, acs, strip;
+  int64_t ars;                                        /* elements from one row of A to the next */
+  int64_t acs;                                        /* from one column to the next */
+  int64_t strip;                                      /* from one strip of rows to the next */
   int rows;                                           /* of a strip; 0: gemm_height */
-  /* from one row of a panel, from one panel to the next */
   const void *b;
-  int64_t ldb, panel;
+  int64_t ldb;                                        /* from one row of a panel to the next */
+  int64_t panel;                                      /* from one panel to the next */
   void *c;
-  int64_t ldc;
-  const void *bias, *row_bias;                        /* per column, per row; NULL: none */
-  const void *row_scale;                              /* multiplies A B; NULL: ones */
+  int64_t ldc;                                        /* from one row of C to the next */
+  const void *bias;                                   /* per column; NULL: none */
+  const void *row_bias;                               /* per row; NULL: none */
+  const void *row_scale;                              /* per row, multiplies A B; NULL: ones */
   double alpha;
-  bool add;                                           /* onto what C holds */
+  bool add;                                           /* to the old C */
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
-  /* b is not padded with zeros after column n: read only n columns */
-  bool full;
+  bool full;                                          /* B is not padded: read only n columns */
   int act;                                            /* ACT_* */
-  /* of 8-bit integers, unit NULL: C holds the sums. Else C becomes float32: (AB - less) unit scale
-  ** + bias, with a unit per row, scale, less and a float32 bias per column */
-  const float *unit, *scale;
-  const int32_t *less;
+  /* For 8-bit integers. unit NULL: C gets the sums, in int32. Else C gets float32: (A B - less) *
+  ** unit * scale + bias. */
+  const float *unit;                                  /* per row */
+  const float *scale;                                 /* per column */
+  const int32_t *less;                                /* per column */
 };
 
-/* Where the columns of a panel are in an image: pieces of output rows. Row (c, t) of the panel is
-** channel c seen from tap t of the window. fill copies an image to panel rows of `width`
-** elements; spread adds such rows to an image. */
-struct gemm_piece { int64_t from; int32_t at, n; };   /* place in a channel, column, elements */
+/* A part of an output row. */
+struct gemm_piece {
+  int64_t from;                                       /* offset in a channel of the image */
+  int32_t at;                                         /* column of the panel */
+  int32_t n;                                          /* elements */
+};
+
+/* Where the columns of a panel are in an image. Row (c, t) of the panel is channel c seen from tap
+** t of the window. `fill` copies an image to panel rows of `width` elements; `scatter_panel` adds
+** such rows to an image. */
 struct gemm_image {
   /* number of channels of the image */
   int64_t channels;
@@ -59,16 +70,20 @@ struct gemm_image {
   int64_t width;
   /* elements from the end of a panel row to the next row */
   int64_t skip;
+  /* number of taps of the window */
   int taps;
-  const int64_t *tap;                                 /* their offsets */
+  /* their offsets in a channel */
+  const int64_t *tap;
+  /* number of pieces */
   int n;
   const struct gemm_piece *piece;
-  bool clear;                                         /* the pieces leave gaps: zeros */
+  /* the pieces leave gaps, which get zeros */
+  bool clear;
 };
 
 /* Panel rows of whole output rows, first .. first + rows - 1, of a window that moves by one: row
-** (c, t) is channel c seen from tap t. fold adds them to the channels: a row of a channel, up to
-** a vector, takes all that the taps saw of it while it is in a register. */
+** (c, t) is channel c seen from tap t. `fold` adds them to the channels: each vector of a channel's
+** row gets the elements of all taps while it is in a register. */
 struct gemm_fold {
   /* number of channels of the image */
   int64_t channels;
@@ -90,19 +105,28 @@ struct gemm_fold {
   int64_t across;
 };
 
-/* Rows of a map of one channel, whose windows move by one row of its image. */
+/* Output rows of one channel, for a window that moves by one row of the image. */
 struct gemm_map {
-  /* number of rows and of columns of the map */
-  int64_t rows, n;
-  /* taps of a window down and across */
-  int down, across;
-  /* places of the taps of a window's first row, for column 0 */
+  /* number of rows of the map */
+  int64_t rows;
+  /* number of its columns */
+  int64_t n;
+  /* taps of the window down */
+  int down;
+  /* and across */
+  int across;
+  /* offsets of the taps of the window's first row, for column 0 */
   const int64_t *tap;
-  /* elements from one row of the image to the next, and of the map */
-  int64_t line, to;
+  /* elements from one row of the image to the next */
+  int64_t line;
+  /* elements from one row of the map to the next */
+  int64_t to;
+  /* down * across weights, row by row */
   const void *weight;
-  double start;                                       /* what each sum begins with */
-  bool add;                                           /* onto what the map holds */
+  /* first term of each sum */
+  double start;
+  /* to the old map */
+  bool add;
 };
 
 struct gemm_type {
@@ -122,38 +146,45 @@ struct gemm_type {
   int per;
   /* words are made of A's elements strip by strip, so blocks must have `copy` set */
   bool copies;
+  /* computes a block */
   void (*block)(const struct gemm_block *b);
   /* packs B (k x cols) into a panel, padded to whole vectors */
   void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
   /* packs the transpose of b (cols x k) into a panel */
   void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
+  /* packs rows of A into a strip of `height` rows; the last ones are not written if there are
+  ** fewer */
   void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height,
       void *out);
   /* computes C = alpha A B^T for few rows, reading both along k */
   void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
       int64_t ldb, void *c, int64_t ldc, double alpha, bool add);
-  /* from here on NULL: not for this type */
+  /* From here on a function is NULL where the type does not have it. */
+  /* applies an activation (ACT_*) in place */
   void (*act)(int act, int64_t n, void *x);
   /* adds alpha x[i * step] to y[i] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
-  /* adds k rows of B, ldb elements apart, each times its element of a, in their order to y; NULL:
-  ** not there */
+  /* adds k rows of B, ldb elements apart, each times its element of a, to y, in their order */
   void (*add_rows)(int64_t n, int64_t k, const void *a, int64_t step, const void *b, int64_t ldb,
       void *y);
   /* adds x[i] to y[i * step] */
   void (*scatter)(int64_t n, const void *x, void *y, int64_t step);
   /* returns the sum of x[i * step] y[i] */
   double (*dot)(int64_t n, const void *x, int64_t step, const void *y);
+  /* returns the sum of x */
   double (*sum)(int64_t n, const void *x);
+  /* copies an image to panel rows */
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);
   /* y[i] (+)= start + the sum over taps of weight[t] x[tap[t] + i], for i < n; reads up to w - 1
   ** elements of x after those */
   void (*window_row)(int64_t n, int taps, const int64_t *tap, const void *weight, double start,
       bool add, const void *x, void *y);
-  /* does window_row for all rows of a map, with the same bits */
+  /* computes what window_row does for each row of a map, with equal bits */
   void (*window_map)(const struct gemm_map *m, const void *x, void *y);
+  /* adds panel rows to an image */
   void (*scatter_panel)(const struct gemm_image *f, const void *panel, void *image);
-  /* NULL: where vectors are narrow spread is as fast */
+  /* adds panel rows of whole output rows to an image; NULL for narrow vectors, where scatter_panel
+  ** is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */

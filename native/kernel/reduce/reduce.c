@@ -14,12 +14,14 @@
 
 #define TABLES(isa) \
   extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
-      reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa, reducer_b8_##isa;
+      reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa, reducer_b8_##isa, \
+      reducer_bf16_##isa;
 #define TABLE(isa) \
   { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
-    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa },
+    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa, \
+    &reducer_bf16_##isa },
 EACH_ISA(TABLES)
-static const struct reducer *const table[][7] = { EACH_ISA(TABLE) };
+static const struct reducer *const table[][8] = { EACH_ISA(TABLE) };
 
 const struct reducer *reducer_of(int dtype)
 {
@@ -31,6 +33,7 @@ const struct reducer *reducer_of(int dtype)
   case TY_I32: return table[level][4];
   case TY_I64: return table[level][5];
   case TY_BOOL: return table[level][6];
+  case TY_BF16: return table[level][7];
   default: return table[level][2];
   }
 }

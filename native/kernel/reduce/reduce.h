@@ -41,7 +41,8 @@ struct reducer {
   int64_t (*find)(const void *x, accumulator value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
-/* Returns the loops of float32, float64, uint8, int8, int32, int64 or bool (results 0 or 1). */
+/* Returns the loops of float32, float64, uint8, int8, int32, int64, bool (results 0 or 1) or
+** bfloat16, which has rows, cols, merge, start and store alone. */
 const struct reducer *reducer_of(int dtype);
 
 /* The shape as alternating groups of kept and reduced axes. */

@@ -54,7 +54,7 @@ struct vec_pool {
   void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride,
       int power, int64_t n);
   /* Computes the maxima y of windows 2 x 2, 2 apart, over the input rows x0 and x1. */
-  void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
+  void   (*max2)(void *y, const void *x0, const void *x1, double lowest, int64_t n);
   /* Sets argmax to the first of the four taps that is y, else to NO_TAP. */
   void   (*max2_argmax)(uint8_t *argmax, const void *x0, const void *x1, const void *y, int64_t n);
   /* Sets both rows to dy at the taps of argmax, and to 0 elsewhere. */

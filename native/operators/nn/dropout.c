@@ -3,6 +3,8 @@
 ** and the hidden mask is written only when read. With `axes` the factors have size 1 there and
 ** are shared along these axes. p = 1 gives NaN (0 times infinity).
 */
+#include "base/cast.h"
+#include "base/convert.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -145,8 +147,63 @@ static size_t drop_scratch(const struct call *c)
   return p->axes.n > 0 ? desc_bytes(&c->out[0].d) : 0;
 }
 
-static const struct kernel drop_cpu[] = { { "philox", drop_forward, T_FLOAT, NULL, drop_scratch }, { 0 } };
-static const struct kernel drop_back_cpu[] = { { "philox", drop_backward, T_FLOAT, NULL, drop_scratch }, { 0 } };
+/* -- half types: a few elements at a time become float32 --------------------------------------- */
+
+static void half_body(int64_t begin, int64_t end, void *context)
+{
+  enum { STEP = 1024 };                               /* elements, in the first cache */
+  const struct fall *f = context;
+  const int dtype = f->shape.dtype;
+  const cast_fn widen = cast_between(dtype, TY_F32), narrow = cast_between(TY_F32, dtype);
+  uint16_t *y = f->y, *mask = f->mask;
+  const uint16_t *x = f->x;
+  float part[STEP], factor[STEP];
+  for (int64_t i = begin, n; i < end; i += n) {
+    n = MIN(STEP, end - i);
+    if (y)
+      widen(part, x + i, n);
+    else
+      memset(part, 0, sizeof part);
+    f->r->dropout(part, part, mask ? factor : NULL, &f->d, i, n);
+    if (y) narrow(y + i, part, n);
+    if (mask) narrow(mask + i, factor, n);
+  }
+}
+
+static int half_run(struct call *c, void *mask)
+{
+  struct fall f = fall_of(c, &c->in[0].d);
+  const int64_t n = desc_count(&f.shape);
+  f.r = vec_ops_of(TY_F32);
+  f.x = c->in[0].p;
+  f.y = c->out[0].p;
+  f.mask = mask;
+  if (f.acts) {
+    parallel_for(n, NS_CALL, half_body, &f);
+    return TY_OK;
+  }
+  const uint16_t one = f.shape.dtype == TY_BF16 ? float_to_bf16(1) : float_to_half(1);
+  if (f.y && f.y != f.x) memcpy(f.y, f.x, sizeof one * (size_t)n);
+  for (int64_t i = 0; f.mask && i < n; i++) ((uint16_t *)f.mask)[i] = one;
+  return TY_OK;
+}
+
+static int half_forward(struct call *c) { return half_run(c, c->out[1].p); }
+static int half_backward(struct call *c) { return half_run(c, NULL); }
+
+static const char *half_refuse(const struct call *c)
+{
+  return ((const struct drop_param *)c->param)->axes.n ? "axes share factors" : NULL;
+}
+
+static const struct kernel drop_cpu[] = {
+  { "philox halves", half_forward, T(TY_F16) | T(TY_BF16), half_refuse },
+  { "philox", drop_forward, T_FLOAT, NULL, drop_scratch }, { 0 }
+};
+static const struct kernel drop_back_cpu[] = {
+  { "philox halves", half_backward, T(TY_F16) | T(TY_BF16), half_refuse },
+  { "philox", drop_backward, T_FLOAT, NULL, drop_scratch }, { 0 }
+};
 
 const struct op op_dropout[] = {
   { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM | OP_NEVER_AGAIN | OP_NAMED_INPUT,

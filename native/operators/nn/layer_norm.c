@@ -3,8 +3,11 @@
 **
 ** Rows run along the axis; when it is not the last one, each outer block is transposed in
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
-** then the parts are added: the same bits on any number of threads.
+** then the parts are added: the same bits on any number of threads. Of half types a row at a time
+** becomes float32, if the axis is the last one.
 */
+#include "base/cast.h"
+#include "base/convert.h"
 #include "kernel/vec/norm.h"
 #include "op/op.h"
 
@@ -56,38 +59,66 @@ struct layer_norm {
   const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
   /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
   void  *y, *out_mean, *out_std, *dx, *part;
+  /* of half types, whose x, dy, y, dx, out_mean and out_std are as they are stored: */
+  cast_fn widen, narrow;
+  float *rows;                                        /* two per thread, or three per part */
 };
 
 static int64_t rows_in(const struct layer_norm *l) { return l->s.outer * l->s.inner; }
+
+static uint16_t *half_at(const void *x, int64_t i) { return (uint16_t *)(uintptr_t)x + i; }
+
+static void set_statistic(const struct layer_norm *l, void *out, int64_t i, double v)
+{
+  const float single = (float)v;
+  if (!out) return;
+  if (l->rows)
+    l->narrow(half_at(out, i), &single, 1);
+  else
+    l->r->set(out, i, v);
+}
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
   const struct layer_norm *l = context;
   const struct vec_ops *r = l->r;
-  int64_t k = l->s.k;
+  const int64_t k = l->s.k;
+  float *own = l->rows ? l->rows + 2 * k * parallel_index() : NULL;
   for (int64_t i = begin; i < end; i++) {
-    double mean = l->centered ? r->sum(vec_at(r, l->x, i * k), k) / (double)k : 0;
-    double std = sqrt(r->sum_square(vec_at(r, l->x, i * k), mean, k) / (double)k + l->eps);
-    if (l->y)
-      r->norm->norm(
-          vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
-    if (l->out_mean) r->set(l->out_mean, i, mean);
-    if (l->out_std) r->set(l->out_std, i, std);
+    const void *x = own ? own : vec_at(r, l->x, i * k);
+    void *y = own ? own + k : vec_at(r, l->y, i * k);
+    if (own) l->widen(own, half_at(l->x, i * k), k);
+    double mean = l->centered ? r->sum(x, k) / (double)k : 0;
+    double std = sqrt(r->sum_square(x, mean, k) / (double)k + l->eps);
+    if (l->y) r->norm->norm(y, x, l->gamma, l->beta, mean, 1 / std, k);
+    if (l->y && own) l->narrow(half_at(l->y, i * k), y, k);
+    set_statistic(l, l->out_mean, i, mean);
+    set_statistic(l, l->out_std, i, std);
   }
 }
 
-static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, void *dbeta)
+static void backward_row(const struct layer_norm *l, int64_t i, const void *dy, const void *x,
+    void *dx, void *dgamma, void *dbeta)
 {
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   double mean = l->centered ? r->get(l->mean, i) : 0, inverse = 1 / r->get(l->std, i), of[2];
-  void *dy = vec_at(r, l->dy, i * k), *x = vec_at(r, l->x, i * k);
   if (dgamma) r->norm->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
   if (!l->dx) return;
   r->norm->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
   of[0] = l->centered ? of[0] / (double)k : 0;
   of[1] /= (double)k;
-  r->norm->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
+  r->norm->norm_back(dx, dy, x, l->gamma, mean, inverse, of, k);
+}
+
+static void backward_half_row(const struct layer_norm *l, int64_t i, float *rows, void *dgamma,
+    void *dbeta)
+{
+  const int64_t k = l->s.k;
+  l->widen(rows, half_at(l->dy, i * k), k);
+  l->widen(rows + k, half_at(l->x, i * k), k);
+  backward_row(l, i, rows, rows + k, rows + 2 * k, dgamma, dbeta);
+  if (l->dx) l->narrow(half_at(l->dx, i * k), rows + 2 * k, k);
 }
 
 static void backward_body(int64_t begin, int64_t end, void *context)
@@ -99,7 +130,12 @@ static void backward_body(int64_t begin, int64_t end, void *context)
     void *dgamma = vec_at(r, l->part, 2 * p * k),
          *dbeta = l->centered ? vec_at(r, l->part, (2 * p + 1) * k) : NULL;
     if (dgamma) memset(dgamma, 0, r->size * (size_t)(2 * k));
-    for (int64_t i = p * n / PARTS; i < (p + 1) * n / PARTS; i++) backward_row(l, i, dgamma, dbeta);
+    for (int64_t i = p * n / PARTS; i < (p + 1) * n / PARTS; i++)
+      if (l->rows)
+        backward_half_row(l, i, l->rows + 3 * k * p, dgamma, dbeta);
+      else
+        backward_row(l, i, vec_at(r, l->dy, i * k), vec_at(r, l->x, i * k),
+            vec_at(r, l->dx, i * k), dgamma, dbeta);
   }
 }
 
@@ -131,6 +167,32 @@ static struct layer_norm layer_of(const struct call *c, const ty_desc *d)
     .eps = p->eps };
 }
 
+static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
+
+/* Makes l one of half types, whose rows begin at `rows`. */
+static void use_halves(struct layer_norm *l, int dtype, float *rows)
+{
+  l->r = vec_ops_of(TY_F32);
+  l->widen = cast_between(dtype, TY_F32);
+  l->narrow = cast_between(TY_F32, dtype);
+  l->rows = rows;
+}
+
+/* Widens n elements to *at, which moves past them. Returns them; NULL for NULL. */
+static const float *widen_operand(const struct layer_norm *l, const void *x, int64_t n, float **at)
+{
+  float *to = *at;
+  if (!x) return NULL;
+  l->widen(to, x, n);
+  *at += n;
+  return to;
+}
+
+static const char *half_refuse(const struct call *c)
+{
+  return layer_of(c, &c->in[0].d).s.inner > 1 ? "the axis is not the last one" : NULL;
+}
+
 static size_t forward_scratch(const struct call *c)
 {
   return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
@@ -148,23 +210,42 @@ static int run_forward(const struct call *c, struct layer_norm l, void *y)
   return TY_OK;
 }
 
+/* gamma and beta, then two rows per thread */
+static size_t half_forward_scratch(const struct call *c)
+{
+  return sizeof(float) * (size_t)((2 + 2 * parallel_threads()) * layer_of(c, &c->in[0].d).s.k);
+}
+
+/* Sets gamma, and beta unless it is NULL, and normalises. */
+static int run_scaled(const struct call *c, struct layer_norm l, const void *beta)
+{
+  l.gamma = c->in[1].p;
+  l.beta = beta;
+  if (!is_half(c->in[0].d.dtype)) return run_forward(c, l, c->out[0].p);
+  float *at = c->tmp;
+  use_halves(&l, c->in[0].d.dtype, at + 2 * l.s.k);
+  l.gamma = widen_operand(&l, l.gamma, l.s.k, &at);
+  l.beta = widen_operand(&l, l.beta, l.s.k, &at);
+  l.x = c->in[0].p;
+  l.y = c->out[0].p;
+  parallel_for(rows_in(&l), elements_ns(4 * l.s.k), forward_body, &l);
+  return TY_OK;
+}
+
 static int layer_forward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[0].d);
-  l.gamma = c->in[1].p;
-  l.beta = c->in[2].p;
   l.out_mean = c->out[1].p;
   l.out_std = c->out[2].p;
-  return run_forward(c, l, c->out[0].p);
+  return run_scaled(c, l, c->in[2].p);
 }
 
 static int rms_forward(struct call *c)
 {
   struct layer_norm l = layer_of(c, &c->in[0].d);
   l.centered = false;
-  l.gamma = c->in[1].p;
   l.out_std = c->out[1].p;
-  return run_forward(c, l, c->out[0].p);
+  return run_scaled(c, l, NULL);
 }
 
 static size_t backward_scratch(const struct call *c)
@@ -173,9 +254,40 @@ static size_t backward_scratch(const struct call *c)
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
+/* the parts, three rows for each, gamma, a sum of parts, mean and std */
+static size_t half_backward_scratch(const struct call *c)
+{
+  const struct layer_norm l = layer_of(c, &c->in[1].d);
+  return sizeof(float) * (size_t)((5 * PARTS + 2) * l.s.k + 2 * rows_in(&l));
+}
+
+static int run_half_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
+{
+  const int64_t k = l.s.k, n = rows_in(&l);
+  float *part = c->tmp, *sum = part + 5 * PARTS * k, *at = sum + k;
+  use_halves(&l, c->in[1].d.dtype, part + 2 * PARTS * k);
+  l.part = dgamma || dbeta ? part : NULL;
+  l.gamma = widen_operand(&l, c->in[2].p, k, &at);
+  l.mean = widen_operand(&l, l.mean, n, &at);
+  l.std = widen_operand(&l, l.std, n, &at);
+  l.dy = c->in[0].p;
+  l.x = c->in[1].p;
+  l.dx = c->out[0].p;
+  const bool one_chunk = elements_ns(n * k) <= PARALLEL_CHUNK_NS;
+  parallel_chunks(PARTS, one_chunk ? PARTS : 1, backward_body, &l);
+  for (int i = 0; i < 2; i++) {
+    void *out = i ? dbeta : dgamma;
+    if (!out) continue;
+    add_parts(&l, i, sum);
+    l.narrow(out, sum, k);
+  }
+  return TY_OK;
+}
+
 /* Computes the gradients. in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted. */
 static int run_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
+  if (is_half(c->in[1].d.dtype)) return run_half_backward(c, l, dgamma, dbeta);
   int64_t n = desc_count(&c->in[1].d);
   bool turned = l.s.inner > 1;
   char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
@@ -215,14 +327,23 @@ static int layer_lead(const struct call *c)
   return axis_in(((const struct layer_param *)c->param)->axis, c->in[0].d.ndim);
 }
 
+enum { HALVES = T(TY_F16) | T(TY_BF16) };
 static const struct kernel layer_cpu[] = {
+  { "half rows", layer_forward, HALVES, half_refuse, half_forward_scratch },
   { "rows", layer_forward, T_FLOAT, NULL, forward_scratch, .lead = layer_lead, .whole = 1 << 1 | 1 << 2 }, { 0 }
 };
-static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
+static const struct kernel layer_back_cpu[] = {
+  { "half rows", layer_backward, HALVES, half_refuse, half_backward_scratch },
+  { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 }
+};
 static const struct kernel rms_cpu[] = {
+  { "half rows", rms_forward, HALVES, half_refuse, half_forward_scratch },
   { "rows", rms_forward, T_FLOAT, NULL, forward_scratch, .lead = layer_lead, .whole = 1 << 1 }, { 0 }
 };
-static const struct kernel rms_back_cpu[] = { { "rows", rms_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
+static const struct kernel rms_back_cpu[] = {
+  { "half rows", rms_backward, HALVES, half_refuse, half_backward_scratch },
+  { "rows", rms_backward, T_FLOAT, NULL, backward_scratch }, { 0 }
+};
 
 const struct op op_layer_norm[] = {
   { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out,

@@ -130,13 +130,10 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
 {
   const struct vec_ops *r = p->r;
   const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
-  const bool half = p->lowest > dtype_lowest(TY_F32);
-  const float lowest = (float)p->lowest;
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = vec_at(r, p->x, in), *x1 = vec_at(r, p->x, in + w->in);
-    r->pool->max2(vec_at(r, p->out, out), x0, x1, w->out);
-    if (half) r->pool->tap_max(vec_at(r, p->out, out), &lowest, 0, w->out);
+    r->pool->max2(vec_at(r, p->out, out), x0, x1, p->lowest, w->out);
     if (p->argmax) r->pool->max2_argmax(p->argmax + out, x0, x1, vec_at(r, p->out, out), w->out);
   }
 }

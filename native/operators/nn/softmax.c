@@ -4,8 +4,10 @@
 ** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
 ** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
 ** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
-** gradients are there.
+** gradients are there. Of half types a row at a time becomes float32, where all rows are whole and
+** neither dtypes nor axes differ.
 */
+#include "base/cast.h"
 #include "kernel/vec/softmax.h"
 #include "op/op.h"
 
@@ -249,15 +251,95 @@ static int soft_backward(struct call *c)
   return TY_OK;
 }
 
+/* -- half types: rows that become float32 one at a time ---------------------------------------- */
+
+struct half_soft {
+  struct soft o;                                      /* its operands are as they are stored */
+  cast_fn widen, narrow;
+  float *rows;                                        /* three per thread */
+};
+
+static void half_body(int64_t begin, int64_t end, void *context)
+{
+  const struct half_soft *h = context;
+  const struct soft *o = &h->o;
+  const struct vec_softmax *r = o->r->softmax;
+  const int64_t k = o->s.k;
+  float *x = h->rows + 3 * k * parallel_index(), *y = x + k, *dy = y + k;
+  for (int64_t i = begin; i < end; i++) {
+    h->widen(x, (const uint16_t *)o->x + i * k, k);
+    if (o->back) {
+      h->widen(dy, (const uint16_t *)o->dy + i * k, k);
+      r->soft_back(y, x, dy, o->scale, o->log, k);
+    }
+    else
+      r->soft(y, x, o->scale, o->log, k);
+    h->narrow((uint16_t *)o->y + i * k, y, k);
+  }
+}
+
+static size_t half_scratch(const struct call *c)
+{
+  return sizeof(float) * (size_t)(3 * parallel_threads() * soft_of(c, TY_F32).s.k);
+}
+
+static const char *half_refuse(const struct call *c)
+{
+  if (c->in[0].d.dtype != c->out[0].d.dtype) return "another dtype";
+  return soft_of(c, TY_F32).s.inner > 1 ? "the axis is not the last one" : NULL;
+}
+
+static const char *half_forward_refuse(const struct call *c)
+{
+  return c->nin > 1 ? "rows have lengths" : half_refuse(c);
+}
+
+static const char *half_backward_refuse(const struct call *c)
+{
+  if (c->nin > 2) return "rows have lengths";
+  return c->in[1].d.dtype != c->out[0].d.dtype ? "another dtype" : half_refuse(c);
+}
+
+static void half_run(const struct call *c, struct soft *o)
+{
+  const int dtype = c->out[0].d.dtype;
+  struct half_soft h = { *o, cast_between(dtype, TY_F32), cast_between(TY_F32, dtype), c->tmp };
+  parallel_for(o->s.outer, elements_ns(o->s.k * 8), half_body, &h);
+}
+
+static int half_forward(struct call *c)
+{
+  struct soft o = soft_of(c, TY_F32);
+  o.x = c->in[0].p;
+  o.y = c->out[0].p;
+  half_run(c, &o);
+  return TY_OK;
+}
+
+/* Computes the gradient. in: gradient of the output, output. */
+static int half_backward(struct call *c)
+{
+  struct soft o = soft_of(c, TY_F32);
+  o.back = true;
+  o.dy = c->in[0].p;
+  o.x = c->in[1].p;
+  o.y = c->out[0].p;
+  if (o.y) half_run(c, &o);
+  return TY_OK;
+}
+
 static int soft_lead(const struct call *c)
 {
   return axis_in(((const struct soft_param *)c->param)->axis, c->out[0].d.ndim);
 }
 
+enum { HALVES = T(TY_F16) | T(TY_BF16) };
 static const struct kernel soft_cpu[] = {
+  { "half rows", half_forward, HALVES, half_forward_refuse, half_scratch },
   { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch, .lead = soft_lead }, { 0 }
 };
 static const struct kernel soft_back_cpu[] = {
+  { "half rows", half_backward, HALVES, half_backward_refuse, half_scratch },
   { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch, .lead = soft_lead }, { 0 }
 };
 

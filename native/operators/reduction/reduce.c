@@ -193,8 +193,8 @@ static struct axis_reduction op##_reduction(const void *param, int ndim) \
 static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
 static int op##_back(struct call *c) { return back_run(c, back, finish == F_MEAN); } \
 static const struct kernel op##_kernels[] = { \
-  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1, \
-    .lead = axes_lead }, { 0 } \
+  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT | T(TY_BF16), \
+    .scratch = axes_scratch, .add = 1, .lead = axes_lead }, { 0 } \
 }; \
 static const struct kernel op##_back_kernels[] = { \
   { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 } \

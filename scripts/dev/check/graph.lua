@@ -130,12 +130,12 @@ function graph.line(arrow)
     return arrow.line
   end
   local first
-  local head, behind = "^[%a_].*%f[%w_]" .. (arrow.by or "") .. "%f[^%w_][^;]*$", not arrow.by
+  local head, reached = "^[%a_].*%f[%w_]" .. (arrow.by or "") .. "%f[^%w_][^;]*$", not arrow.by
   for i, text in ipairs(source.read(arrow.file).code) do
-    behind = behind or text:find(head)
+    reached = reached or text:find(head)
     if text:find("%f[%w_]" .. arrow.what .. "%f[^%w_]") then
       first = first or i
-      if behind then
+      if reached then
         return i
       end
     end

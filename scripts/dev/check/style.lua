@@ -111,11 +111,11 @@ local FUNCTION = "^(.*)%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%
 
 local function lua_statements(line)
   local most = 0
-  local before, body, behind = line:match(FUNCTION)
+  local before, body, rest = line:match(FUNCTION)
   while body do
     most = math.max(most, lua_statements(body))
-    line = before .. " " .. behind
-    before, body, behind = line:match(FUNCTION)
+    line = before .. " " .. rest
+    before, body, rest = line:match(FUNCTION)
   end
   local count = 0
   for word in line:gmatch("%f[%w_]%l+%f[^%w_]") do

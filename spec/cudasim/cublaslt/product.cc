@@ -13,7 +13,7 @@ enum { GOOD = CUBLAS_STATUS_SUCCESS, INVALID = CUBLAS_STATUS_INVALID_VALUE,
 
 struct cublasLtContext { int device; };
 /* what an algorithm's 64 bytes hold */
-struct Algorithm { uint64_t mark, product, workspace; uint32_t aligned[4]; };
+struct Algorithm { uint64_t mark, product, workspace; uint32_t aligned[4]; uint64_t way; };
 static const uint64_t MARK = 0x6375646173696d00;
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm has 64 bytes");
 
@@ -173,7 +173,7 @@ static size_t wanted_workspace(const Product &p, size_t most)
 
 static Algorithm choose(const Product &p, size_t most, const uint32_t aligned[4])
 {
-  Algorithm a = { MARK, sign(p), wanted_workspace(p, most), {} };
+  Algorithm a = { MARK, sign(p), wanted_workspace(p, most), {}, 0 };
   memcpy(a.aligned, aligned, sizeof a.aligned);
   return a;
 }
@@ -207,9 +207,10 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
     aligned[i] = v > 16 ? 16 : (uint32_t)v;           /* no algorithm here wants more */
   }
   size_t most = (size_t)wish->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
-  for (size_t limit : { most, (size_t)0 }) {
-    if (*found == wanted || (*found && !out[0].workspaceSize)) break;
+  for (size_t limit : { most, (size_t)0, most }) {
+    if (*found == wanted) break;
     Algorithm chosen = choose(p, limit, aligned);
+    chosen.way = (uint64_t)*found;
     cublasLtMatmulHeuristicResult_t *r = &out[(*found)++];
     memset((void *)r, 0, sizeof *r);
     memcpy((void *)&r->algo, &chosen, sizeof chosen);
@@ -326,7 +327,7 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
     chosen = choose(p, workspace ? bytes : 0, loose);
   if (int r = check_call(__func__, p, chosen, workspace, bytes)) return (cublasStatus_t)r;
   CUresult given = give((CUstream)stream, __func__, regions_of(p, workspace, chosen.workspace),
-      [=] { multiply(p); });
+      [=] { multiply(p); }, (int)chosen.way);
   return given ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 

@@ -149,6 +149,6 @@ API cudnnBackendExecute(
   }
   CUresult r = give(h->stream, __func__, run->regions, [=] {
     for (const Bag *op : run->operations) perform(op, run->views, engine);
-  });
+  }, engine.way);
   return r ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

@@ -63,9 +63,10 @@ struct View {
 View view_of(const Bag *tensor, char *p);
 
 /* What an engine tells of itself. One with tensor cores makes products of float32 from 10 bits of
-** their fractions (TF32); one that is not deterministic gives sums that differ from run to run. */
-struct Engine { int64_t workspace; bool tensor_cores, any_order; };
-const int64_t ENGINES = 3;
+** their fractions (TF32); one that is not deterministic gives sums that differ from run to run.
+** way: among those that differ in time alone. */
+struct Engine { int64_t workspace; bool tensor_cores, any_order; int way; };
+const int64_t ENGINES = 5;
 const Engine &engine_of(int64_t index);
 void perform(
     const Bag *operation, const std::map<const Bag *, View> &views, const Engine &engine);

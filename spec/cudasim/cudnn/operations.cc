@@ -190,8 +190,8 @@ static void visit(const View &x, const View &w, const View &y, const Window &win
 
 const Engine &engine_of(int64_t index)
 {
-  static const Engine engines[ENGINES] = { { 1024, true, true }, { 512, true, false },
-    { 256, false, false } };
+  static const Engine engines[ENGINES] = { { 1024, true, true, 0 }, { 512, true, false, 0 },
+    { 256, false, false, 0 }, { 128, false, false, 1 }, { 2048, false, false, 2 } };
   return engines[index >= 0 && index < ENGINES ? index : ENGINES - 1];
 }
 

@@ -210,7 +210,7 @@ ASK(void) cudasim_count(uint64_t out[5])
     counts.allocations };
   memcpy(out, all, sizeof all);
 }
-static std::string &costs = *new std::string, &told_costs = *new std::string;
+static std::string &costs = *new std::string, &last_costs = *new std::string;
 static std::mutex &costs_lock = *new std::mutex;
 
 void note_cost(const std::string &name, uint64_t read, uint64_t written)
@@ -226,9 +226,9 @@ void note_cost(const std::string &name, uint64_t read, uint64_t written)
 ASK(const char *) cudasim_costs()
 {
   Lock lock(costs_lock);
-  told_costs.clear();
-  told_costs.swap(costs);
-  return told_costs.c_str();
+  last_costs.clear();
+  last_costs.swap(costs);
+  return last_costs.c_str();
 }
 /* waits of streams for events since the start */
 ASK(uint64_t) cudasim_waits()

@@ -185,7 +185,7 @@ bool function_lives(const CUfunc_st *f);
 /* -- what tests ask ---------------------------------------------------------------------------- */
 
 struct Counts {
-  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes, staged;
+  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes, staged, slower;
 };
 extern Counts counts;
 /* Notes what was done and the bytes of device memory that it read and wrote (CUDASIM_COSTS). */

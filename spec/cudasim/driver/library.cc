@@ -82,8 +82,11 @@ static void mark(const Region &r)
   }
 }
 
-static CUresult run(const char *name, int device, const std::vector<Region> &all, const Job &job)
+static CUresult run(const std::string &name, int device, const std::vector<Region> &all,
+    const Job &job, int way = 0)
 {
+  static const int fastest = atoi(setting("CUDASIM_FASTEST", "0"));
+  if (way != fastest) counts.slower++;
   if (runs_dry()) {
     counts.launches++;
     note_cost(name, 0, 0);
@@ -91,7 +94,7 @@ static CUresult run(const char *name, int device, const std::vector<Region> &all
   }
   for (const Region &r : all) {
     std::string why = fault_of(r, device);
-    if (!why.empty()) return fault(CUDA_ERROR_ILLEGAL_ADDRESS, std::string(name) + ": " + why);
+    if (!why.empty()) return fault(CUDA_ERROR_ILLEGAL_ADDRESS, name + ": " + why);
     if (r.use & SCRATCH) memset((void *)r.p, 0xff, r.bytes);
   }
   counts.launches++;
@@ -106,14 +109,15 @@ static CUresult run(const char *name, int device, const std::vector<Region> &all
   return CUDA_SUCCESS;
 }
 
-CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Job job)
+CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Job job, int way)
 {
   Call call("a library", NOTHING);
   CUstream_st *s = stream_of(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
   int device = s->device;
+  const std::string noted = way ? std::string(name) + " way " + std::to_string(way) : name;
   return submit(s, CU_GRAPH_NODE_TYPE_KERNEL,
-      [=] { return run(name, device, regions, job); });
+      [=] { return run(noted, device, regions, job, way); });
 }
 
 CUresult give_when(CUstream handle, const char *name, std::vector<Region> regions, Job job,

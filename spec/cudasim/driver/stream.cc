@@ -178,7 +178,8 @@ static double now()
 {
   static const double tick = atof(setting("CUDASIM_TICK", "0"));
   timespec t;
-  if (tick > 0) return (double)(counts.launches + counts.copies + counts.fills) * tick * 1e-6;
+  const auto ticks = counts.launches + counts.copies + counts.fills + counts.slower;
+  if (tick > 0) return (double)ticks * tick * 1e-6;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }

@@ -26,9 +26,10 @@ bool is_device_memory(const void *p);
 /* compute capability, as 90 */
 int architecture();
 
-/* Memory of some work: `rows` pieces of `bytes`, `step` bytes apart. What is read must have been
-** written; scratch holds NaNs before the work runs, and nothing after it. */
+/* How a library call uses memory. Memory that it reads must have been written; scratch is filled
+** with NaN before the call, and counts as not written after it. */
 enum Use { READS = 1, WRITES = 2, UPDATES = 3, SCRATCH = 4 };
+/* `rows` pieces of `bytes` bytes, `step` bytes apart. */
 struct Region {
   const char *name;
   const void *p;
@@ -38,8 +39,9 @@ struct Region {
 };
 typedef std::function<void()> Job;
 /* One entry of the stream, like a launch. Where a region is not there, the work is not done, and
-** the error sticks. */
-CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job);
+** the error sticks. way: which of a library's ways does it, 0 its first; others than
+** CUDASIM_FASTEST take twice as long by the clock of events, and costs say their number. */
+CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job, int way = 0);
 
 /* The same for work that may not begin before `ready`: it waits for another rank, of this process
 ** or another. Such a stream must not capture. */

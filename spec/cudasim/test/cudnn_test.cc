@@ -99,12 +99,13 @@ static Thing convolution(
 }
 
 /* the engines of the heuristics, in their order */
-enum { ANY_ORDER, NARROW, PLAIN, ENGINES };
+enum { ANY_ORDER, NARROW, PLAIN, LEAN, WIDE, ENGINES };
 
 static Thing plan(std::vector<Thing> operations, int engine = PLAIN)
 {
   Thing graph = MAKE(OPERATIONGRAPH), heuristic = MAKE(ENGINEHEUR), p = MAKE(EXECUTION_PLAN),
-        config[ENGINES] = { MAKE(ENGINECFG), MAKE(ENGINECFG), MAKE(ENGINECFG) };
+        config[ENGINES];
+  for (Thing &c : config) c = MAKE(ENGINECFG);
   for (Thing op : operations) OK(cudnnBackendFinalize(op));
   OK(put<Thing>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations));
   OK(cudnnBackendFinalize(graph));

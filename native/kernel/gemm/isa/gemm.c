@@ -11,13 +11,11 @@
 #define JOIN_(a, b) a##_##b
 #define UNROLL _Pragma("GCC unroll 16")
 enum {
-  /* rows of B that are fetched before their turn */
-  AHEAD = 12,
-  EARLY = 8,                                          /* rows of A, where they are copied */
+  AHEAD = 12,                                         /* rows of B between prefetch and use */
+  EARLY = 8,                                          /* rows of A between prefetch and copy */
   COPIED = 2,                                         /* strips that are copied at once */
-  MAP_ROWS = 4,                                       /* rows of a map that are made at once */
-  /* steps of a sum beside which fetching C is little */
-  LONG = 128
+  MAP_ROWS = 4,                                       /* rows of a map computed together */
+  LONG = 128,                                         /* steps from which on C is prefetched */
 };
 
 #define T_(name) JOIN(name, f32)

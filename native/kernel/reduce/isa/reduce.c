@@ -4,6 +4,7 @@
 ** reduce.inc is the family for one element type; it is included for each. Accumulators are double
 ** or int64, reduced in W lanes, so that results have the same bits under every instruction set.
 */
+#include "base/cast.h"
 #include "kernel/reduce/reduce.h"
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -68,6 +69,20 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_MAX(a, v, c)     a = max_real(a, v)
 #define STEP_MIN(a, v, c)     a = min_real(a, v)
 #define TYPE float
+#define SUFFIX bf16
+#define STORED uint16_t
+#define GET(v) f32_of_bf16(v)
+#define PUT(v) bf16_of_f32(v)
+#define ONLY_REDUCES
+#include "kernel/reduce/isa/reduce.inc"
+#undef SUFFIX
+#undef STORED
+#undef GET
+#undef PUT
+#undef ONLY_REDUCES
+#define STORED TYPE
+#define GET(v) (v)
+#define PUT(v) (v)
 #define SUFFIX f32
 #include "kernel/reduce/isa/reduce.inc"
 #undef TYPE

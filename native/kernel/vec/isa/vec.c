@@ -6,7 +6,6 @@
 ** under every instruction set. exp, tanh and sigmoid are those of base/vmath.h, which become
 ** vector code.
 */
-#include <float.h>
 #include "kernel/vec/cell.h"
 #include "kernel/vec/norm.h"
 #include "kernel/vec/pool.h"
@@ -29,7 +28,6 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define REAL float
 #define LANE int32_t
 #define DTYPE TY_F32
-#define MOST FLT_MAX
 #define SQRT sqrtf
 /* the name f of what is made for each type */
 #define T_NAME(f) f##_f32
@@ -47,7 +45,6 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #undef REAL
 #undef LANE
 #undef DTYPE
-#undef MOST
 #undef SQRT
 #undef T_NAME
 #undef ROWS
@@ -55,7 +52,6 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define REAL double
 #define LANE int64_t
 #define DTYPE TY_F64
-#define MOST DBL_MAX
 #define SQRT sqrt
 #define T_NAME(f) f##_f64
 #define ROWS JOIN(vec_ops_f64, ISA)

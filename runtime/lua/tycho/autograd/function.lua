@@ -108,6 +108,11 @@ local function check_gradients(object, step, n, list)
 end
 
 
+local function collect_gradients(object, step, ...)
+  return check_gradients(object, step, select("#", ...), { ... })
+end
+
+
 --- Calls the backward of a recorded function.
 -- @param step from `steps`
 -- @tparam {NDArray,...} grads of all its outputs
@@ -115,13 +120,11 @@ end
 -- @treturn table gradients of its inputs, some may be nil
 function functions.backward(step, grads, record)
   local object = alive[step.serial]
-  local function collect(...)
-    return check_gradients(object, step, select("#", ...), { ... })
-  end
   if object._enter_backward then
     object:_enter_backward(step, record)
   end
-  return collect(modes.run(record, recording.training, object.backward, object, unpack(grads)))
+  return collect_gradients(object, step, modes.run(record, recording.training, object.backward,
+    object, unpack(grads)))
 end
 
 
@@ -133,7 +136,7 @@ local Heads = {}
 Heads.__index = Heads
 
 
--- Returns what tells an array with a history from others.
+-- Returns what distinguishes an array with a history.
 local function identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)
@@ -316,6 +319,17 @@ local function check_arrays(object, what, n, list)
 end
 
 
+local function record_outputs(self, inputs, ...)
+  local outputs = check_arrays(self, "forward", select("#", ...), { ... })
+  if #outputs == 0 then
+    Error.raise{ code = "value", func = self.class_name .. ":forward",
+      expected = "at least one array", got = "nothing", message = "forward returns arrays" }
+  end
+  self._outputs = outputs
+  return unpack(functions.record(inputs, outputs, self))
+end
+
+
 local function call_function(self, ...)
   if self._called then
     Error.raise{ code = "state", func = self.class_name,
@@ -323,18 +337,9 @@ local function call_function(self, ...)
   end
   local inputs = check_arrays(self, "__call", select("#", ...), { ... })
   self._called = true
-  local function finish(...)
-    local outputs = check_arrays(self, "forward", select("#", ...), { ... })
-    if #outputs == 0 then
-      Error.raise{ code = "value", func = self.class_name .. ":forward",
-        expected = "at least one array", got = "nothing", message = "forward returns arrays" }
-    end
-    self._outputs = outputs
-    return unpack(functions.record(inputs, outputs, self))
-  end
   inputs = class.unscoped(inputs)
-  return finish(class.outside(modes.run, false, recording.training, self.forward, self,
-    unpack(inputs)))
+  return record_outputs(self, inputs, class.outside(modes.run, false, recording.training,
+    self.forward, self, unpack(inputs)))
 end
 
 Function.__call = call_function

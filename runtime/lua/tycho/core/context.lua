@@ -45,7 +45,7 @@ function Absent:__index(key)
   if key == "_device" then
     Error.raise{ code = "device", func = "Context", got = self._text,
       expected = ("%s(0) to %s(%d)"):format(self.device_type, self.device_type, MAX_ID),
-      message = self._text .. " does not exist; no machine has so many devices" }
+      message = self._text .. " does not exist; no machine has that many devices" }
   end
   return Context[key]
 end

@@ -1,4 +1,5 @@
---- `pairs` and `next` as the library uses them: interpreted, never compiled.
+--- `pairs` and `next` as the library uses them: interpreted, never compiled. And closures that
+-- traces do not keep.
 --
 -- LuaJIT 2.1 of 2022 (Debian 12) compiles `next` into a call whose 64-bit result it may cut to 32
 -- bits when registers are short; the trace then reads a wild address. A function that is not to be
@@ -35,6 +36,22 @@ function iterate.pairs(t)
   return iterate.next, t
 end
 jit.off(iterate.pairs)
+
+
+local KEPT = 3                           -- closures: PROTO_CLC_POLY in LuaJIT's lj_obj.h
+
+--- Keeps traces from holding the closures that a function makes. LuaJIT specializes a trace to a
+-- closure, and keeps it with its upvalues, if it is one of the first few of its kind; so the first
+-- few are made here, over nothing. For closures over arrays (or what has them) that a script calls
+-- in its loops. Where the library calls them itself, arguments do instead.
+-- @tparam function make returns a closure and does nothing else: it is called without arguments
+-- @treturn function make
+function iterate.alike(make)
+  for _ = 1, KEPT do
+    make()
+  end
+  return make
+end
 
 
 return iterate

@@ -1,6 +1,6 @@
---- Lists that are handed to users and have no entry 0 or -1: who counts from 0 or from the end is
--- told, instead of going on with nil. `print` shows them, and `==` compares two of them entry by
--- entry.
+--- Lists that are handed to users. Reading entry 0 or -1 is an error instead of nil, as scripts of
+-- other languages count from 0 or from the end. `print` shows them, and `==` compares two of them
+-- entry by entry.
 --
 -- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
 --

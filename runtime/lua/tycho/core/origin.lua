@@ -28,12 +28,16 @@ local KEPT = 8                           -- lookups of one function that wait fo
 local notes = setmetatable({}, { __mode = "k" })
 local line                               -- of the call under way, in the file Error.here
 
+-- A lookup may stay without a call: it does not keep the function that made it, nor what that one
+-- keeps. A function that is gone by the time of the call made a tail call.
+local ENTRY = { __mode = "v" }
+
 
 local function add(list, entry)
   if #list == KEPT then
     table.remove(list, 1)
   end
-  list[#list + 1] = entry
+  list[#list + 1] = setmetatable(entry, ENTRY)
 end
 
 

@@ -279,7 +279,7 @@ function Parser:piece()
   end
   self:take("%?")                                        -- as few as will do: the same answer
   if self:take("[*+]") then
-    self:refuse("two repetitions stand together")
+    self:refuse("two repetitions follow each other")
   end
   return repeated(emit, least, most)
 end

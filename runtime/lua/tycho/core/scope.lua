@@ -1,4 +1,4 @@
---- Scopes: `X:with(f)` enters X, runs f, leaves X (on error too) and returns f's results.
+--- Scopes: `X:with(f, ...)` enters X, runs f(...), leaves X (on error too) and returns f's results.
 --
 -- A class becomes a scope by `scope.make(Class, kind)`: its instances get `with`, `enter` and
 -- `exit`. Each kind has one stack. A class may define `entered(self, outer)`, whose result is what
@@ -74,14 +74,14 @@ function scope.make(class, kind)
     pop(kind, self, name .. ":exit")
   end
 
-  function class:with(f)
+  function class:with(f, ...)
     if type(f) ~= "function" then
       Error.raise{ code = "type", func = name .. ":with", argument = "f", expected = "a function",
         got = Error.kind(f), message = "bad 'f'" }
     end
     local depth = #stack_of(kind)
     self:enter()
-    return leave(kind, depth, pcall(f))
+    return leave(kind, depth, pcall(f, ...))
   end
 end
 

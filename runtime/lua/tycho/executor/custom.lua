@@ -51,26 +51,27 @@ local function event_arrays(handle, part, n)
 end
 
 
--- Arrays to write: scratch ones for what is not requested, so that every entry can be assigned to.
-local function fill(list, from, n, like)
-  local req, out = {}, {}
-  for i = 1, n do
-    local x = list[from + i]
-    req[i] = x and "write" or "null"
-    out[i] = x or like(i)
-  end
-  return out, req
-end
-
-
 local function zeros_like(x)
   return x and create.zeros(x.shape, { dtype = x.dtype, ctx = x.context }) or create.zeros{ 1 }
 end
 
 
+-- Arrays to write: scratch ones for what is not requested, so that every entry can be assigned to.
+-- These have the shapes of `models`, where one is missing that of `other`.
+local function fill(list, from, n, models, other)
+  local req, out = {}, {}
+  for i = 1, n do
+    local x = list[from + i]
+    req[i] = x and "write" or "null"
+    out[i] = x or zeros_like(models[i] or other)
+  end
+  return out, req
+end
+
+
 local function run_forward(object, name, where, is_train, ins, outs)
   local nargs = #object.prop:list_arguments()
-  local out, req = fill(outs, 0, outs.n, function() return zeros_like(ins[1]) end)
+  local out, req = fill(outs, 0, outs.n, {}, ins[1])
   custom._guarded("forward", name, where, object.op.forward, object.op, is_train, req,
     tables.part(ins, 1, nargs), out, tables.part(ins, nargs + 1, ins.n))
 end
@@ -92,7 +93,7 @@ end
 local function run_backward(object, name, where, hidden, ins, grads)
   local nargs = #object.prop:list_arguments()
   local heads, data, out, aux = read_inputs(hidden.__custom_reads__, ins, nargs)
-  local grad, req = fill(grads, 0, nargs, function(i) return zeros_like(data[i] or ins[1]) end)
+  local grad, req = fill(grads, 0, nargs, data, ins[1])
   custom._guarded("backward", name, where, object.op.backward, object.op, req, heads, data, out,
     grad, aux)
 end

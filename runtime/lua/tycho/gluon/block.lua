@@ -422,19 +422,21 @@ end
 
 
 -- Runs the block with its hooks. Without hooks there is nothing between the call and forward.
+local function call_hooks(self, inputs, ...)
+  local outputs = { ... }
+  for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
+    hook.f(self, inputs, outputs)
+  end
+  return ...
+end
+
+
 local function call_hooked(self, run, ...)
   local n, inputs = select("#", ...), { ... }
   for _, hook in ipairs(rawget(self, "_pre_hooks") or NONE) do
     hook.f(self, inputs)
   end
-  local function finish(...)
-    local outputs = { ... }
-    for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
-      hook.f(self, inputs, outputs)
-    end
-    return ...
-  end
-  return finish(run(self, unpack(inputs, 1, n)))
+  return call_hooks(self, inputs, run(self, unpack(inputs, 1, n)))
 end
 
 

@@ -55,32 +55,38 @@ function nested.flatten(n, list, func)
 end
 
 
+-- Reads values up to the end of a list. `at` counts the tensors that are read, `from` is the place
+-- in the structure. Returns the values, how many there are, and both places after them.
+local function read(flat, structure, at, from)
+  local list, n = {}, 0
+  while from <= #structure do
+    local c = structure:sub(from, from)
+    from = from + 1
+    if c == ")" then
+      break
+    end
+    n = n + 1
+    if c == "." then
+      at = at + 1
+      list[n] = flat[at]
+    elseif c == "(" then
+      local inner, _
+      inner, _, at, from = read(flat, structure, at, from)
+      list[n] = inner
+    end
+  end
+  return list, n, at, from
+end
+
+
 --- Values of a structure from its tensors.
 -- @tparam table flat
 -- @string structure
 -- @treturn table the values
 -- @treturn int how many there are
 function nested.regroup(flat, structure)
-  local at, from = 0, 1
-  local function read()
-    local list, n = {}, 0
-    while from <= #structure do
-      local c = structure:sub(from, from)
-      from = from + 1
-      if c == ")" then
-        break
-      end
-      n = n + 1
-      if c == "." then
-        at = at + 1
-        list[n] = flat[at]
-      elseif c == "(" then
-        list[n] = read()
-      end
-    end
-    return list, n
-  end
-  return read()
+  local list, n = read(flat, structure, 0, 1)
+  return list, n
 end
 
 

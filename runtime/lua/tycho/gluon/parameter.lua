@@ -8,7 +8,6 @@
 local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
 local as_list = require "tycho.core.list"
-local autograd = require "tycho.autograd.autograd"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
@@ -18,7 +17,9 @@ local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
 local left_out = require "tycho.gluon.left_out"
 local log = require "tycho.core.log"
+local modes = require "tycho.autograd.modes"
 local nd = require "tycho.ndarray"
+local recording = require "tycho.ndarray.recording"
 local sym = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 
@@ -87,10 +88,7 @@ end
 
 -- Runs f without recording it.
 local function quietly(f, ...)
-  local args_, n = { ... }, select("#", ...)
-  return autograd.pause(autograd.is_training(), function()
-    return f(unpack(args_, 1, n))
-  end)
+  return modes.run(false, recording.training, f, ...)
 end
 
 
@@ -280,7 +278,7 @@ function Parameter:initialize(...)
     Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
       expected = "sizes above 0", got = tables.copied(self._shape or {}),
       message = ("parameter '%s' has an unknown shape; give its sizes, or allow_deferred_init = \z
-        true to have the first call tell them"):format(self.name) }
+        true to let the first call determine them"):format(self.name) }
   end
   rawset(self, "_data", nil)
   rawset(self, "_by_device", nil)
@@ -435,6 +433,13 @@ end
 Parameter._merged_shape = merged         -- for ParameterDict:get
 
 
+local function copy_to_all(list, x, func, name)
+  for _, own in ipairs(list) do
+    call.copy(own, x, func, name)
+  end
+end
+
+
 --- Sets the values on all devices; gradients stay.
 -- @param x an NDArray or a nested table
 function Parameter:set_data(x)
@@ -455,11 +460,12 @@ function Parameter:set_data(x)
     return
   end
   note_values(self)
-  quietly(function()
-    for _, own in ipairs(list) do
-      call.copy(own, x, "Parameter:set_data", self.name)
-    end
-  end)
+  quietly(copy_to_all, list, x, "Parameter:set_data", self.name)
+end
+
+
+local function take_copies(self, ctx, x)
+  take(self, copies_on(ctx, x, false))
 end
 
 
@@ -478,9 +484,7 @@ function Parameter:_load(x, dtype, ctx)
   end
   local deferred = rawget(self, "_deferred")
   ctx = deferred and deferred.ctx or ctx or { context.cpu() }
-  class.outside(quietly, function()
-    take(self, copies_on(ctx, x, false))
-  end)
+  class.outside(quietly, take_copies, self, ctx, x)
 end
 
 
@@ -511,17 +515,18 @@ function Parameter:zero_grad()
 end
 
 
--- Puts other arrays in place of the parameter's own.
-local function replace(self, f, ...)
-  class.outside(quietly, function(...)
-    local old, new = self._data, f(...)
-    local grads = {}
-    for i, x in ipairs(old) do
-      grads[i] = x.grad
+-- Takes arrays that hold the values of the parameter's own in another dtype.
+local function take_converted(self, dtype)
+  local old, list = self._data, {}
+  for i, x in ipairs(old) do
+    list[i] = x:astype(dtype)
+  end
+  take(self, list)
+  for i, x in ipairs(old) do
+    if x.grad and self._data[i].grad then
+      call.copy(self._data[i].grad, x.grad:astype(dtype), "Parameter:cast")
     end
-    take(self, new)
-    return old, grads
-  end, ...)
+  end
 end
 
 
@@ -539,24 +544,9 @@ function Parameter:cast(dtype)
   rawset(self, "_dtype", dtype)
   rawset(self, "_dtype_text", dtype)
   rawset(self, "_var", nil)
-  local old = rawget(self, "_data")
-  if not old then
-    return
+  if rawget(self, "_data") then
+    class.outside(quietly, take_converted, self, dtype)
   end
-  replace(self, function()
-    local list = {}
-    for i, x in ipairs(old) do
-      list[i] = x:astype(dtype)
-    end
-    return list
-  end)
-  quietly(function()
-    for i, x in ipairs(old) do
-      if x.grad and self._data[i].grad then
-        call.copy(self._data[i].grad, x.grad:astype(dtype), "Parameter:cast")
-      end
-    end
-  end)
 end
 
 
@@ -567,6 +557,11 @@ local function mean_of(list)
     sum = sum + list[i]:as_in_context(context.cpu())
   end
   return #list > 1 and sum / #list or sum
+end
+
+
+local function take_mean(self, ctx)
+  take(self, copies_on(ctx, mean_of(self._data), false))
 end
 
 
@@ -582,9 +577,7 @@ function Parameter:reset_ctx(...)
   elseif not old then
     fail_uninitialized(self, "Parameter:reset_ctx")
   else
-    replace(self, function()
-      return copies_on(ctx, mean_of(old), false)
-    end)
+    class.outside(quietly, take_mean, self, ctx)
   end
 end
 

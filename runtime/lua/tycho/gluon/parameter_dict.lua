@@ -83,14 +83,15 @@ end
 
 --- `for name, p in d:items() do`
 -- @treturn function
-function ParameterDict:items()
+-- @function ParameterDict:items
+ParameterDict.items = iterate.alike(function(self)
   local i = 0
   return function()
     i = i + 1
     local name = self._names[i]
     return name, self._params[name]
   end
-end
+end)
 
 
 --- Number of parameters.

@@ -134,8 +134,8 @@ function trace.infer_shapes(t, inputs, func)
     if not shape or #shape == 0 or not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = p.name, got = shape or {},
         expected = "sizes above 0",
-        message = ("the inputs do not tell the shape of parameter '%s'; give its sizes when the \z
-          block is made"):format(p.name) }
+        message = ("the inputs do not determine the shape of parameter '%s'; give its sizes when \z
+          the block is made"):format(p.name) }
     end
     p:_know_shape(shape)
   end)

@@ -13,7 +13,6 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local autograd = require "tycho.autograd.autograd"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local devices = require "tycho.gluon.devices"
@@ -21,6 +20,7 @@ local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local files = require "tycho.core.files"
 local LossScale = require "tycho.module.loss_scale"
+local modes = require "tycho.autograd.modes"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
@@ -363,15 +363,22 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
-local function are_finite(self, u)
-  local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
-  return not scaler or scaler:can_step({ { u.grads } }, group and {
+-- Returns what a LossScale asks of a group of ranks. These closures are made
+-- outside of what every step calls: LuaJIT compiles no function that makes one.
+local function ranks_of(group)
+  return group and {
     count = function() return group.size end,
     all = function(_, good)
       return not table.concat(group:gather(good and "1" or "0")):find("0", 1, true)
     end,
-  })
+  }
+end
+
+
+-- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
+local function are_finite(self, u)
+  local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
+  return not scaler or scaler:can_step({ { u.grads } }, ranks_of(group))
 end
 
 
@@ -444,7 +451,7 @@ function Trainer:step(...)
   local a = read_step(...)
   check_batch(a, "Trainer:step")
   if recording.on then                                   -- an update is no part of what is recorded
-    return autograd.pause(recording.training, function() return self:step(a) end)
+    return modes.run(false, recording.training, self.step, self, a)
   end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
@@ -465,7 +472,7 @@ end
 --- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
 function Trainer:allreduce_grads()
   if recording.on then
-    return autograd.pause(recording.training, function() return self:allreduce_grads() end)
+    return modes.run(false, recording.training, self.allreduce_grads, self)
   end
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
@@ -487,7 +494,7 @@ function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
   if recording.on then
-    return autograd.pause(recording.training, function() return self:update(a) end)
+    return modes.run(false, recording.training, self.update, self, a)
   end
   get_ready(self)
   check_halves(self, "Trainer:update")

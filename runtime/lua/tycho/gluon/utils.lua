@@ -4,15 +4,16 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local autograd = require "tycho.autograd.autograd"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local log = require "tycho.core.log"
+local modes = require "tycho.autograd.modes"
 require "tycho.gluon.devices"
 local namespace = require "tycho.core.namespace"
 local nd = require "tycho.ndarray"
 local ParameterDict = require "tycho.gluon.parameter_dict"
+local recording = require "tycho.ndarray.recording"
 
 local utils = {}
 
@@ -129,9 +130,7 @@ function utils.clip_global_norm(...)
         expected = "a list of NDArrays", got = Error.kind(x), message = "bad 'arrays'" }
     end
   end
-  return autograd.pause(autograd.is_training(), function()
-    return clip(list, a.max_norm, a.check_isfinite)
-  end)
+  return modes.run(false, recording.training, clip, list, a.max_norm, a.check_isfinite)
 end
 
 

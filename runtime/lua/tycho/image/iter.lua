@@ -362,7 +362,7 @@ function ImageIter:iter_next()
   if not self._ended then
     list, pad = collect(self)
   end
-  self.current_batch = list and class.scope(function() return assemble(self, list, pad) end) or nil
+  self.current_batch = list and class.scope(assemble, self, list, pad) or nil
   return self:_has_current()
 end
 

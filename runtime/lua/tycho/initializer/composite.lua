@@ -136,8 +136,9 @@ end
 function FusedRNN:_init_weight(desc, x)
   local inner = self._init or type(desc) == "table" and desc.global_init
   local at = 0
-  layout.each_piece(self, layout.input_size(self, x.size, "init.FusedRNN"), function(name, shape)
-    local piece = class.view(x, shape, at * class.BYTES[x._dtype], "init.FusedRNN")
+  for _, row in ipairs(layout.pieces(self, layout.input_size(self, x.size, "init.FusedRNN"))) do
+    local name = row[1]
+    local piece = class.view(x, row[2], at * class.BYTES[x._dtype], "init.FusedRNN")
     at = at + piece.size
     if self.mode == "lstm" and name:find("_f_bias$") then
       call.fill(piece, self.forget_bias, "init.FusedRNN")
@@ -147,7 +148,7 @@ function FusedRNN:_init_weight(desc, x)
       Error.raise{ code = "value", func = "init.FusedRNN", argument = "init",
         message = "there is no initializer for the pieces" }
     end
-  end)
+  end
 end
 
 

@@ -59,12 +59,12 @@ function layout.input_size(cell, size, func)
 end
 
 
---- Calls f(name, shape) for every piece in the order of the vector; names as in "l0_i2h_f_weight".
+--- Returns the pieces in the order of the vector; names as in "l0_i2h_f_weight".
 -- @tparam table cell num_hidden, num_layers, mode, bidirectional
 -- @int inputs size of the first layer's input vectors
--- @tparam function f
-function layout.each_piece(cell, inputs, f)
-  local h = cell.num_hidden
+-- @treturn table list of `{name, shape}`
+function layout.pieces(cell, inputs)
+  local h, list = cell.num_hidden, {}
   local sides = cell.bidirectional and { "l", "r" } or { "l" }
   for _, what in ipairs{ "weight", "bias" } do
     for layer = 0, cell.num_layers - 1 do
@@ -73,13 +73,14 @@ function layout.each_piece(cell, inputs, f)
         for _, group in ipairs{ "i2h", "h2h" } do
           local columns = group == "i2h" and width or h
           for _, gate in ipairs(layout.GATES[cell.mode]) do
-            f(("%s%d_%s%s_%s"):format(side, layer, group, gate, what),
-              what == "weight" and { h, columns } or { h })
+            list[#list + 1] = { ("%s%d_%s%s_%s"):format(side, layer, group, gate, what),
+              what == "weight" and { h, columns } or { h } }
           end
         end
       end
     end
   end
+  return list
 end
 
 

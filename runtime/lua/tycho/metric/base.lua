@@ -154,8 +154,8 @@ end
 -- @number label the largest one
 -- @int classes how many there are
 function EvalMetric:_check_label(label, classes)
-  if label >= classes and not self._label_told then
-    self._label_told = true
+  if label >= classes and not self._label_reported then
+    self._label_reported = true
     log:warning(("%s: label %g is none of the %d classes, 0 to %d: classes count from 0")
       :format(self.class_name, label, classes, classes - 1))
   end

@@ -186,13 +186,18 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
+local function data_of(batch)
+  return batch.data
+end
+
+
 local function has_data(batch)
   if type(batch) ~= "table" or class.is_array(batch) then
     return false
   elseif rawget(batch, "data") then
     return true
   end
-  local ok, data = attempt(function() return batch.data end)
+  local ok, data = attempt(data_of, batch)
   return ok and type(data) == "table"
 end
 

@@ -182,13 +182,13 @@ end
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)
-  local a, told = BAR(...), 0
+  local a, shown = BAR(...), 0
   return function(param)
     local filled = round_half_even(a.length * param.nbatch / a.total)
     local percent = math.ceil(100 * param.nbatch / a.total)
     local tenth = math.floor(percent / 10)
-    local is_new = tenth ~= told and tenth > 0
-    told = tenth
+    local is_new = tenth ~= shown and tenth > 0
+    shown = tenth
     if not is_new and not log:overwrites() then
       return
     end

@@ -45,12 +45,17 @@ function evaluation.logs_values(callbacks)
 end
 
 
+local function read_field(t, name)
+  return t[name]
+end
+
+
 --- Raises E(value) for what gives no batches.
 -- @param data
 -- @string func for errors
 -- @string argument for errors
 function evaluation.check_iterator(data, func, argument)
-  local ok, next_of = attempt(function() return data.next end)
+  local ok, next_of = attempt(read_field, data, "next")
   if type(data) ~= "table" or not ok or not is_callable(next_of) then
     Error.raise{ code = "value", func = func, argument = argument,
       expected = "an iterator such as ty.io.NDArrayIter{data = ..., label = ..., batch_size = ...}",

@@ -182,13 +182,13 @@ end
 local function evaluate(self, m, a, metric, data, epoch)
   metric:reset()
   class.outside(data.reset, data)
-  local n = 0
-  for batch in function() return evaluation.next_batch(m, data) end do
+  local n, batch = 0, evaluation.next_batch(m, data)
+  while batch do
     m:prepare(batch)
     m:forward(batch, false)
     evaluation.update(m, metric, batch)
     evaluation.report(a.eval_batch_end_callback, self, a, epoch, n, metric, batch)
-    n = n + 1
+    n, batch = n + 1, evaluation.next_batch(m, data)
   end
   evaluation.report(a.eval_end_callback, self, a, epoch, n, metric)
   class.outside(data.reset, data)

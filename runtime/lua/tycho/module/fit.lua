@@ -279,10 +279,10 @@ end
 
 -- Says at the first NaN in what the metric sees where it comes from, before an update spreads it.
 local function warn_of_nan(self, metric, at)
-  if at.nan_told or not metric.has_nan then
+  if at.nan_reported or not metric.has_nan then
     return
   end
-  at.nan_told = true
+  at.nan_reported = true
   local e = self:_first_bad_number()
   self.logger:warning(("Epoch[%d] Batch[%d] the outputs have NaN%s"):format(at.epoch, at.nbatch,
     e and (", which begins at '%s': %s"):format(e.node, e.message) or ""))
@@ -384,7 +384,7 @@ end
 
 
 -- The lines of an epoch's training in the log, or what becomes one line with its validation.
-local function tell(self, a, at, values_of_train, seconds)
+local function log_epoch(self, a, at, values_of_train, seconds)
   if at.progress then
     at.progress:trained(at.epoch, at.nbatch, values_of_train, seconds)
   end
@@ -419,7 +419,7 @@ local function run_epochs(self, a, at, checkpoint, stopping)
     at.epoch = epoch
     local started = callback.clock()
     local totals = run_epoch(self, a, metric, at)
-    tell(self, a, at, totals, callback.clock() - started)
+    log_epoch(self, a, at, totals, callback.clock() - started)
     local validation = end_epoch(self, a, validation_metric, epoch, stopping)
     if at.progress then
       at.progress:epoch(validation)
@@ -445,6 +445,12 @@ local function train(self, a, at)
   if stopping then
     stopping:finish(self)
   end
+end
+
+
+local function get_ready_and_train(self, a, at)
+  get_ready(self, a)
+  train(self, a, at)
 end
 
 
@@ -484,10 +490,7 @@ end
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch
-  local ok, e = pcall(function()
-    get_ready(self, a)
-    train(self, a, at)
-  end)
+  local ok, e = pcall(get_ready_and_train, self, a, at)
   if at.progress then
     at.progress:finish(not ok and e or nil)
   end

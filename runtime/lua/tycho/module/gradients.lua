@@ -13,26 +13,36 @@ local clip = require "tycho.optimizer.clip"
 local gradients = {}
 
 
-local function each(parts, f)
+local function each(parts, f, x)
   for _, part in ipairs(parts) do
     for _, copies in ipairs(part[1]) do
       for _, g in ipairs(copies) do
-        f(g)
+        f(g, x)
       end
     end
   end
 end
 
 
+local function multiply(g, factor)
+  g:mul_(factor)
+end
+
+
 --- Multiplies all gradients by a number.
 function gradients.scale(parts, factor)
-  each(parts, function(g) g:mul_(factor) end)
+  each(parts, multiply, factor)
+end
+
+
+local function clear(g)
+  call.fill(g, 0, "Module:fit")
 end
 
 
 --- Makes all gradients 0.
 function gradients.clear(parts)
-  each(parts, function(g) call.fill(g, 0, "Module:fit") end)
+  each(parts, clear)
 end
 
 
@@ -61,7 +71,7 @@ function gradients.clip(parts, limit)
   end
   if total then
     local factor = clip.factor(total, limit)
-    each(parts, function(g) clip.scale(g, factor) end)
+    each(parts, clip.scale, factor)
     return total:sqrt()
   end
 end

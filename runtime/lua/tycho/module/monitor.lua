@@ -11,7 +11,7 @@
 --
 -- @module tycho.monitor
 
-local next = require("tycho.core.iterate").next
+local iterate = require "tycho.core.iterate"
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
@@ -66,16 +66,21 @@ local function take(self, name, x)
 end
 
 
---- Watches an executor.
--- @tparam Executor exe
-function Monitor:install(exe)
-  local index = #self.exes + 1
-  exe:set_monitor_callback(function(name, x)
+local watcher = iterate.alike(function(self, index)
+  return function(name, x)
     if self.activated then
       self._ran[index] = true
       take(self, name, x)
     end
-  end, self.monitor_all)
+  end
+end)
+
+
+--- Watches an executor.
+-- @tparam Executor exe
+function Monitor:install(exe)
+  local index = #self.exes + 1
+  exe:set_monitor_callback(watcher(self, index), self.monitor_all)
   self.exes[index] = exe
 end
 
@@ -91,17 +96,18 @@ function Monitor:_replace(before, now)
 end
 
 
--- Calls f with every argument and auxiliary state of the executors that still live: of those that
--- ran in this step, since those for other buckets share their parameters; of all if none did.
+-- Calls f(self, name, array) for every argument and auxiliary state of the executors that still
+-- live: of those that ran in this step, since those for other buckets share their parameters; of
+-- all if none did.
 local function each_array(self, f)
-  local all = next(self._ran) == nil
+  local all = iterate.next(self._ran) == nil
   for index, exe in ipairs(self.exes) do
     local wanted = (all or self._ran[index]) and rawget(exe, "_handle")
     for _, part in ipairs(wanted and { { exe._names.arguments, exe.arg_arrays },
         { exe._names.auxiliary, exe.aux_arrays } } or {}) do
       for i, name in ipairs(part[1]) do
         if values.value(part[2][i]) then
-          f(name, part[2][i])
+          f(self, name, part[2][i])
         end
       end
     end
@@ -109,7 +115,7 @@ local function each_array(self, f)
 end
 
 
-local function wait(_, x)
+local function wait(_, _, x)
   x:wait_to_read()
 end
 
@@ -155,7 +161,7 @@ function Monitor:toc()
     return {}
   end
   self.activated = false
-  each_array(self, function(name, x) take(self, name, x) end)
+  each_array(self, take)
   local queue, list = self.queue, {}
   self.queue = {}
   for i, row in ipairs(queue) do

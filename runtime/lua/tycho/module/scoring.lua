@@ -7,6 +7,7 @@ local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
 local io_data = require "tycho.io.data"
+local iterate = require "tycho.core.iterate"
 local nd = require "tycho.ndarray"
 local slices = require "tycho.module.batch_slices"
 local values = require "tycho.core.values"
@@ -74,18 +75,8 @@ local function trimmed(self, batch)
 end
 
 
---- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
--- outputs are views that the next step overwrites; rows that fill the last batch are
--- left out; nbatch counts from 0.
--- @param eval_data iterator
--- @tparam[opt] table options num_batch, reset = true
-function BaseModule:iter_predict(...)
-  self:_need("iter_predict", "binded", "params_initialized")
-  local a, n = ITERATE(...), -1
-  evaluation.check_iterator(a.eval_data, self:_func("iter_predict"), "eval_data")
-  if a.reset then
-    class.outside(a.eval_data.reset, a.eval_data)
-  end
+local predictions = iterate.alike(function(self, a)
+  local n = -1
   return function()
     n = n + 1
     local batch = n ~= a.num_batch and evaluation.next_batch(self, a.eval_data) or nil
@@ -96,6 +87,22 @@ function BaseModule:iter_predict(...)
     self:forward(batch, false)
     return trimmed(self, batch), n, batch
   end
+end)
+
+
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
+-- outputs are views that the next step overwrites; rows that fill the last batch are
+-- left out; nbatch counts from 0.
+-- @param eval_data iterator
+-- @tparam[opt] table options num_batch, reset = true
+function BaseModule:iter_predict(...)
+  self:_need("iter_predict", "binded", "params_initialized")
+  local a = ITERATE(...)
+  evaluation.check_iterator(a.eval_data, self:_func("iter_predict"), "eval_data")
+  if a.reset then
+    class.outside(a.eval_data.reset, a.eval_data)
+  end
+  return predictions(self, a)
 end
 
 

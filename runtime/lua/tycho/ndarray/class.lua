@@ -548,14 +548,15 @@ end
 -- iterators, recorded functions), the gradients of those, and those on which `keep` was called. The
 -- results are f's.
 -- @tparam function f
-function class.scope(f)
+-- @param ... its arguments
+function class.scope(f, ...)
   if type(f) ~= "function" then
     Error.raise{ code = "type", func = "scope", argument = "f", expected = "a function",
       got = Error.kind(f), message = "bad 'f'" }
   end
   local outer = scope_arrays
   open_scopes, scope_arrays = open_scopes + 1, setmetatable({}, { __mode = "k" })
-  return leave(outer, pcall(f))
+  return leave(outer, pcall(f, ...))
 end
 
 

@@ -433,6 +433,12 @@ function base.map_state(state, f)
 end
 
 
+-- Not part of `update_multi_precision`: LuaJIT compiles no function that makes a closure.
+local function widened(state)
+  return base.map_state(state, function(x) return x:astype("float32") end)
+end
+
+
 local function store_rounded(wide, state)
   for i, x in ipairs(values.is_plain(wide) and wide or { wide }) do
     call.params("_contrib_stochastic_round", "Optimizer:update", { x }, {},
@@ -458,7 +464,7 @@ function base.offer_narrow_states(Kind)
     if type(index) == "table" or not has_narrow_states(self, weight) then
       return update(self, index, weight, grad, state, kept)
     end
-    local wide = base.map_state(state, function(x) return x:astype("float32") end)
+    local wide = widened(state)
     update(self, index, weight, grad, wide)
     if wide ~= nil then
       store_rounded(wide, state)

@@ -118,7 +118,7 @@ local function init_base(self, class, a)
 end
 
 
-local function tell(num_update, lr)
+local function log_rate(num_update, lr)
   log:info(("Update[%d]: Change learning rate to %0.5e"):format(num_update, lr))
 end
 
@@ -147,7 +147,7 @@ function FactorScheduler:_rate(num_update)
   while num_update > self.count + self.step do
     self.count = self.count + self.step
     self.base_lr = math.max(self.base_lr * self.factor, self.stop_factor_lr)
-    tell(num_update, self.base_lr)
+    log_rate(num_update, self.base_lr)
   end
   return self.base_lr
 end
@@ -182,7 +182,7 @@ function MultiFactorScheduler:_rate(num_update)
   while self.cur_step_ind < #self.step and num_update > self.step[self.cur_step_ind + 1] do
     self.cur_step_ind = self.cur_step_ind + 1
     self.base_lr = self.base_lr * self.factor
-    tell(num_update, self.base_lr)
+    log_rate(num_update, self.base_lr)
   end
   return self.base_lr
 end

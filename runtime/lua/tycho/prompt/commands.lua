@@ -63,20 +63,12 @@ command("help", ":help name", "as ?name; without a name this list", function(ses
 end)
 
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return text
-end
-
-
 -- Returns a line for each page: its name and title.
 local function page_list()
   local lines = {}
   for _, name in ipairs(files.names("doc", "md")) do
-    local title = read(files.path("doc", name .. ".md")):match("^# ([^\n]*)") or ""
-    lines[#lines + 1] = ("  %-20s %s"):format(name, title)
+    local text = core_files.read(files.path("doc", name .. ".md"), ":doc")
+    lines[#lines + 1] = ("  %-20s %s"):format(name, text:match("^# ([^\n]*)") or "")
   end
   return table.concat(lines, "\n")
 end
@@ -101,7 +93,7 @@ command("doc", ":doc page", "a page of the manual, in $PAGER if that is set; alo
     elseif session.editing and pager ~= "" then
       os.execute(pager .. " " .. quoted(path))
     else
-      session:page((read(path):gsub("%s+$", "")))
+      session:page((core_files.read(path, ":doc"):gsub("%s+$", "")))
     end
   end)
 

@@ -1,4 +1,4 @@
---- What somebody who types PyTorch's or NumPy's names, or Python, is told below an error of Lua's
+--- Hints for PyTorch's or NumPy's names, or Python, which are shown below an error of Lua's
 -- own.
 --
 --     translation.hint("prompt:1: attempt to index global 'np' (a nil value)", "np.ones(2)")

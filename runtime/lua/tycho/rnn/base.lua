@@ -294,23 +294,25 @@ function BaseRNNCell:pack_weights(...)
 end
 
 
--- Calls f(packed name, list of the gates' names) for the four arrays of a cell.
-local function each_packed(self, f)
-  local gates = self:_gate_names()
+-- Returns {packed name, list of the gates' names} for each of the four arrays of a cell.
+local function packed_names(self)
+  local list, gates = {}, self:_gate_names()
   for _, group in ipairs(#gates > 0 and { "i2h", "h2h" } or {}) do
     for _, what in ipairs{ "weight", "bias" } do
       local names = {}
       for k, gate in ipairs(gates) do
         names[k] = ("%s%s%s_%s"):format(self._prefix, group, gate, what)
       end
-      f(("%s%s_%s"):format(self._prefix, group, what), names)
+      list[#list + 1] = { ("%s%s_%s"):format(self._prefix, group, what), names }
     end
   end
+  return list
 end
 
 
 function BaseRNNCell:_unpack(dict)
-  each_packed(self, function(packed, names)
+  for _, row in ipairs(packed_names(self)) do
+    local packed, names = row[1], row[2]
     local x = self:take(dict, packed, "unpack_weights")
     local rows = x.shape[1] / #names
     if rows ~= math.floor(rows) then
@@ -321,18 +323,18 @@ function BaseRNNCell:_unpack(dict)
     for k, name in ipairs(names) do
       dict[name] = nd.slice_axis{ x, axis = 0, begin = (k - 1) * rows, end_ = k * rows }
     end
-  end)
+  end
 end
 
 
 function BaseRNNCell:_pack(dict)
-  each_packed(self, function(packed, names)
-    local parts = {}
+  for _, row in ipairs(packed_names(self)) do
+    local parts, names = {}, row[2]
     for k, name in ipairs(names) do
       parts[k] = self:take(dict, name, "pack_weights")
     end
-    dict[packed] = nd.concat(parts, { dim = 0 })
-  end)
+    dict[row[1]] = nd.concat(parts, { dim = 0 })
+  end
 end
 
 

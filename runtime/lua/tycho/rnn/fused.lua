@@ -160,23 +160,24 @@ end
 
 -- Weights -----------------------------------------------------------------------------------------
 
--- Calls f(full name, view) for the pieces of a packed vector.
-local function each_view(self, x, inputs, func, f)
-  local at = 0
-  layout.each_piece(self._shape, inputs, function(name, shape)
-    local piece = class.view(x, shape, at * class.BYTES[x._dtype], func)
-    at = at + piece.size
-    f(self._prefix .. name, piece)
-  end)
+-- Returns the pieces of a packed vector: a list of {full name, view}.
+local function views_of(self, x, inputs, func)
+  local list, at = {}, 0
+  for i, piece in ipairs(layout.pieces(self._shape, inputs)) do
+    local view = class.view(x, piece[2], at * class.BYTES[x._dtype], func)
+    at = at + view.size
+    list[i] = { self._prefix .. piece[1], view }
+  end
+  return list
 end
 
 
 function FusedRNNCell:_unpack(dict)
   local func = "FusedRNNCell:unpack_weights"
   local x = self:take(dict, self._prefix .. "parameters", "unpack_weights")
-  each_view(self, x, layout.input_size(self._shape, x.size, func), func, function(name, piece)
-    dict[name] = piece:copy()
-  end)
+  for _, piece in ipairs(views_of(self, x, layout.input_size(self._shape, x.size, func), func)) do
+    dict[piece[1]] = piece[2]:copy()
+  end
 end
 
 
@@ -187,9 +188,9 @@ function FusedRNNCell:_pack(dict)
   dict[first] = weight
   local inputs = weight.shape[2] or 0
   local x = class.new({ layout.size(self._shape, inputs) }, weight._dtype, weight._device, func)
-  each_view(self, x, inputs, func, function(name, piece)
-    call.copy(piece, self:take(dict, name, "pack_weights"), func, name)
-  end)
+  for _, piece in ipairs(views_of(self, x, inputs, func)) do
+    call.copy(piece[2], self:take(dict, piece[1], "pack_weights"), func, piece[1])
+  end
   dict[self._prefix .. "parameters"] = x
 end
 

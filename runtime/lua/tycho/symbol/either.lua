@@ -103,9 +103,14 @@ end
 
 -- Namespaces --------------------------------------------------------------------------------------
 
+local function field(space, key)
+  return space[key]
+end
+
+
 -- Returns whether a namespace has a name.
 local function has(space, key)
-  local ok, value = pcall(function() return space[key] end)
+  local ok, value = pcall(field, space, key)
   return ok and type(value) == "function"
 end
 

@@ -82,7 +82,7 @@ local function add_bodies(g, n, func)
       if m.custom then
         Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name,
           where = m.where,
-          message = "an operator written in Lua cannot stand in a body of " .. n.op }
+          message = "an operator written in Lua cannot be in a body of " .. n.op }
       end
     end
     local out = graph_out()

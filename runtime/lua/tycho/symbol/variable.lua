@@ -30,7 +30,7 @@ local function add_others(dict, others)
       Error.raise{ code = "value", func = "sym.Variable", argument = key,
         candidates = Error.nearest(key,
           { "attr", "shape", "lr_mult", "wd_mult", "dtype", "init", "stype" }),
-        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or stand in \z
+        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or are in \z
           attr = {...}"):format(key, key) }
     end
     dict[key] = attrs.text(value, "sym.Variable", key)

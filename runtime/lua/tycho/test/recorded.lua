@@ -35,9 +35,9 @@ local function outputs_of(f, inputs)
 end
 
 
-local function weighted(outputs, weights)
+local function weighted(f, inputs, weights)
   local sum = 0
-  for i, y in ipairs(outputs) do
+  for i, y in ipairs(outputs_of(f, inputs)) do
     local flat, w = y:reshape{ -1 }:totable(), weights[i]:reshape{ -1 }:totable()
     for k, v in ipairs(flat) do
       sum = sum + v * w[k]
@@ -51,11 +51,10 @@ local function numeric(f, inputs, i, weights, eps)
   local x = inputs[i]
   local flat, slopes = x:reshape{ -1 }, {}
   for k, v in ipairs(flat:totable()) do
-    local function at(value)
-      flat:set(k - 1, value)
-      return modes.run(false, true, function() return weighted(outputs_of(f, inputs), weights) end)
-    end
-    slopes[k] = (at(v + eps / 2) - at(v - eps / 2)) / eps
+    flat:set(k - 1, v + eps / 2)
+    local above = modes.run(false, true, weighted, f, inputs, weights)
+    flat:set(k - 1, v - eps / 2)
+    slopes[k] = (above - modes.run(false, true, weighted, f, inputs, weights)) / eps
     flat:set(k - 1, v)
   end
   return nd.array(slopes, { dtype = x.dtype, ctx = x.context }):reshape(x.shape)

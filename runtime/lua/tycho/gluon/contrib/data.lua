@@ -4,6 +4,7 @@
 
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
+local iterate = require "tycho.core.iterate"
 local namespace = require "tycho.core.namespace"
 local Sampler = require("tycho.gluon.data.sampler").Sampler
 
@@ -32,7 +33,7 @@ function IntervalSampler:init(...)
 end
 
 
-function IntervalSampler:iter()
+IntervalSampler.iter = iterate.alike(function(self)
   local first, at = 0, 0
   return function()
     while first < (self._rollover and self._interval or 1) do
@@ -44,7 +45,7 @@ function IntervalSampler:iter()
       at = first
     end
   end
-end
+end)
 
 
 function IntervalSampler:len()

@@ -21,6 +21,7 @@ local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local ffi = require "ffi"
 local gc = require "tycho.core.gc"
+local iterate = require "tycho.core.iterate"
 local native = require "tycho.core.ffi"
 local plan = require "tycho.gluon.data.plan"
 local sampler = require "tycho.gluon.data.sampler"
@@ -654,13 +655,16 @@ function DataLoader:init(...)
 end
 
 
---- Returns an iterator function of one epoch.
--- @treturn function gives the fields of a batch
-function DataLoader:iter()
-  local epoch = Epoch(self)
+local batches = iterate.alike(function(epoch)
   return function()
     return epoch:next()
   end
+end)
+
+--- Returns an iterator function of one epoch.
+-- @treturn function gives the fields of a batch
+function DataLoader:iter()
+  return batches(Epoch(self))
 end
 
 

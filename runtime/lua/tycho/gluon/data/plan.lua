@@ -1,11 +1,12 @@
 --- What of a data set native threads do: where the fields of its samples come from, and which
 -- transforms they know.
 --
--- A plan is `{ fill, fields, image, dataset, numbers, changes, dtypes, whole }`: fill(source) puts
--- the fields into a native source (nil: `dataset` is asked in Lua); image: the first one is an
--- image; numbers: which samples of the origin these are (nil: all); changes: what is done to them,
--- `{ f, "first" }` (to the first value) or `{ f, "all" }`; dtypes: of numbers by field; whole:
--- fields whose dtype holds only while their numbers are whole.
+-- A plan is `{ fill, stored, fields, image, dataset, numbers, changes, dtypes, whole }`:
+-- fill(source, stored) puts the fields into a native source, from what is stored (nil: `dataset` is
+-- asked in Lua); image: the first one is an image; numbers: which samples of the origin these are
+-- (nil: all); changes: what is done to them, `{ f, "first" }` (to the first value) or
+-- `{ f, "all" }`; dtypes: of numbers by field; whole: fields whose dtype holds only while their
+-- numbers are whole.
 --
 -- @module tycho.gluon.data.plan
 
@@ -55,6 +56,13 @@ local function is_native(list)
 end
 
 
+local function fill_rows(source, list)
+  for _, x in ipairs(list) do
+    check(C.ty_source_rows(source, x.handle), "gluon.data.DataLoader")
+  end
+end
+
+
 --- Returns the plan of arrays (perhaps lists and data sets) side by side.
 function plan.of_arrays(list, dataset)
   local p = { dataset = dataset, changes = {}, dtypes = {}, whole = {} }
@@ -68,11 +76,7 @@ function plan.of_arrays(list, dataset)
   if is_native(list) then
     p.fields = #list
     p.image = list[1].ndim == 4 and PIXELS[list[1].dtype] or false
-    p.fill = function(source)
-      for _, x in ipairs(list) do
-        check(C.ty_source_rows(source, x.handle), "gluon.data.DataLoader")
-      end
-    end
+    p.fill, p.stored = fill_rows, list
   end
   return p
 end
@@ -246,7 +250,7 @@ function plan.compile(p)
   end
   if p.fill then
     c.source = plan.source()
-    p.fill(c.source)
+    p.fill(c.source, p.stored)
     local list, n = plan.native_steps(prefix)
     check(C.ty_source_steps(c.source, 0, list, n), "gluon.data.DataLoader")
   end

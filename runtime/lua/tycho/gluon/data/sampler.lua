@@ -11,6 +11,7 @@ local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
+local iterate = require "tycho.core.iterate"
 local random = require "tycho.image.random"
 
 local ceil, floor, rawset = math.ceil, math.floor, rawset
@@ -111,6 +112,16 @@ function RandomSampler:init(...)
 end
 
 
+-- Returns an iterator function of what is in a list.
+local elements = iterate.alike(function(list)
+  local at = 0
+  return function()
+    at = at + 1
+    return list[at]
+  end
+end)
+
+
 function RandomSampler:iter()
   local order, n = {}, self._length
   for i = 1, n do
@@ -120,11 +131,7 @@ function RandomSampler:iter()
     local k = random.integer(1, i)
     order[i], order[k] = order[k], order[i]
   end
-  local at = 0
-  return function()
-    at = at + 1
-    return order[at]
-  end
+  return elements(order)
 end
 
 
@@ -151,11 +158,7 @@ end
 
 
 function FilterSampler:iter()
-  local at, numbers = 0, self._numbers
-  return function()
-    at = at + 1
-    return numbers[at]
-  end
+  return elements(self._numbers)
 end
 
 
@@ -182,10 +185,9 @@ function BatchSampler:init(...)
 end
 
 
-function BatchSampler:iter()
-  local list = self._rest
-  local inner, ended = self._sampler:iter(), false
-  self._rest = {}
+-- Returns an iterator function of batches, of which the first begins with what is in `list`.
+local batches = iterate.alike(function(self, inner, list)
+  local ended = false
   return function()
     while not ended do
       local i = inner()
@@ -203,6 +205,13 @@ function BatchSampler:iter()
       end
     end
   end
+end)
+
+
+function BatchSampler:iter()
+  local list = self._rest
+  self._rest = {}
+  return batches(self, self._sampler:iter(), list)
 end
 
 

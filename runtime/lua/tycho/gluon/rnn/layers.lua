@@ -28,15 +28,17 @@ local RNNLayer = HybridBlock:extend("RNNLayer")
 local DIRECTIONS = { { "l" }, { "l", "r" } }
 
 
--- Calls f(direction, number from 0, its input size) for each cell, in the order of parameters.
-local function each_cell(self, f)
-  local size = self._input_size
+-- Returns the cells in the order of parameters: a list of {direction, number (from 0), size (of the
+-- input)}.
+local function cells_of(self)
+  local list, size = {}, self._input_size
   for i = 0, self._num_layers - 1 do
     for _, direction in ipairs(DIRECTIONS[self._dir]) do
-      f(direction, i, size)
+      list[#list + 1] = { direction = direction, number = i, size = size }
     end
     size = (self._projection_size or self._hidden_size) * self._dir
   end
+  return list
 end
 
 
@@ -45,13 +47,20 @@ end
 local function parameters_in_order(self)
   local list = {}
   for _, kind in ipairs{ "weight", "bias" } do
-    each_cell(self, function(direction, i)
+    for _, cell in ipairs(cells_of(self)) do
       for _, group in ipairs{ "i2h", "h2h", "h2r" } do
-        list[#list + 1] = self[("%s%d_%s_%s"):format(direction, i, group, kind)]
+        list[#list + 1] = self[("%s%d_%s_%s"):format(cell.direction, cell.number, group, kind)]
       end
-    end)
+    end
   end
   return list
+end
+
+
+local function add_parameter(self, cell, name, shape)
+  local key = ("%s%d_%s"):format(cell.direction, cell.number, name)
+  self[key] = self.params:get(key, { shape = shape, init = self._initializers[name],
+    dtype = self._dtype, allow_deferred_init = true })
 end
 
 
@@ -68,20 +77,15 @@ local function set_up(self, a, mode, func)
     h2h_bias = a.h2h_bias_initializer, h2r_weight = a.h2r_weight_initializer }
   local rows = GATES[mode] * a.hidden_size
   local outputs = a.projection_size or a.hidden_size
-  each_cell(self, function(direction, i, size)
-    local function parameter(name, shape)
-      local key = ("%s%d_%s"):format(direction, i, name)
-      self[key] = self.params:get(key, { shape = shape, init = self._initializers[name],
-        dtype = a.dtype, allow_deferred_init = true })
-    end
-    parameter("i2h_weight", { rows, size })
-    parameter("h2h_weight", { rows, outputs })
-    parameter("i2h_bias", { rows })
-    parameter("h2h_bias", { rows })
+  for _, cell in ipairs(cells_of(self)) do
+    add_parameter(self, cell, "i2h_weight", { rows, cell.size })
+    add_parameter(self, cell, "h2h_weight", { rows, outputs })
+    add_parameter(self, cell, "i2h_bias", { rows })
+    add_parameter(self, cell, "h2h_bias", { rows })
     if a.projection_size then
-      parameter("h2r_weight", { a.projection_size, a.hidden_size })
+      add_parameter(self, cell, "h2r_weight", { a.projection_size, a.hidden_size })
     end
-  end)
+  end
   self._vector = parameters_in_order(self)
 end
 
@@ -216,6 +220,29 @@ function RNNLayer:forward(x, states)
 end
 
 
+local function add_cells(self, stack, Cell)
+  local left
+  for _, at in ipairs(cells_of(self)) do
+    local cell = Cell{ self._hidden_size, input_size = at.size,
+      activation = self._mode:match("^rnn_(.*)$"),
+      prefix = ("%s%d_"):format(at.direction, at.number),
+      i2h_weight_initializer = self._initializers.i2h_weight,
+      h2h_weight_initializer = self._initializers.h2h_weight,
+      i2h_bias_initializer = self._initializers.i2h_bias,
+      h2h_bias_initializer = self._initializers.h2h_bias }
+    if self._dir == 2 and at.direction == "l" then
+      left = cell
+    else
+      stack:add(left and stacks.BidirectionalCell(left, cell) or cell)
+      left = nil
+      if self._dropout > 0 and at.number ~= self._num_layers - 1 then
+        stack:add(modifiers.classes.DropoutCell(self._dropout))
+      end
+    end
+  end
+end
+
+
 --- Returns a stack of cells that share the layer's parameters and compute the same.
 -- @treturn HybridSequentialRNNCell
 function RNNLayer:unfuse()
@@ -226,26 +253,7 @@ function RNNLayer:unfuse()
   local stack = stacks.HybridSequentialRNNCell{ prefix = self.prefix, params = self.params }
   local Cell = self._mode == "lstm" and cells.LSTMCell or self._mode == "gru" and cells.GRUCell
     or cells.RNNCell
-  stack:name_scope(function()
-    local left
-    each_cell(self, function(direction, i, size)
-      local cell = Cell{ self._hidden_size, input_size = size,
-        activation = self._mode:match("^rnn_(.*)$"), prefix = ("%s%d_"):format(direction, i),
-        i2h_weight_initializer = self._initializers.i2h_weight,
-        h2h_weight_initializer = self._initializers.h2h_weight,
-        i2h_bias_initializer = self._initializers.i2h_bias,
-        h2h_bias_initializer = self._initializers.h2h_bias }
-      if self._dir == 2 and direction == "l" then
-        left = cell
-        return
-      end
-      stack:add(left and stacks.BidirectionalCell(left, cell) or cell)
-      left = nil
-      if self._dropout > 0 and i ~= self._num_layers - 1 then
-        stack:add(modifiers.classes.DropoutCell(self._dropout))
-      end
-    end)
-  end)
+  stack:name_scope():with(add_cells, self, stack, Cell)
   return stack
 end
 

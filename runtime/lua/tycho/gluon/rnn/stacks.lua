@@ -205,6 +205,13 @@ local function join_outputs(self, l, r, merge, time)
 end
 
 
+local function unroll_one(cell, a, inputs, states, merge)
+  return cell:_unroll{ length = a.length, inputs = inputs, begin_state = states,
+    layout = a.layout, time = a.time, batch = a.batch, merge_outputs = merge,
+    valid_length = a.valid_length }
+end
+
+
 function BidirectionalCell:_unroll(a)
   local func = "BidirectionalCell:unroll"
   self:reset()
@@ -212,13 +219,8 @@ function BidirectionalCell:_unroll(a)
   local begin = base.begin(self, a.begin_state, steps[1], base.batch_of(steps))
   local cells = cells_of(self)
   local n = #cells[1]:state_info()
-  local function run(cell, inputs, states, merge)
-    return cell:_unroll{ length = a.length, inputs = inputs, begin_state = states,
-      layout = a.layout, time = a.time, batch = a.batch, merge_outputs = merge,
-      valid_length = a.valid_length }
-  end
-  local l, l_states = run(cells[1], steps, base.part(begin, 1, n), a.merge_outputs)
-  local r, r_states = run(cells[2], sequence.reverse(steps, a.valid_length, func),
+  local l, l_states = unroll_one(cells[1], a, steps, base.part(begin, 1, n), a.merge_outputs)
+  local r, r_states = unroll_one(cells[2], a, sequence.reverse(steps, a.valid_length, func),
     base.part(begin, n + 1, #begin), false)
   r = sequence.reverse(r, a.valid_length, func)
   local merge = a.merge_outputs

@@ -5,8 +5,8 @@
 --
 -- @module tycho.gluon.contrib.estimator.batch_processor
 
-local autograd = require "tycho.autograd.autograd"
 local Class = require "tycho.core.class"
+local modes = require "tycho.autograd.modes"
 local utils = require "tycho.gluon.utils"
 
 --- Base of batch processors.
@@ -42,9 +42,7 @@ end
 -- @treturn {NDArray,...} losses
 function BatchProcessor:fit_batch(estimator, batch, batch_axis)
   local data, label = slices(estimator, batch, batch_axis)
-  local preds, losses = autograd.record(function()
-    return forward(estimator.net, estimator.loss, data, label)
-  end)
+  local preds, losses = modes.run(true, true, forward, estimator.net, estimator.loss, data, label)
   for _, l in ipairs(losses) do
     l:backward()
   end

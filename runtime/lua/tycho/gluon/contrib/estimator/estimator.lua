@@ -314,16 +314,11 @@ local function check_loader(data, func, argument)
 end
 
 
--- Calls f with each batch, a list of its fields, until it returns true.
-local function each_batch(loader, f)
-  local step = loader:iter()
-  local function take(...)
-    if (...) == nil then
-      return false
-    end
-    return not f{ ... }
+-- Returns the fields of a batch as a list, nil where there is none.
+local function pack_fields(...)
+  if (...) ~= nil then
+    return { ... }
   end
-  while take(step()) do end
 end
 
 
@@ -335,12 +330,15 @@ end
 
 -- Runs one epoch over a loader with a method of the batch processor.
 local function run_batches(self, loader, list, method, batch_axis)
-  local process = self.batch_processor[method]
-  each_batch(loader, function(batch)
+  local process, step = self.batch_processor[method], loader:iter()
+  local batch = pack_fields(step())
+  while batch do
     tell(self, list, "batch_begin", { batch = batch })
     local _, label, pred, l = process(self.batch_processor, self, batch, batch_axis)
-    return tell(self, list, "batch_end", { batch = batch, pred = pred, label = label, loss = l })
-  end)
+    local stop = tell(self, list, "batch_end",
+      { batch = batch, pred = pred, label = label, loss = l })
+    batch = not stop and pack_fields(step()) or nil
+  end
 end
 
 

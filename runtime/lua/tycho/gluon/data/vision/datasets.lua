@@ -297,17 +297,20 @@ function ImageRecordDataset:get(i)
 end
 
 
+local function fill_records(source, self)
+  local keys, idx = self._record.keys, self._record.idx
+  local offset = ffi.new("int64_t[?]", math.max(#keys, 1))
+  for k, key in ipairs(keys) do
+    offset[k - 1] = idx[key]
+  end
+  check(C.ty_source_records(source, self._filename, offset, #keys, self._flag),
+    "gluon.data.DataLoader")
+end
+
+
 plan.describe(ImageRecordDataset.get, function(self)
   local p = { dataset = self, fields = 2, image = true, changes = {}, dtypes = {}, whole = {} }
-  p.fill = function(source)
-    local keys, idx = self._record.keys, self._record.idx
-    local offset = ffi.new("int64_t[?]", math.max(#keys, 1))
-    for k, key in ipairs(keys) do
-      offset[k - 1] = idx[key]
-    end
-    check(C.ty_source_records(source, self._filename, offset, #keys, self._flag),
-      "gluon.data.DataLoader")
-  end
+  p.fill, p.stored = fill_records, self
   return self._transform and plan.changed(p, self._transform, "all") or p
 end)
 
@@ -383,19 +386,22 @@ function ImageFolderDataset:get(i)
 end
 
 
+local function fill_files(source, self)
+  local n = #self.items
+  local paths, labels = ffi.new("const char *[?]", n), {}
+  for k, item in ipairs(self.items) do
+    paths[k - 1], labels[k] = item[1], item[2]
+  end
+  check(C.ty_source_files(source, paths, n, self._flag), "gluon.data.DataLoader")
+  check(C.ty_source_rows(source, nd.array(labels, { dtype = "float32" }).handle),
+    "gluon.data.DataLoader")
+end
+
+
 plan.describe(ImageFolderDataset.get, function(self)
   local p = { dataset = self, fields = 2, image = true, changes = {}, dtypes = {}, whole = {} }
-  local n = #self.items
-  if n > 0 then
-    p.fill = function(source)
-      local paths, labels = ffi.new("const char *[?]", n), {}
-      for k, item in ipairs(self.items) do
-        paths[k - 1], labels[k] = item[1], item[2]
-      end
-      check(C.ty_source_files(source, paths, n, self._flag), "gluon.data.DataLoader")
-      check(C.ty_source_rows(source, nd.array(labels, { dtype = "float32" }).handle),
-        "gluon.data.DataLoader")
-    end
+  if #self.items > 0 then
+    p.fill, p.stored = fill_files, self
   end
   return self._transform and plan.changed(p, self._transform, "all") or p
 end)

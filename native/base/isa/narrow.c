@@ -1,0 +1,17 @@
+/* narrow.c - the conversion of float32 to bfloat16 by the processor's own instruction, where it has
+** one (-DISA=avx512_narrow); else the file is empty.
+*/
+#include "base/cast.h"
+#ifdef __AVX512BF16__
+#include "base/isa/halves.inc"
+
+static void plain_f32_bf16(void *restrict dst, const void *restrict src, int64_t n)
+{
+  uint16_t *restrict y = dst;
+  const float *restrict x = src;
+  for (int64_t i = 0; i < n; i++) y[i] = bf16_of_f32(x[i]);
+}
+HALF_LOOP(f32_bf16, uint16_t, float)
+
+const cast_fn cast_f32_bf16_avx512_narrow = f32_bf16;
+#endif
