@@ -373,3 +373,49 @@ describe("a convolution", function()
     end
   end)
 end)
+
+-- The sum over a window in Lua's numbers, of one channel.
+local function window_sum(x, w, h, width, k, pad, y, col)
+  local sum = 0
+  for i = 0, k[1] - 1 do
+    for j = 0, k[2] - 1 do
+      local r, c = y + i - pad[1], col + j - pad[2]
+      if r >= 0 and r < h and c >= 0 and c < width then
+        sum = sum + x[r * width + c + 1] * w[i * k[2] + j + 1]
+      end
+    end
+  end
+  return sum
+end
+
+describe("Convolution with one channel a group", function()
+  -- heights that leave rows over, widths around those of vectors
+  for _, k in ipairs{{1, 3}, {2, 5}, {3, 3}, {5, 5}, {7, 2}} do
+    for _, dtype in ipairs{"float32", "float64"} do
+      it(("sums windows of %d x %d over maps of %s"):format(k[1], k[2], dtype), function()
+        local groups, pad = 5, {math.floor(k[1] / 2), math.floor(k[2] / 2)}
+        for h = k[1], k[1] + 5 do
+          for _, width in ipairs{k[2], 15, 16, 17, 31, 40, 48, 49, 70} do
+            local x = ty.nd.random.uniform{-1, 1, shape = {1, groups, h, width}}:astype(dtype)
+            local w = ty.nd.random.uniform{-1, 1, shape = {groups, 1, k[1], k[2]}}:astype(dtype)
+            local b = ty.nd.random.uniform{-1, 1, shape = {groups}}:astype(dtype)
+            local y = ty.nd.Convolution{data = x, weight = w, bias = b, num_filter = groups,
+              num_group = groups, kernel = k, pad = pad}
+            local high, wide = y.shape[3], y.shape[4]
+            x, w, y = x:reshape{groups, -1}, w:reshape{groups, -1}, y:reshape{groups, -1}
+            local images, weights, sums, starts = x:totable(), w:totable(), y:totable(), b:totable()
+            for g = 1, groups do
+              local image, weight, got, from = images[g], weights[g], sums[g], starts[g]
+              for at = 1, #got do
+                local row, column = math.floor((at - 1) / wide), (at - 1) % wide
+                local want = from + window_sum(image, weight, h, width, k, pad, row, column)
+                assert.is_true(math.abs(got[at] - want) < (dtype == "float32" and 1e-5 or 1e-13),
+                  ("%d x %d, row %d of %d, column %d"):format(h, width, row, high, column))
+              end
+            end
+          end
+        end
+      end)
+    end
+  end
+end)

@@ -115,6 +115,12 @@ static void pad_row(
     memset(to, 0, (size_t)p->line * d->size);
     return;
   }
+  if (stride == 1) {                                  /* without the divisions below */
+    const int64_t first = MIN(p->phase, w->pad[2]), n = MIN(p->phase - first, w->in[2]);
+    memcpy(to + (size_t)first * d->size, plane + (size_t)(y * w->in[2]) * d->size,
+        (size_t)n * d->size);
+    return;
+  }
   for (int64_t f = 0; f < stride; f++, to += (size_t)p->phase * d->size) {
     const int64_t first = MIN(p->phase, MAX(0, (w->pad[2] - f + stride - 1) / stride)),
                   x = f + first * stride - w->pad[2],
@@ -162,6 +168,13 @@ static void padded_planes(int64_t begin, int64_t end, void *context)
                     height = (rows - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilate[1] + 1;
       for (int64_t i = 0; i < height; i++)
         pad_row(d, &p, x, r * w->stride[1] - w->pad[1] + i, piece + (size_t)(i * p.line) * d->size);
+      if (w->stride[1] == 1 && w->dilate[1] == 1) {
+        const struct gemm_map map = { .rows = rows, .n = w->out[2], .down = (int)w->kernel[1],
+          .across = (int)w->kernel[2], .tap = offset, .line = p.line, .to = w->out[2],
+          .weight = weight, .start = bias, .add = d->end->add };
+        d->t->window_map(&map, piece, y + (size_t)(r * w->out[2]) * d->size);
+        continue;
+      }
       for (int64_t i = 0; i < rows; i++)
         d->t->window_row(w->out[2], (int)d->taps, offset, weight, bias, d->end->add,
             piece + (size_t)(i * w->stride[1] * p.line) * d->size,

@@ -105,6 +105,30 @@ struct gemm_fold {
   int64_t across;
 };
 
+/* Output rows of one channel, for a window that moves by one row of the image. */
+struct gemm_map {
+  /* number of rows of the map */
+  int64_t rows;
+  /* number of its columns */
+  int64_t n;
+  /* taps of the window down */
+  int down;
+  /* and across */
+  int across;
+  /* offsets of the taps of the window's first row, for column 0 */
+  const int64_t *tap;
+  /* elements from one row of the image to the next */
+  int64_t line;
+  /* elements from one row of the map to the next */
+  int64_t to;
+  /* down * across weights, row by row */
+  const void *weight;
+  /* first term of each sum */
+  double start;
+  /* to the old map */
+  bool add;
+};
+
 struct gemm_type {
   /* most rows of a tile */
   int mr;
@@ -155,6 +179,8 @@ struct gemm_type {
   ** elements of x after those */
   void (*window_row)(int64_t n, int taps, const int64_t *tap, const void *weight, double start,
       bool add, const void *x, void *y);
+  /* computes what window_row does for each row of a map, with equal bits */
+  void (*window_map)(const struct gemm_map *m, const void *x, void *y);
   /* adds panel rows to an image */
   void (*scatter_panel)(const struct gemm_image *f, const void *panel, void *image);
   /* adds panel rows of whole output rows to an image; NULL for narrow vectors, where scatter_panel

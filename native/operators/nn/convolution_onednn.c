@@ -39,9 +39,10 @@ enum {
   ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
   /* taps up to which, and positions of an image from which, plain arrays of one channel a group are
-  ** left to our rows, unless windows are 2 apart: 40 to 270 us beside 63 to 280 (same date) */
-  MAP_TAPS = 9,
-  MAP_POSITIONS = 1536,
+  ** left to our rows, unless windows are 2 apart: 14 to 250 us beside 16 to 450 (AVX-512, 20 x 24 to
+  ** 56 x 56, 3 x 3 and 5 x 5, 2026-11-28); at 14 x 14 oneDNN is the faster */
+  MAP_TAPS = 25,
+  MAP_POSITIONS = 400,
 };
 
 /* Returns why oneDNN does not serve, or NULL. */

@@ -14,6 +14,7 @@ enum {
   AHEAD = 12,                                         /* rows of B between prefetch and use */
   EARLY = 8,                                          /* rows of A between prefetch and copy */
   COPIED = 2,                                         /* strips that are copied at once */
+  MAP_ROWS = 4,                                       /* rows of a map computed together */
   LONG = 128,                                         /* steps from which on C is prefetched */
 };
 
@@ -53,7 +54,7 @@ enum {
   .act = act_##t, \
   .axpy = axpy_##t, .add_rows = add_rows_##t, .scatter = scatter_##t, .dot = dot_##t, \
   .sum = sum_##t, .fill = fill_##t, \
-  .window_row = window_row_##t, \
+  .window_row = window_row_##t, .window_map = window_map_##t, \
   .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
 #define ISA_NAME_(isa) gemm_isa_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
