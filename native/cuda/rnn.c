@@ -15,15 +15,15 @@ static const char SEPARATE_STEPS[] = "a launch for each step";
 static const char *half_refuse(const struct call *c)
 {
   const char *no = recurrent_refuse(c);
-  const struct recurrent r = recurrent_of(c, &c->in[0].d);
-  return no || recurrence_plan_of(&r, false).samples ? no : SEPARATE_STEPS;
+  const struct recurrent r = recurrent_make(c, &c->in[0].d);
+  return no || recurrence_make_plan(&r, false).samples ? no : SEPARATE_STEPS;
 }
 
 static const char *half_back_refuse(const struct call *c)
 {
   const char *no = back_refuse(c);
-  const struct recurrent r = recurrent_of(c, &c->in[0].d);
-  return no || recurrence_plan_of(&r, true).samples ? no : SEPARATE_STEPS;
+  const struct recurrent r = recurrent_make(c, &c->in[0].d);
+  return no || recurrence_make_plan(&r, true).samples ? no : SEPARATE_STEPS;
 }
 
 static const struct kernel steps[] = {

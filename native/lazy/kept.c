@@ -62,8 +62,10 @@ static int count_alike(const struct kept *like)
 bool kept_is_large(struct kept *k, const uint8_t *alive)
 {
   const size_t n = (size_t)k->noutput;
-  if (!memcmp(alive, k->alive, n)) return k->repeated = 0;
-  k->repeated = memcmp(alive, k->latest, n) ? 1 : k->repeated + 1;
+  if (!memcmp(alive, k->alive, n))
+    k->repeated = 0;
+  else
+    k->repeated = memcmp(alive, k->latest, n) ? 1 : k->repeated + 1;
   memcpy(k->latest, alive, n);
   return k->repeated == RUNS_ALIKE && count_alike(k) < MOST_ALIKE;
 }
