@@ -378,7 +378,7 @@ local function fields_of(self, batch)
 end
 
 
--- Returns whether a sample has all its values; functions of `batchify_fn` may take nil among several.
+-- Returns whether a sample has all its values. A function `batchify_fn` may take nil among them.
 local function is_complete(self, list)
   for f = 1, self.loader._batchify and 0 or list.n do
     if list[f] == nil then
