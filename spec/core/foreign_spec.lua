@@ -177,6 +177,18 @@ local function exists(name)
   return value_of(name) ~= nil
 end
 
+it("a layer of PyTorch's torch.nn that is no layer here is named with its place", function()
+  for word, want in pairs{ LSTM = "gluon.rnn.LSTM", GRU = "gluon.rnn.GRU",
+      LSTMCell = "gluon.rnn.LSTMCell", CrossEntropyLoss = "gluon.loss.SoftmaxCrossEntropyLoss",
+      MSELoss = "gluon.loss.L2Loss", Parameter = "gluon.Parameter" } do
+    local ok, e = pcall(function() return ty.gluon.nn[word] end)
+    assert.is_false(ok)
+    assert.truthy(tostring(e):find("here it is ty." .. want, 1, true), tostring(e))
+  end
+  local _, e = pcall(function() return ty.gluon.nn.Linear end)
+  assert.truthy(tostring(e):find("did you mean 'Dense'", 1, true), tostring(e))
+end)
+
 describe("the table of foreign names", function()
   it("holds names that exist", function()
     local count, wrong = 0, {}

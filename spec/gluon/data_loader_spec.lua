@@ -428,6 +428,29 @@ describe("workers", function()
     assert.equal("timeout", e.argument)
   end)
 
+  it("refuse samples and batches that are nil, which would end a loop", function()
+    local rows = data.ArrayDataset(nd.arange(10):reshape{ 10, 1 }, nd.arange(10))
+    local Empty = data.Dataset:extend("Empty")
+    function Empty.len() return 4 end
+    function Empty.get() end
+    local function nothing() end
+    local some = data.SimpleDataset{ 1, 2, 3 }:transform(function(x)
+      if x ~= 2 then return x end
+    end)
+    assert.raises("value", rows.transform, rows, nothing, false)
+    for workers = 0, 2, 2 do
+      for _, options in ipairs{ { rows:transform(nothing) }, { rows:transform_first(nothing) },
+          { Empty() }, { some }, { rows, batchify_fn = nothing } } do
+        options.batch_size, options.num_workers = 1, workers
+        local e = assert.raises("value", function()
+          for _ in data.DataLoader(options) do end
+        end)
+        assert.equal(options.batchify_fn and "batchify_fn" or options[1] == some and "1" or "0",
+          e.argument)
+      end
+    end
+  end)
+
   it("read arrays that are still being computed", function()
     local x = nd.ones{ 64, 64 }
     for _ = 1, 5 do

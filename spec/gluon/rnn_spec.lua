@@ -569,3 +569,41 @@ describe("dynamic_unroll", function()
     assert.equal(4, seen.shape[1])
   end)
 end)
+
+describe("states of another number than a block has", function()
+  local one, two = { nd.zeros{ 2, 4 } }, { nd.zeros{ 2, 4 }, nd.zeros{ 2, 4 } }
+  local cells = { { rnn.LSTMCell(4), one, 2 }, { rnn.LSTMCell(4), nd.zeros{ 2, 4 }, 2 },
+    { rnn.GRUCell(4), two, 1 }, { rnn.GRUCell(4), {}, 1 }, { rnn.RNNCell(4), two, 1 },
+    { rnn.RNNCell(4), {}, 1 }, { contrib.LSTMPCell(4, 4), one, 2 },
+    { contrib.Conv1DLSTMCell({ 2, 3 }, 4, 1, 1), one, 2 },
+    { contrib.Conv1DGRUCell({ 2, 3 }, 4, 1, 1), two, 1 },
+    { contrib.Conv1DRNNCell({ 2, 3 }, 4, 1, 1), {}, 1 },
+    { rnn.ResidualCell(rnn.LSTMCell(3)), one, 2 }, { rnn.ZoneoutCell(rnn.GRUCell(4)), two, 1 } }
+
+  it("are refused by a cell, which says how many there are", function()
+    for _, case in ipairs(cells) do
+      local cell, states, expected = case[1], case[2], case[3]
+      local x = cell.class_name:find("^Conv") and nd.ones{ 2, 2, 3 } or nd.ones{ 2, 3 }
+      for _, hybrid in ipairs{ false, true } do
+        cell:initialize{ force_reinit = true }
+        cell:hybridize(hybrid)
+        local e = assert.raises("shape", cell, x, states)
+        assert.same({ "states", expected }, { e.argument, e.expected }, tostring(cell))
+      end
+    end
+  end)
+
+  it("are refused by a layer", function()
+    local h = nd.zeros{ 1, 3, 4 }
+    for _, case in ipairs{ { "LSTM", h, 2 }, { "LSTM", { h }, 2 }, { "LSTM", { h, h, h }, 2 },
+        { "GRU", { h, h }, 1 }, { "RNN", { h, h }, 1 }, { "GRU", {}, 1 } } do
+      for _, hybrid in ipairs{ false, true } do
+        local layer = rnn[case[1]](4)
+        layer:initialize()
+        layer:hybridize(hybrid)
+        local e = assert.raises("shape", layer, nd.ones{ 2, 3, 5 }, case[2])
+        assert.same({ "states", case[3] }, { e.argument, e.expected })
+      end
+    end
+  end)
+end)

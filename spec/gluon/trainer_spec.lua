@@ -329,6 +329,41 @@ describe("states of a Trainer", function()
     assert.near({ 0, 0 }, p:data())
   end)
 
+  it("come to a network whose automatic names count other layers before it", function()
+    local nn = ty.gluon.nn
+    local function network(first)
+      ty.random.seed(3)
+      local net = nn.Sequential()
+      for i = first, first + 2 do
+        net:add(nn.Dense{ 4, in_units = 4, prefix = ("dense%d_"):format(i) })
+      end
+      net:initialize()
+      return net, Trainer(net:collect_params(), "adam", { learning_rate = 0.1 })
+    end
+    local x = ty.nd.arange(8):reshape{ 2, 4 } / 8
+    local function train(net, t, count)
+      for _ = 1, count do
+        ty.autograd.record(function() return (net(x) ^ 2):sum() end):backward()
+        t:step(1)
+      end
+    end
+    local saved = path .. ".params"
+    local net, t = network(8)
+    train(net, t, 3)
+    net:save_parameters(saved)
+    t:save_states(path)
+    train(net, t, 2)
+    -- names that are all others; names of which some are the saved ones', of other layers
+    for _, first in ipairs{ 98, 9 } do
+      local other, u = network(first)
+      other:load_parameters(saved)
+      u:load_states(path)
+      train(other, u, 2)
+      for i = 1, 3 do assert.near(net[i].weight:data(), other[i].weight:data(), 0) end
+    end
+    os.remove(saved)
+  end)
+
   it("of foreign bytes, of others' parameters or of no file are refused", function()
     local t = Trainer({ parameter("w", 1) }, "adam")
     local f = io.open(path, "wb")

@@ -196,6 +196,18 @@ end
 -- Returns what a function or method of another library is here, where the place asked does not have
 -- it: a sentence, or nil.
 local function elsewhere(word, what, near)
+  if what == "layer" then                                -- what is no layer here
+    local foreign = require "tycho.core.foreign"
+    if near[1] and foreign.counterpart(word, near) then
+      return nil
+    end
+    for _, name in ipairs(foreign.names(word)) do
+      if name:find("^gluon%.") then
+        return "here it is ty." .. name
+      end
+    end
+    return nil
+  end
   if not (what == "operator" or what:find("function") or what:find("method")) then
     return nil
   end

@@ -555,7 +555,8 @@ local LOAD = args.form("Trainer:load_states", { { "fname", "text" } })
 
 --- Reads what `save_states` wrote; the training goes on bit for bit, with the rates and the
 -- schedule of the file. Foreign bytes are E(`format`), states of another optimizer or of other
--- parameters E(`state`), and nothing has changed then.
+-- parameters E(`state`), and nothing has changed then. Parameters whose names differ from the saved
+-- ones in numbers only, as automatic names do, are taken in order.
 -- @string fname
 function Trainer:load_states(...)
   local a, func = LOAD(...), "Trainer:load_states"

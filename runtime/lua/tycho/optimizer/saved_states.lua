@@ -354,6 +354,45 @@ local function fail_parameters(missing, extra, func)
 end
 
 
+-- Sorts names by their text, numbers in them by their value.
+local function sort_numbered(list)
+  local key = {}
+  for _, name in ipairs(list) do
+    key[name] = name:gsub("%d+", function(digits) return ("%20s"):format(digits) end)
+  end
+  table.sort(list, function(a, b) return key[a] < key[b] end)
+end
+
+
+-- Returns the saved name of each present one where the names differ in numbers only: automatic
+-- names count the layers that were made before. nil: they do not, or all are the same.
+local function renumbered(by_parameter, targets)
+  local saved, present, known = {}, {}, {}
+  for name in pairs(by_parameter) do
+    saved[#saved + 1] = type(name) == "string" and name or nil
+  end
+  for _, target in ipairs(targets) do
+    if type(target.name) == "string" and not known[target.name] then
+      known[target.name] = true
+      present[#present + 1] = target.name
+    end
+  end
+  sort_numbered(saved)
+  sort_numbered(present)
+  if #saved ~= #present or tables.same(saved, present) then
+    return nil
+  end
+  local of = {}
+  for i, name in ipairs(present) do
+    if name:gsub("%d+", "0") ~= saved[i]:gsub("%d+", "0") then
+      return nil
+    end
+    of[name] = saved[i]
+  end
+  return of
+end
+
+
 -- Returns what a parameter is called among the saved ones: by its name, or by its number where that
 -- has no name.
 local function saved_parameter(names, by_parameter, target)
@@ -389,9 +428,11 @@ end
 -- @treturn table saved keys of unknown parameters, by parameter
 function saved_states.match(saved, targets, keep_unknown, func)
   local names, by_parameter = saved.about and saved.about.names or {}, keys_by_parameter(saved)
+  local renamed = keep_unknown and renumbered(by_parameter, targets)
   local seen, unknown, from = {}, {}, {}
   for _, target in ipairs(targets) do
-    local parameter = saved_parameter(names, by_parameter, target)
+    local parameter = renamed and renamed[target.name]
+      or saved_parameter(names, by_parameter, target)
     local keys = by_parameter[parameter]
     seen[parameter] = (seen[parameter] or 0) + 1
     if keys then

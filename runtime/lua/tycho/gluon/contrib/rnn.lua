@@ -141,6 +141,7 @@ end)
 local FORWARD = {}
 
 function FORWARD.RNN(self, x, states)
+  base.check_count(self, states, 1)
   local i2h, h2h, name = maps(self, x, states[1])
   local y = base.activate(i2h + h2h, self._activation, name("out"))
   return y, { y }
@@ -148,6 +149,7 @@ end
 
 
 function FORWARD.LSTM(self, x, states)
+  base.check_count(self, states, 2)
   local i2h, h2h, name = maps(self, x, states[1])
   local block = slice_gates(self, i2h + h2h, name("slice"))
   local i, f = sigmoid(block[1], name("i")), sigmoid(block[2], name("f"))
@@ -160,6 +162,7 @@ end
 
 
 function FORWARD.GRU(self, x, states)
+  base.check_count(self, states, 1)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
   local i, s = slice_gates(self, i2h, name("i2h_slice")), slice_gates(self, h2h, name("h2h_slice"))

@@ -318,6 +318,11 @@ local function evaluated(set)
   local list = {}
   for i = 0, set:len() - 1 do
     list[i + 1] = set[i]
+    if list[i + 1] == nil then
+      Error.raise{ code = "value", func = "Dataset:transform", argument = tostring(i),
+        expected = "values", got = "nil",
+        message = ("sample %d: the function returned nothing"):format(i) }
+    end
   end
   return SimpleDataset(list)
 end

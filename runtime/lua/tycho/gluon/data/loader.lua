@@ -349,6 +349,10 @@ local function call_batchify(self, batch)
   end
   batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_POSITION + batch.position,
     collect_of, self.loader._batchify, samples)
+  if batch.fields[1] == nil then                         -- a loop would end there
+    Error.raise{ code = "value", func = FUNC, argument = "batchify_fn", expected = "a batch",
+      got = "nil", message = "batchify_fn returned nothing" }
+  end
 end
 
 
@@ -374,8 +378,25 @@ local function read_fields(self, batch)
 end
 
 
-local function check_widths(samples, numbers)
+-- Returns whether a sample has all its values. A function `batchify_fn` may take nil among them.
+local function is_complete(self, list)
+  for f = 1, self.loader._batchify and 0 or list.n do
+    if list[f] == nil then
+      return false
+    end
+  end
+  return list.n > 0
+end
+
+
+local function check_samples(self, samples, numbers)
   for k, list in ipairs(samples) do
+    if not is_complete(self, list) then
+      Error.raise{ code = "value", func = FUNC, argument = tostring(numbers[k]),
+        expected = "values", got = "nil",
+        message = ("sample %s: a value is nil; the data set's get, and what is given to transform, \z
+          return the values"):format(tostring(numbers[k])) }
+    end
     if list.n ~= samples[1].n then
       Error.raise{ code = "value", func = FUNC, argument = tostring(numbers[k]),
         expected = samples[1].n .. " values", got = list.n,
@@ -394,13 +415,13 @@ local function run_middle(self, batch)
   if batch.id then
     check(C.ty_loader_drop(self.native, batch.id), FUNC)
   end
-  check_widths(samples, batch.numbers)
+  check_samples(self, samples, batch.numbers)
   if #steps > 0 and not all_images(samples) then
     for k, list in ipairs(samples) do
       samples[k] = for_sample(self, batch, k, self.suffix_seed, apply, self.plan.suffix, list)
     end
     steps = {}
-    check_widths(samples, batch.numbers)
+    check_samples(self, samples, batch.numbers)
   end
   batch.samples = samples
   batch.given = (#steps > 0 or not self.loader._batchify) and given_fields(samples) or {}

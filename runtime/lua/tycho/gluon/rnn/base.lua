@@ -53,6 +53,20 @@ function base.make_states(infos, a, name_of)
 end
 
 
+--- Refuses a list of states of another length than a cell has: E(shape).
+-- @tparam HybridBlock block whose states they are
+-- @tparam table states
+-- @int expected
+function base.check_count(block, states, expected)
+  if #states ~= expected then
+    Error.raise{ code = "shape", func = block.class_name, argument = "states", node = block.name,
+      expected = expected, got = #states,
+      message = ("'%s' has %d state%s; begin_state() gives a list of them"):format(block.name,
+        expected, expected == 1 and "" or "s") }
+  end
+end
+
+
 --- Arguments of `begin_state`.
 base.read_begin = BEGIN
 

@@ -97,6 +97,7 @@ end
 
 
 function RNNCell:forward(x, states)
+  base.check_count(self, states, 1)
   local i2h, h2h, name = maps(self, x, states[1])
   local sum = F.elemwise_add{ i2h, h2h, name = name("plus0") }
   local y = base.activate(sum, self._activation, name("out"))
@@ -150,6 +151,7 @@ end
 
 
 function LSTMCell:forward(x, states)
+  base.check_count(self, states, 2)
   local i2h, h2h, name = maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], self._activation,
     self._recurrent_activation, name)
@@ -184,6 +186,7 @@ end
 
 
 function GRUCell:forward(x, states)
+  base.check_count(self, states, 1)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
   local i, s = slice_blocks(i2h, 3, name("i2h_slice")), slice_blocks(h2h, 3, name("h2h_slice"))
@@ -229,6 +232,7 @@ end
 
 
 function LSTMPCell:forward(x, states)
+  base.check_count(self, states, 2)
   local i2h, h2h, name = maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], "tanh", "sigmoid", name)
   local hidden = F.elemwise_mul{ o, F.tanh(next_c), name = name("hidden") }

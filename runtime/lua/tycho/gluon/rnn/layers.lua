@@ -157,11 +157,6 @@ local function check_states(self, states, batch_size)
         message = ("the shape of state %d does not fit the layer and the batch"):format(i) }
     end
   end
-  if #states < #infos then
-    Error.raise{ code = "shape", func = "gluon.rnn." .. self.class_name, argument = "states",
-      expected = #infos, got = #states,
-      message = ("there are %d states, expected %d"):format(#states, #infos) }
-  end
 end
 
 
@@ -170,6 +165,9 @@ local function states_for(self, x, states)
   local symbolic = F.is_symbol(x)
   if states ~= nil and not values.is_plain(states) then
     states = { states }
+  end
+  if states then
+    base.check_count(self, states, self._mode == "lstm" and 2 or 1)
   end
   if symbolic then
     return states or self:begin_state{ batch_size = 0, func = sym.zeros }
