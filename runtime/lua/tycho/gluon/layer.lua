@@ -10,12 +10,17 @@
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local array_class = require "tycho.ndarray.class"
+local call = require "tycho.ndarray.call"
 local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
 local recording = require "tycho.ndarray.recording"
-local Symbol = require("tycho.symbol.symbol").Symbol
+local nd = require "tycho.ndarray"
+local operators = require "tycho.ndarray.operators"
+local sym = require "tycho.symbol.symbol"
+local Symbol = sym.Symbol
 local values = require "tycho.core.values"
 
+local cached, put_input = call.cached, call.put_input
 local let_go, tidy, NDArray = array_class.let_go, array_class.tidy, array_class.NDArray
 local getmetatable, rawequal = getmetatable, rawequal
 
@@ -223,6 +228,72 @@ function layer.step_names(cell, x)
   local step = ("t%d_"):format(cell._counter)
   return function(rest)
     return step .. rest
+  end
+end
+
+
+-- Calls -------------------------------------------------------------------------------------------
+
+--- Returns a function (name of the node, array or symbol) of an operator with one input. It hands
+-- arrays on by position; the arguments of `F.tanh{ x, name = name }` would be read each time.
+-- @string op
+-- @treturn function
+function layer.unary(op)
+  local on_arrays, on_symbols = nd[op], sym[op]
+  return function(name, x)
+    if getmetatable(x) == NDArray then
+      return on_arrays(x)
+    end
+    return on_symbols{ x, name = name }
+  end
+end
+
+
+--- Returns a function (name of the node, two arrays or symbols) of an operator with two inputs.
+-- @string op
+-- @treturn function
+function layer.binary(op)
+  local on_arrays, on_either = nd[op], either[op]
+  return function(name, a, b)
+    if getmetatable(a) == NDArray and getmetatable(b) == NDArray then
+      return on_arrays(a, b)
+    end
+    return on_either{ a, b, name = name }
+  end
+end
+
+
+--- Returns a function (block, name of the node, x, weight, bias or nil) of an operator such as
+-- Convolution. Its parameters are those that `params_of(block)` gives at the first call.
+-- @string op
+-- @tparam function params_of
+-- @treturn function
+function layer.weighted(op, params_of)
+  local key = "_call_" .. op
+  return function(block, name, x, weight, bias)
+    if getmetatable(x) ~= NDArray or getmetatable(weight) ~= NDArray then
+      local arguments = params_of(block)
+      arguments[1], arguments[2], arguments[3], arguments.name = x, weight, bias, name
+      return either[op](arguments)
+    end
+    local entries = rawget(block, key)
+    if not entries then
+      entries = {}
+      rawset(block, key, entries)
+    end
+    local nin = bias and 3 or 2
+    local entry = entries[nin]
+    if not entry then
+      entry = operators.prepare(op, params_of(block), nin)
+      entries[nin] = entry
+    end
+    put_input(0, x)
+    put_input(1, weight)
+    if bias then
+      put_input(2, bias)
+    end
+    local y = cached(entry, entry.func, nil, x)          -- no tail call: the arrays stay alive
+    return y
   end
 end
 

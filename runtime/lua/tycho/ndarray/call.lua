@@ -146,6 +146,40 @@ function call.cached(entry, func, out, holder)
 end
 
 
+--- As `cached`, for an operator with several outputs: a list of new arrays.
+-- @tparam table entry as above, and `nout`, at most 64
+-- @string func public name, for errors
+-- @param holder what keeps inputs alive
+-- @treturn {NDArray,...}
+function call.cached_list(entry, func, holder)
+  local nout = entry.nout
+  for i = 0, nout - 1 do
+    outs[i] = nil
+  end
+  local made = convert and not entry.as_is and convert(entry.op, ins, entry.nin)
+  if may_fail[entry.op] then
+    recording.note_line_always()
+  elseif recording.on then
+    recording.note_line()
+  end
+  local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, nout)
+  if code ~= 0 then
+    recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, nout, holder, entry)
+  end
+  if recording.on then
+    recording.note_missed()
+  end
+  if made then
+    free_all(made)
+  end
+  local results = {}
+  for i = 1, nout do
+    results[i] = own(outs[i - 1])
+  end
+  return counted_from_1(results)
+end
+
+
 --- Returns an operator with one output on one array.
 -- @string op canonical name or alias
 -- @string func public name, for errors

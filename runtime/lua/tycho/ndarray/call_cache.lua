@@ -199,6 +199,21 @@ end
 jit.off(agrees)
 
 
+--- Returns an entry: what `call.cached` takes.
+-- @string op
+-- @tparam {string,...} flat attributes, names and texts by turns
+-- @int nin number of inputs
+-- @int nout number of outputs
+-- @treturn table
+function call_cache.entry(op, flat, nin, nout)
+  local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
+  for i = 1, #flat / 2 do
+    attr[i - 1].key, attr[i - 1].value = flat[2 * i - 1], flat[2 * i]
+  end
+  return { op = op, attr = attr, nattr = #flat / 2, nin = nin, nout = nout, texts = flat }
+end
+
+
 --- Stores what a call came to.
 -- @tparam table cache
 -- @tparam table c the call that was read (op/registry.lua), inputs in place
@@ -214,11 +229,7 @@ function call_cache.add(cache, c, flat, first, whole, ...)
   if not node or not agrees(cache, c, count) then
     return
   end
-  local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
-  for i = 1, #flat / 2 do
-    attr[i - 1].key, attr[i - 1].value = flat[2 * i - 1], flat[2 * i]
-  end
-  node[count] = { op = c.schema.name, attr = attr, nattr = #flat / 2, nin = count, texts = flat }
+  node[count] = call_cache.entry(c.schema.name, flat, count, c.nout)
 end
 
 

@@ -25,6 +25,8 @@ local put_input = call.put_input
 
 local operators = {}
 
+local MOST_OUTPUTS = 60                                  -- `call.cached_list` takes 64
+
 local OPTIONS = { out = true, ctx = true, name = true }
 local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
 
@@ -188,7 +190,8 @@ local function run(c)
   local n = registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1,
     c.func).nvisible
   local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
-  c.flat = n == 1 and flat
+  c.nout = n
+  c.flat = (n == 1 or n > 1 and n <= MOST_OUTPUTS and not c.out) and flat
   if c.options.out ~= nil then
     return c.options.out
   elseif n == 1 then
@@ -255,13 +258,30 @@ function operators.maker(schema, func)
       if not entry then
         entry, out = call_cache.find(cache, nil, false, ...)
       end
-      if entry then
+      if entry and entry.nout == 1 then
         local y = call.cached(entry, func, out, a)       -- no tail call: `...` stays alive
         return y
+      elseif entry and not out then
+        local list = call.cached_list(entry, func, a)
+        return list
       end
     end
     return attempt(cache, KIND, schema, func, ...)
   end
+end
+
+
+--- Returns what `call.cached` takes for calls of an operator with one output whose parameters stay.
+-- @string name of the operator
+-- @tparam table params
+-- @int nin number of inputs, which the caller puts into place
+-- @treturn table with `func`, the public name
+function operators.prepare(name, params, nin)
+  local schema, func = registry.find(name), "nd." .. name
+  local flat = flat_params(registry.read_call(schema, func, KIND, params))
+  local entry = call_cache.entry(schema.name, flat, nin, 1)
+  entry.func = func
+  return entry
 end
 
 
@@ -326,9 +346,12 @@ function operators.method(key)
       if not entry then
         entry, out = call_cache.find(cache, x, whole, ...)
       end
-      if entry then
+      if entry and entry.nout == 1 then
         local y = call.cached(entry, func, out, x)       -- no tail call: `...` stays alive
         return y
+      elseif entry and not out then
+        local list = call.cached_list(entry, func, x)
+        return list
       end
     end
     local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,

@@ -39,10 +39,14 @@ function Dense:set_up(a)
 end
 
 
+local linear = layer.weighted("FullyConnected", function(dense)
+  return { no_bias = not dense.bias, num_hidden = dense._units, flatten = dense._flatten }
+end)
+
+
 function Dense:forward(x)
   local bias, act = self.bias, self.act
-  local y = F.FullyConnected{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
-    num_hidden = self._units, flatten = self._flatten, name = node_name(x) }
+  local y = linear(self, node_name(x), x, self.weight:data(x), bias and bias:data(x))
   return layer.activated(act, y)
 end
 

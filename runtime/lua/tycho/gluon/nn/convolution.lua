@@ -2,7 +2,6 @@
 --
 -- @module tycho.gluon.nn.convolution
 
-local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local Activation = require("tycho.gluon.nn.activations").Activation
 local HybridBlock = require "tycho.gluon.hybrid_block"
@@ -61,22 +60,26 @@ layer.describe(Conv, function(self)
 end)
 
 
+local function parameters_of(self)
+  return { no_bias = not self.bias, kernel = self._kernel, stride = self._stride, pad = self._pad,
+    dilate = self._dilate, adj = self._adj, num_filter = self._channels, num_group = self._groups,
+    layout = self._layout }
+end
+
+local convolve = layer.weighted("Convolution", parameters_of)
+local deconvolve = layer.weighted("Deconvolution", parameters_of)
+
+
 function Conv:forward(x)
   local bias, act = self.bias, self.act
-  local y = F.Convolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
-    kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
-    num_filter = self._channels, num_group = self._groups, layout = self._layout,
-    name = node_name(x) }
+  local y = convolve(self, node_name(x), x, self.weight:data(x), bias and bias:data(x))
   return layer.activated(act, y)
 end
 
 
 local function forward_transposed(self, x)
   local bias, act = self.bias, self.act
-  local y = F.Deconvolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
-    kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
-    adj = self._adj, num_filter = self._channels, num_group = self._groups, layout = self._layout,
-    name = node_name(x) }
+  local y = deconvolve(self, node_name(x), x, self.weight:data(x), bias and bias:data(x))
   return layer.activated(act, y)
 end
 

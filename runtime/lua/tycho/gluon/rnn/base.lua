@@ -13,6 +13,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local HybridBlock = require "tycho.gluon.hybrid_block"
+local layer = require "tycho.gluon.layer"
 local nd = require "tycho.ndarray"
 local sequence = require "tycho.gluon.rnn.sequence"
 local sym = require "tycho.symbol.symbol"
@@ -157,7 +158,11 @@ end
 
 
 -- What `LSTMCell{...}` and the like call their activation with.
-local ACTIVATIONS = { tanh = F.tanh, relu = F.relu, sigmoid = F.sigmoid, softsign = F.softsign }
+local ACTIVATIONS = {}
+
+for _, op in ipairs{ "tanh", "relu", "sigmoid", "softsign" } do
+  ACTIVATIONS[op] = layer.unary(op)
+end
 
 local LeakyReLU = require("tycho.gluon.nn.activations").LeakyReLU
 
@@ -168,7 +173,7 @@ local LeakyReLU = require("tycho.gluon.nn.activations").LeakyReLU
 -- @string name of the node
 function base.activate(x, activation, name)
   if ACTIVATIONS[activation] then
-    return ACTIVATIONS[activation]{ x, name = name }
+    return ACTIVATIONS[activation](name, x)
   elseif type(activation) == "string" then
     return F.Activation{ x, act_type = activation, name = name }
   elseif Class.is_a(activation, LeakyReLU) then

@@ -51,13 +51,18 @@ local function describe_states(batch_size, ...)
 end
 
 
+local add, multiply = layer.binary "elemwise_add", layer.binary "elemwise_mul"
+
+local linear = layer.weighted("FullyConnected", function(cell)
+  return { num_hidden = cell._rows }
+end)
+
+
 -- Returns the maps of input and state; nodes are named by the step.
 local function maps(self, x, state)
   local name = layer.step_names(self, x)
-  local i2h = F.FullyConnected{ x, self.i2h_weight:data(x), self.i2h_bias:data(x),
-    num_hidden = self._rows, name = name("i2h") }
-  local h2h = F.FullyConnected{ state, self.h2h_weight:data(x), self.h2h_bias:data(x),
-    num_hidden = self._rows, name = name("h2h") }
+  local i2h = linear(self, name("i2h"), x, self.i2h_weight:data(x), self.i2h_bias:data(x))
+  local h2h = linear(self, name("h2h"), state, self.h2h_weight:data(x), self.h2h_bias:data(x))
   return i2h, h2h, name
 end
 
@@ -99,7 +104,7 @@ end
 function RNNCell:forward(x, states)
   base.check_count(self, states, 1)
   local i2h, h2h, name = maps(self, x, states[1])
-  local sum = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local sum = add(name("plus0"), i2h, h2h)
   local y = base.activate(sum, self._activation, name("out"))
   return y, { y }
 end
@@ -116,15 +121,14 @@ end)
 
 -- Returns the new state of an LSTM: gates i, f, c, o in blocks of rows.
 local function lstm_state(i2h, h2h, c, activation, recurrent, name)
-  local gates = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local gates = add(name("plus0"), i2h, h2h)
   local block = slice_blocks(gates, 4, name("slice"))
   local i = base.activate(block[1], recurrent, name("i"))
   local f = base.activate(block[2], recurrent, name("f"))
   local new = base.activate(block[3], activation, name("c"))
   local o = base.activate(block[4], recurrent, name("o"))
-  local next_c = F.elemwise_add{ F.elemwise_mul{ f, c, name = name("mul0") },
-    F.elemwise_mul{ i, new, name = name("mul1") }, name = name("state") }
-  return next_c, o
+  local kept, added = multiply(name("mul0"), f, c), multiply(name("mul1"), i, new)
+  return add(name("state"), kept, added), o
 end
 
 
@@ -156,7 +160,7 @@ function LSTMCell:forward(x, states)
   local next_c, o = lstm_state(i2h, h2h, states[2], self._activation,
     self._recurrent_activation, name)
   local squashed = base.activate(next_c, self._activation, name("activation0"))
-  local y = F.elemwise_mul{ o, squashed, name = name("out") }
+  local y = multiply(name("out"), o, squashed)
   return y, { y, next_c }
 end
 
@@ -190,15 +194,15 @@ function GRUCell:forward(x, states)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
   local i, s = slice_blocks(i2h, 3, name("i2h_slice")), slice_blocks(h2h, 3, name("h2h_slice"))
-  local r = F.Activation{ F.elemwise_add{ i[1], s[1], name = name("plus0") },
-    act_type = "sigmoid", name = name("r_act") }
-  local z = F.Activation{ F.elemwise_add{ i[2], s[2], name = name("plus1") },
-    act_type = "sigmoid", name = name("z_act") }
-  local kept = F.elemwise_mul{ r, s[3], name = name("mul0") }
-  local new = F.Activation{ F.elemwise_add{ i[3], kept, name = name("plus2") },
-    act_type = "tanh", name = name("h_act") }
-  local y = F.elemwise_add{ (1 - z) * new, F.elemwise_mul{ z, h, name = name("mul20") },
-    name = name("out") }
+  local r = F.Activation{ add(name("plus0"), i[1], s[1]), act_type = "sigmoid",
+    name = name("r_act") }
+  local z = F.Activation{ add(name("plus1"), i[2], s[2]), act_type = "sigmoid",
+    name = name("z_act") }
+  local kept = multiply(name("mul0"), r, s[3])
+  local new = F.Activation{ add(name("plus2"), i[3], kept), act_type = "tanh",
+    name = name("h_act") }
+  local y = (1 - z) * new
+  y = add(name("out"), y, multiply(name("mul20"), z, h))
   return y, { y }
 end
 
@@ -235,7 +239,7 @@ function LSTMPCell:forward(x, states)
   base.check_count(self, states, 2)
   local i2h, h2h, name = maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], "tanh", "sigmoid", name)
-  local hidden = F.elemwise_mul{ o, F.tanh(next_c), name = name("hidden") }
+  local hidden = multiply(name("hidden"), o, F.tanh(next_c))
   local y = F.FullyConnected{ hidden, self.h2r_weight:data(x), num_hidden = self._projection_size,
     no_bias = true, name = name("out") }
   return y, { y, next_c }
