@@ -13,7 +13,7 @@
 #   make install PREFIX=...  the program, the library, modules, scripts, pages, header, pkg-config file, man pages,
 #                            completion of shells, definitions for editors (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
-#   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
+#   make dist                a release in build/dist: archives, and a rock that LuaRocks installs without a network
 #   make deb | rpm | arch    packages of the release in build/deb, build/rpm, build/arch
 #   make arm64 | arm64-test  for aarch64, by Debian's cross compiler: in build/arm64 | a part of the tests, under qemu;
 #                            make arm64-sysroot fetches the libraries that they need
@@ -400,6 +400,7 @@ VERSION := $(shell sed -n 's/.*ty_version.*"\(.*\)".*/\1/p' native/base/version.
 # below DESTDIR; LIBRARY_DIR holds libtycho.so
 LIBDIR      ?= $(PREFIX)/lib
 SHARE_DIR    = $(PREFIX)/share
+BIN_DIR      = $(PREFIX)/bin
 LUA_DIR      = $(SHARE_DIR)/lua/5.1
 LIBRARY_DIR  = $(if $(SONAME),$(LIBDIR),$(PREFIX)/lib/lua/5.1/tycho)
 MPI_DIR      = $(LIBRARY_DIR)$(if $(SONAME),/tycho)
@@ -416,19 +417,26 @@ MAN_PAGES    = $(SHARE_DIR)/man/man1/tycho.1 $(SHARE_DIR)/man/man3/tycho.h.3
 # what the prompt and --script find beside the modules
 BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua $(addprefix scripts/models/*.,lua t7) doc/*.md))
 
-install: all install-beside
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBRARY_DIR)
-	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
+# $(call install_files,root,files,folder): installs files below root in the same folders below another one, a command a folder
+install_files = $(foreach d,$(sort $(dir $(2))),install -d $(3)/$(d) && \
+  install -m 644 $(foreach f,$(2),$(if $(filter $(d),$(dir $(f))),$(1)$(f))) $(3)/$(d) &&) true
+
+install: install-modules install-beside
+	@echo "installed below $(DESTDIR)$(PREFIX); a plain luajit finds it with"
+	@echo "  export LUA_PATH='$(LUA_DIR)/?.lua;$(LUA_DIR)/?/init.lua;;'"
+	@echo "  export TYCHO_LIB=$(LIBRARY_DIR)/libtycho.so"
+
+# what Lua looks for, the program, and what both find beside the modules
+install-modules: all
+	install -d $(DESTDIR)$(BIN_DIR) $(DESTDIR)$(LIBRARY_DIR)
+	install -m 755 $(BUILD)/tycho $(DESTDIR)$(BIN_DIR)/tycho
 	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(LIBRARY_DIR)/libtycho.so$(SONAME:%=.$(VERSION))
 	$(if $(SONAME),ln -sf libtycho.so.$(VERSION) $(DESTDIR)$(LIBRARY_DIR)/$(SONAME))
 	$(if $(SONAME),ln -sf $(SONAME) $(DESTDIR)$(LIBRARY_DIR)/libtycho.so)
 	$(if $(MPI_LIBRARY),install -D -m 755 $(MPI_LIBRARY) $(DESTDIR)$(MPI_DIR)/libtycho_mpi.so)
-	install -D -m 644 native/tycho.h $(DESTDIR)$(LUA_DIR)/tycho/tycho.h
-	@for f in $(LUA:runtime/lua/%=%); do install -D -m 644 runtime/lua/$$f $(DESTDIR)$(LUA_DIR)/$$f; done
-	@for f in $(BESIDE); do install -D -m 644 $$f $(DESTDIR)$(LUA_DIR)/tycho/$$f; done
-	@echo "installed below $(DESTDIR)$(PREFIX); a plain luajit finds it with"
-	@echo "  export LUA_PATH='$(LUA_DIR)/?.lua;$(LUA_DIR)/?/init.lua;;'"
-	@echo "  export TYCHO_LIB=$(LIBRARY_DIR)/libtycho.so"
+	@$(call install_files,runtime/lua/,$(LUA:runtime/lua/%=%),$(DESTDIR)$(LUA_DIR))
+	@$(call install_files,,$(BESIDE),$(DESTDIR)$(LUA_DIR)/tycho)
+	install -m 644 native/tycho.h $(DESTDIR)$(LUA_DIR)/tycho/tycho.h
 
 # what has its place outside Lua's folders
 install-beside: library
@@ -445,7 +453,7 @@ install-beside: library
 	install -D -m 644 $(BUILD)/tycho.h.3 $(DESTDIR)$(word 2,$(MAN_PAGES))
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/tycho $(DESTDIR)$(INCLUDE_DIR)/tycho.h $(DESTDIR)$(PC_DIR)/tycho.pc \
+	rm -f $(DESTDIR)$(BIN_DIR)/tycho $(DESTDIR)$(INCLUDE_DIR)/tycho.h $(DESTDIR)$(PC_DIR)/tycho.pc \
 	  $(addprefix $(DESTDIR),$(COMPLETIONS) $(MAN_PAGES))
 	rm -f $(addprefix $(DESTDIR)$(LIBRARY_DIR)/,libtycho.so $(SONAME) $(SONAME:%=libtycho.so.$(VERSION))) \
 	  $(DESTDIR)$(MPI_DIR)/libtycho_mpi.so
@@ -457,23 +465,25 @@ library: all
 	LD_LIBRARY_PATH=$(BUILD) $(BUILD)/tycho scripts/dev/library.lua $(BUILD)/library
 	LD_LIBRARY_PATH=$(BUILD) $(BUILD)/tycho scripts/dev/man.lua > $(BUILD)/tycho.h.3
 
-# LuaRocks builds with one job unless MAKEFLAGS says more. What it has no place for goes into the rock's own folder, PREFIX:
-# the library is in lib/lua/5.1/tycho of the tree, whose lib/luarocks/rocks-5.1/tycho/VERSION that folder is.
+# LuaRocks builds with one job unless MAKEFLAGS says more. It moves BIN_DIR, LUA_DIR and LIBRARY_DIR, which the rockspec gives, to their
+# places in the tree; the rest stays in the rock's own folder, PREFIX: the library is then in lib/lua/5.1/tycho of the tree, whose
+# lib/luarocks/rocks-5.1/tycho/VERSION that folder is.
 rock:
-	+@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
+	+@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(($$(nproc) + 1))) all
 
 install-rock: PC_DIR = $(SHARE_DIR)/pkgconfig
 install-rock: PC_PREFIX = $${pcfiledir}/../..
 install-rock: PC_LIBRARY_DIR = $${prefix}/../../../../lua/5.1/tycho
 install-rock: DEFINITIONS_DIR = $(PREFIX)/library
-install-rock: install-beside
+install-rock: install-modules install-beside
 
 # -- release ------------------------------------------------------------------------------------------------------
-# The scm rockspec with the version and the archive's address is the release's; zip is what LuaRocks itself uses.
+# The scm rockspec with the version and the archive's address is the release's. The rock has a zip: LuaRocks takes a process a file
+# to unpack a tar.
 
 RELEASE := tycho-$(VERSION)
 DIST    := $(BUILD)/dist
-ADDRESS := https://github.com/tycho-lua/tycho/releases/download/v$(VERSION)/$(RELEASE).tar.gz
+ADDRESS := https://github.com/tycho-lua/tycho/releases/download/v$(VERSION)/$(RELEASE).zip
 CONTENT := $(wildcard *.md *.rockspec LICENSE Makefile config.ld .busted .luacheckrc .clang-format .editorconfig) \
            doc native packaging runtime scripts spec
 
@@ -482,8 +492,9 @@ dist:
 	@cp -rp $(CONTENT) $(DIST)/$(RELEASE)
 	@sed -e 's|^version = .*|version = "$(VERSION)-1"|' -e 's|^  url = .*|  url = "$(ADDRESS)",|' tycho-scm-1.rockspec \
 	  | tee $(DIST)/$(RELEASE)/$(RELEASE)-1.rockspec > $(DIST)/$(RELEASE)-1.rockspec
-	@cd $(DIST) && tar -czf $(RELEASE).tar.gz --sort=name --owner=0 --group=0 --numeric-owner $(RELEASE) && rm -r $(RELEASE) \
-	  && zip -q $(RELEASE)-1.src.rock $(RELEASE)-1.rockspec $(RELEASE).tar.gz
+	@cd $(DIST) && tar -czf $(RELEASE).tar.gz --sort=name --owner=0 --group=0 --numeric-owner $(RELEASE) \
+	  && find $(RELEASE) | LC_ALL=C sort | zip -qX $(RELEASE).zip -@ && rm -r $(RELEASE) \
+	  && zip -q $(RELEASE)-1.src.rock $(RELEASE)-1.rockspec $(RELEASE).zip
 	@ls $(DIST)/*
 
 # -- packages of distributions --------------------------------------------------------------------------------------
@@ -515,5 +526,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn check-sass objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn check-sass objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-modules install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

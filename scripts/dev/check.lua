@@ -1,10 +1,9 @@
 -- Checks what compilers do not: rooms and arrows between them, doors to the system, names, sizes,
--- style, globals of Lua, the rockspec, the public header.
+-- style, globals of Lua, the public header.
 --
 --   luajit scripts/dev/check.lua [BUILD]                 a line per finding; exit status 1 if any
 --   luajit scripts/dev/check.lua --rooms [BUILD]         the same, of rooms and arrows alone
 --   luajit scripts/dev/check.lua --picture FILE [BUILD]  draws the rooms
---   luajit scripts/dev/check.lua --rockspec              writes the modules into the rockspec
 --   luajit scripts/dev/check.lua --debt [BUILD]          lists the findings that are left for later
 --
 -- Run from the root of a checkout; BUILD (build) is where make put the objects. Needs luajit,
@@ -124,17 +123,13 @@ local function check_files()
       modules.check_globals(report, path)
     end
   end
-  modules.check_rockspec(report)
   check_header()
 end
 
 local mode = (arg[1] or ""):match("^%-%-%l+$")
 local build = arg[mode and (mode == "--picture" and 3 or 2) or 1] or "build"
 
-if mode == "--rockspec" then
-  modules.write_rockspec()
-  return
-elseif mode == "--picture" then
+if mode == "--picture" then
   draw(arg[2], build)
   return
 elseif mode == "--rooms" then

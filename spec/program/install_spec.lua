@@ -70,9 +70,13 @@ describe("make", function()
       assert.is_nil(list:find("/build/", 1, true))
       local rockspec = folder.read(path .. "/" .. name .. "-1.rockspec")
       has(rockspec, ('version = "%s-1"'):format(version))
-      has(rockspec, name .. ".tar.gz")
-      assert.equal(name .. "-1.rockspec\n" .. name .. ".tar.gz\n",
+      has(rockspec, name .. ".zip")
+      assert.equal(name .. "-1.rockspec\n" .. name .. ".zip\n",
         run("zipinfo -1 %s/%s-1.src.rock", path, name))
+      local function sorted(format)
+        return run("{ " .. format .. "; } | grep -v '/$' | LC_ALL=C sort", path, name)
+      end
+      assert.equal(sorted("tar -tzf %s/%s.tar.gz"), sorted("zipinfo -1 %s/%s.zip"))
     end)
   end)
 

@@ -53,15 +53,6 @@ describe("The check", function()
   end)
   teardown(function() run("rm -r %s", copy) end)
 
-  it("takes lines out of the rockspec that are there twice", function()
-    local text = folders.read("tycho-scm-1.rockspec")
-    local twice = text:match("\n( *%[\"tycho%.[^\n]*\n)")
-    folders.write(copy .. "/tycho-scm-1.rockspec",
-      (text:gsub("\n( *%[\"tycho%.tycho\"%][^\n]*\n)", "\n%1" .. twice:gsub("%%", "%%%%"))))
-    run("cd %s && luajit scripts/dev/check.lua --rockspec", copy)
-    assert.equal(text, folders.read(copy .. "/tycho-scm-1.rockspec"))
-  end)
-
   it("finds nothing in the rooms as they are", function()
     local output, status = check()
     assert.equal("0 findings\n", output)

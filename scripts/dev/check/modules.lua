@@ -1,10 +1,7 @@
--- What holds for modules of Lua: no globals, things that one file alone does, names written out,
--- the rockspec's list of them, of the scripts and of the pages.
+-- What holds for modules of Lua: no globals, things that one file alone does, names written out.
 
 local bytecode = require "jit.bc"
 local source = require "check.source"
-
-local ROCKSPEC = "tycho-scm-1.rockspec"
 
 local modules = {}
 
@@ -52,55 +49,6 @@ function modules.check_globals(report, path)
   for name in listing(f):gmatch("GSET[^;\n]*;%s*\"([^\"]+)\"") do
     report(path, 1, "writes the global '%s'", name)
   end
-end
-
--- -- the rockspec ---------------------------------------------------------------------------------
-
--- Lines for files below a root; prefix: of their names as modules. LuaRocks keeps the name of a
--- file that is no Lua.
-local function add_lines(list, root, prefix, paths)
-  for _, path in ipairs(paths) do
-    local name = path:sub(#root + 2):gsub("%.%w+$", ""):gsub("/", ".")
-    list[#list + 1] = ('      ["%s%s"] = "%s",'):format(prefix, name, path)
-  end
-end
-
-local SCRIPT_FOLDERS = { [""] = true, ["lib/"] = true, ["models/"] = true }
-
-local function module_lines()
-  local list, scripts = {}, {}
-  for _, path in ipairs(source.find("scripts", { lua = true, t7 = true })) do
-    local folder = path:match("^scripts/(.-)[^/]*$")
-    scripts[#scripts + 1] = SCRIPT_FOLDERS[folder] and path or nil
-  end
-  add_lines(list, "runtime/lua", "", source.find("runtime/lua", { lua = true }))
-  add_lines(list, "scripts", "tycho.scripts.", scripts)
-  add_lines(list, "doc", "tycho.doc.", source.find("doc", { md = true }))
-  return table.concat(list, "\n")
-end
-
-local function rockspec_text()
-  local file = assert(io.open(ROCKSPEC))
-  local text = file:read("*a")
-  file:close()
-  local head, header, tail =
-    text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%][^\n]*).-(\n    },\n.*)$")
-  return text, head .. module_lines() .. "\n" .. header .. tail
-end
-
-function modules.check_rockspec(report)
-  local have, want = rockspec_text()
-  if have ~= want then
-    report(ROCKSPEC, 1, "not the modules, scripts and pages: luajit %s --rockspec writes them",
-      arg[0])
-  end
-end
-
-function modules.write_rockspec()
-  local _, want = rockspec_text()
-  local file = assert(io.open(ROCKSPEC, "w"))
-  file:write(want)
-  file:close()
 end
 
 return modules
