@@ -3,8 +3,8 @@
 ** A block is a call of its own: the operands that are cut have 1 in the leading axes but the last
 ** one, which has the block's rows, so that axes keep their numbers. Inputs that all rows read are
 ** converted once. Scratch: those inputs, then for each thread the kernel's and the block's.
-** Blocks of a kernel with a state, which is one for all of them, run one after the other, each on all
-** threads: they are large.
+** Blocks of a kernel with a state, which is one for all of them, run one after the other, each on
+** all threads: they are large.
 */
 #include <stdatomic.h>
 #include "base/cast.h"

@@ -144,25 +144,26 @@ struct batch_norm {
 
 static uint16_t *half_at(const void *x, int64_t i) { return (uint16_t *)(uintptr_t)x + i; }
 
-/* Returns n elements of data or a head gradient from `at` on, of half types in `room`. */
+/* Returns n elements of data or a head gradient from `at` on, of half types in `scratch`. */
 static const void *read_at(
-    const struct batch_norm *b, const void *x, int64_t at, int64_t n, float *room)
+    const struct batch_norm *b, const void *x, int64_t at, int64_t n, float *scratch)
 {
   if (!b->widen) return vec_at(b->r, x, at);
-  b->widen(room, half_at(x, at), n);
-  return room;
+  b->widen(scratch, half_at(x, at), n);
+  return scratch;
 }
 
-/* Returns where n results for `at` are made: in place, of half types in `room`. */
-static void *result_at(const struct batch_norm *b, void *y, int64_t at, float *room)
+/* Returns where n results for `at` are made: in place, of half types in `scratch`. */
+static void *result_at(const struct batch_norm *b, void *y, int64_t at, float *scratch)
 {
-  return b->widen ? room : vec_at(b->r, y, at);
+  return b->widen ? scratch : vec_at(b->r, y, at);
 }
 
-/* Stores results that `result_at` had made in `room`. */
-static void store_at(const struct batch_norm *b, void *y, int64_t at, int64_t n, const float *room)
+/* Stores results that `result_at` had made in `scratch`. */
+static void store_at(
+    const struct batch_norm *b, void *y, int64_t at, int64_t n, const float *scratch)
 {
-  if (b->widen) b->narrow(half_at(y, at), room, n);
+  if (b->widen) b->narrow(half_at(y, at), scratch, n);
 }
 
 static int64_t piece_start(const struct batch_norm *b, int64_t o, int64_t channel)
@@ -178,32 +179,32 @@ static double gamma_of(const struct batch_norm *b, int64_t c)
 static void strip_moments(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
-  float room[STRIP];
+  float scratch[STRIP];
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->norm->col_sum(mean, read_at(b, b->x, piece_start(b, o, c), n, room), n);
+    b->r->norm->col_sum(mean, read_at(b, b->x, piece_start(b, o, c), n, scratch), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->norm->col_square(var, read_at(b, b->x, piece_start(b, o, c), n, room), mean, n);
+    b->r->norm->col_square(var, read_at(b, b->x, piece_start(b, o, c), n, scratch), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
 static void channel_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   const int64_t inner = b->s.inner, most = b->widen ? MIN(HALF_CHUNK, inner) : inner;
-  float room[HALF_CHUNK];
+  float scratch[HALF_CHUNK];
   double sum = 0, square = 0;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0, n; i < inner; i += n) {
       n = MIN(most, inner - i);
-      sum += b->r->sum(read_at(b, b->x, piece_start(b, o, c) + i, n, room), n);
+      sum += b->r->sum(read_at(b, b->x, piece_start(b, o, c) + i, n, scratch), n);
     }
   *mean = sum / count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0, n; i < inner; i += n) {
       n = MIN(most, inner - i);
-      square += b->r->sum_square(read_at(b, b->x, piece_start(b, o, c) + i, n, room), *mean, n);
+      square += b->r->sum_square(read_at(b, b->x, piece_start(b, o, c) + i, n, scratch), *mean, n);
     }
   *var = square / count_of(b);
 }
@@ -267,17 +268,17 @@ static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool
     const double *a, const double *d)
 {
   const struct vec_ops *r = b->r;
-  float room[HALF_CHUNK];
+  float scratch[HALF_CHUNK];
   for (int64_t i = start, m; i < start + n; i += m) {
     m = MIN(start + n - i, b->widen ? HALF_CHUNK : CHUNK);
-    const void *x = read_at(b, b->x, i, m, room);
-    void *y = result_at(b, b->y, i, room);
+    const void *x = read_at(b, b->x, i, m, scratch);
+    void *y = result_at(b, b->y, i, scratch);
     if (columns)
       r->norm->col_affine(y, x, a + (i - start), d + (i - start), m);
     else
       r->affine(y, x, *a, *d, m);
     if (b->relu) r->relu(y, m);
-    store_at(b, b->y, i, m, room);
+    store_at(b, b->y, i, m, scratch);
   }
 }
 
@@ -353,7 +354,7 @@ struct norm_chunk {
   int64_t at, n;
   const void *dy, *x;
   char buffer[CHUNK * sizeof(double)];
-  float dy_room[HALF_CHUNK], x_room[HALF_CHUNK];      /* of half types */
+  float dy_scratch[HALF_CHUNK], x_scratch[HALF_CHUNK];      /* of half types */
 };
 
 /* Takes n elements from `at` on; i: the channel of a piece that has one, from the strip's
@@ -365,8 +366,8 @@ static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
   const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
   q->n = n;
-  q->x = read_at(b, b->x, at_, n, q->x_room);
-  q->dy = read_at(b, b->dy, at_, n, q->dy_room);
+  q->x = read_at(b, b->x, at_, n, q->x_scratch);
+  q->dy = read_at(b, b->dy, at_, n, q->dy_scratch);
   if (!b->relu || b->block) return;
   if (b->s.inner != 1)
     r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
@@ -426,15 +427,15 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
 {
   const struct line *l = context;
   const struct batch_norm *b = q->b;
-  float room[HALF_CHUNK];
-  void *dx = result_at(b, b->dx, q->at, room);
+  float scratch[HALF_CHUNK];
+  void *dx = result_at(b, b->dx, q->at, scratch);
   if (b->block)
     b->r->norm->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)
     b->r->norm->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
   else
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
-  store_at(b, b->dx, q->at, q->n, room);
+  store_at(b, b->dx, q->at, q->n, scratch);
 }
 
 static void move_average(
