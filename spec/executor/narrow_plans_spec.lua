@@ -41,8 +41,8 @@ describe("a plan", function()
     local shapes = { x = { 32, 64, 112, 112 } }
     local half = inferred(ty.amp.convert(net, { target = "bfloat16" }), shapes)
     local array = 32 * 64 * 112 * 112 * 2 / MIB
-    -- data and result in bfloat16 (the result is a head: outside), and blocks of images
-    assert.is_true(half <= 1.3 * array, ("%.1f MiB, an array of %.1f"):format(half, array))
+    -- data and result in bfloat16, and a block of images; whole arrays would be four more
+    assert.is_true(half <= 3 * array, ("%.1f MiB, an array of %.1f"):format(half, array))
   end)
 
   it("of ResNet-50's inference in bfloat16 takes at most 0.6 of float32's #slow", function()

@@ -1,6 +1,7 @@
 -- What bfloat16 and int8 cost the accuracy of networks that are trained here, on images that are
 -- drawn (scripts/train_mnist.lua, train_cifar10.lua) and on the library's documentation, or on Penn
--- Treebank where NARROW_TEXT names its folder.
+-- Treebank where NARROW_TEXT names its folder, with NARROW_SEEDS seeds: those of its small files
+-- differ by 7 %, more than the bound, so that one alone says nothing.
 
 local ty = require "tycho"
 
@@ -141,12 +142,18 @@ describe("narrow types", function()
     x = S.reshape{ S.transpose{ x, axes = { 1, 0, 2 } }, shape = { -3, 0 } }
     local net = S.SoftmaxOutput{ data = S.FullyConnected{ data = x, num_hidden = size },
       label = S.reshape{ S.Variable("softmax_label"), shape = { -1 } }, name = "softmax" }
-    local exact, medium, mixed = three(net, train, test, function()
-      return ty.metric.Perplexity{ ty.null }
-    end, { num_epoch = 4, initializer = ty.init.Uniform(0.1), optimizer = "adam",
-      optimizer_params = { learning_rate = 0.003 } })
-    print(("language model, %d words: perplexity float32 %.2f, medium %.2f, bfloat16 %.2f")
-      :format(size, exact, medium, mixed))
-    assert.is_true(medium <= 1.01 * exact and mixed <= 1.01 * exact)
+    local seeds, means = tonumber(os.getenv "NARROW_SEEDS" or 1), { 0, 0, 0 }
+    for seed = 1, seeds do
+      local scores = { three(net, train, test, function()
+        return ty.metric.Perplexity{ ty.null }
+      end, { num_epoch = 4, initializer = ty.init.Uniform(0.1), optimizer = "adam",
+        optimizer_params = { learning_rate = 0.003 } }, seed) }
+      print(("language model, %d words, seed %d: perplexity float32 %.2f, medium %.2f, \z
+        bfloat16 %.2f"):format(size, seed, unpack(scores, 1, 3)))
+      for i = 1, 3 do means[i] = means[i] + scores[i] / seeds end
+    end
+    print(("language model: mean perplexity float32 %.2f, medium %.2f, bfloat16 %.2f")
+      :format(unpack(means)))
+    assert.is_true(means[2] <= 1.01 * means[1] and means[3] <= 1.01 * means[1])
   end)
 end)
