@@ -151,25 +151,25 @@ describe("a call made again", function()
   end)
 
   it("gives several outputs as a list, each time new arrays", function()
-    local x = nd.array{ { 1, 2, 3 }, { 4, 5, 6 } }
+    local y = nd.array{ { 1, 2, 3 }, { 4, 5, 6 } }
     local before
     for i = 1, 4 do
-      local parts = nd.split{ x + i, num_outputs = 3, axis = 1 }
+      local parts = nd.split{ y + i, num_outputs = 3, axis = 1 }
       assert.same({ { 3 + i }, { 6 + i } }, parts[3]:totable())
       assert.equal(3, #parts)
       assert.is_true(parts[1] ~= before)
       before = parts[1]
-      assert.same({ { 1, 4 } }, x:split{ num_outputs = 3, axis = 1, squeeze_axis = true }[1]
+      assert.same({ { 1, 4 } }, y:split{ num_outputs = 3, axis = 1, squeeze_axis = true }[1]
         :reshape{ 1, 2 }:totable())
-      assert.equal(2, #x:split{ num_outputs = 2, axis = 0 })
+      assert.equal(2, #y:split{ num_outputs = 2, axis = 0 })
     end
     local out = { nd.zeros{ 2, 1 }, nd.zeros{ 2, 1 }, nd.zeros{ 2, 1 } }
     for _ = 1, 2 do
-      nd.split{ x, num_outputs = 3, axis = 1, out = out }
+      nd.split{ y, num_outputs = 3, axis = 1, out = out }
       assert.same({ { 2 }, { 5 } }, out[2]:totable())
     end
     for _ = 1, 2 do
-      assert.raises("shape", nd.split, { x, num_outputs = 2, axis = 1 })
+      assert.raises("shape", nd.split, { y, num_outputs = 2, axis = 1 })
     end
   end)
 
