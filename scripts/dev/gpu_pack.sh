@@ -6,8 +6,8 @@
 # Builds; runs the check's parts on the stand-in, which shows what kernels they ask for; compiles
 # these by the real NVRTC for the architectures (90: H100, H200), so that no time on a GPU goes into
 # that. NVRTC is found where the system looks, or in /usr/local/cuda*. What was compiled stays in
-# build/gpu and is not compiled again. A run that was interrupted goes on where the tree is the same:
-# parts that have passed are not run again.
+# build/gpu and is not compiled again. A run that was interrupted goes on where the tree is the
+# same: parts that have passed are not run again.
 #   --stand-in     packs the stand-in and what it compiled instead of kernels for a GPU: a rehearsal
 #                  on a machine without one
 #   --no-kernels   packs no kernels: they are compiled on the GPU's time
