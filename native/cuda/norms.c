@@ -402,7 +402,9 @@ static const char *batch_refuse(const struct call *c)
 static const struct kernel batch[] = {
   CHANNELS(CAN(POST_ACT) | CAN(POST_ADD) | CAN_ACT_OF_SUM), { 0 }
 };
-static const struct kernel batch_back[] = { CHANNELS_BACK(CAN(PRE_ACT_GRAD)), { 0 } };
+static const struct kernel batch_back[] = {
+  CHANNELS_BACK(CAN(PRE_ACT_GRAD) | CAN_HALF_GRAD), { 0 }
+};
 static const struct kernel batch_relu[] = { CHANNELS(0), { 0 } };
 static const struct kernel batch_relu_back[] = { CHANNELS_BACK(0), { 0 } };
 static const struct kernel sparse_back[] = {

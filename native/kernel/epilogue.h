@@ -37,6 +37,8 @@ enum fused_kind {
 #define CAN_GELU (1u << 31)
 /* besides POST_ADD: POST_ACT of the sum */
 #define CAN_ACT_OF_SUM (1u << 30)
+/* besides PRE_ACT_GRAD: of half types, too, with the bits of the activation's operator */
+#define CAN_HALF_GRAD (1u << 29)
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
 
 /* per channel; the shift has the bias in it */

@@ -73,8 +73,9 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   bool fallback;
   while ((k = next_candidate(&c, &fallback))) {
     all.flags &= k->flags;
-    /* run_on_cpu does sums; a kernel that lacks PRE_ACT refuses a call that has it */
-    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT);
+    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT refuses a call that
+    ** has it */
+    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD;
     all.fuses &= k->fuses | (fallback ? always : 0);
     all.add &= k->add;
   }

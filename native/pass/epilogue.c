@@ -170,7 +170,8 @@ static int take_before(struct finder *f, int i)
   const struct node *m = &s->g->node[a];
   const bool only_reader = p->readers.first[a + 1] - p->readers.first[a] == 1;
   if (!m->backward || !only_reader || source_ends_at(s, a) || !runs_beside(f, i, a)) return TY_OK;
-  if (can & CAN(PRE_ACT_GRAD) && dtype == TY_F32 && in_group_of(f, a, 1) &&
+  const bool half = (dtype == TY_F16 || dtype == TY_BF16) && fusion_caps(f, i) & CAN_HALF_GRAD;
+  if (can & CAN(PRE_ACT_GRAD) && (dtype == TY_F32 || half) && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
   /* by parts it is all float32, which is slower than rounded products of the whole */

@@ -18,7 +18,8 @@ local HOT = {
   { "sort_lines", 0 }, { "sort_pass", 0 }, { "select_keys", 0 }, { "add_rows", 16 },
   { "reduce", 16 }, { "dropout", 16 }, { "pool", 16 }, { "pool_planes", 16 }, { "pool_back", 16 },
   { "softmax_held", 16 }, { "softmax_back_held", 16 }, { "norm_rows_held", 16 },
-  { "norm_rows_back_held", 16 },
+  { "norm_rows_back_held", 16 }, { "batch_parts", 16 }, { "batch_apply", 16 },
+  { "batch_back_parts", 16 }, { "batch_back_apply", 16 }, { "recurrence_forward", 16 },
 }
 
 -- Asking ------------------------------------------------------------------------------------------
@@ -27,11 +28,17 @@ local function ask()
   local ty = require "tycho"
   local gpu = ty.gpu(0)
   local function run(name, shape, dtype, options)
-    local call = { data = ty.sym.Variable("x") }
+    local call, types = { data = ty.sym.Variable("x") }, { x = dtype }
     for k, v in pairs(options or {}) do
       call[k] = v
     end
-    local exe = ty.sym[name](call):simple_bind{ ctx = gpu, x = shape, type_dict = { x = dtype } }
+    local net = ty.sym[name](call)
+    if name == "RNN" then
+      for _, argument in ipairs(net:list_arguments()) do
+        types[argument] = dtype
+      end
+    end
+    local exe = net:simple_bind{ ctx = gpu, x = shape, type_dict = types }
     exe:forward(true)
     exe:backward{ ty.nd.ones(exe.outputs[1].shape, { ctx = gpu, dtype = exe.outputs[1].dtype }) }
   end
@@ -50,6 +57,16 @@ local function ask()
     run("softmax", { 256, 1024 }, dtype)
     run("LayerNorm", { 256, 1024 }, dtype)
     run("Dropout", { 256, 1024 }, dtype)
+    run("BatchNorm", { 16, 64, 32, 32 }, dtype)
+    run("BatchNorm", { 16, 32, 32, 64 }, dtype, { axis = 3 })
+    -- a sample a block, and four
+    for _, batch in ipairs{ 2, 16 } do
+      for _, mode in ipairs{ "lstm", "gru", "rnn_tanh" } do
+        run("RNN", { 4, batch, 64 }, dtype, { mode = mode, state_size = 200, num_layers = 1,
+          parameters = ty.sym.Variable("p"), state = ty.sym.Variable("h"),
+          state_cell = mode == "lstm" and ty.sym.Variable("c") or nil })
+      end
+    end
     run("Pooling", { 8, 64, 16, 16 }, dtype, { global_pool = true, pool_type = "avg" })
     run("Pooling", { 8, 16, 16, 64 }, dtype,
       { kernel = { 2, 2 }, stride = { 2, 2 }, layout = "NHWC" })
@@ -111,7 +128,8 @@ end
 
 -- Returns the kernel that a key's source has.
 local function name_of(key)
-  return key:match('\nextern "C" __global__ void ([%w_]+)%(')
+  local bounded = '\nextern "C" __global__ void __launch_bounds__%([%w_]+%) ([%w_]+)%('
+  return key:match(bounded) or key:match('\nextern "C" __global__ void ([%w_]+)%(')
 end
 
 local function figures_of(key, image)

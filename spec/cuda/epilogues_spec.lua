@@ -1,6 +1,7 @@
 -- What kernels for GPUs do of the nodes around theirs (native/pass/epilogue.c): BatchNorm a sum and
--- a relu after it, max pooling the tanh before it. Beside the same network with the value between
--- as one more output, which keeps the nodes apart: numbers are the same.
+-- a relu after it, its gradient that of the relu, max pooling the tanh before it. Beside the same
+-- network with the value between as one more output, which keeps the nodes apart: numbers are the
+-- same.
 
 local devices = require "spec.support.devices_agree"
 
@@ -35,8 +36,8 @@ local function run(net, dtype, shape, trains)
   return out, exe:program()
 end
 
--- joined: the nodes of one step, which the network has alone; never: true: it must not, "training":
--- not then
+-- joined: the nodes of one step, which the network has alone; never: true: it must not, "training",
+-- "inference": not then
 local function same(name, net, between, dtype, shape, joined, never)
   for _, trains in ipairs{true, false} do
     local mine, program = run(net, dtype, shape, trains)
@@ -47,7 +48,7 @@ local function same(name, net, between, dtype, shape, joined, never)
     end
     local found = program:find("  [" .. joined .. "]", 1, true) ~= nil
     local apart_too = plain:find("  [" .. joined .. "]", 1, true) == nil
-    local wanted = not never or (never == "training" and not trains)
+    local wanted = not never or never == (trains and "inference" or "training")
     local ok = differ == 0 and found == wanted and apart_too
     print(name, ok and "equal" or ("different: %d\n%s\n%s"):format(differ, program, plain))
   end
@@ -82,6 +83,18 @@ both("the other way round", "float32", "n p r", true, true)
 both("another axis", "float32", "n p r", true, false, 3)
 ]]
 
+-- Below 3e-8 an output of float16 is 0, and so is the gradient that goes through it.
+local RELUS = [[
+local function both(name, dtype, scale)
+  local y = sym.BatchNorm{data = conv(4), fix_gamma = false, gamma = sym.Variable "g" * scale,
+    beta = sym.Variable "b" * scale, name = "n"}
+  same(name .. dtype, ends(sym.relu{y, name = "r"}), y, dtype, {3, 2, 6, 7},
+    "n_backward r_backward", "inference")
+end
+for _, dtype in ipairs{"float32", "float16", "bfloat16"} do both("relu, ", dtype, 1.5) end
+both("tiny, ", "float16", 1e-8)
+]]
+
 local POOLS = [[
 local function pooled(act, k, stride, pad, kind)
   local y = act(conv(4))
@@ -110,6 +123,10 @@ same("two readers", two, y, "float32", {3, 2, 9, 8}, "m t", true)
 describe("a step on a GPU", function()
   it("is BatchNorm, a sum and relu", function()
     devices.agree(pending, SCRIPT .. SUMS, 14)
+  end)
+
+  it("is BatchNorm's gradient and relu's, of half types, too", function()
+    devices.agree(pending, SCRIPT .. RELUS, 8)
   end)
 
   it("is max pooling of tanh, and its gradient that of both", function()

@@ -79,6 +79,13 @@ FN batch_line line_of(const batch_args &s, i64 c, double mean, double inverse, c
 }
 
 FN C apply(const batch_line &l, T x) { return l.a * (get<C>(x) - l.mean) + l.d; }
+// v as an output holds it
+FN C stored(C v)
+{
+  T to;
+  set(to, v);
+  return get<C>(to);
+}
 FN bool dies(C v) { return v <= 0; } // NaN stays
 
 // -- forward ------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ FN batch_seen seen_of(const batch_args &s, i64 c, const P *mean, const P *third)
 // dy where the relu let it through
 FN C passed(const batch_line &l, T dy, T x, const T *y, i64 at)
 {
-  const bool dead = RELU == 1 ? dies(apply(l, x)) : RELU == 2 ? dies(get<C>(y[at])) : false;
+  const bool dead = RELU == 1 ? dies(stored(apply(l, x))) : RELU == 2 ? dies(get<C>(y[at])) : false;
   return dead ? 0 : get<C>(dy);
 }
 

@@ -114,7 +114,7 @@ FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h
 }
 
 // kept, hy, cy may be NULL
-extern "C" __launch_bounds__(THREADS) __global__ void recurrence_forward(T *y, T *hy, T *cy,
+extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
     const struct recurrence __grid_constant__ s)
 {
@@ -187,7 +187,7 @@ FN A join_slices(const A *part, int slices, int units, int e)
 
 // h: the layer's output, NULL (lstm): made again of gates and cells. before: gets the states before
 // each step (time, batch, units). dgh may be dgx. dy, dhy, dcy, dhx, dcx may be NULL.
-extern "C" __launch_bounds__(THREADS) __global__ void recurrence_backward(T *dgx, T *dgh, T *before,
+extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
     const T *h0, const T *c0, const struct recurrence __grid_constant__ s)
 {
