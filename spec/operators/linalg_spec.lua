@@ -2,6 +2,7 @@
 -- symmetric matrices, refusals.
 local ty = require "tycho"
 local noise = require("spec.support.arrays").noise
+local shell = require "spec.support.shell"
 require "spec.helper"
 
 local nd, sym, linalg = ty.nd, ty.sym, ty.nd.linalg
@@ -325,6 +326,24 @@ describe("a product of a few rows", function()
         end
       end
     end
+  end)
+
+  it("has equal bits with any number of threads", function()
+    shell.with_file([[
+      local ty = require "tycho"
+      ty.random.seed(4)
+      for _, size in ipairs{ {1, 700, 1000}, {3, 300, 4999} } do
+        local m, k, n = unpack(size)
+        local a, b = ty.nd.random.normal{shape = {m, k}}, ty.nd.random.normal{shape = {k, n}}
+        for _, x in ipairs(ty.nd.dot(a, b):reshape{-1}:totable()) do print(("%a"):format(x)) end
+      end]], function(path)
+      local one, status = shell.run(("TYCHO_THREADS=1 %s %s"):format(shell.program, path))
+      assert.equal(0, status, one)
+      for _, threads in ipairs{2, 3} do
+        assert.equal(one,
+          (shell.run(("TYCHO_THREADS=%d %s %s"):format(threads, shell.program, path))))
+      end
+    end)
   end)
 
   it("is added to a gradient", function()

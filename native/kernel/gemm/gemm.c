@@ -294,12 +294,15 @@ static void add_row_range(int64_t begin, int64_t end, void *context)
 }
 
 /* Computes a product of a few rows whose right side is stored by rows, which are read once, in
-** their order. */
+** their order. Chunks are as wide as the threads allow, since parts of rows are slow to read; a
+** column's sum does not depend on them. */
 static void run_rows(const struct gemm_type *t, const struct gemm_block *g)
 {
   struct dots d = { t, g };
   const double column = (double)g->m * (double)g->k, all = column * (double)g->n;
-  int64_t grain = MAX(GEMM_ROW_LEAST, (int64_t)(GEMM_DOT_WORK / column) / 16 * 16);
+  const int64_t share = MIN((g->n - 1) / parallel_threads() + 1, GEMM_ROW_COLUMNS);
+  int64_t grain = MAX(MAX(GEMM_ROW_LEAST, (int64_t)(GEMM_DOT_WORK / column)), share);
+  grain = (grain + 15) / 16 * 16;
   if (all <= GEMM_DOT_SERIAL_WORK) grain = g->n;
   parallel_chunks_stoppable(g->n, grain, add_row_range, &d);
 }
