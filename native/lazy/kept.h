@@ -22,8 +22,8 @@ struct kept {
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */
-  /* Per output: it was alive when the program was made, or had been; in the last run. */
-  uint8_t *alive, *latest;
+  uint8_t *alive;                                     /* per output: it is kept by the program */
+  uint8_t *latest;                                    /* per output: it was alive in the last run */
   int repeated;                                       /* runs in a row with the same `latest` */
 };
 
