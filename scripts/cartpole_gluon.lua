@@ -94,7 +94,7 @@ end
 
 -- Returns what a push was worth: the discounted pushes from there to the end, less what is usual,
 -- in units of their spread.
-local function worth_of(seen, lengths)
+local function compute_worth(seen, lengths)
   local worth, sum, squares = {}, 0, 0
   for n, row in ipairs(seen) do
     local left = lengths[row.world] - row.at
@@ -117,7 +117,7 @@ local function learn(seen, lengths)
     states[n], actions[n] = row.state, row.action
   end
   local x, taken = nd.array(states, {ctx = device}), nd.array(actions, {ctx = device})
-  local worth = nd.array(worth_of(seen, lengths), {ctx = device})
+  local worth = nd.array(compute_worth(seen, lengths), {ctx = device})
   local loss = autograd.record(function()
     return -(F.pick(F.log_softmax(policy(x)), taken) * worth)
   end)

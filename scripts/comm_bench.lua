@@ -51,7 +51,7 @@ local function clock(which)
 end
 
 -- Seconds of one of n calls of f in a row, which all ranks begin together, and of processor time.
-local function time_of(n, f)
+local function measure_time(n, f)
   local times, processor = {}, {}
   for i = 0, options.repeats do
     group:barrier()
@@ -129,11 +129,11 @@ local rows, bytes = {}, 1
 while bytes <= options.most do
   local x = array(bytes)
   local in_a_row = math.min(math.ceil(SUSTAINED / bytes), MOST_IN_A_ROW)
-  local row = {bytes = bytes, ping = time_of(in_a_row, function()
+  local row = {bytes = bytes, ping = measure_time(in_a_row, function()
     group:broadcast({x}, 0)
     group:broadcast({x}, 1)
   end) / 2}
-  row.sum, row.processor = time_of(in_a_row, function() group:sum{x} end)
+  row.sum, row.processor = measure_time(in_a_row, function() group:sum{x} end)
   rows[#rows + 1] = row
   bytes = bytes * 4
 end

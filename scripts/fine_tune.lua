@@ -84,7 +84,7 @@ local function new_task(shape)
   return x, y, names
 end
 
-local function index_of(list, wanted)
+local function find_index(list, wanted)
   for i, value in ipairs(list) do
     if value == wanted then
       return i
@@ -122,7 +122,7 @@ if options.layer == "list" then
   print(table.concat(old:get_internals():list_outputs(), "\n"))
   return
 end
-if not index_of(old:get_internals():list_outputs(), options.layer) then
+if not find_index(old:get_internals():list_outputs(), options.layer) then
   parser:error(("--layer: the network has no %s; --layer list prints what it has")
     :format(options.layer))
 end

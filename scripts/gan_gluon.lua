@@ -54,13 +54,13 @@ local judge = ready(nn.HybridSequential{
   nn.Dense(256), nn.LeakyReLU(0.2), nn.Dropout(0.3), nn.Dense(128), nn.LeakyReLU(0.2), nn.Dense(1),
 })
 
-local function trainer_of(net)
+local function make_trainer(net)
   return gluon.Trainer(net:collect_params(), "adam",
     {learning_rate = options.rate, beta1 = 0.5})
 end
 
 local loss = gluon.loss.SigmoidBCELoss()
-local artist_trainer, judge_trainer = trainer_of(artist), trainer_of(judge)
+local artist_trainer, judge_trainer = make_trainer(artist), make_trainer(judge)
 
 local function noise(n)
   return nd.random.normal{shape = {n, options.noise}, ctx = device}

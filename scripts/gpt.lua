@@ -82,7 +82,7 @@ end
 
 -- Places of step number `step`: a function of the seed and the step, so that a training that
 -- resumes sees what it would have seen.
-local function places_of(step)
+local function draw_places(step)
   math.randomseed(options.seed * 1000003 + step)
   local places = {}
   for i = 1, options.batch do
@@ -121,7 +121,7 @@ print(("%d characters, %d different ones"):format(#characters, #list))
 local log = common.log(options)
 local every, started = math.max(1, math.floor(options.steps / 6)), ty.callback.clock()
 for step = first, options.steps - 1 do
-  module:forward(batch_at(places_of(step)), true)
+  module:forward(batch_at(draw_places(step)), true)
   module:backward()
   module:update()
   if (step + 1) % every == 0 or step + 1 == options.steps then

@@ -45,7 +45,7 @@ local function quoted(path)
   return "'" .. path:gsub("'", "'\\''") .. "'"
 end
 
-local function lines_of(command)
+local function list_output(command)
   local pipe, list = assert(io.popen(command)), {}
   for line in pipe:lines() do
     list[#list + 1] = line
@@ -69,7 +69,7 @@ end
 local function find_images()
   local images, labels, count = {}, {}, 0
   local depth = options.recursive and "" or "-maxdepth 1"
-  for _, path in ipairs(lines_of(("cd %s && find -L . %s -type f | LC_ALL=C sort")
+  for _, path in ipairs(list_output(("cd %s && find -L . %s -type f | LC_ALL=C sort")
       :format(quoted(options.root), depth))) do
     path = path:gsub("^%./", "")
     if has_ending(path) then
@@ -155,7 +155,7 @@ local function middle_square(x)
   return ty.image.fixed_crop(x, math.floor((w - side) / 2), math.floor((h - side) / 2), side, side)
 end
 
-local function bytes_of(path)
+local function read_bytes(path)
   local file, why = io.open(path, "rb")
   if not file then
     error(why, 0)
@@ -167,7 +167,7 @@ end
 
 local function packed(header, path)
   if options.pass_through then
-    return ty.recordio.pack(header, bytes_of(path))
+    return ty.recordio.pack(header, read_bytes(path))
   end
   return ty.nd.scope(function()
     local x = ty.image.imread(path, {flag = options.color})
@@ -241,7 +241,7 @@ local function pack_lists()
   folder, stem = folder or "./", stem or options.prefix
   local found, failed = 0, 0
   for _, path in ipairs(
-      lines_of(("find %s -maxdepth 1 -name '*.lst' | LC_ALL=C sort"):format(quoted(folder)))) do
+      list_output(("find %s -maxdepth 1 -name '*.lst' | LC_ALL=C sort"):format(quoted(folder)))) do
     if path:match("([^/]*)$"):sub(1, #stem) == stem then
       found, failed = found + 1, failed + pack_list(path)
     end

@@ -32,7 +32,7 @@ local NOISE = 0.3                        -- deviation of the noise on ratings th
 -- Ratings -----------------------------------------------------------------------------------------
 -- Three arrays of n: users and items, numbers from 0, and ratings.
 
-local function arrays_of(columns, n)
+local function make_arrays(columns, n)
   local list = {}
   for i, column in ipairs(columns) do
     list[i] = ty.nd.from_pointer(column, {n}, {owner = column}):copy()
@@ -53,7 +53,7 @@ local function made_up()
 end
 
 -- Numbers for names in order of appearance.
-local function number_of(known, name)
+local function add_name(known, name)
   if not known[name] then
     known[name], known.n = known.n, known.n + 1
   end
@@ -75,9 +75,9 @@ local function read(path)
     local k = math.random(i)
     rows[i], rows[k] = rows[k], rows[i]
     user[i - 1], item[i - 1], rating[i - 1] =
-      number_of(users, rows[i][1]), number_of(items, rows[i][2]), rows[i][3]
+      add_name(users, rows[i][1]), add_name(items, rows[i][2]), rows[i][3]
   end
-  user, item, rating = arrays_of({user, item, rating}, n)
+  user, item, rating = make_arrays({user, item, rating}, n)
   return user, item, rating, users.n, items.n
 end
 
@@ -86,13 +86,13 @@ end
 
 -- rating = user's vector . item's vector + user's bias + item's bias
 local function network(users, items)
-  local function table_of(input, rows, size, name)
+  local function make_table(input, rows, size, name)
     return ty.sym.Embedding{data = input, input_dim = rows, output_dim = size, name = name}
   end
   local user, item = ty.sym.Variable("user"), ty.sym.Variable("item")
-  local match = ty.sym.sum{table_of(user, users, options.size, "user_vector")
-    * table_of(item, items, options.size, "item_vector"), axis = 1}
-  local bias = table_of(user, users, 1, "user_bias") + table_of(item, items, 1, "item_bias")
+  local match = ty.sym.sum{make_table(user, users, options.size, "user_vector")
+    * make_table(item, items, options.size, "item_vector"), axis = 1}
+  local bias = make_table(user, users, 1, "user_bias") + make_table(item, items, 1, "item_bias")
   local rating = match + ty.sym.Reshape{data = bias, shape = {-1}, name = "bias"}
   return ty.sym.LinearRegressionOutput{data = rating, label = ty.sym.Variable("rating"),
     name = "error"}

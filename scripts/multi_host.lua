@@ -113,7 +113,7 @@ local function run(steps, m)
 end
 
 -- Seconds per step that the profiler sees under a name's beginning, and how often.
-local function sum_of(name, steps)
+local function sum_profile(name, steps)
   local total, count = 0, 0
   for _, row in ipairs(ty.profiler.sums()) do
     if row.name:sub(1, #name) == name then
@@ -198,8 +198,8 @@ ty.profiler.set_state("run")
 run(profiled)
 ty.profiler.set_state("stop")
 ty.profiler.dump()
-local exposed = sum_of("wait for comm", profiled)
-local spent, count = sum_of("sum", profiled)
+local exposed = sum_profile("wait for comm", profiled)
+local spent, count = sum_profile("sum", profiled)
 
 if rank == 0 then
   local ranks = kv ~= ty.null and kv.num_workers or 1

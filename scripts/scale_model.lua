@@ -80,7 +80,7 @@ local function network(gigabits)
 end
 
 -- Seconds that a message takes where nothing computes, and the share of them on a core of the rank.
-local function time_of(ways, ranks, bytes)
+local function compute_time(ways, ranks, bytes)
   local way = bytes <= ways.upto and ways.small or ways.large
   local near = math.min(way.per_host, ranks)
   local hosts = math.ceil(ranks / near)
@@ -104,7 +104,7 @@ local function predict(ways, ranks)
   for _, message in ipairs(step.messages) do
     local wait = math.max(ready(message) - computed, 0)
     clock, computed = clock + wait, computed + wait
-    local seconds, share = time_of(ways, ranks, message.bytes)
+    local seconds, share = compute_time(ways, ranks, message.bytes)
     local given = math.min(share, 1 / 2)
     local speed = share > 0 and given / share or 1       -- of the message, beside computing
     local both = math.min((last - computed) / (1 - given), seconds / speed)

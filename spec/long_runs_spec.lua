@@ -8,7 +8,7 @@ local V = ty.sym.Variable
 local MOST_GROWTH = 1024 * 1024                          -- bytes
 local SANITIZED = (os.getenv("SANITIZER") or "") ~= ""
 
-local function lines_of(path, pattern)
+local function list_lines(path, pattern)
   local file = assert(io.open(path))
   local text = file:read("*a")
   file:close()
@@ -35,8 +35,8 @@ end
 local function state()
   for _ = 1, 3 do collectgarbage() end
   ty.nd.waitall()
-  return { memory = lines_of("/proc/self/status", "VmRSS:%s+(%d+)") * 1024,
-    files = entries("/proc/self/fd"), threads = lines_of("/proc/self/status", "Threads:%s+(%d+)"),
+  return { memory = list_lines("/proc/self/status", "VmRSS:%s+(%d+)") * 1024,
+    files = entries("/proc/self/fd"), threads = list_lines("/proc/self/status", "Threads:%s+(%d+)"),
     objects = objects() }
 end
 
@@ -66,7 +66,7 @@ local function network(width)
     name = "softmax" }
 end
 
-local function module_of(symbol)
+local function make_module(symbol)
   local mod = ty.mod.Module{ symbol = symbol }
   mod:bind{ data_shapes = { { "data", { 4, 5 } } }, label_shapes = { { "softmax_label", { 4 } } } }
   mod:init_params{ initializer = ty.init.Xavier() }
@@ -79,7 +79,7 @@ local function batch()
 end
 
 local function steps(times)
-  local mod, metric = module_of(network()), ty.metric.create("acc")
+  local mod, metric = make_module(network()), ty.metric.create("acc")
   local b = batch()
   holds(times, math.max(4000, times / 20), function(i)
     mod:forward_backward(b)

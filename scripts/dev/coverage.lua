@@ -67,7 +67,7 @@ local function percent(some, all)
   return all == 0 and 100 or 100 * some / all
 end
 
-local function branches_of(line)
+local function count_branches(line)
   local taken, all = 0, 0
   for name, list in pairs(line) do
     for _, yes in ipairs(name == "ran" and {} or list) do
@@ -82,7 +82,7 @@ for name, lines in pairs(files) do
   names[#names + 1] = name
   local f = { lines = 0, all_lines = 0, taken = 0, branches = 0 }
   for _, line in pairs(lines) do
-    local taken, branches = branches_of(line)
+    local taken, branches = count_branches(line)
     f.lines, f.all_lines = f.lines + (line.ran and 1 or 0), f.all_lines + 1
     f.taken, f.branches = f.taken + taken, f.branches + branches
   end
@@ -102,7 +102,7 @@ local function show(name)
     number = number + 1
     local line = files[name][number]
     if line then
-      local taken, branches = branches_of(line)
+      local taken, branches = count_branches(line)
       if not line.ran or taken < branches then
         print(("%s %s:%d: %s"):format(line.ran and "?" or "-", name, number, text))
       end

@@ -50,7 +50,7 @@ end
 
 
 -- FNV-1a
-local function hash_of(text)
+local function compute_hash(text)
   local h, p = 14695981039346656037ULL, ffi.cast("const uint8_t *", text)
   for i = 0, #text - 1 do
     h = bit.bxor(h, p[i]) * 1099511628211ULL
@@ -59,8 +59,8 @@ local function hash_of(text)
 end
 
 
-local function name_of(key)
-  return ("%s.cubin"):format(bit.tohex(hash_of(key), 16))
+local function make_name(key)
+  return ("%s.cubin"):format(bit.tohex(compute_hash(key), 16))
 end
 
 
@@ -81,15 +81,15 @@ end
 
 -- Nobody else may have written what runs on the device.
 local function put(folder, key, image)
-  local path = folder .. "/" .. name_of(key)
-  local h = ffi.new("cubin_header", { nkey = #key, nbytes = #image, hash = hash_of(image) })
+  local path = folder .. "/" .. make_name(key)
+  local h = ffi.new("cubin_header", { nkey = #key, nbytes = #image, hash = compute_hash(image) })
   ffi.copy(h.magic, "TYCHOCU1", 8)
   write(path, ffi.string(h, HEADER), key, image)
   ffi.C.chmod(path, 0x180)                               -- rw-------
 end
 
 
-local function paths_of(folder)
+local function list_paths(folder)
   return cuda_library.lines(("ls '%s'/*.cubin 2>/dev/null"):format(folder))
 end
 
@@ -103,7 +103,7 @@ end
 
 -- Compiling ---------------------------------------------------------------------------------------
 
-local function log_of(nvrtc, program)
+local function read_log(nvrtc, program)
   local size = ffi.new("size_t[1]")
   nvrtc.nvrtcGetProgramLogSize(program, size)
   local text = ffi.new("char[?]", size[0] + 1)
@@ -124,7 +124,7 @@ local function compile(nvrtc, key)
     "NVRTC takes no source")
   local list = ffi.new("const char *[?]", #options, options)
   if nvrtc.nvrtcCompileProgram(program[0], #options, list) ~= 0 then
-    log = log_of(nvrtc, program[0])
+    log = read_log(nvrtc, program[0])
   else
     local size = ffi.new("size_t[1]")
     assert(nvrtc.nvrtcGetCUBINSize(program[0], size) == 0)
@@ -148,10 +148,10 @@ local function compile_all(from, to, architecture, part, before, path)
   assert(nvrtc.nvrtcVersion(major, minor) == 0)
   local k, n = (part or "1/1"):match("^(%d+)/(%d+)$")
   local made, kept, bad = 0, 0, 0
-  for i, file in ipairs(paths_of(from)) do
+  for i, file in ipairs(list_paths(from)) do
     local key = i % n == k % n and parse(read(file))
     key = key and key_for(key, architecture, major[0] * 1000 + minor[0] * 10, DRIVER)
-    local name = key and name_of(key)
+    local name = key and make_name(key)
     if name and before and os.rename(before .. "/" .. name, to .. "/" .. name) then
       kept = kept + 1
     elseif name then
@@ -178,7 +178,7 @@ end
 
 local function pack(from, path)
   local numbers, parts, images = {}, {}, {}
-  for _, file in ipairs(paths_of(from)) do
+  for _, file in ipairs(list_paths(from)) do
     local key, image = parse(read(file))
     local list = {}
     for text in (key and key:gsub("\n#line ", "\n\0#line ") or ""):gmatch("%Z+") do

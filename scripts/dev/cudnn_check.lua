@@ -89,7 +89,7 @@ local function finalized(t)
 end
 
 
-local function properties_of(device)
+local function make_properties(device)
   local parts, made = {}, {}
   for key, value in pairs(device) do
     parts[#parts + 1] = key ~= "name" and ('"%s":%s,'):format(key, value) or nil
@@ -117,7 +117,7 @@ end
 
 
 -- Returns the graph of a file, its last descriptor.
-local function graph_of(path, made)
+local function read_graph(path, made)
   local things, last = {}, nil
   for line in io.lines(path) do
     local number, kind, rest = line:match("^(%d+) (%d+)(.*)$")
@@ -159,7 +159,7 @@ end
 
 -- Raises the reason where no engine can be planned.
 local function judge(path, properties, made)
-  local graph, last = graph_of(path, made), "no engine is offered"
+  local graph, last = read_graph(path, made), "no engine is offered"
   for _, mode in ipairs(MODES) do
     local ok, list, n = pcall(ranked, graph, properties, mode, made)
     last = not ok and list or last
@@ -177,7 +177,7 @@ end
 
 local bad, paths = 0, cuda_library.lines(("ls '%s'/*.graph 2>/dev/null"):format(folder))
 for _, device in ipairs(DEVICES) do
-  local properties = properties_of(device)
+  local properties = make_properties(device)
   for _, path in ipairs(paths) do
     local made = {}
     local ok, e = pcall(judge, path, properties, made)

@@ -74,7 +74,7 @@ end
 
 
 -- Returns a page of Markdown, not yet HTML.
-local function page_of(path)
+local function read_page(path)
   local text = read(path, "doc")
   return { file = path == "README.md" and "index" or path:match("([^/]*)%.md$"),
     title = text:match("^# ([^\n]*)"), text = text }
@@ -136,11 +136,11 @@ end
 -- them.
 local function groups()
   local list = {
-    { title = "Start", weight = 2, pages = { page_of "README.md" } },
-    { title = "Guides", weight = 4, pages = map(guide_paths(), page_of) },
+    { title = "Start", weight = 2, pages = { read_page "README.md" } },
+    { title = "Guides", weight = 4, pages = map(guide_paths(), read_page) },
     { title = "Reference", weight = 1, pages = reference_pages() },
     { title = "Operators", weight = 1, pages = operators.pages() },
-    { title = "For developers", weight = 0.4, pages = map(DEVELOPERS, page_of) },
+    { title = "For developers", weight = 0.4, pages = map(DEVELOPERS, read_page) },
   }
   local named = {}
   for _, group in ipairs(list) do

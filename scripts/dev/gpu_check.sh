@@ -75,7 +75,7 @@ items() {
   esac
 }
 
-specs_of() {
+run_specs() {
   TYCHO_TEST_DEVICE='gpu(0)' TYCHO_PRECISION=highest TYCHO_VERIFY=1 \
     ${BUSTED:-$program $(command -v busted) --ignore-lua} "$@"
 }
@@ -102,8 +102,8 @@ run_item() {
       DEVICE=gpu QUICK=1 PEERS_COMPILE=0 PEERS="${TYCHO_BENCH_TORCH:+1}" \
         TYCHO_PRECISION=$precision "$program" scripts/dev/bench/bench.lua --rounds 1 \
         --json "$3/bench/$2.jsonl" "${2%-tf32}" ;;
-    specs:*)      specs_of "$2" ;;
-    vectors:*)    TYCHO_VECTORS_PART=$2/$VECTOR_PARTS specs_of spec/vectors ;;
+    specs:*)      run_specs "$2" ;;
+    vectors:*)    TYCHO_VECTORS_PART=$2/$VECTOR_PARTS run_specs spec/vectors ;;
   esac
 }
 

@@ -32,7 +32,7 @@ local kernels = options["--kernels"]
 
 -- Returns what f makes the device do: launches, fills and copies among them, bytes, and both by
 -- name; without those named `but`.
-local function cost_of(f, but)
+local function measure_cost(f, but)
   ty.waitall()
   driver.cudasim_costs()
   f()
@@ -77,7 +77,7 @@ local function network(name)
 end
 
 -- Calls of multi_sgd_mom_update, each of as many weights as it takes.
-local function updates_of(symbol, exe)
+local function make_updates(symbol, exe)
   local MOST, list, update = 128, {}, nil
   for i, name in ipairs(symbol:list_arguments()) do
     if exe.grad_arrays[i] ~= ty.null then
@@ -96,7 +96,7 @@ local function updates_of(symbol, exe)
 end
 
 -- Returns a training step with SGD, the third of its executor, which is recorded.
-local function step_of(name)
+local function make_step(name)
   ffi.C.setenv("TYCHO_PRECISION", name:match "-(%a+)$" or "highest", 1)
   local symbol, inputs = network(name)
   local req, known = {}, {}
@@ -109,7 +109,7 @@ local function step_of(name)
     if inputs[argument] then x[":"] = 1 else values.parameter(x, argument) end
   end
   for argument, x in pairs(exe.aux_dict) do values.parameter(x, argument) end
-  local updates = updates_of(symbol, exe)
+  local updates = make_updates(symbol, exe)
   local function step()
     exe:forward(true)
     exe:backward()
@@ -117,7 +117,7 @@ local function step_of(name)
   end
   step()
   step()
-  return cost_of(step), ideal.bytes(symbol, known, inputs)
+  return measure_cost(step), ideal.bytes(symbol, known, inputs)
 end
 
 -- Operators ---------------------------------------------------------------------------------------
@@ -141,17 +141,17 @@ local OPERATORS = {
   {"SliceChannel", {{128, 256}}, {num_outputs = 2, axis = 1}},
 }
 
-local function maker_of(name)
+local function find_maker(name)
   local short = name:match("^_contrib_(.*)")
   return short and ty.sym.contrib[short] or ty.sym[name]
 end
 
-local function operator_of(row)
+local function make_operator(row)
   local name, shapes, attributes = row[1], row[2], row[3] or {}
   local call, known = {name = "node"}, {}
   for k, v in pairs(attributes) do call[k] = v end
   for i in ipairs(shapes) do call[i] = ty.sym.Variable("x" .. i) end
-  local symbol = maker_of(name)(call)
+  local symbol = find_maker(name)(call)
   for _, argument in ipairs(symbol:list_arguments()) do
     known[argument] = shapes[tonumber(argument:match("^x(%d+)$"))]
   end
@@ -168,7 +168,7 @@ local function operator_of(row)
     backward()
   end
   -- head gradients are copied in
-  local there, back = cost_of(forward), cost_of(backward, "copy")
+  local there, back = measure_cost(forward), measure_cost(backward, "copy")
   return there, back, ideal.of(name, shapes, exe.outputs[1].shape)
 end
 
@@ -223,7 +223,7 @@ gpu:with(function()
   io.write(NETWORK_HEAD)
   for _, one in ipairs(NETWORKS) do
     if is_wanted(one[1]) then
-      local cost, least = step_of(one[1])
+      local cost, least = make_step(one[1])
       report(NETWORK_HEAD, ("| %s | %d | %s | %s | %.2f |\n"):format(one[2], cost.launches,
         in_thousands(cost.bytes / 1e3), in_thousands(least / 1e3), cost.bytes / least))
       if kernels then print_names(cost) end
@@ -233,7 +233,7 @@ gpu:with(function()
   io.write("\n", OPERATOR_HEAD)
   for _, row in ipairs(OPERATORS) do
     if is_wanted(row[1]) then
-      local there, back, least, least_back = operator_of(row)
+      local there, back, least, least_back = make_operator(row)
       local name = row[1]:gsub("^_.*", "`%0`")
       report(OPERATOR_HEAD, ("| %s | %d | %.2f | %d | %.2f |\n"):format(name, there.launches,
         there.bytes / least, back.launches, back.bytes / math.max(least_back, 1)))

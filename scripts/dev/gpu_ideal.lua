@@ -39,11 +39,11 @@ local function count(shape)
   return n
 end
 
-local function value_of(rule, numbers)
+local function evaluate_rule(rule, numbers)
   return setfenv(assert(loadstring("return " .. rule)), numbers)()
 end
 
-local function numbers_of(node, given, out)
+local function count_numbers(node, given, out)
   local numbers = {x = count(given[1] or {0}), w = 0, y = count(out), g = 0}
   for i = 2, #given do numbers.w = numbers.w + count(given[i]) end
   if node.op == "RNN" then
@@ -76,11 +76,11 @@ function ideal.bytes(symbol, known, inputs)
       sum = sum + (learns[k] and UPDATE * count(shapes[k][1]) or 0)
     else
       local rule = assert(RULES[node.op], "no rule for " .. node.op)
-      local numbers = numbers_of(node, given, shapes[k][1])
-      sum = sum + value_of(rule[1], numbers)
+      local numbers = count_numbers(node, given, shapes[k][1])
+      sum = sum + evaluate_rule(rule[1], numbers)
       local data = node.inputs[1] and node.inputs[1][1] + 1
-      if learns[data] then sum = sum + value_of(rule[2], numbers) end
-      if others then sum = sum + value_of(rule[3], numbers) end
+      if learns[data] then sum = sum + evaluate_rule(rule[2], numbers) end
+      if others then sum = sum + evaluate_rule(rule[3], numbers) end
     end
   end
   return 4 * sum
@@ -91,9 +91,10 @@ end
 -- @tparam table given shapes of inputs
 -- @tparam table out shape of the first output
 function ideal.of(op, given, out)
-  local rule, numbers = assert(RULES[op], "no rule for " .. op), numbers_of({op = op}, given, out)
-  local back = value_of(rule[2], numbers) + value_of(rule[3], numbers)
-  return 4 * value_of(rule[1], numbers), 4 * back
+  local rule = assert(RULES[op], "no rule for " .. op)
+  local numbers = count_numbers({op = op}, given, out)
+  local back = evaluate_rule(rule[2], numbers) + evaluate_rule(rule[3], numbers)
+  return 4 * evaluate_rule(rule[1], numbers), 4 * back
 end
 
 return ideal

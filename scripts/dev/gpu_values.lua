@@ -39,7 +39,7 @@ end
 
 local folder_of = families()
 
-local function family_of(operator)
+local function find_family(operator)
   local word = operator.name:match("^[%w_]+")
   for _, prefix in ipairs{ "", "_contrib_", "_image_", "_" } do
     if folder_of[prefix .. word] then
@@ -111,7 +111,7 @@ for _, name in ipairs(arg) do
   wanted[name] = true
 end
 for _, operator in ipairs(operators) do
-  local family = family_of(operator)
+  local family = find_family(operator)
   if not order[family] then
     order[family], order[#order + 1] = true, family
   end

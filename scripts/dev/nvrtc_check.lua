@@ -18,7 +18,7 @@ int nvrtcGetProgramLog(nvrtcProgram, char *);
 int nvrtcDestroyProgram(nvrtcProgram *);
 ]]
 
-local function log_of(nvrtc, program)
+local function read_log(nvrtc, program)
   local size = ffi.new("size_t[1]")
   nvrtc.nvrtcGetProgramLogSize(program, size)
   local text = ffi.new("char[?]", size[0] + 1)
@@ -42,7 +42,7 @@ local function compile(nvrtc, path, architecture)
   assert(nvrtc.nvrtcCreateProgram(program, text, path, 0, nil, nil) == 0, "NVRTC takes no source")
   local list = ffi.new("const char *[?]", #options, options)
   local code = nvrtc.nvrtcCompileProgram(program[0], #options, list)
-  local log = code ~= 0 and log_of(nvrtc, program[0])
+  local log = code ~= 0 and read_log(nvrtc, program[0])
   nvrtc.nvrtcDestroyProgram(program)
   return log or nil
 end

@@ -100,7 +100,7 @@ local function parse(path)
   return key, bytes:sub(size + 1 + tonumber(h.nkey))
 end
 
-local function lines_of(command)
+local function read_output(command)
   local pipe = assert(io.popen(command))
   local text = pipe:read("*a")
   pipe:close()
@@ -127,19 +127,19 @@ local function widths(text, name)
 end
 
 -- Returns the kernel that a key's source has.
-local function name_of(key)
+local function find_name(key)
   local bounded = '\nextern "C" __global__ void __launch_bounds__%([%w_]+%) ([%w_]+)%('
   return key:match(bounded) or key:match('\nextern "C" __global__ void ([%w_]+)%(')
 end
 
-local function figures_of(key, image)
+local function make_figures(key, image)
   local temporary = os.tmpname()
   local file = assert(io.open(temporary, "wb"))
   file:write(image)
   file:close()
-  local text = lines_of(("cuobjdump -res-usage -sass '%s' 2>&1"):format(temporary))
+  local text = read_output(("cuobjdump -res-usage -sass '%s' 2>&1"):format(temporary))
   os.remove(temporary)
-  local f = { name = name_of(key), registers = tonumber(text:match("REG:(%d+)")) }
+  local f = { name = find_name(key), registers = tonumber(text:match("REG:(%d+)")) }
   if not f.registers then
     return nil, text
   end
@@ -154,14 +154,14 @@ local function figures_of(key, image)
 end
 
 -- Of each kernel and dtype the variant that loads most at a time.
-local function widest_of(folder, wanted)
+local function find_widest(folder, wanted)
   local best, list, why = {}, {}, nil
   for _, path in ipairs(cuda_library.lines(("ls '%s'/*.cubin 2>/dev/null"):format(folder))) do
     local key, image = parse(path)
-    local name = name_of(key)
+    local name = find_name(key)
     local f
     if name and (not wanted or wanted[name]) then
-      f, why = figures_of(key, image)
+      f, why = make_figures(key, image)
     end
     local id = f and f.name .. " " .. f.dtype
     if f and (not best[id] or f.load > best[id].load) then
@@ -182,7 +182,7 @@ local function report(folder, all)
   for _, one in ipairs(HOT) do
     wanted[one[1]] = one[2]
   end
-  local list, why = widest_of(folder, not all and wanted)
+  local list, why = find_widest(folder, not all and wanted)
   print("| Kernel | Type | Registers | Shared, bytes | Spills | Loads | Stores |")
   print("|---|---|---|---|---|---|---|")
   for _, f in ipairs(list) do

@@ -243,7 +243,7 @@ local function plain(value)
 end
 
 -- epoch first, then by name
-local function line_of(row)
+local function make_line(row)
   local names, pairs_ = {}, {}
   for name in pairs(row) do
     names[#names + 1] = name
@@ -290,7 +290,7 @@ function Log:epoch(row)
   self.rows[#self.rows + 1] = row
   if self.path then
     local file = assert(io.open(self.path, "a"))
-    file:write(line_of(row), "\n")
+    file:write(make_line(row), "\n")
     file:close()
   end
   for name, value in pairs(self.writer and row or {}) do
@@ -323,7 +323,7 @@ function Log:follow(metric)
 end
 
 -- Curves by name over the epochs; a later row of an epoch takes the place of an earlier one.
-local function curves_of(rows)
+local function make_curves(rows)
   local last, curves = {}, {}
   for i, row in ipairs(rows) do
     last[row.epoch] = i
@@ -348,7 +348,7 @@ function Log:close()
   if not self.plot then
     return
   end
-  ty.viz.plot(curves_of(self.rows), {title = self.title, x_label = "epoch", split = true,
+  ty.viz.plot(make_curves(self.rows), {title = self.title, x_label = "epoch", split = true,
     ends = true}):save(self.plot)
 end
 

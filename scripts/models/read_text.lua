@@ -135,7 +135,7 @@ local function alphabet()
 end
 
 -- Returns the text of the best character at each step, without repetitions, and their mean odds.
-local function text_of(odds, letters)
+local function decode_text(odds, letters)
   local best, most = odds:argmax{ axis = 1 }:totable(), odds:max{ axis = 1 }:totable()
   local text, sum = {}, 0
   for i, k in ipairs(best) do
@@ -172,7 +172,7 @@ for _, b in ipairs(boxes) do
     line = line:flip{ axis = 0 }:flip{ axis = 1 }
   end
   local width = math.max(READ_WIDTH, math.ceil(HEIGHT * line.shape[2] / line.shape[1]))
-  local text, sure = text_of(read(padded(line, width))[0], letters)
+  local text, sure = decode_text(read(padded(line, width))[0], letters)
   if sure >= SURE then
     print(("%4d, %4d to %4d, %4d  %3.0f %%  %s"):format(b[1], b[2], b[3], b[4], 100 * sure, text))
   end

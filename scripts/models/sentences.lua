@@ -50,14 +50,14 @@ local function vocabulary(path)
   return ids
 end
 
-local function words_of(text)
+local function split_words(text)
   text = text:gsub("[\192-\255][\128-\191]*", PLAIN):lower()
   text = text:gsub("%p", " %0 ")
   return text:gmatch("%S+")
 end
 
 -- Returns the pieces of a word; those after the first begin with "##".
-local function pieces_of(word, ids)
+local function split_pieces(word, ids)
   local list, from = {}, 1
   while from <= #word do
     local to = #word
@@ -76,8 +76,8 @@ end
 
 local function encode(text, ids)
   local list = { ids["[CLS]"] }
-  for word in words_of(text) do
-    for _, id in ipairs(pieces_of(word, ids)) do
+  for word in split_words(text) do
+    for _, id in ipairs(split_pieces(word, ids)) do
       list[#list + 1] = #list < LONGEST - 1 and id or nil
     end
   end

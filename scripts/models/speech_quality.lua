@@ -32,7 +32,7 @@ local options = common.parse(parser, {})
 
 
 -- Returns parts of a recording, a second apart; a short one is repeated.
-local function parts_of(samples)
+local function cut_parts(samples)
   local n, parts = #samples, {}
   if n == 0 then
     error(options.file .. ": the recording is empty", 0)
@@ -47,7 +47,7 @@ local function parts_of(samples)
   return parts
 end
 
-local parts = ty.nd.array(parts_of(wav.read(options.file, RATE)))
+local parts = ty.nd.array(cut_parts(wav.read(options.file, RATE)))
 local net = ty.onnx.load{ options.folder .. "/sig_bak_ovr.onnx",
   shapes = { input_1 = { 1, LENGTH } } }
 local curves = {}

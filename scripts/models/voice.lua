@@ -54,7 +54,7 @@ local function network(length)
     weight = V "final_conv.weight", bias = V "final_conv.bias", num_hidden = 1 })
 end
 
-local function odds_of(list)
+local function compute_odds(list)
   local pieces = {}
   for from = 1, #list, PIECE do
     local piece = {}
@@ -77,7 +77,7 @@ local function odds_of(list)
   return net:bind{ ctx = ty.cpu(), args = args, grad_req = "null" }:forward()[1]
 end
 
-local odds = odds_of(wav.read(options.file, RATE)):reshape{ -1 }:totable()
+local odds = compute_odds(wav.read(options.file, RATE)):reshape{ -1 }:totable()
 local start, spoken = nil, 0
 for i = 1, #odds + 1 do
   local speaks = (odds[i] or 0) >= SPEECH

@@ -139,7 +139,7 @@ describe("recorded calls wait", function()
 end)
 
 describe("programs of recorded calls", function()
-  local function misses_of(f, times)
+  local function count_misses(f, times)
     local misses = {}
     for i = 1, times do
       f(i)
@@ -150,7 +150,7 @@ describe("programs of recorded calls", function()
 
   it("are kept by structure: numbers and arrays are those of each run", function()
     local w = variable{ 1, 2, 3 }
-    assert.equal(0, misses_of(function(i)
+    assert.equal(0, count_misses(function(i)
       local x = nd.array{ i, 1, 2 }
       local y = record(function() return (w * x * (0.1 * i) / (i + 0.5) + i):sum() end)
       y:backward()

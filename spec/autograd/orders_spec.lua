@@ -31,7 +31,7 @@ local function is_refused(line, case)
 end
 
 -- The case's arrays as variables, in a fixed order, and states of ones.
-local function variables_of(case)
+local function make_variables(case)
   local values, names = {}, {}
   for name, x in pairs(case.arrays) do
     values[name] = x
@@ -150,7 +150,7 @@ end
 
 local function trial(line, random, sizes)
   local case = trials.make(line, random, sizes)
-  local values, names, variables = variables_of(case)
+  local values, names, variables = make_variables(case)
   local outputs = record(case, values)
   local heads = random_like(outputs, random)
   local wanted = executor_gradients(case, names, heads)

@@ -8,7 +8,7 @@ local function variable(values, options)
   return nd.array(values, options):attach_grad()
 end
 
-local function gradient_of(x, f)
+local function compute_gradient(x, f)
   autograd.record(f):backward()
   return x.grad:totable()
 end
@@ -28,7 +28,7 @@ describe("attach_grad", function()
   it("the gradient is the same object until the next one", function()
     local x = variable{ 1, 2 }
     local g = x.grad
-    gradient_of(x, function() return x * 3 end)
+    compute_gradient(x, function() return x * 3 end)
     assert.equal(g, x.grad)
     assert.same({ 3, 3 }, g:totable())
     x:attach_grad()
@@ -124,13 +124,13 @@ describe("backward", function()
 
   it("adds up where a variable is used many times", function()
     local x = variable{ 3 }
-    assert.same({ 2 * 3 + 1 + 4 }, gradient_of(x, function() return x * x + x + x * 4 end))
+    assert.same({ 2 * 3 + 1 + 4 }, compute_gradient(x, function() return x * x + x + x * 4 end))
   end)
 
   it("leaves a variable that is not reached", function()
     local x, other = variable{ 3 }, variable{ 4 }
     other.grad[":"] = 9
-    gradient_of(x, function() return x * 2 end)
+    compute_gradient(x, function() return x * 2 end)
     assert.same({ 9 }, other.grad:totable())
     assert.is_false(other.fresh_grad)
   end)
@@ -155,7 +155,7 @@ describe("backward", function()
   it("sets fresh_grad; attach_grad clears it", function()
     local x = variable{ 2 }
     assert.is_false(x.fresh_grad)
-    gradient_of(x, function() return x * x end)
+    compute_gradient(x, function() return x * x end)
     assert.is_true(x.fresh_grad)
     x:attach_grad()
     assert.is_false(x.fresh_grad)

@@ -131,7 +131,7 @@ local CLASSES = { NDArray = ty.nd.NDArray, Symbol = ty.sym.Symbol, Module = ty.m
   Executor = ty.executor.Executor, Block = ty.gluon.Block, HybridBlock = ty.gluon.HybridBlock }
 local objects = { NDArray = x, Executor = data:simple_bind{ ctx = ty.cpu(), data = { 1 } } }
 
-local function value_of(path)
+local function find_value(path)
   local value = ty
   for part in path:gmatch("[%w_]+") do
     value = value[part]
@@ -174,7 +174,7 @@ local function exists(name)
   elseif class then
     return CLASSES[class][member] ~= nil
   end
-  return value_of(name) ~= nil
+  return find_value(name) ~= nil
 end
 
 it("a layer of PyTorch's torch.nn that is no layer here is named with its place", function()

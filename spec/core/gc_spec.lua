@@ -10,7 +10,7 @@ describe("the collector", function()
   local steps = 0
   gc.watch(function() steps = steps + 1 end)
 
-  local function steps_of(f)
+  local function count_steps(f)
     local before = steps
     for _ = 1, 200 do f() end
     return steps - before
@@ -18,11 +18,11 @@ describe("the collector", function()
 
   it("is asked for a step after so many bytes", function()
     if gc.stress then return end
-    assert.is_true(steps_of(function() return nd.ones{ 2 ^ 18 } end) >= 5)
+    assert.is_true(count_steps(function() return nd.ones{ 2 ^ 18 } end) >= 5)
   end)
 
   it("is not asked for arrays that were freed", function()
-    assert.is_true(steps_of(function() class.let_go(nd.ones{ 2 ^ 18 }) end) <= 1)
+    assert.is_true(count_steps(function() class.let_go(nd.ones{ 2 ^ 18 }) end) <= 1)
   end)
 
   it("is not asked for what layers make on the way", function()
@@ -33,7 +33,7 @@ describe("the collector", function()
     net:initialize()
     local x = nd.ones{ 1024, 64 }
     local result
-    local asked = steps_of(function()
+    local asked = count_steps(function()
       result = ty.autograd.record(function() return net(x) end)
     end)
     assert.equal(64, result.shape[2])

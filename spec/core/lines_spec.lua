@@ -14,7 +14,7 @@ local function in_file(bytes, f)
   end)
 end
 
-local function lines_of(bytes)
+local function read_lines(bytes)
   local list
   in_file(bytes, function(path)
     list = {}
@@ -31,14 +31,14 @@ describe("lines", function()
       ["a\n\nb"] = { "a", "", "b" }, ["a\r\nb\r\n"] = { "a", "b" }, ["a\rb\r"] = { "a", "b" },
       ["a\rb"] = { "a", "b" }, ["a\rb\nc\r\nd"] = { "a", "b", "c", "d" },
       ["a\r\rb\n"] = { "a", "", "b" } } do
-      assert.same(want, lines_of(bytes))
+      assert.same(want, read_lines(bytes))
     end
   end)
 
   it("begin after a byte order mark of UTF-8, and are none of UTF-16", function()
-    assert.same({ "a", MARK .. "b" }, lines_of(MARK .. "a\n" .. MARK .. "b"))
+    assert.same({ "a", MARK .. "b" }, read_lines(MARK .. "a\n" .. MARK .. "b"))
     for _, mark in ipairs{ "\255\254", "\254\255" } do
-      local e = assert.raises("format", lines_of, mark .. "a\0")
+      local e = assert.raises("format", read_lines, mark .. "a\0")
       assert.is_truthy(tostring(e):find("save it as UTF-8", 1, true))
     end
   end)

@@ -309,7 +309,7 @@ describe("table", function()
   setup(device.leave)
   teardown(device.come_back)
   -- The rows of the table of functions: name, then count, total, min, max and avg as printed.
-  local function rows_of(text)
+  local function find_rows(text)
     local list = {}
     for line in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n")
         :gmatch("([^\n]+)\n") do
@@ -348,15 +348,15 @@ describe("table", function()
 
   it("is sorted as asked", function()
     for _, key in ipairs{ "total", "avg", "min", "max", "count" } do
-      local down, up = rows_of(profiler.dumps{ sort_by = key }),
-        rows_of(profiler.dumps{ sort_by = key, ascending = true })
+      local down, up = find_rows(profiler.dumps{ sort_by = key }),
+        find_rows(profiler.dumps{ sort_by = key, ascending = true })
       assert.truthy(#down >= 3)
       assert.equal(#down, #up)
       assert_sorted(down, key, false)
       assert_sorted(up, key, true)
     end
-    local down, up = rows_of(profiler.dumps{ sort_by = "count" }),
-      rows_of(profiler.dumps{ sort_by = "count", ascending = true })
+    local down, up = find_rows(profiler.dumps{ sort_by = "count" }),
+      find_rows(profiler.dumps{ sort_by = "count", ascending = true })
     assert.same({ "_plus_scalar", 9 }, { down[1].name, down[1].count })
     assert.equal("_plus_scalar", up[#up].name)
     assert.equal(profiler.dumps{ sort_by = "total" }, profiler.dumps())

@@ -218,12 +218,12 @@ local function both(name, what, options, inputs, dtype, read)
   end
 end
 
-local function numbers_of(list, shape)
+local function make_numbers(list, shape)
   return ty.nd.array{list, ctx = here}:reshape(shape)
 end
 
 local image = pattern({2, 3, 9, 11}, here, "float64")
-local rois = numbers_of({0, 1, 1, 7, 6, 1, 0, 0, 10, 8, 1, 4, 2, 5, 7, 0, 3, 3, 3, 3}, {4, 5})
+local rois = make_numbers({0, 1, 1, 7, 6, 1, 0, 0, 10, 8, 1, 4, 2, 5, 7, 0, 3, 3, 3, 3}, {4, 5})
 local boxes = {}
 for i = 1, 40 do
   local x, y = i * 13 % 29 / 10, i * 7 % 23 / 10
@@ -237,7 +237,7 @@ for _, dtype in ipairs{"float32", "float64"} do
   both("im2col", "columns", {kernel = {3, 2}, stride = {2, 1}, pad = {1, 0}}, {data = image},
     dtype, "data")
   both("_contrib_box_nms", "suppression", {overlap_thresh = 0.3, id_index = 0, topk = 30},
-    {data = numbers_of(boxes, {2, 20, 6})}, dtype, "data")
+    {data = make_numbers(boxes, {2, 20, 6})}, dtype, "data")
   both("_contrib_bipartite_matching", "pairs", {threshold = 0.01},
     {data = pattern({2, 7, 5}, here, "float64")}, dtype)
   both("_linalg_extracttrian", "triangles", {offset = -1},
@@ -256,8 +256,8 @@ local function anchors(ctx)
 end
 for i = 1, 3 do
   compare("targets " .. i, function(ctx)
-    local label = numbers_of({1, .1, .1, .5, .5, 0, .4, .4, .9, .8, 2, .3, .2, .6, .9, -1, 0, 0, 0,
-      0}, {2, 2, 5}):as_in_context(ctx)
+    local label = make_numbers({1, .1, .1, .5, .5, 0, .4, .4, .9, .8, 2, .3, .2, .6, .9,
+      -1, 0, 0, 0, 0}, {2, 2, 5}):as_in_context(ctx)
     local t = ty.nd._contrib_MultiBoxTarget{anchors(ctx), label,
       pattern({2, 4, 40}, ctx, "float32"), negative_mining_ratio = 2,
       negative_mining_thresh = 0.4}

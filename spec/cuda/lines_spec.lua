@@ -96,7 +96,7 @@ local function values(shape, dtype)
 end
 
 -- how many launches an order takes, of lines of n elements of so many bytes, k asked for
-local function launches_of(n, k, size)
+local function count_launches(n, k, size)
   if n <= 2048 then return 1 end
   return k <= 512 and 2 or 2 + size
 end
@@ -108,11 +108,11 @@ local function orders(dtype, size, up, shapes)
     local n = shape[axis + 1]
     nearly("argsort", x, function(y)
       return ty.nd.argsort{y, axis = axis, is_ascend = up, dtype = "int32"}
-    end, 0, launches_of(n, n, size))
+    end, 0, count_launches(n, n, size))
     local k = n > 100 and 7 or 1
     nearly("topk", x, function(y)
       return ty.nd.topk{y, axis = axis, k = k, is_ascend = up, dtype = "int32"}
-    end, 0, launches_of(n, k, size))
+    end, 0, count_launches(n, k, size))
   end
 end
 

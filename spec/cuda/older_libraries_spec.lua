@@ -11,7 +11,7 @@ local LIBRARIES = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libc
   "libcusolver.so.12", "libnccl.so.2", "include" }
 
 -- The functions that a header of native/cuda lists in a macro.
-local function functions_of(header, macro)
+local function read_functions(header, macro)
   local text = folder.read("native/cuda/" .. header)
   local rows = text:match("#define " .. macro .. "%(_%)(.-[^\\])\n")
   local names = {}
@@ -64,8 +64,8 @@ at(sym.linalg_inverse{sym.Variable("x")}, {2, 2})
 ]]
 
 local function solver_functions()
-  local names = functions_of("cusolver.h", "SOLVER_FUNCTIONS")
-  for _, name in ipairs(functions_of("cusolver.h", "SOLVER_TYPED")) do
+  local names = read_functions("cusolver.h", "SOLVER_FUNCTIONS")
+  for _, name in ipairs(read_functions("cusolver.h", "SOLVER_TYPED")) do
     names[#names + 1] = "cusolverDnS" .. name
     names[#names + 1] = "cusolverDnD" .. name
   end
@@ -89,27 +89,27 @@ describe("a library of CUDA without one of its functions", function()
     end)
   end
 
-  each("is too old where it is the driver", functions_of("driver.h", "CU_FUNCTIONS"),
+  each("is too old where it is the driver", read_functions("driver.h", "CU_FUNCTIONS"),
     function(name)
       assert.matches("gpu(0) does not exist: the CUDA driver is too old: it has no " .. name .. ";",
         without("libcuda.so.1", name, OPEN), 1, true)
     end)
 
-  each("is too old where it is NVRTC", functions_of("driver.h", "NVRTC_FUNCTIONS"),
+  each("is too old where it is NVRTC", read_functions("driver.h", "NVRTC_FUNCTIONS"),
     function(name)
       assert.matches("gpu(0) does not exist: NVRTC is too old: it has no " .. name .. ";",
         without("libnvrtc.so.13", name, OPEN), 1, true)
     end)
 
-  each("is too old where it is NCCL", functions_of("nccl.h", "NCCL_FUNCTIONS"), function(name)
+  each("is too old where it is NCCL", read_functions("nccl.h", "NCCL_FUNCTIONS"), function(name)
     assert.matches("NCCL is too old: it has no " .. name .. "\n",
       without("libnccl.so.2", name, STORE), 1, true)
   end)
 
   for _, case in ipairs{
-    { "libcublasLt.so.13", "cublasLt", functions_of("cublaslt.h", "LT_FUNCTIONS"),
+    { "libcublasLt.so.13", "cublasLt", read_functions("cublaslt.h", "LT_FUNCTIONS"),
       "host gpu host " },
-    { "libcudnn.so.9", "cuDNN", functions_of("cudnn.h", "DNN_FUNCTIONS"), "gpu host gpu " },
+    { "libcudnn.so.9", "cuDNN", read_functions("cudnn.h", "DNN_FUNCTIONS"), "gpu host gpu " },
     { "libcusolver.so.12", "cuSOLVER", solver_functions(), "gpu gpu host " },
   } do
     each("is not used where it is " .. case[2], case[3], function(name)

@@ -14,7 +14,7 @@ local function write(path, lines)
 end
 
 -- The first block of a kind after the n-th of another; n = 0: from the beginning.
-local function block_of(kind, after, n)
+local function find_block(kind, after, n)
   for _, block in ipairs(pages.blocks(PAGE)) do
     n = n - (block.kind == after and 1 or 0)
     if n <= 0 and block.kind == kind then
@@ -29,8 +29,8 @@ local function check(command, prepare)
   local folder = os.tmpname()
   os.remove(folder)
   assert.equal(0, (select(2, shell.run("mkdir " .. folder))))
-  write(folder .. "/train.lua", block_of("lua", "lua", 0))
-  write(folder .. "/circle.c", block_of("c", "c", 0))
+  write(folder .. "/train.lua", find_block("lua", "lua", 0))
+  write(folder .. "/circle.c", find_block("c", "c", 0))
   write(folder .. "/build.sh", { command })
   local program = shell.program:gsub("^build", root .. "/build")
   local output, status = shell.run(("%s\ncd %s && TYCHO_LOG=warning %s train.lua && sh -e build.sh; \z
@@ -38,7 +38,7 @@ local function check(command, prepare)
   assert(status == 0, output)
   -- the linker has a word to say on a sanitizer's library
   output = output:gsub("[^\n]*/ld: [^\n]*\n", ""):gsub("%s+$", "")
-  assert.equal(table.concat(block_of("text", "sh", 1), "\n"), output)
+  assert.equal(table.concat(find_block("text", "sh", 1), "\n"), output)
 end
 
 describe("the C program of the page on deployment", function()
@@ -47,7 +47,7 @@ describe("the C program of the page on deployment", function()
       pending("a sanitized library")
       return
     end
-    local command = table.concat(block_of("sh", "sh", 0), "\n")
+    local command = table.concat(find_block("sh", "sh", 0), "\n")
     check(command:gsub("circle%.c", "-Wall -Wextra -Werror %0"), function(_, folder)
       return ("make --no-print-directory -s -o all BUILD=%s install PREFIX=%s/tree > %s/log; \z
         export PKG_CONFIG_PATH=%s/tree/lib/pkgconfig"):format(shell.program:match("^(.*)/"), folder,
@@ -56,7 +56,7 @@ describe("the C program of the page on deployment", function()
   end)
 
   it("compiles and predicts in a checkout", function()
-    local command = table.concat(block_of("sh", "sh", 2), "\n")
+    local command = table.concat(find_block("sh", "sh", 2), "\n")
     local root = io.popen("pwd"):read("*l")
     local library = (os.getenv("TYCHO_LIB") or root .. "/build/libtycho.so"):match("^(.*)/")
     -- the command names folders of a checkout

@@ -65,7 +65,7 @@ for name in ([[
 ]]):gmatch("%S+") do NAMED[name] = true end
 
 -- the names of a node's inputs, as a monitor of everything reports them
-local function names_of(symbol, args)
+local function record_names(symbol, args)
   local exe, names = symbol:bind{ ctx = ty.cpu(), args = args }, {}
   exe:set_monitor_callback(function(name) names[#names + 1] = name end, true)
   exe:forward(false)
@@ -89,7 +89,7 @@ describe("a monitor of everything", function()
           seen[own] = true
           it("calls the input as the reference does: " .. key, function()
             local dtype = line.options and line.options.dtype or "float64"
-            local names = names_of(case.symbol, { in_data = case.inputs.data:astype(dtype) })
+            local names = record_names(case.symbol, { in_data = case.inputs.data:astype(dtype) })
             assert.equal(NAMED[own] and "op_data" or "op_input0", names[1])
           end)
         end
@@ -106,8 +106,8 @@ describe("a monitor of everything", function()
     local V = ty.sym.Variable
     local args = { w = array(2), g = array(2) }
     assert.same({ "op_input0", "op_input1" },
-      names_of(ty.sym.sgd_update{ V"w", V"g", lr = 1, name = "op" }, args))
-    assert.same({ "op_weight_0", "op_grad_0" }, names_of(ty.sym.multi_sgd_update{ V"w", V"g",
+      record_names(ty.sym.sgd_update{ V"w", V"g", lr = 1, name = "op" }, args))
+    assert.same({ "op_weight_0", "op_grad_0" }, record_names(ty.sym.multi_sgd_update{ V"w", V"g",
       lrs = { 1 }, wds = { 0 }, num_weights = 1, name = "op" }, args))
   end)
 end)

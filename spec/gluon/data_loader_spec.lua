@@ -18,7 +18,7 @@ local function labels(n)
 end
 
 -- All bytes of some epochs.
-local function bytes_of(make, workers, options)
+local function read_bytes(make, workers, options)
   ty.random.seed(5)
   local list = {}
   local a = { make(), batch_size = 3, shuffle = true, num_workers = workers }
@@ -49,7 +49,7 @@ local function threads_end()
 end
 
 -- The labels of the first batch; the loop is left there.
-local function first_of(loader)
+local function read_first(loader)
   local labels_of
   for _, t in loader do
     labels_of = t
@@ -205,11 +205,11 @@ describe("workers", function()
     it("change nothing: " .. name, function()
       local set = data.ArrayDataset(images(8), labels(8)):transform_first(chain())
       local function make() return set end
-      local one = bytes_of(make, 0)
-      assert.equal(one, bytes_of(make, 0))
-      assert.equal(one, bytes_of(make, 1))
-      assert.equal(one, bytes_of(make, 3))
-      assert.equal(one, bytes_of(make, 2, { prefetch = 1 }))
+      local one = read_bytes(make, 0)
+      assert.equal(one, read_bytes(make, 0))
+      assert.equal(one, read_bytes(make, 1))
+      assert.equal(one, read_bytes(make, 3))
+      assert.equal(one, read_bytes(make, 2, { prefetch = 1 }))
       assert.equal(one:sub(1, #one / 2) == one:sub(#one / 2 + 1), false)
     end)
 
@@ -220,9 +220,9 @@ describe("workers", function()
           return x, t + ty.random.uniform{ shape = { 1 } }:asscalar()
         end):transform_first(first):shard(2, 1):transform_first(last)
       local function make() return set end
-      local one = bytes_of(make, 0)
-      assert.equal(one, bytes_of(make, 1))
-      assert.equal(one, bytes_of(make, 3))
+      local one = read_bytes(make, 0)
+      assert.equal(one, read_bytes(make, 1))
+      assert.equal(one, read_bytes(make, 3))
     end)
   end
 
@@ -240,10 +240,10 @@ describe("workers", function()
       end
       return nd.stack(x) * ty.random.uniform{ shape = { 1 } }:asscalar()
     end
-    local one = bytes_of(make, 0)
-    assert.equal(one, bytes_of(make, 2))
-    one = bytes_of(make, 0, { batchify_fn = batch })
-    assert.equal(one, bytes_of(make, 3, { batchify_fn = batch }))
+    local one = read_bytes(make, 0)
+    assert.equal(one, read_bytes(make, 2))
+    one = read_bytes(make, 0, { batchify_fn = batch })
+    assert.equal(one, read_bytes(make, 3, { batchify_fn = batch }))
   end)
 
   it("leave the script's random numbers alone", function()
@@ -327,7 +327,7 @@ describe("workers", function()
     local loader = data.DataLoader{ data.ArrayDataset(images(40), labels(40)), batch_size = 4,
       num_workers = 2 }
     for _ = 1, 20 do
-      assert.near({ 0, 1, 2, 3 }, first_of(loader))
+      assert.near({ 0, 1, 2, 3 }, read_first(loader))
     end
     local n = 0
     for x in loader do
@@ -380,7 +380,7 @@ describe("workers", function()
   it("end by themselves where a loop was left", function()
     local loader = data.DataLoader{ data.ArrayDataset(images(60)), batch_size = 4,
       num_workers = 3 }
-    first_of(loader)
+    read_first(loader)
     assert.is_true(threads_end())
     local n = 0
     for x in loader do

@@ -297,7 +297,7 @@ end)
 
 describe("EarlyStoppingHandler", function()
   -- A metric that gives one value after the other.
-  local function values_of(list, name)
+  local function make_metric(list, name)
     local m = ty.metric.EvalMetric{ name or "validation loss" }
     local at = 0
     function m:get()
@@ -307,8 +307,8 @@ describe("EarlyStoppingHandler", function()
     return m
   end
 
-  local function epochs_of(list, o, name)
-    local h = estimator.EarlyStoppingHandler{ values_of(list, name), min_delta = o.min_delta,
+  local function count_epochs(list, o, name)
+    local h = estimator.EarlyStoppingHandler{ make_metric(list, name), min_delta = o.min_delta,
       patience = o.patience, mode = o.mode, baseline = o.baseline }
     h:train_begin()
     for i = 1, #list - 1 do
@@ -319,22 +319,22 @@ describe("EarlyStoppingHandler", function()
 
   it("stops when nothing improves for `patience` epochs", function()
     -- the first value is read for the mode
-    assert.equal(3, (epochs_of({ 0, 3, 2, 2, 1, 0 }, {})))
-    assert.equal(4, (epochs_of({ 0, 3, 2, 2, 2, 1, 0 }, { patience = 2 })))
-    assert.is_nil((epochs_of({ 0, 3, 2, 2, 1, 0 }, { patience = 2 })))
-    assert.equal(2, (epochs_of({ 0, 3, 2.9, 1 }, { min_delta = 0.5 })))
-    assert.equal(1, (epochs_of({ 0, 3, 2, 1 }, { baseline = 2.5 })))
+    assert.equal(3, (count_epochs({ 0, 3, 2, 2, 1, 0 }, {})))
+    assert.equal(4, (count_epochs({ 0, 3, 2, 2, 2, 1, 0 }, { patience = 2 })))
+    assert.is_nil((count_epochs({ 0, 3, 2, 2, 1, 0 }, { patience = 2 })))
+    assert.equal(2, (count_epochs({ 0, 3, 2.9, 1 }, { min_delta = 0.5 })))
+    assert.equal(1, (count_epochs({ 0, 3, 2, 1 }, { baseline = 2.5 })))
   end)
 
   it("takes accuracies as growing, losses as shrinking, or as the option says", function()
-    assert.is_nil((epochs_of({ 0, 0.1, 0.2, 0.3 }, {}, "validation accuracy")))
-    assert.equal(2, (epochs_of({ 0, 0.3, 0.2, 0.1 }, {}, "validation accuracy")))
-    assert.is_nil((epochs_of({ 1, 2, 3 }, { mode = "max" })))
-    assert.equal(2, (epochs_of({ 1, 2, 3 }, { mode = "min" })))
+    assert.is_nil((count_epochs({ 0, 0.1, 0.2, 0.3 }, {}, "validation accuracy")))
+    assert.equal(2, (count_epochs({ 0, 0.3, 0.2, 0.1 }, {}, "validation accuracy")))
+    assert.is_nil((count_epochs({ 1, 2, 3 }, { mode = "max" })))
+    assert.equal(2, (count_epochs({ 1, 2, 3 }, { mode = "min" })))
   end)
 
   it("says why training ended, and refuses what is no metric", function()
-    local _, h = epochs_of({ 0, 3, 3 }, {})
+    local _, h = count_epochs({ 0, 3, 3 }, {})
     h.monitor.get = function() return "validation loss", 3 end
     h:train_end{ logger = ty.log }
     assert.is_true(has_line("validation loss does not improve"))

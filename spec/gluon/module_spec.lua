@@ -13,7 +13,7 @@ local function exported()
   return net, net(ty.sym.Variable("data"))
 end
 
-local function module_of(symbol, ctx)
+local function make_module(symbol, ctx)
   local y = ty.sym.MakeLoss(symbol:square(), { name = "loss" })
   local mod = ty.mod.Module{ y, label_names = {}, context = ctx }
   mod:bind{ data_shapes = { { "data", { 4, 5 } } } }
@@ -39,7 +39,7 @@ describe("a block's parameters", function()
 
   it("start a Module as arg_params", function()
     local net, symbol = exported()
-    local mod, args = module_of(symbol), {}
+    local mod, args = make_module(symbol), {}
     for name, p in net:collect_params():items() do
       args[name] = p:data()
     end
@@ -52,7 +52,7 @@ describe("a block's parameters", function()
   it("are a Module's: what either trains, the other has", function()
     for _, ctx in ipairs{ { ty.cpu(0) }, { ty.cpu(0), ty.cpu(1) } } do
       local net, symbol = exported()
-      local mod = module_of(symbol, ctx)
+      local mod = make_module(symbol, ctx)
       assert.raises("state", gluon.utils.share_parameters, net:collect_params(), mod)
       mod:init_params(ty.init.Uniform(0.5))
       mod:init_optimizer{ optimizer_params = { learning_rate = 0.1 } }
@@ -85,7 +85,7 @@ describe("a block's parameters", function()
 
   it("must be like the Module's", function()
     local net, symbol = exported()
-    local mod = module_of(symbol)
+    local mod = make_module(symbol)
     mod:init_params()
     local other = blocks.Net{ prefix = "other_" }
     assert.raises("name", gluon.utils.share_parameters, other:collect_params(), mod)

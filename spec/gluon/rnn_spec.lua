@@ -173,7 +173,7 @@ end)
 
 
 describe("a cell", function()
-  local function step_of(make, states)
+  local function make_step(make, states)
     local cell = dtype64(make())
     local x = form{ 2, 3 }
     local begin = {}
@@ -192,7 +192,7 @@ describe("a cell", function()
 
   it("RNNCell is its activation of the sum of two maps", function()
     for _, activation in ipairs{ "tanh", "relu", "softsign" } do
-      local cell, x, s = step_of(function() return rnn.RNNCell{ 2, activation } end, 1)
+      local cell, x, s = make_step(function() return rnn.RNNCell{ 2, activation } end, 1)
       local a, b = linear(cell, x, s[1])
       local want = activation == "softsign" and (a + b) / (1 + (a + b):abs())
         or F[activation](a + b)
@@ -200,12 +200,12 @@ describe("a cell", function()
       assert.near(want, y, 1e-9)
       assert.equal(y, new[1])
     end
-    local leaky = step_of(function() return rnn.RNNCell{ 2, ty.gluon.nn.LeakyReLU(0.5) } end, 1)
+    local leaky = make_step(function() return rnn.RNNCell{ 2, ty.gluon.nn.LeakyReLU(0.5) } end, 1)
     assert.is_table(leaky)
   end)
 
   it("LSTMCell has gates i, f, c, o", function()
-    local cell, x, s = step_of(function() return rnn.LSTMCell(2) end, 2)
+    local cell, x, s = make_step(function() return rnn.LSTMCell(2) end, 2)
     local a, b = linear(cell, x, s[1])
     local g = a + b
     local function gate(k) return g[(":, %d:%d"):format(2 * k, 2 * k + 2)] end
@@ -216,7 +216,7 @@ describe("a cell", function()
   end)
 
   it("GRUCell has gates r, z, o", function()
-    local cell, x, s = step_of(function() return rnn.GRUCell(2) end, 1)
+    local cell, x, s = make_step(function() return rnn.GRUCell(2) end, 1)
     local a, b = linear(cell, x, s[1])
     local function gate(v, k) return v[(":, %d:%d"):format(2 * k, 2 * k + 2)] end
     local r = F.sigmoid(gate(a, 0) + gate(b, 0))

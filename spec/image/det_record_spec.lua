@@ -15,7 +15,7 @@ describe("ImageDetRecordIter", function()
   end
 
   -- The numbers of a label: three before the objects, five of each.
-  local function label_of(objects)
+  local function make_label(objects)
     local label = { 3, 5, 77 }
     for _, row in ipairs(objects) do
       for k = 1, 5 do
@@ -42,7 +42,7 @@ describe("ImageDetRecordIter", function()
     os.execute("mkdir " .. folder)
     local labels = {}
     for i = 1, 12 do
-      labels[i] = label_of(i == 3 and { OBJECTS[2] } or OBJECTS)
+      labels[i] = make_label(i == 3 and { OBJECTS[2] } or OBJECTS)
     end
     rec, idx = pack("plain", labels)
   end)
@@ -181,7 +181,7 @@ describe("ImageDetRecordIter", function()
   it("takes labels of a list, of any length", function()
     local file = assert(io.open(path("list"), "w"))
     for i = 12, 1, -1 do
-      local label = label_of(i == 2 and OBJECTS or { OBJECTS[1] })
+      local label = make_label(i == 2 and OBJECTS or { OBJECTS[1] })
       file:write(i - 1, "\t", table.concat(label, "\t"), "\t", i, ".png\n")
     end
     file:close()
@@ -226,7 +226,7 @@ describe("ImageDetRecordIter", function()
     end
     for name, label in pairs{ short = { 7 }, narrow = { 2, 4, 0, 0, 0, 1 },
         ragged = { 2, 5, 0, 0, 0, 1 } } do
-      local text = failure("format", { path_imgrec = (pack(name, { label_of(OBJECTS), label })) })
+      local text = failure("format", { path_imgrec = (pack(name, { make_label(OBJECTS), label })) })
       assert.truthy(text:find("record at byte", 1, true))
       assert.truthy(text:find("no label of boxes", 1, true))
     end

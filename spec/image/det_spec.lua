@@ -153,7 +153,7 @@ describe("ImageDetIter", function()
   end
 
   -- The numbers of a label: four before the objects, six of each.
-  local function label_of(objects)
+  local function make_label(objects)
     local label = { 4, 6, 60, 80 }
     for _, row in ipairs(objects) do
       for k = 1, 6 do
@@ -168,7 +168,7 @@ describe("ImageDetIter", function()
     for i, objects in ipairs(labels) do
       local bytes = image.imencode(picture(60, 80, objects), { img_fmt = ".png" })
       writer:write_idx(i - 1, ty.recordio.pack(
-        ty.recordio.IRHeader{ 0, objects.raw or label_of(objects), i - 1, 0 }, bytes))
+        ty.recordio.IRHeader{ 0, objects.raw or make_label(objects), i - 1, 0 }, bytes))
     end
     writer:close()
     return path(name .. ".rec"), path(name .. ".idx")
@@ -226,7 +226,7 @@ describe("ImageDetIter", function()
     for i, objects in ipairs(LABELS) do
       local name = path(("p%d.png"):format(i))
       image.imwrite(name, picture(60, 80, objects))
-      rows[i] = { label_of(objects), name }
+      rows[i] = { make_label(objects), name }
     end
     local train = image.ImageDetIter{ batch_size = 1, data_shape = { 3, 60, 80 }, imglist = rows }
     local valid = image.ImageDetIter{ batch_size = 1, data_shape = { 3, 60, 80 },

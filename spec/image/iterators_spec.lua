@@ -27,7 +27,7 @@ describe("iterators of images", function()
     return path(name .. ".rec"), path(name .. ".idx")
   end
 
-  local function labels_of(it)
+  local function read_labels(it)
     local list, pads = {}, {}
     for batch in it do
       for _, v in ipairs(batch.label[1]:reshape{ -1 }:totable()) do
@@ -52,11 +52,11 @@ describe("iterators of images", function()
       write("files.lst", "0\t5\tf0.png\n1\t6\tf1.png\n4\t7\tf4.png\n")
       local it = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 },
         path_imglist = path("files.lst"), path_root = path() }
-      local list, pads = labels_of(it)
+      local list, pads = read_labels(it)
       assert.same({ 5, 6, 7, 5 }, list)
       assert.same({ 0, 1 }, pads)
       it:reset()
-      assert.same({ 5, 6, 7, 5 }, (labels_of(it)))
+      assert.same({ 5, 6, 7, 5 }, (read_labels(it)))
       local rows = { { { 1, 2 }, path("f1.png") }, { 3, 4, path("f2.png") } }
       local two = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 }, imglist = rows,
         label_width = 2 }:next()
@@ -70,21 +70,21 @@ describe("iterators of images", function()
         options.batch_size, options.data_shape, options.path_imgrec = 2, { 3, 6, 6 }, rec
         return image.ImageIter(options)
       end
-      assert.same({ 0, 1, 2, 3 }, (labels_of(open{ last_batch_handle = "discard" })))
+      assert.same({ 0, 1, 2, 3 }, (read_labels(open{ last_batch_handle = "discard" })))
       local it = open{ last_batch_handle = "roll_over" }
-      assert.same({ 0, 1, 2, 3 }, (labels_of(it)))
+      assert.same({ 0, 1, 2, 3 }, (read_labels(it)))
       it:reset()
-      local list, pads = labels_of(it)
+      local list, pads = read_labels(it)
       assert.same({ 4, 0, 1, 2, 3, 4 }, list)
       assert.same({ 1, 0, 0 }, pads)
       it:reset()
-      assert.same({ 0, 0 }, select(2, labels_of(it)))
-      assert.same({ 0, 1, 2, 3, 4, 0 }, (labels_of(open{})))
-      assert.same({ 2, 3 }, (labels_of(open{ path_imgidx = idx, num_parts = 2, part_index = 1 })))
+      assert.same({ 0, 0 }, select(2, read_labels(it)))
+      assert.same({ 0, 1, 2, 3, 4, 0 }, (read_labels(open{})))
+      assert.same({ 2, 3 }, (read_labels(open{ path_imgidx = idx, num_parts = 2, part_index = 1 })))
       local mixed = open{ path_imgidx = idx, shuffle = true, last_batch_handle = "discard" }
       ty.random.seed(5)
       mixed:reset()
-      local first = labels_of(mixed)
+      local first = read_labels(mixed)
       ty.random.seed(5)
       mixed:reset()
       assert.is_true(#first == 4 and #sorted(first) == 4)
@@ -106,7 +106,7 @@ describe("iterators of images", function()
         end
         local it = class(options)
         for _, first in ipairs{ 0, 2, 1, 0 } do            -- 16, 1 + 16, 2 + 16, 16 samples
-          local list, pads = labels_of(it)
+          local list, pads = read_labels(it)
           assert.equal(first, pads[1])
           assert.equal(first == 1 and 6 or 5, #pads)
           assert.is_true(#list > 0)
@@ -154,11 +154,11 @@ describe("iterators of images", function()
         local it, other = open(), open()
         it:next()
         local state = it:state()
-        local want = labels_of(it)
+        local want = read_labels(it)
         other:next()
         other:next()
         other:set_state(state)
-        assert.same(want, (labels_of(other)))
+        assert.same(want, (read_labels(other)))
       end
       assert.raises("value", function()
         image.ImageIter{ batch_size = 2, data_shape = { 3, 6, 6 }, path_imgrec = rec }
@@ -247,7 +247,7 @@ describe("iterators of images", function()
       local options = wild{ shuffle = true, seed = 1 }
       local it = open("state", 14, options)
       for _ = 1, 2 do
-        labels_of(it)
+        read_labels(it)
         it:reset()
       end
       it:next()
@@ -255,15 +255,15 @@ describe("iterators of images", function()
       local other = open("state", 14, options)
       other:set_state(state)
       same(want.data[1], other:next().data[1])
-      assert.same(labels_of(it), (labels_of(other)))
+      assert.same(read_labels(it), (read_labels(other)))
     end)
 
     it("shuffles all records, with and without an index", function()
       for _, index in ipairs{ true, false } do
         local it = open("mixed", 12, { shuffle = true, path_imgidx = index })
-        local first = labels_of(it)
+        local first = read_labels(it)
         it:reset()
-        local second = labels_of(it)
+        local second = read_labels(it)
         assert.same({ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, sorted(first))
         assert.same(sorted(first), sorted(second))
         assert.is_true(table.concat(first, " ") ~= table.concat(second, " "))
@@ -276,7 +276,7 @@ describe("iterators of images", function()
         for part = 0, 4 do
           local it = open("parts", 17,
             { num_parts = 5, part_index = part, batch_size = 1, path_imgidx = index })
-          for _, v in ipairs((labels_of(it))) do
+          for _, v in ipairs((read_labels(it))) do
             all[#all + 1] = v
           end
         end
@@ -396,7 +396,7 @@ describe("iterators of images", function()
         local ok, e = pcall(function()
           local it = ty.io.ImageRecordIter{ path_imgrec = path("short.rec"),
             data_shape = { 3, 6, 6 }, batch_size = 1, preprocess_threads = 2, prefetch_buffer = 1 }
-          local list = labels_of(it)
+          local list = read_labels(it)
           it:free()
           return #list
         end)

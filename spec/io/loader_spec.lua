@@ -12,7 +12,7 @@ function Numbers:init(n) self.n = n end
 function Numbers:len() return self.n end
 function Numbers.get(_, i) return ty.nd.array{ i, i + 0.5 }, i end
 
-local function labels_of(it)
+local function read_labels(it)
   local list = {}
   for batch in it do
     local text = table.concat(batch.label[1]:totable(), " ")
@@ -32,21 +32,21 @@ describe("io.Loader", function()
       assert.equal("float32", it.provide_label[1].dtype)
       local want = { "0 1 2", "3 4 5", "6 7 6 pad 1" }
       it:reset()
-      assert.same(want, labels_of(it))
+      assert.same(want, read_labels(it))
       assert.is_nil(it:next())
       it:reset()
-      assert.same(want, labels_of(it))
-      assert.same({ "0 1 2", "3 4 5" }, labels_of(ty.io.Loader{ Numbers(8), 3, workers = workers,
+      assert.same(want, read_labels(it))
+      assert.same({ "0 1 2", "3 4 5" }, read_labels(ty.io.Loader{ Numbers(8), 3, workers = workers,
         last_batch_handle = "discard" }))
     end
-    assert.same({ "0 0 0 pad 2" }, labels_of(ty.io.Loader{ Numbers(1), 3 }))
+    assert.same({ "0 0 0 pad 2" }, read_labels(ty.io.Loader{ Numbers(1), 3 }))
   end)
 
   it("shuffles anew in each epoch", function()
     ty.random.seed(4)
     local it, seen = ty.io.Loader{ Numbers(30), 30, shuffle = true }, {}
     for epoch = 1, 3 do
-      seen[epoch] = labels_of(it)[1]
+      seen[epoch] = read_labels(it)[1]
       it:reset()
     end
     assert.are_not.equal(seen[1], seen[2])

@@ -22,7 +22,7 @@ end
 
 local NAMES = { data = "x", softmax_label = "y" }
 
-local function labels_of(it)
+local function read_labels(it)
   local list = {}
   for batch in it do
     local text = table.concat(batch.label[1]:totable(), " ")
@@ -51,15 +51,15 @@ describe("io.NPZIter", function()
       assert.equal("DataDesc[data,(4, 2),float32,NCHW]", tostring(it.provide_data[1]))
       assert.equal("DataDesc[softmax_label,(4,),float32,NCHW]", tostring(it.provide_label[1]))
       local want = { "0 1 2 3", "4 5 6 7", "8 9 0 1 pad 2" }
-      assert.same(want, labels_of(it))
+      assert.same(want, read_labels(it))
       assert.is_nil(it:next())
       it:reset()
-      assert.same(want, labels_of(it))
+      assert.same(want, read_labels(it))
       assert.same({ "0 1 2 3", "4 5 6 7" },
-        labels_of(new{ batch_size = 4, last_batch_handle = "discard" }))
+        read_labels(new{ batch_size = 4, last_batch_handle = "discard" }))
       assert.same({ "0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 pad 13" },
-        labels_of(new{ batch_size = 23 }))
-      assert.same({}, labels_of(new{ batch_size = 11, last_batch_handle = "discard" }))
+        read_labels(new{ batch_size = 23 }))
+      assert.same({}, read_labels(new{ batch_size = 11, last_batch_handle = "discard" }))
     end)
   end)
 
@@ -68,7 +68,7 @@ describe("io.NPZIter", function()
       ty.random.seed(5)
       local it, orders = new{ batch_size = 5, shuffle = true }, {}
       for epoch = 1, 8 do
-        local rows = table.concat(labels_of(it), " ")
+        local rows = table.concat(read_labels(it), " ")
         orders[epoch] = rows
         local seen = {}
         for row in rows:gmatch("%d+") do
@@ -79,7 +79,7 @@ describe("io.NPZIter", function()
       end
       assert.are_not.equal(orders[1], orders[2])
       ty.random.seed(5)
-      assert.equal(orders[1], table.concat(labels_of(new{ batch_size = 5, shuffle = true }), " "))
+      assert.equal(orders[1], table.concat(read_labels(new{ batch_size = 5, shuffle = true }), " "))
     end)
   end)
 
@@ -99,7 +99,7 @@ describe("io.NPZIter", function()
   it("gives parts their own files", function()
     with_files(function(_, new)
       local function part(i)
-        return labels_of(new{ batch_size = 5, num_parts = 2, part_index = i })
+        return read_labels(new{ batch_size = 5, num_parts = 2, part_index = i })
       end
       assert.same({ "0 1 2 8 9" }, part(0))
       assert.same({ "3 4 5 6 7" }, part(1))
@@ -115,11 +115,11 @@ describe("io.NPZIter", function()
         it:next()
         it:next()
         local state, random = it:state(), ty.random.get_state()
-        local rest = labels_of(it)
+        local rest = read_labels(it)
         local other = new{ batch_size = 3, shuffle = shuffle }
         other:set_state(state)
         ty.random.set_state(random)
-        assert.same(rest, labels_of(other))
+        assert.same(rest, read_labels(other))
         assert.raises("value", other.set_state, other, { kind = "NDArrayIter" })
       end
     end)

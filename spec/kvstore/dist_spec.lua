@@ -8,7 +8,7 @@ local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 
-local function stores_of(n, name)
+local function make_stores(n, name)
   local stores = {}
   for r, group in ipairs(comm.group(n)) do
     stores[r] = dist.DistStore(name or "dist_sync", group)
@@ -17,7 +17,7 @@ local function stores_of(n, name)
 end
 
 -- What each store holds under a key.
-local function values_of(stores, key, shape)
+local function pull_values(stores, key, shape)
   local list = {}
   for r, kv in ipairs(stores) do
     local out = ty.nd.zeros(shape)
@@ -29,44 +29,44 @@ end
 
 describe("a store of several ranks", function()
   it("knows its rank and how many there are", function()
-    local stores = stores_of(3)
+    local stores = make_stores(3)
     assert.same({ 0, 1, 2 }, { stores[1].rank, stores[2].rank, stores[3].rank })
     assert.equal(3, stores[2].num_workers)
     assert.equal("<KVStore dist_sync, rank 1 of 3, 0 keys>", tostring(stores[2]))
   end)
 
   it("begins with the values of rank 0", function()
-    local stores = stores_of(3)
+    local stores = make_stores(3)
     for r, kv in ipairs(stores) do
       kv:init("w", ty.nd.full({ 2 }, r, { ctx = kv._home }))
     end
-    assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, values_of(stores, "w", { 2 }))
+    assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, pull_values(stores, "w", { 2 }))
   end)
 
   it("adds what devices and ranks push, and leaves it as it is", function()
-    local stores, pushed = stores_of(2), {}
+    local stores, pushed = make_stores(2), {}
     for r, kv in ipairs(stores) do
       kv:init("w", ty.nd.zeros{ 2 })
       pushed[r] = { ty.nd.full({ 2 }, r, { ctx = kv._home }),
         ty.nd.full({ 2 }, 10 * r, { ctx = ty.cpu(2 + r) }) }
       kv:push("w", pushed[r])
     end
-    assert.same({ { 33, 33 }, { 33, 33 } }, values_of(stores, "w", { 2 }))
+    assert.same({ { 33, 33 }, { 33, 33 } }, pull_values(stores, "w", { 2 }))
     assert.same({ 2, 2 }, pushed[2][1]:totable())
   end)
 
   it("makes the same update on all ranks", function()
-    local stores = stores_of(2)
+    local stores = make_stores(2)
     for r, kv in ipairs(stores) do
       kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 0.5, rescale_grad = 1 })
       kv:init("w", ty.nd.full({ 2 }, 10, { ctx = kv._home }))
       kv:push("w", ty.nd.full({ 2 }, r, { ctx = kv._home }))
     end
-    assert.same({ { 8.5, 8.5 }, { 8.5, 8.5 } }, values_of(stores, "w", { 2 }))
+    assert.same({ { 8.5, 8.5 }, { 8.5, 8.5 } }, pull_values(stores, "w", { 2 }))
   end)
 
   it("takes many keys of several types as few messages", function()
-    local stores = stores_of(2)
+    local stores = make_stores(2)
     local keys, types = { "a", "b", "c", "d" }, { "float32", "float64", "float32", "int32" }
     local outs = {}
     for r, kv in ipairs(stores) do
@@ -87,7 +87,7 @@ describe("a store of several ranks", function()
   end)
 
   it("sends two bits of each element and keeps the rest for the next time", function()
-    local stores = stores_of(2)
+    local stores = make_stores(2)
     for _, kv in ipairs(stores) do
       kv:set_gradient_compression{ type = "2bit", threshold = 0.5 }
       kv:init("w", ty.nd.zeros{ 4 })
@@ -96,27 +96,27 @@ describe("a store of several ranks", function()
     for r, kv in ipairs(stores) do
       kv:push("w", ty.nd.array(first[r]))
     end
-    assert.same({ 0.5, -1, 0, 0.5 }, values_of(stores, "w", { 4 })[1])
+    assert.same({ 0.5, -1, 0, 0.5 }, pull_values(stores, "w", { 4 })[1])
     for _, kv in ipairs(stores) do
       kv:push("w", ty.nd.array{ 0, 0, 0.25, 0 })
     end
-    assert.same({ { 0, 0, 0.5, 0.5 }, { 0, 0, 0.5, 0.5 } }, values_of(stores, "w", { 4 }))
+    assert.same({ { 0, 0, 0.5, 0.5 }, { 0, 0, 0.5, 0.5 } }, pull_values(stores, "w", { 4 }))
   end)
 
   for _, wire in ipairs{ "float16", "bfloat16" } do
     it("sends " .. wire .. " where it is asked to", function()
-      local stores = stores_of(2)
+      local stores = make_stores(2)
       for r, kv in ipairs(stores) do
         kv:set_gradient_compression{ type = wire }
         kv:init("w", ty.nd.zeros{ 2 })
         kv:push("w", ty.nd.array{ 1 + 2 ^ -14, r })
       end
-      assert.same({ { 2, 3 }, { 2, 3 } }, values_of(stores, "w", { 2 }))
+      assert.same({ { 2, 3 }, { 2, 3 } }, pull_values(stores, "w", { 2 }))
     end)
   end
 
   it("refuses another type of compression", function()
-    local kv = stores_of(1)[1]
+    local kv = make_stores(1)[1]
     assert.raises("value", kv.set_gradient_compression, kv, { type = "1bit" })
   end)
 
@@ -135,28 +135,28 @@ describe("a store of several ranks", function()
     log.sink = function(_, text)
       lines[#lines + 1] = text
     end
-    stores_of(2, "dist_async")
+    make_stores(2, "dist_async")
     log.sink = nil
     assert.equal(1, #lines)
     assert.truthy(lines[1]:find("dist_sync", 1, true))
   end)
 
   it("reads the gradients of its own device where they are, and leaves them as they are", function()
-    local stores, grads = stores_of(2), {}
+    local stores, grads = make_stores(2), {}
     for r, kv in ipairs(stores) do
       kv:init({ "a", "b" }, { ty.nd.zeros{ 3 }, ty.nd.zeros{ 300, 300 } })
       grads[r] = { ty.nd.full({ 3 }, r, { ctx = kv._home }),
         ty.nd.full({ 300, 300 }, 10 * r, { ctx = kv._home }) }
       kv:push({ "a", "b" }, grads[r])
     end
-    assert.same({ { 3, 3, 3 }, { 3, 3, 3 } }, values_of(stores, "a", { 3 }))
-    assert.equal(30, values_of(stores, "b", { 300, 300 })[2][300][300])
+    assert.same({ { 3, 3, 3 }, { 3, 3, 3 } }, pull_values(stores, "a", { 3 }))
+    assert.equal(30, pull_values(stores, "b", { 300, 300 })[2][300][300])
     assert.same({ 2, 2, 2 }, grads[2][1]:totable())
     assert.equal(20, grads[2][2][299][299]:asscalar())
   end)
 
   it("sends the last keys first: a megabyte, 25 each, the front one alone", function()
-    local kv = stores_of(1)[1]
+    local kv = make_stores(1)[1]
     local keys, arrays = {}, {}
     for i = 1, 40 do
       keys[i], arrays[i] = "w" .. i, { ty.nd.zeros({ 2 ^ 18 }, { ctx = kv._home }) }
@@ -171,7 +171,7 @@ describe("a store of several ranks", function()
   end)
 
   it("refuses updates inside backward of gradients that add up", function()
-    local kv = stores_of(1)[1]
+    local kv = make_stores(1)[1]
     local m = ty.mod.Module(ty.sym.LinearRegressionOutput{
       ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 1, name = "fc" },
       ty.sym.Variable("label"), name = "out" }, { label_names = { "label" }, context = kv._home })
@@ -239,7 +239,7 @@ describe("a store of several ranks", function()
     for _, way in ipairs{ "by update", "inside backward" } do
       it(("trains as one process with as many contexts does, %s: %s"):format(way, case), function()
         local modules, lines = {}, {}
-        for r, kv in ipairs(stores_of(2)) do
+        for r, kv in ipairs(make_stores(2)) do
           modules[r] = ranks.train(case, 2, kv, way == "inside backward")
         end
         for r, m in ipairs(modules) do
@@ -253,7 +253,7 @@ describe("a store of several ranks", function()
   end
 
   it("updates inside backward, with sums in the place of gradients", function()
-    local stores, modules = stores_of(2), {}
+    local stores, modules = make_stores(2), {}
     for r, kv in ipairs(stores) do
       modules[r] = ranks.start("lenet", { kv._home }, kv, 4, true)
     end

@@ -34,7 +34,7 @@ local function start()
   return m, kv
 end
 
-local function batch_of(step, factor)
+local function make_batch(step, factor)
   ty.random.seed(step)
   return ty.io.DataBatch{ label = { ty.nd.arange(4) * step },
     data = { ty.nd.random.uniform{ 0, 1, shape = { 4, 600 } } * (factor or 1) } }
@@ -51,7 +51,7 @@ local function update_held(m, kv, update)
   return open
 end
 
-local function values_of(m)
+local function list_values(m)
   local list = {}
   for name, x in pairs((m:get_params())) do
     list[name] = x:totable()
@@ -69,7 +69,7 @@ describe("a scaled loss while sums over ranks are held up:", function()
     local scaler, open, early = LossScale(scale), nothing, {}
     m:_scale_loss(scaler)
     for step = 1, 3 do
-      m:forward(batch_of(step, step == 2 and factor or 1), { is_train = true })
+      m:forward(make_batch(step, step == 2 and factor or 1), { is_train = true })
       early[step] = m:get_outputs()[2]:totable()
       open()
       open = nothing
@@ -83,7 +83,7 @@ describe("a scaled loss while sums over ranks are held up:", function()
       end
     end
     open()
-    return { params = values_of(m), early = early, scale = scaler:state() }
+    return { params = list_values(m), early = early, scale = scaler:state() }
   end
 
   for _, scale in ipairs{ 256, "dynamic" } do
@@ -112,12 +112,12 @@ describe("while sums over ranks are held up", function()
     end
     local seen, between = watch(m, open)
     for step = 1, 2 do
-      m:forward_backward(batch_of(step))
+      m:forward_backward(make_batch(step))
       local function update() m:update() end
       gates.open = held and step == 1 and update_held(m, kv, update) or update() or nothing
       between()
     end
-    return { params = values_of(m), seen = seen }
+    return { params = list_values(m), seen = seen }
   end
 
   local function check(watch)

@@ -15,7 +15,7 @@ end
 
 -- Runs the training to its end: the parameters, and all that was written. A launcher may bring the
 -- log between them, in the middle of a line, so that it goes to a file.
-local function result_of(words, prefix)
+local function run_training(words, prefix)
   local output = shell.run(("%s 2> %s.log"):format(words, prefix))
   local result = output:match("conv1_bias.-last_weight [^\n]*")
   return result, output .. folder.read(prefix .. ".log")
@@ -59,7 +59,7 @@ end
 local function check(signal, times)
   folder.with(function(path)
     local from = os.time()
-    local want, said = result_of(command(RANKS, path .. "/whole"), path .. "/whole")
+    local want, said = run_training(command(RANKS, path .. "/whole"), path .. "/whole")
     assert.truthy(want, said)
     local whole, hits, i = os.time() - from + 0.5, 0, 0
     while hits < times do
@@ -72,7 +72,7 @@ local function check(signal, times)
       elseif not run.hit then
         whole = math.max(whole * 0.8, 0.5)               -- the machine had less to do meanwhile
       end
-      local result, output = result_of(command(RANKS, prefix), prefix)
+      local result, output = run_training(command(RANKS, prefix), prefix)
       assert.equal(want, result, output)
     end
   end)
@@ -89,7 +89,7 @@ wait $launcher
 ]]
 
 -- Three ranks of a script in which one may end before the others.
-local function output_of(ending)
+local function run_ending(ending)
   local text
   folder.with(function(path)
     folder.write(path .. "/script.lua", ([[
@@ -112,13 +112,13 @@ describe("ranks", function()
 
   with_mpi("that end without a word are named by a process that looks on, no others", function()
     local silent = "tycho: rank 1 %(process %d+%) has ended without a word"
-    local text = output_of("ffi.C.kill(ffi.C.getpid(), 9)")
+    local text = run_ending("ffi.C.kill(ffi.C.getpid(), 9)")
     assert.truthy(text:find(silent), text)
     assert.is_nil(text:find("rank [02] %(process %d+%) has ended without a word"), text)
-    text = output_of("error('no more')")
+    text = run_ending("error('no more')")
     assert.truthy(text:find("rank 1 of 3: the script failed", 1, true), text)
     assert.is_nil(text:find("without a word", 1, true), text)
-    text = output_of("kv:barrier() os.exit(0)")
+    text = run_ending("kv:barrier() os.exit(0)")
     assert.is_nil(text:find("without a word", 1, true), text)
   end)
 
@@ -146,7 +146,7 @@ describe("ranks", function()
     folder.with(function(path)
       local prefix = path .. "/x"
       for _, run in ipairs{ { 2, " 3" }, { 4, " 5" } } do
-        local result, output = result_of(command(run[1], prefix):gsub(" 40$", run[2]), prefix)
+        local result, output = run_training(command(run[1], prefix):gsub(" 40$", run[2]), prefix)
         assert.truthy(result, output)
       end
     end)

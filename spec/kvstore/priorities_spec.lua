@@ -9,7 +9,7 @@ local ty = require "tycho"
 -- Calls `run(rank, group, gated)` per rank, who hands `gated` the array that its first message
 -- sends; opens the gates after that. The elements of each rank's messages in the order in which
 -- they went.
-local function order_of(size, run)
+local function record_order(size, run)
   local sizes = {}
   local spans = trace.spans(trace.traced({ profile_all = true }, function()
     local gates = {}
@@ -41,7 +41,7 @@ after_each(gate.leave)
 describe("of sums over ranks that wait for another one", function()
   local SIZES = { 1000, 2000, 300000, 500 }
 
-  local function values_of(rank, ctx)
+  local function make_values(rank, ctx)
     local list = {}
     for i, n in ipairs(SIZES) do
       list[i] = (ty.nd.arange(n, { ctx = ctx }) + rank) / 7
@@ -50,18 +50,18 @@ describe("of sums over ranks that wait for another one", function()
     return list
   end
 
-  local function sum_of(ranks, i)
-    local sum = values_of(1)[i]
+  local function compute_sum(ranks, i)
+    local sum = make_values(1)[i]
     for r = 2, ranks do
-      sum = sum + values_of(r)[i]
+      sum = sum + make_values(r)[i]
     end
     return sum:totable()
   end
 
   local function check(priorities, want)
     local sums = {}
-    local orders = order_of(3, function(r, group, gated)
-      sums[r] = values_of(r, group.context)
+    local orders = record_order(3, function(r, group, gated)
+      sums[r] = make_values(r, group.context)
       gated(sums[r][1])
       for i, x in ipairs(sums[r]) do
         group:sum({ x }, { priority = priorities[i] })
@@ -70,7 +70,7 @@ describe("of sums over ranks that wait for another one", function()
     assert.same({ want, want, want }, orders)
     for r = 1, 3 do
       for i, x in ipairs(sums[r]) do
-        assert.same(sum_of(3, i), x:totable())
+        assert.same(compute_sum(3, i), x:totable())
       end
     end
   end
@@ -85,7 +85,7 @@ describe("of sums over ranks that wait for another one", function()
 
   it("one that needs another one's array comes after it", function()
     local twice = {}
-    local orders = order_of(2, function(r, group, gated)
+    local orders = record_order(2, function(r, group, gated)
       local x, y = ty.nd.full({ 10 }, r, { ctx = group.context }),
         ty.nd.ones({ 20 }, { ctx = group.context })
       gated(x)
@@ -113,9 +113,9 @@ describe("of sums over ranks that wait for another one", function()
   end)
 
   it("a store's pushes go by their priority", function()
-    local orders = order_of(2, function(r, group, gated)
+    local orders = record_order(2, function(r, group, gated)
       local kv = dist.DistStore("dist_sync", group)
-      local values = values_of(r, group.context)
+      local values = make_values(r, group.context)
       for i, n in ipairs(SIZES) do
         kv:init(i, ty.nd.zeros{ n })
       end
@@ -131,7 +131,7 @@ describe("of sums over ranks that wait for another one", function()
 
   it("the front keys of a push go first", function()
     local keys, sizes = { "a", "b", "c" }, { 10, 300000, 270000 }
-    local orders = order_of(2, function(_, group, gated)
+    local orders = record_order(2, function(_, group, gated)
       local kv, values = dist.DistStore("dist_sync", group), {}
       for i, n in ipairs(sizes) do
         values[i] = ty.nd.ones({ n }, { ctx = group.context })

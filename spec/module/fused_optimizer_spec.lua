@@ -4,7 +4,7 @@ local ty = require "tycho"
 
 local V, nd, sym = ty.sym.Variable, ty.nd, ty.sym
 
-local function params_of(symbol)
+local function list_params(symbol)
   local list = {}
   for _, name in ipairs(symbol:list_arguments()) do
     if name ~= "data" and name ~= "softmax_label" then
@@ -49,7 +49,7 @@ end
 
 local function with_arrays(make, steps, options)
   local symbol = network()
-  local names, req = params_of(symbol), {}
+  local names, req = list_params(symbol), {}
   for _, name in ipairs(names) do
     req[name] = "write"
   end
@@ -70,7 +70,7 @@ end
 
 local function with_fused(make, steps, options)
   local symbol = network()
-  local names = params_of(symbol)
+  local names = list_params(symbol)
   local fused = ty.optimizer.FusedOptimizer{symbol = symbol,
     optimizer = make(symbol, names), params = names}
   local bind = {ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
@@ -173,7 +173,7 @@ describe("a fused optimizer", function()
 
   it("gives the gradients too where they are asked for", function()
     local symbol = network()
-    local names, req = params_of(symbol), {}
+    local names, req = list_params(symbol), {}
     for _, name in ipairs(names) do
       req[name] = "write"
     end
@@ -203,7 +203,7 @@ describe("a fused optimizer", function()
     end
     local symbol = deep()
     local fused = ty.optimizer.FusedOptimizer{symbol = symbol, optimizer = ty.optimizer.SGD{},
-      params = params_of(symbol)}
+      params = list_params(symbol)}
     local exe = fused.symbol:simple_bind{ctx = ty.cpu(),
       shapes = {data = {4, 256}, softmax_label = {4}}, grad_req = "null"}
     assert.is_true(exe:memory().planned < 2 * 256 * 256 * 4 + 16 * 4 * 256 * 4)
@@ -233,7 +233,7 @@ describe("a fused optimizer", function()
 
   it("updates in several executors in turn, as buckets do", function()
     local symbol = network()
-    local names = params_of(symbol)
+    local names = list_params(symbol)
     local fused = ty.optimizer.FusedOptimizer{symbol = symbol,
       optimizer = ty.optimizer.SGD{learning_rate = 0.1, momentum = 0.9}, params = names}
     local one = fused.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}

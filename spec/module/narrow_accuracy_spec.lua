@@ -104,7 +104,7 @@ describe("narrow types", function()
   end)
 
   -- Sentences one after the other, cut into rows of `length` words.
-  local function rows_of(sentences, vocabulary, length, batch)
+  local function make_rows(sentences, vocabulary, length, batch)
     local words = {}
     for _, sentence in ipairs(sentences) do
       for _, word in ipairs(sentence) do
@@ -130,8 +130,8 @@ describe("narrow types", function()
       end
     end
     local length, batch, units = 20, 20, 200
-    local train = rows_of(train_words, vocabulary, length, batch)
-    local test = rows_of(test_words, vocabulary, length, batch)
+    local train = make_rows(train_words, vocabulary, length, batch)
+    local test = make_rows(test_words, vocabulary, length, batch)
     local S = ty.sym
     local x = S.Embedding{ data = S.Variable("data"), input_dim = size, output_dim = units }
     local zero = S.zeros{ shape = { 2, batch, units } }

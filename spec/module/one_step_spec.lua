@@ -18,7 +18,7 @@ local function network()
   return ty.sym.SoftmaxOutput{ data = x, name = "softmax" }
 end
 
-local function loss_of(exe, label)
+local function compute_loss(exe, label)
   exe:forward{ is_train = true }
   local p, sum = exe.outputs[1]:totable(), 0
   for i, class in ipairs(label) do
@@ -40,7 +40,7 @@ describe("one step", function()
         array[":"] = ty.nd.random.normal{ scale = name == "data" and 1 or 0.2, shape = array.shape }
       end
     end
-    local before, square = loss_of(exe, label), 0
+    local before, square = compute_loss(exe, label), 0
     exe:backward()
     for name, array in pairs(exe.arg_dict) do
       local g = name ~= "data" and name ~= "softmax_label" and exe.grad_dict[name]
@@ -49,7 +49,7 @@ describe("one step", function()
         ty.nd.sgd_update{ array, g, lr = RATE, out = array }
       end
     end
-    local fall = before - loss_of(exe, label)
+    local fall = before - compute_loss(exe, label)
     assert.near(1, fall / (RATE * square), 0.1)
   end)
 end)

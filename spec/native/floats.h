@@ -19,7 +19,7 @@ static inline ty_tensor *new_floats(int device, int64_t n, float value)
   return t;
 }
 
-static inline float first_of(ty_tensor *t)
+static inline float read_first(ty_tensor *t)
 {
   float x[64] = { NAN };
   RUN(ty_tensor_read(t, x, desc_bytes(&t->d)));

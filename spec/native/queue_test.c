@@ -60,7 +60,7 @@ static void test_one_tensor_on_three_devices(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 1, 0);
   for (int i = 0; i < 3000; i++) RUN(submit_task(TY_CPU + i * 7 % 3, add_one, t, &t, 1, &t, 1));
-  SURE(first_of(t) == 3000);
+  SURE(read_first(t) == 3000);
   SURE(storage_version(t->storage) >= 3000);
   ty_tensor_free(t);
 }
@@ -134,7 +134,7 @@ static void test_many_readers(void)
     RUN(submit_task(TY_CPU + round % 6, write_both, t, NULL, 0, &t, 1));
   }
   RUN(ty_wait(-1));
-  SURE(first_of(t) == 20);
+  SURE(read_first(t) == 20);
   ty_tensor_free(t);
 }
 
@@ -204,7 +204,7 @@ static void test_two_hosts(void)
   pthread_join(a, &done[0]);
   pthread_join(b, &done[1]);
   SURE(done[0] == t && done[1] == t);
-  SURE(first_of(t) == 4000);
+  SURE(read_first(t) == 4000);
   ty_tensor_free(t);
 }
 
@@ -227,7 +227,7 @@ static void test_failure_travels_and_stays(void)
   RUN(ty_tensor_copy(t[1], t[0]));
   RUN(ty_tensor_copy(t[2], t[1]));
   RUN(ty_tensor_copy(t[3], t[4]));
-  SURE(first_of(t[3]) == 4); /* unrelated work goes on */
+  SURE(read_first(t[3]) == 4); /* unrelated work goes on */
   SURE(ty_tensor_failed(t[2]) == 1);
   SURE(ty_tensor_read(t[2], &x, sizeof x) == TY_ERUN);
   ty_failure f;
@@ -241,7 +241,7 @@ static void test_failure_travels_and_stays(void)
   RUN(ty_wait(-1)); /* a read has reported it */
   RUN(ty_tensor_copy(t[1], t[4]));
   RUN(ty_tensor_copy(t[2], t[1]));
-  SURE(first_of(t[2]) == 4);
+  SURE(read_first(t[2]) == 4);
   for (int i = 0; i < 5; i++) ty_tensor_free(t[i]);
 }
 
@@ -270,17 +270,17 @@ static void test_overwriting_clears(void)
   float x[2] = { 8, 9 };
   RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_copy(t, one));
-  SURE(first_of(t) == 5);
+  SURE(read_first(t) == 5);
   RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_write(t, x, sizeof x));
-  SURE(first_of(t) == 8);
+  SURE(read_first(t) == 8);
   SURE(ty_wait(TY_CPU) == TY_ERUN); /* no read has reported it */
   RUN(submit_task(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_view(t, &small->d, 4, &part));
   RUN(ty_tensor_copy(part, small)); /* a part does not make the rest good */
   SURE(ty_tensor_read(t, x, sizeof x) == TY_ERUN);
   RUN(ty_wait(-1));
-  SURE(first_of(part) == 6);
+  SURE(read_first(part) == 6);
   ty_tensor_free(part);
   ty_tensor_free(small);
   ty_tensor_free(one);
@@ -332,9 +332,9 @@ static void test_changes_in_place(void)
   RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
   RUN(submit_task(TY_CPU, add_one, x, to_x, 2, &x, 1));
   SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
-  SURE(first_of(weight) == 3);
+  SURE(read_first(weight) == 3);
   RUN(submit_task(TY_CPU, add_one, weight, &weight, 1, &weight, 1));
-  SURE(first_of(weight) == 4);
+  SURE(read_first(weight) == 4);
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
   RUN(ty_wait(-1));
@@ -343,12 +343,12 @@ static void test_changes_in_place(void)
     RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
     RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
     SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
-    SURE(first_of(weight) == 4);
+    SURE(read_first(weight) == 4);
   }
   RUN(submit_task(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
   SURE(ty_wait(-1) == TY_ERUN);
   RUN(ty_wait(-1));
-  SURE(first_of(weight) == 4);
+  SURE(read_first(weight) == 4);
   ty_tensor_free(weight);
   ty_tensor_free(x);
   ty_tensor_free(bad);
@@ -381,7 +381,7 @@ static void test_interruption(void)
   raise(SIGINT);
   storage_wait_quiet(t->storage, 0);
   RUN(ty_interrupt(0));
-  SURE(first_of(t) == 3);
+  SURE(read_first(t) == 3);
   RUN(ty_wait(-1));
   RUN(ty_interrupt_watch(0));
   RUN(ty_interrupt_watch(0));
@@ -618,7 +618,7 @@ static void test_inline(void)
   SURE(ty_tensor_failed(t));
   SURE(submit_task(TY_CPU, add_one, t, &t, 1, &t, 1) == TY_ERUN && !strcmp(ty_error(), "it broke"));
   RUN(submit_task(TY_CPU, add_one, t, NULL, 0, &t, 1));
-  SURE(first_of(t) == 1);
+  SURE(read_first(t) == 1);
   RUN(ty_wait(-1));
   ty_tensor_free(t);
 }

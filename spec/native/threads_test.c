@@ -255,7 +255,7 @@ static void test_failures_from_four_hosts(void)
   for (int i = 0; i < HOSTS; i++)
     for (int k = 0; k < NUMBERS; k++) ty_tensor_free(host[i].number[k]);
   ty_tensor *t = new_floats(TY_CPU, 1, 3);
-  SURE(first_of(t) == 3);
+  SURE(read_first(t) == 3);
   ty_tensor_free(t);
 }
 

@@ -13,7 +13,7 @@ local function stays(f)
   return first
 end
 
-local function code_of(f, ...)
+local function catch_code(f, ...)
   local ok, e = pcall(f, ...)
   assert.is_false(ok)
   return e.code, (tostring(e):gsub("[^\n]*%.lua:%d+[^\n]*", ""))
@@ -86,7 +86,7 @@ describe("a call made again", function()
     assert.same({4, 1}, small:reshape(4, 1, nil).shape)
     assert.same({2, 3}, nd.random.randn(2, 3, nil).shape)
     assert.same({2, 2}, small:broadcast_like(small, nil).shape)
-    assert.equal("type", (code_of(nd.relu, small, 1, nil)))
+    assert.equal("type", (catch_code(nd.relu, small, 1, nil)))
   end)
 
   it("takes an empty table at the end for no options, where no parameter takes a table", function()
@@ -99,10 +99,10 @@ describe("a call made again", function()
     assert.same({2, 2, 2}, nd.stack({small, small}, {}).shape)
     assert.same({1, 0, 1, 0}, stays(function() return nd.clip(small, 0, 1, {}) end))
     assert.same({1, -2, 3, -4}, stays(function() return small:clip(-9, 9, {}) end))
-    assert.equal("value", (code_of(nd.add_n, {}, {})))
-    assert.equal("value", (code_of(nd.add_n, {small, small, {}})))
+    assert.equal("value", (catch_code(nd.add_n, {}, {})))
+    assert.equal("value", (catch_code(nd.add_n, {small, small, {}})))
     assert.same({1, -2, 3, -4}, stays(function() return nd.reverse(small, {}) end))   -- its axes
-    assert.equal("value", (code_of(nd.reverse, small)))
+    assert.equal("value", (catch_code(nd.reverse, small)))
   end)
 
   it("sees other values, shapes, dtypes and numbers of inputs", function()
@@ -144,8 +144,8 @@ describe("a call made again", function()
       nd.transpose{data = y, out = y}            -- may not work in place: a copy goes between
       assert.is_near(1 / (1 + math.exp(3)), y[{1, 0}]:asscalar(), 1e-6)
       assert.equal("shape",
-        (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros{3}})))
-      assert.equal("dtype", (code_of(nd.clip,
+        (catch_code(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros{3}})))
+      assert.equal("dtype", (catch_code(nd.clip,
         {data = small, a_min = 0, a_max = 2, out = nd.zeros({2, 2}, {dtype = "int32"})})))
     end
   end)
@@ -187,9 +187,9 @@ describe("a call made again", function()
     }
     for code, calls in pairs(mistakes) do
       for _, c in ipairs(calls) do
-        local got, text = code_of(c[1], c[2])
+        local got, text = catch_code(c[1], c[2])
         assert.equal(code, got, text)
-        for _ = 1, 2 do assert.same({got, text}, {code_of(c[1], c[2])}) end
+        for _ = 1, 2 do assert.same({got, text}, {catch_code(c[1], c[2])}) end
       end
     end
   end)

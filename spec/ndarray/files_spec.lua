@@ -12,7 +12,7 @@ local function in_file(ending, f)
   folder.with(function(path) f(path .. "/x" .. ending) end)
 end
 
-local function bytes_of(hex)
+local function make_bytes(hex)
   return (hex:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
 end
 
@@ -33,7 +33,7 @@ local function safetensors(code, n, elements, more)
 end
 
 -- Of another program: deflated, sizes in 64-bit fields, an array without dimensions.
-local ARCHIVE = bytes_of(table.concat{
+local ARCHIVE = make_bytes(table.concat{
   "504b03042d0000000800000021007c9cdea2ffffffffffffffff08001400776964652e6e7079010010009800000000",
   "00000058000000000000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3a09e965f5452949817",
   "9f5f94920a12774bcc294e058a17672416a402f91a463a0ac69a3a0ab50a64032e0686067b060606072002e206205e",

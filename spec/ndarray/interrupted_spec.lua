@@ -17,7 +17,7 @@ local function interrupted(f)
   return ok, e
 end
 
-local function code_of(f, ...)
+local function catch_code(f, ...)
   local ok, e = pcall(f, ...)
   return ok and "none" or e.code
 end
@@ -182,7 +182,7 @@ describe("a call that Ctrl-C stops", function()
         assert.equal("state", state.code)
         assert.is_truthy(tostring(state):find("interrupted, so it has no value", 1, true))
       end
-      assert.equal("state", code_of(function() return (y + 1):totable() end))
+      assert.equal("state", catch_code(function() return (y + 1):totable() end))
       assert.equal(want, call():tostring_raw())
     end)
   end
@@ -190,8 +190,8 @@ describe("a call that Ctrl-C stops", function()
   it("writes into an array that is given, which counts again when it is written", function()
     local x, out = ones(400, 400), nd.zeros{ 400, 400 }
     interrupted(function() nd.dot{ x, x, out = out } nd.waitall() end)
-    assert.equal("state", code_of(out.totable, out))
-    assert.equal("none", code_of(x.totable, x))
+    assert.equal("state", catch_code(out.totable, out))
+    assert.equal("none", catch_code(x.totable, x))
     nd.dot{ x, x, out = out }
     assert.equal(400, out:get(3, 5))
   end)
@@ -230,7 +230,7 @@ describe("a call that Ctrl-C stops", function()
     end
     assert.is_false(ok)
     assert.equal("interrupted", type(e) == "table" and e.code or e)
-    assert.equal("state", code_of(y.totable, y))
+    assert.equal("state", catch_code(y.totable, y))
     assert.near(0.001, exe.arg_dict.f2_weight:min():asscalar(), 1e-9)
     assert.equal(want, run():tostring_raw())
     exe:backward{ nd.ones{ 1500, 1500 } }

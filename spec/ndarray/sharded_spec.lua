@@ -10,7 +10,7 @@ local ty = require "tycho"
 local SANITIZED = (os.getenv("SANITIZER") or "") ~= ""
 local SECONDS, TRIES = SANITIZED and 2.5 or 0.25, 5
 
-local function index_of(map)
+local function make_index(map)
   local list = {}
   for name, file in pairs(map) do
     list[#list + 1] = { name, file }
@@ -31,7 +31,7 @@ describe("an index of several files", function()
       ty.nd.save(dir .. "/1.safetensors", { a = ty.nd.array{ 1, 2 }, other = ty.nd.array{ 9 } })
       ty.nd.save(dir .. "/2.safetensors", { b = ty.nd.array{ 3 } })
       local path = dir .. "/m.safetensors.index.json"
-      folder.write(path, index_of{ a = "1.safetensors", b = "2.safetensors" })
+      folder.write(path, make_index{ a = "1.safetensors", b = "2.safetensors" })
       local dict, names, metadata = ty.nd.load(path)
       assert.same({ "a", "b" }, names)
       assert.same({ 1, 2 }, dict.a:totable())
@@ -46,7 +46,7 @@ describe("an index of several files", function()
       folder.write(dir .. "/1.safetensors", string.char(#header) .. ("\0"):rep(7) .. header)
       folder.write(dir .. "/2.bin", pytorch.archive{ { "v", pytorch.tensor{ class = "FloatStorage",
         n = 0, size = { 0 }, stride = { 1 } } }, storages = { ["0"] = "" } })
-      folder.write(dir .. "/m.index.json", index_of{ x = "1.safetensors", v = "2.bin" })
+      folder.write(dir .. "/m.index.json", make_index{ x = "1.safetensors", v = "2.bin" })
       local dict, names = ty.nd.load(dir .. "/m.index.json")
       assert.same({}, names)
       assert.is_nil(dict.x)
@@ -73,7 +73,7 @@ describe("an index of several files", function()
         file:write("\0\0\128\63")
         file:close()
       end
-      folder.write(dir .. "/m.index.json", index_of(map))
+      folder.write(dir .. "/m.index.json", make_index(map))
       collectgarbage()
       collectgarbage()
       ty.nd.waitall()
@@ -94,11 +94,11 @@ describe("an index of several files", function()
   it("that does not fit is refused", function()
     folder.with(function(dir)
       ty.nd.save(dir .. "/1.safetensors", { a = ty.nd.array{ 1, 2 } })
-      refused(dir, index_of{ a = "../1.safetensors" }, "not one beside the index")
-      refused(dir, index_of{ a = "/etc/passwd" }, "not one beside the index")
-      refused(dir, index_of{ a = ".." }, "not one beside the index")
-      refused(dir, index_of{ a = "1.safetensors", b = "1.safetensors" }, "'b' is not in")
-      refused(dir, index_of{ a = "none.safetensors" }, "none.safetensors", "io")
+      refused(dir, make_index{ a = "../1.safetensors" }, "not one beside the index")
+      refused(dir, make_index{ a = "/etc/passwd" }, "not one beside the index")
+      refused(dir, make_index{ a = ".." }, "not one beside the index")
+      refused(dir, make_index{ a = "1.safetensors", b = "1.safetensors" }, "'b' is not in")
+      refused(dir, make_index{ a = "none.safetensors" }, "none.safetensors", "io")
       refused(dir, "{}", "no 'weight_map'")
       refused(dir, "{", "bad JSON")
       refused(dir, '{"weight_map": {"a": 3}}', "not one beside the index")

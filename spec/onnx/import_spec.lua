@@ -34,7 +34,7 @@ local function run(model, inputs, options)
   return unpack(results)
 end
 
-local function error_of(model, options)
+local function catch_error(model, options)
   local result
   folder.with(function(dir)
     folder.write(dir .. "/model.onnx", type(model) == "string" and model or models.bytes(model))
@@ -118,7 +118,7 @@ describe("a network of an ONNX file", function()
       end
     end)
     local asked = small({ { "Size", { "x" }, { "y" } } }, { inputs = { x = { "batch", 2 } } })
-    local e = error_of(asked)
+    local e = catch_error(asked)
     assert.matches("axis 0", e.message)
     assert.equal("unsupported", e.code)
     assert.same({ 6 }, run(asked, {}, { shapes = { x = { 3, 2 } } }))
@@ -233,12 +233,12 @@ describe("constants of the caller", function()
   end)
 
   it("fit the input's shape and type", function()
-    local e = error_of(model, { constants = { z = { { 1, 2 } } } })
+    local e = catch_error(model, { constants = { z = { { 1, 2 } } } })
     assert.equal("shape", e.code)
     assert.equal("z", e.argument)
-    assert.equal("type", error_of(model, { constants = { z = "one" } }).code)
-    assert.equal("type", error_of(model, { constants = { z = { "one" } } }).code)
-    assert.equal("name", error_of(model, { constants = { q = 1 } }).code)
+    assert.equal("type", catch_error(model, { constants = { z = "one" } }).code)
+    assert.equal("type", catch_error(model, { constants = { z = { "one" } } }).code)
+    assert.equal("name", catch_error(model, { constants = { q = 1 } }).code)
   end)
 
   it("are options of ty.onnx.load too", function()
@@ -304,7 +304,7 @@ describe("graphs in nodes of ONNX files", function()
   it("refuse loops of more steps than a network may have", function()
     local model = small({ loop("n", "") }, { outputs = { "y" }, constants = {
       n = { type = 7, dims = {}, raw = ("\255"):rep(7) .. "\127" }, limit = array{ 100 } } })
-    assert.matches("steps", error_of(model).message)
+    assert.matches("steps", catch_error(model).message)
   end)
 
   local function halves(more)
@@ -334,7 +334,7 @@ describe("graphs in nodes of ONNX files", function()
       local turned = halves{ then_branch = second, else_branch = first }
       assert.same({ { 4, 2 } }, outputs(turned, 1))
       assert.is_false(pcall(outputs, turned, 0))
-      local e2 = error_of((halves{ then_branch = first, else_branch = first }))
+      local e2 = catch_error((halves{ then_branch = first, else_branch = first }))
       assert.matches("Reshape", e2.op)
     end)
 
@@ -346,7 +346,7 @@ describe("graphs in nodes of ONNX files", function()
         assert.is_nil(operators(sym):find("cond"))
       end)
     end
-    assert.equal("format", error_of(model, { constants = { p = 1 } }).code)
+    assert.equal("format", catch_error(model, { constants = { p = 1 } }).code)
   end)
 
   it("take the steps of a scan", function()
@@ -371,7 +371,7 @@ describe("functions of an ONNX file", function()
   end)
 
   it("may not call themselves", function()
-    local e = error_of(model{ { "Double", { "a" }, { "b" }, domain = "own" } })
+    local e = catch_error(model{ { "Double", { "a" }, { "b" }, domain = "own" } })
     assert.equal("format", e.code)
     assert.matches("in each other", e.message)
   end)
@@ -409,7 +409,7 @@ describe("tensors of ONNX files", function()
   end)
 
   it("are refused where they do not fit their shape", function()
-    local e = error_of{ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {},
+    local e = catch_error{ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {},
       outputs = { "y" },
       constants = { t = { type = 1, dims = { 3 }, raw = ("\0"):rep(8) } } }
     assert.equal("format", e.code)
@@ -458,14 +458,14 @@ end)
 
 describe("an ONNX file that cannot be imported", function()
   it("is reported with node, operator, opset and what is missing", function()
-    local e = error_of(small{ { "FancyOp", { "x" }, { "y" }, name = "fancy" } })
+    local e = catch_error(small{ { "FancyOp", { "x" }, { "y" }, name = "fancy" } })
     assert.equal("unsupported", e.code)
     assert.equal("fancy", e.node)
     assert.equal("FancyOp (opset 17)", e.op)
-    e = error_of(small{ { "Elu", { "x" }, { "y" }, { alpha = "a" }, name = "e" } })
+    e = catch_error(small{ { "Elu", { "x" }, { "y" }, { alpha = "a" }, name = "e" } })
     assert.equal("format", e.code)
     assert.equal("e", e.node)
-    e = error_of(small{ { "Add", { "x" }, { "y" }, name = "a" } })
+    e = catch_error(small{ { "Add", { "x" }, { "y" }, name = "a" } })
     assert.equal("format", e.code)
     assert.matches("does not fit its operator", e.message)
   end)
@@ -473,7 +473,7 @@ describe("an ONNX file that cannot be imported", function()
   it("names all that is missing with partial", function()
     local model = small{ { "FancyOp", { "x" }, { "a" } }, { "Relu", { "a" }, { "b" } },
       { "OtherOp", { "b" }, { "y" } } }
-    local e = error_of(model, { partial = true })
+    local e = catch_error(model, { partial = true })
     assert.equal(2, #e.missing)
     assert.same({ "FancyOp (opset 17)", "OtherOp (opset 17)" }, { e.missing[1].op,
       e.missing[2].op })
@@ -481,8 +481,8 @@ describe("an ONNX file that cannot be imported", function()
 
   it("names the shape of an input that does not fit", function()
     local model = small{ { "Relu", { "x" }, { "y" } } }
-    assert.equal("shape", error_of(model, { shapes = { x = { 3, 3 } } }).code)
-    assert.equal("name", error_of(model, { shapes = { z = { 2, 2 } } }).code)
+    assert.equal("shape", catch_error(model, { shapes = { x = { 3, 3 } } }).code)
+    assert.equal("name", catch_error(model, { shapes = { z = { 2, 2 } } }).code)
   end)
 end)
 

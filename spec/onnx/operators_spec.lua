@@ -19,7 +19,7 @@ local function whole(t) return array(t, "int64") end
 
 -- One node: inputs is a list of arrays, { array, type = code } (an input of the network) or { of =
 -- array } (a constant), false for an absent one.
-local function outputs_of(op, attrs, inputs, options)
+local function run_node(op, attrs, inputs, options)
   options = options or {}
   local node, model = { op, {}, {}, attrs, domain = options.domain }, { inputs = {}, constants = {},
     outputs = {}, opset = options.opset or 18, domains = options.domains }
@@ -54,7 +54,7 @@ local function outputs_of(op, attrs, inputs, options)
 end
 
 local function numbers(op, attrs, inputs, options)
-  local y = outputs_of(op, attrs, inputs, options)[1]
+  local y = run_node(op, attrs, inputs, options)[1]
   return y:astype("float64"):reshape{ -1 }:totable(), y.dtype, y.shape
 end
 
@@ -319,11 +319,11 @@ describe("convolutions", function()
 
   it("over what came before", function()
     local x, weight = array{ { { 1, 2, 3 } } }, array{ { { 10, 1 } } }
-    local y = outputs_of("CausalConvWithState", {}, { x, { of = weight } }, { opset = 27,
+    local y = run_node("CausalConvWithState", {}, { x, { of = weight } }, { opset = 27,
       outputs = 2 })
     assert.same({ 1, 12, 23 }, y[1]:reshape{ -1 }:totable())
     assert.same({ 3 }, y[2]:reshape{ -1 }:totable())
-    y = outputs_of("CausalConvWithState", {}, { x, { of = weight }, false, array{ { { 5 } } } },
+    y = run_node("CausalConvWithState", {}, { x, { of = weight }, false, array{ { { 5 } } } },
       { opset = 27, outputs = 2 })
     assert.same({ 51, 12, 23 }, y[1]:reshape{ -1 }:totable())
   end)
@@ -390,7 +390,7 @@ describe("attention of com.microsoft", function()
     local q, k, v = array{ { { 1, 0, 0, 2 } } }, array{ { { 0, 3 } } }, array{ { { 100, 0 } } }
     local past_k = array{ { { { 0, 1 }, { 2, 0 } } } }
     local past_v = array{ { { { 1, 0 }, { 10, 0 } } } }
-    local y = outputs_of("GroupQueryAttention", { num_heads = 2, kv_num_heads = 1, do_rotary = 1,
+    local y = run_node("GroupQueryAttention", { num_heads = 2, kv_num_heads = 1, do_rotary = 1,
       scale = { float = 1 } }, { q, k, v, past_k, past_v, { of = array({ 2 }, "int32") },
       { of = array({ 3 }, "int32") }, cos, sin }, with_outputs(3))
     assert.same({ 0, 1, 2, 0, -3, 0 }, y[2]:reshape{ -1 }:totable())
@@ -406,7 +406,7 @@ describe("attention of com.microsoft", function()
   it("samples of different lengths", function()
     local one = ty.nd.ones{ 2, 1, 1 }
     local past = ty.nd.zeros{ 2, 1, 2, 1 }
-    local y = outputs_of("GroupQueryAttention", { num_heads = 1, kv_num_heads = 1 }, { one, one,
+    local y = run_node("GroupQueryAttention", { num_heads = 1, kv_num_heads = 1 }, { one, one,
       one * 5, past, past, { of = array({ 2, 1 }, "int32") }, { of = array({ 3 }, "int32") } },
       with_outputs(3))
     assert.same({ 0, 0, 5, 0, 5, 0 }, y[3]:reshape{ -1 }:totable())
@@ -434,7 +434,7 @@ describe("boxes that remain", function()
   local SCORES = { { { 0.8, 0.9, 0.3 } } }
 
   local function chosen(most, overlap, least)
-    local y = outputs_of("NonMaxSuppression", {}, { array(BOXES), array(SCORES),
+    local y = run_node("NonMaxSuppression", {}, { array(BOXES), array(SCORES),
       { of = whole{ most } }, { of = array{ overlap } }, { of = array{ least } } })[1]
     return y:totable(), y.dtype
   end

@@ -44,15 +44,15 @@ local function check(model, kept)
   for name, shape in pairs(model.inputs) do
     inputs[name] = random(unpack(shape))
   end
-  local function outputs_of(sym, args, auxs)
+  local function run_network(sym, args, auxs)
     for name, x in pairs(inputs) do
       args[name] = x
     end
     return files.run(sym, args, auxs)
   end
   local sym, args, auxs = load(model, { "y" })
-  local whole = outputs_of(load(model, { "y", kept }))
-  local off = files.difference({ whole[1] }, outputs_of(sym, args, auxs))
+  local whole = run_network(load(model, { "y", kept }))
+  local off = files.difference({ whole[1] }, run_network(sym, args, auxs))
   assert.is_true(off < BOUND, ("off by %g"):format(off))
   return operators(sym), args
 end

@@ -27,7 +27,7 @@ local function only(case, variable)
   return setmetatable({ fixed = fixed }, { __index = case })
 end
 
-local function variables_of(case)
+local function list_variables(case)
   local names = {}
   for name in pairs(case.arrays) do
     names[#names + 1] = not case.fixed[name] and name or nil
@@ -53,7 +53,7 @@ end
 
 local function check_gradients(case, random, dtype)
   local exe, grads = bind(case, "write", dtype)
-  local heads, names = trials.heads(exe, random), variables_of(case)
+  local heads, names = trials.heads(exe, random), list_variables(case)
   exe:backward(heads)
   for _, name in ipairs(#names > 1 and names or {}) do
     local alone, g = bind(only(case, name), "write", dtype)

@@ -71,7 +71,7 @@ local function run(net, arrays, head)
   return exe.outputs[1], grads
 end
 
-local function arrays_of(o)
+local function make_arrays(o)
   local a = { q = noise{ o.B, o.H, o.Tq, o.d }, k = noise{ o.B, o.KH, o.Tk, o.d },
     v = noise{ o.B, o.KH, o.Tk, o.dv }, mask = o.mask }
   a.bias = o.bias and noise(o.bias)
@@ -91,7 +91,7 @@ local function check(o)
     o.mask = nd.broadcast_greater(noise(o.mask), nd.zeros({ 1 }, F64):reshape(
       nd.ones(#o.mask):totable()))
   end
-  local a, head = arrays_of(o), noise{ o.B, o.H, o.Tq, o.dv }
+  local a, head = make_arrays(o), noise{ o.B, o.H, o.Tq, o.dv }
   local want, want_grads = run(apart(o), a, head)
   local got, grads = run(fused(o), a, head)
   assert.near(want, got, 1e-13, 1e-13)

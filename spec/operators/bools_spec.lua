@@ -29,7 +29,7 @@ local function bools(shape, random)
 end
 
 -- options of an operator with inputs of bools, or variables
-local function options_of(params, shapes, input)
+local function make_options(params, shapes, input)
   local t = {}
   for key, v in pairs(params) do t[key] = v end
   if t.dtype then t.dtype = "bool" end
@@ -41,7 +41,7 @@ end
 -- the operator on arrays; false: it takes no bools
 local function call(what, line, params, shapes, random)
   local inputs = {}
-  local options = options_of(params, shapes, function(key, shape)
+  local options = make_options(params, shapes, function(key, shape)
     inputs[key] = bools(shape, random)
     return inputs[key]
   end)
@@ -56,7 +56,7 @@ end
 -- In an executor, with gradients that are written and added to; false: it takes no bools.
 local function bind(what, line, params, shapes, random, req)
   local args, grads = {}, {}
-  local options = options_of(params, shapes, function(key, shape)
+  local options = make_options(params, shapes, function(key, shape)
     args["in_" .. key], grads["in_" .. key] = bools(shape, random), nd.ones(shape, {dtype = "bool"})
     return V("in_" .. key)
   end)

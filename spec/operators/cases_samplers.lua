@@ -58,7 +58,7 @@ local function failures(r, p)                             -- before the r-th suc
   end}
 end
 local function dispersed(mu, alpha) return failures(1 / alpha, 1 / (1 + alpha * mu)) end
-local function table_of(first, p)
+local function make_table(first, p)
   local mean, square = 0, 0
   for i, v in ipairs(p) do mean, square = mean + (first + i - 1) * v, square + (first + i - 1) ^ 2 * v end
   return {mean = mean, variance = square - mean ^ 2, first = first, pmf = function(k) return p[k - first + 1] or 0 end}
@@ -66,7 +66,7 @@ end
 local function equal(low, high)                           -- whole numbers, high excluded
   local p = {}
   for i = 1, high - low do p[i] = 1 / (high - low) end
-  return table_of(low, p)
+  return make_table(low, p)
 end
 
 -- -- drawing ------------------------------------------------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ family("generalized_negative_binomial", dispersed, {"mu", "alpha"}, {2, 0.25}, {
 add("_random_randint", function(n) return flat(ty.nd._random_randint{low = -3, high = 8, shape = {n}}) end, equal(-3, 8))
 add("_random_randint", function(n) return flat(ty.nd._random_randint{low = 0, high = 2, shape = {n}, dtype = "int64"}) end, equal(0, 2))
 add("_sample_multinomial", function(n) return flat(ty.nd._sample_multinomial{ty.nd.array{0.1, 0, 0.4, 0.3, 0.2}, shape = {n}}) end,
-  table_of(0, {0.1, 0, 0.4, 0.3, 0.2}))
+  make_table(0, {0.1, 0, 0.4, 0.3, 0.2}))
 
 local ZIPF = {}
 for k = 0, 19 do ZIPF[k + 1] = math.log((k + 2) / (k + 1)) / math.log(21) end
 add("_sample_unique_zipfian", function(n)
   return flat(ty.nd._sample_unique_zipfian{range_max = 20, shape = {n, 1}}[1])
-end, table_of(0, ZIPF))
+end, make_table(0, ZIPF))
 
 -- many draws of one number each
 local function repeated(f) return function(n)
@@ -161,6 +161,6 @@ add("_image_random_hue", repeated(function()              -- a turn by any part 
 end), equal(0, 3))
 add("Dropout", function(n)                                -- what stays is scaled by 4 / 3
   return flat(ty.nd.Dropout{ty.nd.full({n}, 0.75, {dtype = "float64"}), p = 0.25, mode = "always"})
-end, table_of(0, {0.25, 0.75}))
+end, make_table(0, {0.25, 0.75}))
 
 return cases

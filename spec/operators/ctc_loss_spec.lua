@@ -8,7 +8,7 @@ local nd, sym, V = ty.nd, ty.sym, ty.sym.Variable
 local CLASSES, STEPS = 3, 4
 
 -- the label of a path: equal neighbours are one, blanks are left out
-local function label_of(path, blank)
+local function make_label(path, blank)
   local t = {}
   for i, k in ipairs(path) do
     if k ~= blank and k ~= path[i - 1] then t[#t + 1] = k end
@@ -40,7 +40,7 @@ local function defined(x, label, steps, blank)
   end
   local want = table.concat(label, " ")
   each_path(steps, function(path)
-    if label_of(path, blank) ~= want then return end
+    if make_label(path, blank) ~= want then return end
     local product = 1
     for t, k in ipairs(path) do product = product * p[t * CLASSES + k] end
     total = total + product

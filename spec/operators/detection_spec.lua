@@ -219,24 +219,24 @@ end)
 
 describe("bipartite_matching", function()
   local x = nd.array{{0.5, 0.6}, {0.1, 0.2}, {0.3, 0.4}}
-  local function pairs_of(t)
+  local function match_pairs(t)
     t[1] = t[1] or x
     return unpack(contrib.bipartite_matching(t))
   end
 
   it("takes the best pair first", function()
-    local rows, cols = pairs_of{threshold = 1e-12}
+    local rows, cols = match_pairs{threshold = 1e-12}
     assert.near({1, -1, 0}, rows)
     assert.near({2, 0}, cols)
-    rows, cols = pairs_of{threshold = 0.35, is_ascend = true}
+    rows, cols = match_pairs{threshold = 0.35, is_ascend = true}
     assert.near({-1, 0, -1}, rows)
     assert.near({1, -1}, cols)
   end)
 
   it("takes NaN last, and none below the threshold", function()
-    assert.near({-1, 0}, (pairs_of{nd.array{{NAN}, {0.2}}, threshold = 0.1}))
-    assert.near({-1, 0}, (pairs_of{nd.array{{NAN}, {0.2}}, threshold = 0.3, is_ascend = true}))
-    assert.near({-1, -1, -1}, (pairs_of{threshold = 0.6}))
+    assert.near({-1, 0}, (match_pairs{nd.array{{NAN}, {0.2}}, threshold = 0.1}))
+    assert.near({-1, 0}, (match_pairs{nd.array{{NAN}, {0.2}}, threshold = 0.3, is_ascend = true}))
+    assert.near({-1, -1, -1}, (match_pairs{threshold = 0.6}))
   end)
 end)
 

@@ -15,7 +15,7 @@ local function onto(name, options, out)
   options.out = out
   return nd[name](options)
 end
-local function table_of(name, sparse)
+local function make_table(name, sparse)
   return function(i)
     return nd[name]{i, nd.array{{10}, {20}, {30}}, input_dim = 3,
       output_dim = 1, sparse_grad = sparse}
@@ -50,9 +50,9 @@ add("pick, wrap", function(i)
   return nd.pick(ROW, i, {mode = "wrap"})
 end, {30, 10, 20, 20, 30, 20, 20, 20})
 add("batch_take", function(i) return nd.batch_take(ROW, i) end, CLIPPED)
-add("Embedding", table_of("Embedding"), CLIPPED)
-add("Embedding, sparse_grad", table_of("Embedding", true), refused_but(20))
-add("_contrib_SparseEmbedding", table_of("_contrib_SparseEmbedding"), CLIPPED)
+add("Embedding", make_table("Embedding"), CLIPPED)
+add("Embedding, sparse_grad", make_table("Embedding", true), refused_but(20))
+add("_contrib_SparseEmbedding", make_table("_contrib_SparseEmbedding"), CLIPPED)
 add("one_hot", function(i) return nd.one_hot(i, {depth = 3}) end, {
   {0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},
   {0, 0, 0}})

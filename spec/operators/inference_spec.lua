@@ -52,7 +52,7 @@ local SHAPES = {
 local TYPES = {name = "dtype", method = "infer_type_partial", codes = {dtype = true}}
 
 -- the operator's outputs; inputs: by the names of make
-local function outputs_of(line, params, inputs)
+local function make_outputs(line, params, inputs)
   local options = {name = "op"}
   for k, v in pairs(params) do options[k] = v end
   for k, v in pairs(inputs) do options[k] = v end
@@ -63,7 +63,7 @@ local function outputs_of(line, params, inputs)
 end
 
 -- slots: the names of inputs and outputs, each with its expression
-local function slots_of(line, case)
+local function make_slots(line, case)
   local slots, inputs = {}, {}
   local function add(name, expression, key)
     local slot = {name = name, expression = expression, key = key, also = {}}
@@ -74,7 +74,7 @@ local function slots_of(line, case)
   for _, key in ipairs(attrs.keys(case.inputs)) do
     inputs[key] = add("in_" .. key, ty.sym.Variable("in_" .. key), key)
   end
-  for k, y in ipairs(outputs_of(line, case.params, inputs)) do add("output " .. k, y) end
+  for k, y in ipairs(make_outputs(line, case.params, inputs)) do add("output " .. k, y) end
   return slots
 end
 
@@ -212,7 +212,7 @@ local function loop(line, case, slots, at)
   local _, last = ty.sym.contrib.foreach(function(d, now)
     local inputs, after = {}, {}
     for k = 1, first do inputs[slots[k].key], after[k] = now[k], now[k] end
-    after[first + 1] = outputs_of(line, case.params, inputs)[at - first]
+    after[first + 1] = make_outputs(line, case.params, inputs)[at - first]
     return d, after
   end, ty.sym.Variable("rows"), states)
   return last[first + 1]
@@ -255,7 +255,7 @@ local function check(kind, line, case, net, slots, full)
 end
 
 local function check_case(line, case)
-  local slots, shapes, types = slots_of(line, case), {}, {}
+  local slots, shapes, types = make_slots(line, case), {}, {}
   local net = network(slots)
   for k, slot in ipairs(slots) do
     if slot.key then

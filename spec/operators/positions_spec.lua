@@ -190,7 +190,7 @@ describe("labels, lengths and indices", function()
   for name, case in pairs(INDEXED) do
     it("have data's type by themselves, float32 where that does not hold them: " .. name, function()
       local net = case[1](V"x", V"label")
-      local function type_of(x, shape)
+      local function infer_label(x, shape)
         local label = V("label", {shape = case[3]})
         local types = (shape and case[1](V("x", {shape = shape}), label) or net):infer_type{x = x}
         for i, argument in ipairs(net:list_arguments()) do
@@ -199,11 +199,11 @@ describe("labels, lengths and indices", function()
       end
       local known = name == "linear_cross_entropy"          -- by a parameter
       for _, half in ipairs{"float16", "bfloat16"} do
-        assert.equal("float32", type_of(half, case[2]))
-        assert.equal(known and "float32" or half, type_of(half))
+        assert.equal("float32", infer_label(half, case[2]))
+        assert.equal(known and "float32" or half, infer_label(half))
       end
       for _, real in ipairs{"float32", "float64"} do
-        assert.equal(real, type_of(real, case[2]))
+        assert.equal(real, infer_label(real, case[2]))
       end
       local exe = net:simple_bind{ctx = ty.cpu(), x = case[2], label = case[3],
         type_dict = {x = "float16"}}

@@ -63,12 +63,12 @@ describe("random symbols", function()
 
   it("randn takes sizes and options in one table", function()
     for _, space in ipairs{ ty.sym, ty.nd } do
-      local function shape_of(x)
+      local function find_shape(x)
         return space == ty.nd and x.shape or select(2, x:infer_shape{})[1]
       end
-      assert.same({ 2, 3 }, shape_of(space.random.randn{ 2, 3, loc = 1 }))
-      assert.same({ 2, 3 }, shape_of(space.random.randn(2, 3)))
-      assert.same({ 2, 3 }, shape_of(space.random.randn(2, 3, { loc = 1, scale = 2 })))
+      assert.same({ 2, 3 }, find_shape(space.random.randn{ 2, 3, loc = 1 }))
+      assert.same({ 2, 3 }, find_shape(space.random.randn(2, 3)))
+      assert.same({ 2, 3 }, find_shape(space.random.randn(2, 3, { loc = 1, scale = 2 })))
       assert.raises("name", space.random.randn, { 2, 3, shape = { 2, 3 } })
     end
   end)

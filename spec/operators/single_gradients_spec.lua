@@ -43,7 +43,7 @@ local function same(what, want, got, plus)
   end
 end
 
-local function all_of(variables, req)
+local function make_requests(variables, req)
   local t = {}
   for _, variable in ipairs(variables) do t[variable] = req end
   return t
@@ -52,7 +52,7 @@ end
 local function check_alone(case, dtype, variables, heads, want)
   for _, variable in ipairs(variables) do
     for req, start in pairs{write = 0, add = 3} do
-      local reqs = all_of(variables, "null")
+      local reqs = make_requests(variables, "null")
       reqs[variable] = req
       local got = run(case, dtype, reqs, start, heads)
       for _, other in ipairs(variables) do
@@ -93,7 +93,7 @@ end
 
 local function check(case, dtype, random)
   local variables = attrs.keys(case.arrays)
-  local every = all_of(variables, "write")
+  local every = make_requests(variables, "write")
   for variable in pairs(case.fixed) do every[variable] = "null" end
   local exe = bind(case, dtype, every, 0)
   exe:forward{is_train = true}

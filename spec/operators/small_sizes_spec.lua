@@ -55,7 +55,7 @@ local function each_tap(window, f)
   end
 end
 
-local function window_of(p, into, out)
+local function make_window(p, into, out)
   return {kernel = three(p.kernel, 1), stride = three(p.stride, 1), pad = three(p.pad, 0),
     dilate = three(p.dilate or {}, 1), into = three(into, 1), out = three(out, 1)}
 end
@@ -65,7 +65,7 @@ local define = {}
 -- x (n, c, space), w (f, c, kernel)
 function define.Convolution(x, shapes, p, out)
   local n, c = shapes.data[1], shapes.data[2]
-  local w = window_of(p, spatial(shapes.data), spatial(out))
+  local w = make_window(p, spatial(shapes.data), spatial(out))
   local ins, outs, taps = product(w.into), product(w.out), product(w.kernel)
   local y, filters = zeros(product(out)), p.num_filter
   each_tap(w, function(o, t, i)
@@ -84,7 +84,7 @@ end
 -- the same with input and output exchanged: x (n, c, space), w (c, f, kernel)
 function define.Deconvolution(x, shapes, p, out)
   local n, c = shapes.data[1], shapes.data[2]
-  local w = window_of(p, spatial(out), spatial(shapes.data))
+  local w = make_window(p, spatial(out), spatial(shapes.data))
   local large, small, taps = product(w.into), product(w.out), product(w.kernel)
   local y, filters = zeros(product(out)), p.num_filter
   each_tap(w, function(o, t, i)
@@ -115,7 +115,7 @@ function define.UpSampling(x, shapes, p, out)
   end
   local k, pad = 2 * s - s % 2, math.ceil((s - 1) / 2)
   local params = {kernel = {k, k}, stride = {s, s}, pad = {pad, pad}}
-  local w = window_of(params, spatial(out), spatial(shape))
+  local w = make_window(params, spatial(out), spatial(shape))
   local large, small = product(w.into), product(w.out)
   each_tap(w, function(o, t, i)
     for plane = 0, shape[1] * shape[2] - 1 do
@@ -138,7 +138,7 @@ local function covered(w, o)
 end
 
 function define.Pooling(x, shapes, p, out, dtype)
-  local w = window_of(p, spatial(shapes.data), spatial(out))
+  local w = make_window(p, spatial(shapes.data), spatial(out))
   local ins, outs, y = product(w.into), product(w.out), zeros(product(out))
   for plane = 0, out[1] * out[2] - 1 do
     local count, most = zeros(outs), {}
@@ -162,7 +162,7 @@ function define.Pooling(x, shapes, p, out, dtype)
 end
 
 local function unfolded(shapes, p, image, columns, move)
-  local w = window_of(p, spatial(image), columns)
+  local w = make_window(p, spatial(image), columns)
   local ins, outs, taps = product(w.into), product(w.out), product(w.kernel)
   for plane = 0, image[1] * image[2] - 1 do
     each_tap(w, function(o, t, i)
@@ -298,7 +298,7 @@ end
 
 -- -- comparisons ----------------------------------------------------------------------------------
 
-local function text_of(name, shapes, params)
+local function make_text(name, shapes, params)
   local parts = {name}
   for _, t in ipairs{shapes, params} do
     for k, v in pairs(t) do
@@ -336,7 +336,7 @@ end
 local POSITION = {UpSampling = {data = 1, weight = 2}}
 
 local function check(name, shapes, params)
-  local what, options, spec, seed = text_of(name, shapes, params), {}, {}, 1
+  local what, options, spec, seed = make_text(name, shapes, params), {}, {}, 1
   for k, v in pairs(params) do options[k] = v end
   for key in pairs(shapes) do
     options[POSITION[name] and POSITION[name][key] or key] = sym.Variable("in_" .. key)

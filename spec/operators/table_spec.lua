@@ -143,7 +143,7 @@ local function plain(name)
   return name
 end
 
-local function speaks_of(where, word)
+local function has_word(where, word)
   local file = assert(io.open("spec/" .. where .. ".lua"))
   local text = file:read("*a")
   file:close()
@@ -164,20 +164,20 @@ describe("the tables of cases", function()
     local lines = with_lines()
     for name, where in pairs(ELSEWHERE) do
       assert.is_nil(lines[name], name .. " has a line")
-      speaks_of(where[1], where[3] or plain(name))
+      has_word(where[1], where[3] or plain(name))
     end
   end)
 
   it("know the values of every operator, or where they are checked", function()
     local known, missing = with_values(), {}
     for name, where in pairs(known) do
-      if where ~= true then speaks_of(where, plain(name)) end
+      if where ~= true then has_word(where, plain(name)) end
     end
     for where, names in pairs(VALUES) do
       for name in names:gmatch("%S+") do
         assert.is_nil(known[own_name(name)], name .. " is listed, and checked elsewhere")
         known[own_name(name)] = where
-        if where ~= "vectors/operators" then speaks_of(where, plain(name)) end
+        if where ~= "vectors/operators" then has_word(where, plain(name)) end
       end
     end
     for _, name in ipairs(builtin()) do

@@ -394,7 +394,7 @@ describe("nodes of attention stay", function()
   end)
 
   it("and the same module trains with a monitor and without", function()
-    local function weights_of(monitor)
+    local function train_weights(monitor)
       ty.random.seed(5)
       local x = V "data"
       local y = sym.batch_dot{ sym.softmax{ sym.batch_dot{ x, x, transpose_b = true } }, x }
@@ -415,7 +415,7 @@ describe("nodes of attention stay", function()
     local monitor = ty.mon.Monitor{ 1, mean, ".*softmax.*" }
     local level = ty.log.level
     ty.log.level = "error"
-    assert.near(weights_of(), weights_of(monitor), 1e-6)
+    assert.near(train_weights(), train_weights(monitor), 1e-6)
     ty.log.level = level
     assert.is_true(seen > 0)
   end)

@@ -32,7 +32,7 @@ local function many_heads(n)
   return ty.sym.Group(list)
 end
 
-local function shapes_of(net)
+local function make_shapes(net)
   local shapes = {}
   for _, name in ipairs(net:list_arguments()) do
     shapes[name] = { 2, 2 }
@@ -59,7 +59,7 @@ end
 -- Seconds of CPU time.
 local function cost(build, act, n)
   local net = build(n)
-  local shapes = shapes_of(net)
+  local shapes = make_shapes(net)
   collectgarbage()
   collectgarbage()
   local start = os.clock()

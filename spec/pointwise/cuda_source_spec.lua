@@ -29,7 +29,7 @@ pcall(ffi.cdef, [[
   int nvrtcDestroyProgram(nvrtcProgram *);
 ]])
 
-local function log_of(nvrtc, program)
+local function read_log(nvrtc, program)
   local size = ffi.new("size_t[1]")
   nvrtc.nvrtcGetProgramLogSize(program, size)
   local text = ffi.new("char[?]", size[0] + 1)
@@ -42,7 +42,7 @@ local function compile(nvrtc, name, source)
     ffi.new("nvrtcProgram[1]"), ffi.new("const char *[1]", {"--gpu-architecture=compute_80"})
   assert.equal(0, nvrtc.nvrtcCreateProgram(program, source, name .. ".cu", 0, nil, nil))
   local code = nvrtc.nvrtcCompileProgram(program[0], 1, options)
-  local log = code ~= 0 and log_of(nvrtc, program[0])
+  local log = code ~= 0 and read_log(nvrtc, program[0])
   nvrtc.nvrtcDestroyProgram(program)
   assert.equal(0, code, name .. ": " .. tostring(log) .. "\n" .. source)
 end

@@ -29,7 +29,7 @@ local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
 
 -- A cell of one unit over the numbers xs: outputs per step. Weights by short name:
 -- wx, bx, wh, bh, one per gate.
-local function outputs_of(cell, prefix, xs, w)
+local function compute_outputs(cell, prefix, xs, w)
   local out = cell:unroll{ length = #xs, inputs = V "data", merge_outputs = true }
   local data, column = { {} }, {}
   for t, x in ipairs(xs) do data[1][t] = { x } end
@@ -57,7 +57,7 @@ describe("cells follow their formulas:", function()
         want[t] = h
       end
       assert.near(want,
-        ty.nd.array(outputs_of(ty.rnn.RNNCell{ 1, activation = act[1] }, "rnn_", XS, w)))
+        ty.nd.array(compute_outputs(ty.rnn.RNNCell{ 1, activation = act[1] }, "rnn_", XS, w)))
     end
   end)
 
@@ -72,7 +72,7 @@ describe("cells follow their formulas:", function()
       h = sigmoid(a[4]) * math.tanh(c)
       want[t] = h
     end
-    assert.near(want, ty.nd.array(outputs_of(ty.rnn.LSTMCell{ 1 }, "lstm_", XS, w)))
+    assert.near(want, ty.nd.array(compute_outputs(ty.rnn.LSTMCell{ 1 }, "lstm_", XS, w)))
   end)
 
   it("GRUCell, whose reset gate takes the state's bias too", function()
@@ -86,7 +86,7 @@ describe("cells follow their formulas:", function()
       h = (1 - z) * math.tanh(xs[3] + r * hs[3]) + z * h
       want[t] = h
     end
-    assert.near(want, ty.nd.array(outputs_of(ty.rnn.GRUCell{ 1 }, "gru_", XS, w)))
+    assert.near(want, ty.nd.array(compute_outputs(ty.rnn.GRUCell{ 1 }, "gru_", XS, w)))
   end)
 
   it("ZoneoutCell keeps old values in training only", function()

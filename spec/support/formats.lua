@@ -35,7 +35,7 @@ local function images_by(iterator)
   end
 end
 
-local function shapes_of(arrays)
+local function list_shapes(arrays)
   local texts = {}
   for _, x in pairs(arrays) do
     texts[#texts + 1] = x == ty.null and "null" or table.concat(x.shape, "x")
@@ -68,7 +68,7 @@ end
 local function arrays(ending)
   return { name = ending, size = 2000, small = 2,
     write = function(path, n) ty.nd.save(path, many(n)) end,
-    read = function(path) return shapes_of(ty.nd.load(path)) end }
+    read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
 -- n tensors of 3 floats, of PyTorch; in an archive a storage each, in the older form one for all.
@@ -126,7 +126,7 @@ end
 local function read_as_arrays(name, make)
   return { name = name, size = 2000, small = 2,
     write = function(path, n) folder.write(path, make(n)) end,
-    read = function(path) return shapes_of(ty.nd.load(path)) end }
+    read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
 -- Big-endian, as idx files have it.
@@ -163,7 +163,7 @@ local formats = {
   arrays "params", arrays "npz", arrays "safetensors",
   { name = "npy", size = 500000, small = 6,
     write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
-    read = function(path) return shapes_of(ty.nd.load(path)) end },
+    read = function(path) return list_shapes(ty.nd.load(path)) end },
   read_as_arrays("pth", torch_archive), read_as_arrays("pt", torch_older),
   read_as_arrays("gguf", gguf_file),
   { name = "t7", size = 2000, small = 1,
@@ -219,10 +219,10 @@ local formats = {
     read = images_by "ImageDetRecordIter" },
   { name = "png", size = 10000, small = 42,
     write = function(path, n) ty.image.imwrite(path, picture(n)) end,
-    read = function(path) return shapes_of{ ty.image.imread(path) } end },
+    read = function(path) return list_shapes{ ty.image.imread(path) } end },
   { name = "jpg", size = 10000, small = 42,
     write = function(path, n) ty.image.imwrite(path, picture(n)) end,
-    read = function(path) return shapes_of{ ty.image.imread(path) } end },
+    read = function(path) return list_shapes{ ty.image.imread(path) } end },
   { name = "states", size = 500, small = 1, large = 2 ^ 20,
     write = function(path, n) folder.write(path, updater_with(n):get_states()) end,
     read = function(path) updater_with(0):set_states(folder.read(path)) end },

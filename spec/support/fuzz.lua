@@ -148,14 +148,14 @@ end
 
 -- -- calls ----------------------------------------------------------------------------------------
 
-local function text_of(t)
+local function make_text(t)
   local parts, keys = {}, {}
   for k in pairs(t) do keys[#keys + 1] = k end
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
   for _, k in ipairs(keys) do
     local v = t[k]
     parts[#parts + 1] = (type(k) == "number" and "" or k .. " = ")
-      .. (type(v) == "table" and text_of(v) or tostring(v))
+      .. (type(v) == "table" and make_text(v) or tostring(v))
   end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
@@ -195,7 +195,7 @@ local function call_arrays(i, info)
     shapes[k] = k == 1 and s or near(s)
     inputs[k] = array(shapes[k], chance(0.9) and kind or dtype())
   end
-  log_call(i, "nd.", info.name, text_of(options), " on ", text_of(shapes), " ", kind)
+  log_call(i, "nd.", info.name, make_text(options), " on ", make_text(shapes), " ", kind)
   for k, v in pairs(options) do inputs[k] = v end
   wait(ty.nd[info.name](inputs))
 end
@@ -227,7 +227,8 @@ local function call_symbol(i, info)
       shapes[name], types[name] = k == 1 and s or near(s), chance(0.9) and kind or dtype()
     end
   end
-  log_call(i, "sym.", info.name, text_of(options), " on ", text_of(shapes), " ", text_of(types))
+  log_call(i, "sym.", info.name, make_text(options), " on ", make_text(shapes), " ",
+    make_text(types))
   for k, v in pairs(options) do inputs[k] = v end
   local symbol = ty.sym[info.name](inputs)
   local spec = { ctx = ty.cpu(), type_dict = types, grad_req = chance(0.9) and "write" or "add" }
@@ -266,7 +267,7 @@ local function call_case(i)
     given[name] = chance(0.3) and near(s) or s
     options[k] = nil
   end
-  log_call(i, "case ", case[1], text_of(options), " on ", text_of(given), " ", kind)
+  log_call(i, "case ", case[1], make_text(options), " on ", make_text(given), " ", kind)
   local types, req = {}, {}
   for name in pairs(given) do
     types[name], req[name] = kind, fixed and fixed[name] and "null" or "write"

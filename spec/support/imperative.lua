@@ -5,7 +5,7 @@ local ty = require "tycho"
 
 local imperative = {}
 
-local function options_of(node, inputs)
+local function make_options(node, inputs)
   local options = { unpack(inputs) }
   for key, value in pairs(node.attrs) do
     options[key] = not key:find("^__") and value or nil
@@ -14,7 +14,7 @@ local function options_of(node, inputs)
 end
 
 -- Outputs of a node, a list.
-local function outputs_of(node, values, made)
+local function compute_outputs(node, values, made)
   if made[node] then
     return made[node]
   elseif not node.op then
@@ -23,9 +23,9 @@ local function outputs_of(node, values, made)
   end
   local inputs = {}
   for i, entry in ipairs(node.inputs) do
-    inputs[i] = outputs_of(entry[1], values, made)[entry[2] + 1]
+    inputs[i] = compute_outputs(entry[1], values, made)[entry[2] + 1]
   end
-  local y = ty.nd[node.op](options_of(node, inputs))
+  local y = ty.nd[node.op](make_options(node, inputs))
   made[node] = is_array(y) and { y } or y
   return made[node]
 end
@@ -37,7 +37,7 @@ end
 function imperative.run(symbol, values)
   local made, outputs = {}, {}
   for i, entry in ipairs(symbol._entries) do
-    outputs[i] = outputs_of(entry[1], values, made)[entry[2] + 1]
+    outputs[i] = compute_outputs(entry[1], values, made)[entry[2] + 1]
   end
   return outputs
 end

@@ -34,7 +34,7 @@ local function iterator()
   return ty.io.NDArrayIter{ data = data(), label = ty.nd.arange(8) % 2, batch_size = 4 }
 end
 
-local function module_of(placed)
+local function make_module(placed)
   local net = ty.sym.FullyConnected{ V("data"), num_hidden = 2, name = "fc" }
   net = placed and ty.sym.Custom{ net, op_type = "spec_placed", name = "own" } or net
   local mod = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ net, name = "softmax" },
@@ -138,7 +138,7 @@ places.ACTIONS = {
 function places.run(place, action)
   local level = ty.log.level
   ty.log.level = "error"
-  local mod, other = module_of(true), module_of(false)
+  local mod, other = make_module(true), make_module(false)
   local times = 0
   local ok, e = pcall(places.PLACES[place], mod, function()
     times = times + 1

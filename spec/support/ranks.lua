@@ -64,7 +64,7 @@ end
 -- What a rank sees --------------------------------------------------------------------------------
 
 -- Rows of a batch: those of a rank, on its context, or all of them.
-local function rows_of(x, kv)
+local function take_rows(x, kv)
   return kv and x:slice_axis{ 0, kv.rank * ROWS, (kv.rank + 1) * ROWS }:as_in_context(kv._home) or x
 end
 
@@ -73,22 +73,22 @@ function ranks.pictures(step, ranks_in_all, kv)
   local n = ROWS * ranks_in_all
   local data = ty.nd.random.uniform{ 0, 1, shape = { n, 3, 12, 12 } }
   local label = ty.nd.floor(ty.nd.random.uniform{ 0, 10, shape = { n } })
-  return ty.io.DataBatch{ data = { rows_of(data, kv) },
-    label = { rows_of(label, kv) } }
+  return ty.io.DataBatch{ data = { take_rows(data, kv) },
+    label = { take_rows(label, kv) } }
 end
 
 local function words(step, ranks_in_all, kv)
   ty.random.seed(100 + step)
   local n, length = ROWS * ranks_in_all, 3 + step % 3
   local data = ty.nd.floor(ty.nd.random.uniform{ 0, 20, shape = { n, length } })
-  local own = rows_of(data, kv)
+  local own = take_rows(data, kv)
   return ty.io.DataBatch{ data = { own }, label = { own }, bucket_key = length,
     provide_data = { { "data", own.shape } }, provide_label = { { "softmax_label", own.shape } } }
 end
 
 -- Training ----------------------------------------------------------------------------------------
 
-local function module_of(case, contexts)
+local function make_module(case, contexts)
   if case == "lstm" then
     return ty.mod.BucketingModule{ sym_gen = lstm, default_bucket_key = 5, context = contexts }
   end
@@ -98,7 +98,7 @@ end
 --- A module with parameters and an optimizer.
 -- @bool[opt] in_backward whether its updates are inside backward
 function ranks.start(case, contexts, kv, rows, in_backward)
-  local m = module_of(case, contexts)
+  local m = make_module(case, contexts)
   if case == "lstm" then
     m:bind{ data_shapes = { { "data", { rows, 5 } } },
       label_shapes = { { "softmax_label", { rows, 5 } } } }
@@ -115,7 +115,7 @@ function ranks.start(case, contexts, kv, rows, in_backward)
 end
 
 -- A number that tells arrays with other bits apart.
-local function bits_of(x)
+local function compute_bits(x)
   local h = 0
   for _, v in ipairs(x:reshape{ -1 }:totable()) do
     local fraction, exponent = math.frexp(v)
@@ -231,7 +231,7 @@ function ranks.lines(m)
   end
   table.sort(names)
   for i, name in ipairs(names) do
-    lines[i] = ("%s %s %.6f"):format(name, bits_of(args[name]), args[name]:mean():asscalar())
+    lines[i] = ("%s %s %.6f"):format(name, compute_bits(args[name]), args[name]:mean():asscalar())
   end
   return table.concat(lines, "\n")
 end

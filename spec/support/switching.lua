@@ -18,7 +18,7 @@ local function generate()
   return x, { "data" }, { "softmax_label" }
 end
 
-local function batch_of(key)
+local function make_batch(key)
   return ty.io.DataBatch{ data = { ty.nd.ones{ 4, key, 8 } }, label = { ty.nd.zeros(4) },
     bucket_key = key, provide_data = { { "data", { 4, key, 8 } } },
     provide_label = { { "softmax_label", { 4 } } } }
@@ -31,7 +31,7 @@ module:init_params()
 module:init_optimizer{ optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
 local batches = {}
 for key = 1, KEYS do
-  batches[key] = batch_of(key)
+  batches[key] = make_batch(key)
 end
 
 local ACTIONS = {

@@ -78,7 +78,7 @@ local function dtype_beside(trial, variable, dtype)
   return half and trial.single and (variable == nil or SINGLE[variable]) and "float32" or dtype
 end
 
-local function shapes_of(arrays)
+local function list_shapes(arrays)
   local shapes = {}
   for variable, x in pairs(arrays) do shapes[variable] = x.shape end
   return shapes
@@ -104,7 +104,7 @@ function trials.make(case, random, sizes)
   end
   local states = symbol and symbol:list_auxiliary_states() or {}
   if #states > 0 then
-    local _, _, of_states = symbol:infer_shape(shapes_of(arrays))
+    local _, _, of_states = symbol:infer_shape(list_shapes(arrays))
     for i, name in ipairs(states) do aux[name] = of_states[i] end
   end
   return {symbol = symbol, arrays = arrays, inputs = inputs, params = params,

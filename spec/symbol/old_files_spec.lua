@@ -18,7 +18,7 @@ local function node(op, name, inputs, attrs)
     attrs and (', "attr": {%s}'):format(attrs) or "", inputs)
 end
 
-local function code_of(text)
+local function load_failing(text)
   local ok, e = pcall(ty.sym.load_json, text)
   assert.is_false(ok)
   return e.code, e.message
@@ -42,7 +42,7 @@ describe("an old file of a graph", function()
     assert.equal(again, ty.sym.load_json(again):tojson())
     -- as counted, where the outputs are others
     assert.truthy(net:get_internals().bn_output:tojson():find("[3, 0, 1], [4, 0, 1]]", 1, true))
-    assert.equal("format", (code_of(text:gsub('"heads"', '"attrs": {"mxnet_version": \z
+    assert.equal("format", (load_failing(text:gsub('"heads"', '"attrs": {"mxnet_version": \z
       ["int", 900]}, "heads"'))))
   end)
 
@@ -119,13 +119,14 @@ describe("an old file of a graph", function()
     assert.is_nil((all.w or {}).__lr_mult__)
     assert.is_nil((all.w or {}).__init__)
     nodes[4] = nodes[4]:gsub('"lr_mult"', '"weight_lr_mult"')
-    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))  -- no parameter of the operator
+    -- no parameter of the operator
+    assert.equal("name", (load_failing(file(nodes, "[4, 0]", 800))))
     nodes[4] = node("FullyConnected", "fc", "[0, 0], [1, 0]", '"num_hidden": "two", \z
       "weight_lr_mult": "7"')                             -- its inputs are unknown
-    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
+    assert.equal("name", (load_failing(file(nodes, "[4, 0]", 800))))
     nodes[4] = node("FullyConnectod", "fc", "[0, 0], [1, 0]", '"weight_lr_mult": "7", \z
       "lr_mult": "1"')
-    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
+    assert.equal("name", (load_failing(file(nodes, "[4, 0]", 800))))
   end)
 
   it("reduces over everything where the axis is -1", function()
@@ -162,11 +163,11 @@ describe("the reader of graphs", function()
     local net = ty.sym.load_json(file({ node("null", 'a\\"b\\\\c\\nd\\te\\rf', "") }, "[0, 0]"))
     assert.same({ 'a"b\\c\nd\te\rf' }, net:list_arguments())
     assert.equal(net:tojson(), ty.sym.load_json(net:tojson()):tojson())
-    local code, message = code_of('{"nodes\\x": []}')
+    local code, message = load_failing('{"nodes\\x": []}')
     assert.equal("format", code)
     assert.truthy(message:find("byte 8: expected one of the escapes", 1, true))
-    assert.equal("format", (code_of('{"nodes\n": []}')))
-    assert.equal("format", (code_of('{"nodes')))
+    assert.equal("format", (load_failing('{"nodes\n": []}')))
+    assert.equal("format", (load_failing('{"nodes')))
   end)
 
   it("refuses what the nodes refer to in vain", function()
@@ -213,7 +214,7 @@ describe("the reader of graphs", function()
         "expected an object, got a number" },
     } do
       for _, version in ipairs{ 10901, 800 } do
-        local code, message = code_of(file(case[1], case[2], version))
+        local code, message = load_failing(file(case[1], case[2], version))
         assert.equal("format", code, message)
         assert.truthy(message:find(case[3], 1, true), message)
       end
@@ -236,13 +237,13 @@ describe("the reader of graphs", function()
     } do
       local changed, n = text:gsub(from, to)
       assert.equal(1, n, from)
-      assert.equal("format", (code_of(changed)), from)
+      assert.equal("format", (load_failing(changed)), from)
     end
-    assert.equal("name", (code_of(file({ x, node("relo", "r", "[0, 0]") }, "[1, 0]", 10901))))
+    assert.equal("name", (load_failing(file({ x, node("relo", "r", "[0, 0]") }, "[1, 0]", 10901))))
   end)
 
   it("refuses what would take more memory than its text allows", function()
-    local code, message = code_of(file({ x }, ("[0, 0], "):rep(700000) .. "[0, 0]", 10901))
+    local code, message = load_failing(file({ x }, ("[0, 0], "):rep(700000) .. "[0, 0]", 10901))
     assert.equal("format", code)
     assert.truthy(message:find("the graph would take more memory than 64 MiB and 4 times its text",
       1, true), message)

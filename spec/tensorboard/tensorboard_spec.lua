@@ -18,7 +18,7 @@ local function u64(bytes)
 end
 
 -- The events of a file whose framing is right.
-local function events_of(path)
+local function read_events(path)
   local bytes, at, list = folder.read(path), 1, {}
   while at <= #bytes do
     local head = bytes:sub(at, at + 7)
@@ -33,9 +33,9 @@ local function events_of(path)
 end
 
 -- {step, value} of each value of all summaries by tag.
-local function values_of(path)
+local function read_values(path)
   local found = {}
-  for _, event in ipairs(events_of(path)) do
+  for _, event in ipairs(read_events(path)) do
     for _, bytes in ipairs(event[5] and protobuf.read(event[5]).all[1] or {}) do
       local v = protobuf.read(bytes)
       found[v[1]] = found[v[1]] or {}
@@ -88,7 +88,7 @@ describe("a writer's file", function()
     dir = os.tmpname()
     os.remove(dir)
     writer = write_all(dir .. "/runs/a")
-    found, events = values_of(writer.path), events_of(writer.path)
+    found, events = read_values(writer.path), read_events(writer.path)
   end)
   teardown(function() shell.run("rm -r " .. dir) end)
 
@@ -208,7 +208,7 @@ describe("a writer", function()
       assert.raises("name", w.add_graph, w, network(), { dta = { 1, 2 } })
       assert.equal("x", assert.raises("type", w.add_hparams, w, { x = {} }).argument)
       assert.raises("type", w.add_hparams, w, {}, { 1 })
-      assert.same({ "brain.Event:2" }, { events_of(w.path)[1][3], events_of(w.path)[2] })
+      assert.same({ "brain.Event:2" }, { read_events(w.path)[1][3], read_events(w.path)[2] })
     end)
     assert.raises("value", ty.tensorboard.Writer, { dir = "" })
     assert.raises("name", function() return ty.tensorboard.Writter end)
@@ -219,7 +219,7 @@ describe("a writer", function()
       w:add_histogram("none", { 0 / 0 })
       w:add_histogram("one", ty.nd.full({ 2, 3 }, 7):astype "int32")
       w:flush()
-      local found = values_of(w.path)
+      local found = read_values(w.path)
       local none, one = protobuf.read(found.none[1].value[5]), protobuf.read(found.one[1].value[5])
       assert.same({ 0, 0, 0, 0 }, { none[1], none[2], none[3], protobuf.doubles(none[7])[1] })
       assert.same({ 7, 7, 6, 6 }, { one[1], one[2], one[3], protobuf.doubles(one[7])[1] })
@@ -316,7 +316,7 @@ describe("callback.TensorBoard", function()
         epoch_end_callback = board, eval_end_callback = board }
       board:close()
       assert.equal(8, board.step)
-      local found = values_of(board.writer.path)
+      local found = read_values(board.writer.path)
       local steps = {}
       for i, entry in ipairs(found["train/accuracy"]) do
         steps[i] = entry.step
@@ -330,7 +330,7 @@ describe("callback.TensorBoard", function()
       assert.equal(15, h[3])
       assert.near(mod:get_params().fc1_weight:max():asscalar(), h[2])
       local graphs = 0
-      for _, event in ipairs(events_of(board.writer.path)) do
+      for _, event in ipairs(read_events(board.writer.path)) do
         graphs = graphs + (event[4] and 1 or 0)
       end
       assert.equal(1, graphs)
@@ -345,7 +345,7 @@ describe("callback.TensorBoard", function()
       net:fit{ X = ty.random.normal{ shape = { 6, 5 } }, y = ty.nd.zeros(6),
         batch_end_callback = board, epoch_end_callback = board }
       board:close()
-      local found = values_of(board.writer.path)
+      local found = read_values(board.writer.path)
       assert.equal(2, #found["train/accuracy"])
       assert.truthy(found["parameters/fc1_weight"])
     end)

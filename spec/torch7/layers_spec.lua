@@ -27,7 +27,7 @@ local function loaded(module)
   return object
 end
 
-local function shapes_of(inputs)
+local function list_shapes(inputs)
   local shapes = {}
   for i, x in ipairs(inputs) do
     shapes[i == 1 and "data" or "data" .. i] = x.shape
@@ -37,7 +37,7 @@ end
 
 -- Binds a module; `inputs`: arrays.
 local function bound(module, inputs, more)
-  local options = { module, shapes = shapes_of(inputs) }
+  local options = { module, shapes = list_shapes(inputs) }
   for key, value in pairs(more or {}) do
     options[key] = value
   end
@@ -332,7 +332,7 @@ describe("a weight of Torch7", function()
   local function linear(weight) return nn("LinearNoBias", { weight = weight }) end
 
   local function names(module, inputs)
-    local net, args = ty.torch7.import_model{ loaded(module), shapes = shapes_of(inputs) }
+    local net, args = ty.torch7.import_model{ loaded(module), shapes = list_shapes(inputs) }
     local list = {}
     for _, name in ipairs(net:list_arguments()) do
       list[#list + 1] = args[name] and name or nil

@@ -158,7 +158,7 @@ local function try(scenario, path, fault, at, expected)
   end
 end
 
-local function calls_of(scenario, path, gate)
+local function count_calls(scenario, path, gate)
   C.ty_torture(gate, 0, 0, 0)
   scenario.run(path)
   return tonumber(C.ty_torture(gate, 0, 0, 0))
@@ -190,7 +190,7 @@ local function interpret()
 end
 
 local function fail_calls(scenario, path, fault, most, expected)
-  local total = calls_of(scenario, path, fault.gate)
+  local total = count_calls(scenario, path, fault.gate)
   local n = math.min(total, most)
   for i = 0, n - 1 do
     try(scenario, path, fault, 1 + math.floor(i * total / n), expected)

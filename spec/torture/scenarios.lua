@@ -48,7 +48,7 @@ local function infer(path)
   return table.concat(texts, " ") .. " " .. table.concat(again:list_arguments(), " ")
 end
 
-local function batch_of(key)
+local function make_batch(key)
   return ty.io.DataBatch{ data = { ty.nd.ones{ 2, key } }, label = { ty.nd.zeros(2) },
     bucket_key = key, provide_data = { { "data", { 2, key } } },
     provide_label = { { "softmax_label", { 2 } } } }
@@ -67,7 +67,7 @@ local function buckets()
   m:init_optimizer{ optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
   for _ = 1, 2 do
     for _, key in ipairs{ 4, 2 } do
-      m:forward_backward(batch_of(key))
+      m:forward_backward(make_batch(key))
       m:update()
     end
   end

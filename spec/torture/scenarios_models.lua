@@ -21,7 +21,7 @@ local function file(path, make)
   return path
 end
 
-local function all_of(arrays, names)
+local function join_texts(arrays, names)
   local texts = {}
   for i, name in ipairs(names) do
     texts[i] = text_of(arrays[name])
@@ -65,14 +65,14 @@ local function archive(path)
   path = file(path .. "/x.pth", function()
     return pytorch.archive(torch_entries{ ["0"] = FOUR, ["1"] = "\1\0\255\255" })
   end)
-  return all_of(ty.nd.load(path), { "w", "v", "s" })
+  return join_texts(ty.nd.load(path), { "w", "v", "s" })
 end
 
 local function older(path)
   path = file(path .. "/x.pt", function()
     return pytorch.older(torch_entries{ { "0", 4, FOUR }, { "1", 2, "\1\0\255\255" } })
   end)
-  return all_of(ty.nd.load(path), { "w", "v", "s" })
+  return join_texts(ty.nd.load(path), { "w", "v", "s" })
 end
 
 local function blocks(path)
@@ -81,7 +81,7 @@ local function blocks(path)
       { "n", gguf.LIST, { gguf.U32, { 1, 2 } } },
       tensors = { { "w", { 2, 2 }, 0, FOUR }, { "q", { 1, 32 }, 8, "\0\56" .. ("\1"):rep(32) } } }
   end)
-  return all_of(ty.nd.load(path), { "w", "q" })
+  return join_texts(ty.nd.load(path), { "w", "q" })
 end
 
 local function shards(path)
@@ -92,7 +92,7 @@ local function shards(path)
   path = file(path .. "/m.safetensors.index.json", function()
     return '{"weight_map": {"a": "1.safetensors"}}'
   end)
-  return all_of(ty.nd.load(path), { "a" })
+  return join_texts(ty.nd.load(path), { "a" })
 end
 
 return {

@@ -119,7 +119,7 @@ end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 -- Each step begins with an empty folder.
-local function prefix_of(world)
+local function make_prefix(world)
   local folder = modules.folder(world)
   for _, file in ipairs(modules.files(world).files) do
     os.remove(folder .. "/" .. file)
@@ -132,7 +132,7 @@ local function small_net()
 end
 
 function actions.do_checkpoint(world, step)
-  local f = ty.callback.do_checkpoint(prefix_of(world), step.period)
+  local f = ty.callback.do_checkpoint(make_prefix(world), step.period)
   for _, epoch in ipairs(step.epochs) do
     f(epoch, small_net(), { w = ty.nd.full({ 2 }, epoch) }, { a = ty.nd.zeros(1) })
   end
@@ -150,7 +150,7 @@ function actions.module_checkpoint(world, step)
   m:bind{ data_shapes = { { "data", { 2, 3 } } } }
   m:init_params()
   m:init_optimizer()
-  local f = ty.callback.module_checkpoint(m, prefix_of(world), step.period,
+  local f = ty.callback.module_checkpoint(m, make_prefix(world), step.period,
     step.save_optimizer_states)
   for _, epoch in ipairs(step.epochs) do
     f(epoch)

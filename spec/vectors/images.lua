@@ -8,7 +8,7 @@ local vectors = require "spec.support.vectors"
 local DECODE, IMAGES = "files/decode/", "files/images/"
 local LIMIT = 2                                          -- seconds for a refusal
 
-local function mean_of(x)
+local function compute_mean(x)
   local p, n = arrays.numbers(x)
   local sum = 0
   for i = 0, n - 1 do
@@ -22,7 +22,8 @@ local function check_pixels(file, decoded)
     { flag = file.as == "gray" and 0 or 1 })
   assert.equal(arrays.shape_text(file.shape), arrays.shape_text(x.shape))
   vectors.compare(file.file, x, decoded[file.file .. "/" .. file.as], 0, file.atol)
-  assert.is_true(math.abs(mean_of(x) - file.mean) <= file.mean_atol + 1e-5, "mean: " .. mean_of(x))
+  local mean = compute_mean(x)
+  assert.is_true(math.abs(mean - file.mean) <= file.mean_atol + 1e-5, "mean: " .. mean)
 end
 
 local function check_damaged(file)
@@ -34,7 +35,7 @@ local function check_damaged(file)
   assert.same({ 2 }, ty.nd.array{ 2 }:totable(), "the engine must stay usable")
 end
 
-local function options_of(case)
+local function make_options(case)
   local options = { verbose = false }
   for key, v in pairs(case.parameters) do
     options[key] = key:find("^path_") and vectors.root .. "/" .. IMAGES .. v or v
@@ -42,7 +43,7 @@ local function options_of(case)
   return options
 end
 
-local function numbers_of(x, rows, all)
+local function list_numbers(x, rows, all)
   local p, n = arrays.numbers(x)
   local list = {}
   for i = 0, n * rows / all - 1 do
@@ -57,8 +58,8 @@ local function check_batch(case, i, want, batch, recorded)
   local rows = want.valid or size
   assert.is_truthy(batch, name .. " is missing")
   assert.equal(want.pad, batch.pad, name .. ": pad")
-  assert.same(want.label, numbers_of(batch.label[1], rows, size), name .. ": labels")
-  local data, sum = numbers_of(batch.data[1], rows, size), 0
+  assert.same(want.label, list_numbers(batch.label[1], rows, size), name .. ": labels")
+  local data, sum = list_numbers(batch.data[1], rows, size), 0
   for _, v in ipairs(data) do
     sum = sum + v
   end
@@ -75,7 +76,7 @@ local function check_batch(case, i, want, batch, recorded)
 end
 
 local function check_batches(case, recorded)
-  local it = ty.io.ImageRecordIter(options_of(case))
+  local it = ty.io.ImageRecordIter(make_options(case))
   assert.equal(arrays.shape_text(case.provide_data[1][2]),
     arrays.shape_text(it.provide_data[1].shape))
   assert.equal(arrays.shape_text(case.provide_label[1][2]),
@@ -105,7 +106,7 @@ local function check_records(name, file)
     if file.format == "png" then
       assert.equal(want.sha256, arrays.sha256(arrays.bytes(x)), name .. ", record " .. i - 1)
     else
-      assert.is_true(math.abs(mean_of(x) - want.mean) < 0.6, name .. ", record " .. i - 1)
+      assert.is_true(math.abs(compute_mean(x) - want.mean) < 0.6, name .. ", record " .. i - 1)
     end
   end
   r:close()

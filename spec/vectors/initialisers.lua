@@ -9,7 +9,7 @@ local vectors = require "spec.support.vectors"
 
 local value = vectors.value
 
-local function options_of(world, list)
+local function make_options(world, list)
   local options = {}
   for key, v in pairs(value(list) or {}) do
     options[key] = type(v) == "table" and v.array and world.array(v.array) or v
@@ -21,7 +21,7 @@ local function build(world, spec)
   if spec.json then
     return ty.init.create(spec.json)
   elseif spec.create then
-    return ty.init.create(spec.create, options_of(world, spec.args))
+    return ty.init.create(spec.create, make_options(world, spec.args))
   elseif spec.class == "Mixed" then
     local list = {}
     for i, inner in ipairs(spec.inits) do
@@ -36,7 +36,7 @@ local function build(world, spec)
     local default = value(spec.default) and build(world, spec.default)
     return ty.init.Load(params, { default_init = default })
   end
-  local options = options_of(world, spec.args)
+  local options = make_options(world, spec.args)
   if spec.class == "FusedRNN" and value(spec.init) then
     options.init = build(world, spec.init)
   end

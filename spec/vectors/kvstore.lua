@@ -14,7 +14,7 @@ local value = vectors.value
 local actions = {}
 
 -- A value is a key, {key, ctx}, or a list of these.
-local function values_of(world, v)
+local function make_values(world, v)
   if type(v) == "string" then
     return world.array(v)
   elseif v.key then
@@ -22,19 +22,19 @@ local function values_of(world, v)
   end
   local list = {}
   for i, inner in ipairs(v) do
-    list[i] = values_of(world, inner)
+    list[i] = make_values(world, inner)
   end
   return list
 end
 
 -- An output is [shape, ctx], or a list of these.
-local function outputs_of(v)
+local function make_outputs(v)
   if type(v[1]) == "table" and type(v[1][1]) == "number" then
     return ty.nd.zeros(v[1], { ctx = device.of(v[2][1], v[2][2]) })
   end
   local list = {}
   for i, inner in ipairs(v) do
-    list[i] = outputs_of(inner)
+    list[i] = make_outputs(inner)
   end
   return list
 end
@@ -52,11 +52,11 @@ function actions.rank(world)
 end
 
 function actions.init(world, step)
-  world.store:init(step.key, values_of(world, step.value))
+  world.store:init(step.key, make_values(world, step.value))
 end
 
 function actions.push(world, step)
-  world.pushed = values_of(world, step.value)
+  world.pushed = make_values(world, step.value)
   world.store:push(step.key, world.pushed)
 end
 
@@ -67,19 +67,19 @@ function actions.write_pushed(world, step)
 end
 
 function actions.pull(world, step)
-  local out = outputs_of(step.out)
+  local out = make_outputs(step.out)
   world.store:pull(step.key, { out = out })
   return out
 end
 
 function actions.broadcast(world, step)
-  local out = outputs_of(step.out)
-  world.store:broadcast(step.key, values_of(world, step.value), out)
+  local out = make_outputs(step.out)
+  world.store:broadcast(step.key, make_values(world, step.value), out)
   return out
 end
 
 function actions.pushpull(world, step)
-  local given, out = values_of(world, step.value), value(step.out) and outputs_of(step.out)
+  local given, out = make_values(world, step.value), value(step.out) and make_outputs(step.out)
   world.store:pushpull(step.key, given, { out = out })
   return { out = out, value = step.result.value and given }
 end

@@ -41,7 +41,7 @@ function functions.pair_sum_count(label, pred)
 end
 
 -- null means none: nothing for most, ty.null where an option must be given
-local function options_of(list)
+local function make_options(list)
   local options = {}
   for key, v in pairs(value(list) or {}) do
     options[key] = v == vectors.null and ty.null or v
@@ -50,7 +50,7 @@ local function options_of(list)
 end
 
 local function make(spec)
-  local options = options_of(spec.args)
+  local options = make_options(spec.args)
   if spec.composite then
     local members = {}
     for i, inner in ipairs(spec.composite) do
@@ -72,7 +72,7 @@ function actions.make(world, step)
   world.metric = make(step.metric)
 end
 
-local function arrays_of(world, keys)
+local function make_arrays(world, keys)
   if type(keys) == "string" then
     return world.array(keys)
   end
@@ -84,10 +84,10 @@ local function arrays_of(world, keys)
 end
 
 function actions.update(world, step)
-  world.metric:update(arrays_of(world, step.labels), arrays_of(world, step.preds))
+  world.metric:update(make_arrays(world, step.labels), make_arrays(world, step.preds))
 end
 
-local function pairs_of(world, list)
+local function make_pairs(world, list)
   local result = {}
   for i, pair in ipairs(list) do
     result[i] = { pair[1], world.array(pair[2]) }
@@ -96,7 +96,7 @@ local function pairs_of(world, list)
 end
 
 function actions.update_dict(world, step)
-  world.metric:update_dict(pairs_of(world, step.labels), pairs_of(world, step.preds))
+  world.metric:update_dict(make_pairs(world, step.labels), make_pairs(world, step.preds))
 end
 
 function actions.get(world)

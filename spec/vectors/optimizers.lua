@@ -34,7 +34,7 @@ local function create(case)
   return optimizer
 end
 
-local function arrays_of(world, case, prefix)
+local function make_arrays(world, case, prefix)
   local list = {}
   for i, param in ipairs(case.params) do
     local ctx = param.ctx and ty[param.ctx[1]](param.ctx[2]) or ty.cpu()
@@ -78,7 +78,7 @@ end
 local function run(world, case)
   local optimizer = create(case)
   local updater = ty.optimizer.get_updater(optimizer)
-  local weights, rates = arrays_of(world, case, "w/"), {}
+  local weights, rates = make_arrays(world, case, "w/"), {}
   local result, after = { weights = {}, learning_rate = {}, states = {} }, {}
   for _, row in ipairs(case.set_learning_rate or {}) do
     rates[row.before_step] = row.value

@@ -19,7 +19,7 @@ faults.rnn_cells = {
 
 -- Cells -------------------------------------------------------------------------------------------
 
-local function options_of(args)
+local function make_options(args)
   local options = {}
   for key, v in pairs(value(args) or {}) do
     options[key] = v
@@ -31,7 +31,7 @@ local function build(spec)
   if spec.cell == "unfuse" then
     return build(spec.base):unfuse()
   end
-  local options = options_of(spec.args)
+  local options = make_options(spec.args)
   options.l_cell, options.r_cell = spec.left and build(spec.left), spec.right and build(spec.right)
   options.base_cell = spec.base and build(spec.base)
   local cell = ty.rnn[spec.cell](options)
@@ -43,7 +43,7 @@ end
 
 -- Unrolling ---------------------------------------------------------------------------------------
 
-local function inputs_of(u)
+local function make_inputs(u)
   if u.inputs == "none" then
     return nil
   elseif u.inputs ~= "list" then
@@ -67,7 +67,7 @@ local function by_hand(cell, inputs)
 end
 
 local function unroll(cell, u, begin)
-  local inputs = inputs_of(u)
+  local inputs = make_inputs(u)
   if u.steps then
     return by_hand(cell, inputs)
   end
@@ -91,7 +91,7 @@ local function flatten(list, flat)
 end
 
 -- Names of all outputs of a symbol or a list of symbols.
-local function names_of(x)
+local function list_names(x)
   local names = {}
   for _, s in ipairs(is_symbol(x) and { x } or x) do
     for _, name in ipairs(s:list_outputs()) do
@@ -108,7 +108,7 @@ local function graph_facts(result, cell, outputs, states)
   local group = ty.sym.Group(flatten({ outputs, states }, {}))
   result.state_info, result.params = cell.state_info, attrs.keys(cell.params._params)
   result.merged, result.output_names, result.state_names =
-    is_symbol(outputs), names_of(outputs), names_of(flat)
+    is_symbol(outputs), list_names(outputs), list_names(flat)
   result.nested_states = {}
   for i, s in ipairs(states) do
     result.nested_states[i] = is_symbol(s) and null or #s
@@ -118,10 +118,10 @@ local function graph_facts(result, cell, outputs, states)
 end
 
 local function run(result, world, case, group)
-  result.arg_shapes, result.out_shapes = group:infer_shape(options_of(case.shapes))
+  result.arg_shapes, result.out_shapes = group:infer_shape(make_options(case.shapes))
   local grad_req = value(case.heads) and "write" or "null"
   local exe = group:simple_bind{ ctx = ty.cpu(), grad_req = grad_req,
-    shapes = options_of(case.shapes) }
+    shapes = make_options(case.shapes) }
   for name, key in pairs(case.values) do
     exe.arg_dict[name][":"] = world.array(key)
   end
@@ -153,7 +153,7 @@ local function run_case(world, case)
     local cell, result = build(case.spec), {}
     local begin = case.unroll.begin == "variables"
       and cell:begin_state{ func = ty.sym.Variable } or nil
-    result.begin_names = begin and names_of(begin)
+    result.begin_names = begin and list_names(begin)
     local outputs, states = unroll(cell, case.unroll, begin)
     local exe = run(result, world, case, graph_facts(result, cell, outputs, states))
     if case.expect.unpacked then

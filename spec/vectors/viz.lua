@@ -15,7 +15,7 @@ local function quietly(f)
   return ok and result or error(result, 0)
 end
 
-local function symbol_of(case)
+local function load_symbol(case)
   return case.symbol ~= json.null and ty.sym.load_json(json.encode(case.symbol)) or 3
 end
 
@@ -49,8 +49,8 @@ end
 local function summary(case)
   local length = given(case.line_length) or 120
   local text = quietly(function()
-    return ty.viz.print_summary(symbol_of(case), { shape = given(case.shape), line_length = length,
-      positions = given(case.positions) })
+    return ty.viz.print_summary(load_symbol(case), { shape = given(case.shape),
+      line_length = length, positions = given(case.positions) })
   end)
   return case.text and { text = text } or read_rows(text, length)
 end
@@ -95,7 +95,7 @@ local function plot(case)
     options[key] = value
   end
   ty.log.sink = function(level) count = count + (level == "warning" and 1 or 0) end
-  local ok, graph = pcall(ty.viz.plot_network, symbol_of(case), options)
+  local ok, graph = pcall(ty.viz.plot_network, load_symbol(case), options)
   ty.log.sink = sink
   if not ok then
     error(graph, 0)

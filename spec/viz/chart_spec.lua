@@ -24,7 +24,7 @@ local function find_colour(image, colour)
 end
 
 -- Texts of an SVG with the places where they begin and end.
-local function texts_of(svg)
+local function find_texts(svg)
   local list = {}
   for dict, text in svg:gmatch("<text([^>]*)>([^<]*)</text>") do
     local function attribute(name)
@@ -108,7 +108,7 @@ describe("plot", function()
       local svg = ty.viz.plot(case[1], case[2]):svg()
       local width, height = svg:match(' height="(%d+)".- width="(%d+)"')
       width, height = tonumber(height), tonumber(width)
-      for _, text in ipairs(texts_of(svg)) do
+      for _, text in ipairs(find_texts(svg)) do
         assert.is_true(text.turned or text.left >= 0 and text.right <= width,
           ("%s: %g to %g of %g"):format(text.text, text.left, text.right, width))
         assert.is_true(text.y > 8 and text.y < height, text.text)
@@ -249,7 +249,7 @@ describe("image_grid", function()
   it("writes captions below the images, as wide as they need", function()
     local x = ty.nd.zeros{ 2, 8, 8 }
     local svg = ty.viz.image_grid{ x, captions = { "short", "a rather long one" }, scale = 1 }:svg()
-    local list, width = texts_of(svg), tonumber(svg:match(' width="(%d+)"'))
+    local list, width = find_texts(svg), tonumber(svg:match(' width="(%d+)"'))
     assert.equal(2, #list)
     assert.is_true(list[2].left > list[1].right and list[2].right <= width)
     local numbered = ty.viz.image_grid{ x, captions = ty.nd.array{ 7, 8 } }:svg()

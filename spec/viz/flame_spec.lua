@@ -19,10 +19,10 @@ local ROWS = {
 }
 
 -- "name:ms{children}" of a box.
-local function text_of(box)
+local function make_text(box)
   local parts = {}
   for i, child in ipairs(box.children) do
-    parts[i] = text_of(child)
+    parts[i] = make_text(child)
   end
   return ("%s:%g"):format(box.name, box.total / 1e6)
     .. (parts[1] and "{" .. table.concat(parts, " ") .. "}" or "")
@@ -33,7 +33,7 @@ describe("viz.flame", function()
     local tree, depth = flame.tree(ROWS)
     assert.equal("all:20{forward:12{stage1_unit1:7{conv1:6{Convolution (k):6} relu1:1{relu (k):1}} "
       .. "_plus0:2{a+b (k):2} stage2_unit1_conv1:2{Convolution:2} fc1:1{FullyConnected (k):1}} "
-      .. "backward:8{stage1_unit1_conv1:8{_backward_Convolution (k):8}}}", text_of(tree))
+      .. "backward:8{stage1_unit1_conv1:8{_backward_Convolution (k):8}}}", make_text(tree))
     assert.equal(5, depth)
   end)
 

@@ -63,7 +63,7 @@ local function decode(text)
 end
 
 -- The largest difference, in per cent, between what is sent and what was drawn.
-local function error_of(canvas)
+local function measure_error(canvas)
   local rows, worst = decode(sixel.encode(canvas)), 0
   assert.equal(canvas.height, #rows)
   for y, row in ipairs(rows) do
@@ -84,7 +84,7 @@ describe("sixels", function()
       local canvas = raster.new(31, height)
       canvas:rect(3, 0, 11, height, "#d55e00")
       canvas:rect(20, 0, 2, 1, "#0072b2")
-      assert.is_true(error_of(canvas) <= 0.51)
+      assert.is_true(measure_error(canvas) <= 0.51)
     end
   end)
 
@@ -95,7 +95,7 @@ describe("sixels", function()
       canvas.bytes[3 * i], canvas.bytes[3 * i + 1], canvas.bytes[3 * i + 2] =
         4 * x, 4 * y, (x * y) % 256
     end
-    assert.is_true(error_of(canvas) < 16)
+    assert.is_true(measure_error(canvas) < 16)
   end)
 end)
 

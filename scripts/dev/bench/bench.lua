@@ -185,7 +185,7 @@ if on_gpu then
     {"W5", ">=", 3, ending = " unrolled"}, {"host", "<=", 50, absolute = true}}
 end
 
-local function goal_of(figure)
+local function find_goal(figure)
   local found
   for _, g in ipairs(GOALS) do
     if g.ending and figure:find(g[1], 1, true) == 1 and figure:sub(-#g.ending) == g.ending then
@@ -217,7 +217,7 @@ end
 
 local function is_rate(f) return f.unit:find("/s$") ~= nil end
 
-local function best_of(f, is_wanted)
+local function find_best(f, is_wanted)
   local best
   for _, v in pairs(f.variants) do
     if is_wanted(v) then
@@ -268,7 +268,7 @@ local peaks = {}
 
 local function note_peak(f)
   local name = f.name:match("^peak (%w+)")
-  local best = name and best_of(f, function() return true end)
+  local best = name and find_best(f, function() return true end)
   if best then peaks[name] = best.median end
 end
 
@@ -300,16 +300,16 @@ local ROW = "%-30s %-12s %10s %10s %10s %10s  %-22s %7s %-8s"
 
 local function row(figures, f)
   local function of(name)
-    return best_of(f, function(v) return v.system == name end)
+    return find_best(f, function(v) return v.system == name end)
   end
   local mine, torch, mxnet, onnx = of("tycho"), of("torch"), of("mxnet"), of("onnx")
-  local best = best_of(f, function(v)
+  local best = find_best(f, function(v)
     return v.system ~= "tycho" and (not on_gpu or v.variant:find("^eager") ~= nil)
   end)
-  local goal, against = goal_of(f.name), best
+  local goal, against = find_goal(f.name), best
   if goal and goal.of then
     local base = figures[f.name:sub(1, -#goal.ending - 1)]
-    against = base and best_of(base, function(v) return v.system == "tycho" end)
+    against = base and find_best(base, function(v) return v.system == "tycho" end)
   end
   local bad = differs(f)
   local line = {figure = f.name, unit = f.unit, ours = mine and mine.median,

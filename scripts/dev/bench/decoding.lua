@@ -69,7 +69,7 @@ local function bound(o)
 end
 
 -- Returns what a step reads, as arguments of loads_read, and its bytes.
-local function bytes_of(o, exe)
+local function list_bytes(o, exe)
   local list = {}
   for name, x in pairs(exe.arg_dict) do
     if name ~= "data" and name ~= "length" and name ~= "positions_weight" then
@@ -112,7 +112,7 @@ local function decode(name, loads)
     exe:forward()[1]:wait_to_read()
   end
   step()
-  local array, bytes, n, total = bytes_of(o, exe)
+  local array, bytes, n, total = list_bytes(o, exe)
   local threads = native.C.ty_threads(0)
   -- so many rounds in a call that its threads are made in a small part of the time
   local rounds = math.max(1, math.floor(5e8 / total))

@@ -6,11 +6,11 @@ local ty = require "tycho"
 local NAMES = {mlp = "mlp", lenet = "lenet", fused = "LSTM 2x200 fused",
   unrolled = "LSTM 2x200 unrolled"}
 
---- Prints the records of `only`, by default of all; step_of gives what is called, by name.
-return function(step_of, only)
+--- Prints the records of `only`, by default of all; make_step gives what is called, by name.
+return function(make_step, only)
   for _, name in ipairs{"mlp", "lenet", "fused", "unrolled"} do
     if not only or only == name then
-      local step, list = step_of(name), {}
+      local step, list = make_step(name), {}
       for i = -99, 200 do                       -- the first hundred compile, record, warm up
         local from = measure.now()
         step()

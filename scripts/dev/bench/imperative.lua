@@ -80,7 +80,7 @@ function Filled:__call(desc, x)
   end
 end
 
-local function shapes_of(names, arrays)
+local function list_shapes(names, arrays)
   local out = {}
   for i, x in ipairs(arrays) do out[i] = {names[i], x.shape} end
   return out
@@ -89,7 +89,8 @@ end
 -- Returns a step of a Module, and its loss.
 local function module_step(w)
   local m = ty.mod.Module{symbol = w.symbol(), data_names = w.names, label_names = {"label"}}
-  m:bind{data_shapes = shapes_of(w.names, w.data), label_shapes = shapes_of({"label"}, {w.label})}
+  m:bind{data_shapes = list_shapes(w.names, w.data),
+    label_shapes = list_shapes({"label"}, {w.label})}
   m:init_params{initializer = Filled()}
   m:init_optimizer{optimizer = "sgd", optimizer_params = {learning_rate = w.lr,
     momentum = MOMENTUM, rescale_grad = 1 / w.rows}}
@@ -133,7 +134,7 @@ end
 
 local KINDS = {"", " gluon", " hybrid"}
 
-local function step_of(kind, w)
+local function make_step(kind, w)
   if kind == "" then return module_step(w) end
   return gluon_step(w, kind == " hybrid")
 end
@@ -158,7 +159,7 @@ function imperative.layers(name)
   local w, steps, checks = network(name), {}, {}
   for k, kind in ipairs(KINDS) do
     local loss
-    steps[k], loss = step_of(kind, w)
+    steps[k], loss = make_step(kind, w)
     checks[k] = losses(steps[k], loss)
   end
   local seconds = measure.in_turn(steps, ty.waitall, SAMPLE)
@@ -178,7 +179,7 @@ local function live_mib() return ty.live().bytes / 2 ^ 20 end
 function imperative.layers_memory(name, kind)
   kind = kind and " " .. kind or ""
   local warm = network "mlp"
-  local step = step_of(kind, warm)
+  local step = make_step(kind, warm)
   step()
   step = nil                                              -- luacheck: ignore
   native.C.ty_lazy_trim()
@@ -186,7 +187,7 @@ function imperative.layers_memory(name, kind)
   collectgarbage()
   ty.waitall()
   local base, w, live, most = measure.resident(), network(name), live_mib(), 0
-  step = step_of(kind, w)
+  step = make_step(kind, w)
   for i = 1, 10 do
     if i == 3 then measure.forget_peak() end
     step()
@@ -393,7 +394,7 @@ function imperative.lengths_memory(kind, longest)
   measure.record(("W15 arrays %s%s"):format(what, kind), "", "MiB", {live_mib() - live})
 end
 
-imperative.step_of, imperative.network = step_of, network
+imperative.make_step, imperative.network = make_step, network
 
 --- All; `again(word)` runs a part in a process of its own.
 function imperative.W15(again)

@@ -16,7 +16,7 @@ local function pictures()
     T.ToTensor(), T.Normalize({0.49, 0.48, 0.45}, {0.25, 0.24, 0.26})})
 end
 
-local function loader_of(set, workers)
+local function make_loader(set, workers)
   return ty.gluon.data.DataLoader{set, batch_size = BATCH, shuffle = true, num_workers = workers}
 end
 
@@ -63,12 +63,12 @@ return function()
   local set = pictures()
   for workers = 0, 2 do
     measure.rate(("loader %d workers"):format(workers), "", "samples/s", COUNT,
-      measure.samples(epoch(loader_of(set, workers)), ty.waitall))
+      measure.samples(epoch(make_loader(set, workers)), ty.waitall))
   end
   local m = module()
-  local x, t = loader_of(set, 0):iter()()
+  local x, t = make_loader(set, 0):iter()()
   local times = measure.in_turn({steps(m, function() return x, t end),
-    steps(m, endless(loader_of(set, 2)))}, ty.waitall)
+    steps(m, endless(make_loader(set, 2)))}, ty.waitall)
   for k, name in ipairs{"resident", "2 workers"} do
     local list = {}
     for i, seconds in ipairs(times[k]) do list[i] = seconds / STEPS * 1e3 end

@@ -97,7 +97,7 @@ local function bound(symbol, inputs, precision, fill)
 end
 
 -- Operations of the products of a step of a bound network.
-local function flop_of(symbol, shapes, trained)
+local function count_flop(symbol, shapes, trained)
   local known, inputs = {}, {}
   local list = symbol:infer_shape(shapes)
   for i, name in ipairs(symbol:list_arguments()) do known[name] = list[i] end
@@ -200,7 +200,7 @@ local function classifier(figure, name, batch, how)
   local all = {batch, unpack(shape)}
   train(figure, "images/s", batch, symbol, {data = values.images(all),
     label = values.labels("label", {batch}, classes)}, sgd(RATES[name], batch), how,
-    {flop = flop_of(symbol, {data = all, label = {batch}}, true)})
+    {flop = count_flop(symbol, {data = all, label = {batch}}, true)})
 end
 
 local function language(size, how)
@@ -227,7 +227,7 @@ function narrow.W13()
       local all = {batch, unpack(shape)}
       local exe = bound(how.convert(symbol), {data = values.images(all)}, how.precision)
       infer("W13 resnet50 infer b" .. batch .. how.ending, "images/s", batch, exe, how.variant,
-        {flop = flop_of(symbol, {data = all})})
+        {flop = count_flop(symbol, {data = all})})
     end
     for _, size in ipairs(LM) do language(size, how) end
   end
@@ -263,7 +263,7 @@ function narrow.W14()
   for _, batch in ipairs{1, 32} do
     int8("W14 resnet50 b" .. batch, "images/s", batch, q, qarg, qaux,
       {data = values.images{batch, unpack(shape)}}, "static",
-      flop_of(symbol, {data = {batch, unpack(shape)}}))
+      count_flop(symbol, {data = {batch, unpack(shape)}}))
   end
   for _, size in ipairs(INFERRED) do
     local length, batch = unpack(size)

@@ -15,7 +15,7 @@ do
   end
 end
 
-local function place_of(name)
+local function compute_place(name)
   local place = 0
   for i = 1, #name do place = (place * 131 + name:byte(i)) % COUNT end
   return place
@@ -34,7 +34,7 @@ end
 
 -- out[i] = (number i of `name` - shift) * scale; out is float memory
 local function write(out, name, n, scale, shift)
-  local from, place, done = circle(scale, shift), place_of(name), 0
+  local from, place, done = circle(scale, shift), compute_place(name), 0
   while done < n do
     local some = math.min(n - done, COUNT - place)
     ffi.copy(out + done, from + place, some * 4)

@@ -19,7 +19,7 @@ local quick = os.getenv("QUICK") == "1"
 
 -- Training ----------------------------------------------------------------------------------------
 
-local function shape_of(batch, shape) return {batch, unpack(shape)} end
+local function make_shape(batch, shape) return {batch, unpack(shape)} end
 
 -- inputs: arrays by name; every other argument gets its values, and a
 -- gradient where `train` says so
@@ -106,7 +106,7 @@ end
 
 local function classifier(name, batch)
   local symbol, shape, classes = nets.network(name)
-  local inputs = {data = values.images(shape_of(batch, shape)),
+  local inputs = {data = values.images(make_shape(batch, shape)),
     label = values.labels("label", {batch}, classes)}
   local exe = bound(symbol, inputs, true)
   return exe, inputs, trainer(symbol, exe, RATES[name], 1 / batch)
@@ -123,17 +123,17 @@ function workloads.W1() training("W1", "mlp", 100, "samples/s") end
 function workloads.W2() training("W2", "lenet", 64, "images/s") end
 function workloads.W3() training("W3", "resnet20", 128, "images/s") end
 
-local function size_of(x, what)
+local function compute_size(x, what)
   local y = x:astype("float64"):abs()
   return (what == "sum" and y:sum() or y:mean()):asscalar()
 end
 
 local function inference(figure, name, batch, unit)
   local symbol, shape = nets.network(name, true)
-  local exe = bound(symbol, {data = values.images(shape_of(batch, shape))}, false)
+  local exe = bound(symbol, {data = values.images(make_shape(batch, shape))}, false)
   local function step() exe:forward(false) end
   step()
-  local check, seconds = {size_of(exe.outputs[1])}, measure.samples(step, ty.waitall)
+  local check, seconds = {compute_size(exe.outputs[1])}, measure.samples(step, ty.waitall)
   measure.rate(figure, "", unit, batch, seconds, check, work.of(exe, step, {data = true}))
   measure.profile(step, exe)
 end
@@ -236,7 +236,7 @@ function workloads.buckets(kind, place)
   measure.forget_peak()
   local base, start = measure.resident(), measure.now()
   local module, describe = bucketing(kind, 60)
-  local function batch_of(T)
+  local function make_batch(T)
     local x, y = describe(T)
     return ty.io.DataBatch{data = {data[T].data}, label = {data[T].label}, bucket_key = T,
       provide_data = x, provide_label = y}
@@ -246,7 +246,7 @@ function workloads.buckets(kind, place)
   module:init_params{initializer = Filled()}
   module:init_optimizer{optimizer = "sgd", in_backward = place ~= nil,
     optimizer_params = {learning_rate = LM_RATE, momentum = 0.9, rescale_grad = 1 / 32 / 60}}
-  for _, T in ipairs(BUCKETS) do batches[T] = batch_of(T) end
+  for _, T in ipairs(BUCKETS) do batches[T] = make_batch(T) end
   local function round(order)
     local from = measure.now()
     for _, T in ipairs(order) do
@@ -282,7 +282,7 @@ function workloads.W7()
   local exe = bound(symbol, inputs, false)
   local function forward() exe:forward(false) end
   forward()
-  local check = {size_of(exe.outputs[1], "sum")}
+  local check = {compute_size(exe.outputs[1], "sum")}
   measure.record("W7 forward", "", "ns/operator",
     per_operator(measure.samples(forward, ty.waitall)), check)
   local trained = bound(symbol, inputs, true)
@@ -293,7 +293,7 @@ function workloads.W7()
   both()
   local sum = 0
   for name, g in pairs(trained.grad_dict) do
-    if name ~= "data" then sum = sum + size_of(g, "sum") end
+    if name ~= "data" then sum = sum + compute_size(g, "sum") end
   end
   measure.record("W7 both", "", "ns/operator",
     per_operator(measure.samples(both, ty.waitall)), {sum})
@@ -333,7 +333,7 @@ function workloads.model(name)
   local function step() exe:forward(false) end
   step()
   local check = {}
-  for i, y in ipairs(exe.outputs) do check[i] = size_of(y) end
+  for i, y in ipairs(exe.outputs) do check[i] = compute_size(y) end
   measure.rate("W16 " .. name, "", "runs/s", 1, measure.samples(step, ty.waitall), check)
   measure.profile(step, exe)
 end
@@ -375,7 +375,7 @@ local function memory_step(name, mode)
     local shape
     symbol, shape = nets.network(name)
     inputs, share =
-      {data = values.images(shape_of(MEMORY_BATCH, shape)), label = ty.nd.zeros{MEMORY_BATCH}}, 1
+      {data = values.images(make_shape(MEMORY_BATCH, shape)), label = ty.nd.zeros{MEMORY_BATCH}}, 1
   end
   local lr = layers and LM_RATE or 1e-4
   if mode == "train" then
@@ -435,7 +435,7 @@ function workloads.W9()
   settle()
   local resnet, shape = nets.network("resnet50")
   binding("W9 bind resnet50", "", function()
-    return bind(resnet, {data = shape_of(16, shape), label = {16}})
+    return bind(resnet, {data = make_shape(16, shape), label = {16}})
   end, 25)
   local shapes = {data = {60, 32}, label = {60, 32}}
   for _, kind in ipairs{"fused", "unrolled"} do
@@ -473,7 +473,7 @@ local function batchnorm(n)
   elements("batchnorm", n, function()
     exe:forward(true)
     exe:backward(dy)
-  end, function() return size_of(exe.grad_dict.bn_gamma) end)
+  end, function() return compute_size(exe.grad_dict.bn_gamma) end)
 end
 
 local function chain8(n, x)
@@ -482,7 +482,7 @@ local function chain8(n, x)
     {data = x}, false)
   elements("chain", n, function()
     exe:forward(false)
-  end, function() return size_of(exe.outputs[1]) end)
+  end, function() return compute_size(exe.outputs[1]) end)
 end
 
 function workloads.W10()
@@ -501,7 +501,7 @@ function workloads.W10()
       local s = ty.nd.zeros{SUM_SHAPE[n][2 - axis]}
       elements("sum " .. axis, n, function()
         ty.nd.sum{data = m, axis = axis, out = s}
-      end, function() return size_of(s) end)
+      end, function() return compute_size(s) end)
     end
     local w, g, a, b = x:copy(), x:copy(), ty.nd.zeros{n}, ty.nd.zeros{n}
     elements("adam", n, function()

@@ -145,7 +145,7 @@ end
 
 -- Objects of `files` below the folder `build`: path of the object -> source. An object without its
 -- source is old.
-local function objects_of(files, build)
+local function find_objects(files, build)
   local sources, paths = {}, {}
   for _, path in ipairs(files) do
     sources[path:match("^(.*)%.c$") or path] = path
@@ -175,7 +175,7 @@ local INTERFACE = "native/tycho.h"
 -- is used of others' libraries (list of { name =, file =, by = }). `build` holds native/*.o as make
 -- wrote it.
 function graph.symbols(files, build)
-  local sources = objects_of(files, build)
+  local sources = find_objects(files, build)
   local objects = read_objects(sources)
   local arrows, globals, defined, seen, foreign = {}, {}, {}, {}, {}
   for _, object in ipairs(objects) do

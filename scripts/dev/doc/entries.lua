@@ -91,7 +91,7 @@ local function key(x)
 end
 
 
-local function address_of(x)
+local function find_address(x)
   return addresses[key(x)]
 end
 
@@ -126,7 +126,7 @@ end
 
 
 -- Options, with what the comments say, the nearest comment first.
-local function options_of(title, f, form, texts, common)
+local function list_options(title, f, form, texts, common)
   local said, list, extra = {}, {}, {}
   local object = f and manual.object(f, title)
   for _, entry in ipairs(texts) do
@@ -156,7 +156,7 @@ end
 
 
 -- Returns what comments say, and what they say of all options together.
-local function lines_of(texts, form)
+local function list_lines(texts, form)
   local lines = {}
   for _, entry in ipairs(texts) do
     for _, line in ipairs(comments.parts(entry).lines) do
@@ -184,8 +184,8 @@ local function described(page, kind, title, f, form, texts, common)
   local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
     f = f and manual.unwrapped(f), call = form and manual.signature(form, title)
       or f and manual.plain_signature(f, title, texts[#texts]),
-    lines = lines_of(texts, form), results = results,
-    options = options_of(title, f, form, texts, common) }
+    lines = list_lines(texts, form), results = results,
+    options = list_options(title, f, form, texts, common) }
   item.address = page.file .. ".html#" .. item.id
   note(title, item.address)
   page.entries[#page.entries + 1] = item
@@ -256,7 +256,7 @@ end
 
 
 -- Returns all methods of a class and its bases, or its own alone.
-local function methods_of(class, whole)
+local function list_methods(class, whole)
   local all = {}
   while class and class.class_name ~= "Object" do
     for _, name in ipairs(sorted(class)) do
@@ -275,9 +275,9 @@ local function inherited(class, own)
   while base and base.class_name ~= "Object" do
     for _, name in ipairs(sorted(base)) do
       local f = rawget(base, name)
-      if address_of(f) and not seen[name] and (not own[name] or not address_of(own[name])) then
+      if find_address(f) and not seen[name] and (not own[name] or not find_address(own[name])) then
         seen[name] = true
-        list[#list + 1] = { name = name, address = address_of(f) }
+        list[#list + 1] = { name = name, address = find_address(f) }
       end
     end
     base = rawget(base, "super")
@@ -287,7 +287,7 @@ end
 
 
 local function add_class(page, path, class, whole)
-  if address_of(class) then
+  if find_address(class) then
     return
   end
   local name = class.class_name
@@ -296,7 +296,7 @@ local function add_class(page, path, class, whole)
   local is_method = form and form.func:find(":init$")    -- of an object: KVStore's
   form = not is_method and form or nil
   local base = rawget(class, "super")
-  local common = base and address_of(base) and type(base.init) == "function"
+  local common = base and find_address(base) and type(base.init) == "function"
     and manual.form(base.init, base.class_name)
   local texts = { manual.class_entry(name),
     rawget(class, "init") and not is_method and manual.comment(init) or nil }
@@ -305,14 +305,14 @@ local function add_class(page, path, class, whole)
   end
   local item = described(page, "class", path, nil, form, texts, common or nil)
   item.class, item.base = class, common and common ~= form
-    and { name = base.class_name, address = address_of(base) }
+    and { name = base.class_name, address = find_address(base) }
   addresses[key(class)] = item.address
   note(name, item.address)
-  local methods = methods_of(class, whole)
+  local methods = list_methods(class, whole)
   methods.init = is_method and init or nil
   for _, method in ipairs(sorted(methods)) do
     local f = methods[method]
-    if not address_of(f) then
+    if not find_address(f) then
       add_function(page, name, method, f, class)
     end
   end
@@ -333,7 +333,7 @@ local function add_namespace(page, space)
     end
   end
   for _, name in ipairs(functions) do
-    if not address_of(module[name]) then
+    if not find_address(module[name]) then
       add_function(page, "ty." .. space, name, module[name])
     end
   end
@@ -354,7 +354,7 @@ end
 local function add_aliases(space, module, depth)
   for _, name in ipairs(members.list(module)) do
     local known, value = pcall(function() return module[name] end)
-    local where = known and value ~= nil and address_of(value)
+    local where = known and value ~= nil and find_address(value)
     if where then
       note(space .. "." .. name, where)
     elseif known and type(value) == "table" and not manual.is_class(value) and depth < 3 then
@@ -366,7 +366,7 @@ end
 
 -- Returns the comment of a namespace, without what it says of its files; "" of one without a module
 -- of its own.
-local function intro_of(space)
+local function find_intro(space)
   local module = members.find_module(namespace(space))
   for _, entry in ipairs(module and comments.named(module:match("[%w_]+$")) or {}) do
     if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
@@ -399,7 +399,7 @@ function entries.pages()
         add_namespace(page, row[k])
       end
       if k == 3 or not class then
-        local text = intro_of(space or row[k])
+        local text = find_intro(space or row[k])
         page.intro = page.intro .. (page.intro:find(text, 1, true) and "" or text .. "\n")
       end
     end

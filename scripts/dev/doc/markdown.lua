@@ -129,7 +129,7 @@ end
 
 
 -- Items that begin with a mark; lines that are indented belong to the item above them.
-local function list_of(mark, tag)
+local function make_list(mark, tag)
   return function(lines, i, out, links)
     if not lines[i]:find(mark) then
       return nil
@@ -149,7 +149,7 @@ local function list_of(mark, tag)
   end
 end
 
-blocks.list, blocks.numbers = list_of("^%- ", "ul"), list_of("^%d+%. ", "ol")
+blocks.list, blocks.numbers = make_list("^%- ", "ul"), make_list("^%d+%. ", "ol")
 
 
 local function ends_paragraph(line)

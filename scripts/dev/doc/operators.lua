@@ -26,7 +26,7 @@ local ORDER = { "layers", "math", "linalg", "images", "contrib", "samplers", "up
   "internal" }
 
 
-local function family_of(name)
+local function find_family(name)
   for _, family in ipairs(FAMILIES) do
     for i = 3, #family do
       if name:find(family[i]) then
@@ -38,7 +38,7 @@ end
 
 
 local function file_of(name)
-  return "operators_" .. family_of(name)[1]
+  return "operators_" .. find_family(name)[1]
 end
 
 
@@ -94,7 +94,7 @@ end
 
 
 -- Returns the names of a family as links.
-local function links_of(names)
+local function make_links(names)
   local list = {}
   for i, name in ipairs(names) do
     list[i] = ("[%s](%s.html#%s)"):format(name, file_of(name), markdown.anchor(name))
@@ -106,7 +106,7 @@ end
 local function by_family()
   local names = {}
   for _, name in ipairs(ty.op.list()) do
-    local id = family_of(name)[1]
+    local id = find_family(name)[1]
     names[id] = names[id] or {}
     table.insert(names[id], name)
   end
@@ -115,7 +115,7 @@ end
 
 
 local function family_page(family, names)
-  local out = { "# " .. family[2] .. "\n", links_of(names) .. "\n" }
+  local out = { "# " .. family[2] .. "\n", make_links(names) .. "\n" }
   for _, name in ipairs(names) do
     add_operator(out, ty.op.info(name))
   end
@@ -134,7 +134,7 @@ function operators.pages()
     are the shapes of the results. `?name` at the prompt says the same.\n")
     :format(#ty.op.list()) }
   for i, id in ipairs(ORDER) do
-    out[#out + 1] = ("## %s\n\n%s\n"):format(known[id][2], links_of(names[id]))
+    out[#out + 1] = ("## %s\n\n%s\n"):format(known[id][2], make_links(names[id]))
     pages[i + 1] = family_page(known[id], names[id])
   end
   pages[1] = { file = "operators", title = "Operators", text = table.concat(out, "\n") }

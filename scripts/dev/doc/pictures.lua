@@ -16,7 +16,7 @@ end
 
 
 -- Returns the code of a page in one language.
-local function code_of(path, language)
+local function read_code(path, language)
   local out = {}
   for block in read(path):gmatch("\n```" .. language .. "\n(.-)\n```") do
     out[#out + 1] = block
@@ -26,7 +26,7 @@ end
 
 
 local function executors()
-  local text = code_of("doc/executors.md", "lua"):gsub(":save%(\"", ":save(\"doc/")
+  local text = read_code("doc/executors.md", "lua"):gsub(":save%(\"", ":save(\"doc/")
   assert(loadstring(text))()
 end
 
@@ -43,7 +43,7 @@ end
 
 
 local function gallery()
-  for line in code_of("doc/gallery.md", "sh"):gmatch("[^\n]+") do
+  for line in read_code("doc/gallery.md", "sh"):gmatch("[^\n]+") do
     if line:find("--plot", 1, true) then
       print(line)
       assert(os.execute(line) == 0, line)

@@ -54,7 +54,7 @@ end
 
 
 -- Returns the words of a query or of plain text, in order: small letters, no underscores.
-local function words_of(text)
+local function split_words(text)
   local list = {}
   for word in text:lower():gsub("_", ""):gmatch("[a-z0-9]+") do
     list[#list + 1] = word
@@ -64,10 +64,10 @@ end
 
 
 -- Returns what an identifier is found by: "NDArrayIter" by itself, "nd", "array" and "iter".
-local function parts_of(identifier)
-  local parts = words_of(identifier)
+local function split_identifier(identifier)
+  local parts = split_words(identifier)
   local split = identifier:gsub("(%l)(%u)", "%1 %2"):gsub("(%u)(%u%l)", "%1 %2"):gsub("_", " ")
-  local inner = words_of(split)
+  local inner = split_words(split)
   for i = 1, #inner > 1 and #inner or 0 do
     parts[#parts + 1] = inner[i]
   end
@@ -79,7 +79,7 @@ end
 local function count(text)
   local counts, n = {}, 0
   for identifier in text:gmatch("[%w_]+") do
-    for _, word in ipairs(parts_of(identifier)) do
+    for _, word in ipairs(split_identifier(identifier)) do
       word = word:find("%a") and not STOP[word] and stem(word)
       if word then
         counts[word], n = (counts[word] or 0) + 1, n + 1
@@ -94,7 +94,7 @@ end
 local function weigh_heading(title)
   local weights = {}
   local function add(identifier, whole, part)
-    for i, word in ipairs(parts_of(identifier)) do
+    for i, word in ipairs(split_identifier(identifier)) do
       word = stem(word)
       weights[word] = math.max(weights[word] or 0, i == 1 and whole or part)
     end
@@ -139,7 +139,7 @@ local function sections(body)
 end
 
 
-local function sections_of(pages)
+local function list_sections(pages)
   local list, total = {}, 0
   for _, page in ipairs(pages) do
     for _, section in ipairs(sections(page.body)) do
@@ -211,14 +211,14 @@ local function synonyms(words)
       local others = {}
       for name in names:gmatch("%S+") do
         local owner = name:match("^([%w_]+){")           -- "LeakyReLU" of "LeakyReLU{act_type}"
-        others[#others + 1] = owner and stem(words_of(owner)[1])
-        others[#others + 1] = stem(words_of(foreign.last(name))[1])
+        others[#others + 1] = owner and stem(split_words(owner)[1])
+        others[#others + 1] = stem(split_words(foreign.last(name))[1])
       end
       add(foreign.plain(word), others)
     end
   end
   for _, group in ipairs(foreign.SYNONYMS) do
-    local list = words_of(group)
+    local list = split_words(group)
     for _, word in ipairs(list) do
       local others = {}
       for _, other in ipairs(list) do
@@ -234,7 +234,7 @@ end
 --- Returns the index of all sections.
 -- @tparam {table,...} pages file, title, body (HTML), weight
 function search.index(pages)
-  local list, average = sections_of(pages)
+  local list, average = list_sections(pages)
   local words = weigh(list, average)
   return { sections = list, words = words, same = synonyms(words) }
 end
@@ -252,7 +252,7 @@ end
 
 -- Section -> score of one word of a query, or of some that are joined; `last`: the word may be
 -- unfinished.
-local function scores_of(index, word, last)
+local function compute_scores(index, word, last)
   local best, key = {}, stem(word)
   reach(index, best, key, SCALE)
   for _, other in ipairs(index.same[word] or index.same[key] or {}) do
@@ -274,17 +274,17 @@ end
 -- @string text
 -- @treturn {table,...} title, page, address
 function search.find(index, text)
-  local all, list = words_of(text), {}
+  local all, list = split_words(text), {}
   for _, word in ipairs(all) do
     list[#list + 1] = not STOP[word] and word or nil
   end
   list = list[1] and list or all
   local sum, found = {}, {}             -- section -> score, words that it has
   for i, word in ipairs(list) do
-    local best = scores_of(index, word, i == #list)
+    local best = compute_scores(index, word, i == #list)
     for n = 1, i == 1 and 0 or 2 do     -- joined with the one or two words before it
       local joined = i - n >= 1 and table.concat(list, "", i - n, i)
-      for section, score in pairs(joined and scores_of(index, joined) or {}) do
+      for section, score in pairs(joined and compute_scores(index, joined) or {}) do
         best[section] = math.max(best[section] or 0, score * (n + 1))
       end
     end

@@ -58,7 +58,7 @@ int64_t Bag::get(int id) const
 static std::set<const void *> &bags = *new std::set<const void *>;
 static std::mutex lock;
 
-const Bag *bag_of(const void *handle, Kind kind)
+const Bag *find_bag(const void *handle, Kind kind)
 {
   std::unique_lock<std::mutex> own(lock);
   const Bag *b = (const Bag *)handle;
@@ -80,7 +80,7 @@ template <class T> static cublasStatus_t make(T *out, Kind kind, std::map<int, i
 
 static cublasStatus_t drop(const char *name, const void *handle, Kind kind)
 {
-  const Bag *b = bag_of(handle, kind);
+  const Bag *b = find_bag(handle, kind);
   if (!b) return wrong(name, "not a descriptor of this kind, or destroyed before");
   {
     std::unique_lock<std::mutex> own(lock);
@@ -94,7 +94,7 @@ static cublasStatus_t drop(const char *name, const void *handle, Kind kind)
 static cublasStatus_t set(
     const char *name, void *handle, Kind kind, int id, const void *from, size_t n)
 {
-  Bag *b = (Bag *)bag_of(handle, kind);
+  Bag *b = (Bag *)find_bag(handle, kind);
   const Attribute *a = find(kind, id);
   if (!b || !from) return wrong(name, "not a descriptor of this kind, or nothing to set");
   if (!a) return wrong(name, "attribute %d, which the stand-in lacks", id);
@@ -109,7 +109,7 @@ static cublasStatus_t set(
 static cublasStatus_t get(const char *name, const void *handle, Kind kind, int id, void *to,
     size_t n, size_t *written)
 {
-  const Bag *b = bag_of(handle, kind);
+  const Bag *b = find_bag(handle, kind);
   const Attribute *a = find(kind, id);
   if (!b || !a || (n && !to) || (!n && !written))
     return wrong(name, "not a descriptor, or an attribute that the stand-in lacks");

@@ -17,7 +17,7 @@ struct Algorithm { uint64_t mark, product, workspace; uint32_t aligned[4]; uint6
 static const uint64_t MARK = 0x6375646173696d00;
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm has 64 bytes");
 
-static bool number_of(int64_t type, Number *out)
+static bool find_number(int64_t type, Number *out)
 {
   switch (type) {
   case CUDA_R_32F: *out = F32; return true;
@@ -32,9 +32,9 @@ static bool number_of(int64_t type, Number *out)
 
 /* -- what is asked for ------------------------------------------------------------------------- */
 
-static int matrix_of(const Bag *l, bool turned, Matrix *m)
+static int make_matrix(const Bag *l, bool turned, Matrix *m)
 {
-  if (!number_of(l->get(CUBLASLT_MATRIX_LAYOUT_TYPE), &m->type)) return LACKS;
+  if (!find_number(l->get(CUBLASLT_MATRIX_LAYOUT_TYPE), &m->type)) return LACKS;
   int64_t order = l->get(CUBLASLT_MATRIX_LAYOUT_ORDER);
   if (order != CUBLASLT_ORDER_COL && order != CUBLASLT_ORDER_ROW) return LACKS;
   m->by_row = order == CUBLASLT_ORDER_ROW;
@@ -91,7 +91,7 @@ static bool epilogue_exists(int e)
   }
 }
 
-static int epilogue_of(const Bag *d, Product *p)
+static int make_epilogue(const Bag *d, Product *p)
 {
   int e = (int)d->get(CUBLASLT_MATMUL_DESC_EPILOGUE);
   if (!epilogue_exists(e)) return INVALID;
@@ -100,8 +100,8 @@ static int epilogue_of(const Bag *d, Product *p)
   int64_t bias = d->get(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
   int64_t aux = d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE);
   p->bias_type = p->aux_type = plain;
-  if (bias >= 0 && (!number_of(bias, &p->bias_type) || p->bias_type != plain)) return LACKS;
-  if (aux >= 0 && (!number_of(aux, &p->aux_type) || p->aux_type != plain)) return LACKS;
+  if (bias >= 0 && (!find_number(bias, &p->bias_type) || p->bias_type != plain)) return LACKS;
+  if (aux >= 0 && (!find_number(aux, &p->aux_type) || p->aux_type != plain)) return LACKS;
   p->bias = (char *)d->get(CUBLASLT_MATMUL_DESC_BIAS_POINTER);
   p->bias_stride = d->get(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE);
   p->aux = (char *)d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
@@ -125,7 +125,7 @@ static bool whole_numbers_fit(const Product &p, const Bag *d)
       p.a.rows % 4 == 0 && p.a.cols % 4 == 0 && p.a.ld % 4 == 0 && p.b.ld % 4 == 0;
 }
 
-static int product_of(
+static int make_product(
     const Bag *d, const Bag *a, const Bag *b, const Bag *c, const Bag *o, Product *p)
 {
   bool ta = d->get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N;
@@ -133,20 +133,20 @@ static int product_of(
   const struct { const Bag *layout; bool turned; Matrix *m; } all[] = { { a, ta, &p->a },
     { b, tb, &p->b }, { c, false, &p->c }, { o, false, &p->d } };
   for (auto &x : all)
-    if (int r = matrix_of(x.layout, x.turned, x.m)) return r;
+    if (int r = make_matrix(x.layout, x.turned, x.m)) return r;
   p->compute = (int)d->get(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
   int64_t mode = d->get(CUBLASLT_MATMUL_DESC_POINTER_MODE);
   if (mode > CUBLASLT_POINTER_MODE_DEVICE || d->get(CUBLASLT_MATMUL_DESC_TRANSC) != CUBLAS_OP_N)
     return LACKS;
   p->scales_on_device = mode == CUBLASLT_POINTER_MODE_DEVICE;
-  if (!number_of(d->get(CUBLASLT_MATMUL_DESC_SCALE_TYPE), &p->scale) || !types_agree(*p))
+  if (!find_number(d->get(CUBLASLT_MATMUL_DESC_SCALE_TYPE), &p->scale) || !types_agree(*p))
     return LACKS;
   if (p->a.rows != p->d.rows || p->b.cols != p->d.cols || p->a.cols != p->b.rows) return INVALID;
   if (p->c.rows != p->d.rows || p->c.cols != p->d.cols || p->c.by_row != p->d.by_row)
     return INVALID;
   for (const Matrix *m : { &p->a, &p->b, &p->c })
     if (m->batch != p->d.batch) return INVALID;
-  if (int r = epilogue_of(d, p)) return r;
+  if (int r = make_epilogue(d, p)) return r;
   return whole_numbers_fit(*p, d) ? GOOD : LACKS;
 }
 
@@ -184,8 +184,8 @@ static bool power_of_two(int64_t v) { return v > 0 && !(v & (v - 1)); }
 #define NAMED(condition, ...) \
   if (!(condition)) return (cublasStatus_t)misuse(INVALID, __func__, __VA_ARGS__)
 #define BAGS(d, a, b, c, o) \
-  const Bag *bags[] = { bag_of(d, PRODUCT), bag_of(a, LAYOUT), bag_of(b, LAYOUT), \
-    bag_of(c, LAYOUT), bag_of(o, LAYOUT) }; \
+  const Bag *bags[] = { find_bag(d, PRODUCT), find_bag(a, LAYOUT), find_bag(b, LAYOUT), \
+    find_bag(c, LAYOUT), find_bag(o, LAYOUT) }; \
   for (const Bag *x : bags) NAMED(x, "a descriptor is missing, of another kind, or destroyed")
 
 API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
@@ -195,12 +195,13 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
 {
   if (int r = enter(__func__, CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_EXECUTION_FAILED))
     return (cublasStatus_t)r;
-  const Bag *wish = bag_of(preference, PREFERENCE);
+  const Bag *wish = find_bag(preference, PREFERENCE);
   NAMED(h && wish && out && found && wanted > 0, "a null or destroyed argument");
   BAGS(d, a, b, c, o);
   Product p = {};
   *found = 0;
-  if (int r = product_of(bags[0], bags[1], bags[2], bags[3], bags[4], &p)) return (cublasStatus_t)r;
+  int r = make_product(bags[0], bags[1], bags[2], bags[3], bags[4], &p);
+  if (r) return (cublasStatus_t)r;
   uint32_t aligned[4];
   for (int i = 0; i < 4; i++) {
     int64_t v = wish->get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
@@ -250,7 +251,7 @@ static void cover_epilogue(std::vector<Region> *all, const Product &p)
       (rows * bits + 7) / 8, use, (size_t)(p.d.cols * p.d.batch), (size_t)p.aux_ld * bits / 8 });
 }
 
-static std::vector<Region> regions_of(const Product &p, void *workspace, size_t bytes)
+static std::vector<Region> list_regions(const Product &p, void *workspace, size_t bytes)
 {
   std::vector<Region> all;
   if (bytes) all.push_back({ "the workspace", workspace, bytes, SCRATCH });
@@ -311,7 +312,7 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
   NAMED(device_of((CUstream)stream) == h->device, "a handle and a stream of two devices");
   BAGS(d, al, bl, cl, ol);
   Product p = {};
-  if (int r = product_of(bags[0], bags[1], bags[2], bags[3], bags[4], &p))
+  if (int r = make_product(bags[0], bags[1], bags[2], bags[3], bags[4], &p))
     return (cublasStatus_t)misuse(r, __func__, "a product that the library does not make");
   NAMED(p.scales_on_device == is_device_memory(alpha), "alpha is not where the pointer mode says");
   read_scales(&p, alpha, beta);
@@ -327,7 +328,7 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
   else
     chosen = choose(p, workspace ? bytes : 0, loose);
   if (int r = check_call(__func__, p, chosen, workspace, bytes)) return (cublasStatus_t)r;
-  CUresult given = give((CUstream)stream, __func__, regions_of(p, workspace, chosen.workspace),
+  CUresult given = give((CUstream)stream, __func__, list_regions(p, workspace, chosen.workspace),
       [=] { multiply(p); }, (int)chosen.way);
   return given ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }

@@ -17,7 +17,7 @@ struct Bag {
   int64_t get(int attribute) const;                   /* given, or the library's default */
 };
 /* Returns what a handle of the interface refers to; NULL: destroyed, or of another kind. */
-const Bag *bag_of(const void *handle, Kind kind);
+const Bag *find_bag(const void *handle, Kind kind);
 
 /* -- products (product.cc, loops.cc) ----------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ static const Rule rules[] = {
   R(VARIANT_PACK, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, false),
 };
 
-static const Rule *rule_of(const Bag *b, int attribute)
+static const Rule *find_rule(const Bag *b, int attribute)
 {
   for (const Rule &r : rules)
     if (r.kind == b->kind && r.attribute == attribute) return &r;
@@ -90,7 +90,7 @@ size_t attribute_bytes(int type)
 
 int attribute_type(const Bag *b, int attribute)
 {
-  const Rule *r = rule_of(b, attribute);
+  const Rule *r = find_rule(b, attribute);
   return r ? (int)r->type : -1;
 }
 
@@ -165,7 +165,7 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
   Bag *b = (Bag *)d;
   if (!lives(b) || !from) return wrong(__func__, "not a descriptor, or nothing to set");
   if (b->done) return wrong(__func__, "the descriptor is finalized");
-  const Rule *r = rule_of(b, name);
+  const Rule *r = find_rule(b, name);
   if (!r) return wrong(__func__, "an attribute that the descriptor has not, or the stand-in lacks");
   if (r->type != type) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the attribute's type");
   if (n < 1 || n > r->most) return wrong(__func__, "the attribute's count");
@@ -190,7 +190,7 @@ static bool lacks_engines(const Bag *graph)
   const Bag *x = ops[0]->bag(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X);
   const Bag *y = ops[0]->bag(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
   Number type = F32;
-  number_of(x->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type);
+  find_number(x->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type);
   bool eights = true;
   for (const Bag *t : { x, y }) eights &= t->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS)[1] % 8 == 0;
   return size_of(type) == 2 && !eights;
@@ -229,7 +229,7 @@ static cudnnStatus_t engine(const Bag *config, int64_t *got, void *to)
 
 static cudnnStatus_t notes(const Bag *e, int64_t n, int64_t *got, void *to)
 {
-  const Engine &about = engine_of(e->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  const Engine &about = find_engine(e->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   int32_t all[2], count = 0;
   if (about.tensor_cores) all[count++] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
   if (about.any_order) all[count++] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
@@ -269,7 +269,7 @@ static const char *check_tensor(const Bag *b)
   auto n = b->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
   if (n.size() != b->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES).size())
     return "a tensor's dimensions and strides differ in number";
-  if (!number_of(b->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type))
+  if (!find_number(b->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type))
     return "a data type that the stand-in lacks";
   int64_t aligned = b->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   return aligned < 1 || aligned % (int64_t)size_of(type) ? "a tensor's alignment" : nullptr;
@@ -291,7 +291,7 @@ static const char *check_graph(const Bag *b)
   std::map<int64_t, const Bag *> by_id;
   std::set<const Bag *> made;
   for (const Bag *op : b->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
-    Ports ports = ports_of(op);
+    Ports ports = make_ports(op);
     if (!ports.writes) return "an operation that the stand-in lacks";
     std::vector<const Bag *> all = { op->bag(ports.writes) };
     for (int a : ports.reads)
@@ -344,9 +344,9 @@ static const char *check(Bag *b)
   case K(VARIANT_PACK): return check_pack(b);
   case K(EXECUTION_PLAN):
     b->put<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index_of(b));
-    b->put<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, engine_of(index_of(b)).workspace);
+    b->put<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, find_engine(index_of(b)).workspace);
     return nullptr;
-  default: return ports_of(b).writes ? check_operation(b) : nullptr;
+  default: return make_ports(b).writes ? check_operation(b) : nullptr;
   }
 }
 

@@ -58,7 +58,7 @@ struct Run {
     auto &c = copies[b];
     if (c) return c.get();
     c = std::make_shared<Bag>(*b);
-    Ports p = ports_of(b);
+    Ports p = make_ports(b);
     std::vector<int> parts = { p.reads[0], p.reads[1], p.reads[2], p.writes,
       CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
@@ -83,7 +83,7 @@ static int64_t reach(const View &v)
 static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, Use use)
 {
   bool known = r->views.count(t) != 0, is_virtual = t->one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
-  View v = view_of(t, nullptr);
+  View v = make_view(t, nullptr);
   size_t bytes = (size_t)reach(v) * size_of(v.type);
   if (is_virtual && !known) {
     r->made[t].resize(bytes);
@@ -134,13 +134,13 @@ API cudnnBackendExecute(
   for (size_t i = 0; i < ids.size(); i++) given[ids[i]] = pointers[i];
   auto run = std::make_shared<Run>();
   void *workspace = k->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  const Engine &engine = engine_of(p->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  const Engine &engine = find_engine(p->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   RULED(workspace, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the plan wants a workspace of %lld bytes",
       (long long)engine.workspace);
   run->regions.push_back({ "the workspace", workspace, (size_t)engine.workspace, SCRATCH });
   for (const Bag *given_op : graph->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
     Bag *op = run->copy(given_op);
-    Ports ports = ports_of(op);
+    Ports ports = make_ports(op);
     run->operations.push_back(op);
     for (int a : ports.reads)
       if (a)

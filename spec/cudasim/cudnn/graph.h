@@ -47,10 +47,10 @@ cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
 
 /* -- operations (operations.cc) ---------------------------------------------------------------- */
 
-bool number_of(int64_t type, cudasim::Number *out);
+bool find_number(int64_t type, cudasim::Number *out);
 /* what an operation of a graph reads and writes, by its attributes. adds: to what it writes */
 struct Ports { int reads[3], writes; bool adds; };
-Ports ports_of(const Bag *operation);
+Ports make_ports(const Bag *operation);
 /* Checks one operation. Returns NULL, or what is wrong with it. */
 const char *check_operation(const Bag *operation);
 
@@ -62,13 +62,13 @@ struct View {
   int64_t count() const;
   int64_t at(const std::vector<int64_t> &i) const;    /* an axis of length 1 is repeated */
 };
-View view_of(const Bag *tensor, char *p);
+View make_view(const Bag *tensor, char *p);
 
 /* What an engine reports of itself. One with tensor cores makes products of float32 from 10 bits of
 ** their fractions (TF32); one that is not deterministic gives sums that differ from run to run.
 ** way: among those that differ in time alone. */
 struct Engine { int64_t workspace; bool tensor_cores, any_order; int way; };
 const int64_t ENGINES = 5;
-const Engine &engine_of(int64_t index);
+const Engine &find_engine(int64_t index);
 void perform(
     const Bag *operation, const std::map<const Bag *, View> &views, const Engine &engine);

@@ -3,7 +3,7 @@
 #include "graph.h"
 using namespace cudasim;
 
-bool number_of(int64_t type, Number *out)
+bool find_number(int64_t type, Number *out)
 {
   switch (type) {
   case CUDNN_DATA_FLOAT: *out = F32; return true;
@@ -20,11 +20,11 @@ bool number_of(int64_t type, Number *out)
 
 /* -- tensors ----------------------------------------------------------------------------------- */
 
-View view_of(const Bag *t, char *p)
+View make_view(const Bag *t, char *p)
 {
   View v = { t->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
     t->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES), F32, p };
-  number_of(t->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &v.type);
+  find_number(t->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &v.type);
   return v;
 }
 
@@ -60,7 +60,7 @@ struct Roles {
   int alpha, beta;
   int written;                                        /* which of x, w and y */
 };
-static const Roles *roles_of(const Bag *op)
+static const Roles *find_roles(const Bag *op)
 {
 #define ROLES(name, X, W, Y, TO)                                                                  \
   {                                                                                               \
@@ -96,9 +96,9 @@ static bool takes_two(int mode)
 }
 static bool is_gradient(int mode) { return mode >= CUDNN_POINTWISE_RELU_BWD; }
 
-Ports ports_of(const Bag *op)
+Ports make_ports(const Bag *op)
 {
-  if (const Roles *r = roles_of(op)) {
+  if (const Roles *r = find_roles(op)) {
     Ports p = { { 0, 0, 0 }, r->written, op->one<double>(r->beta, 0) != 0 };
     int i = 0;
     for (int a : { r->x, r->w, r->y })
@@ -118,7 +118,7 @@ Ports ports_of(const Bag *op)
 
 struct Window { std::vector<int64_t> before, behind, step, hole; bool turned; };
 
-static Window window_of(const Bag *c)
+static Window make_window(const Bag *c)
 {
   return { c->all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
     c->all<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS),
@@ -131,9 +131,9 @@ static const char *check_shapes(const Bag *op, const Roles &r)
 {
   const Bag *c = op->bag(r.convolution);
   if (c->kind != CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) return "not a convolution's descriptor";
-  View x = view_of(op->bag(r.x), nullptr), w = view_of(op->bag(r.w), nullptr),
-       y = view_of(op->bag(r.y), nullptr);
-  Window k = window_of(c);
+  View x = make_view(op->bag(r.x), nullptr), w = make_view(op->bag(r.w), nullptr),
+       y = make_view(op->bag(r.y), nullptr);
+  Window k = make_window(c);
   size_t axes = k.step.size() + 2;
   if (x.n.size() != axes || w.n.size() != axes || y.n.size() != axes)
     return "numbers of axes differ";
@@ -153,7 +153,7 @@ static const char *check_shapes(const Bag *op, const Roles &r)
 struct Axis { int64_t in, taps, out; std::vector<int64_t> at; };
 
 /* Returns axis d of three, counted from the outermost, which tensors of fewer axes lack. */
-static Axis axis_of(const View &x, const View &w, const View &y, const Window &k, size_t d)
+static Axis make_axis(const View &x, const View &w, const View &y, const Window &k, size_t d)
 {
   size_t skip = 5 - x.n.size();
   if (d < skip) return { 1, 1, 1, { 0 } };
@@ -173,8 +173,8 @@ static Axis axis_of(const View &x, const View &w, const View &y, const Window &k
 template <class F>
 static void visit(const View &x, const View &w, const View &y, const Window &window, F f)
 {
-  Axis a = axis_of(x, w, y, window, 0), b = axis_of(x, w, y, window, 1),
-       c = axis_of(x, w, y, window, 2);
+  Axis a = make_axis(x, w, y, window, 0), b = make_axis(x, w, y, window, 1),
+       c = make_axis(x, w, y, window, 2);
   int64_t filters = y.n[1] / (x.n[1] / w.n[1]), places = a.out * b.out * c.out;
   auto plane = [&](int64_t from, int64_t j, int64_t k) { /* of one channel and one filter */
     for (int64_t p = 0; p < places; p++, k++) {
@@ -194,7 +194,7 @@ static void visit(const View &x, const View &w, const View &y, const Window &win
             (o * w.n[1] + i) * a.taps * b.taps * c.taps, (n * y.n[1] + o) * places);
 }
 
-const Engine &engine_of(int64_t index)
+const Engine &find_engine(int64_t index)
 {
   static const Engine engines[ENGINES] = { { 1024, true, true, 0 }, { 512, true, false, 0 },
     { 256, false, false, 0 }, { 128, false, false, 1 }, { 2048, false, false, 2 } };
@@ -211,7 +211,7 @@ static double to_tf32(double v)
   return f;
 }
 
-static std::vector<double> numbers_of(const View &v, const Engine &engine)
+static std::vector<double> read_numbers(const View &v, const Engine &engine)
 {
   std::vector<double> all;
   std::vector<int64_t> i(v.n.size());
@@ -230,10 +230,10 @@ static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, 
   double alpha = op->one<double>(r.alpha, 1), beta = op->one<double>(r.beta, 0);
   std::vector<double> sums((size_t)to.count()), given[3];
   for (int i = 0; i < 3; i++)
-    if (v[i] != &to) given[i] = numbers_of(*v[i], engine);
+    if (v[i] != &to) given[i] = read_numbers(*v[i], engine);
   const double *x = given[0].data(), *w = given[1].data(), *y = given[2].data();
   double *sum = sums.data();
-  Window k = window_of(op->bag(r.convolution));
+  Window k = make_window(op->bag(r.convolution));
   if (r.written == r.y)
     visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[l] += x[i] * w[j]; });
   else if (r.written == r.x)
@@ -251,7 +251,7 @@ static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, 
 
 /* -- element by element ------------------------------------------------------------------------ */
 
-static bool value_of(int mode, const Bag *how, double x, double b, double *out)
+static bool compute_value(int mode, const Bag *how, double x, double b, double *out)
 {
   double slope = how->one<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
   double elu = how->one<double>(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1), s = 1 / (1 + exp(-x));
@@ -288,14 +288,14 @@ static const char *check_pointwise(const Bag *op)
 {
   const Bag *how = op->bag(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
   double unused;
-  Ports p = ports_of(op);
-  if (!value_of(mode_of(op), how, 0, 0, &unused)) return "a mode that the stand-in lacks";
+  Ports p = make_ports(op);
+  if (!compute_value(mode_of(op), how, 0, 0, &unused)) return "a mode that the stand-in lacks";
   if (!op->has(p.writes)) return "a tensor of a pointwise operation is not set";
-  View to = view_of(op->bag(p.writes), nullptr);
+  View to = make_view(op->bag(p.writes), nullptr);
   for (int a : p.reads) {
     if (!a) continue;
     if (!op->has(a)) return "a tensor of a pointwise operation is not set";
-    View from = view_of(op->bag(a), nullptr);
+    View from = make_view(op->bag(a), nullptr);
     if (from.n.size() != to.n.size()) return "numbers of axes differ";
     for (size_t d = 0; d < to.n.size(); d++)
       if (from.n[d] != to.n[d] && from.n[d] != 1) return "lengths that do not broadcast";
@@ -305,21 +305,21 @@ static const char *check_pointwise(const Bag *op)
 
 const char *check_operation(const Bag *op)
 {
-  const Roles *r = roles_of(op);
+  const Roles *r = find_roles(op);
   return r ? check_shapes(op, *r) : check_pointwise(op);
 }
 
 void perform(const Bag *op, const std::map<const Bag *, View> &views, const Engine &engine)
 {
-  if (const Roles *r = roles_of(op)) return convolve(op, *r, views, engine);
+  if (const Roles *r = find_roles(op)) return convolve(op, *r, views, engine);
   const Bag *how = op->bag(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-  Ports p = ports_of(op);
+  Ports p = make_ports(op);
   const View &to = views.at(op->bag(p.writes)), &x = views.at(op->bag(p.reads[0]));
   const View &b = p.reads[1] ? views.at(op->bag(p.reads[1])) : x;
   std::vector<int64_t> i(to.n.size());
   do {
     double v = 0;
-    value_of(mode_of(op), how, load(x.p, x.type, x.at(i)), load(b.p, b.type, b.at(i)), &v);
+    compute_value(mode_of(op), how, load(x.p, x.type, x.at(i)), load(b.p, b.type, b.at(i)), &v);
     store(to.p, to.type, to.at(i), v);
   } while (next(to.n, &i));
 }

@@ -167,7 +167,7 @@ static cusolverStatus_t make_q(cusolverDnHandle_t h, const char *name, int m, in
           { "work", work, sizeof(T) * (size_t)lwork, SCRATCH } },
       [=] {
         Columns<T> x(a, m, n, lda);
-        q_of(x, tau, k);
+        form_q(x, tau, k);
         x.give_back();
         *info = 0;
       });

@@ -90,7 +90,7 @@ template <class T> void qr(Columns<T> &a, T *tau)
 }
 
 /* Makes the first n columns of the product of the reflections, in place. */
-template <class T> void q_of(Columns<T> &a, const T *tau, int reflections)
+template <class T> void form_q(Columns<T> &a, const T *tau, int reflections)
 {
   std::vector<double> v = a.x;
   auto of = [&](int i, int k) -> double {

@@ -82,7 +82,7 @@ void range_remove(char *p)
       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-static std::map<const char *, Range>::iterator range_of(const void *p)
+static std::map<const char *, Range>::iterator find_range(const void *p)
 {
   auto at = ranges.upper_bound((const char *)p);
   if (at == ranges.begin()) return ranges.end();
@@ -92,7 +92,7 @@ static std::map<const char *, Range>::iterator range_of(const void *p)
 
 int range_device(const void *p)
 {
-  auto at = range_of(p);
+  auto at = find_range(p);
   return at == ranges.end() ? -1 : at->second.device;
 }
 
@@ -102,7 +102,7 @@ bool ranges_hold(const void *p, size_t bytes)
 {
   const char *from = (const char *)p, *end = from + bytes;
   while (from < end) {
-    auto at = range_of(from);
+    auto at = find_range(from);
     if (at == ranges.end()) return false;
     from = at->first + at->second.bytes;
   }

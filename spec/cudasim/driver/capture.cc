@@ -87,7 +87,7 @@ bool any_capture(int device)
 API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 {
   ENTER(CONTEXT);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream, or destroyed before");
   RULE((uintptr_t)handle > 2, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the default stream");
   RULE(!s->capture, CUDA_ERROR_INVALID_VALUE, "the stream captures already");
@@ -132,7 +132,7 @@ static CUresult verdict(const Capture &c)
 API cuStreamEndCapture(CUstream handle, CUgraph *out)
 {
   Call call(__func__, CONTEXT); /* a failure that was asked for ends the capture, too */
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   if (call.code && !(s && s->capture)) return call.code;
   RULE(s && s->capture, CUDA_ERROR_INVALID_VALUE, "not a stream that captures");
   std::shared_ptr<Capture> c = s->capture;
@@ -165,7 +165,7 @@ static CUstreamCaptureStatus status_of(const CUstream_st *s)
 API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
   ENTER(CONTEXT);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream, or destroyed before");
   *status = status_of(s);
   return CUDA_SUCCESS;
@@ -248,7 +248,7 @@ static CUresult run_nodes(const std::vector<Node> &nodes)
 API cuGraphLaunch(CUgraphExec x, CUstream handle)
 {
   ENTER(CONTEXT);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream, or destroyed before");
   RULE(graph_execs.has(x), CUDA_ERROR_INVALID_VALUE, "not a graph, or destroyed before");
   RULE(x->device == s->device, CUDA_ERROR_INVALID_VALUE, "graph and stream of two devices");

@@ -37,7 +37,7 @@ static Work staged(Copy c, int sides)
 
 static CUresult copy(Call &call, Copy c, int sides, CUstream handle, bool wait)
 {
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream", call.name);
   RULE(c.to && c.from, CUDA_ERROR_INVALID_VALUE, "%s: a null pointer", call.name);
   if (!c.bytes) return CUDA_SUCCESS;
@@ -89,7 +89,7 @@ API cuMemcpyPeerAsync(
   ENTER(CONTEXT);
   DEVICE_SIDE(to, "destination");
   DEVICE_SIDE(from, "source");
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream");
   RULE(there && here, CUDA_ERROR_INVALID_CONTEXT, "a context is missing");
   Copy c = { (char *)to, (const char *)from, bytes };
@@ -147,7 +147,7 @@ template <class T> static CUresult fill_now(T *to, T value, size_t n)
 template <class T>
 static CUresult fill(Call &call, CUdeviceptr d, T value, size_t n, CUstream handle)
 {
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream", call.name);
   DEVICE_SIDE(d, "destination");
   RULE(d % sizeof(T) == 0, CUDA_ERROR_INVALID_VALUE, "%s: not aligned", call.name);

@@ -153,7 +153,7 @@ struct CUevent_st {
 };
 /* Returns the stream of a handle (0, 1 and 2 are default streams); NULL: it is freed or was never
 ** made. */
-CUstream_st *stream_of(CUstream s);
+CUstream_st *find_stream(CUstream s);
 /* Queues an Op on a stream that does not capture. */
 CUresult give(CUstream_st *s, Op op);
 /* Queues work on the stream, or adds it as a node to the graph that the stream captures. */

@@ -118,7 +118,7 @@ static CUresult check_grid(const CUfunc_st *f, const Grid &g)
 static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream handle, void **given,
     void **extra)
 {
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
   RULE(function_lives(f), CUDA_ERROR_INVALID_HANDLE, "%s: not a function", name);
   RULE(f->module->device == s->device, CUDA_ERROR_INVALID_HANDLE,

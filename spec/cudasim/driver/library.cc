@@ -45,7 +45,7 @@ int current_device()
 int device_of(CUstream handle)
 {
   Lock lock(state.lock);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   return s ? s->device : -1;
 }
 
@@ -59,7 +59,7 @@ int architecture() { return atoi(setting("CUDASIM_ARCH", "90")); }
 
 /* -- work -------------------------------------------------------------------------------------- */
 
-static std::string fault_of(const Region &r, int device)
+static std::string find_fault(const Region &r, int device)
 {
   for (size_t i = 0; i < r.rows; i++) {
     const char *p = (const char *)r.p + i * r.step;
@@ -93,7 +93,7 @@ static CUresult run(const std::string &name, int device, const std::vector<Regio
     return CUDA_SUCCESS;
   }
   for (const Region &r : all) {
-    std::string why = fault_of(r, device);
+    std::string why = find_fault(r, device);
     if (!why.empty()) return fault(CUDA_ERROR_ILLEGAL_ADDRESS, name + ": " + why);
     if (r.use & SCRATCH) memset((void *)r.p, 0xff, r.bytes);
   }
@@ -112,7 +112,7 @@ static CUresult run(const std::string &name, int device, const std::vector<Regio
 CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Job job, int way)
 {
   Call call("a library", NOTHING);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
   int device = s->device;
   const std::string noted = way ? std::string(name) + " way " + std::to_string(way) : name;
@@ -124,7 +124,7 @@ CUresult give_when(CUstream handle, const char *name, std::vector<Region> region
     std::function<bool()> ready)
 {
   Call call("a library", NOTHING);
-  CUstream_st *s = stream_of(handle);
+  CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
   RULE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
       "%s: the stream captures, which the stand-in cannot", name);

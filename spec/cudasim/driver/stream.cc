@@ -21,7 +21,7 @@ static CUstream_st *default_stream(int device)
   return s;
 }
 
-CUstream_st *stream_of(CUstream handle)
+CUstream_st *find_stream(CUstream handle)
 {
   if ((uintptr_t)handle <= 2) {
     CUctx_st *c = current_context();
@@ -34,7 +34,7 @@ static bool is_default(const CUstream_st *s) { return s >= defaults && s < defau
 
 /* Returns what new work of a stream waits for: work of the default stream comes after all that
 ** blocking streams have, and before all that they get later. */
-static std::vector<Mark> order_of(CUstream_st *s)
+static std::vector<Mark> list_marks(CUstream_st *s)
 {
   std::vector<Mark> after;
   if (!s->queue->blocking) return after;
@@ -53,7 +53,7 @@ CUresult give(CUstream_st *s, Op op)
   if (is_default(s) && any_capture(s->device))
     return misuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the default stream",
         "gets work while a blocking stream captures");
-  std::vector<Mark> after = order_of(s);
+  std::vector<Mark> after = list_marks(s);
   op.after.insert(op.after.end(), after.begin(), after.end());
   queue_give(s->queue, std::move(op));
   return context_of(s->device).error;
@@ -106,7 +106,7 @@ API cuStreamDestroy_v2(CUstream s)
 }
 
 #define STREAM(s, handle) \
-  CUstream_st *s = stream_of(handle); \
+  CUstream_st *s = find_stream(handle); \
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream, or destroyed before")
 
 API cuStreamSynchronize(CUstream handle)
@@ -116,7 +116,7 @@ API cuStreamSynchronize(CUstream handle)
   if (s->capture) return capture_refuse(s, "cuStreamSynchronize");
   Mark end = end_of(s->queue);
   if (is_default(s))
-    for (const Mark &m : order_of(s)) queue_wait(call.lock, m);
+    for (const Mark &m : list_marks(s)) queue_wait(call.lock, m);
   return queue_wait(call.lock, end);
 }
 

@@ -57,6 +57,6 @@ double patience();
 ** that takes the result. */
 ncclResult_t start(
     const MemberPtr &m, const Collective &c, const void *from, void *to, CUstream stream);
-bool number_of(int type, Number *out);
+bool find_number(int type, Number *out);
 
 }

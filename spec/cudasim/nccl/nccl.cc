@@ -19,7 +19,7 @@ static ncclResult_t wrong(ncclResult_t code, const char *function, const char *f
   return (ncclResult_t)misuse(code, function, "%s", text);
 }
 
-static MemberPtr member_of(ncclComm_t comm)
+static MemberPtr find_member(ncclComm_t comm)
 {
   std::lock_guard<std::mutex> l(guard);
   auto at = members.find(comm);
@@ -110,7 +110,7 @@ API ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank)
 
 static ncclResult_t leave(const char *name, ncclComm_t comm, bool aborts)
 {
-  MemberPtr m = member_of(comm);
+  MemberPtr m = find_member(comm);
   if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
   Board::Rank &own = m->board->rank[m->rank];
   if (aborts) m->aborted = true;
@@ -136,7 +136,7 @@ static bool misses_somebody(const Member &m)
 
 API ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
 {
-  MemberPtr m = member_of(comm);
+  MemberPtr m = find_member(comm);
   if (!m) return wrong(ncclInvalidArgument, __func__, "not a communicator, or ended before");
   *out = (ncclResult_t)m->board->failed.load();
   if (!*out && m->board->rank[m->rank].done < m->given && misses_somebody(*m))
@@ -170,7 +170,7 @@ static ncclResult_t check(const char *name, const MemberPtr &m, const Collective
 {
   Number t = F32;
   if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
-  if (!number_of(c.type, &t)) return wrong(ncclInvalidArgument, name, "no type %d", c.type);
+  if (!find_number(c.type, &t)) return wrong(ncclInvalidArgument, name, "no type %d", c.type);
   if (c.op < ncclSum || c.op > ncclMin) return wrong(ncclInvalidArgument, name, "no sum %d", c.op);
   if (c.root < 0 || c.root >= m->size) return wrong(ncclInvalidArgument, name, "no rank %d", c.root);
   if (device_of(stream) != m->device)
@@ -191,7 +191,7 @@ static ncclResult_t collective(const char *name, ncclComm_t comm, const Collecti
     const void *from, void *to, CUstream stream)
 {
   if (int r = enter(name, ncclSystemError, ncclUnhandledCudaError)) return refuse((ncclResult_t)r);
-  MemberPtr m = member_of(comm);
+  MemberPtr m = find_member(comm);
   if (ncclResult_t r = check(name, m, c, from, to, stream)) return refuse(r);
   calls.starts.push_back([=] { return start(m, c, from, to, stream); });
   return now_or_later();

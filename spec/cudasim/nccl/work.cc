@@ -16,7 +16,7 @@ static const struct { int type; Number number; const char *name; } types[] = {
   { ncclFloat64, F64, "float64" }, { ncclBfloat16, BF16, "bfloat16" },
 };
 
-bool number_of(int type, Number *out)
+bool find_number(int type, Number *out)
 {
   for (auto &t : types)
     if (t.type == type) return *out = t.number, true;
@@ -26,7 +26,7 @@ bool number_of(int type, Number *out)
 static Number type_of(const Collective &c)
 {
   Number t = F32;
-  number_of(c.type, &t);
+  find_number(c.type, &t);
   return t;
 }
 

@@ -10,7 +10,7 @@ static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* Returns a source with blanks for comments, strings and the lines of #define; all else keeps its
 ** place. */
-static std::string code_of(const std::string &s)
+static std::string blank_comments(const std::string &s)
 {
   std::string out = s;
   auto blank = [&](size_t from, size_t to) {
@@ -103,7 +103,7 @@ static bool read_head(const std::string &s, size_t at, Kernel *k)
 std::vector<Kernel> find_kernels(const std::string &source)
 {
   std::vector<Kernel> all;
-  std::string s = code_of(source);
+  std::string s = blank_comments(source);
   for (size_t at = find_word(s, "__global__", 0); at != std::string::npos;
        at = find_word(s, "__global__", at + 1)) {
     Kernel k;
@@ -114,7 +114,7 @@ std::vector<Kernel> find_kernels(const std::string &source)
 
 std::string rewrite_dynamic(const std::string &source)
 {
-  std::string s = code_of(source), out = source;
+  std::string s = blank_comments(source), out = source;
   for (size_t at = find_word(s, "extern", 0); at != std::string::npos;
        at = find_word(s, "extern", at + 1)) {
     size_t shared = skip_blanks(s, at + strlen("extern"));

@@ -262,7 +262,7 @@ static void count_bytes(const Access &a)
 
 /* -- accesses ---------------------------------------------------------------------------------- */
 
-static const Area *area_of(const char *p)
+static const Area *find_area(const char *p)
 {
   if (arena.has(p)) return &arena;
   if (dynamic.has(p)) return &dynamic;
@@ -304,7 +304,7 @@ static void touch(const Access &a)
   now = run_place();
   if (now.thread < 0 || (size_t)(a.p - now.stack) < now.stack_bytes) return;
   if ((uintptr_t)a.p % (unsigned)a.n) tell("a misaligned access", a.p, a.n, a.pc);
-  const Area *area = area_of(a.p);
+  const Area *area = find_area(a.p);
   if (!area) {
     if ((!a.write && may_read(a.p)) || is_pinned(a.p, (size_t)a.n)) return;
     tell(a.write ? "a write outside of device memory" : "a read outside of device memory", a.p,

@@ -224,7 +224,7 @@ static void test_adding()
   CHECK(down<float>(to, Y) == y);
 }
 
-static std::vector<int32_t> notes_of(Thing p)
+static std::vector<int32_t> read_notes(Thing p)
 {
   Thing config = MAKE(ENGINECFG), engine = MAKE(ENGINE);
   int64_t n = 0;
@@ -255,10 +255,10 @@ static void test_engines()
   };
   typedef std::vector<int32_t> Notes;
   Thing narrow = product(NARROW), plain = product(PLAIN);
-  CHECK(notes_of(product(ANY_ORDER)) ==
+  CHECK(read_notes(product(ANY_ORDER)) ==
       (Notes{ CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC }));
-  CHECK(notes_of(narrow) == Notes{ CUDNN_NUMERICAL_NOTE_TENSOR_CORE });
-  CHECK(notes_of(plain).empty());
+  CHECK(read_notes(narrow) == Notes{ CUDNN_NUMERICAL_NOTE_TENSOR_CORE });
+  CHECK(read_notes(plain).empty());
   CHECK(value(narrow) == 1 && value(plain) == 1 + 1.0f / 4096);
 }
 

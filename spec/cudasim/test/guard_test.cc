@@ -15,7 +15,7 @@ extern "C" __global__ void stop(float *y) { assert(y == 0); }
 )";
 
 /* Returns the exit status of a child process that calls f. */
-template <class F> static int status_of(F f)
+template <class F> static int run_child(F f)
 {
   fflush(stdout);
   pid_t child = fork();
@@ -60,9 +60,9 @@ static void test_host()
   CUdeviceptr y = room(400);
   OK(cuMemsetD8Async(y, 0, 400, stream));
   OK(finish());
-  CHECK(status_of([=] { *(volatile float *)y = 1; }) == 97);
-  CHECK(status_of([=] { printf("%f\n", *(volatile float *)y); }) == 97);
-  CHECK(status_of([] {}) == 0);
+  CHECK(run_child([=] { *(volatile float *)y = 1; }) == 97);
+  CHECK(run_child([=] { printf("%f\n", *(volatile float *)y); }) == 97);
+  CHECK(run_child([] {}) == 0);
 }
 
 /* Returns how often the last thread of the grid was another one than the time before. */
@@ -99,11 +99,11 @@ static void test_leaks()
   OK(cuEventCreate(&e, 0));
   CHECK(cudasim_live("events") == before + 1);
   setenv("CUDASIM_STRICT", "1", 1);
-  CHECK(status_of([] { exit(0); }) == 0);
+  CHECK(run_child([] { exit(0); }) == 0);
   setenv("CUDASIM_LEAKS", "1", 1);
-  CHECK(status_of([] { exit(0); }) == 97);
+  CHECK(run_child([] { exit(0); }) == 97);
   unsetenv("CUDASIM_LEAKS");
-  CHECK(status_of([=] { cuEventDestroy_v2(e), cuEventDestroy_v2(e), exit(0); }) == 97);
+  CHECK(run_child([=] { cuEventDestroy_v2(e), cuEventDestroy_v2(e), exit(0); }) == 97);
   unsetenv("CUDASIM_STRICT");
   OK(cuEventDestroy_v2(e));
   CHECK(cudasim_live("events") == before);

@@ -136,9 +136,6 @@ local function make_outputs(n)
   return Symbol.of(entries)
 end
 
-operators.outputs_of = make_outputs
-
-
 local function make(call, schema, hint, where)
   check_variadic(call, schema)
   local given_name = call.options.name
