@@ -37,12 +37,13 @@ static const Attribute attributes[] = {
 };
 
 template <class... A>
-static cublasStatus_t wrong(const char *function, const char *format, A... a)
+static cublasStatus_t report_wrong(const char *function, const char *format, A... a)
 {
-  return (cublasStatus_t)cudasim::misuse(CUBLAS_STATUS_INVALID_VALUE, function, format, a...);
+  return (cublasStatus_t)cudasim::report_misuse(
+      CUBLAS_STATUS_INVALID_VALUE, function, format, a...);
 }
 
-static const Attribute *find(Kind kind, int id)
+static const Attribute *find_attribute(Kind kind, int id)
 {
   for (const Attribute &a : attributes)
     if (a.kind == kind && a.id == id) return &a;
@@ -52,7 +53,7 @@ static const Attribute *find(Kind kind, int id)
 int64_t Bag::get(int id) const
 {
   auto at = given.find(id);
-  return at != given.end() ? at->second : find(kind, id)->otherwise;
+  return at != given.end() ? at->second : find_attribute(kind, id)->otherwise;
 }
 
 static std::set<const void *> &bags = *new std::set<const void *>;
@@ -65,7 +66,7 @@ const Bag *find_bag(const void *handle, Kind kind)
   return bags.count(handle) && b->kind == kind ? b : nullptr;
 }
 
-template <class T> static cublasStatus_t make(T *out, Kind kind, std::map<int, int64_t> given)
+template <class T> static cublasStatus_t make_bag(T *out, Kind kind, std::map<int, int64_t> given)
 {
   if (!out) return CUBLAS_STATUS_INVALID_VALUE;
   Bag *b = new Bag{ kind, std::move(given) };
@@ -74,31 +75,32 @@ template <class T> static cublasStatus_t make(T *out, Kind kind, std::map<int, i
     std::unique_lock<std::mutex> own(lock);
     bags.insert(b);
   }
-  cudasim::live("descriptors of cublasLt", 1);
+  cudasim::count_object("descriptors of cublasLt", 1);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t drop(const char *name, const void *handle, Kind kind)
+static cublasStatus_t drop_bag(const char *name, const void *handle, Kind kind)
 {
   const Bag *b = find_bag(handle, kind);
-  if (!b) return wrong(name, "not a descriptor of this kind, or destroyed before");
+  if (!b) return report_wrong(name, "not a descriptor of this kind, or destroyed before");
   {
     std::unique_lock<std::mutex> own(lock);
     bags.erase(b);
   }
   delete b;
-  cudasim::live("descriptors of cublasLt", -1);
+  cudasim::count_object("descriptors of cublasLt", -1);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t set(
+static cublasStatus_t set_attribute(
     const char *name, void *handle, Kind kind, int id, const void *from, size_t n)
 {
   Bag *b = (Bag *)find_bag(handle, kind);
-  const Attribute *a = find(kind, id);
-  if (!b || !from) return wrong(name, "not a descriptor of this kind, or nothing to set");
-  if (!a) return wrong(name, "attribute %d, which the stand-in lacks", id);
-  if (n != a->bytes) return wrong(name, "attribute %d has %zu bytes, not %zu", id, a->bytes, n);
+  const Attribute *a = find_attribute(kind, id);
+  if (!b || !from) return report_wrong(name, "not a descriptor of this kind, or nothing to set");
+  if (!a) return report_wrong(name, "attribute %d, which the stand-in lacks", id);
+  if (n != a->bytes)
+    return report_wrong(name, "attribute %d has %zu bytes, not %zu", id, a->bytes, n);
   int32_t narrow;
   int64_t wide;
   memcpy(a->bytes == 4 ? (void *)&narrow : &wide, from, n);
@@ -106,13 +108,13 @@ static cublasStatus_t set(
   return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t get(const char *name, const void *handle, Kind kind, int id, void *to,
-    size_t n, size_t *written)
+static cublasStatus_t get_attribute(
+    const char *name, const void *handle, Kind kind, int id, void *to, size_t n, size_t *written)
 {
   const Bag *b = find_bag(handle, kind);
-  const Attribute *a = find(kind, id);
+  const Attribute *a = find_attribute(kind, id);
   if (!b || !a || (n && !to) || (!n && !written))
-    return wrong(name, "not a descriptor, or an attribute that the stand-in lacks");
+    return report_wrong(name, "not a descriptor, or an attribute that the stand-in lacks");
   if (written) *written = a->bytes;
   if (!n) return CUBLAS_STATUS_SUCCESS;
   if (n < a->bytes) return CUBLAS_STATUS_INVALID_VALUE;
@@ -130,7 +132,7 @@ API cublasLtMatrixLayoutCreate(
     cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
 {
   ENTER;
-  return make(out, LAYOUT,
+  return make_bag(out, LAYOUT,
       { { CUBLASLT_MATRIX_LAYOUT_TYPE, type }, { CUBLASLT_MATRIX_LAYOUT_ROWS, (int64_t)rows },
           { CUBLASLT_MATRIX_LAYOUT_COLS, (int64_t)cols }, { CUBLASLT_MATRIX_LAYOUT_LD, ld } });
 }
@@ -139,26 +141,27 @@ API cublasLtMatmulDescCreate(
     cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
 {
   ENTER;
-  return make(out, PRODUCT, { { CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, compute },
-      { CUBLASLT_MATMUL_DESC_SCALE_TYPE, scale } });
+  return make_bag(out, PRODUCT,
+      { { CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, compute },
+          { CUBLASLT_MATMUL_DESC_SCALE_TYPE, scale } });
 }
 
 API cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
   ENTER;
-  return make(out, PREFERENCE, {});
+  return make_bag(out, PREFERENCE, {});
 }
 
-#define ACCESS(name, type, attribute, kind) \
-  API name##Destroy(type x) { return drop(__func__, x, kind); } \
-  API name##SetAttribute(type x, attribute id, const void *from, size_t n) \
-  { \
-    ENTER; \
-    return set(__func__, x, kind, id, from, n); \
-  } \
+#define ACCESS(name, type, attribute, kind)                                         \
+  API name##Destroy(type x) { return drop_bag(__func__, x, kind); }                 \
+  API name##SetAttribute(type x, attribute id, const void *from, size_t n)          \
+  {                                                                                 \
+    ENTER;                                                                          \
+    return set_attribute(__func__, x, kind, id, from, n);                           \
+  }                                                                                 \
   API name##GetAttribute(type x, attribute id, void *to, size_t n, size_t *written) \
-  { \
-    return get(__func__, x, kind, id, to, n, written); \
+  {                                                                                 \
+    return get_attribute(__func__, x, kind, id, to, n, written);                    \
   }
 ACCESS(cublasLtMatrixLayout, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, LAYOUT)
 ACCESS(cublasLtMatmulDesc, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, PRODUCT)

@@ -153,7 +153,7 @@ static int make_product(
 /* -- algorithms -------------------------------------------------------------------------------- */
 
 /* Returns a hash of all that an algorithm is chosen by. */
-static uint64_t sign(const Product &p)
+static uint64_t hash_product(const Product &p)
 {
   uint64_t h = 1469598103934665603u;
   auto add = [&](int64_t v) { h = (h ^ (uint64_t)v) * 1099511628211u; };
@@ -172,9 +172,9 @@ static size_t wanted_workspace(const Product &p, size_t most)
   return p.a.cols >= 64 && !p.exact() && parts <= most ? parts : 0;
 }
 
-static Algorithm choose(const Product &p, size_t most, const uint32_t aligned[4])
+static Algorithm choose_algorithm(const Product &p, size_t most, const uint32_t aligned[4])
 {
-  Algorithm a = { MARK, sign(p), wanted_workspace(p, most), {}, 0 };
+  Algorithm a = { MARK, hash_product(p), wanted_workspace(p, most), {}, 0 };
   memcpy(a.aligned, aligned, sizeof a.aligned);
   return a;
 }
@@ -182,7 +182,7 @@ static Algorithm choose(const Product &p, size_t most, const uint32_t aligned[4]
 static bool power_of_two(int64_t v) { return v > 0 && !(v & (v - 1)); }
 
 #define NAMED(condition, ...) \
-  if (!(condition)) return (cublasStatus_t)misuse(INVALID, __func__, __VA_ARGS__)
+  if (!(condition)) return (cublasStatus_t)report_misuse(INVALID, __func__, __VA_ARGS__)
 #define BAGS(d, a, b, c, o) \
   const Bag *bags[] = { find_bag(d, PRODUCT), find_bag(a, LAYOUT), find_bag(b, LAYOUT), \
     find_bag(c, LAYOUT), find_bag(o, LAYOUT) }; \
@@ -193,7 +193,7 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
     cublasLtMatrixLayout_t o, cublasLtMatmulPreference_t preference, int wanted,
     cublasLtMatmulHeuristicResult_t *out, int *found)
 {
-  if (int r = enter(__func__, CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_EXECUTION_FAILED))
+  if (int r = enter_call(__func__, CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_EXECUTION_FAILED))
     return (cublasStatus_t)r;
   const Bag *wish = find_bag(preference, PREFERENCE);
   NAMED(h && wish && out && found && wanted > 0, "a null or destroyed argument");
@@ -211,7 +211,7 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
   size_t most = (size_t)wish->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
   for (size_t limit : { most, (size_t)0, most }) {
     if (*found == wanted) break;
-    Algorithm chosen = choose(p, limit, aligned);
+    Algorithm chosen = choose_algorithm(p, limit, aligned);
     chosen.way = (uint64_t)*found;
     cublasLtMatmulHeuristicResult_t *r = &out[(*found)++];
     memset((void *)r, 0, sizeof *r);
@@ -224,7 +224,7 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void cover(std::vector<Region> *all, const char *name, const Matrix &m, Use use)
+static void add_region(std::vector<Region> *all, const char *name, const Matrix &m, Use use)
 {
   size_t one = size_of(m.type);
   bool rows_lie = m.rs != 1 && m.cs == 1;
@@ -255,14 +255,14 @@ static std::vector<Region> list_regions(const Product &p, void *workspace, size_
 {
   std::vector<Region> all;
   if (bytes) all.push_back({ "the workspace", workspace, bytes, SCRATCH });
-  cover(&all, "A", p.a, READS);
-  cover(&all, "B", p.b, READS);
+  add_region(&all, "A", p.a, READS);
+  add_region(&all, "B", p.b, READS);
   if (p.scales_on_device) {
     all.push_back({ "alpha", p.alpha, size_of(p.scale), READS });
     all.push_back({ "beta", p.beta, size_of(p.scale), READS });
   }
-  if (!p.scales_on_device && p.by[1] != 0) cover(&all, "C", p.c, READS);
-  cover(&all, "D", p.d, WRITES);
+  if (!p.scales_on_device && p.by[1] != 0) add_region(&all, "C", p.c, READS);
+  add_region(&all, "D", p.d, WRITES);
   cover_epilogue(&all, p);
   return all;
 }
@@ -271,24 +271,26 @@ static std::vector<Region> list_regions(const Product &p, void *workspace, size_
 static int check_call(const char *name, const Product &p, const Algorithm &a, const void *workspace,
     size_t bytes)
 {
-  if (a.mark != MARK || a.product != sign(p))
-    return misuse(INVALID, name, "the algorithm was chosen for another product");
+  if (a.mark != MARK || a.product != hash_product(p))
+    return report_misuse(INVALID, name, "the algorithm was chosen for another product");
   if (bytes < a.workspace || (a.workspace && !workspace))
-    return misuse(INVALID, name, "a workspace of %zu bytes; the algorithm needs %zu",
+    return report_misuse(INVALID, name, "a workspace of %zu bytes; the algorithm needs %zu",
         workspace ? bytes : 0, (size_t)a.workspace);
-  if ((uintptr_t)workspace % 16) return misuse(INVALID, name, "the workspace is not aligned to 16");
+  if ((uintptr_t)workspace % 16)
+    return report_misuse(INVALID, name, "the workspace is not aligned to 16");
   const void *at[] = { p.a.p, p.b.p, p.c.p, p.d.p };
   for (int i = 0; i < 4; i++)
     if ((uintptr_t)at[i] % a.aligned[i])
-      return misuse(INVALID, name, "%c is at %p; %u bytes of alignment were promised", "ABCD"[i],
-          at[i], a.aligned[i]);
+      return report_misuse(INVALID, name, "%c is at %p; %u bytes of alignment were promised",
+          "ABCD"[i], at[i], a.aligned[i]);
   if (p.epilogue & (BIAS | BIAS_GRADIENT | SUM_A | SUM_B) && !p.bias)
-    return misuse(INVALID, name, "the epilogue's bias is not set");
+    return report_misuse(INVALID, name, "the epilogue's bias is not set");
   if (p.epilogue & AUX && (!p.aux || (uintptr_t)p.aux % 16))
-    return misuse(INVALID, name, "the epilogue's second output is not set, or not aligned to 16");
+    return report_misuse(
+        INVALID, name, "the epilogue's second output is not set, or not aligned to 16");
   bool same = p.c.p == p.d.p;
   if (same && (p.c.rs != p.d.rs || p.c.cs != p.d.cs || p.c.stride != p.d.stride))
-    return misuse(INVALID, name, "C and D are at one place in different layouts");
+    return report_misuse(INVALID, name, "C and D are at one place in different layouts");
   return GOOD;
 }
 
@@ -297,8 +299,8 @@ static void read_scales(Product *p, const void *alpha, const void *beta)
   p->alpha = alpha;
   p->beta = beta;
   if (p->scales_on_device) return;
-  p->by[0] = load(alpha, p->scale, 0);
-  p->by[1] = load(beta, p->scale, 0);
+  p->by[0] = load_number(alpha, p->scale, 0);
+  p->by[1] = load_number(beta, p->scale, 0);
 }
 
 API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
@@ -306,14 +308,14 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
     const void *c, cublasLtMatrixLayout_t cl, void *o, cublasLtMatrixLayout_t ol,
     const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t bytes, cudaStream_t stream)
 {
-  if (int r = enter(__func__, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_EXECUTION_FAILED))
+  if (int r = enter_call(__func__, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_EXECUTION_FAILED))
     return (cublasStatus_t)r;
   NAMED(h && alpha && beta && a && b && o, "a null argument");
   NAMED(device_of((CUstream)stream) == h->device, "a handle and a stream of two devices");
   BAGS(d, al, bl, cl, ol);
   Product p = {};
   if (int r = make_product(bags[0], bags[1], bags[2], bags[3], bags[4], &p))
-    return (cublasStatus_t)misuse(r, __func__, "a product that the library does not make");
+    return (cublasStatus_t)report_misuse(r, __func__, "a product that the library does not make");
   NAMED(p.scales_on_device == is_device_memory(alpha), "alpha is not where the pointer mode says");
   read_scales(&p, alpha, beta);
   NAMED(c || (!p.scales_on_device && p.by[1] == 0), "C is null");
@@ -326,10 +328,10 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
   if (algorithm)
     memcpy(&chosen, algorithm, sizeof chosen);
   else
-    chosen = choose(p, workspace ? bytes : 0, loose);
+    chosen = choose_algorithm(p, workspace ? bytes : 0, loose);
   if (int r = check_call(__func__, p, chosen, workspace, bytes)) return (cublasStatus_t)r;
-  CUresult given = give((CUstream)stream, __func__, list_regions(p, workspace, chosen.workspace),
-      [=] { multiply(p); }, (int)chosen.way);
+  CUresult given = give_work((CUstream)stream, __func__,
+      list_regions(p, workspace, chosen.workspace), [=] { run_product(p); }, (int)chosen.way);
   return given ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
@@ -337,17 +339,17 @@ API cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha
 
 API cublasLtCreate(cublasLtHandle_t *out)
 {
-  if (int r = enter(__func__, CUBLAS_STATUS_ALLOC_FAILED, CUBLAS_STATUS_NOT_INITIALIZED))
+  if (int r = enter_call(__func__, CUBLAS_STATUS_ALLOC_FAILED, CUBLAS_STATUS_NOT_INITIALIZED))
     return (cublasStatus_t)r;
   *out = new cublasLtContext{ current_device() };
-  live("handles of cublasLt", 1);
+  count_object("handles of cublasLt", 1);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 API cublasLtDestroy(cublasLtHandle_t h)
 {
   delete h;
-  live("handles of cublasLt", -1);
+  count_object("handles of cublasLt", -1);
   return CUBLAS_STATUS_SUCCESS;
 }
 

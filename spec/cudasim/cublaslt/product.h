@@ -47,4 +47,4 @@ struct Product {
     return compute == CUBLAS_COMPUTE_32I || compute == CUBLAS_COMPUTE_32I_PEDANTIC;
   }
 };
-void multiply(const Product &p);
+void run_product(const Product &p);

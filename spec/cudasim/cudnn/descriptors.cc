@@ -98,22 +98,22 @@ static std::set<const Bag *> &bags = *new std::set<const Bag *>;
 static std::mutex lock;
 static thread_local std::string reason;
 
-bool lives(const Bag *b)
+bool is_live(const Bag *b)
 {
   std::unique_lock<std::mutex> own(lock);
   return bags.count(b) != 0;
 }
 
-cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why)
+cudnnStatus_t refuse_bag(cudnnStatus_t code, const std::string &why)
 {
   reason = why;
   return code;
 }
 
-static cudnnStatus_t wrong(const char *function, const char *why)
+static cudnnStatus_t report_wrong(const char *function, const char *why)
 {
   reason = why;
-  return (cudnnStatus_t)misuse(CUDNN_STATUS_BAD_PARAM, function, "%s", why);
+  return (cudnnStatus_t)report_misuse(CUDNN_STATUS_BAD_PARAM, function, "%s", why);
 }
 
 extern "C" __attribute__((visibility("default"))) void cudnnGetLastErrorString(char *out, size_t n)
@@ -132,15 +132,15 @@ API cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackend
   ENTER;
   bool known = false;
   for (const Rule &r : rules) known |= r.kind == kind;
-  if (!out) return wrong(__func__, "a null argument");
-  if (!known) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a descriptor that the stand-in lacks");
+  if (!out) return report_wrong(__func__, "a null argument");
+  if (!known) return refuse_bag(CUDNN_STATUS_NOT_SUPPORTED, "a descriptor that the stand-in lacks");
   Bag *b = new Bag;
   b->kind = kind;
   {
     std::unique_lock<std::mutex> own(lock);
     bags.insert(b);
   }
-  live("descriptors of cuDNN", 1);
+  count_object("descriptors of cuDNN", 1);
   *out = b;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -148,13 +148,13 @@ API cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackend
 API cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
 {
   Bag *b = (Bag *)d;
-  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
+  if (!is_live(b)) return report_wrong(__func__, "not a descriptor, or destroyed before");
   {
     std::unique_lock<std::mutex> own(lock);
     bags.erase(b);
   }
   delete b;
-  live("descriptors of cuDNN", -1);
+  count_object("descriptors of cuDNN", -1);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -163,18 +163,22 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
 {
   ENTER;
   Bag *b = (Bag *)d;
-  if (!lives(b) || !from) return wrong(__func__, "not a descriptor, or nothing to set");
-  if (b->done) return wrong(__func__, "the descriptor is finalized");
+  if (!is_live(b) || !from) return report_wrong(__func__, "not a descriptor, or nothing to set");
+  if (b->done) return report_wrong(__func__, "the descriptor is finalized");
   const Rule *r = find_rule(b, name);
-  if (!r) return wrong(__func__, "an attribute that the descriptor has not, or the stand-in lacks");
-  if (r->type != type) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the attribute's type");
-  if (n < 1 || n > r->most) return wrong(__func__, "the attribute's count");
+  if (!r)
+    return report_wrong(
+        __func__, "an attribute that the descriptor has not, or the stand-in lacks");
+  if (r->type != type)
+    return refuse_bag(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the attribute's type");
+  if (n < 1 || n > r->most) return report_wrong(__func__, "the attribute's count");
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
     for (int64_t i = 0; i < n; i++) {
       Bag *part = ((Bag *const *)from)[i];
-      if (!lives(part)) return wrong(__func__, "a part is not a descriptor, or was destroyed");
+      if (!is_live(part))
+        return report_wrong(__func__, "a part is not a descriptor, or was destroyed");
       if (!part->done)
-        return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a part is not finalized");
+        return refuse_bag(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a part is not finalized");
     }
   b->given[name].assign((const char *)from, (size_t)n * attribute_bytes(type));
   return CUDNN_STATUS_SUCCESS;
@@ -196,7 +200,7 @@ static bool lacks_engines(const Bag *graph)
   return size_of(type) == 2 && !eights;
 }
 
-static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
+static cudnnStatus_t get_results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
 {
   *got = 0;
   if (lacks_engines(heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)))
@@ -204,8 +208,8 @@ static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void
   *got = n < 1 ? ENGINES : std::min(n, ENGINES);
   for (int64_t i = 0; i < n && i < *got; i++) {
     Bag *config = ((Bag **)to)[i];
-    if (!lives(config) || config->kind != K(ENGINECFG))
-      return wrong(
+    if (!is_live(config) || config->kind != K(ENGINECFG))
+      return report_wrong(
           "cudnnBackendGetAttribute", "results want engine configurations to be made before");
     config->put(CUDNN_ATTR_ENGINECFG_ENGINE, heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
     config->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, i);
@@ -215,11 +219,11 @@ static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void
 }
 
 /* Gives the engine that the heuristics chose. */
-static cudnnStatus_t engine(const Bag *config, int64_t *got, void *to)
+static cudnnStatus_t get_engine(const Bag *config, int64_t *got, void *to)
 {
   Bag *e = *(Bag **)to;
-  if (!lives(e) || e->kind != K(ENGINE))
-    return wrong("cudnnBackendGetAttribute", "the engine wants to be made before");
+  if (!is_live(e) || e->kind != K(ENGINE))
+    return report_wrong("cudnnBackendGetAttribute", "the engine wants to be made before");
   e->put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, config->bag(CUDNN_ATTR_ENGINECFG_ENGINE));
   e->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, config->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   e->done = true;
@@ -227,7 +231,7 @@ static cudnnStatus_t engine(const Bag *config, int64_t *got, void *to)
   return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t notes(const Bag *e, int64_t n, int64_t *got, void *to)
+static cudnnStatus_t get_notes(const Bag *e, int64_t n, int64_t *got, void *to)
 {
   const Engine &about = find_engine(e->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   int32_t all[2], count = 0;
@@ -244,17 +248,18 @@ API cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
   ENTER;
   Bag *b = (Bag *)d;
   int64_t count = 0;
-  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
-  if (!b->done) return refuse(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
+  if (!is_live(b)) return report_wrong(__func__, "not a descriptor, or destroyed before");
+  if (!b->done) return refuse_bag(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
   if (!got) got = &count;
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && b->kind == K(ENGINEHEUR))
-    return results(b, n, got, to);
+    return get_results(b, n, got, to);
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE && b->has(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))
-    return engine(b, got, to);
+    return get_engine(b, got, to);
   if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && b->kind == K(ENGINE))
-    return notes(b, n, got, to);
+    return get_notes(b, n, got, to);
   auto at = b->given.find(name);
-  if (at == b->given.end()) return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute that is not set");
+  if (at == b->given.end())
+    return refuse_bag(CUDNN_STATUS_BAD_PARAM, "an attribute that is not set");
   *got = (int64_t)(at->second.size() / attribute_bytes(type));
   size_t bytes = (size_t)(n < *got ? n : *got) * attribute_bytes(type);
   if (bytes) memcpy(to, at->second.data(), bytes);
@@ -333,7 +338,7 @@ static const Bag *graph_of(const Bag *plan)
   return engine->kind == K(ENGINE) ? engine->bag(CUDNN_ATTR_ENGINE_OPERATION_GRAPH) : engine;
 }
 
-static const char *check(Bag *b)
+static const char *check_bag(Bag *b)
 {
   for (const Rule &r : rules)
     if (r.kind == b->kind && r.needed && !b->has(r.attribute)) return "an attribute is not set";
@@ -354,9 +359,9 @@ API cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
   ENTER;
   Bag *b = (Bag *)d;
-  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
-  if (b->done) return wrong(__func__, "finalized before");
-  if (const char *why = check(b)) return refuse(CUDNN_STATUS_BAD_PARAM, why);
+  if (!is_live(b)) return report_wrong(__func__, "not a descriptor, or destroyed before");
+  if (b->done) return report_wrong(__func__, "finalized before");
+  if (const char *why = check_bag(b)) return refuse_bag(CUDNN_STATUS_BAD_PARAM, why);
   b->done = true;
   if (b->kind == K(EXECUTION_PLAN)) keep_graph(graph_of(b));
   return CUDNN_STATUS_SUCCESS;

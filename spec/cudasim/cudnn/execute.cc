@@ -6,22 +6,22 @@ using namespace cudasim;
 struct cudnnContext { int device; CUstream stream; };
 
 #define RULED(x, code, ...) \
-  if (!(x)) return (cudnnStatus_t)misuse(code, __func__, __VA_ARGS__)
+  if (!(x)) return (cudnnStatus_t)report_misuse(code, __func__, __VA_ARGS__)
 
 API cudnnCreate(cudnnHandle_t *out)
 {
-  if (int r = enter(__func__, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+  if (int r = enter_call(__func__, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
           CUDNN_STATUS_NOT_INITIALIZED))
     return (cudnnStatus_t)r;
   *out = new cudnnContext{ current_device(), nullptr };
-  live("handles of cuDNN", 1);
+  count_object("handles of cuDNN", 1);
   return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnDestroy(cudnnHandle_t h)
 {
   delete h;
-  live("handles of cuDNN", -1);
+  count_object("handles of cuDNN", -1);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -71,7 +71,7 @@ struct Run {
   }
 };
 
-static int64_t reach(const View &v)
+static int64_t compute_reach(const View &v)
 {
   int64_t last = 0;
   for (size_t d = 0; d < v.n.size(); d++) last += (v.n[d] - 1) * v.s[d];
@@ -80,11 +80,11 @@ static int64_t reach(const View &v)
 
 /* Finds the memory of a tensor: that of the variant pack, or memory of the run. Returns 0, or the
 ** code of a finding. */
-static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, Use use)
+static int place_tensor(Run *r, const Bag *t, const std::map<int64_t, void *> &given, Use use)
 {
   bool known = r->views.count(t) != 0, is_virtual = t->one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   View v = make_view(t, nullptr);
-  size_t bytes = (size_t)reach(v) * size_of(v.type);
+  size_t bytes = (size_t)compute_reach(v) * size_of(v.type);
   if (is_virtual && !known) {
     r->made[t].resize(bytes);
     v.p = r->made[t].data();
@@ -92,14 +92,14 @@ static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, U
     int64_t id = t->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
     auto at = given.find(id);
     if (at == given.end() || !at->second)
-      return misuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "cudnnBackendExecute",
+      return report_misuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "cudnnBackendExecute",
           "the pack has no pointer for tensor %lld", (long long)id);
     v.p = (char *)at->second;
     int64_t aligned = t->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
     if ((uintptr_t)v.p % (size_t)aligned)
-      return misuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "cudnnBackendExecute",
-          "tensor %lld is at %p; %lld bytes of alignment were promised", (long long)id,
-          (void *)v.p, (long long)aligned);
+      return report_misuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "cudnnBackendExecute",
+          "tensor %lld is at %p; %lld bytes of alignment were promised", (long long)id, (void *)v.p,
+          (long long)aligned);
   }
   if (!known) r->views[t] = v;
   bool dense = (int64_t)bytes == v.count() * (int64_t)size_of(v.type);
@@ -116,18 +116,18 @@ static int place(Run *r, const Bag *t, const std::map<int64_t, void *> &given, U
 API cudnnBackendExecute(
     cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
-  if (int r = enter(__func__, CUDNN_STATUS_EXECUTION_FAILED, CUDNN_STATUS_EXECUTION_FAILED))
+  if (int r = enter_call(__func__, CUDNN_STATUS_EXECUTION_FAILED, CUDNN_STATUS_EXECUTION_FAILED))
     return (cudnnStatus_t)r;
   Bag *p = (Bag *)plan, *k = (Bag *)pack;
-  RULED(h && lives(p) && lives(k), CUDNN_STATUS_BAD_PARAM, "a null or destroyed argument");
+  RULED(h && is_live(p) && is_live(k), CUDNN_STATUS_BAD_PARAM, "a null or destroyed argument");
   RULED(p->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && p->done &&
           k->kind == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR && k->done,
       CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "no plan and pack, or not finalized");
   Bag *graph = p->bag(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->bag(CUDNN_ATTR_ENGINECFG_ENGINE);
   /* the heuristics' configurations name the graph itself, a program's own an engine */
-  if (lives(graph) && graph->kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+  if (is_live(graph) && graph->kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
     graph = graph->bag(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
-  RULED(lives(graph), CUDNN_STATUS_BAD_PARAM, "the plan's graph was destroyed");
+  RULED(is_live(graph), CUDNN_STATUS_BAD_PARAM, "the plan's graph was destroyed");
   auto ids = k->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   auto pointers = k->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   std::map<int64_t, void *> given;
@@ -144,12 +144,15 @@ API cudnnBackendExecute(
     run->operations.push_back(op);
     for (int a : ports.reads)
       if (a)
-        if (int r = place(run.get(), op->bag(a), given, READS)) return (cudnnStatus_t)r;
+        if (int r = place_tensor(run.get(), op->bag(a), given, READS)) return (cudnnStatus_t)r;
     Use use = ports.adds ? UPDATES : WRITES;
-    if (int r = place(run.get(), op->bag(ports.writes), given, use)) return (cudnnStatus_t)r;
+    if (int r = place_tensor(run.get(), op->bag(ports.writes), given, use)) return (cudnnStatus_t)r;
   }
-  CUresult r = give(h->stream, __func__, run->regions, [=] {
-    for (const Bag *op : run->operations) perform(op, run->views, engine);
-  }, engine.way);
+  CUresult r = give_work(
+      h->stream, __func__, run->regions,
+      [=] {
+        for (const Bag *op : run->operations) run_operation(op, run->views, engine);
+      },
+      engine.way);
   return r ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

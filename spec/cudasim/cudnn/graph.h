@@ -35,7 +35,7 @@ struct Bag {
     given[attribute].assign((const char *)&value, sizeof value);
   }
 };
-bool lives(const Bag *b);
+bool is_live(const Bag *b);
 /* Returns the type of a descriptor's attribute; -1: no program sets it. */
 int attribute_type(const Bag *b, int attribute);
 /* Returns the bytes of one element of a type of attributes. */
@@ -43,7 +43,7 @@ size_t attribute_bytes(int type);
 void keep_graph(const Bag *graph);                    /* keep.cc */
 /* Returns code and keeps the reason for cudnnGetLastErrorString. Is no finding, since a program may
 ** ask. */
-cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
+cudnnStatus_t refuse_bag(cudnnStatus_t code, const std::string &why);
 
 /* -- operations (operations.cc) ---------------------------------------------------------------- */
 
@@ -70,5 +70,5 @@ View make_view(const Bag *tensor, char *p);
 struct Engine { int64_t workspace; bool tensor_cores, any_order; int way; };
 const int64_t ENGINES = 5;
 const Engine &find_engine(int64_t index);
-void perform(
+void run_operation(
     const Bag *operation, const std::map<const Bag *, View> &views, const Engine &engine);

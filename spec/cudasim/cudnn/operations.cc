@@ -42,7 +42,7 @@ int64_t View::at(const std::vector<int64_t> &i) const
   return o;
 }
 
-static bool next(const std::vector<int64_t> &n, std::vector<int64_t> *i)
+static bool next_index(const std::vector<int64_t> &n, std::vector<int64_t> *i)
 {
   for (size_t d = n.size(); d-- > 0;) {
     if (++(*i)[d] < n[d]) return true;
@@ -171,7 +171,7 @@ static Axis make_axis(const View &x, const View &w, const View &y, const Window 
 /* Calls f(i, j, k) for all elements i of the image, j of the filter and k of the result that belong
 ** together. */
 template <class F>
-static void visit(const View &x, const View &w, const View &y, const Window &window, F f)
+static void visit_products(const View &x, const View &w, const View &y, const Window &window, F f)
 {
   Axis a = make_axis(x, w, y, window, 0), b = make_axis(x, w, y, window, 1),
        c = make_axis(x, w, y, window, 2);
@@ -216,14 +216,14 @@ static std::vector<double> read_numbers(const View &v, const Engine &engine)
   std::vector<double> all;
   std::vector<int64_t> i(v.n.size());
   do {
-    double x = load(v.p, v.type, v.at(i));
+    double x = load_number(v.p, v.type, v.at(i));
     all.push_back(engine.tensor_cores && v.type == F32 ? to_tf32(x) : x);
-  } while (next(v.n, &i));
+  } while (next_index(v.n, &i));
   return all;
 }
 
-static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, View> &views,
-    const Engine &engine)
+static void run_convolution(
+    const Bag *op, const Roles &r, const std::map<const Bag *, View> &views, const Engine &engine)
 {
   const View *v[] = { &views.at(op->bag(r.x)), &views.at(op->bag(r.w)), &views.at(op->bag(r.y)) };
   const View &to = views.at(op->bag(r.written));
@@ -235,18 +235,21 @@ static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, 
   double *sum = sums.data();
   Window k = make_window(op->bag(r.convolution));
   if (r.written == r.y)
-    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[l] += x[i] * w[j]; });
+    visit_products(
+        *v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[l] += x[i] * w[j]; });
   else if (r.written == r.x)
-    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[i] += y[l] * w[j]; });
+    visit_products(
+        *v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[i] += y[l] * w[j]; });
   else
-    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[j] += x[i] * y[l]; });
+    visit_products(
+        *v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[j] += x[i] * y[l]; });
   std::vector<int64_t> i(to.n.size());
   do {
     int64_t at = to.at(i);
     double s = alpha * *sum++;
     if (engine.any_order) s *= 1 + (rand() % 3 - 1) * 1e-6;
-    store(to.p, to.type, at, beta == 0 ? s : s + beta * load(to.p, to.type, at));
-  } while (next(to.n, &i));
+    store_number(to.p, to.type, at, beta == 0 ? s : s + beta * load_number(to.p, to.type, at));
+  } while (next_index(to.n, &i));
 }
 
 /* -- element by element ------------------------------------------------------------------------ */
@@ -309,9 +312,9 @@ const char *check_operation(const Bag *op)
   return r ? check_shapes(op, *r) : check_pointwise(op);
 }
 
-void perform(const Bag *op, const std::map<const Bag *, View> &views, const Engine &engine)
+void run_operation(const Bag *op, const std::map<const Bag *, View> &views, const Engine &engine)
 {
-  if (const Roles *r = find_roles(op)) return convolve(op, *r, views, engine);
+  if (const Roles *r = find_roles(op)) return run_convolution(op, *r, views, engine);
   const Bag *how = op->bag(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
   Ports p = make_ports(op);
   const View &to = views.at(op->bag(p.writes)), &x = views.at(op->bag(p.reads[0]));
@@ -319,7 +322,8 @@ void perform(const Bag *op, const std::map<const Bag *, View> &views, const Engi
   std::vector<int64_t> i(to.n.size());
   do {
     double v = 0;
-    compute_value(mode_of(op), how, load(x.p, x.type, x.at(i)), load(b.p, b.type, b.at(i)), &v);
-    store(to.p, to.type, to.at(i), v);
-  } while (next(to.n, &i));
+    compute_value(
+        mode_of(op), how, load_number(x.p, x.type, x.at(i)), load_number(b.p, b.type, b.at(i)), &v);
+    store_number(to.p, to.type, to.at(i), v);
+  } while (next_index(to.n, &i));
 }

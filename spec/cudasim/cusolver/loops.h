@@ -28,7 +28,7 @@ template <class T> struct Columns {
 };
 
 /* Factors a in place. Returns the first pivot that is zero, counted from 1; 0: none is. */
-template <class T> int lu(Columns<T> &a, int *pivot)
+template <class T> int factor_lu(Columns<T> &a, int *pivot)
 {
   int info = 0;
   for (int k = 0; k < a.n && k < a.m; k++) {
@@ -69,7 +69,7 @@ template <class T> void lu_solve(Columns<T> &a, const int *pivot, Columns<T> &b,
 }
 
 /* Computes the QR factors in place by Householder's reflections, as dgeqr2 does. */
-template <class T> void qr(Columns<T> &a, T *tau)
+template <class T> void factor_qr(Columns<T> &a, T *tau)
 {
   for (int k = 0; k < a.n && k < a.m; k++) {
     double rest = 0, alpha = a.at(k, k);
@@ -109,7 +109,7 @@ template <class T> void form_q(Columns<T> &a, const T *tau, int reflections)
 /* Computes eigenvectors as columns and ascending eigenvalues by Jacobi's rotations. The triangle
 ** that is read is copied over the other one. Returns 0, or how many elements outside the diagonal
 ** are left. */
-template <class T> int eigen(Columns<T> &a, bool upper, T *values)
+template <class T> int compute_eigen(Columns<T> &a, bool upper, T *values)
 {
   int n = a.n, left = 0;
   std::vector<double> v((size_t)n * n);

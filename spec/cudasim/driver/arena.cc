@@ -21,7 +21,7 @@ static bool is_open, is_gated;
 
 /* Returns the first page of a range, which shares its pages with no other. */
 static char *first_page(const char *p) { return (char *)((uintptr_t)p & ~(uintptr_t)(PAGE - 1)); }
-static size_t pages(const char *p, size_t bytes)
+static size_t count_pages(const char *p, size_t bytes)
 {
   return (size_t)(first_page(p + bytes + PAGE - 1) - first_page(p));
 }
@@ -57,17 +57,17 @@ void arena_give(char *p, size_t bytes) { given_back.push_back({ p, bytes }); }
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-static void protect(const char *p, const Range &r, bool open)
+static void protect_range(const char *p, const Range &r, bool open)
 {
   if (r.fixed) return;
-  mprotect(first_page(p), pages(p, r.bytes), open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  mprotect(first_page(p), count_pages(p, r.bytes), open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void range_add(char *p, size_t bytes, int device, bool fixed)
 {
   ranges[p] = { bytes, device, fixed };
   if (!fixed) check_memory(p, bytes, true);
-  if (is_gated && !is_open) protect(p, ranges[p], false);
+  if (is_gated && !is_open) protect_range(p, ranges[p], false);
 }
 
 void range_remove(char *p)
@@ -78,7 +78,7 @@ void range_remove(char *p)
   ranges.erase(at);
   if (r.fixed) return;
   check_memory(p, r.bytes, false);
-  mmap(first_page(p), pages(p, r.bytes), PROT_NONE,
+  mmap(first_page(p), count_pages(p, r.bytes), PROT_NONE,
       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
@@ -125,19 +125,19 @@ std::string describe_address(const void *p)
   return text;
 }
 
-void spoil(char *p, size_t bytes)
+void spoil_memory(char *p, size_t bytes)
 {
-  static const size_t most = strtoull(setting("CUDASIM_SPOIL", "67108864"), nullptr, 0);
+  static const size_t most = strtoull(find_setting("CUDASIM_SPOIL", "67108864"), nullptr, 0);
   memset(p, 0xff, bytes < most ? bytes : most);
 }
 
 /* -- the gate ---------------------------------------------------------------------------------- */
 
-void gate(bool open)
+void set_gate(bool open)
 {
   if (!is_gated || is_open == open) return;
   is_open = open;
-  for (auto &r : ranges) protect(r.first, r.second, open);
+  for (auto &r : ranges) protect_range(r.first, r.second, open);
 }
 
 /* Reports that the host touches device memory, and ends the process: on a GPU it could not read
@@ -155,7 +155,7 @@ static void host_touched(const void *p)
 
 static struct sigaction former;
 
-static void caught(int number, siginfo_t *info, void *context)
+static void handle_fault(int number, siginfo_t *info, void *context)
 {
   const void *p = info->si_addr;
   char text[256];
@@ -172,7 +172,7 @@ static void caught(int number, siginfo_t *info, void *context)
 void start_memory()
 {
   /* the checker needs 17 times as much again */
-  int bits = atoi(setting("CUDASIM_CHECK", "0")) ? 37 : 40;
+  int bits = atoi(find_setting("CUDASIM_CHECK", "0")) ? 37 : 40;
   for (arena_bytes = (size_t)1 << bits; arena_bytes >= (size_t)1 << 32; arena_bytes /= 2) {
     void *p = mmap(nullptr, arena_bytes, PROT_NONE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -183,10 +183,10 @@ void start_memory()
     fprintf(stderr, "cudasim: no address space\n");
     abort();
   }
-  is_gated = atoi(setting("CUDASIM_GUARD", "1"));
+  is_gated = atoi(find_setting("CUDASIM_GUARD", "1"));
   check_arena(arena, arena_bytes);
   struct sigaction a = {};
-  a.sa_sigaction = caught;
+  a.sa_sigaction = handle_fault;
   a.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGSEGV, &a, &former);
 }

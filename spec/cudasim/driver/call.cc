@@ -14,7 +14,7 @@ Counts counts;
 /* of this thread: a host function runs, which must not call back */
 thread_local bool in_host_function;
 
-const char *setting(const char *name, const char *otherwise)
+const char *find_setting(const char *name, const char *otherwise)
 {
   const char *e = getenv(name);
   return e && *e ? e : otherwise;
@@ -22,13 +22,13 @@ const char *setting(const char *name, const char *otherwise)
 
 bool runs_dry()
 {
-  static const bool dry = atoi(setting("CUDASIM_DRY", "0"));
+  static const bool dry = atoi(find_setting("CUDASIM_DRY", "0"));
   return dry;
 }
 
-size_t choose(size_t n)
+size_t choose_below(size_t n)
 {
-  static uint64_t x = strtoull(setting("CUDASIM_SEED", "1"), nullptr, 0) * 2 + 1;
+  static uint64_t x = strtoull(find_setting("CUDASIM_SEED", "1"), nullptr, 0) * 2 + 1;
   x = x * 6364136223846793005u + 1442695040888963407u;
   return n ? (size_t)((x >> 33) % n) : 0;
 }
@@ -38,7 +38,7 @@ size_t choose(size_t n)
 struct Planned { std::string name; int left; CUresult code; };
 static std::vector<Planned> planned;
 
-static void plan(const char *text)
+static void plan_failures(const char *text)
 {
   planned.clear();
   for (const char *s = text; s && *s; s = strchr(s, ',') ? strchr(s, ',') + 1 : nullptr) {
@@ -80,7 +80,7 @@ static CUresult planned_failure(const char *function)
 extern "C" __attribute__((visibility("default"))) void cudasim_fail(const char *text)
 {
   Lock lock(state.lock);
-  plan(text);
+  plan_failures(text);
 }
 
 /* how often functions of each name were called, those of libraries, too */
@@ -95,52 +95,52 @@ extern "C" __attribute__((visibility("default"))) long cudasim_calls(const char 
   return n;
 }
 
-void start_planning() { plan(getenv("CUDASIM_FAIL")); }
+void start_planning() { plan_failures(getenv("CUDASIM_FAIL")); }
 
 /* -- entering ---------------------------------------------------------------------------------- */
 
-static CUresult allowed(const char *name, int needs)
+static CUresult check_call(const char *name, int needs)
 {
   if (!state.started) return CUDA_ERROR_NOT_INITIALIZED;
   if (in_host_function)
-    return misuse(CUDA_ERROR_NOT_PERMITTED, name, "called from a host function of a stream");
+    return report_misuse(CUDA_ERROR_NOT_PERMITTED, name, "called from a host function of a stream");
   called[name]++;
   if (CUresult r = planned_failure(name)) return r;
   CUctx_st *c = current_context();
   if (needs & CONTEXT && !c)
-    return misuse(CUDA_ERROR_INVALID_CONTEXT, name, "this thread has no current context");
+    return report_misuse(CUDA_ERROR_INVALID_CONTEXT, name, "this thread has no current context");
   if (c && c->error && !(needs & ENDING)) return c->error;
   return needs & UNSAFE ? capture_check_unsafe(name) : CUDA_SUCCESS;
 }
 
 Call::Call(const char *name, int needs) : lock(state.lock), name(name)
 {
-  code = allowed(name, needs);
+  code = check_call(name, needs);
 }
 
 /* -- reports ----------------------------------------------------------------------------------- */
 
-static void say(const std::string &text)
+static void report_text(const std::string &text)
 {
   counts.findings++;
   state.why = text;
   fprintf(stderr, "cudasim: %s\n", text.c_str());
 }
 
-CUresult misuse(CUresult code, const char *function, const char *format, ...)
+CUresult report_misuse(CUresult code, const char *function, const char *format, ...)
 {
   char text[512];
   va_list a;
   va_start(a, format);
   vsnprintf(text, sizeof text, format, a);
   va_end(a);
-  say(std::string(function) + ": " + text);
+  report_text(std::string(function) + ": " + text);
   return code;
 }
 
-CUresult fault(CUresult code, const std::string &why)
+CUresult report_fault(CUresult code, const std::string &why)
 {
-  say(why);
+  report_text(why);
   return code;
 }
 
@@ -216,7 +216,7 @@ static std::mutex &costs_lock = *new std::mutex;
 
 void note_cost(const std::string &name, uint64_t read, uint64_t written)
 {
-  static const bool wanted = atoi(setting("CUDASIM_COSTS", "0"));
+  static const bool wanted = atoi(find_setting("CUDASIM_COSTS", "0"));
   if (!wanted) return;
   Lock lock(costs_lock);
   costs += name + "\t" + std::to_string(read) + "\t" + std::to_string(written) + "\n";

@@ -36,14 +36,16 @@ CUresult capture_wait(CUstream_st *s, CUevent_st *e)
 {
   std::shared_ptr<Capture> other = e->capture.lock();
   if (e->captured && !other)
-    return misuse(CUDA_ERROR_CAPTURED_EVENT, "cuStreamWaitEvent", "the event's capture has ended");
+    return report_misuse(
+        CUDA_ERROR_CAPTURED_EVENT, "cuStreamWaitEvent", "the event's capture has ended");
   if (!e->captured) {
     if (s->capture) s->capture->broken = true;
-    return misuse(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
+    return report_misuse(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
         "a stream that captures waits for an event recorded outside of its capture");
   }
   if (s->capture && s->capture != other)
-    return misuse(CUDA_ERROR_STREAM_CAPTURE_MERGE, "cuStreamWaitEvent", "two captures would merge");
+    return report_misuse(
+        CUDA_ERROR_STREAM_CAPTURE_MERGE, "cuStreamWaitEvent", "two captures would merge");
   if (!s->capture) {
     s->capture = other;
     s->last.clear();
@@ -58,7 +60,7 @@ CUresult capture_wait(CUstream_st *s, CUevent_st *e)
 CUresult capture_refuse(CUstream_st *s, const char *what)
 {
   s->capture->broken = true;
-  return misuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, what, "the stream captures");
+  return report_misuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, what, "the stream captures");
 }
 
 CUresult capture_check_unsafe(const char *function)
@@ -69,7 +71,8 @@ CUresult capture_check_unsafe(const char *function)
     bool global = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (c->mode == CU_STREAM_CAPTURE_MODE_RELAXED || !(own || global)) continue;
     c->broken = true;
-    r = misuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, function, "not allowed during a capture");
+    r = report_misuse(
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, function, "not allowed during a capture");
   }
   return r;
 }
@@ -119,12 +122,12 @@ static bool is_joined(const Capture &c, const CUstream_st *s)
   return true;
 }
 
-static CUresult verdict(const Capture &c)
+static CUresult check_capture(const Capture &c)
 {
   if (c.broken) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   for (const CUstream_st *s : c.streams)
     if (!is_joined(c, s))
-      return misuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "cuStreamEndCapture",
+      return report_misuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "cuStreamEndCapture",
           "a stream that took part was not joined to the one that began");
   return CUDA_SUCCESS;
 }
@@ -140,7 +143,7 @@ API cuStreamEndCapture(CUstream handle, CUgraph *out)
   RULE(c->origin == s, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "another stream began the capture");
   RULE(c->mode == CU_STREAM_CAPTURE_MODE_RELAXED || c->thread == std::this_thread::get_id(),
       CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread began the capture");
-  CUresult r = call.code ? call.code : verdict(*c);
+  CUresult r = call.code ? call.code : check_capture(*c);
   for (CUstream_st *one : c->streams) {
     one->capture = nullptr;
     one->last.clear();
@@ -235,7 +238,7 @@ static CUresult run_nodes(const std::vector<Node> &nodes)
     if (!missing[i]) able.push_back(i);
   }
   while (!able.empty()) {
-    size_t k = choose(able.size()), i = able[k];
+    size_t k = choose_below(able.size()), i = able[k];
     able[k] = able.back();
     able.pop_back();
     if (CUresult r = nodes[i].work ? nodes[i].work() : CUDA_SUCCESS) return r;
@@ -254,7 +257,7 @@ API cuGraphLaunch(CUgraphExec x, CUstream handle)
   RULE(x->device == s->device, CUDA_ERROR_INVALID_VALUE, "graph and stream of two devices");
   auto nodes = x->nodes;
   counts.graphs++;
-  return submit(s, CU_GRAPH_NODE_TYPE_GRAPH, [=] { return run_nodes(*nodes); });
+  return submit_work(s, CU_GRAPH_NODE_TYPE_GRAPH, [=] { return run_nodes(*nodes); });
 }
 
 API cuGraphUpload(CUgraphExec x, CUstream)

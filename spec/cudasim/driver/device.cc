@@ -20,11 +20,11 @@ API cuInit(unsigned flags)
   Lock lock(state.lock);
   NEED(!flags, CUDA_ERROR_INVALID_VALUE);
   if (state.started) return CUDA_SUCCESS;
-  int n = atoi(setting("CUDASIM_DEVICES", "1"));
+  int n = atoi(find_setting("CUDASIM_DEVICES", "1"));
   ndevices = n < 0 ? 0 : n > DEVICES ? DEVICES : n;
   if (!ndevices) return CUDA_ERROR_NO_DEVICE;
-  size_t memory = strtoull(setting("CUDASIM_MEMORY", "4294967296"), nullptr, 0);
-  size_t taken = strtoull(setting("CUDASIM_TAKEN", "0"), nullptr, 0);
+  size_t memory = strtoull(find_setting("CUDASIM_MEMORY", "4294967296"), nullptr, 0);
+  size_t taken = strtoull(find_setting("CUDASIM_TAKEN", "0"), nullptr, 0);
   for (int i = 0; i < DEVICES; i++) {
     contexts[i].device = i;
     contexts[i].total = memory;
@@ -44,7 +44,7 @@ API cuDriverGetVersion(int *version)
     ENTER(NOTHING);
   }
   NEED(version, CUDA_ERROR_INVALID_VALUE);
-  *version = atoi(setting("CUDASIM_DRIVER", "13000"));
+  *version = atoi(find_setting("CUDASIM_DRIVER", "13000"));
   return CUDA_SUCCESS;
 }
 
@@ -93,16 +93,16 @@ API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 static int compute_mode()
 {
-  const char *mode = setting("CUDASIM_MODE", "default");
+  const char *mode = find_setting("CUDASIM_MODE", "default");
   return !strcmp(mode, "exclusive") ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS
       : !strcmp(mode, "prohibited") ? CU_COMPUTEMODE_PROHIBITED
                                     : CU_COMPUTEMODE_DEFAULT;
 }
 
 /* Returns the attributes by which programs choose launches, 0 for all others. */
-static int attribute(int which)
+static int find_attribute(int which)
 {
-  int arch = atoi(setting("CUDASIM_ARCH", "90"));
+  int arch = atoi(find_setting("CUDASIM_ARCH", "90"));
   switch (which) {
   case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return 1024;
   case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X: return 1024;
@@ -133,7 +133,7 @@ static int attribute(int which)
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return arch / 10;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return arch % 10;
   case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-    return atoi(setting("CUDASIM_VIRTUAL_MEMORY", "1"));
+    return atoi(find_setting("CUDASIM_VIRTUAL_MEMORY", "1"));
   default: return 0;
   }
 }
@@ -143,7 +143,7 @@ API cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
   ENTER(NOTHING);
   NEED(value, CUDA_ERROR_INVALID_VALUE);
   NEED(is_device(device), CUDA_ERROR_INVALID_DEVICE);
-  *value = which == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? device + 1 : attribute(which);
+  *value = which == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? device + 1 : find_attribute(which);
   return CUDA_SUCCESS;
 }
 
@@ -243,7 +243,7 @@ API cuCtxSynchronize()
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
-bool devices_are_peers() { return atoi(setting("CUDASIM_PEERS", "1")); }
+bool devices_are_peers() { return atoi(find_setting("CUDASIM_PEERS", "1")); }
 
 API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {

@@ -45,18 +45,18 @@ struct Call {
     if (!(x)) return code; \
   } while (0)
 /* as NEED, for what a correct program never does: said on stderr and counted */
-#define RULE(x, code, ...) \
-  do { \
-    if (!(x)) return misuse(code, __func__, __VA_ARGS__); \
+#define RULE(x, code, ...)                                       \
+  do {                                                           \
+    if (!(x)) return report_misuse(code, __func__, __VA_ARGS__); \
   } while (0)
-CUresult misuse(CUresult code, const char *function, const char *format, ...)
+CUresult report_misuse(CUresult code, const char *function, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Reports a fault of a device's work on stderr and keeps it for cuGetErrorString. It is sticky.
 ** Returns code. */
-CUresult fault(CUresult code, const std::string &why);
+CUresult report_fault(CUresult code, const std::string &why);
 /* Returns a random number in 0 .. n - 1, by CUDASIM_SEED. */
-size_t choose(size_t n);
-const char *setting(const char *name, const char *otherwise);
+size_t choose_below(size_t n);
+const char *find_setting(const char *name, const char *otherwise);
 /* Returns whether kernels and calls of libraries are counted and not done (CUDASIM_DRY). */
 bool runs_dry();
 
@@ -94,9 +94,9 @@ int range_device(const void *p);
 /* Returns whether a device has access to a byte, which may be another device's. */
 bool device_reaches(int device, const void *p);
 /* Allows accesses to device memory by this process, or forbids all of them. */
-void gate(bool open);
+void set_gate(bool open);
 /* Fills fresh memory with NaNs. */
-void spoil(char *p, size_t bytes);
+void spoil_memory(char *p, size_t bytes);
 bool is_pinned(const void *p, size_t bytes);
 std::string describe_address(const void *p);
 
@@ -122,7 +122,7 @@ struct Queue {
 };
 std::shared_ptr<Queue> queue_new(int device, bool blocking);
 void queue_drop(const std::shared_ptr<Queue> &q);
-bool passed(const Mark &m);
+bool has_passed(const Mark &m);
 Mark end_of(const std::shared_ptr<Queue> &q);
 void queue_give(const std::shared_ptr<Queue> &q, Op op);
 /* Runs work until the mark is passed. Releases the lock meanwhile. */
@@ -155,10 +155,10 @@ struct CUevent_st {
 ** made. */
 CUstream_st *find_stream(CUstream s);
 /* Queues an Op on a stream that does not capture. */
-CUresult give(CUstream_st *s, Op op);
+CUresult give_op(CUstream_st *s, Op op);
 /* Queues work on the stream, or adds it as a node to the graph that the stream captures. */
-CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work);
-std::set<CUstream_st *> &streams();
+CUresult submit_work(CUstream_st *s, CUgraphNodeType type, Work work);
+std::set<CUstream_st *> &list_streams();
 
 /* capture.cc */
 CUresult capture_node(CUstream_st *s, CUgraphNodeType type, Work work);

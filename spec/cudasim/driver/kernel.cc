@@ -81,7 +81,7 @@ static std::shared_ptr<Parameters> copy_parameters(const cudasim_kernel *k, void
 static CUresult run_now(const CUfunc_st *f, const std::string &name, const Grid &g, Parameters &p)
 {
   if (!function_lives(f))
-    return fault(CUDA_ERROR_LAUNCH_FAILED, name + ": its module was unloaded before it ran");
+    return report_fault(CUDA_ERROR_LAUNCH_FAILED, name + ": its module was unloaded before it ran");
   const CUmod_st *m = f->module;
   Launch launch = { f->kernel, p.at.data(), { g.grid[0], g.grid[1], g.grid[2] },
     { g.block[0], g.block[1], g.block[2] }, g.dynamic, m->shared, m->shared_bytes };
@@ -93,7 +93,7 @@ static CUresult run_now(const CUfunc_st *f, const std::string &name, const Grid 
   if (!why) return CUDA_SUCCESS;
   bool address = !strncmp(why, "an access", 9);
   CUresult code = address ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
-  return fault(code, name + ": " + why);
+  return report_fault(code, name + ": " + why);
 }
 
 static CUresult check_grid(const CUfunc_st *f, const Grid &g)
@@ -115,8 +115,8 @@ static CUresult check_grid(const CUfunc_st *f, const Grid &g)
   return CUDA_SUCCESS;
 }
 
-static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream handle, void **given,
-    void **extra)
+static CUresult submit_launch(
+    const char *name, CUfunction f, const Grid &g, CUstream handle, void **given, void **extra)
 {
   CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
@@ -127,7 +127,7 @@ static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream h
   if (CUresult r = check_grid(f, g)) return r;
   std::string of = f->name;
   if (!f->kernel)
-    return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [of] {
+    return submit_work(s, CU_GRAPH_NODE_TYPE_KERNEL, [of] {
       counts.launches++;
       note_cost(of, 0, 0);
       return CUDA_SUCCESS;
@@ -136,7 +136,7 @@ static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream h
     RULE(given && given[i], CUDA_ERROR_INVALID_VALUE, "%s: parameter %d is missing",
         f->name.c_str(), i);
   auto p = copy_parameters(f->kernel, given);
-  return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [=] { return run_now(f, of, g, *p); });
+  return submit_work(s, CU_GRAPH_NODE_TYPE_KERNEL, [=] { return run_now(f, of, g, *p); });
 }
 
 API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -144,7 +144,7 @@ API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned
 {
   ENTER(CONTEXT);
   Grid g = { { gx, gy, gz }, { bx, by, bz }, dynamic };
-  return launch(call.name, f, g, s, parameters, extra);
+  return submit_launch(call.name, f, g, s, parameters, extra);
 }
 
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra)
@@ -153,5 +153,5 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, v
   NEED(c, CUDA_ERROR_INVALID_VALUE);
   Grid g = { { c->gridDimX, c->gridDimY, c->gridDimZ }, { c->blockDimX, c->blockDimY, c->blockDimZ },
     c->sharedMemBytes };
-  return launch(call.name, f, g, c->hStream, parameters, extra);
+  return submit_launch(call.name, f, g, c->hStream, parameters, extra);
 }

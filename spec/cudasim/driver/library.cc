@@ -9,7 +9,7 @@
 
 namespace cudasim {
 
-int enter(const char *name, int refused, int broken)
+int enter_call(const char *name, int refused, int broken)
 {
   Call call(name, CONTEXT);
   int code = call.code;
@@ -23,7 +23,7 @@ int enter_anywhere(const char *name, int refused)
   return call.code == CUDA_ERROR_OUT_OF_MEMORY ? refused : call.code;
 }
 
-int misuse(int code, const char *function, const char *format, ...)
+int report_misuse(int code, const char *function, const char *format, ...)
 {
   char text[512];
   va_list a;
@@ -31,7 +31,7 @@ int misuse(int code, const char *function, const char *format, ...)
   vsnprintf(text, sizeof text, format, a);
   va_end(a);
   Lock lock(state.lock);
-  ::misuse(CUDA_SUCCESS, function, "%s", text);
+  ::report_misuse(CUDA_SUCCESS, function, "%s", text);
   return code;
 }
 
@@ -55,7 +55,7 @@ bool is_device_memory(const void *p)
   return is_device_address(p);
 }
 
-int architecture() { return atoi(setting("CUDASIM_ARCH", "90")); }
+int find_architecture() { return atoi(find_setting("CUDASIM_ARCH", "90")); }
 
 /* -- work -------------------------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ static std::string find_fault(const Region &r, int device)
   return "";
 }
 
-static void mark(const Region &r)
+static void mark_written(const Region &r)
 {
   for (size_t i = 0; i < r.rows; i++) {
     const char *p = (const char *)r.p + i * r.step;
@@ -82,10 +82,10 @@ static void mark(const Region &r)
   }
 }
 
-static CUresult run(const std::string &name, int device, const std::vector<Region> &all,
+static CUresult run_job(const std::string &name, int device, const std::vector<Region> &all,
     const Job &job, int way = 0)
 {
-  static const int fastest = atoi(setting("CUDASIM_FASTEST", "0"));
+  static const int fastest = atoi(find_setting("CUDASIM_FASTEST", "0"));
   if (way != fastest) counts.slower++;
   if (runs_dry()) {
     counts.launches++;
@@ -94,14 +94,14 @@ static CUresult run(const std::string &name, int device, const std::vector<Regio
   }
   for (const Region &r : all) {
     std::string why = find_fault(r, device);
-    if (!why.empty()) return fault(CUDA_ERROR_ILLEGAL_ADDRESS, name + ": " + why);
+    if (!why.empty()) return report_fault(CUDA_ERROR_ILLEGAL_ADDRESS, name + ": " + why);
     if (r.use & SCRATCH) memset((void *)r.p, 0xff, r.bytes);
   }
   counts.launches++;
   job();
   uint64_t read = 0, written = 0;
   for (const Region &r : all) {
-    mark(r);
+    mark_written(r);
     if (r.use & READS) read += r.rows * r.bytes;
     if (r.use & WRITES) written += r.rows * r.bytes;
   }
@@ -109,15 +109,15 @@ static CUresult run(const std::string &name, int device, const std::vector<Regio
   return CUDA_SUCCESS;
 }
 
-CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Job job, int way)
+CUresult give_work(CUstream handle, const char *name, std::vector<Region> regions, Job job, int way)
 {
   Call call("a library", NOTHING);
   CUstream_st *s = find_stream(handle);
   RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
   int device = s->device;
   const std::string noted = way ? std::string(name) + " way " + std::to_string(way) : name;
-  return submit(s, CU_GRAPH_NODE_TYPE_KERNEL,
-      [=] { return run(noted, device, regions, job, way); });
+  return submit_work(
+      s, CU_GRAPH_NODE_TYPE_KERNEL, [=] { return run_job(noted, device, regions, job, way); });
 }
 
 CUresult give_when(CUstream handle, const char *name, std::vector<Region> regions, Job job,
@@ -131,14 +131,14 @@ CUresult give_when(CUstream handle, const char *name, std::vector<Region> region
   int device = s->device;
   Op op;
   op.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  op.work = [=] { return run(name, device, regions, job); };
+  op.work = [=] { return run_job(name, device, regions, job); };
   op.ready = std::move(ready);
-  return give(s, std::move(op));
+  return give_op(s, std::move(op));
 }
 
 /* -- objects ----------------------------------------------------------------------------------- */
 
-void live(const char *kind, int change)
+void count_object(const char *kind, int change)
 {
   Lock lock(state.lock);
   library_objects()[kind] += change;

@@ -9,7 +9,7 @@ struct Allocation { char *from; size_t reserved, bytes; int device; };
 static std::map<char *, Allocation> &allocations = *new std::map<char *, Allocation>;
 static std::map<char *, size_t> &pinned = *new std::map<char *, size_t>;
 
-static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* Allocates at the end of the pages, so that an access after it is a fault. */
 API cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
@@ -19,11 +19,11 @@ API cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
   RULE(bytes, CUDA_ERROR_INVALID_VALUE, "0 bytes");
   CUctx_st *c = current_context();
   NEED(bytes <= c->total - c->used, CUDA_ERROR_OUT_OF_MEMORY);
-  size_t whole = up(bytes, PAGE);
+  size_t whole = round_up(bytes, PAGE);
   char *p = arena_take(whole);
   NEED(p && !mprotect(p, whole, PROT_READ | PROT_WRITE), CUDA_ERROR_OUT_OF_MEMORY);
-  char *from = p + whole - up(bytes, ALIGN);
-  spoil(p, whole);
+  char *from = p + whole - round_up(bytes, ALIGN);
+  spoil_memory(p, whole);
   range_add(from, bytes, c->device);
   allocations[from] = { p, whole, bytes, c->device };
   c->used += bytes;
@@ -82,10 +82,10 @@ bool is_pinned(const void *p, size_t bytes)
 static CUresult new_pinned(void **out, size_t bytes)
 {
   NEED(out && bytes, CUDA_ERROR_INVALID_VALUE);
-  char *p = (char *)mmap(nullptr, up(bytes, PAGE), PROT_READ | PROT_WRITE,
-      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *p = (char *)mmap(
+      nullptr, round_up(bytes, PAGE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   NEED(p != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
-  spoil(p, bytes);
+  spoil_memory(p, bytes);
   pinned[p] = bytes;
   *out = p;
   return CUDA_SUCCESS;
@@ -111,7 +111,7 @@ API cuMemFreeHost(void *p)
   size_t bytes = at->second;
   for (int d = 0; d < device_count(); d++) queue_wait_all(call.lock, d);
   pinned.erase((char *)p);
-  munmap(p, up(bytes, PAGE));
+  munmap(p, round_up(bytes, PAGE));
   return CUDA_SUCCESS;
 }
 

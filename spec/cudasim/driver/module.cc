@@ -47,14 +47,15 @@ static void *open_image(const void *image, size_t bytes, std::string *why)
 {
   static int number;
   char path[512];
-  snprintf(path, sizeof path, "%s/cudasim-%d-%d.so", setting("TMPDIR", "/tmp"), (int)getpid(), number++);
+  snprintf(path, sizeof path, "%s/cudasim-%d-%d.so", find_setting("TMPDIR", "/tmp"), (int)getpid(),
+      number++);
   void *so = write_file(path, image, bytes) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!so) {
     const char *error = dlerror();
     *why = error ? error : std::string("cannot write ") + path;
   }
   /* the checker names lines, which it reads from the file */
-  if (atoi(setting("CUDASIM_CHECK", "0")) && so)
+  if (atoi(find_setting("CUDASIM_CHECK", "0")) && so)
     kept.insert(path);
   else
     unlink(path);
@@ -84,7 +85,7 @@ static void watch_variables(CUmod_st *m)
   dl_iterate_phdr(watch, m);
 }
 
-static CUresult load(CUmodule *out, const void *image)
+static CUresult load_module(CUmodule *out, const void *image)
 {
   std::string why;
   NEED(out && image, CUDA_ERROR_INVALID_VALUE);
@@ -113,13 +114,13 @@ static CUresult load(CUmodule *out, const void *image)
 API cuModuleLoadData(CUmodule *out, const void *image)
 {
   ENTER(CONTEXT);
-  return load(out, image);
+  return load_module(out, image);
 }
 
 API cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned, CUjit_option *, void **)
 {
   ENTER(CONTEXT);
-  return load(out, image);
+  return load_module(out, image);
 }
 
 #define MODULE(m) \

@@ -110,7 +110,7 @@ API cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllo
   char *p = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
       (off_t)piece.offset);
   NEED(p != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
-  spoil(p, bytes);
+  spoil_memory(p, bytes);
   munmap(p, bytes);
   c.used += bytes;
   counts.allocations++;

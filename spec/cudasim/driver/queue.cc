@@ -32,14 +32,14 @@ void queue_drop(const std::shared_ptr<Queue> &q)
     }
 }
 
-bool passed(const Mark &m) { return !m.queue || m.queue->done >= m.number; }
+bool has_passed(const Mark &m) { return !m.queue || m.queue->done >= m.number; }
 Mark end_of(const std::shared_ptr<Queue> &q) { return { q, q->given }; }
 
 static bool is_next(const Queue &q)
 {
   if (q.ops.empty()) return false;
   for (const Mark &m : q.ops.front().after)
-    if (!passed(m)) return false;
+    if (!has_passed(m)) return false;
   return true;
 }
 
@@ -59,7 +59,7 @@ static bool others_may_come()
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Does it come before kernels of its device that were given earlier? */
-static bool overtakes(const Op &op, int device)
+static bool may_overtake(const Op &op, int device)
 {
   for (auto &q : queues)
     for (const Op &other : q->ops) {
@@ -70,19 +70,19 @@ static bool overtakes(const Op &op, int device)
 }
 
 /* Runs one Op of a queue that can run; false: there is none. */
-static bool step(Lock &lock)
+static bool run_op(Lock &lock)
 {
   std::vector<std::shared_ptr<Queue>> able;
   for (auto &q : queues)
     if (can_run(*q)) able.push_back(q);
   if (able.empty()) return false;
-  auto q = able[choose(able.size())];
+  auto q = able[choose_below(able.size())];
   Op op = std::move(q->ops.front());
   q->ops.pop_front();
-  counts.overtakes += op.type == CU_GRAPH_NODE_TYPE_MEMCPY && overtakes(op, q->device);
+  counts.overtakes += op.type == CU_GRAPH_NODE_TYPE_MEMCPY && may_overtake(op, q->device);
   CUctx_st &c = context_of(q->device);
   busy = true;
-  gate(true);
+  set_gate(true);
   lock.unlock();
   CUresult r = c.error || !op.work ? c.error : op.work();
   op.work = nullptr;                                  /* what it held may take the lock when it goes */
@@ -98,28 +98,29 @@ static bool step(Lock &lock)
 }
 
 /* Runs an Op, or waits for the thread that runs one; false: there is none. */
-static bool advance(Lock &lock)
+static bool advance_queues(Lock &lock)
 {
-  if (!busy) return step(lock);
+  if (!busy) return run_op(lock);
   state.changed.wait(lock);
   return true;
 }
 
 static void close_gate()
 {
-  if (!busy) gate(false);
+  if (!busy) set_gate(false);
 }
 
 CUresult queue_wait(Lock &lock, const Mark &m)
 {
   CUresult r = CUDA_SUCCESS;
-  while (!passed(m) && !r)
-    if (advance(lock) || passed(m))
+  while (!has_passed(m) && !r)
+    if (advance_queues(lock) || has_passed(m))
       continue;
     else if (others_may_come())
       state.changed.wait_for(lock, std::chrono::milliseconds(1));
     else
-      r = misuse(CUDA_ERROR_LAUNCH_TIMEOUT, "waiting", "streams wait for each other for ever");
+      r = report_misuse(
+          CUDA_ERROR_LAUNCH_TIMEOUT, "waiting", "streams wait for each other for ever");
   close_gate();
   return r ? r : m.queue ? context_of(m.queue->device).error : r;
 }
@@ -134,7 +135,7 @@ CUresult queue_wait_all(Lock &lock, int device)
 
 void queue_poll(Lock &lock)
 {
-  if (!busy) step(lock);
+  if (!busy) run_op(lock);
   close_gate();
 }
 
@@ -147,13 +148,13 @@ void queue_give(const std::shared_ptr<Queue> &q, Op op)
   if (!eager && pending == 1) state.changed.notify_all();
 }
 
-CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work)
+CUresult submit_work(CUstream_st *s, CUgraphNodeType type, Work work)
 {
   if (s->capture) return capture_node(s, type, std::move(work));
   Op op;
   op.type = type;
   op.work = std::move(work);
-  return give(s, std::move(op));
+  return give_op(s, std::move(op));
 }
 
 /* Runs a host function without access to device memory. */
@@ -161,13 +162,13 @@ void run_host(CUhostFn f, void *data)
 {
   {
     Lock lock(state.lock);
-    gate(false);
+    set_gate(false);
   }
   in_host_function = true;
   f(data);
   in_host_function = false;
   Lock lock(state.lock);
-  gate(true);
+  set_gate(true);
 }
 
 /* -- the thread that takes over ---------------------------------------------------------------- */
@@ -182,20 +183,20 @@ static void take_over()
     usleep(3000);
     lock.lock();
     if (steps != before || busy) continue;
-    while (pending && !busy && step(lock)) {}
+    while (pending && !busy && run_op(lock)) {}
     close_gate();
   }
 }
 
 void start_queues()
 {
-  eager = *setting("CUDASIM_STREAMS", "late") == 'e';
+  eager = *find_setting("CUDASIM_STREAMS", "late") == 'e';
   std::thread(take_over).detach();
 }
 
 Call::~Call()
 {
   if (!eager || !lock.owns_lock()) return;
-  while (pending && !busy && step(lock)) {}
+  while (pending && !busy && run_op(lock)) {}
   close_gate();
 }

@@ -9,7 +9,7 @@ static CUstream_st defaults[DEVICES];
 static std::set<CUstream_st *> &live = *new std::set<CUstream_st *>;
 Registry<CUevent_st> events;
 
-std::set<CUstream_st *> &streams() { return live; }
+std::set<CUstream_st *> &list_streams() { return live; }
 
 static CUstream_st *default_stream(int device)
 {
@@ -40,7 +40,7 @@ static std::vector<Mark> list_marks(CUstream_st *s)
   if (!s->queue->blocking) return after;
   if (!is_default(s)) {
     const CUstream_st &d = defaults[s->device];
-    if (d.queue && !passed(end_of(d.queue))) after.push_back(end_of(d.queue));
+    if (d.queue && !has_passed(end_of(d.queue))) after.push_back(end_of(d.queue));
     return after;
   }
   for (CUstream_st *other : live)
@@ -48,10 +48,10 @@ static std::vector<Mark> list_marks(CUstream_st *s)
   return after;
 }
 
-CUresult give(CUstream_st *s, Op op)
+CUresult give_op(CUstream_st *s, Op op)
 {
   if (is_default(s) && any_capture(s->device))
-    return misuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the default stream",
+    return report_misuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the default stream",
         "gets work while a blocking stream captures");
   std::vector<Mark> after = list_marks(s);
   op.after.insert(op.after.end(), after.begin(), after.end());
@@ -127,7 +127,7 @@ API cuStreamQuery(CUstream handle)
   if (s->capture) return capture_refuse(s, "cuStreamQuery");
   queue_poll(call.lock);
   if (context_of(s->device).error) return context_of(s->device).error;
-  return passed(end_of(s->queue)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return has_passed(end_of(s->queue)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 API cuStreamGetCtx(CUstream handle, CUcontext *out)
@@ -151,7 +151,7 @@ API cuLaunchHostFunc(CUstream handle, CUhostFn f, void *data)
   ENTER(CONTEXT);
   STREAM(s, handle);
   NEED(f, CUDA_ERROR_INVALID_VALUE);
-  return submit(s, CU_GRAPH_NODE_TYPE_HOST, [=] {
+  return submit_work(s, CU_GRAPH_NODE_TYPE_HOST, [=] {
     run_host(f, data);
     return CUDA_SUCCESS;
   });
@@ -164,19 +164,19 @@ extern "C" __attribute__((visibility("default"))) CUresult cudasim_work(
 {
   ENTER(CONTEXT);
   STREAM(s, handle);
-  return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [=]() -> CUresult {
+  return submit_work(s, CU_GRAPH_NODE_TYPE_KERNEL, [=]() -> CUresult {
     const char *why = f(data.get());
     counts.launches++;
-    return why ? fault(CUDA_ERROR_ILLEGAL_ADDRESS, why) : CUDA_SUCCESS;
+    return why ? report_fault(CUDA_ERROR_ILLEGAL_ADDRESS, why) : CUDA_SUCCESS;
   });
 }
 
 /* -- events ------------------------------------------------------------------------------------ */
 
 /* Returns milliseconds. With CUDASIM_TICK each launch, copy and fill takes that many ns. */
-static double now()
+static double read_clock()
 {
-  static const double tick = atof(setting("CUDASIM_TICK", "0"));
+  static const double tick = atof(find_setting("CUDASIM_TICK", "0"));
   timespec t;
   const auto ticks = counts.launches + counts.copies + counts.fills + counts.slower;
   if (tick > 0) return (double)ticks * tick * 1e-6;
@@ -221,10 +221,10 @@ API cuEventRecord(CUevent e, CUstream handle)
   auto time = e->time = std::make_shared<double>(0);
   Op op;
   op.work = [=] {
-    *time = now();
+    *time = read_clock();
     return CUDA_SUCCESS;
   };
-  CUresult r = give(s, std::move(op));
+  CUresult r = give_op(s, std::move(op));
   e->mark = end_of(s->queue);
   return r;
 }
@@ -239,7 +239,7 @@ API cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags)
   Op op;
   op.after.push_back(e->mark);
   counts.waits++;
-  return give(s, std::move(op));
+  return give_op(s, std::move(op));
 }
 
 API cuEventQuery(CUevent e)
@@ -248,7 +248,7 @@ API cuEventQuery(CUevent e)
   EVENT(e);
   RULE(!e->captured, CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a capture");
   queue_poll(call.lock);
-  return passed(e->mark) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return has_passed(e->mark) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 API cuEventSynchronize(CUevent e)
@@ -259,12 +259,14 @@ API cuEventSynchronize(CUevent e)
   return queue_wait(call.lock, Mark(e->mark));
 }
 
-static CUresult elapsed(float *ms, CUevent a, CUevent b, const char *name)
+static CUresult measure_elapsed(float *ms, CUevent a, CUevent b, const char *name)
 {
-  if (!events.has(a) || !events.has(b)) return misuse(CUDA_ERROR_INVALID_HANDLE, name, "no event");
+  if (!events.has(a) || !events.has(b))
+    return report_misuse(CUDA_ERROR_INVALID_HANDLE, name, "no event");
   if (!a->timed || !b->timed || !a->time || !b->time)
-    return misuse(CUDA_ERROR_INVALID_HANDLE, name, "an event without time, or never recorded");
-  NEED(passed(a->mark) && passed(b->mark), CUDA_ERROR_NOT_READY);
+    return report_misuse(
+        CUDA_ERROR_INVALID_HANDLE, name, "an event without time, or never recorded");
+  NEED(has_passed(a->mark) && has_passed(b->mark), CUDA_ERROR_NOT_READY);
   *ms = (float)(*b->time - *a->time);
   return CUDA_SUCCESS;
 }
@@ -273,11 +275,11 @@ static CUresult elapsed(float *ms, CUevent a, CUevent b, const char *name)
 API cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 {
   ENTER(CONTEXT);
-  return elapsed(ms, a, b, "cuEventElapsedTime");
+  return measure_elapsed(ms, a, b, "cuEventElapsedTime");
 }
 
 API cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b)
 {
   ENTER(CONTEXT);
-  return elapsed(ms, a, b, "cuEventElapsedTime");
+  return measure_elapsed(ms, a, b, "cuEventElapsedTime");
 }

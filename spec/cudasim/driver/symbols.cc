@@ -3,7 +3,7 @@
 #include <string.h>
 #include "state.h"
 
-static void *find(const std::string &name)
+static void *find_symbol(const std::string &name)
 {
   static const struct { const char *name, *symbol; } others[] = {
     { "cuGraphInstantiate", "cuGraphInstantiateWithFlags" },
@@ -20,7 +20,7 @@ API cuGetProcAddress_v2(const char *name, void **out, int, cuuint64_t,
     CUdriverProcAddressQueryResult *result)
 {
   NEED(name && out, CUDA_ERROR_INVALID_VALUE);
-  *out = !strncmp(name, "cu", 2) ? find(name) : nullptr;
+  *out = !strncmp(name, "cu", 2) ? find_symbol(name) : nullptr;
   if (result)
     *result = *out ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

@@ -12,11 +12,11 @@ namespace cudasim {
 
 /* Begins a function of a library. Returns 0; `broken` where this thread has no context or an error
 ** sticks to it; or the code that CUDASIM_FAIL plans for the name, `refused` where it plans none. */
-int enter(const char *name, int refused, int broken);
+int enter_call(const char *name, int refused, int broken);
 /* Begins a function that needs no context. */
 int enter_anywhere(const char *name, int refused);
 /* Reports on stderr and counts what a correct program never does. Returns code. */
-int misuse(int code, const char *function, const char *format, ...)
+int report_misuse(int code, const char *function, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Returns the device of this thread's context. */
@@ -25,7 +25,7 @@ int current_device();
 int device_of(CUstream s);
 bool is_device_memory(const void *p);
 /* Returns the compute capability, as 90. */
-int architecture();
+int find_architecture();
 
 /* How a library call uses memory. Memory that it reads must have been written. Scratch is filled
 ** with NaN before the call and counts as not written after it. */
@@ -42,7 +42,7 @@ typedef std::function<void()> Job;
 /* Submits one entry of a stream, like a launch. Where a region is no device memory the work is not
 ** done, and the error sticks. way: which of a library's ways does it, 0 its first; others than
 ** CUDASIM_FASTEST take twice as long by the clock of events, and costs contain their number. */
-CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job, int way = 0);
+CUresult give_work(CUstream s, const char *name, std::vector<Region> regions, Job job, int way = 0);
 
 /* Submits work that may not begin before `ready`: it waits for another rank, of this process or
 ** another. The stream must not capture. */
@@ -50,7 +50,7 @@ CUresult give_when(CUstream s, const char *name, std::vector<Region> regions, Jo
     std::function<bool()> ready);
 
 /* Adds `change` to the number of live objects of a kind, for the report of leaks. */
-void live(const char *kind, int change);
+void count_object(const char *kind, int change);
 
 #pragma GCC visibility pop
 }

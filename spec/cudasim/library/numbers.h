@@ -22,7 +22,7 @@ inline size_t size_of(Number t)
   return bytes[t];
 }
 
-inline double load(const void *p, Number t, int64_t i)
+inline double load_number(const void *p, Number t, int64_t i)
 {
   switch (t) {
   case F32: return ((const float *)p)[i];
@@ -37,22 +37,22 @@ inline double load(const void *p, Number t, int64_t i)
 }
 
 /* Rounds to the nearest integer of a type, to even at halves. */
-inline double within(double v, double least, double most)
+inline double round_within(double v, double least, double most)
 {
   v = nearbyint(v);
   return v < least ? least : v > most ? most : v;
 }
 
-inline void store(void *p, Number t, int64_t i, double v)
+inline void store_number(void *p, Number t, int64_t i, double v)
 {
   switch (t) {
   case F32: ((float *)p)[i] = (float)v; break;
   case F64: ((double *)p)[i] = v; break;
   case F16: ((uint16_t *)p)[i] = cudasim_to_half((float)v); break;
   case BF16: ((uint16_t *)p)[i] = cudasim_to_bfloat((float)v); break;
-  case I8: ((int8_t *)p)[i] = (int8_t)within(v, -128, 127); break;
-  case U8: ((uint8_t *)p)[i] = (uint8_t)within(v, 0, 255); break;
-  case I32: ((int32_t *)p)[i] = (int32_t)within(v, INT32_MIN, INT32_MAX); break;
+  case I8: ((int8_t *)p)[i] = (int8_t)round_within(v, -128, 127); break;
+  case U8: ((uint8_t *)p)[i] = (uint8_t)round_within(v, 0, 255); break;
+  case I32: ((int32_t *)p)[i] = (int32_t)round_within(v, INT32_MIN, INT32_MAX); break;
   default: ((int64_t *)p)[i] = (int64_t)v;
   }
 }

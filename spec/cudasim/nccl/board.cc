@@ -10,7 +10,7 @@
 
 namespace cudasim {
 
-double patience()
+double find_patience()
 {
   const char *e = getenv("CUDASIM_PATIENCE");
   return e && *e ? atof(e) : 60;
@@ -32,7 +32,7 @@ Member::~Member()
 {
   munmap(board, sizeof *board);
   close(file);
-  live("NCCL communicators", -1);
+  count_object("NCCL communicators", -1);
 }
 
 static bool takes_a_device_twice(const Board &b, int rank)
@@ -46,18 +46,18 @@ ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out)
 {
   const char *name = "ncclCommInitRank";
   if (size < 1 || size > RANKS || rank < 0 || rank >= size)
-    return (ncclResult_t)misuse(ncclInvalidArgument, name, "rank %d of %d", rank, size);
+    return (ncclResult_t)report_misuse(ncclInvalidArgument, name, "rank %d of %d", rank, size);
   int file = open(id, O_RDWR);
   if (file < 0)
-    return (ncclResult_t)misuse(ncclInvalidArgument, name,
-        "the id is none, or that of a group that is complete");
+    return (ncclResult_t)report_misuse(
+        ncclInvalidArgument, name, "the id is none, or that of a group that is complete");
   Board *b = (Board *)mmap(nullptr, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (b == MAP_FAILED) {
     close(file);
     return ncclSystemError;
   }
   auto m = std::make_shared<Member>();
-  live("NCCL communicators", 1);
+  count_object("NCCL communicators", 1);
   m->board = b;
   m->file = file;
   m->rank = rank;
@@ -65,14 +65,16 @@ ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out)
   m->device = current_device();
   int none = 0;
   if (!b->size.compare_exchange_strong(none, size) && none != size)
-    return (ncclResult_t)misuse(ncclInvalidArgument, name, "%d ranks here, %d elsewhere", size, none);
+    return (ncclResult_t)report_misuse(
+        ncclInvalidArgument, name, "%d ranks here, %d elsewhere", size, none);
   b->rank[rank].device = m->device;
   b->rank[rank].process = getpid();
   if (b->rank[rank].joined.exchange(1))
-    return (ncclResult_t)misuse(ncclInvalidUsage, name, "rank %d joins twice", rank);
+    return (ncclResult_t)report_misuse(ncclInvalidUsage, name, "rank %d joins twice", rank);
   if (takes_a_device_twice(*b, rank)) {
     b->failed = ncclInvalidUsage;
-    return (ncclResult_t)misuse(ncclInvalidUsage, name, "device %d is in the group twice", m->device);
+    return (ncclResult_t)report_misuse(
+        ncclInvalidUsage, name, "device %d is in the group twice", m->device);
   }
   if (++b->joined == size) unlink(id);
   *out = m;
@@ -81,11 +83,11 @@ ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out)
 
 ncclResult_t board_wait(const Member &m)
 {
-  auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience());
+  auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(find_patience());
   while (m.board->joined < m.size) {
     if (m.board->failed) return (ncclResult_t)m.board->failed.load();
     if (std::chrono::steady_clock::now() > until)
-      return (ncclResult_t)misuse(ncclSystemError, "ncclCommInitRank",
+      return (ncclResult_t)report_misuse(ncclSystemError, "ncclCommInitRank",
           "rank %d waits for ever: %d of %d ranks have joined (several of one thread need a group)",
           m.rank, m.board->joined.load(), m.size);
     usleep(500);

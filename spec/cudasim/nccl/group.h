@@ -22,7 +22,7 @@ struct Collective {
     return kind == o.kind && type == o.type && op == o.op && root == o.root && count == o.count;
   }
 };
-std::string describe(const Collective &c);
+std::string describe_collective(const Collective &c);
 
 /* Collective number n of a rank leaves its numbers in place n % 2 of that rank. */
 struct Board {
@@ -51,11 +51,11 @@ bool board_new(char id[128]);
 ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out);
 ncclResult_t board_wait(const Member &m);
 /* Returns the seconds after which a wait for a rank fails. */
-double patience();
+double find_patience();
 
 /* Submits a collective: one entry of the stream that copies the rank's numbers to the file, and one
 ** that takes the result. */
-ncclResult_t start(
+ncclResult_t start_collective(
     const MemberPtr &m, const Collective &c, const void *from, void *to, CUstream stream);
 bool find_number(int type, Number *out);
 

@@ -11,12 +11,13 @@ static auto &members = *new std::map<ncclComm_t, MemberPtr>;
 static thread_local std::string last;
 
 template <class... A>
-static ncclResult_t wrong(ncclResult_t code, const char *function, const char *format, A... a)
+static ncclResult_t report_wrong(
+    ncclResult_t code, const char *function, const char *format, A... a)
 {
   char text[256];
   snprintf(text, sizeof text, format, a...);
   last = text;
-  return (ncclResult_t)misuse(code, function, "%s", text);
+  return (ncclResult_t)report_misuse(code, function, "%s", text);
 }
 
 static MemberPtr find_member(ncclComm_t comm)
@@ -36,7 +37,7 @@ struct Calls {
 };
 static thread_local Calls calls;
 
-static ncclResult_t run(const std::vector<Step> &steps)
+static ncclResult_t run_steps(const std::vector<Step> &steps)
 {
   for (const Step &s : steps)
     if (ncclResult_t r = s()) return r;
@@ -49,9 +50,9 @@ static ncclResult_t run_calls()
   Calls all = std::move(calls);
   calls = Calls();
   if (all.failed) return all.failed;
-  if (ncclResult_t r = run(all.joins)) return r;
-  if (ncclResult_t r = run(all.waits)) return r;
-  return run(all.starts);
+  if (ncclResult_t r = run_steps(all.joins)) return r;
+  if (ncclResult_t r = run_steps(all.waits)) return r;
+  return run_steps(all.starts);
 }
 
 API ncclGroupStart()
@@ -64,12 +65,12 @@ API ncclGroupStart()
 API ncclGroupEnd()
 {
   int planned = enter_anywhere(__func__, ncclSystemError);
-  if (!calls.depth) return wrong(ncclInvalidUsage, __func__, "no group was started");
+  if (!calls.depth) return report_wrong(ncclInvalidUsage, __func__, "no group was started");
   if (planned && !calls.failed) calls.failed = (ncclResult_t)planned;
   return --calls.depth ? ncclSuccess : run_calls();
 }
 
-static ncclResult_t refuse(ncclResult_t r)
+static ncclResult_t refuse_call(ncclResult_t r)
 {
   if (calls.depth && !calls.failed) calls.failed = r;
   return r;
@@ -97,10 +98,10 @@ API ncclGetUniqueId(ncclUniqueId *id)
 
 API ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank)
 {
-  if (int r = enter(__func__, ncclSystemError, ncclUnhandledCudaError))
-    return refuse((ncclResult_t)r);
+  if (int r = enter_call(__func__, ncclSystemError, ncclUnhandledCudaError))
+    return refuse_call((ncclResult_t)r);
   MemberPtr m;
-  if (ncclResult_t r = board_join(id.internal, size, rank, &m)) return refuse(r);
+  if (ncclResult_t r = board_join(id.internal, size, rank, &m)) return refuse_call(r);
   *out = (ncclComm_t)m.get();
   std::lock_guard<std::mutex> l(guard);
   members[*out] = m;
@@ -108,23 +109,23 @@ API ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank)
   return now_or_later();
 }
 
-static ncclResult_t leave(const char *name, ncclComm_t comm, bool aborts)
+static ncclResult_t leave_group(const char *name, ncclComm_t comm, bool aborts)
 {
   MemberPtr m = find_member(comm);
-  if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
+  if (!m) return report_wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
   Board::Rank &own = m->board->rank[m->rank];
   if (aborts) m->aborted = true;
   if (aborts) own.aborted = 1;
   if (!aborts && own.done != m->given && !m->board->failed)
-    wrong(ncclInvalidUsage, name, "rank %d has collectives under way", m->rank);
+    report_wrong(ncclInvalidUsage, name, "rank %d has collectives under way", m->rank);
   own.left = 1;
   std::lock_guard<std::mutex> l(guard);
   members.erase(comm);
   return ncclSuccess;
 }
 
-API ncclCommDestroy(ncclComm_t comm) { return leave(__func__, comm, false); }
-API ncclCommAbort(ncclComm_t comm) { return leave(__func__, comm, true); }
+API ncclCommDestroy(ncclComm_t comm) { return leave_group(__func__, comm, false); }
+API ncclCommAbort(ncclComm_t comm) { return leave_group(__func__, comm, true); }
 
 /* Returns whether a rank has gone away that the current collective waits for. */
 static bool misses_somebody(const Member &m)
@@ -137,7 +138,7 @@ static bool misses_somebody(const Member &m)
 API ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
 {
   MemberPtr m = find_member(comm);
-  if (!m) return wrong(ncclInvalidArgument, __func__, "not a communicator, or ended before");
+  if (!m) return report_wrong(ncclInvalidArgument, __func__, "not a communicator, or ended before");
   *out = (ncclResult_t)m->board->failed.load();
   if (!*out && m->board->rank[m->rank].done < m->given && misses_somebody(*m))
     *out = ncclRemoteError;
@@ -162,20 +163,24 @@ extern "C" __attribute__((visibility("default"))) const char *ncclGetLastError(n
 static ncclResult_t check_buffer(const char *name, const char *what, const void *p)
 {
   if (is_device_memory(p)) return ncclSuccess;
-  return wrong(ncclInvalidArgument, name, "the %s buffer is not memory of a device: %p", what, p);
+  return report_wrong(
+      ncclInvalidArgument, name, "the %s buffer is not memory of a device: %p", what, p);
 }
 
-static ncclResult_t check(const char *name, const MemberPtr &m, const Collective &c,
+static ncclResult_t check_call(const char *name, const MemberPtr &m, const Collective &c,
     const void *from, void *to, CUstream stream)
 {
   Number t = F32;
-  if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
-  if (!find_number(c.type, &t)) return wrong(ncclInvalidArgument, name, "no type %d", c.type);
-  if (c.op < ncclSum || c.op > ncclMin) return wrong(ncclInvalidArgument, name, "no sum %d", c.op);
-  if (c.root < 0 || c.root >= m->size) return wrong(ncclInvalidArgument, name, "no rank %d", c.root);
+  if (!m) return report_wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
+  if (!find_number(c.type, &t))
+    return report_wrong(ncclInvalidArgument, name, "no type %d", c.type);
+  if (c.op < ncclSum || c.op > ncclMin)
+    return report_wrong(ncclInvalidArgument, name, "no sum %d", c.op);
+  if (c.root < 0 || c.root >= m->size)
+    return report_wrong(ncclInvalidArgument, name, "no rank %d", c.root);
   if (device_of(stream) != m->device)
-    return wrong(ncclInvalidUsage, name, "a stream of device %d, a communicator of device %d",
-        device_of(stream), m->device);
+    return report_wrong(ncclInvalidUsage, name,
+        "a stream of device %d, a communicator of device %d", device_of(stream), m->device);
   bool sends = c.kind == SUM || c.root == m->rank;
   if (sends)
     if (ncclResult_t r = check_buffer(name, "send", from)) return r;
@@ -183,29 +188,30 @@ static ncclResult_t check(const char *name, const MemberPtr &m, const Collective
   size_t bytes = c.count * size_of(t);
   const char *a = (const char *)from, *b = (const char *)to;
   if (sends && a != b && a < b + bytes && b < a + bytes)
-    return wrong(ncclInvalidArgument, name, "the buffers overlap without being the same");
+    return report_wrong(ncclInvalidArgument, name, "the buffers overlap without being the same");
   return ncclSuccess;
 }
 
-static ncclResult_t collective(const char *name, ncclComm_t comm, const Collective &c,
+static ncclResult_t submit_collective(const char *name, ncclComm_t comm, const Collective &c,
     const void *from, void *to, CUstream stream)
 {
-  if (int r = enter(name, ncclSystemError, ncclUnhandledCudaError)) return refuse((ncclResult_t)r);
+  if (int r = enter_call(name, ncclSystemError, ncclUnhandledCudaError))
+    return refuse_call((ncclResult_t)r);
   MemberPtr m = find_member(comm);
-  if (ncclResult_t r = check(name, m, c, from, to, stream)) return refuse(r);
-  calls.starts.push_back([=] { return start(m, c, from, to, stream); });
+  if (ncclResult_t r = check_call(name, m, c, from, to, stream)) return refuse_call(r);
+  calls.starts.push_back([=] { return start_collective(m, c, from, to, stream); });
   return now_or_later();
 }
 
 API ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
     ncclComm_t comm, cudaStream_t stream)
 {
-  return collective(__func__, comm, { SUM, type, op, 0, count }, from, to, (CUstream)stream);
+  return submit_collective(__func__, comm, { SUM, type, op, 0, count }, from, to, (CUstream)stream);
 }
 
 API ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
     ncclComm_t comm, cudaStream_t stream)
 {
-  return collective(
+  return submit_collective(
       __func__, comm, { SPREAD, type, ncclSum, root, count }, from, to, (CUstream)stream);
 }

@@ -30,7 +30,7 @@ static Number type_of(const Collective &c)
   return t;
 }
 
-std::string describe(const Collective &c)
+std::string describe_collective(const Collective &c)
 {
   static const char *const ops[] = { "sum", "product", "maximum", "minimum", "mean" };
   std::string text = c.kind == SUM ? ops[c.op] : "broadcast from " + std::to_string(c.root);
@@ -49,9 +49,9 @@ static off_t place_of(int rank, uint64_t number)
 
 static bool is_whole(Number t) { return t == I8 || t == U8 || t == I32 || t == I64; }
 
-static int64_t whole(const void *p, Number t, int64_t i)
+static int64_t get_whole(const void *p, Number t, int64_t i)
 {
-  return t == I64 ? ((const int64_t *)p)[i] : (int64_t)load(p, t, i);
+  return t == I64 ? ((const int64_t *)p)[i] : (int64_t)load_number(p, t, i);
 }
 
 static void put_whole(void *p, Number t, int64_t i, int64_t v)
@@ -64,7 +64,7 @@ static void put_whole(void *p, Number t, int64_t i, int64_t v)
   }
 }
 
-template <class T> static T join(T a, T b, int op)
+template <class T> static T join_numbers(T a, T b, int op)
 {
   switch (op) {
   case ncclProd: return a * b;
@@ -75,19 +75,21 @@ template <class T> static T join(T a, T b, int op)
 }
 
 /* Computes to = to op from; integers wrap. */
-static void reduce(void *to, const void *from, Number t, int op, int64_t n)
+static void reduce_piece(void *to, const void *from, Number t, int op, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
     if (!is_whole(t))
-      store(to, t, i, join(load(to, t, i), load(from, t, i), op));
+      store_number(to, t, i, join_numbers(load_number(to, t, i), load_number(from, t, i), op));
     else if (op == ncclSum || op == ncclProd)
-      put_whole(to, t, i, (int64_t)join((uint64_t)whole(to, t, i), (uint64_t)whole(from, t, i), op));
+      put_whole(to, t, i,
+          (int64_t)join_numbers(
+              (uint64_t)get_whole(to, t, i), (uint64_t)get_whole(from, t, i), op));
     else
-      put_whole(to, t, i, join(whole(to, t, i), whole(from, t, i), op));
+      put_whole(to, t, i, join_numbers(get_whole(to, t, i), get_whole(from, t, i), op));
   }
 }
 
-static bool take(const Member &m, const Collective &c, uint64_t number, char *to)
+static bool take_piece(const Member &m, const Collective &c, uint64_t number, char *to)
 {
   Number t = type_of(c);
   size_t size = size_of(t);
@@ -102,7 +104,7 @@ static bool take(const Member &m, const Collective &c, uint64_t number, char *to
       if (pread(m.file, here, bytes, place_of(r, number) + (off_t)from) != (ssize_t)bytes)
         return false;
       if (c.kind == SPREAD) break;
-      if (k) reduce(to + from, piece, t, c.op, n);
+      if (k) reduce_piece(to + from, piece, t, c.op, n);
     }
   }
   return true;
@@ -110,7 +112,7 @@ static bool take(const Member &m, const Collective &c, uint64_t number, char *to
 
 /* -- ranks ------------------------------------------------------------------------------------- */
 
-static void end(Board *b, int code)
+static void end_board(Board *b, int code)
 {
   int none = 0;
   b->failed.compare_exchange_strong(none, code);
@@ -119,17 +121,17 @@ static void end(Board *b, int code)
 static bool is_over(const Member &m) { return m.aborted || m.board->failed; }
 
 /* Notes that a rank has arrived at a collective, and checks that all ranks are at the same one. */
-static void arrive(const Member &m, const Collective &c, uint64_t number)
+static void note_arrival(const Member &m, const Collective &c, uint64_t number)
 {
   Board *b = m.board;
   b->rank[m.rank].call[number % 2] = c;
   b->rank[m.rank].arrived = number + 1;
   for (int r = 0; r < m.size; r++) {
     if (b->rank[r].arrived != number + 1 || b->rank[r].call[number % 2] == c) continue;
-    end(b, ncclInvalidUsage);
-    misuse(0, "NCCL", "collective %llu is a %s on rank %d and a %s on rank %d",
-        (unsigned long long)number, describe(c).c_str(), m.rank,
-        describe(b->rank[r].call[number % 2]).c_str(), r);
+    end_board(b, ncclInvalidUsage);
+    report_misuse(0, "NCCL", "collective %llu is a %s on rank %d and a %s on rank %d",
+        (unsigned long long)number, describe_collective(c).c_str(), m.rank,
+        describe_collective(b->rank[r].call[number % 2]).c_str(), r);
     return;
   }
 }
@@ -151,33 +153,34 @@ static bool may_take(const Member &m, uint64_t number, Wait *w)
   if (is_over(m) || are_all_there(m, number)) return true;
   auto now = std::chrono::steady_clock::now();
   if (!w->began) *w = { now, true };
-  if (std::chrono::duration<double>(now - w->since).count() < patience()) return false;
-  end(m.board, ncclSystemError);
+  if (std::chrono::duration<double>(now - w->since).count() < find_patience()) return false;
+  end_board(m.board, ncclSystemError);
   return true;
 }
 
-static void bring(const Member &m, const Collective &c, uint64_t number, const char *from)
+static void put_piece(const Member &m, const Collective &c, uint64_t number, const char *from)
 {
   Number t = type_of(c);
   size_t bytes = c.count * size_of(t);
   if (is_over(m)) return;
   if (from && pwrite(m.file, from, bytes, place_of(m.rank, number)) != (ssize_t)bytes)
-    return end(m.board, ncclSystemError);
-  arrive(m, c, number);
+    return end_board(m.board, ncclSystemError);
+  note_arrival(m, c, number);
 }
 
 static void take_over(const Member &m, const Collective &c, uint64_t number, char *to)
 {
   int code = enter_anywhere("ncclWork", ncclRemoteError);
-  if (code) end(m.board, code);
+  if (code) end_board(m.board, code);
   if (!are_all_there(m, number) && m.board->failed == ncclSystemError)
-    misuse(0, "NCCL", "rank %d waits for ever: not all ranks have come to collective %llu, a %s",
-        m.rank, (unsigned long long)number, describe(c).c_str());
-  if (!is_over(m) && !take(m, c, number, to)) end(m.board, ncclSystemError);
+    report_misuse(0, "NCCL",
+        "rank %d waits for ever: not all ranks have come to collective %llu, a %s", m.rank,
+        (unsigned long long)number, describe_collective(c).c_str());
+  if (!is_over(m) && !take_piece(m, c, number, to)) end_board(m.board, ncclSystemError);
   m.board->rank[m.rank].done = number + 1;
 }
 
-ncclResult_t start(
+ncclResult_t start_collective(
     const MemberPtr &m, const Collective &c, const void *from, void *to, CUstream stream)
 {
   Number t = type_of(c);
@@ -188,7 +191,8 @@ ncclResult_t start(
   if (sends) in.push_back({ "the send buffer", from, bytes, READS });
   auto wait = std::make_shared<Wait>();
   const char *brings = sends ? (const char *)from : nullptr;
-  int r = give_when(stream, "NCCL", in, [=] { bring(*m, c, number, brings); },
+  int r = give_when(
+      stream, "NCCL", in, [=] { put_piece(*m, c, number, brings); },
       [=] { return is_over(*m) || m->board->rank[m->rank].done == number; });
   if (!r)
     r = give_when(stream, "NCCL", out, [=] { take_over(*m, c, number, (char *)to); },

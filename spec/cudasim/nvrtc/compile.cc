@@ -13,23 +13,23 @@
 #include <unistd.h>
 #include "flags.h"
 
-static std::string setting(const char *name, const std::string &otherwise)
+static std::string find_setting(const char *name, const std::string &otherwise)
 {
   const char *e = getenv(name);
   return e && *e ? e : otherwise;
 }
 
 /* Returns the folder of this library. */
-static std::string home()
+static std::string find_home()
 {
   Dl_info i;
-  dladdr((void *)compile, &i);
+  dladdr((void *)compile_source, &i);
   std::string path = i.dli_fname;
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-static std::string read(const std::string &path)
+static std::string read_file(const std::string &path)
 {
   std::string text;
   char part[1 << 14];
@@ -40,7 +40,7 @@ static std::string read(const std::string &path)
   return text;
 }
 
-static bool write(const std::string &path, const std::string &text)
+static bool write_file(const std::string &path, const std::string &text)
 {
   FILE *f = fopen(path.c_str(), "wb");
   if (!f) return false;
@@ -48,7 +48,7 @@ static bool write(const std::string &path, const std::string &text)
   return !fclose(f) && good;
 }
 
-static std::string quoted(const std::string &s)
+static std::string quote_text(const std::string &s)
 {
   std::string out = "'";
   for (char c : s) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -56,7 +56,7 @@ static std::string quoted(const std::string &s)
 }
 
 /* Returns the FNV-1a hash of a text. */
-static std::string hash(const std::string &s)
+static std::string hash_text(const std::string &s)
 {
   unsigned long long h = 14695981039346656037u;
   char text[32];
@@ -65,26 +65,27 @@ static std::string hash(const std::string &s)
   return text;
 }
 
-static std::string compiler()
+static std::string find_compiler()
 {
-  return setting("CUDASIM_CXX", system("command -v g++ >/dev/null 2>&1") ? "clang++" : "g++");
+  return find_setting("CUDASIM_CXX", system("command -v g++ >/dev/null 2>&1") ? "clang++" : "g++");
 }
 
-static bool watched() { return atoi(setting("CUDASIM_CHECK", "0").c_str()) != 0; }
+static bool is_watched() { return atoi(find_setting("CUDASIM_CHECK", "0").c_str()) != 0; }
 
 /* Returns the command of the compiler. The precompiled header is used where the flags agree. */
-static std::string command(const std::string &cxx, const std::vector<std::string> &options)
+static std::string make_command(const std::string &cxx, const std::vector<std::string> &options)
 {
-  std::string c = cxx + " " + setting("CUDASIM_CXXFLAGS", CUDASIM_FLAGS);
-  c += watched() ? " " CUDASIM_WATCH : "";
-  c += " -include " + quoted(home() + "/include/cudasim.h") + " -I" + quoted(home() + "/include");
-  for (const std::string &o : options) c += " " + quoted(o);
+  std::string c = cxx + " " + find_setting("CUDASIM_CXXFLAGS", CUDASIM_FLAGS);
+  c += is_watched() ? " " CUDASIM_WATCH : "";
+  c += " -include " + quote_text(find_home() + "/include/cudasim.h") + " -I" +
+      quote_text(find_home() + "/include");
+  for (const std::string &o : options) c += " " + quote_text(o);
   return c;
 }
 
 static std::string cache_folder()
 {
-  std::string folder = setting("CUDASIM_CACHE", home() + "/cache");
+  std::string folder = find_setting("CUDASIM_CACHE", find_home() + "/cache");
   mkdir(folder.c_str(), 0777);
   return folder;
 }
@@ -96,21 +97,22 @@ static void remove_all(std::string *text, const std::string &what)
 }
 
 /* Compiles in a folder of its own, in a file of the user's name, which errors contain. */
-static bool build(const std::string &base, const std::string &name, const std::string &text,
+static bool run_compiler(const std::string &base, const std::string &name, const std::string &text,
     const std::string &run, std::string *log)
 {
   std::string folder = base + "." + std::to_string(getpid()) + "/", file = folder + name;
-  std::string errors = quoted(folder + "log"), object = quoted(folder + "o"), so = folder + "so";
+  std::string errors = quote_text(folder + "log"), object = quote_text(folder + "o"),
+              so = folder + "so";
   mkdir(folder.c_str(), 0777);
-  if (!write(file, text)) {
+  if (!write_file(file, text)) {
     *log = "cudasim: cannot write " + file;
     return false;
   }
-  std::string link = compiler() + " -nostdlib -shared -o " + quoted(so) + " " + object + " -L" +
-      quoted(home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" + errors;
-  std::string all = run + " -x c++ -c " + quoted(file) + " -o " + object + " 2>" + errors;
+  std::string link = find_compiler() + " -nostdlib -shared -o " + quote_text(so) + " " + object +
+      " -L" + quote_text(find_home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" + errors;
+  std::string all = run + " -x c++ -c " + quote_text(file) + " -o " + object + " 2>" + errors;
   bool good = !system((all + " && " + link).c_str()) && !rename(so.c_str(), (base + ".so").c_str());
-  *log = read(folder + "log");
+  *log = read_file(folder + "log");
   remove_all(log, folder);
   for (const std::string &rest : { name, std::string("o"), std::string("log"), std::string("so") })
     unlink((folder + rest).c_str());
@@ -127,16 +129,16 @@ static std::string file_name(const std::string &name)
   return out.empty() ? "kernel.cu" : out;
 }
 
-Compiled compile(const std::string &source, const std::string &name,
-    const std::vector<std::string> &options)
+Compiled compile_source(
+    const std::string &source, const std::string &name, const std::vector<std::string> &options)
 {
-  static const std::string cxx = compiler(), stamp = read(home() + "/include/stamp");
-  std::string run = command(cxx, options);
+  static const std::string cxx = find_compiler(), stamp = read_file(find_home() + "/include/stamp");
+  std::string run = make_command(cxx, options);
   std::string key = run + "\n" + stamp + "\n" + name + "\n" + source;
-  std::string base = cache_folder() + "/" + hash(key);
-  Compiled c = { true, read(base + ".so"), "" };
+  std::string base = cache_folder() + "/" + hash_text(key);
+  Compiled c = { true, read_file(base + ".so"), "" };
   if (!c.image.empty()) return c;
-  c.good = build(base, file_name(name), source, run, &c.log);
-  if (c.good) c.image = read(base + ".so");
+  c.good = run_compiler(base, file_name(name), source, run, &c.log);
+  if (c.good) c.image = read_file(base + ".so");
   return c;
 }

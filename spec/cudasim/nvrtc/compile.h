@@ -6,5 +6,5 @@
 struct Compiled { bool good; std::string image, log; };
 /* Compiles a source with CUDASIM_KERNEL lines to a shared library; `options` are the user's -D, -I
 ** and -std. The library is kept by contents: one source is compiled once per folder of builds. */
-Compiled compile(const std::string &source, const std::string &name,
-    const std::vector<std::string> &options);
+Compiled compile_source(
+    const std::string &source, const std::string &name, const std::vector<std::string> &options);

@@ -130,7 +130,10 @@ API nvrtcGetLoweredName(nvrtcProgram p, const char *expression, const char **out
 
 /* -- compiling --------------------------------------------------------------------------------- */
 
-static bool starts(const std::string &s, const char *with) { return !s.compare(0, strlen(with), with); }
+static bool starts_with(const std::string &s, const char *with)
+{
+  return !s.compare(0, strlen(with), with);
+}
 
 /* Returns whether a value is an architecture, as sm_90, or compute_90 for PTX; a letter may
 ** follow. */
@@ -145,7 +148,7 @@ static bool is_architecture(const std::string &value)
 
 /* Passes on options that a C++ compiler knows, and drops those that only NVRTC knows; false:
 ** neither does. */
-static bool translate(const std::string &o, std::vector<std::string> *out)
+static bool translate_option(const std::string &o, std::vector<std::string> *out)
 {
   static const char *const known[] = { "--fmad", "-fmad", "--use_fast_math", "-use_fast_math", "--device-debug", "-G", "--generate-line-info", "-lineinfo",
     "--maxrregcount", "-maxrregcount", "--ftz", "-ftz", "--prec-div", "--prec-sqrt", "-prec",
@@ -153,21 +156,22 @@ static bool translate(const std::string &o, std::vector<std::string> *out)
     "--disable-warnings", "--relocatable-device-code", "-rdc", "-default-device",
     "--device-as-default-execution-space", "--dopt", "-dopt", "--split-compile", "--minimal",
     "-diag-", "--diag-", "--no-source-include", "--ptxas-options", "-Xptxas", "--pch", "-pch" };
-  if (starts(o, "-D") || starts(o, "-U") || starts(o, "-I") || starts(o, "-std=")) {
+  if (starts_with(o, "-D") || starts_with(o, "-U") || starts_with(o, "-I") ||
+      starts_with(o, "-std=")) {
     out->push_back(o);
     return true;
   }
   const std::pair<const char *, const char *> words[] = { { "--define-macro=", "-D" },
     { "--undefine-macro=", "-U" }, { "--include-path=", "-I" }, { "--std=", "-std=" } };
   for (auto &w : words)
-    if (starts(o, w.first)) {
+    if (starts_with(o, w.first)) {
       out->push_back(w.second + o.substr(strlen(w.first)));
       return true;
     }
-  if (starts(o, "--gpu-architecture=") || starts(o, "-arch="))
+  if (starts_with(o, "--gpu-architecture=") || starts_with(o, "-arch="))
     return is_architecture(o.substr(o.find('=') + 1));
   for (const char *k : known)
-    if (starts(o, k)) return true;
+    if (starts_with(o, k)) return true;
   return false;
 }
 
@@ -218,7 +222,7 @@ API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
     std::string o = options[i];
     if ((o == "-I" || o == "-D" || o == "-arch" || o == "--gpu-architecture") && i + 1 < n)
       o += (o[1] == 'I' || o[1] == 'D' ? "" : "=") + std::string(options[++i]);
-    if (translate(o, &translated)) continue;
+    if (translate_option(o, &translated)) continue;
     p->log = "cudasim: unrecognized option " + o;
     return NVRTC_ERROR_INVALID_OPTION;
   }
@@ -231,7 +235,7 @@ API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
   Compiled c = { true, "nothing that runs", "" };
   if (!dry || !atoi(dry)) {
     own.unlock();
-    c = compile(text, name, translated);
+    c = compile_source(text, name, translated);
     own.lock();
   }
   p->log = c.log;
@@ -264,7 +268,7 @@ static nvrtcResult image_size(nvrtcProgram p, size_t *n)
   return p->compiled ? NVRTC_SUCCESS : NVRTC_ERROR_INVALID_PROGRAM;
 }
 
-static nvrtcResult image(nvrtcProgram p, char *out)
+static nvrtcResult copy_image(nvrtcProgram p, char *out)
 {
   PROGRAM(p);
   if (!p->compiled) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -272,16 +276,16 @@ static nvrtcResult image(nvrtcProgram p, char *out)
   return NVRTC_SUCCESS;
 }
 
-#define IMAGE(kind) \
+#define IMAGE(kind)                                   \
   API nvrtcGet##kind##Size(nvrtcProgram p, size_t *n) \
-  { \
-    ENTER; \
-    return image_size(p, n); \
-  } \
-  API nvrtcGet##kind(nvrtcProgram p, char *out) \
-  { \
-    ENTER; \
-    return image(p, out); \
+  {                                                   \
+    ENTER;                                            \
+    return image_size(p, n);                          \
+  }                                                   \
+  API nvrtcGet##kind(nvrtcProgram p, char *out)       \
+  {                                                   \
+    ENTER;                                            \
+    return copy_image(p, out);                        \
   }
 IMAGE(CUBIN)
 IMAGE(PTX)

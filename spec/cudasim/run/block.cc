@@ -8,19 +8,19 @@
 Block block;
 struct cudasim_thread *cudasim_self;
 
-static Thread *self() { return (Thread *)cudasim_self; }
-static int number(const Thread *t) { return (int)(t - block.thread); }
+static Thread *this_thread() { return (Thread *)cudasim_self; }
+static int thread_number(const Thread *t) { return (int)(t - block.thread); }
 
 /* -- who is next ------------------------------------------------------------------------------- */
 
 static void make_ready(Thread *t)
 {
   t->state = READY;
-  block.ready[(block.head + block.nready++) % MAX_THREADS] = number(t);
+  block.ready[(block.head + block.nready++) % MAX_THREADS] = thread_number(t);
 }
 
 /* Takes the next thread that can run; NULL: there is none, or the launch has failed. */
-static Thread *take()
+static Thread *take_thread()
 {
   if (launch_broken() || !block.nready) return nullptr;
   Thread *t = &block.thread[block.ready[block.head]];
@@ -30,13 +30,13 @@ static Thread *take()
 }
 
 /* Switches to a fibre; NULL: back to block_run. */
-static void go(Fibre *to, void **save)
+static void switch_fibre(Fibre *to, void **save)
 {
   block.current = to;
   fibre_switch(save, to ? to->sp : block.main);
 }
 
-static void body();
+static void run_threads();
 
 static Fibre *spare_fibre()
 {
@@ -44,21 +44,21 @@ static Fibre *spare_fibre()
   if (f)
     block.spare = f->next;
   else
-    f = fibre_new(body);
+    f = fibre_new(run_threads);
   return f;
 }
 
 /* Suspends the running thread and switches to another one; returns when this one goes on. */
-static void wait()
+static void wait_turn()
 {
-  Thread *me = self(), *next = take();
+  Thread *me = this_thread(), *next = take_thread();
   Fibre *to = nullptr;
   if (next) {
     if (!next->on) next->on = spare_fibre();
     to = next->on;
     cudasim_self = &next->me;
   }
-  go(to, &me->on->sp);
+  switch_fibre(to, &me->on->sp);
   cudasim_self = &me->me;
 }
 
@@ -76,7 +76,7 @@ static void open_barrier()
     Thread *t = &block.thread[(first + i) % block.n];
     if (t->state != AT_BARRIER) continue;
     t->warp_epoch = 0;
-    if (t == self())
+    if (t == this_thread())
       t->state = READY;
     else
       make_ready(t);
@@ -85,10 +85,10 @@ static void open_barrier()
 
 extern "C" int cudasim_barrier(int line, int add)
 {
-  Thread *me = self();
+  Thread *me = this_thread();
   if (block.at_barrier && block.barrier_line != line)
     run_report("threads of a block meet at two barriers, lines %d and %d (thread %d)",
-        block.barrier_line, line, number(me));
+        block.barrier_line, line, thread_number(me));
   block.barrier_line = line;
   block.at_barrier++;
   block.barrier_sum += add;
@@ -97,7 +97,7 @@ extern "C" int cudasim_barrier(int line, int add)
   if (barrier_is_full())
     open_barrier();
   else
-    wait();
+    wait_turn();
   return block.barrier_result;
 }
 
@@ -152,7 +152,7 @@ static bool end_meeting(Meeting *m, unsigned warp)
 
 extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line)
 {
-  Thread *me = self();
+  Thread *me = this_thread();
   unsigned lane = me->me.lane, warp = me->me.warp;
   mask &= lanes_of(warp);               /* a full mask in the last, smaller warp: those there are */
   if (!(mask >> lane & 1)) cudasim_trap("a warp operation whose mask lacks the calling lane", line);
@@ -164,14 +164,14 @@ extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line)
   if (!end_meeting(m, warp)) {
     me->state = AT_WARP;
     me->line = line;
-    wait();
+    wait_turn();
   }
   me->warp_epoch++;
   return all;
 }
 
 /* Ends a thread: others may wait for it. */
-static void leave(Thread *t)
+static void end_thread(Thread *t)
 {
   unsigned warp = t->me.warp;
   t->state = DONE;
@@ -185,19 +185,20 @@ static void leave(Thread *t)
 
 extern "C" void cudasim_trap(const char *what, int line)
 {
-  run_report("line %d: %s (block %u, thread %d)", line, what, cudasim_grid.block.x, number(self()));
-  go(nullptr, &block.current->sp);
+  run_report("line %d: %s (block %u, thread %d)", line, what, cudasim_grid.block.x,
+      thread_number(this_thread()));
+  switch_fibre(nullptr, &block.current->sp);
   abort();
 }
 
 /* Runs threads one after another; those that begin on this stack need no other. */
-static void body()
+static void run_threads()
 {
   for (;;) {
     block.launch->kernel->run(block.launch->parameters);
-    leave(self());
+    end_thread(this_thread());
     Fibre *mine = block.current;
-    Thread *next = take();
+    Thread *next = take_thread();
     if (next) cudasim_self = &next->me;
     if (next && !next->on) {
       next->on = mine;
@@ -205,7 +206,7 @@ static void body()
     }
     mine->next = block.spare;
     block.spare = mine;
-    go(next ? next->on : nullptr, &mine->sp);
+    switch_fibre(next ? next->on : nullptr, &mine->sp);
   }
 }
 
@@ -232,10 +233,10 @@ void block_run(void)
     make_ready(&block.thread[block.order[t]]);
   }
   for (int m = 0; m < (block.n + 31) / 32 * 32; m++) block.meeting[m].arrived = 0;
-  Thread *first = take();
+  Thread *first = take_thread();
   first->on = spare_fibre();
   cudasim_self = &first->me;
-  go(first->on, &block.main);
+  switch_fibre(first->on, &block.main);
   cudasim_self = nullptr;
   if (block.done != block.n) report_deadlock();
 }

@@ -52,7 +52,7 @@ static std::list<Span> &constants = *new std::list<Span>;
 static Span parameters, shared;                       /* of the launch */
 static Place now;
 
-static void *reserve(size_t bytes)
+static void *reserve_memory(size_t bytes)
 {
   void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -65,8 +65,8 @@ static void *reserve(size_t bytes)
 
 static Area new_area(const char *p, size_t bytes, bool is_shared)
 {
-  Area a = { p, bytes, (Cell *)reserve((bytes / 2 + 4) * sizeof(Cell)),
-    (State *)reserve(bytes + 16), is_shared };
+  Area a = { p, bytes, (Cell *)reserve_memory((bytes / 2 + 4) * sizeof(Cell)),
+    (State *)reserve_memory(bytes + 16), is_shared };
   return a;
 }
 
@@ -85,16 +85,19 @@ void check_arena(const char *p, size_t bytes)
   if (!watching) return;
   arena = new_area(p, bytes, false);
   dynamic = new_area((const char *)cudasim_dynamic, MAX_DYNAMIC, true);
-  touched = (Touched *)reserve((bytes / 4 + 1) * sizeof(Touched));
+  touched = (Touched *)reserve_memory((bytes / 4 + 1) * sizeof(Touched));
 }
 
-static void set(const char *p, size_t bytes, State state)
+static void set_state(const char *p, size_t bytes, State state)
 {
   if (watching && arena.has(p)) memset(arena.state + (p - arena.from), state, bytes);
 }
 
-void check_memory(const char *p, size_t bytes, bool there) { set(p, bytes, there ? THERE : NOWHERE); }
-void check_written(const void *p, size_t bytes) { set((const char *)p, bytes, WRITTEN); }
+void check_memory(const char *p, size_t bytes, bool there)
+{
+  set_state(p, bytes, there ? THERE : NOWHERE);
+}
+void check_written(const void *p, size_t bytes) { set_state((const char *)p, bytes, WRITTEN); }
 
 bool check_read(const void *p, size_t bytes)
 {
@@ -113,7 +116,7 @@ void check_copied(const void *to, const void *from, size_t bytes)
   if (arena.has(f))
     memmove(arena.state + (t - arena.from), arena.state + (f - arena.from), bytes);
   else
-    set(t, bytes, WRITTEN);
+    set_state(t, bytes, WRITTEN);
 }
 
 void check_module(const char *p, size_t bytes, bool writable)
@@ -177,7 +180,7 @@ static std::string source_line(const void *pc)
   return line.empty() || line[0] == '?' ? i.dli_sname ? i.dli_sname : "?" : line;
 }
 
-static void tell(const char *what, const char *p, int n, const void *pc)
+static void report_access(const char *what, const char *p, int n, const void *pc)
 {
   if (launch_broken()) return;
   std::string where = arena.has(p) ? describe_address(p)
@@ -202,17 +205,17 @@ static bool is_ordered(const Mark &m, bool is_shared)
 
 struct Access { const char *p; int n; bool write, atomic; const void *pc; };
 
-static void compare(const Cell &c, const Access &a, unsigned bytes, bool is_shared)
+static void compare_access(const Cell &c, const Access &a, unsigned bytes, bool is_shared)
 {
   const Mark &w = c.written, &r = c.read;
   if (w.bytes & bytes && !(a.atomic && w.atomic) && !is_ordered(w, is_shared))
-    tell(a.write ? "a race of two writes" : "a race: a read of what another thread writes", a.p,
-        a.n, a.pc);
+    report_access(a.write ? "a race of two writes" : "a race: a read of what another thread writes",
+        a.p, a.n, a.pc);
   if (a.write && r.bytes & bytes && !(a.atomic && r.atomic) && !is_ordered(r, is_shared))
-    tell("a race: a write of what another thread reads", a.p, a.n, a.pc);
+    report_access("a race: a write of what another thread reads", a.p, a.n, a.pc);
 }
 
-static void mark(Mark *m, const Access &a, unsigned bytes, bool is_shared)
+static void mark_access(Mark *m, const Access &a, unsigned bytes, bool is_shared)
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
     (uint8_t)bytes };
@@ -229,14 +232,14 @@ static void mark(Mark *m, const Access &a, unsigned bytes, bool is_shared)
 }
 
 /* Checks an access to at most four bytes of one aligned word. */
-static void look(const Area &area, const Access &a, bool is_shared)
+static void check_word(const Area &area, const Access &a, bool is_shared)
 {
   size_t at = (size_t)(a.p - area.from);
   Cell *first = &area.cells[at / 4 * 2], *own = first + (at >> 1 & 1);
   unsigned bytes = ((1u << a.n) - 1) << (at & 3);
-  compare(first[0], a, bytes, is_shared);
-  compare(first[1], a, bytes, is_shared);
-  mark(a.write ? &own->written : &own->read, a, bytes, is_shared);
+  compare_access(first[0], a, bytes, is_shared);
+  compare_access(first[1], a, bytes, is_shared);
+  mark_access(a.write ? &own->written : &own->read, a, bytes, is_shared);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
@@ -286,11 +289,11 @@ static bool is_there(const Area &area, const Access &a)
   State *s = area.state + (a.p - area.from);
   for (int i = 0; i < a.n; i++) {
     if (s[i] == NOWHERE) {
-      tell(a.write ? "a write out of bounds" : "a read out of bounds", a.p, a.n, a.pc);
+      report_access(a.write ? "a write out of bounds" : "a read out of bounds", a.p, a.n, a.pc);
       return false;
     }
     if (!a.write && s[i] == THERE) {
-      tell("a read of what was never written", a.p, a.n, a.pc);
+      report_access("a read of what was never written", a.p, a.n, a.pc);
       return false;
     }
   }
@@ -298,24 +301,24 @@ static bool is_there(const Area &area, const Access &a)
   return true;
 }
 
-static void touch(const Access &a)
+static void check_access(const Access &a)
 {
   if (run_owns(a.p)) return;
   now = run_place();
   if (now.thread < 0 || (size_t)(a.p - now.stack) < now.stack_bytes) return;
-  if ((uintptr_t)a.p % (unsigned)a.n) tell("a misaligned access", a.p, a.n, a.pc);
+  if ((uintptr_t)a.p % (unsigned)a.n) report_access("a misaligned access", a.p, a.n, a.pc);
   const Area *area = find_area(a.p);
   if (!area) {
     if ((!a.write && may_read(a.p)) || is_pinned(a.p, (size_t)a.n)) return;
-    tell(a.write ? "a write outside of device memory" : "a read outside of device memory", a.p,
-        a.n, a.pc);
+    report_access(a.write ? "a write outside of device memory" : "a read outside of device memory",
+        a.p, a.n, a.pc);
     return;
   }
   bool is_shared = area->shared || (size_t)(a.p - shared.from) < shared.bytes;
   if (!is_there(*area, a)) return;
   if (area == &arena) count_bytes(a);
   for (int i = 0; i < a.n; i += 4)
-    look(*area, { a.p + i, a.n < 4 ? a.n : 4, a.write, a.atomic, a.pc }, is_shared);
+    check_word(*area, { a.p + i, a.n < 4 ? a.n : 4, a.write, a.atomic, a.pc }, is_shared);
 }
 
 /* -- what the compiler calls ------------------------------------------------------------------- */
@@ -326,17 +329,17 @@ static void touch(const Access &a)
 HOOK cudasim_atomic(const volatile void *p, int n)
 {
   if (!watching) return;
-  touch({ (const char *)p, n, false, true, HERE });
-  touch({ (const char *)p, n, true, true, HERE });
+  check_access({ (const char *)p, n, false, true, HERE });
+  check_access({ (const char *)p, n, true, true, HERE });
 }
 
-#define ACCESS(n) \
-  HOOK __tsan_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
-  HOOK __tsan_write##n(const char *p) { touch({ p, n, true, false, HERE }); } \
-  HOOK __tsan_unaligned_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
-  HOOK __tsan_unaligned_write##n(const char *p) { touch({ p, n, true, false, HERE }); } \
-  HOOK __tsan_volatile_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
-  HOOK __tsan_volatile_write##n(const char *p) { touch({ p, n, true, false, HERE }); }
+#define ACCESS(n)                                                                              \
+  HOOK __tsan_read##n(const char *p) { check_access({ p, n, false, false, HERE }); }           \
+  HOOK __tsan_write##n(const char *p) { check_access({ p, n, true, false, HERE }); }           \
+  HOOK __tsan_unaligned_read##n(const char *p) { check_access({ p, n, false, false, HERE }); } \
+  HOOK __tsan_unaligned_write##n(const char *p) { check_access({ p, n, true, false, HERE }); } \
+  HOOK __tsan_volatile_read##n(const char *p) { check_access({ p, n, false, false, HERE }); }  \
+  HOOK __tsan_volatile_write##n(const char *p) { check_access({ p, n, true, false, HERE }); }
 ACCESS(1)
 ACCESS(2)
 ACCESS(4)
@@ -345,11 +348,11 @@ ACCESS(16)
 
 HOOK __tsan_read_range(const char *p, unsigned long n)
 {
-  for (unsigned long i = 0; i < n; i++) touch({ p + i, 1, false, false, HERE });
+  for (unsigned long i = 0; i < n; i++) check_access({ p + i, 1, false, false, HERE });
 }
 HOOK __tsan_write_range(const char *p, unsigned long n)
 {
-  for (unsigned long i = 0; i < n; i++) touch({ p + i, 1, true, false, HERE });
+  for (unsigned long i = 0; i < n; i++) check_access({ p + i, 1, true, false, HERE });
 }
 HOOK __tsan_init(void) {}
 HOOK __tsan_func_entry(void *) {}

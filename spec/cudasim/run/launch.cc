@@ -104,7 +104,7 @@ static void order_threads(Order order)
   }
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
+static uint64_t find_divisor(uint64_t a, uint64_t b) { return b ? find_divisor(b, a % b) : a; }
 
 /* Chooses an order of the blocks: number i is block (i * step + first) % n of the grid. */
 static void order_blocks(Order order, uint64_t n, uint64_t *first, uint64_t *step)
@@ -114,12 +114,12 @@ static void order_blocks(Order order, uint64_t n, uint64_t *first, uint64_t *ste
   if (order != RANDOM || n == 1) return;
   *first = launch_random() % n;
   do *step = 1 + launch_random() % (n - 1 ? n - 1 : 1);
-  while (gcd(*step, n) != 1);
+  while (find_divisor(*step, n) != 1);
 }
 
 /* -- launching --------------------------------------------------------------------------------- */
 
-static void begin(const Launch &l)
+static void begin_launch(const Launch &l)
 {
   launch.broken = false;
   launch.why[0] = 0;
@@ -158,7 +158,7 @@ static void run_blocks(const Launch &l, Order order)
 const char *run_launch(const Launch &l)
 {
   static const Order order = order_of_environment();
-  begin(l);
+  begin_launch(l);
   check_launch(l);
   running = true;
   if (!sigsetjmp(launch.out, 1)) run_blocks(l, order);

@@ -119,16 +119,16 @@ static const Case cases[] = {
   { "misaligned", 1, 1, "misaligned" }, { "constants", 1, 64, nullptr },
 };
 
-static CUfunction function(const char *name)
+static CUfunction find_function(const char *name)
 {
   CUfunction f = nullptr;
   OK(cuModuleGetFunction(&f, module, name));
   return f;
 }
 
-static void judge(const char *name, CUresult launched, const char *words)
+static void judge_launch(const char *name, CUresult launched, const char *words)
 {
-  CUresult r = launched ? launched : finish();
+  CUresult r = launched ? launched : finish_stream();
   bool right = words ? r && strstr(cudasim_why(), words) && strstr(cudasim_why(), name) : !r;
   if (!right) printf("%s: %d, %s\n", name, (int)r, cudasim_why());
   CHECK(right);
@@ -138,9 +138,10 @@ static void judge(const char *name, CUresult launched, const char *words)
 static void test_cases()
 {
   for (const Case &c : cases) {
-    CUdeviceptr y = room(4096);
+    CUdeviceptr y = new_memory(4096);
     OK(cuMemsetD8Async(y, 0, 4096, stream));
-    judge(c.name, launch(function(c.name), c.blocks, c.threads, 32, { &y }), c.words);
+    judge_launch(
+        c.name, launch_kernel(find_function(c.name), c.blocks, c.threads, 32, { &y }), c.words);
     OK(cuMemFree_v2(y));
   }
 }
@@ -149,30 +150,35 @@ static void test_addresses()
 {
   int n = 250;
   static float here[4];
-  CUdeviceptr y = room(1000), x = room(256), outside = (CUdeviceptr)(uintptr_t)here;
-  judge("good_bounds", launch(function("good_bounds"), 2, 128, 0, { &y, &n }), nullptr);
-  judge("bounds", launch(function("bounds"), 2, 128, 0, { &y, &n }),
+  CUdeviceptr y = new_memory(1000), x = new_memory(256), outside = (CUdeviceptr)(uintptr_t)here;
+  judge_launch(
+      "good_bounds", launch_kernel(find_function("good_bounds"), 2, 128, 0, { &y, &n }), nullptr);
+  judge_launch("bounds", launch_kernel(find_function("bounds"), 2, 128, 0, { &y, &n }),
       "after the end of an allocation of 1000");
-  judge("host", launch(function("host"), 1, 1, 0, { &outside, &y }), "outside of device memory");
-  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &x, &y }), "was never written");
+  judge_launch("host", launch_kernel(find_function("host"), 1, 1, 0, { &outside, &y }),
+      "outside of device memory");
+  judge_launch("unwritten", launch_kernel(find_function("unwritten"), 1, 64, 0, { &x, &y }),
+      "was never written");
   OK(cuMemcpyDtoDAsync_v2(y, x, 256, stream));
-  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &y, &x }), "was never written");
+  judge_launch("unwritten", launch_kernel(find_function("unwritten"), 1, 64, 0, { &y, &x }),
+      "was never written");
   OK(cuMemsetD8Async(x, 0, 256, stream));
-  judge("unwritten", launch(function("unwritten"), 1, 64, 0, { &x, &y }), nullptr);
+  judge_launch(
+      "unwritten", launch_kernel(find_function("unwritten"), 1, 64, 0, { &x, &y }), nullptr);
   float *pinned;
   OK(cuMemHostAlloc((void **)&pinned, 4, 0));
-  judge("host", launch(function("host"), 1, 1, 0, { &pinned, &y }), nullptr);
+  judge_launch("host", launch_kernel(find_function("host"), 1, 1, 0, { &pinned, &y }), nullptr);
 }
 
 static void test_lines()
 {
-  CUdeviceptr y = up(std::vector<float>(1));
-  OK(launch(function("race_blocks"), 4, 1, 0, { &y }));
-  CHECK_CODE(finish(), CUDA_ERROR_LAUNCH_FAILED);
+  CUdeviceptr y = copy_up(std::vector<float>(1));
+  OK(launch_kernel(find_function("race_blocks"), 4, 1, 0, { &y }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_LAUNCH_FAILED);
   FOUND("race_blocks: test.cu:38: a race of two writes, 4 bytes by block");
 }
 
-void all()
+void run_all()
 {
   if (!getenv("CUDASIM_CHECK")) {
     printf("CUDASIM_CHECK is not set\n");

@@ -94,7 +94,7 @@ struct Try {
 };
 
 /* Returns small integers, whose products are exact in all types. */
-template <class T> static std::vector<T> numbers(size_t n, int from)
+template <class T> static std::vector<T> make_numbers(size_t n, int from)
 {
   std::vector<T> x(n);
   for (size_t i = 0; i < n; i++) x[i] = (T)((int)((i * 7 + (size_t)from) % 5) - 2);
@@ -102,7 +102,8 @@ template <class T> static std::vector<T> numbers(size_t n, int from)
 }
 
 /* Returns the column-major product of m x k by k x n. */
-template <class T> static std::vector<T> product(
+template <class T>
+static std::vector<T> compute_product(
     const std::vector<T> &a, const std::vector<T> &b, int m, int n, int k)
 {
   std::vector<T> c((size_t)(m * n));
@@ -118,34 +119,35 @@ template <class T> static std::vector<T> product(
 static void test_plain()
 {
   const int m = 5, n = 3, k = 70;
-  auto a = numbers<float>(m * k, 0), b = numbers<float>(k * n, 3), c = numbers<float>(m * n, 1);
-  auto want = product(a, b, m, n, k);
+  auto a = make_numbers<float>(m * k, 0), b = make_numbers<float>(k * n, 3),
+       c = make_numbers<float>(m * n, 1);
+  auto want = compute_product(a, b, m, n, k);
   Try t(m, n, k);
   OK(t.choose(1 << 20));
   CHECK(t.choice.workspaceSize > 0);                  /* a long sum is split */
-  t.workspace = room(t.choice.workspaceSize);
-  CUdeviceptr x = up(a), y = up(b), z = room(m * n * 4);
+  t.workspace = new_memory(t.choice.workspaceSize);
+  CUdeviceptr x = copy_up(a), y = copy_up(b), z = new_memory(m * n * 4);
   OK(t.run(x, y, z));
-  CHECK(down<float>(z, m * n) == want);
-  z = up(c);
+  CHECK(copy_down<float>(z, m * n) == want);
+  z = copy_up(c);
   OK(t.run(x, y, z, 2, 3));
   for (size_t i = 0; i < c.size(); i++) c[i] = 2 * want[i] + 3 * c[i];
-  CHECK(down<float>(z, m * n) == c);
+  CHECK(copy_down<float>(z, m * n) == c);
 }
 
 static void test_batches()
 {
   const int m = 4, n = 2, k = 3, sets = 3;
-  auto a = numbers<float>(m * k, 0), b = numbers<float>(k * n * sets, 2);
+  auto a = make_numbers<float>(m * k, 0), b = make_numbers<float>(k * n * sets, 2);
   Try t(m, n, k);
   t.batches(sets, 0, k * n, m * n);                   /* one A for all */
   OK(t.choose());
-  CUdeviceptr z = room(m * n * sets * 4);
-  OK(t.run(up(a), up(b), z));
-  auto got = down<float>(z, m * n * sets);
+  CUdeviceptr z = new_memory(m * n * sets * 4);
+  OK(t.run(copy_up(a), copy_up(b), z));
+  auto got = copy_down<float>(z, m * n * sets);
   for (int s = 0; s < sets; s++) {
     std::vector<float> part(b.begin() + s * k * n, b.begin() + (s + 1) * k * n);
-    auto want = product(a, part, m, n, k);
+    auto want = compute_product(a, part, m, n, k);
     CHECK(std::equal(want.begin(), want.end(), got.begin() + s * m * n));
   }
 }
@@ -163,24 +165,25 @@ static void test_rows_first()
     OK(cublasLtMatrixLayoutSetAttribute(l.first, CUBLASLT_MATRIX_LAYOUT_LD, &l.second, 8));
   }
   OK(t.choose());
-  CUdeviceptr z = room(m * n * 4);
-  OK(t.run(up(a), up(b), z));
-  CHECK(down<float>(z, m * n) == std::vector<float>({ 1, 2, 2, 6, 3, 4, 6, 12, 5, 6, 10, 18 }));
+  CUdeviceptr z = new_memory(m * n * 4);
+  OK(t.run(copy_up(a), copy_up(b), z));
+  CHECK(
+      copy_down<float>(z, m * n) == std::vector<float>({ 1, 2, 2, 6, 3, 4, 6, 12, 5, 6, 10, 18 }));
 }
 
 static void test_types()
 {
   const int m = 4, n = 4, k = 8;
-  auto a = numbers<double>(m * k, 0), b = numbers<double>(k * n, 1);
-  auto want = product(a, b, m, n, k);
+  auto a = make_numbers<double>(m * k, 0), b = make_numbers<double>(k * n, 1);
+  auto want = compute_product(a, b, m, n, k);
   {
     Try t(m, n, k, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F);
     OK(t.choose());
     double alpha = 1, beta = 0;
-    CUdeviceptr x = up(a), y = up(b), z = room(m * n * 8);
+    CUdeviceptr x = copy_up(a), y = copy_up(b), z = new_memory(m * n * 8);
     OK(cublasLtMatmul(handle, t.product, &alpha, (void *)x, t.a, (void *)y, t.b, &beta, nullptr,
         t.c, (void *)z, t.c, &t.choice.algo, nullptr, 0, (cudaStream_t)stream));
-    CHECK(down<double>(z, m * n) == want);
+    CHECK(copy_down<double>(z, m * n) == want);
   }
   for (cudaDataType half : { CUDA_R_16F, CUDA_R_16BF }) {
     auto to = [&](double v) {                         /* small whole numbers, by their bits */
@@ -197,9 +200,9 @@ static void test_types()
     for (double v : b) hb.push_back(to(v));
     Try t(m, n, k, half, CUDA_R_32F);
     OK(t.choose());
-    CUdeviceptr z = room(m * n * 4);
-    OK(t.run(up(ha), up(hb), z));
-    CHECK(down<float>(z, m * n) == std::vector<float>(want.begin(), want.end()));
+    CUdeviceptr z = new_memory(m * n * 4);
+    OK(t.run(copy_up(ha), copy_up(hb), z));
+    CHECK(copy_down<float>(z, m * n) == std::vector<float>(want.begin(), want.end()));
   }
   {
     std::vector<int8_t> turned(m * k), b8(b.begin(), b.end());
@@ -208,16 +211,16 @@ static void test_types()
     Try t(m, n, k, CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I, true);
     OK(t.choose());
     int32_t alpha = 1, beta = 0;
-    CUdeviceptr x = up(turned), y = up(b8), z = room(m * n * 4);
+    CUdeviceptr x = copy_up(turned), y = copy_up(b8), z = new_memory(m * n * 4);
     OK(cublasLtMatmul(handle, t.product, &alpha, (void *)x, t.a, (void *)y, t.b, &beta, (void *)z,
         t.c, (void *)z, t.c, &t.choice.algo, nullptr, 0, (cudaStream_t)stream));
-    CHECK(down<int32_t>(z, m * n) == std::vector<int32_t>(want.begin(), want.end()));
+    CHECK(copy_down<int32_t>(z, m * n) == std::vector<int32_t>(want.begin(), want.end()));
   }
 }
 
 /* -- epilogues --------------------------------------------------------------------------------- */
 
-static double gelu(double x)
+static double compute_gelu(double x)
 {
   return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
@@ -225,16 +228,17 @@ static double gelu(double x)
 static void test_epilogues()
 {
   const int m = 8, n = 3, k = 4;
-  auto a = numbers<float>(m * k, 0), b = numbers<float>(k * n, 3), bias = numbers<float>(m, 2);
-  auto plain = product(a, b, m, n, k);
-  CUdeviceptr x = up(a), y = up(b), z = room(m * n * 4), v = up(bias),
-              aux = room(128 / 8 * n + 64 * n);
+  auto a = make_numbers<float>(m * k, 0), b = make_numbers<float>(k * n, 3),
+       bias = make_numbers<float>(m, 2);
+  auto plain = compute_product(a, b, m, n, k);
+  CUdeviceptr x = copy_up(a), y = copy_up(b), z = new_memory(m * n * 4), v = copy_up(bias),
+              aux = new_memory(128 / 8 * n + 64 * n);
   Try t(m, n, k);
   t.set<uint64_t>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, v);
   t.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU_BIAS);
   OK(t.choose());
   OK(t.run(x, y, z));
-  auto got = down<float>(z, m * n);
+  auto got = copy_down<float>(z, m * n);
   for (int i = 0; i < m * n; i++)
     CHECK(got[(size_t)i] == fmaxf(0, plain[(size_t)i] + bias[(size_t)(i % m)]));
 
@@ -246,8 +250,8 @@ static void test_epilogues()
   t.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DRELU_BGRAD);
   OK(t.choose());
   OK(t.run(x, y, z));
-  got = down<float>(z, m * n);
-  auto sums = down<float>(v, m);
+  got = copy_down<float>(z, m * n);
+  auto sums = copy_down<float>(v, m);
   for (int i = 0; i < m; i++) {
     float sum = 0;
     for (int j = 0; j < n; j++) {
@@ -262,22 +266,23 @@ static void test_epilogues()
   t.set<int64_t>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
   OK(t.choose());
   OK(t.run(x, y, z));
-  got = down<float>(z, m * n);
-  CHECK(down<float>(aux, m * n) == plain);
-  for (int i = 0; i < m * n; i++) CHECK(fabs(got[(size_t)i] - gelu(plain[(size_t)i])) < 1e-6);
+  got = copy_down<float>(z, m * n);
+  CHECK(copy_down<float>(aux, m * n) == plain);
+  for (int i = 0; i < m * n; i++)
+    CHECK(fabs(got[(size_t)i] - compute_gelu(plain[(size_t)i])) < 1e-6);
   t.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
   OK(t.choose());
   OK(t.run(x, y, z));
-  got = down<float>(z, m * n);
+  got = copy_down<float>(z, m * n);
   for (int i = 0; i < m * n; i++) {
-    double p = plain[(size_t)i], slope = (gelu(p + 1e-5) - gelu(p - 1e-5)) / 2e-5;
+    double p = plain[(size_t)i], slope = (compute_gelu(p + 1e-5) - compute_gelu(p - 1e-5)) / 2e-5;
     CHECK(fabs(got[(size_t)i] - p * slope) < 1e-4);
   }
 
   t.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADA);
   OK(t.choose());
   OK(t.run(x, y, z));
-  sums = down<float>(v, m);
+  sums = copy_down<float>(v, m);
   for (int i = 0; i < m; i++)
     CHECK(sums[(size_t)i] ==
         a[(size_t)i] + a[(size_t)(i + m)] + a[(size_t)(i + 2 * m)] + a[(size_t)(i + 3 * m)]);
@@ -306,8 +311,8 @@ static void test_rules()
 {
   const int m = 4, n = 4, k = 64;
   Try t(m, n, k), other(m, n, k);
-  CUdeviceptr x = up(numbers<float>(m * k + 1, 0)), y = up(numbers<float>(k * n, 0)),
-              z = room(m * n * 4);
+  CUdeviceptr x = copy_up(make_numbers<float>(m * k + 1, 0)),
+              y = copy_up(make_numbers<float>(k * n, 0)), z = new_memory(m * n * 4);
   int invalid = CUBLAS_STATUS_INVALID_VALUE;
   OK(t.choose());
   CHECK_CODE(t.run(x + 4, y, z), invalid);
@@ -330,7 +335,7 @@ static void test_rules()
   OK(t.choose());
   CHECK_CODE(t.run(x, y, z), invalid);
   FOUND("bias is not set");
-  OK(finish());
+  OK(finish_stream());
 }
 
 /* Checks that memory is looked at when the work runs, and that an error sticks. */
@@ -338,23 +343,23 @@ static void test_memory()
 {
   const int m = 4, n = 4, k = 4;
   Try t(m, n, k);
-  CUdeviceptr x = up(numbers<float>(m * k, 0)), small = room(m * n * 4 - 4);
+  CUdeviceptr x = copy_up(make_numbers<float>(m * k, 0)), small = new_memory(m * n * 4 - 4);
   OK(t.choose());
   OK(t.run(x, x, small));
-  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CODE(finish_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("D leaves device memory");
 }
 
 static void test_failures()
 {
   Try t(4, 4, 4);
-  CUdeviceptr x = up(numbers<float>(16, 0)), z = room(64);
+  CUdeviceptr x = copy_up(make_numbers<float>(16, 0)), z = new_memory(64);
   OK(t.choose());
   cudasim_fail("cublasLtMatmul:2");
   OK(t.run(x, x, z));
   CHECK_CODE(t.run(x, x, z), CUBLAS_STATUS_EXECUTION_FAILED);
   OK(t.run(x, x, z));
-  OK(finish());
+  OK(finish_stream());
 }
 
 /* Checks that a captured product runs at each replay. */
@@ -362,7 +367,7 @@ static void test_capture()
 {
   Try t(4, 4, 4);
   std::vector<float> one(16, 1);
-  CUdeviceptr x = up(one), z = up(one);
+  CUdeviceptr x = copy_up(one), z = copy_up(one);
   CUgraph graph;
   CUgraphExec run;
   OK(t.choose());
@@ -371,12 +376,12 @@ static void test_capture()
   OK(cuStreamEndCapture(stream, &graph));
   OK(cuGraphInstantiateWithFlags(&run, graph, 0));
   for (int i = 0; i < 3; i++) OK(cuGraphLaunch(run, stream));
-  CHECK(down<float>(z, 1)[0] == 13);
+  CHECK(copy_down<float>(z, 1)[0] == 13);
   OK(cuGraphExecDestroy(run));
   OK(cuGraphDestroy(graph));
 }
 
-void all()
+void run_all()
 {
   OK(cublasLtCreate(&handle));
   test_plain();

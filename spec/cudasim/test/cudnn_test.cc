@@ -25,46 +25,50 @@ typedef cudnnBackendDescriptor_t Thing;
 static cudnnHandle_t handle;
 static std::vector<Thing> things;
 
-static Thing make(cudnnBackendDescriptorType_t kind)
+static Thing make_thing(cudnnBackendDescriptorType_t kind)
 {
   Thing t = nullptr;
   OK(cudnnBackendCreateDescriptor(kind, &t));
   things.push_back(t);
   return t;
 }
-#define MAKE(kind) make(CUDNN_BACKEND_##kind##_DESCRIPTOR)
+#define MAKE(kind) make_thing(CUDNN_BACKEND_##kind##_DESCRIPTOR)
 
 template <class T>
-static int put(Thing t, int name, cudnnBackendAttributeType_t type, std::vector<T> v)
+static int set_attribute(Thing t, int name, cudnnBackendAttributeType_t type, std::vector<T> v)
 {
   return cudnnBackendSetAttribute(
       t, (cudnnBackendAttributeName_t)name, type, (int64_t)v.size(), v.data());
 }
-#define WHOLE(t, name, ...) \
-  OK(put<int64_t>(t, CUDNN_ATTR_##name, CUDNN_TYPE_INT64, std::vector<int64_t> __VA_ARGS__))
+#define WHOLE(t, name, ...)  \
+  OK(set_attribute<int64_t>( \
+      t, CUDNN_ATTR_##name, CUDNN_TYPE_INT64, std::vector<int64_t> __VA_ARGS__))
 #define PART(t, name, part) \
-  OK(put<Thing>(t, CUDNN_ATTR_##name, CUDNN_TYPE_BACKEND_DESCRIPTOR, { part }))
+  OK(set_attribute<Thing>(t, CUDNN_ATTR_##name, CUDNN_TYPE_BACKEND_DESCRIPTOR, { part }))
 
-static Thing tensor(int64_t id, std::vector<int64_t> n, bool is_virtual = false)
+static Thing make_tensor(int64_t id, std::vector<int64_t> n, bool is_virtual = false)
 {
   Thing t = MAKE(TENSOR);
   std::vector<int64_t> s(n.size(), 1);
   for (size_t d = n.size() - 1; d-- > 0;) s[d] = s[d + 1] * n[d + 1];
-  OK(put<int32_t>(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, { CUDNN_DATA_FLOAT }));
+  OK(set_attribute<int32_t>(
+      t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, { CUDNN_DATA_FLOAT }));
   WHOLE(t, TENSOR_DIMENSIONS, (n));
   WHOLE(t, TENSOR_STRIDES, (s));
   WHOLE(t, TENSOR_UNIQUE_ID, { id });
   WHOLE(t, TENSOR_BYTE_ALIGNMENT, { 16 });
-  OK(put<char>(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, { (char)is_virtual }));
+  OK(set_attribute<char>(
+      t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, { (char)is_virtual }));
   OK(cudnnBackendFinalize(t));
   return t;
 }
 
-static Thing window(int64_t pad, int64_t step, int64_t hole)
+static Thing make_window(int64_t pad, int64_t step, int64_t hole)
 {
   Thing c = MAKE(CONVOLUTION);
-  OK(put<int32_t>(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, { CUDNN_DATA_FLOAT }));
-  OK(put<int32_t>(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+  OK(set_attribute<int32_t>(
+      c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, { CUDNN_DATA_FLOAT }));
+  OK(set_attribute<int32_t>(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
       { CUDNN_CROSS_CORRELATION }));
   WHOLE(c, CONVOLUTION_SPATIAL_DIMS, { 2 });
   WHOLE(c, CONVOLUTION_PRE_PADDINGS, { pad, pad });
@@ -75,10 +79,10 @@ static Thing window(int64_t pad, int64_t step, int64_t hole)
   return c;
 }
 
-static Thing pointwise(cudnnPointwiseMode_t mode, Thing x, Thing b, Thing y)
+static Thing make_pointwise(cudnnPointwiseMode_t mode, Thing x, Thing b, Thing y)
 {
   Thing how = MAKE(POINTWISE), op = MAKE(OPERATION_POINTWISE);
-  OK(put<int32_t>(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, { mode }));
+  OK(set_attribute<int32_t>(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, { mode }));
   OK(cudnnBackendFinalize(how));
   PART(op, OPERATION_POINTWISE_PW_DESCRIPTOR, how);
   PART(op, OPERATION_POINTWISE_XDESC, x);
@@ -88,56 +92,60 @@ static Thing pointwise(cudnnPointwiseMode_t mode, Thing x, Thing b, Thing y)
 }
 
 /* Makes an operation of the three kinds, from its tensors in the order of the attributes' names. */
-static Thing convolution(
+static Thing make_convolution(
     cudnnBackendDescriptorType_t kind, int first, Thing w, Thing x, Thing y, Thing k)
 {
-  Thing op = make(kind);
+  Thing op = make_thing(kind);
   int at = first;                                     /* ALPHA; then BETA, CONV_DESC, W, X, Y */
   for (Thing part : { k, w, x, y })
-    OK(put<Thing>(op, at++ + 2, CUDNN_TYPE_BACKEND_DESCRIPTOR, { part }));
+    OK(set_attribute<Thing>(op, at++ + 2, CUDNN_TYPE_BACKEND_DESCRIPTOR, { part }));
   return op;
 }
 
 /* the engines of the heuristics, in their order */
 enum { ANY_ORDER, NARROW, PLAIN, LEAN, WIDE, ENGINES };
 
-static Thing plan(std::vector<Thing> operations, int engine = PLAIN)
+static Thing make_plan(std::vector<Thing> operations, int engine = PLAIN)
 {
   Thing graph = MAKE(OPERATIONGRAPH), heuristic = MAKE(ENGINEHEUR), p = MAKE(EXECUTION_PLAN),
         config[ENGINES];
   for (Thing &c : config) c = MAKE(ENGINECFG);
   for (Thing op : operations) OK(cudnnBackendFinalize(op));
-  OK(put<Thing>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations));
+  OK(set_attribute<Thing>(
+      graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations));
   OK(cudnnBackendFinalize(graph));
   PART(heuristic, ENGINEHEUR_OPERATION_GRAPH, graph);
-  OK(put<int32_t>(
+  OK(set_attribute<int32_t>(
       heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, { CUDNN_HEUR_MODE_A }));
   OK(cudnnBackendFinalize(heuristic));
   int64_t found = 0;
   OK(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
       CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES, &found, config));
   CHECK(found == ENGINES);
-  OK(put<cudnnHandle_t>(p, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, { handle }));
+  OK(set_attribute<cudnnHandle_t>(
+      p, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, { handle }));
   PART(p, EXECUTION_PLAN_ENGINE_CONFIG, config[engine]);
   OK(cudnnBackendFinalize(p));
   return p;
 }
 
-static cudnnStatus_t run(Thing p, std::vector<int64_t> ids, std::vector<CUdeviceptr> at)
+static cudnnStatus_t run_plan(Thing p, std::vector<int64_t> ids, std::vector<CUdeviceptr> at)
 {
   Thing pack = MAKE(VARIANT_PACK);
   int64_t bytes = 0, n;
   OK(cudnnBackendGetAttribute(
       p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes));
-  CUdeviceptr workspace = room((size_t)bytes);
+  CUdeviceptr workspace = new_memory((size_t)bytes);
   WHOLE(pack, VARIANT_PACK_UNIQUE_IDS, (ids));
-  OK(put<CUdeviceptr>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, at));
-  OK(put<CUdeviceptr>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, { workspace }));
+  OK(set_attribute<CUdeviceptr>(
+      pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, at));
+  OK(set_attribute<CUdeviceptr>(
+      pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, { workspace }));
   OK(cudnnBackendFinalize(pack));
   return cudnnBackendExecute(handle, p, pack);
 }
 
-static std::vector<float> numbers(size_t n, size_t from)
+static std::vector<float> make_numbers(size_t n, size_t from)
 {
   std::vector<float> x(n);
   for (size_t i = 0; i < n; i++) x[i] = (float)((int)((i * 7 + from) % 5) - 2);
@@ -161,67 +169,71 @@ template <class F> static void each_tap(F f)
 
 static void test_forward()
 {
-  auto x = numbers(X, 0), w = numbers(W, 3), b = numbers(6, 1);
+  auto x = make_numbers(X, 0), w = make_numbers(W, 3), b = make_numbers(6, 1);
   std::vector<float> want(Y);
   each_tap([&](int i, int j, int k) { want[(size_t)k] += x[(size_t)i] * w[(size_t)j]; });
-  Thing sum = tensor(5, { 2, 6, 3, 3 }, true), biased = tensor(6, { 2, 6, 3, 3 }, true);
-  Thing conv = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 6, 2, 3, 3 }),
-      tensor(1, { 2, 4, 5, 5 }), sum, window(1, 2, 1));
-  Thing add = pointwise(CUDNN_POINTWISE_ADD, sum, tensor(3, { 1, 6, 1, 1 }), biased);
-  Thing relu = pointwise(CUDNN_POINTWISE_RELU_FWD, biased, nullptr, tensor(4, { 2, 6, 3, 3 }));
-  Thing p = plan({ conv, add, relu });
-  CUdeviceptr dx = up(x), dw = up(w), db = up(b), dy = room(Y * 4);
-  OK(run(p, { 1, 2, 3, 4 }, { dx, dw, db, dy }));
+  Thing sum = make_tensor(5, { 2, 6, 3, 3 }, true), biased = make_tensor(6, { 2, 6, 3, 3 }, true);
+  Thing conv = make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, make_tensor(2, { 6, 2, 3, 3 }),
+      make_tensor(1, { 2, 4, 5, 5 }), sum, make_window(1, 2, 1));
+  Thing add = make_pointwise(CUDNN_POINTWISE_ADD, sum, make_tensor(3, { 1, 6, 1, 1 }), biased);
+  Thing relu = make_pointwise(
+      CUDNN_POINTWISE_RELU_FWD, biased, nullptr, make_tensor(4, { 2, 6, 3, 3 }));
+  Thing p = make_plan({ conv, add, relu });
+  CUdeviceptr dx = copy_up(x), dw = copy_up(w), db = copy_up(b), dy = new_memory(Y * 4);
+  OK(run_plan(p, { 1, 2, 3, 4 }, { dx, dw, db, dy }));
   for (size_t i = 0; i < Y; i++) want[i] = fmaxf(0, want[i] + b[i / 9 % 6]);
-  CHECK(down<float>(dy, Y) == want);
-  CHECK_CODE(run(p, { 1, 2, 3 }, { dx, dw, db }), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  CHECK(copy_down<float>(dy, Y) == want);
+  CHECK_CODE(run_plan(p, { 1, 2, 3 }, { dx, dw, db }), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   FOUND("no pointer for tensor 4");
-  CHECK_CODE(
-      run(p, { 1, 2, 3, 4 }, { dx, dw, db + 4, dy }), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+  CHECK_CODE(run_plan(p, { 1, 2, 3, 4 }, { dx, dw, db + 4, dy }),
+      CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
   FOUND("bytes of alignment were promised");
   cudasim_fail("cudnnBackendExecute:1");
-  CHECK_CODE(run(p, { 1, 2, 3, 4 }, { dx, dw, db, dy }), CUDNN_STATUS_EXECUTION_FAILED);
-  OK(run(p, { 1, 2, 3, 4 }, { dx, dw, db, room(Y * 4 - 4) }));
-  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CODE(run_plan(p, { 1, 2, 3, 4 }, { dx, dw, db, dy }), CUDNN_STATUS_EXECUTION_FAILED);
+  OK(run_plan(p, { 1, 2, 3, 4 }, { dx, dw, db, new_memory(Y * 4 - 4) }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("leaves device memory");
 }
 
 static void test_gradients()
 {
-  auto x = numbers(X, 0), w = numbers(W, 3), g = numbers(Y, 2);
+  auto x = make_numbers(X, 0), w = make_numbers(W, 3), g = make_numbers(Y, 2);
   std::vector<float> dx(X), dw(W);
   each_tap([&](int i, int j, int k) {
     dx[(size_t)i] += w[(size_t)j] * g[(size_t)k];
     dw[(size_t)j] += x[(size_t)i] * g[(size_t)k];
   });
-  Thing image = tensor(1, { 2, 4, 5, 5 }), filter = tensor(2, { 6, 2, 3, 3 }),
-        back = tensor(3, { 2, 6, 3, 3 });
-  Thing k = window(1, 2, 1);
-  Thing data = plan({ convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, filter, image, back, k) });
-  Thing weights = plan({ convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, filter, image, back, k) });
-  CUdeviceptr to_x = room(X * 4), to_w = room(W * 4);
-  OK(run(data, { 1, 2, 3 }, { to_x, up(w), up(g) }));
-  CHECK(down<float>(to_x, X) == dx);
-  OK(run(weights, { 1, 2, 3 }, { up(x), to_w, up(g) }));
-  CHECK(down<float>(to_w, W) == dw);
+  Thing image = make_tensor(1, { 2, 4, 5, 5 }), filter = make_tensor(2, { 6, 2, 3, 3 }),
+        back = make_tensor(3, { 2, 6, 3, 3 });
+  Thing k = make_window(1, 2, 1);
+  Thing data = make_plan(
+      { make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, filter, image, back, k) });
+  Thing weights = make_plan(
+      { make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, filter, image, back, k) });
+  CUdeviceptr to_x = new_memory(X * 4), to_w = new_memory(W * 4);
+  OK(run_plan(data, { 1, 2, 3 }, { to_x, copy_up(w), copy_up(g) }));
+  CHECK(copy_down<float>(to_x, X) == dx);
+  OK(run_plan(weights, { 1, 2, 3 }, { copy_up(x), to_w, copy_up(g) }));
+  CHECK(copy_down<float>(to_w, W) == dw);
 }
 
 /* Checks beta, which adds to what the result holds. */
 static void test_adding()
 {
-  auto x = numbers(X, 0), w = numbers(W, 3), y = numbers(Y, 2);
-  Thing conv = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 6, 2, 3, 3 }),
-      tensor(1, { 2, 4, 5, 5 }), tensor(3, { 2, 6, 3, 3 }), window(1, 2, 1));
-  OK(put<double>(conv, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, { 3 }));
-  CUdeviceptr to = up(y);
-  OK(run(plan({ conv }), { 1, 2, 3 }, { up(x), up(w), to }));
+  auto x = make_numbers(X, 0), w = make_numbers(W, 3), y = make_numbers(Y, 2);
+  Thing conv = make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, make_tensor(2, { 6, 2, 3, 3 }),
+      make_tensor(1, { 2, 4, 5, 5 }), make_tensor(3, { 2, 6, 3, 3 }), make_window(1, 2, 1));
+  OK(set_attribute<double>(
+      conv, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, { 3 }));
+  CUdeviceptr to = copy_up(y);
+  OK(run_plan(make_plan({ conv }), { 1, 2, 3 }, { copy_up(x), copy_up(w), to }));
   for (float &v : y) v *= 3;
   each_tap([&](int i, int j, int k) { y[(size_t)k] += x[(size_t)i] * w[(size_t)j]; });
-  CHECK(down<float>(to, Y) == y);
+  CHECK(copy_down<float>(to, Y) == y);
 }
 
 static std::vector<int32_t> read_notes(Thing p)
@@ -242,16 +254,17 @@ static std::vector<int32_t> read_notes(Thing p)
 static void test_engines()
 {
   auto product = [](int engine) {
-    Thing y = tensor(3, { 1, 1, 1, 1 });
-    Thing conv = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 1, 1, 1, 1 }),
-        tensor(1, { 1, 1, 1, 1 }), y, window(0, 1, 1));
-    return plan({ conv }, engine);
+    Thing y = make_tensor(3, { 1, 1, 1, 1 });
+    Thing conv = make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, make_tensor(2, { 1, 1, 1, 1 }),
+        make_tensor(1, { 1, 1, 1, 1 }), y, make_window(0, 1, 1));
+    return make_plan({ conv }, engine);
   };
   auto value = [](Thing p) {
-    CUdeviceptr to = room(4);
-    OK(run(p, { 1, 2, 3 }, { up(std::vector<float>{ 1 + 1.0f / 4096 }), up(std::vector<float>{ 1 }), to }));
-    return down<float>(to, 1)[0];
+    CUdeviceptr to = new_memory(4);
+    OK(run_plan(p, { 1, 2, 3 },
+        { copy_up(std::vector<float>{ 1 + 1.0f / 4096 }), copy_up(std::vector<float>{ 1 }), to }));
+    return copy_down<float>(to, 1)[0];
   };
   typedef std::vector<int32_t> Notes;
   Thing narrow = product(NARROW), plain = product(PLAIN);
@@ -266,33 +279,35 @@ static void test_engines()
 static void test_finalizing()
 {
   char why[200];
-  Thing empty = MAKE(TENSOR), k = window(1, 2, 1);
+  Thing empty = MAKE(TENSOR), k = make_window(1, 2, 1);
   CHECK_CODE(cudnnBackendFinalize(empty), CUDNN_STATUS_BAD_PARAM);
-  CHECK_CODE(put<int32_t>(empty, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_DATA_TYPE, { 1 }),
+  CHECK_CODE(
+      set_attribute<int32_t>(empty, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_DATA_TYPE, { 1 }),
       CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
   int64_t got;
   CHECK_CODE(cudnnBackendGetAttribute(
                  empty, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 0, &got, nullptr),
       CUDNN_STATUS_NOT_INITIALIZED);
-  Thing wrong = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 6, 2, 3, 3 }),
-      tensor(1, { 2, 4, 5, 5 }), tensor(3, { 2, 6, 4, 3 }), k);
+  Thing wrong = make_convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, make_tensor(2, { 6, 2, 3, 3 }),
+      make_tensor(1, { 2, 4, 5, 5 }), make_tensor(3, { 2, 6, 4, 3 }), k);
   CHECK_CODE(cudnnBackendFinalize(wrong), CUDNN_STATUS_BAD_PARAM);
   cudnnGetLastErrorString(why, sizeof why);
   CHECK(strstr(why, "the result's lengths"));
   Thing graph = MAKE(OPERATIONGRAPH);
-  CHECK_CODE(
-      put<Thing>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, { wrong }),
+  CHECK_CODE(set_attribute<Thing>(
+                 graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, { wrong }),
       CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   CHECK(cudasim_findings() == 0);
   CHECK_CODE(cudnnBackendFinalize(k), CUDNN_STATUS_BAD_PARAM);
   FOUND("finalized before");
-  CHECK_CODE(put<int64_t>(k, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, { 1, 1 }),
+  CHECK_CODE(
+      set_attribute<int64_t>(k, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, { 1, 1 }),
       CUDNN_STATUS_BAD_PARAM);
   FOUND("the descriptor is finalized");
 }
 
-void all()
+void run_all()
 {
   OK(cudnnCreate(&handle));
   OK(cudnnSetStream(handle, (cudaStream_t)stream));

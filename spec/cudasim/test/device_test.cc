@@ -107,7 +107,7 @@ template <class T> __global__ void fill(T *y, T v) { y[threadIdx.x] = v; }
 
 static CUmodule module;
 
-static CUfunction function(const char *name)
+static CUfunction find_function(const char *name)
 {
   CUfunction f = nullptr;
   OK(cuModuleGetFunction(&f, module, name));
@@ -118,23 +118,23 @@ static void test_parameters()
 {
   std::vector<float> x(1000);
   for (size_t i = 0; i < x.size(); i++) x[i] = (float)i;
-  CUdeviceptr dx = up(x), dy = room(4000);
+  CUdeviceptr dx = copy_up(x), dy = new_memory(4000);
   struct { long long n; CUdeviceptr x, y; } a = { 1000, dx, dy };
-  OK(launch(function("add_one"), 3, 256, 0, { &a }));
+  OK(launch_kernel(find_function("add_one"), 3, 256, 0, { &a }));
   a.n = 0;                              /* parameters are copied at the call */
-  auto y = down<float>(dy, 1000);
+  auto y = copy_down<float>(dy, 1000);
   CHECK(y[0] == 1 && y[999] == 1000);
-  CHECK_CODE(launch(function("add_one"), 3, 512, 0, { &a }), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CODE(launch_kernel(find_function("add_one"), 3, 512, 0, { &a }), CUDA_ERROR_INVALID_VALUE);
   FOUND("__launch_bounds__ are 256");
 }
 
 static void test_reduction()
 {
   std::vector<float> x(10000, 0.25f);
-  CUdeviceptr dx = up(x), dy = up(std::vector<float>{ 0 });
+  CUdeviceptr dx = copy_up(x), dy = copy_up(std::vector<float>{ 0 });
   int n = 10000;
-  OK(launch(function("sum"), 5, 256, 1024, { &dx, &dy, &n }));
-  CHECK(down<float>(dy, 1)[0] == 2500);
+  OK(launch_kernel(find_function("sum"), 5, 256, 1024, { &dx, &dy, &n }));
+  CHECK(copy_down<float>(dy, 1)[0] == 2500);
 }
 
 static void test_transpose()
@@ -142,10 +142,10 @@ static void test_transpose()
   int rows = 37, cols = 21;
   std::vector<float> x((size_t)(rows * cols));
   for (size_t i = 0; i < x.size(); i++) x[i] = (float)i;
-  CUdeviceptr dx = up(x), dy = room(x.size() * 4);
+  CUdeviceptr dx = copy_up(x), dy = new_memory(x.size() * 4);
   void *p[] = { &dx, &dy, &rows, &cols };
-  OK(cuLaunchKernel(function("transpose"), 2, 3, 1, 16, 16, 1, 0, stream, p, nullptr));
-  auto y = down<float>(dy, x.size());
+  OK(cuLaunchKernel(find_function("transpose"), 2, 3, 1, 16, 16, 1, 0, stream, p, nullptr));
+  auto y = copy_down<float>(dy, x.size());
   bool same = true;
   for (int r = 0; r < rows; r++)
     for (int c = 0; c < cols; c++) same &= y[(size_t)(c * rows + r)] == x[(size_t)(r * cols + c)];
@@ -154,9 +154,9 @@ static void test_transpose()
 
 static void test_votes()
 {
-  CUdeviceptr dy = room(208 * 4);
-  OK(launch(function("votes"), 1, 32, 0, { &dy }));
-  auto y = down<unsigned>(dy, 208);
+  CUdeviceptr dy = new_memory(208 * 4);
+  OK(launch_kernel(find_function("votes"), 1, 32, 0, { &dy }));
+  auto y = copy_down<unsigned>(dy, 208);
   CHECK(y[7] == 0x49249249 && y[32] == 2);
   CHECK(y[64] == 0 && y[64 + 9] == 8);
   CHECK(y[96] == 2 && y[96 + 6] == 6);
@@ -166,9 +166,9 @@ static void test_votes()
 
 static void test_numbers()
 {
-  CUdeviceptr dy = room(13 * 8);
-  OK(launch(function("numbers"), 1, 1, 0, { &dy }));
-  auto y = down<double>(dy, 13);
+  CUdeviceptr dy = new_memory(13 * 8);
+  OK(launch_kernel(find_function("numbers"), 1, 1, 0, { &dy }));
+  auto y = copy_down<double>(dy, 13);
   const double want[13] = { 1, 3.1415927410125732, 31 + 8 + 4 + 1, 3, 11.25, 0.47693627620446987,
     2 + 2 + 5, 2147483647. + 2, 3, log(24.) + 6, 15, 2, 1.959963984540054 };
   for (int i = 0; i < 13; i++) {
@@ -179,37 +179,38 @@ static void test_numbers()
 
 static void test_halves()
 {
-  CUdeviceptr dx = up(std::vector<unsigned short>{ 0x3c00, 0x4200 });
-  CUdeviceptr db = up(std::vector<unsigned short>{ 0x4040 }), dy = room(16);
-  OK(launch(function("halves"), 1, 1, 0, { &dx, &db, &dy }));
-  auto y = down<float>(dy, 4);
+  CUdeviceptr dx = copy_up(std::vector<unsigned short>{ 0x3c00, 0x4200 });
+  CUdeviceptr db = copy_up(std::vector<unsigned short>{ 0x4040 }), dy = new_memory(16);
+  OK(launch_kernel(find_function("halves"), 1, 1, 0, { &dx, &db, &dy }));
+  auto y = copy_down<float>(dy, 4);
   CHECK(y[0] == 4 && y[1] == 6 && y[2] == 3.25 && y[3] == 1.0009765625f);
 }
 
 static void test_globals()
 {
-  CUdeviceptr weights, counter, dy = room(4);
+  CUdeviceptr weights, counter, dy = new_memory(4);
   size_t bytes;
   float w[2] = { 3, 4 };
   OK(cuModuleGetGlobal_v2(&weights, &bytes, module, "weights"));
   CHECK(bytes == 8);
   OK(cuModuleGetGlobal_v2(&counter, &bytes, module, "counter"));
   OK(cuMemcpyHtoDAsync_v2(weights, w, 8, stream));
-  OK(launch(function("globals"), 1, 7, 0, { &dy }));
-  OK(launch(function("globals"), 1, 7, 0, { &dy }));
-  CHECK(down<float>(dy, 1)[0] == 12);
-  CHECK(down<int>(counter, 1)[0] == 14);
+  OK(launch_kernel(find_function("globals"), 1, 7, 0, { &dy }));
+  OK(launch_kernel(find_function("globals"), 1, 7, 0, { &dy }));
+  CHECK(copy_down<float>(dy, 1)[0] == 12);
+  CHECK(copy_down<int>(counter, 1)[0] == 14);
 }
 
 static void test_atomics()
 {
-  CUdeviceptr di = up(std::vector<int>{ 0, 0, 7 }), du = up(std::vector<unsigned long long>{ 1 });
-  CUdeviceptr dd = up(std::vector<double>{ 0 }), df = up(std::vector<float>{ 0 });
-  OK(launch(function("atomics"), 2, 100, 0, { &di, &du, &dd, &df }));
-  auto i = down<int>(di, 3);
+  CUdeviceptr di = copy_up(std::vector<int>{ 0, 0, 7 }),
+              du = copy_up(std::vector<unsigned long long>{ 1 });
+  CUdeviceptr dd = copy_up(std::vector<double>{ 0 }), df = copy_up(std::vector<float>{ 0 });
+  OK(launch_kernel(find_function("atomics"), 2, 100, 0, { &di, &du, &dd, &df }));
+  auto i = copy_down<int>(di, 3);
   CHECK(i[0] == 99 && i[1] == -99 && i[2] == 9);
-  CHECK(down<unsigned long long>(du, 1)[0] == 401);
-  CHECK(down<double>(dd, 1)[0] == 100 && down<float>(df, 1)[0] == 200);
+  CHECK(copy_down<unsigned long long>(du, 1)[0] == 401);
+  CHECK(copy_down<double>(dd, 1)[0] == 100 && copy_down<float>(df, 1)[0] == 200);
 }
 
 static void test_expressions()
@@ -230,10 +231,10 @@ static void test_expressions()
   OK(cuModuleGetFunction(&f, m, lowered));
   CHECK_CODE(cuModuleGetFunction(&f, m, "nothing"), CUDA_ERROR_NOT_FOUND);
   OK(cuModuleGetFunction(&f, m, lowered));
-  CUdeviceptr dy = room(40);
+  CUdeviceptr dy = new_memory(40);
   double v = 2.5;
-  OK(launch(f, 1, 5, 0, { &dy, &v }));
-  CHECK(down<double>(dy, 5)[4] == 2.5);
+  OK(launch_kernel(f, 1, 5, 0, { &dy, &v }));
+  CHECK(copy_down<double>(dy, 5)[4] == 2.5);
   OK(nvrtcDestroyProgram(&p));
   OK(cuModuleUnload(m));
 }
@@ -247,7 +248,7 @@ static void test_errors_of_compilation()
   CHECK_CODE(cuModuleLoadData(&m, "no image"), CUDA_ERROR_INVALID_IMAGE);
 }
 
-void all()
+void run_all()
 {
   std::string image = compile_image(SOURCE);
   OK(cuModuleLoadData(&module, image.data()));

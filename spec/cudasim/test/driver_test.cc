@@ -35,9 +35,9 @@ static CUevent new_event(unsigned flags = CU_EVENT_DISABLE_TIMING)
   return e;
 }
 
-static CUresult add(CUdeviceptr y, CUdeviceptr x, float a, int n, CUstream s)
+static CUresult launch_add(CUdeviceptr y, CUdeviceptr x, float a, int n, CUstream s)
 {
-  return launch(axpy, (unsigned)(n + 127) / 128, 128, 0, { &y, &x, &a, &n }, s);
+  return launch_kernel(axpy, (unsigned)(n + 127) / 128, 128, 0, { &y, &x, &a, &n }, s);
 }
 
 /* -- order ------------------------------------------------------------------------------------- */
@@ -48,12 +48,12 @@ static void test_interleaving()
   CUstream other = new_stream();
   int first = 0, second = 0;
   for (int i = 0; i < 40; i++) {
-    CUdeviceptr d = room(4);
+    CUdeviceptr d = new_memory(4);
     OK(cuMemsetD32Async(d, 1, 1, other));
     OK(cuMemsetD32Async(d, 2, 1, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuStreamSynchronize(other));
-    int v = down<int>(d, 1)[0];
+    int v = copy_down<int>(d, 1)[0];
     first += v == 1;
     second += v == 2;
     OK(cuMemFree_v2(d));
@@ -66,13 +66,13 @@ static void test_waits()
 {
   CUstream other = new_stream();
   CUevent e = new_event();
-  CUdeviceptr d = room(4);
+  CUdeviceptr d = new_memory(4);
   for (int i = 0; i < 20; i++) {
     OK(cuMemsetD32Async(d, 1, 1, other));
     OK(cuEventRecord(e, other));
     OK(cuStreamWaitEvent(stream, e, 0));
     OK(cuMemsetD32Async(d, 2, 1, stream));
-    CHECK(down<int>(d, 1)[0] == 2);
+    CHECK(copy_down<int>(d, 1)[0] == 2);
     CHECK(cuEventQuery(e) == CUDA_SUCCESS);
   }
   OK(cuEventDestroy_v2(e));
@@ -85,11 +85,11 @@ static void test_lateness()
   int *p;
   OK(cuMemHostAlloc((void **)&p, 4, 0));
   *p = 1;
-  CUdeviceptr d = room(4);
+  CUdeviceptr d = new_memory(4);
   OK(cuMemcpyHtoDAsync_v2(d, p, 4, stream));
   *p = 2;                               /* too early: the copy has not begun */
-  CHECK(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY || down<int>(d, 1)[0] == 2);
-  CHECK(down<int>(d, 1)[0] == 2);
+  CHECK(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY || copy_down<int>(d, 1)[0] == 2);
+  CHECK(copy_down<int>(d, 1)[0] == 2);
   OK(cuMemFreeHost(p));
 }
 
@@ -122,20 +122,20 @@ static void test_times()
 
 static void test_graph()
 {
-  CUdeviceptr x = up(std::vector<float>(100, 1)), y = up(std::vector<float>(100, 0));
+  CUdeviceptr x = copy_up(std::vector<float>(100, 1)), y = copy_up(std::vector<float>(100, 0));
   CUgraph g;
   CUgraphExec exec;
   CUgraphNodeType type;
   CUgraphNode nodes[3];
   CUstreamCaptureStatus status;
   size_t n = 0;
-  OK(finish());
+  OK(finish_stream());
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   OK(cuStreamIsCapturing(stream, &status));
   CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
   float a = 2;
   int count = 100;
-  OK(launch(axpy, 1, 128, 0, { &y, &x, &a, &count }));
+  OK(launch_kernel(axpy, 1, 128, 0, { &y, &x, &a, &count }));
   a = 100;                              /* too late: the node has its own copy */
   OK(cuMemsetD32Async(x, 0x40400000, 50, stream));
   OK(cuStreamEndCapture(stream, &g));
@@ -146,9 +146,9 @@ static void test_graph()
   CHECK(type == CU_GRAPH_NODE_TYPE_MEMSET);
   OK(cuGraphInstantiateWithFlags(&exec, g, 0));
   OK(cuGraphDestroy(g));
-  CHECK(down<float>(y, 1)[0] == 0);
+  CHECK(copy_down<float>(y, 1)[0] == 0);
   for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, stream));
-  auto v = down<float>(y, 100);
+  auto v = copy_down<float>(y, 100);
   CHECK(v[0] == 2 + 6 + 6 && v[99] == 6);
   OK(cuGraphExecDestroy(exec));
 }
@@ -158,24 +158,24 @@ static void test_joined_streams()
 {
   CUstream other = new_stream();
   CUevent fork = new_event(), join = new_event();
-  CUdeviceptr x = up(std::vector<float>(10, 1)), y = room(40), z = room(40);
+  CUdeviceptr x = copy_up(std::vector<float>(10, 1)), y = new_memory(40), z = new_memory(40);
   CUgraph g;
   CUgraphExec exec;
-  OK(finish());
+  OK(finish_stream());
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   OK(cuEventRecord(fork, stream));
   OK(cuStreamWaitEvent(other, fork, 0));
   OK(cuMemsetD32Async(y, 0, 10, stream));
   OK(cuMemsetD32Async(z, 0, 10, other));
-  OK(add(z, x, 3, 10, other));
+  OK(launch_add(z, x, 3, 10, other));
   OK(cuEventRecord(join, other));
   OK(cuStreamWaitEvent(stream, join, 0));
-  OK(add(y, z, 2, 10, stream));
+  OK(launch_add(y, z, 2, 10, stream));
   OK(cuStreamEndCapture(stream, &g));
   OK(cuGraphInstantiateWithFlags(&exec, g, 0));
   for (int i = 0; i < 20; i++) {
     OK(cuGraphLaunch(exec, stream));
-    CHECK(down<float>(y, 10)[9] == 6);
+    CHECK(copy_down<float>(y, 10)[9] == 6);
   }
   OK(cuGraphExecDestroy(exec));
   OK(cuGraphDestroy(g));
@@ -187,7 +187,7 @@ static void test_capture_rules()
   CUstream other = new_stream();
   CUevent e = new_event();
   CUgraph g;
-  CUdeviceptr d = room(4);
+  CUdeviceptr d = new_memory(4);
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   CHECK_CODE(cuMemsetD32Async(d, 0, 1, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -224,7 +224,7 @@ static void test_capture_rules()
 
 static const size_t GRANULE = 2 << 20;
 
-static CUmemGenericAllocationHandle piece(size_t bytes, CUdeviceptr at)
+static CUmemGenericAllocationHandle map_piece(size_t bytes, CUdeviceptr at)
 {
   CUmemAllocationProp how = {};
   CUmemAccessDesc access = {};
@@ -245,11 +245,11 @@ static void test_pools()
   size_t left, total, before;
   OK(cuMemGetInfo_v2(&before, &total));
   OK(cuMemAddressReserve(&base, 64 * GRANULE, 0, 0, 0));
-  auto a = piece(GRANULE, base), b = piece(2 * GRANULE, base + GRANULE);
+  auto a = map_piece(GRANULE, base), b = map_piece(2 * GRANULE, base + GRANULE);
   OK(cuMemGetInfo_v2(&left, &total));
   CHECK(before - left == 3 * GRANULE);
   OK(cuMemsetD8Async(base + GRANULE - 8, 7, 16, stream));
-  auto v = down<unsigned char>(base + GRANULE - 9, 18);
+  auto v = copy_down<unsigned char>(base + GRANULE - 9, 18);
   CHECK(v[1] == 7 && v[16] == 7 && v[17] == 255);
   CHECK_CODE(cuMemAddressFree(base, 64 * GRANULE), CUDA_ERROR_INVALID_VALUE);
   FOUND("still mapped");
@@ -261,7 +261,7 @@ static void test_pools()
   access.location.id = 1;
   CHECK_CODE(cuMemSetAccess(other, GRANULE, &access, 1), CUDA_ERROR_INVALID_DEVICE);
   FOUND("access for no device");
-  CHECK(down<unsigned char>(other + GRANULE - 8, 8)[7] == 7);
+  CHECK(copy_down<unsigned char>(other + GRANULE - 8, 8)[7] == 7);
   OK(cuMemUnmap(other, GRANULE));
   OK(cuMemUnmap(base + GRANULE, 2 * GRANULE));
   OK(cuMemRelease(a));
@@ -276,7 +276,7 @@ static void test_limits()
 {
   CUdeviceptr d;
   CHECK_CODE(cuMemAlloc_v2(&d, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
-  d = room(100);
+  d = new_memory(100);
   OK(cuMemFree_v2(d));
   CHECK_CODE(cuMemFree_v2(d), CUDA_ERROR_INVALID_VALUE);
   FOUND("is not what cuMemAlloc returned");
@@ -292,14 +292,14 @@ static void test_shared_memory()
 {
   CUmodule m;
   CUfunction f;
-  CUdeviceptr y = room(4);
+  CUdeviceptr y = new_memory(4);
   OK(cuModuleLoadData(&m, image.data()));
   OK(cuModuleGetFunction(&f, m, "big"));
-  CHECK_CODE(launch(f, 1, 1, 100000, { &y }), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CODE(launch_kernel(f, 1, 1, 100000, { &y }), CUDA_ERROR_INVALID_VALUE);
   FOUND("dynamic shared memory, allowed are 49152");
   OK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
-  OK(launch(f, 1, 1, 100000, { &y }));
-  CHECK(down<float>(y, 1)[0] == 5);
+  OK(launch_kernel(f, 1, 1, 100000, { &y }));
+  CHECK(copy_down<float>(y, 1)[0] == 5);
   CHECK_CODE(cuModuleGetFunction(&f, m, "not_extern_c"), CUDA_ERROR_NOT_FOUND);
   OK(cuModuleUnload(m));
 }
@@ -332,7 +332,7 @@ static void test_misuse()
   OK(cuStreamDestroy_v2(s));
   CHECK_CODE(cuStreamSynchronize(s), CUDA_ERROR_INVALID_HANDLE);
   FOUND("not a stream, or destroyed before");
-  CHECK_CODE(launch(axpy, 0, 1, 0, {}), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CODE(launch_kernel(axpy, 0, 1, 0, {}), CUDA_ERROR_INVALID_VALUE);
   FOUND("a grid of no threads");
   OK(cuCtxSetCurrent(nullptr));
   CHECK_CODE(cuStreamCreate(&s, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -350,10 +350,10 @@ static void test_symbols()
   CHECK(r == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND && !p);
 }
 
-void all()
+void run_all()
 {
   image = compile_image(SOURCE);
-  axpy = kernel(SOURCE, "axpy");
+  axpy = compile_kernel(SOURCE, "axpy");
   test_interleaving();
   test_waits();
   test_lateness();

@@ -30,36 +30,36 @@ template <class F> static int run_child(F f)
 
 static void test_faults()
 {
-  CUdeviceptr y = room(400);
-  OK(launch(kernel(SOURCE, "far"), 1, 2, 0, { &y }));
-  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUdeviceptr y = new_memory(400);
+  OK(launch_kernel(compile_kernel(SOURCE, "far"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("after the end of an allocation of 400");
-  OK(launch(kernel(SOURCE, "nothing"), 1, 2, 0, { &y }));
-  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  OK(launch_kernel(compile_kernel(SOURCE, "nothing"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("not device memory");
-  OK(launch(kernel(SOURCE, "stop"), 1, 2, 0, { &y }));
-  CHECK_CODE(finish(), CUDA_ERROR_LAUNCH_FAILED);
+  OK(launch_kernel(compile_kernel(SOURCE, "stop"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_LAUNCH_FAILED);
   FOUND("assertion failed: y == 0");
-  OK(launch(kernel(SOURCE, "fine"), 1, 100, 0, { &y }));
-  CHECK(down<float>(y, 100)[99] == 1);
+  OK(launch_kernel(compile_kernel(SOURCE, "fine"), 1, 100, 0, { &y }));
+  CHECK(copy_down<float>(y, 100)[99] == 1);
 }
 
 static void test_sticky()
 {
-  CUdeviceptr y = room(400);
-  CUfunction bad = kernel(SOURCE, "far"), good = kernel(SOURCE, "fine");
-  OK(launch(bad, 1, 2, 0, { &y }));
-  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
-  CHECK_CODE(launch(good, 1, 1, 0, { &y }), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUdeviceptr y = new_memory(400);
+  CUfunction bad = compile_kernel(SOURCE, "far"), good = compile_kernel(SOURCE, "fine");
+  OK(launch_kernel(bad, 1, 2, 0, { &y }));
+  CHECK_CODE(finish_stream(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CODE(launch_kernel(good, 1, 1, 0, { &y }), CUDA_ERROR_ILLEGAL_ADDRESS);
   CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
   FOUND("an access at");
 }
 
 static void test_host()
 {
-  CUdeviceptr y = room(400);
+  CUdeviceptr y = new_memory(400);
   OK(cuMemsetD8Async(y, 0, 400, stream));
-  OK(finish());
+  OK(finish_stream());
   CHECK(run_child([=] { *(volatile float *)y = 1; }) == 97);
   CHECK(run_child([=] { printf("%f\n", *(volatile float *)y); }) == 97);
   CHECK(run_child([] {}) == 0);
@@ -68,12 +68,12 @@ static void test_host()
 /* Returns how often the last thread of the grid was another one than the time before. */
 static int changes_of_last(const char *name, unsigned blocks, unsigned threads)
 {
-  CUfunction f = kernel(SOURCE, name);
+  CUfunction f = compile_kernel(SOURCE, name);
   int last = -1, changes = 0;
   for (int i = 0; i < 20; i++) {
-    CUdeviceptr y = room(4);
-    OK(launch(f, blocks, threads, 0, { &y }));
-    int v = down<int>(y, 1)[0];
+    CUdeviceptr y = new_memory(4);
+    OK(launch_kernel(f, blocks, threads, 0, { &y }));
+    int v = copy_down<int>(y, 1)[0];
     changes += v != last;
     last = v;
   }
@@ -85,9 +85,9 @@ static void test_chance()
 {
   CHECK(changes_of_last("order", 1, 64) > 5);
   CHECK(changes_of_last("order_of_blocks", 64, 1) > 5);
-  CUdeviceptr x = room(4), y = room(4);
-  OK(launch(kernel(SOURCE, "unwritten"), 1, 1, 0, { &x, &y }));
-  float v = down<float>(y, 1)[0];
+  CUdeviceptr x = new_memory(4), y = new_memory(4);
+  OK(launch_kernel(compile_kernel(SOURCE, "unwritten"), 1, 1, 0, { &x, &y }));
+  float v = copy_down<float>(y, 1)[0];
   CHECK(v != v);
 }
 
@@ -109,7 +109,7 @@ static void test_leaks()
   CHECK(cudasim_live("events") == before);
 }
 
-void all()
+void run_all()
 {
   test_leaks();
   test_faults();

@@ -74,7 +74,7 @@ struct Group {
   }
 };
 
-static void values()
+static void test_values()
 {
   Group g(70000);
   for (int r = 0; r < RANKS; r++) OK(g.sum(r, g.n));  /* ranks may come one after the other */
@@ -94,7 +94,7 @@ static void values()
 }
 
 /* Checks that the stream of a rank waits until the others have come. */
-static void waiting()
+static void test_waiting()
 {
   Group g(4);
   OK(g.sum(0, 4));
@@ -104,7 +104,7 @@ static void waiting()
   CHECK(g.first(1) == 6);
 }
 
-static void parted(size_t count, ncclRedOp_t op, ncclDataType_t type, const char *words)
+static void test_parted(size_t count, ncclRedOp_t op, ncclDataType_t type, const char *words)
 {
   Group g(8);
   OK(g.sum(0, 4));
@@ -129,7 +129,7 @@ static void other_order()
   FOUND("broadcast from 0 of 4 float32");
 }
 
-static void misuse()
+static void test_misuse()
 {
   Group g(8);
   std::vector<float> host(8);
@@ -156,7 +156,7 @@ static void misuse()
   CHECK_CODE(g.late(1), ncclRemoteError);
 }
 
-static void opening()
+static void test_opening()
 {
   ncclUniqueId id;
   ncclComm_t comm[2];
@@ -176,7 +176,7 @@ static void opening()
   remove(id.internal);
 }
 
-static void alone()
+static void test_alone()
 {
   Group g(4);
   OK(g.sum(0, 4));
@@ -184,7 +184,7 @@ static void alone()
   FOUND("not all ranks have come to collective 0, a sum of 4 float32");
 }
 
-void all()
+void run_all()
 {
   setenv("CUDASIM_PATIENCE", "60", 1);
   for (int r = 0; r < RANKS; r++) {
@@ -192,15 +192,15 @@ void all()
     OK(cuCtxSetCurrent(contexts[r]));
     OK(cuStreamCreate(&streams[r], CU_STREAM_NON_BLOCKING));
   }
-  values();
-  waiting();
-  parted(3, ncclSum, ncclFloat32, "sum of 3 float32");
-  parted(4, ncclMax, ncclFloat32, "maximum of 4 float32");
-  parted(4, ncclSum, ncclInt32, "sum of 4 int32");
+  test_values();
+  test_waiting();
+  test_parted(3, ncclSum, ncclFloat32, "sum of 3 float32");
+  test_parted(4, ncclMax, ncclFloat32, "maximum of 4 float32");
+  test_parted(4, ncclSum, ncclInt32, "sum of 4 int32");
   other_order();
-  misuse();
+  test_misuse();
   setenv("CUDASIM_PATIENCE", "0.05", 1);
-  opening();
-  alone();
+  test_opening();
+  test_alone();
   CHECK(cudasim_live("NCCL communicators") == 0);
 }

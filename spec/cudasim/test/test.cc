@@ -4,7 +4,7 @@
 int passed, failed;
 CUstream stream;
 CUcontext context;
-void all();                                           /* the tests of a program */
+void run_all(); /* the tests of a program */
 
 std::string compile_image(const char *source, std::string *log)
 {
@@ -30,7 +30,7 @@ std::string compile_image(const char *source, std::string *log)
   return image;
 }
 
-CUfunction kernel(const char *source, const char *name)
+CUfunction compile_kernel(const char *source, const char *name)
 {
   CUmodule m;
   CUfunction f = nullptr;
@@ -40,20 +40,20 @@ CUfunction kernel(const char *source, const char *name)
   return f;
 }
 
-CUdeviceptr room(size_t bytes)
+CUdeviceptr new_memory(size_t bytes)
 {
   CUdeviceptr d = 0;
   OK(cuMemAlloc_v2(&d, bytes));
   return d;
 }
 
-CUresult launch(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
+CUresult launch_kernel(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
     std::vector<void *> parameters, CUstream on)
 {
   return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, dynamic, on, parameters.data(), nullptr);
 }
 
-CUresult finish() { return cuStreamSynchronize(stream); }
+CUresult finish_stream() { return cuStreamSynchronize(stream); }
 
 int main()
 {
@@ -61,7 +61,7 @@ int main()
   OK(cuDevicePrimaryCtxRetain(&context, 0));
   OK(cuCtxSetCurrent(context));
   OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  all();
+  run_all();
   CHECK(cudasim_findings() == 0);
   printf("%d passed, %d failed, 0 skipped\n", passed, failed);
   fflush(stdout);

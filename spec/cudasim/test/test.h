@@ -44,24 +44,24 @@ extern CUcontext context;
   } while (0)
 
 /* Compiles a source, loads it and finds a kernel. */
-CUfunction kernel(const char *source, const char *name);
+CUfunction compile_kernel(const char *source, const char *name);
 std::string compile_image(const char *source, std::string *log = nullptr);
 /* Returns device memory with these numbers; room: memory that is not written. */
-template <class T> CUdeviceptr up(const std::vector<T> &x);
-CUdeviceptr room(size_t bytes);
-template <class T> std::vector<T> down(CUdeviceptr d, size_t n);
-CUresult launch(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
+template <class T> CUdeviceptr copy_up(const std::vector<T> &x);
+CUdeviceptr new_memory(size_t bytes);
+template <class T> std::vector<T> copy_down(CUdeviceptr d, size_t n);
+CUresult launch_kernel(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
     std::vector<void *> parameters, CUstream on = stream);
-CUresult finish();
+CUresult finish_stream();
 
-template <class T> CUdeviceptr up(const std::vector<T> &x)
+template <class T> CUdeviceptr copy_up(const std::vector<T> &x)
 {
-  CUdeviceptr d = room(x.size() * sizeof(T));
+  CUdeviceptr d = new_memory(x.size() * sizeof(T));
   OK(cuMemcpyHtoDAsync_v2(d, x.data(), x.size() * sizeof(T), stream));
   return d;
 }
 
-template <class T> std::vector<T> down(CUdeviceptr d, size_t n)
+template <class T> std::vector<T> copy_down(CUdeviceptr d, size_t n)
 {
   std::vector<T> x(n);
   OK(cuMemcpyDtoHAsync_v2(x.data(), d, n * sizeof(T), stream));
