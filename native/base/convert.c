@@ -24,7 +24,7 @@ cast_fn cast_between(int from, int to)
   if (from == TY_F32 && to == TY_BF16 && cpu_multiplies_narrow())
     return cast_f32_bf16_avx512_narrow;
 #endif
-  return casts[cpu_level()]->cast[from][to];
+  return casts[cpu_isa()]->cast[from][to];
 }
 
 enum { BLOCK = 1024, GRAIN = 1 << 15 };

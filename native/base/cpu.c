@@ -8,7 +8,7 @@
 #define NAME(isa) #isa,
 static const char *const paths[] = { EACH_ISA(NAME) };
 
-static int best_level(void)
+static int find_best_isa(void)
 {
 #if defined __x86_64__
   __builtin_cpu_init();
@@ -24,23 +24,23 @@ static int best_level(void)
 #endif
 }
 
-int cpu_level(void)
+int cpu_isa(void)
 {
-  static int level = -1;
-  int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
+  static int isa = -1;
+  int known = __atomic_load_n(&isa, __ATOMIC_RELAXED);
   if (known >= 0) return known;
   const char *asked = env_text("TYCHO_CPU", "");
-  int best = best_level(), chosen = best;
+  int best = find_best_isa(), chosen = best;
   for (int i = 0; i < COUNT(paths); i++)
     if (!strcmp(asked, paths[i])) chosen = MIN(i, best);
-  __atomic_store_n(&level, chosen, __ATOMIC_RELAXED);
+  __atomic_store_n(&isa, chosen, __ATOMIC_RELAXED);
   return chosen;
 }
 
-/* Returns whether the level is the best one and TYCHO_CPU does not name it. */
+/* Returns whether the set is the best one and TYCHO_CPU does not name it. */
 static bool is_unrestricted(void)
 {
-  return cpu_level() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_path());
+  return cpu_isa() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_isa_name());
 }
 
 static bool find_narrow(void)
@@ -72,4 +72,4 @@ bool cpu_multiplies_bytes(void)
 #endif
 }
 
-const char *cpu_path(void) { return paths[cpu_level()]; }
+const char *cpu_isa_name(void) { return paths[cpu_isa()]; }

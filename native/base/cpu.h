@@ -14,9 +14,9 @@ enum { CPU_BASELINE };
 #define EACH_ISA(X) X(baseline)
 #endif
 /* CPU_*: the best this machine runs, at most TYCHO_CPU */
-int  cpu_level(void);
+int  cpu_isa(void);
 /* products of bfloat16 and of 8-bit integers have instructions of their own here (AVX512-BF16 and
-** AVX512-VNNI, BFDOT and SDOT). TYCHO_CPU=avx512 or neon asks for the level without them. */
+** AVX512-VNNI, BFDOT and SDOT). TYCHO_CPU=avx512 or neon asks for the set without them. */
 bool cpu_multiplies_narrow(void);
 bool cpu_multiplies_bytes(void);                      /* at least those of 8-bit integers */
-const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" "neon" */
+const char *cpu_isa_name(void);                           /* "baseline" "avx2" "avx512" "neon" */

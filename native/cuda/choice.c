@@ -107,18 +107,18 @@ static int shuffle_rows(struct call *c)
 }
 
 static const struct kernel classes[] = {
-  { "philox", draw_classes, T_FLOAT | T_INT, .scratch = sums_scratch, .flags = K_DRAWS_THERE },
+  { "philox", draw_classes, T_FLOAT | T_INT, .scratch = sums_scratch, .flags = K_DRAWS_ON_DEVICE },
   { 0 }
 };
 static const struct kernel classes_back[] = {
   { "add", draw_classes_back, T_FLOAT | T_INT }, { 0 }
 };
 static const struct kernel numbers[] = {
-  { "philox", draw_zipfian, T(TY_I64), refuse_large, zipfian_scratch, .flags = K_DRAWS_THERE },
+  { "philox", draw_zipfian, T(TY_I64), refuse_large, zipfian_scratch, .flags = K_DRAWS_ON_DEVICE },
   { 0 }
 };
 static const struct kernel permutes[] = {
-  { "permute", shuffle_rows, T_ANY, .scratch = shuffle_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "permute", shuffle_rows, T_ANY, .scratch = shuffle_scratch, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 
 const struct op_kernels cuda_choice[] = {

@@ -222,10 +222,10 @@ static const char *back_refuse(const struct call *c)
 }
 
 static const struct kernel in_tiles[] = {
-  { "tiles", attend_forward, T_ANY, refuse_forward, .flags = K_DRAWS_THERE }, { 0 }
+  { "tiles", attend_forward, T_ANY, refuse_forward, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 static const struct kernel in_tiles_back[] = {
-  { "tiles", attend_backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "tiles", attend_backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 
 const struct op_kernels cuda_flash_attention[] = {

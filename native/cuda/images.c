@@ -99,7 +99,7 @@ ROW(normalized_back, "planes", "normalize", "T=$i0", "o0 i0 s0 s1", backward_siz
 ROW(borders, "pixels", "add_border", "T=$i0", "o0 i0 s", border_sizes,
     .types = T(TY_U8) | T(TY_F32))
 ROW(flips, "pixels", "flip_at_random", "T=$i0", "o0 i0 s0 s1 s2 key", flip_sizes, .types = T_ANY,
-    .flags = K_DRAWS_THERE)
+    .flags = K_DRAWS_ON_DEVICE)
 
 const struct op_kernels cuda_images[] = {
   { "_image_to_tensor", tensors, tensors_back },

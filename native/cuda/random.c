@@ -132,10 +132,10 @@ static size_t drop_scratch(const struct call *c)
 }
 
 static const struct kernel drops[] = {
-  { "philox", drop_forward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "philox", drop_forward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 static const struct kernel drops_back[] = {
-  { "philox", drop_backward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "philox", drop_backward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 
 const struct op_kernels cuda_random[] = {

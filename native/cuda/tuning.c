@@ -66,7 +66,7 @@ static int add_light(struct call *c)
 
 #define PIXELS(table, run) \
   static const struct kernel table[] = { \
-    { "pixels", run, T(TY_U8) | T(TY_F32), .scratch = tuning_bytes, .flags = K_DRAWS_THERE }, \
+    { "pixels", run, T(TY_U8) | T(TY_F32), .scratch = tuning_bytes, .flags = K_DRAWS_ON_DEVICE }, \
     { 0 } \
   };
 PIXELS(factors, random_factor)

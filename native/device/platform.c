@@ -55,7 +55,7 @@ static void platform_add_processor(struct text *t)
 #else
   text_add(t, " (not known for this architecture)");
 #endif
-  text_add(t, "\ncode path   %s", cpu_path());
+  text_add(t, "\ncode path   %s", cpu_isa_name());
   if (*env_text("TYCHO_CPU", "")) text_add(t, " (TYCHO_CPU=%s)", env_text("TYCHO_CPU", ""));
   text_add(t, "\nthreads     %d of %ld processors%s\n", ty_threads(0),
       sysconf(_SC_NPROCESSORS_ONLN),

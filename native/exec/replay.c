@@ -75,7 +75,7 @@ static bool record_accepts(const ty_exec *e, const struct program *p, const stru
     if (st->v.call.in[k].d.device != st->device) return false;
   if (st->v.cpu_fallback || !record_draws(p, st)) return !st->v.cpu_fallback;
   /* random states of single nodes are the host's: a replay would draw the same again */
-  return !e->nown && st->v.kernel->flags & K_DRAWS_THERE;
+  return !e->nown && st->v.kernel->flags & K_DRAWS_ON_DEVICE;
 }
 
 int exec_list_records(ty_exec *e, struct program *p, struct segment *g)

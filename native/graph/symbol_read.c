@@ -68,7 +68,7 @@ static int count_outputs(struct file *f, const char *heads)
 
 /* Gives an operator of the front end as many outputs as are read: the file does not say how many it
 ** has until it is asked. */
-static int add_host_outputs(struct file *f, int node, struct parsed_node *d, struct arena *a)
+static int add_callback_outputs(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   struct text t = { 0 };
   if (!f->counted) TRY(count_outputs(f, f->heads));
@@ -137,7 +137,7 @@ static int build_op(struct file *f, int node, struct parsed_node *d, struct aren
   char number[16];
   int nattr = d->nattr;
   if (!d->op) return op_unknown(d->op_name);
-  if (d->op->flags & OP_CALLBACK) TRY(add_host_outputs(f, node, d, a));
+  if (d->op->flags & OP_CALLBACK) TRY(add_callback_outputs(f, node, d, a));
   nattr = d->nattr;
   ty_attr *more = arena_new(a, sizeof *more * (size_t)(nattr + 1));
   if (!more) return file_fail_memory();

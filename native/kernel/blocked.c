@@ -13,7 +13,7 @@ void channel_block_register(int kind, int (*block)(const ty_desc *d))
 
 int cpu_channel_block(void)
 {
-  return cpu_level() == CPU_BASELINE ? 0 : gemm_type(TY_F32)->w;
+  return cpu_isa() == CPU_BASELINE ? 0 : gemm_type(TY_F32)->w;
 }
 
 int channel_block(const ty_desc *d)

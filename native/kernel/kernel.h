@@ -28,7 +28,7 @@ struct operand {
 struct run {
   int is_train;
   struct rng_state rng;
-  /* the same in the device's memory, which recorded steps read (K_DRAWS_THERE); NULL: not there */
+  /* the same in the device's memory, which recorded steps read (K_DRAWS_ON_DEVICE); NULL: none */
   const struct rng_state *rng_on_device;
 };
 
@@ -107,7 +107,7 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        K_ANYWHERE = 8,
        /* it draws by run->rng_on_device where that is given, so that a recording of it draws
        ** others at each start */
-       K_DRAWS_THERE = 16,
+       K_DRAWS_ON_DEVICE = 16,
        /* its products of float32 are as exact as the call's precision asks (gemm_type_for) */
        K_PRECISION = 32 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)

@@ -30,7 +30,7 @@ static inline const struct variates *variates_here(void)
 #define TABLE(isa) &variates_##isa,
   static const struct variates *const all[] = { EACH_ISA(TABLE) };
 #undef TABLE
-  return all[cpu_level()];
+  return all[cpu_isa()];
 }
 static inline struct rng_key make_rng_key(const struct call *c)
 {

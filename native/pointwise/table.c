@@ -8,5 +8,5 @@ const struct pw_table *pw_table(void)
 {
 #define TABLE(isa) &pw_table_##isa,
   static const struct pw_table *const tables[] = { EACH_ISA(TABLE) };
-  return tables[cpu_level()];
+  return tables[cpu_isa()];
 }

@@ -60,7 +60,7 @@ int main(void)
 {
 #define TABLE(isa) { #isa, &casts_##isa },
   static const struct { const char *name; const struct casts *casts; } sets[] = { EACH_ISA(TABLE) };
-  for (int i = 0; i <= cpu_level(); i++) {
+  for (int i = 0; i <= cpu_isa(); i++) {
     const struct casts *c = sets[i].casts;
     check_narrowing(sets[i].name, c->cast[TY_F32][TY_BF16], bf16_of_f32);
     check_narrowing(sets[i].name, c->cast[TY_F32][TY_F16], f16_of_f32);

@@ -44,7 +44,7 @@ int main(void)
 {
 #define TABLE(isa) &variates_##isa,
   static const struct variates *const all[] = { EACH_ISA(TABLE) };
-  for (int isa = 0; isa <= cpu_level(); isa++) {
+  for (int isa = 0; isa <= cpu_isa(); isa++) {
     test_formulas(all[isa], 0);
     test_formulas(all[isa], 0xfffffff0u); /* elements carry into their second word */
     test_places(all[0]->unit24, all[isa]->unit24);

@@ -19,7 +19,7 @@ EACH_ISA(TABLES)
 #define TABLE(isa) &winograd_isa_##isa,
 static const struct winograd_isa *const transforms[] = { EACH_ISA(TABLE) };
 
-const struct winograd_isa *winograd_isa(void) { return transforms[cpu_level()]; }
+const struct winograd_isa *winograd_isa(void) { return transforms[cpu_isa()]; }
 
 /* -- which calls are taken --------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = make_tiles(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
-  if (cpu_level() == CPU_BASELINE) return "made for AVX2, AVX-512 and NEON";
+  if (cpu_isa() == CPU_BASELINE) return "made for AVX2, AVX-512 and NEON";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < WINOGRAD_MIN_CHANNELS) return "few channels";
   const int64_t least = keeps ? WINOGRAD_MIN_TILES_KEPT

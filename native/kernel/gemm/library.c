@@ -25,7 +25,7 @@ __attribute__((constructor)) static void init_at_load(void) { pthread_once(&once
 bool blas_profitable(int64_t m, int64_t n, int64_t k)
 {
   double work = (double)m * (double)n * (double)k;
-  return enabled && cpu_level() == CPU_BASELINE && MAX(MAX(m, n), k) < INT32_MAX &&
+  return enabled && cpu_isa() == CPU_BASELINE && MAX(MAX(m, n), k) < INT32_MAX &&
       work > GEMM_BLAS_WORK;
 }
 

@@ -24,7 +24,7 @@ static const struct gemm_narrow *choose_narrow(void)
   if (cpu_multiplies_narrow()) return &gemm_narrow_neon_narrow;
   if (cpu_multiplies_bytes()) return &gemm_narrow_neon_dot;
 #endif
-  return narrow_products[cpu_level()];
+  return narrow_products[cpu_isa()];
 }
 
 const struct gemm_narrow *gemm_narrow(void)
@@ -45,5 +45,5 @@ float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x);
 const struct gemm_type *gemm_type(int type)
 {
   if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
-  return &products[cpu_level()]->type[type == TY_F64];
+  return &products[cpu_isa()]->type[type == TY_F64];
 }

@@ -25,16 +25,16 @@ static const struct reducer *const table[][8] = { EACH_ISA(TABLE) };
 
 const struct reducer *reducer_of(int dtype)
 {
-  int level = cpu_level();
+  int isa = cpu_isa();
   switch (dtype) {
-  case TY_F32: return table[level][0];
-  case TY_F64: return table[level][1];
-  case TY_I8: return table[level][3];
-  case TY_I32: return table[level][4];
-  case TY_I64: return table[level][5];
-  case TY_BOOL: return table[level][6];
-  case TY_BF16: return table[level][7];
-  default: return table[level][2];
+  case TY_F32: return table[isa][0];
+  case TY_F64: return table[isa][1];
+  case TY_I8: return table[isa][3];
+  case TY_I32: return table[isa][4];
+  case TY_I64: return table[isa][5];
+  case TY_BOOL: return table[isa][6];
+  case TY_BF16: return table[isa][7];
+  default: return table[isa][2];
   }
 }
 

@@ -6,7 +6,7 @@ EACH_ISA(TABLES)
 #define TABLE(isa) { &vec_ops_f32_##isa, &vec_ops_f64_##isa },
 static const struct vec_ops *const table[][2] = { EACH_ISA(TABLE) };
 
-const struct vec_ops *vec_ops_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
+const struct vec_ops *vec_ops_of(int dtype) { return table[cpu_isa()][dtype == TY_F64]; }
 
 double number_at(const struct operand *a, int64_t i)
 {

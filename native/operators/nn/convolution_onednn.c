@@ -55,7 +55,7 @@ static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
-  if (cpu_level() == CPU_BASELINE) return "the processor is held back";
+  if (cpu_isa() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
   if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) {

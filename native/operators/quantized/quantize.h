@@ -18,14 +18,14 @@ static inline double range_magnitude(const struct operand *least, const struct o
 }
 static inline double unit_of(int dtype, double magnitude) { return magnitude / levels_of(dtype); }
 
-static inline double level_of(double v, int dtype)
+static inline double compute_level(double v, int dtype)
 {
   double most = levels_of(dtype);
   return nearest_level(v, dtype == TY_U8 ? 0 : -most, most);
 }
 static inline void put_level(const struct operand *a, int64_t i, double v)
 {
-  double q = level_of(v, a->d.dtype);
+  double q = compute_level(v, a->d.dtype);
   if (a->d.dtype == TY_I8)
     ((int8_t *)a->p)[i] = (int8_t)q;
   else if (a->d.dtype == TY_U8)

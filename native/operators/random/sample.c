@@ -122,7 +122,7 @@ static void single_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int fill_there(const struct filling *f, const struct primitives *other)
+static int fill_on_device(const struct filling *f, const struct primitives *other)
 {
   const struct operand *y = &f->c->out[0];
   const struct distribution *law = f->law;
@@ -143,7 +143,7 @@ static int fill_samples(struct filling *f)
   const struct operand *y = &f->c->out[0];
   const struct primitives *other = primitives_of(f->c->device);
   if (!y->p) return TY_OK;
-  if (other) return fill_there(f, other);
+  if (other) return fill_on_device(f, other);
   if (f->law->draw)
     parallel_for_stoppable(desc_count(&y->d), NS_FUNCTION, single_body, f);
   else
