@@ -272,18 +272,6 @@ static void mark_steps(const struct trace *t, const ty_exec *e, uint8_t *steps)
   }
 }
 
-static void note_indices(const struct building *b, struct kept *k)
-{
-  for (int i = 0; i < k->nleaf; i++)
-    exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
-  for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
-  for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
-  for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
-    ty_tensor_free(k->e->output[h]);
-    k->e->output[h] = NULL;
-  }
-}
-
 static int allocate_lists(struct building *b, struct kept *k, int noutput)
 {
   const struct trace *t = b->t;
@@ -334,7 +322,14 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
   TRY(make_executor(b, &k->e));
   k->nknown = b->nknown;
   k->nend = b->nend;
-  note_indices(b, k);
+  for (int i = 0; i < k->nleaf; i++)
+    exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
+  for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
+  for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
+  for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
+    ty_tensor_free(k->e->output[h]);
+    k->e->output[h] = NULL;
+  }
   mark_steps(t, k->e, k->steps);
   k->nkey = t->nkey;
   memcpy(k->key, t->key, sizeof *k->key * (size_t)t->nkey);

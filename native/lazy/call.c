@@ -138,13 +138,6 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
   return TY_OK;
 }
 
-/* Fails where an array is what a call that waits will change. */
-static int check_changed(const ty_tensor *x)
-{
-  const bool promised = x->storage->source == &storage_promise;
-  return promised && !history_is_recorded(x) ? backlog_fail_waiting("reading an array") : TY_OK;
-}
-
 /* Adds a call to the backlog, which runs first where its mode differs, where it is full, or where a
 ** pending call changes an input of this one: the input has its new value only after that. */
 static int add_pending(const struct call_key *q, struct cached_call *c, ty_tensor **out)
@@ -164,7 +157,11 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   }
   if (full) TRY(backlog_run());
   if (other_mode && backlog->late) return backlog_fail_waiting("a change of the training mode");
-  for (int i = 0; full && backlog->late && i < q->nin; i++) TRY(check_changed(q->in[i]));
+  for (int i = 0; full && backlog->late && i < q->nin; i++) { /* what a waiting call will change */
+    const ty_tensor *x = q->in[i];
+    if (x->storage->source == &storage_promise && !history_is_recorded(x))
+      return backlog_fail_waiting("reading an array");
+  }
   backlog->training = run.is_train;
   TRY(history_promise(c, &run, q->in, q->nin, &h));
   h->where = backlog_line(backlog, c);

@@ -48,15 +48,6 @@ int ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out)
   return code;
 }
 
-static bool reads_moved(const struct history *h)
-{
-  for (int i = 0; i < h->nin; i++) {
-    const struct history *from = h->in[i].array ? NULL : h->in[i].from;
-    if (from && from->backlog && from->waits) return true;
-  }
-  return false;
-}
-
 /* Puts a call, and all that depend on it, at the end of its backlog. */
 static void move_to_end(struct backlog *backlog, struct history *moved)
 {
@@ -65,7 +56,11 @@ static void move_to_end(struct backlog *backlog, struct history *moved)
   moved->waits = true;
   for (struct history *h = backlog->first; h != moved; h = after) {
     after = h->after;
-    h->waits = reads_moved(h);
+    h->waits = false;
+    for (int i = 0; i < h->nin; i++) {
+      const struct history *from = h->in[i].array ? NULL : h->in[i].from;
+      h->waits |= from && from->backlog && from->waits;
+    }
     if (!h->waits) continue;
     history_keep(h);
     backlog_remove(h);

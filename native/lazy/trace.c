@@ -51,22 +51,6 @@ static int by_serial(const void *a_, const void *b_)
   return a->serial < b->serial ? -1 : a->serial > b->serial;
 }
 
-/* Marks all nodes that heads were made of, and lists those that are done. */
-static int walk_from(struct trace *t, ty_tensor *const *head, int nhead)
-{
-  struct history **list = NULL;
-  int n = 0, cap = 0, code = TY_OK;
-  for (int i = 0; i < nhead && !code; i++) code = visit_node(t, head[i]->history, &list, &n, &cap);
-  for (int i = 0; i < n && !code; i++)
-    for (int k = 0; k < list[i]->nin && !code; k++)
-      code = visit_node(t, list[i]->in[k].from, &list, &n, &cap);
-  for (int i = 0; i < n && !code; i++)
-    if (!list[i]->backlog) code = add_call(t, list[i]);
-  mem_free(list);
-  if (!code && t->n) qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
-  return code;
-}
-
 static int add_backlog(struct trace *t, const struct backlog *backlog)
 {
   t->ndone = t->n;
@@ -77,11 +61,21 @@ static int add_backlog(struct trace *t, const struct backlog *backlog)
 int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
 {
   struct backlog *backlog = backlog_own();
+  struct history **list = NULL;
+  int n = 0, cap = 0, code = TY_OK;
   if (!backlog) return out_of_memory();
   t->walk = history_new_walk();
   t->head = head;
   t->nhead = nhead;
-  TRY(walk_from(t, head, nhead));
+  for (int i = 0; i < nhead && !code; i++) code = visit_node(t, head[i]->history, &list, &n, &cap);
+  for (int i = 0; i < n && !code; i++)
+    for (int k = 0; k < list[i]->nin && !code; k++)
+      code = visit_node(t, list[i]->in[k].from, &list, &n, &cap);
+  for (int i = 0; i < n && !code; i++)
+    if (!list[i]->backlog) code = add_call(t, list[i]);
+  mem_free(list);
+  TRY(code);
+  if (t->n) qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
   return add_backlog(t, backlog);
 }
 
@@ -322,15 +316,6 @@ static int check_inputs(const struct history *h)
   return TY_OK;
 }
 
-static int check_all_versions(const struct trace *t, const struct kept *k)
-{
-  for (int i = 0; i < t->ndone; i++) {
-    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
-    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
-  }
-  return TY_OK;
-}
-
 /* -- running ----------------------------------------------------------------------------------- */
 
 static int set_output(struct kept *k, int at, const struct history *h, int out)
@@ -454,7 +439,10 @@ static int submit_run(struct trace *t, struct kept *k)
 static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
-  TRY(check_all_versions(t, k));
+  for (int i = 0; i < t->ndone; i++) {
+    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
+    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
+  }
   if (k->e->nown) {                                   /* random operators have their own states */
     int n = 0;
     if (!(t->own = NEWS(struct run, t->n + 1))) return out_of_memory();

@@ -216,13 +216,6 @@ static void join_groups(struct groups *q, int n)
   }
 }
 
-/* Joins a node to the groups of its inputs. Alone it is no pointwise program and has no group. */
-static void end_group(struct groups *q, int n)
-{
-  join_groups(q, n);
-  if (q->size[n] == 1) q->p->group[n] = -1;
-}
-
 int pass_fuse(struct program *p)
 {
   const struct source *s = &p->s;
@@ -240,8 +233,10 @@ int pass_fuse(struct program *p)
       join_groups(&q, i);
     else if (element_wise(s, i))
       begin_group(&q, i);
-    else if (fuses && may_end(s, i))
-      end_group(&q, i);
+    else if (fuses && may_end(s, i)) {
+      join_groups(&q, i);
+      if (q.size[i] == 1) p->group[i] = -1; /* alone it is no pointwise program */
+    }
   }
   return TY_OK;
 }

@@ -332,19 +332,14 @@ static void mark_asked(struct walk *w, const struct node *n)
     if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
 }
 
-/* Marks the nodes that heads are made of: others, which the graph has for their values, have no
-** part in the gradient. */
-static void find_below(struct walk *w)
+static void find_needed(struct walk *w)
 {
+  /* below: nodes that heads are made of; others, which the graph has for their values, have no part
+  ** in the gradient */
   for (int h = 0; h < w->request->nhead; h++) w->below[w->request->head[h].node] = 1;
   for (int i = w->forward - 1; i >= 0; i--)
     for (int k = 0; w->below[i] && k < w->g->node[i].nin; k++)
       w->below[w->g->node[i].in[k].node] = 1;
-}
-
-static void find_needed(struct walk *w)
-{
-  find_below(w);
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
     if (!w->below[i]) continue;
@@ -424,25 +419,18 @@ static int append_gradients(
 
 /* -- as a rewrite ------------------------------------------------------------------------------ */
 
-/* Marks the variables whose gradients are asked for. Returns whether there is anything to do. */
-static bool mark_requested(
-    const struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested)
-{
-  bool any = false;
-  for (int i = 0; i < x->nvariable; i++)
-    if (r->with_grad[i]) requested[x->variable[i]] = any = true;
-  for (int i = 0; i < x->g->n; i++)
-    any |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
-  return any;
-}
-
 static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested,
     uint8_t *mirror, struct gradient *out)
 {
   const int nodes = x->g->n;
+  bool any = false; /* is there anything to do? */
   for (int i = 0; i < nodes; i++) out->of[i].node = -1;
   for (int h = 0; h < x->nhead; h++) out->head[h].node = -1;
-  if (mark_requested(x, r, requested)) {
+  for (int i = 0; i < x->nvariable; i++)
+    if (r->with_grad[i]) requested[x->variable[i]] = any = true;
+  for (int i = 0; i < nodes; i++)
+    any |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
+  if (any) {
     if (r->mark_mirrors) r->mark_mirrors(x, r->context, mirror);
     struct gradient_request request = { x->head, x->nhead, r->head_has_grad, requested, mirror,
       r->sum_cap };

@@ -35,15 +35,6 @@ static int unknown_given(const ty_graph *g, const char *name)
   return code;
 }
 
-static void seed_given(const ty_want *given, ty_desc *d)
-{
-  if (given->desc.ndim) {
-    d->ndim = given->desc.ndim;
-    memcpy(d->dim, given->desc.dim, sizeof d->dim);
-  }
-  if (given->desc.dtype != TY_NODTYPE) d->dtype = given->desc.dtype;
-}
-
 /* Gives each variable all that is given under its name. found: per entry, a variable has its
 ** name. */
 static void seed_variables(
@@ -53,7 +44,13 @@ static void seed_variables(
     const struct node *n = &g->node[i];
     if (n->op) continue;
     for (int k = names_first(names, n->name); k >= 0; k = names_next(names, k)) {
-      seed_given(&given[k], &desc[n->first]);
+      const ty_desc *known = &given[k].desc;
+      ty_desc *d = &desc[n->first];
+      if (known->ndim) {
+        d->ndim = known->ndim;
+        memcpy(d->dim, known->dim, sizeof d->dim);
+      }
+      if (known->dtype != TY_NODTYPE) d->dtype = known->dtype;
       found[k] = true;
     }
     seed_attr(n, &desc[n->first]);

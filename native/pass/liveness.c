@@ -109,16 +109,11 @@ static void share_in_place(struct program *p)
   }
 }
 
-/* Lets views of a value that moved to another value's bytes follow it. */
-static void follow_roots(struct program *p)
-{
-  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = find_root(p, v);
-}
-
 int pass_liveness(struct program *p)
 {
   find_liveness(p);
   if (!(p->s.flags & TY_NOSHARE)) share_in_place(p);
-  follow_roots(p);
+  for (int v = 0; v < p->s.g->nvalue; v++) /* views follow a value that moved to other bytes */
+    p->value[v].root = find_root(p, v);
   return TY_OK;
 }

@@ -39,15 +39,6 @@ static void gather_items(
           apart ? p->n : t, -1);
 }
 
-static void note_offsets(struct program *p, const struct plan_items *q)
-{
-  for (int i = 0; i < q->n; i++)
-    if (q->value[i] >= 0)
-      p->value[q->value[i]].offset = q->offset[i];
-    else
-      p->step[-1 - q->value[i]].scratch_at = q->offset[i];
-}
-
 static int64_t unshared_bytes(const struct program *p, int device)
 {
   int64_t sum = 0;
@@ -82,7 +73,11 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
   if (!code)
     code = plan_offsets(
         q.n, q.bytes, q.first, q.last, held, q.offset, &p->pool[slot], &p->bound[slot]);
-  if (!code) note_offsets(p, &q);
+  for (int i = 0; i < q.n && !code; i++)
+    if (q.value[i] >= 0)
+      p->value[q.value[i]].offset = q.offset[i];
+    else
+      p->step[-1 - q.value[i]].scratch_at = q.offset[i];
   p->unshared[slot] = unshared_bytes(p, p->device[slot]);
   mem_free(q.first);
   mem_free(q.last);

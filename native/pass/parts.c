@@ -72,13 +72,6 @@ static size_t stride_of(const struct field *f)
   return f->extent == IN_PROGRAM ? f->size : f->stride;
 }
 
-static char *first_element(struct program *p, const struct field *f)
-{
-  if (f->extent == IN_PROGRAM) return (char *)p + f->offset;
-  char *array = *(char **)((char *)p + f->array);
-  return array ? array + f->offset : NULL;
-}
-
 /* Returns whether a pass that writes `writes` must leave a field as it is. Steps that are put in
 ** another order take all of their fields along. */
 static bool is_guarded(const struct field *f, int writes)
@@ -86,10 +79,11 @@ static bool is_guarded(const struct field *f, int writes)
   return !(f->part & writes) && !(writes & STEPS && f->extent == PER_STEP);
 }
 
-static int save_field(struct program *p, const struct field *f, int reads, struct span *s)
+static int save_field(struct program *p, const struct field *f, struct span *s)
 {
   const size_t stride = stride_of(f);
-  s->first = first_element(p, f);
+  char *array = f->extent == IN_PROGRAM ? (char *)p : *(char **)((char *)p + f->array);
+  s->first = array ? array + f->offset : NULL;
   s->n = s->first ? count_elements(p, f->extent) : 0;
   s->copy = s->n ? mem_new((size_t)s->n * f->size) : NULL;
   NEED(s->copy || !s->n, TY_EMEMORY, "out of memory: check of passes");
@@ -128,7 +122,7 @@ int parts_run(struct program *p, const char *name, int (*run)(struct program *),
   struct span span[COUNT(fields)] = { { 0 } };
   int code = TY_OK, wrong = 0;
   for (int i = 0; i < COUNT(fields) && !code; i++)
-    if (is_guarded(&fields[i], writes)) code = save_field(p, &fields[i], reads, &span[i]);
+    if (is_guarded(&fields[i], writes)) code = save_field(p, &fields[i], &span[i]);
   for (int i = 0; i < COUNT(fields) && !code; i++)
     if (is_hidden(&fields[i], reads, writes)) poison_field(&fields[i], &span[i]);
   if (!code) code = run(p);

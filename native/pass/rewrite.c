@@ -65,13 +65,6 @@ int rewrite_check_rows(struct typed_graph *x, const struct rewrite_request *r)
 
 /* -- the mapper -------------------------------------------------------------------------------- */
 
-static void mapper_done(struct mapper *m)
-{
-  mem_free(m->entry);
-  mem_free(m->node);
-  mem_free(m->device);
-}
-
 int mapper_begin(struct mapper *m, struct typed_graph *x)
 {
   *m = (struct mapper){ .x = x, .forward = -1 };
@@ -192,6 +185,8 @@ int mapper_end(struct mapper *m, int code)
 {
   if (!code) code = replace_graph(m);
   ty_graph_free(m->to);
-  mapper_done(m);
+  mem_free(m->entry);
+  mem_free(m->node);
+  mem_free(m->device);
   return code;
 }

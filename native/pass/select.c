@@ -73,13 +73,6 @@ int step_call(struct program *p, struct step *st)
   return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
 }
 
-static int fail_step(struct program *p, struct step *st, int code)
-{
-  const struct node *n = &p->s.g->node[st->node];
-  fail_node(n->op->name, n->name, n->where);
-  return code;
-}
-
 static int select_step(struct program *p, struct step *st)
 {
   struct text why = { 0 };
@@ -88,7 +81,11 @@ static int select_step(struct program *p, struct step *st)
   int code = invoke_choose(&st->v, &p->arena, &why);
   if (!code && why.n) st->why = arena_text(&p->arena, why.s);
   text_done(&why);
-  if (code) return fail_step(p, st, code);
+  if (code) {
+    const struct node *n = &p->s.g->node[st->node];
+    fail_node(n->op->name, n->name, n->where);
+    return code;
+  }
   st->scratch = st->v.scratch;
   return TY_OK;
 }

@@ -6,11 +6,6 @@
 */
 #include "pass/passes.h"
 
-static int64_t value_bytes(const struct source *s, int v)
-{
-  return (int64_t)align_up(desc_bytes(&s->desc[v]), ALIGN);
-}
-
 /* Fails where a node's output is larger than any machine's memory, before bytes are summed up. */
 static int check_sizes(const struct source *s)
 {
@@ -42,7 +37,7 @@ static void find_roots(struct program *p, const struct uses *u)
         .first = -1,
         .last = -1,
         .device = s->device[i],
-        .bytes = value_bytes(s, v),
+        .bytes = (int64_t)align_up(desc_bytes(&s->desc[v]), ALIGN),
         .offset = -1,
         .reader = -1 };
       if (!n->op || is_known(s, i)) {
