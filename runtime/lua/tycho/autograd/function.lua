@@ -269,7 +269,7 @@ local Function = Class:extend("Function")
 functions.Function = Function
 
 
---- To be defined: the function.
+--- Computes the function; a subclass must define it. Called here it raises E(unsupported).
 -- @param ... arrays
 -- @return arrays
 function Function:forward()
@@ -278,7 +278,8 @@ function Function:forward()
 end
 
 
---- To be defined: its gradient.
+--- Computes the gradient of the function; a subclass must define it. Called here it raises
+-- E(unsupported).
 -- @param ... gradients of what forward gave
 -- @return gradients of what it got
 function Function:backward()
@@ -294,7 +295,8 @@ function Function:save_for_backward(...)
 end
 
 
--- Under create_graph, results that were saved are those that know where they come from.
+-- Replaces saved tensors that are outputs of the step by outputs that carry its history, if the
+-- backward pass is recorded (create_graph).
 function Function:_enter_backward(step, record)
   for i, x in ipairs(record and self.saved_tensors or {}) do
     for k, y in ipairs(self._outputs) do

@@ -32,7 +32,7 @@ local C = native.C
 
 local MOST_OUTPUTS = 2 ^ 17                              -- SliceChannel has up to 2 ^ 16
 
--- Output `which` of a step as a number above 0.
+-- Returns a positive number that identifies output `which` (from 1) of a step.
 local function output_key(step, which)
   return step.serial * MOST_OUTPUTS + which
 end
@@ -328,8 +328,8 @@ local function fail_unreached(i)
 end
 
 
--- The core's backward once: it refuses heads and values as without create_graph, and moves the
--- averages of BatchNorm.
+-- Runs the core's backward once without adding to any array: it raises the errors of heads and
+-- variables that it raises without create_graph, and it updates the moving averages of BatchNorm.
 local function check_arguments(heads, grads, variables, train)
   local unused = {}
   for i, x in ipairs(variables) do
@@ -376,8 +376,9 @@ local function walk_recorded(heads, grads, variables)
 end
 
 
--- Not a closure over the heads: a trace keeps a function that it calls, and its upvalues, for as
--- long as the trace is valid.
+-- Returns the recorded gradients of the heads by the variables. A function with arguments instead
+-- of a closure over the heads: a LuaJIT trace keeps the functions that it calls, and their
+-- upvalues, for as long as the trace is valid.
 local function recorded_gradients(heads, grads, variables, train_mode)
   check_arguments(heads, grads, variables, train_mode)
   local given = {}

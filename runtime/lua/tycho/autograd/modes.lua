@@ -122,7 +122,8 @@ local function is_callable(f)
 end
 
 
--- (f), (train_mode, f), (train_mode) or nothing: train_mode, f
+-- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none; raises
+-- E(type) if f is not callable.
 local function read(word, default, first, second)
   local train, f = default, first
   if type(first) == "boolean" then

@@ -54,7 +54,8 @@ end
 
 -- BatchNorm ---------------------------------------------------------------------------------------
 
--- A normalisation by fixed statistics after a convolution becomes its weight and bias.
+-- Folds a BatchNorm with fixed statistics that follows a Convolution into the convolution's weight
+-- and bias. Returns the entries that replace the node, or nil if it stays.
 local function fold_norm(g, n)
   if n.op ~= "BatchNorm" or not is_only_read(g, n.inputs[1]) then
     return nil
@@ -431,7 +432,8 @@ local DYNAMIC = args.form("contrib.quantization.quantize_dynamic", {
   { "sym", "symbol" }, { "params", "dict" }, "*", { "excluded_sym_names", "list?" },
 })
 
--- dot with a matrix of parameters is a FullyConnected with the matrix turned.
+-- Turns dot with a parameter matrix into a FullyConnected with the transposed matrix. Returns the
+-- entries that replace the node, or nil if it stays.
 local function turn_dots(g, n)
   local w = n.op == "dot" and not g.excluded[n.name] and parameter_of(g, n.inputs[2])
   if not w or #w.shape ~= 2 or n.attrs.transpose_a == "True" or n.attrs.transpose_b == "True" then

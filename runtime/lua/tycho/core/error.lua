@@ -84,8 +84,8 @@ Error.runners = setmetatable({}, { __mode = "k" })
 Error.running = nil
 
 
---- "file.lua:12": the line that called the library: the first one on the stack
--- that is not the library's own.
+--- Returns the source line that called the library, "file.lua:12": the first on the stack that is
+-- not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the source location, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
@@ -284,7 +284,7 @@ local function known_location(e)
 end
 
 
--- What the cause says, where the message does not say all of it.
+-- Adds the cause's text to the lines, unless the message contains it.
 local function add_cause(e, lines)
   local text = e.cause and tostring(e.cause)
   if text and not e.message:find(text, 1, true) then

@@ -215,7 +215,7 @@ function native.put_attrs(dict)
 end
 
 
--- "(2, ?)" -> {2, 0}; other texts stay.
+-- Returns "(2, ?)" as {2, 0}, with 0 for an unknown size; other texts are returned unchanged.
 local function read_shape(s)
   local inner = s and s:match("^%(([%d%s,?]*)%)$")
   if not inner then
@@ -240,8 +240,9 @@ local function split(names)
 end
 
 
--- The inputs of a failed node, which the core's message lists at its end: "
--- (inputs: data (2, 3), weight (?))". A node in a body has reported its own already.
+-- Moves the inputs of a failed node from the end of the core's message, " (inputs: data (2, 3),
+-- weight (?))", to `e.shapes`. Does nothing without that ending: a node in a body has reported its
+-- inputs already.
 local function take_inputs(e)
   local message, list = e.message:match("^(.*) %(inputs: (.*)%)$")
   if not message then

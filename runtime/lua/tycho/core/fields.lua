@@ -58,7 +58,7 @@ end
 -- @tparam table own name -> function(self)
 function fields.give(Base, own)
   Base.fields, Base.__index = own, read
-  --- The properties of a subclass: its own and the base's.
+  --- Returns the properties of a subclass: its own, and those of the base for other names.
   function Base.extend_fields(more, base)
     return setmetatable(more, { __index = base or own })
   end

@@ -18,7 +18,7 @@ local iterate = {}
 local standard_next = next
 
 
---- As the standard `next`.
+--- Returns the next key and value of a table, as the standard `next` does.
 -- @tparam table t
 -- @param key the one before; nil: from the start
 -- @return the next key and its value; nil at the end
@@ -28,7 +28,7 @@ end
 jit.off(iterate.next)
 
 
---- As the standard `pairs`.
+--- Returns an iterator over a table, as the standard `pairs` does.
 -- @tparam table t
 -- @treturn function
 -- @treturn table t

@@ -32,8 +32,9 @@ local function distance(a, b)
 end
 
 
--- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip; one
--- that is in a namespace, as "Module" in "mod.Module", nearer than one in other case.
+-- Returns the distance of a word that is a part of a name, infinite if it is none. A part of a
+-- name, as "type" of "pool_type", is nearer than one wrong letter; the last part after a point, as
+-- "Module" of "mod.Module", nearer than a difference in case.
 local function of_parts(word, name)
   if name:sub(-#word - 1) == "." .. word then
     return 0.05 + #name / 1000

@@ -41,7 +41,7 @@ local function add(list, entry)
 end
 
 
--- A lookup by a function of the library or of C on behalf of the user's.
+-- Records a lookup that a function of the library or of C makes for the user's code.
 local function note_caller(list)
   local location, level = Error.caller(3)
   if level then

@@ -99,7 +99,7 @@ local STATE = args.form("profiler.set_state", {
   { "state", { "run", "stop" }, "stop" }, { "profile_process", { "worker", "server" }, "worker" },
 })
 
---- "run" or "stop".
+--- Starts ("run") or stops ("stop") the profiler; a pause ends.
 -- @string state other words E(value)
 function profiler.set_state(...)
   running, paused = STATE(...).state == "run", false
@@ -107,7 +107,7 @@ function profiler.set_state(...)
 end
 
 
---- "run", "stop" or "pause".
+--- Returns the state of the profiler: "run", "stop" or "pause".
 function profiler.state()
   return running and (paused and "pause" or "run") or "stop"
 end

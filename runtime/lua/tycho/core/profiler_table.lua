@@ -111,7 +111,7 @@ local function number(x)
 end
 
 
---- For people: one section per category.
+--- Returns the statistics as a text table with one section per category.
 -- @tparam table rows of `profiler.sums`
 -- @string key "total", "avg", "min", "max" or "count"
 -- @bool ascending
@@ -145,8 +145,9 @@ local function sums_object(section)
 end
 
 
---- For programs: `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory":
--- {name: ...}, "Counter": {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
+--- Returns the statistics as JSON text:
+-- `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory": {name: ...},
+-- "Counter": {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
 function profiler_table.json(rows, key, ascending)
   local time, others = json.object{}, { memory = json.object{}, counter = json.object{} }
   for _, section in ipairs(sections(rows, key, ascending)) do

@@ -112,7 +112,8 @@ local function either(branches)
 end
 
 
--- most: nil for no limit
+-- Returns an emitter that repeats `emit` from `least` to `most` times; `most` nil: without limit.
+-- The emitter returns false if the program would get too long.
 local function repeated(emit, least, most)
   return function(program)
     local forks = {}

@@ -55,7 +55,8 @@ function tables.same(a, b)
 end
 
 
---- Entry -> its position in the list; nothing of nil.
+--- Returns a table from each entry of a list to its position, from 1; an empty one for nil. Of
+-- equal entries the last position counts.
 function tables.positions(list)
   local index_of = {}
   for i, entry in ipairs(list or {}) do
@@ -75,7 +76,7 @@ function tables.pick(list, positions)
 end
 
 
---- n times 1.
+--- Returns a list of n ones.
 function tables.ones(n)
   local list = {}
   for i = 1, n do

@@ -54,7 +54,7 @@ function values.slice(start, stop, step)
 end
 
 
---- nil for nil, `ty.null` and `false`, the value itself otherwise: for entries of sequences.
+--- Returns nil for nil, `ty.null` and `false`, else the value itself: for entries of sequences.
 function values.value(v)
   if v == nil or v == false or v == values.null then
     return nil

@@ -108,7 +108,7 @@ function Message:doubles(field, list)
 end
 
 
---- Another message.
+--- Adds a field that is a message; m is complete, later changes of it are not seen.
 function Message:message(field, m)
   add_head(self, field, BYTES)
   add(self, varint(m.bytes))
@@ -119,7 +119,8 @@ function Message:message(field, m)
 end
 
 
---- The elements of an array of the CPU as bytes.
+--- Adds a field with the bytes of the elements of a CPU array. The array is kept, and read when the
+-- message is written.
 -- @int field
 -- @tparam NDArray x
 -- @int bytes of its elements

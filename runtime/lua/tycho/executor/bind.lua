@@ -69,7 +69,8 @@ local function put_wants(names, list, wants, at)
 end
 
 
--- Graph and heads; operators written in Lua are asked for their shapes.
+-- Returns the graph of a symbol with its heads. If it contains operators written in Lua, they are
+-- asked for the shapes that follow from the given arrays.
 local function resolved(sym, names, list, auxs, func)
   local built = graph.of(sym, func)
   if not graph.is_custom(built) then
@@ -118,7 +119,8 @@ local function read_arrays(a, names, func)
 end
 
 
--- One array for the gradients of two variables holds what is written last; only "add" sums.
+-- Raises E(name) if two variables share an array for their gradients, unless both requests are
+-- "add": one gradient would overwrite the other.
 local function check_gradients(names, grads, reqs, func)
   local owner = {}                                       -- array -> position of its first variable
   for i, name in ipairs(names) do

@@ -145,7 +145,7 @@ local function check_context(v, name, what, func)
 end
 
 
--- group2ctx as the core takes it, sorted by group, and the number of groups.
+-- Returns group2ctx as an array of the core's structs, sorted by group, and the number of groups.
 local function group_devices(group2ctx, func)
   local names = {}
   for group in pairs(group2ctx or {}) do

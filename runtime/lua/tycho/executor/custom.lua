@@ -32,7 +32,7 @@ local function find_object(exe, name, dict, ins)
 end
 
 
--- Tensor i (from 0) of the waiting event, or nil where it is not requested.
+-- Returns tensor i (from 0) of the waiting event, or nil if it is not requested.
 local function event_array(handle, part, i)
   local out = ffi.new("ty_tensor *[1]")
   if C.ty_exec_event_tensor(handle, part, i, out) ~= 0 then
@@ -108,7 +108,7 @@ local function node_named(exe, name)
 end
 
 
--- Custom nodes of the executor's symbol by name.
+-- Returns the custom nodes of the executor's symbol as a list, which is kept in the executor.
 local function custom_nodes(exe)
   if not rawget(exe, "_symbol_nodes") then
     local list = {}

@@ -104,8 +104,8 @@ local EXECUTOR = args.form("Executor", {
   { "group2ctx", "dict?" },
 })
 
--- Executor{handle, symbol, ctx, grad_req, group2ctx}: an object for a handle of
--- the core, which it takes over.
+-- Constructs Executor{handle, symbol, ctx, grad_req, group2ctx}: the object takes over a handle of
+-- the core. Raises E(type) for another kind of handle.
 local function construct(_, ...)
   local a = EXECUTOR(...)
   if not (type(a.handle) == "cdata" and ffi.istype("ty_exec *", a.handle)) then

@@ -175,7 +175,7 @@ local function describe(lines, title, names, list)
 end
 
 
---- One screen: outputs, arguments, planned bytes, instructions.
+--- Returns a summary of the executor as text: outputs, arguments, planned bytes, instructions.
 function Executor.__tostring(self)
   if not rawget(self, "_handle") then
     return "<Executor freed>"

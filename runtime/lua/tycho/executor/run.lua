@@ -35,9 +35,9 @@ local function report(self)
 end
 
 
--- What happens between two parts of a run: a value to report, or an operator that is written in
--- Lua. Gives an error of the callback, which is not called again in this run then; a Lua operator's
--- error ends the run.
+-- Handles an event between two parts of a run: reports a value to the monitor, or runs an operator
+-- written in Lua. Returns an error of the monitor's callback, after which the caller does not call
+-- it again in this run; an error of a Lua operator ends the run and is raised.
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then

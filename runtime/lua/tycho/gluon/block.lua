@@ -118,12 +118,14 @@ end
 
 getmetatable(Block).__call = construct
 
--- What bases prepare before `init`, which a class of one's own need not call.
+-- Prepares fields before `init` runs; base classes define it, so that a user's class need not call
+-- the `init` of its base.
 function Block._begin()
 end
 
 
---- To be defined: makes children and parameters. It gets what the class was called with.
+--- Makes children and parameters; a subclass may define it. It gets the arguments of the
+-- constructor.
 function Block.init(_)
 end
 
@@ -153,7 +155,7 @@ local function find_position(self, name)
 end
 
 
--- To be overridden: refuses blocks that cannot be children.
+-- Checks a new child; a subclass may override it to refuse blocks that cannot be its children.
 function Block._check_child()
 end
 
@@ -322,7 +324,8 @@ local function warn_of_lists(self)
 end
 
 
--- Own parameters: those of the dictionary, then fields that are none of them.
+-- Returns the block's own parameters: those of its dictionary, then those set as fields that are
+-- not in it.
 local function own_parameters(self)
   local list, seen = {}, {}
   for _, p in ipairs(self._params:values()) do
@@ -413,7 +416,7 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- To be defined: what the block computes.
+--- Computes the block's output; a subclass must define it. Called here it raises E(unsupported).
 function Block:forward()
   Error.raise{ code = "unsupported", func = self.class_name .. ":forward",
     message = ("class '%s' has no forward; define function %s:forward(x)"):format(self.class_name,

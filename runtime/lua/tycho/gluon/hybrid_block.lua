@@ -249,7 +249,8 @@ local function watcher(f, all)
 end
 
 
---- As of Block. While there is a hook, the block runs operator by operator.
+--- Registers a hook as `Block:register_op_hook` does. While there is one, the block runs operator
+-- by operator.
 -- @tparam function f
 -- @tparam[opt] table options monitor_all = false
 function HybridBlock:register_op_hook(...)

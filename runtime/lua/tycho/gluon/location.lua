@@ -33,7 +33,7 @@ local TAIL_CALLS = {
 }
 
 
--- "file.lua:12" of a function's last tail call, or nil.
+-- Returns the source line of a function's last tail call, "file.lua:12", or nil if it has none.
 local function tail_call(f)
   local pc, line = 1, nil
   while util.funcbc(f, pc) do
@@ -46,8 +46,8 @@ local function tail_call(f)
 end
 
 
--- Of a runner on the stack: where the user's forward called on by a tail call; nil where the
--- forward is the library's.
+-- Returns the line of the tail call by which the user's forward called on; `level` is that of a
+-- runner on the stack. Returns nil if the forward is the library's.
 local function find(level)
   local _, block = getlocal(level, 1)
   local forward = type(block) == "table" and block.forward

@@ -91,13 +91,13 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
--- x in the shape of y.
+-- Returns x in the shape of y.
 local function like(x, y)
   return F.reshape_like(x, y)
 end
 
 
--- log(1 + exp(-|x|)), which cannot overflow.
+-- Returns log(1 + exp(-|x|)), which cannot overflow.
 local function soft_step(x)
   return F.Activation{ -F.abs(x), act_type = "softrelu" }
 end
@@ -144,8 +144,8 @@ end
 local PoissonNLLLoss = define("PoissonNLLLoss", { WEIGHT, { "from_logits", "boolean", true },
   BATCH_AXIS, { "compute_full", "boolean", false } })
 
--- log(x!) where x is above 1, else 0. Logarithms are of numbers from 1 on, so that where x is 0
--- neither the value nor the gradient is NaN.
+-- Returns Stirling's approximation of log(x!) where x is above 1, else 0. The logarithm is taken of
+-- numbers from 1 on, so that neither the value nor the gradient is NaN where x is 0.
 local function stirling(x)
   local n = F.maximum(x, 1)
   return (n * F.log(n) - n + 0.5 * F.log(n * (2 * math.pi))) * x:gt(1)

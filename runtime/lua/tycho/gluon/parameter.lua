@@ -29,7 +29,8 @@ local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 --- A parameter. Fields: name, and writable grad_req, dtype, shape, lr_mult, wd_mult, init.
 local Parameter = Class:extend("Parameter")
 
--- `p.init` is the parameter's initializer, so the constructor is called through the class.
+-- Constructs a parameter. `init` is called through the class, since the field `p.init` is the
+-- parameter's initializer.
 local function construct(kind, ...)
   local p = setmetatable({}, kind)
   kind.init(p, ...)
@@ -133,7 +134,7 @@ end
 -- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
 
 
---- "Parameter dense0_weight (shape=(3, 0), dtype=float32)"
+--- Returns the parameter as text: "Parameter dense0_weight (shape=(3, 0), dtype=float32)".
 function Parameter:__tostring()
   local shape = self._shape
   local text = "None"

@@ -94,7 +94,7 @@ ParameterDict.items = iterate.alike(function(self)
 end)
 
 
---- Number of parameters.
+--- Returns the number of parameters.
 function ParameterDict:len()
   return #self._names
 end

@@ -79,8 +79,10 @@ local function shared_layer(n)
 end
 
 
--- How a node is run: cached (one output, attributes that stay), many, made (no inputs: attributes
--- depend on the device, perhaps on shapes), custom, shared (by devices, or cached).
+-- Makes the step that runs a node. Its `kind` is "custom" (an operator written in Lua), "made" (no
+-- inputs: attributes depend on the device, perhaps on shapes), "cached" (one output and few inputs:
+-- the call is prepared once), "shared" (SyncBatchNorm: by devices, or as cached) or "many" (the
+-- others).
 local function make_step(n, slots)
   local schema = registry.find(n.op)
   local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},

@@ -11,7 +11,8 @@ local WIDTH = 80                                         -- columns, as in the r
 local LINE = "%20s  %42s %15s"
 
 
--- "(2, 3)" of an array, "(2, 3), (4,)" of several, lists in brackets.
+-- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for several; a list inside a list
+-- is in brackets.
 local function shape_text(v, inside)
   if Class.is_a(v, NDArray) then
     local shape = v._shape

@@ -150,7 +150,7 @@ function Trainer.__newindex(self, key, v)
 end
 
 
---- "<Trainer of 4 parameters, SGD>"
+--- Returns the trainer as text: "<Trainer of 4 parameters, SGD>".
 function Trainer:__tostring()
   return ("<Trainer of %d parameters, %s>"):format(#self._params, self._optimizer.class_name)
 end
@@ -259,7 +259,8 @@ local function have_changed(self)
 end
 
 
--- The devices and the store follow parameters that were moved or set.
+-- Prepares devices and store again if parameters were moved or set. Raises E(state) if they were
+-- moved to other devices after the store has taken the optimizer's states.
 local function get_ready(self)
   if not have_changed(self) then
     return

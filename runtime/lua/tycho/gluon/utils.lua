@@ -202,7 +202,7 @@ function utils.replace_file(...)
 end
 
 
---- Tycho fetches nothing.
+--- Raises E(unsupported): Tycho does not access the network.
 function utils.download()
   Error.raise{ code = "unsupported", func = "utils.download",
     message = "Tycho fetches nothing from the net; fetch the file with curl or wget, and name its \z

@@ -151,7 +151,8 @@ local function round(v)
 end
 
 
--- {low, high} of a number or of two.
+-- Returns the option `name`, a number or two, as {low, high}; raises E(value) unless low <= high
+-- and high is above 0.
 local function range_of(self, name)
   local v = self[name]
   v = type(v) == "number" and { v, v } or v

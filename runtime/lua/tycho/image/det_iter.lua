@@ -68,7 +68,7 @@ function ImageDetIter:_check_label(label, name)
 end
 
 
--- As many objects as the largest sample has. All labels are read for it.
+-- Returns the largest number of objects of a sample and the numbers per object; reads all labels.
 local function measured(self)
   local most, width = 0, nil
   self:reset()
@@ -144,9 +144,9 @@ end
 local RESHAPE = args.form("ImageDetIter:reshape",
   { { "data_shape", "shape?" }, { "label_shape", "shape?" } })
 
---- Other shapes from the next batch on: data_shape (channels, height, width), for augmenters that
--- leave images of this size, and label_shape (objects, numbers of an object): not fewer objects
--- than are there.
+--- Sets other shapes for the batches from the next one on: data_shape (channels, height, width),
+-- the size to which the augmenters must bring images, and label_shape (objects, numbers per
+-- object), with at least as many objects as before.
 function ImageDetIter:reshape(...)
   local a = RESHAPE(...)
   local given = a.label_shape

@@ -46,7 +46,8 @@ end
 
 -- Sources -----------------------------------------------------------------------------------------
 
--- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
+-- Reads a list file with lines "key TAB label ... TAB path". Returns the keys in order and the rows
+-- {label, path} by key.
 local function read_list(self, path)
   local keys, rows, number = {}, {}, 0
   for line in files.lines(path, "image." .. self.class_name) do
@@ -270,7 +271,7 @@ local function no_row(self, key)
 end
 
 
---- Label (number or list) and bytes of the next image, nil at the end.
+--- Returns the label (number or list) and the bytes of the next image; nil at the end.
 function ImageIter:next_sample()
   local key = self.seq and self.seq[self._at + 1]
   local row = key and self._list and (self._list[key] or no_row(self, key))

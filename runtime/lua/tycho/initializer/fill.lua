@@ -134,7 +134,8 @@ local function clear_parts(v, i, m)
 end
 
 
--- n independent vectors of m >= n doubles become orthonormal. Twice is enough against rounding.
+-- Orthonormalizes n independent vectors of m >= n doubles in place. Parts along earlier vectors are
+-- removed twice, which is enough against rounding.
 local function orthonormalize(v, n, m)
   for i = 0, n - 1 do
     clear_parts(v, i, m)

@@ -19,7 +19,7 @@ local function check_iter(v, func)
 end
 
 
--- What both kinds take over from the batch they hold.
+-- Defines the readers of the current batch and `next` for a class with a `current_batch`.
 local function add_readers(class)
   function class:getdata() return self.current_batch.data end
   function class:getlabel() return self.current_batch.label end

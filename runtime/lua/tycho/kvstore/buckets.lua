@@ -31,9 +31,9 @@ local function fits(bucket, group)
 end
 
 
--- The last bucket's last keys are those of the front layers: backward makes their gradients last,
--- often after a good part of its time, and forward reads their weights first. They go by
--- themselves, a megabyte or one key, so that the rest does not wait for them, and they for little.
+-- Cuts the last keys off the last bucket, up to one megabyte or at least one key, as a bucket of
+-- their own. These belong to the front layers: backward makes their gradients last, and forward
+-- reads their weights first, so they are sent without waiting for the rest of the bucket.
 local function part_front(list)
   local bucket = table.remove(list)
   local at, elements = #bucket, bucket[#bucket][2][1].size

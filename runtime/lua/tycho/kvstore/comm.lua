@@ -132,8 +132,8 @@ end
 
 local world
 
---- This process's rank among those that `mpirun` or its like started; alone, a group of one.
--- Without MPI E(device).
+--- Returns the group of all processes that `mpirun` or its like started; alone, a group of one.
+-- Raises E(device) without MPI.
 function comm.world()
   if not world then
     local out = ffi.new("ty_comm *[1]")
@@ -164,7 +164,7 @@ function comm.group(size)
 end
 
 
---- E(device) where arrays cannot be added over GPUs, with what is missing.
+--- Checks that arrays can be added over GPUs; E(device) says what is missing.
 -- @treturn string the version of NCCL
 function comm.check_devices()
   local text = ffi.new("char[256]")
@@ -173,9 +173,9 @@ function comm.check_devices()
 end
 
 
---- GPUs of this process as ranks, by NCCL; with `ranks` those of all its processes, who all call
--- this. Arrays of a call are lists per array over these contexts: `{a0, a1, b0, b1}` for two.
--- A failure ends the group.
+--- Returns a group whose ranks are GPUs of this process, by NCCL; with `ranks`, the GPUs of all its
+-- processes, each of which must call this. Arrays of a call are lists per array over these
+-- contexts: `{a0, a1, b0, b1}` for two. A failure ends the group.
 -- @tparam {Context,...} contexts GPUs, each once
 -- @tparam[opt] Group ranks the processes
 function comm.devices(contexts, ranks)
@@ -188,7 +188,7 @@ function comm.devices(contexts, ranks)
 end
 
 
---- What a rank that is asked to end says of its last checkpoint.
+--- Sets the text about the last checkpoint that a rank writes when it is asked to end.
 -- @string text
 function comm.note(text)
   C.ty_comm_note(text)

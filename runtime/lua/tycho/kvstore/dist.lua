@@ -42,7 +42,7 @@ function DistStore:init_store(name, group)
 end
 
 
---- Initial values are those of rank 0.
+--- Adds a key, with the initial value of rank 0 on all ranks.
 function DistStore:_add_key(key, x)
   local entry = store.KVStore._add_key(self, key, x)
   self._group:broadcast{ entry.stored }
@@ -137,8 +137,9 @@ local function take(self, bucket, sums)
 end
 
 
---- All messages are queued before the first update: the next one travels while it is made. Of those
--- that wait, the one with the front keys goes first, since forward reads their weights first.
+--- Sums the pushed gradients over the ranks and updates. All messages are queued before the first
+-- update, so that the next one travels during it; of waiting messages those of front layers go
+-- first, since forward reads their weights first.
 function DistStore:_push_all(groups, priority)
   local list, sums = buckets.of(groups), {}
   for i, bucket in ipairs(list) do
@@ -174,7 +175,7 @@ function DistStore:_adopt(key, x)
 end
 
 
---- Whether a key's gradient may be lost: the sum takes its place (for modules).
+--- Sets whether a key's gradient may be overwritten by the sum (for modules).
 function DistStore:_sum_in_place(key, yes)
   self._entries[key].in_place = yes
 end

@@ -50,7 +50,7 @@ end
 local KVStore = KVStoreBase:extend("KVStore")
 store.KVStore = KVStore
 
---- What construction does (not for users).
+--- Initializes the fields of a new store (not for users).
 -- @string name type, in lower case
 function KVStore:init_store(name)
   self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
@@ -145,7 +145,8 @@ end
 
 local INIT = args.form("KVStore:init", { { "key", "any" }, { "value", "any" } })
 
---- A new key, with a copy of its first value; the entry.
+--- Adds a key with a copy of its first value, and returns its entry; raises E(name) for a key that
+-- exists or that was used before it was initialised.
 function KVStore:_add_key(key, x)
   if self._entries[key] or self._unmet[key] then
     Error.raise{ code = "name", func = "KVStore:init", argument = tostring(key),
@@ -259,7 +260,7 @@ end
 
 -- Push and pull -----------------------------------------------------------------------------------
 
---- The stored array moves to a GPU that has the sum.
+--- Moves the stored array to the GPU of the sum, if it is on the CPU.
 function store.follow(entry, sum)
   if sum.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
     entry.stored = class.keep(entry.stored:as_in_context(sum.context))
@@ -345,7 +346,7 @@ local PUSHPULL = args.form("KVStore:pushpull", {
   { "key", "any" }, { "value", "any" }, "*", { "out", "any?" }, PRIORITY,
 })
 
---- `push`, then `pull` into `out`, or into the values themselves.
+--- Pushes as `push`, then pulls into `out`, or into the values themselves.
 function KVStore:pushpull(...)
   local a = PUSHPULL(...)
   push(self, a.key, a.value, a.priority, "KVStore:pushpull")
@@ -357,7 +358,7 @@ local BROADCAST = args.form("KVStore:broadcast", {
   { "key", "any" }, { "value", "any" }, { "out", "any" }, "*", PRIORITY,
 })
 
---- `init`, then `pull`.
+--- Initializes as `init`, then pulls into `out`.
 function KVStore:broadcast(...)
   local a = BROADCAST(...)
   self:init(a.key, a.value)
@@ -365,7 +366,7 @@ function KVStore:broadcast(...)
 end
 
 
---- Sparse storage is not part of Tycho.
+--- Raises E(unsupported): sparse storage is not part of Tycho.
 function KVStore.row_sparse_pull()
   Error.raise{ code = "unsupported", func = "KVStore:row_sparse_pull",
     message = "sparse storage is not part of Tycho" }

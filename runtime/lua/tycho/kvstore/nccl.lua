@@ -76,7 +76,8 @@ function nccl.sum(group, bucket)
 end
 
 
---- Of a key's sums the one on the GPU that updates the key.
+--- Returns the sum on the GPU that updates the key; chooses a GPU again if the gradients are on
+-- others than before.
 function nccl.chosen(kv, entry, list)
   for turn = 1, 2 do
     entry.device = turn == 1 and entry.device or kv:_choose(list, true)
@@ -96,7 +97,7 @@ end
 local NcclStore = store.KVStore:extend("NcclStore")
 nccl.NcclStore = NcclStore
 
---- E(device) says what is missing.
+--- Initializes the store; E(device) says what is missing.
 function NcclStore:init_store(name)
   comm.check_devices()
   if context.num_gpus() == 0 then
@@ -140,7 +141,8 @@ function NcclStore:_merge(entry, list)
 end
 
 
---- All sums are queued before the first update.
+--- Sums the pushed gradients over the GPUs and updates; all sums are queued before the first
+-- update.
 function NcclStore:_push_all(groups)
   check_contexts(groups)
   local added = {}
@@ -184,7 +186,8 @@ local function plan_broadcast(entry, list)
 end
 
 
---- Stored values go to all GPUs of a key as one message, or as copies elsewhere.
+--- Copies a stored value to the arrays of all GPUs of a key, as one broadcast if their layout
+-- allows it.
 function NcclStore:_give(group, func)
   local entry, list, key = group.entry, group[2], tostring(group[1])
   if has_own(entry, 1, list[1]) then

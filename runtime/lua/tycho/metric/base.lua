@@ -185,7 +185,7 @@ local function select_arrays(given, wanted, func)
 end
 
 
--- "a" of "a_label" and of "a_output".
+-- Returns "a" for "a_label", "a_output" and "a_output0".
 local function head_of(name)
   return (tostring(name):gsub("_label$", ""):gsub("_output%d*$", ""))
 end
@@ -220,8 +220,8 @@ local function label_names(self, labels, preds)
 end
 
 
---- As `update`, from tables by name or lists of `{name, array}`; the metric's
--- output_names and label_names choose.
+--- Updates as `update` does, from tables by name or lists of `{name, array}`; output_names and
+-- label_names choose the arrays.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
   local chosen = select_arrays(labels, label_names(self, labels, preds), func)

@@ -14,7 +14,7 @@ local formula = {}
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- f(x): an array for an array, a number for a number
+-- Returns a function that applies `on_array` to an array and `on_number` to a number.
 local function unary(on_array, on_number)
   return function(x)
     return is_array(x) and on_array(x) or not is_array(x) and on_number(x)

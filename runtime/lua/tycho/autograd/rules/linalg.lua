@@ -93,7 +93,7 @@ function rules._linalg_trsm(s)
   return { p.lower and tril(of_a, 1) or transposed(tril(transposed(of_a), 1)), back * p.alpha }
 end
 
--- (L L')^-1, or (U' U)^-1
+-- Returns (L L')^-1 of a lower triangle L, or (U' U)^-1 of an upper one.
 function expansions._linalg_potri(s)
   local a, lower = s.x[1], s.p.lower
   local inverse = trsm{ a, identity(a), lower = lower }

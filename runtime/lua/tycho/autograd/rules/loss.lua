@@ -13,7 +13,8 @@ local rules, expansions = loss.rules, loss.expansions
 
 -- The output is computed again from the input: seen through the step its slope is the loss's own.
 
--- f(output, label) times grad_scale over the elements of a sample
+-- Returns the rule of a regression output: its gradient is f(output, label) * grad_scale / (number
+-- of elements of a sample).
 local function regression(output, f)
   return function(s)
     local y = output(s.x[1])

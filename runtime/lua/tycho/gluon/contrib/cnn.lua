@@ -24,7 +24,8 @@ local SPEC = {
 }
 
 
--- `numbers`: how many numbers a point of a window needs.
+-- Reads the options and makes the parameters of a deformable convolution. `numbers` is how many
+-- numbers the offsets have per point of a window.
 local function set_up(self, a, func, numbers)
   layer.word(func, "layout", a.layout, { "NCHW" })
   self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, 2)

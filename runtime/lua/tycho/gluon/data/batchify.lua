@@ -52,7 +52,8 @@ local function all_whole(list)
 end
 
 
--- dtype: of the array that the numbers come from, nil: float32; whole: it holds for whole numbers
+-- Stacks numbers and booleans to an array of `dtype` (that of the array that they come from; nil:
+-- float32). If `whole`, the type holds only if all numbers are whole, else the result is float32.
 local function stack_numbers(list, dtype, whole, func)
   same_kind(list, is_number, "a number", func)
   local plain = {}

@@ -107,7 +107,8 @@ local function check_number(self, i)
 end
 
 
--- The numbers of a batch: those of the sampler, and those in the origin.
+-- Reads the sample numbers of a batch from the sampler's list: `batch.numbers`, and `batch.origin`,
+-- the numbers in the original data set. Raises E(type) if it is not a list of numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
     Error.raise{ code = "type", func = FUNC, argument = "batch_sampler",

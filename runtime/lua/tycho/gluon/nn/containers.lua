@@ -118,7 +118,7 @@ local function make_container(class, func)
   end
 
 
-  --- Number of children.
+  --- Returns the number of children.
   -- @treturn int
   function class:len()
     return #self
@@ -158,8 +158,8 @@ end
 local Sequential = Block:extend("Sequential")
 make_container(Sequential, "nn.Sequential")
 
---- As Block's; warns where all children are HybridBlocks and a HybridSequential would run as one
--- program.
+--- Hybridizes the children as `Block:hybridize` does. Warns if all of them are HybridBlocks, since
+-- a HybridSequential would run as one program.
 function Sequential:hybridize(...)
   local hybrid = #self > 0
   for _, child in ipairs(self) do

@@ -16,7 +16,8 @@ local node_name = layer.node_name
 local norms = {}
 
 
--- One of a layer's vectors.
+-- Makes the parameter `name` of a layer, a vector; without `trained` it has no gradient and is not
+-- differentiable.
 local function vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true,
@@ -24,7 +25,7 @@ local function vector(self, name, size, initializer, trained)
 end
 
 
--- Like `vector`, for a layer whose user may train it later.
+-- Makes a vector as `vector` does, which stays differentiable, so that the user may train it later.
 local function trainable_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true })

@@ -275,8 +275,8 @@ local function make_cell(cell)
 
   local hybridize = cell.hybridize
 
-  --- As HybridBlock's. A cell that keeps arrays from step to step is traced as part of a block that
-  -- unrolls it, never by itself.
+  --- Hybridizes as HybridBlock does. A cell that keeps arrays from step to step is traced only as
+  -- part of a block that unrolls it, not alone.
   function cell:hybridize(...)
     hybridize(self, ...)
     if keeps_arrays(self) then
@@ -287,7 +287,7 @@ local function make_cell(cell)
 
   local call = rawget(cell, "__call")
 
-  --- A step: `output, states = cell(x, states)`.
+  --- Runs one step: `output, states = cell(x, states)`.
   function cell.__call(self, x, states)
     refuse_modified(self, self.class_name)
     if not values.is_plain(states) then
@@ -297,7 +297,8 @@ local function make_cell(cell)
   end
 
 
-  -- A step, of the base of a modifier too.
+  -- Runs one step without checking whether a modifier contains the cell: modifiers call it on their
+  -- base.
   function cell:_step(x, states)
     self._counter = self._counter + 1
     return call(self, x, states)

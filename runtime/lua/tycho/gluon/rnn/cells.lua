@@ -27,7 +27,7 @@ local function parameter(self, name, shape, initializer)
 end
 
 
--- The parameters of a cell whose maps have so many blocks of rows.
+-- Makes the parameters of a cell whose matrices have `gates` blocks of hidden_size rows.
 local function set_up(self, a, gates, state_size)
   local rows = gates * a.hidden_size
   self._hidden_size, self._rows = a.hidden_size, rows

@@ -305,7 +305,7 @@ function VariationalDropoutCell:reset()
 end
 
 
--- x times the mask of a kind, which is drawn at its first use.
+-- Multiplies x by the dropout mask of a kind, which is drawn at its first use and then kept.
 local function mask(self, kind, p, x)
   if p == 0 then
     return x
@@ -331,7 +331,8 @@ function VariationalDropoutCell:forward(x, states)
 end
 
 
--- Without dropout of states the base runs over a whole sequence between two dropouts.
+-- Runs the cell over a sequence. Without dropout of states the base runs over the whole sequence at
+-- once, between one dropout of inputs and one of outputs.
 function VariationalDropoutCell:_unroll(a)
   if self.drop_states ~= 0 then
     return VariationalDropoutCell.super._unroll(self, a)

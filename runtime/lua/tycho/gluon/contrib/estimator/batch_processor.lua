@@ -15,7 +15,7 @@ local utils = require "tycho.gluon.utils"
 local BatchProcessor = Class:extend("BatchProcessor")
 
 
--- Data and labels of a batch, a slice per device.
+-- Returns the data and the labels of a batch, each as a list of slices, one per device.
 local function slices(estimator, batch, batch_axis)
   local options = { batch_axis = batch_axis }
   return utils.split_and_load(batch[1], estimator.context, options),

@@ -55,7 +55,7 @@ function handlers.metric_list(given, func, argument)
 end
 
 
--- "training accuracy: 0.9310, training loss: 0.2101"
+-- Returns the metrics as text: "training accuracy: 0.9310, training loss: 0.2101".
 local function values_text(metrics)
   local parts = {}
   for _, m in ipairs(metrics) do

@@ -146,7 +146,8 @@ local function on_host(self, x)
 end
 
 
--- On one image of the host the native steps, elsewhere an operator.
+-- Returns a forward that runs the native steps on a single image in host memory, and `operator` on
+-- other inputs.
 local function steps_or(operator)
   return function(self, x)
     if is_image(x) then
@@ -459,7 +460,7 @@ define("ToTensor", HybridBlock, {}, {
 })
 
 
--- One number for all channels, or one for each: as a list.
+-- Returns a number or numbers per channel as a list of 1 or 3; raises E(value) for other lengths.
 local function by_channel(self, v, argument)
   local list = type(v) == "number" and { v } or is_array(v) and v:totable() or v
   if #list ~= 1 and #list ~= 3 then
@@ -593,13 +594,13 @@ local function container(name, base)
     return self
   end
 
-  -- the blocks are the array part, too
+  -- Registers a block as a child, and as the next entry of the array part.
   function T:register_child(block, child_name)
     base.register_child(self, block, child_name)
     rawset(self, #self._children, block)
   end
 
-  --- How many blocks there are.
+  --- Returns the number of blocks.
   function T:len()
     return #self._children
   end
