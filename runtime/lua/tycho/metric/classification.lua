@@ -151,8 +151,8 @@ local function is_among(p, n, c, k)
 end
 
 
--- One dimension: the labels are compared with the order of the values; only the local sum counts
--- them.
+-- Updates with predictions of one dimension: the labels are compared with the order of the values.
+-- Hits are added to the local sum only.
 local function update_order(self, label, pred)
   local order = {}
   for i = 1, pred.n do

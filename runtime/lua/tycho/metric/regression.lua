@@ -32,8 +32,9 @@ local function broadcasts(a, b)
 end
 
 
--- label - pred, element by element, as something readable; vectors are columns, and what
--- does not agree is broadcast.
+-- Returns label and pred as pointers and their length, or, where their shapes differ, a pointer to
+-- label - pred, nil and its length: vectors become columns, and shapes broadcast. Raises E(shape)
+-- if they do not broadcast.
 local function difference(label, pred, func)
   local a, b = read(label, func), read(pred, func)
   if tables.same(a.shape, b.shape) then
@@ -191,7 +192,8 @@ kinds.PearsonCorrelation = base.kind("PearsonCorrelation", "pearsonr",
   { { "average", { "macro", "micro" }, "macro" } }, "pearsonr")
 kinds.PearsonCorrelation.may_be_nan = true               -- of values that are all equal
 
--- Number, means, sums of squared deviations and of their products of a pair.
+-- Returns the moments of two lists of n numbers: n, means x and y, sums of squared deviations xx
+-- and yy, and the sum of their products xy.
 local function moments(a, b, n)
   local m = { n = n, x = 0, y = 0, xx = 0, yy = 0, xy = 0 }
   for i = 0, n - 1 do

@@ -39,7 +39,7 @@ local function known_shapes(inputs, given)
 end
 
 
--- Without the arrays that have no elements.
+-- Returns the {name, array} pairs without those that have no array: arrays without elements.
 local function with_elements(list)
   local kept = {}
   for _, pair in ipairs(list) do

@@ -177,7 +177,8 @@ end
 
 local onnx_files = { name = "ONNX", endings = { ".onnx" } }
 
--- The first field of a file is the version of its representation, in practice.
+-- Returns whether a file is an ONNX model: by its ending, or by its first field, which is the
+-- version of the format in practice.
 function onnx_files.is_mine(head, path)
   return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
 end
@@ -294,7 +295,7 @@ function arrays.arrays(path)
   return list, metadata or {}
 end
 
--- NumPy has no bfloat16.
+-- Saves arrays; for NumPy's formats, which have no bfloat16, such arrays become float32.
 function arrays.save_arrays(path, list)
   local numpy, written = path:find("%.np[yz]$") ~= nil, {}
   for i, pair in ipairs(list) do

@@ -23,7 +23,7 @@ local SHOWN, WIDTH = 40, 60                              -- rows of a list; colu
 local short = units.count
 
 
--- "228 B", "1.5 kB"
+-- Returns a number of bytes as text: "228 B", "1.5 kB".
 local function bytes_text(n)
   return short(n):gsub("(%d)$", "%1 ") .. "B"
 end

@@ -17,7 +17,8 @@ local run = {}
 local LABEL = "_label$"                                  -- inputs of losses, which may be missing
 
 
--- The arrays of one `--input`: "x.npy", "name=x.npy", or a file of several by name.
+-- Adds the arrays of one `--input` to `inputs` by name: "x.npy" (named data), "name=x.npy", or a
+-- file of several arrays by name.
 local function read_input(text, inputs)
   local name, path = text:match("^([%w_.:/-]-)=(.+)$")
   local dict, names = nd.load(path or text)
@@ -40,7 +41,7 @@ local function list_shapes(inputs)
 end
 
 
--- A lone array is that of a lone input, whatever it is called.
+-- Renames a lone array to the name of a lone input, whatever it was called.
 local function name_lone_input(names, inputs)
   local given = next(inputs)
   if #names == 1 and given and next(inputs, given) == nil and given ~= names[1] then

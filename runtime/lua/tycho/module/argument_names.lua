@@ -55,7 +55,7 @@ function argument_names.check(symbol, given, what, logger)
 end
 
 
---- Those of the names that are arguments.
+--- Returns those of the names that are arguments of the symbol, in their given order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
 function argument_names.known(symbol, given)

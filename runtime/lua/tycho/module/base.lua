@@ -221,7 +221,7 @@ function BaseModule._batch(given, func)
 end
 
 
---- Forward with is_train = true, then backward.
+--- Runs forward with is_train = true, then backward.
 function BaseModule:forward_backward(data_batch)
   self:forward(data_batch, true)
   self:backward()
@@ -250,8 +250,8 @@ function BaseModule:set_states()
 end
 
 
---- `{name, label}` of each label, in the order of the outputs that metrics compare them with (not
--- for users).
+--- Returns `{name, label}` for each label, in the order of the outputs that metrics compare them
+-- with (not for users).
 -- @tparam {NDArray,...} labels in the order of `label_shapes`
 function BaseModule:_name_labels(labels)
   local list = {}
@@ -337,8 +337,8 @@ function BaseModule:_own_params(given)                    -- luacheck: ignore se
 end
 
 
---- As get_params, for values that are read at once: a module that can makes no
--- copies for it (not for users).
+--- Returns the parameters as `get_params` does, for callers that read the values at once: a module
+-- may return its own arrays instead of copies (not for users).
 function BaseModule:_read_params()
   return self:get_params()
 end
@@ -424,7 +424,7 @@ function BaseModule._first_bad_number(_)
 end
 
 
---- Nothing to give back here.
+--- Marks the module as freed; subclasses free what they hold.
 function BaseModule:free()
   self._freed = true
 end

@@ -84,8 +84,8 @@ local function fused_names(self, reqs)
 end
 
 
--- What is requested of arguments, and which symbol is bound. Parameters that backward updates ask
--- for nothing.
+-- Chooses the gradient requests of the arguments and the symbol that is bound. Parameters that
+-- backward updates itself have the request "null".
 local function choose_requests(self, fuse, loss_scale)
   local reqs = gradient_requests.read(self, self._asked)
   local names = fuse and fused_names(self, reqs) or {}
@@ -275,7 +275,8 @@ function Group:release(names)
 end
 
 
--- The batch axis of each output: by the head's layout, 0 without.
+-- Finds the batch axis of each output, from 0, in the layout of its head; 0 without a layout, -1
+-- for a layout without a batch axis.
 function Group:_find_output_axes()
   self._output_axes = {}
   for i = 1, #self.symbol do

@@ -48,7 +48,7 @@ local function make_key(descs)
 end
 
 
--- {{range, array}, ...} over devices, for each name.
+-- Returns, for each name, a list over devices of arrays, or of {range, array} if `ranged`.
 local function arrays_over_devices(set, names, ranged)
   local list = {}
   for k, name in ipairs(names) do
@@ -92,7 +92,7 @@ end
 local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
   "label_arrays", "state_arrays", "input_grad_arrays" }
 
--- Who watches the executors that were current watches these.
+-- Moves the monitors of the executors that were current to those of the set.
 local function hand_monitors_on(self, before, set)
   for i, exe in ipairs(set.execs) do
     exe:_take_monitor(before.execs[i])

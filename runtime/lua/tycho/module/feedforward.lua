@@ -83,7 +83,7 @@ local function iterator(self, x, y, for_training)
 end
 
 
--- Validation data: an iterator, or a pair of arrays.
+-- Returns the validation data as an iterator; a pair of arrays becomes one.
 local function eval_iterator(self, data)
   if is_plain(data) and #data == 2 then
     return iterator(self, data[1], data[2], true)

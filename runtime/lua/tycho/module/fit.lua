@@ -94,8 +94,9 @@ local function check_options(self, a)
 end
 
 
--- Each of the three does nothing but warn where its work is done already: it is called then only if
--- the fit asks for something else than there is.
+-- Binds the module for a fit, unless it is bound and the fit asks for nothing different. As `bind`,
+-- `init_params` and `init_optimizer` only warn if their work is done, they are called only if
+-- needed.
 local function bind(self, a)
   local asked = self._bound_by_fit or {}
   local differs = a.memory_budget ~= asked.memory_budget
@@ -139,7 +140,8 @@ local function init_params(self, a)
 end
 
 
--- In what a fit asks for another optimizer than goes on: "learning_rate = 0.1, not 0.5".
+-- Returns how the optimizer that a fit asks for differs from the one in use, as a list of texts:
+-- "learning_rate = 0.1, not 0.5".
 local function optimizer_differences(optimizer, a)
   local list = {}
   local made = (type(a.optimizer) == "string" or Class.is_a(a.optimizer, Optimizer))
@@ -368,7 +370,8 @@ local function hand_on(self, a, epoch)
 end
 
 
--- After the batches of an epoch; returns the values of the validation, if there is one.
+-- Ends an epoch after its batches: runs callbacks and the validation, and resets the iterator.
+-- Returns the values of the validation, nil without one.
 local function end_epoch(self, a, validation_metric, epoch, stopping)
   local list
   hand_on(self, a, epoch)
@@ -383,7 +386,8 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
 end
 
 
--- The lines of an epoch's training in the log, or what becomes one line with its validation.
+-- Logs the training metrics and the time of an epoch; with `progress` they are kept for one line
+-- together with the validation.
 local function log_epoch(self, a, at, values_of_train, seconds)
   if at.progress then
     at.progress:trained(at.epoch, at.nbatch, values_of_train, seconds)

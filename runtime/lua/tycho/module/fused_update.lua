@@ -25,7 +25,7 @@ local FUNC = "Module:init_optimizer"
 -- The states of an updater as auxiliary states of executors, which change them.
 local FusedStates = Class:extend("FusedStates")
 
--- numbers: the index of each parameter's state, by name
+-- Initializes the states; `numbers` holds the index of each parameter's state by name.
 function FusedStates:init(updater, numbers)
   self.updater, self.numbers, self.slots, self.states = updater, numbers, {}, updater.states
 end
@@ -122,8 +122,8 @@ function Module:_fuse(names)
 end
 
 
---- How a group asks for what it needs, while updates are part of backward; nil: they are not (not
--- for users).
+--- Returns the function by which an executor group asks for fused updates, or nil if updates are
+-- not part of backward (not for users).
 function Module:_fuse_option()
   return self._fused and function(names) return self:_fuse(names) end or nil
 end

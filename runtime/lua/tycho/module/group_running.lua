@@ -45,7 +45,8 @@ local function make_array(x, d, shape, dtype)
 end
 
 
--- `sources[i]` holds the arrays for device i when the batch comes in parts.
+-- Copies the arrays of a batch to the bound arrays. `sources[i]` holds the arrays for device i if
+-- the batch comes in parts; else each array of `list` is cut by rows.
 local function load(slots, descs, list, sources)
   for k, slots_of in ipairs(slots) do
     local d = descs[k]
@@ -219,7 +220,7 @@ function Group:get_outputs(merge, begin, stop)
 end
 
 
---- `{name, shape}` of each output, with the whole batch's rows.
+--- Returns `{name, shape}` of each output, with the rows of the whole batch.
 function Group:get_output_shapes()
   local list = {}
   for k, name in ipairs(self.output_names) do
@@ -272,7 +273,8 @@ local function label_names(self, count)
 end
 
 
---- `{name, label}` of each label, in the order of the outputs that they belong to (not for users).
+--- Returns `{name, label}` for each label, in the order of the outputs that they belong to (not for
+-- users).
 -- @tparam {NDArray,...} labels as batches have them
 function Group:named_labels(labels)
   local list = named(label_names(self, #labels), labels)

@@ -113,7 +113,8 @@ local function check_given(x, shape, name)
 end
 
 
--- Given states, checked: for each a list over devices, or an array of all rows.
+-- Checks given states: each must be a list over devices or an array of all rows, of the bound
+-- shapes.
 local function check_all(self, states)
   for k, slots in ipairs(self.state_arrays) do
     local state, name = states[k], self.state_names[k]

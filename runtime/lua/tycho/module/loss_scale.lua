@@ -79,7 +79,8 @@ local function refuse_bodies(n)
 end
 
 
--- Of the inputs of losses, those that have gradients; auxiliary states have none.
+-- Multiplies the inputs of losses by the scale, in the graph, where they have gradients; auxiliary
+-- states have none.
 local function scale_inputs(entries, variable)
   for _, n in ipairs(node.walk(entries)) do
     refuse_bodies(n)
@@ -177,7 +178,7 @@ function LossScale:can_step(parts, ranks)
 end
 
 
---- After a step.
+--- Counts a step that succeeded; after PATIENCE of them a dynamic scale is doubled, up to MOST.
 function LossScale:stepped()
   self.good = self.good + 1
   if self.dynamic and self.good >= PATIENCE then

@@ -57,7 +57,7 @@ function LuaModule:init(...)
 end
 
 
---- No parameters.
+--- Returns two empty tables: the module has no parameters.
 function LuaModule.get_params()
   return {}, {}
 end
@@ -137,7 +137,8 @@ function LuaModule:bind(...)
 end
 
 
---- `{name, shape}` of each output: for subclasses.
+--- Returns `{name, shape}` of each output; a subclass must define it. Called here it raises
+-- E(unsupported).
 function LuaModule:_compute_output_shapes()
   Error.raise{ code = "unsupported", func = self:_func("_compute_output_shapes"),
     message = "the subclass does not say what comes out" }

@@ -68,7 +68,8 @@ local function check_rows(source, ranged, func, name)
 end
 
 
--- `names`: of the targets, for errors, where they have some.
+-- Copies arrays to targets: each is an array, or a list of {range, array} over devices. `names`, if
+-- given, are those of the targets, for errors.
 local function load_general(data, targets, func, names)
   for k, target in ipairs(targets) do
     local source, name = data[k], names and names[k]
@@ -184,7 +185,8 @@ local function bind_device(self, a, i, descs)
 end
 
 
--- Per name a list over devices.
+-- Returns, for each name, a list over devices of arrays from the executors' table `dict`, or of
+-- {range, array} if `ranged`; `ty.null` for arrays that are missing.
 local function over_devices(self, names, dict, ranged)
   local list = {}
   for k, name in ipairs(names) do
@@ -210,8 +212,8 @@ local function order_params(self, a)
 end
 
 
--- Undescribed labels: arguments that are neither parameters nor described. Without
--- names of parameters an undescribed label is one of them.
+-- Returns the names of labels without a description: arguments that are neither parameters nor
+-- described. If all arguments count as parameters, a name that ends in "label" is one, too.
 local function unbound_inputs(self)
   local described, is_param, list = {}, tables.positions(self.param_names), {}
   for _, names in ipairs{ self.data_names, self.label_names } do

@@ -75,7 +75,7 @@ local NEW = args.form("mod.Module", {
   { "compression_params", "dict?" },
 })
 
--- ty.null is no name, nil the usual one.
+-- Returns the given names; none for `ty.null`, the usual name for nil.
 local function list_or(given, default)
   if given == null then
     return {}
@@ -315,8 +315,8 @@ local function check_shapes(self)
 end
 
 
--- The stores that a binding goes on with: those of the module whose memory it shares,
--- the module's own, or empty ones.
+-- Chooses the parameter stores of a binding: those of the module whose memory it shares, the
+-- module's own, or empty ones.
 local function choose_stores(self, shared)
   if shared then
     self._arg_store, self._aux_store = shared._arg_store, shared._aux_store

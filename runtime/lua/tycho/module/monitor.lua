@@ -138,7 +138,8 @@ local function fail_stat(name, v)
 end
 
 
--- One number for an array of one element, a nested table's text otherwise; each followed by a tab.
+-- Returns a statistic as text: a number for an array of one element, else the array's text; each is
+-- followed by a tab.
 local function stat_text(name, stat)
   local list, texts = class.is_array(stat) and { stat } or stat, {}
   if not values.is_plain(list) then

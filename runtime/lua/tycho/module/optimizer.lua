@@ -29,7 +29,8 @@ Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER,
 local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
 
 
--- Name of each number under which the optimizer sees a parameter of this module.
+-- Returns the parameter's name for each index under which the optimizer sees a parameter of this
+-- module.
 local function index_names(self, update_on_kvstore)
   local names, n = {}, #self._context
   for _, name in ipairs(self._param_names) do
@@ -46,7 +47,8 @@ local function index_names(self, update_on_kvstore)
 end
 
 
--- One over the rows that make up one gradient.
+-- Returns one over the number of rows that a gradient is summed over, with all workers of a
+-- distributed store.
 local function rescale_of(self, kv)
   local batch = self._exec_group.batch_size
   if kv and kv.type:find("dist", 1, true) then
@@ -111,7 +113,7 @@ local function init_store(self, names)
 end
 
 
--- Optimizer, store and updater of another module.
+-- Takes over the optimizer, the store and the updater of another module.
 local function take(self, other)
   self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
   self._update_on_kvstore, self._steps_behind = other._update_on_kvstore, other._steps_behind
@@ -388,8 +390,8 @@ local function trained(self)
 end
 
 
---- Before a run: a store of several ranks sends gradients while backward makes others (not for
--- users).
+--- Prepares executors before a run: with a store of several ranks, gradients are sent while
+-- backward computes others (not for users).
 function Module:_cut_backward()
   if self._kvstore and self._kvstore._buckets and self._exec_group.grad_arrays then
     stores.cut_backward(trained(self), self._kvstore, self._exec_group.execs)

@@ -82,7 +82,7 @@ function ParamStore:arrays()
 end
 
 
---- As `arrays`, of the names that were given values.
+--- Returns the arrays as `arrays` does, without those that were given no values.
 function ParamStore:given()
   local list = self:arrays()
   for name in pairs(self.blank) do

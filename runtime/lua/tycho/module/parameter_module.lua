@@ -78,7 +78,8 @@ function ParameterModule:_read_params()
 end
 
 
--- One device has nothing to get from others, unless a store has weights of its own.
+-- Makes the parameters equal on all devices. With one device and no store, which may hold other
+-- values, this only copies them to the module.
 function ParameterModule:_equalize_params()
   if #self._context > 1 or self._kvstore then
     return ParameterModule.super._equalize_params(self)

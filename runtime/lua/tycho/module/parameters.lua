@@ -107,8 +107,9 @@ local function batch_arguments(self)
 end
 
 
---- Inference needs no labels, and users need not name them: arguments that got no values, and whose
--- shapes follow from the size of the batch, are inputs (not for users).
+--- Turns arguments that got no values, and whose shapes follow from the batch size, from parameters
+-- into inputs, if the module is bound for inference: labels need no values there, and users need
+-- not name them (not for users).
 -- @tparam[opt] table given values that they are about to get, by name
 function Module:_release_inputs(given)
   if self._for_training or next(self._arg_store.blank) == nil then
@@ -142,8 +143,8 @@ function Module:_blank_names()
 end
 
 
---- After binding parameters of a file: those that it lacked are E(name), or, where it may lack
--- some, left to `init_params` (not for users).
+--- Checks, after binding, parameters that were loaded from a file: raises E(name) for missing ones,
+-- or leaves them to `init_params` if `allow_missing` was set (not for users).
 function Module:_check_complete()
   if self._loaded == nil or next(self:_blank_names()) == nil then
     return

@@ -154,7 +154,8 @@ local function erase(self)
 end
 
 
---- After a batch. Looks at the training a few times a second, so that a short batch costs a clock.
+--- Records a batch. The display is refreshed a few times a second only, so that a short batch costs
+-- one reading of the clock.
 -- @int epoch
 -- @int nbatch
 -- @tparam EvalMetric metric
@@ -176,7 +177,7 @@ function Progress:batch(epoch, nbatch, metric, batch)
 end
 
 
---- After the batches of an epoch, before its validation.
+--- Records the end of an epoch's batches, before its validation.
 -- @int epoch
 -- @int batches
 -- @tparam table train values of metrics: {name, value}
@@ -194,7 +195,7 @@ function Progress:trained(epoch, batches, train, seconds)
 end
 
 
---- After an epoch: its line.
+--- Logs the line of an epoch.
 -- @tparam[opt] table validation values of metrics: {name, value}
 function Progress:epoch(validation)
   local f = self.figures
@@ -211,7 +212,7 @@ function Progress:epoch(validation)
 end
 
 
---- When the training ends.
+--- Ends the display when the training ends, and writes the final state to the file.
 -- @param e the error that ended it; nil: none
 function Progress:finish(e)
   erase(self)

@@ -88,13 +88,14 @@ function Ranks:count()
 end
 
 
---- Rank 0, and who trains alone, speaks and writes.
+--- Returns whether this process logs and writes files: rank 0, or a process that trains alone.
 function Ranks:speaks()
   return self._group.rank == 0
 end
 
 
--- All ranks must run the same, with the same random numbers.
+-- Checks that all ranks train the same (version, symbol, parameters, epochs), and gives them rank
+-- 0's random state of cpu(0), by which iterators shuffle.
 local function agree(self, module, a)
   local shapes = {}
   local args = module:get_params()
@@ -113,7 +114,8 @@ local function agree(self, module, a)
 end
 
 
---- Before the first epoch; the iterator of this rank's batches.
+--- Prepares a training before its first epoch; returns the iterator of this rank's batches. Other
+-- ranks than 0 log warnings only.
 function Ranks:begin(module, a)
   agree(self, module, a)
   if not self:speaks() and log.level == "info" then

@@ -21,7 +21,7 @@ local Module = {}                                        -- methods, for module/
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- A batch with its arrays in the order in which they are bound: by name, where it says the names.
+-- Returns a batch with its arrays in bound order, by the names of its descriptions if it has them.
 local function in_bound_order(self, batch)
   local group = self._exec_group
   local data = descriptions.order(batch.provide_data, group.data_shapes)

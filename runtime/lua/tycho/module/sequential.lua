@@ -165,7 +165,7 @@ function SequentialModule:_equalize_params()
 end
 
 
--- The same name in two modules would be two parameters.
+-- Raises E(name) if two modules have a parameter of the same name.
 local function check_unique(self)
   local owner = {}
   for i, m in ipairs(self._modules) do
@@ -383,7 +383,7 @@ function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
 end
 
 
--- Those of the last module that takes labels.
+-- Returns the named labels of the last module that takes labels; an empty list if none does.
 function SequentialModule:_name_labels(labels)
   for i = #self._modules, 1, -1 do
     if self._metas[i].take_labels then

@@ -36,7 +36,7 @@ local function fail_contexts(n, expected)
 end
 
 
---- One table group -> context for each device, from a list of such tables or a table
+--- Returns one table group -> context per device, from a list of such tables or from one table
 -- group -> context or contexts.
 -- @tparam ?table given
 -- @int n number of devices
@@ -79,8 +79,8 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set;
--- `states`: module/group_states.lua.
+--- Returns an empty set of arrays of one device. `wanting` holds, for each gradient, the set of
+-- groups that have it; `states`: module/group_states.lua.
 function shared_arrays.new()
   return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {}, states = {} }
 end
@@ -169,7 +169,8 @@ local function infer_types(self, types)
 end
 
 
--- `{name, shape, dtype}` of every argument and auxiliary state, asked for step by step.
+-- Returns `{name, shape, dtype}` of every argument and auxiliary state, by separate inference of
+-- shapes and types.
 local function infer_slowly(self, shapes, types)
   local arg_shapes, aux_shapes = infer_shapes(self, shapes)
   local arg_types, aux_types = infer_types(self, types)
@@ -231,7 +232,8 @@ function shared_arrays.drop_gradients(self, shared)
 end
 
 
--- Array and gradient of one argument.
+-- Returns the array and the gradient of an argument; `ty.null` for a gradient that is not
+-- requested.
 local function argument_arrays(self, shared, want)
   local is_param, req = self._is_param[want.name], self._reqs[want.name]
   local x = is_param and shared_array(shared.args, want)

@@ -93,7 +93,7 @@ local function lists_of_devices(u)
 end
 
 
--- Each device's updater takes all parameters at once.
+-- Updates each device's parameters with one call of the updater.
 local function update_devices(u)
   local devices = lists_of_devices(u)
   for d, list in ipairs(devices) do

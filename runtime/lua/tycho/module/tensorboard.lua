@@ -55,7 +55,8 @@ function TensorBoard:_attempt(f)
 end
 
 
--- Another callback may have cleared the local sums at this batch; those of the epoch stay.
+-- Writes the metric's values. Where a local value is NaN, since another callback cleared the local
+-- sums at this batch, the value of the epoch is written.
 local function add_metric(self, part, metric)
   local whole = metric and metric:get_global_name_value() or {}
   for i, pair in ipairs(metric and metric:get_name_value() or {}) do
@@ -75,7 +76,8 @@ local function batches_of(data)
 end
 
 
--- What is known once the first batch has run. A training that was resumed goes on at its step.
+-- Writes the graph and the hyperparameters after the first batch, when they are known. The step of
+-- a resumed training begins at its epoch.
 local function begin(self, param)
   local where, module = param.locals or {}, (param.locals or {}).self
   self._begun = true
@@ -108,7 +110,7 @@ local function learning_rate(module)
 end
 
 
--- After a batch of the training.
+-- Records a batch of the training, and writes its values at every `period`-th step.
 local function after_batch(self, param)
   if not self._begun then
     begin(self, param)
@@ -143,8 +145,8 @@ local function after_epoch(self, arg_params, aux_params)
 end
 
 
---- Called by `fit`: one object serves as `batch_end_callback`, `epoch_end_callback` and
--- `eval_end_callback`.
+--- Writes the values of a batch, an epoch or a validation. `fit` calls it: one object serves as
+-- `batch_end_callback`, `epoch_end_callback` and `eval_end_callback`.
 -- @param what of a batch or a validation, `{epoch, nbatch, eval_metric, locals}`; else the epoch
 -- @param[opt] _ the symbol
 -- @tparam[opt] table arg_params

@@ -41,9 +41,9 @@ local function grow(n)
 end
 
 
--- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are
--- what the scratch arrays point into; handing them on keeps them alive until the call is over.
--- Inputs that only the call has must outlive what is collected.
+-- Repeats a call that ran out of memory, after a collection; raises other errors. Kept out of the
+-- hot path. `a` and `b` are what the scratch arrays point to; passing them on keeps them alive
+-- until the call is over. Inputs that only the call refers to are kept over the collection.
 local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     for i = 0, nin - 1 do

@@ -87,7 +87,8 @@ local function read_shape()
 end
 
 
--- Owned before Lua allocates anything else, which may fail. Returns the size as well.
+-- Returns an array that owns a tensor of the core, and its size. The finalizer is set before any
+-- other allocation, which may fail.
 local function wrap(pointer)
   pointer = ffi_gc(pointer, C.ty_tensor_free)
   C.ty_tensor_desc(pointer, desc)
@@ -212,7 +213,7 @@ function class.blank(shape, dtype, device, func)
 end
 
 
---- As `class.blank`; the array alone.
+--- Returns a new array as `class.blank` does, without its size.
 function class.new(shape, dtype, device, func)
   return (class.blank(shape, dtype, device, func))
 end
@@ -245,7 +246,7 @@ function class.view(x, shape, offset, func)
 end
 
 
---- Another array on the same memory, without a history.
+--- Returns another array on the same memory, without a history of recorded calls.
 function class.detached(x)
   check(C.ty_tensor_view(x._h, describe(x._shape, x._dtype, x._device), 0, made))
   local v = class.share(made[0])

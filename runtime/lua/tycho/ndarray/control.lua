@@ -55,7 +55,7 @@ end
 local FOREACH = args.form("nd.contrib.foreach",
   { { "body", "function" }, { "data", "any" }, { "init_states", "any" } })
 
---- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
+--- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis 0.
 -- @treturn outputs, states
 function control.foreach(...)
   local a, func = FOREACH(...), "nd.contrib.foreach"
@@ -95,8 +95,8 @@ local function padded(list, rows, func)
 end
 
 
---- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
--- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+--- Calls `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
+-- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
 -- @treturn outputs, vars
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"

@@ -128,7 +128,8 @@ local ARANGE = args.form("nd.arange", {
   { "dtype", "dtype", "float32" },
 })
 
---- `start, start + step, ...` below `stop`, each `repeat_` times; one number is the stop.
+--- Returns the numbers `start, start + step, ...` below `stop`, each `repeat_` times; one number is
+-- the stop.
 function create.arange(...)
   local a = ARANGE(...)
   local stop = type(a.stop) == "number" and a.stop or nil
@@ -142,7 +143,7 @@ local LINSPACE = args.form("nd.linspace", {
   { "endpoint", "boolean", true }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
 })
 
---- `num` numbers from start to stop, evenly spaced; without `endpoint`, stop is left out.
+--- Returns `num` evenly spaced numbers from start to stop; without `endpoint`, stop is left out.
 function create.linspace(...)
   local a = LINSPACE(...)
   return generate("_linspace", "nd.linspace", a, {

@@ -32,7 +32,7 @@ local function fail_member(key, v)
 end
 
 
--- Data to save -> ordered {name, array} pairs, and whether the names count.
+-- Returns data to save as ordered {name, array} pairs, and whether the names are the user's.
 local function members(data)
   if is_array(data) then
     return { { "0", data } }, false
@@ -82,8 +82,8 @@ function io_of.named_arrays(list, func)
 end
 
 
--- Other formats are loaded with the first file of theirs: few programs have one, and the collector
--- visits all code that is loaded.
+-- Loads the module of a format when its first file is read or written: few programs need one, and
+-- the collector visits all code that is loaded.
 local function npy() return require "tycho.ndarray.npy" end
 local function safetensors() return require "tycho.ndarray.safetensors" end
 local function pytorch() return require "tycho.ndarray.pytorch" end
@@ -132,8 +132,8 @@ function io_of.save(...)
 end
 
 
---- The same with a checksum in a word that the reference leaves 0 and does not read: for
--- checkpoints (not for users).
+--- Writes arrays as `save` does, with a checksum in a word that the reference leaves 0 and does not
+-- read: for checkpoints (not for users).
 function io_of.save_checked(path, data)
   write(path, data, C.TY_PARAMS_CHECKED)
 end
@@ -256,7 +256,7 @@ end
 
 local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 
---- As `load`, from the bytes of a file.
+--- Returns arrays as `load` does, from the bytes of a file.
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)

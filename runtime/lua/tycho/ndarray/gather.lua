@@ -102,7 +102,7 @@ local function common_shape(lists, func)
 end
 
 
--- Element number i (row-major in `shape`) of a list that broadcasts to it.
+-- Returns element i (from 0, row-major in `shape`) of a list that broadcasts to `shape`.
 local function broadcast_at(list, shape, i)
   local at, stride = 0, 1
   for d = 0, #shape - 1 do
@@ -253,7 +253,7 @@ local function axis_indices(x, e, func)
 end
 
 
---- `x[key]` for a key with lists: a copy.
+--- Returns `x[key]` for a key with lists, as a copy; raises E(index) if it selects nothing.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray/index_key.lua)
 -- @string func public name, for errors
@@ -273,7 +273,7 @@ function gather.get(x, entries, func)
 end
 
 
---- `x[key] = v` for a key with lists. Where an index occurs twice, which value stays is not said.
+--- Sets `x[key] = v` for a key with lists. If an index occurs twice, either value may stay.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray/index_key.lua)
 -- @param v number, NDArray or nested table

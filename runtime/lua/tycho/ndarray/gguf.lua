@@ -73,7 +73,7 @@ end
 
 local read_value
 
--- Many numbers are an array, which is read when it is used.
+-- Reads a list of metadata. Many numbers become an array, whose elements are read when it is used.
 local function read_list(cursor, depth)
   local kind, n = cursor:u32(), cursor:u64()
   local number, list = NUMBERS[kind], {}

@@ -106,8 +106,8 @@ local function call_core(heads, grads, variables, targets, flags)
 end
 
 
---- What the core does. Out of memory is tried again: nothing is written before there is memory for
--- everything.
+--- Runs the core's backward; after a collection again if it ran out of memory: nothing is written
+-- before there is memory for everything.
 function gradients.run_core(func, ...)
   local code = call_core(...)
   if code == C.TY_EMEMORY then

@@ -68,7 +68,8 @@ local function is_name(key)
 end
 
 
--- A text key that is no member so far: a fluent method, an index, or a mistake.
+-- Returns what a text key that is no member yet stands for: an element or slice, nil for a private
+-- field, or a fluent method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
   if not is_name(key) then
     return index.get(x, key)
@@ -128,8 +129,8 @@ function nd.waitall()
 end
 
 
---- Nested tables, numbers and arrays as an array (not for users): arrays pass,
--- others become `dtype` on the CPU.
+--- Returns an array as it is; nested tables and numbers become an array of `dtype` on the CPU (not
+-- for users).
 -- @param v
 -- @string[opt="float32"] dtype
 -- @string func for errors
@@ -158,7 +159,7 @@ variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
 end)
 
 
--- The choice of a number is an array of it.
+-- Returns `nd.where`. A number as a choice becomes an array of it.
 local function where_function()
   local operator = operators.named("where")
   return require("tycho.op.where")(operator, "array", "nd.where", function(like, v, dtype)

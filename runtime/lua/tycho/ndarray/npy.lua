@@ -57,7 +57,7 @@ end
 
 -- One array ---------------------------------------------------------------------------------------
 
--- Header and, as pointer and size, the elements.
+-- Returns the header of a file, and the elements as {pointer, bytes, array that owns them}.
 local function make_parts(x, func, name)
   local descr = DESCR[x.dtype]
   if not descr then

@@ -124,7 +124,8 @@ local function put_named(c)
 end
 
 
--- A method that is called with a point gets no object.
+-- Raises E(value) for a missing input. If a method got no input at all, it was called with a point,
+-- and the message suggests the colon.
 local function fail_missing(c, name, argument)
   local method = c.count == 0 and c.func:match("^NDArray:(.*)$")
   Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = argument,
@@ -134,7 +135,7 @@ local function fail_missing(c, name, argument)
 end
 
 
--- All inputs up to the last one must be given.
+-- Checks that all inputs up to the last one are given.
 local function check_inputs(c)
   local names
   for i = 1, c.count do
@@ -201,7 +202,7 @@ local function run(c)
 end
 
 
--- A call that is read in full; the next one like it is found in the cache.
+-- Reads and runs a call in full, and adds it to the cache, where the next such call finds it.
 local function attempt(cache, kind, schema, func, ...)
   local c = registry.read_call(schema, func, kind, convert_context(...))
   local ok, result = pcall(run, c)

@@ -35,7 +35,7 @@ local SET = args.form("nd.set_printoptions", {
   { "linewidth", count, false }, { "suppress", "boolean?" },
 })
 
---- How arrays are written from now on; what is not named stays.
+--- Sets how arrays are written as text from now on; options that are not named keep their values.
 -- @tparam table options precision = 8 (digits after the point, at most), threshold = 1000 (larger
 --   arrays are shortened; `math.huge`: none), edgeitems = 3 (of a shortened axis, at either end),
 --   linewidth = 75 (characters), suppress = false (no exponents for small numbers)
@@ -143,7 +143,7 @@ local function word_of(entry, write)
 end
 
 
--- `axes` are left; `depth` brackets are open.
+-- Returns the text of a nested list with `axes` axes, inside `depth` open brackets.
 local function nested_text(list, axes, depth, write)
   local indent = (" "):rep(depth)
   local parts = {}
@@ -213,7 +213,7 @@ function NDArray.text(x, rows)
 end
 
 
---- "float32 2x3 @cpu(0)": an array in a few words, without reading it.
+--- Returns an array's type, shape and device as text, "float32 2x3 @cpu(0)", without reading it.
 function NDArray.summary(x)
   return ("%s %s @%s"):format(args.DTYPE_NAMES[x._dtype],
     table.concat(x._shape, "x"), tostring(x.context))

@@ -71,7 +71,8 @@ local function create(name, func, params, a)
 end
 
 
--- Exponential: the operators take the rate.
+-- Returns the parameter that the operator takes: for the exponential distribution the rate, 1 /
+-- scale.
 local function rate(row, v)
   return row[3] and 1 / v or v
 end
@@ -129,7 +130,7 @@ for name, rows in pairs(DISTRIBUTIONS) do
 end
 
 
---- Normal numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
+--- Returns normally distributed numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
 function random.randn(...)
   return random.normal(args.sizes_and_options("nd.random.randn", ...))
 end

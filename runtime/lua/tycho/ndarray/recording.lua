@@ -173,7 +173,7 @@ end
 recording.record_function = nil
 
 
---- Number of recorded calls that are alive.
+--- Returns the number of recorded calls that are alive.
 function recording.steps()
   return tonumber(steps[0])
 end

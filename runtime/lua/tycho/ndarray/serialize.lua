@@ -47,7 +47,7 @@ function container.register(kind, name)
 end
 
 
--- Adler-32.
+-- Returns the Adler-32 checksum of n bytes.
 local function checksum(p, n)
   local a, b, i = 1, 0, 0
   while i < n do

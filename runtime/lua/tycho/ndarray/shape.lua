@@ -185,7 +185,7 @@ end
 
 local FLATTEN = args.form("NDArray:flatten", { { "inplace", "boolean", false } })
 
---- Two dimensions: the first and the product of the others.
+--- Returns x with two dimensions: the first, and the product of the others.
 function NDArray.flatten(x, ...)
   local rows = x._shape[1]
   return viewed(x, { rows, x._size / rows }, FLATTEN(...).inplace, "NDArray:flatten")
@@ -219,7 +219,8 @@ end
 local SQUEEZE = args.form("NDArray:squeeze",
   { { "axis", "dims?" }, { "inplace", "boolean", false } })
 
---- Without the dimensions of 1: all of them, or those given (others E(shape)).
+--- Returns x without its dimensions of 1: all of them, or those given; E(shape) for one that is not
+-- 1.
 -- @tparam NDArray x
 -- @param axis number or list, nil for all
 function NDArray.squeeze(x, ...)
@@ -324,7 +325,7 @@ function NDArray.copyto(x, other)
 end
 
 
---- x itself if it is on the device, else a copy there.
+--- Returns x itself if it is on the device, else a copy there.
 function NDArray.as_in_context(x, ctx)
   if not Class.is_a(ctx, context.Context) then
     Error.raise{ code = "type", func = "NDArray:as_in_context", argument = "ctx",
@@ -337,7 +338,7 @@ end
 NDArray.as_in_ctx = NDArray.as_in_context
 
 
---- Another array on the same memory, through which no gradient flows.
+--- Returns another array on the same memory, through which no gradient flows.
 function NDArray.detach(x)
   return class.detached(x)
 end

@@ -36,7 +36,7 @@ for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32
 end
 
 
--- Space for n elements; a small one is good until the next call only.
+-- Returns memory for n elements; a small one is reused by the next call.
 local function buffer(dtype, n)
   if n * BYTES[dtype] <= CAPACITY then
     return small[dtype]
@@ -220,7 +220,8 @@ function NDArray.data(x)
 end
 
 
--- Byte offset of an element; indices count from 0, negative ones from the end.
+-- Returns the byte offset of an element; indices count from 0, negative ones from the end. Raises
+-- E(index) outside.
 local function offset_of(x, indices, n, func)
   local shape, at = x._shape, 0
   if n ~= #shape then
@@ -253,7 +254,7 @@ end
 
 local ONE = { 1 }
 
---- One element: `x:get(i, j)`. Waits.
+--- Returns one element, `x:get(i, j)`, as a number; waits until it is computed.
 -- @tparam NDArray x
 -- @tparam int ... one index per axis, from 0, negative from the end; outside E(index)
 function NDArray.get(x, ...)

@@ -231,11 +231,11 @@ end
 function Export:ints(list) return self:list(list, "int64") end
 
 
---- One number, as an array of one element.
+--- Adds a number as an initializer of one element; returns its name.
 function Export:number(v, dtype) return self:list({ v }, dtype) end
 
 
---- One number, as an array without dimensions.
+--- Adds a number as an initializer without dimensions; returns its name.
 function Export:scalar(v, dtype)
   local name = self:number(v, dtype)
   local list = self.graph.initializers
@@ -252,7 +252,8 @@ function Export:refuse(text, ...)
 end
 
 
---- Another shape, whose open sizes are -1 or copied.
+--- Emits a Reshape to another shape; a dynamic size is copied from the same axis, or -1. Refuses
+-- several sizes of -1.
 -- @string x
 -- @tparam table from shape of x, with names of open sizes
 -- @tparam table to
@@ -375,8 +376,8 @@ local function infer(self, shapes)
 end
 
 
--- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are
--- one, as the batch of several inputs is.
+-- Returns shapes with other sizes for the dynamic axes, and names of dynamic sizes by "size_other".
+-- `shared`: axes of one size get the same other size, as the batch of several inputs must.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
   for _, name in ipairs(sorted_keys(self.shapes)) do
@@ -466,8 +467,8 @@ local function find_name(self, entry)
 end
 
 
--- What a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and dtype
--- of each output), constant(i): the array of an input that is a parameter.
+-- Returns what a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and
+-- dtype of each output), constant(i): the array of an input that is a parameter.
 local function node_context(self, n)
   local c = { node = n, p = export.params(n), shapes = {}, dtypes = {}, out = self.described[n],
     count = #n.inputs }

@@ -246,7 +246,8 @@ function Import:opset_of(n)
 end
 
 
--- A name for the node that makes a value, if this import made it and it has no name yet.
+-- Names the node that makes a value, if this import made it, it has no name yet, and the name is
+-- free.
 local function rename(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then

@@ -55,7 +55,7 @@ local function weight_levels(g, of, entry, axis)
 end
 
 
--- A product of decoded data with a decoded weight becomes one of levels.
+-- Returns a rewrite that turns a product of decoded data with a decoded weight into one of levels.
 local function layer_of_levels(of)
   return function(g, n)
     local kind = KINDS[n.op]
@@ -104,7 +104,7 @@ local function has_shape_of(g, x, y)
 end
 
 
--- A sum of a layer and of something of its shape is taken at the end of the layer.
+-- Returns a rewrite that moves the sum of a layer and a value of its shape into the layer.
 local function fuse_sum(of)
   return function(g, n)
     if not ADDS[n.op] or n.inputs[1][1] == n.inputs[2][1] then
@@ -124,8 +124,8 @@ local function fuse_sum(of)
 end
 
 
--- QuantizeLinear of a layer's result: the layer stores the levels. Limits between them are dropped
--- where levels have them anyway.
+-- Returns a rewrite that joins QuantizeLinear with the layer before it, which then stores levels.
+-- Limits between them are dropped where the range of the levels has the same effect.
 local function end_in_levels(of)
   return function(g, n)
     local what = of.encoded[n]

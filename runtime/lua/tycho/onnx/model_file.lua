@@ -32,7 +32,8 @@ local function read_entry(r)
 end
 
 
--- A list of numbers of a tensor: where the packed ones are, or the numbers themselves.
+-- Reads a field of numbers of a tensor: for packed ones their position is kept, others are added to
+-- `values`.
 local function read_data(r, t, kind)
   t.kind = kind
   if r:is_packed() then

@@ -18,7 +18,7 @@ local op, product = value.op, value.product
 
 -- Attention ---------------------------------------------------------------------------------------
 
---- (batch, time, heads * size) as (batch, heads, time, size).
+--- Splits (batch, time, heads * size) into (batch, heads, time, size).
 function attention.split_heads(n, x, heads)
   local s = n:sizes(x, "its input")
   if not heads or heads < 1 or s[3] % heads ~= 0 then
@@ -28,7 +28,7 @@ function attention.split_heads(n, x, heads)
 end
 
 
---- (batch, heads, time, size) as (batch, time, heads * size).
+--- Joins (batch, heads, time, size) to (batch, time, heads * size).
 function attention.join_heads(x)
   local s = x.shape
   return x:transpose{ 0, 2, 1, 3 }:reshape{ s[1], s[3], s[2] * s[4] }
@@ -48,7 +48,8 @@ end
 
 local NEVER = -math.huge
 
--- 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else -infinity.
+-- Returns 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else
+-- -infinity.
 local function make_bias(allowed, dtype)
   return value.where(allowed, value.scalar(0, dtype), value.scalar(NEVER, dtype))
 end
@@ -116,7 +117,7 @@ local function bias_for(n, q, k, mask, past, lengths)
 end
 
 
---- Softmax over the last axis, 0 in rows without anything to see.
+--- Returns the softmax over the last axis; with `guarded`, 0 in rows whose keys are all excluded.
 function attention.weights(scores, bias, dtype, guarded)
   local y = scores:cast(dtype or scores.dtype):map("softmax", {}, { axis = -1 })
   if not guarded then
@@ -127,7 +128,7 @@ function attention.weights(scores, bias, dtype, guarded)
 end
 
 
--- Half types are computed in float32 and rounded once.
+-- Returns the type to compute in: float32 for half types, so that results are rounded once.
 local function wider(dtype)
   return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype
 end

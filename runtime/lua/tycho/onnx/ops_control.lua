@@ -322,7 +322,8 @@ local function scan(n, given, in_back)
 end
 
 
--- Before opset 9 the first input has lengths and all others a batch axis: each sample by itself.
+-- Runs a Scan of before opset 9, whose first input has lengths and whose others have a batch axis:
+-- each sample is scanned alone.
 local function scan_batch(n, lengths, ...)
   local given, rows = { ... }, {}
   if lengths then

@@ -60,7 +60,9 @@ end
 
 local function linear(x) return math.max(1 - abs(x), 0) end
 
--- Half the width of a kernel that is stretched where the output is smaller.
+-- Returns the first element (from 0) that an output position reads along an axis, and the weights
+-- of the elements from it on. With `antialias` the kernel is stretched where the output is smaller,
+-- and the weights are divided by their sum.
 local function make_taps(position, axis, mode, a, antialias)
   local scale = antialias and math.min(axis.scale, 1) or 1
   local reach = (mode == "cubic" and 2 or 1) / scale
@@ -180,7 +182,8 @@ local function resample_axis(x, axis, plan)
 end
 
 
--- Whole-number enlargement of images by repetition: the engine's own.
+-- Enlarges images by whole numbers by repetition, with the engine's UpSampling; returns nil if the
+-- resize is another one.
 local function repeated(x, axes, plans)
   if #x.shape ~= 4 or #axes ~= 2 or axes[1].at ~= 2 or axes[2].at ~= 3 or not value.REAL[x.dtype]
   then
@@ -203,7 +206,8 @@ end
 
 local LINEAR = { half_pixel = true, pytorch_half_pixel = true, align_corners = true }
 
--- Linear enlargement of images: the engine's own.
+-- Enlarges images linearly with the engine's BilinearResize2D; returns nil if the resize is another
+-- one.
 local function bilinear(x, axes, o)
   local whole = #x.shape == 4 and #axes == 2 and axes[1].at == 2 and axes[2].at == 3
     and o.mode == "linear" and LINEAR[o.transform] and not o.antialias and not o.exclude

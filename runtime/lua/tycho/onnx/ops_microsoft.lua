@@ -259,8 +259,8 @@ local function appended(n, past, x, first, size)
   return (op("_contrib_scatter_along_axis", { cache, at, x }, { axis = 2, reduction = "none" }))
 end
 
--- Attention of language models: keys and values of few heads, kept from step to step; a query sees
--- what is not after it.
+-- Computes the attention of language models: causal, with keys and values of fewer heads than the
+-- queries, which are kept from step to step.
 function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos, sin, positions,
     bias, sink)
   local heads, kv_heads = n:int("num_heads", 0), n:int("kv_num_heads", 0)
@@ -355,7 +355,7 @@ end
 ops.QLinearSigmoid = of_one(math_ops.Sigmoid)
 ops.QLinearLeakyRelu = of_one(math_ops.LeakyRelu)
 
--- Pooling of arrays whose channels are the last axis, too.
+-- Returns a pooling that also takes arrays whose channels are the last axis.
 local function pooled(f)
   return of_one(function(n, x)
     if not n:flag("channels_last") then

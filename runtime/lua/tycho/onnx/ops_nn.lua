@@ -550,7 +550,7 @@ function ops.InstanceNormalization(n, x, scale, bias)
   return (op("InstanceNorm", { x, scale, bias }, { eps = n:float("epsilon", 1e-5) }))
 end
 
--- Mean 0 and variance 1 over axes; the mean and the inverse deviation besides.
+-- Returns x with mean 0 and variance 1 over axes, the mean, and the inverse deviation.
 local function normalised(x, axes, eps)
   local mean = x:reduce("mean", axes, true)
   local centred = x - mean
@@ -586,7 +586,8 @@ function ops.GroupNormalization(n, x, scale, bias)
   return y:reshape(shape)
 end
 
--- x over the root of the mean of its squares over the axes from one on, times a scale.
+-- Returns x divided by the root mean square of its elements over the axes from `axis` on, times a
+-- scale.
 function value.rms_norm(x, scale, axis, eps)
   local rank, dtype = #x.shape, x.dtype
   if axis == rank - 1 and #scale.shape == 1 and scale.shape[1] == x.shape[rank]

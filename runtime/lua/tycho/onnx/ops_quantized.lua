@@ -55,7 +55,7 @@ local function repeated_over(n, v, x, axis, block)
 end
 
 
--- x in numbers of real type, minus the zero point.
+-- Returns x in a real type, minus the zero point.
 local function centred(x, zero, dtype)
   local y = x:cast(dtype)
   if zero and not (zero:is_constant() and product(zero.shape) == 1
@@ -194,7 +194,8 @@ end
 
 local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
 
--- x - zero point times weights - their zero point, as sums in int32 or in floats.
+-- Returns (a - its zero point) times (b - its zero point): in int32 where the kernels of 8 bits
+-- compute it exactly, else in floats.
 local function integer_product(n, a, b, a_zero, b_zero)
   local axis = #b.shape - 1
   local function columns(zero)
