@@ -163,7 +163,7 @@ function ops.Constant(n)
   n:refuse("a constant that is text or sparse")
 end
 
--- One number everywhere.
+-- Returns an array of one number everywhere.
 local function full(shape, number, dtype)
   check_rank(shape)
   for _, size in ipairs(shape) do
@@ -203,7 +203,7 @@ function ops.EyeLike(n, x)
     :cast(dtype)
 end
 
--- 1 where the condition on row and column holds: for triangles.
+-- Returns a boolean matrix that is 1 where holds(row, column) is true, both from 0: for triangles.
 local function triangle(rows, columns, holds)
   local list = {}
   value.spend(rows * columns, "a triangle")
@@ -238,7 +238,7 @@ function ops.Concat(n, ...)
   return value.concat(list, n:axis(1, #list[1].shape))
 end
 
--- Begin, end and number of elements along an axis, as NumPy has them.
+-- Returns begin, end and number of elements along an axis, as NumPy has them.
 local function slice_bounds(from, to, step, size)
   local low, high = step > 0 and 0 or -1, step > 0 and size or size - 1
   from = from < 0 and from + size or from
@@ -457,7 +457,8 @@ function ops.OneHot(n, indices, depth, values)
   return value.where(value.binary("equal", at, positions), on, off)
 end
 
--- Only where the condition is a constant is the result's size known.
+-- Selects the elements or parts where the condition is not 0. The condition must be a constant,
+-- since the size of the result depends on it.
 function ops.Compress(n, x, condition)
   local axis = n:int("axis")
   local from = axis and x or x:reshape{ product(n:sizes(x, "its input")) }
@@ -538,7 +539,8 @@ function ops.OptionalGetElement(_, x) return x or value.damaged("its input is ab
 
 -- Borders -----------------------------------------------------------------------------------------
 
--- Border along one axis, as an array of four dimensions whose third is the axis.
+-- Adds a border along one axis. For Pad the array is reshaped to four dimensions, of which the
+-- third is the axis.
 local function pad_axis(n, x, axis, before, after, mode, number)
   local shape = tables.copied(n:sizes(x, "its input"))
   if mode == "wrap" then

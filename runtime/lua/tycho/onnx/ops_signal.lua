@@ -137,7 +137,8 @@ local function transform(n, real, imaginary, length, options)
 end
 
 
--- Real signals from the first half of their frequencies: the others are their conjugates.
+-- Returns the real signals of the first half of their frequencies; the other half are the
+-- conjugates of these.
 local function real_inverse(n, real, imaginary, length)
   local half = floor(length / 2) + 1
   local factors = {}

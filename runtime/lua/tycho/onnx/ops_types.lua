@@ -184,7 +184,7 @@ end
 
 local NIBBLE = 16
 
--- Both numbers' four bits as 16 a + b: what `f` makes of their bits.
+-- Returns a table of f(a, b) for numbers a and b of four bits, at index 16 a + b.
 local function nibble_table(f)
   local list = {}
   for a = 0, NIBBLE - 1 do
@@ -224,7 +224,7 @@ function ops.BitwiseNot(n, x)
 end
 
 
--- 2^k, k from 0 to 63, in int64.
+-- Returns 2^k in int64, k from 0 to 63; 2^63 is negative.
 local function integer_power(k)
   local list = {}
   for i = 0, 62 do
@@ -239,14 +239,15 @@ end
 
 local function floor_divide(x, divisor) return (x - x % divisor) / divisor end
 
--- Shifted to the right by k from 0 to 63, in two parts, as 2^63 is not positive.
+-- Returns x shifted to the right by k from 0 to 63, in two parts, since 2^63 is not positive.
 local function shifted_right(x, k)
   local first = k:minimum(32)
   return floor_divide(floor_divide(x, integer_power(first)), integer_power(k - first))
 end
 
 
--- The same for unsigned numbers of 64 bits, which are negative here where their top bit is 1.
+-- Returns unsigned numbers of 64 bits shifted to the right by k from 0 to 63; they are negative
+-- int64 where their top bit is 1.
 local function unsigned_shifted_right(x, k)
   local half = floor_divide(x, 2)
   half = value.where(half:lesser(0), half + 2 ^ 62 + 2 ^ 62, half)

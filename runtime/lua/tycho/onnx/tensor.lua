@@ -125,7 +125,8 @@ local function external_position(t, model)
 end
 
 
--- File and place of elements that are all in one piece, as the type has them; nil: they are not.
+-- Returns the file and the position of a tensor's elements if they are in one piece and stored as
+-- the type has them, else nil.
 local function dense_position(t, kind, model)
   if t.is_external then
     return external_position(t, model)
@@ -142,7 +143,7 @@ end
 
 -- Reads -------------------------------------------------------------------------------------------
 
--- Mantissa and exponent of a small float.
+-- Returns the value of a small float from its bits.
 local function decode_float(code, form)
   local exponents, mantissas, bias, kind = unpack(form)
   if kind == "e8m0" then
@@ -165,7 +166,8 @@ local function decode_float(code, form)
 end
 
 
--- Element i of packed bytes of few bits, the lowest first.
+-- Returns element i (from 0) of bytes that hold several elements of few bits each, the lowest bits
+-- first.
 local function few_bits(bytes, i, kind)
   local per_byte = 8 / kind.bits
   local code = bit.band(bit.rshift(bytes[math.floor(i / per_byte)], i % per_byte * kind.bits),

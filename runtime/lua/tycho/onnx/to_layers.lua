@@ -252,7 +252,7 @@ end
 
 -- Detection ---------------------------------------------------------------------------------------
 
--- What depends on the shape of its input alone is a constant.
+-- Emits the result of an operator that reads only the shape of its input, as a constant.
 local function by_shape(e, c)
   local x, flat = create.zeros{ shape = e:known(c.shapes[1]), dtype = c.dtypes[1] }, {}
   for key, text in pairs(c.node.attrs) do
@@ -295,8 +295,8 @@ local function corners(e, offsets, anchors, variances, clip)
   return boxes
 end
 
--- 1 where a box (batch, boxes, 4) is kept: (batch, boxes). Scores (batch, 1, boxes); boxes of
--- different classes do not meet, unless `together`.
+-- Returns which boxes (batch, boxes, 4) are kept, as 1 or 0: (batch, boxes). Scores are (batch, 1,
+-- boxes). Boxes of different classes are moved apart, unless `together`.
 local function kept(e, boxes, scores, classes, shape, threshold, least, together)
   if not together then
     boxes = sum(e, boxes, times(e, classes, number(e, 4)))

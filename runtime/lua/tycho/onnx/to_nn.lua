@@ -148,7 +148,7 @@ end
 
 to.Pooling_v1 = to.Pooling
 
--- An average over equal parts is a product with a matrix for each axis.
+-- Returns the matrix of `out` rows by which averages over equal parts of an axis are a product.
 local function average_matrix(size, out)
   local list = {}
   for i = 0, out - 1 do
@@ -176,7 +176,7 @@ local ACTIVATIONS = { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softrel
 
 function to.Activation(e, c) return e:emit(ACTIVATIONS[c.p.act_type], { c.inputs[1] }) end
 
--- 0.5 x (1 + erf(x / sqrt 2))
+-- Emits 0.5 x (1 + erf(x / sqrt 2)).
 local function gelu(e, x, dtype)
   local half = e:emit("Erf", { e:emit("Mul", { x, e:number(math.sqrt(0.5), dtype) }) })
   half = e:emit("Add", { half, e:number(1, dtype) })
@@ -203,7 +203,8 @@ function to.LeakyReLU(e, c)
   return e:emit("PRelu", { x, e:reshape(c.inputs[2], c.shapes[2], slope) })
 end
 
--- Softmax along the node's axis; f: of the scaled input.
+-- Returns a converter of a softmax along the node's axis, of the input divided by the temperature;
+-- `negative`: of the negated input.
 local function soft(op, negative)
   return function(e, c)
     local x, p = c.inputs[1], c.p
@@ -220,7 +221,7 @@ end
 to.softmax, to.log_softmax = soft "Softmax", soft "LogSoftmax"
 to.softmin = soft("Softmax", true)
 
--- Softmax over all numbers of a sample.
+-- Emits a softmax over all numbers of a sample.
 local function sample_softmax(e, c)
   local shape = c.shapes[1]
   if #shape == 2 then
@@ -296,7 +297,7 @@ local function mean(e, x, axes)
   return e:emit("ReduceMean", { x }, { axes = axes, keepdims = 1 })
 end
 
--- Mean 0 and variance 1 over axes.
+-- Emits x with mean 0 and variance 1 over axes.
 local function normalised(e, x, axes, eps, dtype)
   local centred = e:emit("Sub", { x, mean(e, x, axes) })
   local variance = mean(e, e:emit("Mul", { centred, centred }), axes)
@@ -455,7 +456,8 @@ end
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- Part k of a projection (time, batch, heads * parts * size) as (batch * heads, time, size).
+-- Emits part k (from 0) of a projection (time, batch, heads * parts * size) as (batch * heads,
+-- time, size); returns its name and the size.
 local function head_part(e, c, i, parts, k)
   local s, heads = e:known(c.shapes[i]), c.p.heads
   local size = s[3] / heads / parts
@@ -524,7 +526,8 @@ local function attention_ports(c)
   return ports
 end
 
--- Part k of what holds several: (batch, time, heads * size) or (time, batch, heads * size).
+-- Emits part k (from 0) of an array that holds several: (batch, time, heads * size) or (time,
+-- batch, heads * size).
 local function packed_part(e, x, heads, parts, k)
   if parts == 1 then
     return x.name
@@ -536,7 +539,7 @@ local function packed_part(e, x, heads, parts, k)
   return e:emit("Reshape", { y, e:ints{ s[1], s[2], heads * size } })
 end
 
--- (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
+-- Emits (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
 local function heads_first(e, name, s, heads, size, time_first)
   local y = e:emit("Reshape", { name, e:ints{ s[1], s[2], heads, size } })
   return e:emit("Transpose", { y }, { perm = time_first and { 1, 2, 0, 3 } or { 0, 2, 1, 3 } })
@@ -627,7 +630,8 @@ local function attention_parts(e, c, x, mask, bias)
   return e:emit("MatMul", { weights, repeated(x[3], x.value_size) })
 end
 
--- ONNX's attention takes one mask: of numbers where there is a bias.
+-- Emits ONNX's Attention, which takes one mask: if there is a bias, a mask is written into it as
+-- -infinity.
 local function attention_node(e, c, x, mask, bias, causal)
   local dtype, given = c.dtypes[1], mask
   if mask and bias then

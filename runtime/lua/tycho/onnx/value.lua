@@ -41,7 +41,7 @@ local value = {}
 local Value = {}
 value.Value = Value
 
--- The array of a constant that `make` makes is made when it is first asked for.
+-- Returns a member; the array of a constant with a function `make` is made when it is first read.
 function Value.__index(v, key)
   local make = key == "array" and rawget(v, "make")
   if not make then
@@ -511,7 +511,7 @@ local function as_number(v, other)
 end
 
 
--- An empty result has the shape that it would have.
+-- Returns an empty value of the given shape; it has no array.
 local function empty(shape, dtype)
   return value.constant(nil, shape, dtype)
 end
@@ -626,7 +626,7 @@ end
 
 -- Shapes of values --------------------------------------------------------------------------------
 
--- Another shape for the same elements, under the name of the same constant where it is one.
+-- Returns a constant with the same elements in another shape.
 local function reshaped_constant(v, shape)
   local y = value.constant(v.array and v.array:reshape(inner_shape(shape)), shape, v.dtype)
   y.list = v.list
@@ -718,7 +718,7 @@ function Value:expand(shape)
 end
 
 
---- One part of an axis.
+--- Returns a part of an axis.
 -- @int axis from 0
 -- @int from
 -- @int to after the last element
@@ -802,7 +802,7 @@ function Value:reduce(name, axes, keep)
 end
 
 
--- Of a scalar, which has an axis of one element here.
+-- Reduces a scalar, which is stored with an axis of one element.
 function Value:reduce_one(name)
   local y = op(name, { self }, { axis = { 0 }, keepdims = true })
   y.shape = {}

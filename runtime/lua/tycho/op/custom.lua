@@ -149,7 +149,7 @@ function CustomOpProp:declare_backward_dependency(out_grad, in_data, out_data)
 end
 
 
---- The object that computes; called once per executor and node.
+--- Returns the object that computes; called once per executor and node. A subclass must define it.
 -- @param ctx Context
 -- @tparam {shape,...} shapes of the inputs
 -- @tparam {string,...} dtypes of the inputs

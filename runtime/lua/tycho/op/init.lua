@@ -79,7 +79,7 @@ local POINTWISE = args.form("op.pointwise", {
 })
 
 
--- {"slope", beta = 1} as "slope beta=1"
+-- Returns parameters such as {"slope", beta = 1} as text: "slope beta=1".
 local function param_text(params)
   local list = {}
   for i, name in ipairs(params or {}) do

@@ -237,7 +237,7 @@ end
 kinds.Ftrl = base.kind("Ftrl", { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } })
 local init_ftrl = kinds.Ftrl.init
 
--- Its rate is set without the base: a schedule keeps its own.
+-- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
 function kinds.Ftrl:init(options, ...)
   local given = {}
   for key, value in pairs(type(options) == "table" and options or {}) do

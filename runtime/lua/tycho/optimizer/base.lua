@@ -93,7 +93,8 @@ Optimizer.aggregate_num = 0
 local BASE = base.form("Optimizer", {})
 
 
--- The rate of an optimizer with a schedule is the schedule's, which begins with the given one.
+-- Sets the learning rate and the schedule; the rate of an optimizer with a schedule is the
+-- schedule's, which begins with the given one.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
   self.lr = lr or not scheduler and 0.01 or nil
@@ -333,7 +334,8 @@ end
 
 -- States and updates ------------------------------------------------------------------------------
 
---- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
+--- Returns a new state for a parameter: nil, an array, or a list of these with `ty.null` for
+-- nothing.
 -- @tparam int|string index of the parameter, or its name
 -- @tparam NDArray weight
 function Optimizer:create_state(index, weight) end
@@ -384,8 +386,8 @@ function Optimizer:_keeps_master(weight)
 end
 
 
---- As `create_state`; for a float16 or bfloat16 weight with
--- `multi_precision`: `{master copy, its state}`.
+--- Returns a state as `create_state` does; for a float16 or bfloat16 weight with `multi_precision`:
+-- `{master copy, its state}`.
 function Optimizer:create_state_multi_precision(index, weight)
   if self:_keeps_master(weight) then
     local master = weight:astype("float32")
@@ -395,7 +397,7 @@ function Optimizer:create_state_multi_precision(index, weight)
 end
 
 
---- As `update`, on the master copy where there is one.
+--- Updates as `update` does, on the master copy if there is one.
 function Optimizer:update_multi_precision(index, weight, grad, state)
   if type(index) ~= "table" and self.multi_precision and base.is_half(weight) then
     self:update(index, state[1], grad:astype("float32"), values.value(state[2]))
@@ -433,7 +435,8 @@ function base.map_state(state, f)
 end
 
 
--- Not part of `update_multi_precision`: LuaJIT compiles no function that makes a closure.
+-- Returns a state in float32. Not inside `update_multi_precision`, since LuaJIT compiles no
+-- function that makes a closure.
 local function widened(state)
   return base.map_state(state, function(x) return x:astype("float32") end)
 end
@@ -546,7 +549,7 @@ function base.gradient(self, grad, weight, wd)
 end
 
 
---- Running mean: x = rate * x + (1 - rate) * y, in place.
+--- Updates a running mean in place: x = rate * x + (1 - rate) * y.
 function base.blend(x, rate, y)
   return x:mul_(rate):add_(y * (1 - rate))
 end

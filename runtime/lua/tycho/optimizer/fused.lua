@@ -95,8 +95,8 @@ local function counted(n)
 end
 
 
--- Whose states the auxiliary states are, and which of them: the rates,
--- which come last, belong to none.
+-- Records the parameter and the place of each auxiliary state of the fused update; the last one
+-- holds the rates and belongs to no parameter.
 local function note_states(self, param, names)
   for slot = 1, #names - 1 do
     self.states[names[slot]] = { param, slot }

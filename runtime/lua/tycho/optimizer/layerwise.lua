@@ -130,7 +130,8 @@ function LAMB.create_state(_, _, weight)
 end
 
 
--- weight, grad, mean, var and the master copy of each array in turn.
+-- Returns weight, grad, mean, var and, if there is one, the master copy of each parameter as one
+-- list, and whether there are master copies.
 local function gather_lamb(weights, grads, states)
   local inputs, masters = {}, is_plain(states[1][2])
   for i, weight in ipairs(weights) do

@@ -190,8 +190,8 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- What both curves have in common; `shape` maps the part of the way that is done, 0
--- to 1, to a factor from 1 to 0.
+-- Initializes the fields that both curves have. Their `shape` maps the part of the updates that is
+-- done, 0 to 1, to a factor from 1 to 0.
 local function init_curve(self, class, a)
   init_base(self, class, a)
   check(a.max_update >= 1, self.class_name, "max_update", a.max_update, "at least 1")

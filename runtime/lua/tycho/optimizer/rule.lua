@@ -50,7 +50,7 @@ local function update_many(self, indices, weights, grads, states)
 end
 
 
--- Of a weight, or of a list of weights of one type.
+-- Updates a weight, or a list of weights of one type.
 local function update(self, index, weight, grad, state)
   if type(index) == "table" then
     return update_many(self, index, weight, grad, state)
@@ -61,8 +61,9 @@ local function update(self, index, weight, grad, state)
 end
 
 
--- Where each launch costs, all weights go together; not those of a class with an update of its own,
--- nor those that may have master copies.
+-- Returns how many weights are updated by one call, 0: each by itself. On a GPU, where each launch
+-- costs, all go together, except those of a class with its own `update` and those that may have
+-- master copies.
 local function together(self, weight)
   local many = self.update == update and base.is_on_gpu(weight) and not base.is_half(weight)
   return many and base.MANY or 0

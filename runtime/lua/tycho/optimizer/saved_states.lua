@@ -178,7 +178,7 @@ end
 
 -- The optimizer -----------------------------------------------------------------------------------
 
--- "SGD{momentum = 0.9}"
+-- Returns a name with options as text: "SGD{momentum = 0.9}".
 local function format_options(name, options, shown)
   local parts = {}
   for _, key in ipairs(shown) do
@@ -509,7 +509,7 @@ local function moved_by_key(t, from)
 end
 
 
--- A schedule goes forward by itself; it is put back where it has gone further.
+-- Sets a schedule back to its saved position: it advances by itself, and may have advanced further.
 local function rewind(schedule, saved)
   if saved and type(schedule) == "table" and schedule.class_name == saved.kind then
     for _, name in ipairs(settings.MOVING) do

@@ -21,7 +21,7 @@ local updater = {}
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
 
--- list of weights -> what was made of it
+-- Returns an empty table of plans by list of weights, which does not keep the lists alive.
 local function new_plans()
   return setmetatable({}, { __mode = "k" })
 end
@@ -102,7 +102,7 @@ function Updater:_settle(targets)
 end
 
 
--- A loaded state that could not be compared with its weight when it was loaded.
+-- Checks a loaded state that could not be compared with its weight when it was loaded.
 local function check_loaded(self, index, weight)
   if self._unchecked[index] then
     saved_states.check_state(self.optimizer, { key = index, weight = weight,
@@ -244,7 +244,7 @@ function Updater:get_states(...)
 end
 
 
---- As `get_states`, with the names of parameters (not for users).
+--- Returns the states as `get_states` does, with the names of parameters (not for users).
 -- @bool dump_optimizer
 -- @tparam table names by index
 function Updater:_get_states(dump_optimizer, names)

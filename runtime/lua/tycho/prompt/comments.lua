@@ -47,7 +47,8 @@ local function module_name(block)
 end
 
 
--- "@function cpu", "@type Conv2D": a function or a class that no line of code names.
+-- Returns the full name, the last name and the kind that a tag gives, "@function cpu" or "@type
+-- Conv2D": of a function or class that is not named by the code after the comment.
 local function tagged_name(block)
   for _, line in ipairs(block) do
     local tag, name = line:match("^@(%l+)%s+(%S+)")
@@ -150,7 +151,7 @@ local TYPES = { string = "text", int = "integer", bool = "boolean", number = "nu
   func = "function", tab = "table", param = "" }
 
 
--- "@tparam[opt] table a the dictionary" as {name = "a", type = "table,
+-- Returns a parameter's tag, "@tparam[opt] table a the dictionary", as {name = "a", type = "table,
 -- optional", text = "the dictionary"}.
 local function parameter(line)
   local tag, mark, rest = line:match("^@(%w+)(%b[])%s*(.*)$")

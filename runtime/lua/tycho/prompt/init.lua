@@ -105,7 +105,7 @@ function Session:page(text)
 end
 
 
--- What is typed can be called back, a block of several lines as a whole.
+-- Adds what was typed to the history, a block of several lines as one entry.
 local function remember(session, text)
   if session.editing then
     session.editor.add(text)
@@ -224,7 +224,7 @@ local function with_hint(message, text)
 end
 
 
--- The first line in colour.
+-- Writes an error, with its first line in colour.
 local function write_error(session, text)
   local first, rest = text:match("^([^\n]*)(.*)$")
   session.write(session:paint("error", first), rest, "\n")
@@ -366,7 +366,7 @@ function Session:text(text)
 end
 
 
---- `tycho -l module`: requires it; its last name holds it here.
+--- Requires a module for `tycho -l module`, and sets the variable of its last name.
 function Session:use(module)
   self.env[module:match("[^.]*$")] = require(module)
 end
@@ -400,7 +400,7 @@ local function asked_name(text)
 end
 
 
--- `?name`: what is known of the name; the value itself where nothing is.
+-- Shows what is known about a name for `?name`; the value itself if nothing is known.
 local function explain(session, name)
   local value = named_value(session, name)
   local text, known = manual.text(name, value)

@@ -40,7 +40,7 @@ local function add_text(lines, text, indent)
 end
 
 
--- "  name               text", further lines under the text.
+-- Adds a row "  name               text", with further lines below the text.
 local function add_row(lines, name, text)
   local rows = {}
   add_text(rows, text, (" "):rep(22))
@@ -184,7 +184,7 @@ function manual.plain_signature(f, title, entry)
 end
 
 
--- One row per parameter of the form, with what the comment says of it.
+-- Adds one row per parameter of a form, with the comment's text about it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
@@ -196,7 +196,7 @@ local function add_form(lines, form, said)
 end
 
 
--- What a comment says, with the parameters of a form if there is one.
+-- Adds the text of a comment, with the parameters of a form if there is one.
 local function add_comment(lines, entry, form)
   local parts, said = comments.parts(entry), {}
   for _, line in ipairs(parts.lines) do
@@ -571,7 +571,7 @@ local function name_text(name)
 end
 
 
---- Help as text.
+--- Returns the help about a name as text.
 -- @string name what was asked for: a path of names
 -- @param[opt] value what the name stands for
 -- @treturn string

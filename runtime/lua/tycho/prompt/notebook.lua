@@ -67,7 +67,8 @@ end
 
 local NOTHING = { "no variable has this name" }          -- a path that leads nowhere
 
--- ILua's JSON, whose answer to a question for completion becomes ours.
+-- Returns ILua's JSON module with other texts for questions about completion and help: the answer
+-- to a completion lists our names.
 local function with_completion(json)
   local names
   return setmetatable({

@@ -142,7 +142,8 @@ local function given_parameters(info)
 end
 
 
--- "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype = "int8"})" for "1 3 int8".
+-- Returns the code that makes an array: "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype =
+-- "int8"})" for "1 3 int8".
 local function array_text(text)
   if not text:find("^[%d ]+") then
     return text
@@ -175,7 +176,7 @@ end
 
 local COLUMNS = 78                                       -- of a line of an example
 
--- "contrib.box_nms" for "_contrib_box_nms".
+-- Returns an operator's path: "contrib.box_nms" for "_contrib_box_nms".
 local function path_of(name)
   return (name:gsub("^_contrib_", "contrib."):gsub("^_linalg_", "linalg.")
     :gsub("^_image_", "image."))

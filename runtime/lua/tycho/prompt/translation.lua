@@ -29,7 +29,7 @@ function translation.value(path)
 end
 
 
---- How a name of the table is written: "ty.nd.concat", "Module:fit{num_epoch = ...}".
+--- Returns a name of the table as a user writes it: "ty.nd.concat", "Module:fit{num_epoch = ...}".
 -- @string name as in `foreign.TOPICS`
 function translation.written(name)
   local owner, option = name:match("^(.-){([%w_]+)}$")
@@ -128,7 +128,8 @@ local function of_method(name)
 end
 
 
--- called: whether the message is about a call, not about a field of a variable that is nil.
+-- Returns what a global name of Python is here, or nil. `called`: the message is about a call, not
+-- about a field of a variable that is nil.
 local function of_global(name, line, called)
   if LIBRARIES[name] then
     return of_library(name, line)
@@ -137,7 +138,8 @@ local function of_global(name, line, called)
 end
 
 
--- A line before the one that a message names counts only as a statement that is none in Lua.
+-- Returns what a line of Python syntax is in Lua, or nil. `before`: the line comes before the one
+-- that the message names; then only rows that match whole statements count.
 local function of_syntax(line, before)
   local code = line:gsub("\\.", ""):gsub("\"[^\"]*\"", "\"\""):gsub("'[^']*'", "\"\"")
   for _, row in ipairs(SYNTAX) do

@@ -116,7 +116,7 @@ function BaseRNNCell:init(...)
 end
 
 
--- Gate suffixes; the rows of the cell's matrices are one block per gate.
+-- Returns the suffixes of the gates; the cell's matrices have one block of rows per gate.
 function BaseRNNCell._gate_names(_)
   return {}
 end
@@ -194,7 +194,7 @@ function BaseRNNCell:begin_state(...)
 end
 
 
--- Begin states of a cell inside this one.
+-- Returns the begin states of a cell inside this one.
 function BaseRNNCell._make_begin(cell, func, given)
   local options = tables.copy(given)
   options.func = func

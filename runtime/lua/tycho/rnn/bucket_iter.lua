@@ -128,7 +128,8 @@ local function bucket_for(keys, length)
 end
 
 
--- Sentence numbers per bucket; buckets without any are dropped.
+-- Sorts sentence numbers into buckets and drops buckets without any; sentences that are too long
+-- are counted in `ndiscard`.
 local function fill_buckets(self, keys)
   local rows = {}
   for i in ipairs(keys) do

@@ -150,7 +150,7 @@ function GRUCell:init(...)
 end
 
 
--- The names of a GRU's maps have one underscore more than those of the other cells.
+-- Returns the name of a map: those of a GRU have one underscore more than those of the other cells.
 function GRUCell:_map_name(name)
   return name .. "_"
 end

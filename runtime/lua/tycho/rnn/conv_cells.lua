@@ -140,7 +140,7 @@ function ConvGRUCell._map_name(_, name)
 end
 
 
--- The reference's graphs leave the usual axis out here.
+-- Divides into gates; the reference's graphs leave the axis out here if it is the usual one.
 function ConvGRUCell:_divide(x, name)
   local usual = self._conv_layout:sub(2, 2) == "C"
   return (usual and basic.GRUCell._divide or divide)(self, x, name)

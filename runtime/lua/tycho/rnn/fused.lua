@@ -93,7 +93,7 @@ local function results(self, rnn)
 end
 
 
--- Once for each cell.
+-- Warns, once per cell, that the layout NTC costs copies.
 local function warn_layout(self)
   if not self._warned then
     log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; \z

@@ -97,7 +97,8 @@ local ZONEOUT = args.form("rnn.ZoneoutCell", {
 })
 
 
--- Zoneout works step by step, which some cells do not.
+-- Raises E(unsupported) for a cell that cannot run step by step, as Zoneout does, or that contains
+-- one.
 local function check_steps(cell)
   local bidirectional = Class.is_a(cell, stack.BidirectionalCell)
   if bidirectional or Class.is_a(cell, fused.FusedRNNCell) then

@@ -24,7 +24,7 @@ local function check_cell(cell, func, argument)
 end
 
 
--- What a part of a list from one place on.
+-- Returns n entries of a list from a position (from 1) on.
 local function part(list, from, n)
   return { unpack(list, from, from + n - 1) }
 end

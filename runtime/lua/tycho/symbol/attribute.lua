@@ -32,7 +32,7 @@ function AttrScope:init(attrs)
 end
 
 
--- Inside another scope: its attributes, overlaid by ours.
+-- Returns a scope with the attributes of the enclosing one, overlaid by its own.
 function AttrScope:entered(outer)
   local merged = AttrScope(outer and outer._attrs)
   for key, value in pairs(self._attrs) do

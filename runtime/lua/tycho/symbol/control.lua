@@ -66,7 +66,7 @@ local function like(list, is_list)
 end
 
 
--- One variable per outer value, for a function's parameters: "data-0".
+-- Returns one variable per outer value, "data-0", as the parameters of a body.
 local function placeholders(list, symbol)
   local variables = {}
   for i, s in ipairs(list) do
@@ -298,7 +298,7 @@ local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
 end
 
 
--- foreach: body(data[t], states) -> outputs, states
+-- Builds a foreach node: body(data[t], states) -> outputs, states.
 local function foreach(symbol, a)
   local func, Symbol = "sym.contrib.foreach", symbol.Symbol
   local data, data_list = flatten(a.data, "data", func, Symbol)
@@ -344,7 +344,8 @@ local function node_locations(nodes, order, func)
 end
 
 
--- while_loop: while cond(vars) and steps < max_iterations: outputs, vars = func(vars)
+-- Builds a while_loop node: while cond(vars) and steps < max_iterations: outputs, vars =
+-- func(vars).
 local function while_loop(symbol, a)
   local func, Symbol = "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
@@ -375,7 +376,7 @@ end
 local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" },
   { "else_func", "function" }, { "name", "text", "cond" } })
 
--- cond: pred ~= 0 and then_func() or else_func()
+-- Builds a cond node: pred ~= 0 and then_func() or else_func().
 local function cond(symbol, a)
   local func, Symbol = "sym.contrib.cond", symbol.Symbol
   local inputs, add = gather()
@@ -409,22 +410,23 @@ end
 function control.functions(symbol)
   local contrib = {}
 
-  --- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
+  --- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis
+  -- 0.
   -- @treturn outputs, states
   function contrib.foreach(...)
     return foreach(symbol, FOREACH(...))
   end
 
 
-  --- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
-  -- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+  --- Runs `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
+  -- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
   -- @treturn outputs, vars
   function contrib.while_loop(...)
     return while_loop(symbol, WHILE(...))
   end
 
 
-  --- The result of one of two functions: of `then_func` where `pred` is not 0.
+  --- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
   function contrib.cond(...)
     return cond(symbol, COND(...))
   end

@@ -24,7 +24,7 @@ local create = {}
 local null, compose = values.null, operators.compose
 
 
--- name and attr, which every function that makes a node takes.
+-- Returns a form with the options `name` and `attr`, which every function that makes a node takes.
 local function form(name, spec)
   spec[#spec + 1] = { "name", "text?" }
   spec[#spec + 1] = { "attr", "dict?" }
@@ -197,7 +197,8 @@ local function distribution_form(name, rows)
 end
 
 
--- The scale of an exponential distribution is the inverse of its rate.
+-- Returns the parameter that the operator takes: for the exponential distribution the rate, 1 /
+-- scale.
 local function rate(name, value)
   if name ~= "exponential" then
     return value

@@ -75,7 +75,8 @@ function graph.names(symbol)
 end
 
 
--- A body of control flow, as a graph that knows its heads.
+-- Adds the bodies of a control flow node to a graph; raises E(unsupported) for an operator written
+-- in Lua inside one.
 local function add_bodies(g, n, func)
   for _, body in ipairs(n.bodies) do
     for _, m in ipairs(node.walk(body._entries)) do
@@ -95,7 +96,7 @@ end
 
 local input_capacity, input_list = 64, entry_array(64)
 
--- In an array that the next call uses again.
+-- Writes a node's inputs into an array that the next call uses again.
 local function put_inputs(inputs, position)
   local n = #inputs
   if n > input_capacity then
@@ -127,7 +128,8 @@ local function add_node(g, n, position, out, func, hints)
 end
 
 
--- hints: of operators written in Lua, node -> attributes with what their classes have inferred
+-- Builds the core's graph of a symbol. `hints`: for operators written in Lua, node -> attributes
+-- with what their classes have inferred.
 local function build(symbol, func, hints)
   local out, entries = graph_out(), symbol._entries
   check(C.ty_graph_new(out), func)

@@ -30,7 +30,7 @@ local want_array, desc_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_desc[?]"
 
 -- What is given -----------------------------------------------------------------------------------
 
--- Positional values go to the arguments in order; null leaves one out.
+-- Returns positional values by the names of the arguments, in order; `ty.null` leaves one out.
 local function by_position(list, order, func)
   local names = graph.variable_names(order)
   if #list > #names then
@@ -292,8 +292,8 @@ function inference.find_variables(symbol, shapes, types)
 end
 
 
---- `arguments, outputs, auxiliary states` of what is inferred; three nils
--- and a warning when incomplete.
+--- Returns what is inferred of arguments, outputs and auxiliary states, as three lists; three nils
+-- and a warning if it is incomplete.
 -- @param symbol the symbol
 -- @tparam table kind `inference.SHAPES` or `inference.DTYPES`
 -- @tparam table given by argument name

@@ -247,14 +247,14 @@ local SAVE = args.form("Symbol:save",
 
 --- Adds `load`, `load_json` to the namespace and `tojson`, `save` to the class.
 function symbol_json.add(namespace, Symbol)
-  --- A symbol from a symbol file of any version.
+  --- Returns a symbol from a symbol file of any version.
   -- @string fname
   function namespace.load(...)
     local path, out = LOAD(...).fname, ffi.new("ty_graph *[1]")
     return read(Symbol, C.ty_graph_load(path, out), out, "sym.load", path)
   end
 
-  --- A symbol from the text of a symbol file.
+  --- Returns a symbol from the text of a symbol file.
   -- @string json_str
   function namespace.load_json(...)
     local content, out = LOAD_JSON(...).json_str, ffi.new("ty_graph *[1]")
@@ -266,7 +266,7 @@ function symbol_json.add(namespace, Symbol)
     return read(Symbol, C.ty_graph_parse(content, out), out, "sym.load_json")
   end
 
-  --- The text of a symbol file, byte for byte as the reference writes it.
+  --- Returns the text of a symbol file, byte for byte as the reference writes it.
   -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts, but
   --   those that are outputs
   function Symbol:tojson(...)

@@ -46,7 +46,7 @@ function Prefix:init(prefix)
 end
 
 
---- As NameManager's, with the prefix before explicit names too.
+--- Returns a name as NameManager does, with the prefix before explicit names, too.
 function Prefix:get(given, hint)
   return self._prefix .. Prefix.super.get(self, given, hint)
 end

@@ -26,7 +26,7 @@ node.edits = 0
 local VARIABLE = { inputs = {}, outputs = { "" }, mutated = {}, nvisible = 1 }
 
 
---- One table of attributes from several, later ones first.
+--- Returns one table from several tables of attributes; later ones take precedence.
 function node.merged(...)
   local all = {}
   for i = 1, select("#", ...) do
@@ -291,7 +291,8 @@ local INITIALISERS = {
   IdentityAttachKLSparseReg  = { [2] = ZERO },
 }
 
--- A variable that was made for the node is in no graph yet.
+-- Sets `__init__` of input variables that have usual initializers. A variable that was made for
+-- this node is in no graph yet, so its attributes are replaced directly.
 local function annotate(n, given)
   if n.op == "UpSampling" and n.attrs.sample_type ~= "bilinear" then
     return

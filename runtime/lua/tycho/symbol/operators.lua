@@ -127,7 +127,7 @@ local function given_inputs(call, n)
 end
 
 
--- Symbol of all visible outputs of a node.
+-- Returns a symbol of all visible outputs of a node.
 local function make_outputs(n)
   local entries = {}
   for k = 1, n.ports.nvisible do
@@ -184,7 +184,7 @@ function operators.compose(op, inputs, params, func, options)
 end
 
 
---- The function of an operator for the namespace `ty.sym`.
+--- Returns the function of an operator for the namespace `ty.sym`.
 -- @string alias name or alias
 -- @string[opt] func public name, for errors
 -- @string[opt] hint of automatic names; the alias

@@ -79,7 +79,8 @@ local function product_and_vector(g, n)
 end
 
 
--- A constant per channel that is added to a product becomes its bias.
+-- Moves a constant per channel that is added to a product into its bias. Returns the replacement,
+-- nil: the node stays.
 local function fold_shift(g, n)
   local product, shift, bias = nil, nil, nil
   if ADDS[n.op] then
@@ -95,7 +96,8 @@ local function fold_shift(g, n)
 end
 
 
--- A constant per channel that multiplies a product multiplies its weight and its bias instead.
+-- Moves a constant per channel that multiplies a product into its weight and its bias. Returns the
+-- replacement, nil: the node stays.
 local function fold_scale(g, n)
   local product, scale, bias = nil, nil, nil
   if MULTIPLIES[n.op] then
@@ -175,7 +177,8 @@ local function vector_and_other(g, n, size)
 end
 
 
--- A mean, a deviation, a scale and a shift become a layer normalisation.
+-- Joins a mean, a deviation, a scale and a shift to a LayerNorm. Returns the replacement, nil: the
+-- node stays.
 local function join_layer_norm(g, n)
   local shape = ADDS[n.op] and shape_of(g, { n, 0 })
   if not shape then
@@ -268,7 +271,8 @@ local function within(n, least, most)
 end
 
 
--- x * (x + 3 within 0 and 6) / 6 becomes x * hard_sigmoid(x), which is one pass.
+-- Joins x * clip(x + 3, 0, 6) / 6 to x * hard_sigmoid(x), which is one pass. Returns the
+-- replacement, nil: the node stays.
 local function join_hard_swish(g, n)
   local whole = times(n, 1 / 6)
   local product = whole and whole[1]
@@ -324,8 +328,8 @@ local function in_one_hot(g, entry)
 end
 
 
--- One-hot vectors times a matrix become the rows that they choose, and zeros of an index that is
--- none.
+-- Replaces one-hot vectors times a matrix by the rows that they choose, and by zeros where an index
+-- is out of range. Returns the replacement, nil: the node stays.
 local function join_one_hot(g, n)
   if n.op ~= "dot" or n.attrs.transpose_a or n.attrs.transpose_b then
     return nil

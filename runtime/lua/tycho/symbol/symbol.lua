@@ -215,7 +215,7 @@ local function output_range(self, slice)
 end
 
 
---- One output, or several.
+--- Returns one output, or several.
 -- @param key number from 1, exact output name, or `ty.slice(a, b)` of 0-based numbers
 -- @treturn Symbol
 function Symbol:output(key)
@@ -335,13 +335,13 @@ end
 
 -- Composition -------------------------------------------------------------------------------------
 
---- `s{variable = symbol, name = "new"}`: a copy of the graph with variables replaced.
+--- Returns a copy of the graph with variables replaced: `s{variable = symbol, name = "new"}`.
 function Symbol:__call(...)
   return Symbol.of(compose(self, "Symbol", ...))
 end
 
 
---- As calling the symbol, but in place.
+--- Replaces variables as calling the symbol does, but in place.
 function Symbol:_compose(...)
   become(self, compose(self, "Symbol:_compose", ...))
 end

@@ -17,7 +17,7 @@ local PRODUCER = 22                      -- the version of GraphDef that TensorB
 local PARAMETER_OP, INPUT_OP = "Variable", "Placeholder"
 
 
--- A key of the field `attr`, which is a map, and its AttrValue.
+-- Adds a key to the field `attr`, which is a map; `fill` writes its AttrValue.
 local function add_attribute(m, key, fill)
   local entry, v = message(), message()
   fill(v)

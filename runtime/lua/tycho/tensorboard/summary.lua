@@ -25,7 +25,7 @@ local function made(fill)
 end
 
 
--- SummaryMetadata: whose data it is, and its content.
+-- Returns a SummaryMetadata: the plugin that reads the data, and content for it.
 local function metadata(plugin, content)
   return made(function(m)
     m:message(1, made(function(data)
@@ -49,7 +49,7 @@ function summary.scalar(tag, value)
 end
 
 
---- The distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
+--- Returns the distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
 -- @string tag
 -- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
 function summary.histogram(tag, h)
@@ -106,8 +106,8 @@ end
 
 -- Hyper-parameters --------------------------------------------------------------------------------
 
--- HParamsPluginData with one field set; its version is 0. A float without a value is the tensor
--- that the plugin wants beside it.
+-- Returns a value with HParamsPluginData of one field; its version is 0. The plugin also needs a
+-- tensor: an empty float.
 local function plugin_value(tag, field, content)
   return made(function(m)
     m:text(1, tag)
@@ -121,7 +121,7 @@ local function plugin_value(tag, field, content)
 end
 
 
--- google.protobuf.Value
+-- Returns a number, boolean or text as google.protobuf.Value.
 local function any_value(v)
   return made(function(m)
     if type(v) == "number" then
@@ -137,7 +137,7 @@ end
 
 local DATA_TYPES = { string = 1, boolean = 2, number = 3 }   -- hparams.DataType
 
--- Experiment: what hyper-parameters and metrics there are.
+-- Returns an Experiment: the names and types of hyperparameters, and the metrics.
 local function experiment(names, values, metrics)
   return made(function(m)
     for _, name in ipairs(names) do

@@ -23,7 +23,7 @@ function defaults.set_default_context(...)
 end
 
 
---- "float32"
+--- Returns "float32".
 function defaults.default_dtype()
   return "float32"
 end

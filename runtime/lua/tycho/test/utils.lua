@@ -62,7 +62,8 @@ function utils.assert_exception(f, code, ...)
 end
 
 
---- `retry(n)(f)`: a function that calls f until it does not fail, at most n times.
+--- Returns a decorator: `retry(n)(f)` is a function that calls f until it does not fail, at most n
+-- times.
 function utils.retry(n)
   if type(n) ~= "number" or n < 1 then
     Error.raise{ code = "value", func = "test_utils.retry", argument = "n", expected = "at least 1",

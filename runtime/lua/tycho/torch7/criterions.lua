@@ -42,7 +42,7 @@ local function compute(net, m, x, target, at)
 end
 
 
--- Two tensors, of which the second is seen as the first.
+-- Returns the target in the shape of the input; fails unless both are tensors of as many elements.
 local function alike(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of its shape")
@@ -85,7 +85,7 @@ local function cross_entropy(x, t)
   return -(t * (x + SMALL):log() + (1 - t) * ((1 - x) + SMALL):log())
 end
 
--- One weight for each column.
+-- Returns losses times the module's weights, one for each column; unchanged without weights.
 local function weighted(net, m, x, losses)
   local weights = net:optional(m, "weights")
   if not weights then

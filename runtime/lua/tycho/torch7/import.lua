@@ -177,7 +177,8 @@ local function leaves(form)
 end
 
 
--- { {a, b}, {c, d} } for a ZipTable in front of two modules.
+-- Returns { {a, b}, {c, d} } for a ZipTable in front of two modules; nil for other modules or
+-- counts.
 local function zipped(m, list)
   local first, second = m.modules[1], m.modules[2]
   local size = objects.typename(second) == "nn.ParallelTable" and type(second.modules) == "table"
@@ -206,7 +207,8 @@ local function fill(form, list, at)
 end
 
 
--- One tensor, the form that the module takes, or else a list.
+-- Returns the inputs as the module takes them: one tensor, its form of nested tables, or else a
+-- list.
 local function arranged(m, list)
   local groups = #list > 2 and type(m.modules) == "table" and zipped(m, list)
   if groups then
@@ -271,7 +273,7 @@ local function check_shapes(sym, shapes, net, list)
 end
 
 
--- Only what the symbol reads.
+-- Returns the parameters that the symbol reads.
 local function used(params, names)
   local dict = named{}
   for _, name in ipairs(names) do
@@ -314,7 +316,7 @@ local function build(net, a, object)
 end
 
 
--- `ty.torch7.import_model`, which init.lua describes.
+-- Imports a network: `ty.torch7.import_model`, see init.lua.
 function torch7.import_model(...)
   local a = IMPORT(...)
   local object = type(a.net) == "string" and reader.read(a.net, FUNC) or a.net

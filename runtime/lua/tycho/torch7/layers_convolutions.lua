@@ -36,7 +36,7 @@ end
 local sizes = convolutions.sizes
 
 
---- f(x) of an input with a batch; without one, of a batch of one.
+--- Returns f(x) for an input with a batch; an input without one is a batch of one for f.
 -- @tparam Net net
 -- @tparam Tensor x
 -- @int n axes of an image
@@ -94,7 +94,7 @@ local function convolve(net, x, weight, bias, p)
 end
 
 
--- Old files have one `padding`, or none.
+-- Returns the paddings of a module; old files have one field `padding`, or none.
 local function paddings(net, m, n)
   return sizes(net, m, "pad", n, m.padding ~= nil and net:integer(m, "padding") or 0, 0)
 end
@@ -282,7 +282,7 @@ end)
 
 -- Sequences: (time, frame) or (batch, time, frame) ------------------------------------------------
 
---- f(x, batch) of sequences with their frames as channels: (batch, frame, time).
+--- Returns f(x, batch) of sequences with their frames as channels: (batch, frame, time).
 local function framed(net, x, f)
   return batched(net, x, 1, function(sequences)
     return f(sequences:swap(1, 2)):swap(1, 2)
@@ -330,7 +330,7 @@ layers.tensor("nn.SpatialUpSamplingNearest", function(net, m, x)
   return grown(net, m, x, 2)
 end)
 
--- The corners of both grids coincide.
+-- Enlarges linearly; the corners of both grids coincide.
 local function bilinear(net, m, x)
   return batched(net, x, 2, function(images)
     local shape = tables.copied(images.shape)

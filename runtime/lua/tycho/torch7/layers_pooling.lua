@@ -54,7 +54,7 @@ local function counts(net, x, p)
 end
 
 
--- Pooling by the engine's operator; windows that Torch leaves out are cut off.
+-- Pools with the engine's operator; windows that Torch leaves out are cut off.
 local function pool(net, x, p, kind, more)
   local shape, full = counts(net, x, p)
   local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
@@ -106,7 +106,7 @@ local function has_dilation(p)
 end
 
 
--- Maxima. What an unpooling needs of it is remembered: its input and output.
+-- Returns a layer of maxima, which keeps its input and output for an unpooling layer.
 local function max_pooling(n)
   return function(net, m, x)
     local p = read_window(net, m, n)
@@ -145,7 +145,7 @@ end
 layers.tensor("nn.SpatialAveragePooling", average_pooling(2, false))
 layers.tensor("nn.VolumetricAveragePooling", average_pooling(3, true))
 
--- cudnn says in `mode` whether padding counts
+-- Returns an average pooling of cudnn, whose field `mode` says whether padding counts.
 local function cudnn_average(n)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -198,8 +198,8 @@ layers.tensor("nn.TemporalSubSampling", function(net, m, x)
 end)
 
 
--- Adaptive poolings: n windows on each axis, window i from floor(i size / n) to ceil((i + 1) size /
--- n).
+-- Returns the maxima over n windows of an axis (from 0); window i is from floor(i size / n) to
+-- ceil((i + 1) size / n).
 local function adapted(y, axis, n)
   local size, parts = y.shape[axis + 1], {}
   for i = 0, n - 1 do
@@ -251,7 +251,8 @@ end)
 
 -- Unpooling ---------------------------------------------------------------------------------------
 
--- Several tensors, each element of which is followed by those of the others along an axis.
+-- Returns several tensors as one, in which each element along an axis (from 0) is followed by those
+-- of the others.
 local function interleaved(list, axis)
   local shape, parts = tables.copied(list[1].shape), {}
   for i, x in ipairs(list) do

@@ -143,7 +143,7 @@ end)
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- 0 for rows of zeros, else 1; (batch, 1) or (1).
+-- Returns 0 for rows of zeros, else 1; (batch, 1) or (1).
 local function row_mask(rows)
   return rows:abs():max(#rows.shape - 1):ne(0)
 end
@@ -185,8 +185,8 @@ local function gate_weights(net, m, inputs, outputs, gates)
 end
 
 
--- f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with `batchfirst`,
--- or (time, inputs) of a batch of one.
+-- Returns f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with
+-- `batchfirst`, or (time, inputs) of a batch of one.
 local function over_time(net, m, x, inputs, f)
   net:need_dims(x, 2, 3)
   local y, first = x, m.batchfirst == true

@@ -303,7 +303,7 @@ end)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- An axis of one element vanishes, unless it is the only one.
+-- Removes an axis (from 0) of one element, unless it is the only axis.
 local function squeezed(y, axis)
   if #y.shape == 1 then
     return y

@@ -187,7 +187,8 @@ layers.tensor("nn.Dropout", function(net, m, x)
   return placed(m, x, m.v2 == true and y or y * (1 - p))
 end)
 
--- One draw for each map, of images and volumes; in evaluation Torch takes any input.
+-- Defines dropouts with one draw for each map, of images (`spatial` 2) or volumes (3). Other inputs
+-- are allowed, as Torch does in evaluation.
 local function map_dropout(names, spatial)
   layers.tensor(names, function(net, m, x)
     local p, axes = probability(net, m), {}
@@ -221,7 +222,7 @@ end)
 
 -- Products with weights ---------------------------------------------------------------------------
 
---- x W' + b for rows of x.
+--- Returns x W' + b for rows of x.
 -- @tparam Net net
 -- @tparam Tensor x of 1 or 2 dimensions
 -- @tparam Tensor weight (out, in)
@@ -338,7 +339,7 @@ end)
 
 -- Distances and other products --------------------------------------------------------------------
 
--- x as rows, and whether it was a single one.
+-- Returns x as rows, and whether it was a single one.
 local function as_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x, #x.shape == 1

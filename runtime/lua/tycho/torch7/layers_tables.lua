@@ -12,7 +12,7 @@ local tables = require "tycho.core.tables"
 local containers = {}
 
 
--- An input in a table must be a tensor.
+-- Returns entry i (from 1) of an input; fails unless it is a tensor.
 local function entry(net, x, i)
   if not Tensor.is(x[i]) then
     net:fail("type", "entry %d of the input is %s, not a tensor", i,
@@ -229,7 +229,8 @@ end)
 
 -- Arithmetic --------------------------------------------------------------------------------------
 
--- Torch's in-place additions take as many elements, whatever their shapes are.
+-- Returns b in the shape of a. Torch's in-place additions allow other shapes of as many elements;
+-- fails for another number.
 local function like(net, a, b)
   if a:size() ~= b:size() then
     net:fail("shape", "entries of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))

@@ -169,7 +169,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- "linear3" for the third nn.Linear.
+-- Returns the name of a new layer: "linear3" for the third nn.Linear.
 local function layer_name(net, typename)
   local base = typename:match("([%w_]+)$") or "layer"
   base = base:lower()
@@ -345,7 +345,7 @@ function Net:optional(m, name, shape)
 end
 
 
---- As `optional`; a missing one is E(value).
+--- Returns a parameter as `optional` does; raises E(value) for a missing one.
 function Net:parameter(m, name, shape)
   local v = self:optional(m, name, shape)
   if not v then
@@ -355,7 +355,7 @@ function Net:parameter(m, name, shape)
 end
 
 
---- f() while a field of a module is a tensor that the network computes.
+--- Returns f(), during which a field of a module is a tensor that the network computes.
 function Net:with_field(m, name, tensor, f)
   self.overrides[m] = { [name] = tensor }
   local y = f()

@@ -165,7 +165,7 @@ local function begin_tensor(r, class)
 end
 
 
--- A storage is an array of one dimension; one without elements an object without fields.
+-- Reads a storage: an array of one dimension, or an object without fields if it has no elements.
 local function read_storage(r, class, kind)
   local n = r.stream:long()
   if n < 0 then
@@ -395,8 +395,8 @@ local function read_as(file, format, long_bytes)
 end
 
 
--- With longs of 4 bytes a damaged file is more likely to look whole, since the other half of a
--- small long is a nil: it must end where the object does.
+-- Reads a binary file with longs of 8 bytes, or of 4. A damaged file may look whole with 4 bytes,
+-- since the other half of a small long is a nil; such a file must end where the object does.
 local function read_binary(file)
   local ok, value = attempt(read_as, file, "binary", 8)
   if ok then

@@ -195,7 +195,7 @@ for method, op in pairs{ abs = "abs", exp = "exp", log = "log", sqrt = "sqrt", s
 end
 
 
---- log(1 + exp(x)).
+--- Returns log(1 + exp(x)).
 function Tensor:softplus()
   return self:unary("Activation", { act_type = "softrelu" })
 end
@@ -350,7 +350,7 @@ function Tensor:reverse(axis)
 end
 
 
---- Each element several times in a row along an axis.
+--- Repeats each element several times in a row along an axis (from 0).
 function Tensor:repeated(times, axis)
   return call("repeat", { self }, { repeats = times, axis = axis },
     with(self.shape, axis, self.shape[axis + 1] * times))

@@ -154,7 +154,7 @@ local function mean(image, x1, x2, y1, y2)
 end
 
 
---- An image, two of its rows in each line.
+--- Draws an image, with two of its rows in each line of cells.
 function Cells:image(x, y, width, height, image)
   local left, top = floor(x / WIDE + 0.5), floor(y / HIGH + 0.5)
   local wide, high = max(1, floor(width / WIDE + 0.5)), max(1, floor(height / HIGH + 0.5))

@@ -92,8 +92,8 @@ local function y_scale(spec, panel, from, to)
 end
 
 
--- With as many ticks as their texts leave room for. Lines fill the width, points do not touch its
--- ends.
+-- Returns the x axis with as many ticks as there is space for their texts. Lines fill the width;
+-- points keep a distance from its ends.
 local function x_scale(spec, canvas, curves, from, to)
   local low, high = extent(curves, "x", spec.x_log)
   local range = spec.x_range
@@ -115,7 +115,8 @@ local function x_scale(spec, canvas, curves, from, to)
 end
 
 
--- Narrower by as much as the last tick's text reaches beyond the chart.
+-- Returns the x axis and its right end, moved left by as much as the last tick's text reaches
+-- beyond the chart.
 local function x_scale_within(spec, canvas, curves, left, right, width)
   local x = x_scale(spec, canvas, curves, left, right)
   local last = #x.ticks
@@ -297,7 +298,7 @@ local function last_value(spec, curve)
 end
 
 
--- Each curve's last value, as text: {curve, x, y, text}.
+-- Returns the last value of each curve as a label: {colour, x, y, text}.
 local function end_labels(spec, panel, y)
   local labels = {}
   for _, curve in ipairs(spec.ends and panel or {}) do

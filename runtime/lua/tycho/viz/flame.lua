@@ -56,7 +56,7 @@ local function add_row(root, row)
 end
 
 
--- A box that has one box of its whole width below is joined with it: "stage1_unit1". The last box,
+-- Joins a box with its only child of the same width, repeatedly: "stage1_unit1". The last box,
 -- which is an operator, stays.
 local function join(box)
   local only = box.children[1]

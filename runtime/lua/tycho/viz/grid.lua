@@ -28,7 +28,7 @@ local function is_channels(n)
 end
 
 
--- (count, height, width, channels) of one image or of a batch.
+-- Returns an image or a batch as (count, height, width, channels).
 local function as_batch(array, name)
   local s = array.shape
   if #s == 2 then
@@ -106,7 +106,7 @@ local function read_images(given, range)
 end
 
 
--- How large images are drawn so that a row of them fits: whole multiples of small ones.
+-- Returns the scale at which a row of images fits; small images are enlarged by whole numbers.
 local function natural_scale(columns, cell)
   local fit = (WIDE - (columns - 1) * GAP) / (columns * cell)
   local scale = math.min(fit, math.max(1, LEAST / cell))

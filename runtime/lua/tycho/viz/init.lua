@@ -41,7 +41,7 @@ end
 
 local LENGTH = 120                                       -- columns of a summary
 
--- No longer than a line of the terminal.
+-- Returns the usual length of a line, at most the width of the terminal.
 local function usual_length()
   return math.min(LENGTH, native.is_terminal(1) and native.terminal_size(1) or LENGTH)
 end

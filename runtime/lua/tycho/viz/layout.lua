@@ -300,7 +300,8 @@ local function sorted_blocks(left, roots)
 end
 
 
--- As far left as possible, then each block as far right as its right neighbours allow.
+-- Places blocks as far left as possible, then each as far right as its right neighbours allow;
+-- returns the position of each node.
 local function compact(layers, root, widths)
   local left, right, roots = block_order(layers, root, widths)
   local list, x = sorted_blocks(left, roots), {}

@@ -71,7 +71,8 @@ local function name_set(list)
 end
 
 
--- An alias has the offset and lifetime of the value whose storage it shares.
+-- Returns a key of a value's memory: an alias has the offset and lifetime of the value whose
+-- storage it shares.
 local function range_of(v)
   return table.concat({ v.device, v.offset, v.first, v.last }, " ")
 end

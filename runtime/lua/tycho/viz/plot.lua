@@ -55,7 +55,7 @@ local function check_keys(curve, func)
 end
 
 
--- {name, x, y, style} of what the user gave as one curve.
+-- Returns a curve {name, x, y, style} from what the user gave.
 local function make_curve(given, name, func)
   local label = name and ("series '%s'"):format(name) or "series"
   if class.is_array(given) or given[1] ~= nil or next(given) == nil then

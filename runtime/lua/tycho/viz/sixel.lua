@@ -70,7 +70,7 @@ local function new_box(colours)
 end
 
 
--- Two boxes of about as many pixels.
+-- Returns the two boxes into which a box is cut, each with about half of its pixels.
 local function cut(box)
   local channel = box.channel
   table.sort(box, function(a, b) return a[channel] < b[channel] end)

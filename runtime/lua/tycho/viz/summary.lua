@@ -53,7 +53,7 @@ function viz_summary.dtypes(symbol, given, func)
 end
 
 
---- "3x8x8" for {2, 3, 8, 8}.
+--- Returns a shape without its first axis as text: "3x8x8" for {2, 3, 8, 8}.
 function viz_summary.without_batch(shape)
   return shape and #shape > 1 and table.concat(shape, "x", 2) or ""
 end
@@ -76,8 +76,8 @@ local function has_end(name)
 end
 
 
--- How a graph reads its variables: node -> auxiliary, input (a label or a state), weight (whether
--- some operator reads it so) and reader (the first one).
+-- Returns how a graph reads its variables, by node: auxiliary, input (a label or a state), weight
+-- (some operator reads it as one) and reader (the first operator).
 local function readings(order)
   local read = {}
   for _, n in ipairs(order) do
@@ -139,7 +139,8 @@ local function counts(symbol, order, shapes, given, func)
 end
 
 
--- The first argument and all operators count as layers; weights, labels and the like do not.
+-- Returns the inputs of a node that count as layers: operators and the first argument, not weights,
+-- labels and the like.
 local function layers_before(n, first)
   local list = {}
   for _, input in ipairs(n.inputs) do

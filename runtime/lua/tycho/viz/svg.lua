@@ -53,7 +53,7 @@ local function open_tag(name, dict)
 end
 
 
---- An element; `tip` is what a viewer shows when the pointer rests on it.
+--- Adds an element; `tip` is what a viewer shows when the pointer rests on it.
 -- @string name
 -- @tparam table dict attributes; numbers are rounded to tenths of a pixel
 -- @string[opt] tip
@@ -64,7 +64,7 @@ function Page:put(name, dict, tip)
 end
 
 
---- A line of text whose base line begins (or is centred, see text-anchor) at x, y.
+--- Adds a line of text whose base line begins (or is centred, see text-anchor) at x, y.
 function Page:text(x, y, text, dict)
   local all = { x = x, y = y }
   for key, value in pairs(dict or {}) do
