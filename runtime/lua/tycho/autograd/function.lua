@@ -52,12 +52,12 @@ end
 gc.watch(sweep)
 
 
---- Records what has been computed otherwise than by operators.
+--- Records a computation that operators did not make.
 -- @tparam {NDArray,...} inputs
 -- @tparam {NDArray,...} outputs that nothing recorded has made
 -- @param object has `backward(self, ...)`: gradients of outputs -> gradients of inputs
--- @treturn {NDArray,...} the outputs to hand out: they know where they come from, those given do
---   not
+-- @treturn {NDArray,...} the outputs to return to the caller: they carry the history, those given
+--   do not
 function functions.record(inputs, outputs, object)
   local results = {}
   for i, y in ipairs(outputs) do

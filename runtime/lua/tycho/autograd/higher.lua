@@ -221,7 +221,7 @@ end
 
 local walk
 
---- Gradients of the step's inputs by way of other operators.
+--- Returns the gradients of the step's inputs through other operators.
 -- @tparam table outputs made of the inputs, with the derivatives of the step's own; false: none
 function Visit:through(outputs)
   local inputs, at, heads, grads = {}, {}, {}, {}
@@ -245,7 +245,7 @@ function Visit:through(outputs)
 end
 
 
--- Gradients of the step's inputs from those of its outputs.
+-- Returns the gradients of the step's inputs from those of its outputs.
 local function compute_gradients(visit)
   if not visit.op then
     local g = {}
@@ -297,7 +297,7 @@ local function visit_gradients(visit, totals)
 end
 
 
--- Gradients by slot, and the slots. Recording is on.
+-- Returns gradients by slot, and the slots. The caller has turned recording on.
 function walk(heads, grads, wanted)
   local slots = Slots.new(wanted)
   local list, totals = collect(heads, slots), {}
@@ -350,7 +350,7 @@ local function as_recorded(g, x)
 end
 
 
--- Results are arrays of their own, not what was given or another result.
+-- Returns the results as separate arrays: none is a given array or another result.
 local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
   for _, g in ipairs(grads) do

@@ -284,7 +284,7 @@ function amp.init(...)
 end
 
 
---- Networks and calls stay as they are from here on.
+--- Ends mixed precision for networks and calls from now on.
 function amp.off()
   if chosen then
     chosen, version = nil, version + 1

@@ -178,7 +178,7 @@ local function fuse_into(g, n)
 end
 
 
--- Results that only int8 layers read become 8-bit.
+-- Makes results 8-bit that only int8 layers read.
 local function keep_levels(g)
   local order = node.walk(g.entries)
   local kind = {}                                        -- node -> {dtype, what a level stands for}
@@ -343,7 +343,7 @@ local function quantize(g, thresholds, infer_shapes)
 end
 
 
--- Shapes of all entries of a symbol: node -> list by output.
+-- Returns the shapes of all entries of a symbol: node -> list by output.
 local function infer_shapes(entries, given)
   local order = node.walk(entries)
   local list, at = {}, {}

@@ -388,7 +388,8 @@ function args.form(func, spec)
 end
 
 
---- Sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc = 1}`.
+--- Returns the sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc =
+-- 1}`.
 -- @string func the public name, for errors
 -- @param ... the call's arguments
 -- @treturn table the options; the sizes, where there are any, are `shape`

@@ -51,7 +51,7 @@ local function exists(path)
 end
 
 
--- Paths that the library may have, in order of preference.
+-- Returns the paths that the library may have, in order of preference.
 local function library_paths()
   local paths = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
   local chosen = os.getenv("TYCHO_LIB")
@@ -97,9 +97,9 @@ local function in_program()
 end
 
 
--- Threads that wait for each other spin for microseconds, not for milliseconds: on a busy machine
--- the default of the OpenMP runtime, which it reads when it is loaded, costs more than the work. A
--- value that is set already stays.
+-- Limits how long threads that wait for each other spin, to microseconds instead of milliseconds:
+-- on a busy machine the default of the OpenMP runtime costs more than the work. The runtime reads
+-- the variable when it is loaded; a value that is set already is kept.
 local function calm_threads()
   pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
   ffi.C.setenv("GOMP_SPINCOUNT", "1000", 0)
@@ -178,8 +178,8 @@ end
 
 local attr_array = ffi.typeof("ty_attr[?]")
 
---- Attributes as the core takes them. The strings must stay referenced
--- during the call: keep the tables.
+--- Returns attributes as the core takes them. The strings must stay referenced during the call:
+-- keep the tables.
 -- @tparam {string,...} keys attribute names, in the order wanted
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
@@ -195,7 +195,7 @@ end
 
 local attr_capacity, attr_list = 32, attr_array(32)
 
---- Attributes in any order, in an array that the next call uses again.
+--- Returns attributes in any order, in an array that the next call uses again.
 -- @tparam table dict values by name, all text; keep it during the call of the core
 -- @treturn ty_attr array
 -- @treturn int how many
@@ -340,8 +340,8 @@ local KINDS = {
   bytes = "bytes", tapes = "recorded", nodes = "history",
 }
 
---- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes, tapes,
--- nodes}`. Tapes are arrays that something recorded gave, nodes recorded calls and variables.
+--- Returns the numbers of live native objects: `{tensors, graphs, executors, pools, iters, bytes,
+-- tapes, nodes}`. Tapes are results of recorded calls, nodes are recorded calls and variables.
 function native.live()
   local counts = {}
   for name, kind in pairs(KINDS) do

@@ -18,7 +18,7 @@ local function is_public(name)
 end
 
 
--- Properties and methods of a class and its bases.
+-- Returns the names of the properties and methods of a class and its bases.
 local function member_names(class)
   local names, list = {}, class.fields
   while list do

@@ -104,7 +104,8 @@ local function step(device)
 end
 
 
---- Notes native bytes that a new wrapper keeps alive.
+--- Counts native bytes that a new wrapper keeps alive; runs a step of the collector when they
+-- exceed the limit.
 -- @number bytes 0 for a view
 -- @int device code of the device they are on
 function gc.count(bytes, device)

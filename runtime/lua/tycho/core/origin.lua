@@ -50,7 +50,7 @@ local function note_caller(list)
 end
 
 
---- Notes that a function is handed out to the frame that looks it up.
+--- Records that a function is passed to the stack frame that looks it up.
 -- @tparam function f made by `wrap`
 function origin.note(f)
   local list = notes[f]

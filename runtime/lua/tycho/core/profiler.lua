@@ -89,7 +89,7 @@ function profiler.set_config(...)
 end
 
 
--- Tells the core what to record now.
+-- Sets what the core records from now on.
 function profiler._apply()
   check(C.ty_profile(running and not paused and what or 0, nil), "profiler")
 end
@@ -113,7 +113,7 @@ function profiler.state()
 end
 
 
---- Records nothing until `resume`. No effect while the profiler is stopped.
+--- Pauses recording until `resume`; has no effect while the profiler is stopped.
 function profiler.pause()
   paused = running
   profiler._apply()
@@ -344,7 +344,7 @@ function Marker:init(...)
 end
 
 
---- Notes that now something happens.
+--- Records that the marked event happens now.
 function Marker:mark(...)
   check(C.ty_profile_add(C.TY_PROFILE_MARK, self.category, self.name, SCOPES[MARK(...).scope], 0),
     "Marker:mark")

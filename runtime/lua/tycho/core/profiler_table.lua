@@ -25,8 +25,8 @@ local function section_of(row)
 end
 
 
--- Rows of one name are one: per section, name -> {name, count, total, min, max}. Marks have no
--- length.
+-- Returns the rows merged by name: per section, name -> {name, count, total, min, max}. Marks,
+-- which have no length, are left out.
 local function merged(rows)
   local found = {}
   for _, row in ipairs(rows) do

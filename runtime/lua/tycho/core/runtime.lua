@@ -69,7 +69,7 @@ for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE CPU_SSE2 CPU_SSE3 CPU
 end
 
 
---- Features in order of name: a list of `{name, enabled}`.
+--- Returns the features in order of name: a list of `{name, enabled}`.
 function runtime.Features()
   local names, list = {}, {}
   for name in pairs(FEATURES) do

@@ -18,8 +18,8 @@ function tables.copy(t)
 end
 
 
---- Entries `first` to `last` of a list in a new one. (`unpack` fills Lua's stack, which holds fewer
--- than 8,000.)
+--- Returns entries `first` to `last` (from 1) of a list as a new one. (`unpack` fills Lua's stack,
+-- which holds fewer than 8,000.)
 function tables.part(list, first, last)
   local part = {}
   for i = first, last do

@@ -48,7 +48,8 @@ local function open(v)
 end
 
 
---- Elements from `start` (0-based) to before `stop`, every `step`-th; nil or `ty.null`: open.
+--- Returns an index for the elements from `start` (0-based) to before `stop`, every `step`-th; nil
+-- or `ty.null`: open.
 function values.slice(start, stop, step)
   return Slice(open(start), open(stop), open(step))
 end

@@ -86,7 +86,7 @@ function Message:double(field, v)
 end
 
 
---- Integers in a row.
+--- Adds a field of packed integers.
 function Message:integers(field, list)
   local chars = {}
   for i, v in ipairs(list) do
@@ -96,7 +96,7 @@ function Message:integers(field, list)
 end
 
 
---- Floats in a row.
+--- Adds a field of packed floats.
 function Message:floats(field, list)
   self:text(field, ffi.string(ffi.new("float[?]", #list, list), 4 * #list))
 end

@@ -74,7 +74,7 @@ function bind_args.check_array(v, name, what, func)
 end
 
 
---- Arrays in the order of names; with `needed`, all of them.
+--- Returns arrays in the order of names; with `needed`, a missing one is E(name).
 -- @tparam table given list, dictionary or pairs
 -- @tparam {string,...} names
 -- @string what the option's name
@@ -196,8 +196,8 @@ local function read_shape(name, shape, func)
 end
 
 
---- Shapes by name from a call: the named rest and the option `shapes`. A value that is no shape is
--- E(type), an unknown name E(name).
+--- Returns shapes by name from a call: the named rest and the option `shapes`. A value that is no
+-- shape is E(type), an unknown name E(name).
 -- @tparam table named
 -- @tparam ?table shapes
 -- @tparam table names {arguments, auxiliary}

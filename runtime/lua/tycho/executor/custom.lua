@@ -56,8 +56,9 @@ local function zeros_like(x)
 end
 
 
--- Arrays to write: scratch ones for what is not requested, so that every entry can be assigned to.
--- These have the shapes of `models`, where one is missing that of `other`.
+-- Returns the arrays to write and their requests. Those that are not requested are scratch arrays,
+-- so that every entry can be assigned to; these have the shapes of `models`, or of `other` where a
+-- model is missing.
 local function fill(list, from, n, models, other)
   local req, out = {}, {}
   for i = 1, n do

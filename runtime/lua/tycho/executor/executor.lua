@@ -148,8 +148,8 @@ function Executor._get_dict(names, list)
 end
 
 
--- Gradients that are computed: an argument whose request is null has none, even if an array was
--- given.
+-- Returns the gradients that are computed, `ty.null` for others: an argument whose request is null
+-- has none, even if an array was given.
 local function live_grads(self)
   local list = {}
   for i, name in ipairs(self._names.arguments) do
@@ -295,7 +295,7 @@ local function old_arrays(self)
 end
 
 
--- Shapes by name as the core takes them, and their number.
+-- Returns shapes by name as the core takes them, and their number.
 local function make_wants(shapes)
   local names = attrs.keys(shapes)
   local wants = ffi.new("ty_want[?]", #names + 1)

@@ -47,7 +47,8 @@ local function copy_all(list, func)
 end
 
 
---- Copies arrays or nested tables into the bound arguments of their names.
+--- Copies arrays or nested tables into the bound arguments of their names; an unknown name is
+-- E(name).
 -- @param exe Executor
 -- @tparam table given by argument name
 -- @string func for errors

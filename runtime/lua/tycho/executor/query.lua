@@ -58,7 +58,7 @@ function Executor:get_optimized_symbol()
 end
 
 
--- Operators of the nodes by name, as debug_str lists them.
+-- Returns the operators of the nodes by name, as debug_str lists them.
 local function operators(self)
   local ops = {}
   for op, name in self:debug_str():gmatch("\nOp:(.-), Name=([^\n]*)") do
@@ -133,8 +133,8 @@ function Executor:memory()
 end
 
 
---- Counters: allocations (0 after the first run), instructions, segments, runs, ns (with
--- `profile`).
+--- Returns counters: allocations (0 after the first run), instructions, segments, runs, ns
+-- (nanoseconds, with `profile`).
 function Executor:stats()
   local s = ffi.new("ty_stats")
   check(C.ty_exec_stats(handle_of(self, "Executor:stats"), s), "Executor:stats")

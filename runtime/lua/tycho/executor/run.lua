@@ -25,7 +25,8 @@ local Executor = {}                                      -- methods
 local event = ffi.new("ty_event")
 
 
--- Reports a monitored value. The array is read-only and dies with the call.
+-- Reports a monitored value; returns the callback's error or nil. The array is read-only, and valid
+-- only during the callback.
 local function report(self)
   local x = class.borrow(event.tensor)
   rawset(x, "_readonly", true)
@@ -71,7 +72,7 @@ local FORWARD = args.form("Executor:forward", {
   rest = "named", { "is_train", "boolean", false }, { "args", "dict?" },
 })
 
--- Inputs by name: those among the options, and those in `args`.
+-- Returns inputs by name: those among the options, and those in `args`.
 local function given_inputs(a)
   if not a.args then
     return a.named
@@ -248,7 +249,7 @@ function Executor:set_monitor_callback(...)
 end
 
 
---- Reports to whom another executor reports (not for users).
+--- Takes over the monitor callback of another executor (not for users).
 function Executor:_take_monitor(other)
   if self._monitor_callback ~= other._monitor_callback
       or self._monitor_all ~= other._monitor_all then

@@ -158,7 +158,8 @@ local DICTS = { args = "arg_dict", grads = "grad_dict", auxs = "aux_dict" }
 local KEYS = { args = "", grads = "grad of " }
 
 
--- Arrays that the core may have taken over: those of the shared executor and buffer.
+-- Returns a function that lists the arrays that the core may reuse, those of the shared executor
+-- and buffer; nil if there are neither.
 local function make_candidates(a)
   return (a.shared_exec or a.shared_buffer) and function(kind, name)
     local shared = a.shared_exec and a.shared_exec[DICTS[kind]]

@@ -285,7 +285,7 @@ end
 
 local warned = setmetatable({}, { __mode = "k" })
 
--- Says whether a plain table, or one inside it, has a block that is not registered.
+-- Returns whether a plain table, or one inside it, holds a block that is not registered.
 local function has_unregistered(t, registered, seen)
   seen[t] = true
   for _, member in next, t do
@@ -551,8 +551,8 @@ function Block:save_parameters(...)
 end
 
 
--- Parameters by their own names, as files of ParameterDict:save and export have them: with the
--- block's prefix or without.
+-- Returns the parameters by their own names, as files of ParameterDict:save and export have them:
+-- with the block's prefix or without, whichever matches the file.
 local function by_name(self, loaded, exported)
   local plain, restored, all, full = 0, 0, {}, {}
   for i, p in ipairs(self:collect_params():values()) do

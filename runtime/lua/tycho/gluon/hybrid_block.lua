@@ -211,7 +211,7 @@ function HybridBlock:_run(...)
 end
 
 
--- Hooks do not run while a block around this one is traced.
+-- Calls the block. Hooks do not run while a block around this one is traced.
 function HybridBlock:__call(...)
   if tracing.current() then
     return self:_run(...)

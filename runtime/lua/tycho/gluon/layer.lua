@@ -60,8 +60,8 @@ end
 local passing = {}
 
 
---- Notes that the blocks of a class make one new array of one and keep neither. Classes that are
--- derived from it are not among them.
+--- Declares that the blocks of a class make one new array of one, and keep neither. This does not
+-- hold for derived classes.
 -- @tparam table class
 function layer.note_passing(class)
   passing[class] = true
@@ -351,7 +351,7 @@ function layer.show_real(v)
 end
 
 
---- Sizes before and after a layer: `None -> 4` while the first is unknown.
+--- Returns the sizes before and after a layer as text: `None -> 4` while the first is unknown.
 -- @param from number, 0 or nil: unknown
 -- @param to
 -- @treturn string

@@ -55,7 +55,7 @@ local function find(level)
 end
 
 
---- Hands its arguments on. A call of it after forward keeps the caller on the stack.
+--- Returns its arguments. A call of it after forward keeps the caller on the stack.
 function location.results(...)
   return ...
 end

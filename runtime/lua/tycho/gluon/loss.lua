@@ -326,8 +326,8 @@ end
 local SDMLLoss = define("SDMLLoss",
   { { "smoothing_parameter", "number", 0.3 }, { "weight", "number", 1 }, BATCH_AXIS })
 
--- Labels (N, N) of a batch as the distances are: 1 - smoothing on the diagonal, the rest evenly on
--- the others.
+-- Returns the labels (N, N) of a batch: 1 - smoothing on the diagonal, the rest evenly on the other
+-- elements of a row.
 local function smooth_labels(distances, smoothing)
   local index = F.contrib.arange_like{ distances, axis = 0 }
   local gold = F.broadcast_equal(F.expand_dims{ index, axis = 1 },

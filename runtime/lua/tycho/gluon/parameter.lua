@@ -173,7 +173,7 @@ local function attach(self, x)
 end
 
 
--- Notes that the values are other ones, for Trainers whose store has copies.
+-- Counts a change of the values, for Trainers whose store has copies.
 local function note_values(self)
   rawset(self, "_version", self._version + 1)
 end
@@ -194,7 +194,7 @@ local function take(self, list)
 end
 
 
--- Copies of an array on devices; the array itself on its own, if it may be kept.
+-- Returns copies of an array on devices; with `keep`, the array itself on its own device.
 local function copies_on(ctx, x, keep)
   local list = {}
   for i, c in ipairs(ctx) do

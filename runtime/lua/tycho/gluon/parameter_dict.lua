@@ -63,14 +63,14 @@ local function find(self, name)
 end
 
 
---- Names, in order.
+--- Returns the names, in order.
 -- @treturn {string,...}
 function ParameterDict:keys()
   return tables.copied(self._names)
 end
 
 
---- Parameters, in order.
+--- Returns the parameters, in order.
 -- @treturn {Parameter,...}
 function ParameterDict:values()
   local list = {}

@@ -140,8 +140,8 @@ local function variable_slot(plan, n, slot, position)
 end
 
 
--- Notes after which step a value is read no more, and which of these a step has made: no one else
--- has their arrays, but for an operator of Lua that keeps them for its backward.
+-- Records in each step which values are not read after it, and which of these a step has made:
+-- nobody else has their arrays, except an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -201,7 +201,7 @@ end
 
 -- Shapes that only the inputs tell ----------------------------------------------------------------
 
--- Shapes of the outputs of steps without inputs whose shape has unknown sizes, by node.
+-- Returns the output shapes, by node, of steps without inputs whose shape has unknown sizes.
 local function shapes_for(plan, inputs)
   local keys, given = {}, {}
   for i, x in ipairs(inputs) do

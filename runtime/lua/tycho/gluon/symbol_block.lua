@@ -26,7 +26,7 @@ local SymbolBlock = HybridBlock:extend("SymbolBlock")
 SymbolBlock.scoped = false
 
 
--- Symbols from one or a list.
+-- Returns one symbol or a list of them as a list; raises E(type) for anything else.
 local function listed(v, argument)
   local list = Class.is_a(v, Symbol) and { v } or v
   if not values.is_plain(list) or #list == 0 then

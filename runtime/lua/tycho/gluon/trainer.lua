@@ -44,7 +44,7 @@ local function fail_params(given)
 end
 
 
--- Parameters in order: those of a dictionary by name.
+-- Returns the parameters in order; those of a dictionary are sorted by name.
 local function listed(params)
   local list = {}
   if Class.is_a(params, ParameterDict) then
@@ -181,7 +181,7 @@ local function find_devices(self)
 end
 
 
--- Tells the optimizer what the numbers are.
+-- Gives the optimizer the parameter and the name of each index.
 local function number_parameters(self)
   local o, n = self._optimizer, #self._ctx
   local numbered, names = {}, {}
@@ -225,8 +225,8 @@ local function prepare(self)
 end
 
 
--- Hands the store parameters that have their arrays since the last step, and values that were set
--- otherwise than by it.
+-- Gives the store the parameters that got their arrays since the last step, and values that were
+-- set by others than the store.
 local function tell_store(self)
   local kv = self._kv
   for _, p in ipairs(kv and self._params or {}) do
@@ -328,8 +328,8 @@ local function same_gradients(chosen, grads)
 end
 
 
--- Names, gradients and weights for `stores.update`: the same table as long as parameters and arrays
--- are the same, as updaters keep plans by its lists.
+-- Returns names, gradients and weights for `stores.update`. The table is the same as long as
+-- parameters and arrays are, since updaters keep plans by its lists.
 local function lists_for(self, chosen)
   local u = self._lists
   if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then

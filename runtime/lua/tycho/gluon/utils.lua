@@ -49,7 +49,7 @@ end
 local SPLIT = args.form("utils.split_data", { { "data", "array" }, { "num_slice", "positive" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Slices of an array along an axis.
+--- Returns the slices of an array along an axis.
 -- @tparam NDArray data
 -- @int num_slice
 -- @tparam[opt] table options batch_axis = 0, even_split = true: uneven slices are E(`value`); else
@@ -64,7 +64,7 @@ end
 local LOAD = args.form("utils.split_and_load", { { "data", "any" }, { "ctx_list", "contexts" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Slices of an array, each on its device.
+--- Returns the slices of an array, each on its device.
 -- @param data an NDArray or a nested table
 -- @tparam {Context,...} ctx_list
 -- @tparam[opt] table options batch_axis = 0, even_split = true

@@ -51,7 +51,7 @@ function Augmenter:__call(x)
 end
 
 
--- Params as lists and numbers.
+-- Returns an array as nested lists, other values as they are.
 local function without_arrays(v)
   if type(v) == "table" and v.totable then
     return v:totable()

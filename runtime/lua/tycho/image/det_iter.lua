@@ -47,7 +47,8 @@ local function bad_label(self, name, expected, got, message)
 end
 
 
--- Rows of a sample's numbers; objects without an area are left out.
+-- Returns a sample's label as rows of numbers, one per object; objects without an area are left
+-- out. Raises E(value) for a label that is not one of boxes.
 function ImageDetIter:_check_label(label, name)
   label = type(label) == "table" and label or { label }
   local before, width = label[1], label[2] or 0
@@ -110,8 +111,8 @@ end
 
 -- The iterator ------------------------------------------------------------------------------------
 
---- Options as of `ImageIter`, without label_width and with label_name = "label"; without aug_list
--- those of `CreateDetAugmenter`.
+--- Reads the options, which are those of `ImageIter`, without label_width and with label_name =
+-- "label"; without aug_list also those of `CreateDetAugmenter`.
 function ImageDetIter:init(...)
   local a = FORM(...)
   a.label_width = 1

@@ -170,7 +170,7 @@ function ImageIter:_augment(x, label)
 end
 
 
--- Labels of the samples of a batch.
+-- Returns the labels of a batch's samples as an array.
 function ImageIter:_label_array(list)
   local labels = {}
   for i, sample in ipairs(list) do
@@ -182,11 +182,11 @@ function ImageIter:_label_array(list)
 end
 
 
---- Options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec with
--- path_imgidx, path_imglist (lines "number TAB label ... TAB path") or imglist (rows {label,
--- path}), path_root = "", shuffle = false, part_index = 0, num_parts = 1, aug_list,
--- data_name = "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad";
--- without aug_list those of `CreateAugmenter`.
+--- Reads the options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec
+-- with path_imgidx, path_imglist (lines "number TAB label ... TAB path") or imglist (rows {label,
+-- path}), path_root = "", shuffle = false, part_index = 0, num_parts = 1, aug_list, data_name =
+-- "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad"; without
+-- aug_list those of `CreateAugmenter`.
 function ImageIter:init(...)
   self:_set_up(FORM(...))
   self.provide_label = { base.DataDesc(self._label_name, self:_label_shape()) }
@@ -321,7 +321,7 @@ local function next_prepared(self)
 end
 
 
--- Samples of the next batch and how many of them came to fill it up; nil at the end.
+-- Returns the samples of the next batch, and how many of them only fill it up; nil at the end.
 local function collect(self)
   local list, size = self._held, self.batch_size
   local kept = #list

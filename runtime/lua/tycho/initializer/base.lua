@@ -102,7 +102,7 @@ local function default_stat(x)
 end
 
 
---- Says by log what was filled.
+--- Sets whether each filled array is logged.
 -- @bool[opt=false] verbose
 -- @tparam[opt] function print_func array -> text; the root mean square otherwise
 function Initializer:set_verbosity(verbose, print_func)

@@ -70,7 +70,7 @@ function DataDesc.get_batch_axis(layout)
 end
 
 
---- Descriptions from shapes and element types.
+--- Returns descriptions made of shapes and element types.
 -- @tparam table shapes list of `{name, shape}`
 -- @tparam[opt] table types list of `{name, dtype}`, in any order
 -- @treturn {DataDesc,...}
@@ -123,7 +123,7 @@ function DataBatch:init(...)
 end
 
 
--- Rows of the first array along its batch axis, less the padding.
+-- Returns the rows of the first array along its batch axis, less the padding.
 local function rows_that_count(batch)
   local first = batch.data and batch.data[1]
   if type(first) ~= "table" or not first.shape then
@@ -184,7 +184,7 @@ end
 function DataIter.reset(_) end
 
 
--- Descriptions for a batch: shapes by name have no order of arrays.
+-- Returns descriptions as a list; nil for shapes by name, which have no order of arrays.
 local function listed(descs)
   return type(descs) == "table" and #descs > 0 and descs or nil
 end
@@ -237,7 +237,7 @@ end
 --- Returns the input arrays of the current batch; a subclass defines it.
 function DataIter.getdata(_) end
 
---- Labels of the current batch.
+--- Returns the labels of the current batch; a subclass defines it.
 function DataIter.getlabel(_) end
 
 --- Returns the sample numbers of the current batch, if the iterator knows them; a subclass may

@@ -106,7 +106,7 @@ function MXDataIter:_open(kind, options, a)
 end
 
 
--- Samples that the last batch has borrowed from the next epoch.
+-- Returns the number of samples that the last batch takes from the next epoch.
 local function pad_of(self)
   return self._last and self._last.pad or 0
 end

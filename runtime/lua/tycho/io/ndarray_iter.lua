@@ -209,8 +209,7 @@ local function rolls(self)
 end
 
 
--- Numbers of rows as text of int32: what was held, then `count` rows of the epoch from row `from`
--- on.
+-- Returns row numbers as the bytes of int32: `count` rows of the epoch from position `from` on.
 local function list_rows(self, from, count)
   local order, n = self._order, self.num_data
   local rows = ffi.new("int32_t[?]", math.max(count, 1))
@@ -306,8 +305,8 @@ function NDArrayIter:getlabel()
 end
 
 
---- Rows that do not count: borrowed ones at the end of the last batch ("pad"), or rows of the epoch
--- before at the front of the first one ("roll_over").
+--- Returns the number of rows that do not count: borrowed ones at the end of the last batch
+-- ("pad"), or rows of the epoch before at the front of the first one ("roll_over").
 function NDArrayIter:getpad()
   if self.last_batch_handle == "pad" then
     return math.max(self.cursor + self.batch_size - self.num_data, 0)

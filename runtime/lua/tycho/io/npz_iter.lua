@@ -227,7 +227,7 @@ function NPZIter:reset()
 end
 
 
--- Rows `from` to `from + count - 1` of the open file, each array's.
+-- Returns rows `from` to `from + count - 1` of each array of the open file.
 local function take_rows(self, from, count)
   local index = self._mixed and self._mixed:slice_axis{ axis = 0, begin = from,
     end_ = from + count }

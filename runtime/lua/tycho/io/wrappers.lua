@@ -105,7 +105,7 @@ local PREFETCH = args.form("io.PrefetchingIter", {
 })
 
 
--- Descriptions of all inner iterators, under other names where `renames[i]` has some.
+-- Returns the descriptions of all inner iterators, with names from `renames[i]` if it has some.
 local function join(iters, field, renames)
   renames = renames and #renames > 0 and renames
   if renames and #renames ~= #iters then

@@ -46,7 +46,7 @@ local function part_front(list)
 end
 
 
---- Buckets of what is pushed at once.
+--- Returns the buckets of arrays that are pushed at once.
 -- @tparam table groups a list of {key, list of arrays, entry = its entry}, in the order of keys
 -- @treturn table a list of lists of groups, of one dtype and the same devices each, and with the
 --   number of the front one, `first`, from 0

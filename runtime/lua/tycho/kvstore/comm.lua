@@ -62,7 +62,7 @@ function Group:broadcast(arrays, root)
 end
 
 
--- Texts of one length from all ranks.
+-- Returns the texts of all ranks, which have one length, and that length.
 local function gather_equal(self, text)
   local n = #text
   local all = ffi.new("char[?]", math.max(n * self.size, 1))
@@ -144,8 +144,8 @@ function comm.world()
 end
 
 
---- Ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and so on,
--- since work that waits for another rank holds up what comes after it in its queue.
+--- Returns ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and
+-- so on, since work that waits for another rank holds up what comes after it in its queue.
 -- @int size 1 to 16
 -- @treturn {Group,...}
 function comm.group(size)

@@ -100,8 +100,8 @@ local function append_values(list, key, value, func, argument)
 end
 
 
--- Keys and values of a call as a list of {key, list of arrays}, each key once, in
--- the order in which they came.
+-- Returns keys and values of a call as a list of {key, list of arrays}, each key once, in the order
+-- in which they came.
 local function pair_up(self, keys, given, func, argument)
   local listed, groups, by_key = is_plain(keys), {}, {}
   if listed and not (is_plain(given) and #given == #keys) then
@@ -126,7 +126,7 @@ local function pair_up(self, keys, given, func, argument)
 end
 
 
---- Keys are worked on in order: numbers by size, texts as they were initialised.
+--- Sorts keys: numbers by size, texts in the order in which they were initialised.
 function store.sort(groups)
   table.sort(groups, function(a, b) return a.entry.order < b.entry.order end)
   return groups
@@ -164,7 +164,7 @@ function KVStore:_add_key(key, x)
 end
 
 
---- Keys and the values that they begin with.
+--- Initializes keys with the values that they begin with.
 function KVStore:init(...)
   if not rawget(self, "_entries") then
     return self:init_store(...)
@@ -268,7 +268,7 @@ function store.follow(entry, sum)
 end
 
 
---- Hands a sum to the updater, or stores it.
+--- Gives a sum to the updater, or stores it.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
     entry.stored = class.keep(merged)
@@ -506,7 +506,7 @@ end
 --- Waits for all workers: there is one.
 function KVStore._barrier() end
 
---- Tells the servers something: there are none.
+--- Does nothing: there are no servers.
 function KVStore._send_command_to_servers() end
 
 

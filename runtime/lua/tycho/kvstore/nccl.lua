@@ -110,7 +110,7 @@ function NcclStore:init_store(name)
 end
 
 
---- Numbers travel as they are.
+--- Raises E(unsupported): a store of type 'nccl' does not compress.
 function NcclStore.set_gradient_compression()
   Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
     message = "a store of type 'nccl' has no compression; 'device' has" }

@@ -57,7 +57,7 @@ function base.read(x, func)
 end
 
 
---- Sizes before, of and after an axis (from 0, negative from the end).
+--- Returns the number of elements before, of and after an axis (from 0, negative from the end).
 -- @treturn int outer
 -- @treturn int size, nil where there is no such axis
 -- @treturn int inner
@@ -85,7 +85,8 @@ local function as_list(x)
 end
 
 
---- Labels and predictions as lists of one length (E(shape) otherwise); single arrays are wrapped.
+--- Returns labels and predictions as lists of one length (E(shape) otherwise); single arrays are
+-- wrapped.
 function base.check_counts(labels, preds, func)
   labels, preds = as_list(labels), as_list(preds)
   if #labels ~= #preds then
@@ -150,7 +151,7 @@ function EvalMetric:_add(sum, count)
 end
 
 
---- Says once that a label is no class (not for users).
+--- Warns once if a label is no class (not for users).
 -- @number label the largest one
 -- @int classes how many there are
 function EvalMetric:_check_label(label, classes)
@@ -191,7 +192,7 @@ local function head_of(name)
 end
 
 
--- Names of the labels that belong to outputs by name; nil where one has none.
+-- Returns the names of the labels that belong to outputs by name; nil if one has none.
 local function match_labels(outputs, labels)
   local _, names = args.pairs_of(labels)
   local by_head, list = {}, {}

@@ -207,7 +207,7 @@ local function moments(a, b, n)
 end
 
 
--- Moments of two sets of samples together (Chan, Golub, LeVeque 1979).
+-- Returns the moments of two sets of samples together (Chan, Golub, LeVeque 1979).
 local function join(p, q)
   local n = p.n + q.n
   local dx, dy, f = q.x - p.x, q.y - p.y, p.n * q.n / n

@@ -12,7 +12,8 @@ local FUNC = "tycho --convert"
 local convert = {}
 
 
--- Parameters as arrays: with the names of a parameter file where the ending says that it is one.
+-- Returns parameters as sorted {name, array} pairs: with the names of a parameter file if the path
+-- ends in ".params".
 local function list_arrays(path, arg_params, aux_params)
   local prefixed, list = path:find("%.params$") ~= nil, {}
   for kind, params in pairs{ arg = arg_params, aux = aux_params } do

@@ -164,7 +164,7 @@ local function input_names(net, arg_params)
 end
 
 
--- Types and shapes for inference: those of parameters, and what was given.
+-- Returns shapes and types for inference: those of parameters, and the given shapes.
 local function list_known(net, arg_params, shapes)
   local given, types = {}, {}
   for _, name in ipairs(net:list_arguments()) do

@@ -50,8 +50,9 @@ local function name_lone_input(names, inputs)
 end
 
 
--- Names of arguments that are neither parameters nor given; a lone one takes a lone input of
--- another name.
+-- Renames the single input with an unknown name to the single argument that is neither a parameter
+-- nor given. Raises E(name) for other unknown inputs, and an error for arguments that are still
+-- missing.
 local function match_names(net, arg_params, inputs)
   local open, known = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -92,7 +93,8 @@ local function find_dtype(arg_params)
 end
 
 
--- Labels that were not given are zeros: no output depends on them.
+-- Binds the network with its parameters and inputs. Labels that were not given are zeros: no output
+-- depends on them.
 local function bound(net, arg_params, aux_params, described, inputs, ctx)
   local usual, shapes, arrays = find_dtype(arg_params), net:infer_shape(list_shapes(inputs)), {}
   if not shapes then

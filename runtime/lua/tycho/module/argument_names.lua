@@ -23,7 +23,7 @@ function argument_names.is_parameter(name)
 end
 
 
--- Arguments that do not look like parameters.
+-- Returns the arguments that do not look like parameters.
 local function input_like(names)
   local list = {}
   for _, name in ipairs(names) do

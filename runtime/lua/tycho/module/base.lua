@@ -238,7 +238,7 @@ function BaseModule:prepare(data_batch, sparse_row_id_fn)
 end
 
 
---- States of a module that has none.
+--- Returns the states: an empty list, as the module has none.
 function BaseModule:get_states()
   self:_need("get_states", "binded", "params_initialized")
   return {}
@@ -327,8 +327,8 @@ function BaseModule:set_params(...)
 end
 
 
---- Arrays that have the shapes of the parameters and of the auxiliary states, by name (not for
--- users).
+--- Returns arrays that have the shapes of the parameters and of the auxiliary states, by name (not
+-- for users).
 -- @tparam table given parameters that are about to be set, by name
 -- @treturn ?table nil: a class does not say
 -- @treturn ?table
@@ -375,7 +375,7 @@ function BaseModule:load_params(...)
 end
 
 
---- Bytes of executors and parameters, where there are any.
+--- Returns the bytes of executors and parameters, by kind; here an empty table.
 function BaseModule.memory(_)
   return {}
 end
@@ -409,7 +409,7 @@ function BaseModule:clip_global_norm(...)
 end
 
 
---- Gradients for what `fit` does to them before an update (not for users).
+--- Returns the gradients that `fit` changes before an update (not for users).
 -- @treturn table list of `{copies, scale}`; see module/gradients.lua
 function BaseModule._gradients(_)
   return {}

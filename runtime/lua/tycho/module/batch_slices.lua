@@ -46,7 +46,7 @@ function slices.split(batch_size, work_load_list, func)
 end
 
 
---- Rows `from` to before `to` along axis 0: a view.
+--- Returns rows `from` (from 0) to before `to` along axis 0 as a view.
 function slices.view(x, from, to)
   local shape = x.shape
   if from == 0 and to == shape[1] then
@@ -74,7 +74,7 @@ function slices.cut(x, axis, range)
 end
 
 
---- Parts of all devices as one array on the first one's device.
+--- Returns the parts of all devices as one array on the first one's device.
 -- @tparam {NDArray,...} parts
 -- @int axis -1: the first part
 function slices.join(parts, axis)

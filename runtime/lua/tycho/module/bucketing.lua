@@ -133,7 +133,8 @@ function BucketingModule:init(...)
 end
 
 
---- Parameters and auxiliary states of all buckets as host arrays by name: the module's own tables.
+--- Returns parameters and auxiliary states of all buckets as host arrays by name: the module's own
+-- tables.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
@@ -289,8 +290,8 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of a batch's arrays, or of those of all batches of a list: as the batch says, else
--- under a new bucket's names.
+-- Returns the descriptions of a batch's arrays, or of those of all batches of a list: as the batch
+-- describes them, else under a new bucket's names.
 local function described(names, given, list, parts)
   given = descriptions.list(given, "BucketingModule:forward", "provide_data") or {}
   local descs = {}
@@ -378,7 +379,7 @@ function BucketingModule:_first_bad_number()
 end
 
 
---- Lets the optimizer change the parameters of the current bucket.
+--- Updates the parameters of the current bucket with the optimizer.
 function BucketingModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   self._curr_module:update()
@@ -397,9 +398,9 @@ function BucketingModule:install_monitor(mon)
 end
 
 
---- Bytes: pool (intermediate memory of all buckets together), largest (what the largest
--- bucket needs, in whole pages), planned (what all would need apart), buckets (planned
--- by key), params, grads, aux.
+--- Returns bytes: pool (intermediate memory of all buckets together), largest (what the largest
+-- bucket needs, in whole pages), planned (what all would need separately), buckets (planned by
+-- key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
   local of_base = self._met[1]:memory()

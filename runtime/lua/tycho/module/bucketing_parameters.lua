@@ -128,7 +128,7 @@ function BucketingModule:set_params(...)
 end
 
 
---- Names of parameters of a bucket that no bound one has (not for users).
+--- Returns the names of a bucket's parameters that no bound bucket has (not for users).
 -- @tparam Module m
 -- @treturn table set
 function BucketingModule:_new_names(m)

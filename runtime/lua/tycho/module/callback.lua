@@ -20,7 +20,7 @@ local callback = {}
 
 -- Time --------------------------------------------------------------------------------------------
 
---- Seconds since some moment. Programs may put another clock here.
+--- Returns the seconds since a fixed moment. Programs may replace the function.
 -- @treturn number
 function callback.clock()
   return tonumber(C.ty_profile_now()) * 1e-9

@@ -69,7 +69,8 @@ local FORM = args.form("mod.DataParallelExecutorGroup", {
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Parameters that updates inside backward can change: those with gradients, none of which adds up.
+-- Returns the parameters that updates inside backward can change: those with gradients. A gradient
+-- that adds up is E(unsupported).
 local function fused_names(self, reqs)
   local names = {}
   for _, name in ipairs(self.for_training and self.param_names or {}) do
@@ -134,7 +135,8 @@ local function share_arrays(self, group)
 end
 
 
--- Arguments that are neither parameters nor data nor states: the labels, described or not.
+-- Returns the arguments that are neither parameters nor data nor states: the labels, described or
+-- not.
 local function label_arguments(self)
   local known, list = tables.positions(self.data_names), {}
   for _, name in ipairs(self.state_names) do
@@ -147,7 +149,7 @@ local function label_arguments(self)
 end
 
 
--- Arrays are found by name.
+-- Raises E(name) if two variables have one name, since arrays are found by name.
 local function check_names(names)
   local seen = {}
   for _, name in ipairs(names) do
@@ -211,8 +213,7 @@ end
 
 local REQUESTED = { "_reqs", "grad_req", "_fusion", "_loss_scale", "_bound_symbol", "_sets" }
 
--- Executors for other requests, in the place of all that are there. What fails
--- leaves everything as it was.
+-- Replaces all executors by ones for other requests. If this fails, everything is left as it was.
 local function bind_again(self, fuse, loss_scale)
   local before = {}
   for _, field in ipairs(REQUESTED) do
@@ -286,8 +287,8 @@ function Group:_find_output_axes()
 end
 
 
---- Executors for other shapes of the inputs; parameters stay. Shapes that
--- were met lately cost nothing.
+--- Chooses executors for other shapes of the inputs; parameters stay. Executors of recently used
+-- shapes are reused.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes descriptions
 function Group:reshape(data_shapes, label_shapes)
@@ -305,7 +306,8 @@ function Group:choose_by_data(data)
 end
 
 
---- Notes that the shapes of the current labels follow from those of other batches (not for users).
+--- Records that the shapes of the current labels are derived from those of other batches (not for
+-- users).
 function Group:guess_labels()
   self._set.guessed = true
 end
@@ -359,8 +361,8 @@ function Group:install_monitor(monitor)
 end
 
 
---- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as
--- pools have them), pool (what all sharing executors have together), params, grads, aux.
+--- Returns bytes over all devices: planned (of the current executors), pages (the same in whole
+-- pages, as pools have them), pool (what all sharing executors have together), params, grads, aux.
 function Group:memory()
   local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do

@@ -52,7 +52,7 @@ local function work_loads(a)
 end
 
 
--- Arguments that the iterator does not provide.
+-- Returns the arguments that the iterator does not provide.
 local function list_parameters(a)
   local inputs, list = {}, {}
   for _, kind in ipairs{ "provide_data", "provide_label" } do
@@ -119,7 +119,7 @@ function Manager:install_monitor(monitor)
 end
 
 
--- Arrays by name from such a table or a list in the order of names.
+-- Returns arrays by name, from such a table or from a list in the order of names.
 local function by_name(given, names)
   if #(given or {}) == 0 then
     return given or {}

@@ -21,7 +21,7 @@ local FUNC = "Module:bind"                               -- who mostly makes gro
 local KEPT = 8                                           -- sets of a group
 
 
--- Rows of the batch; all inputs with a batch axis must have as many.
+-- Returns the rows of the batch; raises E(shape) unless all inputs with a batch axis have as many.
 local function find_batch_size(data, labels)
   local size
   for _, part in ipairs{ data, labels or {} } do

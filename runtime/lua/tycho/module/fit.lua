@@ -184,7 +184,7 @@ local function init_optimizer(self, a)
 end
 
 
--- Gradients of one training are scaled; those of the next are as it asks.
+-- Sets whether the gradients of this training are scaled; the next training decides anew.
 local function scale_loss(self, a)
   if self._scale_loss then
     a.scaler = a.loss_scale and LossScale(a.loss_scale) or nil
@@ -279,7 +279,8 @@ local function update(self, a, gathered)
 end
 
 
--- Says at the first NaN in what the metric sees where it comes from, before an update spreads it.
+-- Warns of the first NaN in what the metric reads, with the node where it begins, before an update
+-- spreads it.
 local function warn_of_nan(self, metric, at)
   if at.nan_reported or not metric.has_nan then
     return
@@ -359,7 +360,7 @@ local function validate(self, a, metric, epoch)
 end
 
 
--- Parameters to all devices and callbacks.
+-- Copies parameters to all devices and calls the callbacks of an epoch.
 local function hand_on(self, a, epoch)
   if value(a.epoch_end_callback) == nil or a.ranks and not a.ranks:speaks() then
     return self:_equalize_params()

@@ -202,8 +202,8 @@ function Group:backward(out_grads)
 end
 
 
---- Outputs: joined over devices, or a list over devices for each. A single
--- device's are the executor's own.
+--- Returns outputs: joined over devices, or a list over devices for each. With one device they are
+-- the executor's own arrays.
 -- @bool[opt=true] merge
 -- @int[opt=0] begin first output, from 0
 -- @int[opt] stop the output after the last
@@ -234,7 +234,7 @@ function Group:get_output_shapes()
 end
 
 
---- Gradients of the data inputs, in their order.
+--- Returns the gradients of the data inputs, in their order.
 -- @bool[opt=true] merge
 function Group:get_input_grads(merge)
   if not self.inputs_need_grad then
@@ -258,7 +258,7 @@ local function named(names, list)
 end
 
 
--- Names of the labels in the order in which batches have them.
+-- Returns the names of the labels in the order in which batches have them.
 local function label_names(self, count)
   local descs = self.label_shapes or self.label_descs
   local names = descs and descriptions.names(descs) or self._label_arguments

@@ -93,7 +93,7 @@ function Group:bring_states()
 end
 
 
---- States: joined over devices, or a list over devices for each.
+--- Returns states: joined over devices, or a list over devices for each.
 -- @bool[opt=true] merge
 function Group:get_states(merge)
   self:bring_states()

@@ -114,7 +114,7 @@ local function check_order(self, descs, names, argument)
 end
 
 
---- Notes the shapes; the subclass says what comes out.
+--- Stores the shapes of the inputs; the subclass computes those of the outputs.
 function LuaModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then

@@ -130,7 +130,7 @@ local LOAD = args.form("Module.load", {
 })
 
 
--- Names with shapes of which nothing is known.
+-- Returns an empty shape for each name, which means that nothing is known.
 local function unknown_shapes(names)
   local dict = {}
   for _, name in ipairs(names) do
@@ -246,7 +246,7 @@ local function check_data_names(self, descs)
 end
 
 
--- Descriptions of data and labels, checked.
+-- Returns the descriptions of data and labels, checked.
 local function describe_inputs(self, data_shapes, label_shapes, func)
   local data = descriptions.list(data_shapes, func, "data_shapes")
   check_data_names(self, data)
@@ -304,8 +304,8 @@ local function by_name(names, arrays)
 end
 
 
--- Parameters that came with the module (Module.load, an earlier bind) must have
--- the shapes that are needed now.
+-- Checks that parameters that came with the module (Module.load, an earlier bind) have the shapes
+-- that are needed now.
 local function check_shapes(self)
   local group = self._exec_group
   local own = { by_name(self._param_names, group.param_arrays),
@@ -409,7 +409,7 @@ local function merge_option(...)
 end
 
 
---- Outputs of the last forward.
+--- Returns the outputs of the last forward.
 -- @bool[opt=true] merge_multi_context false: a list over devices for each output
 function Module:get_outputs(...)
   self:_need("get_outputs", "binded", "params_initialized")
@@ -417,7 +417,7 @@ function Module:get_outputs(...)
 end
 
 
---- Gradients of the data inputs.
+--- Returns the gradients of the data inputs.
 -- @bool[opt=true] merge_multi_context
 function Module:get_input_grads(...)
   self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
@@ -425,7 +425,7 @@ function Module:get_input_grads(...)
 end
 
 
---- States.
+--- Returns the states.
 -- @bool[opt=true] merge_multi_context
 function Module:get_states(...)
   self:_need("get_states", "binded", "params_initialized")
@@ -470,7 +470,7 @@ function Module:install_monitor(mon)
 end
 
 
---- Bytes: planned, pool, params, grads, aux.
+--- Returns bytes by kind: planned, pool, params, grads, aux.
 function Module:memory()
   return self:_bound("memory")._exec_group:memory()
 end

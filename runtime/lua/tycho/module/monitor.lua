@@ -58,7 +58,8 @@ function Monitor:init(...)
 end
 
 
--- Statistics are taken at once: the array is good only now.
+-- Adds the statistic of an array, if its name matches. It is computed at once, since the array is
+-- valid only during the call.
 local function take(self, name, x)
   if self.matches(name) then
     self.queue[#self.queue + 1] = { self.step, name, class.keep(self.stat_func(x)) }

@@ -100,7 +100,7 @@ local function make_optimizer(self, a, names, rescale)
 end
 
 
--- Hands parameters to the store: those of which it knows nothing yet.
+-- Gives the store those parameters that it does not have.
 local function init_store(self, names)
   local own, arrays = {}, {}
   for k, name in ipairs(self._exec_group.param_names) do
@@ -187,7 +187,7 @@ local function updater_of(self)
 end
 
 
--- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
+-- Adds parameters to the optimizer and the store that these do not have (those of a later bucket).
 local function introduce(self)
   local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
   local known = {}
@@ -248,7 +248,7 @@ end
 
 -- The states of the optimizer ---------------------------------------------------------------------
 
--- Parameters that are updated.
+-- Returns the set of parameters that are updated.
 local function trained_names(self)
   local reqs = self._exec_group and gradient_requests.read(self._exec_group, self._grad_req) or {}
   local names = {}
@@ -346,7 +346,7 @@ function Module:_stores()
 end
 
 
---- Tells a store that updates of parameters that were set: it has weights of its own (not for
+--- Gives parameters that were set to a store that updates, since it has its own weights (not for
 -- users).
 -- @tparam table params by name
 function Module:_tell_store(params)
@@ -370,8 +370,8 @@ local function check_written(self, name)
 end
 
 
--- Parameters that have gradients, as `stores.update` takes them; kept, since a
--- group's arrays stay what they are.
+-- Returns the parameters that have gradients, as `stores.update` takes them; kept, since a group's
+-- arrays stay the same.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")
   if u and u.group == group then
@@ -431,7 +431,7 @@ function Module:_end_backward()
 end
 
 
---- Lets the optimizer change the parameters; nothing is left to do where backward did.
+--- Updates the parameters with the optimizer; does nothing if backward has updated them.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   if not (self._fused or self._steps_behind) then

@@ -98,7 +98,7 @@ function ParamStore:on_devices(name)
 end
 
 
---- Hands out the devices' arrays by name to others who write them.
+--- Returns the devices' arrays by name, for callers that may write them.
 -- @treturn table name -> list of arrays
 function ParamStore:lend()
   self.lent, self.stale = true, true
@@ -187,7 +187,7 @@ function ParamStore:fill(name, f)
 end
 
 
---- Notes that the devices' arrays were given values.
+--- Records that the devices' arrays were given values.
 -- @tparam table given by name
 function ParamStore:written(given)
   for name in pairs(given) do

@@ -89,7 +89,7 @@ function Module:_fill_params(wanted, a, initializer)
 end
 
 
--- Arguments whose shapes follow from the size of the batch.
+-- Returns the arguments whose shapes follow from the batch size.
 local function batch_arguments(self)
   local shapes, names = {}, {}
   for _, d in ipairs(self._exec_group.data_shapes) do
@@ -130,7 +130,7 @@ function Module:_release_inputs(given)
 end
 
 
---- Parameters that were never given a value (not for users).
+--- Returns the set of parameters that were never given a value (not for users).
 -- @treturn table set
 function Module:_blank_names()
   local names = {}

@@ -72,7 +72,7 @@ end
 
 local Progress = Class:extend("Progress")
 
--- Batches of an epoch as the iterator's size says; nil: it does not say.
+-- Returns the batches of an epoch by the iterator's size; nil if it does not state one.
 local function expected_batches(data)
   local rows, size = rawget(data, "num_data"), rawget(data, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0 and math.ceil(rows / size)
@@ -99,7 +99,7 @@ local function samples_of(self, batch)
 end
 
 
--- Seconds until the last epoch's end; nil: nothing is known yet.
+-- Returns the seconds until the end of the last epoch; nil while they are unknown.
 local function time_left(self, epoch, nbatch, now)
   if not self._batches or self._done == 0 then
     return nil

@@ -167,7 +167,7 @@ function Ranks:reduce(metric)
 end
 
 
---- Names and values as rank 0 has them: what decides must be the same everywhere.
+--- Returns names and values as rank 0 has them: decisions must be the same on all ranks.
 function Ranks:share(list)
   local numbers = {}
   for i, pair in ipairs(list) do
@@ -188,7 +188,7 @@ function Ranks:all(here)
 end
 
 
---- Says where a rank that is ended can go on.
+--- Sets the path from which a rank that is ended can continue.
 function Ranks.note(_, path)
   comm.note(path)
 end

@@ -51,7 +51,7 @@ local function all_in_bound_order(self, batch)
 end
 
 
--- Shapes of arrays of a batch, or, for a list of batches, of all together.
+-- Returns the shapes of a batch's arrays or, for a list of batches, of all together.
 local function list_shapes(list, bound, parts)
   local shapes = {}
   for k, x in ipairs(list or {}) do
@@ -67,7 +67,7 @@ local function list_shapes(list, bound, parts)
 end
 
 
--- Descriptions like given ones, with other shapes.
+-- Returns descriptions like given ones, with other shapes.
 local function describe_like(descs, shapes)
   local list = {}
   for k, d in ipairs(descs) do
@@ -92,7 +92,7 @@ end
 
 -- Labels ------------------------------------------------------------------------------------------
 
---- Descriptions of the labels as they were bound, or else their names (not for users).
+--- Returns the descriptions of the labels as they were bound, or else their names (not for users).
 function Module:_bound_labels()
   return self._exec_group.label_shapes or self._exec_group.label_descs or self._label_arguments
 end
@@ -137,8 +137,8 @@ local function label_types(self, data)
 end
 
 
--- Names of a batch's labels: those that it says, if they are the symbol's; else as they were bound
--- or as the module has them.
+-- Returns the names of a batch's labels: the batch's own, if they are the symbol's; else as they
+-- were bound or as the module has them.
 local function label_names(self, first)
   local names = descriptions.names(
     descriptions.list(first.provide_label, "Module:forward", "provide_label"))
@@ -153,7 +153,7 @@ local function label_names(self, first)
 end
 
 
--- Descriptions of a batch's labels.
+-- Returns the descriptions of a batch's labels.
 local function describe_labels(self, first, parts, data)
   local known, names, types, descs = {}, label_names(self, first), nil, {}
   for _, list in ipairs{ self._exec_group.label_descs or {},
@@ -170,7 +170,7 @@ local function describe_labels(self, first, parts, data)
 end
 
 
--- Descriptions of the labels that a batch of this size would have.
+-- Returns the descriptions of the labels that a batch of this size would have.
 local function scale_labels(labels, data)
   local rows, shapes = nil, {}
   for _, d in ipairs(data) do

@@ -147,7 +147,7 @@ local function gathered(self, method)
 end
 
 
---- Parameters of all modules.
+--- Returns the parameters of all modules.
 function SequentialModule:get_params()
   return gathered(self, "get_params")
 end
@@ -310,7 +310,7 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of a module's outputs as data of the next one.
+-- Returns the descriptions of a module's outputs as data of the next one.
 local function provided(m, outputs)
   local bound, list = m.data_shapes or {}, {}
   for i, x in ipairs(outputs) do
@@ -349,7 +349,7 @@ function SequentialModule:backward(out_grads)
 end
 
 
---- Lets the optimizers change the parameters.
+--- Updates the parameters of all modules with their optimizers.
 function SequentialModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   for _, m in ipairs(self._modules) do
@@ -358,14 +358,14 @@ function SequentialModule:update()
 end
 
 
---- Outputs of the last module.
+--- Returns the outputs of the last module.
 function SequentialModule:get_outputs(...)
   self:_need("get_outputs", "binded", "params_initialized")
   return self._modules[#self._modules]:get_outputs(...)
 end
 
 
---- Gradients of the first module's data.
+--- Returns the gradients of the first module's data.
 function SequentialModule:get_input_grads(...)
   self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
   return self._modules[1]:get_input_grads(...)
@@ -403,7 +403,7 @@ function SequentialModule:install_monitor(mon)
 end
 
 
---- Bytes of all modules together; see `Module:memory`.
+--- Returns the bytes of all modules together; see `Module:memory`.
 function SequentialModule:memory()
   local total = {}
   for _, m in ipairs(self:_bound("memory")._modules) do

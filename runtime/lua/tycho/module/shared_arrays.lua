@@ -157,7 +157,8 @@ local function infer_shapes(self, shapes)
 end
 
 
--- Types follow from those of the inputs; what does not is float32.
+-- Returns the types of arguments and auxiliary states, inferred from those of the inputs; arguments
+-- without a type are float32.
 local function infer_types(self, types)
   local found = self._bound_symbol:infer_type_partial(types)
   local given = {}

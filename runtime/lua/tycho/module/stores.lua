@@ -77,7 +77,7 @@ function stores.initialize(kvstore, param_arrays, arg_params, param_names, updat
 end
 
 
--- Gradients and weights of each device, kept in u: a step makes no new lists.
+-- Returns the gradients and weights of each device, kept in u, so that a step makes no new lists.
 local function lists_of_devices(u)
   if not u.devices then
     u.devices = {}

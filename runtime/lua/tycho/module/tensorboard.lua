@@ -68,7 +68,7 @@ local function add_metric(self, part, metric)
 end
 
 
--- Batches of an epoch where the iterator says how many rows it has; else 0.
+-- Returns the batches of an epoch if the iterator has a number of rows; else 0.
 local function batches_of(data)
   local rows, size = rawget(data or {}, "num_data"), rawget(data or {}, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0

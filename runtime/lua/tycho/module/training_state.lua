@@ -98,8 +98,7 @@ local function set_optimizers(self, commits)
 end
 
 
--- Parameters keep the numbers they were saved with; those the file does not
--- know are numbered after them.
+-- Gives parameters the indices that they were saved with; others get the next ones.
 local function set_numbers(self, saved)
   local index = rawget(self, "_param_index")
   local names, n = {}, 0
@@ -127,7 +126,7 @@ local function put_numbers_back(self, before)
 end
 
 
--- Parameters and optimizers, all or nothing.
+-- Sets parameters and optimizers, all or nothing.
 local function set_all(self, state)
   local before = tables.copy(rawget(self, "_param_index"))
   set_numbers(self, state.param_index)

@@ -321,7 +321,8 @@ function call.zeros(shape, dtype, device, func)
 end
 
 
---- Copies values, with conversion of the element type, between any devices; equal shapes.
+--- Copies values between any devices, with conversion of the element type; other shapes are
+-- E(shape).
 -- @tparam NDArray to
 -- @tparam NDArray from
 -- @string func for errors

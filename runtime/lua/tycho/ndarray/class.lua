@@ -65,8 +65,8 @@ local scope_arrays                       -- weak set of arrays made since the in
 local SHAPES = 64                        -- shapes that are remembered
 local shapes = {}                        -- slot -> {ndim, its first four sizes, _shape, size}
 
--- Sizes and their product from the scratch description. The compiler refuses a short loop inside a
--- function; shapes of five dimensions and more are made anew.
+-- Returns the sizes in the scratch description and their product. LuaJIT does not compile a short
+-- loop inside a function; shapes of five dimensions and more are not cached.
 local function read_shape()
   local ndim, dim = desc.ndim, desc.dim
   local a, b, c, d = tonumber(dim[0]), tonumber(dim[1]), tonumber(dim[2]), tonumber(dim[3])
@@ -374,7 +374,7 @@ function class.let_go(x)
 end
 
 
--- Notes the arrays in what a function returned: arrays and lists of them.
+-- Records the arrays in what a function returned: arrays and lists of them.
 local function note_results(found, n, ...)
   for i = 1, n do
     local value = select(i, ...)

@@ -43,7 +43,7 @@ local function stack(list, func)
 end
 
 
--- Notes one step's outputs: all[k] is the list of output k over the steps.
+-- Adds one step's outputs: all[k] is the list of output k over the steps.
 local function note(all, outs)
   for k, out in ipairs(outs) do
     all[k] = all[k] or {}
@@ -85,7 +85,7 @@ local WHILE = args.form("nd.contrib.while_loop", {
   { "max_iterations", "integer" },
 })
 
--- Zeros after the last step, so that the first size is `rows`.
+-- Stacks a list, with zeros after the last step, so that the first size is `rows`.
 local function padded(list, rows, func)
   local zero = call.fill(list[1]:copy(), 0, func)
   for i = #list + 1, rows do

@@ -57,7 +57,7 @@ function create.array(...)
 end
 
 
--- Forms of the functions that take a shape.
+-- Returns the form of a function that takes a shape.
 local function shape_form(func)
   return args.form(func, {
     list = true, { "shape", "shape" }, { "ctx", "context?" }, { "dtype", "dtype", "float32" }, "*",
@@ -157,7 +157,7 @@ local EYE = args.form("nd.eye", {
   { "dtype", "dtype", "float32" },
 })
 
---- Ones on diagonal `k` of an N x M matrix (M = 0: square).
+--- Returns an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere.
 function create.eye(...)
   local a = EYE(...)
   return generate("_eye", "nd.eye", a,
@@ -212,7 +212,7 @@ local CONCATENATE = args.form("nd.concatenate", {
   list = true, { "arrays", "list" }, { "axis", "integer", 0 }, { "always_copy", "boolean", true },
 })
 
---- Arrays joined along an axis (from 0).
+--- Returns arrays joined along an axis (from 0).
 -- @tparam {NDArray,...} arrays at least one
 function create.concatenate(...)
   local a = CONCATENATE(...)
@@ -252,7 +252,7 @@ local function axis_list(v, ndim, argument)
   return axes, seen
 end
 
---- Axes moved to other positions; the others keep their order.
+--- Returns an array with axes moved to other positions; the others keep their order.
 -- @tparam NDArray tensor
 -- @param source axis or list of axes, from 0
 -- @param destination as many positions
@@ -286,7 +286,7 @@ local HISTOGRAM = args.form("nd.histogram", {
   { "a", "array" }, { "bins", "integer|array|list", 10 }, { "range", "list?" },
 })
 
---- Counts of values per bin, and the edges of the bins.
+--- Returns the counts of values per bin, and the edges of the bins.
 -- @tparam NDArray a
 -- @param bins number of bins, or their edges as an array or a list
 -- @tparam[opt] {number,number} range of the bins; the data's otherwise
@@ -313,7 +313,7 @@ local SPLIT = args.form("nd.split_v2", {
   { "squeeze_axis", "boolean", false },
 })
 
---- Pieces along an axis: so many equal ones, or cut before the given indices (from 0).
+--- Splits an array along an axis: into so many equal pieces, or before the given indices (from 0).
 -- @treturn {NDArray,...}
 function create.split_v2(...)
   local a = SPLIT(...)

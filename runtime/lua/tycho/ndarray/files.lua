@@ -65,7 +65,7 @@ local function members(data)
 end
 
 
---- Names and arrays as a native bag.
+--- Returns names and arrays as a native bag.
 -- @tparam table list of {name, array}
 -- @string func for errors
 function io_of.named_arrays(list, func)
@@ -97,7 +97,7 @@ local WRITERS = {
   safetensors = function(...) return safetensors().save(...) end,
 }
 
--- Members as the other formats take them: on the host, each with a name.
+-- Writes arrays in another format, which takes them on the host, each with a name.
 local function write_other(writer, path, list, named)
   local pairs_of = {}
   for i, pair in ipairs(list) do

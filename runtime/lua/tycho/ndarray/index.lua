@@ -52,7 +52,7 @@ local function offset_of(x, sel)
 end
 
 
--- Parameters of the slice operators.
+-- Returns the parameters of the slice operators for a selection.
 local function slice_params(sel)
   local first, last, step = {}, {}, {}
   for d, axis in ipairs(sel.axes) do

@@ -167,7 +167,8 @@ local function where_function()
   end)
 end
 
---- Elements of x where the array, the condition, is not 0, of y elsewhere; both may be numbers.
+--- Returns the elements of x where the condition, this array, is not 0, and those of y elsewhere;
+-- both may be numbers.
 function NDArray.where(condition, x, ...)
   if not values.is_plain(x) then
     return nd.where(condition, x, ...)

@@ -116,7 +116,7 @@ local function header_text(file, cursor)
 end
 
 
--- Elements between neighbours along each axis, where the first is the fastest.
+-- Returns the strides in elements of a shape whose first axis varies fastest.
 local function first_fastest(shape)
   local strides, stride = {}, 1
   for i, size in ipairs(shape) do

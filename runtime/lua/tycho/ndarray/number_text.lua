@@ -21,7 +21,8 @@ local LARGE, SMALL, RATIO = 1e8, 1e-4, 1000              -- beyond these, expone
 
 -- One float ---------------------------------------------------------------------------------------
 
--- Digits ("314159") and the exponent of ten (0 for 3.14159) of a finite number.
+-- Returns the digits ("314159") and the exponent of ten (0 for 3.14159) of a finite number: the
+-- fewest that read back as it.
 local function find_digits(v, float)
   v = abs(v)
   local fraction, exponent = math.frexp(v)

@@ -51,7 +51,8 @@ local function convert_context(...)
 end
 
 
--- Parameters as a flat list sorted by name; a creation operator gets the context in force.
+-- Returns the parameters as a flat list sorted by name; an operator without inputs gets the current
+-- context.
 local function flat_params(c)
   local keys = {}
   for key in pairs(c.params) do

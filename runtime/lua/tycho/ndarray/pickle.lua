@@ -202,7 +202,8 @@ function Machine:remembered(i)
 end
 
 
--- Integers of any length: little-endian, two's complement.
+-- Returns an integer from its bytes of any number: little-endian, two's complement. One that a Lua
+-- number does not hold exactly is an object with the bytes.
 function Machine:integer(bytes)
   local v, scale = 0, 1
   for i = 1, #bytes do

@@ -7,7 +7,7 @@ local nd = require "tycho.ndarray"
 local index = { expansions = {} }
 local expansions = index.expansions
 
--- Elements of x at positions along an axis.
+-- Returns the elements of x at positions along an axis.
 -- @tparam NDArray x
 -- @tparam NDArray positions int64; along other axes as x
 -- @int axis from 0

@@ -42,7 +42,7 @@ local function identity(a)
 end
 
 
--- Numbers as wide as matrices.
+-- Returns one number per matrix, with two more axes of size 1.
 local function widened(v, a)
   local shape = { unpack(a.shape) }
   shape[#shape - 1], shape[#shape] = 1, 1

@@ -39,7 +39,7 @@ local function convolved(sizes, kernel, pad, dilate)
 end
 
 
--- Sizes with the channels where the layout has them: before or after the others.
+-- Returns the sizes with the channels where the layout has them: before or after the others.
 local function with_channels(channels, sizes, first)
   local list = { unpack(sizes) }
   table.insert(list, first and 1 or #list + 1, channels)

@@ -90,7 +90,7 @@ local loader_of, source_of, id = ffi.new("ty_loader *[1]"), ffi.new("ty_source *
 local number = ffi.new("double[1]")
 
 
--- Arrays of the host as one, without a limit of their number.
+-- Stacks arrays in host memory, without a limit of their number.
 local function stack_here(list, func)
   check(C.ty_loader_new(0, loader_of), func)
   local loader = native.own(loader_of[0], C.ty_loader_free)
@@ -170,7 +170,7 @@ function batchify.default(samples)
 end
 
 
---- Arrays and numbers as one array; lists of values field by field.
+--- Stacks arrays and numbers to one array; lists of values field by field.
 function batchify.stack(samples)
   check_samples(samples, "gluon.data.batchify.stack")
   return make_batch(samples, nil, nil, "gluon.data.batchify.stack")

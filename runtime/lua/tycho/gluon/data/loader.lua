@@ -69,8 +69,7 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Hands a batch to the threads. given: lists of arrays by sample, nil where the source has an
--- origin.
+-- Gives a batch to the threads. given: lists of arrays by sample; nil if the source has an origin.
 local function submit(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
@@ -294,7 +293,7 @@ local function all_images(samples)
 end
 
 
--- Fields that the threads get from here.
+-- Returns the fields that the threads get from Lua: those of arrays in host memory.
 local function given_fields(samples)
   local fields = {}
   for f = 1, samples[1].n do
@@ -306,7 +305,7 @@ local function given_fields(samples)
 end
 
 
--- Lets the threads make the batch of arrays that Lua made.
+-- Makes the threads stack a batch of arrays that Lua made.
 local function submit_samples(self, batch, steps)
   local source = plan.source()
   for _ = 1, #batch.given do

@@ -183,7 +183,7 @@ function plan.is_random(steps)
 end
 
 
---- Steps as the core takes them.
+--- Returns the steps as the core takes them.
 -- @treturn ty_image_step array
 -- @treturn int
 function plan.native_steps(steps)

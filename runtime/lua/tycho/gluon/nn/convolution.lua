@@ -86,7 +86,7 @@ end
 
 local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
 
--- Parameters of a form for so many dimensions.
+-- Returns the parameters of a form for convolutions of `dims` dimensions.
 local function make_spec(dims, transposed)
   local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
     { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },

@@ -169,7 +169,7 @@ local function set_up_sample_norm(self, a)
 end
 
 
--- Parameters of the norms over one sample.
+-- Returns the parameters of a form for norms over one sample.
 local function sample_norm(axis, scale)
   return { { "axis", "integer", axis }, { "epsilon", "number", 1e-5 },
     { "center", "boolean", true }, { "scale", "boolean", scale },

@@ -36,7 +36,7 @@ for _, name in ipairs{ "zeros", "ones", "full", "Variable", "var" } do
 end
 
 
---- States from descriptions.
+--- Makes states from their descriptions.
 -- @tparam table infos list of `{shape = ...}`
 -- @tparam table a what the form of `begin_state` gave
 -- @func name_of number of the state -> its name
@@ -82,7 +82,7 @@ end
 base.refuse_modified = refuse_modified
 
 
---- States to begin with: the given ones, or zeros beside the inputs.
+--- Returns the states to begin with: the given ones, or zeros like the inputs.
 -- @param cell
 -- @param given or nil
 -- @param like an input: its device and type
@@ -105,7 +105,7 @@ local UNROLL = args.form("RecurrentCell:unroll", {
   { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
 })
 
---- Arguments of `unroll`, with the axes of the layout.
+--- Returns the arguments of `unroll`, with the axes of the layout: `time` and `batch`, from 0.
 function base.read_unroll(...)
   local a = UNROLL(...)
   a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
@@ -237,7 +237,7 @@ local function make_cell(cell)
   end
 
 
-  --- Descriptions of the states.
+  --- Returns the descriptions of the states; a cell must define it.
   -- @int[opt=0] batch_size
   -- @treturn table list of `{shape =, __layout__ =}`
   function cell:state_info()
@@ -246,7 +246,7 @@ local function make_cell(cell)
   end
 
 
-  --- States to begin with.
+  --- Returns the states to begin with.
   -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype; func is called as
   --   `func{shape = ..., ctx = ..., dtype = ...}`, one of `ty.sym` with a name and no ctx
   -- @treturn table list
@@ -332,7 +332,7 @@ function base.list_state_info(cells, batch_size)
 end
 
 
---- States to begin with of several cells.
+--- Returns the states to begin with of several cells, as one list.
 -- @tparam table cells
 -- @tparam table options of begin_state
 -- @treturn table
@@ -351,7 +351,7 @@ function base.make_begin_states(cells, options)
 end
 
 
---- Elements first to last of a list.
+--- Returns the entries first to last (from 1) of a list.
 function base.part(list, first, last)
   local t = {}
   for i = first, last do

@@ -41,7 +41,7 @@ local function set_up(self, a, gates, state_size)
 end
 
 
--- Descriptions of states (batch, size).
+-- Returns the descriptions of states (batch, size).
 local function describe_states(batch_size, ...)
   local list = {}
   for i, size in ipairs{ ... } do

@@ -123,7 +123,7 @@ end)
 
 -- States ------------------------------------------------------------------------------------------
 
---- Descriptions of the states.
+--- Returns the descriptions of the states.
 -- @int[opt=0] batch_size
 -- @treturn table list of `{shape =, __layout__ =, dtype =}`
 function RNNLayer:state_info(batch_size)
@@ -137,7 +137,7 @@ function RNNLayer:state_info(batch_size)
 end
 
 
---- States to begin with, zeros.
+--- Returns the states to begin with, zeros.
 -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype
 -- @treturn table list
 function RNNLayer:begin_state(...)

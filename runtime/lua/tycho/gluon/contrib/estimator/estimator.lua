@@ -291,7 +291,7 @@ local function evaluate_handlers(self, given)
 end
 
 
--- Tells all handlers; whether one of them wants to stop.
+-- Calls all handlers of an event; returns whether one of them asks to stop.
 local function tell(self, list, event, info)
   local stop = false
   for _, h in ipairs(list) do

@@ -17,7 +17,7 @@ local values = require "tycho.core.values"
 local handlers = {}
 
 
---- Seconds since some moment. Tests may put another clock here.
+--- Returns the seconds since a fixed moment. Tests may replace the function.
 -- @treturn number
 function handlers.clock()
   return tonumber(C.ty_profile_now()) * 1e-9
@@ -27,7 +27,7 @@ end
 local INFINITY = math.huge
 
 
---- Metrics as a list: one, a list, or the parts of a composite.
+--- Returns metrics as a list: one, a list, or the parts of a composite.
 -- @param given
 -- @string func
 -- @string argument

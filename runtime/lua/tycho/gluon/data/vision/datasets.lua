@@ -191,7 +191,7 @@ mnist("FashionMNIST", "fashion-mnist")
 local SIDE, CHANNELS = 32, 3
 local PIXELS = SIDE * SIDE * CHANNELS
 
--- Records of label bytes and an image, channels first.
+-- Returns the records of a file as rows: label bytes, then an image, channels first.
 local function read_records(path, label_bytes, func)
   local size = label_bytes + PIXELS
   local bytes = read_bytes(path, 0, 2 ^ 40, func)

@@ -25,7 +25,7 @@ local function sequence(...)
 end
 
 
--- Branches over the same input, whose channels are joined.
+-- Returns a block of branches over the same input, whose channels are joined.
 local function branches(...)
   local net = nn.HybridConcurrent{ axis = 1, prefix = "" }
   net:add(...)
@@ -230,7 +230,8 @@ local function branch(pool, ...)
 end
 
 
--- Branches with a prefix; `make` gives them, inside its scope.
+-- Returns a block of branches with a prefix; `make` returns them, called inside the block's name
+-- scope.
 local function joined(prefix, make)
   local net = nn.HybridConcurrent{ axis = 1, prefix = prefix }
   net:name_scope(function()
