@@ -65,7 +65,7 @@ end
 
 local INT64 = args.DTYPES.int64
 
--- Elements from..from + n - 1 of flattened x, added to a row and to the list of all.
+-- Adds elements from..from + n - 1 (from 0) of flattened x to a row and to the list of all.
 local function add_values(x, from, n, row, all)
   local p = transfer.read(class.view(x, { n }, from * BYTES[x._dtype], "tostring"), "tostring")
   for i = 0, n - 1 do
@@ -114,7 +114,7 @@ end
 
 -- Layout ------------------------------------------------------------------------------------------
 
--- Words in lines of at most `width` characters, those after the first begin with `indent`.
+-- Returns words in lines of at most `width` characters; lines after the first begin with `indent`.
 local function wrapped(words, indent, width)
   local lines, line = {}, indent
   for i, word in ipairs(words) do

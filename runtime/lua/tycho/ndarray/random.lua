@@ -141,7 +141,7 @@ local RANDINT = args.form("nd.random.randint", {
   { "dtype", { "int32", "int64" }, "int32" }, { "ctx", "context?" }, { "out", "array?" },
 })
 
---- Integers from low to below high.
+--- Returns random integers from low to below high.
 function random.randint(...)
   local a = RANDINT(...)
   return create("_random_randint", "nd.random.randint",
@@ -154,7 +154,7 @@ local MULTINOMIAL = args.form("nd.random.multinomial", {
   { "out", "array|list?" }, { "dtype", "dtype", "int32" },
 })
 
---- Indices drawn with the probabilities in the last axis of data.
+--- Returns indices (from 0) drawn with the probabilities in the last axis of data.
 -- @treturn NDArray with `get_prob`, a list of it and the logarithms of the probabilities
 function random.multinomial(...)
   local a = MULTINOMIAL(...)

@@ -66,8 +66,8 @@ function recording.hold_next(line)
 end
 
 
---- Ends `hold`.
--- @return what `hold` needs to go on
+--- Ends `hold`; returns the line that was held, with which `hold` can continue.
+-- @return the line, or false
 function recording.release()
   recording.held = false
   return held_line
@@ -85,8 +85,8 @@ local function line_now()
 end
 
 
---- Notes the line of the script for the next call, where the core does not know it already. Call it
--- while recording is on.
+--- Records the line of the script for the next call, if the core asks for it. Call it while
+-- recording is on.
 function recording.note_line()
   if request[WANTED] ~= 0 and recording.lines and not (recording.held and held_line ~= false) then
     C.ty_line(line_now())
@@ -101,7 +101,7 @@ recording.may_fail = setmetatable({}, { __index = function(known, op)
 end })
 
 
---- Notes the line in any case, for what is not a call of an operator.
+--- Records the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
   if recording.lines and not (recording.held and held_line ~= false) then
     C.ty_line(line_now())
@@ -109,7 +109,7 @@ function recording.note_line_always()
 end
 
 
---- Notes the line of the call that was just made, if the core thought it knew it and did not.
+--- Records the line of the call that was just made, if the core did not ask for it and lacked it.
 function recording.note_missed()
   if request[MISSED] ~= 0 then
     C.ty_line_late(recording.lines and line_now() or nil)
@@ -137,7 +137,7 @@ function recording.hold_line(f, ...)
 end
 
 
---- Notes the line of a write where a recorded call may need what is in the array.
+--- Records the line of a write if a recorded call may need the values in the array.
 -- @tparam NDArray x
 function recording.note_write(x)
   if steps[0] > 0 and C.ty_watched(x._h) ~= 0 then

@@ -309,8 +309,8 @@ local function copy_to_context(x, ctx, func)
 end
 
 
---- Copies to an array (equal shape, any element type and device; returned) or to a new array on a
--- device. Onto itself: warns and returns false.
+--- Copies to an array of equal shape (any element type and device), which is returned, or to a new
+-- array on a device. For the array itself it warns and returns false.
 function NDArray.copyto(x, other)
   if Class.is_a(other, context.Context) then
     return copy_to_context(x, other, "NDArray:copyto")

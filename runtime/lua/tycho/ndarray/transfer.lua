@@ -285,7 +285,7 @@ end
 local foreign = {}
 
 
--- Lets go of owners whose arrays are gone, once the last queued work on their memory is done.
+-- Releases owners whose arrays are gone, after the last queued work on their memory.
 local function sweep()
   local kept = {}
   for _, row in ipairs(foreign) do

@@ -33,7 +33,7 @@ local function network(a, func)
 end
 
 
--- Arrays by bare name.
+-- Returns the arrays by name, without the prefixes "arg:" and "aux:".
 local function load_arrays(params, func)
   if type(params) == "string" then
     params = array_files.load(params)
@@ -49,7 +49,7 @@ local function load_arrays(params, func)
 end
 
 
--- Sizes by input.
+-- Returns the sizes by input, from such a table or from a list in the order of inputs.
 local function list_shapes(given, net, params, func)
   if given == nil or given[1] == nil then
     return given or {}

@@ -400,7 +400,8 @@ local function other_sizes(self, shared)
 end
 
 
--- Shapes of all values, open sizes by name, and types.
+-- Infers the shapes and types of all values. Dynamic sizes, which differ between two inferences,
+-- get names.
 local function infer_all(self)
   local a, first = infer(self, self.shapes)
   local shapes, open_names = other_sizes(self, false)
@@ -440,7 +441,7 @@ for _, list in ipairs{ require "tycho.onnx.to_math", require "tycho.onnx.to_shap
   end
 end
 
---- Names of the operators that can be written, sorted.
+--- Returns the names of the operators that can be written, sorted.
 function export.operators()
   local list = {}
   for name in pairs(converters) do
@@ -638,7 +639,7 @@ local function sorted_inputs(self)
 end
 
 
--- Inputs that no output needs, as labels of losses, are left out.
+-- Returns the names that nodes of a graph read: other inputs, as labels of losses, are left out.
 local function used_names(g)
   local used = {}
   for _, n in ipairs(g.nodes) do
@@ -657,7 +658,7 @@ local function used_names(g)
 end
 
 
--- Nodes and constants that the outputs need.
+-- Removes nodes and constants that the outputs do not need.
 local function prune(g)
   local wanted = {}
   for _, info in ipairs(g.outputs) do

@@ -62,7 +62,7 @@ function Import:fail(code, message)
 end
 
 
--- Notes what is missing, with `partial`; otherwise raises it.
+-- Adds an unsupported node to `missing` if the import is `partial`; raises other errors.
 function Import:miss(e)
   if not (self.partial and Error.is_error(e) and e.code == "unsupported") then
     error(e, 0)
@@ -71,8 +71,9 @@ function Import:miss(e)
 end
 
 
--- Returns what a converter stumbles over in a node that breaks its operator's rules (inputs that
--- are absent, dimensions that are not there) is the file's mistake; other errors stay.
+-- Returns an error of a converter as the file's mistake, if it is one of Lua in a node that breaks
+-- its operator's rules (inputs that are absent, dimensions that do not exist); other errors are
+-- returned unchanged.
 function Import:explained(e)
   if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
   then
@@ -87,7 +88,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- Values by name, inside the scope around it.
+-- Returns a scope of values by name, inside another scope.
 local function new_scope(outer)
   return { values = {}, outer = outer }
 end
@@ -257,7 +258,8 @@ local function rename(self, v, name)
 end
 
 
--- Values of the inputs; absent ones are nil. known: false: one is missing.
+-- Returns the values of the inputs; absent ones are nil. Returns nil if one of them was not
+-- imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
   for i, name in ipairs(n.inputs) do
@@ -367,7 +369,7 @@ function Import:run_body(graph, inputs, outer)
 end
 
 
--- Nodes of a function with the attributes of the node that calls it.
+-- Returns the nodes of a function with the attributes of the node that calls it.
 local function with_attributes(nodes, given, defaults)
   local list = {}
   for i, n in ipairs(nodes) do

@@ -18,7 +18,7 @@ local FLOAT, INT, STRING, FLOATS, INTS, STRINGS = 1, 2, 3, 6, 7, 8
 local MOST_LIST = 2 ^ 20                                 -- entries of an attribute's list
 
 
--- Keys and values of texts: StringStringEntryProto.
+-- Reads a StringStringEntryProto: {key, value}, both texts.
 local function read_entry(r)
   local entry = {}
   for field in r:fields() do

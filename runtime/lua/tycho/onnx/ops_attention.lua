@@ -35,7 +35,7 @@ function attention.join_heads(x)
 end
 
 
---- Keys or values of fewer heads, each for several of the queries.
+--- Repeats keys or values of fewer heads, each for several heads of the queries.
 function attention.repeated(x, heads)
   local s = x.shape
   if s[2] == heads then
@@ -303,7 +303,8 @@ end
 
 -- Rotary embeddings -------------------------------------------------------------------------------
 
---- Pairs of numbers of (batch, time, heads, size) turned by angles (batch or 1, time, 1, size / 2).
+--- Rotates pairs of numbers of (batch, time, heads, size) by angles (batch or 1, time, 1, size /
+-- 2).
 function attention.rotated(x, cos, sin, interleaved)
   local s = x.shape
   local first, second

@@ -57,8 +57,8 @@ local function attempt(n, graph)
 end
 
 
--- Outputs like those of another branch, which nothing computes: a run that chooses them fails, in a
--- node whose name says why.
+-- Returns outputs like those of another branch, which nothing computes: a run that selects them
+-- fails, in a node whose name says why.
 local function impossible(n, condition, like, name)
   local import = n.import
   local hint = import.hint
@@ -126,7 +126,7 @@ function ops.If(n, condition)
 end
 
 
--- Outputs of all steps in a row along a new first axis.
+-- Stacks the outputs of all steps along a new axis, the first by default.
 local function stacked(rows, axis)
   local list = {}
   for i, v in ipairs(rows) do
@@ -136,7 +136,7 @@ local function stacked(rows, axis)
 end
 
 
--- Lays a loop out: body(step, carried) gives the condition, the carried values and the outputs of
+-- Unrolls a loop: body(step, carried) returns the condition, the carried values and the outputs of
 -- the step.
 local function unrolled(n, count, carried, scans, body)
   local rows = {}
@@ -290,7 +290,7 @@ function ops.guarded(n, count, condition, carried, scans, step)
 end
 
 
--- States, then arrays that are taken apart.
+-- Unrolls a Scan; `given` holds the states, then the arrays whose parts are scanned.
 local function scan(n, given, in_back)
   local graph = n:graph("body")
   local arrays = n:int("num_scan_inputs", 1)

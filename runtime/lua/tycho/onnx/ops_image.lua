@@ -47,7 +47,7 @@ local ROUNDS = {
   floor = floor, ceil = ceil,
 }
 
--- Weights of the elements around a place: for element `first + k`, k = 0 .. count - 1.
+-- Returns the weight of an element at distance x in cubic interpolation with coefficient a.
 local function cubic(x, a)
   x = abs(x)
   if x <= 1 then
@@ -354,7 +354,7 @@ function ops.AffineGrid(n, theta, size)
 end
 
 
--- Pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
+-- Returns the pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
 local function pixels_at(x, positions)
   local s = x.shape
   local index = positions:unsqueeze(1):expand{ s[1], s[2], positions.shape[2] }
@@ -378,7 +378,7 @@ local GRID_MODES = { bilinear = "linear", linear = "linear", nearest = "nearest"
   cubic = "cubic" }
 local BORDERS = { zeros = "zeros", border = "border", reflection = "reflection" }
 
--- Taps along one axis: { place in range, weight, whether inside } each.
+-- Returns the taps along one axis: { position in range, weight, whether inside } each.
 local function grid_taps(p, size, mode, border, aligned)
   local low, high = aligned and 0 or -0.5, aligned and size - 1 or size - 0.5
   if mode == "nearest" then
@@ -525,7 +525,7 @@ end
 
 -- Boxes -------------------------------------------------------------------------------------------
 
--- Rows (1, places) of one axis and the number of each row's or column's elements.
+-- Returns the indices, from 0, along an axis of a shape, as float32.
 local function counted_rows(shape, axis)
   return value.counted_along(shape, axis, "float32")
 end

@@ -217,7 +217,8 @@ end, 1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Axes of a reduction: an input since the given opset, an attribute before.
+-- Returns the axes of a reduction, from 0: of an input since the given opset, of an attribute
+-- before.
 local function reduced_axes(n, x, axes)
   local list = n:list_of(axes, "axes")
   if list and #list > 0 then
@@ -413,7 +414,7 @@ end
 
 value.matmul = matmul
 
--- Products of integers: in floats that hold them.
+-- Returns the matrix product of integers, computed in float64, which holds them.
 local function integer_matmul(a, b)
   return matmul(a:cast("float64"), b:cast("float64")):cast(a.dtype)
 end

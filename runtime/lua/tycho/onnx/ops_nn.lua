@@ -88,7 +88,7 @@ local function symmetric(w)
   return tables.same(w.before, w.after)
 end
 
--- Borders of the axes of space.
+-- Adds a border to the spatial axes.
 local function pad_space(n, x, before, after, number)
   local lead = { 0, 0 }
   local first, last = tables.copied(lead), tables.copied(lead)
@@ -176,8 +176,8 @@ end
 
 local MOST_TAPS = 1024
 
--- Windows whose positions are taken apart: element k of every window as an array, for what the
--- engine's pooling lacks (dilation, places of the largest).
+-- Calls f with element k of every window as an array, for each k: for what the engine's pooling
+-- lacks (dilation, positions of the largest).
 local function each_tap(n, x, w, number, f)
   local last = {}
   for i = 1, w.count do
@@ -248,7 +248,8 @@ local function pooling(x, w, params)
 end
 
 
--- Borders so wide that windows without a border of their own give the output.
+-- Returns x with so wide a border that windows without a border of their own give the output, and
+-- these windows.
 local function explicit(n, x, w, number)
   local after = {}
   for i = 1, w.count do
@@ -390,7 +391,7 @@ end
 
 -- Windows put back --------------------------------------------------------------------------------
 
--- Zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
+-- Returns zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
 local function scattered_rows(shape, numbers, positions, reduction)
   local rows = value.full(shape, 0, numbers.dtype)
   local at = positions:expand(numbers.shape)
@@ -445,7 +446,8 @@ function ops.Col2Im(n, x, image_shape, block_shape)
 end
 
 
--- Indices count in the whole output; those of an output_shape in the output without it.
+-- Computes MaxUnpool. Indices count in the whole output; with an output_shape, in the output
+-- without it.
 function ops.MaxUnpool(n, x, indices, output_shape)
   local shape, count = n:sizes(x, "its input"), #x.shape - 2
   local kernel = checked(n:list("kernel_shape", {}), count, 1, "kernel_shape")

@@ -89,7 +89,7 @@ function quantized.encode(y, scale, zero)
 end
 
 
--- Notes what y was decoded from, for onnx/levels.lua.
+-- Records what y was decoded from, for onnx/levels.lua.
 local function note_decoded(y, x, scale, zero, axis)
   if not scale:is_constant() or zero and not zero:is_constant() then
     return
@@ -168,7 +168,8 @@ local function sum_type(most, weight, axis, count)
   return bound < EXACT and "float32" or "float64"
 end
 
--- Weights of a product less their zero point, if these are 8-bit integers.
+-- Returns the weights of a product less their zero point if these are constants within the range of
+-- int8, else nil.
 local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil

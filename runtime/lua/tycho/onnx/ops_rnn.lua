@@ -103,8 +103,8 @@ local function make_layer(n, gates, defaults, x, weight, recurrent, bias, length
 end
 
 
--- Outputs in ONNX's order of axes: y (time, batch, directions, units) and states (directions,
--- batch, units).
+-- Returns outputs in ONNX's order of axes, from y (time, batch, directions, units) and states
+-- (directions, batch, units); with layout 1 the batch comes first.
 local function hand_out(l, y, ...)
   local results = { y:transpose(l.swapped and { 1, 0, 2, 3 } or { 0, 2, 1, 3 }) }
   for _, state in ipairs{ ... } do
@@ -117,7 +117,7 @@ end
 local function reversed(x) return (op("reverse", { x }, { axis = { 0 } })) end
 
 
--- Rows of gates in the order of the engine: part k of `order` is ONNX's part number.
+-- Returns the rows of gates in the order of the engine: part k of `order` is ONNX's part number.
 local function reordered(v, axis, order, units)
   local parts = {}
   for i, k in ipairs(order) do
@@ -238,7 +238,7 @@ function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
   end)
 end
 
--- Gates z r h.
+-- Computes a GRU; ONNX's gates are z r h.
 function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   local l = make_layer(n, 3, { "sigmoid", "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   local before = n:int("linear_before_reset", 0) ~= 0
@@ -269,7 +269,7 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   end)
 end
 
--- Gates i o f c.
+-- Computes an LSTM; ONNX's gates are i o f c.
 function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole)
   local l = make_layer(n, 4, { "sigmoid", "tanh", "tanh" }, x, weight, recurrent, bias, lengths,
     hidden)

@@ -313,7 +313,7 @@ function ops.Split(n, x, split)
   return unpack(parts)
 end
 
--- Indices counted from 0: negative ones count from the end.
+-- Returns indices counted from 0; negative ones count from the end.
 local function counted(indices, size)
   if indices:is_constant() then
     local list, changed = {}, false
@@ -358,7 +358,7 @@ function ops.GatherElements(n, x, indices)
   return (op("_contrib_take_along_axis", { x, indices }, { axis = n:axis(0, #x.shape) }))
 end
 
--- Coordinates in the first axis instead of the last one.
+-- Moves coordinates from the last axis to the first one.
 local function coordinates_first(indices)
   local axes = { #indices.shape - 1 }
   for axis = 0, #indices.shape - 2 do
@@ -423,7 +423,7 @@ end
 
 local WRITES = { linear = "linear", circular = "circular" }
 
--- Rows of each sample of a cache replaced from a place on, which may go round.
+-- Replaces rows of each sample of a cache from a position on; they may wrap around.
 function ops.TensorScatter(n, cache, update, first)
   local axis, shape = n:axis(-2, #cache.shape), n:sizes(update, "its update")
   local size = n:sizes(cache, "its cache")[axis + 1]
@@ -521,7 +521,7 @@ function ops.ReverseSequence(n, x, lengths)
   return time == 0 and y or y:transpose{ 1, 0, unpack(value.axes_from(2, #x.shape)) }
 end
 
--- Axes a, a + 1 ... before b.
+-- Returns the axes a, a + 1 ... before b.
 function value.axes_from(a, b)
   local axes = {}
   for axis = a, b - 1 do
@@ -531,7 +531,8 @@ function value.axes_from(a, b)
 end
 
 
--- Values that may be absent: here they are there, or no node reads them.
+-- Returns whether an optional value is present; all optional values here are, or no node reads
+-- them.
 function ops.OptionalHasElement(_, x) return value.scalar(x and 1 or 0, "bool") end
 
 function ops.OptionalGetElement(_, x) return x or value.damaged("its input is absent") end
@@ -564,7 +565,7 @@ local function pad_image(x, before, after, mode, number)
   return (op("Pad", { x }, { mode = mode, constant_value = number, pad_width = width }))
 end
 
--- Borders; negative ones cut.
+-- Adds borders; negative ones cut.
 -- @tparam {int,...} before per axis
 -- @tparam {int,...} after
 -- @string mode constant, edge, reflect, wrap

@@ -80,7 +80,7 @@ local function largest(form)
 end
 
 
--- Numbers rounded to those of a small float, halves to even, as float32.
+-- Rounds numbers to those of a small float, halves to even; the result is float32.
 local function as_small_float(n, x, form)
   local _, mantissas, bias, kind = unpack(form)
   local wide = x:cast("float64")
@@ -118,7 +118,7 @@ local INTEGERS = {
   int32 = { 32, true }, uint64 = { 64 }, int64 = { 64, true },
 }
 
--- Integers in int64 as those of a type of so many bits in the engine's dtype.
+-- Returns integers in int64 wrapped to a type of so many bits, in the engine's dtype.
 local function wrapped(y, bits, signed, dtype, onnx_type)
   if bits < 64 then
     local top = signed and 2 ^ (bits - 1) or 0

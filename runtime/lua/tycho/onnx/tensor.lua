@@ -176,7 +176,7 @@ local function few_bits(bytes, i, kind)
 end
 
 
--- Elements of the file's type as numbers of an FFI array.
+-- Returns elements of the file's type as numbers of an FFI array.
 local function convert(n, kind, source)
   local target = ffi.new(kind.dtype == "float32" and "float[?]" or kind.dtype == "int64"
     and "int64_t[?]" or kind.dtype == "int32" and "int32_t[?]" or "uint8_t[?]", n)
@@ -254,7 +254,8 @@ local function bytes_of(n, kind)
 end
 
 
--- Elements that are contiguous: read when they are needed where the engine has the type.
+-- Returns the array of contiguous elements; they are read only when needed if the engine has the
+-- type.
 local function dense_array(t, n, kind, shape, file, position)
   local want = bytes_of(n, kind)
   if position.bytes ~= want then

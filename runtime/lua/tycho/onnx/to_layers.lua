@@ -20,7 +20,8 @@ local CELLS = {
   rnn_tanh = { "RNN", 1, { 1 } }, rnn_relu = { "RNN", 1, { 1 }, "Relu" },
 }
 
--- Rows of gates of the vector of parameters as ONNX orders them: (1, gates * units, columns).
+-- Returns the rows of gates in the vector of parameters as ONNX orders them, (1, gates * units,
+-- columns), and the position after them.
 local function gate_rows(vector, at, cell, units, columns)
   local parts, params = {}, { "begin", "", "end", "", "axis", "0" }
   for i, k in ipairs(cell[3]) do
@@ -42,7 +43,7 @@ local function joined(list, shape)
   return x:reshape(shape)
 end
 
--- Weights and biases of all layers: lists of { w, r, b } by layer.
+-- Returns the weights and biases of all layers: a list of { w, r, b }.
 local function split_layers(vector, p, cell, inputs)
   local units, directions, at = p.state_size, p.bidirectional and 2 or 1, 0
   local layers = {}
@@ -186,7 +187,7 @@ function to._cond(e, c)
     else_branch = branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
 end
 
--- Rows of zeros after those of the steps that ran.
+-- Adds rows of zeros after those of the steps that ran.
 local function filled_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
   local zeros = {}
@@ -273,7 +274,8 @@ local function times(e, a, b) return e:emit("Mul", { a, b }) end
 local function sum(e, a, b) return e:emit("Add", { a, b }) end
 local function number(e, v) return e:number(v, "float32") end
 
--- Corners (batch, boxes, 4) from offsets (batch, boxes, 4) and anchors (1, boxes, 4) as corners.
+-- Returns corners (batch, boxes, 4) from offsets (batch, boxes, 4) and anchors (1, boxes, 4) as
+-- corners.
 local function corners(e, offsets, anchors, variances, clip)
   local function side(k)
     local low, high = column(e, anchors, k), column(e, anchors, k + 2)
@@ -311,7 +313,7 @@ local function kept(e, boxes, scores, classes, shape, threshold, least, together
   return e:cast(e:emit("ScatterND", { none, at, marks }), "float32", "bool")
 end
 
--- Rows (batch, rows, n) in the order of keys (batch, rows), best first.
+-- Sorts rows (batch, rows, n) by keys (batch, rows), largest first.
 local function by_key(e, data, keys, shape, width)
   local _, order = e:emit("TopK", { keys, e:ints{ shape[2] } }, { axis = 1, largest = 1,
     sorted = 1 }, 2)

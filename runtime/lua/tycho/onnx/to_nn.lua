@@ -467,14 +467,14 @@ local function head_part(e, c, i, parts, k)
   return e:emit("Reshape", { x, e:ints{ s[2] * heads, s[1], size } }), size
 end
 
--- Scores of queries and keys.
+-- Emits the scores of queries and keys.
 local function scores(e, c, q, k, size)
   k = e:emit("Transpose", { k }, { perm = { 0, 2, 1 } })
   q = e:emit("Mul", { q, e:number(1 / math.sqrt(size), c.dtypes[1]) })
   return e:emit("MatMul", { q, k })
 end
 
--- Weights times values, as (time, batch, heads * size).
+-- Emits weights times values, as (time, batch, heads * size).
 local function weighed(e, c, weights, v, size)
   local out, heads = e:known(c.out[1].shape), c.p.heads
   local y = e:emit("MatMul", { weights, v })
@@ -503,7 +503,7 @@ function to._contrib_interleaved_matmul_encdec_valatt(e, c)
   return weighed(e, c, c.inputs[2], v, size)
 end
 
--- Masks of attention: 1 where keys count. Positions of queries and keys, as int64.
+-- Adds the positions 0 to count - 1 of queries or keys as int64, for masks of attention.
 local function counted(e, count, shape)
   local list = {}
   for i = 1, count do
@@ -545,7 +545,7 @@ local function heads_first(e, name, s, heads, size, time_first)
   return e:emit("Transpose", { y }, { perm = time_first and { 1, 2, 0, 3 } or { 0, 2, 1, 3 } })
 end
 
--- Queries, keys and values as (batch, heads, time, size), with their sizes.
+-- Returns queries, keys and values as (batch, heads, time, size), with their sizes.
 local function attention_heads(e, c, ports)
   local p, q = c.p, e:known(c.shapes[1])
   if p.layout == "NHTC" then
@@ -604,7 +604,7 @@ local function attention_mask(e, c, ports, x, with_causal)
   return mask
 end
 
--- Products, softmax and products, as before opset 23.
+-- Emits attention as products and a softmax, for opsets before 23.
 local function attention_parts(e, c, x, mask, bias)
   local dtype = c.dtypes[1]
   local function repeated(name, size)
@@ -684,7 +684,8 @@ function to._contrib_swiglu(e, c)
   return e:emit("Mul", { e:emit("Mul", { gate, e:emit("Sigmoid", { gate }) }), c.inputs[2] })
 end
 
--- Cosines and sines of the angles, (time, pairs), or with an offset (batch, time, pairs).
+-- Returns the cosines and sines of the angles: (time, pairs), or with an offset (batch, time,
+-- pairs).
 local function angles(e, c, length, turned)
   local p, factors = c.p, {}
   for i = 1, turned / 2 do

@@ -75,7 +75,7 @@ function value.begin(s)
 end
 
 
---- Ends an import.
+--- Ends an import; restores the state that was in use before it.
 function value.finish(before)
   state = before
 end
@@ -101,8 +101,7 @@ end
 
 local MOST_NUMBERS = 2 ^ 22
 
---- Counts numbers that Lua is about to make, so that no file takes the import longer than a model
--- needs.
+--- Counts numbers that Lua is about to make, and refuses a file that would need too many.
 -- @number count
 -- @string what for errors
 function value.spend(count, what)
@@ -303,15 +302,15 @@ end
 value.free_name = free_name
 
 
---- Attributes of a variable that say its shape, where it is known, and type, so that it can be
--- bound without being given.
+--- Returns the attributes that state a variable's shape, if it is known, and type, so that it can
+-- be bound without being given.
 function value.described(shape, dtype)
   return { __dtype__ = tostring(DTYPES[dtype]),
     __shape__ = not value.is_open(shape) and attrs.text(inner_shape(shape)) or nil }
 end
 
 
---- Notes that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
+--- Records that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
 -- the levels of a value ("encoded"): onnx/levels.lua reads it.
 -- @string kind
 -- @tparam Value v
@@ -353,7 +352,7 @@ local function put_desc(d, v)
 end
 
 
--- Descriptions of an operator's outputs: {shape, dtype} each.
+-- Returns the descriptions of an operator's outputs: {shape, dtype} each.
 local function infer(op, texts, inputs)
   if #inputs > capacity then
     capacity = 2 * #inputs
@@ -588,7 +587,7 @@ function Value:cast(dtype)
 end
 
 
---- Comparisons and logic give 0 and 1 in the type of their inputs: as bool.
+--- Returns a result of a comparison or of logic, 0 and 1 in the type of the inputs, as bool.
 function Value:truth()
   return self:cast("bool")
 end
@@ -608,7 +607,7 @@ local function number_node(v)
 end
 
 
---- Elements of a where the condition holds, else of b.
+--- Returns the elements of a where the condition holds, else of b.
 function value.where(condition, a, b)
   if condition:is_empty() or a:is_empty() or b:is_empty() then
     return empty(value.broadcast(condition.shape, value.broadcast(a.shape, b.shape)), a.dtype)
@@ -735,7 +734,7 @@ function Value:part(axis, from, to)
 end
 
 
---- Values in a row along an axis.
+--- Joins values along an axis.
 -- @tparam {Value,...} list
 -- @int axis from 0
 function value.concat(list, axis)

@@ -102,8 +102,9 @@ function CustomOpProp:list_outputs() return { "output" } end             -- luac
 function CustomOpProp:list_auxiliary_states() return {} end              -- luacheck: ignore self
 
 
---- Shapes of all inputs, outputs and auxiliary states. Called when the first input's shape is
--- known; a shape that is not known yet is `{}`.
+--- Returns the shapes of all inputs, outputs and auxiliary states; here the first input's for all
+-- outputs and states. Called when the first input's shape is known; a shape that is not known yet
+-- is `{}`.
 -- @tparam {shape,...} in_shapes of list_arguments
 -- @treturn {shape,...} of the inputs
 -- @treturn {shape,...} of the outputs
@@ -120,7 +121,7 @@ function CustomOpProp:infer_shape(in_shapes)
 end
 
 
---- Dtypes of all inputs, outputs and auxiliary states; here: the first input's everywhere.
+--- Returns the dtypes of all inputs, outputs and auxiliary states; here the first input's for all.
 function CustomOpProp:infer_type(in_types)
   local function all(names)
     local list = {}
@@ -303,7 +304,7 @@ function custom._with_ports(dict, func)
 end
 
 
---- Attributes without those of `_ports` (not for users).
+--- Returns attributes without those of `_ports` (not for users).
 function custom._own(dict)
   local own = {}
   for key, value in pairs(dict) do

@@ -21,7 +21,7 @@ local op = {}
 local C, check = native.C, native.check
 
 
---- Names of all operators, sorted, without aliases.
+--- Returns the names of all operators, sorted, without aliases.
 function op.list()
   local names = registry.names()
   table.sort(names)

@@ -29,7 +29,7 @@ local function states(n)
 end
 
 
--- Counts, and gives rate, decay and number of the update.
+-- Counts an update; returns its rate, decay and number.
 local function begin(self, index)
   self:_update_count(index)
   return self:_get_lr(index), self:_get_wd(index), self:_count_of(index)

@@ -50,7 +50,7 @@ function base.form(name, own)
 end
 
 
---- Names of the options of all registered optimizers (not for users).
+--- Returns the names of the options of all registered optimizers (not for users).
 -- @treturn table set
 function base.all_options()
   local names = {}
@@ -194,7 +194,7 @@ end
 local LR_MULT = args.form("Optimizer:set_lr_mult", { dict = true, { "args_lr_mult", "dict" } })
 local WD_MULT = args.form("Optimizer:set_wd_mult", { dict = true, { "args_wd_mult", "dict" } })
 
---- Factors of the rate by index or name; the symbol's attributes are the start.
+--- Sets factors of the rate by index or name, added to those in the symbol's attributes.
 function Optimizer:set_lr_mult(...)
   local mult = {}
   add_attributes(self, mult, "lr_mult")
@@ -220,8 +220,8 @@ function Optimizer:_default_wd_mult(name)
 end
 
 
---- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight`
--- or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
+--- Sets factors of the decay by index or name, added to the usual ones: 0 for named parameters that
+-- are no `_weight` or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
 function Optimizer:set_wd_mult(...)
   local mult = {}
   for _, name in pairs(self.idx2name) do
@@ -493,7 +493,7 @@ end
 
 local number = call.number
 
---- Parameters of an update operator as a flat list: options that are nil are left out; with
+--- Returns the parameters of an update operator as a flat list: options that are not nil,
 -- rescale_grad and, unless unset or 0, clip_gradient.
 -- @tparam Optimizer self
 -- @tparam table options numbers and texts by name

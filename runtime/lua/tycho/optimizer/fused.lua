@@ -164,7 +164,8 @@ local function count(self, i)
 end
 
 
--- Counts an update and puts rates and decays, row by row, into `self._rates`; are there new ones?
+-- Counts an update and puts rates and decays, row by row, into `self._rates`; returns whether any
+-- changed.
 local function refresh(self)
   local list, changed = self._rates, false
   for i, index in ipairs(self._indices) do

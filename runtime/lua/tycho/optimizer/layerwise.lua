@@ -40,7 +40,8 @@ function LARS._decays(_, name)
 end
 
 
--- Rates of a call, and the base rate of the call before for the correction of momentum.
+-- Counts an update of the indices; returns their rates and decays. Keeps the base rate of the
+-- previous call for the correction of momentum.
 local function begin_lars(self, indices)
   self:_update_count(indices)
   local lr = self.learning_rate
@@ -76,7 +77,7 @@ local function on_device(list, weight)
 end
 
 
--- Rates of the first n arrays, from the norms; nothing is read back.
+-- Scales the rates of the first n arrays by their norms; nothing is read back from the device.
 local function scale_rates(self, lrs, wds, weights, grads, n)
   local count = { "num_arrays", call.number(n) }
   local w = call.params("multi_sum_sq", "LARS:update", tables.part(weights, 1, n), count)

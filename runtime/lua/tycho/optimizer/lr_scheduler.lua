@@ -55,8 +55,8 @@ local LRScheduler = Class:extend("LRScheduler")
 
 local BASE = args.form("lr_scheduler.LRScheduler", WARMUP)
 
---- Options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0,
--- warmup_mode = "linear" or "constant".
+--- Reads the options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0, warmup_mode = "linear"
+-- or "constant".
 function LRScheduler:init(...)
   local a = BASE(...)
   local func = self.class_name
@@ -133,7 +133,7 @@ local FACTOR = make_form("FactorScheduler", {
   { "step", "integer" }, { "factor", "number", 1 }, { "stop_factor_lr", "number", 1e-8 },
 })
 
---- Options step, factor = 1, stop_factor_lr = 1e-8, and the base's.
+--- Reads the options step, factor = 1, stop_factor_lr = 1e-8, and the base's.
 function FactorScheduler:init(...)
   local a = FACTOR(...)
   init_base(self, FactorScheduler, a)
@@ -168,7 +168,7 @@ local function check_steps(step)
   end
 end
 
---- Options step (an increasing list), factor = 1, and the base's.
+--- Reads the options step (an increasing list), factor = 1, and the base's.
 function MultiFactorScheduler:init(...)
   local a = MULTI(...)
   init_base(self, MultiFactorScheduler, a)
@@ -220,7 +220,7 @@ local POLY = args.form("lr_scheduler.PolyScheduler", {
   WARMUP[2], WARMUP[3], WARMUP[4],
 })
 
---- Options max_update, base_lr = 0.01, pwr = 2, final_lr = 0, and the base's.
+--- Reads the options max_update, base_lr = 0.01, pwr = 2, final_lr = 0, and the base's.
 function PolyScheduler:init(...)
   local a = POLY(...)
   init_curve(self, PolyScheduler, a)
@@ -242,7 +242,7 @@ local COSINE = args.form("lr_scheduler.CosineScheduler", {
   WARMUP[4],
 })
 
---- Options max_update, base_lr = 0.01, final_lr = 0, and the base's.
+--- Reads the options max_update, base_lr = 0.01, final_lr = 0, and the base's.
 function CosineScheduler:init(...)
   init_curve(self, CosineScheduler, COSINE(...))
 end

@@ -55,7 +55,7 @@ local function collect_fields(object, names)
 end
 
 
--- Counts by device and index; of states that wait, by name.
+-- Returns the update counts by device and index; those of waiting states by name.
 local function copy_counts(updater)
   local counts = {}
   for device, of_device in pairs(updater.optimizer._counts) do
@@ -94,7 +94,7 @@ local function portable(optimizer)
 end
 
 
---- States as bytes.
+--- Returns the states as bytes.
 -- @tparam Updater updater
 -- @bool dump_optimizer with the whole optimizer
 -- @tparam table names of parameters by index
@@ -299,7 +299,7 @@ function saved_states.copy_state(state)
 end
 
 
--- Keys of the saved states and counts by parameter, those of several devices in order.
+-- Returns the keys of the saved states and counts by parameter, those of several devices in order.
 local function keys_by_parameter(saved)
   local names, keys, by_parameter = saved.about and saved.about.names or {}, {}, {}
   local all = tables.copy(saved.states)
@@ -403,7 +403,7 @@ local function saved_parameter(names, by_parameter, target)
 end
 
 
--- Parameters of which the file says nothing, though it says something of others.
+-- Returns the set of parameters that the file does not have, though it has others.
 local function missing_ones(names, targets, from)
   local known, missing = {}, {}
   for _, name in pairs(names) do

@@ -177,7 +177,7 @@ local function result(line)
 end
 
 
--- Lines end in paragraphs and tags; what follows a tag belongs to it.
+-- Adds a line of a comment to its paragraphs or tags; lines after a tag belong to it.
 local function read_line(parts, line)
   line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1")
     :gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")

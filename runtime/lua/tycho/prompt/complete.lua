@@ -157,7 +157,7 @@ local function quoted(text)
 end
 
 
--- Files that a path could go on with; a single file closes the string.
+-- Returns files with which a path could continue; a single file closes the string.
 local function files(path, quote)
   local folder, word = path:match("^(.*/)([^/]*)$")
   local home = folder and folder:gsub("^~/", (os.getenv("HOME") or "~") .. "/")
@@ -222,7 +222,8 @@ local function page_names(word)
 end
 
 
--- Options of the open call come alone where no letter is typed yet; a single one gets its "=".
+-- Returns names with which a word could continue. Before its first letter only the options of the
+-- open call are listed; a single option gets its "=".
 local function word_or_option(env, text, word)
   local options = open_options(env, text:sub(1, -#word - 1)) or {}
   local names = {}

@@ -25,7 +25,7 @@ local COLOURS = { error = "31", note = "2", sign = "1" } -- ANSI sequences: red,
 local LIBRARY = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$") or "@none"
 
 
--- Results by number: `_` and `_1` are the last one, `_2` the one before.
+-- Returns a result by its name: `_` and `_1` are the last one, `_2` the one before.
 local function result(session, name)
   local back = name == "_" and 1 or tonumber(name:match("^_(%d+)$"))
   local i = back and session.count - back + 1
@@ -236,7 +236,7 @@ local function is_overflow(e)
 end
 
 
--- Frames, without locals, from the text of `debug.traceback`: the first and the last ones.
+-- Returns the first and the last frames, without locals, in the text of `debug.traceback`.
 local function parse_frames(traceback)
   local list = {}
   for line in traceback:gmatch("\t([^\n]+)") do

@@ -421,7 +421,7 @@ local function foreign_summary(name)
 end
 
 
--- Titles of methods of which a name is the last part, each once.
+-- Returns the titles of methods whose last part is the name, each once.
 local function method_titles(name)
   local list, seen = {}, {}
   for _, entry in ipairs(comments.named(name)) do
@@ -462,7 +462,8 @@ local function entry_text(entry)
 end
 
 
--- Entries of which a name is the last part: the only one in full, several as a list.
+-- Returns the text of the entries whose last part is the name: a single one in full, several as a
+-- list.
 local function entries_text(name)
   local entries = comments.named(name:match("[%w_]+$") or "")
   if #entries <= 1 then

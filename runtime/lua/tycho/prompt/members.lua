@@ -57,7 +57,7 @@ function members.set(value)
 end
 
 
---- Names without those that begin with an underscore, sorted.
+--- Returns the member names that do not begin with an underscore, sorted.
 function members.list(value)
   local list = {}
   for name in pairs(members.set(value)) do

@@ -16,7 +16,8 @@ for name in ("weight bias gamma beta moving_mean moving_var moving_avg label par
 end
 
 
--- Ports without the marks that only the core needs; hidden and private ones are left out.
+-- Returns the names of ports without the marks that only the core needs; hidden and private ports
+-- are left out.
 local function port_names(ports)
   local names = {}
   for _, port in ipairs(ports) do

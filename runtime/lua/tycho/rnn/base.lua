@@ -128,7 +128,7 @@ function BaseRNNCell:reset()
 end
 
 
---- Counts a step and gives the beginning of its nodes' names: "lstm_t0_".
+--- Counts a step and returns the beginning of its nodes' names: "lstm_t0_".
 function BaseRNNCell:next_step()
   self._counter = self._counter + 1
   return ("%st%d_"):format(self._prefix, self._counter)
@@ -179,8 +179,8 @@ function BaseRNNCell:_begin(func, given)
 end
 
 
---- Symbols for the states before the first step. Their shapes have batch 0, which inference fills
--- in.
+--- Returns symbols for the states before the first step. Their shapes have batch 0, which inference
+-- fills in.
 -- @tparam[opt] table options func: called with `{name, shape, attr}` and the other options for
 --   every state (default `ty.sym.zeros`; `ty.sym.Variable` makes inputs of them)
 -- @treturn {Symbol,...}
@@ -273,8 +273,8 @@ function BaseRNNCell:take(dict, name, method)
 end
 
 
---- Parameters with one array per gate (`lstm_i2h_f_weight`) instead of the
--- packed ones; other entries stay.
+--- Returns the parameters with one array per gate (`lstm_i2h_f_weight`) instead of the packed ones;
+-- other entries are unchanged.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:unpack_weights(...)

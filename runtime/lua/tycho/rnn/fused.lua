@@ -79,7 +79,7 @@ local function operator(self, inputs, states)
 end
 
 
--- Outputs of the operator and the states it gives.
+-- Returns the operator's output and its list of states, empty unless the next states are wanted.
 local function results(self, rnn)
   local states = {}
   if not self._get_next_state then

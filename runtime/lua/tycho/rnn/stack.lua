@@ -184,7 +184,8 @@ function BidirectionalCell:init(...)
 end
 
 
--- Outputs of both sides, step by step; along the features, which are the last axis of a step.
+-- Returns the outputs of both sides, step by step, joined along the features, which are the last
+-- axis of a step.
 local function join_steps(self, left, right)
   local outputs = {}
   for t = 1, #left do

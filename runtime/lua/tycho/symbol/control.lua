@@ -136,7 +136,8 @@ local function cut(heads, own, mark)
 end
 
 
--- Heads of a body: a value that is a variable, or whose node is a head already, is copied first.
+-- Returns the heads of a body. A value that is a variable, or whose node is a head already, is
+-- copied by an identity first.
 local function head_entries(list)
   local entries, seen = {}, {}
   for i, s in ipairs(list) do
@@ -277,8 +278,8 @@ end
 local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" },
   { "init_states", "any" }, { "name", "text", "foreach" } })
 
--- Positions of the body's variables: of the data, of the states, of the rest; the rest's
--- outer symbols join the inputs.
+-- Returns the positions of a body's variables: of the data, of the states, and of the rest, whose
+-- outer symbols are added to the inputs.
 local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
   local position, data, states, remain, own = index_positions(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do

@@ -97,7 +97,8 @@ local function linspace(...)
 end
 
 
--- Counts per bin: of a number of equal bins over a range, or of bins whose edges are given.
+-- Returns the counts per bin: of a number of equal bins over a range, or of bins whose edges are
+-- given.
 local function histogram(...)
   local a = HISTOGRAM(...)
   if type(a.bins) == "table" then
@@ -112,7 +113,7 @@ local function histogram(...)
 end
 
 
--- Pieces between the given indices of an axis, or so many equal ones.
+-- Splits an axis at the given indices, or into so many equal pieces.
 local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }

@@ -24,7 +24,8 @@ local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
 
 
---- Entries of a symbol whose `_make(symbol)` gives them when they are first asked for, else nil.
+--- Returns the entries of a symbol; nil if it has none. With a function `_make`, they are made by
+-- `_make(symbol)` when they are first read.
 -- @param symbol the symbol
 -- @treturn ?{entry,...}
 function graph.made_entries(symbol)
@@ -56,7 +57,7 @@ function graph.walk(symbol)
 end
 
 
---- Names of a symbol's variables and outputs, found anew when an attribute has changed.
+--- Returns the names of a symbol's variables and outputs; they are kept until an attribute changes.
 -- @param symbol the symbol
 -- @treturn table arguments, auxiliary, outputs: lists, not to be changed
 function graph.names(symbol)
@@ -196,7 +197,7 @@ local function clone_graph(built, clone)
 end
 
 
---- Entries of a copy of what a symbol said when the snapshot was taken.
+--- Returns the entries of a copy of the graph that a symbol had when the snapshot was taken.
 -- @tparam table snapshot
 -- @treturn {entry,...}
 -- @treturn ?table its native graph
@@ -247,7 +248,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
---- Names of the arguments and of the auxiliary states, in order.
+--- Returns the names of the arguments and of the auxiliary states, in order.
 -- @tparam {node,...} order
 -- @treturn {string,...} arguments
 -- @treturn {string,...} auxiliary states
@@ -263,7 +264,7 @@ function graph.variable_names(order)
 end
 
 
---- Names of all variables, in order.
+--- Returns the names of all variables, in order.
 function graph.variables(order)
   local names = {}
   for _, n in ipairs(order) do

@@ -81,7 +81,7 @@ local function read_node(g, i, raw, nodes, Symbol, where)
 end
 
 
--- Entries of the heads of a native graph, and its nodes.
+-- Returns the entries of the heads of a native graph, and its nodes.
 read_entries = function(g, Symbol, where)
   local count, raw, nodes = ffi.new("int[1]"), ffi.new("ty_node"), {}
   check(C.ty_graph_size(g, count), "sym.load")
@@ -169,7 +169,7 @@ local function make_symbol(g, Symbol, where)
 end
 
 
--- Says which version a file has when it is not ours.
+-- Logs the version of a file that was written by another version.
 local function tell_version(g, func)
   local out = ffi.new("int[1]")
   check(C.ty_graph_version(g, out), func)

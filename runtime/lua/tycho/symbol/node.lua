@@ -141,8 +141,8 @@ function node.with_inputs(n, inputs)
 end
 
 
---- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand
--- for the node's outputs; `moved(entry)` is the copy's entry for one of an input.
+--- Returns the entries of a copy of the graph. If `replace(node, moved)` returns a list of entries,
+-- these replace the node's outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
 -- @tparam[opt] function replace
 -- @tparam[opt] {node,...} order the walk from the entries
@@ -237,8 +237,8 @@ function node.mutated(order)
 end
 
 
---- Versions of the variables that nodes read: counted up by each operator that changes one, in
--- order.
+--- Returns the versions of the variables that nodes read: each operator that changes a variable, in
+-- order, increments its version.
 -- @tparam {node,...} order
 -- @treturn table node -> list of versions, one per input
 function node.versions(order)
@@ -265,7 +265,7 @@ function node.set_attr(n, key, value)
 end
 
 
---- Attributes with each hidden one under both spellings.
+--- Returns the attributes, with each hidden one under both spellings.
 function node.shown_attrs(n)
   local dict = named{}
   for key, value in pairs(n.attrs) do

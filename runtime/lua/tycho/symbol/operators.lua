@@ -52,7 +52,7 @@ local function single_entry(x, argument, op, func)
 end
 
 
--- Attributes of the scope and of `attr =`.
+-- Returns the attributes of the scope and of `attr =`; raises E(value) for one that is not text.
 local function outer_attrs(call, given)
   local dict = {}
   if given ~= nil and not values.is_plain(given) then
@@ -352,7 +352,7 @@ function operators.method(key)
 end
 
 
---- Names of the fluent methods, for "did you mean".
+--- Returns the names of the fluent methods, for "did you mean".
 function operators.method_names()
   return attrs.keys(fluent)
 end

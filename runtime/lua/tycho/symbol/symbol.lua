@@ -141,25 +141,25 @@ end
 
 -- Names and outputs -------------------------------------------------------------------------------
 
---- Names of the outputs, in order.
+--- Returns the names of the outputs, in order.
 function Symbol:list_outputs()
   return counted_from_1(tables.copied(graph.names(self).outputs))
 end
 
 
---- Names of the variables that are no auxiliary states, depth first.
+--- Returns the names of the variables that are no auxiliary states, depth first.
 function Symbol:list_arguments()
   return counted_from_1(tables.copied(graph.names(self).arguments))
 end
 
 
---- Names of the variables that operators change (moving averages), depth first.
+--- Returns the names of the variables that operators change (moving averages), depth first.
 function Symbol:list_auxiliary_states()
   return counted_from_1(tables.copied(graph.names(self).auxiliary))
 end
 
 
---- Names of all variables, depth first.
+--- Returns the names of all variables, depth first.
 function Symbol:list_inputs()
   return counted_from_1(graph.variables((graph.walk(self))))
 end
@@ -201,7 +201,8 @@ local function output_at(self, i, func)
 end
 
 
--- Outputs a, a + c ... before b, in 0-based numbers; negative ones are not counted from the end.
+-- Returns outputs a, a + c ... before b, in 0-based numbers; negative ones are not counted from the
+-- end.
 local function output_range(self, slice)
   local entries = {}
   for i = slice.start or 0, (slice.stop or #self) - 1, slice.step or 1 do
@@ -281,7 +282,7 @@ function Symbol:attr(key)
 end
 
 
---- Attributes of the head node.
+--- Returns the attributes of the head node.
 function Symbol:list_attr(options)
   if options and (options == true or options.recursive) then
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
@@ -292,7 +293,7 @@ function Symbol:list_attr(options)
 end
 
 
---- Attributes of every node that has any: node name -> table.
+--- Returns the attributes of every node that has any: node name -> table.
 function Symbol:attr_dict()
   local dict = named{}
   for _, n in ipairs((graph.walk(self))) do

@@ -38,7 +38,7 @@ local function shape_message(shape)
 end
 
 
--- Shapes of the outputs of all nodes by name, as far as they follow from those given.
+-- Returns the output shapes of all nodes by name, as far as they follow from the given ones.
 local function infer_shapes(symbol, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, inference.SHAPES,

@@ -76,7 +76,7 @@ local NUMERIC = args.form("test_utils.numeric_grad", {
   { "names", "list?" },
 })
 
---- Gradients of the sum of the first output by central differences, element by element.
+--- Returns the gradients of the sum of the first output by central differences, element by element.
 -- @tparam table options exe, location (values of the arguments), aux_states (values
 --   before each run), eps = 1e-4, use_forward_train = true, names (arguments wanted; all
 --   of floating point otherwise)

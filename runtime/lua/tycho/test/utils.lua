@@ -90,7 +90,7 @@ local MNIST = args.form("test_utils.get_mnist_iterator", {
   { "path", "text", "data" },
 })
 
---- Iterators over the MNIST files of a folder.
+--- Returns iterators over the MNIST files of a folder.
 -- @tparam table options batch_size, input_shape (one size: flat),
 --   num_parts, part_index, path = "data"
 -- @return training iterator (shuffled)

@@ -103,7 +103,8 @@ FORMS["nn.ParallelTable"] = function(m)
   return forms
 end
 
--- Branches see one input: the first that takes a table says what it is.
+-- Returns the form of the input of branches, which all read the same one: that of the first branch
+-- that takes a table.
 local function of_branches(m)
   for _, inner in ipairs(m.modules or {}) do
     local form = find_form(inner)
@@ -150,7 +151,8 @@ local function input_name(prefix, i)
 end
 
 
--- Inputs in their order: "data", "data2" ... or "label", "label2" ...
+-- Makes the inputs in their order: "data", "data2" ... or "label", "label2" ...; raises E(shape)
+-- for bad sizes.
 local function make_inputs(net, shapes, prefix)
   local list = {}
   while shapes[input_name(prefix, #list + 1)] do

@@ -124,7 +124,8 @@ layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", convol
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Rows and columns that are added at the end; with a second input they make its size.
+-- Returns the rows and columns that are added at the end; with a second input, those that give its
+-- size.
 local function adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do

@@ -68,8 +68,8 @@ local function pool(net, x, p, kind, more)
 end
 
 
--- Windows as slices: f(slice) for each place in a window, in their order. `fill` is what is
--- around the image.
+-- Calls f(slice) for each position in a window, in order, with the values at this position of all
+-- windows. `fill` is the value around the image.
 local function each_shift(net, x, p, fill, f)
   local shape = counts(net, x, p)
   local n, after, total = #shape, {}, tables.product(p.kernel)
@@ -131,7 +131,7 @@ layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", max_pooling(2)
 layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", max_pooling(3))
 
 
--- Averages. Old files of nn, which have no field `divide`, have sums.
+-- Returns an average pooling. Old files of nn, which have no field `divide`, have sums.
 local function average_pooling(n, divides)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -263,8 +263,8 @@ local function interleaved(list, axis)
 end
 
 
--- Cells of the values at each place of a window, next to each other; zeros where the stride is
--- larger than the kernel. `at` counts the places.
+-- Returns the values at each position of a window next to each other; zeros where the stride is
+-- larger than the kernel. `at` counts the positions.
 local function interleaved_window(parts, window, axis, at)
   local kernel, stride = window.kernel[axis], window.stride[axis]
   if not kernel then
@@ -279,7 +279,8 @@ local function interleaved_window(parts, window, axis, at)
 end
 
 
--- Values at the first place of each window that has its maximum.
+-- Returns the input's values at the first position of each window that has its maximum, zeros
+-- elsewhere.
 local function unpool(net, x, pooled)
   local window, y = pooled.window, pooled.y
   if not tables.same(x.shape, y.shape) then

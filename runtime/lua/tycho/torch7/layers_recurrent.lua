@@ -75,7 +75,7 @@ layers.any("nn.Recurrent", function(net, m, x)
 end)
 
 
--- Steps through a module that begins anew.
+-- Runs steps through a module that starts without states.
 local function run_steps(net, m, steps)
   local outer, list = net.states, {}
   net.states = {}
@@ -92,7 +92,7 @@ local function inner_module(net, m)
 end
 
 
--- Entries along the first axis, which is time.
+-- Returns the entries along the first axis, which is time.
 local function split_steps(x)
   local steps = {}
   for i = 1, x.shape[1] do

@@ -360,7 +360,7 @@ layers.tensor("nn.Cosine", function(net, m, x)
   return rows_or_row(y / norms, single)
 end)
 
--- Differences between each row and each column of the weight: (rows, in, out).
+-- Returns the differences between each row and each column of the weight: (rows, in, out).
 local function differences(net, m, x)
   local rows, single = as_rows(net, x)
   local w = net:parameter(m, "weight")

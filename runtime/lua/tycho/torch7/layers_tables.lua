@@ -336,7 +336,7 @@ pair("nn.MV", function(net, m, a, b)
   return y:reshape{ y.shape[1], y.shape[2] }
 end)
 
--- Rows of both; a vector is one row.
+-- Returns a vector as one row, a matrix as it is.
 local function make_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x

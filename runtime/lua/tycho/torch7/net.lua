@@ -113,7 +113,7 @@ function Net:number(m, name, default)
 end
 
 
---- Integers of a LongStorage or a list.
+--- Returns the integers of a LongStorage or a list.
 -- @treturn {int,...} nil where the field is missing
 function Net:integers(m, name)
   local v = m[name]
@@ -279,7 +279,7 @@ local function find_region(net, origin, from, to)
 end
 
 
--- Elements of a file: what shares them is one variable.
+-- Returns the variable of elements of a file: tensors that share elements share one variable.
 local function shared_variable(net, x, origin, name)
   local shape, n = x._shape, x._size
   local axes = dense_order(shape, origin.strides)

@@ -68,7 +68,7 @@ function objects.version(object)
 end
 
 
---- Notes what an array was in its file.
+--- Stores in an array what it was in its file.
 -- @tparam NDArray x
 -- @tparam table origin class; storage: a table for each storage, offset from 0, strides
 -- @treturn NDArray x

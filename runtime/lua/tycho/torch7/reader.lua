@@ -186,7 +186,7 @@ end
 
 -- Objects -----------------------------------------------------------------------------------------
 
--- Classes that write more than one object: how many before the one that has the fields.
+-- Returns how many objects a class writes before the one that has the fields.
 local function headers_of(name, version)
   return name == "nn.GPU" and 1 or name == "nn.DataParallelTable" and version >= 2 and 1 or 0
 end
@@ -311,7 +311,8 @@ BEGIN[BOOLEAN] = function(r)
   return v == 1
 end
 
--- Objects with an index: `begin(r, index, into)`.
+-- Returns a reader of objects with an index, which are read once: `begin(r, index, into)` reads a
+-- new one.
 local function indexed(begin)
   return function(r, into)
     local index, new, known = read_index(r)

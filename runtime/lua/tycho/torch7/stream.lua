@@ -109,7 +109,7 @@ local function number(s)
 end
 
 
--- Numbers before texts and arrays of bytes have one newline after, which belongs to them.
+-- Reads the newline after a number that comes before a text or an array of bytes.
 local function end_line(s)
   if s.at < s.file.size and s:have(1)[0] == NEWLINE then
     s.at = s.at + 1

@@ -145,8 +145,8 @@ local function broadcast_shape(a, b)
 end
 
 
--- Rows: for tensors of one shape, of shapes that broadcast, for tensor and number, for number and
--- tensor.
+-- Returns a binary function from the names of four operators: for tensors of one shape, for shapes
+-- that broadcast, for tensor and number, for number and tensor.
 local function binary(same, broadcast, number, reverse)
   return function(a, b)
     if type(b) == "number" then
@@ -344,7 +344,7 @@ function Tensor.concat(list, axis)
 end
 
 
---- Elements in the opposite order along an axis.
+--- Returns the elements in opposite order along an axis.
 function Tensor:reverse(axis)
   return self:unary("reverse", { axis = axis })
 end
@@ -357,7 +357,7 @@ function Tensor:repeated(times, axis)
 end
 
 
---- Rows of a matrix, by a tensor of indices from 0.
+--- Returns rows of a matrix, by a tensor of indices from 0.
 function Tensor:rows(indices)
   local shape = tables.copied(indices.shape)
   for i = 2, #self.shape do
@@ -413,7 +413,7 @@ function Tensor.dot(a, b, transpose_a, transpose_b)
 end
 
 
---- Products of as many pairs of matrices.
+--- Returns the products of pairs of matrices.
 function Tensor.batch_dot(a, b, transpose_a, transpose_b)
   if #a.shape ~= 3 or #b.shape ~= 3 or a.shape[1] ~= b.shape[1] then
     Tensor.fail("no products of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))

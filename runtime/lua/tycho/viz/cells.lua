@@ -92,8 +92,8 @@ function Cells:disc(x, y, radius, colour)
 end
 
 
---- Columns of blocks that rise from a line's lower end, in eighths of it. In a column that several
--- rectangles share the tallest is seen.
+--- Draws a rectangle as columns of blocks that rise from a line's lower end, in eighths of it. In a
+-- column that several rectangles share, the tallest is shown.
 function Cells:rect(x, y, width, height, colour)
   local shade, light = ink(colour)
   local base, eighths = floor((y + height) / HIGH), max(1, floor(height / HIGH * 8 + 0.5))

@@ -133,7 +133,7 @@ end
 
 -- Legend ------------------------------------------------------------------------------------------
 
--- Rows of {curve, x}, and where the longest ends.
+-- Returns the rows of the legend, lists of {curve, x}, and the right end of the longest.
 local function legend_rows(canvas, panel, left, right)
   local rows, x, last = {}, math.huge, 0
   for _, curve in ipairs(panel) do
@@ -169,7 +169,7 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- Points in pixels as runs between values that cannot be drawn.
+-- Returns the points in pixels as runs between values that cannot be drawn.
 local function split_runs(spec, curve, x, y)
   local runs, run, count = {}, nil, 0
   for i, value in ipairs(curve.y) do
@@ -188,7 +188,7 @@ local function split_runs(spec, curve, x, y)
 end
 
 
--- Neighbours in one column of pixels leave their first, lowest, highest and last point, so that
+-- Returns a run with the first, lowest, highest and last point of each column of pixels, so that
 -- long curves look the same in small files.
 local function thinned(run)
   local thin, first = {}, 1
@@ -312,7 +312,7 @@ local function end_labels(spec, panel, y)
 end
 
 
--- Labels that would meet move apart.
+-- Draws the labels at the ends of curves; labels that would overlap are moved apart.
 local function paint_ends(canvas, labels, x)
   table.sort(labels, function(a, b) return a.y < b.y end)
   for i, label in ipairs(labels) do

@@ -92,8 +92,8 @@ local function inches(dict, key)
 end
 
 
--- Boxes to lay out. Parameters that only edges name get boxes too, after the
--- others: `plain` distinguishes them.
+-- Returns the boxes to lay out, parameters that only edges name and then the nodes; the box of each
+-- such parameter by name, and how many there are.
 local function make_boxes(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
@@ -154,7 +154,7 @@ local function planned(graph)
 end
 
 
--- Curves that leave and reach every point upright.
+-- Returns a path as text: curves that leave and reach every point vertically.
 local function format_path(points)
   local n, parts =
     svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }

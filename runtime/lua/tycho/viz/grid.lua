@@ -59,7 +59,7 @@ local function find_white(arrays)
 end
 
 
--- Images as bytes: {bytes, width, height}.
+-- Returns images as bytes: {bytes, width, height}.
 local function make_images(array, low, high)
   local n, h, w, c = unpack(array.shape)
   local scaled = (array:astype("float32") - low) * (255 / (high - low))
@@ -151,7 +151,7 @@ local function paint(plan, canvas, width)
 end
 
 
--- Cells as wide as the captions below them.
+-- Returns the width of cells, in pixels, that the captions below them need.
 local function caption_width(captions)
   local width = 0
   for _, caption in ipairs(captions or {}) do
@@ -166,7 +166,7 @@ local GRID = args.form(FUNC, { list = true,
   { "title", "text?" }, { "range", "range?" }, { "scale", "number?" },
 })
 
---- Images side by side, row by row.
+--- Draws images side by side, row by row.
 --
 --     ty.viz.image_grid{ batch.data[1], columns = 8, captions = batch.label[1] }:save("batch.png")
 --

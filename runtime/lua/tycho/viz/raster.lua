@@ -77,7 +77,7 @@ local function cover_segment(self, x1, y1, x2, y2, half)
 end
 
 
--- Lays the colour where `cover` is marked, and takes the marks away.
+-- Blends the colour where `cover` is marked, and removes the marks.
 local function blend(self, colour)
   local r, g, b = raster.colour(colour)
   local cover, bytes = self.cover, self.bytes

@@ -22,7 +22,8 @@ local function bucket_of(p)
 end
 
 
--- Colours that differ in their low bits only, counted together: lists {n, sum of red, ...}.
+-- Counts colours; those that differ in their low bits only are counted together. Returns lists {n,
+-- sum of red, ...}.
 local function count_colours(canvas)
   local found, by_bucket = {}, {}
   for i = 0, canvas.width * canvas.height - 1 do
@@ -103,7 +104,7 @@ local function make_boxes(colours)
 end
 
 
--- Colours {r, g, b} from 0, and a bucket's number among them.
+-- Returns the colours {r, g, b}, and the number (from 0) of each bucket's colour.
 local function make_palette(canvas)
   local colours, palette, number = count_colours(canvas), {}, {}
   local boxes = colours
@@ -122,7 +123,7 @@ local function make_palette(canvas)
 end
 
 
--- Letters of one colour in a row of six pixels, equal ones counted.
+-- Returns the letters of one colour in a row of six pixels, with repeats counted.
 local function run_lengths(masks, width)
   local parts, x = {}, 0
   while x < width do

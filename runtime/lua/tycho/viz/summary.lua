@@ -28,7 +28,7 @@ local function inferred(symbol, kind, given, func)
 end
 
 
---- Shapes of all outputs by name.
+--- Returns the shapes of all outputs by name.
 -- @tparam Symbol symbol
 -- @tparam[opt] table given shapes by argument name; nil: none are asked for
 -- @string func for errors
@@ -97,7 +97,7 @@ local function readings(order)
 end
 
 
--- Shapes for a batch of twice the size; nil where the network has a fixed one.
+-- Returns the shapes for a batch of twice the size; nil if the network has a fixed one.
 local function shapes_of_twice(symbol, given, func)
   local twice = {}
   for name, shape in pairs(given) do
@@ -126,7 +126,7 @@ local function is_parameter(variable, r, given, shapes, twice)
 end
 
 
--- Elements of the parameters that each node is the first to read, by node.
+-- Returns, by node, the number of elements of the parameters that the node is the first to read.
 local function counts(symbol, order, shapes, given, func)
   local read, twice, found = readings(order), shapes_of_twice(symbol, given, func), {}
   for _, n in ipairs(order) do
