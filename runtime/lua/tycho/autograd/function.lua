@@ -136,7 +136,7 @@ local Heads = {}
 Heads.__index = Heads
 
 
--- Returns what distinguishes an array with a history.
+-- Returns a key of an array that is the same for all arrays on one recorded output.
 local function identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)
@@ -185,7 +185,7 @@ function Pending:entry(step)
 end
 
 
--- Adds what comes of heads to the functions that they depend on, those next to them.
+-- Adds the gradients of heads to those of the functions of Lua that they depend on directly.
 function Pending:scatter(func, heads, grads, flags)
   local outputs, parts, entries = {}, {}, {}
   local step = steps.before(heads, nil, true)
@@ -209,7 +209,8 @@ function Pending:scatter(func, heads, grads, flags)
 end
 
 
--- Takes the last function out.
+-- Removes the entry of the last function in the order of recording, and returns it; nil: there is
+-- none.
 function Pending:take()
   local last
   for number in pairs(self) do
@@ -221,9 +222,9 @@ function Pending:take()
 end
 
 
--- Calls the functions that `func`'s heads depend on, the last first, and adds what they give for
--- their inputs to the heads in `all`. Takes arguments where a closure would do: a trace keeps a
--- function that it calls, and its upvalues, for as long as the trace is valid.
+-- Calls the functions of Lua that `func`'s heads depend on, the last first, and adds the gradients
+-- of their inputs to the heads in `all`. Takes arguments instead of being a closure: a LuaJIT trace
+-- keeps the functions that it calls, and their upvalues, for as long as the trace is valid.
 local function call_functions(func, heads, grads, flags, all)
   local pending = setmetatable({}, Pending)
   pending:scatter(func, heads, grads, flags)
@@ -246,7 +247,8 @@ local function call_functions(func, heads, grads, flags, all)
 end
 
 
--- Calls the functions that heads depend on, and returns the heads with those that come of them.
+-- Calls the functions of Lua that heads depend on, and returns the heads with the gradients of
+-- these functions' inputs added.
 local function pass_functions(func, heads, grads, flags)
   if next(alive) == nil then
     return heads, grads
@@ -288,7 +290,7 @@ function Function:backward()
 end
 
 
---- Keeps arrays for `backward`, where they are `self.saved_tensors`.
+--- Keeps arrays for `backward`, in `self.saved_tensors`.
 -- @param ... arrays
 function Function:save_for_backward(...)
   self.saved_tensors = { ... }

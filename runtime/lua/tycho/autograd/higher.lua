@@ -38,7 +38,7 @@ local function output_key(step, which)
 end
 
 
--- Returns a variable as a number below 0.
+-- Returns a negative number that identifies a variable.
 local function variable_key(x)
   return -tonumber(ffi.cast("uintptr_t", x._h))
 end
@@ -49,7 +49,7 @@ local Slots = {}
 Slots.__index = Slots
 
 
--- Returns the key of an array, nil where gradients end, and the step that made it.
+-- Returns the key of an array, nil if gradients end there, and the step that made it.
 local function key_of(x)
   local step, which = steps.of(x)
   if step then
@@ -69,7 +69,7 @@ function Slots.new(wanted)
 end
 
 
--- Returns the slot of an array, nil where a gradient ends there, and its step where that is to be
+-- Returns the slot of an array, nil if a gradient ends there, and its step if that has to be
 -- visited.
 function Slots:of(x)
   local key, step = key_of(x)
@@ -167,7 +167,7 @@ local function make_visit(step, slots)
 end
 
 
--- Returns all steps down to what was asked for, the first made first.
+-- Returns all steps between the heads and the wanted arrays, in the order in which they were made.
 local function collect(heads, slots)
   local found, list, todo = {}, {}, {}
   local function meet(step)
@@ -264,7 +264,7 @@ local function compute_gradients(visit)
 end
 
 
--- Returns a gradient with the type and the device of its array.
+-- Returns a gradient converted to the type and the device of its array.
 local function fitting(g, x)
   if g._dtype ~= x._dtype then
     g = g:astype(x.dtype)

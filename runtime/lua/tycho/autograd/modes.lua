@@ -30,7 +30,7 @@ local function push(on, training, begun)
 end
 
 
--- Goes back to what was before the scope at a depth.
+-- Ends all scopes above a depth and restores the flags that were set there.
 local function pop_to(at)
   local found = stack[at]
   if not found then
@@ -214,8 +214,8 @@ end
 
 local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
 
---- Turns recording on until `finish`, line by line as at the prompt. An error in between changes
--- nothing.
+--- Turns recording on until `finish`, for code that runs line by line, as at the prompt. An error
+-- in between changes nothing.
 -- @bool[opt=true] train_mode
 function modes.begin(...)
   local train_mode = BEGIN(...).train_mode

@@ -92,7 +92,7 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
--- Returns the weight in int8 and what a level of each row stands for.
+-- Returns the weight in int8 and the scale of each row.
 local function quantized_weight(w)
   local rows = w:reshape{ w.shape[1], -1 }
   local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
@@ -109,7 +109,7 @@ local function has_large_groups(n, w)
 end
 
 
--- Returns whether a layer's parameters and place let it run on integers.
+-- Returns whether a layer's parameters and position let it run on integers.
 local function is_candidate(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
   return w and w.dtype == "float32" and has_large_groups(n, w)

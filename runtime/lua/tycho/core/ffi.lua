@@ -106,7 +106,7 @@ local function calm_threads()
 end
 
 
--- Returns what to do where no library was found; `reasons`: lines, one per place.
+-- Returns what to do if no library was found; `reasons`: lines, one per path that was tried.
 local function advice(reasons)
   local prefix = HERE:match("^(.*)/share/lua/5%.1/tycho/$") or "PREFIX"
   return ([[
@@ -295,7 +295,7 @@ function native.failure(code, func, extra)
 end
 
 
---- Raises the core's failure as an error object when a status says so.
+--- Raises the core's failure as an error object if a status is not 0.
 -- @int code status of a call; 0 and events (negative) pass
 -- @string func the public function that was asked: "Symbol:infer_shape"
 -- @tparam[opt] table extra further fields of the error

@@ -53,7 +53,7 @@ local function read(object, key)
 end
 
 
---- Gives a class, and those that extend it later, properties.
+--- Gives properties to a class and to those that extend it later.
 -- @tparam table Base class
 -- @tparam table own name -> function(self)
 function fields.give(Base, own)

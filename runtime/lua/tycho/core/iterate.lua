@@ -40,10 +40,11 @@ jit.off(iterate.pairs)
 
 local KEPT = 3                           -- closures: PROTO_CLC_POLY in LuaJIT's lj_obj.h
 
---- Keeps traces from holding the closures that a function makes. LuaJIT specializes a trace to a
--- closure, and keeps it with its upvalues, if it is one of the first few of its kind; so the first
--- few are made here, over nothing. For closures over arrays (or what has them) that a script calls
--- in its loops. Where the library calls them itself, arguments do instead.
+--- Keeps LuaJIT traces from holding the closures that a function makes. LuaJIT specializes a trace
+-- to a closure, and keeps it with its upvalues, if it is one of the first few of its kind; so the
+-- first few are made here, with empty upvalues. Meant for closures over arrays (or objects that
+-- hold some) that a script calls in its loops. Where the library calls them itself, arguments do
+-- instead.
 -- @tparam function make returns a closure and does nothing else: it is called without arguments
 -- @treturn function make
 function iterate.alike(make)

@@ -8,8 +8,8 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local foreign = require "tycho.core.foreign"
 
 
--- Returns edit distance between two names; letters that differ only in case cost little, so "relU"
--- is near "relu", and two that changed positions count as one slip, so "sdg" is near "sgd".
+-- Returns the edit distance between two names; letters that differ only in case cost little, so
+-- "relU" is near "relu", and two exchanged letters count as one mistake, so "sdg" is near "sgd".
 local function distance(a, b)
   local la, lb = a:lower(), b:lower()
   local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table

@@ -87,8 +87,8 @@ local function leave(...)
 end
 
 
---- Returns where the function that a wrapper has just entered was called: "file.lua:12".
--- Only the first call gets an answer.
+--- Returns the line from which the function that a wrapper has just entered was called:
+-- "file.lua:12". Only the first call returns one.
 -- @treturn ?string nil: not known
 function origin.take()
   local file = Error.here

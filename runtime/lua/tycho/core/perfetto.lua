@@ -68,7 +68,7 @@ function Trace:process(pid)
 end
 
 
--- Returns the track of an event.
+-- Returns the number of the track of an event.
 function Trace:find_track(e)
   local home = self:process(e.pid)
   if e.ph == "b" or e.ph == "e" then

@@ -225,7 +225,7 @@ function Domain.__tostring(self)
 end
 
 
--- Returns a class of things with a beginning and an end.
+-- Returns a class of objects that record a beginning and an end.
 local function timed_class(kind, native_kind, has_domain)
   local class, spec = Class:extend(kind), { { "name", "text" } }
   if has_domain then
@@ -315,7 +315,7 @@ function Counter:increment(...)
 end
 
 
---- Takes off the number.
+--- Subtracts from the number.
 function Counter:decrement(...)
   return set(self, self.value - DECREMENT(...).delta, "Counter:decrement")
 end

@@ -81,7 +81,7 @@ local function own_domains(found)
 end
 
 
--- Returns what there is: a list of {key, title, unit, by, counts, rows}.
+-- Returns the sections that have rows: a list of {key, title, unit, by, counts, rows}.
 local function sections(rows, key, ascending)
   local found, list = merged(rows), {}
   for _, part in ipairs{ SECTIONS, own_domains(found), LAST } do

@@ -154,7 +154,7 @@ function Parser:refuse(what)
 end
 
 
--- Reads what a Lua pattern fits at the current position.
+-- Reads the text that a Lua pattern matches at the current position.
 function Parser:take(lua_pattern)
   local found, last = self.pattern:match("^(" .. lua_pattern .. ")()", self.i)
   self.i = last or self.i

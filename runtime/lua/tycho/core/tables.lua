@@ -8,7 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local tables = {}
 
 
---- Returns all entries in a new table; none of nil.
+--- Returns all entries in a new table; an empty one for nil.
 function tables.copy(t)
   local copy = {}
   for key, value in pairs(t or {}) do

@@ -102,7 +102,7 @@ function Message:floats(field, list)
 end
 
 
---- Doubles in a row.
+--- Adds a field of packed doubles.
 function Message:doubles(field, list)
   self:text(field, ffi.string(ffi.new("double[?]", #list, list), 8 * #list))
 end
@@ -132,7 +132,7 @@ function Message:array(field, x, bytes)
 end
 
 
---- Returns the whole as one text.
+--- Returns the whole message as one text.
 function Message:bytes_text()
   local texts = {}
   for i, part in ipairs(self.parts) do
@@ -142,7 +142,7 @@ function Message:bytes_text()
 end
 
 
---- Writes a message as a file, which takes its name when it is complete.
+--- Writes a message to a file, which gets its name when it is complete.
 -- @string path
 -- @tparam Message m
 -- @string func public name, for errors

@@ -58,8 +58,8 @@ function arrays.bound(handle, names, before)
 end
 
 
---- Returns whether the core computes the gradient of an argument: not where its request is null,
--- even if an array was given.
+--- Returns whether the core computes the gradient of an argument: not if its request is null, even
+-- if an array was given.
 function arrays.has_gradient(handle, name)
   check(C.ty_exec_grad(handle, name, tensor_out), "Executor")
   return tensor_out[0] ~= nil
@@ -102,7 +102,7 @@ function arrays.dynamic_outputs(handle, outputs)
 end
 
 
---- Gives such outputs the rows that the run has filled.
+--- Resizes outputs with a dynamic number of rows to the rows that the run has filled.
 -- @param exe Executor
 -- @param handle `ty_exec *`
 -- @string func for errors

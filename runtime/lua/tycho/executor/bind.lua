@@ -56,7 +56,8 @@ local function fill_binds(names, list, grads, reqs)
 end
 
 
--- Returns what the given arrays say to inference.
+-- Writes shapes and types of the given arrays into the core's `want` structs, from position `at`
+-- (from 0) on; returns the next position.
 local function put_wants(names, list, wants, at)
   for i, name in ipairs(names) do
     if list[i] then

@@ -40,14 +40,14 @@ local function fail_length(what, want, got, func)
 end
 
 
--- Returns whether a table goes by name: a dictionary, or pairs.
+-- Returns whether a table has names: a dictionary, or pairs.
 local function is_dict(given)
   return #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string"
 end
 
 
--- Returns what is given for each name: a list in order, a dictionary, or pairs. nil,
--- false and ty.null are absent.
+-- Returns the value of each name: from a list in order, a dictionary, or pairs. nil, false and
+-- ty.null are absent.
 local function in_order(given, names, what, func)
   local dict, list = is_dict(given) and args.pairs_of(given) or nil, {}
   if not dict and #given ~= #names then
@@ -267,7 +267,7 @@ local function copy_list(v)
 end
 
 
---- Returns what an Executor is made of, but for its arrays.
+--- Returns the fields of an Executor without its arrays.
 -- @param handle `ty_exec *`
 -- @param sym the symbol
 -- @tparam table a the checked arguments

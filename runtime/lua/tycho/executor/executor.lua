@@ -56,7 +56,7 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns an executor of what binding made.
+-- Returns an executor from the fields that binding made.
 local function create(made)
   local outputs = arrays.outputs(made.handle, made.dry_run)
   local function keep(arrays_of)

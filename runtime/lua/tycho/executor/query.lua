@@ -68,7 +68,7 @@ local function operators(self)
 end
 
 
--- Returns every planned value: where it is and when it lives (instruction numbers).
+-- Returns every planned value: its position and its lifetime (instruction numbers).
 local function planned_values(self)
   local v, list, ops = ffi.new("ty_value"), {}, operators(self)
   while C.ty_exec_value(self.handle, #list, v) == 0 do
@@ -144,9 +144,9 @@ function Executor:stats()
 end
 
 
---- Times of the last run's instructions, for which it waits: list of `{op, node, bytes, ns}`. The
--- first call switches timing on. On a GPU ns is how long it worked on the instruction, 0 where it
--- does not tell.
+--- Returns the times of the last run's instructions, for which it waits: a list of `{op, node,
+-- bytes, ns}`. The first call switches timing on. On a GPU ns is how long it worked on the
+-- instruction, 0 if the GPU does not report it.
 function Executor:profile()
   local handle, func = handle_of(self, "Executor:profile"), "Executor:profile"
   local n = ffi.new("int[1]")

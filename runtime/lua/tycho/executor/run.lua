@@ -53,8 +53,8 @@ local function act(self, handle, code, silent)
 end
 
 
--- Goes on until the run is done. An error of the monitor's callback is raised then, so
--- that the executor stays usable.
+-- Continues a run until it is done. An error of the monitor's callback is raised then, so that the
+-- executor stays usable.
 local function drive(self, handle, code, func)
   local failed
   while code < 0 do
@@ -178,8 +178,8 @@ function Executor:backward(...)
 end
 
 
---- Cuts backward where all gradients of a bucket are there, so that they can be sent while the
--- others are made (not for users). Waits for runs that are under way.
+--- Cuts backward after the instructions that complete the gradients of each bucket, so that these
+-- can be sent while the others are computed (not for users). Waits for unfinished runs.
 -- @tparam table buckets number of a bucket, from 0, by argument name
 function Executor:_cut_backward(buckets)
   local func = "Executor:_cut_backward"
@@ -211,8 +211,8 @@ function Executor:partial_forward(...)
 end
 
 
--- Returns the core's executor of the graph as it was written, where nodes of this one stand for
--- several of it, which a monitor is to see. The arrays stay, and where the outputs are.
+-- Returns the core's executor of the graph as it was written, if nodes of this one replace several
+-- of its nodes, which a monitor has to see. The arrays and the positions of the outputs stay.
 local function take_as_written(self, func)
   local out = ffi.new("ty_exec *[1]")
   check(C.ty_exec_as_written(idle(self, func), out), func)
@@ -240,9 +240,9 @@ local MONITOR = args.form("Executor:set_monitor_callback", {
   { "callback", "function|null?" }, { "monitor_all", "boolean", false },
 })
 
---- Has `callback(name, array)` called for every node's outputs as they are computed, forward and
--- backward; with `monitor_all` for its inputs too, before it runs. The array is read-only and good
--- during the call. nil removes it.
+--- Calls `callback(name, array)` for every node's outputs as they are computed, forward and
+-- backward; with `monitor_all` also for its inputs, before it runs. The array is read-only and
+-- valid during the call. nil removes the callback.
 function Executor:set_monitor_callback(...)
   local handle, a = handle_of(self, "Executor:set_monitor_callback"), MONITOR(...)
   set_monitor(self, handle, values.value(a.callback), a.monitor_all)
@@ -261,8 +261,8 @@ end
 
 local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
 
---- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the
--- node and its inputs' ranges; in training also where a label of SoftmaxOutput is no class.
+--- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the node and its
+-- inputs' ranges; in training also if a label of SoftmaxOutput is no class.
 -- @bool[opt=true] on
 function Executor:check_numerics(...)
   local handle = handle_of(self, "Executor:check_numerics")

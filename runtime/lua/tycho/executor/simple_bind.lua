@@ -195,8 +195,7 @@ local function zeros(shapes, dtypes, device, func)
 end
 
 
--- Returns element types for inference: those given, else float32 where a variable does not say its
--- own.
+-- Returns element types for inference: the given ones, else float32 for variables without a type.
 local function seed_types(a, sym, names)
   if a.type_dict then
     return a.type_dict

@@ -17,7 +17,7 @@ local location = {}
 local runners = {}                       -- functions that call a block's forward
 
 
--- Returns the last instruction of a function, its operation.
+-- Returns the opcode of a function's last instruction.
 local function last_operation(f)
   local pc, found = 1, nil
   while util.funcbc(f, pc) do
@@ -76,8 +76,8 @@ local function hold_again(line, ...)
 end
 
 
---- Runs a block's forward while calls are recorded. All calls of a built-in one belong to the line
--- that called the block, which is found once, if one of them needs it.
+--- Runs a block's forward while calls are recorded. All calls of a built-in block are attributed to
+-- the line that called the block, which is found once, if one of them needs it.
 -- @tparam function forward
 -- @param ... its arguments
 -- @return its results
@@ -93,7 +93,7 @@ function location.recorded(forward, ...)
 end
 
 
---- Makes a function that runs a block's forward known; its first argument is the block.
+--- Registers a function that runs a block's forward; its first argument is the block.
 -- @tparam function f must not call forward by a tail call
 -- @treturn function f
 function location.runner(f)

@@ -32,7 +32,7 @@ loss.Loss = Loss
 Loss.batch_axis = 0
 
 
--- Keeps the two that the options of a constructor name.
+-- Sets `weight` and `batch_axis` from the options of a constructor.
 function Loss._begin(self, options)
   for _, name in ipairs{ "weight", "batch_axis" } do
     local value = options[name]

@@ -163,7 +163,7 @@ local function fail_deferred(self, func)
 end
 
 
--- Makes the array's gradient as the request says.
+-- Makes the array's gradient as the gradient request demands.
 local function attach(self, x)
   if self._grad_req ~= "null" then
     x:attach_grad(self._grad_req)
@@ -179,7 +179,7 @@ local function note_values(self)
 end
 
 
--- Takes arrays, one per device, for the parameter's own.
+-- Sets the parameter's arrays, one per device.
 local function take(self, list)
   note_values(self)
   local by_device = {}
@@ -204,8 +204,8 @@ local function copies_on(ctx, x, keep)
 end
 
 
--- Fills the array by an initializer. It is asked for a weight, whatever the parameter's name is;
--- one that has no rule of its own for these (Mixed, Load) goes by the name.
+-- Fills the array by an initializer. It is asked to fill a weight, whatever the parameter's name
+-- is; an initializer without a rule of its own for weights (Mixed, Load) uses the name.
 local function fill(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
   local rule = how._init_weight
@@ -261,8 +261,9 @@ end
 local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
---- Makes the arrays and fills them. A parameter that has them already is left as it is, with a
--- warning. One whose shape is unknown waits for the first call of its block, if it may.
+--- Makes the arrays and fills them. A parameter that has them already is left unchanged, with a
+-- warning. One whose shape is unknown waits for the first call of its block, if
+-- `allow_deferred_init`.
 -- @tparam[opt] table options init (nil: the parameter's own, or `default_init`), ctx (a context or
 --   a list of them; the current one), default_init = `ty.init.Uniform()`, force_reinit = false
 function Parameter:initialize(...)
@@ -355,8 +356,7 @@ function Parameter:_arrays(func)
 end
 
 
---- Returns a number that is another one when the arrays, or values that were set, are (not for
--- users).
+--- Returns a number that changes when the arrays change or values are set (not for users).
 function Parameter:_values_version()
   return rawget(self, "_version")
 end
@@ -470,7 +470,7 @@ local function take_copies(self, ctx, x)
 end
 
 
---- Takes a value from a file; a parameter without arrays gets them (not for users).
+--- Sets a value from a file; a parameter without arrays gets them (not for users).
 -- @tparam NDArray x
 -- @string[opt] dtype the parameter's new one
 -- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
@@ -489,7 +489,7 @@ function Parameter:_load(x, dtype, ctx)
 end
 
 
---- Takes others' arrays for its own, one per device (not for users).
+--- Uses the given arrays as the parameter's own, one per device (not for users).
 -- @tparam {NDArray,...} list
 -- @string func for errors
 function Parameter:_adopt(list, func)
@@ -516,7 +516,7 @@ function Parameter:zero_grad()
 end
 
 
--- Takes arrays that hold the values of the parameter's own in another dtype.
+-- Replaces the arrays by copies of another dtype.
 local function take_converted(self, dtype)
   local old, list = self._data, {}
   for i, x in ipairs(old) do

@@ -164,7 +164,7 @@ local function is_equal(a, b)
 end
 
 
--- Checks that a parameter is what is asked for, and fills in what was not known.
+-- Checks that a parameter has the given properties, and sets those that were unknown.
 local function agree(p, given)
   for key, want in pairs(given) do
     local have = p[key]

@@ -53,7 +53,7 @@ local function flat_params(n, schema)
 end
 
 
--- Returns what `call.cached` takes.
+-- Returns the prepared call that `call.cached` takes.
 local function make_entry(op, flat, nin)
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
   for i = 1, #flat / 2 do
@@ -68,7 +68,8 @@ local function has_unknown(text)
 end
 
 
--- Returns the layer of a SyncBatchNorm, if there is one: the operator alone knows one device.
+-- Returns the layer of a SyncBatchNorm, nil if there is none: the operator itself works on one
+-- device.
 local function shared_layer(n)
   local input = n.inputs[2][1]
   while input.op and #input.inputs == 1 do

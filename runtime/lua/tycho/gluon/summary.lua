@@ -44,7 +44,7 @@ local function is_container(block)
 end
 
 
--- Adds a hook to each block that is a layer, and returns what takes them away.
+-- Adds a hook to each block that is a layer, and returns the function that removes them.
 local function add_hooks(b, rows, seen)
   local handles = {}
 
@@ -109,8 +109,8 @@ local function format_rows(rows)
 end
 
 
--- Takes away what has blocks run their traces, in which layers are not called: hooks of operators.
--- Returns what puts it back.
+-- Removes hooks of operators, which make blocks run their traces, in which layers are not called.
+-- Returns the function that restores them.
 local function put_aside_watches(b)
   local watches = {}
   b:apply(function(block)

@@ -50,7 +50,7 @@ local function number_of(attrs, key)
 end
 
 
--- Returns the shape that a variable's attribute says, if it is known.
+-- Returns the shape in a variable's attribute, if it is known.
 local function shape_of(n)
   local text = n.attrs.__shape__
   if not text then

@@ -139,8 +139,8 @@ end
 local SHARE = args.form("utils.share_parameters", { { "params", ParameterDict },
   { "module", "any" }, { "ignore_extra", "boolean", false } })
 
---- Has parameters use the arrays of a Module that has parameters of the same names: no copies, and
--- what either of them trains the other one has. The Module's values count.
+--- Makes parameters use the arrays of a Module that has parameters of the same names, without
+-- copies: what either of them trains, the other one has. The Module's values are kept.
 -- @tparam ParameterDict params such as `net:collect_params()`
 -- @tparam Module module bound, with parameters
 -- @tparam[opt] table options ignore_extra = false: parameters that the Module has not are left as

@@ -360,7 +360,7 @@ local function add_colors(list, a)
 end
 
 
---- Returns the usual changes, as a list: resize, window, mirror image, float32, colours,
+--- Returns the usual augmenters as a list: resize, window, mirror image, float32, colours,
 -- normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter side),
 -- rand_crop = false, rand_resize = false, rand_mirror = false, mean, std (true: ImageNet's),
 -- brightness, contrast, saturation, hue, pca_noise, rand_gray = 0, inter_method = 2.

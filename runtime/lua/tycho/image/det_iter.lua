@@ -191,7 +191,7 @@ end
 local COLOURS = { "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4", "#42d4f4",
   "#f032e6" }
 
--- Returns the image (height, width, 3), as bytes again.
+-- Returns the image (height, width, 3) as bytes, with the normalisation undone.
 local function shown(x, mean, std)
   x = x:astype("float32")
   if std then

@@ -98,7 +98,7 @@ local function take_part(self, keys, a)
 end
 
 
--- Raises where there are no images.
+-- Raises E(value) if there are no images.
 local function check_images(self, argument, a)
   if self.seq and #self.seq > 0 or not self.seq and self._record:read() then
     return
@@ -150,7 +150,7 @@ function ImageIter._create_augmenters(_, options)
 end
 
 
--- Returns the first numbers of an image's row in the array of labels.
+-- Returns the first numbers of an image's label, as many as the array of labels has per image.
 function ImageIter:_check_label(label, name)
   label = type(label) == "table" and label or { label }
   if #label ~= self._label_width then

@@ -115,7 +115,7 @@ end
 
 -- Orthogonal matrices -----------------------------------------------------------------------------
 
--- Takes from vector i its parts along the ones before it; gives its length.
+-- Subtracts from vector i its parts along the earlier vectors; returns its length.
 local function clear_parts(v, i, m)
   local at, sum = v + i * m, 0
   for j = 0, i - 1 do

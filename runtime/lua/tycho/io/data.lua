@@ -211,8 +211,8 @@ function DataIter:_hand_out()
 end
 
 
---- Returns whether there is a current batch, for such a class's `iter_next`: a batch that `next`
--- does not hand out is the iterator's, and outlives a scope (not for users).
+--- Returns whether there is a current batch, for such a class's `iter_next`. A batch that `next`
+-- does not return is the iterator's own, and outlives a scope (not for users).
 function DataIter:_has_current()
   local batch = self.current_batch
   if batch and not self._handing_out then
@@ -261,7 +261,7 @@ function DataIter:state()
 end
 
 
---- Continues from where `state` was asked.
+--- Continues from a position that `state` returned.
 -- @tparam table state what `state` returned
 function DataIter:set_state(state)
   no_state(self, "set_state")

@@ -75,8 +75,8 @@ end
 
 -- Sums of the ranks -------------------------------------------------------------------------------
 
--- Returns whether all ranks have NCCL: asked when arrays on GPUs are pushed first. Otherwise MPI
--- carries them, by way of the host.
+-- Returns whether all ranks have NCCL; asked when arrays on GPUs are first pushed. Otherwise MPI
+-- transfers them through host memory.
 local function have_nccl(self)
   if self._by_nccl == nil then
     local good, what = pcall(comm.check_devices)
@@ -119,7 +119,7 @@ local function send(self, bucket, priority)
 end
 
 
--- Updates take a bucket at once, where they can.
+-- Updates the parameters of a bucket: in one call if the updater is Tycho's, else key by key.
 local function take(self, bucket, sums)
   if not Class.is_a(self._updater, optimizer.Updater) then
     for i, group in ipairs(bucket) do
@@ -206,7 +206,7 @@ end
 DistStore._barrier = DistStore.barrier
 
 
---- Raises where ranks do not run the same: E(value) with the first line that differs.
+--- Raises E(value) with the first line that differs if ranks do not run the same.
 -- @string what in words
 -- @string text of this rank
 function DistStore:check_same(what, text)

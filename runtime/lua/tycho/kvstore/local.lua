@@ -193,9 +193,8 @@ function KVStore:_choose(list, on_devices)
 end
 
 
--- Returns what a device sends of a gradient with 2-bit compression: of what has come together,
--- +threshold,
--- -threshold or 0 for each element; the rest is kept for the next time.
+-- Returns what a device sends of a gradient with 2-bit compression: +threshold, -threshold or 0 for
+-- each element of the accumulated gradient; the rest is kept for the next call.
 function store.compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
@@ -279,7 +278,8 @@ function KVStore:_take(key, entry, merged)
 end
 
 
---- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}.
+--- Sums and stores the pushed values of many keys: a list of {key, list of arrays, entry = its
+-- entry}.
 function KVStore:_push_all(groups)
   for _, group in ipairs(groups) do
     self:_take(group[1], group.entry, self:_merge(group.entry, group[2]))
@@ -320,7 +320,7 @@ end
 local PRIORITY = { "priority", "integer", 0 }
 local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "*", PRIORITY })
 
---- Sums the values of each key and stores the sum, or hands it to the updater.
+--- Sums the values of each key and stores the sum, or passes it to the updater.
 -- @param key number or text, or a list; all keys of a store are of one kind
 -- @param value an array, a list (one per device, or one per key), or a list of lists
 -- @tparam[opt] table options priority = 0: of sums over ranks that wait, the highest goes first
@@ -333,7 +333,7 @@ end
 local PULL = args.form("KVStore:pull",
   { { "key", "any" }, "*", { "out", "any?" }, PRIORITY, { "ignore_sparse", "boolean", true } })
 
---- Copies stored values.
+--- Copies stored values into arrays.
 -- @param key as for `push`
 -- @tparam table options out: arrays to write, shaped as the values of `push`
 function KVStore:pull(...)
@@ -438,7 +438,7 @@ end
 
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
--- Returns what the store has states for.
+-- Returns the keys for which the store has states.
 local function list_targets(self, o)
   local targets = {}
   for key, entry in pairs(self._entries) do
@@ -450,7 +450,8 @@ local function list_targets(self, o)
 end
 
 
---- Reads them back. Those of another optimizer or of other keys are E(state).
+--- Reads the optimizer's states from a file. Those of another optimizer or of other keys are
+-- E(state).
 function KVStore:load_optimizer_states(...)
   local func = "KVStore:load_optimizer_states"
   local updater = updater_of(self, func)
@@ -473,7 +474,7 @@ function KVStore:_put(key, x)
 end
 
 
---- Returns what compression has kept back: key -> a list of arrays, one for each device.
+--- Returns the residuals of compression: key -> a list of arrays, one for each device.
 function KVStore:_residuals()
   local kept = {}
   for key, entry in pairs(self._entries) do
@@ -483,7 +484,7 @@ function KVStore:_residuals()
 end
 
 
---- Puts back what `_residuals` gave.
+--- Restores residuals that `_residuals` returned.
 function KVStore:_set_residuals(kept)
   for key, entry in pairs(self._entries) do
     entry.residuals = class.keep(kept[key] or {})
@@ -503,7 +504,7 @@ function KVStore.is_capable(_, capability)
 end
 
 
---- Waits for all workers: there is one.
+--- Does nothing: there is one worker.
 function KVStore._barrier() end
 
 --- Does nothing: there are no servers.

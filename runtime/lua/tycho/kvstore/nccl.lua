@@ -48,7 +48,7 @@ function nccl.find_group(groups, list, ranks)
 end
 
 
---- Returns an array like each of a list, on its GPU: where sums of a key go.
+--- Returns arrays for the sums of a key, one like each of a list, on its GPU; they are kept.
 function nccl.buffers(entry, list)
   local kept = entry.sums
   if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
@@ -62,7 +62,7 @@ function nccl.buffers(entry, list)
 end
 
 
---- Sums of many keys as one message.
+--- Sums many keys as one message.
 -- @tparam Group group
 -- @tparam table bucket a list of {key, list of arrays, entry = its entry}, of one dtype
 function nccl.sum(group, bucket)
@@ -156,7 +156,8 @@ function NcclStore:_push_all(groups)
 end
 
 
--- Returns what a GPU of `list` has of the key already: without an updater its own sum.
+-- Returns sum i of a key, on the GPU of x, if the stored value is one of the key's sums, as it is
+-- without an updater; else nil.
 local function has_own(entry, i, x)
   local sum = entry.sums and entry.sums[i]
   for _, other in ipairs(entry.sums or {}) do

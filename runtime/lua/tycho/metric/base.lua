@@ -127,20 +127,21 @@ function EvalMetric:init(...)
 end
 
 
---- Forgets everything.
+--- Resets all sums.
 function EvalMetric:reset()
   self.num_inst, self.sum_metric, self.global_num_inst, self.global_sum_metric = 0, 0, 0, 0
   self.has_nan = false
 end
 
 
---- Forgets what was added since the last reset of either kind, but not the global sums.
+--- Resets the local sums, but not the global ones.
 function EvalMetric:reset_local()
   self.num_inst, self.sum_metric = 0, 0
 end
 
 
---- Adds to both sums. NaN comes from the predictions, unless a class says `may_be_nan`.
+--- Adds to both sums. A NaN sets `has_nan`, which means that predictions have NaN, unless the class
+-- sets `may_be_nan`.
 -- @number sum
 -- @number count
 function EvalMetric:_add(sum, count)
@@ -163,7 +164,7 @@ function EvalMetric:_check_label(label, classes)
 end
 
 
---- Adds what lists of labels and predictions say.
+--- Adds a batch, given as lists of labels and predictions.
 -- @tparam {NDArray,...} labels
 -- @tparam {NDArray,...} preds the outputs, in the order of the labels
 function EvalMetric:update(labels, preds)
@@ -235,7 +236,7 @@ function EvalMetric:update_dict(labels, preds)
 end
 
 
---- Returns name and value since the last reset of either kind.
+--- Returns name and value since the last reset or reset_local.
 function EvalMetric:get()
   if self.num_inst == 0 then
     return self.name, NAN
@@ -244,7 +245,7 @@ function EvalMetric:get()
 end
 
 
---- Returns name and value since the last full reset.
+--- Returns name and value since the last reset.
 function EvalMetric:get_global()
   if not self._has_global_stats then
     return self:get()
@@ -269,13 +270,13 @@ local function zip(name, value)
 end
 
 
---- Returns list of `{name, value}`.
+--- Returns a list of `{name, value}`.
 function EvalMetric:get_name_value()
   return zip(self:get())
 end
 
 
---- Returns list of `{name, global value}`.
+--- Returns a list of `{name, global value}`.
 function EvalMetric:get_global_name_value()
   return zip(self:get_global())
 end
@@ -308,7 +309,7 @@ end
 
 -- Registry ----------------------------------------------------------------------------------------
 
---- Makes a class known by a name, in any case.
+--- Registers a class under a name, in any case.
 -- @treturn table the class
 function base.register(kind, name)
   name = (name or kind.class_name):lower()
@@ -323,7 +324,7 @@ function base.register(kind, name)
 end
 
 
---- Returns further names for a class.
+--- Registers further names for a class.
 function base.alias(kind, ...)
   for _, name in ipairs{ ... } do
     base.register(kind, name)
@@ -339,8 +340,8 @@ local function release()
 end
 
 
---- Returns a registered subclass with options that become fields and belong to the
--- configuration; it writes `_update`.
+--- Returns a registered subclass with options that become fields and part of the configuration; the
+-- caller writes its `_update`.
 -- @string class_name
 -- @string name default display name
 -- @tparam[opt] table own parameters of its form

@@ -95,8 +95,8 @@ end)
 
 local EPS = { "eps", "number", 1e-12 }
 
--- Returns sum of -log(p + eps) over rows, p being the probability of the row's label;
--- negative labels count from the end.
+-- Returns the sum of -log(p + eps) over rows, p being the probability of the row's label; negative
+-- labels count from the end.
 local function log_loss(label, pred, eps, func)
   local rows, n = pred.shape[1], pred.shape[2]
   if #pred.shape ~= 2 or label.n ~= rows then
@@ -147,7 +147,7 @@ function kinds.Perplexity._value(_, sum, count)
 end
 
 
--- Returns sum and number of what counts in one pair.
+-- Returns the sum and the number of the elements that count in one pair.
 local function compute_perplexity(self, label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
   if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]

@@ -26,7 +26,7 @@ local function list_arrays(path, arg_params, aux_params)
 end
 
 
--- Returns the shapes that were given, and those that the file says.
+-- Returns the given shapes, and those stated in the file.
 local function known_shapes(inputs, given)
   local shapes = tables.copy(given)
   for name, input in pairs(inputs or {}) do

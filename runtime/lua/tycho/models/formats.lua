@@ -183,7 +183,8 @@ function onnx_files.is_mine(head, path)
   return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
 end
 
--- Returns sizes by the names of the file's inputs: a lone one takes those of another name.
+-- Returns sizes by the names of the file's inputs: a single input takes a single size of another
+-- name.
 local function input_shapes(path, shapes)
   local names, name = onnx_files.inputs(path), next(shapes)
   if #names == 1 and name and next(shapes, name) == nil then
@@ -277,7 +278,7 @@ function arrays.is_mine()
   return true
 end
 
--- Returns what a file of arrays is called.
+-- Returns the name of a format of arrays.
 function arrays.title(path)
   local _, _, _, name = array_files.read_other(file_arrays.open(path, "models"))
   return NAMES[name] or "MXNet's arrays"

@@ -61,7 +61,7 @@ local function value_text(v)
 end
 
 
--- Returns what a file says of itself; its licence first.
+-- Writes a file's metadata; its licence first.
 local function metadata(write, data, all)
   local names = {}
   for name in pairs(data) do

@@ -11,7 +11,8 @@ local argument_names = {}
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
 
---- Returns whether an argument is a parameter by its name; another one may be an input as well.
+--- Returns whether an argument is a parameter by its name; other arguments may be parameters or
+-- inputs.
 -- @string name
 function argument_names.is_parameter(name)
   for _, ending in ipairs(PARAM_ENDS) do
@@ -67,7 +68,7 @@ function argument_names.known(symbol, given)
 end
 
 
---- Returns the arguments that are none of the inputs, in their order.
+--- Returns the arguments that are not inputs, in their order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} ... lists of inputs
 function argument_names.parameters(symbol, ...)

@@ -14,8 +14,8 @@ require "tycho.ndarray"
 local slices = {}
 
 
---- Returns how many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to
--- even; what is missing goes to the last one.
+--- Returns the rows of each device, `{{begin, end}, ...}`, by weight, rounded half to even; the
+-- last device gets the remaining rows.
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
@@ -89,7 +89,7 @@ function slices.join(parts, axis)
 end
 
 
---- Lists over devices, one for each output, gradient or state, as one array each.
+--- Returns lists over devices, one for each output, gradient or state, joined to one array each.
 -- @tparam table lists
 -- @bool merge false: the lists as they are
 -- @tparam function axis_of position of a list -> the axis along which it is joined

@@ -85,7 +85,7 @@ local OPTIONS = {
 local NEW = args.form(CLASS, OPTIONS)
 
 
--- Returns what sym_gen says for a key, under a fresh manager of names.
+-- Calls sym_gen for a key, with a new manager of names, and returns its results checked.
 local function generate(self, key)
   local symbol, data_names, label_names = name_of.NameManager():with(function()
     return self._sym_gen(key)
@@ -388,7 +388,7 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Has a monitor watch all buckets, later ones too.
+--- Installs a monitor on all buckets, including later ones.
 function BucketingModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
   self._monitors[#self._monitors + 1], self._monitor = mon, mon
@@ -415,7 +415,7 @@ function BucketingModule:memory()
 end
 
 
---- Gives all buckets back.
+--- Frees all buckets.
 function BucketingModule:free()
   if self._binded then
     self:_reset_bind()
@@ -472,8 +472,7 @@ local DICT = args.form("BucketingModule.load_dict", {
 })
 
 
--- Compares parameters with those of the symbols that are known: what belongs to none of them may
--- belong to a bucket that comes later.
+-- Compares parameters with those of the known symbols; others may belong to a later bucket.
 local function check_loaded(self, arg_params, aux_params, a)
   local modules = {}
   for _, m in pairs(self._buckets) do
@@ -487,9 +486,8 @@ local function check_loaded(self, arg_params, aux_params, a)
 end
 
 
---- Returns a module from symbols by key and parameters; unbound. What the parameters lack is
--- E(name), here or when a bucket is bound that needs it; names of no symbol are kept for later
--- buckets.
+--- Returns an unbound module from symbols by key and parameters. A missing parameter is E(name),
+-- here or when a bucket that needs it is bound; names of no symbol are kept for later buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
 --   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
 function BucketingModule.load_dict(...)
@@ -514,7 +512,7 @@ local LOAD = args.form("BucketingModule.load", {
   { "default_bucket_key", "any" }, { "allow_missing", "boolean", false },
 })
 
---- Returns a module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
+--- Returns an unbound module from a checkpoint. A missing parameter is E(name) as in `load_dict`.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, allow_missing = false, and
 --   those of the constructor
 function BucketingModule.load(...)

@@ -84,7 +84,7 @@ function BucketingModule:_stores()
 end
 
 
---- Has gradients scaled, or no longer; buckets that are bound later follow (not for users).
+--- Turns the scaling of gradients on or off, also for buckets that are bound later (not for users).
 function BucketingModule:_scale_loss(loss_scale)
   for _, m in ipairs(self._met) do
     m:_scale_loss(loss_scale)

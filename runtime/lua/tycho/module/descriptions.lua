@@ -63,7 +63,7 @@ local function name_of(description)
 end
 
 
---- Returns where a batch has each of the bound inputs, by name.
+--- Returns the position in a batch of each of the bound inputs, by name.
 -- @tparam ?table described what the batch says of its arrays
 -- @tparam table bound descriptions, or names
 -- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their

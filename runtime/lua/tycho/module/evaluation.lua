@@ -50,7 +50,7 @@ local function read_field(t, name)
 end
 
 
---- Raises E(value) for what gives no batches.
+--- Raises E(value) for data that gives no batches.
 -- @param data
 -- @string func for errors
 -- @string argument for errors
@@ -86,8 +86,7 @@ local function describe(batch, field, descs, bound)
 end
 
 
---- Returns the next batch of an iterator. One that does not describe itself is described by the
--- iterator.
+--- Returns the next batch of an iterator. A batch without descriptions gets the iterator's.
 -- @param self the module
 -- @param data the iterator
 -- @return nil: the epoch is over
@@ -150,7 +149,7 @@ function evaluation.without_pad(x, pad, name, func)
 end
 
 
--- Shows the rows of the batch that count to a metric.
+-- Updates a metric with the rows of the batch that count.
 local function update_unpadded(self, metric, batch)
   local func = self:_func("update_metric")
   local labels, named_outputs = {}, {}

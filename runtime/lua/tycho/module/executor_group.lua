@@ -200,7 +200,7 @@ function Group:init(...)
 end
 
 
--- Returns whether a device's executor is one of these sets'.
+-- Returns whether an executor is that of device i in one of the sets.
 local function is_of(list, i, exe)
   for _, set in ipairs(list) do
     if set.execs[i] == exe then
@@ -249,7 +249,7 @@ local function rebind(self, fuse, loss_scale)
 end
 
 
---- Has the optimizer's updates inside backward, or no longer (not for users).
+--- Puts the optimizer's updates into backward, or takes them out (not for users).
 -- @tparam ?function fuse names of parameters -> symbol, find_array,
 --   backward: `module/fused_update.lua`
 function Group:fuse(fuse)
@@ -257,7 +257,7 @@ function Group:fuse(fuse)
 end
 
 
---- Has gradients scaled, or no longer (not for users).
+--- Turns the scaling of gradients on or off (not for users).
 -- @tparam ?LossScale loss_scale `module/loss_scale.lua`
 function Group:scale_loss(loss_scale)
   rebind(self, nil, loss_scale)
@@ -297,8 +297,7 @@ function Group:reshape(data_shapes, label_shapes)
 end
 
 
---- Goes on with executors for these data that were made before, whatever their labels (not for
--- users).
+--- Chooses executors for these data that were made before, whatever their labels (not for users).
 -- @tparam {DataDesc,...} data
 -- @treturn bool whether there are some
 function Group:choose_by_data(data)
@@ -352,7 +351,7 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Has a monitor watch the executors: always those for the present shapes.
+--- Installs a monitor, which always watches the executors for the present shapes.
 function Group:install_monitor(monitor)
   self._monitors[#self._monitors + 1] = monitor
   for _, exe in ipairs(self.execs) do
@@ -379,7 +378,7 @@ function Group:memory()
 end
 
 
---- Gives all executors of this group back; arrays and what other groups use stay.
+--- Frees all executors of this group; arrays and what other groups use stay.
 function Group:free()
   for _, set in ipairs(self._sets) do
     sets.drop(self, set)

@@ -116,7 +116,7 @@ local function use_set(self, set)
 end
 
 
---- Gives a set's executors back, except those whose pool others use.
+--- Frees a set's executors, except those whose pool others use.
 function sets.drop(self, set)
   for i, exe in ipairs(set.execs) do
     if exe ~= self._shared[i].base then

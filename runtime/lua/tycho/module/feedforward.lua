@@ -97,7 +97,7 @@ local function list_names(descs)
 end
 
 
--- Returns a module for the symbol and what an iterator provides.
+-- Returns a module for the symbol and the descriptions of an iterator.
 -- @param label_names function of a symbol -> names
 local function make_module(self, it, options, label_names)
   local data_names = list_names(it.provide_data)
@@ -393,8 +393,8 @@ local function called(net, what)
 end
 
 
---- Returns a network from a checkpoint. What the file lacks, and what belongs to another network,
--- is E(name) as in `Module.load`.
+--- Returns a network from a checkpoint. Missing parameters, and those of another network, are
+-- E(name) as in `Module.load`.
 -- @string prefix
 -- @int epoch
 -- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and

@@ -208,7 +208,7 @@ local function get_ready(self, a)
 end
 
 
--- Puts a training back to where it was saved; the epoch with which this one begins.
+-- Restores a training from where it was saved; returns the epoch with which this one begins.
 local function resume(self, a, c, stopping)
   if not (c and c.resume) then
     return a.begin_epoch
@@ -263,8 +263,8 @@ local function step(self, a, gathered)
 end
 
 
--- Updates with the gradients of the `gathered` batches since the last update; not at all where
--- scaled ones overflow.
+-- Updates with the gradients of the `gathered` batches since the last update; skips the update if
+-- scaled gradients overflow.
 local function update(self, a, gathered)
   local scaler = a.scaler
   if not scaler then
@@ -459,9 +459,8 @@ local function get_ready_and_train(self, a, at)
 end
 
 
---- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
---
--- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
+--- Trains. Where the module is bound, initialised or has an optimizer already, these are kept, so a
+-- second call continues.
 -- @param train_data an iterator
 -- @param validation_metric eval_metric by default
 -- @param num_epoch the number after the last epoch's, counted from 0

@@ -27,7 +27,7 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns an array of a batch, which must have the shape that is bound.
+-- Returns an array of a batch; raises E(shape) unless it has the bound shape.
 local function make_array(x, d, shape, dtype)
   if is_plain(x) then
     x = nd._as_array(x, dtype, FUNC .. ":forward")
@@ -315,7 +315,7 @@ local function labels_for(self, labels, i, pre_sliced)
 end
 
 
---- Shows labels and outputs to a metric, once for each device.
+--- Updates a metric with labels and outputs, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i

@@ -130,7 +130,8 @@ end
 
 
 --- Sets states from arrays (a list over devices, or one array, for each), or all to a number. They
--- stay for batches of other sizes: of arrays the first rows, more than were given are E(state).
+-- stay for batches of other sizes: such a batch uses the first rows of arrays; more rows than were
+-- given are E(state).
 -- @tparam ?table states
 -- @tparam ?number number
 function Group:set_states(states, number)

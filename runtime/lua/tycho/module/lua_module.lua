@@ -88,7 +88,7 @@ function LuaModule.update() end
 function LuaModule.install_monitor() end
 
 
---- Shows labels and outputs to a metric; nothing to do when bound without labels.
+--- Updates a metric with labels and outputs; does nothing if the module was bound without labels.
 function LuaModule:update_metric(eval_metric, labels, pre_sliced)
   if not self._label_shapes then
     return

@@ -323,7 +323,7 @@ local function label_part(self, x, k, i)
 end
 
 
---- Shows labels and outputs to a metric, once for each device.
+--- Updates a metric with labels and outputs, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels of the whole batch, cut by rows
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i

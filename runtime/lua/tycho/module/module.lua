@@ -173,9 +173,9 @@ function Module:_check_loaded(arg_params, aux_params, allow, func)
 end
 
 
---- Returns a module from a checkpoint, with its parameters. What the file lacks, and what belongs
--- to another network, is E(name), here or, where only binding tells parameters from inputs, in
--- `bind`, which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
+--- Returns a module from a checkpoint, with its parameters. Missing parameters, and those of
+-- another network, are E(name), here or, if only binding tells parameters from inputs, in `bind`,
+-- which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] load_optimizer_states read by init_optimizer
@@ -390,7 +390,7 @@ local RESHAPE = args.form("Module:reshape", {
   list = true, { "data_shapes", "table" }, { "label_shapes", "table?" },
 })
 
---- Goes on with other shapes of the inputs; parameters and optimizer stay.
+--- Binds executors for other shapes of the inputs; parameters and optimizer stay.
 function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
@@ -436,8 +436,9 @@ end
 local SET_STATES = args.form("Module:set_states",
   { list = true, { "states", "list?" }, { "value", "number?" } })
 
---- Sets states from arrays, or all to a number. They stay for batches of other sizes: of arrays the
--- first rows; a batch of more rows is E(state), until `reshape` and `set_states` are called for it.
+--- Sets states from arrays, or all to a number. They stay for batches of other sizes: such a batch
+-- uses the first rows of arrays; a batch of more rows is E(state), until `reshape` and
+-- `set_states` are called for it.
 -- @tparam[opt] table states for each state an array or a list over devices
 -- @number[opt] value
 function Module:set_states(...)
@@ -463,7 +464,7 @@ function Module:_name_labels(labels)
 end
 
 
---- Has a monitor watch the executors.
+--- Installs a monitor on the executors.
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
   self._exec_group:install_monitor(mon)
@@ -476,7 +477,7 @@ function Module:memory()
 end
 
 
---- Gives the executors back; later use is E(state).
+--- Frees the executors; later use is E(state).
 function Module:free()
   if self._exec_group then
     unbind(self)

@@ -213,8 +213,8 @@ local function introduce(self)
 end
 
 
---- Takes an optimizer whose updates are part of backward, and its numbers of parameters: executors
--- that are made next have them, too (not for users).
+--- Takes an optimizer whose updates are part of backward, and its indices of parameters: executors
+-- that are made next contain the updates, too (not for users).
 -- @tparam Module other
 function Module:_join(other)
   self:_check_fused(other._optimizer, other._kvstore)
@@ -267,8 +267,8 @@ local function device_of(self, name, weight)
 end
 
 
---- Returns what the optimizer has states for: of this module, and of those that share its
--- parameters (not for users).
+--- Returns the parameters for which the optimizer has states: of this module, and of those that
+-- share its parameters (not for users).
 -- @treturn table list as `optimizer/saved_states.lua` has it
 -- @treturn table names of indices
 function Module:_state_targets()
@@ -326,8 +326,8 @@ end
 
 
 --- Reads the optimizer's states and the counts of its updates. Those of another optimizer or of
--- other parameters are E(state), and nothing has changed then; the states of a parameter are found
--- by its name, so the number of devices may be another one.
+-- other parameters are E(state), and nothing is changed then; the states of a parameter are found
+-- by its name, so the number of devices may differ.
 -- @string fname
 function Module:load_optimizer_states(...)
   self:_need("load_optimizer_states", "binded", "optimizer_initialized")
@@ -360,7 +360,8 @@ function Module:_tell_store(params)
 end
 
 
--- Sums in place of gradients to which the next batch's are added would count twice.
+-- Raises E(unsupported) for a gradient that adds up over batches while updates belong to backward:
+-- the sum over devices, which replaces the gradient, would be counted twice.
 local function check_written(self, name)
   if self._steps_behind and self._exec_group._reqs[name] == "add" then
     Error.raise{ code = "unsupported", func = "Module:forward", argument = "in_backward",
@@ -422,8 +423,8 @@ local function update(self)
 end
 
 
---- Updates that belong to backward and go through a store: their messages travel while it runs (not
--- for users).
+--- Updates the parameters at the end of backward, if updates belong to backward and go through a
+-- store, whose messages travel while backward runs (not for users).
 function Module:_end_backward()
   if self._steps_behind then
     update(self)

@@ -134,7 +134,7 @@ function ParamStore:values()
 end
 
 
--- Waits for updates. One that failed raises here, before a copy is made of what it left.
+-- Waits for updates. One that failed raises its error here, before a copy is made of its result.
 local function wait_for_updates(self)
   for _, arrays in pairs(self._arrays) do
     for _, x in ipairs(arrays) do
@@ -196,8 +196,8 @@ function ParamStore:written(given)
 end
 
 
--- Returns whether an array that is kept is of another type than its arrays will be:
--- its copy stays of that type.
+-- Returns whether a kept array has another type than its arrays will have: its copy keeps that
+-- type.
 local function converts(self, names, lists)
   for k, name in ipairs(names) do
     local x = self._kept[name]
@@ -235,7 +235,7 @@ function ParamStore:attach(names, lists)
 end
 
 
---- Takes names out that turned out to be no parameters.
+--- Removes names that turned out to be no parameters.
 -- @tparam table names set
 function ParamStore:forget(names)
   for name in pairs(names) do

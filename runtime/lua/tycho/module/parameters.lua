@@ -57,7 +57,8 @@ function Module:_check_given(own, own_auxs, a)
 end
 
 
--- Fills an array from the given parameters or by the initializer; whether there was one of these.
+-- Fills an array from the given parameters or by the initializer; returns whether there was one of
+-- these.
 local function fill_one(x, name, given, initializer, attrs)
   local source = given and given[name]
   if source ~= nil then
@@ -159,8 +160,8 @@ end
 
 local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values: given ones win over the initializer. Where a file was
--- loaded with `allow_missing`, those that it lacked get theirs.
+--- Gives parameters their first values: given ones take precedence over the initializer. After a
+-- file was loaded with `allow_missing`, those that it lacked get theirs.
 -- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
 --   allow_missing = false (a name that is not among given parameters is initialised instead of
 --   E(name)), force_init = false, allow_extra = false (names of other networks are ignored
@@ -192,8 +193,8 @@ end
 local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 
 --- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless
--- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and
--- nothing has been written then.
+-- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and nothing is
+-- written then.
 function Module:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then

@@ -49,8 +49,8 @@ end
 
 -- Figures -----------------------------------------------------------------------------------------
 
---- Returns the bytes of memory that the process has (resident), and those in use on the GPUs of a
--- list of contexts; nil where the system does not say or there is none.
+--- Returns the resident memory of the process in bytes, and the memory in use on the GPUs of a list
+-- of contexts; nil if the system does not report it or there is no GPU.
 -- @tparam[opt] {Context,...} contexts
 -- @treturn ?int,?int
 function progress.memory(contexts)
@@ -131,8 +131,7 @@ local function live_line(f, metrics)
 end
 
 
--- Draws as many metrics as there is room for: a line that is longer than the terminal would leave
--- parts of itself.
+-- Draws the line with as many metrics as fit: a line longer than the terminal could not be erased.
 local function draw(f)
   local columns = (native.terminal_size(2) or 80) - 1
   local text

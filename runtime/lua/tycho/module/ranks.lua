@@ -82,7 +82,7 @@ function Ranks:init(kv)
 end
 
 
---- Returns how many there are.
+--- Returns the number of ranks.
 function Ranks:count()
   return self._group.size
 end
@@ -143,7 +143,7 @@ local function simple_metrics(metric, list)
 end
 
 
---- Gives a metric the sums of all ranks. One that is no sum over samples stays this rank's.
+--- Sums a metric over all ranks. A metric that is no sum over samples keeps this rank's values.
 function Ranks:reduce(metric)
   local list, own = simple_metrics(metric, {}), {}
   for _, m in ipairs(list) do
@@ -182,7 +182,7 @@ function Ranks:share(list)
 end
 
 
---- Returns whether something holds on all ranks.
+--- Returns whether `here` is true on all ranks.
 function Ranks:all(here)
   return not table.concat(self._group:gather(here and "1" or "0")):find("0", 1, true)
 end

@@ -188,8 +188,8 @@ local function scale_labels(labels, data)
 end
 
 
--- Returns the first input that differs from what is bound, and what it should be: its size of the
--- batch may be any, unless that alone makes the difference.
+-- Returns the first input that differs from the bound ones, and its expected shape; the batch size
+-- may differ, unless it is the only difference.
 local function misfit(bound, data)
   for k, d in ipairs(data) do
     local want, axis = tables.copied(bound[k].shape), descriptions.batch_axis(bound[k])
@@ -203,8 +203,8 @@ local function misfit(bound, data)
 end
 
 
---- Goes on with executors for other shapes (not for users). Of a parameter that would have another
--- shape the cause is reported: the input from which that follows.
+--- Binds executors for other shapes (not for users). If a parameter would have another shape, the
+-- error names the input that causes it.
 -- @tparam {DataDesc,...} data
 -- @tparam ?table labels descriptions
 -- @string func for errors
@@ -228,8 +228,8 @@ function Module:_reshape(data, labels, func)
 end
 
 
--- Goes on with executors for a batch without labels. They have labels nevertheless where some were
--- bound, since later batches of this size may bring them.
+-- Binds executors for a batch without labels. They have labels nevertheless if some were bound,
+-- since later batches of this size may have them.
 local function reshape_unlabelled(self, data)
   local group = self._exec_group
   if group:choose_by_data(data) then
@@ -247,7 +247,7 @@ local function reshape_unlabelled(self, data)
 end
 
 
--- Reshapes when the batch has other shapes than the current executors, or labels that they lack.
+-- Binds again if the batch has other shapes than the current executors, or labels that they lack.
 local function adapt(self, batch, is_train)
   local group = self._exec_group
   local parts = is_plain(batch) and batch

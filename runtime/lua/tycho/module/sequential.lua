@@ -84,7 +84,7 @@ end
 local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
 
--- Returns what comes in under the names that a module wants.
+-- Returns descriptions under the names of a module's inputs.
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
@@ -130,7 +130,7 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- Returns what a method of all modules gives, by name.
+-- Returns the results of a method of all modules, merged by name.
 local function gathered(self, method)
   self:_need("get_params", "binded", "params_initialized")
   local arg_params, aux_params = {}, {}
@@ -271,7 +271,7 @@ function SequentialModule:init_optimizer(...)
 end
 
 
--- Returns what all modules have of a list.
+-- Returns the lists that a method of all modules returns, joined.
 local function joined(self, method)
   local list = {}
   for _, m in ipairs(self._modules) do
@@ -394,7 +394,7 @@ function SequentialModule:_name_labels(labels)
 end
 
 
---- Has a monitor watch all modules.
+--- Installs a monitor on all modules.
 function SequentialModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
   for _, m in ipairs(self._modules) do

@@ -66,7 +66,7 @@ function shared_arrays.group_contexts(given, n)
 end
 
 
--- Returns device of each variable by its group, where it is not the executor's own.
+-- Returns the device of each variable by its group, if it is not the executor's own.
 local function find_devices(self, i)
   local contexts, devices = self._group2ctxs[i], {}
   for name, attrs in pairs(contexts and self._attrs or {}) do
@@ -126,7 +126,7 @@ end
 
 -- Binding -----------------------------------------------------------------------------------------
 
--- Returns what is to be given where nothing follows for an argument.
+-- Returns the option that has to be given for an argument without a known shape.
 local function missing_option(self, name)
   if tables.positions(self._label_arguments)[name] then
     return "'label_shapes'"
@@ -186,7 +186,8 @@ local function infer_slowly(self, shapes, types)
 end
 
 
--- Returns the type of an input: its description's, unless it is data whose variable says its own.
+-- Returns the type of an input: its description's, unless it is data whose variable has a type of
+-- its own.
 local function input_type(self, d, is_data)
   local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
   return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
@@ -219,7 +220,7 @@ local function gradient_array(self, shared, want)
 end
 
 
---- Gives back the gradients that a group has no more and no other one has.
+--- Frees the gradients that neither this group nor another one has any more.
 -- @param self group
 -- @tparam table shared
 function shared_arrays.drop_gradients(self, shared)

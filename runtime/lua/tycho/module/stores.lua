@@ -28,7 +28,8 @@ local function has_big(arg_params)
 end
 
 
---- Returns the store for a training, and whether it updates the parameters. One device needs none.
+--- Returns the store for a training, and whether it updates the parameters. With one device there
+-- is none.
 -- @param kvstore name, store, or `ty.null`
 -- @int num_device
 -- @tparam table arg_params
@@ -105,7 +106,7 @@ local function update_devices(u)
 end
 
 
---- Has executors make gradients as a store of several ranks sends them.
+--- Makes executors compute gradients in the order in which a store of several ranks sends them.
 -- @tparam table u as for `update`; keeps the buckets
 -- @param kvstore
 -- @tparam {Executor,...} execs

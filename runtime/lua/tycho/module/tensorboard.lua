@@ -42,7 +42,8 @@ function TensorBoard.__tostring(self)
 end
 
 
--- Calls f, which writes. Where that fails and the user said so, the training goes on without.
+-- Calls f, which writes. With on_error = "warn" a failure is logged, and the training continues
+-- without writing.
 function TensorBoard:_attempt(f)
   local ok, e = pcall(f)
   if ok then

@@ -63,7 +63,7 @@ function BaseModule:save_state(...)
 end
 
 
--- Compares saved states with the optimizers; gives functions that put them back.
+-- Compares saved states with the optimizers; returns functions that restore them.
 local function prepare_optimizers(self, states)
   local list, func = self:_updaters(), self:_func("load_state")
   if type(states) ~= "table" or #list ~= #states then
@@ -143,8 +143,8 @@ local function set_all(self, state)
 end
 
 
---- Goes on from a saved state. The module is bound and has an optimizer of the same kind, whose
--- other settings are those of the saved one then; another kind is E(state).
+--- Continues from a saved state. The module is bound and has an optimizer of the same kind, whose
+-- other settings become the saved ones; another kind is E(state).
 -- @string path foreign or truncated E(format)
 -- @tparam[opt] table options train_data: put back to its place
 -- @treturn table `{epoch, nbatch, early, loss_scale}`

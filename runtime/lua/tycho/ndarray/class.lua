@@ -219,7 +219,8 @@ function class.new(shape, dtype, device, func)
 end
 
 
--- Gives a view what its array has, and returns it. A nil that is set would make the table grow.
+-- Copies the read-only flag and the like of an array to its view, and returns the view. Setting a
+-- nil would make the table grow.
 local function inherit(x, view)
   local readonly, owner = rawget(x, "_readonly"), rawget(x, "_owner")
   if readonly then
@@ -300,7 +301,7 @@ end
 
 local kind, fresh = ffi.new("int[1]"), ffi.new("int[1]")
 
--- Returns whether backward has written an array's gradient since it was last asked for with clear.
+-- Returns whether backward has written an array's gradient since the last call with clear.
 local function read_history(h, clear)
   check(C.ty_history(h, clear, kind, fresh))
   return fresh[0] ~= 0
@@ -313,7 +314,7 @@ function class.is_fresh(x)
 end
 
 
---- Has `fresh_grad` be false until the next backward.
+--- Makes `fresh_grad` false until the next backward.
 function class.clear_fresh(x)
   read_history(x._h, 1)
 end
@@ -363,8 +364,8 @@ function class.drop(x)
 end
 
 
---- Drops the handle of an array that only its maker has; its bytes no longer count as memory that
--- waits for the collector.
+--- Drops the handle of an array that only its maker has; its bytes are no longer counted for the
+-- collector.
 -- @tparam NDArray x
 function class.let_go(x)
   if rawget(x, "_h") then
@@ -406,9 +407,9 @@ local function end_tidy(outer, ok, ...)
 end
 
 
---- Calls a function that keeps no array, and frees those that it made and does not return;
--- views are left to the collector. A recorded result that is still there when the program of the
--- recorded calls is made gets memory of its own, and its neighbours are not fused.
+--- Calls a function that keeps no array, and frees those that it made and does not return; views
+-- are left to the collector. A recorded result that still exists when the program of the recorded
+-- calls is made gets its own memory, and the operators next to it are not fused.
 -- @tparam function f its results are arrays and lists of them
 -- @param ... its arguments
 -- @return the results of f
@@ -419,9 +420,9 @@ function class.tidy(f, ...)
 end
 
 
---- Waits for what is queued on the array and gives its memory back. Later use of the array is
--- E(state); views and executors that share the memory keep it. Failures of the queued work stay for
--- whoever reads what depends on it.
+--- Waits for the work queued on the array and frees its memory. Later use of the array is E(state);
+-- views and executors that share the memory keep it. Failures of the queued work are raised for
+-- readers of what depends on it.
 function NDArray.free(x)
   local h = rawget(x, "_h")
   if h and C.ty_tensor_failed(h) == 0 then
@@ -433,8 +434,8 @@ end
 
 -- Scope -------------------------------------------------------------------------------------------
 
--- Moves what a result holds (arrays, also inside tables) from the set of this
--- scope to that of the outer one.
+-- Moves the arrays in a result (also inside tables) from the set of this scope to that of the outer
+-- one.
 local function spare(set, outer, value, depth)
   if type(value) ~= "table" then
     return
@@ -452,7 +453,7 @@ local function spare(set, outer, value, depth)
 end
 
 
---- Has scopes leave arrays that an object keeps.
+--- Excludes arrays that an object keeps from all scopes.
 -- @param x an array, or a plain table of arrays and such tables; anything else is left as it is
 -- @return x
 function class.keep(x)
@@ -468,14 +469,14 @@ function class.keep(x)
 end
 
 
---- Has `ty.scope` leave the array: for classes of one's own that keep arrays from call to call.
+--- Excludes the array from `ty.scope`: for classes that keep arrays from call to call.
 -- @treturn NDArray itself
 function NDArray.keep(x)
   return class.keep(x)
 end
 
 
---- Has scopes leave an array for as long as another one: the gradient of a variable.
+--- Excludes an array from scopes for as long as another one exists: the gradient of a variable.
 -- @tparam NDArray x
 -- @tparam NDArray owner
 function class.keep_as_long(x, owner)
@@ -495,8 +496,8 @@ local function return_to(count, set, ok, ...)
 end
 
 
---- Calls f outside of all scopes: what it makes belongs to the object that has it called, as the
--- states of an optimizer, and goes when nothing has it any more.
+--- Calls f outside of all scopes: its arrays belong to the object that calls it, such as the states
+-- of an optimizer, and are freed when nothing refers to them any more.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f

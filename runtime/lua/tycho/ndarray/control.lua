@@ -18,7 +18,7 @@ local is_array = class.is_array
 local control = {}
 
 
--- Returns an array or a list of arrays as a list; whether it was a list.
+-- Returns an array or a list of arrays as a list, and whether it was a list.
 local function flatten(v, what, func)
   local list = is_array(v) and { v } or v
   for i = 1, values.is_plain(list) and #list or 1 do
@@ -127,7 +127,7 @@ end
 local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" },
   { "else_func", "function" } })
 
---- Returns the result of one of two functions: of `then_func` where `pred` is not 0.
+--- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
 function control.cond(...)
   local a = COND(...)
   if a.pred:asscalar() ~= 0 then

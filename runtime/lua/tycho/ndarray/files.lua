@@ -152,7 +152,7 @@ function io_of.unpacked(bag)
 end
 
 
--- Returns what load returns: dict and names, or a list.
+-- Returns the results of load: a dictionary and names, or a list.
 local function contents(bag, named)
   local names, arrays = io_of.unpacked(bag)
   if not named then
@@ -215,7 +215,7 @@ function io_of.read_other(file)
 end
 
 
--- Returns what load returns of another format; nothing where the file is of none.
+-- Returns the results of load for another format; nothing if the file is of none.
 local function other_contents(file)
   local list, named, metadata = io_of.read_other(file)
   if not list then

@@ -69,8 +69,8 @@ local function truncate(v)
 end
 
 
--- Returns a list or array of indices along an axis of the given size -> {shape, from 0: values in
--- range}.
+-- Reads a list or array of indices along an axis of the given size; returns {shape, values from 0,
+-- in range}.
 local function read_list(list, axis, size, func)
   local x = is_array(list) and list or transfer.from_table(list, INT64, func, "key")
   local p, read = transfer.read(x, func), { shape = x._shape, n = x._size }
@@ -172,7 +172,7 @@ local function add_counts(shape, entries)
 end
 
 
--- Returns position of each combination of the lists.
+-- Returns the position of each combination of the lists.
 local function list_positions(x, entries, strides, func)
   local lists = {}
   for i, e in ipairs(entries) do

@@ -130,7 +130,7 @@ local function keys_of(k, func)
 end
 
 
--- Returns where the ellipsis is (or would be), and how many axes the keys name.
+-- Returns the position of the ellipsis (or where it would be), and how many axes the keys cover.
 local function count_axes(keys, ndim, func)
   local named, position = 0, nil
   for i = 1, #keys do

@@ -190,7 +190,7 @@ function PARTS.random()
   return require "tycho.ndarray.random"
 end
 
--- Returns a number as an array of one element where the weight is; an array there.
+-- Returns a number as an array of one element on the device of the weight; an array copied there.
 local function make_scale(v, weight)
   if type(v) == "number" then
     return nd.full{ { 1 }, v, ctx = weight.context }
@@ -221,8 +221,8 @@ for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   end
 end
 
--- Makes methods that load their module at their first call: it puts its own functions in their
--- places. Where it was loaded before this file, they are there.
+-- Defines methods that load their module at their first call; the module replaces them by its own
+-- functions. If it was loaded before this file, they exist already.
 local function load_late(module, names)
   if package.loaded[module] then
     return

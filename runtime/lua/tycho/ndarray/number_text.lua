@@ -151,7 +151,7 @@ local function even_writer(values, text_of)
 end
 
 
---- Returns what writes one of the numbers, beside the others.
+--- Returns a function that writes one of the numbers, aligned with the others.
 -- @tparam {number,...} values all that will be written; 64-bit integers as cdata
 -- @string dtype
 -- @tparam table options precision, suppress: see `nd.set_printoptions`

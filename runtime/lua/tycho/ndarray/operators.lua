@@ -149,7 +149,7 @@ local function check_inputs(c)
 end
 
 
--- Explains a wrong number of inputs.
+-- Extends the error of a wrong number of inputs.
 local function explain(c, e)
   if c.schema.variadic or not Error.is_error(e) or e.code ~= "value" or e.argument then
     error(e, 0)
@@ -225,8 +225,8 @@ local function fixed_inputs(schema)
 end
 
 
--- Returns the entry of a call with one or two arrays and nothing else, its inputs in place; nil:
--- such a call was not made before, or this is none.
+-- Returns the cached entry of a call with one or two arrays and nothing else, its inputs in place;
+-- nil if no such call was made before, or this is none.
 local function find_bare(cache, n, a, b)
   if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
     return nil
@@ -273,7 +273,8 @@ function operators.maker(schema, func)
 end
 
 
---- Returns what `call.cached` takes for calls of an operator with one output whose parameters stay.
+--- Returns the prepared call for `call.cached`, for an operator with one output and fixed
+-- parameters.
 -- @string name of the operator
 -- @tparam table params
 -- @int nin number of inputs, which the caller puts into place

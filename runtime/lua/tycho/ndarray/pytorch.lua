@@ -272,7 +272,7 @@ local function by_name(members)
 end
 
 
--- Returns the folder in an archive that has the pickle; nil in archives of others.
+-- Returns the folder in an archive that has the pickle; nil for archives of other programs.
 local function find_folder(members)
   for _, m in ipairs(members) do
     local folder = m.name:match("^(.-/?)data%.pkl$")
@@ -399,7 +399,7 @@ local function key_text(key)
 end
 
 
--- Visits what an object holds, depth first: f(array, name) for each array, f(null, name) for one
+-- Visits the arrays in an object, depth first: f(array, name) for each array, f(null, name) for one
 -- without elements and for None.
 local function each_array(file, root, f)
   local visited, inside = 0, {}

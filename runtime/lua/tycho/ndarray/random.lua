@@ -55,7 +55,7 @@ local DISTRIBUTIONS = {
 }
 
 
--- Returns an operator without inputs, on the given device or into `out`.
+-- Calls an operator without inputs, on the given device or into `out`; returns the output.
 local function create(name, func, params, a)
   local ctx = a.out and a.out.context or a.ctx or context.current_context()
   params[#params + 1], params[#params + 2] = "ctx", tostring(ctx)

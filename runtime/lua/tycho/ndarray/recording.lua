@@ -45,7 +45,7 @@ local WANTED, MISSED = 0, 1
 local held_line
 
 
---- Has the calls that follow belong to one line, until `release`.
+--- Attributes the calls that follow to one line, until `release`.
 -- @tparam ?string|boolean line nil: there is none; false: that of the script's call of the library,
 --   which is found when it is needed
 function recording.hold(line)
@@ -56,7 +56,7 @@ function recording.hold(line)
 end
 
 
---- Has the next call belong to a line, while one is held.
+--- Attributes the next call to a line, while one is held.
 -- @string line
 function recording.hold_next(line)
   held_line = line
@@ -117,7 +117,7 @@ function recording.note_missed()
 end
 
 
---- Has all that f calls belong to the line of the script that called the library.
+--- Attributes all calls of f to the line of the script that called the library.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -146,7 +146,7 @@ function recording.note_write(x)
 end
 
 
---- Calls f with recording off where it is on, and puts it back. What f computes belongs to one
+--- Calls f with recording off, and turns it on again if it was on. What f computes belongs to one
 -- recorded call.
 -- @tparam function f
 -- @param ... its arguments

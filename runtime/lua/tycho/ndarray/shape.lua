@@ -118,8 +118,8 @@ function shape_of.decode(source, target, reverse)
 end
 
 
--- Returns the sizes, where they are given in full, as numbers or as a list, and without options;
--- nil: they take the long way.
+-- Returns the sizes if they are given in full, as numbers or as a list, and without options; nil if
+-- the form has to read them.
 local function full_sizes(x, first, ...)
   local shape = type(first) == "number" and { first, ... } or first
   if not values.is_plain(shape) or #shape == 0 then
@@ -205,7 +205,7 @@ end
 local EXPAND = args.form("NDArray:expand_dims",
   { { "axis", "integer" }, { "inplace", "boolean", false } })
 
---- Returns a dimension of 1 before `axis`.
+--- Returns x with a dimension of 1 before `axis`.
 function NDArray.expand_dims(x, ...)
   local a = EXPAND(...)
   local n = #x._shape
@@ -389,7 +389,7 @@ function NDArray.same_memory(x, y)
 end
 
 
---- Waits until the values are there; the failure of what computes them is raised, once.
+--- Waits until the values are computed; a failure is raised, once.
 function NDArray.wait_to_read(x)
   check(C.ty_tensor_wait(x._h, 0), "NDArray:wait_to_read")
 end

@@ -45,7 +45,8 @@ local function buffer(dtype, n)
 end
 
 
--- Returns shape of nested tables: their first members', checked while they are read.
+-- Returns the shape of nested tables: that of their first members; others are checked when they are
+-- read.
 local function shape_of(t)
   local shape = {}
   while type(t) == "table" do
@@ -83,7 +84,7 @@ local function check_row(t, want, func, argument)
 end
 
 
--- Writes the innermost table. `truth`: anything but 0 is 1.
+-- Writes the innermost table. `truth`: numbers other than 0 become 1.
 local function put_numbers(p, at, t, n, truth, func, argument)
   for i = 1, n do
     local v = t[i]
@@ -209,11 +210,11 @@ end
 
 local out_pointer = ffi.new("void *[1]")
 
---- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while
--- the array lives. 16-bit floats appear as `uint16_t`. A NaN that an operator makes is a plain
--- number. NaNs of a stranger's file are whatever bits it holds, which operators pass on, and some
--- of which LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask again
--- before each round of writing: that is how the engine learns of it.
+--- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; valid
+-- while the array lives. 16-bit floats appear as `uint16_t`. NaNs that operators make are plain
+-- ones. NaNs from a file may have any bits, which operators keep, and LuaJIT takes some of them
+-- for pointers: read such elements by `totable` and the like. Call this again before each series
+-- of writes: that is how the engine learns of them.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])

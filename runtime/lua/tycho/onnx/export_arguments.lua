@@ -13,7 +13,7 @@ local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 
--- Returns a symbol and its parameters from what names them.
+-- Returns the symbol and the parameters that the arguments name.
 local function network(a, func)
   if type(a.symbol) ~= "string" then
     return a.symbol, a.params

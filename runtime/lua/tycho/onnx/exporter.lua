@@ -208,7 +208,7 @@ function Export:emit(op, inputs, attrs, count)
 end
 
 
---- Returns a constant array.
+--- Adds a constant array; returns its name.
 -- @treturn string its name
 function Export:array(x, hint)
   local name = self:free_name(hint or self.hint .. "_const")
@@ -217,7 +217,7 @@ function Export:array(x, hint)
 end
 
 
---- Returns a constant of numbers.
+--- Adds a constant of numbers; returns its name.
 -- @tparam {number,...} list
 -- @string dtype
 -- @tparam[opt] {int,...} shape
@@ -227,7 +227,7 @@ function Export:list(list, dtype, shape)
 end
 
 
---- Returns a list of sizes, axes or indices.
+--- Adds a constant list of sizes, axes or indices; returns its name.
 function Export:ints(list) return self:list(list, "int64") end
 
 
@@ -244,7 +244,7 @@ function Export:scalar(v, dtype)
 end
 
 
---- Refuses the node under way.
+--- Refuses the node that is being converted: E(unsupported).
 function Export:refuse(text, ...)
   local n = self.node
   Error.raise{ code = "unsupported", func = self.func, op = n.op, node = n.name, where = n.where,
@@ -580,7 +580,7 @@ local function convert_body(self, body, bound)
 end
 
 
---- Returns a body as a graph.
+--- Returns a body as a graph of its own.
 -- @tparam Symbol body
 -- @tparam table bound by the number of its variable: { description, name, input = true: an input }
 -- @tparam {int,...} given numbers of the variables that are inputs, in order
@@ -606,14 +606,14 @@ function Export:body(body, bound, given, f)
 end
 
 
---- Returns a body whose nodes are written among those around it; the name of its output.
+--- Writes the nodes of a body among those around it; returns the name of its output.
 function Export:inline(body, bound)
   local outputs = convert_body(self, body, bound)
   return outputs[1].name, outputs[1]
 end
 
 
--- Renames the last node's output where nothing else has asked for the name.
+-- Returns an output under the wanted name, by an Identity; if the name is taken, under another one.
 local function head_name(self, entry, wanted)
   local name = find_name(self, entry)
   self.hint = wanted
@@ -720,8 +720,8 @@ local function missing_shapes(self, inputs)
 end
 
 
--- Returns the inputs that something else than a loss reads, or a loss as its data: labels are left
--- out of the file.
+-- Returns the inputs that other nodes than losses read, and the data of losses in their place:
+-- labels are left out of the file.
 local function without_labels(self, inputs)
   local wanted, list = {}, {}
   for _, n in ipairs(self.built.order) do

@@ -36,7 +36,7 @@ local MOST_DEPTH = 64                                    -- graphs and functions
 
 -- Errors ------------------------------------------------------------------------------------------
 
--- Returns what a node is called in errors.
+-- Returns the text for a node in errors.
 local function label(n)
   if n.name ~= "" then
     return n.name
@@ -113,7 +113,7 @@ function Import:put(scope, name, v)
 end
 
 
---- Returns the value of a name that a node reads; false: what makes it is missing.
+--- Returns the value of a name that a node reads; false if the node that makes it was not imported.
 function Import:get(scope, name)
   local v = find(scope, name)
   if v == nil then
@@ -134,7 +134,7 @@ function Import:make_constant(t)
 end
 
 
--- Returns a shape as the file has it, with what the caller gives for it.
+-- Returns a shape of the file, completed by the caller's shapes.
 function Import:input_shape(info)
   local given, dims = self.shapes[info.name], info.type.dims
   if not given and not dims then
@@ -318,7 +318,7 @@ function Import:step(n, scope)
 end
 
 
---- Converts the nodes of a graph and gives its outputs.
+--- Converts the nodes of a graph and returns its outputs.
 -- @tparam table graph
 -- @tparam table scope with its inputs
 -- @treturn {Value,...} false: what makes it is missing
@@ -441,7 +441,7 @@ local function fail_missing(self)
 end
 
 
--- Refuses what the caller gives for an input that the graph does not have.
+-- Refuses options for inputs that the graph does not have.
 function Import:check_names(given, scope)
   for name in pairs(given) do
     if not scope.values[name] then

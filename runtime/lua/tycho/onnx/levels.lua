@@ -35,8 +35,8 @@ local function replacement(g, n, op, attrs, inputs)
 end
 
 
--- Returns the levels of a constant weight as int8 with the channels first, and what a level of
--- each channel stands for, as parameters; nil where they do not fit.
+-- Returns the levels of a constant weight as int8 with the channels first, and the scale of each
+-- channel, as parameters; nil if they do not fit.
 local function weight_levels(g, of, entry, axis)
   local name = entry[1].name
   local from = not entry[1].op and of.weights[name]
@@ -83,7 +83,8 @@ local function layer_of_levels(of)
 end
 
 
--- Returns the node of 8-bit integers whose real numbers only one node reads, by its output.
+-- Returns the layer of 8-bit integers whose real-valued output `entry` is, if only one node reads
+-- it.
 local function open_layer(g, entry)
   local before = g.moved(entry)[1]
   return INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before or nil
@@ -167,7 +168,7 @@ local function end_in_levels(of)
 end
 
 
---- Returns the rules for what an import has noted; none where it decoded nothing.
+--- Returns the rewrite rules for what an import has recorded; an empty list if it decoded nothing.
 -- @tparam table of decoded, encoded (node -> what), weights (parameter -> levels)
 -- @treturn {function,...}
 function levels.rules(of)

@@ -134,7 +134,7 @@ local function wider(dtype)
 end
 
 
---- Returns the engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads
+--- Calls the engine's own attention, with queries (batch, heads, time, size) or (batch, time, heads
 -- * size), keys and values.
 -- @param q queries
 -- @param k keys
@@ -155,7 +155,7 @@ function attention.own(q, k, v, o)
 end
 
 
--- Returns whether the engine's attention has what the node asks for.
+-- Returns whether the engine's attention supports what the node asks for.
 local function is_plain(n, q, mask, columns)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
@@ -225,14 +225,15 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
 end
 
 
--- Returns the type in which scores become weights: float32 at least, unless the node says so.
+-- Returns the type in which scores become weights: at least float32, unless the node states
+-- another.
 local function softmax_type(n, x)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
 end
 
 
--- Returns what a graph of the node makes of scores or weights.
+-- Applies a graph of the node to scores or weights.
 local function modified(n, x, name)
   if not n.attrs[name] then
     return x
@@ -263,8 +264,8 @@ local UPDATES = {
   gated_delta = { gated = true, delta = true },
 }
 
--- Returns a state (batch, heads, size of keys, size of values) that each position decays, adds to,
--- reads.
+-- Computes linear attention: a state (batch, heads, size of keys, size of values) that each
+-- position decays, adds to, and reads.
 function ops.LinearAttention(n, q, k, v, past, decay, beta)
   local dtype, q_heads, kv_heads = q.dtype, n:int("q_num_heads"), n:int("kv_num_heads")
   local rule = n:choice("update_rule", "gated_delta", UPDATES)
@@ -389,7 +390,7 @@ local function list_letters(term, rank)
 end
 
 
--- Takes the diagonal where a letter occurs twice.
+-- Takes the diagonal of axes with the same letter.
 local function diagonal(x, letters)
   local seen = {}
   for i, letter in ipairs(letters) do
@@ -441,7 +442,7 @@ local function ordered(x, letters, order)
 end
 
 
--- Sums away what neither the result nor another term names.
+-- Sums over axes that neither the result nor another term names.
 local function drop_unused(x, letters, used)
   local axes, rest = {}, {}
   for i, letter in ipairs(letters) do

@@ -45,7 +45,7 @@ local function make_value(s, like, shape)
 end
 
 
--- Returns true and the outputs of a graph without inputs, or false and the error.
+-- Converts a graph without inputs; returns true and its outputs, or false and the error.
 local function attempt(n, graph)
   local import = n.import
   local depth, node, hint = import.depth, import.node, import.hint
@@ -76,8 +76,8 @@ end
 
 local OF_SHAPES = { shape = true, format = true }        -- codes of errors
 
--- Returns the outputs of a branch. Where it does not fit the shapes of the inputs, as a branch for
--- another rate of samples does, it is one that no run may choose.
+-- Returns the outputs of a branch. If it does not fit the shapes of the inputs, as a branch for
+-- another sample rate does, it is replaced by one that fails when it is chosen.
 local function make_branch(n, condition, graph, other, name)
   local ok, results = attempt(n, graph)
   if ok then
@@ -162,7 +162,7 @@ local function unrolled(n, count, carried, scans, body)
 end
 
 
--- Returns a loop whose condition is computed.
+-- Returns the outputs of a loop whose condition is computed.
 local function while_loop(n, count, condition, carried, graph)
   local inputs = { condition:cast("float32"):reshape{ 1 } }
   for i, v in ipairs(carried) do
@@ -249,7 +249,7 @@ function ops.Loop(n, count, condition, ...)
 end
 
 
---- Returns whether a body hands its condition on as it is.
+--- Returns whether a body returns its condition unchanged.
 function ops.passes_condition(graph, name)
   local source = graph.outputs[1].name
   for _ = 1, #graph.nodes + 1 do
@@ -271,8 +271,8 @@ function ops.passes_condition(graph, name)
 end
 
 
---- Returns a loop that runs all of its steps or none, as an input says. Its outputs are those of
--- all steps: a network has one shape.
+--- Returns the outputs of a loop that runs all of its steps or none, as an input says. They have
+-- the shape for all steps, since a network has fixed shapes.
 function ops.guarded(n, count, condition, carried, scans, step)
   local final, rows = unrolled(n, count, carried, scans, function(i, now)
     local _, after, outputs = step(i, now)

@@ -15,7 +15,7 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Returns where element i of an output axis is in the input: scale = output / input, `size` of the
+-- Returns the input position of element i of an output axis: scale = output / input, `size` of the
 -- input, `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
@@ -88,7 +88,8 @@ end
 
 local MOST_TAPS = 8                      -- beyond, a product with a matrix
 
--- Lists over the output axis: indices[k], weights[k] of tap k; outside[i]: beyond the input.
+-- Plans the taps along an output axis: indices[k], weights[k] of tap k; outside[i]: beyond the
+-- input.
 local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
   value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
@@ -362,7 +363,7 @@ local function pixels_at(x, positions)
 end
 
 
--- Returns a coordinate thrown back at both borders until it is between them.
+-- Reflects a coordinate at both borders until it is between them.
 local function reflected(p, low, high)
   local range = high - low
   if range <= 0 then
@@ -531,8 +532,8 @@ local function counted_rows(shape, axis)
 end
 
 
--- Returns the boxes that remain, as rows (sample, class, box): how many there are only a run knows,
--- so they must be an output of the network.
+-- Computes NonMaxSuppression: the remaining boxes as rows (sample, class, box). Their number is
+-- known at run time only, so they must be an output of the network.
 function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   local s = n:sizes(scores, "its scores")
   local samples, classes, count = s[1], s[2], s[3]

@@ -55,7 +55,7 @@ function ops.LeakyRelu(n, x)
   return x:map("LeakyReLU", {}, { act_type = "leaky", slope = n:float("alpha", 0.01) })
 end
 
--- Returns a slope per channel, before opset 7 as a vector.
+-- Computes PRelu; before opset 7 the slope is a vector over channels.
 function ops.PRelu(n, x, slope)
   if n.opset < 7 and #slope.shape == 1 and #x.shape > 1 then
     local line = { slope.shape[1] }

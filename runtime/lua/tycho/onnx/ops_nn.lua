@@ -99,7 +99,7 @@ local function pad_space(n, x, before, after, number)
 end
 
 
---- Returns the data of a convolution, with its borders where they differ, and its parameters.
+--- Returns the data of a convolution, padded if its borders differ, and its parameters.
 -- @tparam Node n
 -- @tparam Value x
 -- @tparam Value weight
@@ -223,9 +223,9 @@ local function is_dilated(w)
 end
 
 
--- Returns the engine's pooling, where its sizes are those of the window; nil otherwise. Borders at
--- the end count only where averages are divided by whole windows: the engine's last windows end
--- where the input does.
+-- Computes a pooling with the engine's operator, if its sizes are those of the window; else returns
+-- nil. Borders at the end count only if averages are divided by whole windows: the engine's last
+-- windows end where the input does.
 local function pooling(x, w, params)
   if w.count > 3 or params.count_include_pad and not symmetric(w) or is_dilated(w) then
     return nil
@@ -277,7 +277,7 @@ end
 
 local LOWEST = { uint8 = 0, int8 = -128, int32 = -2 ^ 31 }
 
--- Places of the largest elements, counted in the whole input.
+-- Returns the positions of the largest elements, counted in the whole input.
 local function largest_positions(n, x, w)
   local shape = n:sizes(x, "its input")
   local list, rows = {}, n:flag("storage_order")
@@ -400,8 +400,8 @@ local function scattered_rows(shape, numbers, positions, reduction)
 end
 
 
--- Returns where each element of each window is in an image of the size that `w.size` gives,
--- row-major: elements of the windows first.
+-- Returns the position of each element of each window in an image of size `w.size`, row-major:
+-- elements of the windows first.
 local function window_positions(w)
   local list, count = {}, product(w.kernel) * product(w.out)
   value.spend(count * w.count, "the places of windows")
@@ -496,7 +496,7 @@ end
 
 local STATE_ACTIVATIONS = { none = "none", silu = "silu", swish = "silu" }
 
--- Returns a convolution of each channel over what came before, kept from call to call.
+-- Computes a convolution of each channel over earlier positions, which are kept from call to call.
 function ops.CausalConvWithState(n, x, weight, bias, past)
   local shape, k = n:sizes(x, "its input"), weight.shape[3]
   local before = past

@@ -225,9 +225,9 @@ end
 
 quantized.product = integer_product
 
--- Returns the levels that a layer of 8-bit integers gives: x (levels), weight (levels as from the
--- file, their channels along `axis`), bias (int32), the scales and zero points. nil: something of
--- it is not known, or does not suit the kernels.
+-- Returns the output levels of a layer of 8-bit integers: x (levels), weight (levels as in the
+-- file, with their channels along `axis`), bias (int32), the scales and zero points. Returns nil if
+-- one of these is not constant, or the kernels cannot run it.
 function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias, y_scale, y_zero,
     window, groups)
   local range = level_attributes.RANGE[y_zero and (y_zero.onnx_type or y_zero.dtype) or "uint8"]
@@ -299,8 +299,9 @@ local function integer_window(n, x, weight, x_zero, w_zero)
   return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- Returns the sums of a convolution of 8-bit integers with constant ones, where float32 holds them:
--- x's zero point may be known at a run only, and counts times the weights that a window has inside.
+-- Computes the sums of a convolution of 8-bit integers with constant ones, if float32 holds them:
+-- x's zero point may be known at run time only, and is multiplied by the weights that a window has
+-- inside.
 local function exact_window(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()

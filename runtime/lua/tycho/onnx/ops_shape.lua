@@ -556,7 +556,7 @@ local function pad_axis(n, x, axis, before, after, mode, number)
   return y:reshape(shape)
 end
 
--- Returns all borders of images at once.
+-- Adds all borders of images by one operator.
 local function pad_image(x, before, after, mode, number)
   local width = {}
   for i = 1, #x.shape do

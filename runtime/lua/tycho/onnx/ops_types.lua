@@ -47,7 +47,7 @@ end
 
 local POWER_ROUNDS = { up = "up", down = "down", nearest = "nearest" }
 
--- Returns what the numbers become as powers of two of 8 bits (2^-127 to 2^127, NaN).
+-- Rounds numbers to powers of two of 8 bits (2^-127 to 2^127, NaN).
 local function as_power(n, x)
   local round = n:choice("round_mode", "up", POWER_ROUNDS)
   local size = x:cast("float64"):map("abs")
@@ -103,7 +103,7 @@ local function as_small_float(n, x, form)
 end
 
 
--- Returns the low bits of integers, as the sign says.
+-- Returns the low bits of integers, signed or not.
 local function as_few_bits(x, kind)
   local whole = value.REAL[x.dtype] and x:map("trunc"):cast("int64") or x:cast("int64")
   local low, top = whole % 2 ^ kind.bits, 2 ^ (kind.bits - 1)
@@ -131,7 +131,7 @@ local function wrapped(y, bits, signed, dtype, onnx_type)
 end
 
 
--- Returns the value under the name of another type: what it is called belongs to one value.
+-- Returns the value as a new node of another type name: the type name belongs to one value.
 local function retyped(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
@@ -270,7 +270,7 @@ function ops.BitShift(n, x, shift)
 end
 
 
--- Returns the bytes of a constant as another type; integers also of what a run computes.
+-- Returns the bytes of a constant as another type; integers may also be computed at run time.
 function ops.BitCast(n, x)
   local to = tensor.type_of(n:int("to", 0))
   local from = tensor.named(x.onnx_type or x.dtype)

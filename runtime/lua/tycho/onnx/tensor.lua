@@ -52,7 +52,7 @@ local MOST_DIMS = 16
 local MOST_ELEMENTS = 2 ^ 47
 
 
---- Returns what a code of a file's types is.
+--- Returns the description of a file's type code.
 -- @int code
 -- @treturn ?table name and dtype; no dtype: it is refused
 function tensor.type_of(code)
@@ -65,7 +65,7 @@ for _, kind in pairs(TYPES) do
   BY_NAME[kind.name] = kind
 end
 
---- Returns what a type is, by ONNX's name.
+--- Returns the description of a type by ONNX's name.
 -- @string name
 function tensor.named(name)
   return BY_NAME[name]

@@ -160,7 +160,7 @@ function to._foreach(e, c)
   return unpack(list)
 end
 
--- Returns a branch: its variables are values around it.
+-- Returns a branch as a graph, whose variables are values of the enclosing graph.
 local function branch(e, c, body, key)
   local bound = {}
   for k, i in ipairs(positions(c, key)) do
@@ -171,7 +171,7 @@ local function branch(e, c, body, key)
   return g
 end
 
--- Returns the nodes of a condition, written among those around it: one number as bool.
+-- Writes the nodes of a condition among those around it; returns its result, one number as bool.
 local function condition(e, c, body, bound)
   local name, d = e:inline(body, bound)
   return e:reshape(e:cast(name, d.dtype, "bool"), d.shape, {})

@@ -48,7 +48,7 @@ to.expm1 = composed(function(e, x, t) return plus(e, e:emit("Exp", { x }), -1, t
 to.degrees = composed(function(e, x, t) return scaled(e, x, 180 / PI, t) end)
 to.radians = composed(function(e, x, t) return scaled(e, x, PI / 180, t) end)
 
--- Returns the sign of x times f of its absolute value.
+-- Returns a converter of the sign of x times f of its absolute value.
 local function odd(f)
   return composed(function(e, x, t)
     return e:emit("Mul", { e:emit("Sign", { x }), f(e, e:emit("Abs", { x }), t) })
@@ -230,7 +230,7 @@ local function list_axes(c, list)
 end
 
 
--- Returns a reduction with all axes kept; from opset 18 axes are an input.
+-- Emits a reduction with all axes kept; from opset 18 axes are an input.
 local function reduced(e, op, x, axes)
   if op == "ReduceSum" or e.opset >= 18 then
     return e:emit(op, { x, e:ints(axes) }, { keepdims = 1 })
@@ -312,7 +312,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Returns the last two axes in the other order.
+-- Emits a transpose of the last two axes.
 local function swapped(e, x, rank)
   local axes = {}
   for i = 1, rank do

@@ -263,7 +263,7 @@ function to.Dropout(e, c)
     e:scalar(1, "bool") })
 end
 
--- Returns the loss of each row, from its label.
+-- Emits the loss of each row, from its label.
 local function cross_entropy(e, logits, labels, options)
   return e:emit("SoftmaxCrossEntropyLoss", { logits, labels }, options)
 end
@@ -305,7 +305,7 @@ local function normalised(e, x, axes, eps, dtype)
     dtype) }) }) })
 end
 
--- Returns a vector along one axis of an array.
+-- Emits a vector reshaped along one axis of an array.
 local function along(e, v, shape, axis, rank)
   local line = ones(rank)
   line[axis + 1] = shape[1]
@@ -576,7 +576,7 @@ local function attention_heads(e, c, ports)
   return x
 end
 
--- Returns where keys count for queries, as bool; nil: everywhere.
+-- Returns which keys count for which queries, as bool; nil if all do.
 local function attention_mask(e, c, ports, x, with_causal)
   local p, mask = c.p, nil
   local function also(test) mask = mask and e:emit("And", { mask, test }) or test end

@@ -81,13 +81,13 @@ function value.finish(before)
 end
 
 
---- Returns whether the network will run where products of 8-bit integers have kernels.
+--- Returns whether the network is going to run where products of 8-bit integers have kernels.
 function value.has_integers()
   return state.integers
 end
 
 
---- Refuses what the node under way asks for: E(`unsupported`) unless said otherwise.
+--- Refuses what the node being converted asks for: E(`unsupported`) unless stated otherwise.
 function value.refuse(text, ...)
   state.raise("unsupported", text:format(...))
 end
@@ -441,7 +441,7 @@ local function make_node(op, inputs, texts, outputs)
 end
 
 
---- Returns the outputs of an operator of the engine.
+--- Calls an operator of the engine; returns its outputs as values.
 -- @string op its name
 -- @tparam {Value,...} inputs
 -- @tparam[opt] table params
@@ -518,7 +518,7 @@ end
 value.empty = empty
 
 
---- Returns a function of two values, which broadcast, or of a value and a number.
+--- Computes a function of two values, which broadcast, or of a value and a number.
 -- @string name of the table above
 -- @param a value
 -- @param b value or number
@@ -561,7 +561,7 @@ function Value.__unm(a)
 end
 
 
---- Returns a function element by element: an operator whose output has the shape of the value.
+--- Applies an operator element by element: its output has the shape of the value.
 -- @string name the operator
 -- @tparam[opt] {Value,...} others further inputs
 -- @tparam[opt] table params
@@ -593,8 +593,8 @@ function Value:truth()
 end
 
 
--- Returns a constant of one element as a node with its number, by which passes know attention's
--- masks.
+-- Returns a constant of one element as a node with its number; graph passes recognise attention's
+-- masks by it.
 local function number_node(v)
   if not REAL[v.dtype] or not v:is_constant() or product(v.shape) ~= 1 then
     return v
@@ -653,7 +653,8 @@ end
 -- elements of a constant matrix from which its transpose is made when it is needed
 local LARGE_MATRIX = 4096
 
--- Returns the transpose of a constant matrix of numbers, which a product may take as it is.
+-- Returns the transpose of a constant matrix, computed when it is needed: a product may take the
+-- matrix as it is.
 local function transposed_later(v)
   local y = value.constant(nil, { v.shape[2], v.shape[1] }, v.dtype)
   y.transposed = v
@@ -662,7 +663,7 @@ local function transposed_later(v)
 end
 
 
---- Returns the axes in another order.
+--- Transposes the axes into another order.
 -- @tparam {int,...} axes from 0
 function Value:transpose(axes)
   local ordered = true
@@ -757,7 +758,7 @@ function value.concat(list, axis)
 end
 
 
---- Returns the value without axes of one element, or with more of them: shapes only.
+--- Returns the value with one more axis of one element; elements are not moved.
 -- @int axis where the new axis is
 function Value:unsqueeze(axis)
   local shape = tables.copied(self.shape)
@@ -774,7 +775,7 @@ function Value:squeeze(axis)
 end
 
 
---- Returns a reduction over axes.
+--- Reduces over axes.
 -- @string name the operator: "sum", "mean", "max" ...
 -- @tparam {int,...} axes from 0
 -- @bool keep axes of one element stay
@@ -809,7 +810,7 @@ function Value:reduce_one(name)
 end
 
 
---- Returns a matrix product over the last two axes; others broadcast, or are equal.
+--- Computes a matrix product over the last two axes; others broadcast, or are equal.
 -- @tparam Value a
 -- @tparam Value b
 -- @bool[opt] ta a is transposed

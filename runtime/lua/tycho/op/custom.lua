@@ -162,8 +162,7 @@ end
 
 local REGISTER = args.form("operator.register", { { "name", "text" }, { "prop", "any" } })
 
---- Makes a class of descriptions known as `op_type = name`; a later one of the same name replaces
--- it.
+--- Registers a class of descriptions as `op_type = name`; a later one of the same name replaces it.
 -- @string name
 -- @tparam CustomOpProp prop a class that extends CustomOpProp
 -- @return the class
@@ -192,7 +191,7 @@ function custom._fail(method, name, where, cause)
 end
 
 
---- Returns what a user's method returns (not for users).
+--- Calls a user's method and returns its results; an error is E(run) (not for users).
 -- @string method its name
 -- @string name of the node
 -- @tparam ?string where line of the node
@@ -262,7 +261,7 @@ local function reads_text(prop, ins, outs, auxs)
 end
 
 
---- Returns a list of a known length from what a method returned (not for users).
+--- Returns a list checked to have a known length, from the result of a method (not for users).
 function custom._counted(list, n, method, what, name, where)
   if not values.is_plain(list) or #list ~= n then
     Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where,

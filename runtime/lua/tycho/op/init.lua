@@ -38,7 +38,7 @@ local function words(ports)
 end
 
 
---- Returns what the registry knows of an operator.
+--- Returns the registry's description of an operator.
 -- @string name name or alias
 -- @treturn table name, aliases, doc, gradient (in words; of an element-wise operator its formulas),
 --   inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as

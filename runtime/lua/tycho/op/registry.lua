@@ -181,7 +181,7 @@ local function make_key(op, keys, dict, nin)
 end
 
 
---- Returns the inputs and outputs that given attributes make; checks the attributes.
+--- Returns the names of the inputs and outputs for given attributes; checks the attributes.
 -- @string op canonical name
 -- @tparam table dict attributes, all text
 -- @int nin number of inputs of a variadic operator, -1 otherwise

@@ -111,7 +111,7 @@ kinds.Nadam = base.kind("Nadam", {
 })
 kinds.Nadam.create_state, kinds.Nadam.progress = states(2), { "m_schedule" }
 
--- Returns momentum of step t.
+-- Returns the momentum of step t.
 local function nadam_momentum(self, t)
   return self.beta1 * (1 - 0.5 * 0.96 ^ (t * self.schedule_decay))
 end

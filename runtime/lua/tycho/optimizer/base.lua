@@ -104,7 +104,7 @@ local function set_rate(self, lr, scheduler)
 end
 
 
--- Returns a list of Lua patterns; E(type), E(value) for what is none.
+-- Returns a list of Lua patterns; E(type), E(value) for anything else.
 local function checked_patterns(self, list)
   for i, pattern in ipairs(list) do
     if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
@@ -133,7 +133,7 @@ function Optimizer:init(...)
 end
 
 
---- Returns the common options out of checked values, for `super.init`.
+--- Returns the common options among checked values, for `super.init`.
 function base.common(a)
   local options = {}
   for _, entry in ipairs(COMMON) do
@@ -171,7 +171,7 @@ end
 
 -- Multipliers -------------------------------------------------------------------------------------
 
--- Adds what a symbol's variables say.
+-- Adds the factors in the attributes of a symbol's variables.
 local function add_attributes(self, mult, key)
   for _, name in ipairs(self._attributes and self._attributes.names or {}) do
     local attributes = self._attributes.of[name] or {}
@@ -313,8 +313,8 @@ function Optimizer:_get_wd(index)
 end
 
 
---- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the
--- other numbers that rules have in common, are other ones than at the call before.
+--- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Returns whether these, or
+-- the other numbers that rules have in common, differ from the previous call.
 -- @tparam {int,...} indices as many as before
 -- @tparam table kept what an updater keeps with a list of weights
 function Optimizer:_refresh(indices, kept)
@@ -366,8 +366,8 @@ function base.is_half(weight)
 end
 
 
---- Updates that go together with one of this weight, of one type on one device: as many as
--- `aggregate_num` says; on a GPU, where each launch costs, a rule may take more.
+--- Returns how many weights like this one, of one type on one device, are updated by one call:
+-- `aggregate_num`; on a GPU, where each launch costs, a rule may take more.
 -- @treturn int at most `base.MANY`; 0: one by one
 function Optimizer:_together(_)
   return math.min(self.aggregate_num, base.MANY)
@@ -413,14 +413,13 @@ end
 --- The option of the classes that have such states.
 base.STATE_DTYPE = { "state_dtype", "text", "float32" }
 
--- Returns whether a weight's states are bfloat16: those of float32 weights, where the option says
--- so.
+-- Returns whether a weight's states are bfloat16: those of float32 weights, if the option is set.
 local function has_narrow_states(self, weight)
   return self.state_dtype == "bfloat16" and weight._dtype == args.DTYPES.float32
 end
 
 
---- Returns what f makes of each array of a state: an array, a list of states, or nothing.
+--- Applies f to each array of a state: an array, a list of states, or nothing.
 -- @param state
 -- @func f
 function base.map_state(state, f)
@@ -482,9 +481,9 @@ end
 
 -- Tools of the rules ------------------------------------------------------------------------------
 
---- Returns an array of zeros like another one, which are written now: an update reads a state
--- before it writes it, and memory that is read first gets the system's page of zeros, to be
--- replaced at the write, page by page, with an interrupt of every core.
+--- Returns an array of zeros like another one, with memory that has been written: an update reads a
+-- state before it writes it, and untouched memory would first be mapped to the system's page of
+-- zeros, which is replaced at the write, page by page, with an interrupt of every core.
 function base.zeros(weight)
   return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")),
     0, "Optimizer")
@@ -557,7 +556,7 @@ end
 
 -- Registry ----------------------------------------------------------------------------------------
 
---- Makes a class known by a name, in any case.
+--- Registers a class under a name, in any case.
 -- @tparam table kind a class that extends Optimizer
 -- @string[opt] name the class's own otherwise
 -- @treturn table the class

@@ -57,7 +57,7 @@ local function is_scaled(self, index)
 end
 
 
--- Places of a list in the order wanted: those with a rate of their own first.
+-- Returns the positions of a list with those of scaled layers first, and the number of these.
 local function sort_layers(self, indices)
   local order, rest = {}, {}
   for i, index in ipairs(indices) do
@@ -195,7 +195,7 @@ local GROWTH = {
 }
 
 
--- Returns factor of the rate at call number n.
+-- Returns the factor of the rate at call number n.
 local function warmup_factor(self, n)
   local warmup = self.warmup_epochs * self.updates_per_epoch
   if n >= warmup then
@@ -206,14 +206,14 @@ local function warmup_factor(self, n)
 end
 
 
--- Returns factor from the norms, between 0.01 and 100.
+-- Returns the factor from the norms, between 0.01 and 100.
 local function norm_factor(weight, grad, wd)
   local w, g = (weight * weight):sum():asscalar(), (grad * grad):sum():asscalar()
   return math.max(0.01, math.min(math.sqrt(w / (g + wd * w + 1e-18)), 100))
 end
 
 
--- Adds a gradient to the index's sum; gives the sum and the number of calls.
+-- Adds a gradient to the index's sum; returns the sum and the number of calls.
 local function collect(self, index, grad)
   self._sums, self._calls = self._sums or {}, self._calls or {}
   self._calls[index] = (self._calls[index] or self.begin_epoch * self.updates_per_epoch) + 1

@@ -80,8 +80,8 @@ function LRScheduler:get_warmup_lr(num_update)
 end
 
 
---- Begins with the learning rate of an optimizer: all of the schedule where it was made without a
--- base rate, else, as in the reference, only what follows from the current rate (not for users).
+--- Begins with the learning rate of an optimizer: the whole schedule if it was made without a base
+-- rate, else, as in the reference, only what follows from the current rate (not for users).
 function LRScheduler:_take_rate(lr)
   if not self._base_given then
     self.warmup_final_lr = lr
@@ -111,7 +111,7 @@ function LRScheduler:_rate()
 end
 
 
--- Takes what the base needs out of checked values.
+-- Sets the fields of the base from checked values.
 local function init_base(self, class, a)
   class.super.init(self, { base_lr = a.base_lr, warmup_steps = a.warmup_steps,
     warmup_begin_lr = a.warmup_begin_lr, warmup_mode = a.warmup_mode })

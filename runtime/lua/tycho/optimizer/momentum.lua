@@ -49,8 +49,8 @@ function SGD:_together(weight)
 end
 
 
--- Puts the arrays of many updates one after the other, as the operators take them,
--- into a list; gives their number.
+-- Puts the arrays of many updates into a list one after the other, as the operators take them;
+-- returns their number.
 local function gather(inputs, weights, grads, states)
   local n, masters = 0, is_plain(states[1])
   for i, weight in ipairs(weights) do
@@ -103,7 +103,7 @@ function SGD._lists(index, weight, grad, state)
 end
 
 
--- Returns the operator's parameters as texts, made anew when a number has changed.
+-- Returns the operator's parameters as texts, which are made again only if a number has changed.
 local function refresh_params(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
@@ -128,7 +128,7 @@ SGD.update_multi_precision = SGD.update
 base.offer_narrow_states(SGD)
 
 
--- Returns the operator of one step and its numbers, after the count.
+-- Returns the operator of one step and its numbers, after counting the step.
 local function momentum_rule(op)
   return function(self, index)
     local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }

@@ -17,7 +17,8 @@ local function list_arrays(state)
 end
 
 
--- Returns all weights, all gradients, the first array of each state and so on: one line of arrays.
+-- Returns all weights, all gradients, the first array of each state and so on as one list of
+-- arrays.
 local function in_line(weights, grads, states)
   local rows, line, n = { weights, grads }, {}, #weights
   for i, state in ipairs(states) do
@@ -70,7 +71,7 @@ local function together(self, weight)
 end
 
 
---- Gives a class that has a `_rule` its `update`.
+--- Sets the `update` of a class that has a `_rule`.
 -- @tparam table Kind
 function rule.follow(Kind)
   Kind.update, Kind._together = update, together

@@ -160,7 +160,7 @@ local function check_about(given, func)
 end
 
 
---- Returns what bytes hold, checked for its form.
+--- Returns the contents of saved bytes, with their form checked.
 -- @string bytes
 -- @string func for errors
 function saved_states.decode(bytes, func)
@@ -364,8 +364,9 @@ local function sort_numbered(list)
 end
 
 
--- Returns the saved name of each present one where the names differ in numbers only: automatic
--- names count the layers that were made before. nil: they do not, or all are the same.
+-- Returns the saved name of each present one if the names differ in numbers only: automatic names
+-- count the layers that were made before. Returns nil if they differ otherwise, or are all the
+-- same.
 local function renumbered(by_parameter, targets)
   local saved, present, known = {}, {}, {}
   for name in pairs(by_parameter) do
@@ -393,8 +394,8 @@ local function renumbered(by_parameter, targets)
 end
 
 
--- Returns what a parameter is called among the saved ones: by its name, or by its number where that
--- has no name.
+-- Returns the name of a parameter among the saved ones: by its name, or by its number if that has
+-- no name.
 local function saved_parameter(names, by_parameter, target)
   if target.name and by_parameter[target.name] or names[target.key] then
     return target.name
@@ -418,7 +419,7 @@ local function missing_ones(names, targets, from)
 end
 
 
---- Returns which saved key each present one goes on with.
+--- Returns the saved key of each present one.
 -- @tparam table saved of `decode`
 -- @tparam {table,...} targets of each present state: key, name (or nil), weight, device (its
 --   number), required (whether it is updated); states of one parameter in the order of devices
@@ -477,7 +478,7 @@ end
 
 -- Progress ----------------------------------------------------------------------------------------
 
--- Updates of a saved key, on whatever device.
+-- Returns the number of updates of a saved key, the largest over all devices.
 local function find_count(counts, key)
   local most
   for _, of_device in pairs(counts) do

@@ -17,7 +17,7 @@ settings.MOVING = { "base_lr", "count", "cur_step_ind" }
 local is_moving = tables.positions(settings.MOVING)
 
 
--- Returns a schedule with the numbers that stay: "FactorScheduler{factor = 0.9, step = 7}".
+-- Returns a schedule with its constant numbers: "FactorScheduler{factor = 0.9, step = 7}".
 local function schedule_text(schedule)
   local parts = {}
   for key, v in pairs(type(schedule) == "table" and schedule or {}) do

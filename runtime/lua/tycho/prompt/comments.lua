@@ -193,7 +193,7 @@ local function read_line(parts, line)
 end
 
 
---- Returns an entry's comment, tags in words.
+--- Returns an entry's comment, with its tags read.
 -- @tparam table entry
 -- @treturn table lines (list of texts), params (list of `{name, type,
 --   text}`), results (list of `{type, text}`)

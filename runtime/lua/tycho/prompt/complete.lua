@@ -17,7 +17,8 @@ local KEYWORDS = {
 }
 
 
--- Returns the names that begin with a word, sorted; private ones only where the word asks for them.
+-- Returns the names that begin with a word, sorted; private ones only if the word begins with an
+-- underscore.
 local function matching(names, word)
   local list = {}
   for name in pairs(names) do
@@ -57,7 +58,7 @@ local function path_before(text)
 end
 
 
--- Returns what the steps lead to, nil when that is nothing.
+-- Returns the value at the end of the steps, nil if there is none.
 local function follow(env, steps)
   local value = env
   for _, step in ipairs(steps) do

@@ -172,7 +172,7 @@ Session.pass = pass
 
 local INSIDE = "\n  (inside the library; methods take a colon: x:copy(), not x.copy())"
 
--- Returns whether Lua itself stopped inside the library, as it does where a method gets no object.
+-- Returns whether Lua's error was raised inside the library, as it is if a method gets no object.
 local function stopped_inside()
   local level = 3
   while true do
@@ -217,7 +217,7 @@ local function frames()
 end
 
 
--- Returns an error of Lua's own with what may help; text: what was typed.
+-- Returns an error of Lua's own with a hint; text: what was typed.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
@@ -270,7 +270,7 @@ local function report(session, e)
 end
 
 
--- Returns a value's text; the line that says what an array is steps back.
+-- Returns a value's text; the line that describes an array is dimmed.
 local function value_text(session, value)
   return (show(value):gsub("<NDArray [^\n]*>$", function(line)
     return session:paint("note", line)

@@ -53,7 +53,7 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Visits what a function holds on to.
+-- Visits the upvalues of a function.
 local function upvalues(f)
   local i = 0
   return function()
@@ -63,7 +63,7 @@ local function upvalues(f)
 end
 
 
---- Returns the function inside one that only notes its caller (core/origin.lua).
+--- Returns the function inside a wrapper that only records its caller (core/origin.lua).
 function manual.unwrapped(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
@@ -389,7 +389,7 @@ local function foreign_entry(name)
 end
 
 
--- Returns what an option means: of an operator, or of the function or class whose form has the
+-- Returns the meaning of an option: of an operator, or of the function or class whose form has the
 -- name.
 local function option_text(owner, option)
   local info = registry.find(owner) and require("tycho.op").info(owner)
@@ -434,7 +434,7 @@ local function method_titles(name)
 end
 
 
--- Returns what a name of another library is called here; nil for other words.
+-- Returns the counterpart of a name of another library; nil for other words.
 local function foreign_text(name)
   local word = name:match("[%w_]+$") or ""
   local names, instead = foreign.names(word), foreign.instead(word)
@@ -566,7 +566,7 @@ local function gluon_text(name)
 end
 
 
--- Returns what a name means that stands for no value.
+-- Returns the help about a name that has no value.
 local function name_text(name)
   return gluon_text(name) or operator_text(name) or foreign_text(name) or entries_text(name)
 end

@@ -202,7 +202,7 @@ local function descriptions(list)
 end
 
 
--- Returns a field that may not be there yet.
+-- Returns a field that may not exist yet.
 local function field(object, name)
   local ok, value = pcall(function() return object[name] end)
   return ok and value or nil
@@ -330,7 +330,7 @@ local VIEWS = {
 }
 
 
---- Returns a value on its own.
+--- Returns the text of a value by itself.
 -- @treturn ?string
 function objects.text(value)
   if type(value) == "function" then
@@ -349,7 +349,7 @@ function objects.text(value)
 end
 
 
---- Returns a value inside something else.
+--- Returns the text of a value inside another one, on one line.
 -- @treturn ?string
 function objects.line(value)
   if type(value) == "function" then

@@ -268,7 +268,7 @@ local function array_example(info)
 end
 
 
---- Calls as one could write them, of symbols and of arrays; they run as they are.
+--- Returns example calls, on symbols and on arrays; they run as they are.
 -- @tparam table info what `ty.op.info` returns
 -- @treturn {table,...} text (a call, in lines) and shapes (of the results, where they are known)
 function operator.examples(info)

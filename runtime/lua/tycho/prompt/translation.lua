@@ -92,7 +92,7 @@ local SYNTAX = {
 }
 
 
--- Returns what a word is called here, in a sentence; nil where it is not known.
+-- Returns the counterpart of a word, in a sentence; nil if it is unknown.
 local function answer(called, word)
   local names, instead = foreign.names(word), foreign.instead(word)
   if word ~= "" and translation.value("nd." .. word) and not names[1] then
@@ -117,7 +117,8 @@ local function of_library(name, line)
 end
 
 
--- Returns what a method is called that an object does not have; a block's unknown fields are nil.
+-- Returns the counterpart of a method that an object does not have; a block's unknown fields are
+-- nil.
 local function of_method(name)
   local methods = {}
   for _, here in ipairs(foreign.names(name)) do
@@ -173,7 +174,7 @@ local function file_text(message)
 end
 
 
---- Returns what may help with an error of Lua's own.
+--- Returns a hint for an error of Lua's own.
 -- @string message Lua's text
 -- @string[opt] text what was run; the file that the message names otherwise
 -- @treturn string a line, or nil

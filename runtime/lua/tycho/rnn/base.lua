@@ -244,7 +244,7 @@ function BaseRNNCell:normalize(length, x, layout, merge)
 end
 
 
--- Returns what `unroll` does with its checked options; here step after step.
+-- Unrolls with the checked options; here step by step.
 function BaseRNNCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, false)
   local outputs, states = {}, a.begin_state

@@ -29,7 +29,7 @@ Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
 end }
 
 
--- Returns what a state is: a batch by the hidden units.
+-- Returns the description of a state: (batch, hidden units).
 function Dense:_state()
   return { shape = { 0, self._num_hidden }, __layout__ = "NC" }
 end

@@ -53,8 +53,8 @@ local function image(self)
 end
 
 
--- Returns shape of the states: what the i2h map makes of one image, with batch 0 and `num_hidden`
--- channels.
+-- Returns the shape of the states: the result of the i2h map for one image, with batch 0 and
+-- `num_hidden` channels.
 local function state_shape(self, input_shape, func)
   local data = symbol.Variable("data")
   local map = symbol.Convolution{ data, num_filter = self._num_hidden, kernel = self._i2h.kernel,

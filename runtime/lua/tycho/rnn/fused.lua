@@ -69,7 +69,7 @@ end
 
 -- Unrolling ---------------------------------------------------------------------------------------
 
--- Returns the operator on inputs of layout TNC.
+-- Calls the operator on inputs of layout TNC.
 local function operator(self, inputs, states)
   local shape = self._shape
   return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1],

@@ -49,7 +49,7 @@ function ModifierCell:reset()
 end
 
 
--- Does something with the inner cell as if it stood alone.
+-- Calls f with the inner cell, which may be used as a cell of its own meanwhile.
 local function unwrapped(self, f)
   local inner = self._base
   inner._modified = false

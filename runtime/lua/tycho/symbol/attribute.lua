@@ -60,13 +60,13 @@ attribute.AttrScope = AttrScope
 
 local outermost = AttrScope()
 
---- Returns the scope in force.
+--- Returns the current scope.
 function attribute.current()
   return scope.current("attribute") or outermost
 end
 
 
---- Returns whether a scope is in force.
+--- Returns whether there is a current scope.
 function attribute.any()
   return scope.current("attribute") ~= nil
 end

@@ -43,7 +43,7 @@ local function locations(list, what, func)
 end
 
 
--- Returns a symbol or a list of them as a list of single-output symbols; whether it was a list.
+-- Returns a symbol or a list of them as a list of single-output symbols, and whether it was a list.
 local function flatten(x, what, func, Symbol)
   local list = values.is_plain(x) and x or { x }
   local flat = {}
@@ -77,7 +77,7 @@ local function placeholders(list, symbol)
 end
 
 
--- Runs a function in a scope of its own that marks what it builds.
+-- Runs a function in a new scope that marks the nodes built in it.
 local function build(label, f)
   local mark = name.current():get(nil, label)
   return mark, attribute.AttrScope{ [MARK] = mark }:with(f)
@@ -197,8 +197,8 @@ local function list_outputs(symbol, from, to)
 end
 
 
--- Makes new values of loop variables depend on the old ones where nothing else does, since only a
--- variable that the body has is carried from step to step. The gradient is that of the new value.
+-- Makes new values of loop variables depend on the old ones if nothing else does, since only
+-- variables of the body are carried from step to step. The gradient is that of the new value.
 local function use_all(inner, outs, finals, func)
   local used = {}
   for _, list in ipairs{ outs, finals } do

@@ -141,7 +141,7 @@ end
 
 
 --- Returns a namespace whose functions are the operators that begin with a prefix. Automatic names
--- are without it, but for random numbers.
+-- leave the prefix out, except those of random numbers.
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them

@@ -169,8 +169,8 @@ function graph.of(symbol, func)
 end
 
 
---- Returns what a symbol says now, for a copy that is made when it is asked for: nodes change in
--- nothing but attributes and ports.
+--- Returns the present contents of a symbol, for a copy that is made later: nodes change in nothing
+-- but attributes and ports.
 -- @param symbol the symbol
 -- @treturn table
 function graph.snapshot(symbol)
@@ -186,7 +186,7 @@ function graph.snapshot(symbol)
 end
 
 
--- Returns a native graph for clones of its nodes, which say the same.
+-- Returns a native graph for clones of its nodes, which have the same contents.
 local function clone_graph(built, clone)
   local order, position = {}, {}
   for i, n in ipairs(built.order) do

@@ -131,8 +131,8 @@ local function has_custom(g)
 end
 
 
--- Returns a symbol of so many outputs, whose entries `make` gives when they are first asked for. An
--- output is no more than it must be: its place, and a function that all share.
+-- Returns a symbol of so many outputs, whose entries are made by `make` when they are first read.
+-- An output holds as little as possible: its position, and a function that all share.
 local function later(Symbol, count, make)
   local entries
   local function entries_of(symbol)

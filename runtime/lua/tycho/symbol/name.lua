@@ -56,7 +56,7 @@ name.NameManager, name.Prefix = NameManager, Prefix
 
 local outermost = NameManager()
 
---- Returns the manager in force.
+--- Returns the current manager.
 function name.current()
   return scope.current("name") or outermost
 end

@@ -49,7 +49,7 @@ end
 
 local custom_used = false
 
---- Returns whether an operator written in Lua has ever stood in a symbol.
+--- Returns whether an operator written in Lua was ever part of a symbol.
 function node.has_custom()
   return custom_used
 end
@@ -222,7 +222,7 @@ function node.firsts(order)
 end
 
 
---- Returns whether the nodes change a variable: set of the variables that are auxiliary states.
+--- Returns the set of variables that nodes change: the auxiliary states.
 -- @tparam {node,...} order
 function node.mutated(order)
   local set = {}

@@ -335,8 +335,8 @@ local function make_method(key, op, schema)
 end
 
 
---- Returns the method of a symbol (or nil) for an operator: of the list above, or one added at run
--- time.
+--- Returns the method of a symbol for an operator, in the list above or added at run time; nil for
+-- others.
 -- @string key method name
 function operators.method(key)
   if not methods[key] then

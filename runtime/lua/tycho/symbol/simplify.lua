@@ -48,7 +48,7 @@ local PRODUCTS = {
 }
 
 
--- Returns x as a vector if its elements meet one channel each of an output with `rank` axes.
+-- Returns x as a vector if it has one element for each channel of an output with `rank` axes.
 local function by_channel(x, rank, axis, count)
   local shape = x.shape
   local at = #shape - (rank - (axis == 0 and rank or axis))
@@ -60,7 +60,8 @@ end
 
 
 -- Returns the node of a product that only n reads, as earlier rules left it, the constants that n
--- combines with its channels, and its bias. A product that ends in more than a bias is none.
+-- combines with its channels, and its bias. A product with a further step after its bias does not
+-- count.
 local function product_and_vector(g, n)
   for i = 1, 2 do
     local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
@@ -356,8 +357,8 @@ end
 local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish, join_one_hot }
 
 
--- Returns whether a sum or product of two has a parameter as an input, or there is what only
--- activations in parts and one-hot vectors have: a short look, since most networks have neither.
+-- Returns whether a sum or product of two has a parameter as an input, or an operator of composed
+-- activations or one-hot vectors occurs: a short check, since most networks have neither.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
     if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar"

@@ -354,7 +354,7 @@ function Symbol:copy()
 end
 
 
---- Returns a symbol that says what another one said when a snapshot of it was taken (not for
+--- Returns a symbol with the contents that another one had when a snapshot of it was taken (not for
 -- users).
 -- @tparam table snapshot as `graph.snapshot`
 function Symbol._restored(snapshot)

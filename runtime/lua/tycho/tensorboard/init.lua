@@ -65,8 +65,8 @@ end
 
 local serial = 0
 
--- Returns a name that no other writer takes: TensorBoard knows event files by "tfevents" in it and
--- sorts them by the time.
+-- Returns a name that no other writer uses: TensorBoard recognises event files by "tfevents" in it
+-- and sorts them by the time.
 local function file_name(suffix)
   serial = serial + 1
   return ("events.out.tfevents.%010d.%s.%s.%d%s"):format(os.time(),
@@ -332,14 +332,14 @@ function Writer:add_hparams(...)
 end
 
 
---- Writes what waits.
+--- Writes the waiting records.
 function Writer:flush()
   check_open(self, "Writer:flush")
   flush(self)
 end
 
 
---- Writes what waits and closes the file. Nothing where it is closed already.
+--- Writes the waiting records and closes the file; does nothing if it is closed already.
 function Writer:close()
   if self._file then
     flush(self)

@@ -38,7 +38,7 @@ local function metadata(plugin, content)
 end
 
 
---- Returns a number.
+--- Returns the summary of a number.
 -- @string tag
 -- @number value
 function summary.scalar(tag, value)
@@ -68,7 +68,7 @@ function summary.histogram(tag, h)
 end
 
 
---- Returns an image as PNG.
+--- Returns the summary of an image, as PNG.
 -- @string tag
 -- @tparam NDArray pixels (height, width, channels) uint8
 -- @string func for errors
@@ -86,7 +86,7 @@ function summary.image(tag, pixels, func)
 end
 
 
---- Returns a text, which TensorBoard reads as Markdown.
+--- Returns the summary of a text, which TensorBoard reads as Markdown.
 -- @string tag
 -- @string text
 function summary.text(tag, text)

@@ -212,7 +212,7 @@ local FORWARD = args.form("test_utils.simple_forward", {
   { "is_train", "boolean", false },
 })
 
---- Binds, runs forward once, and gives the output, or the list of several.
+--- Binds, runs forward once, and returns the output, or the list of several.
 function check.simple_forward(...)
   local a = FORWARD(...)
   local ctx = a.ctx or defaults.default_context()

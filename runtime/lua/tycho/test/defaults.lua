@@ -17,7 +17,7 @@ end
 
 local CONTEXT = args.form("test_utils.set_default_context", { { "ctx", "context" } })
 
---- Chooses it.
+--- Sets the context that helpers use when none is given.
 function defaults.set_default_context(...)
   chosen = CONTEXT(...).ctx
 end
@@ -29,7 +29,7 @@ function defaults.default_dtype()
 end
 
 
---- Returns device ids of the GPUs, from 0.
+--- Returns the device numbers of the GPUs, from 0.
 function defaults.list_gpus()
   local list = {}
   for id = 0, context.num_gpus() - 1 do

@@ -26,8 +26,8 @@ local function total(x)
 end
 
 
--- Returns sum of the first output with one element of an argument (of all variables of its name)
--- replaced.
+-- Returns the sum of the first output with one element of an argument (of all variables of its
+-- name) replaced.
 local function probe(exe, views, i, v, aux, is_train)
   for _, view in ipairs(views) do
     view:set(i, v)

@@ -42,7 +42,7 @@ local RAND = args.form("test_utils.rand_ndarray", {
   { "stype", "stype", "default" },
 })
 
---- Returns uniform numbers from -1 to 1.
+--- Returns an array of uniform random numbers from -1 to 1.
 function utils.rand_ndarray(...)
   local a = RAND(...)
   return random.array(a.shape, random.uniform(-1, 1), a.dtype, a.ctx or defaults.default_context())

@@ -74,7 +74,7 @@ local function with_channels(x, channels, spatial)
 end
 
 
--- Returns how many planes a module gives and takes.
+-- Returns the numbers of output planes and input planes of a module.
 local function planes_of(net, m)
   return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end

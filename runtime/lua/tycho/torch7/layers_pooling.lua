@@ -19,7 +19,7 @@ local LEAST = -3.0e38                                    -- what padding is for 
 local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
 
 
--- Returns what a module says of its windows.
+-- Returns the windows of a module.
 local function read_window(net, m, n, stride)
   local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
     dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
@@ -33,8 +33,8 @@ local function read_window(net, m, n, stride)
 end
 
 
--- Returns how many windows there are on each axis. Where one after the image is left out, that is
--- the same as without `ceil_mode`: the second result says on which axes.
+-- Returns the number of windows on each axis. A last window that begins after the image is left
+-- out, as without `ceil_mode`: the second result holds the numbers with it.
 local function counts(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)
@@ -169,7 +169,7 @@ layers.tensor("nn.TemporalMaxPooling", function(net, m, x)
 end)
 
 
--- Sums of windows with a weight and a bias for each plane.
+-- Returns the sums of windows with a weight and a bias for each plane.
 local function subsampling(net, m, x, p, planes)
   if x.shape[2] ~= planes then
     net:fail("shape", "the input has %d channels instead of %d", x.shape[2], planes)

@@ -37,8 +37,8 @@ local function joined(x, states)
 end
 
 
--- Returns a module of an input and `count` states of `outputSize`, which gives the states that
--- follow; the first is the output.
+-- Returns a module of an input and `count` states of `outputSize`, which returns the next states;
+-- the first is the output.
 local function stepper(names, count)
   layers.any(names, function(net, m, x)
     local states = net.states[m]

@@ -12,8 +12,8 @@ local Tensor = require "tycho.torch7.tensor"
 local simple = {}
 
 
---- Returns what a layer with the field `inplace` gives: its result, or its input with the result in
--- it.
+--- Returns the result of a layer with the field `inplace`: its result, or its input with the result
+-- written to it.
 function simple.placed(m, x, y)
   return m.inplace and x:set(y:get()) or y
 end
@@ -49,7 +49,7 @@ end)
 
 -- Functions of one element ------------------------------------------------------------------------
 
--- Adds layers whose field `inplace` counts.
+-- Adds layers whose field `inplace` is respected.
 local function element(names, f)
   layers.tensor(names, function(net, m, x)
     return placed(m, x, f(x, m, net))

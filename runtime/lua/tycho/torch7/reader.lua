@@ -70,8 +70,8 @@ local function take_item(_, frame, value)
 end
 
 
--- Returns the fields of an object: a table that was read into the object itself, or one that was
--- read before.
+-- Sets the fields of an object from a table: one that was read into the object itself, or one that
+-- was read before.
 local function take_fields(r, frame, value)
   local object = frame.value
   if frame.headers > 0 then
@@ -229,7 +229,7 @@ local function read_class(r)
 end
 
 
--- Returns what elements a class of tensors or storages has, and which of both it is;
+-- Returns the element type of a class of tensors or storages, and which of both it is;
 -- "torch.CudaTensor" is one of floats.
 local function kind_of(class)
   local what = class:match("Tensor$") or class:match("Storage$")
@@ -271,7 +271,7 @@ local function begin_function(r)
 end
 
 
--- Reads an index; whether it is new, or else what it stands for.
+-- Reads an index; returns it and whether it is new, or else the value that it stands for.
 local function read_index(r)
   local index = r.stream:int()
   local known = r.known[index]
@@ -341,7 +341,7 @@ BEGIN[OLD_FUNCTION] = indexed(begin_function)
 BEGIN[NEW_FUNCTION] = indexed(begin_function)
 
 
--- Begins to read an object: its value, or the frame that will have it.
+-- Begins to read an object: returns its value, or the frame that will have it.
 local function begin(r)
   local tag, into = r.stream:int(), r.into
   r.into = nil

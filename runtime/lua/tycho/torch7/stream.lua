@@ -53,7 +53,7 @@ function Binary:text(n)
 end
 
 
---- Passes over n elements.
+--- Skips n elements; returns their position.
 -- @tparam table kind a row of `reader.KINDS`
 -- @int n
 -- @treturn table file, at, dtype as `file:array` takes them
@@ -76,7 +76,7 @@ local function is_space(byte)
 end
 
 
--- Passes over white space and takes the word that follows.
+-- Skips white space and returns the word that follows.
 local function token(s)
   local size = s.file.size
   while s.at < size and is_space(s:have(1)[0]) do

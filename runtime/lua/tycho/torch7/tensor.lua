@@ -48,7 +48,7 @@ function Tensor.is(x)
 end
 
 
---- Returns the symbol that is there now.
+--- Returns the current symbol; that of a view is made again after its base has changed.
 function Tensor:get()
   local base = self.base
   if base then
@@ -61,7 +61,7 @@ function Tensor:get()
 end
 
 
---- Puts another symbol of the same shape there.
+--- Sets another symbol of the same shape; for a view its base is changed.
 function Tensor:set(sym)
   if self.base then
     self.base:set(self.write(self.base:get(), sym))
@@ -116,7 +116,7 @@ end
 local call = Tensor.call
 
 
---- Returns the same shape, another value.
+--- Applies an operator that keeps the shape.
 function Tensor:unary(op, params, name)
   return call(op, { self }, params, self.shape, name)
 end
@@ -180,7 +180,7 @@ function Tensor:pow(exponent)
 end
 
 
---- Returns where a condition (0 or 1) holds the first, elsewhere the second; all of one shape.
+--- Returns the first where a condition (0 or 1) holds, elsewhere the second; all of one shape.
 function Tensor.where(condition, yes, no)
   return call("where", { condition, yes, no }, nil, yes.shape)
 end
@@ -316,7 +316,7 @@ function Tensor:unsqueeze(axis)
 end
 
 
---- Returns the same along axes of size 1, repeated.
+--- Repeats the tensor along axes of size 1.
 function Tensor:expand(shape)
   if tables.same(shape, self.shape) then
     return self
@@ -325,7 +325,7 @@ function Tensor:expand(shape)
 end
 
 
---- Returns several tensors along an axis.
+--- Joins tensors along an axis (from 0).
 function Tensor.concat(list, axis)
   local first = list[1].shape
   if #list == 1 then
@@ -430,7 +430,7 @@ end
 
 -- Padding -----------------------------------------------------------------------------------------
 
---- Returns more elements around the last axes of a tensor of 4 or 5 dimensions.
+--- Adds elements around the last axes of a tensor of 4 or 5 dimensions.
 -- @tparam {int,...} before for each axis from the third on
 -- @tparam {int,...} after
 -- @string mode "constant", "edge" or "reflect"

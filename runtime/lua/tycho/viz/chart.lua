@@ -39,7 +39,7 @@ local function finite(value, log)
 end
 
 
--- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 where there is
+-- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 if there is
 -- none.
 local function extent(curves, axis, log)
   local low, high = math.huge, -math.huge
@@ -349,7 +349,7 @@ end
 
 
 -- Returns the rectangle of the curves within a panel, and the scale of its values. Margins are as
--- wide as what is in them, on all panels alike.
+-- wide as their contents, equal in all panels.
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do

@@ -67,7 +67,7 @@ local function join(box)
 end
 
 
--- Sorts boxes, widest first, and returns how deep they are.
+-- Sorts boxes, widest first, and returns their depth.
 local function arrange(box, is_layer)
   if is_layer then
     join(box)
@@ -125,7 +125,7 @@ local function colour_of(name)
 end
 
 
--- Returns the longest beginning of a text that fits; empty where two letters do not.
+-- Returns the longest beginning of a text that fits; empty if two letters do not.
 local function fitted(canvas, text, width)
   if canvas:text_width(text, FACE) <= width then
     return text
@@ -162,16 +162,9 @@ local FORM = args.form("viz.flame", { list = true,
   { "rows", "list?" }, "*", { "title", "text?" }, { "width", "pixels", WIDTH },
 })
 
---- Returns where the time of a network goes: forward and backward, below them layers by the parts
+--- Returns a drawing of the time of a network: forward and backward, below them layers by the parts
 -- of their names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as
 -- one are with the first of them.
---
---     ty.profiler.set_config{ aggregate_stats = true }
---     ty.profiler.set_state("run")
---     mod:score(train, "acc")
---     ty.profiler.set_state("stop")
---     ty.viz.flame():save("flame.svg")
---
 -- @tparam[opt] table rows as `ty.profiler.sums` gives them, which are taken by default
 -- @tparam[opt] table options title, width (960 pixels)
 -- @treturn Drawing

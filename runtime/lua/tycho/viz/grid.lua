@@ -48,7 +48,7 @@ local function as_batch(array, name)
 end
 
 
--- Returns what is white: 255 for bytes and for floats that go beyond 1, else 1.
+-- Returns the value of white: 255 for bytes and for floats that go beyond 1, else 1.
 local function find_white(arrays)
   for _, array in ipairs(arrays) do
     if array.dtype == "uint8" or array:astype("float32"):max():asscalar() > 1 then

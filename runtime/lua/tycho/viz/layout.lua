@@ -38,7 +38,8 @@ local function neighbours(n, edges)
 end
 
 
--- Returns longest path from the sources; a source then comes down to just above its first reader.
+-- Returns the layer of each node: the longest path from the sources; a source is moved down to the
+-- layer above its first reader.
 local function ranks(n, above, below)
   local rank = {}
   for v = 1, n do
@@ -161,7 +162,7 @@ local function middle(list, at)
 end
 
 
--- Sorts a layer by the middle of each node's neighbours; who has none keeps its place.
+-- Sorts a layer by the middle of each node's neighbours; nodes without any keep their positions.
 local function sort_layer(layer, near, at)
   local key = {}
   for i, v in ipairs(layer) do
@@ -396,8 +397,8 @@ end
 
 -- Routes ------------------------------------------------------------------------------------------
 
--- Returns how far from a box's centre each of its edges meets it: spread in the order of the other
--- ends.
+-- Returns the distance from a box's centre at which each of its edges meets it: spread in the order
+-- of the other ends.
 local function ports(count, chains, x, widths, own, other)
   local by_box, shift = {}, {}
   for i, chain in ipairs(chains) do

@@ -119,7 +119,7 @@ function Raster:disc(x, y, radius, colour)
 end
 
 
--- Returns how much of the pixel from i to i + 1 is between two numbers.
+-- Returns which share of the pixel from i to i + 1 is between two numbers.
 local function overlap(i, from, to)
   return max(0, min(i + 1, to) - max(i, from))
 end
@@ -139,7 +139,7 @@ function Raster:rect(x, y, width, height, colour)
 end
 
 
---- Returns how wide a text is.
+--- Returns the width of a text.
 function Raster.text_width(_, text, size)
   return font.width(text, size)
 end
@@ -191,7 +191,7 @@ function Raster:image(x, y, width, height, image)
 end
 
 
---- Returns what was drawn, as an array (height, width, 3) of bytes.
+--- Returns the drawing as an array (height, width, 3) of bytes.
 -- @treturn NDArray
 function Raster:array()
   return nd.from_pointer(self.bytes, { self.height, self.width, 3 },

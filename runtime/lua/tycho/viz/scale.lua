@@ -24,7 +24,7 @@ local function nice_step(range, n, whole)
 end
 
 
---- Returns a number that differs from others a step away.
+--- Returns a number as text with as many digits as tell it from others a step away.
 function scale.text(value, step)
   if math.abs(value) >= 1e6 or (value ~= 0 and step < 1e-5) then
     local digits = math.max(1, math.ceil(math.log10(math.abs(value) / step) + 1))

@@ -159,7 +159,7 @@ local function band_text(canvas, top, number)
 end
 
 
---- Returns what a terminal is sent to show what was drawn.
+--- Returns the text that makes a terminal show the drawing.
 -- @param canvas of pixels (`tycho.viz.raster`)
 -- @treturn string
 function sixel.encode(canvas)

@@ -22,7 +22,7 @@ local Page = Class:extend("Page")
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 
 
---- Returns text as it may stand in XML; control characters, which may not, become spaces.
+--- Returns a text with XML's characters escaped; control characters become spaces.
 function svg.escape(text)
   return (tostring(text):gsub('[&<>"]', ESCAPES):gsub("%c", " "))
 end
@@ -34,7 +34,7 @@ function svg.number(x)
 end
 
 
---- Returns about how wide a text is, in pixels, in the page's sans serif face.
+--- Returns the approximate width of a text, in pixels, in the page's sans serif face.
 -- @string text
 -- @number size of the face, in pixels
 function svg.text_width(text, size)

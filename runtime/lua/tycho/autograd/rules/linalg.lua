@@ -113,7 +113,7 @@ function rules._linalg_potrf(s)
   return { (m + transposed(m)) * 0.5 }
 end
 
--- Returns a = L Q
+-- Returns the gradient of a = L Q.
 function rules._linalg_gelqf(s)
   local q, l, gq, gl = s.y[1], s.y[2], s.g[1], s.g[2]
   local m = gemm2{ l, gl, transpose_a = true } - gemm2{ gq, q, transpose_b = true }
@@ -121,7 +121,7 @@ function rules._linalg_gelqf(s)
   return { trsm{ l, gq + gemm2(symmetric, q), transpose = true } }
 end
 
--- Returns a = U' diag(v) U
+-- Returns the gradient of a = U' diag(v) U.
 function rules._linalg_syevd(s)
   local u, v, gu, gv = s.y[1], s.y[2], s.g[1], s.g[2]
   local one = identity(u)

@@ -165,7 +165,7 @@ local function count_rounds(c)
 end
 
 
--- Returns inputs with h in place of the r-th factor of each term, nil where no h is among them, and
+-- Returns inputs with h in place of the r-th factor of each term, nil if no h is among them, and
 -- the other factors of terms that take part.
 local function replaced(c, x, h, r)
   local inputs, rest, any = { unpack(x) }, {}, false

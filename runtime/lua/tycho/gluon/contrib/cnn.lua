@@ -57,7 +57,7 @@ local function set_up(self, a, func, numbers)
 end
 
 
--- Returns what the convolution gives from which the windows follow.
+-- Returns the output of the convolution that computes the offsets of the windows.
 local function compute_offsets(self, x)
   local bias = self.offset_bias
   return F.Convolution{ x, self.offset_weight:data(x), bias and bias:data(x), no_bias = not bias,

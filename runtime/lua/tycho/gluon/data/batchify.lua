@@ -69,7 +69,7 @@ end
 
 local make_batch                           -- of any field
 
--- Returns the values of each place of lists of equal length.
+-- Stacks the values of each position of lists of equal length.
 local function stack_lists(list, func)
   local n, fields = #list[1], {}
   same_kind(list, function(v) return is_plain(v) and #v == n end, ("a list of %d"):format(n), func)
@@ -156,7 +156,7 @@ local function check_samples(samples, func)
 end
 
 
---- Returns the usual batches: arrays are stacked, numbers become an array (float32), lists of
+--- Makes batches in the usual way: arrays are stacked, numbers become an array (float32), lists of
 -- values are taken field by field, other values stay in lists.
 -- @tparam table samples a list of what the data set gives
 -- @return the fields

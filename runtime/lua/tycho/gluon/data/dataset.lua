@@ -355,7 +355,7 @@ function Dataset:transform_first(...)
 end
 
 
--- Returns the numbers that a sampler gives.
+-- Returns the numbers that a sampler returns.
 local function collect_numbers(numbers)
   local list = {}
   for i in numbers do

@@ -185,8 +185,8 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
--- Returns the states of a step that are not given as a list: one alone, or nothing where a cell has
--- none.
+-- Returns the states of a step that are not given as a list: a single one, or none for a cell
+-- without states.
 local function list_of_states(self, states)
   if class.is_array(states) or F.is_symbol(states) then
     return { states }
@@ -200,8 +200,8 @@ local function list_of_states(self, states)
 end
 
 
--- Returns whether a cell, or one in it, keeps arrays from step to step, which a trace of one step
--- loses.
+-- Returns whether a cell, or one in it, keeps arrays from step to step; a trace of one step would
+-- lose these.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
@@ -215,7 +215,7 @@ local function keeps_arrays(self)
 end
 
 
--- Gives a class of blocks what cells have.
+-- Adds the methods of cells to a class of blocks.
 local function make_cell(cell)
 
   cell.is_cell = true
@@ -226,7 +226,7 @@ local function make_cell(cell)
   function cell.init() end
 
 
-  --- Begins anew: steps are counted from 0. Children too.
+  --- Resets the cell and its children: steps are counted from 0 again.
   function cell:reset()
     self._counter, self._begun = -1, -1
     for _, pair in ipairs(self:children()) do

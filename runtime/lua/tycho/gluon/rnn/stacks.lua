@@ -37,7 +37,7 @@ end
 
 -- Sequences of cells ------------------------------------------------------------------------------
 
--- Gives a class of cells what a stack has.
+-- Adds the methods of a stack to a class of cells.
 local function make_stack(class)
 
   --- Appends a cell.

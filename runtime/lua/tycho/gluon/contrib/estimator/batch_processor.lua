@@ -33,7 +33,7 @@ local function forward(net, loss, data, label)
 end
 
 
---- Runs net and loss on a batch and backward; the trainer's step is GradientUpdateHandler's.
+--- Runs net and loss on a batch, and backward; GradientUpdateHandler takes the trainer's step.
 -- @param estimator
 -- @tparam table batch list of its fields: data, labels
 -- @int batch_axis

@@ -284,7 +284,7 @@ function LoggingHandler:train_end(estimator)
 end
 
 
--- Returns whether the metrics are those of training: validation has no learning rate to tell.
+-- Returns whether the metrics are those of training: validation has no learning rate to log.
 local function is_training(self)
   for _, m in ipairs(self.metrics) do
     if tostring(m.name):find("training", 1, true) then
@@ -295,7 +295,7 @@ local function is_training(self)
 end
 
 
--- Returns what a line of an epoch begins with.
+-- Returns the beginning of the line of an epoch.
 local function subject(self)
   return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
 end

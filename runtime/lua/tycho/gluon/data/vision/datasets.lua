@@ -116,7 +116,7 @@ end)
 
 local IDX_BYTES = 8                                      -- the code of bytes in an idx file
 
--- Returns the sizes that stand in the head of an idx file, and how long it is.
+-- Returns the sizes in the head of an idx file, and the head's length in bytes.
 local function read_head(path, ndim, func)
   local size = 4 + 4 * ndim
   local head = read_bytes(path, 0, size, func)

@@ -86,11 +86,10 @@ local function named(spec, first, ...)
 end
 
 
--- Returns a class of transforms.
--- base: Block or HybridBlock; spec: parameters in order. Of t: read(self, a) checks and keeps them;
--- arguments(spec, ...), where it is there: what the form gets of the constructor's; change(self, x)
--- gives the new image; steps(self, add), where it is there, calls add(kind, values ...) for each
--- native step.
+-- Returns a class of transforms. base: Block or HybridBlock; spec: parameters in order. Of t:
+-- read(self, a) checks and keeps them; arguments(spec, ...), if present, returns the form's
+-- arguments for those of the constructor; change(self, x) returns the new image; steps(self, add),
+-- if present, calls add(kind, values ...) for each native step.
 local function define(name, base, spec, t)
   local T = base:extend(name)
   local form = make_form("transforms." .. name, spec)
@@ -132,7 +131,7 @@ local function refuse_symbol(block, x)
 end
 
 
--- Returns what a transform does that has no operator: on the host, image by image of a batch.
+-- Runs a transform that has no operator: on the host, image by image of a batch.
 local function on_host(self, x)
   refuse_symbol(self, x)
   if x.ndim == 4 then
@@ -312,7 +311,8 @@ local function read_p(self, a)
 end
 
 
--- Returns the operator flips every second time.
+-- Returns a forward that flips images with the object's probability: `always` is the operator that
+-- flips, `at_random` the one that flips with probability 0.5.
 local function flipper(always, at_random)
   return steps_or(function(self, x)
     if self._p >= 1 then
