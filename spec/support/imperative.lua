@@ -13,7 +13,7 @@ local function options_of(node, inputs)
   return options
 end
 
--- Outputs of a node, a list.
+-- Returns the outputs of a node as a list, computed at most once.
 local function outputs_of(node, values, made)
   if made[node] then
     return made[node]
