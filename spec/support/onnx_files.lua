@@ -91,7 +91,7 @@ end
 
 --- Returns a new folder for files that ONNX Runtime is to run, and keep(name), which returns the
 -- option `keep` of `files.round_trip`: it copies a file with its arrays there, for onnx_check.py.
--- Without a Python both do nothing.
+-- Without a Python the folder is nil and keep returns nil.
 function files.kept_folder()
   if not files.python() then
     return nil, function() end
