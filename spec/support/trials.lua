@@ -40,9 +40,11 @@ function trials.random(seed)
   end
 end
 
---- Returns the smallest choice, in place of a random number, for the smallest shapes of a case;
--- `most` the largest.
+--- Returns the smallest number of a range, in place of a random one: for the smallest shapes of a
+-- case.
 function trials.least(a) return a or 0 end
+
+--- Returns the largest number of a range, for the largest shapes.
 function trials.most(_, b) return b or 1 end
 
 function trials.fill(x, random, low, high)
