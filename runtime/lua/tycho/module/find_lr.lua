@@ -181,6 +181,11 @@ end
 -- where the loss falls fastest. The test ends when the loss has grown to four times its least
 -- value. It runs on copies: parameters, optimizer and random numbers of this module are unchanged;
 -- the iterator is reset.
+--
+--     local found = mod:find_lr{ train_data = train }
+--     print(found.suggestion)
+--     found:chart():save("rates.svg")
+--
 -- @param train_data an iterator
 -- @tparam[opt] table options first (1e-6), last (10), num_batch (100: rates), eval_metric ("ce":
 --   less is better), optimizer ("sgd"), optimizer_params (without a rate), initializer (where the

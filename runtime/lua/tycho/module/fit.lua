@@ -461,6 +461,8 @@ end
 
 --- Trains. Where the module is bound, initialised or has an optimizer already, these are kept, so a
 -- second call continues.
+--
+-- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
 -- @param train_data an iterator
 -- @param validation_metric eval_metric by default
 -- @param num_epoch the number after the last epoch's, counted from 0

@@ -165,6 +165,13 @@ local FORM = args.form("viz.flame", { list = true,
 --- Returns a drawing of the time of a network: forward and backward, below them layers by the parts
 -- of their names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as
 -- one are with the first of them.
+--
+--     ty.profiler.set_config{ aggregate_stats = true }
+--     ty.profiler.set_state("run")
+--     mod:score(train, "acc")
+--     ty.profiler.set_state("stop")
+--     ty.viz.flame():save("flame.svg")
+--
 -- @tparam[opt] table rows as `ty.profiler.sums` gives them, which are taken by default
 -- @tparam[opt] table options title, width (960 pixels)
 -- @treturn Drawing

@@ -257,6 +257,9 @@ local HISTOGRAM = args.form("viz.histogram", { list = true,
 local MOST_BINS = 60
 
 --- Returns a chart of how often values occur, as bars. NaN and infinities are left out.
+--
+--     ty.viz.histogram(mod:get_params().fc1_weight, { bins = 40, title = "fc1_weight" })
+--
 -- @param values an array of any shape, a list of numbers, or a list of such
 -- @tparam[opt] table options bins (the square root of the number of values, at most 60), range
 --   ({low, high}: others are left out), title, x_label ("value"), y_label ("count"; "": no label),

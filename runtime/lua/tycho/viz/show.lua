@@ -112,6 +112,10 @@ local SHOW = args.form("viz.show", {
 
 --- Shows a drawing, or images, in the terminal: as pixels if it supports sixels, else as
 -- characters. Into a file or a pipe it writes characters without colours.
+--
+--     ty.viz.show(ty.viz.plot{ losses, title = "loss" })
+--     ty.viz.show(batch.data[1])
+--
 -- @param drawing what `plot`, `histogram` and `image_grid` return, or what `image_grid` takes
 -- @tparam[opt] table options mode ("auto", "sixel" or "blocks"); width and height, columns and
 --   lines (those of the terminal, at most 110 and 18 for each panel); colours ("auto", "none",
