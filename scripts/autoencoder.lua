@@ -24,7 +24,8 @@ local options = common.parse(parser, {train = 3000, test = 500, epochs = 8, batc
 
 local PIXELS = 28 * 28
 
--- Image -> code -> image; pixels are the targets, so their mean squared error is what falls.
+-- Returns a network image -> code -> image; pixels are the targets, so their mean squared error is
+-- trained.
 local function autoencoder()
   local function layer(x, units, name)
     return ty.sym.FullyConnected{data = x, num_hidden = units, name = name}

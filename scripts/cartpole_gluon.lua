@@ -37,7 +37,7 @@ local GRAVITY, FORCE, SECONDS = 9.8, 10, 0.02
 local CART, POLE, HALF = 1, 0.1, 0.5                      -- masses in kg, half the length in m
 local RAIL, LEAN = 2.4, math.rad(12)                      -- where a walk is over
 
--- A state is {place, speed, angle, speed of the angle}.
+-- Returns the state after a push. A state is {position, speed, angle, speed of the angle}.
 local function pushed(s, direction)
   local sin, cos = math.sin(s[3]), math.cos(s[3])
   local pull = (direction * FORCE + POLE * HALF * s[4] ^ 2 * sin) / (CART + POLE)
@@ -51,7 +51,7 @@ local function is_over(s)
   return math.abs(s[1]) > RAIL or math.abs(s[3]) > LEAN
 end
 
--- States near the middle, one per world.
+-- Returns states near the middle, one per world.
 local function beginning()
   return nd.random.uniform(-0.05, 0.05, {shape = {options.worlds, 4}}):totable()
 end

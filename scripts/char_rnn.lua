@@ -73,7 +73,7 @@ module:init_params{initializer = ty.init.Xavier()}
 module:init_optimizer{optimizer = "adam",
   optimizer_params = {learning_rate = options.rate, clip_gradient = 5}}
 
--- One pass over the text; the perplexity of a character.
+-- Makes one pass over the text; returns the perplexity of a character.
 local function pass(iter, is_train)
   local metric = ty.metric.Perplexity{output_names = {"softmax_output"}, ignore_label = ty.null}
   iter:reset()
@@ -98,7 +98,7 @@ local function trained()
   return {words = #list, embed = options.embed, args = (module:get_params())}
 end
 
--- The training as it is after some epochs, and the network for those who only use it.
+-- Saves the training after some epochs, and the network for those who only use it.
 local function save(prefix, epochs)
   local net, parameters = language_model.step(cells, trained())
   ty.model.save_checkpoint(prefix, epochs, net, parameters, {})

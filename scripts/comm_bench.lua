@@ -50,7 +50,8 @@ local function clock(which)
   return tonumber(now.s) + tonumber(now.ns) * 1e-9
 end
 
--- Seconds of one of n calls of f in a row, which all ranks begin together, and of processor time.
+-- Returns the seconds of one of n calls of f in a row, which all ranks begin together, and the
+-- processor time.
 local function measure_time(n, f)
   local times, processor = {}, {}
   for i = 0, options.repeats do
@@ -75,8 +76,8 @@ end
 
 local LEAST_SLOPE = 1e-15                                 -- s per byte: the time does not grow
 
--- Latency (s) and bytes per second of the line through rows first to last with the least relative
--- errors, and the sum of their squares.
+-- Returns latency (s) and bytes per second of the line through rows first to last with the least
+-- relative errors, and the sum of their squares.
 local function line(rows, key, first, last)
   local s0, s1, s2, t0, t1, errors = 0, 0, 0, 0, 0, 0
   for i = first, last do

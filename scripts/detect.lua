@@ -29,8 +29,9 @@ local function convolution(x, filters, stride, name)
     or sym.transpose{x, axes = {0, 2, 3, 1}}
 end
 
--- Three outputs: classes of all boxes with their loss, the loss of places, and what was found:
--- (N, boxes, 6), rows of class (-1: nothing), score, left, top, right, bottom.
+-- Returns a network with three outputs: classes of all boxes with their loss, the loss of
+-- positions, and what was found: (N, boxes, 6), rows of class (-1: nothing), score, left, top,
+-- right, bottom.
 local function detector()
   local x, label = sym.Variable("data"), sym.Variable("label")
   for i, filters in ipairs{16, 32, 48} do

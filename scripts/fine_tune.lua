@@ -69,7 +69,7 @@ end
 
 -- The new network ---------------------------------------------------------------------------------
 
--- Images, labels from 0 and the names of the classes.
+-- Returns images, labels from 0 and the names of the classes.
 local function new_task(shape)
   local n, names = 2 * (options.train + options.test), {}
   local x, y = images.load(options.data, shape, n, options.seed)
@@ -92,7 +92,7 @@ local function find_index(list, wanted)
   end
 end
 
--- Lower layers as they were, with a new head; their parameters' names.
+-- Returns the lower layers with a new head, and the names of the parameters of these layers.
 local function with_new_head(net, names)
   local features = net:get_internals()[options.layer]
   local kept = {}

@@ -38,7 +38,7 @@ local function artist()
   return layer(layer(x, 256, "draw2"), PIXELS, "draw3", "sigmoid")
 end
 
--- whether an image is real, from 0 to 1
+-- Returns a network that judges whether an image is real, from 0 to 1.
 local function judge()
   local x = sym.Dropout{layer(sym.Variable("data"), 256, "judge1"), p = 0.3}
   x = sym.FullyConnected{layer(x, 128, "judge2"), num_hidden = 1, name = "judge3"}
@@ -119,7 +119,8 @@ local function teach_reader()
     optimizer_params = {learning_rate = 0.1, momentum = 0.9}}
 end
 
--- Images that are drawn now, as many digits as the reader sees among them, and how sure it is.
+-- Returns newly drawn images, how many different digits the reader sees among them, and how sure it
+-- is, in per cent.
 local function read_drawn()
   local drawn = draws:predict(ty.io.NDArrayIter{data = {noise = noise(10 * options.batch)},
     batch_size = options.batch}):reshape{-1, 1, 28, 28}

@@ -124,7 +124,8 @@ local function teach_reader()
   end
 end
 
--- Images that are drawn now, as many digits as the reader sees among them, and how sure it is.
+-- Returns newly drawn images, how many different digits the reader sees among them, and how sure it
+-- is, in per cent.
 local function read_drawn()
   local drawn = artist(noise(10 * options.batch))
   local odds, kinds, count = nd.softmax(reader(drawn)), {}, 0

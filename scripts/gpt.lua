@@ -70,7 +70,7 @@ module:init_optimizer{ optimizer = "adamw", optimizer_params = { lr_scheduler = 
   learning_rate = options.rate, beta2 = 0.95, wd = options.decay,
   no_decay = { "_gamma$", "^embed" }, rescale_grad = 1 } }
 
--- Pieces of the text that begin at these places, as a batch.
+-- Returns the pieces of the text that begin at these positions, as a batch.
 local function batch_at(places)
   local rows, labels = {}, {}
   for i, at in ipairs(places) do
@@ -91,7 +91,7 @@ local function draw_places(step)
   return places
 end
 
--- Bits per character of the rest of the text, which is not learnt from.
+-- Returns the bits per character of the rest of the text, on which the network is not trained.
 local function test()
   local metric = ty.metric.Perplexity{ ignore_label = ty.null }
   local at = held

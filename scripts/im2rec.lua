@@ -65,7 +65,7 @@ local function has_ending(path)
   return false
 end
 
--- {path, label} of the images below the root
+-- Returns {path, label} of the images below the root.
 local function find_images()
   local images, labels, count = {}, {}, 0
   local depth = options.recursive and "" or "-maxdepth 1"
@@ -132,7 +132,7 @@ end
 
 -- -- packing --------------------------------------------------------------------------------------
 
--- number, labels and path of a line
+-- Returns number, labels and path of a line.
 local function read_line(line, path, number)
   local fields = {}
   for field in line:gmatch("[^\t]+") do

@@ -68,7 +68,7 @@ local metric = ty.metric.Perplexity{PAD}
 local log, best, last = common.log(options), math.huge, {}
 local started
 
--- figures of the training part, taken before the validation follows
+-- Takes the figures of the training part, before the validation follows.
 local function epoch_end()
   last.seconds = ty.callback.clock() - started
   last.train, last.words = select(2, metric:get_global()), metric.global_num_inst

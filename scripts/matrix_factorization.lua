@@ -40,7 +40,8 @@ local function make_arrays(columns, n)
   return unpack(list)
 end
 
--- Tastes of three numbers decide, around a mean of 3.
+-- Returns ratings that depend on hidden vectors of three numbers for users and items, around a mean
+-- of 3.
 local function made_up()
   local n, rank = options.ratings, 3
   local taste = ty.nd.random.normal{shape = {options.users, rank}}
@@ -52,7 +53,7 @@ local function made_up()
   return user, item, rating, options.users, options.items
 end
 
--- Numbers for names in order of appearance.
+-- Returns the number of a name, in order of first appearance.
 local function add_name(known, name)
   if not known[name] then
     known[name], known.n = known.n, known.n + 1
@@ -60,7 +61,7 @@ local function add_name(known, name)
   return known[name]
 end
 
--- Lines are read in a random order, so that the last ones are no special ones.
+-- Reads ratings and shuffles them, so that the last ones, the test, are not special.
 local function read(path)
   local rows = {}
   for line in files.lines(path, "matrix_factorization") do
@@ -84,7 +85,7 @@ end
 
 -- The network -------------------------------------------------------------------------------------
 
--- rating = user's vector . item's vector + user's bias + item's bias
+-- Returns a network: rating = user's vector . item's vector + user's bias + item's bias.
 local function network(users, items)
   local function make_table(input, rows, size, name)
     return ty.sym.Embedding{data = input, input_dim = rows, output_dim = size, name = name}
@@ -130,7 +131,7 @@ local rmse = common.fit(options, module, {
 
 -- Advice ------------------------------------------------------------------------------------------
 
--- All items for one user: the items with the highest ratings, foretold.
+-- Prints the items with the highest predicted ratings for one user.
 local function advise(who)
   local every = ty.nd.arange(0, items)
   local foretold = module:predict(ty.io.NDArrayIter{

@@ -31,7 +31,7 @@ local devices = common.devices(options)
 
 -- Data --------------------------------------------------------------------------------------------
 
--- Data sets of images (1, 28, 28) in 0 .. 1 and labels, to train on and to test on.
+-- Returns data sets of images (1, 28, 28) in 0 .. 1 and labels, to train on and to test on.
 local function datasets()
   if options.data then
     local function part(train, n)
@@ -95,7 +95,7 @@ local function accuracy()
   return select(2, metric:get())
 end
 
--- One step; the gradients of all devices are added by the trainer.
+-- Takes one step; the gradients of all devices are added by the trainer.
 local function step(data, label, metric)
   local x, y = parts(data, label)
   local outputs, losses = {}, {}

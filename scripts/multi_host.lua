@@ -112,7 +112,8 @@ local function run(steps, m)
   return (ty.callback.clock() - from) / steps
 end
 
--- Seconds per step that the profiler sees under a name's beginning, and how often.
+-- Returns the seconds per step that the profiler measured under names with this beginning, and how
+-- often per step.
 local function sum_profile(name, steps)
   local total, count = 0, 0
   for _, row in ipairs(ty.profiler.sums()) do
@@ -158,8 +159,8 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
--- Steps with the store and without, as often as --turns says: what is left of the rate of all ranks
--- without, per turn.
+-- Runs steps with the store and without, as often as --turns says; returns, for each turn, the rate
+-- with it as a share of the rate of all ranks without.
 local function take_turns()
   local alone, left = training(ty.null), {}
   run(2, alone)

@@ -68,7 +68,7 @@ local function measured(line)
       latency = math.max(processor.latency - sending, 0)}}
 end
 
--- Ways of small and of large messages.
+-- Returns the measured ways of small and of large messages.
 local function as_measured()
   return {upto = link.sum.upto, small = measured(link.sum.small), large = measured(link.sum.large)}
 end
@@ -79,7 +79,8 @@ local function network(gigabits)
   return {upto = 0, small = way, large = way}
 end
 
--- Seconds that a message takes where nothing computes, and the share of them on a core of the rank.
+-- Returns the seconds of a message while nothing computes, and the share of them on a core of the
+-- rank.
 local function compute_time(ways, ranks, bytes)
   local way = bytes <= ways.upto and ways.small or ways.large
   local near = math.min(way.per_host, ranks)
@@ -95,7 +96,8 @@ local function compute_time(ways, ranks, bytes)
   return seconds, math.min((own.latency + sending + added / own.bandwidth) / seconds, 1)
 end
 
--- Seconds of a step, and how many of them computing waits or gives to messages.
+-- Returns the seconds of a step, and for how many of them computing waits or is slowed down by
+-- messages.
 local function predict(ways, ranks)
   local scale = alone.seconds / step.computing
   local function ready(message) return math.min(message.ready * scale, alone.seconds) end

@@ -41,8 +41,8 @@ end
 
 -- Sequences ---------------------------------------------------------------------------------------
 
--- One sequence of a bucket: what is read (padded in front), what the writer sees, what it should
--- write.
+-- Returns one sequence of a bucket: what is read (padded in front), what the writer sees, what it
+-- should write.
 local function sequence(length)
   local n = length - math.random(0, 3)
   local read, seen, wanted = {}, {MARK}, {}
@@ -118,7 +118,7 @@ local function linear(x, name, size)
     bias = shared:get(name .. "_bias"), num_hidden = size, flatten = false}
 end
 
--- Scores of the symbols from the writer's outputs (N, T, H): each looks at the reader's
+-- Returns scores of the symbols from the writer's outputs (N, T, H): each attends to the reader's
 -- outputs (N, L, H) that fit it best.
 local function attend(outputs, memory)
   local fit = ty.sym.softmax{ty.sym.batch_dot{outputs, memory, transpose_b = true}, axis = -1}
@@ -131,7 +131,7 @@ local function reader(source, length)
   return encoder:unroll{length = length, inputs = embed(source), merge_outputs = true}
 end
 
--- For training: the writer sees the right symbols.
+-- Returns the network for training: the writer sees the right symbols.
 local function network(length)
   local memory, states = reader(ty.sym.Variable("source"), length)
   local outputs = decoder:unroll{length = length + 1, inputs = embed(ty.sym.Variable("target")),
@@ -142,7 +142,8 @@ local function network(length)
     {"source", "target"}, {"softmax_label"}
 end
 
--- For the test: the writer sees what it wrote; the outputs are the symbols it chose.
+-- Returns the network for the test: the writer sees what it wrote; the outputs are the symbols it
+-- chose.
 local function writer(length)
   local source = ty.sym.Variable("source")
   local memory, states = reader(source, length)
@@ -175,7 +176,7 @@ local function written_for(batch)
   return tester:get_outputs()[1]:totable()
 end
 
--- whether a row was written as wanted up to its end
+-- Returns whether a row was written as wanted up to its end.
 local function is_right(wanted, written)
   for t, word in ipairs(wanted) do
     if word ~= PAD and word ~= written[t] then
@@ -185,7 +186,7 @@ local function is_right(wanted, written)
   return true
 end
 
--- Share of sequences that training does not draw that are written backwards without
+-- Returns the share of sequences, which training does not draw, that are written backwards without
 -- any fault, and their number.
 local function test(steps)
   local right, n = 0, 0
@@ -199,7 +200,7 @@ local function test(steps)
   return right / n, n
 end
 
--- The network that goes on from its own symbols, with the parameters of the last test.
+-- Saves the network that continues from its own symbols, with the parameters of the last test.
 local function save(prefix, epochs)
   tester:save_checkpoint(prefix, epochs)
   tester:switch_bucket(train.default_bucket_key)

@@ -42,7 +42,7 @@ local function count_records(path)
   return n
 end
 
--- Batches from record files: decoded and changed by threads of the library.
+-- Returns iterators over record files, whose images threads of the library decode and change.
 local function record_iterators(folder)
   local function part(name, training)
     return ty.io.ImageRecordIter{
@@ -56,7 +56,7 @@ local function record_iterators(folder)
   return part("train", true), part("test", false), count_records(folder .. "/train.rec")
 end
 
--- training images, test images, and how many there are to train on
+-- Returns training images, test images, and how many there are to train on.
 local function iterators()
   if options.data and exists(options.data .. "/train.rec") then
     return record_iterators(options.data)
@@ -82,8 +82,8 @@ local steps = math.ceil(count / options.batch)
 local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth},
   context = common.devices(options)}
 
--- The rate falls tenfold after half and after three quarters of the training, as in the
--- paper, or where it was said.
+-- Returns a schedule: the rate falls tenfold after half and after three quarters of the training,
+-- as in the paper, or after the given epochs.
 local function schedule()
   local list, all = {}, math.max(steps * options.epochs, 4)
   for i, epoch in ipairs(options.drops or {}) do

@@ -78,7 +78,7 @@ local test = gluon.data.DataLoader{test_set, options.batch}
 
 -- Network -----------------------------------------------------------------------------------------
 
--- (batch, length, width) to (batch * heads, length, width / heads), and back.
+-- Splits (batch, length, width) into (batch * heads, length, width / heads).
 local function split_heads(x, heads)
   return x:reshape{0, 0, -4, heads, -1}:transpose{0, 2, 1, 3}:reshape{-3, 0, 0}
 end
@@ -162,7 +162,7 @@ local loss = gluon.loss.SoftmaxCrossEntropyLoss()
 local parameters = net:collect_params()
 local trainer = gluon.Trainer(parameters, "adam", {learning_rate = options.rate})
 
--- Gradients of all parameters, for the norm that they have together.
+-- Returns the gradients of all parameters, for their common norm.
 local function gradients()
   local grads = {}
   for _, p in ipairs(parameters:values()) do
@@ -171,7 +171,7 @@ local function gradients()
   return grads
 end
 
--- One pass over the text; bits per character.
+-- Makes one pass over the text; returns bits per character.
 local function pass(loader, is_train)
   local sum, count = ty.nd.zeros({1}, {ctx = device}), 0
   for x, y in loader do

@@ -40,8 +40,9 @@ local function state()
     objects = objects() }
 end
 
--- f(i) as often as `times` says, after a warm-up of `warm` calls. A heap may take a piece more at
--- any time and keep it; what leaks grows in every quarter, so the least growth counts.
+-- Asserts that f(i), called as often as `times` says after a warm-up of `warm` calls, does not
+-- leak. A heap may take a piece more at any time and keep it; a leak grows in every quarter, so the
+-- least growth counts.
 local function holds(times, warm, f)
   for i = 1, warm do f(i) end
   local first, least = state(), math.huge
@@ -161,7 +162,8 @@ function Changing:init(most)
   for _ = 1, most do self.blocks:add(ty.gluon.nn.Dense{ 4, in_units = 4, activation = "tanh" }) end
 end
 
--- The number of calls, their order, a number and a branch on a value change from step to step.
+-- Runs blocks; the number of calls, their order, a number and a branch on a value change from step
+-- to step.
 function Changing:forward(x)
   local depth, first = self.step % 5 + 1, self.step % 3
   for i = 0, depth - 1 do x = self.blocks[(first + i) % #self.blocks + 1](x) end

@@ -32,7 +32,7 @@ local function report(path, line, ...)
   print(("%s:%d: "):format(path, line) .. string.format(...))
 end
 
--- As report, for findings that may be known (check/debt.lua).
+-- Reports a finding as `report` does, unless it is known (check/debt.lua).
 local function note(path, line, ...)
   debt.add(path, line, string.format(...))
 end
@@ -52,7 +52,7 @@ local function joined(...)
   return all
 end
 
--- Arrows of C, arrows of Lua, global symbols of C, what C uses of others.
+-- Returns arrows of C, arrows of Lua, global symbols of C, and what C uses of other libraries.
 local function read_arrows(build)
   local calls, globals, objects, foreign = graph.symbols(C, build)
   if objects == 0 then

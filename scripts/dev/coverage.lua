@@ -19,7 +19,8 @@ local here = io.popen("pwd -P"):read("*l") .. "/"
 -- {[name of a file] = {[line number] = {ran =, [number of branches] = list of booleans: taken}}}
 local files = {}
 
--- gcov's name of a file, from here on: some compilers leave whole paths in their notes.
+-- Returns gcov's name of a file, relative to this folder: some compilers write whole paths into
+-- their notes.
 local function name_of(file)
   local name = file:match('"file": "([^"]*)"')
   return name:sub(1, #here) == here and name:sub(#here + 1) or name

@@ -49,7 +49,7 @@ local function write(path, ...)
 end
 
 
--- FNV-1a
+-- Returns the FNV-1a hash of a text.
 local function compute_hash(text)
   local h, p = 14695981039346656037ULL, ffi.cast("const uint8_t *", text)
   for i = 0, #text - 1 do
@@ -64,7 +64,7 @@ local function make_name(key)
 end
 
 
--- Key and image of a file of a cache; nil where it is none.
+-- Returns key and image of a file of a cache; nil if it is none.
 local function parse(bytes)
   if #bytes < HEADER or bytes:sub(1, 8) ~= "TYCHOCU1" then
     return nil
@@ -79,7 +79,7 @@ local function parse(bytes)
 end
 
 
--- Nobody else may have written what runs on the device.
+-- Writes a file of the cache. Nobody else may write it, since its contents run on the device.
 local function put(folder, key, image)
   local path = folder .. "/" .. make_name(key)
   local h = ffi.new("cubin_header", { nkey = #key, nbytes = #image, hash = compute_hash(image) })

@@ -90,7 +90,8 @@ local function map(list, f)
 end
 
 
--- Pages of ours become HTML; what is beside the pages is named from the checkout's root.
+-- Returns a link's target: our own pages become HTML; other files are named from the checkout's
+-- root.
 local function target(link)
   return (link:gsub("^doc/", ""):gsub("^%.%./", ""):gsub("%.md", ".html"))
 end

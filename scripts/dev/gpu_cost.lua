@@ -60,7 +60,7 @@ end
 
 -- Networks ----------------------------------------------------------------------------------------
 
--- name: with a precision after it, or without; inputs: shapes of what is no parameter
+-- Returns a network and the shapes of its inputs. name: with a precision after it, or without.
 local function network(name)
   if name == "lstm" then
     return nets.language("fused", 2, 200, 35, 2), {data = {35, 2}, label = {35, 2}}

@@ -53,7 +53,7 @@ local function count_numbers(node, given, out)
   return numbers
 end
 
---- Bytes of a training step of float32 with momentum.
+--- Returns the bytes of a training step of float32 with momentum.
 -- @tparam table known shapes of arguments
 -- @tparam table inputs names of arguments that are no parameters
 function ideal.bytes(symbol, known, inputs)
@@ -86,7 +86,7 @@ function ideal.bytes(symbol, known, inputs)
   return 4 * sum
 end
 
---- Bytes of an operator of float32, forward and backward.
+--- Returns the bytes of an operator of float32, forward and backward.
 -- @string op
 -- @tparam table given shapes of inputs
 -- @tparam table out shape of the first output

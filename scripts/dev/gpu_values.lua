@@ -21,7 +21,7 @@ local ON_GPUS_ONLY = { ["Convolution, channels last"] = true }
 
 -- Families ----------------------------------------------------------------------------------------
 
--- name -> folder, of the names that begin a row of a table of operators
+-- Returns name -> folder, of the names that begin a row of a table of operators.
 local function families()
   local found, files = {}, io.popen("ls native/operators/*/*.c")
   for path in files:lines() do
@@ -73,7 +73,7 @@ local function distance(got, want)
 end
 
 
--- name -> its text here, or nil and why not
+-- Returns the text of each operator here, or nil and why not.
 local function texts(list)
   local found = {}
   for i, operator in ipairs(list) do

@@ -49,7 +49,7 @@ local TYPES = {
 
 local lua_type
 
--- Words that an option chooses from, as types: "relu, true" is `"relu"|true`.
+-- Returns the words that an option chooses from as types: `"relu"|true` for "relu, true".
 local function choice_type(words)
   local list = {}
   for i, word in ipairs(words) do
@@ -151,8 +151,8 @@ local function member(owner, name, sign)
 end
 
 
--- A class of options: name, rows of {name, type, required, text}. All fields are optional to the
--- language server, since the table may have the values by position.
+-- Writes a class of options: name, rows of {name, type, required, text}. All fields are optional to
+-- the language server, since the table may have the values by position.
 local function add_options(out, name, base, rows)
   out[#out + 1] = "---@class " .. name .. (base and ": " .. base or "")
   for _, row in ipairs(rows) do
@@ -184,8 +184,8 @@ local function option_rows(item)
 end
 
 
--- Types of results; "NDArray,NDArray" are two. Without any the language server would conclude from
--- the empty body that there is none.
+-- Writes the types of results; "NDArray,NDArray" are two. Without any the language server would
+-- conclude from the empty body that there is none.
 local function add_results(out, item)
   if not item.results[1] then
     out[#out + 1] = "---@return any"
@@ -207,8 +207,9 @@ local function takes_options(item)
 end
 
 
--- Parameters of a function that takes them by position; returns their names. An optional one may be
--- a table of options in its place; space: the file's own table, whose name none of them takes.
+-- Writes the parameters of a function that takes them by position; returns their names. An optional
+-- one may be a table of options in its place; space: the file's own table, whose name none of them
+-- takes.
 local function add_parameters(out, item, space)
   local names, by_name = {}, {}
   for _, p in ipairs(item.options) do
@@ -239,7 +240,7 @@ local function add_call(out, item, title, space)
 end
 
 
--- Namespace and class of a class's path: "gluon.nn", "Dense" of "ty.gluon.nn.Dense".
+-- Returns namespace and class of a class's path: "gluon.nn", "Dense" of "ty.gluon.nn.Dense".
 local function split_path(path)
   return path:match("^ty%.([%w_.]+)%.([%w_]+)$")
 end
@@ -518,7 +519,7 @@ local function read_member(owner, name)
 end
 
 
--- Names of the fields of a class's objects; nil where only an object knows.
+-- Returns the names of the fields of a class's objects; nil if only an object has them.
 local function object_fields(path, class)
   local names, object = {}, EXAMPLES[path]
   if object then
@@ -696,7 +697,7 @@ local SHARED = [[
 ]]
 
 
--- Namespaces that the reference describes, under their first name: module -> name.
+-- Returns the namespaces that the reference describes, under their first name: module -> name.
 local function known_spaces(pages)
   local names = {}
   for _, page in ipairs(pages) do

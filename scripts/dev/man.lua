@@ -77,7 +77,7 @@ local function escaped(text)
     :gsub("^([.'])", "\\&%1"))
 end
 
--- Declarations with the comment above or beside them: list of {text, comment}.
+-- Returns declarations with the comment above or beside them: list of {text, comment}.
 local function declarations(header)
   local list, comment, at = {}, "", 1
   while at <= #header do

@@ -107,7 +107,8 @@ local function read_output(command)
   return text
 end
 
--- Widths in bytes of instructions of a name, such as LDG.E.128: the widest, and how many of each.
+-- Returns the widths in bytes of instructions of a name, such as LDG.E.128: the widest, and how
+-- many of each.
 local function widths(text, name)
   local counts, widest = {}, 0
   for words in text:gmatch("%s" .. name .. "([%.%w]*)") do
@@ -153,7 +154,7 @@ local function make_figures(key, image)
   return f
 end
 
--- Of each kernel and dtype the variant that loads most at a time.
+-- Returns, for each kernel and dtype, the variant that loads most at a time.
 local function find_widest(folder, wanted)
   local best, list, why = {}, {}, nil
   for _, path in ipairs(cuda_library.lines(("ls '%s'/*.cubin 2>/dev/null"):format(folder))) do

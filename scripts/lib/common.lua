@@ -154,7 +154,7 @@ function common.device(parser, options)
   return list[1]
 end
 
--- A training that is to go on must be there.
+-- Refuses --resume if there is no saved training.
 local function check_resume(parser, options)
   if options.resume and not options.checkpoint then
     parser:error("--resume needs --checkpoint")
@@ -167,7 +167,8 @@ end
 
 local EEXIST = 17
 
--- What is written in the end must not fail then: files can be made beside those that are named.
+-- Refuses names of files that cannot be written in the end: checks that files can be made beside
+-- them.
 local function check_paths(parser, options)
   if options.plot and not options.plot:lower():find("%.[ps][nv]g$") then
     parser:error("--plot takes a name that ends in .svg or .png, not " .. options.plot)
@@ -188,7 +189,7 @@ local function check_paths(parser, options)
   end
 end
 
--- What is to be read must be there.
+-- Refuses --data if it does not exist.
 local function check_data(parser, options)
   local file = options.data and io.open(options.data)
   if file then
@@ -198,7 +199,7 @@ local function check_data(parser, options)
   end
 end
 
--- Numbers of devices between commas.
+-- Refuses --gpus that are not numbers separated by commas.
 local function check_gpus(parser, options)
   if options.gpus and not options.gpus:find("^%d+[%d,]*$") then
     parser:error("--gpus takes numbers, as 0,1, not " .. options.gpus)
@@ -233,7 +234,7 @@ end
 local Log = {}
 Log.__index = Log
 
--- numbers in seven digits; what is no finite number becomes null
+-- Returns numbers in seven digits; numbers that are not finite become null.
 local function plain(value)
   if type(value) ~= "number" then
     return value
@@ -242,7 +243,7 @@ local function plain(value)
     and tonumber(("%.7g"):format(value)) or ty.null
 end
 
--- epoch first, then by name
+-- Returns a row as a line of JSON: epoch first, then by name.
 local function make_line(row)
   local names, pairs_ = {}, {}
   for name in pairs(row) do
@@ -257,7 +258,7 @@ local function make_line(row)
   return json.text(json.object(pairs_))
 end
 
--- the rows that an earlier part of this training left in its log
+-- Returns the rows that an earlier part of this training left in its log.
 local function earlier_rows(path)
   local rows, file = {}, io.open(path)
   for line in file and file:lines() or function() end do
@@ -303,8 +304,8 @@ function Log:epoch(row)
   end
 end
 
---- Callbacks for `fit` that keep the metric over the training data as `train`, over
--- the validation data as `valid`.
+--- Returns callbacks for `fit` that keep the metric over the training data as `train`, over the
+-- validation data as `valid`.
 -- @param metric the one that `fit` gets
 -- @treturn table {epoch_end = f, eval_end = f}
 function Log:follow(metric)
@@ -322,7 +323,7 @@ function Log:follow(metric)
   }
 end
 
--- Curves by name over the epochs; a later row of an epoch takes the place of an earlier one.
+-- Returns curves by name over the epochs; a later row of an epoch replaces an earlier one.
 local function make_curves(rows)
   local last, curves = {}, {}
   for i, row in ipairs(rows) do

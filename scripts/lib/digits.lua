@@ -30,7 +30,7 @@ local function ink(cells, x, y)
   return cells[math.floor(y) * COLUMNS + math.floor(x)]
 end
 
--- Ink at (x, y), smoothed over one cell, so that edges are grey.
+-- Returns the ink at (x, y), smoothed over one cell, so that edges are grey.
 local function smooth(cells, x, y)
   local x0, y0 = math.floor(x - 0.5) + 0.5, math.floor(y - 0.5) + 0.5
   local fx, fy = x - x0, y - y0

@@ -19,14 +19,14 @@ local function plane_values(values)
   return ty.nd.array(values):reshape{1, #values, 1, 1}
 end
 
---- Bytes of coloured images as numbers around 0.
+--- Returns bytes of coloured images as numbers around 0.
 -- @tparam NDArray x (N, 3, H, W)
 -- @treturn NDArray float32
 function images.normalise(x)
   return (x:astype("float32") - plane_values(MEAN)) / plane_values(DEVIATION)
 end
 
---- Images of a shape, from a folder or drawn: digits with one plane, pictures with three.
+--- Returns images of a shape, from a folder or drawn: digits with one plane, pictures with three.
 -- @tparam ?string folder idx files of MNIST's form, or CIFAR-10's binary files; nil draws
 -- @tparam {int,...} shape of one image
 -- @int n how many to draw
@@ -83,7 +83,7 @@ function images.known(x, y, names, shape, folder)
   return x:take(ty.nd.array(rows, {dtype = "int32"})), ty.nd.array(labels)
 end
 
---- Iterators over the first images to train, the last ones to test.
+--- Returns iterators over the first images to train, the last ones to test.
 -- @tparam NDArray x (N, ...)
 -- @tparam NDArray y (N,)
 -- @tparam table a train, test, batch: numbers of images
@@ -119,7 +119,7 @@ function Augmented:init(inner, options)
     {ty.io.DataDesc(desc.name, desc.shape)}, inner.provide_label
 end
 
--- Each image as it is or from right to left, by the throw of a coin.
+-- Returns each image as it is or mirrored, by the throw of a coin.
 local function mirrored(x)
   local coin = ty.nd.random.uniform{shape = {x:len(), 1, 1, 1}}:gt(0.5)
   return x * coin + x:reverse{axis = 3} * (1 - coin)

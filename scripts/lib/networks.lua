@@ -12,13 +12,13 @@ local function relu(x, name)
   return ty.sym.Activation{data = x, act_type = "relu", name = name}
 end
 
--- The shape of one image is kept in the file of a network, so that scripts
--- that load it know what it takes.
+-- Returns the input variable. The shape of one image is kept in the file of a network, so that
+-- scripts that load it know what it takes.
 local function input(shape)
   return ty.sym.Variable("data", {shape = {0, unpack(shape)}})
 end
 
---- Sizes of an image that a loaded network takes, nil where it does not say.
+--- Returns the sizes of an image that a loaded network takes, nil if it does not state them.
 -- @tparam Symbol net
 -- @treturn ?{int,...} {channels, height, width}
 function networks.input_shape(net)
@@ -31,7 +31,7 @@ function networks.input_shape(net)
   return #shape > 0 and shape or nil
 end
 
---- Three full layers.
+--- Returns a network of three full layers.
 -- @tparam table a classes = 10, shape = {1, 28, 28}
 function networks.mlp(a)
   local x = ty.sym.Flatten{data = input(a.shape or {1, 28, 28})}
@@ -40,7 +40,7 @@ function networks.mlp(a)
   return networks.head(x, a.classes, "fc3")
 end
 
---- Two convolutions and two full layers.
+--- Returns a network of two convolutions and two full layers.
 -- @tparam table a classes = 10, shape = {1, 28, 28}, pool_type = "max"
 function networks.lenet(a)
   local x = input(a.shape or {1, 28, 28})
@@ -94,7 +94,8 @@ local function conv(x, filters, size, stride, name)
     stride = {stride, stride}, pad = {(size - 1) / 2, (size - 1) / 2}, no_bias = true, name = name}
 end
 
--- Where the sizes change, a 1 x 1 convolution of the activated input takes the place of the input.
+-- Returns a residual block. Where the sizes change, a 1 x 1 convolution of the activated input
+-- replaces the input.
 local function block(x, filters, stride, changes, name)
   local active = norm_relu(x, name .. "_bn1")
   local shortcut = changes and conv(active, filters, 1, stride, name .. "_shortcut") or x

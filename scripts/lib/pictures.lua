@@ -36,7 +36,7 @@ pictures.DRAWN = {[0] = "disc", "ring", "square", "frame", "triangle", "cross", 
 pictures.CIFAR = {[0] = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
   "horse", "ship", "truck"}
 
--- Two colours that can be distinguished.
+-- Returns two colours that can be distinguished.
 local function two_colours(random)
   local a, b, far
   repeat
@@ -88,7 +88,7 @@ end
 local FILES = {train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
   "data_batch_4.bin", "data_batch_5.bin"}, test = {"test_batch.bin"}}
 
--- One file: records of a label byte and an image.
+-- Reads one file: records of a label byte and an image.
 local function read_file(path)
   local file = assert(io.open(path, "rb"))
   local bytes = file:read("*a")

@@ -38,7 +38,7 @@ local function exists(path)
   return file ~= nil and file:close()
 end
 
--- Epochs may have gaps, but hardly more than a thousand.
+-- Returns the last saved epoch. Epochs may have gaps, but hardly more than a thousand.
 local function last_epoch(prefix, parser)
   local last
   for epoch = 0, 9999 do
@@ -94,7 +94,7 @@ function saved.load(options, parser)
   return model
 end
 
---- Images of the classes that a network knows, drawn or from the folder.
+--- Returns images of the classes that a network knows, drawn or from the folder.
 -- @tparam table model
 -- @tparam table options of `saved.options`
 -- @int n at most so many

@@ -42,7 +42,7 @@ local function apart(box, boxes)
   return true
 end
 
--- One picture of noise with 1 to `most` things, none on another.
+-- Draws one picture of noise with 1 to `most` things that do not overlap.
 local function draw_one(pixels, label, most, random)
   for i = 0, 3 * PLANE - 1 do
     pixels[i] = 0.3 * (random() - 0.5)

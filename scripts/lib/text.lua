@@ -18,7 +18,7 @@ local MODULES = "sym nd executor executor_manager mod io recordio rnn init optim
 local RARE = 2                   -- own words that come less often become <unk>
 local HELD = 10                  -- every tenth sentence is held out where there is no file to test
 
--- all files of the library that are loaded, sorted
+-- Returns all files of the library that are loaded, sorted.
 local function library_files()
   for name in MODULES:gmatch("%S+") do
     assert(ty[name])
@@ -32,8 +32,8 @@ local function library_files()
   return files
 end
 
--- appends the comments of a file, neighbouring lines joined; rules and lines of
--- code in comments are left out
+-- Appends the comments of a file, neighbouring lines joined; rules and lines of code in comments
+-- are left out.
 local function add_comments(list, path)
   local paragraph = {}
   for line in io.lines(path) do
@@ -67,7 +67,7 @@ local function read(path)
   return (assert(all, path .. " is a folder; name a file"):gsub("^\239\187\191", ""))
 end
 
--- the first of some names in a folder that is there; nil for a path that is no folder with them
+-- Returns the path of the first of some names that exists in a folder; nil if none does.
 local function find(folder, ...)
   for _, name in ipairs{...} do
     local path = folder .. "/" .. name
@@ -116,7 +116,7 @@ local function read_lines(path)
   return sentences
 end
 
--- words in small letters and signs; a sentence ends at ". ", ": " or "; "
+-- Returns sentences as lists of words in small letters; a sentence ends at ". ", ": " or "; ".
 local function own_sentences()
   local sentences = {}
   for _, paragraph in ipairs(text.own()) do
@@ -133,7 +133,7 @@ local function own_sentences()
   return sentences
 end
 
--- every tenth sentence apart
+-- Separates every tenth sentence for the test.
 local function hold_out(sentences)
   local train, test = {}, {}
   for i, words in ipairs(sentences) do
@@ -183,7 +183,8 @@ function text.hide_rare(sentences, counts, least)
   end
 end
 
---- Sentences to train on and to test on. Words of the test that the training lacks become <unk>.
+--- Returns sentences to train on and to test on. Words of the test that the training lacks become
+-- <unk>.
 -- @string[opt] data folder or file; nil: the library's documentation
 -- @treturn table lists of words
 -- @treturn table

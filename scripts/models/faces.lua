@@ -29,7 +29,7 @@ local options = common.parse(parser, {})
 
 -- The networks -----------------------------------------------------------------------------------
 
--- Names of variables are those of the file.
+-- Returns a convolution whose variables have the names of the file.
 local function convolution(x, name, filters, kernel)
   return sym.Convolution{ data = x, weight = sym.Variable(name .. ".weight"),
     bias = sym.Variable(name .. ".bias"), num_filter = filters, kernel = { kernel, kernel } }
@@ -49,7 +49,7 @@ local function pool(x, kernel)
     pooling_convention = "full" }
 end
 
--- Columns before rows, as the weights of the first product have them.
+-- Flattens columns before rows, as the weights of the first product have them.
 local function flat(x)
   return sym.Flatten(x:transpose{ axes = { 0, 3, 2, 1 } })
 end
@@ -211,7 +211,7 @@ local function find(image)
 end
 
 
--- A picture with frames around faces and dots on what was found in them.
+-- Draws frames around faces and dots on what was found in them into a picture.
 local function draw(picture, faces)
   local height, width = picture.shape[1], picture.shape[2]
   local function paint(x, y, w, h)

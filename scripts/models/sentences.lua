@@ -98,7 +98,7 @@ local function normalised(x, name)
     eps = EPS }
 end
 
--- (batch, words, width) -> (batch * heads, words, width / heads)
+-- Splits (batch, words, width) into (batch * heads, words, width / heads).
 local function split(x, words)
   return x:reshape{ -1, words, HEADS, WIDTH / HEADS }:transpose{ axes = { 0, 2, 1, 3 } }
     :reshape{ -1, words, WIDTH / HEADS }
@@ -121,7 +121,8 @@ local function layer(x, hidden, name, words)
   return normalised(product(y, name .. ".output.dense", WIDTH) + x, name .. ".output.LayerNorm")
 end
 
--- Sentences (batch, words) and where they have words -> unit vectors (batch, width).
+-- Returns a network: sentences (batch, words) and where they have words -> unit vectors (batch,
+-- width).
 local function network(words, vocab)
   local ids, mask = V "ids", V "mask"
   local x = sym.Embedding{ data = ids, weight = V "embeddings.word_embeddings.weight",

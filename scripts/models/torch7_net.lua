@@ -60,7 +60,7 @@ end
 
 -- Training it on digits that are drawn here -------------------------------------------------------
 
--- Classes of Torch count from 1.
+-- Returns an iterator over drawn digits; classes of Torch count from 1.
 local function batches(n, seed)
   local images, labels = digits.draw(n, seed)
   return ty.io.NDArrayIter{ batch_size = BATCH, label_name = "label", label = labels + 1,

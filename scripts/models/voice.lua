@@ -36,7 +36,8 @@ local function convolution(x, name, filters, stride)
     pad = { 1 } })
 end
 
--- Pieces (count, samples) -> odds of speech (count, 1). The recurrent layer goes over the pieces.
+-- Returns a network: pieces (count, samples) -> odds of speech (count, 1). The recurrent layer goes
+-- over the pieces.
 local function network(length)
   local x = sym.Pad{ data = V("data"):reshape{ -1, 1, 1, length }, mode = "reflect",
     pad_width = { 0, 0, 0, 0, 0, 0, 0, AFTER } }:reshape{ -1, 1, length + AFTER }

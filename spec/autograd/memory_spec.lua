@@ -8,7 +8,7 @@ require "spec.helper"
 local C = native.C
 local autograd, nd = ty.autograd, ty.nd
 
--- What is queued holds arrays until it has run.
+-- Collects garbage and waits, since queued work holds arrays until it has run.
 local function collect()
   collectgarbage()
   collectgarbage()
@@ -21,8 +21,8 @@ local function live()
   return { l.tapes, l.nodes }
 end
 
--- Nothing of what came since is alive. (What was there before may be gone.) A device lets arrays go
--- a moment after it has said that it is done.
+-- Asserts that nothing made since is alive. (Earlier objects may be gone.) A device releases arrays
+-- a moment after it has reported that it is done.
 local function assert_gone(before)
   local now
   for _ = 1, 20 do

@@ -9,7 +9,7 @@ local function variable(values, options)
   return nd.array(values, options):attach_grad()
 end
 
--- The line of the caller, so many lines further.
+-- Returns the line of the caller, so many lines further.
 local function line(further)
   return "mistakes_spec.lua:" .. debug.getinfo(2, "l").currentline + (further or 0)
 end

@@ -30,7 +30,7 @@ local function is_refused(line, case)
     or line[1] == "_contrib_DeformablePSROIPooling" and case.arrays.in_trans ~= nil
 end
 
--- The case's arrays as variables, in a fixed order, and states of ones.
+-- Returns the case's arrays as variables, in a fixed order, and states of ones.
 local function make_variables(case)
   local values, names = {}, {}
   for name, x in pairs(case.arrays) do
@@ -56,7 +56,7 @@ local function random_like(list, random)
   return others
 end
 
--- Outputs, recorded; heads may be indices, which have no gradient.
+-- Returns recorded outputs; heads may be indices, which have no gradient.
 local function record(case, values)
   return autograd.record(function() return imperative.run(case.symbol, values) end)
 end
@@ -84,7 +84,7 @@ local function check_equal(what, names, want, got, bound)
   end
 end
 
--- sum over arrays of x * w, as a number
+-- Returns the sum over arrays of x * w, as a number.
 local function weighted(list, weights)
   local sum = 0
   for i, x in ipairs(list) do
@@ -114,8 +114,8 @@ local function difference(f, variables, along, h)
   return (above - below) / (2 * h)
 end
 
--- Either difference may agree: that of fourth order loses less to rounding, the other is spoiled
--- less by a kink nearby.
+-- Checks a slope by two differences, of which either may agree: that of fourth order loses less to
+-- rounding, the other is spoiled less by a kink nearby.
 local function check_slope(what, f, variables, along, slope, scale)
   local plain = difference(f, variables, along, STEP)
   local h = 10 * STEP

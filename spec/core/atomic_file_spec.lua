@@ -18,7 +18,7 @@ local function save(path, value)
   ty.nd.save(path .. "/a.params", { a = ty.nd.full({ 3 }, value) })
 end
 
--- The command that runs lines of Lua in a process of its own.
+-- Returns the command that runs lines of Lua in a process of its own.
 local function running(lines)
   return ("%s -e '%s'"):format(shell.program, lines)
 end

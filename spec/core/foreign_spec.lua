@@ -148,7 +148,7 @@ local function has_option(owner, option)
   return args.forms[owner] ~= nil and args.forms[owner].by_name[option] ~= nil
 end
 
--- Words that options choose from, element types among them.
+-- Returns whether a word is one that options choose from, or an element type.
 local function is_word(word)
   if args.DTYPES[word] then
     return true

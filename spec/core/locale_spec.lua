@@ -3,7 +3,8 @@
 
 local shell = require "spec.support.shell"
 
--- A locale of our own, with nothing but numbers; where the system cannot make one, nil and why.
+-- Makes a locale of our own, with rules for numbers only; returns nil and why if the system cannot
+-- make one.
 local function make_locale(folder)
   local source = [[
 LC_NUMERIC

@@ -3,7 +3,7 @@
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 
--- The names that users require: files of runtime/lua/tycho and its folders.
+-- Returns the names that users require: files of runtime/lua/tycho and its folders.
 local function names()
   local list = {}
   for path in shell.run("cd runtime/lua && ls tycho/*.lua tycho/*/init.lua"):gmatch("[^\n]+") do

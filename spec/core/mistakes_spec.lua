@@ -5,7 +5,7 @@ local mistakes = require "spec.core.mistakes"
 
 local FILE = "spec/core/mistakes.txt"
 
--- Everything but places in files of the project, which move, and what the machine lacks.
+-- Returns an error's text without places in files that move and without what the machine lacks.
 local function text_of(e)
   local text = tostring(e):gsub("[^%s]*spec/core/mistakes%.lua:%d+", "mistakes.lua")
     :gsub("/[^%s]*/spec/", "spec/")

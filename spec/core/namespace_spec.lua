@@ -7,7 +7,8 @@ local VALUES = { null = true, newaxis = true, ellipsis = true }
 local INNER = { "nd.random", "nd.linalg", "nd.image", "nd.contrib", "sym.random", "sym.linalg",
   "sym.image", "sym.contrib" }
 
--- All names of `ty` that hold a table of functions and classes, as its own error lists them.
+-- Returns all names of `ty` that hold a table of functions and classes, as its own error lists
+-- them.
 local function namespaces()
   local list = { [""] = ty }
   local accepted = assert.raises("name", function() return ty.no_such_name end).names

@@ -11,7 +11,7 @@ require "spec.helper"
 local profiler = ty.profiler
 local TYPES = { B = 1, b = 1, E = 2, e = 2, i = 3, C = 4 }
 
--- Tracks by number and events in order.
+-- Returns tracks by number, and events in order.
 local function read(path)
   local tracks, events = {}, {}
   for i, bytes in ipairs(protobuf.read(folder.read(path)).all[1]) do

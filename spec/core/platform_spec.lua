@@ -8,7 +8,7 @@ local function platform(settings)
   return output
 end
 
--- The rest of the line that begins with a word.
+-- Returns the rest of the line that begins with a word.
 local function line(text, word)
   return ("\n" .. text):match("\n" .. word .. " +([^\n]*)")
 end

@@ -6,7 +6,7 @@ local interface = require "spec.support.interface"
 
 local fails = interface.fails
 
--- "net": y = relu(x + b), bound to arrays with gradients
+-- Returns an executor of "net", y = relu(x + b), bound to arrays with gradients.
 local function example()
   local g = interface.graph()
   local x, b = interface.var(g, "x"), interface.var(g, "b")

@@ -10,7 +10,7 @@ local function add(name, from, to, category)
   native.check(C.ty_profile_add(C.TY_PROFILE_SPAN, category or "own", name, from, to), "add")
 end
 
--- What the trace says of spans that f adds, in its order: "B name" and "E name".
+-- Returns the spans that f adds, in the order of the trace: "B name" and "E name".
 local function order(f)
   local list = {}
   local trace = support.traced({}, f)

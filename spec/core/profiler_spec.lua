@@ -308,7 +308,8 @@ end)
 describe("table", function()
   setup(device.leave)
   teardown(device.come_back)
-  -- The rows of the table of functions: name, then count, total, min, max and avg as printed.
+  -- Returns the rows of the table of functions: name, then count, total, min, max and avg as
+  -- printed.
   local function find_rows(text)
     local list = {}
     for line in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n")
@@ -321,8 +322,8 @@ describe("table", function()
     return list
   end
 
-  -- Every row's value in this column is at most the one before it, or at least
-  -- where the order is ascending.
+  -- Asserts that every row's value in this column is at most the one before it, or at least in
+  -- ascending order.
   local function assert_sorted(rows, key, ascending)
     for i = 2, #rows do
       local a, b = rows[i - 1][key], rows[i][key]

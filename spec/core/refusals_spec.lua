@@ -21,7 +21,7 @@ local function made(d)
   return ffi.gc(out[0], C.ty_tensor_free)
 end
 
--- Each case: a function's name after `ty_`, its arguments, the text of its failure.
+-- Checks cases: a function's name after `ty_`, its arguments, the text of its failure.
 local function check(cases)
   for i, case in ipairs(cases) do
     local code = C["ty_" .. case[1]](unpack(case, 2, #case - 1))

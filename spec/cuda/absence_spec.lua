@@ -120,7 +120,7 @@ describe_there("what is missing of CUDA", function()
       .. "wanted", (text:gsub("9%d%d%d%d%d free", "1000000 free")))
   end)
 
-  -- what tycho --platform says with these files of the stand-in and nothing of the system's
+  -- Returns the text of tycho --platform with these files of the stand-in and none of the system's.
   local function platform(files, settings, f)
     local text
     with_links(files, function(path)

@@ -7,7 +7,8 @@ local devices = require "spec.support.devices_agree"
 local SCRIPT = devices.COSTS .. [[
 local sym = ty.sym
 
--- outputs, statistics, gradients of a training step; on a GPU the launches forward and backward
+-- Returns outputs, statistics, gradients of a training step; on a GPU also the launches forward and
+-- backward.
 local function step(ctx, case)
   local attributes = {data = sym.Variable "x", name = "n", fix_gamma = case.fixed or false,
     axis = case.axis, use_global_stats = case.global}

@@ -17,7 +17,7 @@ local function pattern(shape, dtype, seed)
   return ty.nd.array{values, ctx = ty.cpu(0)}:reshape(shape):astype(dtype)
 end
 
--- outputs and gradients by name, on the CPU; `turn`: images have another layout there
+-- Returns outputs and gradients by name, on the CPU; `turn`: images have another layout there.
 local function run(ctx, net, shape, dtype, turn)
   local function there(x) return turn and #x.shape > 2 and x:transpose{axes = turn.there} or x end
   local function back(x)
@@ -130,7 +130,7 @@ local ty = require "tycho"
 ffi.cdef "void cudasim_fail(const char *); long cudasim_calls(const char *);"
 local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
 local filters = 0
--- whether it ran on the GPU; nil and an error where it did not run
+-- Returns whether a convolution ran on the GPU; nil and an error if it did not run.
 local function convolve()
   filters = filters + 1
   local net = ty.sym.Convolution{data = ty.sym.Variable("x"), kernel = {3, 3}, num_filter = filters,

@@ -39,7 +39,8 @@ local function results(net, shapes, dtype, ctx, monitored)
   return all(list), exe
 end
 
--- `ended`: the steps of the program that end in a reduction
+-- Compares a network on a GPU, fused and not. `ended`: the steps of the program that end in a
+-- reduction.
 function check(name, net, shapes, dtypes, ended)
   for dtype in dtypes:gmatch("%w+") do
     local exe

@@ -36,8 +36,8 @@ local function run(net, dtype, shape, trains)
   return out, exe:program()
 end
 
--- joined: the nodes of one step, which the network has alone; never: true: it must not, "training",
--- "inference": not then
+-- Compares a network with and without `between`. joined: the nodes of one step, which the network
+-- has alone; never: true: it must not have it, "training", "inference": not then.
 local function same(name, net, between, dtype, shape, joined, never)
   for _, trains in ipairs{true, false} do
     local mine, program = run(net, dtype, shape, trains)

@@ -39,7 +39,7 @@ local function is_named(e)
   end
 end
 
--- The operator's values; nil where there was an error.
+-- Returns the operator's values; nil if there was an error.
 local function attempt(operator, plan)
   driver.cudasim_fail(plan)
   local good, got = pcall(operator.run)
@@ -53,7 +53,7 @@ local function attempt(operator, plan)
   if not is_named(e) then complain(operator, plan, e) end
 end
 
--- Another way may add in another order.
+-- Returns whether results agree; another algorithm may add in another order.
 local function near(got, want)
   if got == want then return true end
   local numbers = want:gmatch("%S+")
@@ -64,7 +64,8 @@ local function near(got, want)
   return numbers() == nil
 end
 
--- What was found stays found, so the second one that is asked for is always new.
+-- Lets the lookup of each kernel fail. A kernel that was found is kept, so the second one that is
+-- looked up is always new.
 local function fail_kernels(operator)
   attempt(operator, "cuModuleGetFunction:1:999")
   for _ = 1, KERNELS do
@@ -72,7 +73,7 @@ local function fail_kernels(operator)
   end
 end
 
--- What the operator gives, and how often it calls each.
+-- Returns the operator's result, and how often it makes each of the calls.
 local function observe(operator)
   local made = {}
   for call in pairs(CALLS) do made[call] = tonumber(driver.cudasim_calls(call)) end

@@ -7,7 +7,7 @@ local SCRIPT = devices.SCRIPT .. [[
 local sym = ty.sym
 local BOUND = {float32 = 5e-6, float64 = 1e-12, float16 = 4e-3}
 
--- output, gradients of what has one
+-- Returns the output and the gradients of a step.
 local function step(ctx, shapes, options, dtype, req)
   local names, types, given = {}, {}, {}
   for name in pairs(shapes) do
@@ -85,7 +85,7 @@ nearly("heads first", {query = {2, 3, 9, 4}, key = {2, 3, 20, 4}, value = {2, 3,
   {layout = "NHTC"})
 nearly("dropout", three(1, 20, 24, 2, 2, 4, 4), {heads = 2, dropout = 0.4})
 
--- products and softmax as users write them
+-- Returns attention as products and a softmax, as users write it.
 local function self_attention(x)
   local contrib, options = sym.contrib, {heads = 2}
   local scores = contrib.interleaved_matmul_selfatt_qk(x.qkv, options)

@@ -16,7 +16,7 @@ local function check(settings, path, words)
     path, words or ""))
 end
 
--- The lines of results, by item; the first one is `head`.
+-- Returns the lines of results by item; the first one is `head`.
 local function results(path)
   local found = { order = {} }
   for line in io.lines(path .. "/results.jsonl") do
@@ -43,7 +43,8 @@ esac
 echo "5 passed, 0 failed, 1 skipped"
 ]]
 
--- f gets a folder, the settings of a run with this in place of busted, and the number of its runs
+-- Calls f with a folder, the settings of a run with this text in place of busted, and a function
+-- that returns the number of its runs.
 local function with_stub(text, f)
   folder.with(function(path)
     local stub = path .. "/busted"
@@ -341,7 +342,8 @@ end)
 -- -- the pack -------------------------------------------------------------------------------------
 
 describe_there("A build that is packed", function()
-  -- of the ordinary build, which other builds' specs leave alone
+  -- Returns whether this is the ordinary build, which alone is packed; marks the spec pending
+  -- otherwise.
   local function packs()
     local ordinary = shell.program:find("build/tycho$") ~= nil
     if not ordinary then pending("only the ordinary build is packed") end

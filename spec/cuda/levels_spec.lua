@@ -5,7 +5,7 @@ local devices = require "spec.support.devices_agree"
 local LEVELS = devices.SCRIPT .. [[
 local contrib = ty.nd.contrib
 
--- 8-bit integers and the two ends of their range
+-- Returns 8-bit integers and the two ends of their range.
 local function levels(shape, ctx, dtype, most)
   local x = pattern(shape, here, "float64") * 70
   x = dtype == "uint8" and ty.nd.abs(x) * 2 or x

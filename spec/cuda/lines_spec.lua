@@ -6,8 +6,8 @@ local devices = require "spec.support.devices_agree"
 
 local SCRIPT = devices.COSTS .. [[
 
--- f(x) for both devices, which differ by at most `bound` of the greatest number; on the GPU in so
--- many launches, fills among them, and, where `bytes` are given, so many
+-- Compares f(x) on both devices, which may differ by at most `bound` of the greatest number; checks
+-- the launches on the GPU, fills among them, and, if `bytes` are given, these.
 local function nearly(name, x, f, bound, launches, bytes)
   local lists, n, moved = {}, 0, 0
   for i, ctx in ipairs{here, there} do
@@ -95,13 +95,14 @@ local function values(shape, dtype)
   return x:reshape(shape):astype(dtype)
 end
 
--- how many launches an order takes, of lines of n elements of so many bytes, k asked for
+-- Returns how many launches an order takes, of lines of n elements of so many bytes, of which k are
+-- asked for.
 local function count_launches(n, k, size)
   if n <= 2048 then return 1 end
   return k <= 512 and 2 or 2 + size
 end
 
--- up: each way takes kernels of its own
+-- Checks the orders of a type. up: each direction takes kernels of its own.
 local function orders(dtype, size, up, shapes)
   for _, shape in ipairs(shapes) do
     local x, axis = values(shape, dtype), shape[2] == 4 and 0 or 1

@@ -19,7 +19,7 @@ local net = sym.Convolution{data = sym.Variable("data"), kernel = {3, 3}, num_fi
 net = sym.relu(sym.BatchNorm{data = net, fix_gamma = false})
 net = sym.FullyConnected{data = sym.Flatten{data = net}, num_hidden = 5, name = "fc"}
 net = sym.SoftmaxOutput{data = net, name = "softmax"}
--- arrays and outputs have their memory already
+-- Returns bind options with arrays that have their memory already.
 local function arrays(batch)
   local exe = net:simple_bind{ctx = ty.gpu(0), data = {batch, 3, 20, 20}, softmax_label = {batch}}
   local bound = {ctx = ty.gpu(0), args = exe.arg_dict, args_grad = exe.grad_dict,

@@ -6,7 +6,7 @@ local sym = ty.sym
 
 local networks = {}
 
---- Each returns a symbol, the shape of `data` and that of `softmax_label`.
+--- Returns a symbol, the shape of `data` and that of `softmax_label`, as the functions below do.
 function networks.lenet()
   local net = sym.Variable("data")
   for i = 1, 2 do
@@ -20,7 +20,7 @@ function networks.lenet()
   return sym.SoftmaxOutput{data = net, name = "softmax"}, {6, 1, 16, 16}, {6}
 end
 
--- three stages of units with two convolutions each, over 3 x 16 x 16
+-- Returns three stages of units with two convolutions each, over 3 x 16 x 16.
 function networks.resnet()
   local function conv(net, filters, stride, size, name)
     net = sym.Convolution{data = net, num_filter = filters, kernel = {size, size},
@@ -68,7 +68,7 @@ local function pattern(shape, period)
   return ty.nd.array{values, ctx = ty.cpu(0)}:reshape(shape)
 end
 
---- Losses of some steps of gradient descent, and the executor.
+--- Returns the losses of some steps of gradient descent, and the executor.
 -- @string name "lenet", "resnet" or "lstm"
 -- @int steps
 function networks.losses(ctx, name, steps)

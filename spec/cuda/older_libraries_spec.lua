@@ -10,7 +10,7 @@ local CUDASIM = "build/cudasim/"
 local LIBRARIES = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9",
   "libcusolver.so.12", "libnccl.so.2", "include" }
 
--- The functions that a header of native/cuda lists in a macro.
+-- Returns the functions that a header of native/cuda lists in a macro.
 local function read_functions(header, macro)
   local text = folder.read("native/cuda/" .. header)
   local rows = text:match("#define " .. macro .. "%(_%)(.-[^\\])\n")
@@ -78,7 +78,7 @@ describe("a library of CUDA without one of its functions", function()
     return
   end
 
-  -- the first and the last; all where there is time
+  -- Defines a spec with the first and the last function, and a slow one with all others.
   local function each(name, functions, f)
     it(name, function()
       f(functions[1])

@@ -14,7 +14,7 @@ local function add(name, run)
   end }
 end
 
--- numbers from -1 to 1.7 in no order
+-- Returns numbers from -1 to 1.7 in no order.
 local function numbers(shape, dtype)
   local n, values = 1, {}
   for _, d in ipairs(shape) do n = n * d end
@@ -22,7 +22,7 @@ local function numbers(shape, dtype)
   return nd.array(values):reshape(shape):astype(dtype or "float64")
 end
 
--- outputs and gradients of a network whose arguments are of these shapes, or arrays
+-- Returns outputs and gradients of a network whose arguments have these shapes, or are arrays.
 local function step(net, given, options)
   options = options or {}
   local arrays, grads, shapes = {}, {}, {}

@@ -26,7 +26,7 @@ local function block()
   return (x:as_in_context(b) * 2):as_in_context(a):sum():asscalar()
 end
 
--- values that cross from a pool into another and back, of n rows
+-- Returns a network whose values, of n rows, go from one memory pool to another and back.
 local function network()
   local net = V("x")
   for i = 1, 3 do

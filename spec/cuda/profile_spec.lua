@@ -12,10 +12,10 @@ local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
 local C = require("tycho.core.ffi").C
 local V = ty.sym.Variable
 
--- in ns
+-- Returns the time in ns.
 local function now() return tonumber(C.ty_profile_now()) end
 
--- launches, copies and fills so far
+-- Returns the number of launches, copies and fills so far.
 local function done()
   local n = ffi.new("uint64_t[5]")
   driver.cudasim_count(n)
@@ -40,7 +40,7 @@ local function step(exe)
   exe:backward()
 end
 
--- ns of the samples, and of those that are 0
+-- Returns the sum of the samples in ns, and how many of them are 0.
 local function sum(exe)
   local ns, none = 0, 0
   for _, s in ipairs(exe:profile()) do

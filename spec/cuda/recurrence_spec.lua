@@ -7,7 +7,7 @@ local LAYERS = devices.COSTS .. [[
 local V = ty.sym.Variable
 local BOUND = {float32 = 2e-6, float64 = 1e-12, float16 = 4e-3, bfloat16 = 3e-2}
 
--- what a training step makes, an inference after it, and the kernels that ran
+-- Returns the results of a training step, of an inference after it, and the kernels that ran.
 local function step(ctx, case)
   local net = ty.sym.RNN{data = V "x", parameters = V "p", state = V "h", state_size = case.units,
     num_layers = case.layers or 1, mode = case.mode, bidirectional = case.both,

@@ -9,7 +9,7 @@ local sym = ty.sym
 
 local BOUND = {float32 = 3e-6, float64 = 1e-12, float16 = 3e-3, bfloat16 = 2e-2}
 
--- what a training step makes, with the launches forward and backward
+-- Returns the results of a training step, with the launches forward and backward.
 local function step(ctx, make, case)
   local net = make(sym.Variable "x")
   local types = {}

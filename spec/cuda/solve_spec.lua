@@ -23,7 +23,7 @@ local function matrices(name, shape, dtype)
   end
   return ty.nd.broadcast_add(x * 0.3, one * 2)
 end
--- outputs and the gradient, as lists of arrays on the CPU
+-- Returns outputs and the gradient, as lists of arrays on the CPU.
 local function results(name, a, ctx, bound)
   local net = sym.linalg[name](sym.Variable("a"))
   local exe = net:simple_bind{ctx = ctx, a = a.shape, type_dict = {a = a.dtype}}

@@ -16,7 +16,7 @@ local function step(exe)
   ty.nd.waitall()
 end
 
--- what a step asks of the driver: starts of graphs, copies, allocations
+-- Returns the calls of the driver that a step makes: starts of graphs, copies, allocations.
 local function cost(exe)
   local before, after = ffi.new("uint64_t[5]"), ffi.new("uint64_t[5]")
   ty.nd.waitall()
@@ -29,7 +29,7 @@ local function cost(exe)
   return ("%d graphs, %d copies, %d allocations"):format(asked(3), asked(1), asked(4))
 end
 
--- whether a step works where all else but the starts of graphs would fail
+-- Returns whether a step works when all calls but the starts of graphs fail.
 local function asks_nothing_else(exe)
   local plan = {}
   for call in ("cuLaunchKernel cuMemsetD8Async cuMemcpyHtoDAsync cuMemcpyDtoHAsync "

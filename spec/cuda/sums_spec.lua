@@ -14,7 +14,7 @@ local function linear(x, name, n, bias)
     no_bias = not bias}
 end
 
--- two layers around each of which x goes
+-- Returns a network with two layers, each of which x bypasses in a sum.
 local function residual(norm, bias)
   local x = linear(V "x", "first", 8, bias)
   local y = x + linear(norm(x, "norm1"), "second", 8, bias)
@@ -40,7 +40,7 @@ local function step(ctx, net, dtype, shape)
   return out, exe:program()
 end
 
--- sums: lines of the program in which a kernel does one
+-- Compares a network on both devices. sums: lines of the program in which a kernel computes one.
 local function nearly(name, net, dtype, shape, sums)
   local mine = step(here, net, dtype, shape)
   local theirs, program = step(there, net, dtype, shape)

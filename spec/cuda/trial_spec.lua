@@ -73,9 +73,9 @@ local function result(net, shape)
   exe:free()
   return sum
 end
--- `like` is another product or convolution of arrays of the same sizes, twice
--- the memory of which is there then. A plan of cuDNN stays, with 13 descriptors, or 14 where it
--- comes of the second list of engines.
+-- Runs a network while call number n fails. `like` is another product or convolution of arrays of
+-- the same sizes: run twice, so that their memory exists. A plan of cuDNN is kept, with 13
+-- descriptors, or 14 if it comes from the second list of engines.
 local function try(call, n, net, like, shape, want)
   ffi.C.setenv("TYCHO_PRECISION", "high", 1)
   result(like, shape)
@@ -126,8 +126,8 @@ end
 local PRODUCT, CONVOLUTION = "cublasLtMatmul", "cudnnBackendExecute"
 local SUMS = {product = 16 * 8 * (128 * 4 + 2), convolution = 2 * 4 * 36 * (27 * 4 + 2)}
 
--- What a run prints; ways by operator, and whether each of three was timed: three rounds of five
--- runs.
+-- Returns the output of a run; ways by operator, and whether each of three was timed: three rounds
+-- of five runs.
 local function expected(way, timed)
   local lines = {}
   local function add(...) lines[#lines + 1] = table.concat({...}, "\t") end

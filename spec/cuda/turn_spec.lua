@@ -23,7 +23,7 @@ x = sym.Deconvolution{data = conv(x, "d", 5, 1), num_filter = 4, kernel = {2, 2}
 x = sym.Convolution{data = x, num_filter = 4, num_group = 2, kernel = {5, 5}, name = "g"}
 x = sym.FullyConnected{data = x, num_hidden = 3, name = "h"}
 
--- launches of a kernel in what f does
+-- Returns the launches of a kernel in f.
 local function launches(kernel, f)
   ty.waitall()
   driver.cudasim_costs()

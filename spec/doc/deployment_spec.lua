@@ -13,7 +13,7 @@ local function write(path, lines)
   file:close()
 end
 
--- The first block of a kind after the n-th of another; n = 0: from the beginning.
+-- Returns the first block of a kind after the n-th of another; n = 0: from the beginning.
 local function find_block(kind, after, n)
   for _, block in ipairs(pages.blocks(PAGE)) do
     n = n - (block.kind == after and 1 or 0)

@@ -17,7 +17,7 @@ local function read(path)
   return text
 end
 
--- Classes of all files: name -> {base, fields = {name -> type}}.
+-- Returns the classes of all files: name -> {base, fields = {name -> type}}.
 local function read_classes()
   local classes = {}
   for _, text in pairs(files) do

@@ -46,7 +46,7 @@ teardown(function()
   shell.run("rm -rf " .. folder)
 end)
 
--- What is wrong with an address on a page.
+-- Returns what is wrong with an address on a page, or nil.
 local function dead(page, address)
   local file, id = address:match("^([^#]*)#?(.*)$")
   file = file == "" and page or file
@@ -114,7 +114,7 @@ describe("scripts/dev/doc.lua", function()
     assert.is_falsy(all:find('id="[%w_.]*[.:]_'))
   end)
 
-  -- the call above each entry of the reference
+  -- Returns the call above each entry of the reference, by name.
   local function calls()
     local list = {}
     for page, text in pairs(texts) do
@@ -246,7 +246,7 @@ describe("scripts/dev/doc.lua", function()
   end)
 end)
 
--- JavaScript without its texts and comments has brackets that fit.
+-- Returns whether the brackets of JavaScript match, without its texts and comments.
 local function balance(code)
   code = code:gsub("\\.", ""):gsub("/%*.-%*/", ""):gsub('"[^"\n]*"', '""')
     :gsub("%([^()\n]*/[^\n/]*/", "(")

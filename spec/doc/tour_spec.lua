@@ -18,7 +18,7 @@ for path in pipe:lines() do
 end
 pipe:close()
 
--- The text of a file named on a page, below one of the folders that pages leave out.
+-- Returns the text of a file named on a page, below one of the folders that pages leave out.
 local function find(name)
   local path = paths[name] or paths["native/" .. name] or paths["runtime/lua/tycho/" .. name]
   return path and read(path)
@@ -27,8 +27,8 @@ end
 local FILE = "`([%w_/]+%.%l+)`"
 local KINDS = { c = true, h = true, inc = true, lua = true, md = true, sh = true, svg = true }
 
--- Everything that a page names, as { file, function or nil }: the functions in brackets after a
--- file stand in that file.
+-- Returns everything that a page names, as { file, function or nil }: the functions in brackets
+-- after a file are in that file.
 local function named(page)
   local list = {}
   local text = read(page):gsub("```.-```", "")

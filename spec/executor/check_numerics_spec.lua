@@ -17,7 +17,7 @@ local function bound(net, values, dtype)
   return e, args
 end
 
--- What a run says, when its outputs are read; false: nothing.
+-- Returns the error of a run, when its outputs are read; false without one.
 local function said(e, heads)
   local ok, failure = pcall(function()
     local outputs = e:forward{ is_train = heads ~= nil }

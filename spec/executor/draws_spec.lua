@@ -14,7 +14,7 @@ local function rnn(p)
     mode = "rnn_tanh", state_size = 3, num_layers = 1, p = p }
 end
 
--- body(row) once per row
+-- Runs body(row) once per row.
 local function rows(body)
   return (ty.sym.contrib.foreach(function(row, states) return body(row), states end, x, {}))
 end

@@ -7,7 +7,7 @@ local ty = require "tycho"
 
 local SMALL, TIMES, TRIES, MOST, LEAST = 800, 8, 3, 30, 0.01
 
--- Seconds of the processor by stage, the least of some tries; the stages in order.
+-- Returns the seconds of processor time by stage, the least of some tries, and the stages in order.
 local function least(kind, n)
   local seconds, order = {}, {}
   for _ = 1, TRIES do

@@ -7,7 +7,7 @@ local interface = require "spec.support.interface"
 local C, fails, make, takes = interface.C, interface.fails, interface.make, interface.takes
 local op, var, tensor, numbers = interface.op, interface.var, interface.tensor, interface.numbers
 
--- Arrays of a bind by name: {name, value, grad, req}.
+-- Returns the arrays of a bind by name: {name, value, grad, req}.
 local function binds(list)
   local a = ffi.new("ty_bind[?]", #list + 1)
   for i, b in ipairs(list) do
@@ -30,7 +30,7 @@ local function wants(list)
   return w, #list
 end
 
--- A structure, and what it refers to, which must live as long.
+-- Returns a bind structure, and the objects that it refers to, which must live as long.
 local function bind(g, heads, args, fields)
   local spec = ffi.new("ty_bind_spec", fields or {})
   local head, nhead = interface.entries(heads)

@@ -64,7 +64,7 @@ for name in ([[
   space_to_depth squeeze tile
 ]]):gmatch("%S+") do NAMED[name] = true end
 
--- the names of a node's inputs, as a monitor of everything reports them
+-- Returns the names of a node's inputs, as a monitor of everything reports them.
 local function record_names(symbol, args)
   local exe, names = symbol:bind{ ctx = ty.cpu(), args = args }, {}
   exe:set_monitor_callback(function(name) names[#names + 1] = name end, true)

@@ -43,7 +43,8 @@ local function train(optimizer, options)
   return module:get_params()
 end
 
--- the length of the difference as a part of the length, of the parameter where it is most
+-- Returns the length of the difference as a share of the length, of the parameter where it is
+-- largest.
 local function distance(a, b)
   local worst = 0
   for name, x in pairs(a) do

@@ -9,7 +9,7 @@ describe("a plan", function()
   package.path = path
   local MIB = 2 ^ 20
 
-  -- Planned MiB of a training whose updates are part of backward.
+  -- Returns the planned MiB of a training whose updates are part of backward.
   local function planned(symbol, shapes, optimizer)
     local params = {}
     for _, name in ipairs(symbol:list_arguments()) do
@@ -28,7 +28,7 @@ describe("a plan", function()
     assert.is_true(most <= 90, ("%.1f MiB"):format(most))
   end)
 
-  -- Planned MiB of an inference.
+  -- Returns the planned MiB of an inference.
   local function inferred(symbol, shapes)
     local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = "null" }
     return exe:memory().planned / MIB

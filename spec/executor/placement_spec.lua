@@ -11,7 +11,8 @@ end
 
 local PLACES = { low = ty.cpu(1), high = ty.cpu(2) }
 
--- Outputs and gradients (of ones) with values by name, on one device and on several: the same.
+-- Asserts that outputs and gradients (of ones) for values by name are the same on one device and on
+-- several.
 local function alike(net, values, groups)
   local all = {}
   for k, places in ipairs{ false, groups or PLACES } do
@@ -38,7 +39,7 @@ local function alike(net, values, groups)
   return all[2][2]
 end
 
--- How often what SliceChannel makes is copied to another device.
+-- Returns how often a result of SliceChannel is copied to another device.
 local function copies(e)
   return select(2, e:program():gsub("%[slicechannel%d+_%d_copy%]", ""))
 end
@@ -96,7 +97,7 @@ describe("a network with groups", function()
     assert.equal("cpu(1)", tostring(e.grad_dict.x.context))
     assert.equal("cpu(1)", tostring(e.grad_dict.w.context))
     assert.equal("cpu(0)", tostring(e.grad_dict.free.context))
-    -- added to what is there
+    -- Binds gradients that are added to their arrays.
     local function bound(g)
       return net:bind{ ctx = ty.cpu(0), group2ctx = PLACES, args = { x = values.x:copyto(ty.cpu(1)),
         w = values.w:copyto(ty.cpu(1)), v = ty.nd.ones(3, { ctx = ty.cpu(2) }) },

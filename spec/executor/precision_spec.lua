@@ -3,7 +3,7 @@
 local device = require "spec.support.device"
 local ty = require "tycho"
 
--- Whether this processor multiplies bfloat16: elsewhere "medium" is float32.
+-- Returns whether this processor multiplies bfloat16: elsewhere "medium" is float32.
 local function rounds()
   local x = ty.sym.Variable "x"
   local exe = ty.sym.FullyConnected{ x, num_hidden = 32, name = "fc" }:simple_bind{ ctx = ty.cpu(),
@@ -36,7 +36,7 @@ local CASES = {
     { a = { 5, 24, 30 } }, 0.02 },
 }
 
--- Outputs and gradients with the same numbers.
+-- Returns outputs and gradients for the same numbers.
 local function run(symbol, shapes, precision)
   local options = { ctx = ty.cpu(), precision = precision }
   for name, shape in pairs(shapes) do
@@ -57,7 +57,7 @@ local function run(symbol, shapes, precision)
   return results, exe
 end
 
--- The largest difference over the largest number.
+-- Returns the largest difference over the largest number.
 local function distance(x, y)
   local most = y:abs():max():asscalar()
   return (x - y):abs():max():asscalar() / math.max(most, 1e-30)

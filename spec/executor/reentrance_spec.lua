@@ -18,7 +18,7 @@ end
 
 local RELU = { { 2, 0, 6, 0 }, { 10, 12, 0, 16 } }
 
--- The executor works, without a monitor.
+-- Asserts that the executor works, without a monitor.
 local function works(exe)
   exe:set_monitor_callback(ty.null)
   exe:forward{ is_train = true }
@@ -227,7 +227,7 @@ describe("objects that belong together", function()
     return table.concat(texts, ", ")
   end
 
-  -- All of them work, and some read what others make.
+  -- Returns objects that all work, some of which read results of others.
   local function company()
     local exe = bound()
     local wider = exe:reshape{ x = { 3, 4 }, allow_up_sizing = true }

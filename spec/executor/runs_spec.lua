@@ -8,7 +8,7 @@ local interface = require "spec.support.interface"
 local C, fails, make, takes = interface.C, interface.fails, interface.make, interface.takes
 local op, var, tensor, numbers = interface.op, interface.var, interface.tensor, interface.numbers
 
--- An executor over arrays by name: {name, value, grad, req}; flags as of tycho.h
+-- Returns an executor over arrays by name: {name, value, grad, req}; flags as in tycho.h.
 local function bound(g, heads, args, flags)
   local a = ffi.new("ty_bind[?]", #args)
   for i, b in ipairs(args) do

@@ -9,7 +9,7 @@ local function bn(x)
   return ty.sym.BatchNorm{ x, name = "bn" }
 end
 
--- One training step; gives the executor.
+-- Runs one training step; returns the executor.
 local function step(net, grad_req)
   local exe = net:simple_bind{ ctx = ty.cpu(), data = { 4, 3 }, grad_req = grad_req or "write" }
   exe.arg_dict.data[":"] = ty.nd.array(ROWS)

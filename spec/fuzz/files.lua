@@ -37,7 +37,7 @@ local function states()
   return updater, updater:get_states()
 end
 
--- Adler-32 of what follows the head, as serialize.lua wants it.
+-- Returns bytes with the Adler-32 checksum of what follows the head, as serialize.lua requires it.
 local function with_checksum(bytes)
   if #bytes < 24 then
     return bytes

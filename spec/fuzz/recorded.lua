@@ -10,7 +10,7 @@ local nd, autograd = ty.nd, ty.autograd
 
 local ROWS, COLUMNS = 3, 4
 
--- A generator of its own, so that the arrays' numbers are not those of the choices.
+-- Returns a random generator of its own, so that the arrays' numbers are not those of the choices.
 local function choices(seed)
   local state = seed * 2654435761 % 2 ^ 32
   local function next_number()
@@ -33,7 +33,7 @@ local function choices(seed)
   return r
 end
 
--- State of a program: arrays by kind.
+-- Returns the state of a program: arrays by kind.
 local function new_state(r, seed)
   ty.random.seed(seed)
   local s = { r = r, log = {}, variables = {}, plain = {}, results = {} }

@@ -16,7 +16,7 @@ local function network()
   return net
 end
 
--- Pictures with one of three bright bands, and which.
+-- Returns pictures with one of three bright bands, and which.
 local function pictures(n)
   ty.random.seed(8)
   local x, y = nd.random.normal{ 0, 0.3, shape = { n, 1, 12, 12 } }, nd.zeros{ n }

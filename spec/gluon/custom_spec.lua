@@ -14,7 +14,7 @@ function Triple:forward(is_train, req, ins, outs)
   self:assign(outs[2], req[2], ins[1] + ins[2])
 end
 
--- Not the derivative, to be distinguished from it.
+-- Writes gradients that are not the derivative, to be distinguished from it.
 function Triple:backward(req, heads, _, _, grads)
   self:assign(grads[1], req[1], heads[1] * 5)
   self:assign(grads[2], req[2], heads[2] * 7)

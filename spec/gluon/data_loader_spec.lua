@@ -17,7 +17,7 @@ local function labels(n)
   return nd.arange(n):astype("int32")
 end
 
--- All bytes of some epochs.
+-- Returns all bytes of some epochs.
 local function read_bytes(make, workers, options)
   ty.random.seed(5)
   local list = {}
@@ -48,7 +48,7 @@ local function threads_end()
   return false
 end
 
--- The labels of the first batch; the loop is left there.
+-- Returns the labels of the first batch; leaves the loop there.
 local function read_first(loader)
   local labels_of
   for _, t in loader do

@@ -17,7 +17,7 @@ end)
 teardown(function() ty.log.level, ty.log.sink = level, sink end)
 before_each(function() lines = {} end)
 
--- A loader of n rows of 4 numbers and their classes.
+-- Returns a loader of n rows of 4 numbers and their classes.
 local function loader(n, batch)
   local x = form({ n, 4 }, "float32")
   local t = {}
@@ -296,7 +296,7 @@ end)
 
 
 describe("EarlyStoppingHandler", function()
-  -- A metric that gives one value after the other.
+  -- Returns a metric that returns one value after the other.
   local function make_metric(list, name)
     local m = ty.metric.EvalMetric{ name or "validation loss" }
     local at = 0

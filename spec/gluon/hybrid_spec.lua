@@ -6,14 +6,14 @@ local ty = require "tycho"
 local autograd, F, gluon, nd, sym = ty.autograd, ty.F, ty.gluon, ty.nd, ty.sym
 local HybridBlock, Dense, Net = gluon.HybridBlock, blocks.Dense, blocks.Net
 
--- A class whose forward is f(self, ...).
+-- Returns a class whose forward is f(self, ...).
 local function of(f, init)
   local Class = HybridBlock:extend("Own")
   Class.init, Class.forward = init, f
   return Class
 end
 
--- Values and gradients of a net on x, hybridized and not.
+-- Compares values and gradients of a net on x, hybridized and not.
 local function compare(net, x)
   local values = {}
   for i, active in ipairs{ false, true } do
@@ -378,7 +378,7 @@ end)
 
 
 describe("errors of hybrid blocks", function()
-  -- The location so many lines after the caller's.
+  -- Returns the location so many lines after the caller's.
   local function after(lines)
     return "spec/gluon/hybrid_spec.lua:" .. debug.getinfo(2, "l").currentline + lines
   end

@@ -7,12 +7,12 @@ local support = require "spec.support.gluon"
 local loss, nd = ty.gluon.loss, ty.nd
 local form = support.form
 
--- Rows of numbers as float64.
+-- Returns rows of numbers as float64.
 local function array(t)
   return nd.array(t, { dtype = "float64" })
 end
 
--- The mean of f over the elements of rows, a list with one number per row.
+-- Returns the mean of f over the elements of rows, a list with one number per row.
 local function means(p, t, f)
   local list = {}
   for i = 1, #p do

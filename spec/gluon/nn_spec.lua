@@ -458,7 +458,7 @@ describe("arrays between layers", function()
     return net
   end
 
-  -- Tensors that a recorded call leaves while nothing is collected.
+  -- Returns the number of tensors that a recorded call leaves while nothing is collected.
   local function left_by(net, x)
     local call = function() return net(x) end
     ty.autograd.record(call):backward()

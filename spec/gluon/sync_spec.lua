@@ -23,7 +23,7 @@ local function joined(list)
   return nd.concat(parts)
 end
 
--- Slices of x of the given numbers of rows, each a variable on its device.
+-- Returns slices of x of the given numbers of rows, each a variable on its device.
 local function spread(x, rows, ctx)
   local list, at = {}, 0
   for i, n in ipairs(rows) do
@@ -34,7 +34,8 @@ local function spread(x, rows, ctx)
   return list
 end
 
--- A network with BatchNorm on one device, and with SyncBatchNorm on several: equal values.
+-- Returns a network with BatchNorm on one device, and one with SyncBatchNorm on several, with equal
+-- values.
 local function pair(make, ctx, x, dtype)
   local one, many = make(nn.BatchNorm), make(nn.SyncBatchNorm)
   one:initialize()

@@ -12,7 +12,7 @@ local function parameter(name, value, ctx)
   return p
 end
 
--- Backward of the sum of weight times factor, per parameter and device.
+-- Runs backward of the sum of weight times factor, per parameter and device.
 local function back(...)
   local given = { ... }
   local heads = autograd.record(function()

@@ -26,7 +26,7 @@ local NETWORKS = {
   ["mobilenetv2_0.25"] = { 266, 1526856 },
 }
 
--- Number of parameters and of elements once shapes are known from a picture.
+-- Returns the number of parameters and of elements, with shapes inferred from a picture.
 local function sizes(net, size)
   net:infer_shape(nd.zeros{ 1, 3, size, size })
   local n, elements = 0, 0

@@ -14,7 +14,7 @@ describe("ImageDetRecordIter", function()
     return folder .. "/" .. name
   end
 
-  -- The numbers of a label: three before the objects, five of each.
+  -- Returns the numbers of a label: three before the objects, five of each.
   local function make_label(objects)
     local label = { 3, 5, 77 }
     for _, row in ipairs(objects) do

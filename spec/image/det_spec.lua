@@ -152,7 +152,7 @@ describe("ImageDetIter", function()
     return folder .. "/" .. name
   end
 
-  -- The numbers of a label: four before the objects, six of each.
+  -- Returns the numbers of a label: four before the objects, six of each.
   local function make_label(objects)
     local label = { 4, 6, 60, 80 }
     for _, row in ipairs(objects) do

@@ -6,7 +6,7 @@ local ty = require "tycho"
 local V, sym = ty.sym.Variable, ty.sym
 local SIDE, COUNT = 48, 32
 
--- Squares of two classes anywhere.
+-- Returns labels of squares of two classes anywhere.
 local function samples()
   local list = {}
   for i = 1, COUNT do
@@ -27,7 +27,7 @@ local function predicted(x, channels, name)
   return sym.transpose{ x, axes = { 0, 2, 3, 1 } }
 end
 
--- Losses for training, detections for use.
+-- Returns the losses for training, and the detections for use.
 local function detector()
   local x = conv(conv(conv(V "data", 8, "c1"), 16, "c2"), 16, "c3")
   local anchors = sym.contrib.MultiBoxPrior{ x, sizes = { 0.375 }, name = "anchors" }

@@ -12,7 +12,7 @@ describe("iterators of images", function()
   setup(images.make_folder)
   teardown(images.remove_folder)
 
-  -- n images of h x w with label i and, in the first pixel, i
+  -- Packs n images of h x w with label i and, in the first pixel, i.
   local function pack(name, n, options)
     options = options or {}
     local w = ty.recordio.MXIndexedRecordIO(path(name .. ".idx"), path(name .. ".rec"), "w")

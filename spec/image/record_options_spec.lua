@@ -10,7 +10,7 @@ describe("an iterator over records of images", function()
   setup(images.make_folder)
   teardown(images.remove_folder)
 
-  -- One record: an image, as PNG, with a label of a box of all of it.
+  -- Packs one record: an image, as PNG, with a label of a box of all of it.
   local function pack(name, image, id)
     local w = ty.recordio.MXIndexedRecordIO(path(name .. ".idx"), path(name .. ".rec"), "w")
     w:write_idx(0, ty.recordio.pack_img(ty.recordio.IRHeader{ 0, { 2, 5, 7, 0, 0, 1, 1 }, id or 0,

@@ -19,7 +19,7 @@ local function plane()
   return nd.array{ rows }
 end
 
--- What a turned plane has, with the window `zoom` times as large; nil outside.
+-- Returns the value of a turned plane, with the window `zoom` times as large; nil outside.
 local function expected(i, k, degrees, zoom)
   local a, x, y = math.rad(degrees), k - 1 - (W - 1) / 2, i - 1 - (H - 1) / 2
   local from_x = zoom * (x * math.cos(a) - y * math.sin(a))

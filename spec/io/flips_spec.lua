@@ -39,7 +39,7 @@ local function try(read, path, count, name)
   end
 end
 
--- Damages some of the places, all of them where there is no number; then the file is as it was.
+-- Damages some of the places, all of them without a number; the file is restored afterwards.
 local function sweep(name, path, read, some)
   local bytes = folder.read(path)
   local level = ty.log.level

@@ -37,7 +37,7 @@ local function used()
   return pages * 4096
 end
 
--- f() while the process may not grow by more than so many bytes.
+-- Calls f() while the process may not grow by more than so many bytes.
 local function within(bytes, f)
   local ADDRESS_SPACE = 9
   local limit = ffi.new("struct growth_rlimit")
@@ -54,7 +54,7 @@ local function within(bytes, f)
   return ok, e
 end
 
--- `least`: of bytes that the file has.
+-- Asserts that a file is read within a bound on memory. `least`: of bytes that the file has.
 local function holds(format, least)
   folder.with(function(path)
     local small, file = path .. "/small." .. format.name, path .. "/a." .. format.name

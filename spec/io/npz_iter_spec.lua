@@ -5,7 +5,7 @@ local lfs = require "lfs"
 local ty = require "tycho"
 require "spec.helper"
 
--- Files of 3, 5 and 2 rows; the data of row i are i and i + 0.5, its label is i.
+-- Writes files of 3, 5 and 2 rows; the data of row i are i and i + 0.5, its label is i.
 local function write(path)
   local row = 0
   for k, rows in ipairs{ 3, 5, 2 } do

@@ -9,7 +9,7 @@ local C = native.C
 
 local UNREADABLE = "/proc/self/mem"                      -- opens, and cannot be read from its start
 
--- The text of the failure, nil where the iterator was made.
+-- Returns the text of the failure, nil if the iterator was made.
 local function refusal(kind, options)
   local it, text = interface.iterator(kind, options)
   if it then
@@ -134,7 +134,7 @@ local CASES = {
     bad("min_crop_aspect_ratios", "2", "above 0, at most max_crop_aspect_ratios") },
 }
 
--- An idx file of so many dimensions, all of them 1.
+-- Returns an idx file of so many dimensions, all of them 1.
 local function idx(ndim)
   return "\0\0\8" .. string.char(ndim) .. ("\0\0\0\1"):rep(ndim) .. "\7"
 end

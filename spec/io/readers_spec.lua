@@ -10,7 +10,7 @@ local ty = require "tycho"
 
 local C = native.C
 
--- The data of all batches of an epoch, one after the other, and the labels.
+-- Returns the data of all batches of an epoch, one after the other, and the labels.
 local function epoch(it)
   local data, labels, pads = {}, {}, {}
   for batch in it do

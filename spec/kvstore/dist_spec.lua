@@ -16,7 +16,7 @@ local function make_stores(n, name)
   return stores
 end
 
--- What each store holds under a key.
+-- Returns the value of a key in each store.
 local function pull_values(stores, key, shape)
   local list = {}
   for r, kv in ipairs(stores) do
@@ -199,7 +199,7 @@ describe("a store of several ranks", function()
     end
   end)
 
-  -- The profile of two ranks' sum.
+  -- Returns the profile of two ranks' sum.
   local function profile_of_sum()
     local path = os.tmpname()
     ty.profiler.set_config{ filename = path, profile_all = true }
@@ -288,7 +288,7 @@ local RUN = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THR
 describe("processes over MPI", function()
   local with_mpi = mpi.it(it, pending)
 
-  -- What the ranks print; MPI itself may warn of networks that it does not use.
+  -- Returns the output of the ranks; MPI itself may warn of networks that it does not use.
   local function run(n, words, program)
     local noise = os.tmpname()
     local command = RUN:format(n, program or shell.program, words)
@@ -393,7 +393,7 @@ describe("processes over MPI", function()
     assert.truthy(output:find("on rank 1: 1", 1, true), output)
   end)
 
-  -- A rank that was stopped or killed: `command` gets the process id of rank 1.
+  -- Runs ranks of which one is stopped or killed: `command` gets the process id of rank 1.
   local function lose_a_rank(command)
     return shell.run(("TYCHO_COMM_PATIENCE=2 " .. RUN):format(3, shell.program, "-e \z
       'local ty = require(\"tycho\") local kv = ty.kv.create(\"dist_sync\") \z

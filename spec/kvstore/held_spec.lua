@@ -62,8 +62,8 @@ end
 describe("a scaled loss while sums over ranks are held up:", function()
   local HUGE = 1e37                                      -- gradients of such data overflow
 
-  -- Three steps, the second one with data of that factor. `held`: a sum of each step waits until
-  -- the first layer of the next one has run.
+  -- Runs three steps, the second one with data of that factor. `held`: a sum of each step waits
+  -- until the first layer of the next one has run.
   local function train(scale, factor, held)
     local m, kv = start()
     local scaler, open, early = LossScale(scale), nothing, {}
@@ -102,7 +102,7 @@ describe("a scaled loss while sums over ranks are held up:", function()
 end)
 
 describe("while sums over ranks are held up", function()
-  -- Two steps; after the update of the first one `open` lets its sum go on.
+  -- Runs two steps; after the update of the first one `open` lets its sum go on.
   local function train(held, watch)
     local m, kv = start()
     local gates = { open = nothing }

@@ -88,7 +88,7 @@ kill -TERM $(cat /proc/$launcher/task/$launcher/children)
 wait $launcher
 ]]
 
--- Three ranks of a script in which one may end before the others.
+-- Returns the output of three ranks of a script in which one may end before the others.
 local function run_ending(ending)
   local text
   folder.with(function(path)

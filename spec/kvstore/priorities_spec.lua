@@ -176,7 +176,7 @@ describe("after a sum over ranks", function()
     return ty.sym.Group{ ty.sym.SoftmaxOutput{ x, name = "softmax" }, ty.sym.BlockGrad{ first } }
   end
 
-  -- A module that has made a step, and its batch. `between` comes after its backward.
+  -- Returns a module that has made a step, and its batch. `between` is called after its backward.
   local function stepped(in_backward, between)
     local kv = dist.DistStore("dist_sync", comm.group(1)[1])
     local m = ty.mod.Module(network(), { context = kv._home })

@@ -27,7 +27,7 @@ local function fails(status, text, arguments)
   return output
 end
 
--- A checkpoint: y = relu(W x + b) for 3 inputs, 2 outputs.
+-- Writes a checkpoint: y = relu(W x + b) for 3 inputs, 2 outputs; returns the path of its symbol.
 local function checkpoint(dir)
   local net = ty.sym.FullyConnected{ data = V "data", num_hidden = 2, name = "fc" }
   ty.model.save_checkpoint(dir .. "/m", 3, ty.sym.relu{ net, name = "relu" },
@@ -35,7 +35,7 @@ local function checkpoint(dir)
   return dir .. "/m-symbol.json"
 end
 
--- The same network of Torch7, inside a table.
+-- Writes the same network for Torch7, inside a table.
 local function torch_file(dir)
   local linear = t7.object("nn.Linear", { weight = t7.tensor("Float", { 2, 3 },
     { 1, 0, 0, 0, -1, 0 }), bias = t7.tensor("Float", { 2 }, { 10, 1 }) })
@@ -45,7 +45,7 @@ local function torch_file(dir)
   return dir .. "/net.t7"
 end
 
--- The same network in ONNX.
+-- Writes the same network as ONNX.
 local function onnx_file(dir, options)
   local net, params = ty.model.load_checkpoint(checkpoint(dir):match("^(.*)%-symbol"), 3)
   ty.onnx.export_model{ net, params, { data = { 1, 3 } }, dir .. "/net.onnx",
@@ -213,8 +213,8 @@ describe("--convert with ONNX", function()
   end)
 end)
 
--- The same network of ONNX, whose input is called otherwise, for `rows` rows; for as many as come
--- where that is nil.
+-- Writes the same network as ONNX, with an input of another name, for `rows` rows; nil: for any
+-- number.
 local function image_file(dir, rows)
   local net = ty.sym.FullyConnected{ data = V "image", num_hidden = 2, name = "fc" }
   ty.onnx.export_model{ ty.sym.relu{ net, name = "relu" }, { fc_weight = ty.nd.array{ { 1, 0, 0 },

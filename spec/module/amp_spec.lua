@@ -24,7 +24,7 @@ local function types(symbol)
   return of
 end
 
--- Pictures with one of three bright bands.
+-- Returns pictures with one of three bright bands.
 local function pictures(n)
   local x = ty.nd.random.normal{ 0, 0.3, shape = { n, 1, 12, 12 } }
   local label = ty.nd.zeros{ n }

@@ -22,7 +22,7 @@ local function rows(n)
   return ty.nd.random.normal{ shape = { n, 4 } }
 end
 
--- What a bound classifier says of rows, computed here.
+-- Returns the output of a bound classifier for rows, computed here.
 local function expected(m, x)
   local p = m:get_params()
   local w, b = p.fc_weight:as_in_context(x.context), p.fc_bias:as_in_context(x.context)

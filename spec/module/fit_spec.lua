@@ -72,7 +72,7 @@ local function train(kind, it_, fit, options)
   return first, copies((m:get_params())), m
 end
 
--- Length of the step from one set of parameters to another.
+-- Returns the length of the step from one set of parameters to another.
 local function step_length(a, b)
   local sum = 0
   for name, x in pairs(a) do
@@ -191,7 +191,7 @@ describe("fit", function()
       return ty.sym.FullyConnected{ data = x, num_hidden = 3, name = name }
     end
 
-    -- the logarithm of what becomes negative in the second batch
+    -- Returns a network with a logarithm of what becomes negative in the second batch.
     local function net()
       local h = ty.sym.log{ stage(ty.sym.Variable("data"), "fc1"), name = "logs" }
       return ty.sym.SoftmaxOutput{ data = stage(h, "fc2"), name = "softmax" }
@@ -434,7 +434,7 @@ describe("fit", function()
   end)
 
   describe("with early_stopping", function()
-    -- A metric that says, epoch by epoch, what a list says; a call of `score` resets it once.
+    -- Returns a metric with one value of a list per epoch; a call of `score` resets it once.
     local function scripted(list, name)
       local metric, n = ty.metric.np(function() return 0 end, { name = name or "accuracy" }), -1
       function metric.get() return metric.name, list[n + 1] end

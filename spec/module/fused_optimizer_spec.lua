@@ -14,7 +14,8 @@ local function list_params(symbol)
   return list
 end
 
--- convolution, normalisation, a weight that is read twice, and one after another
+-- Returns a network with convolution, normalisation, a weight that is read twice, and one after
+-- another.
 local function network()
   local x = sym.Convolution{data = V("data"), kernel = {3, 3}, num_filter = 8,
     pad = {1, 1}, name = "conv"}

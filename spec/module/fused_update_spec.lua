@@ -4,7 +4,7 @@ local ty = require "tycho"
 
 local V, nd, sym = ty.sym.Variable, ty.nd, ty.sym
 
--- normalisation, a weight that is read twice and one with a rate of its own
+-- Returns a network with normalisation, a weight that is read twice and one with a rate of its own.
 local function network()
   local w, h = V{"twice_weight", lr_mult = 0.5}, V("data")
   h = sym.BatchNorm{sym.FullyConnected{data = h, num_hidden = 8, name = "fc"},

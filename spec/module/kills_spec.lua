@@ -14,7 +14,7 @@ local function command(prefix, resume)
     resume and "resume" or "")
 end
 
--- What a run printed: text by step, and the parameters; the last line may be cut.
+-- Returns what a run printed: text by step, and the parameters; the last line may be cut.
 local function losses_in(output)
   local losses = {}
   for step, loss in output:gmatch("loss (%d+) (%S+)\n") do

@@ -18,7 +18,7 @@ local function head(name)
     name = name or "softmax" }
 end
 
--- The class whose score the gradient raises, for rows of equal scores.
+-- Returns the class whose score the gradient raises, for rows of equal scores.
 local function raised(grads)
   return ty.nd.argmin{ grads, axis = 1 }:totable()
 end
@@ -265,7 +265,7 @@ describe("labels of executor managers", function()
   end)
 end)
 
--- Two classifiers that are right about their own labels only.
+-- Returns two classifiers that are right about their own labels only.
 local function two_heads(order)
   local names = order or { "z", "a" }
   return ty.sym.Group{ head(names[1]), head(names[2]) }

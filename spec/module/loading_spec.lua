@@ -14,7 +14,7 @@ end
 local ARGS = { f_weight = { 3, 2 }, f_bias = { 3 }, bn_gamma = { 3 }, bn_beta = { 3 } }
 local AUXS = { bn_moving_mean = { 3 }, bn_moving_var = { 3 } }
 
--- Ones by name, but for the changes: a shape, or false for none.
+-- Returns ones by name, with changes: a shape, or false for none.
 local function params(shapes, changes)
   local dict = {}
   for name, shape in pairs(shapes) do
@@ -30,7 +30,7 @@ local SHAPES = { data_shapes = { { "data", { 4, 2 } } },
   label_shapes = { { "softmax_label", { 4 } } } }
 local INFERENCE = { data_shapes = SHAPES.data_shapes, for_training = false }
 
--- f gets a prefix with a checkpoint of changed parameters.
+-- Calls f with a prefix of a checkpoint of changed parameters.
 local function with_file(arg_changes, aux_changes, f)
   folder.with(function(path)
     ty.model.save_checkpoint(path .. "/m", 1, net(), params(ARGS, arg_changes),

@@ -21,7 +21,7 @@ local function batch(width)
   return ty.io.DataBatch{ data = { ty.nd.ones{ 4, width } }, label = { ty.nd.zeros(4) } }
 end
 
--- How often each name is among the entries of a step.
+-- Returns how often each name is among the entries of a step.
 local function step(m, monitor, width)
   monitor:tic()
   m:forward(batch(width), true)

@@ -28,7 +28,7 @@ describe("narrow types", function()
     return m:score(test, metric())[1][2], m
   end
 
-  -- The scores of float32, `medium` and bfloat16, and the first module.
+  -- Returns the scores of float32, `medium` and bfloat16, and the first module.
   local function three(net, train, test, metric, options, seed)
     local scores, first = {}, nil
     for i, precision in ipairs{ "highest", "medium", "bfloat16" } do
@@ -103,7 +103,7 @@ describe("narrow types", function()
     end
   end)
 
-  -- Sentences one after the other, cut into rows of `length` words.
+  -- Returns sentences one after the other, cut into rows of `length` words.
   local function make_rows(sentences, vocabulary, length, batch)
     local words = {}
     for _, sentence in ipairs(sentences) do

@@ -25,8 +25,8 @@ local function step(m, from, to)
   end
 end
 
--- options: contexts, kvstore, store (a function that makes one), in_backward, params (to begin
--- with), net
+-- Returns a module. options: contexts, kvstore, store (a function that makes one), in_backward,
+-- params (to begin with), net.
 local function module(optimizer, settings, options)
   options = options or {}
   local m = ty.mod.Module{ symbol = options.net or net(), logger = quiet(),
@@ -66,7 +66,7 @@ local RULES = {
 
 local BOTH = { ty.cpu(0), ty.cpu(1) }
 
--- A store that adds, and leaves the updates to each device.
+-- Returns a store that adds, and leaves the updates to each device.
 local function adder()
   local kv = ty.kv.create("local")
   kv.is_capable = function() return false end
@@ -88,7 +88,7 @@ local function with_rate(settings)
   return all
 end
 
--- A training in two parts, by way of a file, and in one, with a schedule.
+-- Compares a training in two parts, through a file, with one in one part, with a schedule.
 local function compare_halves(path, rule, first, second)
   local function settings()
     local all = with_rate(rule[2])

@@ -47,7 +47,7 @@ local function ready(contexts)
   return m
 end
 
--- By how much f makes live native memory grow.
+-- Returns by how much f makes live native memory grow.
 local function growth(f)
   collectgarbage()
   collectgarbage()

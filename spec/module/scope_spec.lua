@@ -33,7 +33,7 @@ end
 local SHAPES = { data_shapes = { { "data", { 4, 4 } } },
   label_shapes = { { "softmax_label", { 4 } } } }
 
--- options: contexts, optimizer, kvstore, in_backward, compression
+-- Returns a module. options: contexts, optimizer, kvstore, in_backward, compression.
 local function module(options)
   options = options or {}
   local m = ty.mod.Module{ symbol = net(), logger = quiet(), context = options.contexts,
@@ -51,7 +51,7 @@ local function step(m, rows)
   return m:get_outputs()[1]:totable()
 end
 
--- Inside a scope with many arrays, then outside of it and inside another one.
+-- Calls f inside a scope with many arrays, inside another one, and outside.
 local function over_scopes(f)
   for _ = 1, 2 do
     ty.scope(function()

@@ -16,7 +16,7 @@ local function module(contexts)
   return m
 end
 
--- Column 0 of what the module makes of zeros.
+-- Returns column 0 of the module's output for zeros.
 local function seen(m, rows, key)
   m:forward(ty.io.DataBatch{ data = { ty.nd.zeros{ rows, key or 3 } }, bucket_key = key }, false)
   return m:get_outputs()[1]:slice_axis{ axis = 1, begin = 0, ["end"] = 1 }:reshape{ -1 }:totable()

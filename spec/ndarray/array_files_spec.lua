@@ -7,7 +7,7 @@ local ty = require "tycho"
 
 local C = native.C
 
--- Little-endian words.
+-- Returns little-endian words.
 local function u32(...)
   local words = {}
   for i = 1, select("#", ...) do
@@ -44,20 +44,20 @@ local function list(records, names)
   return u64(0x112, 0, #records) .. table.concat(records) .. u64(#text) .. table.concat(text)
 end
 
--- A row_sparse array of 3 x 2 of which some rows are stored.
+-- Returns a row_sparse array of 3 x 2 of which some rows are stored.
 local function rows(numbers, stored, index_shape)
   return u32(V2, 1) .. shape(#numbers, 2) .. shape(3, 2) .. CPU .. F32 .. I64
     .. (index_shape or shape(#numbers)) .. floats(unpack(stored)) .. u64(unpack(numbers))
 end
 
--- A csr array of 2 x 3: values, starts of rows, columns.
+-- Returns a csr array of 2 x 3: values, starts of rows, columns.
 local function csr(values, starts, columns, whole)
   return u32(V2, 2) .. shape(#values) .. (whole or shape(2, 3)) .. CPU .. F32
     .. I64 .. shape(#starts) .. I64 .. shape(#columns)
     .. floats(unpack(values)) .. u64(unpack(starts)) .. u64(unpack(columns))
 end
 
--- The text of the failure after the place.
+-- Returns the text of the failure after the place.
 local function refusal(bytes)
   local bag, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   assert.is_true(C.ty_params_parse(bytes, #bytes, bag, named) > 0)

@@ -6,7 +6,7 @@ local nd = ty.nd
 
 local function list(x) return x:astype("float64"):reshape{-1}:totable() end
 
--- f(); f() again, twice, are equal
+-- Asserts that f() and f() again, twice, are equal.
 local function stays(f)
   local first = list(f())
   for _ = 1, 2 do assert.same(first, list(f())) end

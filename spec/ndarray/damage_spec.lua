@@ -8,7 +8,7 @@ local folder = require "spec.support.folder"
 
 local bit = require "bit"
 
--- Every file that differs from these bytes in one bit.
+-- Iterates over every file that differs from these bytes in one bit.
 local function flipped(bytes)
   local at, shift = 1, -1
   return function()
@@ -20,7 +20,7 @@ local function flipped(bytes)
   end
 end
 
--- The arguments' bytes of a file, as written by f(path).
+-- Returns the bytes of a file that f(path) writes.
 local function written(f)
   local bytes
   folder.with(function(path)

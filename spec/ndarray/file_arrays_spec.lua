@@ -9,7 +9,7 @@ local native = require "tycho.core.ffi"
 
 local V = ty.sym.Variable
 
--- The bytes of float32 numbers.
+-- Returns the bytes of float32 numbers.
 local function floats(list)
   return ffi.string(ffi.new("float[?]", #list, list), 4 * #list)
 end

@@ -57,7 +57,7 @@ describe("integers of a file", function()
   end)
 end)
 
--- What the bits of an 8-bit float say.
+-- Returns the value of an 8-bit float's bits.
 local function float8(byte, exponent_bits, bias)
   local mantissa_bits = 7 - exponent_bits
   local sign = byte >= 128 and -1 or 1
@@ -118,7 +118,7 @@ local function fifth(b, at, k)
   return band(rshift(b(at + math.floor(k / 8)), k % 8), 1) * 16
 end
 
--- scale and minimum of a group of 32 in a block of 256
+-- Returns scale and minimum of a group of 32 in a block of 256.
 local function group_scales(b, g)
   if g < 4 then
     return band(b(4 + g), 63), band(b(8 + g), 63)

@@ -16,7 +16,7 @@ local function make_bytes(hex)
   return (hex:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
 end
 
--- a .npy file as NumPy writes it; versions 2 and 3 have a long header
+-- Returns a .npy file as NumPy writes it; versions 2 and 3 have a long header.
 local function npy(descr, order, shape, elements, version)
   local text = ("{'descr': %s, 'fortran_order': %s, 'shape': %s, }"):format(descr, order, shape)
   local long = version and version > 1
@@ -25,7 +25,7 @@ local function npy(descr, order, shape, elements, version)
     .. (long and "\0\0" or "") .. text .. elements
 end
 
--- a safetensors file of one array; more: further entries of its header
+-- Returns a safetensors file of one array; more: further entries of its header.
 local function safetensors(code, n, elements, more)
   local header = ('{"w": {"dtype": "%s", "shape": [%d], "data_offsets": [0, %d]}%s}')
     :format(code, n, #elements, more or "")

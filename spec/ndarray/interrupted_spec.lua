@@ -9,7 +9,7 @@ local ty = require "tycho"
 
 local C, nd = native.C, ty.nd
 
--- f while an interruption is pending, as between the signal and its answer.
+-- Calls f while an interruption is pending, as between the signal and its handling.
 local function interrupted(f)
   C.ty_interrupt(1)
   local ok, e = pcall(f)

@@ -8,7 +8,7 @@ local folder = require "spec.support.folder"
 local V = ty.sym.Variable
 local SYNC = os.getenv("TYCHO_SYNC") == "1"
 
--- An array whose task fails: index 9 of 3 rows.
+-- Returns an array whose task fails: index 9 of 3 rows.
 local function broken(into)
   local ok, y = pcall(ty.nd.take, { ty.nd.arange(3), ty.nd.array{ 0, 9 }, mode = "raise",
     out = into })

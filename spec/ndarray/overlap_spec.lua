@@ -6,7 +6,8 @@ local interface = require "spec.support.interface"
 
 local C, fails, takes = interface.C, interface.fails, interface.takes
 
--- n elements from `first` on, as an array of its own; dtype: another type over the same bytes
+-- Returns n elements from `first` on, as an array of its own; dtype: another type over the same
+-- bytes.
 local function view(x, first, shape, dtype)
   local d = ffi.new("ty_desc", { dtype = dtype or C.TY_F32, ndim = #shape })
   for i, n in ipairs(shape) do

@@ -25,7 +25,7 @@ local function numbers(x)
   return (kind == "float16" or kind == "bfloat16") and x:astype("float32") or x
 end
 
--- Whether all elements are as near as the case allows.
+-- Checks whether all elements are as near as the case allows.
 local function near(case, want, got, expected)
   assert(got.dtype == want.dtype, "dtype " .. got.dtype .. ", expected " .. want.dtype)
   assert(table.concat(got.shape, ",") == table.concat(want.shape, ","), "shape "

@@ -18,7 +18,7 @@ local V, contrib = ty.sym.Variable, ty.sym.contrib
 local python = files.python()
 local kept, keep = files.kept_folder()
 
--- A network whose arrays are random, for shapes of its inputs.
+-- Checks a network whose arrays are random, for shapes of its inputs.
 local function check(name, symbol, shapes, options)
   options = options or {}
   local arrays, states, inputs = {}, {}, {}
@@ -126,7 +126,7 @@ describe("networks as ONNX", function()
       use_offset = true, causal = true, window = 3 } },
   }
 
-  -- A node of contrib.attention: symbol, shapes and arrays of its inputs.
+  -- Returns a node of contrib.attention: symbol, shapes and arrays of its inputs.
   local function attention(layout, mask)
     local shapes, arrays, inputs = {}, {}, { layout = layout[4] }
     for _, name in ipairs{ "q", "k", "v", "kv", "qkv" } do

@@ -46,7 +46,7 @@ local function refused(bytes, text)
   assert.matches(text or "", tostring(e))
 end
 
--- A model of nodes over constants alone.
+-- Returns a model of nodes over constants alone.
 local function model(nodes, constants, more)
   local m = { nodes = nodes, inputs = {}, outputs = { "y" }, constants = constants }
   for key, v in pairs(more or {}) do m[key] = v end
@@ -62,7 +62,7 @@ local function doublings(op, count)
   return model(nodes, { c = array{ 1, 2, 3, 4 } })
 end
 
--- A field in a field, so many times: the first one, then the others by turns.
+-- Returns a field in a field, so many times: the first one, then the others by turns.
 local function nested(first, fields, times)
   local text = ""
   for i = times, 1, -1 do

@@ -19,7 +19,7 @@ local function with(model, options, f)
   end)
 end
 
--- The outputs of a model for given inputs, as nested tables.
+-- Returns the outputs of a model for given inputs, as nested tables.
 local function run(model, inputs, options)
   local results
   with(model, options or {}, function(sym, args, auxs)
@@ -56,7 +56,7 @@ local function operators(sym)
   return table.concat(list, " ")
 end
 
--- x (2, 2) -> y by nodes
+-- Returns a model x (2, 2) -> y by nodes.
 local function small(nodes, more)
   local model = { nodes = nodes, inputs = { x = { 2, 2 } }, outputs = { "y" } }
   for key, v in pairs(more or {}) do

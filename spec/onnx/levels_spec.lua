@@ -40,7 +40,7 @@ local function import(model)
   return sym, args, auxs
 end
 
--- The outputs of a model for inputs, and the program.
+-- Returns the outputs of a model for inputs, and the program.
 local function run(model, inputs)
   local sym, args, auxs = import(model)
   for name, x in pairs(inputs) do
@@ -63,7 +63,7 @@ local function count(program, kernel)
   return n
 end
 
--- Levels may differ by one where a number is between two.
+-- Asserts that levels agree; they may differ by one where a number is between two.
 local function is_near(want, got, dtype)
   assert.equal(dtype, got.dtype)
   assert.same(want.shape, got.shape)
@@ -74,7 +74,7 @@ local function is_near(want, got, dtype)
     ("%g levels off in all"):format(off:sum():asscalar()))
 end
 
--- Constants of a QuantizeLinear or DequantizeLinear under a name.
+-- Adds the constants of a QuantizeLinear or DequantizeLinear under a name.
 local function pair(constants, name, scale, zero, dtype)
   constants[name .. "_scale"] = nd.array{ scale }
   constants[name .. "_zero"] = nd.array({ zero }, { dtype = dtype })
@@ -92,7 +92,7 @@ describe("QDQ pairs", function()
   local X, Y = 0.02, 0.05                                -- what levels of x and y stand for
   before_each(function() ty.random.seed(5) end)
 
-  -- x -> Q -> DQ -> Conv(DQ weight per channel, bias) -> limits -> Q -> DQ
+  -- Returns a model x -> Q -> DQ -> Conv(DQ weight per channel, bias) -> limits -> Q -> DQ.
   local function conv(o)
     local c = { w = levels("int8", -127, 127, 6, 4, 3, 3), w_scale = nd.random.uniform{ 0.005, 0.02,
       shape = { 6 } }, w_zero = nd.zeros({ 6 }, { dtype = "int8" }),

@@ -17,8 +17,8 @@ local function array(t, dtype) return ty.nd.array(t, { dtype = dtype or "float32
 
 local function whole(t) return array(t, "int64") end
 
--- One node: inputs is a list of arrays, { array, type = code } (an input of the network) or { of =
--- array } (a constant), false for an absent one.
+-- Returns the outputs of one node: inputs is a list of arrays, { array, type = code } (an input of
+-- the network) or { of = array } (a constant), false for an absent one.
 local function run_node(op, attrs, inputs, options)
   options = options or {}
   local node, model = { op, {}, {}, attrs, domain = options.domain }, { inputs = {}, constants = {},
@@ -210,7 +210,7 @@ describe("signals", function()
     near({ 1, 0, 0, 1, 0, 0.5, 0, 0, 0, 0 }, got)
   end)
 
-  -- The transform as its definition has it.
+  -- Returns the transform by its definition.
   local function dft(re, im, count, sign, factor)
     local list = {}
     for k = 0, count - 1 do
@@ -395,7 +395,7 @@ describe("attention of com.microsoft", function()
       { of = array({ 3 }, "int32") }, cos, sin }, with_outputs(3))
     assert.same({ 0, 1, 2, 0, -3, 0 }, y[2]:reshape{ -1 }:totable())
     assert.same({ 1, 0, 10, 0, 100, 0 }, y[3]:reshape{ -1 }:totable())
-    -- Heads of queries: (0, 1) and (-2, 0).
+    -- Returns the weighted mean for the scores a, b and c; heads of queries are (0, 1) and (-2, 0).
     local function mean(a, b, c)
       local sum = math.exp(a) + math.exp(b) + math.exp(c)
       return (math.exp(a) + 10 * math.exp(b) + 100 * math.exp(c)) / sum

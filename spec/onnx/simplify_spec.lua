@@ -37,7 +37,7 @@ local function operators(sym)
   return table.concat(list, " ")
 end
 
--- The operators of model with output y; y as with output `kept` too.
+-- Returns the operators of model with output y; y must be the same with output `kept`, too.
 local function check(model, kept)
   ty.random.seed(3)
   local inputs = {}
@@ -213,7 +213,8 @@ end)
 describe("one-hot vectors times a matrix", function()
   local INT32 = 6
 
-  -- x == 0 .. classes - 1, as floats, times a matrix; the numbers of the one-hot vectors too
+  -- Returns a model of x == 0 .. classes - 1, as floats, times a matrix; also the numbers of the
+  -- one-hot vectors.
   local function model(classes, outputs, changed)
     local count = {}
     for i = 1, classes do

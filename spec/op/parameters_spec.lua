@@ -7,7 +7,8 @@ local interface = require "spec.support.interface"
 
 local REQUIRED = { Convolution = { num_filter = "1", kernel = "(1, 1)" }, slice = { ["end"] = "(3, 3)" } }
 
--- The arguments of ty_op_ports with one attribute; what else an operator needs is given.
+-- Returns the arguments of ty_op_ports with one attribute; other attributes that an operator needs
+-- are given.
 local function asked(op, key, value)
   local list = { key, value }
   for name, text in pairs(REQUIRED[op] or {}) do

@@ -11,7 +11,7 @@ local function refused(code, words, f, ...)
   assert.is_truthy(tostring(e):find(words, 1, true), tostring(e))
 end
 
--- weights, gradients, means, variances of n parameters; the same at each call
+-- Returns weights, gradients, means, variances of n parameters; the same at each call.
 local function arrays(n, half)
   local random, lists = trials.random(3), { {}, {}, {}, {}, {} }
   for i = 1, n do

@@ -18,7 +18,7 @@ local function agree(what, want, got)
   end
 end
 
--- the case with one gradient
+-- Returns the case with only one gradient.
 local function only(case, variable)
   local fixed = {}
   for name in pairs(case.arrays) do

@@ -8,7 +8,7 @@ local nd, sym = ty.nd, ty.sym
 local V = sym.Variable
 local F64 = { dtype = "float64" }
 
--- 1 where key j counts for query i, as (B, H, Tq, Tk)
+-- Returns 1 where key j counts for query i, else 0, as (B, H, Tq, Tk).
 local function admitted(o)
   local t = {}
   for b = 1, o.B do
@@ -37,7 +37,8 @@ local function fused(o)
   return sym.contrib.attention(options)
 end
 
--- rows without a key give 0, so their weights are multiplied by 0
+-- Returns the network of separate operators. Rows without a key give 0, so their weights are
+-- multiplied by 0.
 local function apart(o)
   local function heads(x, size)
     return sym.reshape{ sym["repeat"]{ x, repeats = o.H / o.KH, axis = 1 },
@@ -58,7 +59,7 @@ end
 
 local FIXED = { mask = true, valid_length = true, offset = true, gone = true, some = true }
 
--- outputs and gradients of a network under these arrays
+-- Returns outputs and gradients of a network for these arrays.
 local function run(net, arrays, head)
   local args, grads = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -180,13 +181,13 @@ end)
 describe("contrib.attention", function()
   local B, T, H, D = 2, 70, 3, 4
 
-  -- (B, T, H * D) from (B, H, T, D)
+  -- Joins (B, H, T, D) to (B, T, H * D).
   local function joined(x)
     return nd.transpose(x, { axes = { 0, 2, 1, 3 } }):reshape{ B, -1, H * D }
   end
   local function swapped(x) return nd.transpose(x, { axes = { 1, 0, 2 } }) end
 
-  -- heads side by side, each with its parts
+  -- Returns arrays with their heads next to each other, each head with its parts.
   local function packed(list)
     local parts = {}
     for i, x in ipairs(list) do

@@ -20,7 +20,7 @@ local function check_all(what, y)
   for i, x in ipairs(y.dtype and {y} or y) do check(("%s, output %d"):format(what, i), x) end
 end
 
--- zeros and, thrice as often, ones
+-- Returns zeros and, three times as often, ones.
 local function bools(shape, random)
   local n, t = 1, {}
   for _, size in ipairs(shape) do n = n * size end
@@ -28,7 +28,7 @@ local function bools(shape, random)
   return nd.array(t, {dtype = "bool"}):reshape(shape)
 end
 
--- options of an operator with inputs of bools, or variables
+-- Returns the options of an operator with inputs of bools, or variables.
 local function make_options(params, shapes, input)
   local t = {}
   for key, v in pairs(params) do t[key] = v end
@@ -38,7 +38,7 @@ local function make_options(params, shapes, input)
   return t
 end
 
--- the operator on arrays; false: it takes no bools
+-- Runs the operator on arrays; returns false if it takes no bools.
 local function call(what, line, params, shapes, random)
   local inputs = {}
   local options = make_options(params, shapes, function(key, shape)
@@ -53,7 +53,8 @@ local function call(what, line, params, shapes, random)
   return true
 end
 
--- In an executor, with gradients that are written and added to; false: it takes no bools.
+-- Runs the operator in an executor, with gradients that are written and added to; returns false if
+-- it takes no bools.
 local function bind(what, line, params, shapes, random, req)
   local args, grads = {}, {}
   local options = make_options(params, shapes, function(key, shape)
@@ -154,7 +155,7 @@ end)
 
 -- -- counts ---------------------------------------------------------------------------------------
 
--- what a reduction of ones and zeros is, along axis (from 0; nil: all)
+-- Returns the reduction of ones and zeros by f, along axis (from 0; nil: all).
 local function reduced(x, axis, f)
   local list, outer, n, inner = arrays.list(x), 1, x.size, 1
   if axis then

@@ -27,7 +27,7 @@ local function pair(name, low, high)
   cases[#cases + 1] = {name, function(r) local s = shape(r); return {lhs = s, rhs = s}, {}, low, high end}
 end
 
--- two shapes that broadcast, of equal rank
+-- Adds a case with two shapes that broadcast, of equal rank.
 local function broadcast(name, low, high)
   cases[#cases + 1] = {name, function(r)
     local a, b = shape(r), {}
@@ -40,7 +40,7 @@ local function broadcast(name, low, high)
   end}
 end
 
--- the fewest pixels on which a window of n fits, with so many zeros on both sides
+-- Returns the fewest pixels on which a window of n fits, with so many zeros on both sides.
 local function side(n, pad) return math.max(1, n - 2 * pad) end
 
 local function add(name, make, build, want) cases[#cases + 1] = {name, make, build = build, want = want} end
@@ -228,7 +228,8 @@ for dirs = 1, 2 do                                       -- projected
   end)
 end
 
--- linear algebra; what needs symmetric or regular matrices is in linalg_spec.lua
+-- Returns the shape of a matrix or of a stack of them, for linear algebra; cases that need
+-- symmetric or regular matrices are in linalg_spec.lua.
 local function stack(r, m, n) return r(1, 2) == 1 and {m, n} or {r(1, 3), m, n} end
 local function stack_like(a, m, n) return #a == 2 and {m, n} or {a[1], m, n} end
 for i, name in ipairs{"_linalg_trmm", "_linalg_trsm"} do
@@ -318,7 +319,7 @@ for name in ("_scatter_plus_scalar _scatter_minus_scalar"):gmatch("%S+") do
 end
 pair("_scatter_elemwise_div", 0.5, 2)
 
--- regions (sample, x1, y1, x2, y2) in four images
+-- Adds a case with regions (sample, x1, y1, x2, y2) in four images.
 local function regions(name, planes, options)
   add(name, function(r)
     local o = options(r)
@@ -383,7 +384,7 @@ add("Crop", function(r)
 end)
 add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
 
--- places of axis 1 of data (2, 3, n) that indices (2, k, n) name, as positions in data
+-- Returns the positions in data (2, 3, n) that indices (2, k, n) name along axis 1, counted from 1.
 local function along_places(x)
   local places, n, k = {}, x.data.shape[3], x.indices.shape[2]
   for i = 0, #x.indices - 1 do
@@ -392,7 +393,7 @@ local function along_places(x)
   return places
 end
 
--- data after updates, in order
+-- Returns data after updates, in order.
 local function updated(data, places, updates, reduction)
   local out = {}
   for i, v in ipairs(data) do out[i] = v end
@@ -549,7 +550,7 @@ add("_random_pdf_dirichlet", function(r)
   return {sample = {n, r(1, 3), k}, alpha = {n, k}}, {is_log = r(1, 2) == 1}, 0.3, 0.9
 end)
 
--- matrices that are far from singular: noise with 3 on the diagonal
+-- Fills x with matrices that are far from singular: noise with 3 on the diagonal.
 local function regular(x, random)
   local p, n = x:data(), x.shape[#x.shape]
   for i = 0, x.size - 1 do p[i] = (random() - 0.5) * 1.5 + (math.floor(i / n) % n == i % n and 3 or 0) end
@@ -558,7 +559,7 @@ local function square_stack(r) local n = r(1, 4); return {A = stack(r, n, n)}, {
 for name in ("_linalg_det _linalg_inverse"):gmatch("%S+") do add(name, square_stack) end
 add("_linalg_slogdet", square_stack, function(x) return ty.sym._linalg_slogdet{x.A}[2] end)     -- a sign has no slope
 add("_linalg_gelqf", function(r) local m = r(1, 3); return {A = stack(r, m, m)}, {}, regular end)
--- symmetric ones, whose elements do not move alone: A A' + A0
+-- Returns symmetric matrices, whose elements do not vary alone: A A' + A0.
 local function symmetric(x) return ty.sym._linalg_syrk{x.A} end
 for name in ("_linalg_potrf _linalg_syevd"):gmatch("%S+") do
   add(name, square_stack, function(x) return ty.sym[name]{symmetric(x)} end)

@@ -23,7 +23,7 @@ local function log1p(a)                                                 -- Kahan
 end
 local function arcsinh(a) return math.abs(a) == INF and a or a == 0 and a or sign(a) * math.log(math.abs(a) + math.sqrt(a * a + 1)) end
 
--- f at the points of the grid: tables from a to f(a), NaN where nothing is given
+-- Returns a function that reads a table from a to f(a), NaN where nothing is given.
 local function at(points)
   return function(a)
     if a == 0 and 1 / a < 0 and points["-0"] then return points["-0"] end

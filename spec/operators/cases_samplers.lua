@@ -19,7 +19,7 @@ local function ln_gamma(x)
   return (x + 0.5) * math.log(t) - t + math.log(2.5066282746310005 * sum / x)
 end
 
--- the regularised lower incomplete gamma function, by its series
+-- Returns the regularised lower incomplete gamma function, by its series.
 local function gamma_p(a, x)
   if x <= 0 then return 0 end
   local term = 1 / a
@@ -85,7 +85,8 @@ local function with(options, more)
   return all
 end
 
--- _random_X, _random_X_like, and _sample_X, which takes its parameters from arrays: the last of several
+-- Adds _random_X, _random_X_like, and _sample_X, which takes its parameters from arrays: the last
+-- of several.
 local function family(law_name, law, names, ...)
   for _, values in ipairs{...} do
     local options = {}
@@ -123,7 +124,7 @@ add("_sample_unique_zipfian", function(n)
   return flat(ty.nd._sample_unique_zipfian{range_max = 20, shape = {n, 1}}[1])
 end, make_table(0, ZIPF))
 
--- many draws of one number each
+-- Returns a function that draws one number many times.
 local function repeated(f) return function(n)
   local t = {}
   for i = 1, n / 10 do t[i] = f() end

@@ -9,8 +9,10 @@ local cases = {}
 local function sign(a) return a > 0 and 1 or a < 0 and -1 or 0 end
 local function clip(v, limit) return (limit < 0 or v ~= v) and v or math.max(-limit, math.min(limit, v)) end
 
--- the gradient as most rules take it, without and with the part of weight decay
+-- Returns the gradient as most rules take it, without the part of weight decay.
 local function bare(a, p, i) return clip(p.rescale_grad * a.grad[i], p.clip) end
+
+-- Returns the same gradient with the part of weight decay.
 local function whole(a, p, i) return clip(p.rescale_grad * a.grad[i] + p.wd * a.weight[i], p.clip) end
 
 local function each(f) return function(a, p) for i = 1, #a.weight do f(a, p, i) end end end

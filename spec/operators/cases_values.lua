@@ -41,7 +41,8 @@ end
 local function same(v) return v end
 local function map(x, f) return list(#x, function(i) return f(x[i], i) end) end
 
--- f(elements along the axis, which of them) gives a number or a list in their place; axis from 0
+-- Replaces lines along an axis (from 0): f(elements, number of the line) returns a number or a
+-- list.
 local function along(x, axis, f)
   local outer, n, inner = 1, x.shape[axis + 1], 1
   for k, d in ipairs(x.shape) do
@@ -80,7 +81,7 @@ local function sum(x, f)
   return s
 end
 
--- a filler: numbers that differ by a quarter or more, so that no type makes two of them equal
+-- Fills x with numbers that differ by a quarter or more, so that no type makes two of them equal.
 local function apart(x, random)
   local p, n = x:data(), x.size
   for i = 0, n - 1 do p[i] = (i - math.floor(n / 2)) / 4 end
@@ -232,7 +233,8 @@ add("khatri_rao", function(r) local k = r(1, 3); return {{r(1, 3), k}, {r(1, 3),
   end)}
 end)
 
--- rows 1 to 2 and columns 1 to 3 of (4, 5)
+-- Returns whether element i (from 1) of (4, 5) is in rows 1 to 2 and columns 1 to 3, counted from
+-- 0.
 local function inside(i) return math.floor((i - 1) / 5) % 3 ~= 0 and (i - 1) % 5 >= 1 and (i - 1) % 5 <= 3 end
 local WINDOW = {begin = {1, 1}, ["end"] = {3, 4}}
 add("_slice_assign", function() return {lhs = {4, 5}, rhs = {2, 3}}, WINDOW end, function(x)
@@ -412,7 +414,7 @@ add("_cvcopyMakeBorder", function(r) return {src = {r(1, 3), r(1, 3), 3}}, {top 
 
 -- -- boxes ---------------------------------------------------------------------------------------------------------------------------
 
--- corners (x1, y1, x2, y2) with x1 < x2, y1 < y2, in eighths
+-- Fills x with corners (x1, y1, x2, y2) with x1 < x2, y1 < y2, in eighths.
 local function corners(x, random)
   local p = x:data()
   for i = 0, x.size - 1 do p[i] = i % 4 < 2 and random(0, 3) / 8 or random(4, 8) / 8 end

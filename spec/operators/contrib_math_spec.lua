@@ -14,7 +14,7 @@ end
 describe("attention", function()
   local T, B, H, D = 3, 2, 4, 5
 
-  -- (T, B, H * parts * D) as one (B * H, T, D) of a kind
+  -- Returns one part of (T, B, H * parts * D) as (B * H, T, D).
   local function kind(x, parts, part)
     local t = x.shape[1]
     local y = x:reshape{t, B * H, parts, D}

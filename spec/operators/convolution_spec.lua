@@ -20,7 +20,7 @@ local function net(size, dtype)
     grad_req = size.req}
 end
 
--- outputs and gradients, with `old` in the gradients before
+-- Returns outputs and gradients, with `old` in the gradients before.
 local function results(exe, x, w, g, old)
   local dtype = exe.arg_dict.x.dtype
   exe.arg_dict.x[":"] = x:astype(dtype)
@@ -32,7 +32,7 @@ local function results(exe, x, w, g, old)
     exe.grad_dict.w:astype("float64")}
 end
 
--- the largest |a - b|, in shares of the mean sum of absolute products and of its own
+-- Returns the largest |a - b|, as shares of the mean sum of absolute products and of its own sum.
 local function worst(a, b, sum)
   local e = (a - b):abs()
   return e:max():asscalar() / sum:mean():asscalar(), (e / (sum + 1e-30)):max():asscalar()
@@ -258,7 +258,7 @@ describe("convolution", function()
   end)
 end)
 
--- gradient of the data by its definition, as a flat list
+-- Returns the gradient of the data by its definition, as a flat list.
 local function data_gradient(s, w, dy)
   local out, oh, ow = {}, s.h + 2 * s.ph - s.kh + 1, s.w + 2 * s.pw - s.kw + 1
   local function at(n, f, o, p)
@@ -374,7 +374,7 @@ describe("a convolution", function()
   end)
 end)
 
--- The sum over a window in Lua's numbers, of one channel.
+-- Returns the sum over a window of one channel, in Lua's numbers.
 local function window_sum(x, w, h, width, k, pad, y, col)
   local sum = 0
   for i = 0, k[1] - 1 do

@@ -127,7 +127,7 @@ end)
 
 -- -- gradients of rows that were taken -----------------------------------------------------------
 
--- head gradient h, indices and sizes: what each row of `a` gets
+-- Returns what each row of `a` gets from head gradient h, indices and sizes.
 local function scattered(h, indices, k, inner)
   local want = {}
   for i = 1, k * inner do want[i] = 0 end

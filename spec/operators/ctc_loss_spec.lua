@@ -7,7 +7,7 @@ require "spec.helper"
 local nd, sym, V = ty.nd, ty.sym, ty.sym.Variable
 local CLASSES, STEPS = 3, 4
 
--- the label of a path: equal neighbours are one, blanks are left out
+-- Returns the label of a path as text: equal neighbours count once, blanks are left out.
 local function make_label(path, blank)
   local t = {}
   for i, k in ipairs(path) do
@@ -16,7 +16,7 @@ local function make_label(path, blank)
   return table.concat(t, " ")
 end
 
--- f(path) for all paths of n steps
+-- Calls f(path) for all paths of n steps.
 local function each_path(n, f, path)
   path = path or {}
   if #path == n then return f(path) end
@@ -27,8 +27,8 @@ local function each_path(n, f, path)
   end
 end
 
--- Loss of a label under activations x(t, k), and its gradient as a list, by the definition; 0
--- where there is no path.
+-- Returns the loss of a label under activations x(t, k), and its gradient as a list, by the
+-- definition; 0 if there is no path.
 local function defined(x, label, steps, blank)
   local p, total, visits = {}, 0, {}
   for t = 1, STEPS do
@@ -70,7 +70,7 @@ local function run(x, label, options, given)
   return exe.outputs[1], grad
 end
 
--- every label of up to three classes, padded to four
+-- Returns every label of up to three classes, padded to four.
 local function all_labels(first)
   local list = {{}}
   local least = first and 1 or 0

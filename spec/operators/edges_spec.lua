@@ -36,7 +36,7 @@ local function numbers(arrays)
   return t
 end
 
--- f's results with x[i] as it is, a little larger, and NaN
+-- Returns f's results with x[i] as it is, a little larger, and NaN.
 local function three(f, x, i)
   local was = x:data()[i]
   local function with(v)
@@ -84,7 +84,7 @@ end
 -- operators whose inputs broadcast, beside those that say so
 local BROADCASTS = {_npi_fmod = true}
 
--- outputs of the same shape as all inputs, element by element
+-- Returns whether an operator works element by element, on inputs of one shape.
 local function is_row(name)
   local ok, shown = pcall(function() return ty.op.info(name).gradient end)
   return ok and shown:find("^a: ") and not name:find("^broadcast") and not BROADCASTS[name]

@@ -9,7 +9,8 @@ local sym, V = ty.sym, ty.sym.Variable
 local STEPS = 16                                          -- of 1: exact in both types
 local RELATIVE, ABSOLUTE = 4e-6, 2.5e-7
 
--- from_output: of the gradient; a function: whether at x
+-- Returns a row of an operator. from_output: whether the gradient is exact only to a rounding of
+-- the output; a function of x: whether it is there.
 local function op(name, params, from_output)
   return {name = name .. (params and params.act_type and " " .. params.act_type or ""),
     from_output = from_output, make = function(x)
@@ -33,7 +34,7 @@ local ACTIVATIONS = {
   op("erf"), op("expm1"), op("exp"), op("arctan"), op("arcsinh"), op("sinh"), op("cosh"),
 }
 
--- values and gradients of an activation from low to high
+-- Returns values and gradients of an activation from low to high.
 local function results(activation, dtype, low, high)
   local n = (high - low) * STEPS + 1
   local x = ty.nd.arange(0, n, {dtype = "float64"}) / STEPS + low

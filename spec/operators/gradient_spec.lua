@@ -8,7 +8,7 @@ local ty = require "tycho"
 
 local TRIALS, STEP, BOUND = 20, 1e-5, 1e-6
 
--- the sum over outputs of output times its weights
+-- Returns the sum over outputs of output times its weights.
 local function loss(exe, heads)
   local sum = 0
   for k, y in ipairs(exe:forward{is_train = true}) do
@@ -18,13 +18,13 @@ local function loss(exe, heads)
   return sum
 end
 
--- moves x along d by step
+-- Moves x along d by step.
 local function move(x, d, step)
   local p = x:data()
   for i = 0, x.size - 1 do p[i] = p[i] + step * d[i] end
 end
 
--- (f(x + h d) - f(x - h d)) / 2h
+-- Returns (f(x + h d) - f(x - h d)) / 2h.
 local function difference(exe, heads, x, d, h)
   move(x, d, h)
   local above = loss(exe, heads)
@@ -34,7 +34,7 @@ local function difference(exe, heads, x, d, h)
   return (above - below) / (2 * h)
 end
 
--- Of fourth order, with steps so long that little is lost to rounding; a
+-- Returns the difference of fourth order, with so long steps that little is lost to rounding; a
 -- kink near x spoils it sooner.
 local function finer_difference(exe, heads, x, d)
   local h = 10 * STEP
@@ -93,7 +93,7 @@ local function between_others(case)
   case.symbol = n > 1 and ty.sym.Group(outputs) or outputs[1]
 end
 
--- Gradients begin at 7: a kernel that adds to what it should write is seen.
+-- Runs one trial. Gradients begin at 7, so that a kernel that adds to what it should write is seen.
 local function trial(line, random, sizes)
   local case = trials.make(line, random, sizes)
   between_others(case)

@@ -28,7 +28,7 @@ local function region(i, more)
 end
 
 local LINES = {}
--- at: what comes of each index of INDEX, or one result for all
+-- Adds a line. at: the result of each index of INDEX, or one result for all.
 local function add(name, f, at) LINES[#LINES + 1] = {name = name, f = f, at = at} end
 
 local INDEX = {-1, 3, 1.7, 1e9, -1e9, 0 / 0, 1 / 0, -1 / 0}
@@ -201,7 +201,8 @@ end)
 describe("indices that are no longer there when gradients are made are refused:", function()
   local V = ty.sym.Variable
 
-  -- arguments: shapes; the index is good in forward. GPUs tell late failures in words of their own
+  -- Asserts that a bad index is refused in a later run. arguments: shapes; the index is good in
+  -- forward. GPUs report late failures with a text of their own.
   local function refused_late(net, arguments, index, good, bad, text, gpu_text)
     local req, types = {}, {}
     for name in pairs(arguments) do

@@ -51,7 +51,7 @@ local SHAPES = {
 }
 local TYPES = {name = "dtype", method = "infer_type_partial", codes = {dtype = true}}
 
--- the operator's outputs; inputs: by the names of make
+-- Returns the operator's outputs; inputs: by the names of make.
 local function make_outputs(line, params, inputs)
   local options = {name = "op"}
   for k, v in pairs(params) do options[k] = v end
@@ -62,7 +62,7 @@ local function make_outputs(line, params, inputs)
   return list
 end
 
--- slots: the names of inputs and outputs, each with its expression
+-- Returns the slots of an operator, its inputs and outputs, each with its name and expression.
 local function make_slots(line, case)
   local slots, inputs = {}, {}
   local function add(name, expression, key)
@@ -78,7 +78,8 @@ local function make_slots(line, case)
   return slots
 end
 
--- The operator, then a sum of each slot and a variable that tells it what it is.
+-- Returns a network of the operator and, for each slot, a sum with a variable whose shape or type
+-- the slot then has.
 local function network(slots)
   local sums = {}
   for k = #slots, 1, -1 do
@@ -89,7 +90,7 @@ local function network(slots)
   return ty.sym.Group(sums)
 end
 
--- what is found of each slot where some are known, {[k] = shape or type}
+-- Returns what is inferred of each slot if some are known, {[k] = shape or type}.
 local function ask(kind, net, slots, seeds)
   local given = {}
   for k, v in pairs(seeds) do given[slots[k].witness] = v end
@@ -103,7 +104,7 @@ local function text(v)
   return type(v) == "table" and "(" .. table.concat(v, ", ") .. ")" or tostring(v)
 end
 
--- dims that are known are those of `full`
+-- Returns whether the known dimensions of v are those of `full`.
 function SHAPES.agrees(full, v)
   if #v == 0 then return true end
   for i, d in ipairs(v) do
@@ -112,7 +113,7 @@ function SHAPES.agrees(full, v)
   return #v == #full
 end
 
--- whether what is known of v says that it cannot be `other`
+-- Returns whether what is known of v excludes that it is `other`.
 function SHAPES.excludes(v, other)
   return #v > 0 and (#v ~= #other or not SHAPES.agrees(other, v))
 end
@@ -128,7 +129,7 @@ function SHAPES.others(full)
   return list
 end
 
--- what is less than `full`: no size along one axis
+-- Returns shapes with less information than `full`: without the size along one axis each.
 function SHAPES.less(full)
   local list = {}
   for i in ipairs(full) do
@@ -174,7 +175,7 @@ local function check_less(kind, net, slots, full)
   end
 end
 
--- what is said against a wrong one names the operator, and how it is called there
+-- Raises an error unless the error of a wrong slot names the operator, and its name in the network.
 local function check_error(kind, line, what, e)
   local good = ty.is_error(e) and kind.codes[e.code]
       and (line.build or tostring(e):find(" op: ", 1, true) or e.node:find("^elemwise_add"))
@@ -201,8 +202,8 @@ end
 
 -- -- outputs that are known first ---------------------------------------------------------------
 
--- The operator in a loop: its inputs and one of its outputs are the loop's states, so that what
--- this output is is known before the operator is asked.
+-- Returns the operator in a loop: its inputs and one of its outputs are the loop's states, so that
+-- this output is known before the operator is asked.
 local function loop(line, case, slots, at)
   local states, first = {}, 0
   for k, slot in ipairs(slots) do
@@ -275,7 +276,7 @@ local function trial(line, random, sizes)
   check_case(line, case)
 end
 
--- a line of spec/operators/cases_shapes.lua
+-- Checks a line of spec/operators/cases_shapes.lua.
 local function check_line(line)
   local inputs = {}
   for key, shape in pairs(line[2]) do
@@ -321,7 +322,7 @@ describe("what does not depend on an unknown size", function()
   local sym, V = ty.sym, ty.sym.Variable
   local x = V("x")
 
-  -- the first output's shape
+  -- Returns the first output's shape.
   local function known(net, shapes)
     local _, out = net:infer_shape_partial(shapes)
     return out[1]

@@ -24,7 +24,7 @@ local function channels(x, rank)
   return x:reshape(shape)
 end
 
--- What a layer gives, in float64, and the call's options; kind: the operator's name.
+-- Returns the output of a layer in float64, and the call's options; kind: the operator's name.
 local function case(kind, random, o)
   local conv = kind == "Convolution"
   local data = levels(o.data, o.dtype == "float32" and "int8" or o.dtype, random):clip{
@@ -230,7 +230,7 @@ describe("integer_dot", function()
   end)
 end)
 
--- A network of residual blocks with numbers.
+-- Returns a network of residual blocks with its parameters.
 local function network()
   local function conv(x, filters, kernel, stride, name)
     local pad = (kernel - 1) / 2

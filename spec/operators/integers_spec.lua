@@ -2,7 +2,7 @@
 local ty = require "tycho"
 require "spec.helper"
 
--- outputs and gradients of an operator of x (2, 5), whose head gradient is the output
+-- Returns outputs and gradients of an operator of x (2, 5), whose head gradient is the output.
 local function run(op, dtype)
   local e = ty.sym[op]{ ty.sym.Variable "x" }:simple_bind{ ctx = ty.current_context(),
     x = { 2, 5 }, type_dict = { x = dtype } }

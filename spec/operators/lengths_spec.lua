@@ -7,7 +7,7 @@ require "spec.helper"
 local nd, sym, V = ty.nd, ty.sym, ty.sym.Variable
 local NAN = 0 / 0
 
--- x with v where beyond(i) holds of an element's number, which counts from 0
+-- Returns x with v in each element i, from 0, for which beyond(i) is true.
 local function spoilt(x, beyond, v)
   local y = x:copy()
   local p = y:data()
@@ -17,7 +17,7 @@ local function spoilt(x, beyond, v)
   return y
 end
 
--- Outputs and gradients of a network. given: arguments; heads: of all outputs.
+-- Returns outputs and gradients of a network. given: arguments; heads: of all outputs.
 local function results(net, given, heads)
   local grads, reqs, list = {}, {}, {}
   for name, x in pairs(given) do
@@ -32,8 +32,8 @@ local function results(net, given, heads)
   return list
 end
 
--- case: net, given, heads, and of which elements of given and heads nothing may depend (functions
--- by name and by number); own: an output or gradient that keeps what is there.
+-- Checks a case: net, given, heads, and of which elements of given and heads nothing may depend
+-- (functions by name and by number); own: an output or gradient that keeps its values.
 local function check(case)
   local function with(v)
     local given, heads = {}, {}

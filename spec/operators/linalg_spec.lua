@@ -10,7 +10,7 @@ local V = sym.Variable
 
 local function double(t) return nd.array(t, {dtype = "float64"}) end
 
--- n ones on the diagonals of a stack, times factor
+-- Returns n ones on the diagonals of a stack, times factor.
 local function eye(shape, factor)
   local n = shape[#shape]
   local x =
@@ -18,11 +18,17 @@ local function eye(shape, factor)
   return nd.broadcast_add(nd.zeros(shape, {dtype = "float64"}), x)
 end
 
--- well-conditioned matrices, symmetric ones, positive definite ones
+-- Returns well-conditioned matrices.
 local function regular(shape, seed) return noise(shape, seed) * 0.4 + eye(shape, 2) end
+
+-- Returns symmetric matrices a a^T.
 local function gram(a) return linalg.gemm2(a, a, {transpose_b = true}) end
+
+-- Returns positive definite matrices.
 local function definite(shape, seed) return gram(noise(shape, seed)) + eye(shape, 0.5) end
+
 local function product(a, b, options) return linalg.gemm2(a, b, options) end
+
 local SHAPES = {{1, 1}, {2, 2}, {5, 5}, {40, 40}, {1, 3, 3}, {7, 4, 4}}
 
 local function each(f)
@@ -224,9 +230,9 @@ describe("diagonals and triangles", function()
 end)
 
 describe("gradients through symmetric matrices agree with differences:", function()
-  -- symmetric in m, positive definite: m m^T + c I
+  -- Returns a function of m that is symmetric and positive definite: m m^T + c I.
   local function spd(c) return sym.broadcast_add(sym.linalg.syrk(V"m"), V"c" * c) end
-  -- all outputs of a symbol in one row
+  -- Returns all outputs of a symbol in one row.
   local function row(s)
     local parts = {}
     for i = 1, #s do parts[i] = sym.reshape(s[i], {shape = {-1}}) end

@@ -11,7 +11,7 @@ local function network(o)
     use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization}
 end
 
--- SoftmaxOutput's gradient and the picked logarithm of its output
+-- Returns the separate operators: SoftmaxOutput's gradient and the picked logarithm of its output.
 local function apart(o)
   local fc = sym.FullyConnected{data = V("data"), num_hidden = o.classes, no_bias = o.no_bias,
     flatten = false, name = "fc"}

@@ -76,7 +76,7 @@ local function check_all(what, list)
   for k, x in ipairs(list) do check(("%s, result %d"):format(what, k), x) end
 end
 
--- f with NaN of either sign in element i of x
+-- Calls f with NaN of either sign in element i of x.
 local function with_nans(x, i, f)
   local was = x:data()[i]
   for _, nan in ipairs(NANS) do

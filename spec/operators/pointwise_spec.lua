@@ -27,7 +27,7 @@ local function check(name, dtype, wants, got, describe_point)
   end
 end
 
--- the operator alone on arrays, then in an executor with neighbours
+-- Returns the result of the operator alone on arrays, then in an executor with neighbours.
 local function evaluations(name, params, inputs)
   local options = {}
   for k, v in pairs(params or {}) do options[k] = v end
@@ -108,7 +108,7 @@ local function whole_columns(least)
   return a, b
 end
 
--- as the type stores them: unsigned ones go round
+-- Returns a number as the type stores it: unsigned ones wrap around.
 local function stored(v, dtype) return dtype == "uint8" and v % 256 or v end
 
 local function check_whole(name, dtype, a, f, arguments)

@@ -7,8 +7,8 @@ require "spec.helper"
 
 local function numbers(x) return x:reshape{-1}:astype("float64"):totable() end
 
--- data (n, c, h, w), kernel k, stride s, padding p: gradient for head
--- gradients g, by the definition
+-- Returns the gradient for head gradients g by the definition: data (n, c, h, w), kernel k, stride
+-- s, padding p.
 local function defined(x, g, d, k, s, p, oh, ow)
   local dx = {}
   for i = 1, #x do dx[i] = 0 end

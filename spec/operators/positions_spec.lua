@@ -10,7 +10,7 @@ local nd, sym, V = ty.nd, ty.sym, ty.sym.Variable
 local COUNTS = {bool = 2, int8 = 128, uint8 = 256, bfloat16 = 257, float16 = 2049}
 local WIDE = {"int32", "int64", "float32", "float64"}
 
--- n zeros with a one at `at`
+-- Returns n zeros with a one at `at`, from 0.
 local function peak(n, at, dtype)
   local x = nd.zeros({n}, {dtype = dtype})
   x[at] = 1

@@ -8,7 +8,7 @@ local nd, contrib = ty.nd, ty.nd.contrib
 
 local function range(least, most) return nd.array{least}, nd.array{most} end
 
--- integers of a range: the array, its ends, and the numbers that they stand for
+-- Returns integers of a range: the array, its ends, and the numbers that they represent.
 local function levels(shape, r, dtype, random)
   dtype = dtype or "int8"
   local x = nd.zeros(shape, {dtype = "float64"})
@@ -18,7 +18,7 @@ local function levels(shape, r, dtype, random)
   return {q = x:astype(dtype), low = low, high = high, x = x * (r / most)}
 end
 
--- what a 32-bit result stands for
+-- Returns the numbers that a 32-bit result represents.
 local function numbers(out, min, max)
   return out:astype("float64")
     * (math.max(math.abs(min:asscalar()), math.abs(max:asscalar())) / 2147483647)

@@ -46,8 +46,8 @@ describe("quantize_asym", function()
   end)
 end)
 
--- Rows of all matrices: the largest magnitudes so far, or rounded by them. m: layers, directions,
--- inputs, units.
+-- Calls f(element, row) for all elements of all matrices, both counted from 0. m: layers,
+-- directions, inputs, units.
 local function each_matrix(m, f)
   local at, rows = 0, 4 * m.units
   for layer = 1, m.layers do

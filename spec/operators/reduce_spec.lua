@@ -3,7 +3,7 @@
 
 local ty = require "tycho"
 
--- The array, and its elements, from 0.
+-- Returns an array, and its elements from 0.
 local function filled(shape, dtype)
   local p, n = {}, shape[1] * shape[2] * shape[3]
   for i = 0, n - 1 do
@@ -16,7 +16,7 @@ local function filled(shape, dtype)
   return ty.nd.array{ values, dtype = dtype }:reshape(shape), p
 end
 
--- Sum and greatest element over the middle axis of outer x middle x inner.
+-- Returns the sum and the greatest element over the middle axis of outer x middle x inner.
 local function looped(p, outer, middle, inner)
   local sums, most = {}, {}
   for o = 0, outer - 1 do

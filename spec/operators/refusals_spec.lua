@@ -8,8 +8,8 @@ local V = sym.Variable
 
 local LINES = {}
 
--- the operator on inputs of these shapes; text: of the error, without operator and node, or all of
--- it where `*` is in front
+-- Adds a line: the operator on inputs of these shapes is refused. text: of the error, without
+-- operator and node, or all of it if it begins with `*`.
 local function refused(operator, code, shapes, params, text)
   LINES[#LINES + 1] = {operator, code, shapes, params, text}
 end

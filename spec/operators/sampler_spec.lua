@@ -9,7 +9,7 @@ require "spec.helper"
 
 local N = 20000
 
--- mean, variance, and the variance of (x - mean)^2
+-- Returns the mean, the variance, and the variance of (x - mean)^2.
 local function moments(x)
   local mean, variance, fourth = 0, 0, 0
   for _, v in ipairs(x) do mean = mean + v / #x end
@@ -31,7 +31,7 @@ local function check_moments(x, law)
   end
 end
 
--- the largest distance between the cumulative frequencies and the law
+-- Checks the largest distance between the cumulative frequencies and the law.
 local function check_continuous(x, law)
   table.sort(x)
   local most = 0
@@ -45,13 +45,13 @@ local function check_continuous(x, law)
   end
 end
 
--- Wilson and Hilferty's approximation of the quantile at 0.999
+-- Returns Wilson and Hilferty's approximation of the quantile at 0.999.
 local function chi_square_bound(freedom)
   local s = 2 / (9 * freedom)
   return freedom * (1 - s + 3.09 * math.sqrt(s)) ^ 3
 end
 
--- bins of at least five expected numbers; the last one holds the rest
+-- Returns bins of at least five expected numbers; the last one holds the rest.
 local function bins(law, n)
   local list, sum, from, k = {}, 0, law.first, law.first
   local left = 1

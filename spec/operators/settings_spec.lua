@@ -13,7 +13,7 @@ local SETTINGS = { "TYCHO_CPU=baseline", "TYCHO_DISABLE=gemm,dnnl",
   "TYCHO_SYNC=1 TYCHO_CHECK_NUMERICS=1", "TYCHO_MIRROR=1" }
 local LEAST = 300                        -- operators
 
--- {name, values as text} of each operator
+-- Returns {name, values as text} of each operator.
 local function values(setting, script, least)
   local output, status
   shell.with_file(script, function(path)

@@ -148,7 +148,7 @@ local function forward(symbol, args, aux)
     :forward{is_train = false}
 end
 
--- Each output of an operator alone is what it is beside the others.
+-- Checks that each output of an operator alone equals the one beside the others.
 local function check_alone_outputs(line, case, types)
   local args, n = {}, #case.symbol:list_outputs()
   for key, x in pairs(case.inputs) do

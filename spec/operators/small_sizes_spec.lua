@@ -25,7 +25,7 @@ local function zeros(n)
   return t
 end
 
--- 1 to 3 numbers as (depth, height, width)
+-- Returns 1 to 3 numbers as (depth, height, width).
 local function three(t, fill)
   local out = {}
   for a = 1, 3 do out[a] = t[#t - 3 + a] or fill end
@@ -38,7 +38,8 @@ local function spatial(shape)
   return t
 end
 
--- f(o, t, i) for each output position, tap and input position that meet, counted from 0 row by row
+-- Calls f(o, t, i) for each output position, tap and input position that belong together, counted
+-- from 0 row by row.
 local function each_tap(window, f)
   local of, outs, ins = window.kernel, window.out, window.into
   for o = 0, product(outs) - 1 do
@@ -62,7 +63,7 @@ end
 
 local define = {}
 
--- x (n, c, space), w (f, c, kernel)
+-- Computes a convolution: x (n, c, space), w (f, c, kernel).
 function define.Convolution(x, shapes, p, out)
   local n, c = shapes.data[1], shapes.data[2]
   local w = make_window(p, spatial(shapes.data), spatial(out))
@@ -81,7 +82,7 @@ function define.Convolution(x, shapes, p, out)
   return y
 end
 
--- the same with input and output exchanged: x (n, c, space), w (c, f, kernel)
+-- Computes the same with input and output exchanged: x (n, c, space), w (c, f, kernel).
 function define.Deconvolution(x, shapes, p, out)
   local n, c = shapes.data[1], shapes.data[2]
   local w = make_window(p, spatial(out), spatial(shapes.data))
@@ -101,7 +102,8 @@ function define.Deconvolution(x, shapes, p, out)
   return y
 end
 
--- nearest: pixels repeated; bilinear: each channel alone under a kernel of its own
+-- Enlarges images: nearest: pixels repeated; bilinear: each channel alone under a kernel of its
+-- own.
 function define.UpSampling(x, shapes, p, out)
   local data, shape = x.data or x[1], shapes.data or shapes[1]
   local s, y = p.scale, zeros(product(out))
@@ -126,7 +128,7 @@ function define.UpSampling(x, shapes, p, out)
   return y
 end
 
--- what a window covers with the padding
+-- Returns the number of elements that a window covers, with the padding.
 local function covered(w, o)
   local size = 1
   for a = 3, 1, -1 do
@@ -196,7 +198,8 @@ function define.col2im(x, shapes, p, out)
   return y
 end
 
--- f(row, column) of an image (h, w) for each of its outputs (H, W); get(plane, row, column)
+-- Returns f(get, row, column) of images (h, w) for each of the outputs (H, W); get(data, row,
+-- column) reads the plane.
 local function each_pixel(shape, out, f)
   local y = {}
   for plane = 0, out[1] * out[2] - 1 do
@@ -265,7 +268,7 @@ function define.Crop(x, shapes, p, out)
   return each_pixel(s, out, function(get, i, j) return get(x[1], top + i, left + j) end)
 end
 
--- means of products over channels and patches, one channel per displacement
+-- Computes means of products over channels and patches, one channel per displacement.
 function define.Correlation(x, shapes, p, out)
   local n, c, h, w = unpack(shapes.data1)
   local side, pad, y = 2 * math.floor(p.max_displacement / p.stride2) + 1, p.pad_size, {}
@@ -319,7 +322,7 @@ local function agree(what, want, got, bound)
   end
 end
 
--- the derivative of sum(heads * definition) by element i of t
+-- Returns the derivative of sum(heads * definition) by element i of t.
 local function slope(define_all, t, i, heads)
   local was, sum = t[i], 0
   for side = -1, 1, 2 do

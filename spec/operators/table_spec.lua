@@ -97,7 +97,7 @@ local VALUES = {
 
 local function own_name(name) return ty.op.info(name).name end
 
--- operators that have lines
+-- Returns the set of operators that have lines.
 local function with_lines()
   local found = {}
   for name in pairs(TABLES) do
@@ -108,7 +108,7 @@ local function with_lines()
   return found
 end
 
--- operators whose lines give their values, or name the spec that does
+-- Returns the operators whose lines give their values, or name the spec that does.
 local function with_values()
   local found = {}
   local function mark(name, where) found[own_name(name)] = where or true end
@@ -135,7 +135,7 @@ local function builtin()
   return names
 end
 
--- as specs call an operator: by its last name
+-- Returns the name by which specs call an operator: its last part.
 local function plain(name)
   for _, prefix in ipairs{"_contrib_", "_linalg_", "_image_", "_cv", "_"} do
     if name:sub(1, #prefix) == prefix then return name:sub(#prefix + 1) end

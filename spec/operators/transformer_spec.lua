@@ -50,7 +50,7 @@ describe("contrib.swiglu", function()
 end)
 
 describe("contrib.rotary_embedding", function()
-  -- number i of head h at position p of sample b, turned; x is (N, H, T, size)
+  -- Returns x (N, H, T, size) with the numbers of each head rotated by the angles of its position.
   local function turned(x, o)
     local n, heads, length, size = unpack(x.shape)
     local t, flat = x:totable(), {}
@@ -80,7 +80,7 @@ describe("contrib.rotary_embedding", function()
     return nd.array(flat, F64):reshape{ n, heads, length, size }
   end
 
-  -- (N, T, H * size)
+  -- Joins heads to (N, T, H * size).
   local function joined(x)
     local n, heads, length, size = unpack(x.shape)
     return nd.transpose(x, { axes = { 0, 2, 1, 3 } }):reshape{ n, length, heads * size }

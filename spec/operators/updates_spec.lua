@@ -21,7 +21,7 @@ local function agree(what, want, got, bound)
   end
 end
 
--- the arrays of one weight, in the operator's order
+-- Returns the arrays of one weight, in the operator's order.
 local function one_weight(line, kind, random, dtype, sick)
   local rows = kind.rows and random(1, 3)
   local n, a, order = rows and 3 * rows or random(1, 5), {}, {"weight", "grad"}
@@ -46,7 +46,7 @@ local function one_weight(line, kind, random, dtype, sick)
   return a, order
 end
 
--- what the rule makes of it
+-- Returns the arrays after the rule.
 local function expected(line, kind, a, p)
   local known = {}
   for name, x in pairs(a) do known[name] = arrays.list(x) end

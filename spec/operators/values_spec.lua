@@ -12,8 +12,10 @@ local trials = require "spec.support.trials"
 local TRIALS = 8
 local BOUNDS = {float64 = 1e-9, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}
 
--- what a line computes in, and how near that comes
+-- Returns the type in which a line is computed.
 local function base(line) return line.options and line.options.dtype or "float64" end
+
+-- Returns the relative tolerance of a line.
 local function bound_of(line) return line.options.bound or BOUNDS[base(line)] end
 
 local function all_numbers(several)
@@ -44,7 +46,7 @@ local function agree_all(what, want, got, bound)
   end
 end
 
--- inputs as `want` takes them
+-- Returns inputs as `want` takes them.
 local function known(case, dtype)
   local x = {}
   for key, array in pairs(case.inputs) do x[key] = arrays.list(array:astype(dtype)) end

@@ -13,7 +13,7 @@ local sym = ty.sym
 local sanitized = (os.getenv("SANITIZER") or "") ~= ""
 local TRIALS = sanitized and 1 or 4
 
--- The operator between element-wise neighbours, which may be fused on both sides, and a
+-- Returns the operator between element-wise neighbours, which may be fused on both sides, and a
 -- concatenation after it all.
 local function network(case)
   local inputs = {}
@@ -50,8 +50,8 @@ local function run(trial, options, heads)
   return results(exe, grads), exe
 end
 
--- least: what counts as large in a result whose numbers are all small, since they may be
--- differences of larger ones
+-- Raises an error unless results agree. least: the scale of a result whose numbers are all small,
+-- since they may be differences of larger ones.
 local function must_agree(want, got, bound, what, least)
   for _, key in ipairs(attrs.keys(want)) do
     local a, b = want[key], got[key]:astype("float64")
@@ -99,7 +99,7 @@ local function bits(arrays_list)
   return t
 end
 
--- the operator on arrays: each is memory of its own
+-- Runs the operator on arrays, each of which has memory of its own.
 local function unplanned(line, case)
   local options = {}
   for k, v in pairs(case.params) do options[k] = v end

@@ -36,7 +36,7 @@ describe("_contrib_stochastic_round", function()
 end)
 
 describe("state_dtype", function()
-  -- The weight after steps with gradients that are drawn before: rounding draws, too.
+  -- Returns the weight after steps with gradients that are drawn before: rounding draws, too.
   local function trained(name, dtype, steps)
     ty.random.seed(2)
     local grads = ty.random.normal{ loc = 0.3, scale = 0.1, shape = { steps, 50, 40 } }

@@ -39,8 +39,8 @@ local function train(exe)
   return list
 end
 
--- the same values and gradients with the nodes and without, and the same values where nothing is
--- trained
+-- Checks that values and gradients are the same with the nodes and without, and values also where
+-- nothing is trained.
 local function check(net, args)
   local exe = bound(net, args, false)
   assert.is_true(fused(exe))

@@ -6,8 +6,8 @@ local sym = ty.sym
 
 local function noise(shape) return ty.nd.random_normal{shape = shape} end
 
--- a net of `steps` layers over one weight, each on a piece of its own;
--- `between`: what a step does beside
+-- Returns a net of `steps` layers over one weight, each on a piece of its own; `between`: the step
+-- that uses the weight otherwise, too.
 local function chain(steps, options)
   local w, b, y = sym.Variable("w"), not options.no_bias and sym.Variable("b"), nil
   for t = 1, steps do
@@ -31,7 +31,7 @@ local function shapes(steps, rows, k, options)
   return t
 end
 
--- gradients of every argument after two steps, in one program or (monitored) node by node
+-- Returns gradients of every argument after two steps, in one program or (monitored) node by node.
 local function gradients(net, given, req, dtype, apart, values)
   local types = {}
   for name in pairs(given) do types[name] = dtype end

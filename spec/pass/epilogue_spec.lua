@@ -125,7 +125,7 @@ describe("a gelu", function()
   setup(device.leave)
   teardown(device.come_back)
 
-  -- The outputs of a forward run, fused and node by node, and the program.
+  -- Returns the outputs of a forward run, fused and node by node, and the program.
   local function inferred(net, rows, dtype)
     local list, program = {}, nil
     for k = 1, 2 do

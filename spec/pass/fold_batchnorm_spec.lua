@@ -15,8 +15,8 @@ local function norm(x, name, o)
     use_global_stats = o.global}
 end
 
--- a convolution and its normalisation beside a way past them, between convolutions, so
--- that channels may be in blocks
+-- Returns a convolution and its normalisation beside a shortcut, between convolutions, so that
+-- channels may be in blocks.
 local function residual(o)
   local x = conv(sym.Variable("data"), "first", o.filters, {})
   local y = norm(conv(o.near and x or conv(x, "second", o.groups and 32 or 16, {}), "conv",
@@ -46,7 +46,7 @@ local function values_for(net, n, side)
   return v
 end
 
--- how many steps the convolutions do beside their own; nil where no library computes in blocks
+-- Returns how many further steps the convolutions compute; nil if no library computes in blocks.
 local function taken(exe)
   local n = 0
   for steps in exe:program():gmatch("  does ([%d ]+)") do
@@ -134,7 +134,7 @@ describe("a convolution does", function()
       :simple_bind{ctx = ty.cpu(), data = {2, 16, 12, 12}, grad_req = "null"}
     assert.equal(0, taken(exe))
   end)
-  -- one of two convolutions, and what becomes of it; data has 16 channels in 12 x 12
+  -- Checks one of two convolutions, and its fusion; data has 16 channels in 12 x 12.
   local function folded(make, expected)
     local x = conv(sym.Variable("data"), "first", 16, {})
     local net = make(conv(x, "conv", 16, {}), x)

@@ -4,7 +4,7 @@ local ty = require "tycho"
 
 local V = ty.sym.Variable
 
--- A difference whose second gradient is unused: of its gradient node only the view is left.
+-- Returns a difference whose second gradient is unused: of its gradient node only the view is left.
 local function loss()
   local a = ty.sym.FullyConnected{ V("x"), num_hidden = 2, no_bias = true, name = "fc" }
   return ty.sym.MakeLoss{ ty.sym.square((a - V("b")) * V("m")) }

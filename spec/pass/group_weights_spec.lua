@@ -4,8 +4,8 @@ local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym
 
--- `layers` recurrent layers over `steps` inputs; `extra(y, t, l)`: what else
--- is done with a layer's result
+-- Returns `layers` recurrent layers over `steps` inputs; `extra(y, t, l)` is a further use of a
+-- layer's result.
 local function stack(layers, steps, extra)
   local w, h = {}, {}
   local x = sym.SliceChannel{data = sym.Variable("data"), num_outputs = steps, axis = 0,
@@ -41,7 +41,7 @@ local function bound(net, steps, req, seed)
   return exe
 end
 
--- names of the products, in the order they run forward, or backward
+-- Returns the names of the products, in the order they run forward, or backward.
 local function order(exe, backward)
   local names, text = {}, exe:program()
   for line in text:match(backward and "\nbackward(.*)" or "^(.-)\nbackward"):gmatch("[^\n]+") do
@@ -51,8 +51,8 @@ local function order(exe, backward)
   return table.concat(names, " ")
 end
 
--- outputs and gradients of two steps are those of the monitored run, which keeps the order of
--- building
+-- Checks that outputs and gradients of two steps are those of the monitored run, which keeps the
+-- order of building.
 local function same(net, steps, req)
   local exe, plain = bound(net, steps, req or "write"), bound(net, steps, req or "write")
   plain:set_monitor_callback(function() end)

@@ -56,7 +56,7 @@ local function bind(net, shapes)
   ty.nd.waitall()
 end
 
--- Seconds of CPU time.
+-- Returns seconds of CPU time.
 local function cost(build, act, n)
   local net = build(n)
   local shapes = make_shapes(net)

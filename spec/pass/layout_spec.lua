@@ -117,7 +117,7 @@ local function results(out, n, side, req, train)
   return all
 end
 
--- a few units of float32 over the size of an array
+-- Asserts that arrays differ by a few units of float32 over the size of an array.
 local function near(a, b, what)
   local scale = math.max(b:abs():max():asscalar(), 1e-3)
   local gap = (a - b):abs():max():asscalar()

@@ -45,7 +45,7 @@ local function bound(net, o, apart)
   return exe
 end
 
--- Executors of a product of as many units as its data has, whose data dies at its gradient;
+-- Returns executors of a product of as many units as its data has, whose data dies at its gradient;
 -- and one that keeps every value.
 local function dying(rows, units, dtype)
   local data, w = sym.reverse{sym.Variable("data"), axis = 0}, sym.Variable("w")

@@ -10,7 +10,7 @@ local function run(command)
   return output
 end
 
--- Whether a program is there; the spec is pending where it is not.
+-- Returns whether a program is installed; the spec is pending if it is not.
 local function has(program)
   if select(2, shell.run("command -v " .. program)) == 0 then
     return true

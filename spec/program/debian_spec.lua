@@ -3,7 +3,7 @@
 
 local shell = require "spec.support.shell"
 
--- What a command of chroot.sh writes, which must succeed; nil where it cannot be run.
+-- Returns the output of a command of chroot.sh, which must succeed; nil if it cannot be run.
 local function in_chroot(words)
   if select(2, shell.run("[ $(id -u) -eq 0 ] && command -v debootstrap unshare")) ~= 0 then
     pending("debootstrap and root")

@@ -12,7 +12,7 @@ local function run(format, ...)
   return output
 end
 
--- make with the build that is there, as if it were up to date
+-- Runs make with the existing build, as if it were up to date.
 local function make(words)
   return run("make --no-print-directory -o all BUILD=%s %s", BUILD, words)
 end
@@ -92,8 +92,8 @@ describe("make", function()
 end)
 
 describe("setup.sh", function()
-  -- its output and exit status where there is no other program than those of `programs`: name ->
-  -- the body of a script
+  -- Returns output and exit status where there are no other programs than those of `programs`: name
+  -- -> the body of a script.
   local function setup(programs, words)
     local output, status
     folder.with(function(path)

@@ -9,7 +9,7 @@ local ty = require "tycho"
 local PYTHON = os.getenv("TYCHO_PYTHON") or "python3"
 local HERE = io.popen("pwd"):read("*l")
 
--- What the questions of a list are answered, in a kernel of their own.
+-- Returns the answers to a list of questions, in a kernel of their own.
 local function ask(questions)
   local answers
   folder.with(function(path)

@@ -93,7 +93,7 @@ describe("tycho", function()
     assert.equal(1, select(2, tycho("/no/such/script.lua")))
   end)
 
-  -- a script's output, the script's name replaced
+  -- Returns a script's output, with the script's name replaced.
   local function says(code, options)
     local text
     with_file(code, function(path)
@@ -201,8 +201,8 @@ describe("tycho", function()
     assert.equal("7\n", (strictly("x = 7\\nx\\n", "-i --plain")))
   end)
 
-  -- A statement that sends a signal to its own process a second later: by then the loop after it
-  -- runs, however long the program took to start.
+  -- Returns a statement that sends a signal to its own process a second later: by then the loop
+  -- after it runs, however long the program took to start.
   local function signal_later(name)
     return ("os.execute '(sleep 1; kill -%s $PPID) &'"):format(name)
   end

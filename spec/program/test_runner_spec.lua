@@ -3,8 +3,8 @@
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 
--- What test.sh writes of a program, a shell script without permission to be executed, and its exit
--- status. `environment`: assignments before the command.
+-- Returns what test.sh writes of a program, a shell script without permission to be executed, and
+-- its exit status. `environment`: assignments before the command.
 local function test(environment, script)
   local output, status
   folder.with(function(path)

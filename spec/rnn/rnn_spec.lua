@@ -27,7 +27,7 @@ end
 
 local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
 
--- A cell of one unit over the numbers xs: outputs per step. Weights by short name:
+-- Returns the outputs per step of a cell of one unit over the numbers xs. Weights by short name:
 -- wx, bx, wh, bh, one per gate.
 local function compute_outputs(cell, prefix, xs, w)
   local out = cell:unroll{ length = #xs, inputs = V "data", merge_outputs = true }
@@ -221,7 +221,7 @@ describe("unrolling", function()
   end)
 end)
 
--- Fused and single cells: outputs and all gradients, whole numbers of requests.
+-- Compares fused and single cells: outputs and all gradients, for several requests.
 local function pair(options, mode)
   local units, inputs, batch, length = options.units or 5, options.inputs or 3,
     options.batch or 2, options.length or 4

@@ -38,7 +38,7 @@ local STAND_FOR_ALL = { train_mnist = true, detect = true, ["lstm_bucketing --fu
 
 local read, in_folder = folders.read, folders.with
 
--- `it`, of what others stand for under a sanitizer
+-- Defines a spec with `it`; under a sanitizer it is pending if others cover the same.
 local function it_learns(script, name, f)
   it(name, SANITIZED and not STAND_FOR_ALL[script] and function()
     pending("others stand for it under a sanitizer")
@@ -47,7 +47,7 @@ end
 
 local SECONDS = 120              -- of processor time that a script may take without arguments
 
--- what a script prints on standard output, without its log
+-- Returns what a script prints on standard output, without its log.
 local function run(script, words)
   local name, more = script:match("^(%S+)%s*(.*)$")
   local output, status = shell.tycho(("scripts/%s.lua %s %s 2>/dev/null"):format(name, more, words))
@@ -55,7 +55,7 @@ local function run(script, words)
   return output
 end
 
--- the same, with the seconds of processor time that it took
+-- Returns the same, with the seconds of processor time that it took.
 local function timed(script)
   local output = run(script, '; status=$?; times; (exit $status)')
   local rest, user, sys = output:match("^(.*)\n[^\n]+\n(%S+) (%S+)%s*$")

@@ -7,7 +7,7 @@ local text = assert(loadfile("scripts/lib/text.lua"))()
 
 local write, in_folder = folders.write, folders.with
 
--- Sentences in which every word follows from the one before, with words that come once.
+-- Returns sentences in which every word follows from the one before, with words that come once.
 local function sample(n)
   local lines = {}
   for i = 1, n do
@@ -26,7 +26,7 @@ local function script(name, arguments)
   return output
 end
 
--- All perplexities of the validation (or "Train"ing), as the log has them after each epoch.
+-- Returns all perplexities of the validation (or "Train"ing), as the log has them after each epoch.
 local function perplexities(output, which)
   local list = {}
   for p in output:gmatch((which or "Validation") .. "%-perplexity=([%d.]+)") do

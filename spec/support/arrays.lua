@@ -8,7 +8,7 @@ local ty = require "tycho"
 local C, check = native.C, native.check
 local arrays = {}
 
---- All elements as they are printed, with blanks between.
+--- Returns all elements as they are printed, with blanks between.
 function arrays.text(x)
   return table.concat(x:reshape{ -1 }:totable(), " ")
 end
@@ -38,7 +38,8 @@ end
 
 local DECODE = { float16 = half, bfloat16 = brain }
 
--- the array's elements in C memory and their number; the buffer is the caller's
+-- Returns the array's elements in C memory, their number and their bytes; the buffer is the
+-- caller's.
 local function raw(x)
   local n = 1
   for _, d in ipairs(x.shape) do
@@ -52,13 +53,14 @@ local function raw(x)
   return buffer, n, n * ffi.sizeof(ctype)
 end
 
---- The array's bytes, row-major.
+--- Returns the array's bytes, row-major.
 function arrays.bytes(x)
   local buffer, _, bytes = raw(x)
   return ffi.string(buffer, bytes)
 end
 
---- C doubles (floats for float32) and their number. Index from 0.
+--- Returns the elements as C doubles (floats for float32), and their number. The index counts from
+-- 0.
 function arrays.numbers(x)
   local buffer, n = raw(x)
   local decode = DECODE[x.dtype]
@@ -80,7 +82,7 @@ local function is_array(x)
   return type(x) == "table" and not not getmetatable(x)
 end
 
--- nested tables or an array -> flat Lua list and shape
+-- Returns nested tables or an array as a flat Lua list and its shape.
 local function flatten(x)
   local flat, shape = {}, {}
   if is_array(x) then
@@ -111,7 +113,7 @@ local function close(got, want, atol, rtol)
   return math.abs(got - want) <= atol + rtol * math.abs(want)
 end
 
--- "(1, 2)" of element i (from 0) of a row-major array
+-- Returns the index of element i (from 0) of a row-major array as text: "(1, 2)".
 local function place(i, shape)
   local at = {}
   for axis = #shape, 1, -1 do
@@ -121,8 +123,8 @@ local function place(i, shape)
   return arrays.shape_text(at)
 end
 
--- The worst of n elements as text, nil when all are close. A value that is wrong in kind (NaN,
--- infinity) is worse than any.
+-- Returns the worst of n elements as text, nil if all are close. A value that is wrong in kind
+-- (NaN, infinity) is worse than any other.
 local function worst(got, want, n, shape, atol, rtol)
   local at, most, wrong = nil, -1, 0
   for i = 0, n - 1 do
@@ -143,7 +145,7 @@ local function worst(got, want, n, shape, atol, rtol)
     atol + rtol * math.abs(tonumber(want[at])))
 end
 
---- A list of the array's numbers, with its shape.
+--- Returns a list of the array's numbers, with its shape.
 function arrays.list(x)
   x = x:astype("float64")
   local p, t = x:data(), {shape = x.shape}
@@ -151,7 +153,7 @@ function arrays.list(x)
   return t
 end
 
---- Numbers from -1 to 1, the same in every run, and a pointer to them.
+--- Returns an array of numbers from -1 to 1, the same in every run, and a pointer to them.
 function arrays.noise(shape, seed, dtype)
   local x = ty.nd.zeros(shape, {dtype = dtype or "float64"})
   local p, n = x:data(), seed or 1
@@ -162,7 +164,7 @@ function arrays.noise(shape, seed, dtype)
   return x, p
 end
 
---- How two arrays, nested tables or numbers differ; nil when they agree.
+--- Returns how two arrays, nested tables or numbers differ; nil if they agree.
 -- @param got, want what is compared
 -- @number atol, rtol |got - want| <= atol + rtol * |want|
 function arrays.difference(got, want, atol, rtol)
@@ -189,7 +191,7 @@ function arrays.difference(got, want, atol, rtol)
   return worst(g, w, #w + (w[0] ~= nil and 1 or 0), is_array(want) and ws or gs, atol, rtol)
 end
 
---- How an array differs from a recorded one, in shape, dtype or values; nil when they agree.
+--- Returns how an array differs from a recorded one, in shape, dtype or values; nil if they agree.
 function arrays.mismatch(got, want, rtol, atol)
   if not is_array(got) then
     return "got no array but " .. tostring(got)
@@ -208,8 +210,8 @@ end
 local ROUND = ffi.new("int32_t[64]")
 local START = {}
 
--- The constants are the first 32 bits of the fractional parts of cube and
--- square roots of the first primes.
+-- Computes the constants: the first 32 bits of the fractional parts of cube and square roots of the
+-- first primes.
 local function fill_constants()
   local found, candidate = 0, 2
   while found < 64 do
@@ -273,7 +275,7 @@ local function compress(h)
   end
 end
 
---- SHA-256 of a text, as 64 hexadecimal digits.
+--- Returns the SHA-256 of a text, as 64 hexadecimal digits.
 function arrays.sha256(text)
   local h = { unpack(START) }
   text = padded(text)

@@ -41,7 +41,7 @@ function Net:forward(x)
 end
 
 
---- Numbers of a shape, which differ and are small.
+--- Returns small numbers in a shape, which differ from each other.
 function blocks.numbers(shape, offset)
   local n = 1
   for _, size in ipairs(shape) do

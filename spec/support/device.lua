@@ -33,7 +33,7 @@ local function mirror(x)
   })
 end
 
---- Enters the device, once per state of Lua.
+--- Enters the device that specs run on, once per state of Lua.
 function device.enter()
   if not device.name or ty.current_context() == ty.Context(device.name) then
     return
@@ -50,14 +50,14 @@ function device.enter()
   end
 end
 
---- For `setup` and `teardown` of specs that speak of the CPU's kernels.
+--- Enters cpu(0): for `setup` of specs that are about the CPU's kernels.
 function device.leave()
   if device.name then
     device.left = ty.cpu(0):enter()
   end
 end
 
---- Undoes `leave`.
+--- Leaves cpu(0) again: for `teardown`.
 function device.come_back()
   if device.left then
     device.left:exit()
@@ -65,12 +65,12 @@ function device.come_back()
   end
 end
 
---- The device that a recorded case means by a kind and a number.
+--- Returns the device that a recorded case means by a kind and a number.
 function device.of(kind, id)
   return kind == "cpu" and id == 0 and ty.cpu() or ty[kind](id)
 end
 
---- What `device.of` was given for a context.
+--- Returns the kind and the number that `device.of` takes for a context.
 function device.pair(context)
   if context == ty.cpu() then
     return { "cpu", 0 }

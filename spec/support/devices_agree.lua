@@ -38,7 +38,8 @@ local function pattern(shape, ctx, dtype)
   return ty.nd.array{values, ctx = here}:reshape(shape):astype(dtype):as_in_context(ctx)
 end
 
--- the largest difference of two lists of arrays, as a share of the largest element of its array
+-- Returns the largest difference of two lists of arrays, as a share of the largest element of its
+-- array.
 local function farthest(mine, theirs)
   local worst = 0
   for i, a in ipairs(mine) do

@@ -46,7 +46,7 @@ local faults = {
   },
 }
 
---- The reason why a step is not compared, or nil.
+--- Returns the reason why a step is not compared, or nil.
 function faults.of(topic, case, step)
   return faults[topic] and faults[topic][case] and faults[topic][case][step]
 end

@@ -8,7 +8,7 @@ local native = require "tycho.core.ffi"
 local M = 67108859
 local filler = {}
 
--- a mod M; the quotient may be off by one, so the remainder is put right
+-- Returns a mod M; the quotient may be off by one, so the remainder is corrected.
 local function mod(a)
   local r = a - math.floor(a / M) * M
   if r < 0 then
@@ -27,7 +27,7 @@ function filler.hash(name)
   return h
 end
 
---- The integer w of element i (from 0) under hash h.
+--- Returns the integer w of element i (from 0) under hash h.
 function filler.word(h, i)
   local u = mod(i * 40503 + h)
   local v = mod(u * u + i)
@@ -55,7 +55,7 @@ end
 
 local KINDS = { uniform = put_uniform, integer = put_integer, values = put_values }
 
---- n floats (C memory) of a variable.
+--- Returns n floats (C memory) of a variable.
 function filler.floats(name, n, fill)
   local out = ffi.new("float[?]", math.max(n, 1))
   KINDS[fill.kind](out, n, filler.hash(fill.key or name), fill)

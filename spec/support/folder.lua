@@ -4,7 +4,7 @@ local lfs = require "lfs"
 
 local folder = {}
 
---- f gets the path of an empty folder, which is removed when it returns.
+--- Calls f with the path of an empty folder, which is removed when f returns.
 function folder.with(f)
   local path = os.tmpname()
   os.remove(path)

@@ -44,7 +44,7 @@ local function list_shapes(arrays)
   return table.concat(texts, " ")
 end
 
--- The text of a chain, as symbols write it (but for the breaks in long lists of numbers).
+-- Returns the text of a chain as symbols write it (except for the breaks in long lists of numbers).
 local function network(n)
   local node = '    {\n      "op": "%s", \n      "name": "%s", \n      "inputs": [%s]\n    }'
   local nodes, starts = { node:format("null", "data", "") }, { 0, 1 }
@@ -71,7 +71,8 @@ local function arrays(ending)
     read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
--- n tensors of 3 floats, of PyTorch; in an archive a storage each, in the older form one for all.
+-- Returns n tensors of 3 floats of PyTorch; in an archive each has a storage, in the older form all
+-- share one.
 local function torch_entries(n)
   local list = {}
   for i = 1, n do
@@ -111,7 +112,7 @@ local function torch7_file(n)
   return list
 end
 
--- A damaged file may hold anything.
+-- Returns the shapes of a file of Torch7 as text. A damaged file may hold anything.
 local function torch7_shapes(path)
   local texts, object = {}, ty.torch7.load(path)
   for i, module in ipairs(type(object) == "table" and object or {}) do
@@ -122,14 +123,14 @@ local function torch7_shapes(path)
   return table.concat(texts, " ")
 end
 
--- A format of arrays that is read as others are, of bytes that `make` gives.
+-- Returns a format of arrays that is read as others are, of bytes that `make` returns.
 local function read_as_arrays(name, make)
   return { name = name, size = 2000, small = 2,
     write = function(path, n) folder.write(path, make(n)) end,
     read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
--- Big-endian, as idx files have it.
+-- Returns a number as 4 bytes, big-endian, as idx files have it.
 local function word(n)
   return string.char(bit.rshift(n, 24), bit.band(bit.rshift(n, 16), 255),
     bit.band(bit.rshift(n, 8), 255), bit.band(n, 255))
@@ -228,7 +229,7 @@ local formats = {
     read = function(path) updater_with(0):set_states(folder.read(path)) end },
 }
 
---- The format of this name.
+--- Returns the format of this name.
 function formats.called(name)
   for _, format in ipairs(formats) do
     if format.name == name then return format end

@@ -38,7 +38,7 @@ local function whole(a, b) return a + step() % (b - a + 1) end
 local function chance(p) return step() / 2147483647 < p end
 local function one(list) return list[whole(1, #list)] end
 
--- a random integer as the table of cases wants it: r(a, b), or from 0 to 1
+-- Returns a random integer as the table of cases wants it: r(a, b); r() is a number from 0 to 1.
 local function r(a, b) return a and whole(a, b) or step() / 2147483647 end
 
 -- -- attributes -----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ local function shape()
   return s
 end
 
--- the same shape, or one that differs a little
+-- Returns the same shape, or one that differs a little.
 local function near(s)
   local t = { unpack(s) }
   if chance(0.6) then return t end
@@ -126,7 +126,7 @@ end
 
 local ODD = { 0, -1, 1e9, -1e9, 1e30, -1e30, 1 / 0, -1 / 0, 0 / 0, 2 ^ 31, -2 ^ 31, 255, 1e-40 }
 
--- small numbers; sometimes whole ones, as indices are; sometimes odd ones among them
+-- Fills x with small numbers; sometimes whole ones, as indices are; sometimes odd ones among them.
 local function fill(x)
   local values, n = {}, x.size
   local indices, odd = chance(0.5), chance(0.3) and 0.2 or 0
@@ -173,7 +173,8 @@ local function wait(outputs)
   end
 end
 
--- how many inputs: those it has, or, of operators that take any number, one to four
+-- Returns the names of an operator's inputs, or, if it takes any number of them, nil and the
+-- parameter that counts them.
 local function ports(info)
   local names = {}
   for _, port in ipairs(info.inputs) do
@@ -184,7 +185,7 @@ local function ports(info)
   return names
 end
 
--- arrays of shapes around one, straight into the operator
+-- Calls an operator on arrays of similar shapes.
 local function call_arrays(i, info)
   local names = ports(info)
   local options, s, kind = attributes(info), shape(), dtype()
@@ -200,7 +201,7 @@ local function call_arrays(i, info)
   wait(ty.nd[info.name](inputs))
 end
 
--- forward and backward of an executor
+-- Runs an executor forward and backward.
 local function run(exe)
   for _, x in ipairs(exe.arg_arrays) do if chance(0.8) then fill(x) end end
   for _, x in ipairs(exe.aux_arrays) do if chance(0.3) then fill(x) end end
@@ -211,7 +212,7 @@ local function run(exe)
   wait(exe.grad_arrays)
 end
 
--- a graph of one node, given the shape of some inputs: the others follow
+-- Runs a graph of one node, given the shape of some inputs: the others follow.
 local function call_symbol(i, info)
   local names, counter = ports(info)
   local options, s, kind, shapes, types = attributes(info), shape(), dtype(), {}, {}
@@ -236,8 +237,8 @@ local function call_symbol(i, info)
   run(symbol:simple_bind(spec))
 end
 
--- Another value of a parameter; whole numbers are often far off, alone or in a
--- list that is else as it was.
+-- Returns another value of a parameter; whole numbers are often far off, alone or in a list that is
+-- otherwise unchanged.
 local function changed(p, was)
   local kind = p.type
   if kind:find("^int") and chance(0.5) then return one(FAR) end
@@ -250,7 +251,7 @@ local function changed(p, was)
   return value(kind)
 end
 
--- a call that is right, from the table of cases, with something changed
+-- Makes a correct call from the table of cases, with something changed.
 local function call_case(i)
   local case = one(cases)
   local shapes, params, _, _, fixed = case[2](r)

@@ -9,7 +9,7 @@ ffi.cdef "unsigned alarm(unsigned seconds);"
 
 local gate = {}
 
---- What needs x waits until the function that this gives is called.
+--- Makes work that needs x wait until the returned function is called.
 function gate.close(x)
   local near, far = unpack(comm.group(2))
   local y = ty.nd.zeros(x.shape, { ctx = far.context })
@@ -19,12 +19,12 @@ function gate.close(x)
   end
 end
 
---- Before a test: one that hangs ends the process, since a gate would stay closed.
+--- Sets an alarm before a test: a test that hangs ends the process, since a gate would stay closed.
 function gate.watch()
   ffi.C.alarm(300)
 end
 
---- Behind it.
+--- Clears the alarm after a test.
 function gate.leave()
   ffi.C.alarm(0)
 end

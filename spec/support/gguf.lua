@@ -13,7 +13,7 @@ local CTYPES = { [0] = "uint8_t", "int8_t", "uint16_t", "int16_t", "uint32_t", "
 
 local function text(s) return le(#s, 8) .. s end
 
--- A value of a type; lists are {type, values}.
+-- Returns a value of a type as bytes; lists are {type, values}.
 local function value(kind, v)
   if kind == gguf.TEXT then
     return text(v)

@@ -5,7 +5,7 @@ local ty = require "tycho"
 local gluon = {}
 
 
---- Numbers between -1 and 1 that look random and are the same each time.
+--- Returns an array of numbers between -1 and 1 that look random and are the same each time.
 -- @tparam {int,...} shape
 -- @string[opt="float64"] dtype
 -- @number[opt=1] seed
@@ -43,7 +43,7 @@ function gluon.prepare(block, ...)
 end
 
 
--- Largest difference of two arrays.
+-- Returns the largest difference of two arrays.
 local function difference(a, b)
   return (a - b):abs():max():asscalar()
 end

@@ -15,7 +15,7 @@ end
 
 function images.remove_folder() os.execute("rm -r " .. folder) end
 
---- The path of a file in the folder; of the folder itself without a name.
+--- Returns the path of a file in the folder; that of the folder itself without a name.
 function images.path(name) return name and folder .. "/" .. name or folder end
 
 function images.write(name, text)
@@ -25,7 +25,7 @@ function images.write(name, text)
   return images.path(name)
 end
 
---- A smooth picture with all levels.
+--- Returns a smooth picture with all levels.
 function images.picture(h, w, c, seed)
   local rows = {}
   for y = 1, h do
@@ -42,7 +42,7 @@ end
 
 function images.constant(h, w, c, v) return nd.full({ h, w, c }, v, { dtype = "uint8" }) end
 
---- The largest difference of two images.
+--- Returns the largest difference of two images.
 function images.largest(x, y)
   return (x:astype("float32") - y:astype("float32")):abs():max():asscalar()
 end
@@ -52,8 +52,8 @@ function images.same(x, y)
   assert(images.largest(x, y) == 0)
 end
 
---- An iterator refuses each value of an option, beside those that are always given, before it looks
--- for a file.
+--- Asserts that an iterator refuses each value of an option, given besides those of each call,
+-- before it looks for a file.
 -- @tparam function iterator
 -- @tparam table given options of each call
 -- @tparam table values lists by option

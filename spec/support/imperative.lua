@@ -13,7 +13,7 @@ local function make_options(node, inputs)
   return options
 end
 
--- Outputs of a node, a list.
+-- Returns the outputs of a node as a list, computed at most once.
 local function compute_outputs(node, values, made)
   if made[node] then
     return made[node]

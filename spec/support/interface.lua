@@ -15,7 +15,7 @@ for number, name in ipairs(Error.CODES) do
   NUMBER[name] = number
 end
 
---- The call fails with this code ("shape") and exactly this text.
+--- Asserts that the call fails with this code ("shape") and exactly this text.
 function interface.fails(code, text, name, ...)
   local got = C[name](...)
   assert.equal(("%s: %s"):format(code, text),
@@ -23,7 +23,7 @@ function interface.fails(code, text, name, ...)
   assert.equal(NUMBER[code], got)
 end
 
---- The call succeeds.
+--- Raises an error unless the call succeeds.
 function interface.takes(name, ...)
   local code = C[name](...)
   if code ~= 0 then
@@ -31,7 +31,8 @@ function interface.takes(name, ...)
   end
 end
 
---- A handle that a function of the form f(..., out) makes.
+--- Returns a handle that a function of the form f(..., out) makes; it is freed with the last
+-- reference.
 function interface.make(kind, name, ...)
   local out = ffi.new(kind .. " *[1]")
   local n = select("#", ...)
@@ -41,7 +42,7 @@ function interface.make(kind, name, ...)
   return native.own(out[0], C[kind .. "_free"])
 end
 
---- An iterator's handle, the caller's to free; nil and the text where it is refused.
+--- Returns an iterator's handle, which the caller frees; nil and the text if it is refused.
 function interface.iterator(kind, options)
   local keys, handle = {}, ffi.new("ty_iter *[1]")
   for key in pairs(options) do
@@ -64,7 +65,8 @@ function interface.var(graph, name)
   return ffi.new("ty_entry", out[0])                     -- out[0] alone would not outlive out
 end
 
---- attrs as {"key", "value", ...}: kept by the caller only for the call.
+--- Returns attributes from {"key", "value", ...}, and their number; the caller keeps the list
+-- during the call.
 function interface.attrs(list)
   local attrs = ffi.new("ty_attr[?]", #list / 2 + 1)
   for i = 1, #list, 2 do
@@ -85,7 +87,7 @@ function interface.op(graph, op, name, inputs, attrs)
   return ffi.new("ty_entry", out[0])
 end
 
---- A float32 array on the CPU with these numbers; dtype: another one.
+--- Returns a float32 array on the CPU with these numbers; dtype: another type.
 function interface.tensor(shape, numbers, dtype)
   local d = ffi.new("ty_desc", { dtype = dtype or C.TY_F32, ndim = #shape })
   for i, n in ipairs(shape) do
@@ -98,7 +100,7 @@ function interface.tensor(shape, numbers, dtype)
   return x
 end
 
---- The elements of a float32 array.
+--- Returns the elements of a float32 array.
 function interface.numbers(x)
   local d = ffi.new("ty_desc")
   interface.takes("ty_tensor_desc", x, d)

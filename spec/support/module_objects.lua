@@ -11,7 +11,7 @@ pcall(ffi.cdef, "int setenv(const char *, const char *, int);")
 local value = vectors.value
 local modules = {}
 
---- [[type, id], …] -> contexts.
+--- Returns contexts from [[type, id], …].
 function modules.contexts(list)
   local result = {}
   for i, pair in ipairs(list or {}) do
@@ -20,7 +20,8 @@ function modules.contexts(list)
   return list and result
 end
 
--- group -> [type, id] or a list of these; or a list of such tables.
+-- Returns group -> context or contexts from group -> [type, id] or a list of these; from a list of
+-- such tables a list.
 function modules.groups(spec)
   local result = {}
   for group, place in pairs(spec or {}) do
@@ -35,7 +36,7 @@ function modules.groups(spec)
   return spec and result
 end
 
---- Names, where null means none.
+--- Returns names; JSON's null means none.
 function modules.names(list)
   if list == vectors.null then
     return ty.null
@@ -43,7 +44,7 @@ function modules.names(list)
   return list
 end
 
---- [[name, shape, dtype, layout], …] -> descriptions.
+--- Returns descriptions from [[name, shape, dtype, layout], …].
 function modules.descs(list)
   local result = {}
   for i, d in ipairs(value(list) or {}) do
@@ -52,7 +53,7 @@ function modules.descs(list)
   return value(list) and result
 end
 
---- Keys or a table of keys -> arrays.
+--- Returns the arrays of a list or a table of keys.
 function modules.arrays(world, keys)
   local result = {}
   for name, key in pairs(value(keys) or {}) do
@@ -69,7 +70,7 @@ function modules.batch(world, step)
   }
 end
 
---- An iterator over arrays without shuffling, or over sentences.
+--- Returns an iterator over arrays without shuffling, or over sentences.
 function modules.iterator(world, spec)
   if spec.sentences then
     return modules.sentences(spec)
@@ -107,7 +108,8 @@ function modules.optimizer_params(spec)
   return spec and params
 end
 
---- What the logger of a training saw: {train|validation, epoch, name, value}.
+--- Returns a logger that keeps what a training logs in `rows`: {train|validation, epoch, name,
+-- value}.
 function modules.logger()
   local log = { rows = {} }
   function log:info(text)
@@ -133,7 +135,7 @@ function modules.with_setting(step, f)
   end
 end
 
---- A folder of the case's own.
+--- Returns the path of the case's own folder, which is made when it is first needed.
 function modules.folder(world)
   if not world.folder then
     world.folder = os.tmpname()
@@ -149,7 +151,7 @@ function modules.folder(world)
   return world.folder
 end
 
---- The files of the case's folder, sorted; parameter files with their arrays.
+--- Returns the files of the case's folder, sorted; parameter files with their arrays.
 function modules.files(world)
   local result = { files = {} }
   for file in lfs.dir(modules.folder(world)) do

@@ -12,7 +12,7 @@ modules.actions = actions
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- name -> arrays of the devices, null for none
+-- Returns name -> arrays of the devices, JSON's null for none.
 local function per_device(names, lists)
   local result = {}
   for k, name in ipairs(names) do
@@ -132,8 +132,8 @@ function actions.init_params(world, step)
   }
 end
 
--- Without allow_missing the reference ignores names that it does not know; here that
--- is a mistake unless allowed.
+-- Sets parameters. Without allow_missing the reference ignores names that it does not know; here
+-- they are refused unless allowed.
 function actions.set_params(world, step)
   of(world, step):set_params(modules.arrays(world, step.arg) or {},
     modules.arrays(world, step.aux) or {}, {
@@ -193,7 +193,7 @@ function actions.set_states(world, step)
   of(world, step):set_states{ value = step.value }
 end
 
---- The metric of a name, made when it is first used.
+--- Returns the metric of a name, made when it is first used.
 function modules.named_metric(world, step)
   world.metrics = world.metrics or {}
   world.metrics[step.metric_name] = world.metrics[step.metric_name] or modules.metric(step.metric)
@@ -234,7 +234,8 @@ function actions.tic(world)
   world.monitor:tic()
 end
 
---- Leaves out rows whose value the recording hides: their names are the reference's own.
+--- Returns the rows without those whose value the recording hides: their names are the reference's
+-- own.
 function modules.visible(rows, recorded)
   local hidden, list = {}, {}
   for _, row in ipairs(recorded) do
@@ -259,7 +260,7 @@ end
 
 -- Loops -------------------------------------------------------------------------------------------
 
--- Callbacks that note what they see; params: copies of the parameters after every epoch.
+-- Returns callbacks that record what they see; params: copies of the parameters after every epoch.
 local function recorder()
   local events, params = {}, {}
   local function batch_event(kind)

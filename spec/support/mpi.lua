@@ -5,7 +5,7 @@ local shell = require "spec.support.shell"
 
 local mpi = {}
 
---- Why there are no processes; nil: there are.
+--- Returns why processes cannot be started; nil if they can.
 function mpi.missing()
   local _, status = shell.run("command -v mpirun")
   local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
@@ -15,8 +15,9 @@ function mpi.missing()
   return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
 end
 
---- `it` for such a spec; both are the spec file's own.
--- @tparam[opt] function more asked where MPI is there: why there are no processes nevertheless
+--- Returns an `it` for specs that need MPI; both arguments are the spec file's own.
+-- @tparam[opt] function more called if MPI is installed: returns why there are no processes
+--   nevertheless
 function mpi.it(it, pending, more)
   local why = mpi.missing() or more and more()
   return function(name, f)

@@ -10,7 +10,7 @@ local files = {}
 
 local python
 
---- A Python that has onnx and onnxruntime, or nil.
+--- Returns a Python that has onnx and onnxruntime, or nil.
 function files.python()
   if python == nil then
     local name = os.getenv("TYCHO_ONNX_PYTHON") or "python3"
@@ -20,7 +20,7 @@ function files.python()
   return python or nil
 end
 
---- Outputs of a symbol for arrays by argument and state.
+--- Returns the outputs of a symbol for arrays by argument and state.
 function files.run(symbol, arrays, states)
   local given = {}
   for _, name in ipairs(symbol:list_arguments()) do
@@ -35,8 +35,8 @@ local function flat(x)
   return x:reshape{ -1 }:totable()
 end
 
---- The largest difference of two lists of arrays, over the largest number; NaN and infinities must
--- agree.
+--- Returns the largest difference of two lists of arrays, over the largest number; NaN and
+-- infinities must agree.
 function files.difference(a, b)
   assert(#a == #b, "numbers of outputs")
   local worst = 0
@@ -89,9 +89,9 @@ function files.round_trip(symbol, arrays, states, inputs, options)
   return worst
 end
 
---- A new folder for what ONNX Runtime is to run, and keep(name), which gives the option `keep` of
--- `files.round_trip`: it copies a file with its arrays there, for onnx_check.py. Without a Python
--- both are nil.
+--- Returns a new folder for files that ONNX Runtime is to run, and keep(name), which returns the
+-- option `keep` of `files.round_trip`: it copies a file with its arrays there, for onnx_check.py.
+-- Without a Python the folder is nil and keep returns nil.
 function files.kept_folder()
   if not files.python() then
     return nil, function() end

@@ -14,7 +14,7 @@ local writer = require "tycho.core.wire_writer"
 
 local models = {}
 
---- A tensor as a message.
+--- Returns a tensor as a message.
 function models.tensor(name, t)
   local m = writer.message()
   if t.totable then
@@ -66,7 +66,7 @@ local function attribute(name, v)
   return m
 end
 
---- A node as a message.
+--- Returns a node as a message.
 function models.node(n)
   local m = writer.message()
   for _, name in ipairs(n[2]) do m:text(1, name) end
@@ -94,7 +94,8 @@ local function value(name, shape, code)
   return m
 end
 
---- A graph as a message. inputs: name -> shape, with `type` a code (1: float32); in_order: names.
+--- Returns a graph as a message. inputs: name -> shape, with `type` a code (1: float32); in_order:
+-- names.
 function models.graph(g)
   local m = writer.message()
   for _, n in ipairs(g.nodes) do m:message(1, models.node(n)) end
@@ -117,7 +118,8 @@ local function opset(domain, version)
   return m
 end
 
---- A model as bytes. opset = 17; functions: list of { name, domain, inputs, outputs, nodes }.
+--- Returns a model as bytes. opset = 17; functions: list of { name, domain, inputs, outputs, nodes
+-- }.
 function models.bytes(model)
   local m = writer.message()
   m:integer(1, 8)

@@ -35,7 +35,7 @@ local function bind(case, random, gradients, dtype)
   return arrays
 end
 
---- The values of arrays, a line for each.
+--- Returns the values of arrays as text, a line for each.
 function runs.text(arrays)
   local texts = {}
   for i, array in ipairs(arrays) do

@@ -6,7 +6,8 @@
 
 local pages = {}
 
--- All fenced blocks: {kind, first line, list of lines, number of the lua block whose output it is}.
+-- Returns all fenced blocks: {kind, first line, list of lines, number of the lua block whose output
+-- it is}.
 function pages.blocks(path)
   local list, block, n, last = {}, nil, 0, nil
   for line in io.lines(path) do
@@ -25,8 +26,8 @@ function pages.blocks(path)
   return list
 end
 
---- The page's program: code keeps its line; after each block a line of
--- output says which one has ended.
+--- Returns the page's program: code keeps its line; after each block a line of output states which
+-- one has ended.
 function pages.script(list)
   local lines = {}
   for _, block in ipairs(list) do
@@ -47,7 +48,7 @@ function pages.script(list)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- What the blocks printed, by their first line.
+--- Returns what the blocks printed, by their first line.
 function pages.outputs(text)
   local outputs = {}
   for output, first in text:gmatch("(.-)\n<end (%d+)>\n") do

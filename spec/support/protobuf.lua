@@ -28,7 +28,8 @@ local function number(kind, bytes)
   return tonumber(n[0])
 end
 
---- A message; fields of 4 and 8 bytes are floats and doubles unless `whole` has their number.
+--- Returns a message from its bytes; fields of 4 and 8 bytes are floats and doubles unless `whole`
+-- has their number.
 function protobuf.read(bytes, whole)
   local m, at = { all = {} }, 1
   while at <= #bytes do
@@ -56,7 +57,7 @@ function protobuf.read(bytes, whole)
   return m
 end
 
---- The doubles of a packed field.
+--- Returns the doubles of a packed field.
 function protobuf.doubles(bytes)
   local list = {}
   for at = 1, #bytes, 8 do

@@ -49,7 +49,8 @@ function pytorch.storage(t)
     pytorch.text(t.key or "0"), pytorch.text "cpu", pytorch.int(t.n), t.view or "") .. "Q"
 end
 
--- A tensor: class, key, n of its storage; offset, size, stride; dtype for the newest function.
+-- Returns the pickle of a tensor: class, key, n of its storage; offset, size, stride; dtype for the
+-- newest function.
 function pytorch.tensor(t)
   local name = t.dtype and "_rebuild_tensor_v3" or "_rebuild_tensor_v2"
   return pytorch.call(pytorch.global("torch._utils", name), pytorch.storage(t),
@@ -60,7 +61,7 @@ end
 
 -- Archives ----------------------------------------------------------------------------------------
 
--- A zip archive of stored members: { {name, bytes}, ... }.
+-- Returns a zip archive of stored members: { {name, bytes}, ... }.
 function pytorch.zip(members)
   local parts, index, at = {}, {}, 0
   for i, m in ipairs(members) do
@@ -77,7 +78,8 @@ function pytorch.zip(members)
     .. le(#all, 4) .. le(at, 4) .. le(0, 2)
 end
 
--- An archive of a dictionary { {name, piece}, ..., storages = { key = bytes } }, or of `body`.
+-- Returns an archive of a dictionary { {name, piece}, ..., storages = { key = bytes } }, or of
+-- `body`.
 function pytorch.archive(t)
   local entries = {}
   for i, pair in ipairs(t) do
@@ -96,7 +98,7 @@ end
 
 local MAGIC = "\108\252\156\70\249\32\106\168\80\25"
 
--- The older form of the same; storages: a list of {key, number of elements, bytes}.
+-- Returns the older form of the same; storages: a list of {key, number of elements, bytes}.
 function pytorch.older(t)
   local entries, keys, parts = {}, {}, {}
   for i, pair in ipairs(t) do

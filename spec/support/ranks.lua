@@ -63,7 +63,7 @@ end
 
 -- What a rank sees --------------------------------------------------------------------------------
 
--- Rows of a batch: those of a rank, on its context, or all of them.
+-- Returns the rows of a batch: those of a rank, on its context, or all of them.
 local function take_rows(x, kv)
   return kv and x:slice_axis{ 0, kv.rank * ROWS, (kv.rank + 1) * ROWS }:as_in_context(kv._home) or x
 end
@@ -95,7 +95,7 @@ local function make_module(case, contexts)
   return ty.mod.Module(case == "resnet" and resnet() or lenet(), { context = contexts })
 end
 
---- A module with parameters and an optimizer.
+--- Returns a module with parameters and an optimizer.
 -- @bool[opt] in_backward whether its updates are inside backward
 function ranks.start(case, contexts, kv, rows, in_backward)
   local m = make_module(case, contexts)
@@ -114,7 +114,7 @@ function ranks.start(case, contexts, kv, rows, in_backward)
   return m
 end
 
--- A number that tells arrays with other bits apart.
+-- Returns a number, as text, that differs for arrays with other bits.
 local function compute_bits(x)
   local h = 0
   for _, v in ipairs(x:reshape{ -1 }:totable()) do
@@ -124,7 +124,7 @@ local function compute_bits(x)
   return ("%.0f"):format(h)
 end
 
---- The parameters after some steps, as lines.
+--- Returns the parameters after some steps, as lines.
 -- @param kv this rank's store; nil: one process with `n` contexts
 -- @bool[opt] in_backward whether updates are inside backward
 function ranks.train(case, n, kv, in_backward)
@@ -141,7 +141,8 @@ function ranks.train(case, n, kv, in_backward)
   return m
 end
 
---- `fit` over shuffled rows, two epochs and a bit more than a batch of each rank.
+--- Runs `fit` over shuffled rows, two epochs and a bit more than a batch of each rank; returns the
+-- module.
 -- @tparam[opt] table options further ones of `fit`
 -- @int[opt] rows of all data together
 -- @bool[opt] spoilt whether a row has no numbers
@@ -203,7 +204,8 @@ function Uneven:reset()
   self._at = 0
 end
 
---- `fit` whose last batches are short, or missing, on some ranks.
+--- Runs `fit` with last batches that are short, or missing, on some ranks; returns the parameters
+-- as lines.
 -- @bool parts each rank has an iterator of its own, rank 0 a batch more than the others
 function ranks.uneven(kv, parts)
   local own = parts and (kv.rank == 0 and { 4, 4, 4, 1 } or { 4, 4, 3 }) or { 4, 4, 4, 4, 4, 3, 2 }
@@ -245,8 +247,8 @@ local function check_message(kv, i, sum)
   assert(wrong == 0, ("message %d, %d of %s: %d wrong"):format(i, n, sum.dtype, wrong))
 end
 
--- Messages of all types, sizes and priorities, ten at once; what rank r sends at place i is
--- (r + i) mod 7.
+-- Sends messages of all types, sizes and priorities, ten at once; rank r sends (r + i) mod 7 at
+-- place i.
 local function messages(kv, count)
   local sums = {}
   for i = 1, count do
@@ -272,14 +274,15 @@ local function late(kv)
   end
 end
 
---- `fit` with a loss scale, and a row whose gradients are no numbers.
+--- Runs `fit` with a loss scale, and a row whose gradients are not finite; returns parameters and
+-- scale as text.
 function ranks.scaled(n, kv)
   local m = ranks.fit(n, kv, { loss_scale = "dynamic", batch_end_callback = late(kv) }, nil, true)
   local scale = m._loss_scale
   return ("%s\nskipped %d, scale %g"):format(ranks.lines(m), scale.skipped, scale.scale)
 end
 
---- `fit` with a monitor of weights, and what it saw.
+--- Runs `fit` with a monitor of weights; returns the parameters and what the monitor saw as text.
 function ranks.watched(n, kv)
   local norms, seen, texts = {}, {}, {}
   local monitor = ty.mon.Monitor{ 2, pattern = "(fc|last)_weight", stat_func = function(x)

@@ -35,7 +35,7 @@ local function plain()
     compression_params = kind == "compressed" and { type = "2bit", threshold = 0.02 } or nil }, data
 end
 
--- Sentences of 3 and 5 words; the label of a word is the word after it.
+-- Returns an iterator over sentences of 3 and 5 words; the label of a word is the word after it.
 local function buckets()
   math.randomseed(3)
   local sentences = {}

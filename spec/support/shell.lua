@@ -20,7 +20,7 @@ function shell.tycho(arguments)
   return shell.run(("%s %s"):format(shell.program, arguments))
 end
 
---- A file that is removed when f returns; f gets its path.
+--- Calls f with the path of a file that is removed when f returns.
 function shell.with_file(text, f)
   local path = os.tmpname()
   local file = assert(io.open(path, "wb"))

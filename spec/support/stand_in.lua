@@ -6,7 +6,7 @@ local stand_in = {}
 
 local FOLDER = "build/cudasim"
 
---- Whether `make cudasim` was called.
+--- Returns whether `make cudasim` was called.
 function stand_in.exists()
   local file = io.open(FOLDER .. "/libcublasLt.so.13")
   return file ~= nil and file:close()
@@ -29,7 +29,7 @@ function stand_in.run(script, settings)
   return output, status
 end
 
--- Folders in which the system finds libraries of CUDA.
+-- Returns the folders in which the system finds libraries of CUDA.
 local function system_folders()
   local list, text = {}, shell.run("/sbin/ldconfig -p")
   for name, folder in text:gmatch("(%S+) %([^\n]* => ([^\n]*)/[^/\n]*\n") do

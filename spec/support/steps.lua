@@ -132,12 +132,12 @@ function steps.run(topic, case, arrays, actions)
   end)
 end
 
--- Whether `ty.sym` has an operator or a function of its own of that name.
+-- Returns whether `ty.sym` has an operator or a function of its own of that name.
 local function is_function(name)
   return (pcall(function() return ty.sym[name] end))
 end
 
--- The first operator of a case that the engine does not know.
+-- Returns the first operator of a case that the engine does not know.
 local function unknown_operator(case)
   local graphs = { case.symbol }
   for _, graph in pairs(case.symbols or {}) do
@@ -164,10 +164,10 @@ local function uses_initialisers(case)
   end
 end
 
---- The cases of a topic that the filter lets through, as { name, run, unknown, initialisers }:
--- `unknown` is an operator to wait for, `initialisers` says that the case makes some.
+--- Returns the cases of a topic that the filter lets through, as { name, run, unknown, initialisers
+-- }: `unknown` is an operator that is missing, `initialisers` says that the case makes some.
 -- @treturn table cases
--- @treturn function gives the topic's arrays back
+-- @treturn function frees the topic's arrays
 function steps.cases(name, actions)
   local topic, arrays = vectors.json("training/" .. name .. ".json"), nil
   local list = {}

@@ -59,7 +59,7 @@ local function resident()
   return tonumber(kb)
 end
 
--- descriptors this process has open: the shell's $PPID is this one
+-- Returns the number of descriptors that this process has open: the shell's $PPID is this one.
 local function descriptors()
   local pipe = io.popen("ls /proc/$PPID/fd | wc -l")
   local count = pipe:read("*n")

@@ -56,11 +56,11 @@ local function run_case(world, case, f)
   end
 end
 
---- The cases of a topic that the filter lets through, as { name, run, case }.
+--- Returns the cases of a topic that the filter lets through, as { name, run, case }.
 -- @string name topic
 -- @tparam function f (world, case) -> what case.expect has
 -- @treturn table cases
--- @treturn function gives the topic's arrays back
+-- @treturn function frees the topic's arrays
 function tables.cases(name, f)
   local topic, recorded = vectors.json("training/" .. name .. ".json"), nil
   local list = {}

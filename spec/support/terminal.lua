@@ -29,7 +29,7 @@ function terminal.open(command, environment)
   return setmetatable({ keys = keys, log = log, place = 1 }, terminal)
 end
 
---- Everything shown so far.
+--- Returns everything shown so far.
 function terminal:screen()
   local file = io.open(self.log, "rb")
   local text = file and file:read("*a") or ""
@@ -39,7 +39,7 @@ function terminal:screen()
   return text
 end
 
---- Types.
+--- Types a text.
 function terminal:send(text)
   self.keys:write(text)
 end

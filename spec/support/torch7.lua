@@ -89,7 +89,7 @@ local function word(w, s)
   w:text(s)
 end
 
--- Whether an object is new; writes its tag and index.
+-- Writes an object's tag and index; returns whether it is new.
 local function begin(w, tag, value)
   local known = w.known[value]
   w.count = w.count + (known and 0 or 1)

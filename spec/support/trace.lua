@@ -30,7 +30,7 @@ function trace.traced(options, f)
   return trace.exists(trace.path) and trace.read(trace.path) or nil
 end
 
--- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
+-- Returns the pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
 -- time does not run backwards.
 function trace.spans(of)
   local open, list = {}, {}

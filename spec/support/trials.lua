@@ -5,8 +5,8 @@ local ty = require "tycho"
 
 local trials = {}
 
---- The lines of a table of cases, each with its key: the operator's name, and which of its
--- lines this is.
+--- Iterates over the lines of a table of cases, each with its key: the operator's name, and which
+-- of its lines this is.
 function trials.lines(cases)
   local count, i = {}, 0
   return function()
@@ -18,7 +18,7 @@ function trials.lines(cases)
   end
 end
 
---- A seed from texts and numbers, most often a line's key: a line that is added elsewhere
+--- Returns a seed from texts and numbers, most often a line's key: a line that is added elsewhere
 -- does not change it.
 function trials.seed(...)
   local n = 1
@@ -30,7 +30,7 @@ function trials.seed(...)
   return n
 end
 
---- Random numbers that repeat: r(a, b) is a whole number, r() one from 0 to 1.
+--- Returns a repeatable source of random numbers: r(a, b) is a whole number, r() one from 0 to 1.
 function trials.random(seed)
   local n = seed
   return function(a, b)
@@ -40,8 +40,11 @@ function trials.random(seed)
   end
 end
 
---- Choosers of the smallest and the largest shapes that a case makes.
+--- Returns the smallest number of a range, in place of a random one: for the smallest shapes of a
+-- case.
 function trials.least(a) return a or 0 end
+
+--- Returns the largest number of a range, for the largest shapes.
 function trials.most(_, b) return b or 1 end
 
 function trials.fill(x, random, low, high)
@@ -84,11 +87,11 @@ local function list_shapes(arrays)
   return shapes
 end
 
---- One trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the names of
--- make), params, fixed (variables without a gradient), aux (shapes of auxiliary states, by name),
--- bound (of the relative error, where the operator's own rules allow more). case.build(variables,
--- params) makes another symbol than the operator alone. `sizes` (trials.least, trials.most; default
--- random) chooses the shapes and parameters alone.
+--- Returns one trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the
+-- names of make), params, fixed (variables without a gradient), aux (shapes of auxiliary states,
+-- by name), bound (of the relative error, where the operator's own rules allow more).
+-- case.build(variables, params) makes another symbol than the operator alone. `sizes`
+-- (trials.least, trials.most; default random) chooses the shapes and parameters alone.
 function trials.make(case, random, sizes)
   local shapes, params, low, high, fixed_names, bound = case[2](sizes or random)
   local symbol, arrays, inputs = build(case, shapes, params)
@@ -131,7 +134,7 @@ function trials.bind(trial, req, start, options)
   return exe, grads
 end
 
---- Random head gradients for the outputs of an executor that has run.
+--- Returns random head gradients for the outputs of an executor that has run.
 function trials.heads(exe, random)
   local heads = {}
   for k, y in ipairs(exe.outputs) do

@@ -18,7 +18,7 @@ for name in (os.getenv("TYCHO_VECTORS_ONLY") or ""):gmatch("[^,%s]+") do
   only[name] = true
 end
 
---- The text of a file of the folder, nil when it is missing.
+--- Returns the text of a file of the folder, nil if it is missing.
 function vectors.read(path)
   local file = io.open(vectors.root .. "/" .. path, "rb")
   local text = file and file:read("*a")
@@ -32,13 +32,13 @@ function vectors.exists()
   return vectors.read("schema.json") ~= nil
 end
 
---- A decoded JSON file of the folder.
+--- Returns a decoded JSON file of the folder.
 function vectors.json(path)
   return json.decode(vectors.read(path) or error("no file " .. path))
 end
 
---- name -> array of a parameter file of the folder, on the device that specs run on; an empty
--- table when it is missing.
+--- Returns name -> array of a parameter file of the folder, on the device that specs run on; an
+-- empty table if it is missing.
 function vectors.arrays(path)
   local list = vectors.read(path) and ty.nd.load(vectors.root .. "/" .. path) or {}
   for name, x in pairs(device.is_gpu and list or {}) do
@@ -47,7 +47,7 @@ function vectors.arrays(path)
   return list
 end
 
---- Whether the filter lets a name through; any of several names is enough.
+--- Returns whether the filter lets a name through; any of several names is enough.
 function vectors.wanted(...)
   if not only then
     return true
@@ -62,12 +62,12 @@ end
 
 local part, parts = (os.getenv("TYCHO_VECTORS_PART") or "1/1"):match("^(%d+)/(%d+)$")
 
---- Whether number i, of topics or operators, is in the part that is run.
+--- Returns whether number i, of topics or operators, is in the part that is run.
 function vectors.in_part(i)
   return i % tonumber(parts) == tonumber(part) % tonumber(parts)
 end
 
---- Names of the files of a folder that end so, without the ending, sorted.
+--- Returns the names of the files of a folder that end so, without the ending, sorted.
 function vectors.names(folder, ending)
   local list = {}
   for file in require("lfs").dir(vectors.root .. "/" .. folder) do
@@ -79,7 +79,7 @@ function vectors.names(folder, ending)
   return list
 end
 
---- nil for JSON's null and for nothing.
+--- Returns nil for JSON's null and for nothing.
 function vectors.value(v)
   if v == json.null then
     return nil
@@ -87,7 +87,7 @@ function vectors.value(v)
   return v
 end
 
---- Decoded graph JSON -> Symbol.
+--- Returns the symbol of decoded graph JSON.
 function vectors.symbol(graph)
   return ty.sym.load_json(json.encode(graph))
 end
@@ -98,7 +98,8 @@ function vectors.registered(operator)
   return native.C.ty_op_find(operator, index) == 0
 end
 
---- The first operator of a decoded graph that the engine does not know, nil when it knows all.
+--- Returns the first operator of a decoded graph that the engine does not know, nil if it knows
+-- all.
 function vectors.unknown_operator(graph)
   for _, node in ipairs(graph.nodes) do
     if node.op ~= "null" and not vectors.registered(node.op) then
@@ -124,7 +125,7 @@ function vectors.compare(name, got, want, rtol, atol)
   end
 end
 
---- A list of recorded shapes or a shape as text, for equality.
+--- Returns a list of recorded shapes or a shape as text, for equality.
 function vectors.text(value)
   return json.encode(value)
 end

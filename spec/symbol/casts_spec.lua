@@ -6,7 +6,7 @@ local V = ty.sym.Variable
 
 local function cast(x, name) return ty.sym.amp_cast{ x, dtype = "float16", name = name } end
 
--- The operators of a symbol, in the order of its file.
+-- Returns the operators of a symbol, in the order of its file.
 local function operators(s, options)
   local list = {}
   for op in s:tojson(options or {}):gmatch('"op": "([%w_]+)"') do

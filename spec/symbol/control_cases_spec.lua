@@ -6,7 +6,7 @@ local folder = require "spec.support.folder"
 
 local V, contrib, Group = ty.sym.Variable, ty.sym.contrib, ty.sym.Group
 
--- Forward and backward of a symbol with arrays by name; head gradients are ones. Gives outputs,
+-- Runs a symbol forward and backward with arrays by name; head gradients are ones. Returns outputs,
 -- gradients by name and the executor.
 local function train(symbol, values, heads)
   local shapes = { ctx = ty.cpu() }
@@ -19,7 +19,7 @@ local function train(symbol, values, heads)
   return exe.outputs, exe.grad_dict, exe
 end
 
--- Both symbols give the same outputs and gradients.
+-- Asserts that both symbols give the same outputs and gradients.
 local function alike(a, b, values)
   local x, gx = train(a, values)
   local y, gy = train(b, values)
@@ -253,7 +253,7 @@ describe("moving statistics in a body", function()
 end)
 
 describe("while_loop", function()
-  -- x, 2 x, 4 x ... while below 10
+  -- Returns a loop x, 2 x, 4 x ... while below 10.
   local function doubling(most)
     local outs, vars = contrib.while_loop{ cond = function(x) return ty.sym.sum(x):lt(10) end,
       func = function(x) return x * V("w"), x * 2 end, loop_vars = V("x"), max_iterations = most }
@@ -328,7 +328,8 @@ describe("cond", function()
 end)
 
 describe("control flow inside control flow", function()
-  -- For each row: where its sum is positive, doubled until it is over 10 in sum, else as it is.
+  -- Returns a network over rows: a row whose sum is positive is doubled until it is over 10 in sum,
+  -- others are unchanged.
   local function net()
     local outs, count = contrib.foreach(function(x, n)
       local y = contrib.cond(ty.sym.sum(x):gt(0), function()

@@ -30,7 +30,7 @@ local SHAPES = { foreach = { x = { 3, 2 }, s = { 2 }, w = { 2 } },
   cond = { p = { 1 }, a = { 2 }, b = { 2 }, c = { 2 } } }
 local MADE = { foreach = foreach_loop, while_loop = while_loop, cond = choice }
 
--- The file of a loop with other words in it; changes: {key or text = new value, ...}
+-- Returns the file of a loop with other words in it; changes: {key or text = new value, ...}.
 local function changed(text, changes)
   for key, value in pairs(changes) do
     local from, to = key, value
@@ -44,7 +44,7 @@ local function changed(text, changes)
   return text
 end
 
--- Without the k-th body, or with it twice.
+-- Returns the file without the k-th body, or with it twice.
 local function without_body(text, first)
   local list = text:match('"subgraphs": (%b[])')
   local bodies = {}
@@ -139,7 +139,7 @@ for kind, cases in pairs(CASES) do
   end)
 end
 
--- A file in which a body's variable says what its shape is.
+-- Returns a file in which a body's variable has a shape.
 local function with_shape(text, name, shape, which)
   local to = 0
   for _ = 1, which or 1 do

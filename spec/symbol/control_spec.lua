@@ -7,7 +7,7 @@ local V, contrib = ty.sym.Variable, ty.sym.contrib
 
 local function array(t) return ty.nd.array(t, { dtype = "float64" }) end
 
--- An executor over float64 arrays by name; gradients of all.
+-- Returns an executor over float64 arrays by name; with gradients of all.
 local function bind(symbol, values, options)
   local args, grads = {}, {}
   for name, v in pairs(values) do
@@ -30,7 +30,7 @@ local function run(symbol, values)
   return exe.outputs[1]:totable(), g, exe
 end
 
--- d + s summed up: outputs are running sums.
+-- Returns running sums d + s.
 local function running(data, state)
   return contrib.foreach(function(d, s) return d + s, d + s end, data, state)
 end
@@ -144,7 +144,7 @@ describe("foreach", function()
   end)
 end)
 
--- x doubled until it is over 10
+-- Returns x doubled until it is over 10.
 local function doubling(most)
   return contrib.while_loop{ cond = function(x) return ty.sym.sum(x):lt(10) end,
     func = function(x) return x, { x * 2 } end, loop_vars = { V("x") }, max_iterations = most }
@@ -195,7 +195,7 @@ describe("while_loop", function()
   end)
 end)
 
--- log where positive, else 2 a
+-- Returns log where positive, else 2 a.
 local function safe_log()
   local a = V("a")
   return contrib.cond(ty.sym.sum(a):gt(0), function()

@@ -17,7 +17,7 @@ local function want(name, shape, dtype)
   return w
 end
 
--- A graph of one sum over variables of which the first has attributes.
+-- Returns a graph of one sum over variables of which the first has attributes.
 local function chain(n, attrs)
   local g = interface.graph()
   local list, count = interface.attrs(attrs or {})

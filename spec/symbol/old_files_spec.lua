@@ -7,7 +7,7 @@ local ffi = require "ffi"
 local interface = require "spec.support.interface"
 require "spec.helper"
 
--- version: 10901 for the present one, nil for a file that does not say
+-- Returns a symbol file. version: 10901 for the present one, nil for a file that does not state it.
 local function file(nodes, heads, version)
   return ('{"nodes": [%s], "arg_nodes": [], "heads": [%s]%s}'):format(table.concat(nodes, ", "),
     heads, version and (', "attrs": {"mxnet_version": ["int", %d]}'):format(version) or "")

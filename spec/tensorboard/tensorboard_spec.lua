@@ -17,7 +17,7 @@ local function u64(bytes)
   return n
 end
 
--- The events of a file whose framing is right.
+-- Returns the events of a file; asserts that its framing is right.
 local function read_events(path)
   local bytes, at, list = folder.read(path), 1, {}
   while at <= #bytes do
@@ -32,7 +32,7 @@ local function read_events(path)
   return list
 end
 
--- {step, value} of each value of all summaries by tag.
+-- Returns {step, value} of each value of all summaries by tag.
 local function read_values(path)
   local found = {}
   for _, event in ipairs(read_events(path)) do

@@ -6,7 +6,7 @@ local ty = require "tycho"
 
 local utils, V = ty.test_utils, ty.sym.Variable
 
--- The message of the ordinary error that f raises.
+-- Returns the message of the ordinary error that f raises.
 local function complaint(f, ...)
   local ok, e = pcall(f, ...)
   assert.is_false(ok)
@@ -19,7 +19,7 @@ local function has(text, ...)
   end
 end
 
--- x * x with a gradient that is wrong by `factor`.
+-- Returns x * x with a gradient that is wrong by `factor`.
 local function square(name, factor)
   ty.op.pointwise{ name = name, args = { "a" }, formula = "a * a",
     grad = { ("%g * g * a"):format(2 * factor) }, doc = "its square" }

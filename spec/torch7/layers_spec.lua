@@ -17,7 +17,7 @@ end
 local function floats(shape, values) return tensor("Float", shape, values) end
 local function longs(...) return storage("Long", { ... }) end
 
--- The object as a file gives it.
+-- Returns the object as a file gives it.
 local function loaded(module)
   local object
   folder.with(function(dir)
@@ -451,7 +451,7 @@ describe("a network that is trained", function()
 end)
 
 describe("a graph of nngraph", function()
-  -- nodes with children; mapindex is filled in: {module, parents}
+  -- Returns nodes with children; mapindex is filled in: {module, parents}.
   local function graph(rows, inputs)
     local nodes, forward = {}, {}
     for i, row in ipairs(rows) do

@@ -54,13 +54,14 @@ local MOST_OF_LUA = 400                                  -- it allocates everywh
 -- an operator is a small scenario: so many times fewer of its calls
 local SHARE = tonumber(os.getenv("TORTURE_SHARE")) or 100
 
--- An error of a thread or a device may have a text around it.
+-- Returns the code of an error. That of a thread or a device may have a text around it.
 local function code_of(e)
   if type(e) == "string" and e:find("not enough memory", 1, true) then return "memory" end
   return type(e) == "table" and e.code or tostring(e)
 end
 
--- Whether it may come of the fault, and says something. A scenario `spares` itself some.
+-- Returns whether an error may be caused by the fault, and has a message. A scenario may exclude
+-- codes in `spares`.
 local function may_come(e, scenario, fault)
   local code = code_of(e)
   local spared = fault.gate == SYSTEM and scenario.spares and scenario.spares[code]
@@ -128,13 +129,13 @@ local function complain(scenario, fault, at, what)
   print(("%s: %s, call %d: %s"):format(scenario.name, fault.name, at, tostring(what)))
 end
 
--- From here on calls fail: Lua's too.
+-- Runs a scenario while calls fail, those of Lua, too.
 local function disturbed(scenario, path, fault, at)
   C.ty_torture(fault.gate, at, fault.lasting and 1 or 0, fault.fault)
   return scenario.run(path)
 end
 
--- One call fails, then nothing does.
+-- Lets one call fail, then none; checks the error and that the scenario works afterwards.
 local function try(scenario, path, fault, at, expected)
   local ok, e = pcall(disturbed, scenario, path, fault, at)
   C.ty_torture(fault.gate, 0, 0, 0)
@@ -181,8 +182,8 @@ local function check_alive(scenario, fault, tried, before)
   end
 end
 
--- Machine code of LuaJIT crashes where an allocation of its own fails (doc/reliability.md), which
--- luajit.lua asks for.
+-- Turns LuaJIT's compiler off: its machine code crashes when an allocation of its own fails
+-- (doc/reliability.md), for which luajit.lua tests.
 local function interpret()
   if os.getenv("TORTURE_COMPILED") then return end
   jit.off()
@@ -225,7 +226,8 @@ local function run(scenario, path)
   return tried
 end
 
--- Objects are counted once for all: to collect takes longer than an operator.
+-- Tries all operators. Objects are counted once for all, since a collection takes longer than an
+-- operator.
 local function run_operators(path)
   local tried, before = 0, count_alive()
   for _, operator in ipairs(operators) do

@@ -48,7 +48,8 @@ local function is_clean(e)
   end
 end
 
--- A module that could not be loaded once is refused by Lua from then on: all are loaded before.
+-- Loads all modules before a limit is set: a module that could not be loaded once is refused by Lua
+-- from then on.
 local function load_all()
   local files = io.popen("cd runtime/lua && find tycho/*/ -name '*.lua'")
   for file in files:lines() do
@@ -57,7 +58,8 @@ local function load_all()
   files:close()
 end
 
--- Machine code of LuaJIT crashes where an allocation of its own fails (doc/reliability.md).
+-- Runs a scenario under a limit, without LuaJIT's compiler, whose machine code crashes when an
+-- allocation of its own fails (doc/reliability.md).
 local function child(name, extra, path)
   jit.off()
   local scenario
@@ -95,7 +97,7 @@ local function complain(name, extra, status, output)
   print(("%s, %d KiB more: status %s\n%s"):format(name, extra / 1024, status, output))
 end
 
--- What it says: "fits", "refused", or nothing where the process ended by itself.
+-- Returns the result of a child: "fits", "refused", or nothing if the process ended by itself.
 local function try(name, extra)
   local output, status
   folder.with(function(path)
@@ -118,10 +120,10 @@ end
 local START = "ulimit -v %d; OPENBLAS_NUM_THREADS=1 GOMP_SPINCOUNT=1000 timeout 10 \z
   env LD_DEBUG=libs LD_DEBUG_OUTPUT=%s/loader %s -e 'ty.nd.ones{2}:sum()'"
 
--- What ran when the program ended, or went on without end, before anything of ours did: the
--- loader, or a library that it was initialising; nil where our code had begun. OpenBLAS 0.3.29
--- asks for a buffer again and again; libgfortran 14 fails while it fails. The loader's report is of
--- the same process: where addresses are random, another one ends in another place.
+-- Returns what ran when the program ended, or looped, before any of our code: the loader, or a
+-- library that it was initialising; nil if our code had begun. OpenBLAS 0.3.29 asks for a buffer
+-- again and again; libgfortran 14 fails while it fails. The loader's report is of the same process:
+-- where addresses are random, another one ends in another place.
 local function culprit(path)
   local name = "the loader"
   for file in lfs.dir(path) do
@@ -136,7 +138,7 @@ local function culprit(path)
   return name and not name:find("tycho", 1, true) and name
 end
 
--- Output and status of the program's start under a limit, and who is to blame.
+-- Returns output and status of the program's start under a limit, and what ran when it ended.
 local function try_start(kib)
   local output, status, blamed
   folder.with(function(path)
@@ -146,8 +148,9 @@ local function try_start(kib)
   return output, status, blamed
 end
 
--- A program that does not even start says why: the linker with 127, ours with 1. OpenBLAS's own
--- threads, one for each further processor, would ask for their buffers without end.
+-- Checks that a program that does not even start reports why: the linker with status 127, ours with
+-- 1. OpenBLAS's own threads, one for each further processor, would ask for their buffers without
+-- end.
 local function start()
   local kib, status, reported = 40000, nil, {}
   while status ~= 0 and kib < 2 ^ 21 do

@@ -54,7 +54,7 @@ local function make_batch(key)
     provide_label = { { "softmax_label", { 2 } } } }
 end
 
--- Two steps with momentum in each of two buckets.
+-- Trains two steps with momentum in each of two buckets.
 local function buckets()
   local m = ty.mod.BucketingModule{ default_bucket_key = 4, logger = QUIET,
     sym_gen = function(key)
@@ -86,7 +86,7 @@ local function reshape()
   return table.concat(texts, " ")
 end
 
--- What LAPACK does, and what oneDNN does where it is there.
+-- Runs LAPACK, and oneDNN if it is available.
 local function matrices()
   local x = ty.nd.eye{ 20 } * 4 + 0.01
   local l = ty.nd.linalg.potrf{ ty.nd.concat{ x:expand_dims{ axis = 0 },
@@ -96,7 +96,8 @@ local function matrices()
   return text_of(l:sum{ axis = { 0, 1 } }) .. " " .. text_of(y:mean{ axis = { 2, 3 } })
 end
 
--- The old file is read first: it is whole, whatever happened to the try before.
+-- Writes and reads files of arrays. The old file is read first: it is complete, whatever happened
+-- in the try before.
 local function arrays(path)
   local texts = {}
   for _, ending in ipairs{ "params", "npy", "safetensors" } do
@@ -122,7 +123,8 @@ local function trained(checkpoint)
   return m
 end
 
--- What cannot be written does not stop it, and what was written is whole.
+-- Trains with checkpoints. A file that cannot be written does not stop the training, and files that
+-- were written are complete.
 local function training(path)
   local m = trained{ prefix = path .. "/net", on_error = "warn" }
   local text = text_of(m:get_params().fc_weight)
@@ -239,7 +241,7 @@ local function store()
   return text_of(out)
 end
 
--- Recorded steps, and a gradient of a gradient.
+-- Runs recorded steps, and computes a gradient of a gradient.
 local function recording()
   local autograd = ty.autograd
   local w = (ty.nd.arange(1, 7) * 0.1):reshape{ 2, 3 }:attach_grad()
@@ -254,7 +256,7 @@ local function recording()
   return text_of(w) .. text_of(w.grad)
 end
 
--- Two steps of a hybridized block with a Trainer; files of both, and a block that is read back.
+-- Runs two steps of a hybridized block with a Trainer; writes files of both, and reads a block.
 local function layers(path)
   local blocks = require "spec.support.blocks"
   local net = blocks.Net{ prefix = "net_" }

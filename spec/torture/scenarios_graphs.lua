@@ -7,14 +7,14 @@ local text_of = require("spec.support.arrays").text
 local V, contrib = ty.sym.Variable, ty.sym.contrib
 local QUIET = { info = function() end, warning = function() end }
 
--- Small numbers that differ, for each argument.
+-- Fills each argument with small numbers that differ.
 local function fill(exe)
   for _, array in ipairs(exe.arg_arrays) do
     array[":"] = (ty.nd.arange(array.size) % 7 * 0.1 + 0.1):reshape(array.shape)
   end
 end
 
--- Outputs and gradients of one step.
+-- Returns outputs and gradients of one step as text.
 local function trained(exe)
   local texts = {}
   exe:forward(true)
@@ -63,7 +63,7 @@ local function placement()
   return trained(exe) .. "\n" .. exe:program()
 end
 
--- Steps that are alike, whose weights' gradients are one product.
+-- Runs similar steps, whose weights' gradients are one product.
 local function unrolled()
   local cell = ty.rnn.LSTMCell{ num_hidden = 3, prefix = "l_" }
   local outs = cell:unroll(4, { inputs = V("x"), layout = "NTC", merge_outputs = true })
@@ -72,7 +72,7 @@ local function unrolled()
   return trained(exe)
 end
 
--- As a network is when it only predicts: normalisation becomes part of the weights.
+-- Runs a network bound for prediction only: normalisation becomes part of the weights.
 local function predicting()
   local x = ty.sym.Convolution{ V("data"), num_filter = 4, kernel = { 3, 3 }, pad = { 1, 1 },
     no_bias = true, name = "conv" }
@@ -86,7 +86,7 @@ local function predicting()
   return text_of(exe:forward(false)[1])
 end
 
--- Arrays of the caller's, on which a second executor works too; a graph in which most is shared.
+-- Runs two executors on the same arrays of the caller, the second sharing the first one's memory.
 local function bound()
   local x, w = V("x"), V("w")
   local y = ty.sym.FullyConnected{ x, w, num_hidden = 2, no_bias = true }
@@ -110,7 +110,7 @@ local OLD = [=[{"nodes": [{"op": "null", "name": "x", "inputs": []},
     [3, 0]]}, {"op": "argmax", "name": "m", "param": {"axis": "-1"}, "inputs": [[5, 0]]}],
   "arg_nodes": [0, 1, 2, 3], "heads": [[6, 0]]}]=]
 
--- A file of an early version, and its texts; what only a part of it needs.
+-- Reads a file of an early version, and writes its texts and those of a part of it.
 local function older()
   local net = ty.sym.load_json(OLD)
   local part = net:get_internals()["bn_output"]
@@ -134,7 +134,7 @@ local function asked()
     table.concat(net:list_arguments(), " ") }, "\n")
 end
 
--- The search for numbers that are none tells the node; a monitor sees all values.
+-- Checks that the search for bad numbers names the node, and that a monitor sees all values.
 local function watched()
   local exe = ty.sym.log(V("x", { shape = { 2 } }) * 2):simple_bind{ ctx = ty.cpu() }
   local seen = {}
@@ -159,7 +159,7 @@ local function watched()
   return table.concat(seen, "\n") .. "\n" .. (ok and "no error" or e.node)
 end
 
--- An operator of many inputs, one that is called again with other values, one with a state.
+-- Calls an operator of many inputs, one that is called again with other values, one with a state.
 local function called()
   local list = {}
   for i = 1, 40 do
@@ -171,7 +171,7 @@ local function called()
     .. text_of(x) .. " " .. text_of(ty.nd.topk{ ty.nd.arange(6), k = 2, ret_typ = "value" })
 end
 
--- Parts of a batch on two devices, a store that adds their gradients.
+-- Trains with parts of a batch on two devices, and a store that adds their gradients.
 local function devices()
   local net = ty.sym.SoftmaxOutput{ ty.sym.FullyConnected{ V("data"), num_hidden = 3, name = "fc" },
     name = "softmax" }
@@ -188,7 +188,7 @@ end
 
 local rows = 0
 
--- Each is another operator, which stays.
+-- Adds an operator; each call adds another one, which stays.
 local function formula()
   rows = rows + 1
   local name = "torture_" .. rows
@@ -201,7 +201,7 @@ local function formula()
   return trained(exe)
 end
 
--- A network written as ONNX, read back and run.
+-- Writes a network as ONNX, reads it back and runs it.
 local function onnx(path)
   local x = ty.sym.Convolution{ V("data"), num_filter = 2, kernel = { 3, 3 }, name = "conv" }
   local net = ty.sym.softmax{ ty.sym.Flatten{ ty.sym.relu{ x, name = "r" }, name = "f" },
@@ -216,7 +216,7 @@ local function onnx(path)
   return text_of(exe.outputs[1])
 end
 
--- Nodes have the same names in each run.
+-- Makes nodes have the same names in each run of a scenario.
 local function named(scenario)
   local run = scenario.run
   function scenario.run(path)

@@ -13,7 +13,7 @@ local text_of = require("spec.support.arrays").text
 
 local FOUR = ffi.string(ffi.new("float[4]", { 1, 2, 3, 4 }), 16)
 
--- The path of a file that `make` gives the bytes of.
+-- Returns the path of a file whose bytes `make` returns; it is written once.
 local function file(path, make)
   if not lfs.attributes(path) then
     folder.write(path, make())

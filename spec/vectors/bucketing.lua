@@ -18,7 +18,7 @@ faults.bucketing = {
 
 local actions = setmetatable({}, { __index = modules.actions })
 
--- The recorded table of symbols as a function of the key.
+-- Returns the recorded table of symbols as a function of the key.
 local function generator(world, which)
   local case = world.case
   return function(key)
@@ -74,7 +74,7 @@ end
 
 -- Sentences ---------------------------------------------------------------------------------------
 
--- The order of batches and of rows as without shuffling.
+-- Returns an iterator with the order of batches and of rows as without shuffling.
 function modules.sentences(spec)
   return ty.rnn.BucketSentenceIter{ spec.sentences, spec.batch_size, buckets = spec.buckets,
     invalid_label = spec.invalid_label, data_name = spec.data_name, label_name = spec.label_name,
@@ -106,7 +106,8 @@ function actions.epoch(world, step)
   return list
 end
 
--- The end of an epoch is nil here and an error there.
+-- Returns the next batch; raises an error at the end of an epoch, as the reference does, where ours
+-- returns nil.
 function actions.next(world, step)
   local batch = world.objects[step.of]:next()
   if not batch then

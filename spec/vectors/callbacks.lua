@@ -118,7 +118,7 @@ end
 
 -- Checkpoints -------------------------------------------------------------------------------------
 
--- Each step begins with an empty folder.
+-- Returns a prefix in an empty folder, with which each step begins.
 local function make_prefix(world)
   local folder = modules.folder(world)
   for _, file in ipairs(modules.files(world).files) do

@@ -23,7 +23,7 @@ local function devices(map)
   return map and result
 end
 
--- key | {key, ctx} | null -> a fresh array
+-- Returns a fresh array for a key, {key, ctx} or null.
 local function array(world, spec)
   if value(spec) == nil then
     return ty.null
@@ -61,8 +61,8 @@ function actions.bind(world, step)
   }
 end
 
--- The reference takes shapes of names that no argument has; here that is a
--- mistake, so they are left out.
+-- Returns the shapes of existing arguments. The reference accepts shapes of other names; here that
+-- is an error.
 local function known_shapes(net, shapes)
   local known = {}
   for _, name in ipairs(net:list_inputs()) do
@@ -88,8 +88,8 @@ function actions.simple_bind(world, step)
   }
 end
 
--- The recording asked for all dictionaries whenever it needed one; names that occur twice
--- in any of them were refused.
+-- Returns a dictionary of an executor. All are read, as in the recording; names that occur twice in
+-- any of them are refused.
 local function dictionary(exe, kind)
   local all = { arg = exe.arg_dict, grad = exe.grad_dict,
     aux = exe.aux_dict, out = exe.output_dict }
@@ -100,7 +100,7 @@ function actions.set(world, step)
   dictionary(world.objects[step.exec], step.kind)[step.name][":"] = world.array(step.value)
 end
 
--- A failure of an earlier run comes out when a value is read.
+-- Reads values, so that a failure of an earlier run is raised.
 local function read_all(list)
   for _, x in pairs(list or {}) do
     if x ~= ty.null then
@@ -197,8 +197,8 @@ function actions.monitor(world, step)
   end, step.monitor_all)
 end
 
--- Rows without a value are hidden things of the reference, and so are the inputs of backward nodes,
--- of which only variables have one: their names are left out on both sides.
+-- Returns names that are left out on both sides: those of rows without a value, which are internal
+-- to the reference, and the inputs of backward nodes, of which only variables have one.
 local function hidden_names(exe, rows)
   local hidden, backward = {}, false
   for _, row in ipairs(rows) do
@@ -254,7 +254,8 @@ function actions.optimized(world, step)
   return nodes
 end
 
--- Planned megabytes themselves are ours; what must agree is which step plans more.
+-- Checks planned memory. The megabytes themselves differ from the reference's; which of two steps
+-- plans more must agree.
 function actions.memory(world, step)
   local ours = world.objects[step.exec]:memory().planned
   local before = world.before

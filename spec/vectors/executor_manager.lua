@@ -32,7 +32,7 @@ function actions.check_arguments(world, step)
   manager._check_arguments(symbol(world, step.symbol))
 end
 
--- Something with the fields of an iterator: nothing is taken from it.
+-- Returns a table with the fields of an iterator, from which no batch is taken.
 local function provider(spec)
   return { provide_data = modules.descs(spec.data), provide_label = modules.descs(spec.label) or {},
     batch_size = spec.batch_size, default_bucket_key = spec.default_bucket_key }
@@ -102,7 +102,7 @@ function actions.load_data_batch(world, step)
   of(world, step):load_data_batch(modules.batch(world, step))
 end
 
--- A manager's batch is loaded before, a group's comes along.
+-- Runs forward. A manager's batch is loaded before, a group's is an argument.
 function actions.forward(world, step)
   if step.data then
     of(world, step):forward(modules.batch(world, step), value(step.is_train))

@@ -94,7 +94,7 @@ local function check_batches(case, recorded)
   it:free()
 end
 
--- ImageIter reads the same records: labels and pixels of files that are exact.
+-- Checks that ImageIter reads the same records: labels, and pixels of files that are exact.
 local function check_records(name, file)
   local path = vectors.root .. "/" .. IMAGES .. name
   local r = ty.recordio.MXIndexedRecordIO(path .. ".idx", path .. ".rec", "r")

@@ -32,8 +32,8 @@ local function refused(step, what)
     "step must be refused by us: " .. tostring(step.last_batch_handle))
 end
 
--- The reference takes labels of a wrong length and unknown words; we refuse
--- them when the iterator is made.
+-- Makes an iterator. The reference accepts labels of a wrong length and unknown words; here they
+-- are refused when the iterator is made.
 function actions.ndarray_iter(world, step)
   local data, label = source(world, step.data, step.numpy), source(world, step.label, step.numpy)
   local options = { data = data, label = label, batch_size = step.batch_size,
@@ -71,7 +71,8 @@ function actions.epoch(world, step)
   return list
 end
 
--- The end of an epoch is nil here and an error there.
+-- Returns the next batch; raises an error at the end of an epoch, as the reference does, where ours
+-- returns nil.
 function actions.next(world, step)
   local it = of(world, step)
   local batch = it and it:next()

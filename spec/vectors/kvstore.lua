@@ -13,7 +13,7 @@ end
 local value = vectors.value
 local actions = {}
 
--- A value is a key, {key, ctx}, or a list of these.
+-- Returns the array of a key or {key, ctx}, or a list of these.
 local function make_values(world, v)
   if type(v) == "string" then
     return world.array(v)
@@ -27,7 +27,7 @@ local function make_values(world, v)
   return list
 end
 
--- An output is [shape, ctx], or a list of these.
+-- Returns an output array of [shape, ctx], or a list of these.
 local function make_outputs(v)
   if type(v[1]) == "table" and type(v[1][1]) == "number" then
     return ty.nd.zeros(v[1], { ctx = device.of(v[2][1], v[2][2]) })
@@ -90,7 +90,8 @@ function updaters.add(_, received, stored)
   stored:add_(received)
 end
 
--- Names reach an updater as bytes there, which the recorder's function counted as 0.
+-- Updates by the key. Names reach an updater as bytes in the reference; the recorder's function
+-- counted these as 0.
 function updaters.key(key, received, stored)
   stored:add_(received * (type(key) == "number" and key or 0))
 end
@@ -104,7 +105,7 @@ function actions.set_updater(world, step)
   world.store:_set_updater(updaters[step.updater])
 end
 
--- Texts are bytes of another language there.
+-- Compares keys; those that are text are recorded as bytes of Python.
 function actions.updater_keys(world, step)
   assert.equal(#step.result, #world.keys)
   for i, row in ipairs(step.result) do

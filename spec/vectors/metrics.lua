@@ -40,7 +40,7 @@ function functions.pair_sum_count(label, pred)
   return sum, #l
 end
 
--- null means none: nothing for most, ty.null where an option must be given
+-- Returns options; null means none: nothing for most, ty.null where an option must be given.
 local function make_options(list)
   local options = {}
   for key, v in pairs(value(list) or {}) do
@@ -117,7 +117,7 @@ function actions.num_inst(world)
   return world.metric.num_inst
 end
 
--- Options that the reference's configurations lose.
+-- Removes options that the reference's configurations lose.
 local function without_extra(config, want)
   for _, key in ipairs{ "average", "axis" } do
     config[key] = want[key] ~= nil and config[key] or nil

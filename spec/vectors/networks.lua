@@ -77,7 +77,7 @@ local function beyond(got, want, tolerance)
   return d > tolerance or d ~= d
 end
 
--- The first thing that is not within the tolerances {element, sum, sumsq}, as text.
+-- Returns the first value outside the tolerances {element, sum, sumsq}, as text.
 local function outside(m, want, tol, noise)
   if noise then                                  -- mathematically zero: only smallness counts
     return m.absmax > want.absmax + tol[1]
@@ -167,8 +167,8 @@ local function check_training(name, record)
   exe:free()
 end
 
--- The reference's plan holds no operator workspace, to which the reserve of its RNN operator
--- belongs; ours does: what is compared is the most that values take at once.
+-- Returns the most bytes that values take at once. The reference's plan has no operator workspace,
+-- which includes the reserve of its RNN operator; ours has, so it is left out.
 local function planned(symbol, shapes, req)
   local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = req, dry_run = true }
   local change, last = {}, 0
@@ -187,7 +187,7 @@ local function planned(symbol, shapes, req)
   return most / 2 ^ 20
 end
 
--- Our plan must not be larger than the reference's, whose megabytes are rounded down.
+-- Checks that our plan is not larger than the reference's, whose megabytes are rounded down.
 local function check_memory(symbol, shapes, req, megabytes, what)
   local ours = planned(symbol, shapes, req)
   assert.is_true(ours < megabytes + 1,

@@ -66,7 +66,7 @@ local function update_all(case, updater, order, weights, grads)
   end
 end
 
--- Copies of the arrays that a step has updated, by place.
+-- Returns copies of the arrays that a step has updated, by position.
 local function copies(list, order)
   local result = {}
   for _, place in ipairs(order) do

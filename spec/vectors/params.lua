@@ -15,7 +15,8 @@ local function check_array(name, got, want)
   assert.equal(want.sha256, arrays.sha256(arrays.bytes(got)), name .. ": bytes")
 end
 
--- The engine has no arrays without elements: they are left out, by name, like null arrays.
+-- Returns whether an array has no elements, or is null: such arrays are left out, by name, since
+-- the engine has none.
 local function is_empty(x)
   for _, d in ipairs(x.shape or {}) do
     if d == 0 then return true end
@@ -23,7 +24,7 @@ local function is_empty(x)
   return x.null
 end
 
--- Of two arrays with one name the later one counts.
+-- Returns the expected arrays by name; of two with one name the later one counts.
 local function expected(file)
   local want = {}
   for i, x in ipairs(file.arrays or {}) do

@@ -90,7 +90,7 @@ local function flatten(list, flat)
   return flat
 end
 
--- Names of all outputs of a symbol or a list of symbols.
+-- Returns the names of all outputs of a symbol or a list of symbols.
 local function list_names(x)
   local names = {}
   for _, s in ipairs(is_symbol(x) and { x } or x) do

@@ -8,7 +8,7 @@ local vectors = require "spec.support.vectors"
 local null = vectors.null
 local actions = {}
 
--- JSON values as Lua options have them
+-- Returns JSON values as Lua options have them.
 local function plain(v)
   if v == null then
     return ty.null
@@ -161,8 +161,8 @@ function actions.attr(world, step)
   return text
 end
 
--- Partial inference may know more than the reference does: what that leaves unknown is not
--- compared.
+-- Makes inferred shapes as incomplete as the reference's: partial inference may know more here,
+-- which is not compared.
 local function coarsen(got, want)
   for k, list in ipairs(want) do
     for i, shape in ipairs(type(list) == "table" and list or {}) do

@@ -23,7 +23,7 @@ local function given(v)
   return v ~= json.null and v or nil
 end
 
--- The cells of the table's lines; a line without a name continues the row above.
+-- Returns the cells of the table's lines; a line without a name continues the row above.
 local function read_rows(text, length)
   local rows, total = {}, tonumber(text:match("\nTotal params: (%d+)\n"))
   local ends, started = { 0.44 * length, 0.64 * length, 0.74 * length, length }, false
@@ -67,8 +67,8 @@ local function attributes(text)
   return label, dict
 end
 
--- A case whose counts, or whose text without shapes, are a fault of the reference: all else is
--- compared.
+-- Changes the expectation of a case whose counts, or whose text without shapes, are a fault of the
+-- reference: all else is compared.
 local function expect_ours(case)
   local name = case.name:gsub("^text_", "summary_")
   if faults.of("viz", name, "text") then

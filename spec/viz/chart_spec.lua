@@ -7,7 +7,7 @@ local ty = require "tycho"
 
 local BLUE, ORANGE = { 0, 0x72, 0xb2 }, { 0xd5, 0x5e, 0 }
 
--- How many pixels have a colour, and where: count, left, top, right, bottom.
+-- Returns how many pixels have a colour, and where: count, left, top, right, bottom.
 local function find_colour(image, colour)
   local rows, count = image:totable(), 0
   local left, top, right, bottom = math.huge, math.huge, -1, -1
@@ -23,7 +23,7 @@ local function find_colour(image, colour)
   return count, left, top, right, bottom
 end
 
--- Texts of an SVG with the places where they begin and end.
+-- Returns the texts of an SVG with the places where they begin and end.
 local function find_texts(svg)
   local list = {}
   for dict, text in svg:gmatch("<text([^>]*)>([^<]*)</text>") do

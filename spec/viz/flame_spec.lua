@@ -18,7 +18,7 @@ local ROWS = {
   { kind = "counter", category = "operator", name = "n", node = "", kernel = "", total = 1e9 },
 }
 
--- "name:ms{children}" of a box.
+-- Returns "name:ms{children}" of a box.
 local function make_text(box)
   local parts = {}
   for i, child in ipairs(box.children) do

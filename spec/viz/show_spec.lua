@@ -6,7 +6,7 @@ local show = require "tycho.viz.show"
 local sixel = require "tycho.viz.sixel"
 local ty = require "tycho"
 
--- What f writes.
+-- Returns what f writes.
 local function written(f, ...)
   local path = os.tmpname()
   local before, file = io.output(), assert(io.open(path, "w"))
@@ -21,7 +21,8 @@ local function written(f, ...)
   return ok and text or error(e, 0)
 end
 
--- The pixels of a text of sixels, as terminals read it: rows of {red, green, blue} in per cent.
+-- Returns the pixels of a text of sixels, as terminals read it: rows of {red, green, blue} in per
+-- cent.
 local function decode(text)
   local body = assert(text:match('^\27Pq"1;1;%d+;%d+(.*)\27\\\n?$'))
   local palette, rows, x, top, colour, at = {}, {}, 0, 0, nil, 1
@@ -62,7 +63,7 @@ local function decode(text)
   return rows, palette
 end
 
--- The largest difference, in per cent, between what is sent and what was drawn.
+-- Returns the largest difference, in per cent, between what is sent and what was drawn.
 local function measure_error(canvas)
   local rows, worst = decode(sixel.encode(canvas)), 0
   assert.equal(canvas.height, #rows)

@@ -15,7 +15,7 @@ local function mlp()
   end)
 end
 
--- A block with a way round it, so that an edge passes layers.
+-- Returns a block with a way round it, so that an edge passes layers.
 local function residual()
   local x = V("data")
   local y = ty.sym.Convolution{ x, num_filter = 4, kernel = { 3, 3 }, pad = { 1, 1 }, name = "c1" }
@@ -34,7 +34,7 @@ local function quietly(f, ...)
   return ok and result or error(result, 0)
 end
 
--- The tags balance, attributes are quoted, nothing is not a number.
+-- Asserts that the tags balance, attributes are quoted, and no number is NaN.
 local function check_xml(text)
   local open = {}
   for close, name, rest in text:gmatch("<(/?)(%a+)([^<>]*)>") do
@@ -97,7 +97,7 @@ describe("print_summary", function()
       :match("\nTotal params: (%d+)\n"))
   end
 
-  -- What an executor's arguments but for the inputs come to.
+  -- Returns the number of elements of an executor's arguments, without the inputs.
   local function size(net, shape, inputs)
     local exe, count = net:simple_bind{ ctx = ty.cpu(), grad_req = "null", shapes = shape }, 0
     for name, x in pairs(exe.arg_dict) do
@@ -263,7 +263,7 @@ describe("plot_network", function()
 end)
 
 describe("layout", function()
-  -- Random graphs whose edges lead from smaller to larger numbers.
+  -- Returns random graphs whose edges lead from smaller to larger numbers.
   local function random_graph(boxes, edges, seed)
     math.randomseed(seed)
     local g = { widths = {}, height = 40, edges = {} }

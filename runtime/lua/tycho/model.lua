@@ -25,7 +25,8 @@ local PARAM = args.form("model.BatchEndParam", {
   { "epoch", "integer" }, { "nbatch", "integer" }, { "eval_metric", "any?" }, { "locals", "any?" },
 })
 
---- What batch callbacks are called with: `{epoch, nbatch, eval_metric, locals}`.
+--- Returns the table that batch callbacks are called with: `{epoch, nbatch, eval_metric, locals}`;
+-- epoch and nbatch count from 0.
 function model.BatchEndParam(...)
   return PARAM(...)
 end

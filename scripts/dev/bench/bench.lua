@@ -42,7 +42,7 @@ local function ours(word)
   return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word))
 end
 
--- The device that DEVICE names becomes the one where arrays and executors live.
+-- Enters the device that DEVICE names, where arrays and executors are then made.
 local function enter_device()
   local device = os.getenv("DEVICE")
   if not device or device == "" or device == "cpu" then return end
@@ -71,7 +71,7 @@ end
 
 -- Systems -----------------------------------------------------------------------------------------
 
--- "model:..." for each model of models.json
+-- Returns "model:..." for each model of models.json.
 local function model_works()
   local list = {}
   for i, m in ipairs(cjson.decode(assert(io.open(here .. "/models.json")):read("*a"))) do
@@ -198,7 +198,7 @@ local function find_goal(figure)
   return found
 end
 
--- figures[figure].variants["torch eager"] = {system, variant, values, check}
+-- Sorts records into figures[figure].variants["torch eager"] = {system, variant, values, check}.
 local function collect(figures, order, records)
   for _, r in ipairs(records) do
     local f = figures[r.figure]
@@ -235,7 +235,7 @@ local function tolerance_of(name)
   return (name:find("^W1[34]") or name:find(" bf16$")) and 3e-2 or 2e-3
 end
 
--- the first pair of numbers that differ by more than the tolerance, or nil
+-- Returns the first pair of numbers that differ by more than the tolerance, or nil.
 local function differs(f)
   local first
   local tolerance = tolerance_of(f.name)

@@ -85,7 +85,7 @@ local function list_bytes(o, exe)
   return array, bytes, #list, total
 end
 
--- Records the mean and the least of `TOKENS` steps in a row.
+-- Records the mean and the least time of `TOKENS` steps in a row.
 local function in_a_row(name, step)
   local list, sum, within = {}, 0, 0
   for i = 1, TOKENS do

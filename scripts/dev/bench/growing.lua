@@ -13,7 +13,7 @@ function nets.chain(n)
   return x
 end
 
--- leaves that differ, since equal nodes are merged
+-- Returns a tree of sums over n / 2 leaves that differ, since equal nodes are merged.
 function nets.tree(n)
   local data, level = V "data", {}
   for i = 1, n / 2 do level[i] = data * i end

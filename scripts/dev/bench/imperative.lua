@@ -36,7 +36,7 @@ local function tokens(steps, batch, words)
     labels("label" .. steps, {steps, batch}, words)
 end
 
--- 0 on and below the diagonal, -1e9 above.
+-- Returns a mask: 0 on and below the diagonal, -1e9 above.
 local function causal_mask(n)
   local row, column = nd.arange{0, n}:reshape{n, 1}, nd.arange{0, n}:reshape{1, n}
   return nd.broadcast_greater(column, row) * -1e9
@@ -154,7 +154,7 @@ local function losses(step, loss)
   return out
 end
 
---- The three kinds in turn; `check` are the losses of the first three steps.
+--- Measures the three kinds in turn; `check` are the losses of the first three steps.
 function imperative.layers(name)
   local w, steps, checks = network(name), {}, {}
   for k, kind in ipairs(KINDS) do
@@ -173,9 +173,9 @@ end
 
 local function live_mib() return ty.live().bytes / 2 ^ 20 end
 
---- MiB that the process takes from the third step on, above what it has before the network; and
--- what the engine has allocated after a step ("arrays"). Of small networks the first is mostly what
--- the allocators and Lua's collector have not given back.
+--- Records the MiB that the process takes from the third step on, above what it has before the
+-- network; and what the engine has allocated after a step ("arrays"). For small networks the first
+-- is mostly memory that the allocators and Lua's collector have not released.
 function imperative.layers_memory(name, kind)
   kind = kind and " " .. kind or ""
   local warm = network "mlp"
@@ -219,8 +219,8 @@ local function record_operators(figure, x, round, per_round)
     {x.grad:astype("float64"):sum():asscalar()})
 end
 
---- 1,000 operators, each on the result of the one before, recorded, forward and backward: all
--- element by element, and with a product in every fourth place.
+--- Measures 1,000 operators, each on the result of the one before, recorded, forward and backward:
+-- all element by element, and with a product in every fourth place.
 function imperative.operators()
   local x = images{16}
   record_operators("W15 operators", x, function(y) return nd.tanh(y * 0.9 + x) - x end, 4)
@@ -230,7 +230,8 @@ function imperative.operators()
   end, 4)
 end
 
---- One call, not recorded, on arrays of 16 (8 x 8 the product), with what collects its results.
+--- Measures one call, not recorded, on arrays of 16 (8 x 8 for the product), with the collection of
+-- its results.
 function imperative.calls()
   local x, y, m = images{16}, images{16}, images{8, 8}
   local z = images{16}
@@ -251,8 +252,8 @@ end
 
 local BLOCKS, FIRST = 8, 50
 
---- 1 to 8 of 8 blocks, at random: programs made after each depth was seen; and the first sight of
--- structures of 50 operators.
+--- Measures 1 to 8 of 8 blocks, at random: programs made after each depth was seen; and the first
+-- run of structures of 50 operators.
 function imperative.depths()
   local blocks, random = {}, ty.nd.random
   local all = ty.gluon.nn.HybridSequential()
@@ -288,8 +289,8 @@ local STEPS = {function(y) return nd.tanh(y) end, function(y) return nd.relu(y) 
   function(y, x) return y * x end, function(y, x) return y + x end,
   function(y, x) return nd.dot(y, x) end, function(y) return nd.softmax(y) end}
 
---- Milliseconds of the first recorded run, forward and backward, of 50 operators in an order that
--- was not seen before.
+--- Measures the milliseconds of the first recorded run, forward and backward, of 50 operators in a
+-- new order.
 function imperative.first_sight()
   local x, list = ty.nd.random.normal{shape = {16, 16}}, {}
   x:attach_grad()
@@ -312,7 +313,7 @@ end
 
 local LENGTHS, WIDTH = 64, 4
 
--- Sequences of 1 to 64 steps in an order that looks random: 27 is coprime to 64.
+-- Calls f with lengths of 1 to 64 steps in an order that looks random: 27 is coprime to 64.
 local function each_length(f)
   for i = 1, LENGTHS do f(i * 27 % LENGTHS + 1) end
 end
@@ -374,7 +375,7 @@ function imperative.lengths()
   end
 end
 
---- Memory from the third pass on; "longest": of steps of the longest alone.
+--- Records the memory from the third pass on; "longest": of steps of the longest alone.
 function imperative.lengths_memory(kind, longest)
   kind = kind and kind ~= "module" and " " .. kind or ""
   ty.waitall()
@@ -396,7 +397,7 @@ end
 
 imperative.make_step, imperative.network = make_step, network
 
---- All; `again(word)` runs a part in a process of its own.
+--- Measures everything; `again(word)` runs a part in a process of its own.
 function imperative.W15(again)
   for _, name in ipairs(NAMES) do
     again("layers:" .. name)

@@ -94,7 +94,7 @@ function Language:init(kind, count, units, steps)
   self.kind, self.units, self.steps = kind, units, steps
 end
 
---- x: (steps, batch); the result: (steps * batch, words).
+--- Runs the network on x (steps, batch); returns (steps * batch, words).
 function Language:forward(x)
   x = self.embed(x)
   if self.kind == "fused" then
@@ -105,8 +105,8 @@ function Language:forward(x)
   return self.pred(F.reshape{x, shape = {-1, self.units}})
 end
 
---- kind: "fused" (one operator for all layers and steps) or "cells", unrolled for
--- a number of steps.
+--- Returns a language model. kind: "fused" (one operator for all layers and steps) or "cells",
+-- unrolled for a number of steps.
 function layers.language(...) return Language(...) end
 
 -- Transformer -------------------------------------------------------------------------------------
@@ -144,8 +144,8 @@ function Transformer:init()
   self.pred = dense("pred", GPT.words, GPT.width, nil, false)
 end
 
---- x: (steps, batch); mask: (steps, steps), 0 where a position may look, else very small; the
--- result: (steps * batch, words).
+--- Runs the network on x (steps, batch) with mask (steps, steps), 0 where a position may attend,
+-- else very small; returns (steps * batch, words).
 function Transformer:forward(x, mask)
   x = F.broadcast_add(self.embed(x), self.position:data(x))
   mask = F.expand_dims{mask, axis = 0}

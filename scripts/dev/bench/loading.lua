@@ -35,7 +35,7 @@ local function module()
   return m
 end
 
--- Steps on the batches of next(), which begins anew at the end.
+-- Returns a function that takes steps on the batches of next(), which begins again at the end.
 local function steps(m, next)
   return function()
     for _ = 1, STEPS do

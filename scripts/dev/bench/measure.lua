@@ -18,13 +18,13 @@ local SECONDS, BUDGET = quick and 0.05 or 0.15, quick and 2 or 6
 -- of this process, or one that never goes back
 local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1
 
---- Seconds.
+--- Returns the time in seconds.
 function measure.now()
   ffi.C.clock_gettime(CLOCK, time)
   return tonumber(time.s) + tonumber(time.ns) * 1e-9
 end
 
---- Seconds for `calls` calls of step and one of wait.
+--- Returns the seconds of `calls` calls of step and one of wait.
 function measure.timed(step, wait, calls)
   local from = measure.now()
   for _ = 1, calls do step() end
@@ -41,7 +41,8 @@ local function let_others_run()
   begun = measure.now()
 end
 
---- Lets the other systems run, where systems take turns and this one's is over. Did it?
+--- Lets the other systems run, if systems take turns and this one's is over; returns whether it
+-- did.
 function measure.turn()
   if TURN == 0 or measure.now() - begun < TURN then return false end
   let_others_run()
@@ -68,10 +69,10 @@ local function size_of_sample(step, wait, seconds)
   return calls, math.max(3, math.floor(budget / t))
 end
 
---- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of
--- `shortest` seconds each (SECONDS), three at least, as many as fit the budget; steps below 10 ms
--- get half of it. The machine may be slow for half a second (when its host takes freed memory
--- back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
+--- Returns the seconds per call of each step: a list of samples for each, taken in turn (A B A B
+-- ...), of `shortest` seconds each (SECONDS), three at least, as many as fit the budget; steps
+-- below 10 ms get half of it. The machine may be slow for half a second (when its host takes freed
+-- memory back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
 function measure.in_turn(steps, wait, shortest)
   local calls, out, n = {}, {}, 0
   for k, step in ipairs(steps) do
@@ -109,7 +110,7 @@ function measure.record(figure, variant, unit, list, check, more)
   io.stdout:flush()
 end
 
---- A record of `work` units in each of `seconds`.
+--- Records a rate, `work` units in each of `seconds`.
 function measure.rate(figure, variant, unit, work, seconds, check, more)
   local list = {}
   for i, s in ipairs(seconds) do list[i] = work / s end
@@ -125,7 +126,7 @@ local function status(key)
   end
 end
 
---- MiB of this process in memory, now and at most since forget_peak().
+--- Returns the MiB of this process in memory, now and at most since forget_peak().
 function measure.resident() return status("VmRSS") end
 function measure.peak() return status("VmHWM") end
 function measure.forget_peak()
@@ -134,7 +135,7 @@ function measure.forget_peak()
   f:close()
 end
 
---- With PROFILE=1: writes the time by operator of one run to the error channel.
+--- Writes the time by operator of one run to the error channel, with PROFILE=1.
 -- @string[opt] title a line before it
 function measure.profile(run, exe, title)
   if os.getenv("PROFILE") ~= "1" then return end

@@ -30,7 +30,7 @@ local function inner(x, size, name)
   return linear(y, size.width, name .. "_ff2")
 end
 
---- Layers that normalise after each sum, on (length, batch, width).
+--- Returns layers that normalise after each sum, on (length, batch, width).
 function narrow.encoder(size)
   local x = S.Variable("data")
   for i = 1, size.layers do
@@ -61,7 +61,7 @@ function narrow.causal(size, length)
     normalization = "batch", name = "softmax"}
 end
 
--- Operations of the products of a step: `trained` counts both gradients.
+-- Returns the operations of the products of a step: `trained` counts both gradients.
 local function flop(size, length, batch, trained)
   local rows = length * batch
   local products = rows * size.width * (4 * size.width + 2 * size.inner)
@@ -73,10 +73,14 @@ end
 
 -- Precisions --------------------------------------------------------------------------------------
 
--- How a figure's variants are bound: name of the figure's end, variant, what is done to the symbol,
--- the executor's precision.
+-- Returns the symbol unchanged.
 local function same(symbol) return symbol end
+
+-- Returns the symbol with mixed precision.
 local function mixed(symbol) return (ty.amp.convert(symbol, {target = "bfloat16"})) end
+
+-- How a figure's variants are bound: end of the figure's name, variant, function of the symbol, the
+-- executor's precision.
 local FLOAT32 = {ending = "", variant = "", convert = same}
 local MEDIUM = {ending = " bf16", variant = "medium", convert = same, precision = "medium"}
 local MIXED = {ending = " bf16", variant = "bfloat16", convert = mixed}
@@ -96,7 +100,7 @@ local function bound(symbol, inputs, precision, fill)
   return exe
 end
 
--- Operations of the products of a step of a bound network.
+-- Returns the operations of the products of a step of a bound network.
 local function count_flop(symbol, shapes, trained)
   local known, inputs = {}, {}
   local list = symbol:infer_shape(shapes)
@@ -115,8 +119,8 @@ local function infer(figure, unit, rows, exe, variant, more)
   measure.profile(step, exe, figure .. " " .. variant)
 end
 
--- The steps of `optimizer` are part of backward; the check is the first loss: with rounded
--- operands those that follow differ more from step to step.
+-- Measures training. The steps of `optimizer` are part of backward; the check is the first loss:
+-- with rounded operands later ones differ more from step to step.
 local function train(figure, unit, rows, symbol, inputs, optimizer, how, more, fill)
   symbol = how.convert(symbol)
   local params = {}
@@ -142,7 +146,7 @@ end
 
 -- Peaks -------------------------------------------------------------------------------------------
 
--- What products of a type come to, of a side that the caches' blocks divide.
+-- Measures products of a type, with a side that the caches' blocks divide.
 local function peak(name, how)
   local symbol = S.FullyConnected{data = S.Variable("data"), num_hidden = PEAK_SIDE,
     no_bias = true, name = "fc"}

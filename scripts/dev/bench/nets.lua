@@ -46,12 +46,12 @@ end
 
 local define = {}
 
---- 784-128-64-10.
+--- Returns a perceptron 784-128-64-10.
 function define.mlp(x)
   return fc(relu(fc(relu(fc(x, "fc1", 128)), "fc2", 64)), "fc3", 10)
 end
 
---- 20 and 50 filters of 5x5 with max pooling, 500 hidden units.
+--- Returns 20 and 50 filters of 5x5 with max pooling, 500 hidden units.
 function define.lenet(x)
   x = pool(act(conv(x, "conv1", 20, 5), "tanh"), 2, 2)
   x = pool(act(conv(x, "conv2", 50, 5), "tanh"), 2, 2)
@@ -164,7 +164,7 @@ function define.inception_bn(x)
   return fc(mean(x), "fc", 1000)
 end
 
---- 100 times FullyConnected 32 -> 32 and relu.
+--- Returns 100 times FullyConnected 32 -> 32 and relu.
 function define.deep(x)
   for i = 0, 99 do x = relu(fc(x, "c" .. i, 32)) end
   return x
@@ -226,7 +226,8 @@ local function fused(x, layers, units, batch)
     state_size = units, num_layers = layers, mode = "lstm", name = "rnn"}
 end
 
--- a node for each layer: the parameters of a layer are an array of their own, as in PyTorch
+-- Returns a node for each layer: the parameters of a layer are an array of their own, as in
+-- PyTorch.
 local function stacked(x, layers, units, batch)
   for l = 0, layers - 1 do
     local parameters = S.Variable{name = ("rnn_l%d_parameters"):format(l), init = ty.init.Zero()}
@@ -237,8 +238,8 @@ local function stacked(x, layers, units, batch)
   return x
 end
 
---- data and label are (steps, batch). kind: "fused", "stacked" (a node for each layer), "unrolled",
--- or "chunked" (fused, its last product and loss by rows).
+--- Returns a language model; data and label are (steps, batch). kind: "fused", "stacked" (a node
+-- for each layer), "unrolled", or "chunked" (fused, its last product and loss by rows).
 function nets.language(kind, layers, units, steps, batch)
   local x = S.Embedding{data = S.Variable("data"), input_dim = nets.VOCABULARY,
     output_dim = units, name = "embed"}

@@ -99,14 +99,14 @@ for i, rate in ipairs{ "1gbit", "100mbit" } do
     most = i == 1 and 2 ^ 24 or 2 ^ 22 }
 end
 
--- Figures of a run of a script, in a file of that name.
+-- Runs a script and returns the figures that it writes to a file of that name.
 local function measure(way, script, words, name)
   local output = run(("%s%s %s%s.lua %s --write %s/%s"):format(way.start, TYCHO, SCRIPTS, script,
     words, place, name))
   return io.open(place .. "/" .. name) and read(name) or error(output)
 end
 
--- Messages are known from one host, where they wait for each other least.
+-- Predicts steps. Messages are measured on one host, where they wait for each other least.
 local function predict(case, way, words)
   local steps, alone = {}, {}
   for i = 1, quick and 1 or 5 do

@@ -32,7 +32,7 @@ local function circle(scale, shift)
   return floats
 end
 
--- out[i] = (number i of `name` - shift) * scale; out is float memory
+-- Writes out[i] = (number i of `name` - shift) * scale; out is float memory.
 local function write(out, name, n, scale, shift)
   local from, place, done = circle(scale, shift), compute_place(name), 0
   while done < n do
@@ -47,7 +47,7 @@ local function floor(out, n)
 end
 jit.off(floor)
 
--- f gets the elements, which it writes on the CPU wherever the array lives.
+-- Fills x by f, which gets its elements in CPU memory, wherever the array is.
 local function fill(x, f)
   local here = x.context.device_type == "gpu" and x:copyto(ty.cpu(0)) or x
   f(here:data())
@@ -95,7 +95,7 @@ function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sq
 --- Returns an array of numbers around 0.
 function values.around(shape, name) return uniform(ty.nd.zeros(shape), name, 1, 0.5) end
 
---- Whole numbers below `classes`, as floats.
+--- Returns whole numbers below `classes`, as floats.
 function values.labels(name, shape, classes)
   local x = uniform(ty.nd.zeros(shape), name, classes, 0)
   return fill(x, function(p) floor(p, x.size) end)

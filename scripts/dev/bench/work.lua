@@ -46,8 +46,8 @@ function work.shapes(symbol, nodes, known)
   return at
 end
 
---- Of a step: a product has two gradients as long as itself, but for one whose data depends on no
--- parameter.
+--- Returns the operations of a step: a product has two gradients as large as itself, except one
+-- whose data depends on no parameter.
 -- @tparam table known shapes of arguments
 -- @tparam table inputs names of arguments that are no parameters
 function work.flop(symbol, known, inputs, train)
@@ -70,7 +70,8 @@ function work.flop(symbol, known, inputs, train)
   return sum
 end
 
--- Bytes that SGD with momentum reads and writes: weight, gradient, momentum; weight, momentum.
+-- Returns the bytes that SGD with momentum reads and writes: weight, gradient, momentum; weight,
+-- momentum.
 local function bytes_of_updates(exe)
   local bytes = 0
   for name, grad in pairs(exe.grad_dict) do

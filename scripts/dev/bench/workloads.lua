@@ -21,8 +21,8 @@ local quick = os.getenv("QUICK") == "1"
 
 local function make_shape(batch, shape) return {batch, unpack(shape)} end
 
--- inputs: arrays by name; every other argument gets its values, and a
--- gradient where `train` says so
+-- Binds a symbol. inputs: arrays by name; every other argument gets its values, and with `train` a
+-- gradient.
 local function bound(symbol, inputs, train, lm)
   local req, shapes = {}, {}
   for _, name in ipairs(symbol:list_arguments()) do
@@ -43,7 +43,7 @@ local function bound(symbol, inputs, train, lm)
   return exe
 end
 
--- what multi_sgd_mom_update takes, for groups of at most 100 parameters
+-- Returns the options of multi_sgd_mom_update, for groups of at most 100 parameters.
 local function updates(symbol, exe, lr, share)
   local groups, update = {}, nil
   for i, name in ipairs(symbol:list_arguments()) do
@@ -63,7 +63,7 @@ local function updates(symbol, exe, lr, share)
   return groups
 end
 
--- forward, backward, and SGD with momentum for all parameters
+-- Returns a function that runs forward, backward, and SGD with momentum for all parameters.
 local function trainer(symbol, exe, lr, share)
   local groups = updates(symbol, exe, lr, share)
   return function()
@@ -73,7 +73,7 @@ local function trainer(symbol, exe, lr, share)
   end
 end
 
--- the same without arrays for gradients: the step is part of backward
+-- Returns the same without arrays for gradients: the step is part of backward.
 local function with_fused_update(symbol, inputs, lr, share, lm)
   local params = {}
   for _, name in ipairs(symbol:list_arguments()) do
@@ -88,7 +88,7 @@ local function with_fused_update(symbol, inputs, lr, share, lm)
   end
 end
 
--- mean cross entropy of the outputs for the labels
+-- Returns the mean cross entropy of the outputs for the labels.
 local function loss(exe, label)
   local p = exe.outputs[1]
   local picked = ty.nd.pick{data = p, index = label:reshape{-1}, axis = 1}
@@ -160,8 +160,8 @@ local function language(kind, size, train)
   return exe, inputs, train and trainer(symbol, exe, LM_RATE, 1 / (steps * batch))
 end
 
--- The fused operator and unrolled cells are asked for their ratio, so their samples are taken in
--- turn.
+-- Measures the fused operator and unrolled cells; their samples are taken in turn, since their
+-- ratio is asked for.
 function workloads.W5()
   for _, size in ipairs(LM) do
     local exes, steps, checks, inputs = {}, {}, {}, nil
@@ -206,8 +206,8 @@ function Filled:__call(desc, x)
   end
 end
 
--- loads what a first call loads, so that memory and time counted later are the work's. Modules come
--- with their first use here, in the peers with `import`.
+-- Loads what a first call loads, so that memory and time counted later belong to the work. Modules
+-- are loaded at their first use here, in the peers by `import`.
 local function settle()
   for _, name in ipairs{"mod", "optimizer", "io", "init"} do assert(ty[name]) end
   local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3},
@@ -220,9 +220,9 @@ local function settle()
   ty.waitall()
 end
 
---- Each kind in a process of its own, for the memory; fused with arrays for gradients and with the
--- optimizer's steps in backward. "chunked" is a row of its own: the last product and its loss by
--- parts, against PyTorch's function for that.
+--- Runs each kind in a process of its own, for the memory; fused with arrays for gradients and with
+-- the optimizer's steps in backward. "chunked" is a row of its own: the last product and its loss
+-- by parts, against PyTorch's function for that.
 function workloads.W6(again)
   for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
 end
@@ -320,8 +320,8 @@ local function model_named(name)
   error("models.json has no " .. name)
 end
 
---- One ONNX file of models.json in the folder TYCHO_BENCH_MODELS. Runs may run ahead of the script,
--- as its other workloads do.
+--- Measures one ONNX file of models.json in the folder TYCHO_BENCH_MODELS. Runs may run ahead of
+-- the script, as in its other workloads.
 function workloads.model(name)
   local model = model_named(name)
   local path = os.getenv("TYCHO_BENCH_MODELS") .. "/" .. model.file
@@ -338,7 +338,7 @@ function workloads.model(name)
   measure.profile(step, exe)
 end
 
---- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
+--- Measures the overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
 function workloads.chain()
   local exe = nets.chain(1000):simple_bind{ctx = ty.current_context(), data = {1},
     grad_req = "null"}
@@ -353,9 +353,9 @@ local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "re
   "lstm 2x200 T60", "lstm 4x1024 T35"}
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
---- Each network in a process of its own: planned bytes and the most that the process held (batch
--- 8). Training is done by a fused optimizer and, for comparison, with arrays for gradients. The
--- LSTMs have an array of parameters for each layer, as PyTorch's.
+--- Runs each network in a process of its own: planned bytes and the most that the process held
+-- (batch 8). Training is done by a fused optimizer and, for comparison, with arrays for gradients.
+-- The LSTMs have an array of parameters for each layer, as PyTorch's.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
     local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}

@@ -29,13 +29,14 @@ end
 -- The gate's own streams read and write for the C library.
 local GATE = "native/base/gate.c"
 
--- "__read_chk", "open64", "__open_2" -> what was written
+-- Returns the name as it was written, for "__read_chk", "open64", "__open_2".
 local function written(name)
   name = name:gsub("^__", ""):gsub("_chk$", ""):gsub("_2$", ""):gsub("64$", "")
   return name
 end
 
--- `foreign`: what graph.symbols found.
+-- Reports calls of these functions from other files than the one that may use them. `foreign`: from
+-- graph.symbols.
 function doors.check(report, foreign)
   local reported = {}
   for _, use in ipairs(foreign) do

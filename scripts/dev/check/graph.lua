@@ -110,7 +110,7 @@ local function read_objects(paths)
   return objects
 end
 
--- Name of the function or table that holds the relocated place.
+-- Returns the name of the function or table that holds a relocated place.
 local function holder(object, relocation)
   local section = object.sections[relocation.section]
   for _, symbol in ipairs(object.symbols) do
@@ -143,8 +143,8 @@ function graph.line(arrow)
   return first or 1
 end
 
--- Objects of `files` below the folder `build`: path of the object -> source. An object without its
--- source is old.
+-- Returns the objects of `files` below the folder `build`: path of the object -> source. An object
+-- without its source is old.
 local function find_objects(files, build)
   local sources, paths = {}, {}
   for _, path in ipairs(files) do
@@ -171,9 +171,9 @@ end
 -- What is outside of native/ calls the library through its interface.
 local INTERFACE = "native/tycho.h"
 
--- Arrows of calls, the global symbols (list of { name =, file = }), the number of objects, and what
--- is used of others' libraries (list of { name =, file =, by = }). `build` holds native/*.o as make
--- wrote it.
+-- Returns arrows of calls, the global symbols (list of { name =, file = }), the number of objects,
+-- and what is used of others' libraries (list of { name =, file =, by = }). `build` holds
+-- native/*.o as make wrote it.
 function graph.symbols(files, build)
   local sources = find_objects(files, build)
   local objects = read_objects(sources)
@@ -269,8 +269,8 @@ local function way_back(nexts, start)
   end
 end
 
--- One arrow for each pair of names: name -> list of { name, arrow }, and all names with arrows,
--- sorted.
+-- Returns one arrow for each pair of names: name -> list of { name, arrow }, and all names with
+-- arrows, sorted.
 local function by_name(arrows, name_of)
   local nexts, names, seen = {}, {}, {}
   for _, arrow in ipairs(arrows) do
@@ -288,8 +288,8 @@ local function by_name(arrows, name_of)
   return nexts, names
 end
 
--- Circles among arrows, each a list of arrows; `name_of(file)` is what an arrow begins or ends at
--- (nil: not counted).
+-- Returns the circles among arrows, each a list of arrows; `name_of(file)` is what an arrow begins
+-- or ends at (nil: not counted).
 function graph.circles(arrows, name_of)
   local nexts, names = by_name(arrows, name_of)
   local reported, circles = {}, {}

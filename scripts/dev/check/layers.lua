@@ -108,7 +108,8 @@ function layers.check(report, arrows)
   check_circles(report, calls, "calls", itself)
 end
 
--- Every file is in a room, every room has a file, every public header is there.
+-- Checks that every file is in a room, that every room has a file, and that every public header
+-- exists.
 function layers.check_places(report, files)
   local used, public = {}, {}
   for _, path in ipairs(files) do

@@ -16,7 +16,7 @@ local FORBIDDEN = {                                      -- pattern, the only fi
     "a module's name put together is not seen here: write it out" },
 }
 
--- A module of runtime/lua.
+-- Checks a module of runtime/lua.
 function modules.check(report, path)
   for i, line in ipairs(source.read(path).names) do
     for _, rule in ipairs(FORBIDDEN) do
@@ -39,7 +39,7 @@ local function listing(f)
   return table.concat(parts)
 end
 
--- Any file of Lua.
+-- Checks any file of Lua: it must compile and write no global variable.
 function modules.check_globals(report, path)
   local f, complaint = loadfile(path)
   if not f then

@@ -16,8 +16,8 @@ function names.check_globals(report, globals)
   end
 end
 
--- Definitions of a file: calls `found(kind, name, line, value)` for structs, unions and enumerated
--- or defined constants.
+-- Calls `found(kind, name, line, value)` for the definitions of structs, unions and enumerated or
+-- defined constants in a file.
 local function definitions(file, found)
   for i, line in ipairs(file.code) do
     local kind, name = line:match("^%s*(%l+)%s+([%a_][%w_]*)%s*{")
@@ -29,7 +29,8 @@ local function definitions(file, found)
   end
 end
 
--- A struct, union or enum is defined once: two of one name mislead readers and debuggers.
+-- Checks that a struct, union or enum is defined once: two of one name mislead readers and
+-- debuggers.
 function names.check_types(report, files)
   local first = {}
   for _, path in ipairs(files) do

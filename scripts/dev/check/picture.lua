@@ -17,7 +17,7 @@ local picture = {}
 
 -- -- what is known --------------------------------------------------------------------------------
 
--- known[a][b]: room a knows room b. The library itself is known through tycho.h only.
+-- Returns known[a][b]: room a knows room b. The library itself is known through tycho.h only.
 local function known_rooms(arrows)
   local known = {}
   for _, arrow in ipairs(arrows) do
@@ -51,7 +51,7 @@ local function follows(known, from, to)
   end
 end
 
--- Arrows to be drawn, in the order of the floors: list of { from =, to = }.
+-- Returns the arrows to be drawn, in the order of the floors: list of { from =, to = }.
 local function drawn_arrows(known)
   local list = {}
   rooms.each(function(from)
@@ -162,7 +162,7 @@ local function find_ends(arrows)
   end
 end
 
--- Heights of the floors, from the ground up; returns where the ground is.
+-- Sets the heights of the floors, from the ground up; returns where the ground is.
 local function place_upright(lanes)
   local height = 0
   for _, house in ipairs(rooms.houses) do
@@ -201,7 +201,7 @@ local function to_interface(from, to)
   return path("arrow", from.left, y, to.right + HEAD, y)
 end
 
--- Down to the shared line, along it, and down to the room.
+-- Returns the line of an arrow: down to the shared line, along it, and down to the room.
 local function along_lane(from, to, start, stop)
   local y = from.bottom + to.lane * LANE
   local turn = ('  <circle class="turn" cx="%.0f" cy="%.0f" r="2.5"/>'):format(start, y)

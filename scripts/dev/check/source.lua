@@ -2,7 +2,7 @@
 
 local source = {}
 
--- Paths below the given folders that end in one of `endings`, sorted.
+-- Returns the paths below the given folders that end in one of `endings`, sorted.
 function source.find(folders, endings)
   local list = {}
   local pipe = assert(io.popen(("find %s -type f 2>/dev/null | LC_ALL=C sort"):format(folders)))
@@ -19,8 +19,8 @@ local function blank(text)
   return (text:gsub("[^\n]", " "))
 end
 
--- From what opens a comment or a string to the place after it, by first character: position of the
--- end, or nil.
+-- Returns the position of the last character of a comment or a long string of Lua that begins at
+-- `at`, or nil; and whether it is a string.
 local function lua_end(text, at)
   local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)
   if level then

@@ -52,7 +52,7 @@ local function is_table(path)
   end
 end
 
--- For each line whether it is a row of a table.
+-- Returns, for each line, whether it is a row of a table.
 local function table_rows(file)
   local rows, depth, call = {}, 0, 0
   local whole = is_table(file.path)
@@ -93,8 +93,8 @@ end
 
 -- -- statements -----------------------------------------------------------------------------------
 
--- Statements that end on a line of C: its semicolons outside parentheses. Members of a struct on
--- one line are none.
+-- Returns the number of statements that end on a line of C: its semicolons outside parentheses; and
+-- the depth after it. Members of a struct on one line are none.
 local function c_statements(line, depth)
   local count = 0
   local is_struct = line:find("%f[%w_]struct%s[^()]*{") or line:find("%f[%w_]union%s[^()]*{")

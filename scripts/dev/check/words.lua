@@ -53,7 +53,7 @@ local function may_stay(path, name, word)
   end
 end
 
--- The words of a name, in small letters: calls f for each.
+-- Calls f for each word of a name, in small letters.
 local function each_word(name, f)
   for part in name:gsub("(%l)(%u)", "%1_%2"):gmatch("%a+") do
     f(part:lower())

@@ -42,7 +42,7 @@ local function pattern(p)
 end
 
 
--- Only where a word may begin.
+-- Returns a rule that matches only where a word may begin.
 local function apart(p)
   return function(code, i)
     local before = i == 1 and "\n" or code:sub(i - 1, i - 1)
@@ -71,7 +71,7 @@ local RULES = {
 }
 
 
---- Characters that HTML reads otherwise.
+--- Escapes the characters that have a meaning in HTML.
 function colours.escape(text)
   return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;",
     ['"'] = "&quot;" }))
@@ -114,7 +114,7 @@ local function in_language(language, code, link)
 end
 
 
--- Lines with a sign are typed, the others answers.
+-- Returns a session as HTML: lines with a sign are typed, the others answers.
 local function session(code, link)
   local out = {}
   for line in (code .. "\n"):gmatch("(.-)\n") do
@@ -126,7 +126,7 @@ local function session(code, link)
 end
 
 
---- Code as HTML.
+--- Returns code as HTML.
 -- @string language "lua", "c", "sh", "tycho"; others stay plain
 -- @string code
 -- @func[opt] link

@@ -85,7 +85,8 @@ local by_name = {}                                       -- "Module:fit" -> addr
 local last_names = {}                                    -- "fit" -> a method's; false: of several
 
 
--- A function is the same with and without what notes its caller.
+-- Returns the key of a value: a function is the same with and without the wrapper that records its
+-- caller.
 local function key(x)
   return type(x) == "function" and manual.unwrapped(x) or x
 end
@@ -125,7 +126,7 @@ local function separator(class, name, f, form, entry)
 end
 
 
--- Options, with what the comments say, the nearest comment first.
+-- Returns options with their texts from the comments, the nearest comment first.
 local function list_options(title, f, form, texts, common)
   local said, list, extra = {}, {}, {}
   local object = f and manual.object(f, title)
@@ -269,7 +270,7 @@ local function list_methods(class, whole)
 end
 
 
--- "A: x, y" for each base class whose methods a class has.
+-- Returns "A: x, y" for each base class whose methods a class has.
 local function inherited(class, own)
   local list, base, seen = {}, rawget(class, "super"), {}
   while base and base.class_name ~= "Object" do
@@ -350,7 +351,7 @@ local function add_namespace(page, space)
 end
 
 
--- Other names of what is known, such as ty.cpu, ty.opt.SGD and ty.nd.random.uniform.
+-- Adds other names of known values, such as ty.cpu, ty.opt.SGD and ty.nd.random.uniform.
 local function add_aliases(space, module, depth)
   for _, name in ipairs(members.list(module)) do
     local known, value = pcall(function() return module[name] end)
@@ -438,7 +439,7 @@ function entries.address(code)
 end
 
 
---- Options of which nothing is said, neither in their row nor in the text above.
+--- Returns the options that neither their row nor the text above explains.
 function entries.silent(pages)
   local list = {}
   for _, page in ipairs(pages) do

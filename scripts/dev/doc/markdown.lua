@@ -26,7 +26,7 @@ local function code_span(code, links)
 end
 
 
---- Text of one paragraph.
+--- Returns the text of one paragraph as HTML.
 function markdown.spans(text, links)
   local kept = {}
   local function keep(html)
@@ -97,7 +97,7 @@ function blocks.heading(lines, i, out, links)
 end
 
 
--- Cells of a table's row. A bar inside `code` separates nothing.
+-- Returns the cells of a table's row. A bar inside `code` separates nothing.
 local function row(line, tag, links)
   line = line:gsub("`[^`]*`", function(code) return (code:gsub("|", "\3")) end)
   local parts = {}
@@ -128,7 +128,7 @@ function blocks.table(lines, i, out, links)
 end
 
 
--- Items that begin with a mark; lines that are indented belong to the item above them.
+-- Returns a rule for items that begin with a mark; indented lines belong to the item above them.
 local function make_list(mark, tag)
   return function(lines, i, out, links)
     if not lines[i]:find(mark) then

@@ -48,7 +48,7 @@ local function cell(text)
 end
 
 
--- "--> 2x3" for the results of a call on arrays; "" where they are not known.
+-- Returns "--> 2x3" for the results of a call on arrays; "" if they are not known.
 local function result_text(shapes)
   local list = {}
   for i, shape in ipairs(shapes or {}) do

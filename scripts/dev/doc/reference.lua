@@ -7,7 +7,7 @@ local markdown = require "doc.markdown"
 
 local reference = {}
 
--- "E(shape)" is short for an error with that code.
+-- Returns a comment as HTML; "E(shape)" is short for an error with that code.
 local function prose(lines, links)
   local text = table.concat(lines, "\n"):gsub("E%((%l+)%)", "error `%1`")
   return markdown.html(text, links)
@@ -71,7 +71,7 @@ local function entry_html(item, links)
 end
 
 
--- Titles of entries as links, a paragraph for each class.
+-- Returns the titles of entries as links, a paragraph for each class.
 local function contents(page, links)
   local out = {}
   for _, item in ipairs(page.entries) do

@@ -75,7 +75,7 @@ local function split_identifier(identifier)
 end
 
 
--- Word -> how often it is in a text; and how many words there are.
+-- Returns word -> how often it is in a text; and how many words there are.
 local function count(text)
   local counts, n = {}, 0
   for identifier in text:gmatch("[%w_]+") do
@@ -90,7 +90,7 @@ local function count(text)
 end
 
 
--- Word -> what it counts in a heading, at most 1: in a name, the last part counts.
+-- Returns word -> its weight in a heading, at most 1: of a name, the last part counts most.
 local function weigh_heading(title)
   local weights = {}
   local function add(identifier, whole, part)
@@ -167,7 +167,7 @@ local function strength(section, word, average)
 end
 
 
--- Word -> list of {section's number, weight}.
+-- Returns word -> list of {section's number, weight}.
 local function weigh(list, average)
   local places, words = {}, {}
   for i, section in ipairs(list) do
@@ -195,7 +195,7 @@ local function weigh(list, average)
 end
 
 
--- Word of another library, or synonym -> stems that are in the index.
+-- Returns a word of another library, or synonym -> stems that are in the index.
 local function synonyms(words)
   local same = {}
   local function add(word, others)
@@ -250,8 +250,8 @@ local function reach(index, best, key, tenths)
 end
 
 
--- Section -> score of one word of a query, or of some that are joined; `last`: the word may be
--- unfinished.
+-- Returns section -> score of one word of a query, or of several joined ones; `last`: the word may
+-- be unfinished.
 local function compute_scores(index, word, last)
   local best, key = {}, stem(word)
   reach(index, best, key, SCALE)

@@ -38,8 +38,8 @@ end
 
 local counts = ffi.new("ty_lazy_stats")
 
---- Returns what the recording of calls has come to since the start: programs, hits, misses,
--- flushes, pending, ops, and whether calls wait to be run together (lazy).
+--- Returns counts of the recording of calls since the start: programs, hits, misses, flushes,
+-- pending, ops, and whether calls wait to be run together (lazy).
 -- @tparam[opt] bool reset sets the counts to 0
 function autograd.stats(reset)
   native.check(native.C.ty_lazy(counts, reset and 1 or 0), "autograd.stats")

@@ -52,12 +52,12 @@ end
 gc.watch(sweep)
 
 
---- Records what has been computed otherwise than by operators.
+--- Records a computation that operators did not make.
 -- @tparam {NDArray,...} inputs
 -- @tparam {NDArray,...} outputs that nothing recorded has made
 -- @param object has `backward(self, ...)`: gradients of outputs -> gradients of inputs
--- @treturn {NDArray,...} the outputs to hand out: they know where they come from, those given do
---   not
+-- @treturn {NDArray,...} the outputs to return to the caller: they carry the history, those given
+--   do not
 function functions.record(inputs, outputs, object)
   local results = {}
   for i, y in ipairs(outputs) do
@@ -136,7 +136,7 @@ local Heads = {}
 Heads.__index = Heads
 
 
--- Returns what distinguishes an array with a history.
+-- Returns a key of an array that is the same for all arrays on one recorded output.
 local function identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)
@@ -185,7 +185,7 @@ function Pending:entry(step)
 end
 
 
--- Adds what comes of heads to the functions that they depend on, those next to them.
+-- Adds the gradients of heads to those of the functions of Lua that they depend on directly.
 function Pending:scatter(func, heads, grads, flags)
   local outputs, parts, entries = {}, {}, {}
   local step = steps.before(heads, nil, true)
@@ -209,7 +209,8 @@ function Pending:scatter(func, heads, grads, flags)
 end
 
 
--- Takes the last function out.
+-- Removes the entry of the last function in the order of recording, and returns it; nil: there is
+-- none.
 function Pending:take()
   local last
   for number in pairs(self) do
@@ -221,9 +222,9 @@ function Pending:take()
 end
 
 
--- Calls the functions that `func`'s heads depend on, the last first, and adds what they give for
--- their inputs to the heads in `all`. Takes arguments where a closure would do: a trace keeps a
--- function that it calls, and its upvalues, for as long as the trace is valid.
+-- Calls the functions of Lua that `func`'s heads depend on, the last first, and adds the gradients
+-- of their inputs to the heads in `all`. Takes arguments instead of being a closure: a LuaJIT trace
+-- keeps the functions that it calls, and their upvalues, for as long as the trace is valid.
 local function call_functions(func, heads, grads, flags, all)
   local pending = setmetatable({}, Pending)
   pending:scatter(func, heads, grads, flags)
@@ -246,7 +247,8 @@ local function call_functions(func, heads, grads, flags, all)
 end
 
 
--- Calls the functions that heads depend on, and returns the heads with those that come of them.
+-- Calls the functions of Lua that heads depend on, and returns the heads with the gradients of
+-- these functions' inputs added.
 local function pass_functions(func, heads, grads, flags)
   if next(alive) == nil then
     return heads, grads
@@ -269,7 +271,7 @@ local Function = Class:extend("Function")
 functions.Function = Function
 
 
---- To be defined: the function.
+--- Computes the function; a subclass must define it. Called here it raises E(unsupported).
 -- @param ... arrays
 -- @return arrays
 function Function:forward()
@@ -278,7 +280,8 @@ function Function:forward()
 end
 
 
---- To be defined: its gradient.
+--- Computes the gradient of the function; a subclass must define it. Called here it raises
+-- E(unsupported).
 -- @param ... gradients of what forward gave
 -- @return gradients of what it got
 function Function:backward()
@@ -287,14 +290,15 @@ function Function:backward()
 end
 
 
---- Keeps arrays for `backward`, where they are `self.saved_tensors`.
+--- Keeps arrays for `backward`, in `self.saved_tensors`.
 -- @param ... arrays
 function Function:save_for_backward(...)
   self.saved_tensors = { ... }
 end
 
 
--- Under create_graph, results that were saved are those that know where they come from.
+-- Replaces saved tensors that are outputs of the step by outputs that carry its history, if the
+-- backward pass is recorded (create_graph).
 function Function:_enter_backward(step, record)
   for i, x in ipairs(record and self.saved_tensors or {}) do
     for k, y in ipairs(self._outputs) do

@@ -32,13 +32,13 @@ local C = native.C
 
 local MOST_OUTPUTS = 2 ^ 17                              -- SliceChannel has up to 2 ^ 16
 
--- Output `which` of a step as a number above 0.
+-- Returns a positive number that identifies output `which` (from 1) of a step.
 local function output_key(step, which)
   return step.serial * MOST_OUTPUTS + which
 end
 
 
--- Returns a variable as a number below 0.
+-- Returns a negative number that identifies a variable.
 local function variable_key(x)
   return -tonumber(ffi.cast("uintptr_t", x._h))
 end
@@ -49,7 +49,7 @@ local Slots = {}
 Slots.__index = Slots
 
 
--- Returns the key of an array, nil where gradients end, and the step that made it.
+-- Returns the key of an array, nil if gradients end there, and the step that made it.
 local function key_of(x)
   local step, which = steps.of(x)
   if step then
@@ -69,7 +69,7 @@ function Slots.new(wanted)
 end
 
 
--- Returns the slot of an array, nil where a gradient ends there, and its step where that is to be
+-- Returns the slot of an array, nil if a gradient ends there, and its step if that has to be
 -- visited.
 function Slots:of(x)
   local key, step = key_of(x)
@@ -167,7 +167,7 @@ local function make_visit(step, slots)
 end
 
 
--- Returns all steps down to what was asked for, the first made first.
+-- Returns all steps between the heads and the wanted arrays, in the order in which they were made.
 local function collect(heads, slots)
   local found, list, todo = {}, {}, {}
   local function meet(step)
@@ -221,7 +221,7 @@ end
 
 local walk
 
---- Gradients of the step's inputs by way of other operators.
+--- Returns the gradients of the step's inputs through other operators.
 -- @tparam table outputs made of the inputs, with the derivatives of the step's own; false: none
 function Visit:through(outputs)
   local inputs, at, heads, grads = {}, {}, {}, {}
@@ -245,7 +245,7 @@ function Visit:through(outputs)
 end
 
 
--- Gradients of the step's inputs from those of its outputs.
+-- Returns the gradients of the step's inputs from those of its outputs.
 local function compute_gradients(visit)
   if not visit.op then
     local g = {}
@@ -264,7 +264,7 @@ local function compute_gradients(visit)
 end
 
 
--- Returns a gradient with the type and the device of its array.
+-- Returns a gradient converted to the type and the device of its array.
 local function fitting(g, x)
   if g._dtype ~= x._dtype then
     g = g:astype(x.dtype)
@@ -297,7 +297,7 @@ local function visit_gradients(visit, totals)
 end
 
 
--- Gradients by slot, and the slots. Recording is on.
+-- Returns gradients by slot, and the slots. The caller has turned recording on.
 function walk(heads, grads, wanted)
   local slots = Slots.new(wanted)
   local list, totals = collect(heads, slots), {}
@@ -328,8 +328,8 @@ local function fail_unreached(i)
 end
 
 
--- The core's backward once: it refuses heads and values as without create_graph, and moves the
--- averages of BatchNorm.
+-- Runs the core's backward once without adding to any array: it raises the errors of heads and
+-- variables that it raises without create_graph, and it updates the moving averages of BatchNorm.
 local function check_arguments(heads, grads, variables, train)
   local unused = {}
   for i, x in ipairs(variables) do
@@ -350,7 +350,7 @@ local function as_recorded(g, x)
 end
 
 
--- Results are arrays of their own, not what was given or another result.
+-- Returns the results as separate arrays: none is a given array or another result.
 local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
   for _, g in ipairs(grads) do
@@ -376,8 +376,9 @@ local function walk_recorded(heads, grads, variables)
 end
 
 
--- Not a closure over the heads: a trace keeps a function that it calls, and its upvalues, for as
--- long as the trace is valid.
+-- Returns the recorded gradients of the heads by the variables. A function with arguments instead
+-- of a closure over the heads: a LuaJIT trace keeps the functions that it calls, and their
+-- upvalues, for as long as the trace is valid.
 local function recorded_gradients(heads, grads, variables, train_mode)
   check_arguments(heads, grads, variables, train_mode)
   local given = {}

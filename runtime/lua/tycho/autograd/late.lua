@@ -63,7 +63,7 @@ local function fail_held(func)
 end
 
 
--- Fails where gradients are used that a backward which is held will write.
+-- Raises an error if gradients are used that a held backward has not written yet.
 local function check_held(func)
   if held then
     fail_held(func)
@@ -71,7 +71,7 @@ local function check_held(func)
 end
 
 
--- Returns a copy of a part on a device, which is given later.
+-- Returns an array for a copy of a part on a device; its values are given later.
 local function late_copy(group, x, device)
   local of = #group.devices * (#group.devices - 1)
   check(C.ty_late(class.describe(x._shape, x._dtype, device, group.name), group.number, of, made))
@@ -140,7 +140,7 @@ local function append(list, grads, heads, given)
 end
 
 
--- Drops groups that wait for devices. Fails where heads depend on one.
+-- Drops groups that wait for calls on other devices. Raises an error if heads depend on one.
 local function drop_open(func, heads)
   local groups = open
   check(C.ty_late_missing(gradients.handles(heads), #heads, missing), func)
@@ -155,7 +155,8 @@ local function drop_open(func, heads)
 end
 
 
--- Returns the heads of a backward with those that were held, or nothing where they are held too.
+-- Returns the heads of a backward together with those that were held; nil if they depend on a group
+-- that waits for other devices, so that they are held, too.
 function hold(func, heads, grads, variables, flags)
   if #open > 0 then
     drop_open(func, heads)

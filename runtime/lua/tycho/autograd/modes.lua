@@ -30,7 +30,7 @@ local function push(on, training, begun)
 end
 
 
--- Goes back to what was before the scope at a depth.
+-- Ends all scopes above a depth and restores the flags that were set there.
 local function pop_to(at)
   local found = stack[at]
   if not found then
@@ -122,7 +122,8 @@ local function is_callable(f)
 end
 
 
--- (f), (train_mode, f), (train_mode) or nothing: train_mode, f
+-- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none; raises
+-- E(type) if f is not callable.
 local function read(word, default, first, second)
   local train, f = default, first
   if type(first) == "boolean" then
@@ -213,8 +214,8 @@ end
 
 local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
 
---- Turns recording on until `finish`, line by line as at the prompt. An error in between changes
--- nothing.
+--- Turns recording on until `finish`, for code that runs line by line, as at the prompt. An error
+-- in between changes nothing.
 -- @bool[opt=true] train_mode
 function modes.begin(...)
   local train_mode = BEGIN(...).train_mode

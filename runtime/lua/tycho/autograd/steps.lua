@@ -45,14 +45,14 @@ function Step:is_freed()
 end
 
 
---- Input i, from 1.
+--- Returns input i of the step, counted from 1.
 function Step:input(i)
   check(C.ty_step_input(self._h, i - 1, made))
   return class.share(made[0])
 end
 
 
---- Output i, from 1.
+--- Returns output i of the step, counted from 1.
 function Step:output(i)
   check(C.ty_step_output(self._h, i - 1, made))
   return class.share(made[0])

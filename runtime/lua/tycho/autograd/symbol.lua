@@ -21,8 +21,8 @@ local function fail_state(message)
 end
 
 
--- The core's backward without a variable that it could reach: it computes nothing, and refuses a
--- graph of which a part was freed.
+-- Raises the core's error if a part of the graph of x was freed. Runs the core's backward with a
+-- variable that it cannot reach, so nothing is computed.
 local function check_kept(x)
   local unused = call.zeros(x._shape, x._dtype, x._device, "autograd.get_symbol")
   gradients.run_core("autograd.get_symbol", { x }, { false }, { x }, { unused },

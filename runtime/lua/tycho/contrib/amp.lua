@@ -231,8 +231,8 @@ local function cast_input(ins, i, dtype, casts)
 end
 
 
--- Returns the element type that inputs of an operator are cast to, by the list that has it; nil:
--- none. Of float64 and integers nothing is cast, as no network is made of them by chance.
+-- Returns the element type to which inputs of an operator are cast, by the list that has it; nil:
+-- none. Inputs of float64 and integers are not cast: their type is intended.
 local function dtype_for(kind, target, ins, nin)
   if kind == "always" then
     return target
@@ -247,7 +247,7 @@ local function dtype_for(kind, target, ins, nin)
 end
 
 
--- Returns what casts the inputs of calls on arrays (ndarray/call.lua).
+-- Returns the function that casts the inputs of calls on arrays (ndarray/call.lua).
 local function converter(kinds, target)
   local code = args.DTYPES[target]
   return function(op, ins, nin)
@@ -284,7 +284,7 @@ function amp.init(...)
 end
 
 
---- Networks and calls stay as they are from here on.
+--- Ends mixed precision for networks and calls from now on.
 function amp.off()
   if chosen then
     chosen, version = nil, version + 1
@@ -330,8 +330,8 @@ local function scaler_of(trainer, func)
 end
 
 
---- Has a trainer divide the scale of `scale_loss` out of gradients. A step whose gradients are not
--- all numbers is left out; a dynamic scale is halved then, and doubles after 2000 good steps.
+--- Makes a trainer divide gradients by the scale of `scale_loss`. A step whose gradients are not
+-- all finite is left out; a dynamic scale is halved then, and doubles after 2000 good steps.
 -- @tparam Trainer trainer
 -- @tparam[opt] table options loss_scale = "dynamic", or a number that stays
 function amp.init_trainer(...)

@@ -54,7 +54,8 @@ end
 
 -- BatchNorm ---------------------------------------------------------------------------------------
 
--- A normalisation by fixed statistics after a convolution becomes its weight and bias.
+-- Folds a BatchNorm with fixed statistics that follows a Convolution into the convolution's weight
+-- and bias. Returns the entries that replace the node, or nil if it stays.
 local function fold_norm(g, n)
   if n.op ~= "BatchNorm" or not is_only_read(g, n.inputs[1]) then
     return nil
@@ -91,7 +92,7 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
--- Returns the weight in int8 and what a level of each row stands for.
+-- Returns the weight in int8 and the scale of each row.
 local function quantized_weight(w)
   local rows = w:reshape{ w.shape[1], -1 }
   local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
@@ -108,7 +109,7 @@ local function has_large_groups(n, w)
 end
 
 
--- Returns whether a layer's parameters and place let it run on integers.
+-- Returns whether a layer's parameters and position let it run on integers.
 local function is_candidate(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
   return w and w.dtype == "float32" and has_large_groups(n, w)
@@ -177,7 +178,7 @@ local function fuse_into(g, n)
 end
 
 
--- Results that only int8 layers read become 8-bit.
+-- Makes results 8-bit that only int8 layers read.
 local function keep_levels(g)
   local order = node.walk(g.entries)
   local kind = {}                                        -- node -> {dtype, what a level stands for}
@@ -342,7 +343,7 @@ local function quantize(g, thresholds, infer_shapes)
 end
 
 
--- Shapes of all entries of a symbol: node -> list by output.
+-- Returns the shapes of all entries of a symbol: node -> list by output.
 local function infer_shapes(entries, given)
   local order = node.walk(entries)
   local list, at = {}, {}
@@ -431,7 +432,8 @@ local DYNAMIC = args.form("contrib.quantization.quantize_dynamic", {
   { "sym", "symbol" }, { "params", "dict" }, "*", { "excluded_sym_names", "list?" },
 })
 
--- dot with a matrix of parameters is a FullyConnected with the matrix turned.
+-- Turns dot with a parameter matrix into a FullyConnected with the transposed matrix. Returns the
+-- entries that replace the node, or nil if it stays.
 local function turn_dots(g, n)
   local w = n.op == "dot" and not g.excluded[n.name] and parameter_of(g, n.inputs[2])
   if not w or #w.shape ~= 2 or n.attrs.transpose_a == "True" or n.attrs.transpose_b == "True" then

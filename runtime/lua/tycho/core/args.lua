@@ -215,7 +215,8 @@ local function accept_order(form, given, list, n)
 end
 
 
--- One table holds everything (R1, R2).
+-- Accepts the entries of a call's only table: positional ones (as one list for a form of lists),
+-- then named ones (rules R1, R2).
 local function accept_options(form, given, options)
   local n = #options
   if form.list and n > 0 then
@@ -255,8 +256,8 @@ local function accept_lone(form, given, t)
 end
 
 
--- Whether a table's names all are options that were not given by position, and not only the one
--- whose position it has, which may be absent.
+-- Returns whether all names of a table are options that no earlier position gave, with at least one
+-- besides the option of this position. False if the option of this position is required.
 local function names_options(form, t, position)
   local others, here = false, form.order[position]
   if here.required or here.type ~= types.named.any then
@@ -278,7 +279,8 @@ local function names_options(form, t, position)
 end
 
 
--- What is in a row is a list, the first parameter.
+-- Returns a list whose first entry holds the leading arguments as one list, followed by a table of
+-- options if that is last; and its length.
 local function gather(list, n)
   local members, last = {}, list[n]
   for i = 1, is_plain(last) and n - 1 or n do
@@ -310,7 +312,8 @@ local function accept_positional(form, given, list, n)
 end
 
 
--- A method that is called without its object's colon gets the first argument for the object.
+-- Raises E(value) for a required parameter that is missing. If a method got no argument at all, the
+-- message suggests the colon of a method call.
 local function fail_missing(form, p, n)
   local hint = n == 0 and form.func:match(":(.*)$")
   Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text,
@@ -385,7 +388,8 @@ function args.form(func, spec)
 end
 
 
---- Sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc = 1}`.
+--- Returns the sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc =
+-- 1}`.
 -- @string func the public name, for errors
 -- @param ... the call's arguments
 -- @treturn table the options; the sizes, where there are any, are `shape`

@@ -24,7 +24,8 @@ local function construct(class, ...)
 end
 
 
---- Called with the constructor's arguments; does nothing here.
+--- Initializes a new object; classes override it. It gets the constructor's arguments, and does
+-- nothing here.
 function Class.init(_) end
 
 

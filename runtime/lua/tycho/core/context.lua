@@ -68,7 +68,8 @@ end
 local FORM = args.form("Context",
   { { "device_type", "text|context" }, { "device_id", "integer?" } })
 
--- Context("gpu", 1), Context("gpu(1)"), Context(other)
+-- Returns the context for Context("gpu", 1), Context("gpu(1)") or Context(other). Raises E(value)
+-- for an unknown device type or a negative number.
 local function make(_, ...)
   local a = FORM(...)
   if type(a.device_type) == "table" then

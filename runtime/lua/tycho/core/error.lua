@@ -31,9 +31,9 @@ Error.location = nil
 --- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
 Error.here = nil
 
--- Returns whether the function at a level was handed f, or a class whose constructor f is, as an
--- argument: then its line is not that of the call of f, but a helper's (`pcall(f, ...)`
--- inside a function that tries f).
+-- Returns whether the function at a level got f, or a class whose constructor f is, as an argument:
+-- then its line is not that of the call of f, but a helper's (`pcall(f, ...)` inside a function
+-- that tries f).
 local function was_given(f, level)
   local info = debug.getinfo(level + 1, "u")
   for i = 1, f and info.nparams or 0 do
@@ -84,8 +84,8 @@ Error.runners = setmetatable({}, { __mode = "k" })
 Error.running = nil
 
 
---- "file.lua:12": the line that called the library: the first one on the stack
--- that is not the library's own.
+--- Returns the source line that called the library, "file.lua:12": the first on the stack that is
+-- not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the source location, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
@@ -160,8 +160,8 @@ function Error.kind(v)
 end
 
 
---- Sorts names by nearness to a word, nearest first; what another library's name is called here
--- comes before all. Names that begin with an underscore are for words that do.
+--- Sorts names by nearness to a word, nearest first; the counterpart of a name of another library
+-- comes first. Names that begin with an underscore are included for such words only.
 -- @string word what was asked for
 -- @tparam {string,...} names accepted names
 -- @int[opt] limit at most so many
@@ -193,8 +193,8 @@ function Error.raise(fields)
 end
 
 
--- Returns what a function or method of another library is here, where the place asked does not have
--- it: a sentence, or nil.
+-- Returns the counterpart of a function or method of another library, as a sentence, if the
+-- namespace asked does not have it; else nil.
 local function elsewhere(word, what, near)
   if what == "layer" then                                -- what is no layer here
     local foreign = require "tycho.core.foreign"
@@ -219,12 +219,12 @@ local function elsewhere(word, what, near)
 end
 
 
---- Raises E(`name`) for an unknown word, with the accepted ones nearest first; of a function of
--- another library, with what it is here.
+--- Raises E(`name`) for an unknown word, with the accepted ones nearest first; for a function of
+-- another library, with its counterpart here. The error holds the ten nearest as `candidates` and
+-- all as `names`, from which the prompt completes; and the lists `missing`, `extra` and `mismatch`
+-- of t.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
--- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
--- completes; and the lists `missing`, `extra` and `mismatch` of t.
 function Error.unknown(t)
   local names = t.names or {}
   for name in pairs(t.among or {}) do
@@ -284,7 +284,7 @@ local function known_location(e)
 end
 
 
--- What the cause says, where the message does not say all of it.
+-- Adds the cause's text to the lines, unless the message contains it.
 local function add_cause(e, lines)
   local text = e.cause and tostring(e.cause)
   if text and not e.message:find(text, 1, true) then

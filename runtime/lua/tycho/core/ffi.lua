@@ -51,7 +51,7 @@ local function exists(path)
 end
 
 
--- Paths that the library may have, in order of preference.
+-- Returns the paths that the library may have, in order of preference.
 local function library_paths()
   local paths = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
   local chosen = os.getenv("TYCHO_LIB")
@@ -97,16 +97,16 @@ local function in_program()
 end
 
 
--- Threads that wait for each other spin for microseconds, not for milliseconds: on a busy machine
--- the default of the OpenMP runtime, which it reads when it is loaded, costs more than the work. A
--- value that is set already stays.
+-- Limits how long threads that wait for each other spin, to microseconds instead of milliseconds:
+-- on a busy machine the default of the OpenMP runtime costs more than the work. The runtime reads
+-- the variable when it is loaded; a value that is set already is kept.
 local function calm_threads()
   pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
   ffi.C.setenv("GOMP_SPINCOUNT", "1000", 0)
 end
 
 
--- Returns what to do where no library was found; `reasons`: lines, one per place.
+-- Returns what to do if no library was found; `reasons`: lines, one per path that was tried.
 local function advice(reasons)
   local prefix = HERE:match("^(.*)/share/lua/5%.1/tycho/$") or "PREFIX"
   return ([[
@@ -178,8 +178,8 @@ end
 
 local attr_array = ffi.typeof("ty_attr[?]")
 
---- Attributes as the core takes them. The strings must stay referenced
--- during the call: keep the tables.
+--- Returns attributes as the core takes them. The strings must stay referenced during the call:
+-- keep the tables.
 -- @tparam {string,...} keys attribute names, in the order wanted
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
@@ -195,7 +195,7 @@ end
 
 local attr_capacity, attr_list = 32, attr_array(32)
 
---- Attributes in any order, in an array that the next call uses again.
+--- Returns attributes in any order, in an array that the next call uses again.
 -- @tparam table dict values by name, all text; keep it during the call of the core
 -- @treturn ty_attr array
 -- @treturn int how many
@@ -215,7 +215,7 @@ function native.put_attrs(dict)
 end
 
 
--- "(2, ?)" -> {2, 0}; other texts stay.
+-- Returns "(2, ?)" as {2, 0}, with 0 for an unknown size; other texts are returned unchanged.
 local function read_shape(s)
   local inner = s and s:match("^%(([%d%s,?]*)%)$")
   if not inner then
@@ -240,8 +240,9 @@ local function split(names)
 end
 
 
--- The inputs of a failed node, which the core's message lists at its end: "
--- (inputs: data (2, 3), weight (?))". A node in a body has reported its own already.
+-- Moves the inputs of a failed node from the end of the core's message, " (inputs: data (2, 3),
+-- weight (?))", to `e.shapes`. Does nothing without that ending: a node in a body has reported its
+-- inputs already.
 local function take_inputs(e)
   local message, list = e.message:match("^(.*) %(inputs: (.*)%)$")
   if not message then
@@ -294,7 +295,7 @@ function native.failure(code, func, extra)
 end
 
 
---- Raises the core's failure as an error object when a status says so.
+--- Raises the core's failure as an error object if a status is not 0.
 -- @int code status of a call; 0 and events (negative) pass
 -- @string func the public function that was asked: "Symbol:infer_shape"
 -- @tparam[opt] table extra further fields of the error
@@ -339,8 +340,8 @@ local KINDS = {
   bytes = "bytes", tapes = "recorded", nodes = "history",
 }
 
---- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes, tapes,
--- nodes}`. Tapes are arrays that something recorded gave, nodes recorded calls and variables.
+--- Returns the numbers of live native objects: `{tensors, graphs, executors, pools, iters, bytes,
+-- tapes, nodes}`. Tapes are results of recorded calls, nodes are recorded calls and variables.
 function native.live()
   local counts = {}
   for name, kind in pairs(KINDS) do

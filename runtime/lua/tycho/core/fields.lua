@@ -18,7 +18,7 @@ local function is_public(name)
 end
 
 
--- Properties and methods of a class and its bases.
+-- Returns the names of the properties and methods of a class and its bases.
 local function member_names(class)
   local names, list = {}, class.fields
   while list do
@@ -53,12 +53,12 @@ local function read(object, key)
 end
 
 
---- Gives a class, and those that extend it later, properties.
+--- Gives properties to a class and to those that extend it later.
 -- @tparam table Base class
 -- @tparam table own name -> function(self)
 function fields.give(Base, own)
   Base.fields, Base.__index = own, read
-  --- The properties of a subclass: its own and the base's.
+  --- Returns the properties of a subclass: its own, and those of the base for other names.
   function Base.extend_fields(more, base)
     return setmetatable(more, { __index = base or own })
   end

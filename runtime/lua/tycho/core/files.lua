@@ -73,7 +73,7 @@ function files.exists(path)
 end
 
 
--- Returns what begins a text, without a byte order mark.
+-- Returns the beginning of a text, without a byte order mark.
 local function after_mark(text, path, func)
   if text:find("^\255\254") or text:find("^\254\255") then
     Error.raise{ code = "format", func = func, argument = path,
@@ -83,7 +83,7 @@ local function after_mark(text, path, func)
 end
 
 
--- Iterates over what is between line feeds, without a carriage return before one.
+-- Iterates over the texts between line feeds, without a carriage return before one.
 local function feeds(path, func)
   local file, why = io.open(path, "rb")
   local first = true
@@ -130,7 +130,7 @@ function files.lines(path, func)
 end
 
 
--- Returns what reading `amount` gives; nil at the end.
+-- Returns what reading `amount` returns; nil at the end.
 local function read_some(path, amount, func)
   local file, why = io.open(path, "rb")
   if not file then

@@ -61,8 +61,8 @@ local desc, made = ffi.new("ty_desc", { dtype = C.TY_F32, ndim = 1, dim = { 1 } 
   ffi.new("ty_tensor *[1]")
 local zero = ffi.new("ty_attr[1]")
 
--- Waits until a device has done what was queued so far, without asking for failures:
--- they stay with their arrays.
+-- Waits until a device has done the work queued so far. Failures are not raised: they stay with
+-- their arrays.
 local function drain(device)
   desc.device, zero[0].key, zero[0].value = device, "src", "0"
   if C.ty_tensor_new(desc, made) == 0 then
@@ -104,7 +104,8 @@ local function step(device)
 end
 
 
---- Notes native bytes that a new wrapper keeps alive.
+--- Counts native bytes that a new wrapper keeps alive; runs a step of the collector when they
+-- exceed the limit.
 -- @number bytes 0 for a view
 -- @int device code of the device they are on
 function gc.count(bytes, device)
@@ -125,7 +126,7 @@ function gc.discount(bytes)
 end
 
 
---- Finds what is unreachable, once.
+--- Runs a full collection once.
 function gc.sweep()
   collectgarbage()
   debt = 0

@@ -18,7 +18,7 @@ local iterate = {}
 local standard_next = next
 
 
---- As the standard `next`.
+--- Returns the next key and value of a table, as the standard `next` does.
 -- @tparam table t
 -- @param key the one before; nil: from the start
 -- @return the next key and its value; nil at the end
@@ -28,7 +28,7 @@ end
 jit.off(iterate.next)
 
 
---- As the standard `pairs`.
+--- Returns an iterator over a table, as the standard `pairs` does.
 -- @tparam table t
 -- @treturn function
 -- @treturn table t
@@ -40,10 +40,11 @@ jit.off(iterate.pairs)
 
 local KEPT = 3                           -- closures: PROTO_CLC_POLY in LuaJIT's lj_obj.h
 
---- Keeps traces from holding the closures that a function makes. LuaJIT specializes a trace to a
--- closure, and keeps it with its upvalues, if it is one of the first few of its kind; so the first
--- few are made here, over nothing. For closures over arrays (or what has them) that a script calls
--- in its loops. Where the library calls them itself, arguments do instead.
+--- Keeps LuaJIT traces from holding the closures that a function makes. LuaJIT specializes a trace
+-- to a closure, and keeps it with its upvalues, if it is one of the first few of its kind; so the
+-- first few are made here, with empty upvalues. Meant for closures over arrays (or objects that
+-- hold some) that a script calls in its loops. Where the library calls them itself, arguments do
+-- instead.
 -- @tparam function make returns a closure and does nothing else: it is called without arguments
 -- @treturn function make
 function iterate.alike(make)

@@ -28,8 +28,8 @@ end
 
 local REAL = {}
 
---- Returns a number that is written with a point, as the reference writes one that is no integer by
--- type: 1 as "1.0".
+--- Returns a number that is written with a point, as the reference writes a real number: 1 as
+-- "1.0".
 -- @number v
 function json.real(v)
   return setmetatable({ v }, REAL)
@@ -111,7 +111,7 @@ local function put_nulls(v, null)
 end
 
 
---- Returns jSON text as tables.
+--- Returns JSON text as tables.
 -- @string text
 -- @string func for errors
 -- @return the value; E(format) for other text, E(unsupported) without lua-cjson, E(memory) where

@@ -15,7 +15,7 @@ local function value_text(v)
 end
 
 
--- By a name: its value, the last of the entry.
+-- Returns the value of a name, the last item of its entry; nil for an unknown name.
 function NameValues.__index(list, key)
   for _, entry in ipairs(type(key) == "string" and list or {}) do
     if entry[#entry - 1] == key then

@@ -26,9 +26,8 @@ local function list_names(t, more, key)
 end
 
 
---- Returns what a namespace's `__index` does with a name that it does not find: it raises
--- E(`name`). Names that begin with two underscores are Lua's, and keys that are no text are
--- of none: nil.
+--- Handles a name that a namespace's `__index` does not find: raises E(`name`), or returns nil for
+-- names that begin with two underscores, which are Lua's, and for keys that are no text.
 -- @string func what errors call the namespace: "sym.linalg"
 -- @string what "operator", "class" ...
 -- @tparam table t whose keys are accepted

@@ -16,7 +16,8 @@ local words = ffi.typeof("int32_t *")
 local nans = {}
 
 
--- The sign may be either: processors differ in the NaN that they make.
+-- Returns the position, from 0, of the first NaN whose bits are not those of the usual one; nil if
+-- there is none. Either sign is usual: processors differ in the NaN that they make.
 local function find32(p, n)
   for i = 0, n - 1 do
     if band(p[i], 0x7fffffff) > 0x7f800000 and band(p[i], 0x7fffffff) ~= 0x7fc00000 then

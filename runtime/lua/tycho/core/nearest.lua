@@ -8,8 +8,8 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local foreign = require "tycho.core.foreign"
 
 
--- Returns edit distance between two names; letters that differ only in case cost little, so "relU"
--- is near "relu", and two that changed positions count as one slip, so "sdg" is near "sgd".
+-- Returns the edit distance between two names; letters that differ only in case cost little, so
+-- "relU" is near "relu", and two exchanged letters count as one mistake, so "sdg" is near "sgd".
 local function distance(a, b)
   local la, lb = a:lower(), b:lower()
   local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table
@@ -32,8 +32,9 @@ local function distance(a, b)
 end
 
 
--- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip; one
--- that is in a namespace, as "Module" in "mod.Module", nearer than one in other case.
+-- Returns the distance of a word that is a part of a name, infinite if it is none. A part of a
+-- name, as "type" of "pool_type", is nearer than one wrong letter; the last part after a point, as
+-- "Module" of "mod.Module", nearer than a difference in case.
 local function of_parts(word, name)
   if name:sub(-#word - 1) == "." .. word then
     return 0.05 + #name / 1000

@@ -15,7 +15,7 @@ local function finish(ok, ...)
 end
 
 
---- Calls a function; compilation goes on after it, also after an error.
+--- Calls a function without compiling it; compilation is on again after it, also after an error.
 -- @tparam function f
 -- @param ... its arguments
 -- @return its results

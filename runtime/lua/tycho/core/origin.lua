@@ -41,7 +41,7 @@ local function add(list, entry)
 end
 
 
--- A lookup by a function of the library or of C on behalf of the user's.
+-- Records a lookup that a function of the library or of C makes for the user's code.
 local function note_caller(list)
   local location, level = Error.caller(3)
   if level then
@@ -50,7 +50,7 @@ local function note_caller(list)
 end
 
 
---- Notes that a function is handed out to the frame that looks it up.
+--- Records that a function is passed to the stack frame that looks it up.
 -- @tparam function f made by `wrap`
 function origin.note(f)
   local list = notes[f]
@@ -87,8 +87,8 @@ local function leave(...)
 end
 
 
---- Returns where the function that a wrapper has just entered was called: "file.lua:12".
--- Only the first call gets an answer.
+--- Returns the line from which the function that a wrapper has just entered was called:
+-- "file.lua:12". Only the first call returns one.
 -- @treturn ?string nil: not known
 function origin.take()
   local file = Error.here

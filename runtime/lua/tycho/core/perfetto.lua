@@ -27,7 +27,7 @@ local Trace = {}
 Trace.__index = Trace
 
 
--- TracePacket; `fill` writes its content.
+-- Writes a TracePacket; `fill` writes the fields of its message.
 function Trace:packet(fill)
   local m = message()
   fill(m)
@@ -68,7 +68,7 @@ function Trace:process(pid)
 end
 
 
--- Returns the track of an event.
+-- Returns the number of the track of an event.
 function Trace:find_track(e)
   local home = self:process(e.pid)
   if e.ph == "b" or e.ph == "e" then
@@ -94,7 +94,7 @@ function Trace:find_track(e)
 end
 
 
--- DebugAnnotation: what a click on an event shows.
+-- Returns a DebugAnnotation, which the viewer shows for a selected event.
 local function annotation(name, value)
   local m = message()
   m:text(10, name)

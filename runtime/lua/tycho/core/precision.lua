@@ -41,7 +41,8 @@ function precision.check(word, func)
 end
 
 
---- Returns the flag of an executor, 0: what holds where it is bound (not for users).
+--- Returns the precision flag of an executor, 0: the precision that is set when it is bound (not
+-- for users).
 -- @tparam ?string word its option
 -- @param ctx its context
 -- @string func for errors
@@ -55,7 +56,7 @@ function precision.flag(word, ctx, func)
 end
 
 
---- Returns the word that holds for calls now.
+--- Returns the precision of calls now, as a word.
 -- @treturn string
 function precision.current()
   return WORDS[C.ty_precision(-1) + 1]

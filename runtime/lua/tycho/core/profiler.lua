@@ -89,7 +89,7 @@ function profiler.set_config(...)
 end
 
 
--- Tells the core what to record now.
+-- Sets what the core records from now on.
 function profiler._apply()
   check(C.ty_profile(running and not paused and what or 0, nil), "profiler")
 end
@@ -99,7 +99,7 @@ local STATE = args.form("profiler.set_state", {
   { "state", { "run", "stop" }, "stop" }, { "profile_process", { "worker", "server" }, "worker" },
 })
 
---- "run" or "stop".
+--- Starts ("run") or stops ("stop") the profiler; a pause ends.
 -- @string state other words E(value)
 function profiler.set_state(...)
   running, paused = STATE(...).state == "run", false
@@ -107,13 +107,13 @@ function profiler.set_state(...)
 end
 
 
---- "run", "stop" or "pause".
+--- Returns the state of the profiler: "run", "stop" or "pause".
 function profiler.state()
   return running and (paused and "pause" or "run") or "stop"
 end
 
 
---- Records nothing until `resume`. No effect while the profiler is stopped.
+--- Pauses recording until `resume`; has no effect while the profiler is stopped.
 function profiler.pause()
   paused = running
   profiler._apply()
@@ -225,7 +225,7 @@ function Domain.__tostring(self)
 end
 
 
--- Returns a class of things with a beginning and an end.
+-- Returns a class of objects that record a beginning and an end.
 local function timed_class(kind, native_kind, has_domain)
   local class, spec = Class:extend(kind), { { "name", "text" } }
   if has_domain then
@@ -315,7 +315,7 @@ function Counter:increment(...)
 end
 
 
---- Takes off the number.
+--- Subtracts from the number.
 function Counter:decrement(...)
   return set(self, self.value - DECREMENT(...).delta, "Counter:decrement")
 end
@@ -344,7 +344,7 @@ function Marker:init(...)
 end
 
 
---- Notes that now something happens.
+--- Records that the marked event happens now.
 function Marker:mark(...)
   check(C.ty_profile_add(C.TY_PROFILE_MARK, self.category, self.name, SCOPES[MARK(...).scope], 0),
     "Marker:mark")

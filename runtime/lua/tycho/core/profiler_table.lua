@@ -25,8 +25,8 @@ local function section_of(row)
 end
 
 
--- Rows of one name are one: per section, name -> {name, count, total, min, max}. Marks have no
--- length.
+-- Returns the rows merged by name: per section, name -> {name, count, total, min, max}. Marks,
+-- which have no length, are left out.
 local function merged(rows)
   local found = {}
   for _, row in ipairs(rows) do
@@ -81,7 +81,7 @@ local function own_domains(found)
 end
 
 
--- Returns what there is: a list of {key, title, unit, by, counts, rows}.
+-- Returns the sections that have rows: a list of {key, title, unit, by, counts, rows}.
 local function sections(rows, key, ascending)
   local found, list = merged(rows), {}
   for _, part in ipairs{ SECTIONS, own_domains(found), LAST } do
@@ -111,7 +111,7 @@ local function number(x)
 end
 
 
---- For people: one section per category.
+--- Returns the statistics as a text table with one section per category.
 -- @tparam table rows of `profiler.sums`
 -- @string key "total", "avg", "min", "max" or "count"
 -- @bool ascending
@@ -145,8 +145,9 @@ local function sums_object(section)
 end
 
 
---- For programs: `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory":
--- {name: ...}, "Counter": {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
+--- Returns the statistics as JSON text:
+-- `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory": {name: ...},
+-- "Counter": {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
 function profiler_table.json(rows, key, ascending)
   local time, others = json.object{}, { memory = json.object{}, counter = json.object{} }
   for _, section in ipairs(sections(rows, key, ascending)) do

@@ -112,7 +112,8 @@ local function either(branches)
 end
 
 
--- most: nil for no limit
+-- Returns an emitter that repeats `emit` from `least` to `most` times; `most` nil: without limit.
+-- The emitter returns false if the program would get too long.
 local function repeated(emit, least, most)
   return function(program)
     local forks = {}
@@ -153,7 +154,7 @@ function Parser:refuse(what)
 end
 
 
--- Reads what a Lua pattern fits at the current position.
+-- Reads the text that a Lua pattern matches at the current position.
 function Parser:take(lua_pattern)
   local found, last = self.pattern:match("^(" .. lua_pattern .. ")()", self.i)
   self.i = last or self.i

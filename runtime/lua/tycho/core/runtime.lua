@@ -15,7 +15,7 @@ local runtime = {}
 local C = native.C
 
 
--- Returns the platform's rows: label -> what it says.
+-- Returns the platform's rows: label -> text.
 local function rows()
   local list = {}
   for label, what in native.text(C.ty_platform()):gmatch("([^\n]-)%s%s+([^\n]*)") do
@@ -25,7 +25,7 @@ local function rows()
 end
 
 
--- Returns whether a row says that its thing is there.
+-- Returns whether a row reports a feature as available.
 local function there(row)
   return row ~= nil and not row:find("^no%f[%W]") and not row:find("^off%f[%W]")
     and not row:find("^none%f[%W]")
@@ -69,7 +69,7 @@ for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE CPU_SSE2 CPU_SSE3 CPU
 end
 
 
---- Features in order of name: a list of `{name, enabled}`.
+--- Returns the features in order of name: a list of `{name, enabled}`.
 function runtime.Features()
   local names, list = {}, {}
   for name in pairs(FEATURES) do
@@ -84,7 +84,7 @@ function runtime.Features()
 end
 
 
---- Returns whether a feature is there: false too for those that only the reference has.
+--- Returns whether a feature is available; false also for those that only the reference has.
 -- @string name
 function runtime.is_enabled(name)
   local key = type(name) == "string" and name:upper() or name

@@ -39,7 +39,8 @@ local function pop(kind, object, func)
 end
 
 
--- Everything entered inside and not left goes with the scope.
+-- Removes the entries above `depth` from the stack of a kind: those entered inside the scope and
+-- not left.
 local function unwind(kind, depth)
   local stack = find_stack(kind)
   for i = #stack, depth + 1, -1 do

@@ -8,7 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local tables = {}
 
 
---- Returns all entries in a new table; none of nil.
+--- Returns all entries in a new table; an empty one for nil.
 function tables.copy(t)
   local copy = {}
   for key, value in pairs(t or {}) do
@@ -18,8 +18,8 @@ function tables.copy(t)
 end
 
 
---- Entries `first` to `last` of a list in a new one. (`unpack` fills Lua's stack, which holds fewer
--- than 8,000.)
+--- Returns entries `first` to `last` (from 1) of a list as a new one. (`unpack` fills Lua's stack,
+-- which holds fewer than 8,000.)
 function tables.part(list, first, last)
   local part = {}
   for i = first, last do
@@ -55,7 +55,8 @@ function tables.same(a, b)
 end
 
 
---- Entry -> its position in the list; nothing of nil.
+--- Returns a table from each entry of a list to its position, from 1; an empty one for nil. Of
+-- equal entries the last position counts.
 function tables.positions(list)
   local index_of = {}
   for i, entry in ipairs(list or {}) do
@@ -75,7 +76,7 @@ function tables.pick(list, positions)
 end
 
 
---- n times 1.
+--- Returns a list of n ones.
 function tables.ones(n)
   local list = {}
   for i = 1, n do

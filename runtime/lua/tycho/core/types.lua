@@ -94,8 +94,8 @@ end
 
 local classes = {}                                       -- by the name of their type
 
--- Returns the check of an object whose class a room further up registers with `types.class`; where
--- that is not loaded there are no such objects.
+-- Returns the check of an object whose class is registered later with `types.class`, by a module of
+-- a higher layer; until that is loaded there are no such objects.
 local function make_object(name)
   return function(v)
     local class = classes[name]

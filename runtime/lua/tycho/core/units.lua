@@ -20,7 +20,7 @@ function units.count(n)
 end
 
 
---- "1.2 GB", "310 MB"; units are powers of 1024.
+--- Returns a size as text: "1.2 GB", "310 MB"; units are powers of 1024.
 -- @number bytes
 function units.bytes(bytes)
   for _, unit in ipairs(BYTES) do
@@ -33,7 +33,7 @@ function units.bytes(bytes)
 end
 
 
---- "4.5 s", "45 s", "12:34", "3:25:10".
+--- Returns a duration as text: "4.5 s", "45 s", "12:34", "3:25:10".
 -- @number seconds
 function units.duration(seconds)
   local s = math.max(0, math.floor(seconds + 0.5))
@@ -48,7 +48,7 @@ function units.duration(seconds)
 end
 
 
---- "1234 samples/s", with a digit after the point below 10.
+--- Returns a rate as text: "1234 samples/s", with a digit after the point below 10.
 -- @number rate
 function units.rate(rate)
   return (rate < 10 and "%.1f samples/s" or "%.0f samples/s"):format(rate)

@@ -48,13 +48,14 @@ local function open(v)
 end
 
 
---- Elements from `start` (0-based) to before `stop`, every `step`-th; nil or `ty.null`: open.
+--- Returns an index for the elements from `start` (0-based) to before `stop`, every `step`-th; nil
+-- or `ty.null`: open.
 function values.slice(start, stop, step)
   return Slice(open(start), open(stop), open(step))
 end
 
 
---- nil for nil, `ty.null` and `false`, the value itself otherwise: for entries of sequences.
+--- Returns nil for nil, `ty.null` and `false`, else the value itself: for entries of sequences.
 function values.value(v)
   if v == nil or v == false or v == values.null then
     return nil

@@ -86,7 +86,7 @@ function Message:double(field, v)
 end
 
 
---- Integers in a row.
+--- Adds a field of packed integers.
 function Message:integers(field, list)
   local chars = {}
   for i, v in ipairs(list) do
@@ -96,19 +96,19 @@ function Message:integers(field, list)
 end
 
 
---- Floats in a row.
+--- Adds a field of packed floats.
 function Message:floats(field, list)
   self:text(field, ffi.string(ffi.new("float[?]", #list, list), 4 * #list))
 end
 
 
---- Doubles in a row.
+--- Adds a field of packed doubles.
 function Message:doubles(field, list)
   self:text(field, ffi.string(ffi.new("double[?]", #list, list), 8 * #list))
 end
 
 
---- Another message.
+--- Adds a field that is a message; m is complete, later changes of it are not seen.
 function Message:message(field, m)
   add_head(self, field, BYTES)
   add(self, varint(m.bytes))
@@ -119,7 +119,8 @@ function Message:message(field, m)
 end
 
 
---- The elements of an array of the CPU as bytes.
+--- Adds a field with the bytes of the elements of a CPU array. The array is kept, and read when the
+-- message is written.
 -- @int field
 -- @tparam NDArray x
 -- @int bytes of its elements
@@ -131,7 +132,7 @@ function Message:array(field, x, bytes)
 end
 
 
---- Returns the whole as one text.
+--- Returns the whole message as one text.
 function Message:bytes_text()
   local texts = {}
   for i, part in ipairs(self.parts) do
@@ -141,7 +142,7 @@ function Message:bytes_text()
 end
 
 
---- Writes a message as a file, which takes its name when it is complete.
+--- Writes a message to a file, which gets its name when it is complete.
 -- @string path
 -- @tparam Message m
 -- @string func public name, for errors

@@ -58,8 +58,8 @@ function arrays.bound(handle, names, before)
 end
 
 
---- Returns whether the core computes the gradient of an argument: not where its request is null,
--- even if an array was given.
+--- Returns whether the core computes the gradient of an argument: not if its request is null, even
+-- if an array was given.
 function arrays.has_gradient(handle, name)
   check(C.ty_exec_grad(handle, name, tensor_out), "Executor")
   return tensor_out[0] ~= nil
@@ -83,15 +83,16 @@ function arrays.outputs(handle, dry)
 end
 
 
--- Rows of output i (from 1) that its last run filled; nil where that never changes.
+-- Returns the number of rows of output i (from 1) that the last run filled; nil if the number is
+-- fixed.
 local function filled_rows(handle, i, func)
   check(C.ty_exec_rows(handle, i - 1, rows_out), func)
   return rows_out[0] >= 0 and tonumber(rows_out[0]) or nil
 end
 
 
---- Outputs whose number of rows only a run knows (`contrib.boolean_mask`): position -> the array
--- with all rows that there can be. nil where there are none.
+--- Returns the outputs whose number of rows only a run knows (`contrib.boolean_mask`): position ->
+-- the array with the most possible rows; nil if there are none.
 function arrays.dynamic_outputs(handle, outputs)
   local dynamic = {}
   for i = 1, #outputs do
@@ -101,7 +102,7 @@ function arrays.dynamic_outputs(handle, outputs)
 end
 
 
---- Gives such outputs the rows that the run has filled.
+--- Resizes outputs with a dynamic number of rows to the rows that the run has filled.
 -- @param exe Executor
 -- @param handle `ty_exec *`
 -- @string func for errors

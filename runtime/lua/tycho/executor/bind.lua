@@ -56,7 +56,8 @@ local function fill_binds(names, list, grads, reqs)
 end
 
 
--- Returns what the given arrays say to inference.
+-- Writes shapes and types of the given arrays into the core's `want` structs, from position `at`
+-- (from 0) on; returns the next position.
 local function put_wants(names, list, wants, at)
   for i, name in ipairs(names) do
     if list[i] then
@@ -69,7 +70,8 @@ local function put_wants(names, list, wants, at)
 end
 
 
--- Graph and heads; operators written in Lua are asked for their shapes.
+-- Returns the graph of a symbol with its heads. If it contains operators written in Lua, they are
+-- asked for the shapes that follow from the given arrays.
 local function resolved(sym, names, list, auxs, func)
   local built = graph.of(sym, func)
   if not graph.is_custom(built) then
@@ -118,7 +120,8 @@ local function read_arrays(a, names, func)
 end
 
 
--- One array for the gradients of two variables holds what is written last; only "add" sums.
+-- Raises E(name) if two variables share an array for their gradients, unless both requests are
+-- "add": one gradient would overwrite the other.
 local function check_gradients(names, grads, reqs, func)
   local owner = {}                                       -- array -> position of its first variable
   for i, name in ipairs(names) do

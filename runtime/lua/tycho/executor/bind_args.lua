@@ -40,14 +40,14 @@ local function fail_length(what, want, got, func)
 end
 
 
--- Returns whether a table goes by name: a dictionary, or pairs.
+-- Returns whether a table has names: a dictionary, or pairs.
 local function is_dict(given)
   return #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string"
 end
 
 
--- Returns what is given for each name: a list in order, a dictionary, or pairs. nil,
--- false and ty.null are absent.
+-- Returns the value of each name: from a list in order, a dictionary, or pairs. nil, false and
+-- ty.null are absent.
 local function in_order(given, names, what, func)
   local dict, list = is_dict(given) and args.pairs_of(given) or nil, {}
   if not dict and #given ~= #names then
@@ -74,7 +74,7 @@ function bind_args.check_array(v, name, what, func)
 end
 
 
---- Arrays in the order of names; with `needed`, all of them.
+--- Returns arrays in the order of names; with `needed`, a missing one is E(name).
 -- @tparam table given list, dictionary or pairs
 -- @tparam {string,...} names
 -- @string what the option's name
@@ -145,7 +145,7 @@ local function check_context(v, name, what, func)
 end
 
 
--- group2ctx as the core takes it, sorted by group, and the number of groups.
+-- Returns group2ctx as an array of the core's structs, sorted by group, and the number of groups.
 local function group_devices(group2ctx, func)
   local names = {}
   for group in pairs(group2ctx or {}) do
@@ -196,8 +196,8 @@ local function read_shape(name, shape, func)
 end
 
 
---- Shapes by name from a call: the named rest and the option `shapes`. A value that is no shape is
--- E(type), an unknown name E(name).
+--- Returns shapes by name from a call: the named rest and the option `shapes`. A value that is no
+-- shape is E(type), an unknown name E(name).
 -- @tparam table named
 -- @tparam ?table shapes
 -- @tparam table names {arguments, auxiliary}
@@ -267,7 +267,7 @@ local function copy_list(v)
 end
 
 
---- Returns what an Executor is made of, but for its arrays.
+--- Returns the fields of an Executor without its arrays.
 -- @param handle `ty_exec *`
 -- @param sym the symbol
 -- @tparam table a the checked arguments

@@ -32,7 +32,7 @@ local function find_object(exe, name, dict, ins)
 end
 
 
--- Tensor i (from 0) of the waiting event, or nil where it is not requested.
+-- Returns tensor i (from 0) of the waiting event, or nil if it is not requested.
 local function event_array(handle, part, i)
   local out = ffi.new("ty_tensor *[1]")
   if C.ty_exec_event_tensor(handle, part, i, out) ~= 0 then
@@ -56,8 +56,9 @@ local function zeros_like(x)
 end
 
 
--- Arrays to write: scratch ones for what is not requested, so that every entry can be assigned to.
--- These have the shapes of `models`, where one is missing that of `other`.
+-- Returns the arrays to write and their requests. Those that are not requested are scratch arrays,
+-- so that every entry can be assigned to; these have the shapes of `models`, or of `other` where a
+-- model is missing.
 local function fill(list, from, n, models, other)
   local req, out = {}, {}
   for i = 1, n do
@@ -108,7 +109,7 @@ local function node_named(exe, name)
 end
 
 
--- Custom nodes of the executor's symbol by name.
+-- Returns the custom nodes of the executor's symbol as a list, which is kept in the executor.
 local function custom_nodes(exe)
   if not rawget(exe, "_symbol_nodes") then
     local list = {}

@@ -56,7 +56,7 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns an executor of what binding made.
+-- Returns an executor from the fields that binding made.
 local function create(made)
   local outputs = arrays.outputs(made.handle, made.dry_run)
   local function keep(arrays_of)
@@ -104,8 +104,8 @@ local EXECUTOR = args.form("Executor", {
   { "group2ctx", "dict?" },
 })
 
--- Executor{handle, symbol, ctx, grad_req, group2ctx}: an object for a handle of
--- the core, which it takes over.
+-- Constructs Executor{handle, symbol, ctx, grad_req, group2ctx}: the object takes over a handle of
+-- the core. Raises E(type) for another kind of handle.
 local function construct(_, ...)
   local a = EXECUTOR(...)
   if not (type(a.handle) == "cdata" and ffi.istype("ty_exec *", a.handle)) then
@@ -148,8 +148,8 @@ function Executor._get_dict(names, list)
 end
 
 
--- Gradients that are computed: an argument whose request is null has none, even if an array was
--- given.
+-- Returns the gradients that are computed, `ty.null` for others: an argument whose request is null
+-- has none, even if an array was given.
 local function live_grads(self)
   local list = {}
   for i, name in ipairs(self._names.arguments) do
@@ -295,7 +295,7 @@ local function old_arrays(self)
 end
 
 
--- Shapes by name as the core takes them, and their number.
+-- Returns shapes by name as the core takes them, and their number.
 local function make_wants(shapes)
   local names = attrs.keys(shapes)
   local wants = ffi.new("ty_want[?]", #names + 1)

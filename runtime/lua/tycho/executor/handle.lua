@@ -41,16 +41,16 @@ function handle.of(exe, func)
 end
 
 
--- Returns whether a function that a run waits for is still at work. A coroutine that it has yielded
--- from may never go on; its run is over then.
+-- Returns whether a function that a run waits for is still running. A coroutine that it has yielded
+-- from may never be resumed; its run is over then.
 local function at_work(thread)
   local status = thread == "main" and "normal" or coroutine.status(thread)
   return status == "running" or status == "normal"
 end
 
 
---- Returns the `ty_exec *` of an executor of which no run waits for a function that this is called
--- from: a monitor's callback, an operator written in Lua.
+--- Returns the `ty_exec *` of an executor; raises an error if this is called from a function that a
+-- run of it waits for: a monitor's callback, an operator written in Lua.
 -- @param exe Executor
 -- @string func for errors
 function handle.idle(exe, func)
@@ -77,8 +77,8 @@ function handle.wait_for(exe, f, ...)
 end
 
 
---- Raises the core's failure when a status says so; the method's name, which `func`
--- says, is taken off its text.
+--- Raises the core's failure if a status is not 0; the method's name, which `func` holds, is
+-- removed from its text.
 -- @int code
 -- @string func for errors
 function handle.check(code, func)
@@ -100,9 +100,9 @@ local function fail(code, func, sym, given, prefix)
 end
 
 
---- Returns a new handle; out of memory, the core is asked once more after collecting. Failures know
--- where the shapes of the failed node's inputs come from, and a refused memory budget says the
--- smallest possible one as a number.
+--- Returns a new handle; if the core runs out of memory, it is asked once more after collecting.
+-- Errors state where the shapes of the failed node's inputs come from, and for a refused memory
+-- budget the smallest possible one as a number.
 -- @tparam function try `try(out) -> code` asks the core
 -- @string func for errors
 -- @param sym the symbol

@@ -23,8 +23,8 @@ local function is_nested(v)
 end
 
 
--- Returns a value for a bound array, itself or made of a nested table; `what` and `advice`
--- stand around the name in errors.
+-- Returns a value for a bound array: an array itself, or one made of a nested table; `what` and
+-- `advice` are put around the name in errors.
 local function fitting(bound, v, func, name, what, advice)
   if not is_array(v) and not is_nested(v) then
     Error.raise{ code = "type", func = func, argument = name,
@@ -47,7 +47,8 @@ local function copy_all(list, func)
 end
 
 
---- Copies arrays or nested tables into the bound arguments of their names.
+--- Copies arrays or nested tables into the bound arguments of their names; an unknown name is
+-- E(name).
 -- @param exe Executor
 -- @tparam table given by argument name
 -- @string func for errors

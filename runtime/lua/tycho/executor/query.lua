@@ -58,7 +58,7 @@ function Executor:get_optimized_symbol()
 end
 
 
--- Operators of the nodes by name, as debug_str lists them.
+-- Returns the operators of the nodes by name, as debug_str lists them.
 local function operators(self)
   local ops = {}
   for op, name in self:debug_str():gmatch("\nOp:(.-), Name=([^\n]*)") do
@@ -68,7 +68,7 @@ local function operators(self)
 end
 
 
--- Returns every planned value: where it is and when it lives (instruction numbers).
+-- Returns every planned value: its position and its lifetime (instruction numbers).
 local function planned_values(self)
   local v, list, ops = ffi.new("ty_value"), {}, operators(self)
   while C.ty_exec_value(self.handle, #list, v) == 0 do
@@ -133,8 +133,8 @@ function Executor:memory()
 end
 
 
---- Counters: allocations (0 after the first run), instructions, segments, runs, ns (with
--- `profile`).
+--- Returns counters: allocations (0 after the first run), instructions, segments, runs, ns
+-- (nanoseconds, with `profile`).
 function Executor:stats()
   local s = ffi.new("ty_stats")
   check(C.ty_exec_stats(handle_of(self, "Executor:stats"), s), "Executor:stats")
@@ -144,9 +144,9 @@ function Executor:stats()
 end
 
 
---- Times of the last run's instructions, for which it waits: list of `{op, node, bytes, ns}`. The
--- first call switches timing on. On a GPU ns is how long it worked on the instruction, 0 where it
--- does not tell.
+--- Returns the times of the last run's instructions, for which it waits: a list of `{op, node,
+-- bytes, ns}`. The first call switches timing on. On a GPU ns is how long it worked on the
+-- instruction, 0 if the GPU does not report it.
 function Executor:profile()
   local handle, func = handle_of(self, "Executor:profile"), "Executor:profile"
   local n = ffi.new("int[1]")
@@ -175,7 +175,7 @@ local function describe(lines, title, names, list)
 end
 
 
---- One screen: outputs, arguments, planned bytes, instructions.
+--- Returns a summary of the executor as text: outputs, arguments, planned bytes, instructions.
 function Executor.__tostring(self)
   if not rawget(self, "_handle") then
     return "<Executor freed>"

@@ -25,7 +25,8 @@ local Executor = {}                                      -- methods
 local event = ffi.new("ty_event")
 
 
--- Reports a monitored value. The array is read-only and dies with the call.
+-- Reports a monitored value; returns the callback's error or nil. The array is read-only, and valid
+-- only during the callback.
 local function report(self)
   local x = class.borrow(event.tensor)
   rawset(x, "_readonly", true)
@@ -35,9 +36,9 @@ local function report(self)
 end
 
 
--- What happens between two parts of a run: a value to report, or an operator that is written in
--- Lua. Gives an error of the callback, which is not called again in this run then; a Lua operator's
--- error ends the run.
+-- Handles an event between two parts of a run: reports a value to the monitor, or runs an operator
+-- written in Lua. Returns an error of the monitor's callback, after which the caller does not call
+-- it again in this run; an error of a Lua operator ends the run and is raised.
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
@@ -52,8 +53,8 @@ local function act(self, handle, code, silent)
 end
 
 
--- Goes on until the run is done. An error of the monitor's callback is raised then, so
--- that the executor stays usable.
+-- Continues a run until it is done. An error of the monitor's callback is raised then, so that the
+-- executor stays usable.
 local function drive(self, handle, code, func)
   local failed
   while code < 0 do
@@ -71,7 +72,7 @@ local FORWARD = args.form("Executor:forward", {
   rest = "named", { "is_train", "boolean", false }, { "args", "dict?" },
 })
 
--- Inputs by name: those among the options, and those in `args`.
+-- Returns inputs by name: those among the options, and those in `args`.
 local function given_inputs(a)
   if not a.args then
     return a.named
@@ -177,8 +178,8 @@ function Executor:backward(...)
 end
 
 
---- Cuts backward where all gradients of a bucket are there, so that they can be sent while the
--- others are made (not for users). Waits for runs that are under way.
+--- Cuts backward after the instructions that complete the gradients of each bucket, so that these
+-- can be sent while the others are computed (not for users). Waits for unfinished runs.
 -- @tparam table buckets number of a bucket, from 0, by argument name
 function Executor:_cut_backward(buckets)
   local func = "Executor:_cut_backward"
@@ -210,8 +211,8 @@ function Executor:partial_forward(...)
 end
 
 
--- Returns the core's executor of the graph as it was written, where nodes of this one stand for
--- several of it, which a monitor is to see. The arrays stay, and where the outputs are.
+-- Returns the core's executor of the graph as it was written, if nodes of this one replace several
+-- of its nodes, which a monitor has to see. The arrays and the positions of the outputs stay.
 local function take_as_written(self, func)
   local out = ffi.new("ty_exec *[1]")
   check(C.ty_exec_as_written(idle(self, func), out), func)
@@ -239,16 +240,16 @@ local MONITOR = args.form("Executor:set_monitor_callback", {
   { "callback", "function|null?" }, { "monitor_all", "boolean", false },
 })
 
---- Has `callback(name, array)` called for every node's outputs as they are computed, forward and
--- backward; with `monitor_all` for its inputs too, before it runs. The array is read-only and good
--- during the call. nil removes it.
+--- Calls `callback(name, array)` for every node's outputs as they are computed, forward and
+-- backward; with `monitor_all` also for its inputs, before it runs. The array is read-only and
+-- valid during the call. nil removes the callback.
 function Executor:set_monitor_callback(...)
   local handle, a = handle_of(self, "Executor:set_monitor_callback"), MONITOR(...)
   set_monitor(self, handle, values.value(a.callback), a.monitor_all)
 end
 
 
---- Reports to whom another executor reports (not for users).
+--- Takes over the monitor callback of another executor (not for users).
 function Executor:_take_monitor(other)
   if self._monitor_callback ~= other._monitor_callback
       or self._monitor_all ~= other._monitor_all then
@@ -260,8 +261,8 @@ end
 
 local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
 
---- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the
--- node and its inputs' ranges; in training also where a label of SoftmaxOutput is no class.
+--- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the node and its
+-- inputs' ranges; in training also if a label of SoftmaxOutput is no class.
 -- @bool[opt=true] on
 function Executor:check_numerics(...)
   local handle = handle_of(self, "Executor:check_numerics")

@@ -37,8 +37,8 @@ local SIMPLE = args.form("Symbol:simple_bind", {
 })
 
 
--- Element type codes by name. An empty dictionary seeds nothing, so that the
--- types must follow from the graph.
+-- Returns element type codes by name. If type_dict is given and empty, no type is assumed, so that
+-- all types must follow from the graph.
 local function list_types(a, sym, names, func)
   local codes = {}
   bind_args.check_names(a.type_dict, names, func)
@@ -100,7 +100,7 @@ local function check_request_size(a, func)
 end
 
 
--- One want per argument and auxiliary state.
+-- Fills in one `want` of the core per argument and auxiliary state, in this order.
 local function fill_wants(a, sym, names, shapes, func)
   local types, shared = list_types(a, sym, names, func), shared_set(a, func)
   local reqs = bind_args.requests(a.grad_req, names.arguments, func)
@@ -158,7 +158,8 @@ local DICTS = { args = "arg_dict", grads = "grad_dict", auxs = "aux_dict" }
 local KEYS = { args = "", grads = "grad of " }
 
 
--- Arrays that the core may have taken over: those of the shared executor and buffer.
+-- Returns a function that lists the arrays that the core may reuse, those of the shared executor
+-- and buffer; nil if there are neither.
 local function make_candidates(a)
   return (a.shared_exec or a.shared_buffer) and function(kind, name)
     local shared = a.shared_exec and a.shared_exec[DICTS[kind]]
@@ -194,8 +195,7 @@ local function zeros(shapes, dtypes, device, func)
 end
 
 
--- Returns element types for inference: those given, else float32 where a variable does not say its
--- own.
+-- Returns element types for inference: the given ones, else float32 for variables without a type.
 local function seed_types(a, sym, names)
   if a.type_dict then
     return a.type_dict
@@ -208,8 +208,8 @@ local function seed_types(a, sym, names)
 end
 
 
--- The core finds arrays by name; where names do not tell variables apart, arrays are made
--- here, one for each variable.
+-- Binds with arrays made here, one for each variable. Used if several variables have one name,
+-- since the core finds arrays by name; raises E(name) if an option is given that names arrays.
 local function bind_in_order(a, sym, names, shapes, name, func)
   for _, option in ipairs{ "shared_exec", "shared_buffer", "arg_ctx", "grad_ctx", "aux_ctx" } do
     if a[option] then
@@ -240,7 +240,7 @@ end
 
 local MOST_SHAPES = 10                                   -- that an error lists
 
--- "simple_bind error with data (2, 5): "
+-- Returns the beginning of an error's message: "simple_bind error with data (2, 5): ".
 local function given_text(shapes)
   local parts, names = {}, attrs.keys(shapes)
   for i = 1, math.min(#names, MOST_SHAPES) do

@@ -118,19 +118,21 @@ end
 
 getmetatable(Block).__call = construct
 
--- What bases prepare before `init`, which a class of one's own need not call.
+-- Prepares fields before `init` runs; base classes define it, so that a user's class need not call
+-- the `init` of its base.
 function Block._begin()
 end
 
 
---- To be defined: makes children and parameters. It gets what the class was called with.
+--- Makes children and parameters; a subclass may define it. It gets the arguments of the
+-- constructor.
 function Block.init(_)
 end
 
 
 -- Children and parameters -------------------------------------------------------------------------
 
--- Forgets what was traced of a block and of those that contain it.
+-- Drops what was traced of a block and of those that contain it.
 local function forget(b)
   rawset(b, "_traces", nil)
   rawset(b, "_last_trace", nil)
@@ -143,7 +145,7 @@ end
 Block._forget = forget
 
 
--- Returns the child of a name: its position in the list.
+-- Returns the position of the child of a name in the list.
 local function find_position(self, name)
   for i, child in ipairs(self._children) do
     if child.name == name then
@@ -153,7 +155,7 @@ local function find_position(self, name)
 end
 
 
--- To be overridden: refuses blocks that cannot be children.
+-- Checks a new child; a subclass may override it to refuse blocks that cannot be its children.
 function Block._check_child()
 end
 
@@ -283,7 +285,7 @@ end
 
 local warned = setmetatable({}, { __mode = "k" })
 
--- Says whether a plain table, or one inside it, has a block that is not registered.
+-- Returns whether a plain table, or one inside it, holds a block that is not registered.
 local function has_unregistered(t, registered, seen)
   seen[t] = true
   for _, member in next, t do
@@ -322,7 +324,8 @@ local function warn_of_lists(self)
 end
 
 
--- Own parameters: those of the dictionary, then fields that are none of them.
+-- Returns the block's own parameters: those of its dictionary, then those set as fields that are
+-- not in it.
 local function own_parameters(self)
   local list, seen = {}, {}
   for _, p in ipairs(self._params:values()) do
@@ -424,7 +427,7 @@ function Block:forward()
 end
 
 
--- Runs the block with its hooks. Without hooks there is nothing between the call and forward.
+-- Runs the block with its hooks. Without hooks it calls forward directly.
 local function call_hooks(self, inputs, ...)
   local outputs = { ... }
   for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
@@ -453,7 +456,7 @@ end)
 -- Runs forward; errors find out from here which block is running.
 Block._call_forward = call_forward
 
--- Returns what a class does between its hooks.
+-- Runs the block between its hooks; classes override it.
 function Block:_run(...)
   return call_forward(self, ...)
 end
@@ -502,7 +505,7 @@ local function add_hook(self, kind, f, func)
 end
 
 
---- Has f(block, inputs) called before each forward.
+--- Registers f(block, inputs), which is called before each forward.
 -- @tparam function f
 -- @return a handle: `handle:detach()`
 function Block:register_forward_pre_hook(f)
@@ -510,7 +513,7 @@ function Block:register_forward_pre_hook(f)
 end
 
 
---- Has f(block, inputs, outputs) called after each forward; both are lists.
+--- Registers f(block, inputs, outputs), which is called after each forward; both are lists.
 -- @tparam function f
 -- @return a handle: `handle:detach()`
 function Block:register_forward_hook(f)
@@ -551,8 +554,8 @@ function Block:save_parameters(...)
 end
 
 
--- Parameters by their own names, as files of ParameterDict:save and export have them: with the
--- block's prefix or without.
+-- Returns the parameters by their own names, as files of ParameterDict:save and export have them:
+-- with the block's prefix or without, whichever matches the file.
 local function by_name(self, loaded, exported)
   local plain, restored, all, full = 0, 0, {}, {}
   for i, p in ipairs(self:collect_params():values()) do
@@ -625,7 +628,7 @@ local HYBRIDIZE = args.form("Block:hybridize", { { "active", "boolean", true }, 
 
 Block._hybridize_options = HYBRIDIZE
 
---- Has the hybrid blocks among the children run what was traced of them.
+--- Makes the hybrid blocks among the children run what was traced of them.
 -- @bool[opt=true] active
 -- @tparam[opt] table options static_alloc = false, static_shape = false
 function Block:hybridize(...)
@@ -642,9 +645,9 @@ local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" }
 
 Block._op_hook_options = OP_HOOK
 
---- Has f(name, array) called for the outputs of every operator of the hybrid blocks inside, as the
--- callback of a Monitor is; with monitor_all for the inputs, too, as "dense0_fwd_weight", or
--- "relu0_fwd_input0" where the operator does not name its inputs.
+--- Registers f(name, array), which is called for the outputs of every operator of the hybrid blocks
+-- inside, as the callback of a Monitor is; with monitor_all also for the inputs, as
+-- "dense0_fwd_weight", or "relu0_fwd_input0" if the operator does not name its inputs.
 -- @tparam function f
 -- @tparam[opt] table options monitor_all = false
 function Block:register_op_hook(...)

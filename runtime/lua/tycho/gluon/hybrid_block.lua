@@ -98,7 +98,7 @@ local function trace_for(self, structure, count)
 end
 
 
--- Returns whether parameters of a trace wait for their shapes.
+-- Returns whether parameters of a trace still need their shapes.
 local function is_waiting(t)
   for _, p in ipairs(t.plan and t.plan.params or {}) do
     if not p.param:_is_ready() then
@@ -136,7 +136,7 @@ local function check_shapes(self, t, inputs)
 end
 
 
--- Returns the block's forward as it was traced, on arrays.
+-- Runs the traced graph on arrays; returns the block's outputs.
 local function run_trace(self, ...)
   local flat, structure, n
   if select("#", ...) == 1 and getmetatable((...)) == NDArray then
@@ -170,8 +170,8 @@ end
 HybridBlock._run_trace = run_trace
 
 
--- Makes own parameters that wait for their shapes, which a trace finds. Notes when there is nothing
--- more to make.
+-- Makes own parameters that waited for their shapes, which a trace infers. Records when there are
+-- none left.
 local function get_ready(self, ...)
   local list = self._params:values()
   for _, own in ipairs(self._own) do
@@ -211,7 +211,7 @@ function HybridBlock:_run(...)
 end
 
 
--- Hooks do not run while a block around this one is traced.
+-- Calls the block. Hooks do not run while a block around this one is traced.
 function HybridBlock:__call(...)
   if tracing.current() then
     return self:_run(...)
@@ -220,8 +220,8 @@ function HybridBlock:__call(...)
 end
 
 
---- Has forward be traced with symbols at the next call, and the traced operators run from then on;
--- the children go with it.
+--- Makes the next call trace forward with symbols, and later calls run the traced operators; also
+-- for the children.
 -- @bool[opt=true] active
 -- @tparam[opt] table options static_alloc = false; static_shape = false: other shapes than at the
 --   first call are refused
@@ -233,8 +233,8 @@ function HybridBlock:hybridize(...)
 end
 
 
--- Returns what is called after each step: it gives a hook the outputs and their names, with `all`
--- the inputs and theirs before them ("dense0_fwd_weight", "relu0_fwd_input0").
+-- Returns the function that is called after each step: it passes the outputs and their names to a
+-- hook, with `all` first the inputs and theirs ("dense0_fwd_weight", "relu0_fwd_input0").
 local function watcher(f, all)
   return function(step, slots)
     local n = step.node
@@ -249,7 +249,8 @@ local function watcher(f, all)
 end
 
 
---- As of Block. While there is a hook, the block runs operator by operator.
+--- Registers a hook as `Block:register_op_hook` does. While there is one, the block runs operator
+-- by operator.
 -- @tparam function f
 -- @tparam[opt] table options monitor_all = false
 function HybridBlock:register_op_hook(...)

@@ -60,15 +60,15 @@ end
 local passing = {}
 
 
---- Notes that the blocks of a class make one new array of one and keep neither. Classes that are
--- derived from it are not among them.
+--- Declares that the blocks of a class make one new array of one, and keep neither. This does not
+-- hold for derived classes.
 -- @tparam table class
 function layer.note_passing(class)
   passing[class] = true
 end
 
 
---- Returns whether only the caller has what a block is given and gives.
+--- Returns whether nobody but the caller keeps what a block gets and returns.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)
@@ -77,9 +77,9 @@ function layer.is_passing(block)
 end
 
 
---- Calls a passing block on an array that only the caller has, and releases that array where it is
--- recorded: one that is still there when the program of the recorded calls is made gets memory of
--- its own, and its neighbours are not fused.
+--- Calls a passing block on an array that only the caller has, and releases that array if it is
+-- recorded: an array that still exists when the program of the recorded calls is made gets its own
+-- memory, and the operators next to it are not fused.
 -- @tparam Block block
 -- @param x array or symbol
 -- @return the result
@@ -92,8 +92,8 @@ function layer.pass_on(block, x)
 end
 
 
---- Has the forward of a class free the arrays that it makes on the way, where it is recorded.
--- It must keep none, nor hand one to a function of the script.
+--- Makes the forward of a class free the temporary arrays that it makes while it is recorded. It
+-- must keep none, nor pass one to a function of the script.
 -- @tparam table class
 -- @tparam[opt] function may object -> whether that is so; all objects otherwise
 function layer.tidy(class, may)
@@ -107,7 +107,7 @@ function layer.tidy(class, may)
 end
 
 
---- Returns an activation, if there is one, of what the caller has just made.
+--- Applies the activation, if there is one, to an array that the caller has just made.
 -- @param act Block or nil
 -- @param x array or symbol
 -- @return the result
@@ -351,7 +351,7 @@ function layer.show_real(v)
 end
 
 
---- Sizes before and after a layer: `None -> 4` while the first is unknown.
+--- Returns the sizes before and after a layer as text: `None -> 4` while the first is unknown.
 -- @param from number, 0 or nil: unknown
 -- @param to
 -- @treturn string
@@ -388,7 +388,7 @@ function layer.convolution_text(self, weight, bias)
 end
 
 
---- Sets what `tostring` gives of a class's objects and of its subclasses'.
+--- Sets the text that `tostring` returns for objects of a class and of its subclasses.
 -- @tparam table class
 -- @func describe object -> text
 function layer.describe(class, describe)

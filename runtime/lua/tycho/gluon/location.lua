@@ -17,7 +17,7 @@ local location = {}
 local runners = {}                       -- functions that call a block's forward
 
 
--- Returns the last instruction of a function, its operation.
+-- Returns the opcode of a function's last instruction.
 local function last_operation(f)
   local pc, found = 1, nil
   while util.funcbc(f, pc) do
@@ -33,7 +33,7 @@ local TAIL_CALLS = {
 }
 
 
--- "file.lua:12" of a function's last tail call, or nil.
+-- Returns the source line of a function's last tail call, "file.lua:12", or nil if it has none.
 local function tail_call(f)
   local pc, line = 1, nil
   while util.funcbc(f, pc) do
@@ -46,8 +46,8 @@ local function tail_call(f)
 end
 
 
--- Of a runner on the stack: where the user's forward called on by a tail call; nil where the
--- forward is the library's.
+-- Returns the line of the tail call by which the user's forward called on; `level` is that of a
+-- runner on the stack. Returns nil if the forward is the library's.
 local function find(level)
   local _, block = getlocal(level, 1)
   local forward = type(block) == "table" and block.forward
@@ -55,7 +55,7 @@ local function find(level)
 end
 
 
---- Hands its arguments on. A call of it after forward keeps the caller on the stack.
+--- Returns its arguments. A call of it after forward keeps the caller on the stack.
 function location.results(...)
   return ...
 end
@@ -76,8 +76,8 @@ local function hold_again(line, ...)
 end
 
 
---- Runs a block's forward while calls are recorded. All calls of a built-in one belong to the line
--- that called the block, which is found once, if one of them needs it.
+--- Runs a block's forward while calls are recorded. All calls of a built-in block are attributed to
+-- the line that called the block, which is found once, if one of them needs it.
 -- @tparam function forward
 -- @param ... its arguments
 -- @return its results
@@ -93,7 +93,7 @@ function location.recorded(forward, ...)
 end
 
 
---- Makes a function that runs a block's forward known; its first argument is the block.
+--- Registers a function that runs a block's forward; its first argument is the block.
 -- @tparam function f must not call forward by a tail call
 -- @treturn function f
 function location.runner(f)

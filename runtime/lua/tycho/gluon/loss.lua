@@ -32,7 +32,7 @@ loss.Loss = Loss
 Loss.batch_axis = 0
 
 
--- Keeps the two that the options of a constructor name.
+-- Sets `weight` and `batch_axis` from the options of a constructor.
 function Loss._begin(self, options)
   for _, name in ipairs{ "weight", "batch_axis" } do
     local value = options[name]
@@ -91,13 +91,13 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
--- x in the shape of y.
+-- Returns x in the shape of y.
 local function like(x, y)
   return F.reshape_like(x, y)
 end
 
 
--- log(1 + exp(-|x|)), which cannot overflow.
+-- Returns log(1 + exp(-|x|)), which cannot overflow.
 local function soft_step(x)
   return F.Activation{ -F.abs(x), act_type = "softrelu" }
 end
@@ -144,8 +144,8 @@ end
 local PoissonNLLLoss = define("PoissonNLLLoss", { WEIGHT, { "from_logits", "boolean", true },
   BATCH_AXIS, { "compute_full", "boolean", false } })
 
--- log(x!) where x is above 1, else 0. Logarithms are of numbers from 1 on, so that where x is 0
--- neither the value nor the gradient is NaN.
+-- Returns Stirling's approximation of log(x!) where x is above 1, else 0. The logarithm is taken of
+-- numbers from 1 on, so that neither the value nor the gradient is NaN where x is 0.
 local function stirling(x)
   local n = F.maximum(x, 1)
   return (n * F.log(n) - n + 0.5 * F.log(n * (2 * math.pi))) * x:gt(1)
@@ -326,8 +326,8 @@ end
 local SDMLLoss = define("SDMLLoss",
   { { "smoothing_parameter", "number", 0.3 }, { "weight", "number", 1 }, BATCH_AXIS })
 
--- Labels (N, N) of a batch as the distances are: 1 - smoothing on the diagonal, the rest evenly on
--- the others.
+-- Returns the labels (N, N) of a batch: 1 - smoothing on the diagonal, the rest evenly on the other
+-- elements of a row.
 local function smooth_labels(distances, smoothing)
   local index = F.contrib.arange_like{ distances, axis = 0 }
   local gold = F.broadcast_equal(F.expand_dims{ index, axis = 1 },

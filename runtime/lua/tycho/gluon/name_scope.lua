@@ -67,8 +67,8 @@ local function run_counted(counter, f, ...)
 end
 
 
---- Runs f inside. Hands arguments on where a closure would do: a trace keeps the functions that it
--- calls, with their upvalues.
+--- Runs f inside the scope. Passes arguments on, so that no closure is needed: a LuaJIT trace keeps
+-- the functions that it calls, with their upvalues.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -80,7 +80,7 @@ function Scope:with(f, ...)
 end
 
 
---- Returns the scope in force: prefix, params, counts; or nil.
+--- Returns the current scope: prefix, params, counts; or nil.
 function name_scope.current()
   return scope.current(KIND)
 end

@@ -79,7 +79,7 @@ local function read(flat, structure, at, from)
 end
 
 
---- Values of a structure from its tensors.
+--- Returns the values of a structure from its tensors.
 -- @tparam table flat
 -- @string structure
 -- @treturn table the values

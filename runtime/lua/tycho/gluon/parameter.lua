@@ -29,7 +29,8 @@ local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 --- A parameter. Fields: name, and writable grad_req, dtype, shape, lr_mult, wd_mult, init.
 local Parameter = Class:extend("Parameter")
 
--- `p.init` is the parameter's initializer, so the constructor is called through the class.
+-- Constructs a parameter. `init` is called through the class, since the field `p.init` is the
+-- parameter's initializer.
 local function construct(kind, ...)
   local p = setmetatable({}, kind)
   kind.init(p, ...)
@@ -133,7 +134,7 @@ end
 -- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
 
 
---- "Parameter dense0_weight (shape=(3, 0), dtype=float32)"
+--- Returns the parameter as text: "Parameter dense0_weight (shape=(3, 0), dtype=float32)".
 function Parameter:__tostring()
   local shape = self._shape
   local text = "None"
@@ -162,7 +163,7 @@ local function fail_deferred(self, func)
 end
 
 
--- Makes the array's gradient as the request says.
+-- Makes the array's gradient as the gradient request demands.
 local function attach(self, x)
   if self._grad_req ~= "null" then
     x:attach_grad(self._grad_req)
@@ -172,13 +173,13 @@ local function attach(self, x)
 end
 
 
--- Notes that the values are other ones, for Trainers whose store has copies.
+-- Counts a change of the values, for Trainers whose store has copies.
 local function note_values(self)
   rawset(self, "_version", self._version + 1)
 end
 
 
--- Takes arrays, one per device, for the parameter's own.
+-- Sets the parameter's arrays, one per device.
 local function take(self, list)
   note_values(self)
   local by_device = {}
@@ -193,7 +194,7 @@ local function take(self, list)
 end
 
 
--- Copies of an array on devices; the array itself on its own, if it may be kept.
+-- Returns copies of an array on devices; with `keep`, the array itself on its own device.
 local function copies_on(ctx, x, keep)
   local list = {}
   for i, c in ipairs(ctx) do
@@ -203,8 +204,8 @@ local function copies_on(ctx, x, keep)
 end
 
 
--- Fills the array by an initializer. It is asked for a weight, whatever the parameter's name is;
--- one that has no rule of its own for these (Mixed, Load) goes by the name.
+-- Fills the array by an initializer. It is asked to fill a weight, whatever the parameter's name
+-- is; an initializer without a rule of its own for weights (Mixed, Load) uses the name.
 local function fill(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
   local rule = how._init_weight
@@ -260,8 +261,9 @@ end
 local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
---- Makes the arrays and fills them. A parameter that has them already is left as it is, with a
--- warning. One whose shape is unknown waits for the first call of its block, if it may.
+--- Makes the arrays and fills them. A parameter that has them already is left unchanged, with a
+-- warning. One whose shape is unknown waits for the first call of its block, if
+-- `allow_deferred_init`.
 -- @tparam[opt] table options init (nil: the parameter's own, or `default_init`), ctx (a context or
 --   a list of them; the current one), default_init = `ty.init.Uniform()`, force_reinit = false
 function Parameter:initialize(...)
@@ -354,8 +356,7 @@ function Parameter:_arrays(func)
 end
 
 
---- Returns a number that is another one when the arrays, or values that were set, are (not for
--- users).
+--- Returns a number that changes when the arrays change or values are set (not for users).
 function Parameter:_values_version()
   return rawget(self, "_version")
 end
@@ -469,7 +470,7 @@ local function take_copies(self, ctx, x)
 end
 
 
---- Takes a value from a file; a parameter without arrays gets them (not for users).
+--- Sets a value from a file; a parameter without arrays gets them (not for users).
 -- @tparam NDArray x
 -- @string[opt] dtype the parameter's new one
 -- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
@@ -488,7 +489,7 @@ function Parameter:_load(x, dtype, ctx)
 end
 
 
---- Takes others' arrays for its own, one per device (not for users).
+--- Uses the given arrays as the parameter's own, one per device (not for users).
 -- @tparam {NDArray,...} list
 -- @string func for errors
 function Parameter:_adopt(list, func)
@@ -515,7 +516,7 @@ function Parameter:zero_grad()
 end
 
 
--- Takes arrays that hold the values of the parameter's own in another dtype.
+-- Replaces the arrays by copies of another dtype.
 local function take_converted(self, dtype)
   local old, list = self._data, {}
   for i, x in ipairs(old) do

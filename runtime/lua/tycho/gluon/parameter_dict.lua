@@ -63,14 +63,14 @@ local function find(self, name)
 end
 
 
---- Names, in order.
+--- Returns the names, in order.
 -- @treturn {string,...}
 function ParameterDict:keys()
   return tables.copied(self._names)
 end
 
 
---- Parameters, in order.
+--- Returns the parameters, in order.
 -- @treturn {Parameter,...}
 function ParameterDict:values()
   local list = {}
@@ -94,7 +94,7 @@ ParameterDict.items = iterate.alike(function(self)
 end)
 
 
---- Number of parameters.
+--- Returns the number of parameters.
 function ParameterDict:len()
   return #self._names
 end
@@ -164,7 +164,7 @@ local function is_equal(a, b)
 end
 
 
--- Checks that a parameter is what is asked for, and fills in what was not known.
+-- Checks that a parameter has the given properties, and sets those that were unknown.
 local function agree(p, given)
   for key, want in pairs(given) do
     local have = p[key]

@@ -79,7 +79,7 @@ local function fail_mismatch(name, code, expected, got, text, func)
 end
 
 
--- Returns what a parameter becomes of an array of a file.
+-- Returns the value that a parameter gets from an array of a file.
 local function read_value(name, p, x, options, func)
   local have = rawget(p, "_shape")
   local shape = x.shape

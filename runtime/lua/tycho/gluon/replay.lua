@@ -53,7 +53,7 @@ local function flat_params(n, schema)
 end
 
 
--- Returns what `call.cached` takes.
+-- Returns the prepared call that `call.cached` takes.
 local function make_entry(op, flat, nin)
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
   for i = 1, #flat / 2 do
@@ -68,7 +68,8 @@ local function has_unknown(text)
 end
 
 
--- Returns the layer of a SyncBatchNorm, if there is one: the operator alone knows one device.
+-- Returns the layer of a SyncBatchNorm, nil if there is none: the operator itself works on one
+-- device.
 local function shared_layer(n)
   local input = n.inputs[2][1]
   while input.op and #input.inputs == 1 do
@@ -79,8 +80,10 @@ local function shared_layer(n)
 end
 
 
--- How a node is run: cached (one output, attributes that stay), many, made (no inputs: attributes
--- depend on the device, perhaps on shapes), custom, shared (by devices, or cached).
+-- Makes the step that runs a node. Its `kind` is "custom" (an operator written in Lua), "made" (no
+-- inputs: attributes depend on the device, perhaps on shapes), "cached" (one output and few inputs:
+-- the call is prepared once), "shared" (SyncBatchNorm: by devices, or as cached) or "many" (the
+-- others).
 local function make_step(n, slots)
   local schema = registry.find(n.op)
   local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
@@ -138,8 +141,8 @@ local function variable_slot(plan, n, slot, position)
 end
 
 
--- Notes after which step a value is read no more, and which of these a step has made: no one else
--- has their arrays, but for an operator of Lua that keeps them for its backward.
+-- Records in each step which values are not read after it, and which of these a step has made:
+-- nobody else has their arrays, except an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -199,7 +202,7 @@ end
 
 -- Shapes that only the inputs tell ----------------------------------------------------------------
 
--- Shapes of the outputs of steps without inputs whose shape has unknown sizes, by node.
+-- Returns the output shapes, by node, of steps without inputs whose shape has unknown sizes.
 local function shapes_for(plan, inputs)
   local keys, given = {}, {}
   for i, x in ipairs(inputs) do

@@ -11,7 +11,8 @@ local WIDTH = 80                                         -- columns, as in the r
 local LINE = "%20s  %42s %15s"
 
 
--- "(2, 3)" of an array, "(2, 3), (4,)" of several, lists in brackets.
+-- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for several; a list inside a list
+-- is in brackets.
 local function shape_text(v, inside)
   if Class.is_a(v, NDArray) then
     local shape = v._shape
@@ -43,7 +44,7 @@ local function is_container(block)
 end
 
 
--- Adds a hook to each block that is a layer, and returns what takes them away.
+-- Adds a hook to each block that is a layer, and returns the function that removes them.
 local function add_hooks(b, rows, seen)
   local handles = {}
 
@@ -108,8 +109,8 @@ local function format_rows(rows)
 end
 
 
--- Takes away what has blocks run their traces, in which layers are not called: hooks of operators.
--- Returns what puts it back.
+-- Removes hooks of operators, which make blocks run their traces, in which layers are not called.
+-- Returns the function that restores them.
 local function put_aside_watches(b)
   local watches = {}
   b:apply(function(block)

@@ -26,7 +26,7 @@ local SymbolBlock = HybridBlock:extend("SymbolBlock")
 SymbolBlock.scoped = false
 
 
--- Symbols from one or a list.
+-- Returns one symbol or a list of them as a list; raises E(type) for anything else.
 local function listed(v, argument)
   local list = Class.is_a(v, Symbol) and { v } or v
   if not values.is_plain(list) or #list == 0 then
@@ -50,7 +50,7 @@ local function number_of(attrs, key)
 end
 
 
--- Returns the shape that a variable's attribute says, if it is known.
+-- Returns the shape in a variable's attribute, if it is known.
 local function shape_of(n)
   local text = n.attrs.__shape__
   if not text then
@@ -97,8 +97,8 @@ local function input_names(inputs)
 end
 
 
--- The options stand in `init`'s arguments with symbols before them: the base reads params, and the
--- prefix is "".
+-- Prepares the prefix "" and the parameters from the options, which follow the symbols among
+-- `init`'s arguments.
 function SymbolBlock:_begin(options)
   rawset(self, "_prefix", "")
   rawset(self, "_params", ParameterDict{ prefix = "", shared = options.params })
@@ -162,7 +162,8 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- With symbols: the graph with these in place of its inputs.
+-- Returns the block's graph with the given symbols in place of its inputs; raises E(value) for a
+-- wrong number of them.
 function SymbolBlock:_symbolic(...)
   local n, given = select("#", ...), { ... }
   if n ~= #self._names then
@@ -194,7 +195,7 @@ function SymbolBlock:_symbolic(...)
 end
 
 
--- With arrays: the traced graph, hybridized or not.
+-- Runs the traced graph on arrays, whether the block is hybridized or not.
 function SymbolBlock:forward(...)
   return self:_run_trace(...)
 end
@@ -221,8 +222,10 @@ local function common_length(own)
 end
 
 
--- In the file of a network that has the block as a child, names lack what all begin with, as in the
--- reference; with it they would contain the number of the network. Alone, the block has them whole.
+-- Adds {name, parameter} pairs for a parameter file to the list. In the file of a network that has
+-- the block as a child, the part with which all names begin is left out, as in the reference, since
+-- it would contain the number of the network; when reading, full names are accepted, too. A block
+-- alone has full names.
 function SymbolBlock:_append_named(prefix, list, reading)
   local n = prefix ~= "" and common_length(self._own) or 0
   for _, own in ipairs(self._own) do

@@ -90,7 +90,8 @@ function trace.widen(structure, widths)
 end
 
 
--- The parameters in a graph, with what inference says of them.
+-- Calls f(parameter, value, node) for each parameter in a graph; `value` is its entry in the lists
+-- of inferred arguments and auxiliary states.
 local function each_parameter(symbol, arguments, auxiliary, f)
   local order = graph.walk(symbol)
   local mutated, narg, naux = node.mutated(order), 0, 0

@@ -44,7 +44,7 @@ local function fail_params(given)
 end
 
 
--- Parameters in order: those of a dictionary by name.
+-- Returns the parameters in order; those of a dictionary are sorted by name.
 local function listed(params)
   local list = {}
   if Class.is_a(params, ParameterDict) then
@@ -150,7 +150,7 @@ function Trainer.__newindex(self, key, v)
 end
 
 
---- "<Trainer of 4 parameters, SGD>"
+--- Returns the trainer as text: "<Trainer of 4 parameters, SGD>".
 function Trainer:__tostring()
   return ("<Trainer of %d parameters, %s>"):format(#self._params, self._optimizer.class_name)
 end
@@ -181,7 +181,7 @@ local function find_devices(self)
 end
 
 
--- Tells the optimizer what the numbers are.
+-- Gives the optimizer the parameter and the name of each index.
 local function number_parameters(self)
   local o, n = self._optimizer, #self._ctx
   local numbered, names = {}, {}
@@ -225,8 +225,8 @@ local function prepare(self)
 end
 
 
--- Hands the store parameters that have their arrays since the last step, and values that were set
--- otherwise than by it.
+-- Gives the store the parameters that got their arrays since the last step, and values that were
+-- set by others than the store.
 local function tell_store(self)
   local kv = self._kv
   for _, p in ipairs(kv and self._params or {}) do
@@ -259,7 +259,8 @@ local function have_changed(self)
 end
 
 
--- The devices and the store follow parameters that were moved or set.
+-- Prepares devices and store again if parameters were moved or set. Raises E(state) if they were
+-- moved to other devices after the store has taken the optimizer's states.
 local function get_ready(self)
   if not have_changed(self) then
     return
@@ -291,7 +292,7 @@ local function fail_stale(p, func)
 end
 
 
--- Returns the parameters whose gradients are fresh.
+-- Returns the parameters whose gradients backward has written since the last step.
 local function fresh_parameters(self, ignore, func)
   local chosen = {}
   if class.check_gradient then
@@ -327,8 +328,8 @@ local function same_gradients(chosen, grads)
 end
 
 
--- Names, gradients and weights for `stores.update`: the same table as long as parameters and arrays
--- are the same, as updaters keep plans by its lists.
+-- Returns names, gradients and weights for `stores.update`. The table is the same as long as
+-- parameters and arrays are, since updaters keep plans by its lists.
 local function lists_for(self, chosen)
   local u = self._lists
   if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then
@@ -353,7 +354,7 @@ local function clear_fresh(chosen)
 end
 
 
--- Sums of gradients over devices and ranks, in place.
+-- Sums the gradients over devices and ranks, in place.
 local function sum_gradients(self, u)
   local kv = self._kv
   if kv and kv._buckets then
@@ -366,8 +367,8 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns what a LossScale asks of a group of ranks. These closures are made outside of what every
--- step calls: LuaJIT compiles no function that makes one.
+-- Returns the functions by which a LossScale asks a group of ranks. The closures are made here, not
+-- in code that every step runs: LuaJIT compiles no function that makes one.
 local function make_ranks(group)
   return group and {
     count = function() return group.size end,
@@ -378,7 +379,7 @@ local function make_ranks(group)
 end
 
 
--- Returns whether all gradients are numbers, on all ranks; true where losses are not scaled.
+-- Returns whether all gradients are finite, on all ranks; true if losses are not scaled.
 local function are_finite(self, u)
   local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
   return not scaler or scaler:can_step({ { u.grads } }, make_ranks(group))
@@ -386,7 +387,7 @@ end
 
 
 -- Updates by gradients that are divided by the batch size and by the scale of the losses; leaves
--- the step out where one of them is no number.
+-- the step out if one of them is not finite.
 local function update_finite(self, u, batch_size)
   local scaler = self._scaler
   if are_finite(self, u) then
@@ -403,7 +404,7 @@ local function update_finite(self, u, batch_size)
 end
 
 
---- Has the losses' scale be divided out of gradients, and steps with infinite ones be left out
+--- Makes steps divide gradients by the losses' scale, and leave out those with infinite gradients
 -- (not for users: `ty.amp.init_trainer`).
 -- @tparam number|string loss_scale "dynamic", or a number that stays
 -- @string func for errors
@@ -412,7 +413,7 @@ function Trainer:_scale_losses(loss_scale, func)
 end
 
 
---- Divides the gradients by the scale before the step does (not for users: `ty.amp.unscale`).
+--- Divides the gradients by the scale before the step does it (not for users: `ty.amp.unscale`).
 function Trainer:_unscale()
   local scaler = self._scaler
   for _, p in ipairs(not scaler.unscaled and self._params or {}) do
@@ -427,7 +428,7 @@ end
 local STEP = args.form("Trainer:step", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
--- Reads the arguments; a number alone, which is the rule, without the form.
+-- Reads the arguments of a step; a single number, the usual case, without the form.
 local function read_step(...)
   local batch_size = ...
   if select("#", ...) == 1 and type(batch_size) == "number" then
@@ -523,7 +524,8 @@ local function updater_of(self, func)
 end
 
 
--- Returns what the optimizer has states for, as optimizer/saved_states.lua takes it.
+-- Returns the parameters for which the optimizer has states, as optimizer/saved_states.lua takes
+-- them.
 local function state_targets(self)
   local targets, names, n = {}, {}, #self._ctx
   for i, p in ipairs(self._params) do

@@ -49,7 +49,7 @@ end
 local SPLIT = args.form("utils.split_data", { { "data", "array" }, { "num_slice", "positive" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Slices of an array along an axis.
+--- Returns the slices of an array along an axis.
 -- @tparam NDArray data
 -- @int num_slice
 -- @tparam[opt] table options batch_axis = 0, even_split = true: uneven slices are E(`value`); else
@@ -64,7 +64,7 @@ end
 local LOAD = args.form("utils.split_and_load", { { "data", "any" }, { "ctx_list", "contexts" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Slices of an array, each on its device.
+--- Returns the slices of an array, each on its device.
 -- @param data an NDArray or a nested table
 -- @tparam {Context,...} ctx_list
 -- @tparam[opt] table options batch_axis = 0, even_split = true
@@ -139,8 +139,8 @@ end
 local SHARE = args.form("utils.share_parameters", { { "params", ParameterDict },
   { "module", "any" }, { "ignore_extra", "boolean", false } })
 
---- Has parameters use the arrays of a Module that has parameters of the same names: no copies, and
--- what either of them trains the other one has. The Module's values count.
+--- Makes parameters use the arrays of a Module that has parameters of the same names, without
+-- copies: what either of them trains, the other one has. The Module's values are kept.
 -- @tparam ParameterDict params such as `net:collect_params()`
 -- @tparam Module module bound, with parameters
 -- @tparam[opt] table options ignore_extra = false: parameters that the Module has not are left as
@@ -202,7 +202,7 @@ function utils.replace_file(...)
 end
 
 
---- Tycho fetches nothing.
+--- Raises E(unsupported): Tycho does not access the network.
 function utils.download()
   Error.raise{ code = "unsupported", func = "utils.download",
     message = "Tycho fetches nothing from the net; fetch the file with curl or wget, and name its \z

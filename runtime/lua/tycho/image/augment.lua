@@ -38,7 +38,7 @@ function Augmenter:init(params)
 end
 
 
---- The changed image.
+--- Returns the changed image; a subclass must define it. Called here it raises E(unsupported).
 -- @tparam NDArray x height, width, channels
 function Augmenter:apply(x)
   Error.raise{ code = "unsupported", func = self.class_name,
@@ -51,7 +51,7 @@ function Augmenter:__call(x)
 end
 
 
--- Params as lists and numbers.
+-- Returns an array as nested lists, other values as they are.
 local function without_arrays(v)
   if type(v) == "table" and v.totable then
     return v:totable()
@@ -60,7 +60,7 @@ local function without_arrays(v)
 end
 
 
---- Name and parameters as JSON text: `["resizeaug", {"interp": 2, "size": 256}]`.
+--- Returns the name and the parameters as JSON text: `["resizeaug", {"interp": 2, "size": 256}]`.
 function Augmenter:dumps()
   local params = {}
   for key, value in pairs(self.params) do
@@ -73,7 +73,8 @@ function Augmenter:dumps()
 end
 
 
--- A lone {width, height} is a size, not a list of parameters.
+-- Returns the arguments with a lone {width, height} as `{size = ...}`, if the first parameter is a
+-- size: it would be read as a list of parameters otherwise.
 local function lone_size(spec, t, ...)
   if spec[1][2] == "shape" and values.count(...) == 0 and values.is_plain(t) and #t == 2
       and type(t[2]) == "number" then
@@ -359,7 +360,7 @@ local function add_colors(list, a)
 end
 
 
---- Returns the usual changes, as a list: resize, window, mirror image, float32, colours,
+--- Returns the usual augmenters as a list: resize, window, mirror image, float32, colours,
 -- normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter side),
 -- rand_crop = false, rand_resize = false, rand_mirror = false, mean, std (true: ImageNet's),
 -- brightness, contrast, saturation, hue, pca_noise, rand_gray = 0, inter_method = 2.

@@ -151,7 +151,8 @@ local function round(v)
 end
 
 
--- {low, high} of a number or of two.
+-- Returns the option `name`, a number or two, as {low, high}; raises E(value) unless low <= high
+-- and high is above 0.
 local function range_of(self, name)
   local v = self[name]
   v = type(v) == "number" and { v, v } or v
@@ -388,9 +389,9 @@ local function crop_step(a)
 end
 
 
---- Returns the usual changes, as a list: resize, window, mirror image, border, size, float32,
+--- Returns the usual augmenters as a list: resize, window, mirror image, border, size, float32,
 -- colours, normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter
--- side), rand_crop, rand_pad, rand_gray = 0 (how often), rand_mirror = false, mean, std (true:
+-- side), rand_crop, rand_pad, rand_gray = 0 (probabilities), rand_mirror = false, mean, std (true:
 -- ImageNet's), brightness, contrast, saturation, pca_noise, hue = 0, inter_method = 2; of windows
 -- and borders min_object_covered = 0.1, aspect_ratio_range = {0.75, 1.33}, area_range = {0.05, 3},
 -- min_eject_coverage = 0.3, max_attempts = 50, pad_val = {127, 127, 127}.

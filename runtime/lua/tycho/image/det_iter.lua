@@ -47,7 +47,8 @@ local function bad_label(self, name, expected, got, message)
 end
 
 
--- Rows of a sample's numbers; objects without an area are left out.
+-- Returns a sample's label as rows of numbers, one per object; objects without an area are left
+-- out. Raises E(value) for a label that is not one of boxes.
 function ImageDetIter:_check_label(label, name)
   label = type(label) == "table" and label or { label }
   local before, width = label[1], label[2] or 0
@@ -68,7 +69,7 @@ function ImageDetIter:_check_label(label, name)
 end
 
 
--- As many objects as the largest sample has. All labels are read for it.
+-- Returns the largest number of objects of a sample and the numbers per object; reads all labels.
 local function measured(self)
   local most, width = 0, nil
   self:reset()
@@ -110,8 +111,8 @@ end
 
 -- The iterator ------------------------------------------------------------------------------------
 
---- Options as of `ImageIter`, without label_width and with label_name = "label"; without aug_list
--- those of `CreateDetAugmenter`.
+--- Reads the options, which are those of `ImageIter`, without label_width and with label_name =
+-- "label"; without aug_list also those of `CreateDetAugmenter`.
 function ImageDetIter:init(...)
   local a = FORM(...)
   a.label_width = 1
@@ -144,9 +145,9 @@ end
 local RESHAPE = args.form("ImageDetIter:reshape",
   { { "data_shape", "shape?" }, { "label_shape", "shape?" } })
 
---- Other shapes from the next batch on: data_shape (channels, height, width), for augmenters that
--- leave images of this size, and label_shape (objects, numbers of an object): not fewer objects
--- than are there.
+--- Sets other shapes for the batches from the next one on: data_shape (channels, height, width),
+-- the size to which the augmenters must bring images, and label_shape (objects, numbers per
+-- object), with at least as many objects as before.
 function ImageDetIter:reshape(...)
   local a = RESHAPE(...)
   local given = a.label_shape
@@ -190,7 +191,7 @@ end
 local COLOURS = { "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4", "#42d4f4",
   "#f032e6" }
 
--- Returns the image (height, width, 3), as bytes again.
+-- Returns the image (height, width, 3) as bytes, with the normalisation undone.
 local function shown(x, mean, std)
   x = x:astype("float32")
   if std then

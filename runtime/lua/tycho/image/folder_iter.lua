@@ -42,7 +42,7 @@ local function add_images(list, root, inner, depth)
 end
 
 
--- Rows {label, path}: images of folders, each of which is a class.
+-- Returns rows {label, path} of the images in folders, each of which is a class.
 local function rows_of_classes(self, path)
   local rows = {}
   for _, entry in ipairs(folder.list(path, FUNC)) do

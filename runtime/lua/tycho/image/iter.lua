@@ -46,7 +46,8 @@ end
 
 -- Sources -----------------------------------------------------------------------------------------
 
--- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
+-- Reads a list file with lines "key TAB label ... TAB path". Returns the keys in order and the rows
+-- {label, path} by key.
 local function read_list(self, path)
   local keys, rows, number = {}, {}, 0
   for line in files.lines(path, "image." .. self.class_name) do
@@ -97,7 +98,7 @@ local function take_part(self, keys, a)
 end
 
 
--- Raises where there are no images.
+-- Raises E(value) if there are no images.
 local function check_images(self, argument, a)
   if self.seq and #self.seq > 0 or not self.seq and self._record:read() then
     return
@@ -149,7 +150,7 @@ function ImageIter._create_augmenters(_, options)
 end
 
 
--- Returns the first numbers of an image's row in the array of labels.
+-- Returns the first numbers of an image's label, as many as the array of labels has per image.
 function ImageIter:_check_label(label, name)
   label = type(label) == "table" and label or { label }
   if #label ~= self._label_width then
@@ -169,7 +170,7 @@ function ImageIter:_augment(x, label)
 end
 
 
--- Labels of the samples of a batch.
+-- Returns the labels of a batch's samples as an array.
 function ImageIter:_label_array(list)
   local labels = {}
   for i, sample in ipairs(list) do
@@ -181,11 +182,11 @@ function ImageIter:_label_array(list)
 end
 
 
---- Options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec with
--- path_imgidx, path_imglist (lines "number TAB label ... TAB path") or imglist (rows {label,
--- path}), path_root = "", shuffle = false, part_index = 0, num_parts = 1, aug_list,
--- data_name = "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad";
--- without aug_list those of `CreateAugmenter`.
+--- Reads the options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec
+-- with path_imgidx, path_imglist (lines "number TAB label ... TAB path") or imglist (rows {label,
+-- path}), path_root = "", shuffle = false, part_index = 0, num_parts = 1, aug_list, data_name =
+-- "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad"; without
+-- aug_list those of `CreateAugmenter`.
 function ImageIter:init(...)
   self:_set_up(FORM(...))
   self.provide_label = { base.DataDesc(self._label_name, self:_label_shape()) }
@@ -270,7 +271,7 @@ local function no_row(self, key)
 end
 
 
---- Label (number or list) and bytes of the next image, nil at the end.
+--- Returns the label (number or list) and the bytes of the next image; nil at the end.
 function ImageIter:next_sample()
   local key = self.seq and self.seq[self._at + 1]
   local row = key and self._list and (self._list[key] or no_row(self, key))
@@ -320,7 +321,7 @@ local function next_prepared(self)
 end
 
 
--- Samples of the next batch and how many of them came to fill it up; nil at the end.
+-- Returns the samples of the next batch, and how many of them only fill it up; nil at the end.
 local function collect(self)
   local list, size = self._held, self.batch_size
   local kept = #list

@@ -312,7 +312,7 @@ local NORMALIZE = args.form("image.color_normalize", {
   { "src", "array" }, { "mean", "number|array|list|null?" }, { "std", "number|array|list?" },
 })
 
--- A number stays; numbers by channel become an array that broadcasts over pixels.
+-- Returns a number as it is, and numbers per channel as an array that broadcasts over pixels.
 local function by_channel(v, like)
   if type(v) ~= "table" then
     return v
@@ -321,7 +321,7 @@ local function by_channel(v, like)
   return x:astype(like.dtype)
 end
 
---- (src - mean) / std; uint8 becomes float32.
+--- Returns (src - mean) / std; uint8 becomes float32.
 -- @tparam NDArray src
 -- @param mean number, list by channel or array; nil or `ty.null`: 0
 -- @param[opt] std likewise; nil: 1

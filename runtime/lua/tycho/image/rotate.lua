@@ -117,7 +117,7 @@ local RANDOM_ROTATE = args.form("image.random_rotate", {
   { "zoom_out", "boolean", false },
 })
 
---- As `imrotate`, by a random angle for each image.
+--- Rotates as `imrotate` does, each image by an own random angle.
 -- @tparam NDArray src
 -- @tparam {number,number} angle_limits least and largest angle, in degrees
 -- @bool[opt=false] zoom_in

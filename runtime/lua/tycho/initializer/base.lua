@@ -28,7 +28,8 @@ local DESC = args.form("init.InitDesc", {
   { "name", "text" }, { "attrs", "dict?" }, { "global_init", "any?" },
 })
 
--- `InitDesc("x", {__init__ = "..."})`: the attributes are a table of their own, not options.
+-- Reads the arguments of `InitDesc("x", {__init__ = "..."})`: a second positional table holds
+-- attributes, not options.
 function InitDesc:init(name, attributes, global_init)
   local a = values.is_plain(name) and DESC(name)
     or DESC{ name = name, attrs = attributes, global_init = global_init }
@@ -101,7 +102,7 @@ local function default_stat(x)
 end
 
 
---- Says by log what was filled.
+--- Sets whether each filled array is logged.
 -- @bool[opt=false] verbose
 -- @tparam[opt] function print_func array -> text; the root mean square otherwise
 function Initializer:set_verbosity(verbose, print_func)
@@ -158,7 +159,7 @@ local function described(self, desc, x)
 end
 
 
--- A name without attributes: the rules of older programs.
+-- Fills an array whose variable has no attributes, by the rules of older programs for its name.
 local function fill_by_name(self, name, x)
   if name:sub(1, 10) == "upsampling" then
     return self:_init_bilinear(name, x)
@@ -210,7 +211,7 @@ function Initializer._init_quantized_weight(_, _, x)
 end
 
 
--- The kernel that enlarges pictures by linear interpolation, in the last two axes.
+-- Fills the last two axes with the kernel that enlarges images by linear interpolation.
 function Initializer._init_bilinear(_, _, x)
   local shape = x.shape
   local height, width = shape[#shape - 1], shape[#shape]
@@ -227,7 +228,7 @@ function Initializer._init_bilinear(_, _, x)
 end
 
 
--- The identity as six numbers of an affine map.
+-- Fills a bias with the identity as an affine map of six numbers; raises E(shape) for another size.
 function Initializer._init_loc_bias(_, name, x)
   if x.shape[1] ~= 6 then
     Error.raise{ code = "shape", func = "Initializer", argument = tostring(name), expected = { 6 },

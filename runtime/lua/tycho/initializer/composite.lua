@@ -118,7 +118,7 @@ local FusedRNN = base.Initializer:extend("FusedRNN")
 groups.FusedRNN = base.register(FusedRNN)
 FusedRNN.reals = { forget_bias = true }
 
---- Options init (an initializer, its text, or nothing: the one asked first), num_hidden,
+--- Reads the options init (an initializer, its text, or nil: the global one), num_hidden,
 -- num_layers, mode, bidirectional, forget_bias.
 function FusedRNN:init(...)
   local a = FUSED(...)

@@ -115,7 +115,7 @@ end
 
 -- Orthogonal matrices -----------------------------------------------------------------------------
 
--- Takes from vector i its parts along the ones before it; gives its length.
+-- Subtracts from vector i its parts along the earlier vectors; returns its length.
 local function clear_parts(v, i, m)
   local at, sum = v + i * m, 0
   for j = 0, i - 1 do
@@ -134,7 +134,8 @@ local function clear_parts(v, i, m)
 end
 
 
--- n independent vectors of m >= n doubles become orthonormal. Twice is enough against rounding.
+-- Orthonormalizes n independent vectors of m >= n doubles in place. Parts along earlier vectors are
+-- removed twice, which is enough against rounding.
 local function orthonormalize(v, n, m)
   for i = 0, n - 1 do
     clear_parts(v, i, m)

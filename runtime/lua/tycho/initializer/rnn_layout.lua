@@ -33,7 +33,7 @@ local function directions(cell)
 end
 
 
---- Elements of the packed vector.
+--- Returns the number of elements of the packed vector.
 -- @tparam table cell num_hidden, num_layers, mode, bidirectional
 -- @int inputs size of the first layer's input vectors
 function layout.size(cell, inputs)
@@ -43,7 +43,7 @@ function layout.size(cell, inputs)
 end
 
 
---- Returns size of the first layer's input vectors, from the size of the packed vector.
+--- Returns the size of the first layer's input vectors, from the size of the packed vector.
 -- @tparam table cell num_hidden, num_layers, mode, bidirectional
 -- @int size
 -- @string func for errors

@@ -70,7 +70,7 @@ function DataDesc.get_batch_axis(layout)
 end
 
 
---- Descriptions from shapes and element types.
+--- Returns descriptions made of shapes and element types.
 -- @tparam table shapes list of `{name, shape}`
 -- @tparam[opt] table types list of `{name, dtype}`, in any order
 -- @treturn {DataDesc,...}
@@ -123,7 +123,7 @@ function DataBatch:init(...)
 end
 
 
--- Rows of the first array along its batch axis, less the padding.
+-- Returns the rows of the first array along its batch axis, less the padding.
 local function rows_that_count(batch)
   local first = batch.data and batch.data[1]
   if type(first) ~= "table" or not first.shape then
@@ -135,7 +135,8 @@ local function rows_that_count(batch)
 end
 
 
--- `n` follows data and pad.
+-- Returns `n`, the number of rows that count, computed from data and pad; other keys are members of
+-- the class.
 function DataBatch.__index(batch, key)
   if key == "n" then
     return rows_that_count(batch)
@@ -170,8 +171,8 @@ data_of.DataIter = DataIter
 local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
 local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
---- A class that extends this one may hand on its own options: those that are
--- not the base's are left to it.
+--- Reads the options of the base. A subclass may pass its own options on: those that the base does
+-- not know are ignored here.
 -- @int[opt=0] batch_size
 function DataIter:init(...)
   local form = getmetatable(self) == DataIter and ITER or BASE
@@ -183,7 +184,7 @@ end
 function DataIter.reset(_) end
 
 
--- Descriptions for a batch: shapes by name have no order of arrays.
+-- Returns descriptions as a list; nil for shapes by name, which have no order of arrays.
 local function listed(descs)
   return type(descs) == "table" and #descs > 0 and descs or nil
 end
@@ -200,8 +201,8 @@ function DataIter:next()
 end
 
 
---- For a class with a `current_batch`: the next one, which is the caller's, so that `ty.scope`
--- frees it (not for users).
+--- Returns the next batch of a class with a `current_batch`, nil at the end. The caller owns it, so
+-- that `ty.scope` frees it (not for users).
 function DataIter:_hand_out()
   self._handing_out = true
   local more = self:iter_next()
@@ -210,8 +211,8 @@ function DataIter:_hand_out()
 end
 
 
---- Returns whether there is a current batch, for such a class's `iter_next`: a batch that `next`
--- does not hand out is the iterator's, and outlives a scope (not for users).
+--- Returns whether there is a current batch, for such a class's `iter_next`. A batch that `next`
+-- does not return is the iterator's own, and outlives a scope (not for users).
 function DataIter:_has_current()
   local batch = self.current_batch
   if batch and not self._handing_out then
@@ -233,16 +234,17 @@ function DataIter.iter_next(_)
 end
 
 
---- Input arrays of the current batch.
+--- Returns the input arrays of the current batch; a subclass defines it.
 function DataIter.getdata(_) end
 
---- Labels of the current batch.
+--- Returns the labels of the current batch; a subclass defines it.
 function DataIter.getlabel(_) end
 
---- Sample numbers of the current batch, if the iterator knows them.
+--- Returns the sample numbers of the current batch, if the iterator knows them; a subclass may
+-- define it.
 function DataIter.getindex(_) end
 
---- How many rows of the current batch do not count.
+--- Returns the number of padding rows of the current batch; a subclass defines it.
 function DataIter.getpad(_) end
 
 
@@ -259,7 +261,7 @@ function DataIter:state()
 end
 
 
---- Continues from where `state` was asked.
+--- Continues from a position that `state` returned.
 -- @tparam table state what `state` returned
 function DataIter:set_state(state)
   no_state(self, "set_state")

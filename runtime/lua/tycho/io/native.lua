@@ -106,7 +106,7 @@ function MXDataIter:_open(kind, options, a)
 end
 
 
--- Samples that the last batch has borrowed from the next epoch.
+-- Returns the number of samples that the last batch takes from the next epoch.
 local function pad_of(self)
   return self._last and self._last.pad or 0
 end
@@ -142,7 +142,7 @@ function MXDataIter:reset()
 end
 
 
---- From now on every batch is the first one: for timing all but the reading.
+--- Makes the iterator return the first batch again and again: to time everything but the reading.
 function MXDataIter:debug_skip_load()
   self._again = true
   self._first = self._first or class.outside(fetch, self)
@@ -369,7 +369,8 @@ end
 
 local MEANS = { mean_img = true, mean_r = true, mean_g = true, mean_b = true, mean_a = true }
 
--- uint8 is handed out as it is, int8 less a mean.
+-- Returns a check of the options that change levels: dtype uint8 allows none of them, int8 only a
+-- mean; others raise E(value). It also makes the mean image if its file does not exist.
 local function check_levels(class_name)
   return function(a)
     for _, name in ipairs{ "mean_img", unpack(LEVELS) } do

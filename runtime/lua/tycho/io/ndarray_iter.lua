@@ -126,13 +126,13 @@ local function index_array(rows, n)
 end
 
 
--- The rows' numbers in order, as the field that users read.
+-- Sets the field `idx`, the row numbers in order, which users read.
 local function show_order(self, idx)
   self.idx = class.keep(idx)
 end
 
 
--- The order of the epoch is that of an array.
+-- Sets the order of the epoch to the numbers of an int32 array.
 local function take_order(self, idx)
   self._order = ffi.new("int32_t[?]", self.num_data)
   ffi.copy(self._order, idx:tostring_raw(), 4 * self.num_data)
@@ -140,7 +140,7 @@ local function take_order(self, idx)
 end
 
 
--- A new permutation of the rows, from the device's random state.
+-- Draws a new permutation of the rows from the random state of cpu(0), if the iterator shuffles.
 local function reorder(self)
   if self.shuffle then
     local n = self.num_data
@@ -151,8 +151,9 @@ end
 
 -- The iterator ------------------------------------------------------------------------------------
 
---- Data and labels are an NDArray, a nested table (float32), a list of arrays, or arrays by name;
--- they are sorted by name. The order of a shuffling iterator comes from the random state of cpu(0).
+--- Reads the options. Data and labels are an NDArray, a nested table (float32), a list of arrays,
+-- or arrays by name, which are sorted by name. The order of a shuffling iterator comes from the
+-- random state of cpu(0).
 -- @param data rows along axis 0
 -- @param[opt] label
 -- @int[opt=1] batch_size
@@ -208,8 +209,7 @@ local function rolls(self)
 end
 
 
--- Numbers of rows as text of int32: what was held, then `count` rows of the epoch from row `from`
--- on.
+-- Returns row numbers as the bytes of int32: `count` rows of the epoch from position `from` on.
 local function list_rows(self, from, count)
   local order, n = self._order, self.num_data
   local rows = ffi.new("int32_t[?]", math.max(count, 1))
@@ -305,8 +305,8 @@ function NDArrayIter:getlabel()
 end
 
 
---- Rows that do not count: borrowed ones at the end of the last batch ("pad"), or rows of the epoch
--- before at the front of the first one ("roll_over").
+--- Returns the number of rows that do not count: borrowed ones at the end of the last batch
+-- ("pad"), or rows of the epoch before at the front of the first one ("roll_over").
 function NDArrayIter:getpad()
   if self.last_batch_handle == "pad" then
     return math.max(self.cursor + self.batch_size - self.num_data, 0)

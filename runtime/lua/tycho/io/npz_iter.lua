@@ -79,7 +79,7 @@ local function find_array(self, loaded, name, path)
 end
 
 
--- Raises where an array's rows are not as those of the first file.
+-- Raises an error if an array's rows do not match those of the first file.
 local function check_rows(self, x, name, path, rows)
   local want, shape = self._row_shapes[name], x.shape
   local row = { unpack(shape, 2, #shape) }
@@ -227,7 +227,7 @@ function NPZIter:reset()
 end
 
 
--- Rows `from` to `from + count - 1` of the open file, each array's.
+-- Returns rows `from` to `from + count - 1` of each array of the open file.
 local function take_rows(self, from, count)
   local index = self._mixed and self._mixed:slice_axis{ axis = 0, begin = from,
     end_ = from + count }
@@ -240,7 +240,7 @@ local function take_rows(self, from, count)
 end
 
 
--- Returns pieces of files that make a batch, and how many rows they have.
+-- Returns the pieces of files that make a batch, and how many rows they have.
 local function gather(self, mixes)
   local pieces, count = {}, 0
   while count < self.batch_size do
@@ -257,8 +257,8 @@ local function gather(self, mixes)
 end
 
 
--- Fills a last batch with rows of the epoch's first files, which need not be those that came first:
--- drawing another order for them would change what comes after.
+-- Fills a last batch with rows from the beginning of the files, unshuffled: drawing another order
+-- for them would change what comes after.
 local function fill(self, pieces, count)
   local at, row, open, rows, mix = self._at, self._row, self._open, self._rows, self._mixed
   while count < self.batch_size do

@@ -19,7 +19,7 @@ local function check_iter(v, func)
 end
 
 
--- What both kinds take over from the batch they hold.
+-- Defines the readers of the current batch and `next` for a class with a `current_batch`.
 local function add_readers(class)
   function class:getdata() return self.current_batch.data end
   function class:getlabel() return self.current_batch.label end
@@ -105,7 +105,7 @@ local PREFETCH = args.form("io.PrefetchingIter", {
 })
 
 
--- Descriptions of all inner iterators, under other names where `renames[i]` has some.
+-- Returns the descriptions of all inner iterators, with names from `renames[i]` if it has some.
 local function join(iters, field, renames)
   renames = renames and #renames > 0 and renames
   if renames and #renames ~= #iters then

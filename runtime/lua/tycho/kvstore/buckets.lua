@@ -31,9 +31,9 @@ local function fits(bucket, group)
 end
 
 
--- The last bucket's last keys are those of the front layers: backward makes their gradients last,
--- often after a good part of its time, and forward reads their weights first. They go by
--- themselves, a megabyte or one key, so that the rest does not wait for them, and they for little.
+-- Cuts the last keys off the last bucket, up to one megabyte or at least one key, as a bucket of
+-- their own. These belong to the front layers: backward makes their gradients last, and forward
+-- reads their weights first, so they are sent without waiting for the rest of the bucket.
 local function part_front(list)
   local bucket = table.remove(list)
   local at, elements = #bucket, bucket[#bucket][2][1].size
@@ -46,7 +46,7 @@ local function part_front(list)
 end
 
 
---- Buckets of what is pushed at once.
+--- Returns the buckets of arrays that are pushed at once.
 -- @tparam table groups a list of {key, list of arrays, entry = its entry}, in the order of keys
 -- @treturn table a list of lists of groups, of one dtype and the same devices each, and with the
 --   number of the front one, `first`, from 0

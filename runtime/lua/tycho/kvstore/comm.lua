@@ -62,7 +62,7 @@ function Group:broadcast(arrays, root)
 end
 
 
--- Texts of one length from all ranks.
+-- Returns the texts of all ranks, which have one length, and that length.
 local function gather_equal(self, text)
   local n = #text
   local all = ffi.new("char[?]", math.max(n * self.size, 1))
@@ -132,8 +132,8 @@ end
 
 local world
 
---- This process's rank among those that `mpirun` or its like started; alone, a group of one.
--- Without MPI E(device).
+--- Returns the group of all processes that `mpirun` or its like started; alone, a group of one.
+-- Raises E(device) without MPI.
 function comm.world()
   if not world then
     local out = ffi.new("ty_comm *[1]")
@@ -144,8 +144,8 @@ function comm.world()
 end
 
 
---- Ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and so on,
--- since work that waits for another rank holds up what comes after it in its queue.
+--- Returns ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and
+-- so on, since work that waits for another rank holds up what comes after it in its queue.
 -- @int size 1 to 16
 -- @treturn {Group,...}
 function comm.group(size)
@@ -164,7 +164,7 @@ function comm.group(size)
 end
 
 
---- E(device) where arrays cannot be added over GPUs, with what is missing.
+--- Checks that arrays can be added over GPUs; E(device) says what is missing.
 -- @treturn string the version of NCCL
 function comm.check_devices()
   local text = ffi.new("char[256]")
@@ -173,9 +173,9 @@ function comm.check_devices()
 end
 
 
---- GPUs of this process as ranks, by NCCL; with `ranks` those of all its processes, who all call
--- this. Arrays of a call are lists per array over these contexts: `{a0, a1, b0, b1}` for two.
--- A failure ends the group.
+--- Returns a group whose ranks are GPUs of this process, by NCCL; with `ranks`, the GPUs of all its
+-- processes, each of which must call this. Arrays of a call are lists per array over these
+-- contexts: `{a0, a1, b0, b1}` for two. A failure ends the group.
 -- @tparam {Context,...} contexts GPUs, each once
 -- @tparam[opt] Group ranks the processes
 function comm.devices(contexts, ranks)
@@ -188,7 +188,7 @@ function comm.devices(contexts, ranks)
 end
 
 
---- What a rank that is asked to end says of its last checkpoint.
+--- Sets the text about the last checkpoint that a rank writes when it is asked to end.
 -- @string text
 function comm.note(text)
   C.ty_comm_note(text)

@@ -42,7 +42,7 @@ function DistStore:init_store(name, group)
 end
 
 
---- Initial values are those of rank 0.
+--- Adds a key, with the initial value of rank 0 on all ranks.
 function DistStore:_add_key(key, x)
   local entry = store.KVStore._add_key(self, key, x)
   self._group:broadcast{ entry.stored }
@@ -75,8 +75,8 @@ end
 
 -- Sums of the ranks -------------------------------------------------------------------------------
 
--- Returns whether all ranks have NCCL: asked when arrays on GPUs are pushed first. Otherwise MPI
--- carries them, by way of the host.
+-- Returns whether all ranks have NCCL; asked when arrays on GPUs are first pushed. Otherwise MPI
+-- transfers them through host memory.
 local function have_nccl(self)
   if self._by_nccl == nil then
     local good, what = pcall(comm.check_devices)
@@ -119,7 +119,7 @@ local function send(self, bucket, priority)
 end
 
 
--- Updates take a bucket at once, where they can.
+-- Updates the parameters of a bucket: in one call if the updater is Tycho's, else key by key.
 local function take(self, bucket, sums)
   if not Class.is_a(self._updater, optimizer.Updater) then
     for i, group in ipairs(bucket) do
@@ -137,8 +137,9 @@ local function take(self, bucket, sums)
 end
 
 
---- All messages are queued before the first update: the next one travels while it is made. Of those
--- that wait, the one with the front keys goes first, since forward reads their weights first.
+--- Sums the pushed gradients over the ranks and updates. All messages are queued before the first
+-- update, so that the next one travels during it; of waiting messages those of front layers go
+-- first, since forward reads their weights first.
 function DistStore:_push_all(groups, priority)
   local list, sums = buckets.of(groups), {}
   for i, bucket in ipairs(list) do
@@ -174,7 +175,7 @@ function DistStore:_adopt(key, x)
 end
 
 
---- Whether a key's gradient may be lost: the sum takes its place (for modules).
+--- Sets whether a key's gradient may be overwritten by the sum (for modules).
 function DistStore:_sum_in_place(key, yes)
   self._entries[key].in_place = yes
 end
@@ -205,7 +206,7 @@ end
 DistStore._barrier = DistStore.barrier
 
 
---- Raises where ranks do not run the same: E(value) with the first line that differs.
+--- Raises E(value) with the first line that differs if ranks do not run the same.
 -- @string what in words
 -- @string text of this rank
 function DistStore:check_same(what, text)

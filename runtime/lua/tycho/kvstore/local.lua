@@ -50,7 +50,7 @@ end
 local KVStore = KVStoreBase:extend("KVStore")
 store.KVStore = KVStore
 
---- What construction does (not for users).
+--- Initializes the fields of a new store (not for users).
 -- @string name type, in lower case
 function KVStore:init_store(name)
   self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
@@ -100,8 +100,8 @@ local function append_values(list, key, value, func, argument)
 end
 
 
--- Keys and values of a call as a list of {key, list of arrays}, each key once, in
--- the order in which they came.
+-- Returns keys and values of a call as a list of {key, list of arrays}, each key once, in the order
+-- in which they came.
 local function pair_up(self, keys, given, func, argument)
   local listed, groups, by_key = is_plain(keys), {}, {}
   if listed and not (is_plain(given) and #given == #keys) then
@@ -126,7 +126,7 @@ local function pair_up(self, keys, given, func, argument)
 end
 
 
---- Keys are worked on in order: numbers by size, texts as they were initialised.
+--- Sorts keys: numbers by size, texts in the order in which they were initialised.
 function store.sort(groups)
   table.sort(groups, function(a, b) return a.entry.order < b.entry.order end)
   return groups
@@ -145,7 +145,8 @@ end
 
 local INIT = args.form("KVStore:init", { { "key", "any" }, { "value", "any" } })
 
---- A new key, with a copy of its first value; the entry.
+--- Adds a key with a copy of its first value, and returns its entry; raises E(name) for a key that
+-- exists or that was used before it was initialised.
 function KVStore:_add_key(key, x)
   if self._entries[key] or self._unmet[key] then
     Error.raise{ code = "name", func = "KVStore:init", argument = tostring(key),
@@ -163,7 +164,7 @@ function KVStore:_add_key(key, x)
 end
 
 
---- Keys and the values that they begin with.
+--- Initializes keys with the values that they begin with.
 function KVStore:init(...)
   if not rawget(self, "_entries") then
     return self:init_store(...)
@@ -192,9 +193,8 @@ function KVStore:_choose(list, on_devices)
 end
 
 
--- Returns what a device sends of a gradient with 2-bit compression: of what has come together,
--- +threshold,
--- -threshold or 0 for each element; the rest is kept for the next time.
+-- Returns what a device sends of a gradient with 2-bit compression: +threshold, -threshold or 0 for
+-- each element of the accumulated gradient; the rest is kept for the next call.
 function store.compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
@@ -259,7 +259,7 @@ end
 
 -- Push and pull -----------------------------------------------------------------------------------
 
---- The stored array moves to a GPU that has the sum.
+--- Moves the stored array to the GPU of the sum, if it is on the CPU.
 function store.follow(entry, sum)
   if sum.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
     entry.stored = class.keep(entry.stored:as_in_context(sum.context))
@@ -267,7 +267,7 @@ function store.follow(entry, sum)
 end
 
 
---- Hands a sum to the updater, or stores it.
+--- Gives a sum to the updater, or stores it.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
     entry.stored = class.keep(merged)
@@ -278,7 +278,8 @@ function KVStore:_take(key, entry, merged)
 end
 
 
---- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}.
+--- Sums and stores the pushed values of many keys: a list of {key, list of arrays, entry = its
+-- entry}.
 function KVStore:_push_all(groups)
   for _, group in ipairs(groups) do
     self:_take(group[1], group.entry, self:_merge(group.entry, group[2]))
@@ -319,7 +320,7 @@ end
 local PRIORITY = { "priority", "integer", 0 }
 local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "*", PRIORITY })
 
---- Sums the values of each key and stores the sum, or hands it to the updater.
+--- Sums the values of each key and stores the sum, or passes it to the updater.
 -- @param key number or text, or a list; all keys of a store are of one kind
 -- @param value an array, a list (one per device, or one per key), or a list of lists
 -- @tparam[opt] table options priority = 0: of sums over ranks that wait, the highest goes first
@@ -332,7 +333,7 @@ end
 local PULL = args.form("KVStore:pull",
   { { "key", "any" }, "*", { "out", "any?" }, PRIORITY, { "ignore_sparse", "boolean", true } })
 
---- Copies stored values.
+--- Copies stored values into arrays.
 -- @param key as for `push`
 -- @tparam table options out: arrays to write, shaped as the values of `push`
 function KVStore:pull(...)
@@ -345,7 +346,7 @@ local PUSHPULL = args.form("KVStore:pushpull", {
   { "key", "any" }, { "value", "any" }, "*", { "out", "any?" }, PRIORITY,
 })
 
---- `push`, then `pull` into `out`, or into the values themselves.
+--- Pushes as `push`, then pulls into `out`, or into the values themselves.
 function KVStore:pushpull(...)
   local a = PUSHPULL(...)
   push(self, a.key, a.value, a.priority, "KVStore:pushpull")
@@ -357,7 +358,7 @@ local BROADCAST = args.form("KVStore:broadcast", {
   { "key", "any" }, { "value", "any" }, { "out", "any" }, "*", PRIORITY,
 })
 
---- `init`, then `pull`.
+--- Initializes as `init`, then pulls into `out`.
 function KVStore:broadcast(...)
   local a = BROADCAST(...)
   self:init(a.key, a.value)
@@ -365,7 +366,7 @@ function KVStore:broadcast(...)
 end
 
 
---- Sparse storage is not part of Tycho.
+--- Raises E(unsupported): sparse storage is not part of Tycho.
 function KVStore.row_sparse_pull()
   Error.raise{ code = "unsupported", func = "KVStore:row_sparse_pull",
     message = "sparse storage is not part of Tycho" }
@@ -437,7 +438,7 @@ end
 
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
--- Returns what the store has states for.
+-- Returns the keys for which the store has states.
 local function list_targets(self, o)
   local targets = {}
   for key, entry in pairs(self._entries) do
@@ -449,7 +450,8 @@ local function list_targets(self, o)
 end
 
 
---- Reads them back. Those of another optimizer or of other keys are E(state).
+--- Reads the optimizer's states from a file. Those of another optimizer or of other keys are
+-- E(state).
 function KVStore:load_optimizer_states(...)
   local func = "KVStore:load_optimizer_states"
   local updater = updater_of(self, func)
@@ -472,7 +474,7 @@ function KVStore:_put(key, x)
 end
 
 
---- Returns what compression has kept back: key -> a list of arrays, one for each device.
+--- Returns the residuals of compression: key -> a list of arrays, one for each device.
 function KVStore:_residuals()
   local kept = {}
   for key, entry in pairs(self._entries) do
@@ -482,7 +484,7 @@ function KVStore:_residuals()
 end
 
 
---- Puts back what `_residuals` gave.
+--- Restores residuals that `_residuals` returned.
 function KVStore:_set_residuals(kept)
   for key, entry in pairs(self._entries) do
     entry.residuals = class.keep(kept[key] or {})
@@ -502,10 +504,10 @@ function KVStore.is_capable(_, capability)
 end
 
 
---- Waits for all workers: there is one.
+--- Does nothing: there is one worker.
 function KVStore._barrier() end
 
---- Tells the servers something: there are none.
+--- Does nothing: there are no servers.
 function KVStore._send_command_to_servers() end
 
 

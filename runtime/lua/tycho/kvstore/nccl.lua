@@ -48,7 +48,7 @@ function nccl.find_group(groups, list, ranks)
 end
 
 
---- Returns an array like each of a list, on its GPU: where sums of a key go.
+--- Returns arrays for the sums of a key, one like each of a list, on its GPU; they are kept.
 function nccl.buffers(entry, list)
   local kept = entry.sums
   if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
@@ -62,7 +62,7 @@ function nccl.buffers(entry, list)
 end
 
 
---- Sums of many keys as one message.
+--- Sums many keys as one message.
 -- @tparam Group group
 -- @tparam table bucket a list of {key, list of arrays, entry = its entry}, of one dtype
 function nccl.sum(group, bucket)
@@ -76,7 +76,8 @@ function nccl.sum(group, bucket)
 end
 
 
---- Of a key's sums the one on the GPU that updates the key.
+--- Returns the sum on the GPU that updates the key; chooses a GPU again if the gradients are on
+-- others than before.
 function nccl.chosen(kv, entry, list)
   for turn = 1, 2 do
     entry.device = turn == 1 and entry.device or kv:_choose(list, true)
@@ -96,7 +97,7 @@ end
 local NcclStore = store.KVStore:extend("NcclStore")
 nccl.NcclStore = NcclStore
 
---- E(device) says what is missing.
+--- Initializes the store; E(device) says what is missing.
 function NcclStore:init_store(name)
   comm.check_devices()
   if context.num_gpus() == 0 then
@@ -109,7 +110,7 @@ function NcclStore:init_store(name)
 end
 
 
---- Numbers travel as they are.
+--- Raises E(unsupported): a store of type 'nccl' does not compress.
 function NcclStore.set_gradient_compression()
   Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
     message = "a store of type 'nccl' has no compression; 'device' has" }
@@ -140,7 +141,8 @@ function NcclStore:_merge(entry, list)
 end
 
 
---- All sums are queued before the first update.
+--- Sums the pushed gradients over the GPUs and updates; all sums are queued before the first
+-- update.
 function NcclStore:_push_all(groups)
   check_contexts(groups)
   local added = {}
@@ -154,7 +156,8 @@ function NcclStore:_push_all(groups)
 end
 
 
--- Returns what a GPU of `list` has of the key already: without an updater its own sum.
+-- Returns sum i of a key, on the GPU of x, if the stored value is one of the key's sums, as it is
+-- without an updater; else nil.
 local function has_own(entry, i, x)
   local sum = entry.sums and entry.sums[i]
   for _, other in ipairs(entry.sums or {}) do
@@ -184,7 +187,8 @@ local function plan_broadcast(entry, list)
 end
 
 
---- Stored values go to all GPUs of a key as one message, or as copies elsewhere.
+--- Copies a stored value to the arrays of all GPUs of a key, as one broadcast if their layout
+-- allows it.
 function NcclStore:_give(group, func)
   local entry, list, key = group.entry, group[2], tostring(group[1])
   if has_own(entry, 1, list[1]) then

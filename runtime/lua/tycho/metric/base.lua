@@ -57,7 +57,7 @@ function base.read(x, func)
 end
 
 
---- Sizes before, of and after an axis (from 0, negative from the end).
+--- Returns the number of elements before, of and after an axis (from 0, negative from the end).
 -- @treturn int outer
 -- @treturn int size, nil where there is no such axis
 -- @treturn int inner
@@ -85,7 +85,8 @@ local function as_list(x)
 end
 
 
---- Labels and predictions as lists of one length (E(shape) otherwise); single arrays are wrapped.
+--- Returns labels and predictions as lists of one length (E(shape) otherwise); single arrays are
+-- wrapped.
 function base.check_counts(labels, preds, func)
   labels, preds = as_list(labels), as_list(preds)
   if #labels ~= #preds then
@@ -126,20 +127,21 @@ function EvalMetric:init(...)
 end
 
 
---- Forgets everything.
+--- Resets all sums.
 function EvalMetric:reset()
   self.num_inst, self.sum_metric, self.global_num_inst, self.global_sum_metric = 0, 0, 0, 0
   self.has_nan = false
 end
 
 
---- Forgets what was added since the last reset of either kind, but not the global sums.
+--- Resets the local sums, but not the global ones.
 function EvalMetric:reset_local()
   self.num_inst, self.sum_metric = 0, 0
 end
 
 
---- Adds to both sums. NaN comes from the predictions, unless a class says `may_be_nan`.
+--- Adds to both sums. A NaN sets `has_nan`, which means that predictions have NaN, unless the class
+-- sets `may_be_nan`.
 -- @number sum
 -- @number count
 function EvalMetric:_add(sum, count)
@@ -150,7 +152,7 @@ function EvalMetric:_add(sum, count)
 end
 
 
---- Says once that a label is no class (not for users).
+--- Warns once if a label is no class (not for users).
 -- @number label the largest one
 -- @int classes how many there are
 function EvalMetric:_check_label(label, classes)
@@ -162,7 +164,7 @@ function EvalMetric:_check_label(label, classes)
 end
 
 
---- Adds what lists of labels and predictions say.
+--- Adds a batch, given as lists of labels and predictions.
 -- @tparam {NDArray,...} labels
 -- @tparam {NDArray,...} preds the outputs, in the order of the labels
 function EvalMetric:update(labels, preds)
@@ -185,13 +187,13 @@ local function select_arrays(given, wanted, func)
 end
 
 
--- "a" of "a_label" and of "a_output".
+-- Returns "a" for "a_label", "a_output" and "a_output0".
 local function head_of(name)
   return (tostring(name):gsub("_label$", ""):gsub("_output%d*$", ""))
 end
 
 
--- Names of the labels that belong to outputs by name; nil where one has none.
+-- Returns the names of the labels that belong to outputs by name; nil if one has none.
 local function match_labels(outputs, labels)
   local _, names = args.pairs_of(labels)
   local by_head, list = {}, {}
@@ -220,8 +222,8 @@ local function label_names(self, labels, preds)
 end
 
 
---- As `update`, from tables by name or lists of `{name, array}`; the metric's
--- output_names and label_names choose.
+--- Updates as `update` does, from tables by name or lists of `{name, array}`; output_names and
+-- label_names choose the arrays.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
   local chosen = select_arrays(labels, label_names(self, labels, preds), func)
@@ -234,7 +236,7 @@ function EvalMetric:update_dict(labels, preds)
 end
 
 
---- Returns name and value since the last reset of either kind.
+--- Returns name and value since the last reset or reset_local.
 function EvalMetric:get()
   if self.num_inst == 0 then
     return self.name, NAN
@@ -243,7 +245,7 @@ function EvalMetric:get()
 end
 
 
---- Returns name and value since the last full reset.
+--- Returns name and value since the last reset.
 function EvalMetric:get_global()
   if not self._has_global_stats then
     return self:get()
@@ -268,13 +270,13 @@ local function zip(name, value)
 end
 
 
---- Returns list of `{name, value}`.
+--- Returns a list of `{name, value}`.
 function EvalMetric:get_name_value()
   return zip(self:get())
 end
 
 
---- Returns list of `{name, global value}`.
+--- Returns a list of `{name, global value}`.
 function EvalMetric:get_global_name_value()
   return zip(self:get_global())
 end
@@ -307,7 +309,7 @@ end
 
 -- Registry ----------------------------------------------------------------------------------------
 
---- Makes a class known by a name, in any case.
+--- Registers a class under a name, in any case.
 -- @treturn table the class
 function base.register(kind, name)
   name = (name or kind.class_name):lower()
@@ -322,7 +324,7 @@ function base.register(kind, name)
 end
 
 
---- Returns further names for a class.
+--- Registers further names for a class.
 function base.alias(kind, ...)
   for _, name in ipairs{ ... } do
     base.register(kind, name)
@@ -338,8 +340,8 @@ local function release()
 end
 
 
---- Returns a registered subclass with options that become fields and belong to the
--- configuration; it writes `_update`.
+--- Returns a registered subclass with options that become fields and part of the configuration; the
+-- caller writes its `_update`.
 -- @string class_name
 -- @string name default display name
 -- @tparam[opt] table own parameters of its form

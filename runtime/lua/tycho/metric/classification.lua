@@ -59,7 +59,7 @@ end
 
 
 --- Returns the classes with the largest values along an axis, as doubles in C memory, and their
--- number. Notes NaN, and a label that is no class.
+-- number. Records NaN, and a label that is no class.
 local function predicted(self, label, pred, axis, func)
   local outer, size, inner = split(pred.shape, axis)
   if not size then
@@ -95,9 +95,9 @@ local function count_equal(a, b, n)
   return equal
 end
 
--- Returns a label as something readable, and the predicted classes for it with their number: the
--- places of the largest along an axis, or the predictions themselves where these have the label's
--- shape.
+-- Returns a label as readable elements, and the predicted classes for it with their number: the
+-- positions of the largest values along an axis, or the predictions themselves if these have the
+-- label's shape.
 local function compared(self, label, pred, axis, func)
   label, pred = read(label, func), read(pred, func)
   local classes, n = pred.p, pred.n
@@ -151,8 +151,8 @@ local function is_among(p, n, c, k)
 end
 
 
--- One dimension: the labels are compared with the order of the values; only the local sum counts
--- them.
+-- Updates with predictions of one dimension: the labels are compared with the order of the values.
+-- Hits are added to the local sum only.
 local function update_order(self, label, pred)
   local order = {}
   for i = 1, pred.n do

@@ -54,7 +54,8 @@ function Composite:get_metric(index)
 end
 
 
--- Those of the arrays by name that are wanted, in order.
+-- Returns the {name, array} pairs whose name is in `wanted`, in their given order; all of them if
+-- `wanted` is nil.
 local function filter(given, wanted)
   if not wanted then
     return given

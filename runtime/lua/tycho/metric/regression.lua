@@ -32,8 +32,9 @@ local function broadcasts(a, b)
 end
 
 
--- label - pred, element by element, as something readable; vectors are columns, and what
--- does not agree is broadcast.
+-- Returns label and pred as pointers and their length, or, where their shapes differ, a pointer to
+-- label - pred, nil and its length: vectors become columns, and shapes broadcast. Raises E(shape)
+-- if they do not broadcast.
 local function difference(label, pred, func)
   local a, b = read(label, func), read(pred, func)
   if tables.same(a.shape, b.shape) then
@@ -94,8 +95,8 @@ end)
 
 local EPS = { "eps", "number", 1e-12 }
 
--- Returns sum of -log(p + eps) over rows, p being the probability of the row's label;
--- negative labels count from the end.
+-- Returns the sum of -log(p + eps) over rows, p being the probability of the row's label; negative
+-- labels count from the end.
 local function log_loss(label, pred, eps, func)
   local rows, n = pred.shape[1], pred.shape[2]
   if #pred.shape ~= 2 or label.n ~= rows then
@@ -146,7 +147,7 @@ function kinds.Perplexity._value(_, sum, count)
 end
 
 
--- Returns sum and number of what counts in one pair.
+-- Returns the sum and the number of the elements that count in one pair.
 local function compute_perplexity(self, label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
   if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]
@@ -191,7 +192,8 @@ kinds.PearsonCorrelation = base.kind("PearsonCorrelation", "pearsonr",
   { { "average", { "macro", "micro" }, "macro" } }, "pearsonr")
 kinds.PearsonCorrelation.may_be_nan = true               -- of values that are all equal
 
--- Number, means, sums of squared deviations and of their products of a pair.
+-- Returns the moments of two lists of n numbers: n, means x and y, sums of squared deviations xx
+-- and yy, and the sum of their products xy.
 local function moments(a, b, n)
   local m = { n = n, x = 0, y = 0, xx = 0, yy = 0, xy = 0 }
   for i = 0, n - 1 do
@@ -205,7 +207,7 @@ local function moments(a, b, n)
 end
 
 
--- Moments of two sets of samples together (Chan, Golub, LeVeque 1979).
+-- Returns the moments of two sets of samples together (Chan, Golub, LeVeque 1979).
 local function join(p, q)
   local n = p.n + q.n
   local dx, dy, f = q.x - p.x, q.y - p.y, p.n * q.n / n

@@ -16,7 +16,7 @@ local params = {}
 local SHOWN = 8                                          -- names of a list that the text spells out
 
 
---- Copies of arrays, by the same names.
+--- Returns copies of arrays, by the same names.
 function params.copies(arrays)
   local list = {}
   for name, x in pairs(arrays) do
@@ -167,7 +167,7 @@ function params.check(own, given, allow, func)
 end
 
 
---- Parameters under other names.
+--- Returns parameters under other names.
 -- @tparam table dict name -> array
 -- @tparam[opt] function rename of a name -> its new name, or nil to keep it
 -- @string func for errors: two that get one name are E(name)

@@ -12,7 +12,8 @@ local FUNC = "tycho --convert"
 local convert = {}
 
 
--- Parameters as arrays: with the names of a parameter file where the ending says that it is one.
+-- Returns parameters as sorted {name, array} pairs: with the names of a parameter file if the path
+-- ends in ".params".
 local function list_arrays(path, arg_params, aux_params)
   local prefixed, list = path:find("%.params$") ~= nil, {}
   for kind, params in pairs{ arg = arg_params, aux = aux_params } do
@@ -25,7 +26,7 @@ local function list_arrays(path, arg_params, aux_params)
 end
 
 
--- Returns the shapes that were given, and those that the file says.
+-- Returns the given shapes, and those stated in the file.
 local function known_shapes(inputs, given)
   local shapes = tables.copy(given)
   for name, input in pairs(inputs or {}) do
@@ -39,7 +40,7 @@ local function known_shapes(inputs, given)
 end
 
 
--- Without the arrays that have no elements.
+-- Returns the {name, array} pairs without those that have no array: arrays without elements.
 local function with_elements(list)
   local kept = {}
   for _, pair in ipairs(list) do

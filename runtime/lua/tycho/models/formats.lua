@@ -177,12 +177,14 @@ end
 
 local onnx_files = { name = "ONNX", endings = { ".onnx" } }
 
--- The first field of a file is the version of its representation, in practice.
+-- Returns whether a file is an ONNX model: by its ending, or by its first field, which is the
+-- version of the format in practice.
 function onnx_files.is_mine(head, path)
   return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
 end
 
--- Returns sizes by the names of the file's inputs: a lone one takes those of another name.
+-- Returns sizes by the names of the file's inputs: a single input takes a single size of another
+-- name.
 local function input_shapes(path, shapes)
   local names, name = onnx_files.inputs(path), next(shapes)
   if #names == 1 and name and next(shapes, name) == nil then
@@ -276,7 +278,7 @@ function arrays.is_mine()
   return true
 end
 
--- Returns what a file of arrays is called.
+-- Returns the name of a format of arrays.
 function arrays.title(path)
   local _, _, _, name = array_files.read_other(file_arrays.open(path, "models"))
   return NAMES[name] or "MXNet's arrays"
@@ -294,7 +296,7 @@ function arrays.arrays(path)
   return list, metadata or {}
 end
 
--- NumPy has no bfloat16.
+-- Saves arrays; for NumPy's formats, which have no bfloat16, such arrays become float32.
 function arrays.save_arrays(path, list)
   local numpy, written = path:find("%.np[yz]$") ~= nil, {}
   for i, pair in ipairs(list) do

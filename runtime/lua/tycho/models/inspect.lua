@@ -23,7 +23,7 @@ local SHOWN, WIDTH = 40, 60                              -- rows of a list; colu
 local short = units.count
 
 
--- "228 B", "1.5 kB"
+-- Returns a number of bytes as text: "228 B", "1.5 kB".
 local function bytes_text(n)
   return short(n):gsub("(%d)$", "%1 ") .. "B"
 end
@@ -61,7 +61,7 @@ local function value_text(v)
 end
 
 
--- Returns what a file says of itself; its licence first.
+-- Writes a file's metadata; its licence first.
 local function metadata(write, data, all)
   local names = {}
   for name in pairs(data) do
@@ -164,7 +164,7 @@ local function input_names(net, arg_params)
 end
 
 
--- Types and shapes for inference: those of parameters, and what was given.
+-- Returns shapes and types for inference: those of parameters, and the given shapes.
 local function list_known(net, arg_params, shapes)
   local given, types = {}, {}
   for _, name in ipairs(net:list_arguments()) do

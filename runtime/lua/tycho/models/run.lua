@@ -17,7 +17,8 @@ local run = {}
 local LABEL = "_label$"                                  -- inputs of losses, which may be missing
 
 
--- The arrays of one `--input`: "x.npy", "name=x.npy", or a file of several by name.
+-- Adds the arrays of one `--input` to `inputs` by name: "x.npy" (named data), "name=x.npy", or a
+-- file of several arrays by name.
 local function read_input(text, inputs)
   local name, path = text:match("^([%w_.:/-]-)=(.+)$")
   local dict, names = nd.load(path or text)
@@ -40,7 +41,7 @@ local function list_shapes(inputs)
 end
 
 
--- A lone array is that of a lone input, whatever it is called.
+-- Renames a lone array to the name of a lone input, whatever it was called.
 local function name_lone_input(names, inputs)
   local given = next(inputs)
   if #names == 1 and given and next(inputs, given) == nil and given ~= names[1] then
@@ -49,8 +50,9 @@ local function name_lone_input(names, inputs)
 end
 
 
--- Names of arguments that are neither parameters nor given; a lone one takes a lone input of
--- another name.
+-- Renames the single input with an unknown name to the single argument that is neither a parameter
+-- nor given. Raises E(name) for other unknown inputs, and an error for arguments that are still
+-- missing.
 local function match_names(net, arg_params, inputs)
   local open, known = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -91,7 +93,8 @@ local function find_dtype(arg_params)
 end
 
 
--- Labels that were not given are zeros: no output depends on them.
+-- Binds the network with its parameters and inputs. Labels that were not given are zeros: no output
+-- depends on them.
 local function bound(net, arg_params, aux_params, described, inputs, ctx)
   local usual, shapes, arrays = find_dtype(arg_params), net:infer_shape(list_shapes(inputs)), {}
   if not shapes then

@@ -11,7 +11,8 @@ local argument_names = {}
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
 
---- Returns whether an argument is a parameter by its name; another one may be an input as well.
+--- Returns whether an argument is a parameter by its name; other arguments may be parameters or
+-- inputs.
 -- @string name
 function argument_names.is_parameter(name)
   for _, ending in ipairs(PARAM_ENDS) do
@@ -23,7 +24,7 @@ function argument_names.is_parameter(name)
 end
 
 
--- Arguments that do not look like parameters.
+-- Returns the arguments that do not look like parameters.
 local function input_like(names)
   local list = {}
   for _, name in ipairs(names) do
@@ -55,7 +56,7 @@ function argument_names.check(symbol, given, what, logger)
 end
 
 
---- Those of the names that are arguments.
+--- Returns those of the names that are arguments of the symbol, in their given order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
 function argument_names.known(symbol, given)
@@ -67,7 +68,7 @@ function argument_names.known(symbol, given)
 end
 
 
---- Returns the arguments that are none of the inputs, in their order.
+--- Returns the arguments that are not inputs, in their order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} ... lists of inputs
 function argument_names.parameters(symbol, ...)

@@ -36,7 +36,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 local BaseModule = Class:extend("BaseModule")
 
 
---- Gives a class the methods of a file of its own (not for users).
+--- Adds the methods of another file to a class (not for users).
 function BaseModule._include(kind, methods)
   for name, method in pairs(methods) do
     kind[name] = method
@@ -112,7 +112,7 @@ function BaseModule:_func(method)
 end
 
 
---- Refuses a call that comes too early.
+--- Raises E(state) if a flag that the call needs is not set yet.
 -- @string method
 -- @param ... flags that must be set
 function BaseModule:_need(method, ...)
@@ -140,8 +140,8 @@ local ALREADY = {
 }
 
 
---- Returns whether a call has nothing to do, since a flag is set and nothing forces it; it warns
--- then.
+--- Returns whether a call has nothing to do, since a flag is set and nothing forces it; warns in
+-- that case.
 -- @string method
 -- @string state name of the flag
 -- @bool force
@@ -154,7 +154,7 @@ function BaseModule:_is_done(method, state, force)
 end
 
 
---- Checks what bind is asked for.
+--- Checks the options of bind.
 -- @tparam table a checked options of bind
 -- @treturn bool whether there is something to do
 function BaseModule:_begin_bind(a)
@@ -177,7 +177,7 @@ function BaseModule:_refuse_shared(a)
 end
 
 
---- Returns the symbol or a property of a bound module; E(state) before.
+--- Returns a property of a bound module; E(state) before bind.
 function BaseModule:_bound(name)
   self:_need(name, "binded")
   return self
@@ -221,14 +221,14 @@ function BaseModule._batch(given, func)
 end
 
 
---- Forward with is_train = true, then backward.
+--- Runs forward with is_train = true, then backward.
 function BaseModule:forward_backward(data_batch)
   self:forward(data_batch, true)
   self:backward()
 end
 
 
---- Gets ready for a batch to come.
+--- Prepares for a batch before it is run.
 -- @param data_batch
 -- @tparam[opt] function sparse_row_id_fn there are no sparse parameters: a warning
 function BaseModule:prepare(data_batch, sparse_row_id_fn)
@@ -238,7 +238,7 @@ function BaseModule:prepare(data_batch, sparse_row_id_fn)
 end
 
 
---- States of a module that has none.
+--- Returns the states: an empty list, as the module has none.
 function BaseModule:get_states()
   self:_need("get_states", "binded", "params_initialized")
   return {}
@@ -250,8 +250,8 @@ function BaseModule:set_states()
 end
 
 
---- `{name, label}` of each label, in the order of the outputs that metrics compare them with (not
--- for users).
+--- Returns `{name, label}` for each label, in the order of the outputs that metrics compare them
+-- with (not for users).
 -- @tparam {NDArray,...} labels in the order of `label_shapes`
 function BaseModule:_name_labels(labels)
   local list = {}
@@ -280,7 +280,7 @@ BaseModule.INIT_OPTIMIZER = {
 }
 
 
---- Returns a list of options and more of them.
+--- Returns a list of options extended by more of them.
 function BaseModule._extend_options(options, more)
   local list = tables.copy(options)
   for _, entry in ipairs(more) do
@@ -327,8 +327,8 @@ function BaseModule:set_params(...)
 end
 
 
---- Arrays that have the shapes of the parameters and of the auxiliary states, by name (not for
--- users).
+--- Returns arrays that have the shapes of the parameters and of the auxiliary states, by name (not
+-- for users).
 -- @tparam table given parameters that are about to be set, by name
 -- @treturn ?table nil: a class does not say
 -- @treturn ?table
@@ -337,8 +337,8 @@ function BaseModule:_own_params(given)                    -- luacheck: ignore se
 end
 
 
---- As get_params, for values that are read at once: a module that can makes no
--- copies for it (not for users).
+--- Returns the parameters as `get_params` does, for callers that read the values at once: a module
+-- may return its own arrays instead of copies (not for users).
 function BaseModule:_read_params()
   return self:get_params()
 end
@@ -375,7 +375,7 @@ function BaseModule:load_params(...)
 end
 
 
---- Bytes of executors and parameters, where there are any.
+--- Returns the bytes of executors and parameters, by kind; here an empty table.
 function BaseModule.memory(_)
   return {}
 end
@@ -388,7 +388,8 @@ function BaseModule._updaters(_)
 end
 
 
---- Stores that keep something between updates: for the saved state of a training (not for users).
+--- Returns the stores that keep something between updates: for the saved state of a training (not
+-- for users).
 -- @treturn table list
 function BaseModule._stores(_)
   return {}
@@ -397,8 +398,8 @@ end
 
 local CLIP = args.form("Module:clip_global_norm", { { "max_norm", "number" } })
 
---- Makes all gradients together, as the optimizer takes them, no longer than a limit: between
--- backward and update.
+--- Scales all gradients, as the optimizer takes them, so that their norm together is at most a
+-- limit: between backward and update.
 -- @number max_norm
 -- @treturn ?NDArray their length before, one element
 function BaseModule:clip_global_norm(...)
@@ -409,22 +410,22 @@ function BaseModule:clip_global_norm(...)
 end
 
 
---- Gradients for what `fit` does to them before an update (not for users).
+--- Returns the gradients that `fit` changes before an update (not for users).
 -- @treturn table list of `{copies, scale}`; see module/gradients.lua
 function BaseModule._gradients(_)
   return {}
 end
 
 
---- Runs the last batch again, without a trace, up to the first node that gives NaN or an infinity
--- (not for users).
+--- Runs the last batch again, without side effects, up to the first node that gives NaN or an
+-- infinity (not for users).
 -- @treturn ?Error with that node; nil: there is none, or a module cannot say
 function BaseModule._first_bad_number(_)
   return nil
 end
 
 
---- Nothing to give back here.
+--- Marks the module as freed; subclasses free what they hold.
 function BaseModule:free()
   self._freed = true
 end

@@ -14,8 +14,8 @@ require "tycho.ndarray"
 local slices = {}
 
 
---- Returns how many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to
--- even; what is missing goes to the last one.
+--- Returns the rows of each device, `{{begin, end}, ...}`, by weight, rounded half to even; the
+-- last device gets the remaining rows.
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
@@ -46,7 +46,7 @@ function slices.split(batch_size, work_load_list, func)
 end
 
 
---- Rows `from` to before `to` along axis 0: a view.
+--- Returns rows `from` (from 0) to before `to` along axis 0 as a view.
 function slices.view(x, from, to)
   local shape = x.shape
   if from == 0 and to == shape[1] then
@@ -74,7 +74,7 @@ function slices.cut(x, axis, range)
 end
 
 
---- Parts of all devices as one array on the first one's device.
+--- Returns the parts of all devices as one array on the first one's device.
 -- @tparam {NDArray,...} parts
 -- @int axis -1: the first part
 function slices.join(parts, axis)
@@ -89,7 +89,7 @@ function slices.join(parts, axis)
 end
 
 
---- Lists over devices, one for each output, gradient or state, as one array each.
+--- Returns lists over devices, one for each output, gradient or state, joined to one array each.
 -- @tparam table lists
 -- @bool merge false: the lists as they are
 -- @tparam function axis_of position of a list -> the axis along which it is joined

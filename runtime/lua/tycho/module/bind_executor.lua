@@ -30,7 +30,7 @@ local function fail_shared(name, code, expected, got)
 end
 
 
--- Names whose gradients are computed.
+-- Returns the set of names whose gradients are computed.
 local function wanted_grads(a)
   local wanted, params = {}, tables.positions(a.param_names)
   if a.need_grad == true then

@@ -22,7 +22,7 @@ local function format_key(key)
 end
 
 
---- Returns a key for people.
+--- Returns a key as text for messages.
 function bucket_keys.show(key)
   return format_key(key):sub(2)
 end

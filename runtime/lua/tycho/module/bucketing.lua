@@ -85,7 +85,7 @@ local OPTIONS = {
 local NEW = args.form(CLASS, OPTIONS)
 
 
--- Returns what sym_gen says for a key, under a fresh manager of names.
+-- Calls sym_gen for a key, with a new manager of names, and returns its results checked.
 local function generate(self, key)
   local symbol, data_names, label_names = name_of.NameManager():with(function()
     return self._sym_gen(key)
@@ -133,7 +133,8 @@ function BucketingModule:init(...)
 end
 
 
---- Parameters and auxiliary states of all buckets as host arrays by name: the module's own tables.
+--- Returns parameters and auxiliary states of all buckets as host arrays by name: the module's own
+-- tables.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
@@ -289,8 +290,8 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of a batch's arrays, or of those of all batches of a list: as the batch says, else
--- under a new bucket's names.
+-- Returns the descriptions of a batch's arrays, or of those of all batches of a list: as the batch
+-- describes them, else under a new bucket's names.
 local function described(names, given, list, parts)
   given = descriptions.list(given, "BucketingModule:forward", "provide_data") or {}
   local descs = {}
@@ -378,7 +379,7 @@ function BucketingModule:_first_bad_number()
 end
 
 
---- Lets the optimizer change the parameters of the current bucket.
+--- Updates the parameters of the current bucket with the optimizer.
 function BucketingModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   self._curr_module:update()
@@ -387,7 +388,7 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Has a monitor watch all buckets, later ones too.
+--- Installs a monitor on all buckets, including later ones.
 function BucketingModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
   self._monitors[#self._monitors + 1], self._monitor = mon, mon
@@ -397,9 +398,9 @@ function BucketingModule:install_monitor(mon)
 end
 
 
---- Bytes: pool (intermediate memory of all buckets together), largest (what the largest
--- bucket needs, in whole pages), planned (what all would need apart), buckets (planned
--- by key), params, grads, aux.
+--- Returns bytes: pool (intermediate memory of all buckets together), largest (what the largest
+-- bucket needs, in whole pages), planned (what all would need separately), buckets (planned by
+-- key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
   local of_base = self._met[1]:memory()
@@ -414,7 +415,7 @@ function BucketingModule:memory()
 end
 
 
---- Gives all buckets back.
+--- Frees all buckets.
 function BucketingModule:free()
   if self._binded then
     self:_reset_bind()
@@ -471,8 +472,7 @@ local DICT = args.form("BucketingModule.load_dict", {
 })
 
 
--- Compares parameters with those of the symbols that are known: what belongs to none of them may
--- belong to a bucket that comes later.
+-- Compares parameters with those of the known symbols; others may belong to a later bucket.
 local function check_loaded(self, arg_params, aux_params, a)
   local modules = {}
   for _, m in pairs(self._buckets) do
@@ -486,9 +486,8 @@ local function check_loaded(self, arg_params, aux_params, a)
 end
 
 
---- Returns a module from symbols by key and parameters; unbound. What the parameters lack is
--- E(name), here or when a bucket is bound that needs it; names of no symbol are kept for later
--- buckets.
+--- Returns an unbound module from symbols by key and parameters. A missing parameter is E(name),
+-- here or when a bucket that needs it is bound; names of no symbol are kept for later buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
 --   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
 function BucketingModule.load_dict(...)
@@ -513,7 +512,7 @@ local LOAD = args.form("BucketingModule.load", {
   { "default_bucket_key", "any" }, { "allow_missing", "boolean", false },
 })
 
---- Returns a module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
+--- Returns an unbound module from a checkpoint. A missing parameter is E(name) as in `load_dict`.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, allow_missing = false, and
 --   those of the constructor
 function BucketingModule.load(...)

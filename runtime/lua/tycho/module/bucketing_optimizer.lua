@@ -10,7 +10,7 @@ local INIT_OPTIMIZER = require("tycho.module.optimizer").INIT_OPTIMIZER
 local BucketingModule = {}                               -- methods, for module/bucketing.lua
 
 
--- The optimizer of one bucket becomes that of all.
+-- Makes the optimizer of the bucket `owner` that of all buckets.
 local function share_optimizer(self, owner)
   self._optimizer_owner, self._optimizer_initialized = owner, true
   for _, m in ipairs(self._met) do
@@ -51,7 +51,8 @@ end
 
 local STATES = args.form("BucketingModule:load_optimizer_states", { { "fname", "text" } })
 
---- As `Module:load_optimizer_states`; states of parameters of later buckets wait for them.
+--- Loads optimizer states as `Module:load_optimizer_states` does; states of parameters that only
+-- later buckets have are kept for them.
 -- @string fname
 function BucketingModule:load_optimizer_states(...)
   self:_need("load_optimizer_states", "binded", "optimizer_initialized")
@@ -83,7 +84,7 @@ function BucketingModule:_stores()
 end
 
 
---- Has gradients scaled, or no longer; buckets that are bound later follow (not for users).
+--- Turns the scaling of gradients on or off, also for buckets that are bound later (not for users).
 function BucketingModule:_scale_loss(loss_scale)
   for _, m in ipairs(self._met) do
     m:_scale_loss(loss_scale)

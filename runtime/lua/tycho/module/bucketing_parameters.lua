@@ -48,7 +48,7 @@ local function pick(params, names)
 end
 
 
--- Keeps what belongs to no bound bucket.
+-- Keeps values that belong to no bound bucket.
 local function keep_others(kept, given, known)
   for name, x in pairs(given or {}) do
     if not known[name] then
@@ -58,7 +58,7 @@ local function keep_others(kept, given, known)
 end
 
 
--- Refuses given parameters that are missing, or of other shapes, in any bound bucket. Names of none
+-- Refuses given parameters that are missing, or of other shapes, in any bound bucket. Unknown names
 -- may be those of later buckets.
 local function check_given(self, a)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
@@ -81,8 +81,8 @@ end
 
 local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values; those of later buckets get theirs in
--- the same way when they come.
+--- Gives parameters their first values; those of later buckets get theirs in the same way when
+-- these are bound.
 -- @tparam[opt] table options as `Module:init_params`
 function BucketingModule:init_params(...)
   local a = INIT(...)
@@ -96,7 +96,7 @@ function BucketingModule:init_params(...)
 end
 
 
--- Writes given values straight to the devices.
+-- Writes given values to the devices directly.
 local function write_some(self, a)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
     { a.arg_params or {}, a.aux_params or {} },
@@ -128,7 +128,7 @@ function BucketingModule:set_params(...)
 end
 
 
---- Names of parameters of a bucket that no bound one has (not for users).
+--- Returns the names of a bucket's parameters that no bound bucket has (not for users).
 -- @tparam Module m
 -- @treturn table set
 function BucketingModule:_new_names(m)
@@ -162,7 +162,7 @@ local function check_new(self, m, names)
 end
 
 
---- Gives first values to parameters that a later bucket brings (not for users). A file that the
+--- Gives first values to parameters that a later bucket adds (not for users). A file that the
 -- module was loaded from must have them, unless it may lack some.
 -- @tparam Module m the bucket
 -- @tparam table names set

@@ -20,7 +20,7 @@ local callback = {}
 
 -- Time --------------------------------------------------------------------------------------------
 
---- Seconds since some moment. Programs may put another clock here.
+--- Returns the seconds since a fixed moment. Programs may replace the function.
 -- @treturn number
 function callback.clock()
   return tonumber(C.ty_profile_now()) * 1e-9
@@ -32,7 +32,7 @@ end
 local DO = args.form("callback.do_checkpoint",
   { { "prefix", "text" }, { "period", "integer", 1 }, checkpoint.ON_ERROR })
 
---- Epoch callback: a checkpoint after every period-th epoch.
+--- Returns an epoch callback that saves a checkpoint after every period-th epoch.
 -- @string prefix
 -- @int[opt=1] period
 -- @string[opt="stop"] on_error where it cannot be written: "stop" raises, "warn" goes on
@@ -54,7 +54,8 @@ local MODULE = args.form("callback.module_checkpoint", {
   { "save_optimizer_states", "boolean", false }, checkpoint.ON_ERROR,
 })
 
---- Epoch callback: the module's own checkpoint, with the optimizer's states if asked for.
+--- Returns an epoch callback that saves the module's checkpoint after every period-th epoch, with
+-- the optimizer's states if `save_optimizer_states`.
 -- @param mod
 -- @string prefix
 -- @int[opt=1] period
@@ -79,7 +80,7 @@ end
 local TRAIN = args.form("callback.log_train_metric",
   { { "period", "integer" }, { "auto_reset", "boolean", false } })
 
---- Batch callback: the metric's values every period-th batch.
+--- Returns a batch callback that logs the metric's values every period-th batch.
 -- @int period
 -- @bool[opt=false] auto_reset clears the local sums then
 function callback.log_train_metric(...)
@@ -109,7 +110,8 @@ function LogValidation.__call(_, param)
 end
 
 
---- Evaluation callback: the metric's values, in the place of the line that `fit` writes.
+--- Returns an evaluation callback that logs the metric's values, in place of the line that `fit`
+-- writes.
 function callback.LogValidationMetricsCallback()
   return LogValidation()
 end
@@ -119,7 +121,7 @@ local SPEED = args.form("callback.Speedometer", {
   { "batch_size", "number" }, { "frequent", "integer", 50 }, { "auto_reset", "boolean", true },
 })
 
--- "<TAB>accuracy=0.5" for each value.
+-- Returns the metric's values as text, "<TAB>accuracy=0.5" for each.
 local function values_text(metric)
   local parts = {}
   for _, pair in ipairs(metric:get_name_value()) do
@@ -144,8 +146,8 @@ local function speed_line(a, param, speed)
 end
 
 
---- Batch callback: samples per second and the metric's values every `frequent` batches. The first
--- call of an epoch starts the clock.
+--- Returns a batch callback that logs samples per second and the metric's values every `frequent`
+-- batches. The first call of an epoch starts the clock.
 -- @number batch_size samples in a batch
 -- @int[opt=50] frequent
 -- @bool[opt=true] auto_reset clears the metric's local sums after each line
@@ -177,8 +179,8 @@ local function round_half_even(x)
   return up and low + 1 or low
 end
 
---- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its
--- place, elsewhere there is a line per ten per cent.
+--- Returns a batch callback that shows how much of the epoch is done: a bar that is redrawn on a
+-- terminal, elsewhere a line per ten per cent.
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)

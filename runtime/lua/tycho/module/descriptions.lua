@@ -11,8 +11,8 @@ local values = require "tycho.core.values"
 local descriptions = {}
 
 
---- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name,
--- shape, ...}`, or shapes by name.
+--- Returns descriptions of inputs as a list of DataDesc, from such a list, a list of `{name, shape,
+-- ...}`, or shapes by name.
 -- @tparam ?table given
 -- @string func for errors
 -- @string argument for errors
@@ -41,7 +41,7 @@ function descriptions.list(given, func, argument)
 end
 
 
---- Descriptions of labels, as `list`: nil for none at all.
+--- Returns descriptions of labels as `list` does; nil for an empty list.
 function descriptions.labels(given, func)
   local labels = descriptions.list(given, func, "label_shapes")
   return labels and #labels > 0 and labels or nil
@@ -63,7 +63,7 @@ local function name_of(description)
 end
 
 
---- Returns where a batch has each of the bound inputs, by name.
+--- Returns the position in a batch of each of the bound inputs, by name.
 -- @tparam ?table described what the batch says of its arrays
 -- @tparam table bound descriptions, or names
 -- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their

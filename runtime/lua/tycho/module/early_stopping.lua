@@ -56,7 +56,7 @@ local function larger_is_better(self, name)
 end
 
 
--- Returns the figure that counts among the validation's.
+-- Returns name and value of the metric that early stopping watches, or of the first one.
 local function figure(self, list)
   local wanted, names = self.options.metric, {}
   for i, pair in ipairs(list) do
@@ -69,7 +69,8 @@ local function figure(self, list)
 end
 
 
---- Looks at the figures of an epoch.
+--- Compares the values of an epoch's validation with the best, and keeps the parameters if they are
+-- better.
 -- @param module
 -- @tparam table list `{name, value}` of each metric
 -- @int epoch from 0
@@ -92,7 +93,7 @@ function EarlyStopping:look(module, list, epoch)
 end
 
 
---- Returns whether the best is `patience` validations ago.
+--- Returns whether the last `patience` validations were no better than the best.
 function EarlyStopping:is_over()
   return self.waited >= self.options.patience
 end
@@ -108,13 +109,13 @@ function EarlyStopping:finish(module)
 end
 
 
---- Returns what has to be kept to go on later.
+--- Returns the state with which early stopping can continue.
 function EarlyStopping:state()
   return { name = self.name, best = self.best, epoch = self.epoch, waited = self.waited }
 end
 
 
---- Goes on from such a state, or from nothing.
+--- Continues from such a state, or from nil.
 function EarlyStopping:go_on(state)
   state = state or self:state()
   self.name, self.best, self.epoch, self.waited = state.name, state.best, state.epoch, state.waited

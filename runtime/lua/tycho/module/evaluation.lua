@@ -50,7 +50,7 @@ local function read_field(t, name)
 end
 
 
---- Raises E(value) for what gives no batches.
+--- Raises E(value) for data that gives no batches.
 -- @param data
 -- @string func for errors
 -- @string argument for errors
@@ -77,7 +77,8 @@ function evaluation.check_described(data, func, argument)
 end
 
 
--- Says the names of a batch's arrays where their order is not the bound one.
+-- Describes a batch's arrays if their order is not the bound one, and the batch does not describe
+-- them.
 local function describe(batch, field, descs, bound)
   if batch[field] == nil and bound and descriptions.order(descs, bound) then
     batch[field] = descs
@@ -85,8 +86,7 @@ local function describe(batch, field, descs, bound)
 end
 
 
---- Returns the next batch of an iterator. One that does not describe itself is described by the
--- iterator.
+--- Returns the next batch of an iterator. A batch without descriptions gets the iterator's.
 -- @param self the module
 -- @param data the iterator
 -- @return nil: the epoch is over
@@ -107,7 +107,7 @@ function evaluation.metric(given)
 end
 
 
---- Tells callbacks of a batch or an epoch.
+--- Calls the callbacks of a batch or an epoch.
 -- @param callbacks as `call_all`
 -- @param self the module, for `locals`
 -- @tparam table a options of the loop, for `locals`
@@ -124,7 +124,7 @@ function evaluation.report(callbacks, self, a, epoch, nbatch, metric, batch)
 end
 
 
--- Labels of a batch in the order that the module has them in: by name, where the batch says names.
+-- Returns the labels of a batch in the module's order: by name, if the batch has names.
 local function labels_of(self, batch)
   local labels = batch.label or {}
   local bound = batch.provide_label and (self.label_shapes or self.label_names)
@@ -133,7 +133,7 @@ local function labels_of(self, batch)
 end
 
 
---- Rows of an array that count.
+--- Returns the rows of an array that count, as a view; E(value) if none would.
 -- @tparam NDArray x
 -- @int pad rows at the end that do not
 -- @string name for errors
@@ -149,7 +149,7 @@ function evaluation.without_pad(x, pad, name, func)
 end
 
 
--- Shows the rows of the batch that count to a metric.
+-- Updates a metric with the rows of the batch that count.
 local function update_unpadded(self, metric, batch)
   local func = self:_func("update_metric")
   local labels, named_outputs = {}, {}

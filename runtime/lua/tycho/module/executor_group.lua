@@ -69,7 +69,8 @@ local FORM = args.form("mod.DataParallelExecutorGroup", {
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Parameters that updates inside backward can change: those with gradients, none of which adds up.
+-- Returns the parameters that updates inside backward can change: those with gradients. A gradient
+-- that adds up is E(unsupported).
 local function fused_names(self, reqs)
   local names = {}
   for _, name in ipairs(self.for_training and self.param_names or {}) do
@@ -84,8 +85,8 @@ local function fused_names(self, reqs)
 end
 
 
--- What is requested of arguments, and which symbol is bound. Parameters that backward updates ask
--- for nothing.
+-- Chooses the gradient requests of the arguments and the symbol that is bound. Parameters that
+-- backward updates itself have the request "null".
 local function choose_requests(self, fuse, loss_scale)
   local reqs = gradient_requests.read(self, self._asked)
   local names = fuse and fused_names(self, reqs) or {}
@@ -134,7 +135,8 @@ local function share_arrays(self, group)
 end
 
 
--- Arguments that are neither parameters nor data nor states: the labels, described or not.
+-- Returns the arguments that are neither parameters nor data nor states: the labels, described or
+-- not.
 local function label_arguments(self)
   local known, list = tables.positions(self.data_names), {}
   for _, name in ipairs(self.state_names) do
@@ -147,7 +149,7 @@ local function label_arguments(self)
 end
 
 
--- Arrays are found by name.
+-- Raises E(name) if two variables have one name, since arrays are found by name.
 local function check_names(names)
   local seen = {}
   for _, name in ipairs(names) do
@@ -198,7 +200,7 @@ function Group:init(...)
 end
 
 
--- Returns whether a device's executor is one of these sets'.
+-- Returns whether an executor is that of device i in one of the sets.
 local function is_of(list, i, exe)
   for _, set in ipairs(list) do
     if set.execs[i] == exe then
@@ -211,8 +213,7 @@ end
 
 local REQUESTED = { "_reqs", "grad_req", "_fusion", "_loss_scale", "_bound_symbol", "_sets" }
 
--- Executors for other requests, in the place of all that are there. What fails
--- leaves everything as it was.
+-- Replaces all executors by ones for other requests. If this fails, everything is left as it was.
 local function bind_again(self, fuse, loss_scale)
   local before = {}
   for _, field in ipairs(REQUESTED) do
@@ -248,7 +249,7 @@ local function rebind(self, fuse, loss_scale)
 end
 
 
---- Has the optimizer's updates inside backward, or no longer (not for users).
+--- Puts the optimizer's updates into backward, or takes them out (not for users).
 -- @tparam ?function fuse names of parameters -> symbol, find_array,
 --   backward: `module/fused_update.lua`
 function Group:fuse(fuse)
@@ -256,7 +257,7 @@ function Group:fuse(fuse)
 end
 
 
---- Has gradients scaled, or no longer (not for users).
+--- Turns the scaling of gradients on or off (not for users).
 -- @tparam ?LossScale loss_scale `module/loss_scale.lua`
 function Group:scale_loss(loss_scale)
   rebind(self, nil, loss_scale)
@@ -275,7 +276,8 @@ function Group:release(names)
 end
 
 
--- The batch axis of each output: by the head's layout, 0 without.
+-- Finds the batch axis of each output, from 0, in the layout of its head; 0 without a layout, -1
+-- for a layout without a batch axis.
 function Group:_find_output_axes()
   self._output_axes = {}
   for i = 1, #self.symbol do
@@ -285,8 +287,8 @@ function Group:_find_output_axes()
 end
 
 
---- Executors for other shapes of the inputs; parameters stay. Shapes that
--- were met lately cost nothing.
+--- Chooses executors for other shapes of the inputs; parameters stay. Executors of recently used
+-- shapes are reused.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes descriptions
 function Group:reshape(data_shapes, label_shapes)
@@ -295,8 +297,7 @@ function Group:reshape(data_shapes, label_shapes)
 end
 
 
---- Goes on with executors for these data that were made before, whatever their labels (not for
--- users).
+--- Chooses executors for these data that were made before, whatever their labels (not for users).
 -- @tparam {DataDesc,...} data
 -- @treturn bool whether there are some
 function Group:choose_by_data(data)
@@ -304,7 +305,8 @@ function Group:choose_by_data(data)
 end
 
 
---- Notes that the shapes of the current labels follow from those of other batches (not for users).
+--- Records that the shapes of the current labels are derived from those of other batches (not for
+-- users).
 function Group:guess_labels()
   self._set.guessed = true
 end
@@ -349,7 +351,7 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Has a monitor watch the executors: always those for the present shapes.
+--- Installs a monitor, which always watches the executors for the present shapes.
 function Group:install_monitor(monitor)
   self._monitors[#self._monitors + 1] = monitor
   for _, exe in ipairs(self.execs) do
@@ -358,8 +360,8 @@ function Group:install_monitor(monitor)
 end
 
 
---- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as
--- pools have them), pool (what all sharing executors have together), params, grads, aux.
+--- Returns bytes over all devices: planned (of the current executors), pages (the same in whole
+-- pages, as pools have them), pool (what all sharing executors have together), params, grads, aux.
 function Group:memory()
   local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do
@@ -376,7 +378,7 @@ function Group:memory()
 end
 
 
---- Gives all executors of this group back; arrays and what other groups use stay.
+--- Frees all executors of this group; arrays and what other groups use stay.
 function Group:free()
   for _, set in ipairs(self._sets) do
     sets.drop(self, set)

@@ -52,7 +52,7 @@ local function work_loads(a)
 end
 
 
--- Arguments that the iterator does not provide.
+-- Returns the arguments that the iterator does not provide.
 local function list_parameters(a)
   local inputs, list = {}, {}
   for _, kind in ipairs{ "provide_data", "provide_label" } do
@@ -107,7 +107,7 @@ function Manager.__index(self, key)
 end
 
 
---- Has a monitor watch the executors; not with buckets.
+--- Installs a monitor on the executors; not with buckets.
 function Manager:install_monitor(monitor)
   if self.sym_gen then
     Error.raise{ code = "unsupported", func = FUNC .. ":install_monitor",
@@ -119,7 +119,7 @@ function Manager:install_monitor(monitor)
 end
 
 
--- Arrays by name from such a table or a list in the order of names.
+-- Returns arrays by name, from such a table or from a list in the order of names.
 local function by_name(given, names)
   if #(given or {}) == 0 then
     return given or {}
@@ -177,8 +177,8 @@ local function bucket_group(self, net, data_batch)
 end
 
 
---- Copies a batch to the devices; with buckets, to the group of its key, which
--- is made when the key is new, and again where a batch is the first with labels.
+--- Copies a batch to the devices; with buckets, to the group of its key, which is made when the key
+-- is new, and made again for the first batch with labels.
 function Manager:load_data_batch(data_batch)
   local group = self.execgrp
   if self.sym_gen then
@@ -216,7 +216,7 @@ function Manager:backward()
 end
 
 
---- Shows labels and outputs to a metric; see the group.
+--- Updates a metric with labels and outputs; see the group.
 function Manager:update_metric(metric, labels, pre_sliced)
   current(self, "update_metric"):update_metric(metric, labels, pre_sliced)
 end

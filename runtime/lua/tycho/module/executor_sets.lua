@@ -21,7 +21,7 @@ local FUNC = "Module:bind"                               -- who mostly makes gro
 local KEPT = 8                                           -- sets of a group
 
 
--- Rows of the batch; all inputs with a batch axis must have as many.
+-- Returns the rows of the batch; raises E(shape) unless all inputs with a batch axis have as many.
 local function find_batch_size(data, labels)
   local size
   for _, part in ipairs{ data, labels or {} } do
@@ -48,7 +48,7 @@ local function make_key(descs)
 end
 
 
--- {{range, array}, ...} over devices, for each name.
+-- Returns, for each name, a list over devices of arrays, or of {range, array} if `ranged`.
 local function arrays_over_devices(set, names, ranged)
   local list = {}
   for k, name in ipairs(names) do
@@ -92,7 +92,7 @@ end
 local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
   "label_arrays", "state_arrays", "input_grad_arrays" }
 
--- Who watches the executors that were current watches these.
+-- Moves the monitors of the executors that were current to those of the set.
 local function hand_monitors_on(self, before, set)
   for i, exe in ipairs(set.execs) do
     exe:_take_monitor(before.execs[i])
@@ -116,7 +116,7 @@ local function use_set(self, set)
 end
 
 
---- Gives a set's executors back, except those whose pool others use.
+--- Frees a set's executors, except those whose pool others use.
 function sets.drop(self, set)
   for i, exe in ipairs(set.execs) do
     if exe ~= self._shared[i].base then

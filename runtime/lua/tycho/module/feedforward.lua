@@ -83,7 +83,7 @@ local function iterator(self, x, y, for_training)
 end
 
 
--- Validation data: an iterator, or a pair of arrays.
+-- Returns the validation data as an iterator; a pair of arrays becomes one.
 local function eval_iterator(self, data)
   if is_plain(data) and #data == 2 then
     return iterator(self, data[1], data[2], true)
@@ -97,7 +97,7 @@ local function list_names(descs)
 end
 
 
--- Returns a module for the symbol and what an iterator provides.
+-- Returns a module for the symbol and the descriptions of an iterator.
 -- @param label_names function of a symbol -> names
 local function make_module(self, it, options, label_names)
   local data_names = list_names(it.provide_data)
@@ -160,8 +160,8 @@ local function run_batch(self, m, a, metric, batch, at)
 end
 
 
--- Batches until the iterator ends and, with an epoch size, as many as that: the iterator
--- then goes on in the next epoch.
+-- Runs batches until the iterator ends or, with an epoch size, that many: the iterator continues in
+-- the next epoch.
 local function run_epoch(self, m, a, metric, train, at)
   local size = self.epoch_size
   metric:reset()
@@ -247,7 +247,7 @@ end
 
 -- Using -------------------------------------------------------------------------------------------
 
--- Arguments that are labels: those that the iterator describes, and those that are called so.
+-- Returns the arguments that are labels: those that the iterator describes, and those named so.
 local function list_labels(net, it)
   local labels, data, list = tables.positions(list_names(it.provide_label)),
     tables.positions(list_names(it.provide_data)), {}
@@ -259,8 +259,8 @@ local function list_labels(net, it)
 end
 
 
--- Descriptions of the labels whose shapes do not follow from the data: prediction needs no others,
--- and the iterator may lack them.
+-- Returns the descriptions of the labels whose shapes do not follow from the data, nil without any:
+-- prediction needs no others, and the iterator may lack them.
 local function needed_labels(net, it)
   local shapes, list = {}, {}
   for _, d in ipairs(descriptions.list(it.provide_data, "FeedForward", "provide_data")) do
@@ -313,7 +313,7 @@ local function joined(lists)
 end
 
 
---- Outputs for all rows.
+--- Returns the outputs for all rows.
 -- @param X iterator or array
 -- @tparam[opt] table options num_batch, return_data = false, reset = true
 -- @return NDArray, or a list with several outputs; with `return_data` also data and labels
@@ -382,7 +382,8 @@ local LOAD = args.form("FeedForward.load", {
 })
 
 
--- Arguments that are called data or labels, as the reference tells inputs from parameters.
+-- Returns the arguments whose name ends in data or label, as the reference tells inputs from
+-- parameters.
 local function called(net, what)
   local list = {}
   for _, name in ipairs(net:list_arguments()) do
@@ -392,8 +393,8 @@ local function called(net, what)
 end
 
 
---- Returns a network from a checkpoint. What the file lacks, and what belongs to another network,
--- is E(name) as in `Module.load`.
+--- Returns a network from a checkpoint. Missing parameters, and those of another network, are
+-- E(name) as in `Module.load`.
 -- @string prefix
 -- @int epoch
 -- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and

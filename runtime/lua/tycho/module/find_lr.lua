@@ -177,10 +177,10 @@ local function test(clone, a)
 end
 
 
---- Tries learning rates from low to high, one batch each, and says which is a good one to begin
--- with: where the loss falls fastest. The test ends where the loss has grown to four times its
--- least. It runs on copies: parameters, optimizer and random numbers of this module stay as they
--- are; the iterator is reset.
+--- Tries learning rates from low to high, one batch each, and reports a good one to begin with:
+-- where the loss falls fastest. The test ends when the loss has grown to four times its least
+-- value. It runs on copies: parameters, optimizer and random numbers of this module are unchanged;
+-- the iterator is reset.
 --
 --     local found = mod:find_lr{ train_data = train }
 --     print(found.suggestion)

@@ -94,8 +94,9 @@ local function check_options(self, a)
 end
 
 
--- Each of the three does nothing but warn where its work is done already: it is called then only if
--- the fit asks for something else than there is.
+-- Binds the module for a fit, unless it is bound and the fit asks for nothing different. As `bind`,
+-- `init_params` and `init_optimizer` only warn if their work is done, they are called only if
+-- needed.
 local function bind(self, a)
   local asked = self._bound_by_fit or {}
   local differs = a.memory_budget ~= asked.memory_budget
@@ -139,7 +140,8 @@ local function init_params(self, a)
 end
 
 
--- In what a fit asks for another optimizer than goes on: "learning_rate = 0.1, not 0.5".
+-- Returns how the optimizer that a fit asks for differs from the one in use, as a list of texts:
+-- "learning_rate = 0.1, not 0.5".
 local function optimizer_differences(optimizer, a)
   local list = {}
   local made = (type(a.optimizer) == "string" or Class.is_a(a.optimizer, Optimizer))
@@ -182,7 +184,7 @@ local function init_optimizer(self, a)
 end
 
 
--- Gradients of one training are scaled; those of the next are as it asks.
+-- Sets whether the gradients of this training are scaled; the next training decides anew.
 local function scale_loss(self, a)
   if self._scale_loss then
     a.scaler = a.loss_scale and LossScale(a.loss_scale) or nil
@@ -206,7 +208,7 @@ local function get_ready(self, a)
 end
 
 
--- Puts a training back to where it was saved; the epoch with which this one begins.
+-- Restores a training from where it was saved; returns the epoch with which this one begins.
 local function resume(self, a, c, stopping)
   if not (c and c.resume) then
     return a.begin_epoch
@@ -261,8 +263,8 @@ local function step(self, a, gathered)
 end
 
 
--- Updates with the gradients of the `gathered` batches since the last update; not at all where
--- scaled ones overflow.
+-- Updates with the gradients of the `gathered` batches since the last update; skips the update if
+-- scaled gradients overflow.
 local function update(self, a, gathered)
   local scaler = a.scaler
   if not scaler then
@@ -277,7 +279,8 @@ local function update(self, a, gathered)
 end
 
 
--- Says at the first NaN in what the metric sees where it comes from, before an update spreads it.
+-- Warns of the first NaN in what the metric reads, with the node where it begins, before an update
+-- spreads it.
 local function warn_of_nan(self, metric, at)
   if at.nan_reported or not metric.has_nan then
     return
@@ -357,7 +360,7 @@ local function validate(self, a, metric, epoch)
 end
 
 
--- Parameters to all devices and callbacks.
+-- Copies parameters to all devices and calls the callbacks of an epoch.
 local function hand_on(self, a, epoch)
   if value(a.epoch_end_callback) == nil or a.ranks and not a.ranks:speaks() then
     return self:_equalize_params()
@@ -368,7 +371,8 @@ local function hand_on(self, a, epoch)
 end
 
 
--- After the batches of an epoch; returns the values of the validation, if there is one.
+-- Ends an epoch after its batches: runs callbacks and the validation, and resets the iterator.
+-- Returns the values of the validation, nil without one.
 local function end_epoch(self, a, validation_metric, epoch, stopping)
   local list
   hand_on(self, a, epoch)
@@ -383,7 +387,8 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
 end
 
 
--- The lines of an epoch's training in the log, or what becomes one line with its validation.
+-- Logs the training metrics and the time of an epoch; with `progress` they are kept for one line
+-- together with the validation.
 local function log_epoch(self, a, at, values_of_train, seconds)
   if at.progress then
     at.progress:trained(at.epoch, at.nbatch, values_of_train, seconds)
@@ -454,7 +459,8 @@ local function get_ready_and_train(self, a, at)
 end
 
 
---- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
+--- Trains. Where the module is bound, initialised or has an optimizer already, these are kept, so a
+-- second call continues.
 --
 -- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
 -- @param train_data an iterator

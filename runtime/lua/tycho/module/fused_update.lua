@@ -25,7 +25,7 @@ local FUNC = "Module:init_optimizer"
 -- The states of an updater as auxiliary states of executors, which change them.
 local FusedStates = Class:extend("FusedStates")
 
--- numbers: the index of each parameter's state, by name
+-- Initializes the states; `numbers` holds the index of each parameter's state by name.
 function FusedStates:init(updater, numbers)
   self.updater, self.numbers, self.slots, self.states = updater, numbers, {}, updater.states
 end
@@ -105,7 +105,7 @@ local function backward(self, optimizer, exe, heads)
 end
 
 
---- Returns what a group needs whose parameters are updated inside backward (not for users).
+--- Returns the fusion with which a group's parameters are updated inside backward (not for users).
 -- @tparam {string,...} names parameters for which gradients are wanted, one at least
 -- @treturn table symbol, find_array (function of a state's name and of parameters by name
 --   -> its array or nil), backward (function of an executor and of head gradients)
@@ -122,8 +122,8 @@ function Module:_fuse(names)
 end
 
 
---- How a group asks for what it needs, while updates are part of backward; nil: they are not (not
--- for users).
+--- Returns the function by which an executor group asks for fused updates, or nil if updates are
+-- not part of backward (not for users).
 function Module:_fuse_option()
   return self._fused and function(names) return self:_fuse(names) end or nil
 end
@@ -135,7 +135,7 @@ local function refuse(argument, expected, got, message)
 end
 
 
---- Refuses what makes updates inside backward impossible (not for users).
+--- Refuses optimizers and stores that make updates inside backward impossible (not for users).
 -- @param optimizer
 -- @param kv the store or nil
 function Module:_check_fused(optimizer, kv)
@@ -152,7 +152,7 @@ function Module:_check_fused(optimizer, kv)
 end
 
 
---- Begins or ends updates inside backward: executors follow (not for users).
+--- Begins or ends updates inside backward: executors are bound again (not for users).
 -- @tparam ?FusedStates fused of another module; true: new ones; nil: gradients in arrays
 function Module:_set_fused(fused)
   local before = self._fused
@@ -167,7 +167,7 @@ function Module:_set_fused(fused)
 end
 
 
---- Has gradients scaled, or no longer (not for users).
+--- Turns the scaling of gradients on or off (not for users).
 -- @tparam ?LossScale loss_scale
 function Module:_scale_loss(loss_scale)
   if self._loss_scale ~= loss_scale then

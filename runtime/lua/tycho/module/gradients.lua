@@ -56,7 +56,8 @@ local function compute_sum(copies)
 end
 
 
---- Makes all gradients together, as the optimizers take them, no longer than a limit.
+--- Scales all gradients, as the optimizers take them, so that their norm together is at most a
+-- limit.
 -- @tparam table parts
 -- @number limit length of all parameters' gradients as one vector
 -- @treturn ?NDArray their length before, one element; nil where there are none

@@ -27,7 +27,7 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns an array of a batch, which must have the shape that is bound.
+-- Returns an array of a batch; raises E(shape) unless it has the bound shape.
 local function make_array(x, d, shape, dtype)
   if is_plain(x) then
     x = nd._as_array(x, dtype, FUNC .. ":forward")
@@ -45,7 +45,8 @@ local function make_array(x, d, shape, dtype)
 end
 
 
--- `sources[i]` holds the arrays for device i when the batch comes in parts.
+-- Copies the arrays of a batch to the bound arrays. `sources[i]` holds the arrays for device i if
+-- the batch comes in parts; else each array of `list` is cut by rows.
 local function load(slots, descs, list, sources)
   for k, slots_of in ipairs(slots) do
     local d = descs[k]
@@ -201,8 +202,8 @@ function Group:backward(out_grads)
 end
 
 
---- Outputs: joined over devices, or a list over devices for each. A single
--- device's are the executor's own.
+--- Returns outputs: joined over devices, or a list over devices for each. With one device they are
+-- the executor's own arrays.
 -- @bool[opt=true] merge
 -- @int[opt=0] begin first output, from 0
 -- @int[opt] stop the output after the last
@@ -219,7 +220,7 @@ function Group:get_outputs(merge, begin, stop)
 end
 
 
---- `{name, shape}` of each output, with the whole batch's rows.
+--- Returns `{name, shape}` of each output, with the rows of the whole batch.
 function Group:get_output_shapes()
   local list = {}
   for k, name in ipairs(self.output_names) do
@@ -233,7 +234,7 @@ function Group:get_output_shapes()
 end
 
 
---- Gradients of the data inputs, in their order.
+--- Returns the gradients of the data inputs, in their order.
 -- @bool[opt=true] merge
 function Group:get_input_grads(merge)
   if not self.inputs_need_grad then
@@ -257,7 +258,7 @@ local function named(names, list)
 end
 
 
--- Names of the labels in the order in which batches have them.
+-- Returns the names of the labels in the order in which batches have them.
 local function label_names(self, count)
   local descs = self.label_shapes or self.label_descs
   local names = descs and descriptions.names(descs) or self._label_arguments
@@ -272,7 +273,8 @@ local function label_names(self, count)
 end
 
 
---- `{name, label}` of each label, in the order of the outputs that they belong to (not for users).
+--- Returns `{name, label}` for each label, in the order of the outputs that they belong to (not for
+-- users).
 -- @tparam {NDArray,...} labels as batches have them
 function Group:named_labels(labels)
   local list = named(label_names(self, #labels), labels)
@@ -313,7 +315,7 @@ local function labels_for(self, labels, i, pre_sliced)
 end
 
 
---- Shows labels and outputs to a metric, once for each device.
+--- Updates a metric with labels and outputs, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i

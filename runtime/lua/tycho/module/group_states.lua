@@ -93,7 +93,7 @@ function Group:bring_states()
 end
 
 
---- States: joined over devices, or a list over devices for each.
+--- Returns states: joined over devices, or a list over devices for each.
 -- @bool[opt=true] merge
 function Group:get_states(merge)
   self:bring_states()
@@ -113,7 +113,8 @@ local function check_given(x, shape, name)
 end
 
 
--- Given states, checked: for each a list over devices, or an array of all rows.
+-- Checks given states: each must be a list over devices or an array of all rows, of the bound
+-- shapes.
 local function check_all(self, states)
   for k, slots in ipairs(self.state_arrays) do
     local state, name = states[k], self.state_names[k]
@@ -129,7 +130,8 @@ end
 
 
 --- Sets states from arrays (a list over devices, or one array, for each), or all to a number. They
--- stay for batches of other sizes: of arrays the first rows, more than were given are E(state).
+-- stay for batches of other sizes: such a batch uses the first rows of arrays; more rows than were
+-- given are E(state).
 -- @tparam ?table states
 -- @tparam ?number number
 function Group:set_states(states, number)

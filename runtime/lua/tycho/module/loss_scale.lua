@@ -58,7 +58,7 @@ local function is_loss(n)
 end
 
 
--- Returns the entry after a node that multiplies its gradient.
+-- Returns the output of a node that multiplies the gradient of an entry.
 local function scaled(entry, name, variable)
   local n = node.operator(registry.find("_scale_gradient"), name, {}, -1, FUNC, entry[1].where)
   n.inputs = { entry, { variable, 0 } }
@@ -79,7 +79,8 @@ local function refuse_bodies(n)
 end
 
 
--- Of the inputs of losses, those that have gradients; auxiliary states have none.
+-- Multiplies the inputs of losses by the scale, in the graph, where they have gradients; auxiliary
+-- states have none.
 local function scale_inputs(entries, variable)
   for _, n in ipairs(node.walk(entries)) do
     refuse_bodies(n)
@@ -108,8 +109,8 @@ function LossScale.make_symbol(given)
 end
 
 
---- Returns the array of the scale on a device, for an executor of `make_symbol`; nil: it is of
--- another name.
+--- Returns the array of the scale on a device, for an executor of `make_symbol`; nil for another
+-- name.
 function LossScale:find_array(name, device)
   if name ~= NAME then
     return nil
@@ -132,9 +133,9 @@ local function set(self, scale)
 end
 
 
--- Returns whether all gradients are numbers: one operator for each device and element type. Their
--- sums over devices and ranks, of their own type, are formed later: none overflows where no
--- gradient does times the number of those.
+-- Returns whether all gradients are finite, by one operator for each device and element type. Sums
+-- over devices and ranks are formed later in the gradients' type, so each gradient may be at most
+-- the largest number divided by their count.
 local function all_finite(parts, ranks)
   local groups, flags = {}, {}
   for _, part in ipairs(parts) do
@@ -177,7 +178,7 @@ function LossScale:can_step(parts, ranks)
 end
 
 
---- After a step.
+--- Counts a step that succeeded; after PATIENCE of them a dynamic scale is doubled, up to MOST.
 function LossScale:stepped()
   self.good = self.good + 1
   if self.dynamic and self.good >= PATIENCE then
@@ -205,13 +206,13 @@ function LossScale:divided(updaters, f)
 end
 
 
---- Returns what a saved training needs.
+--- Returns the state for a saved training.
 function LossScale:state()
   return { scale = self.scale, good = self.good, skipped = self.skipped }
 end
 
 
---- Goes on from a state; a scale that stays is not changed by it.
+--- Continues from a state, which does not change a scale that is not dynamic.
 function LossScale:go_on(state)
   if state and self.dynamic then
     set(self, state.scale)

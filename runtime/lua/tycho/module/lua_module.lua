@@ -57,7 +57,7 @@ function LuaModule:init(...)
 end
 
 
---- No parameters.
+--- Returns two empty tables: the module has no parameters.
 function LuaModule.get_params()
   return {}, {}
 end
@@ -88,7 +88,7 @@ function LuaModule.update() end
 function LuaModule.install_monitor() end
 
 
---- Shows labels and outputs to a metric; nothing to do when bound without labels.
+--- Updates a metric with labels and outputs; does nothing if the module was bound without labels.
 function LuaModule:update_metric(eval_metric, labels, pre_sliced)
   if not self._label_shapes then
     return
@@ -114,7 +114,7 @@ local function check_order(self, descs, names, argument)
 end
 
 
---- Notes the shapes; the subclass says what comes out.
+--- Stores the shapes of the inputs; the subclass computes those of the outputs.
 function LuaModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
@@ -137,7 +137,8 @@ function LuaModule:bind(...)
 end
 
 
---- `{name, shape}` of each output: for subclasses.
+--- Returns `{name, shape}` of each output; a subclass must define it. Called here it raises
+-- E(unsupported).
 function LuaModule:_compute_output_shapes()
   Error.raise{ code = "unsupported", func = self:_func("_compute_output_shapes"),
     message = "the subclass does not say what comes out" }

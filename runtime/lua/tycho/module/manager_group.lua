@@ -29,7 +29,7 @@ local SPLIT = args.form("executor_manager._split_input_slice", {
   { "batch_size", "integer" }, { "work_load_list", "list" },
 })
 
---- Rows of each device: `{{begin, end}, ...}`; an empty share is E(value).
+--- Returns the rows of each device: `{{begin, end}, ...}`; an empty share is E(value).
 -- @int batch_size
 -- @tparam {number,...} work_load_list weights of the devices
 function parts._split_input_slice(...)
@@ -68,7 +68,8 @@ local function check_rows(source, ranged, func, name)
 end
 
 
--- `names`: of the targets, for errors, where they have some.
+-- Copies arrays to targets: each is an array, or a list of {range, array} over devices. `names`, if
+-- given, are those of the targets, for errors.
 local function load_general(data, targets, func, names)
   for k, target in ipairs(targets) do
     local source, name = data[k], names and names[k]
@@ -137,7 +138,7 @@ function parts._contexts(given, func)
 end
 
 
---- Descriptions that an iterator or a batch gives (not for users).
+--- Returns the descriptions that an iterator or a batch has (not for users).
 function parts._provided(data, kind, func)
   local ok, list = attempt(function() return data[kind] end)
   if type(data) ~= "table" or not ok or kind == "provide_data" and type(list) ~= "table" then
@@ -184,7 +185,8 @@ local function bind_device(self, a, i, descs)
 end
 
 
--- Per name a list over devices.
+-- Returns, for each name, a list over devices of arrays from the executors' table `dict`, or of
+-- {range, array} if `ranged`; `ty.null` for arrays that are missing.
 local function over_devices(self, names, dict, ranged)
   local list = {}
   for k, name in ipairs(names) do
@@ -198,7 +200,7 @@ local function over_devices(self, names, dict, ranged)
 end
 
 
--- Parameters in argument order, and their places.
+-- Stores the parameters in argument order, and their positions (from 1).
 local function order_params(self, a)
   local wanted = tables.positions(a.param_names)
   self.param_names, self.param_idx = {}, {}
@@ -210,8 +212,8 @@ local function order_params(self, a)
 end
 
 
--- Undescribed labels: arguments that are neither parameters nor described. Without
--- names of parameters an undescribed label is one of them.
+-- Returns the names of labels without a description: arguments that are neither parameters nor
+-- described. If all arguments count as parameters, a name that ends in "label" is one, too.
 local function unbound_inputs(self)
   local described, is_param, list = {}, tables.positions(self.param_names), {}
   for _, names in ipairs{ self.data_names, self.label_names } do
@@ -227,10 +229,10 @@ local function unbound_inputs(self)
 end
 
 
---- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places
--- in arg_names, from 1), data_arrays and label_arrays (per name a list over devices of `{{begin,
--- end}, array}`), param_arrays, grad_arrays, aux_arrays (per name a list over devices),
--- shared_data_arrays (by name, per device).
+--- Reads the options. Fields: train_execs, slices, data_names, label_names, aux_names, param_names,
+-- param_idx (positions in arg_names, from 1), data_arrays and label_arrays (per name a list over
+-- devices of `{{begin, end}, array}`), param_arrays, grad_arrays, aux_arrays (per name a list over
+-- devices), shared_data_arrays (by name, per device).
 function Group:init(...)
   local a = NEW(...)
   a.ctx, a.shared_group = parts._contexts(a.ctx, FUNC), value(a.shared_group)
@@ -262,7 +264,7 @@ function Group:init(...)
 end
 
 
--- Arrays of a batch in the order of names, where the batch says another one.
+-- Returns the arrays of a batch in the order of names, if the batch has another order.
 local function in_order(list, described, names)
   local order = descriptions.order(described, names)
   return order and list and tables.pick(list, order) or list
@@ -321,7 +323,7 @@ local function label_part(self, x, k, i)
 end
 
 
---- Shows labels and outputs to a metric, once for each device.
+--- Updates a metric with labels and outputs, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels of the whole batch, cut by rows
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i

@@ -75,7 +75,7 @@ local NEW = args.form("mod.Module", {
   { "compression_params", "dict?" },
 })
 
--- ty.null is no name, nil the usual one.
+-- Returns the given names; none for `ty.null`, the usual name for nil.
 local function list_or(given, default)
   if given == null then
     return {}
@@ -130,7 +130,7 @@ local LOAD = args.form("Module.load", {
 })
 
 
--- Names with shapes of which nothing is known.
+-- Returns an empty shape for each name, which means that nothing is known.
 local function unknown_shapes(names)
   local dict = {}
   for _, name in ipairs(names) do
@@ -173,9 +173,9 @@ function Module:_check_loaded(arg_params, aux_params, allow, func)
 end
 
 
---- Returns a module from a checkpoint, with its parameters. What the file lacks, and what belongs
--- to another network, is E(name), here or, where only binding tells parameters from inputs, in
--- `bind`, which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
+--- Returns a module from a checkpoint, with its parameters. Missing parameters, and those of
+-- another network, are E(name), here or, if only binding tells parameters from inputs, in `bind`,
+-- which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] load_optimizer_states read by init_optimizer
@@ -246,7 +246,7 @@ local function check_data_names(self, descs)
 end
 
 
--- Descriptions of data and labels, checked.
+-- Returns the descriptions of data and labels, checked.
 local function describe_inputs(self, data_shapes, label_shapes, func)
   local data = descriptions.list(data_shapes, func, "data_shapes")
   check_data_names(self, data)
@@ -304,8 +304,8 @@ local function by_name(names, arrays)
 end
 
 
--- Parameters that came with the module (Module.load, an earlier bind) must have
--- the shapes that are needed now.
+-- Checks that parameters that came with the module (Module.load, an earlier bind) have the shapes
+-- that are needed now.
 local function check_shapes(self)
   local group = self._exec_group
   local own = { by_name(self._param_names, group.param_arrays),
@@ -315,8 +315,8 @@ local function check_shapes(self)
 end
 
 
--- The stores that a binding goes on with: those of the module whose memory it shares,
--- the module's own, or empty ones.
+-- Chooses the parameter stores of a binding: those of the module whose memory it shares, the
+-- module's own, or empty ones.
 local function choose_stores(self, shared)
   if shared then
     self._arg_store, self._aux_store = shared._arg_store, shared._aux_store
@@ -390,7 +390,7 @@ local RESHAPE = args.form("Module:reshape", {
   list = true, { "data_shapes", "table" }, { "label_shapes", "table?" },
 })
 
---- Goes on with other shapes of the inputs; parameters and optimizer stay.
+--- Binds executors for other shapes of the inputs; parameters and optimizer stay.
 function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
@@ -409,7 +409,7 @@ local function merge_option(...)
 end
 
 
---- Outputs of the last forward.
+--- Returns the outputs of the last forward.
 -- @bool[opt=true] merge_multi_context false: a list over devices for each output
 function Module:get_outputs(...)
   self:_need("get_outputs", "binded", "params_initialized")
@@ -417,7 +417,7 @@ function Module:get_outputs(...)
 end
 
 
---- Gradients of the data inputs.
+--- Returns the gradients of the data inputs.
 -- @bool[opt=true] merge_multi_context
 function Module:get_input_grads(...)
   self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
@@ -425,7 +425,7 @@ function Module:get_input_grads(...)
 end
 
 
---- States.
+--- Returns the states.
 -- @bool[opt=true] merge_multi_context
 function Module:get_states(...)
   self:_need("get_states", "binded", "params_initialized")
@@ -436,8 +436,9 @@ end
 local SET_STATES = args.form("Module:set_states",
   { list = true, { "states", "list?" }, { "value", "number?" } })
 
---- Sets states from arrays, or all to a number. They stay for batches of other sizes: of arrays the
--- first rows; a batch of more rows is E(state), until `reshape` and `set_states` are called for it.
+--- Sets states from arrays, or all to a number. They stay for batches of other sizes: such a batch
+-- uses the first rows of arrays; a batch of more rows is E(state), until `reshape` and
+-- `set_states` are called for it.
 -- @tparam[opt] table states for each state an array or a list over devices
 -- @number[opt] value
 function Module:set_states(...)
@@ -463,20 +464,20 @@ function Module:_name_labels(labels)
 end
 
 
---- Has a monitor watch the executors.
+--- Installs a monitor on the executors.
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
   self._exec_group:install_monitor(mon)
 end
 
 
---- Bytes: planned, pool, params, grads, aux.
+--- Returns bytes by kind: planned, pool, params, grads, aux.
 function Module:memory()
   return self:_bound("memory")._exec_group:memory()
 end
 
 
---- Gives the executors back; later use is E(state).
+--- Frees the executors; later use is E(state).
 function Module:free()
   if self._exec_group then
     unbind(self)

@@ -58,7 +58,8 @@ function Monitor:init(...)
 end
 
 
--- Statistics are taken at once: the array is good only now.
+-- Adds the statistic of an array, if its name matches. It is computed at once, since the array is
+-- valid only during the call.
 local function take(self, name, x)
   if self.matches(name) then
     self.queue[#self.queue + 1] = { self.step, name, class.keep(self.stat_func(x)) }
@@ -138,7 +139,8 @@ local function fail_stat(name, v)
 end
 
 
--- One number for an array of one element, a nested table's text otherwise; each followed by a tab.
+-- Returns a statistic as text: a number for an array of one element, else the array's text; each is
+-- followed by a tab.
 local function stat_text(name, stat)
   local list, texts = class.is_array(stat) and { stat } or stat, {}
   if not values.is_plain(list) then

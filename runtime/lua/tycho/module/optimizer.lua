@@ -29,7 +29,8 @@ Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER,
 local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
 
 
--- Name of each number under which the optimizer sees a parameter of this module.
+-- Returns the parameter's name for each index under which the optimizer sees a parameter of this
+-- module.
 local function index_names(self, update_on_kvstore)
   local names, n = {}, #self._context
   for _, name in ipairs(self._param_names) do
@@ -46,7 +47,8 @@ local function index_names(self, update_on_kvstore)
 end
 
 
--- One over the rows that make up one gradient.
+-- Returns one over the number of rows that a gradient is summed over, with all workers of a
+-- distributed store.
 local function rescale_of(self, kv)
   local batch = self._exec_group.batch_size
   if kv and kv.type:find("dist", 1, true) then
@@ -98,7 +100,7 @@ local function make_optimizer(self, a, names, rescale)
 end
 
 
--- Hands parameters to the store: those of which it knows nothing yet.
+-- Gives the store those parameters that it does not have.
 local function init_store(self, names)
   local own, arrays = {}, {}
   for k, name in ipairs(self._exec_group.param_names) do
@@ -111,7 +113,7 @@ local function init_store(self, names)
 end
 
 
--- Optimizer, store and updater of another module.
+-- Takes over the optimizer, the store and the updater of another module.
 local function take(self, other)
   self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
   self._update_on_kvstore, self._steps_behind = other._update_on_kvstore, other._steps_behind
@@ -185,7 +187,7 @@ local function updater_of(self)
 end
 
 
--- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
+-- Adds parameters to the optimizer and the store that these do not have (those of a later bucket).
 local function introduce(self)
   local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
   local known = {}
@@ -211,8 +213,8 @@ local function introduce(self)
 end
 
 
---- Takes an optimizer whose updates are part of backward, and its numbers of parameters: executors
--- that are made next have them, too (not for users).
+--- Takes an optimizer whose updates are part of backward, and its indices of parameters: executors
+-- that are made next contain the updates, too (not for users).
 -- @tparam Module other
 function Module:_join(other)
   self:_check_fused(other._optimizer, other._kvstore)
@@ -246,7 +248,7 @@ end
 
 -- The states of the optimizer ---------------------------------------------------------------------
 
--- Parameters that are updated.
+-- Returns the set of parameters that are updated.
 local function trained_names(self)
   local reqs = self._exec_group and gradient_requests.read(self._exec_group, self._grad_req) or {}
   local names = {}
@@ -265,8 +267,8 @@ local function device_of(self, name, weight)
 end
 
 
---- Returns what the optimizer has states for: of this module, and of those that share its
--- parameters (not for users).
+--- Returns the parameters for which the optimizer has states: of this module, and of those that
+-- share its parameters (not for users).
 -- @treturn table list as `optimizer/saved_states.lua` has it
 -- @treturn table names of indices
 function Module:_state_targets()
@@ -324,8 +326,8 @@ end
 
 
 --- Reads the optimizer's states and the counts of its updates. Those of another optimizer or of
--- other parameters are E(state), and nothing has changed then; the states of a parameter are found
--- by its name, so the number of devices may be another one.
+-- other parameters are E(state), and nothing is changed then; the states of a parameter are found
+-- by its name, so the number of devices may differ.
 -- @string fname
 function Module:load_optimizer_states(...)
   self:_need("load_optimizer_states", "binded", "optimizer_initialized")
@@ -344,7 +346,7 @@ function Module:_stores()
 end
 
 
---- Tells a store that updates of parameters that were set: it has weights of its own (not for
+--- Gives parameters that were set to a store that updates, since it has its own weights (not for
 -- users).
 -- @tparam table params by name
 function Module:_tell_store(params)
@@ -358,7 +360,8 @@ function Module:_tell_store(params)
 end
 
 
--- Sums in place of gradients to which the next batch's are added would count twice.
+-- Raises E(unsupported) for a gradient that adds up over batches while updates belong to backward:
+-- the sum over devices, which replaces the gradient, would be counted twice.
 local function check_written(self, name)
   if self._steps_behind and self._exec_group._reqs[name] == "add" then
     Error.raise{ code = "unsupported", func = "Module:forward", argument = "in_backward",
@@ -368,8 +371,8 @@ local function check_written(self, name)
 end
 
 
--- Parameters that have gradients, as `stores.update` takes them; kept, since a
--- group's arrays stay what they are.
+-- Returns the parameters that have gradients, as `stores.update` takes them; kept, since a group's
+-- arrays stay the same.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")
   if u and u.group == group then
@@ -388,8 +391,8 @@ local function trained(self)
 end
 
 
---- Before a run: a store of several ranks sends gradients while backward makes others (not for
--- users).
+--- Prepares executors before a run: with a store of several ranks, gradients are sent while
+-- backward computes others (not for users).
 function Module:_cut_backward()
   if self._kvstore and self._kvstore._buckets and self._exec_group.grad_arrays then
     stores.cut_backward(trained(self), self._kvstore, self._exec_group.execs)
@@ -420,8 +423,8 @@ local function update(self)
 end
 
 
---- Updates that belong to backward and go through a store: their messages travel while it runs (not
--- for users).
+--- Updates the parameters at the end of backward, if updates belong to backward and go through a
+-- store, whose messages travel while backward runs (not for users).
 function Module:_end_backward()
   if self._steps_behind then
     update(self)
@@ -429,7 +432,7 @@ function Module:_end_backward()
 end
 
 
---- Lets the optimizer change the parameters; nothing is left to do where backward did.
+--- Updates the parameters with the optimizer; does nothing if backward has updated them.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   if not (self._fused or self._steps_behind) then

@@ -11,7 +11,7 @@ local optimizer_names = {}
 local FOREIGN = { lr = "learning_rate", weight_decay = "wd", eps = "epsilon" }
 
 
---- Returns where an option of optimizers goes; nil: it is none.
+--- Returns where an option of optimizers has to be given; nil if it is none.
 -- @string key
 function optimizer_names.advice(key)
   require "tycho.optimizer"                              -- registers them

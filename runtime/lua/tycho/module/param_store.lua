@@ -82,7 +82,7 @@ function ParamStore:arrays()
 end
 
 
---- As `arrays`, of the names that were given values.
+--- Returns the arrays as `arrays` does, without those that were given no values.
 function ParamStore:given()
   local list = self:arrays()
   for name in pairs(self.blank) do
@@ -98,7 +98,7 @@ function ParamStore:on_devices(name)
 end
 
 
---- Hands out the devices' arrays by name to others who write them.
+--- Returns the devices' arrays by name, for callers that may write them.
 -- @treturn table name -> list of arrays
 function ParamStore:lend()
   self.lent, self.stale = true, true
@@ -134,7 +134,7 @@ function ParamStore:values()
 end
 
 
--- Waits for updates. One that failed raises here, before a copy is made of what it left.
+-- Waits for updates. One that failed raises its error here, before a copy is made of its result.
 local function wait_for_updates(self)
   for _, arrays in pairs(self._arrays) do
     for _, x in ipairs(arrays) do
@@ -187,7 +187,7 @@ function ParamStore:fill(name, f)
 end
 
 
---- Notes that the devices' arrays were given values.
+--- Records that the devices' arrays were given values.
 -- @tparam table given by name
 function ParamStore:written(given)
   for name in pairs(given) do
@@ -196,8 +196,8 @@ function ParamStore:written(given)
 end
 
 
--- Returns whether an array that is kept is of another type than its arrays will be:
--- its copy stays of that type.
+-- Returns whether a kept array has another type than its arrays will have: its copy keeps that
+-- type.
 local function converts(self, names, lists)
   for k, name in ipairs(names) do
     local x = self._kept[name]
@@ -235,7 +235,7 @@ function ParamStore:attach(names, lists)
 end
 
 
---- Takes names out that turned out to be no parameters.
+--- Removes names that turned out to be no parameters.
 -- @tparam table names set
 function ParamStore:forget(names)
   for name in pairs(names) do

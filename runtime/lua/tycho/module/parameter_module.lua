@@ -41,8 +41,8 @@ function ParameterModule:_set_stores(arg_params, aux_params)
 end
 
 
---- Says whether devices have newer values than copies, now that parameters are there (not for
--- users).
+--- Records that parameters are initialized, and whether devices have newer values than the copies
+-- (not for users).
 -- @bool stale
 function ParameterModule:_have_params(stale)
   local args, auxs = self._arg_store, self._aux_store
@@ -57,8 +57,8 @@ function ParameterModule:_sync_params()
 end
 
 
---- Parameters and auxiliary states as host arrays by name: the module's own tables, which the next
--- call overwrites.
+--- Returns parameters and auxiliary states as host arrays by name: the module's own tables, which
+-- the next call overwrites.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function ParameterModule:get_params()
@@ -78,7 +78,8 @@ function ParameterModule:_read_params()
 end
 
 
--- One device has nothing to get from others, unless a store has weights of its own.
+-- Makes the parameters equal on all devices. With one device and no store, which may hold other
+-- values, this only copies them to the module.
 function ParameterModule:_equalize_params()
   if #self._context > 1 or self._kvstore then
     return ParameterModule.super._equalize_params(self)

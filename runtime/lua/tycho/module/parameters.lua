@@ -57,7 +57,8 @@ function Module:_check_given(own, own_auxs, a)
 end
 
 
--- Fills an array from the given parameters or by the initializer; whether there was one of these.
+-- Fills an array from the given parameters or by the initializer; returns whether there was one of
+-- these.
 local function fill_one(x, name, given, initializer, attrs)
   local source = given and given[name]
   if source ~= nil then
@@ -89,7 +90,7 @@ function Module:_fill_params(wanted, a, initializer)
 end
 
 
--- Arguments whose shapes follow from the size of the batch.
+-- Returns the arguments whose shapes follow from the batch size.
 local function batch_arguments(self)
   local shapes, names = {}, {}
   for _, d in ipairs(self._exec_group.data_shapes) do
@@ -107,8 +108,9 @@ local function batch_arguments(self)
 end
 
 
---- Inference needs no labels, and users need not name them: arguments that got no values, and whose
--- shapes follow from the size of the batch, are inputs (not for users).
+--- Turns arguments that got no values, and whose shapes follow from the batch size, from parameters
+-- into inputs, if the module is bound for inference: labels need no values there, and users need
+-- not name them (not for users).
 -- @tparam[opt] table given values that they are about to get, by name
 function Module:_release_inputs(given)
   if self._for_training or next(self._arg_store.blank) == nil then
@@ -129,7 +131,7 @@ function Module:_release_inputs(given)
 end
 
 
---- Parameters that were never given a value (not for users).
+--- Returns the set of parameters that were never given a value (not for users).
 -- @treturn table set
 function Module:_blank_names()
   local names = {}
@@ -142,8 +144,8 @@ function Module:_blank_names()
 end
 
 
---- After binding parameters of a file: those that it lacked are E(name), or, where it may lack
--- some, left to `init_params` (not for users).
+--- Checks, after binding, parameters that were loaded from a file: raises E(name) for missing ones,
+-- or leaves them to `init_params` if `allow_missing` was set (not for users).
 function Module:_check_complete()
   if self._loaded == nil or next(self:_blank_names()) == nil then
     return
@@ -158,8 +160,8 @@ end
 
 local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values: given ones win over the initializer. Where a file was
--- loaded with `allow_missing`, those that it lacked get theirs.
+--- Gives parameters their first values: given ones take precedence over the initializer. After a
+-- file was loaded with `allow_missing`, those that it lacked get theirs.
 -- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
 --   allow_missing = false (a name that is not among given parameters is initialised instead of
 --   E(name)), force_init = false, allow_extra = false (names of other networks are ignored
@@ -191,8 +193,8 @@ end
 local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 
 --- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless
--- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and
--- nothing has been written then.
+-- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and nothing is
+-- written then.
 function Module:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then

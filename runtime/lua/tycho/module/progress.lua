@@ -49,8 +49,8 @@ end
 
 -- Figures -----------------------------------------------------------------------------------------
 
---- Returns the bytes of memory that the process has (resident), and those in use on the GPUs of a
--- list of contexts; nil where the system does not say or there is none.
+--- Returns the resident memory of the process in bytes, and the memory in use on the GPUs of a list
+-- of contexts; nil if the system does not report it or there is no GPU.
 -- @tparam[opt] {Context,...} contexts
 -- @treturn ?int,?int
 function progress.memory(contexts)
@@ -72,7 +72,7 @@ end
 
 local Progress = Class:extend("Progress")
 
--- Batches of an epoch as the iterator's size says; nil: it does not say.
+-- Returns the batches of an epoch by the iterator's size; nil if it does not state one.
 local function expected_batches(data)
   local rows, size = rawget(data, "num_data"), rawget(data, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0 and math.ceil(rows / size)
@@ -99,7 +99,7 @@ local function samples_of(self, batch)
 end
 
 
--- Seconds until the last epoch's end; nil: nothing is known yet.
+-- Returns the seconds until the end of the last epoch; nil while they are unknown.
 local function time_left(self, epoch, nbatch, now)
   if not self._batches or self._done == 0 then
     return nil
@@ -131,8 +131,7 @@ local function live_line(f, metrics)
 end
 
 
--- Draws as many metrics as there is room for: a line that is longer than the terminal would leave
--- parts of itself.
+-- Draws the line with as many metrics as fit: a line longer than the terminal could not be erased.
 local function draw(f)
   local columns = (native.terminal_size(2) or 80) - 1
   local text
@@ -154,7 +153,8 @@ local function erase(self)
 end
 
 
---- After a batch. Looks at the training a few times a second, so that a short batch costs a clock.
+--- Records a batch. The display is refreshed a few times a second only, so that a short batch costs
+-- one reading of the clock.
 -- @int epoch
 -- @int nbatch
 -- @tparam EvalMetric metric
@@ -176,7 +176,7 @@ function Progress:batch(epoch, nbatch, metric, batch)
 end
 
 
---- After the batches of an epoch, before its validation.
+--- Records the end of an epoch's batches, before its validation.
 -- @int epoch
 -- @int batches
 -- @tparam table train values of metrics: {name, value}
@@ -194,7 +194,7 @@ function Progress:trained(epoch, batches, train, seconds)
 end
 
 
---- After an epoch: its line.
+--- Logs the line of an epoch.
 -- @tparam[opt] table validation values of metrics: {name, value}
 function Progress:epoch(validation)
   local f = self.figures
@@ -211,7 +211,7 @@ function Progress:epoch(validation)
 end
 
 
---- When the training ends.
+--- Ends the display when the training ends, and writes the final state to the file.
 -- @param e the error that ended it; nil: none
 function Progress:finish(e)
   erase(self)

@@ -82,19 +82,20 @@ function Ranks:init(kv)
 end
 
 
---- Returns how many there are.
+--- Returns the number of ranks.
 function Ranks:count()
   return self._group.size
 end
 
 
---- Rank 0, and who trains alone, speaks and writes.
+--- Returns whether this process logs and writes files: rank 0, or a process that trains alone.
 function Ranks:speaks()
   return self._group.rank == 0
 end
 
 
--- All ranks must run the same, with the same random numbers.
+-- Checks that all ranks train the same (version, symbol, parameters, epochs), and gives them rank
+-- 0's random state of cpu(0), by which iterators shuffle.
 local function agree(self, module, a)
   local shapes = {}
   local args = module:get_params()
@@ -113,7 +114,8 @@ local function agree(self, module, a)
 end
 
 
---- Before the first epoch; the iterator of this rank's batches.
+--- Prepares a training before its first epoch; returns the iterator of this rank's batches. Other
+-- ranks than 0 log warnings only.
 function Ranks:begin(module, a)
   agree(self, module, a)
   if not self:speaks() and log.level == "info" then
@@ -141,7 +143,7 @@ local function simple_metrics(metric, list)
 end
 
 
---- Gives a metric the sums of all ranks. One that is no sum over samples stays this rank's.
+--- Sums a metric over all ranks. A metric that is no sum over samples keeps this rank's values.
 function Ranks:reduce(metric)
   local list, own = simple_metrics(metric, {}), {}
   for _, m in ipairs(list) do
@@ -165,7 +167,7 @@ function Ranks:reduce(metric)
 end
 
 
---- Names and values as rank 0 has them: what decides must be the same everywhere.
+--- Returns names and values as rank 0 has them: decisions must be the same on all ranks.
 function Ranks:share(list)
   local numbers = {}
   for i, pair in ipairs(list) do
@@ -180,13 +182,13 @@ function Ranks:share(list)
 end
 
 
---- Returns whether something holds on all ranks.
+--- Returns whether `here` is true on all ranks.
 function Ranks:all(here)
   return not table.concat(self._group:gather(here and "1" or "0")):find("0", 1, true)
 end
 
 
---- Says where a rank that is ended can go on.
+--- Sets the path from which a rank that is ended can continue.
 function Ranks.note(_, path)
   comm.note(path)
 end

@@ -21,7 +21,7 @@ local Module = {}                                        -- methods, for module/
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- A batch with its arrays in the order in which they are bound: by name, where it says the names.
+-- Returns a batch with its arrays in bound order, by the names of its descriptions if it has them.
 local function in_bound_order(self, batch)
   local group = self._exec_group
   local data = descriptions.order(batch.provide_data, group.data_shapes)
@@ -51,7 +51,7 @@ local function all_in_bound_order(self, batch)
 end
 
 
--- Shapes of arrays of a batch, or, for a list of batches, of all together.
+-- Returns the shapes of a batch's arrays or, for a list of batches, of all together.
 local function list_shapes(list, bound, parts)
   local shapes = {}
   for k, x in ipairs(list or {}) do
@@ -67,7 +67,7 @@ local function list_shapes(list, bound, parts)
 end
 
 
--- Descriptions like given ones, with other shapes.
+-- Returns descriptions like given ones, with other shapes.
 local function describe_like(descs, shapes)
   local list = {}
   for k, d in ipairs(descs) do
@@ -92,7 +92,7 @@ end
 
 -- Labels ------------------------------------------------------------------------------------------
 
---- Descriptions of the labels as they were bound, or else their names (not for users).
+--- Returns the descriptions of the labels as they were bound, or else their names (not for users).
 function Module:_bound_labels()
   return self._exec_group.label_shapes or self._exec_group.label_descs or self._label_arguments
 end
@@ -137,8 +137,8 @@ local function label_types(self, data)
 end
 
 
--- Names of a batch's labels: those that it says, if they are the symbol's; else as they were bound
--- or as the module has them.
+-- Returns the names of a batch's labels: the batch's own, if they are the symbol's; else as they
+-- were bound or as the module has them.
 local function label_names(self, first)
   local names = descriptions.names(
     descriptions.list(first.provide_label, "Module:forward", "provide_label"))
@@ -153,7 +153,7 @@ local function label_names(self, first)
 end
 
 
--- Descriptions of a batch's labels.
+-- Returns the descriptions of a batch's labels.
 local function describe_labels(self, first, parts, data)
   local known, names, types, descs = {}, label_names(self, first), nil, {}
   for _, list in ipairs{ self._exec_group.label_descs or {},
@@ -170,7 +170,7 @@ local function describe_labels(self, first, parts, data)
 end
 
 
--- Descriptions of the labels that a batch of this size would have.
+-- Returns the descriptions of the labels that a batch of this size would have.
 local function scale_labels(labels, data)
   local rows, shapes = nil, {}
   for _, d in ipairs(data) do
@@ -188,8 +188,8 @@ local function scale_labels(labels, data)
 end
 
 
--- Returns the first input that differs from what is bound, and what it should be: its size of the
--- batch may be any, unless that alone makes the difference.
+-- Returns the first input that differs from the bound ones, and its expected shape; the batch size
+-- may differ, unless it is the only difference.
 local function misfit(bound, data)
   for k, d in ipairs(data) do
     local want, axis = tables.copied(bound[k].shape), descriptions.batch_axis(bound[k])
@@ -203,8 +203,8 @@ local function misfit(bound, data)
 end
 
 
---- Goes on with executors for other shapes (not for users). Of a parameter that would have another
--- shape the cause is reported: the input from which that follows.
+--- Binds executors for other shapes (not for users). If a parameter would have another shape, the
+-- error names the input that causes it.
 -- @tparam {DataDesc,...} data
 -- @tparam ?table labels descriptions
 -- @string func for errors
@@ -228,8 +228,8 @@ function Module:_reshape(data, labels, func)
 end
 
 
--- Goes on with executors for a batch without labels. They have labels nevertheless where some were
--- bound, since later batches of this size may bring them.
+-- Binds executors for a batch without labels. They have labels nevertheless if some were bound,
+-- since later batches of this size may have them.
 local function reshape_unlabelled(self, data)
   local group = self._exec_group
   if group:choose_by_data(data) then
@@ -247,7 +247,7 @@ local function reshape_unlabelled(self, data)
 end
 
 
--- Reshapes when the batch has other shapes than the current executors, or labels that they lack.
+-- Binds again if the batch has other shapes than the current executors, or labels that they lack.
 local function adapt(self, batch, is_train)
   local group = self._exec_group
   local parts = is_plain(batch) and batch

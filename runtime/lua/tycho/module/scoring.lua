@@ -65,7 +65,7 @@ local ITERATE = args.form("Module:iter_predict", {
 })
 
 
--- Outputs without the rows that only fill the batch: views.
+-- Returns the outputs without the rows that only fill the batch, as views.
 local function trimmed(self, batch)
   local list, pad, func = {}, batch.pad or 0, self:_func("predict")
   for i, x in ipairs(self:get_outputs()) do
@@ -139,7 +139,7 @@ local function merge(self, batches, always_list)
 end
 
 
---- Outputs for all rows of an iterator, or for one array.
+--- Returns the outputs for all rows of an iterator, or for one array.
 -- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
 -- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each
 --   batch), reset = true, always_output_list = false

@@ -84,7 +84,7 @@ end
 local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
 
--- Returns what comes in under the names that a module wants.
+-- Returns descriptions under the names of a module's inputs.
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
@@ -130,7 +130,7 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- Returns what a method of all modules gives, by name.
+-- Returns the results of a method of all modules, merged by name.
 local function gathered(self, method)
   self:_need("get_params", "binded", "params_initialized")
   local arg_params, aux_params = {}, {}
@@ -147,7 +147,7 @@ local function gathered(self, method)
 end
 
 
---- Parameters of all modules.
+--- Returns the parameters of all modules.
 function SequentialModule:get_params()
   return gathered(self, "get_params")
 end
@@ -165,7 +165,7 @@ function SequentialModule:_equalize_params()
 end
 
 
--- The same name in two modules would be two parameters.
+-- Raises E(name) if two modules have a parameter of the same name.
 local function check_unique(self)
   local owner = {}
   for i, m in ipairs(self._modules) do
@@ -271,7 +271,7 @@ function SequentialModule:init_optimizer(...)
 end
 
 
--- Returns what all modules have of a list.
+-- Returns the lists that a method of all modules returns, joined.
 local function joined(self, method)
   local list = {}
   for _, m in ipairs(self._modules) do
@@ -310,7 +310,7 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of a module's outputs as data of the next one.
+-- Returns the descriptions of a module's outputs as data of the next one.
 local function provided(m, outputs)
   local bound, list = m.data_shapes or {}, {}
   for i, x in ipairs(outputs) do
@@ -349,7 +349,7 @@ function SequentialModule:backward(out_grads)
 end
 
 
---- Lets the optimizers change the parameters.
+--- Updates the parameters of all modules with their optimizers.
 function SequentialModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   for _, m in ipairs(self._modules) do
@@ -358,14 +358,14 @@ function SequentialModule:update()
 end
 
 
---- Outputs of the last module.
+--- Returns the outputs of the last module.
 function SequentialModule:get_outputs(...)
   self:_need("get_outputs", "binded", "params_initialized")
   return self._modules[#self._modules]:get_outputs(...)
 end
 
 
---- Gradients of the first module's data.
+--- Returns the gradients of the first module's data.
 function SequentialModule:get_input_grads(...)
   self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
   return self._modules[1]:get_input_grads(...)
@@ -383,7 +383,7 @@ function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
 end
 
 
--- Those of the last module that takes labels.
+-- Returns the named labels of the last module that takes labels; an empty list if none does.
 function SequentialModule:_name_labels(labels)
   for i = #self._modules, 1, -1 do
     if self._metas[i].take_labels then
@@ -394,7 +394,7 @@ function SequentialModule:_name_labels(labels)
 end
 
 
---- Has a monitor watch all modules.
+--- Installs a monitor on all modules.
 function SequentialModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
   for _, m in ipairs(self._modules) do
@@ -403,7 +403,7 @@ function SequentialModule:install_monitor(mon)
 end
 
 
---- Bytes of all modules together; see `Module:memory`.
+--- Returns the bytes of all modules together; see `Module:memory`.
 function SequentialModule:memory()
   local total = {}
   for _, m in ipairs(self:_bound("memory")._modules) do

@@ -36,7 +36,7 @@ local function fail_contexts(n, expected)
 end
 
 
---- One table group -> context for each device, from a list of such tables or a table
+--- Returns one table group -> context per device, from a list of such tables or from one table
 -- group -> context or contexts.
 -- @tparam ?table given
 -- @int n number of devices
@@ -66,7 +66,7 @@ function shared_arrays.group_contexts(given, n)
 end
 
 
--- Returns device of each variable by its group, where it is not the executor's own.
+-- Returns the device of each variable by its group, if it is not the executor's own.
 local function find_devices(self, i)
   local contexts, devices = self._group2ctxs[i], {}
   for name, attrs in pairs(contexts and self._attrs or {}) do
@@ -79,8 +79,8 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set;
--- `states`: module/group_states.lua.
+--- Returns an empty set of arrays of one device. `wanting` holds, for each gradient, the set of
+-- groups that have it; `states`: module/group_states.lua.
 function shared_arrays.new()
   return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {}, states = {} }
 end
@@ -126,7 +126,7 @@ end
 
 -- Binding -----------------------------------------------------------------------------------------
 
--- Returns what is to be given where nothing follows for an argument.
+-- Returns the option that has to be given for an argument without a known shape.
 local function missing_option(self, name)
   if tables.positions(self._label_arguments)[name] then
     return "'label_shapes'"
@@ -157,7 +157,8 @@ local function infer_shapes(self, shapes)
 end
 
 
--- Types follow from those of the inputs; what does not is float32.
+-- Returns the types of arguments and auxiliary states, inferred from those of the inputs; arguments
+-- without a type are float32.
 local function infer_types(self, types)
   local found = self._bound_symbol:infer_type_partial(types)
   local given = {}
@@ -169,7 +170,8 @@ local function infer_types(self, types)
 end
 
 
--- `{name, shape, dtype}` of every argument and auxiliary state, asked for step by step.
+-- Returns `{name, shape, dtype}` of every argument and auxiliary state, by separate inference of
+-- shapes and types.
 local function infer_slowly(self, shapes, types)
   local arg_shapes, aux_shapes = infer_shapes(self, shapes)
   local arg_types, aux_types = infer_types(self, types)
@@ -184,7 +186,8 @@ local function infer_slowly(self, shapes, types)
 end
 
 
--- Returns the type of an input: its description's, unless it is data whose variable says its own.
+-- Returns the type of an input: its description's, unless it is data whose variable has a type of
+-- its own.
 local function input_type(self, d, is_data)
   local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
   return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
@@ -217,7 +220,7 @@ local function gradient_array(self, shared, want)
 end
 
 
---- Gives back the gradients that a group has no more and no other one has.
+--- Frees the gradients that neither this group nor another one has any more.
 -- @param self group
 -- @tparam table shared
 function shared_arrays.drop_gradients(self, shared)
@@ -231,7 +234,8 @@ function shared_arrays.drop_gradients(self, shared)
 end
 
 
--- Array and gradient of one argument.
+-- Returns the array and the gradient of an argument; `ty.null` for a gradient that is not
+-- requested.
 local function argument_arrays(self, shared, want)
   local is_param, req = self._is_param[want.name], self._reqs[want.name]
   local x = is_param and shared_array(shared.args, want)

@@ -28,7 +28,8 @@ local function has_big(arg_params)
 end
 
 
---- Returns the store for a training, and whether it updates the parameters. One device needs none.
+--- Returns the store for a training, and whether it updates the parameters. With one device there
+-- is none.
 -- @param kvstore name, store, or `ty.null`
 -- @int num_device
 -- @tparam table arg_params
@@ -77,7 +78,7 @@ function stores.initialize(kvstore, param_arrays, arg_params, param_names, updat
 end
 
 
--- Gradients and weights of each device, kept in u: a step makes no new lists.
+-- Returns the gradients and weights of each device, kept in u, so that a step makes no new lists.
 local function lists_of_devices(u)
   if not u.devices then
     u.devices = {}
@@ -93,7 +94,7 @@ local function lists_of_devices(u)
 end
 
 
--- Each device's updater takes all parameters at once.
+-- Updates each device's parameters with one call of the updater.
 local function update_devices(u)
   local devices = lists_of_devices(u)
   for d, list in ipairs(devices) do
@@ -105,7 +106,7 @@ local function update_devices(u)
 end
 
 
---- Has executors make gradients as a store of several ranks sends them.
+--- Makes executors compute gradients in the order in which a store of several ranks sends them.
 -- @tparam table u as for `update`; keeps the buckets
 -- @param kvstore
 -- @tparam {Executor,...} execs

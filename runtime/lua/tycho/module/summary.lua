@@ -160,12 +160,11 @@ end
 
 local FORM = args.form("Module:summary", { { "shape", "dict?" } })
 
---- Returns what the network is made of: `print(mod:summary())` is a table with the shapes,
--- parameters, operations and bytes of each layer. Operations are those of a forward pass: products
--- exactly, two for each pair of factors, others one for each element. After a profile of this
--- network (`ty.profiler` with `aggregate_stats`, an epoch, say) the last column is each layer's
--- share of the time, forward and backward.
---
+--- Returns a summary of the network: `print(mod:summary())` is a table with the shapes, parameters,
+-- operations and bytes of each layer. Operations are those of a forward pass: products exactly,
+-- two for each pair of factors, others one for each element. After a profile of this network
+-- (`ty.profiler` with `aggregate_stats`, an epoch, say) the last column is each layer's share of
+-- the time, forward and backward.
 -- @tparam[opt] table shape argument name -> shape; those that the module is bound with by default
 -- @treturn Summary list of `{name, op, shape, parameters, flops, bytes, time}` with the sums
 -- @raise E(shape) where shapes are missing

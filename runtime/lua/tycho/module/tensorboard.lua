@@ -42,7 +42,8 @@ function TensorBoard.__tostring(self)
 end
 
 
--- Calls f, which writes. Where that fails and the user said so, the training goes on without.
+-- Calls f, which writes. With on_error = "warn" a failure is logged, and the training continues
+-- without writing.
 function TensorBoard:_attempt(f)
   local ok, e = pcall(f)
   if ok then
@@ -55,7 +56,8 @@ function TensorBoard:_attempt(f)
 end
 
 
--- Another callback may have cleared the local sums at this batch; those of the epoch stay.
+-- Writes the metric's values. Where a local value is NaN, since another callback cleared the local
+-- sums at this batch, the value of the epoch is written.
 local function add_metric(self, part, metric)
   local whole = metric and metric:get_global_name_value() or {}
   for i, pair in ipairs(metric and metric:get_name_value() or {}) do
@@ -67,7 +69,7 @@ local function add_metric(self, part, metric)
 end
 
 
--- Batches of an epoch where the iterator says how many rows it has; else 0.
+-- Returns the batches of an epoch if the iterator has a number of rows; else 0.
 local function batches_of(data)
   local rows, size = rawget(data or {}, "num_data"), rawget(data or {}, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0
@@ -75,7 +77,8 @@ local function batches_of(data)
 end
 
 
--- What is known once the first batch has run. A training that was resumed goes on at its step.
+-- Writes the graph and the hyperparameters after the first batch, when they are known. The step of
+-- a resumed training begins at its epoch.
 local function begin(self, param)
   local where, module = param.locals or {}, (param.locals or {}).self
   self._begun = true
@@ -108,7 +111,7 @@ local function learning_rate(module)
 end
 
 
--- After a batch of the training.
+-- Records a batch of the training, and writes its values at every `period`-th step.
 local function after_batch(self, param)
   if not self._begun then
     begin(self, param)
@@ -143,8 +146,8 @@ local function after_epoch(self, arg_params, aux_params)
 end
 
 
---- Called by `fit`: one object serves as `batch_end_callback`, `epoch_end_callback` and
--- `eval_end_callback`.
+--- Writes the values of a batch, an epoch or a validation. `fit` calls it: one object serves as
+-- `batch_end_callback`, `epoch_end_callback` and `eval_end_callback`.
 -- @param what of a batch or a validation, `{epoch, nbatch, eval_metric, locals}`; else the epoch
 -- @param[opt] _ the symbol
 -- @tparam[opt] table arg_params

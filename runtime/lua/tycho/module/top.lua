@@ -84,7 +84,7 @@ local function usage(text, ...)
 end
 
 
--- The command.
+-- Runs the command `tycho --top`.
 -- @string _ "--top"
 -- @string ... what follows it
 -- @treturn int the exit status; errors are raised

@@ -39,8 +39,8 @@ local function read(path)
 end
 
 
--- Returns the number of a process and when it started, in ticks since the system did; nil: there is
--- none. The name of the program, in brackets, may have spaces and brackets.
+-- Returns the number of a process and when it started, in ticks since the start of the system; nil
+-- if it does not exist. The name of the program, in brackets, may contain spaces and brackets.
 local function process(pid)
   local text = read(("/proc/%s/stat"):format(pid))
   local number, rest = (text or ""):match("^(%d+) %(.*%) (.*)$")
@@ -113,7 +113,7 @@ end
 local File = Class:extend("TopFile")
 top_file.File = File
 
--- Calls f. A training goes on where its file cannot be written; the log says so once.
+-- Calls f. A training continues if its file cannot be written; this is logged once.
 local function attempt(self, f)
   local ok, e = pcall(f)
   if not ok then
@@ -139,7 +139,7 @@ function File:init()
 end
 
 
---- Replaces the file, twice a second at most unless it must.
+--- Replaces the file, at most twice a second unless `must`.
 -- @tparam table figures of a Progress
 -- @bool[opt] must
 function File:write(figures, must)
@@ -182,7 +182,7 @@ local function parse(text, path, pid)
 end
 
 
---- Returns what a training says of itself.
+--- Returns the figures that a training has written.
 -- @int pid
 -- @treturn table epoch, epochs, batch, batches, rate, eta, memory, metrics, state ...; stale: its
 --   process has ended

@@ -63,7 +63,7 @@ function BaseModule:save_state(...)
 end
 
 
--- Compares saved states with the optimizers; gives functions that put them back.
+-- Compares saved states with the optimizers; returns functions that restore them.
 local function prepare_optimizers(self, states)
   local list, func = self:_updaters(), self:_func("load_state")
   if type(states) ~= "table" or #list ~= #states then
@@ -98,8 +98,7 @@ local function set_optimizers(self, commits)
 end
 
 
--- Parameters keep the numbers they were saved with; those the file does not
--- know are numbered after them.
+-- Gives parameters the indices that they were saved with; others get the next ones.
 local function set_numbers(self, saved)
   local index = rawget(self, "_param_index")
   local names, n = {}, 0
@@ -127,7 +126,7 @@ local function put_numbers_back(self, before)
 end
 
 
--- Parameters and optimizers, all or nothing.
+-- Sets parameters and optimizers, all or nothing.
 local function set_all(self, state)
   local before = tables.copy(rawget(self, "_param_index"))
   set_numbers(self, state.param_index)
@@ -144,8 +143,8 @@ local function set_all(self, state)
 end
 
 
---- Goes on from a saved state. The module is bound and has an optimizer of the same kind, whose
--- other settings are those of the saved one then; another kind is E(state).
+--- Continues from a saved state. The module is bound and has an optimizer of the same kind, whose
+-- other settings become the saved ones; another kind is E(state).
 -- @string path foreign or truncated E(format)
 -- @tparam[opt] table options train_data: put back to its place
 -- @treturn table `{epoch, nbatch, early, loss_scale}`

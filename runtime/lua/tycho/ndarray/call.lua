@@ -41,9 +41,9 @@ local function grow(n)
 end
 
 
--- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are
--- what the scratch arrays point into; handing them on keeps them alive until the call is over.
--- Inputs that only the call has must outlive what is collected.
+-- Repeats a call that ran out of memory, after a collection; raises other errors. Kept out of the
+-- hot path. `a` and `b` are what the scratch arrays point to; passing them on keeps them alive
+-- until the call is over. Inputs that only the call refers to are kept over the collection.
 local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     for i = 0, nin - 1 do
@@ -116,9 +116,9 @@ function call.put_input(i, x)
 end
 
 
---- Returns an operator with one output on inputs that are in place: as bare pointers, so the caller
+--- Calls an operator with one output on inputs that are in place: as bare pointers, so the caller
 -- keeps the arrays on its stack, or in `holder`, until this returns. Do not call it last in a
--- function that has them (a tail call drops its frame).
+-- function that has them (a tail call drops its frame). Returns the output.
 -- @tparam table entry `op`, `attr` and `nattr`, `nin`, as_is (inputs are not converted)
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
@@ -149,7 +149,7 @@ end
 -- The body of `cached` is repeated here: with a function that both call, a recorded call takes 6 %
 -- longer (4.07 and 3.84 us, LuaJIT 2.1, one thread, 2026-11-28).
 
---- Returns a list of new arrays: `cached` for an operator with several outputs.
+--- Calls an operator with several outputs as `cached` does; returns a list of new arrays.
 -- @tparam table entry as above, and `nout`, at most 64
 -- @string func public name, for errors
 -- @param holder what keeps inputs alive
@@ -183,7 +183,7 @@ function call.cached_list(entry, func, holder)
 end
 
 
---- Returns an operator with one output on one array.
+--- Calls an operator with one output on one array; returns the output.
 -- @string op canonical name or alias
 -- @string func public name, for errors
 -- @tparam NDArray x
@@ -197,7 +197,7 @@ function call.unary(op, func, x, out)
 end
 
 
---- Returns an operator with one output on two arrays.
+--- Calls an operator with one output on two arrays; returns the output.
 function call.binary(op, func, x, y, out)
   ins[0], ins[1] = x._h, y._h
   put_out(out, func)
@@ -217,7 +217,7 @@ end
 local number = call.number
 
 
---- Returns an operator with one output on an array, with parameter `scalar`.
+--- Calls an operator with one output on an array, with parameter `scalar`; returns the output.
 function call.scalar(op, func, x, v, out)
   local text = number(v)
   ins[0] = x._h
@@ -245,7 +245,7 @@ local function put_inputs(inputs, n)
 end
 
 
---- Returns an operator with one output, with parameters.
+--- Calls an operator with one output, with parameters; returns the output.
 -- @string op name of the operator
 -- @string func public name, for errors
 -- @tparam {NDArray,...} inputs
@@ -261,7 +261,7 @@ function call.params(op, func, inputs, params, out)
 end
 
 
---- Returns an operator with any number of outputs.
+--- Calls an operator with any number of outputs; returns a list of them.
 -- @string op name of the operator
 -- @string func public name, for errors
 -- @tparam table inputs list
@@ -321,7 +321,8 @@ function call.zeros(shape, dtype, device, func)
 end
 
 
---- Copies values, with conversion of the element type, between any devices; equal shapes.
+--- Copies values between any devices, with conversion of the element type; other shapes are
+-- E(shape).
 -- @tparam NDArray to
 -- @tparam NDArray from
 -- @string func for errors

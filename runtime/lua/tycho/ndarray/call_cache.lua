@@ -101,8 +101,9 @@ end
 
 local NOTHING = {}
 
--- Puts the inputs into place and follows the parameters: node, number of inputs, out. nil:
--- not found. Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
+-- Puts the inputs into place and follows the parameters: returns node, number of inputs, out; nil
+-- if the call is not found. Never compiled, so that it may use the standard `next` (see
+-- `core/iterate.lua`).
 local function walk(cache, grow, first, list, n, options)
   local node, roles, count, used = cache.root, cache.roles, 0, 0
   if options ~= list and options ~= NOTHING and next(options) == nil then
@@ -187,7 +188,7 @@ function call_cache.find(cache, first, whole, ...)
 end
 
 
--- Returns whether the walk has understood a call as reading has.
+-- Returns whether the walk has understood a call as reading it in full has.
 local function agrees(cache, c, count)
   for name, x in next, c.named do
     if c.inputs[cache.roles[name]] ~= x then
@@ -199,7 +200,7 @@ end
 jit.off(agrees)
 
 
---- Returns an entry: what `call.cached` takes.
+--- Returns an entry for `call.cached`.
 -- @string op
 -- @tparam {string,...} flat attributes, names and texts by turns
 -- @int nin number of inputs
@@ -214,7 +215,7 @@ function call_cache.entry(op, flat, nin, nout)
 end
 
 
---- Stores what a call came to.
+--- Stores the result of reading a call.
 -- @tparam table cache
 -- @tparam table c the call that was read (op/registry.lua), inputs in place
 -- @tparam {string,...} flat attributes, names and texts by turns

@@ -65,8 +65,8 @@ local scope_arrays                       -- weak set of arrays made since the in
 local SHAPES = 64                        -- shapes that are remembered
 local shapes = {}                        -- slot -> {ndim, its first four sizes, _shape, size}
 
--- Sizes and their product from the scratch description. The compiler refuses a short loop inside a
--- function; shapes of five dimensions and more are made anew.
+-- Returns the sizes in the scratch description and their product. LuaJIT does not compile a short
+-- loop inside a function; shapes of five dimensions and more are not cached.
 local function read_shape()
   local ndim, dim = desc.ndim, desc.dim
   local a, b, c, d = tonumber(dim[0]), tonumber(dim[1]), tonumber(dim[2]), tonumber(dim[3])
@@ -87,7 +87,8 @@ local function read_shape()
 end
 
 
--- Owned before Lua allocates anything else, which may fail. Returns the size as well.
+-- Returns an array that owns a tensor of the core, and its size. The finalizer is set before any
+-- other allocation, which may fail.
 local function wrap(pointer)
   pointer = ffi_gc(pointer, C.ty_tensor_free)
   C.ty_tensor_desc(pointer, desc)
@@ -212,13 +213,14 @@ function class.blank(shape, dtype, device, func)
 end
 
 
---- As `class.blank`; the array alone.
+--- Returns a new array as `class.blank` does, without its size.
 function class.new(shape, dtype, device, func)
   return (class.blank(shape, dtype, device, func))
 end
 
 
--- Gives a view what its array has, and returns it. A nil that is set would make the table grow.
+-- Copies the read-only flag and the like of an array to its view, and returns the view. Setting a
+-- nil would make the table grow.
 local function inherit(x, view)
   local readonly, owner = rawget(x, "_readonly"), rawget(x, "_owner")
   if readonly then
@@ -245,7 +247,7 @@ function class.view(x, shape, offset, func)
 end
 
 
---- Another array on the same memory, without a history.
+--- Returns another array on the same memory, without a history of recorded calls.
 function class.detached(x)
   check(C.ty_tensor_view(x._h, describe(x._shape, x._dtype, x._device), 0, made))
   local v = class.share(made[0])
@@ -299,7 +301,7 @@ end
 
 local kind, fresh = ffi.new("int[1]"), ffi.new("int[1]")
 
--- Returns whether backward has written an array's gradient since it was last asked for with clear.
+-- Returns whether backward has written an array's gradient since the last call with clear.
 local function read_history(h, clear)
   check(C.ty_history(h, clear, kind, fresh))
   return fresh[0] ~= 0
@@ -312,7 +314,7 @@ function class.is_fresh(x)
 end
 
 
---- Has `fresh_grad` be false until the next backward.
+--- Makes `fresh_grad` false until the next backward.
 function class.clear_fresh(x)
   read_history(x._h, 1)
 end
@@ -362,8 +364,8 @@ function class.drop(x)
 end
 
 
---- Drops the handle of an array that only its maker has; its bytes no longer count as memory that
--- waits for the collector.
+--- Drops the handle of an array that only its maker has; its bytes are no longer counted for the
+-- collector.
 -- @tparam NDArray x
 function class.let_go(x)
   if rawget(x, "_h") then
@@ -373,7 +375,7 @@ function class.let_go(x)
 end
 
 
--- Notes the arrays in what a function returned: arrays and lists of them.
+-- Records the arrays in what a function returned: arrays and lists of them.
 local function note_results(found, n, ...)
   for i = 1, n do
     local value = select(i, ...)
@@ -405,9 +407,9 @@ local function end_tidy(outer, ok, ...)
 end
 
 
---- Calls a function that keeps no array, and frees those that it made and does not return;
--- views are left to the collector. A recorded result that is still there when the program of the
--- recorded calls is made gets memory of its own, and its neighbours are not fused.
+--- Calls a function that keeps no array, and frees those that it made and does not return; views
+-- are left to the collector. A recorded result that still exists when the program of the recorded
+-- calls is made gets its own memory, and the operators next to it are not fused.
 -- @tparam function f its results are arrays and lists of them
 -- @param ... its arguments
 -- @return the results of f
@@ -418,9 +420,9 @@ function class.tidy(f, ...)
 end
 
 
---- Waits for what is queued on the array and gives its memory back. Later use of the array is
--- E(state); views and executors that share the memory keep it. Failures of the queued work stay for
--- whoever reads what depends on it.
+--- Waits for the work queued on the array and frees its memory. Later use of the array is E(state);
+-- views and executors that share the memory keep it. Failures of the queued work are raised for
+-- readers of what depends on it.
 function NDArray.free(x)
   local h = rawget(x, "_h")
   if h and C.ty_tensor_failed(h) == 0 then
@@ -432,8 +434,8 @@ end
 
 -- Scope -------------------------------------------------------------------------------------------
 
--- Moves what a result holds (arrays, also inside tables) from the set of this
--- scope to that of the outer one.
+-- Moves the arrays in a result (also inside tables) from the set of this scope to that of the outer
+-- one.
 local function spare(set, outer, value, depth)
   if type(value) ~= "table" then
     return
@@ -451,7 +453,7 @@ local function spare(set, outer, value, depth)
 end
 
 
---- Has scopes leave arrays that an object keeps.
+--- Excludes arrays that an object keeps from all scopes.
 -- @param x an array, or a plain table of arrays and such tables; anything else is left as it is
 -- @return x
 function class.keep(x)
@@ -467,14 +469,14 @@ function class.keep(x)
 end
 
 
---- Has `ty.scope` leave the array: for classes of one's own that keep arrays from call to call.
+--- Excludes the array from `ty.scope`: for classes that keep arrays from call to call.
 -- @treturn NDArray itself
 function NDArray.keep(x)
   return class.keep(x)
 end
 
 
---- Has scopes leave an array for as long as another one: the gradient of a variable.
+--- Excludes an array from scopes for as long as another one exists: the gradient of a variable.
 -- @tparam NDArray x
 -- @tparam NDArray owner
 function class.keep_as_long(x, owner)
@@ -494,8 +496,8 @@ local function return_to(count, set, ok, ...)
 end
 
 
---- Calls f outside of all scopes: what it makes belongs to the object that has it called, as the
--- states of an optimizer, and goes when nothing has it any more.
+--- Calls f outside of all scopes: its arrays belong to the object that calls it, such as the states
+-- of an optimizer, and are freed when nothing refers to them any more.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f

@@ -18,7 +18,7 @@ local is_array = class.is_array
 local control = {}
 
 
--- Returns an array or a list of arrays as a list; whether it was a list.
+-- Returns an array or a list of arrays as a list, and whether it was a list.
 local function flatten(v, what, func)
   local list = is_array(v) and { v } or v
   for i = 1, values.is_plain(list) and #list or 1 do
@@ -43,7 +43,7 @@ local function stack(list, func)
 end
 
 
--- Notes one step's outputs: all[k] is the list of output k over the steps.
+-- Adds one step's outputs: all[k] is the list of output k over the steps.
 local function note(all, outs)
   for k, out in ipairs(outs) do
     all[k] = all[k] or {}
@@ -55,7 +55,7 @@ end
 local FOREACH = args.form("nd.contrib.foreach",
   { { "body", "function" }, { "data", "any" }, { "init_states", "any" } })
 
---- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
+--- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis 0.
 -- @treturn outputs, states
 function control.foreach(...)
   local a, func = FOREACH(...), "nd.contrib.foreach"
@@ -85,7 +85,7 @@ local WHILE = args.form("nd.contrib.while_loop", {
   { "max_iterations", "integer" },
 })
 
--- Zeros after the last step, so that the first size is `rows`.
+-- Stacks a list, with zeros after the last step, so that the first size is `rows`.
 local function padded(list, rows, func)
   local zero = call.fill(list[1]:copy(), 0, func)
   for i = #list + 1, rows do
@@ -95,8 +95,8 @@ local function padded(list, rows, func)
 end
 
 
---- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
--- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+--- Calls `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
+-- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
 -- @treturn outputs, vars
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"
@@ -127,7 +127,7 @@ end
 local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" },
   { "else_func", "function" } })
 
---- Returns the result of one of two functions: of `then_func` where `pred` is not 0.
+--- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
 function control.cond(...)
   local a = COND(...)
   if a.pred:asscalar() ~= 0 then

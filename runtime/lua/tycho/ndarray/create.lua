@@ -57,7 +57,7 @@ function create.array(...)
 end
 
 
--- Forms of the functions that take a shape.
+-- Returns the form of a function that takes a shape.
 local function shape_form(func)
   return args.form(func, {
     list = true, { "shape", "shape" }, { "ctx", "context?" }, { "dtype", "dtype", "float32" }, "*",
@@ -128,7 +128,8 @@ local ARANGE = args.form("nd.arange", {
   { "dtype", "dtype", "float32" },
 })
 
---- `start, start + step, ...` below `stop`, each `repeat_` times; one number is the stop.
+--- Returns the numbers `start, start + step, ...` below `stop`, each `repeat_` times; one number is
+-- the stop.
 function create.arange(...)
   local a = ARANGE(...)
   local stop = type(a.stop) == "number" and a.stop or nil
@@ -142,7 +143,7 @@ local LINSPACE = args.form("nd.linspace", {
   { "endpoint", "boolean", true }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
 })
 
---- `num` numbers from start to stop, evenly spaced; without `endpoint`, stop is left out.
+--- Returns `num` evenly spaced numbers from start to stop; without `endpoint`, stop is left out.
 function create.linspace(...)
   local a = LINSPACE(...)
   return generate("_linspace", "nd.linspace", a, {
@@ -156,7 +157,7 @@ local EYE = args.form("nd.eye", {
   { "dtype", "dtype", "float32" },
 })
 
---- Ones on diagonal `k` of an N x M matrix (M = 0: square).
+--- Returns an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere.
 function create.eye(...)
   local a = EYE(...)
   return generate("_eye", "nd.eye", a,
@@ -211,7 +212,7 @@ local CONCATENATE = args.form("nd.concatenate", {
   list = true, { "arrays", "list" }, { "axis", "integer", 0 }, { "always_copy", "boolean", true },
 })
 
---- Arrays joined along an axis (from 0).
+--- Returns arrays joined along an axis (from 0).
 -- @tparam {NDArray,...} arrays at least one
 function create.concatenate(...)
   local a = CONCATENATE(...)
@@ -251,7 +252,7 @@ local function axis_list(v, ndim, argument)
   return axes, seen
 end
 
---- Axes moved to other positions; the others keep their order.
+--- Returns an array with axes moved to other positions; the others keep their order.
 -- @tparam NDArray tensor
 -- @param source axis or list of axes, from 0
 -- @param destination as many positions
@@ -285,7 +286,7 @@ local HISTOGRAM = args.form("nd.histogram", {
   { "a", "array" }, { "bins", "integer|array|list", 10 }, { "range", "list?" },
 })
 
---- Counts of values per bin, and the edges of the bins.
+--- Returns the counts of values per bin, and the edges of the bins.
 -- @tparam NDArray a
 -- @param bins number of bins, or their edges as an array or a list
 -- @tparam[opt] {number,number} range of the bins; the data's otherwise
@@ -312,7 +313,7 @@ local SPLIT = args.form("nd.split_v2", {
   { "squeeze_axis", "boolean", false },
 })
 
---- Pieces along an axis: so many equal ones, or cut before the given indices (from 0).
+--- Splits an array along an axis: into so many equal pieces, or before the given indices (from 0).
 -- @treturn {NDArray,...}
 function create.split_v2(...)
   local a = SPLIT(...)

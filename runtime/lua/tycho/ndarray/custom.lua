@@ -21,7 +21,8 @@ local function infer_all(prop, dict, method, ins, func)
 end
 
 
--- Returns a call of an operator: its object, what it reads and writes.
+-- Prepares a call of an operator written in Lua: its object, and the arrays that it reads and
+-- writes.
 local function prepare(inputs, dict, func)
   local prop = custom._describe(dict, func, "")
   local nargs, nauxs = #prop:list_arguments(), #prop:list_auxiliary_states()

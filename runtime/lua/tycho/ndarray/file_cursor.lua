@@ -109,7 +109,8 @@ function Cursor:u64() return tonumber(self:word(8).u64) end
 function Cursor:i64() return tonumber(self:word(8).i64) end
 
 
---- Returns what the bytes of a float say. A NaN with bits of a stranger is not to reach Lua.
+--- Returns the float in the next four bytes. A NaN becomes a plain one, since Lua must not see
+-- other bits.
 function Cursor:f32()
   local w = self:word(4)
   return bit.band(w.i32, 0x7fffffff) > 0x7f800000 and 0 / 0 or w.f

@@ -32,7 +32,7 @@ local function fail_member(key, v)
 end
 
 
--- Data to save -> ordered {name, array} pairs, and whether the names count.
+-- Returns data to save as ordered {name, array} pairs, and whether the names are the user's.
 local function members(data)
   if is_array(data) then
     return { { "0", data } }, false
@@ -65,7 +65,7 @@ local function members(data)
 end
 
 
---- Names and arrays as a native bag.
+--- Returns names and arrays as a native bag.
 -- @tparam table list of {name, array}
 -- @string func for errors
 function io_of.named_arrays(list, func)
@@ -82,8 +82,8 @@ function io_of.named_arrays(list, func)
 end
 
 
--- Other formats are loaded with the first file of theirs: few programs have one, and the collector
--- visits all code that is loaded.
+-- Loads the module of a format when its first file is read or written: few programs need one, and
+-- the collector visits all code that is loaded.
 local function npy() return require "tycho.ndarray.npy" end
 local function safetensors() return require "tycho.ndarray.safetensors" end
 local function pytorch() return require "tycho.ndarray.pytorch" end
@@ -97,7 +97,7 @@ local WRITERS = {
   safetensors = function(...) return safetensors().save(...) end,
 }
 
--- Members as the other formats take them: on the host, each with a name.
+-- Writes arrays in another format, which takes them on the host, each with a name.
 local function write_other(writer, path, list, named)
   local pairs_of = {}
   for i, pair in ipairs(list) do
@@ -132,8 +132,8 @@ function io_of.save(...)
 end
 
 
---- The same with a checksum in a word that the reference leaves 0 and does not read: for
--- checkpoints (not for users).
+--- Writes arrays as `save` does, with a checksum in a word that the reference leaves 0 and does not
+-- read: for checkpoints (not for users).
 function io_of.save_checked(path, data)
   write(path, data, C.TY_PARAMS_CHECKED)
 end
@@ -152,7 +152,7 @@ function io_of.unpacked(bag)
 end
 
 
--- Returns what load returns: dict and names, or a list.
+-- Returns the results of load: a dictionary and names, or a list.
 local function contents(bag, named)
   local names, arrays = io_of.unpacked(bag)
   if not named then
@@ -215,7 +215,7 @@ function io_of.read_other(file)
 end
 
 
--- Returns what load returns of another format; nothing where the file is of none.
+-- Returns the results of load for another format; nothing if the file is of none.
 local function other_contents(file)
   local list, named, metadata = io_of.read_other(file)
   if not list then
@@ -256,7 +256,7 @@ end
 
 local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 
---- As `load`, from the bytes of a file.
+--- Returns arrays as `load` does, from the bytes of a file.
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)

@@ -69,8 +69,8 @@ local function truncate(v)
 end
 
 
--- Returns a list or array of indices along an axis of the given size -> {shape, from 0: values in
--- range}.
+-- Reads a list or array of indices along an axis of the given size; returns {shape, values from 0,
+-- in range}.
 local function read_list(list, axis, size, func)
   local x = is_array(list) and list or transfer.from_table(list, INT64, func, "key")
   local p, read = transfer.read(x, func), { shape = x._shape, n = x._size }
@@ -102,7 +102,7 @@ local function common_shape(lists, func)
 end
 
 
--- Element number i (row-major in `shape`) of a list that broadcasts to it.
+-- Returns element i (from 0, row-major in `shape`) of a list that broadcasts to `shape`.
 local function broadcast_at(list, shape, i)
   local at, stride = 0, 1
   for d = 0, #shape - 1 do
@@ -172,7 +172,7 @@ local function add_counts(shape, entries)
 end
 
 
--- Returns position of each combination of the lists.
+-- Returns the position of each combination of the lists.
 local function list_positions(x, entries, strides, func)
   local lists = {}
   for i, e in ipairs(entries) do
@@ -253,7 +253,7 @@ local function axis_indices(x, e, func)
 end
 
 
---- `x[key]` for a key with lists: a copy.
+--- Returns `x[key]` for a key with lists, as a copy; raises E(index) if it selects nothing.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray/index_key.lua)
 -- @string func public name, for errors
@@ -273,7 +273,7 @@ function gather.get(x, entries, func)
 end
 
 
---- `x[key] = v` for a key with lists. Where an index occurs twice, which value stays is not said.
+--- Sets `x[key] = v` for a key with lists. If an index occurs twice, either value may stay.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray/index_key.lua)
 -- @param v number, NDArray or nested table

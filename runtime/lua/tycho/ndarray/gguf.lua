@@ -57,7 +57,7 @@ local NUMBERS = {
 }
 
 
--- Refuses what a file claims and its bytes do not bear out.
+-- Refuses a number of items that the remaining bytes of the file cannot hold.
 local function pay(cursor, n, cost, least)
   cursor.cost = (cursor.cost or 0) + n * cost
   if n > cursor:left() / least or cursor.cost > BASE + TIMES * cursor.file.size then
@@ -73,7 +73,7 @@ end
 
 local read_value
 
--- Many numbers are an array, which is read when it is used.
+-- Reads a list of metadata. Many numbers become an array, whose elements are read when it is used.
 local function read_list(cursor, depth)
   local kind, n = cursor:u32(), cursor:u64()
   local number, list = NUMBERS[kind], {}
@@ -190,7 +190,7 @@ function gguf.load(file)
 end
 
 
---- Returns what the elements of each tensor are in the file: name -> "Q4_K", "float16" ...
+--- Returns the element types of the tensors in the file: name -> "Q4_K", "float16" ...
 function gguf.types(file)
   local types = {}
   for _, t in ipairs((read_header(file))) do

@@ -39,7 +39,7 @@ function gradients.request(word, func, argument)
 end
 
 
---- Makes x a variable; grad may be nil where nothing is asked for.
+--- Makes x a variable; grad may be nil if no gradient is requested.
 function gradients.mark(x, grad, req, func)
   check(C.ty_variable(x._h, grad and grad._h or nil, req), func)
   rawset(x, "_grad", grad)
@@ -75,7 +75,7 @@ end
 
 -- Backward ----------------------------------------------------------------------------------------
 
---- Handles of arrays for the core.
+--- Returns the handles of arrays for the core.
 -- @tparam {NDArray,...} list
 -- @treturn cdata `ty_tensor *[n]`
 function gradients.handles(list)
@@ -106,8 +106,8 @@ local function call_core(heads, grads, variables, targets, flags)
 end
 
 
---- What the core does. Out of memory is tried again: nothing is written before there is memory for
--- everything.
+--- Runs the core's backward; after a collection again if it ran out of memory: nothing is written
+-- before there is memory for everything.
 function gradients.run_core(func, ...)
   local code = call_core(...)
   if code == C.TY_EMEMORY then

@@ -63,8 +63,8 @@ function codec.encode(image, quality, format, func)
 end
 
 
---- As `encode`, in the format that ".jpg" or ".png" asks for. A quality above 9 is one of JPEG; a
--- PNG takes its own then.
+--- Encodes as `encode` does, in the format of ".jpg" or ".png". A quality above 9 is meant for
+-- JPEG; a PNG uses its default then.
 function codec.encode_as(image, quality, img_fmt, func)
   local format = codec.find_format(img_fmt, func, "img_fmt")
   if format == "png" and quality and quality > 9 then

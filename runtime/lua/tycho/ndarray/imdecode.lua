@@ -14,7 +14,8 @@ local IMDECODE = args.form("nd.imdecode", {
 })
 
 
--- Columns x0 to before x1 and rows y0 to before y1; all of the image where x0 = x1 or y0 = y1.
+-- Returns columns x0 to before x1 and rows y0 to before y1 of an image; all of it if x0 = x1 or y0
+-- = y1.
 local function clipped(x, rect)
   local x0, y0, x1, y1 = unpack(rect)
   if #rect ~= 4 then

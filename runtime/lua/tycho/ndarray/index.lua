@@ -52,7 +52,7 @@ local function offset_of(x, sel)
 end
 
 
--- Parameters of the slice operators.
+-- Returns the parameters of the slice operators for a selection.
 local function slice_params(sel)
   local first, last, step = {}, {}, {}
   for d, axis in ipairs(sel.axes) do
@@ -78,7 +78,7 @@ end
 
 local ROW = {}                                           -- scratch: the shape of a row
 
--- Sub-array i along the first axis, as a view.
+-- Returns sub-array i along the first axis as a view; i counts from 0, negative from the end.
 local function row(x, i, func)
   local shape = x._shape
   local at = i < 0 and i + shape[1] or i
@@ -109,7 +109,7 @@ local function is_all(x, sel)
 end
 
 
---- `x[key]`.
+--- Returns `x[key]`: a view if the elements are contiguous, else a copy.
 function index.get(x, k)
   if type(k) == "number" then
     return row(x, k, "NDArray")
@@ -133,7 +133,7 @@ function index.get(x, k)
 end
 
 
---- Sub-array i along the first axis, as a view; i from 0, negative from the end.
+--- Returns sub-array i along the first axis as a view; i counts from 0, negative from the end.
 function NDArray.at(x, i)
   if type(i) ~= "number" then
     Error.raise{ code = "type", func = "NDArray:at", argument = "i", expected = "an integer",
@@ -155,8 +155,7 @@ local function number_of(v)
 end
 
 
---- v as an array of x's element type on x's device with exactly the given
--- shape: converted, broadcast.
+--- Returns v as an array of x's element type, on x's device, broadcast to exactly the given shape.
 -- @tparam NDArray x
 -- @param v NDArray or nested table
 -- @tparam {int,...} shape
@@ -176,7 +175,7 @@ function index.fit(x, v, shape, func)
 end
 
 
--- All of x.
+-- Sets all elements of x.
 local function set_all(x, v, func)
   if is_value(v) then
     call.fill(x, number_of(v), func)
@@ -205,7 +204,8 @@ local function set_part(x, sel, v, func)
 end
 
 
---- `x[key] = v`: v a number, an NDArray or a nested table that broadcasts to what the key selects.
+--- Sets `x[key] = v`; v is a number, an NDArray or a nested table that broadcasts to what the key
+-- selects.
 function index.set(x, k, v)
   class.writable(x, "NDArray")
   if type(k) == "number" then

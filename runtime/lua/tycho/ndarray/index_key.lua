@@ -65,7 +65,8 @@ local MOST_TEXTS = 256
 
 local texts, ntexts = {}, 0
 
--- "1:3, :, -1" -> list of keys; the lists of texts seen before are kept.
+-- Returns a text such as "1:3, :, -1" as a list of keys. Lists are kept by text and must not be
+-- changed.
 local function read_text(text, func)
   local list = texts[text]
   if list then
@@ -118,7 +119,7 @@ local function read_texts(list, func)
 end
 
 
--- Any key as a list of keys, one per axis.
+-- Returns any key as a list of keys, one per axis.
 local function keys_of(k, func)
   if type(k) == "string" then
     return read_text(k, func)
@@ -129,7 +130,7 @@ local function keys_of(k, func)
 end
 
 
--- Returns where the ellipsis is (or would be), and how many axes the keys name.
+-- Returns the position of the ellipsis (or where it would be), and how many axes the keys cover.
 local function count_axes(keys, ndim, func)
   local named, position = 0, nil
   for i = 1, #keys do
@@ -218,8 +219,8 @@ local function read_axis(k, axis, size, func)
 end
 
 
--- One entry per key, the ellipsis spelled out: an axis {start, step, count ...}, a list {list},
--- or a new axis {new}. All but new axes know their `axis` (from 1); `gap` is the number of
+-- Returns one entry per key, with the ellipsis expanded: an axis {start, step, count ...}, a list
+-- {list}, or a new axis {new}. All but new axes have their `axis` (from 1); `gap` is the number of
 -- entries before the ellipsis.
 local function expand(x, keys, func)
   local shape, entries, axis = x._shape, {}, 0

@@ -68,7 +68,8 @@ local function is_name(key)
 end
 
 
--- A text key that is no member so far: a fluent method, an index, or a mistake.
+-- Returns what a text key that is no member yet stands for: an element or slice, nil for a private
+-- field, or a fluent method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
   if not is_name(key) then
     return index.get(x, key)
@@ -128,8 +129,8 @@ function nd.waitall()
 end
 
 
---- Nested tables, numbers and arrays as an array (not for users): arrays pass,
--- others become `dtype` on the CPU.
+--- Returns an array as it is; nested tables and numbers become an array of `dtype` on the CPU (not
+-- for users).
 -- @param v
 -- @string[opt="float32"] dtype
 -- @string func for errors
@@ -158,7 +159,7 @@ variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
 end)
 
 
--- The choice of a number is an array of it.
+-- Returns `nd.where`. A number as a choice becomes an array of it.
 local function where_function()
   local operator = operators.named("where")
   return require("tycho.op.where")(operator, "array", "nd.where", function(like, v, dtype)
@@ -166,7 +167,8 @@ local function where_function()
   end)
 end
 
---- Elements of x where the array, the condition, is not 0, of y elsewhere; both may be numbers.
+--- Returns the elements of x where the condition, this array, is not 0, and those of y elsewhere;
+-- both may be numbers.
 function NDArray.where(condition, x, ...)
   if not values.is_plain(x) then
     return nd.where(condition, x, ...)
@@ -188,7 +190,7 @@ function PARTS.random()
   return require "tycho.ndarray.random"
 end
 
--- Returns a number as an array of one element where the weight is; an array there.
+-- Returns a number as an array of one element on the device of the weight; an array copied there.
 local function make_scale(v, weight)
   if type(v) == "number" then
     return nd.full{ { 1 }, v, ctx = weight.context }
@@ -219,8 +221,8 @@ for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   end
 end
 
--- Makes methods that load their module at their first call: it puts its own functions in their
--- places. Where it was loaded before this file, they are there.
+-- Defines methods that load their module at their first call; the module replaces them by its own
+-- functions. If it was loaded before this file, they exist already.
 local function load_late(module, names)
   if package.loaded[module] then
     return

@@ -74,7 +74,7 @@ local function coordinates(m, func)
 end
 
 
--- Axes that the keys name.
+-- Returns the number of axes that the keys cover.
 local function named(keys)
   local n = 0
   for _, k in ipairs(keys) do
@@ -88,7 +88,7 @@ local function named(keys)
 end
 
 
---- Keys with lists of coordinates instead of masks.
+--- Replaces masks among keys by lists of coordinates.
 -- @tparam NDArray x
 -- @tparam table keys one for each axis, or for several where it is a mask
 -- @string func public name, for errors

@@ -57,7 +57,7 @@ end
 
 -- One array ---------------------------------------------------------------------------------------
 
--- Header and, as pointer and size, the elements.
+-- Returns the header of a file, and the elements as {pointer, bytes, array that owns them}.
 local function make_parts(x, func, name)
   local descr = DESCR[x.dtype]
   if not descr then
@@ -116,7 +116,7 @@ local function header_text(file, cursor)
 end
 
 
--- Elements between neighbours along each axis, where the first is the fastest.
+-- Returns the strides in elements of a shape whose first axis varies fastest.
 local function first_fastest(shape)
   local strides, stride = {}, 1
   for i, size in ipairs(shape) do
@@ -126,8 +126,8 @@ local function first_fastest(shape)
 end
 
 
--- Returns the array of a file; nil and its shape where it has no elements. They are read at once:
--- programs write such files anew in their place.
+-- Returns the array of a file; nil and its shape if it has no elements. They are read at once,
+-- since programs overwrite such files in place.
 local function read_array(file)
   local cursor = file_cursor.new(file)
   local text = header_text(file, cursor)
@@ -171,7 +171,7 @@ local function checksum(parts)
 end
 
 
--- Returns what the two headers of a member have in common.
+-- Returns the bytes that the two headers of a member have in common.
 local function member_head(name, crc, size)
   return bytes_of(VERSION, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 2)
     .. bytes_of(DATE, 2) .. bytes_of(crc, 4) .. bytes_of(size, 4) .. bytes_of(size, 4)
@@ -201,7 +201,8 @@ local function save_npz(path, list, func)
 end
 
 
--- Raises where a member is none of NumPy's. PyTorch's archives are read by ndarray/pytorch.lua.
+-- Raises an error for a member that is not NumPy's. PyTorch's archives are read by
+-- ndarray/pytorch.lua.
 local function refuse_archive(file, name)
   if name:find("%.h5$") or name:find("config%.json$") then
     fail(file, "this is not a file of arrays but a Keras model (.keras)")
@@ -263,7 +264,7 @@ function npy.load(file)
 end
 
 
---- Returns whether a file that begins so is one of these.
+--- Returns whether a file with this head is one of these.
 function npy.is_mine(head)
   return head:sub(1, #MAGIC) == MAGIC or zip.is_mine(head)
 end

@@ -21,7 +21,8 @@ local LARGE, SMALL, RATIO = 1e8, 1e-4, 1000              -- beyond these, expone
 
 -- One float ---------------------------------------------------------------------------------------
 
--- Digits ("314159") and the exponent of ten (0 for 3.14159) of a finite number.
+-- Returns the digits ("314159") and the exponent of ten (0 for 3.14159) of a finite number: the
+-- fewest that read back as it.
 local function find_digits(v, float)
   v = abs(v)
   local fraction, exponent = math.frexp(v)
@@ -150,7 +151,7 @@ local function even_writer(values, text_of)
 end
 
 
---- Returns what writes one of the numbers, beside the others.
+--- Returns a function that writes one of the numbers, aligned with the others.
 -- @tparam {number,...} values all that will be written; 64-bit integers as cdata
 -- @string dtype
 -- @tparam table options precision, suppress: see `nd.set_printoptions`

@@ -51,7 +51,8 @@ local function convert_context(...)
 end
 
 
--- Parameters as a flat list sorted by name; a creation operator gets the context in force.
+-- Returns the parameters as a flat list sorted by name; an operator without inputs gets the current
+-- context.
 local function flat_params(c)
   local keys = {}
   for key in pairs(c.params) do
@@ -124,7 +125,8 @@ local function put_named(c)
 end
 
 
--- A method that is called with a point gets no object.
+-- Raises E(value) for a missing input. If a method got no input at all, it was called with a point,
+-- and the message suggests the colon.
 local function fail_missing(c, name, argument)
   local method = c.count == 0 and c.func:match("^NDArray:(.*)$")
   Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = argument,
@@ -134,7 +136,7 @@ local function fail_missing(c, name, argument)
 end
 
 
--- All inputs up to the last one must be given.
+-- Checks that all inputs up to the last one are given.
 local function check_inputs(c)
   local names
   for i = 1, c.count do
@@ -147,7 +149,7 @@ local function check_inputs(c)
 end
 
 
--- Explains a wrong number of inputs.
+-- Extends the error of a wrong number of inputs.
 local function explain(c, e)
   if c.schema.variadic or not Error.is_error(e) or e.code ~= "value" or e.argument then
     error(e, 0)
@@ -201,7 +203,7 @@ local function run(c)
 end
 
 
--- A call that is read in full; the next one like it is found in the cache.
+-- Reads and runs a call in full, and adds it to the cache, where the next such call finds it.
 local function attempt(cache, kind, schema, func, ...)
   local c = registry.read_call(schema, func, kind, convert_context(...))
   local ok, result = pcall(run, c)
@@ -223,8 +225,8 @@ local function fixed_inputs(schema)
 end
 
 
--- Returns the entry of a call with one or two arrays and nothing else, its inputs in place; nil:
--- such a call was not made before, or this is none.
+-- Returns the cached entry of a call with one or two arrays and nothing else, its inputs in place;
+-- nil if no such call was made before, or this is none.
 local function find_bare(cache, n, a, b)
   if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
     return nil
@@ -271,7 +273,8 @@ function operators.maker(schema, func)
 end
 
 
---- Returns what `call.cached` takes for calls of an operator with one output whose parameters stay.
+--- Returns the prepared call for `call.cached`, for an operator with one output and fixed
+-- parameters.
 -- @string name of the operator
 -- @tparam table params
 -- @int nin number of inputs, which the caller puts into place

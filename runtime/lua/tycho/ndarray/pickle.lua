@@ -50,7 +50,7 @@ function pickle.is_described(v)
 end
 
 
---- Returns the keys of a dictionary in order; nil for what is none.
+--- Returns the keys of a dictionary in order; nil for other values.
 function pickle.keys(t)
   return order[t]
 end
@@ -74,7 +74,7 @@ end
 
 
 --- Returns whether a value is a list of the pickle: no dictionary, and nothing that a function
--- gave.
+-- returned.
 function pickle.is_list(v)
   return type(v) == "table" and getmetatable(v) == nil and order[v] == nil
 end
@@ -202,7 +202,8 @@ function Machine:remembered(i)
 end
 
 
--- Integers of any length: little-endian, two's complement.
+-- Returns an integer from its bytes of any number: little-endian, two's complement. One that a Lua
+-- number does not hold exactly is an object with the bytes.
 function Machine:integer(bytes)
   local v, scale = 0, 1
   for i = 1, #bytes do

@@ -35,7 +35,7 @@ local SET = args.form("nd.set_printoptions", {
   { "linewidth", count, false }, { "suppress", "boolean?" },
 })
 
---- How arrays are written from now on; what is not named stays.
+--- Sets how arrays are written as text from now on; options that are not named keep their values.
 -- @tparam table options precision = 8 (digits after the point, at most), threshold = 1000 (larger
 --   arrays are shortened; `math.huge`: none), edgeitems = 3 (of a shortened axis, at either end),
 --   linewidth = 75 (characters), suppress = false (no exponents for small numbers)
@@ -65,7 +65,7 @@ end
 
 local INT64 = args.DTYPES.int64
 
--- Elements from..from + n - 1 of flattened x, added to a row and to the list of all.
+-- Adds elements from..from + n - 1 (from 0) of flattened x to a row and to the list of all.
 local function add_values(x, from, n, row, all)
   local p = transfer.read(class.view(x, { n }, from * BYTES[x._dtype], "tostring"), "tostring")
   for i = 0, n - 1 do
@@ -114,7 +114,7 @@ end
 
 -- Layout ------------------------------------------------------------------------------------------
 
--- Words in lines of at most `width` characters, those after the first begin with `indent`.
+-- Returns words in lines of at most `width` characters; lines after the first begin with `indent`.
 local function wrapped(words, indent, width)
   local lines, line = {}, indent
   for i, word in ipairs(words) do
@@ -143,7 +143,7 @@ local function word_of(entry, write)
 end
 
 
--- `axes` are left; `depth` brackets are open.
+-- Returns the text of a nested list with `axes` axes, inside `depth` open brackets.
 local function nested_text(list, axes, depth, write)
   local indent = (" "):rep(depth)
   local parts = {}
@@ -213,7 +213,7 @@ function NDArray.text(x, rows)
 end
 
 
---- "float32 2x3 @cpu(0)": an array in a few words, without reading it.
+--- Returns an array's type, shape and device as text, "float32 2x3 @cpu(0)", without reading it.
 function NDArray.summary(x)
   return ("%s %s @%s"):format(args.DTYPE_NAMES[x._dtype],
     table.concat(x._shape, "x"), tostring(x.context))

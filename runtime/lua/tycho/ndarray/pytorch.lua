@@ -169,7 +169,7 @@ local function list_of(arguments)
 end
 
 
--- bytes that protocol 2 writes as text: each character up to 255 is a byte
+-- Returns the bytes that protocol 2 writes as UTF-8 text: each character up to 255 is one byte.
 local function latin1(arguments)
   local s = type(arguments[1]) == "string" and arguments[1] or ""
   return (s:gsub("([\194\195])([\128-\191])", function(a, b)
@@ -230,13 +230,15 @@ local function make_functions(loader)
 end
 
 
--- ("module", class, file, source) stands for a class in old files; the source is not looked at.
+-- Returns the path of the class in ("module", class, file, source), which stands for it in old
+-- files, else nil; the source is ignored.
 local function named_class(id)
   return pickle.is_list(id) and id[1] == "module" and pickle.path(id[2]) and id[2] or nil
 end
 
 
--- ("storage", class, key, location, number of elements[, view]): the storage that it names.
+-- Returns the element type, the key and the number of elements of ("storage", class, key, location,
+-- number of elements[, view]). Fails for anything else.
 local function storage_id(file, id)
   if not pickle.is_list(id) or id[1] ~= "storage" or type(id[3]) ~= "string"
       or not is_count(id[5]) then
@@ -270,7 +272,7 @@ local function by_name(members)
 end
 
 
--- Returns the folder in an archive that has the pickle; nil in archives of others.
+-- Returns the folder in an archive that has the pickle; nil for archives of other programs.
 local function find_folder(members)
   for _, m in ipairs(members) do
     local folder = m.name:match("^(.-/?)data%.pkl$")
@@ -351,8 +353,8 @@ local function storage_parts(loader, cursor, seen)
 end
 
 
--- The object is before the list of storages: it is read twice, the first time to find its end
--- and what storages it names.
+-- Reads a file of the older format. The object is before the list of storages, so it is read twice:
+-- first to find its end and the storages that it names.
 local function load_older(file)
   local loader = new_loader(file)
   local cursor = file_cursor.new(file)
@@ -397,7 +399,7 @@ local function key_text(key)
 end
 
 
--- Visits what an object holds, depth first: f(array, name) for each array, f(null, name) for one
+-- Visits the arrays in an object, depth first: f(array, name) for each array, f(null, name) for one
 -- without elements and for None.
 local function each_array(file, root, f)
   local visited, inside = 0, {}

@@ -55,7 +55,7 @@ local DISTRIBUTIONS = {
 }
 
 
--- Returns an operator without inputs, on the given device or into `out`.
+-- Calls an operator without inputs, on the given device or into `out`; returns the output.
 local function create(name, func, params, a)
   local ctx = a.out and a.out.context or a.ctx or context.current_context()
   params[#params + 1], params[#params + 2] = "ctx", tostring(ctx)
@@ -71,7 +71,8 @@ local function create(name, func, params, a)
 end
 
 
--- Exponential: the operators take the rate.
+-- Returns the parameter that the operator takes: for the exponential distribution the rate, 1 /
+-- scale.
 local function rate(row, v)
   return row[3] and 1 / v or v
 end
@@ -129,7 +130,7 @@ for name, rows in pairs(DISTRIBUTIONS) do
 end
 
 
---- Normal numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
+--- Returns normally distributed numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
 function random.randn(...)
   return random.normal(args.sizes_and_options("nd.random.randn", ...))
 end
@@ -140,7 +141,7 @@ local RANDINT = args.form("nd.random.randint", {
   { "dtype", { "int32", "int64" }, "int32" }, { "ctx", "context?" }, { "out", "array?" },
 })
 
---- Integers from low to below high.
+--- Returns random integers from low to below high.
 function random.randint(...)
   local a = RANDINT(...)
   return create("_random_randint", "nd.random.randint",
@@ -153,7 +154,7 @@ local MULTINOMIAL = args.form("nd.random.multinomial", {
   { "out", "array|list?" }, { "dtype", "dtype", "int32" },
 })
 
---- Indices drawn with the probabilities in the last axis of data.
+--- Returns indices (from 0) drawn with the probabilities in the last axis of data.
 -- @treturn NDArray with `get_prob`, a list of it and the logarithms of the probabilities
 function random.multinomial(...)
   local a = MULTINOMIAL(...)

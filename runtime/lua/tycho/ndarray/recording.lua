@@ -45,7 +45,7 @@ local WANTED, MISSED = 0, 1
 local held_line
 
 
---- Has the calls that follow belong to one line, until `release`.
+--- Attributes the calls that follow to one line, until `release`.
 -- @tparam ?string|boolean line nil: there is none; false: that of the script's call of the library,
 --   which is found when it is needed
 function recording.hold(line)
@@ -56,7 +56,7 @@ function recording.hold(line)
 end
 
 
---- Has the next call belong to a line, while one is held.
+--- Attributes the next call to a line, while one is held.
 -- @string line
 function recording.hold_next(line)
   held_line = line
@@ -66,8 +66,8 @@ function recording.hold_next(line)
 end
 
 
---- Ends `hold`.
--- @return what `hold` needs to go on
+--- Ends `hold`; returns the line that was held, with which `hold` can continue.
+-- @return the line, or false
 function recording.release()
   recording.held = false
   return held_line
@@ -85,8 +85,8 @@ local function line_now()
 end
 
 
---- Notes the line of the script for the next call, where the core does not know it already. Call it
--- while recording is on.
+--- Records the line of the script for the next call, if the core asks for it. Call it while
+-- recording is on.
 function recording.note_line()
   if request[WANTED] ~= 0 and recording.lines and not (recording.held and held_line ~= false) then
     C.ty_line(line_now())
@@ -101,7 +101,7 @@ recording.may_fail = setmetatable({}, { __index = function(known, op)
 end })
 
 
---- Notes the line in any case, for what is not a call of an operator.
+--- Records the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
   if recording.lines and not (recording.held and held_line ~= false) then
     C.ty_line(line_now())
@@ -109,7 +109,7 @@ function recording.note_line_always()
 end
 
 
---- Notes the line of the call that was just made, if the core thought it knew it and did not.
+--- Records the line of the call that was just made, if the core did not ask for it and lacked it.
 function recording.note_missed()
   if request[MISSED] ~= 0 then
     C.ty_line_late(recording.lines and line_now() or nil)
@@ -117,7 +117,7 @@ function recording.note_missed()
 end
 
 
---- Has all that f calls belong to the line of the script that called the library.
+--- Attributes all calls of f to the line of the script that called the library.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -137,7 +137,7 @@ function recording.hold_line(f, ...)
 end
 
 
---- Notes the line of a write where a recorded call may need what is in the array.
+--- Records the line of a write if a recorded call may need the values in the array.
 -- @tparam NDArray x
 function recording.note_write(x)
   if steps[0] > 0 and C.ty_watched(x._h) ~= 0 then
@@ -146,7 +146,7 @@ function recording.note_write(x)
 end
 
 
---- Calls f with recording off where it is on, and puts it back. What f computes belongs to one
+--- Calls f with recording off, and turns it on again if it was on. What f computes belongs to one
 -- recorded call.
 -- @tparam function f
 -- @param ... its arguments
@@ -173,7 +173,7 @@ end
 recording.record_function = nil
 
 
---- Number of recorded calls that are alive.
+--- Returns the number of recorded calls that are alive.
 function recording.steps()
   return tonumber(steps[0])
 end

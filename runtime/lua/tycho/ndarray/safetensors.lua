@@ -106,7 +106,7 @@ local function is_list(t)
 end
 
 
--- Returns an entry checked against the bytes that there are: {name, dtype, shape, from, to}.
+-- Returns an entry checked against the size of the file: {name, dtype, shape, from, to}.
 local function check_entry(name, entry, size, file)
   if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
       and #entry.data_offsets == 2) then

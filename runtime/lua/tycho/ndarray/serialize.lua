@@ -39,7 +39,7 @@ local MOST_NESTED = 100
 
 local names, classes = {}, {}                            -- class -> name, name -> class
 
---- Lets objects of a class be written.
+--- Registers a class whose objects can be written.
 -- @tparam table kind class
 -- @string name as in the bytes: never change it
 function container.register(kind, name)
@@ -47,7 +47,7 @@ function container.register(kind, name)
 end
 
 
--- Adler-32.
+-- Returns the Adler-32 checksum of n bytes.
 local function checksum(p, n)
   local a, b, i = 1, 0, 0
   while i < n do
@@ -286,7 +286,8 @@ function get(r, depth)
 end
 
 
---- Bytes as a value. An array whose device is not there comes on the CPU.
+--- Returns the value of saved bytes. An array whose device does not exist is returned on the CPU.
+-- Raises E(format) for other or damaged bytes.
 -- @string text
 -- @string func for errors
 function container.decode(text, func)

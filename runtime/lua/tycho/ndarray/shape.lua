@@ -118,8 +118,8 @@ function shape_of.decode(source, target, reverse)
 end
 
 
--- Returns the sizes, where they are given in full, as numbers or as a list, and without options;
--- nil: they take the long way.
+-- Returns the sizes if they are given in full, as numbers or as a list, and without options; nil if
+-- the form has to read them.
 local function full_sizes(x, first, ...)
   local shape = type(first) == "number" and { first, ... } or first
   if not values.is_plain(shape) or #shape == 0 then
@@ -185,7 +185,7 @@ end
 
 local FLATTEN = args.form("NDArray:flatten", { { "inplace", "boolean", false } })
 
---- Two dimensions: the first and the product of the others.
+--- Returns x with two dimensions: the first, and the product of the others.
 function NDArray.flatten(x, ...)
   local rows = x._shape[1]
   return viewed(x, { rows, x._size / rows }, FLATTEN(...).inplace, "NDArray:flatten")
@@ -205,7 +205,7 @@ end
 local EXPAND = args.form("NDArray:expand_dims",
   { { "axis", "integer" }, { "inplace", "boolean", false } })
 
---- Returns a dimension of 1 before `axis`.
+--- Returns x with a dimension of 1 before `axis`.
 function NDArray.expand_dims(x, ...)
   local a = EXPAND(...)
   local n = #x._shape
@@ -219,7 +219,8 @@ end
 local SQUEEZE = args.form("NDArray:squeeze",
   { { "axis", "dims?" }, { "inplace", "boolean", false } })
 
---- Without the dimensions of 1: all of them, or those given (others E(shape)).
+--- Returns x without its dimensions of 1: all of them, or those given; E(shape) for one that is not
+-- 1.
 -- @tparam NDArray x
 -- @param axis number or list, nil for all
 function NDArray.squeeze(x, ...)
@@ -308,8 +309,8 @@ local function copy_to_context(x, ctx, func)
 end
 
 
---- Copies to an array (equal shape, any element type and device; returned) or to a new array on a
--- device. Onto itself: warns and returns false.
+--- Copies to an array of equal shape (any element type and device), which is returned, or to a new
+-- array on a device. For the array itself it warns and returns false.
 function NDArray.copyto(x, other)
   if Class.is_a(other, context.Context) then
     return copy_to_context(x, other, "NDArray:copyto")
@@ -324,7 +325,7 @@ function NDArray.copyto(x, other)
 end
 
 
---- x itself if it is on the device, else a copy there.
+--- Returns x itself if it is on the device, else a copy there.
 function NDArray.as_in_context(x, ctx)
   if not Class.is_a(ctx, context.Context) then
     Error.raise{ code = "type", func = "NDArray:as_in_context", argument = "ctx",
@@ -337,7 +338,7 @@ end
 NDArray.as_in_ctx = NDArray.as_in_context
 
 
---- Another array on the same memory, through which no gradient flows.
+--- Returns another array on the same memory, through which no gradient flows.
 function NDArray.detach(x)
   return class.detached(x)
 end
@@ -388,7 +389,7 @@ function NDArray.same_memory(x, y)
 end
 
 
---- Waits until the values are there; the failure of what computes them is raised, once.
+--- Waits until the values are computed; a failure is raised, once.
 function NDArray.wait_to_read(x)
   check(C.ty_tensor_wait(x._h, 0), "NDArray:wait_to_read")
 end

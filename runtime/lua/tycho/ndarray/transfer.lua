@@ -36,7 +36,7 @@ for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32
 end
 
 
--- Space for n elements; a small one is good until the next call only.
+-- Returns memory for n elements; a small one is reused by the next call.
 local function buffer(dtype, n)
   if n * BYTES[dtype] <= CAPACITY then
     return small[dtype]
@@ -45,7 +45,8 @@ local function buffer(dtype, n)
 end
 
 
--- Returns shape of nested tables: their first members', checked while they are read.
+-- Returns the shape of nested tables: that of their first members; others are checked when they are
+-- read.
 local function shape_of(t)
   local shape = {}
   while type(t) == "table" do
@@ -83,7 +84,7 @@ local function check_row(t, want, func, argument)
 end
 
 
--- Writes the innermost table. `truth`: anything but 0 is 1.
+-- Writes the innermost table. `truth`: numbers other than 0 become 1.
 local function put_numbers(p, at, t, n, truth, func, argument)
   for i = 1, n do
     local v = t[i]
@@ -209,18 +210,19 @@ end
 
 local out_pointer = ffi.new("void *[1]")
 
---- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while
--- the array lives. 16-bit floats appear as `uint16_t`. A NaN that an operator makes is a plain
--- number. NaNs of a stranger's file are whatever bits it holds, which operators pass on, and some
--- of which LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask again
--- before each round of writing: that is how the engine learns of it.
+--- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; valid
+-- while the array lives. 16-bit floats appear as `uint16_t`. NaNs that operators make are plain
+-- ones. NaNs from a file may have any bits, which operators keep, and LuaJIT takes some of them
+-- for pointers: read such elements by `totable` and the like. Call this again before each series
+-- of writes: that is how the engine learns of them.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
 end
 
 
--- Byte offset of an element; indices count from 0, negative ones from the end.
+-- Returns the byte offset of an element; indices count from 0, negative ones from the end. Raises
+-- E(index) outside.
 local function offset_of(x, indices, n, func)
   local shape, at = x._shape, 0
   if n ~= #shape then
@@ -253,7 +255,7 @@ end
 
 local ONE = { 1 }
 
---- One element: `x:get(i, j)`. Waits.
+--- Returns one element, `x:get(i, j)`, as a number; waits until it is computed.
 -- @tparam NDArray x
 -- @tparam int ... one index per axis, from 0, negative from the end; outside E(index)
 function NDArray.get(x, ...)
@@ -284,7 +286,7 @@ end
 local foreign = {}
 
 
--- Lets go of owners whose arrays are gone, once the last queued work on their memory is done.
+-- Releases owners whose arrays are gone, after the last queued work on their memory.
 local function sweep()
   local kept = {}
   for _, row in ipairs(foreign) do

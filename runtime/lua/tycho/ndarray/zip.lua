@@ -33,7 +33,7 @@ local function fail(file, text, ...)
 end
 
 
--- Returns where the archive's end record is: the last one in the file.
+-- Returns the position of the archive's end record: the last one in the file.
 local function find_end(file)
   local n = math.min(file.size, END_BYTES + LONGEST_COMMENT)
   local tail = file:read(file.size - n, n)
@@ -185,8 +185,8 @@ function zip.contents(file, m)
 end
 
 
---- Returns where a member's bytes can be read when they are needed: in the archive itself where
--- they are stored, else in a file in memory.
+--- Returns the file and position where a member's bytes can be read when needed: in the archive
+-- itself if they are stored, else in a file in memory.
 -- @treturn table file
 -- @treturn int offset of the first byte
 function zip.part(file, m)

@@ -13,7 +13,7 @@ local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 
--- Returns a symbol and its parameters from what names them.
+-- Returns the symbol and the parameters that the arguments name.
 local function network(a, func)
   if type(a.symbol) ~= "string" then
     return a.symbol, a.params
@@ -33,7 +33,7 @@ local function network(a, func)
 end
 
 
--- Arrays by bare name.
+-- Returns the arrays by name, without the prefixes "arg:" and "aux:".
 local function load_arrays(params, func)
   if type(params) == "string" then
     params = array_files.load(params)
@@ -49,7 +49,7 @@ local function load_arrays(params, func)
 end
 
 
--- Sizes by input.
+-- Returns the sizes by input, from such a table or from a list in the order of inputs.
 local function list_shapes(given, net, params, func)
   if given == nil or given[1] == nil then
     return given or {}

@@ -208,7 +208,7 @@ function Export:emit(op, inputs, attrs, count)
 end
 
 
---- Returns a constant array.
+--- Adds a constant array; returns its name.
 -- @treturn string its name
 function Export:array(x, hint)
   local name = self:free_name(hint or self.hint .. "_const")
@@ -217,7 +217,7 @@ function Export:array(x, hint)
 end
 
 
---- Returns a constant of numbers.
+--- Adds a constant of numbers; returns its name.
 -- @tparam {number,...} list
 -- @string dtype
 -- @tparam[opt] {int,...} shape
@@ -227,15 +227,15 @@ function Export:list(list, dtype, shape)
 end
 
 
---- Returns a list of sizes, axes or indices.
+--- Adds a constant list of sizes, axes or indices; returns its name.
 function Export:ints(list) return self:list(list, "int64") end
 
 
---- One number, as an array of one element.
+--- Adds a number as an initializer of one element; returns its name.
 function Export:number(v, dtype) return self:list({ v }, dtype) end
 
 
---- One number, as an array without dimensions.
+--- Adds a number as an initializer without dimensions; returns its name.
 function Export:scalar(v, dtype)
   local name = self:number(v, dtype)
   local list = self.graph.initializers
@@ -244,7 +244,7 @@ function Export:scalar(v, dtype)
 end
 
 
---- Refuses the node under way.
+--- Refuses the node that is being converted: E(unsupported).
 function Export:refuse(text, ...)
   local n = self.node
   Error.raise{ code = "unsupported", func = self.func, op = n.op, node = n.name, where = n.where,
@@ -252,7 +252,8 @@ function Export:refuse(text, ...)
 end
 
 
---- Another shape, whose open sizes are -1 or copied.
+--- Emits a Reshape to another shape; a dynamic size is copied from the same axis, or -1. Refuses
+-- several sizes of -1.
 -- @string x
 -- @tparam table from shape of x, with names of open sizes
 -- @tparam table to
@@ -375,8 +376,8 @@ local function infer(self, shapes)
 end
 
 
--- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are
--- one, as the batch of several inputs is.
+-- Returns shapes with other sizes for the dynamic axes, and names of dynamic sizes by "size_other".
+-- `shared`: axes of one size get the same other size, as the batch of several inputs must.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
   for _, name in ipairs(sorted_keys(self.shapes)) do
@@ -399,7 +400,8 @@ local function other_sizes(self, shared)
 end
 
 
--- Shapes of all values, open sizes by name, and types.
+-- Infers the shapes and types of all values. Dynamic sizes, which differ between two inferences,
+-- get names.
 local function infer_all(self)
   local a, first = infer(self, self.shapes)
   local shapes, open_names = other_sizes(self, false)
@@ -439,7 +441,7 @@ for _, list in ipairs{ require "tycho.onnx.to_math", require "tycho.onnx.to_shap
   end
 end
 
---- Names of the operators that can be written, sorted.
+--- Returns the names of the operators that can be written, sorted.
 function export.operators()
   local list = {}
   for name in pairs(converters) do
@@ -466,8 +468,8 @@ local function find_name(self, entry)
 end
 
 
--- What a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and dtype
--- of each output), constant(i): the array of an input that is a parameter.
+-- Returns what a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and
+-- dtype of each output), constant(i): the array of an input that is a parameter.
 local function node_context(self, n)
   local c = { node = n, p = export.params(n), shapes = {}, dtypes = {}, out = self.described[n],
     count = #n.inputs }
@@ -578,7 +580,7 @@ local function convert_body(self, body, bound)
 end
 
 
---- Returns a body as a graph.
+--- Returns a body as a graph of its own.
 -- @tparam Symbol body
 -- @tparam table bound by the number of its variable: { description, name, input = true: an input }
 -- @tparam {int,...} given numbers of the variables that are inputs, in order
@@ -604,14 +606,14 @@ function Export:body(body, bound, given, f)
 end
 
 
---- Returns a body whose nodes are written among those around it; the name of its output.
+--- Writes the nodes of a body among those around it; returns the name of its output.
 function Export:inline(body, bound)
   local outputs = convert_body(self, body, bound)
   return outputs[1].name, outputs[1]
 end
 
 
--- Renames the last node's output where nothing else has asked for the name.
+-- Returns an output under the wanted name, by an Identity; if the name is taken, under another one.
 local function head_name(self, entry, wanted)
   local name = find_name(self, entry)
   self.hint = wanted
@@ -637,7 +639,7 @@ local function sorted_inputs(self)
 end
 
 
--- Inputs that no output needs, as labels of losses, are left out.
+-- Returns the names that nodes of a graph read: other inputs, as labels of losses, are left out.
 local function used_names(g)
   local used = {}
   for _, n in ipairs(g.nodes) do
@@ -656,7 +658,7 @@ local function used_names(g)
 end
 
 
--- Nodes and constants that the outputs need.
+-- Removes nodes and constants that the outputs do not need.
 local function prune(g)
   local wanted = {}
   for _, info in ipairs(g.outputs) do
@@ -718,8 +720,8 @@ local function missing_shapes(self, inputs)
 end
 
 
--- Returns the inputs that something else than a loss reads, or a loss as its data: labels are left
--- out of the file.
+-- Returns the inputs that other nodes than losses read, and the data of losses in their place:
+-- labels are left out of the file.
 local function without_labels(self, inputs)
   local wanted, list = {}, {}
   for _, n in ipairs(self.built.order) do

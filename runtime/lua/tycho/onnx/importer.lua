@@ -36,7 +36,7 @@ local MOST_DEPTH = 64                                    -- graphs and functions
 
 -- Errors ------------------------------------------------------------------------------------------
 
--- Returns what a node is called in errors.
+-- Returns the text for a node in errors.
 local function label(n)
   if n.name ~= "" then
     return n.name
@@ -62,7 +62,7 @@ function Import:fail(code, message)
 end
 
 
--- Notes what is missing, with `partial`; otherwise raises it.
+-- Adds an unsupported node to `missing` if the import is `partial`; raises other errors.
 function Import:miss(e)
   if not (self.partial and Error.is_error(e) and e.code == "unsupported") then
     error(e, 0)
@@ -71,8 +71,9 @@ function Import:miss(e)
 end
 
 
--- Returns what a converter stumbles over in a node that breaks its operator's rules (inputs that
--- are absent, dimensions that are not there) is the file's mistake; other errors stay.
+-- Returns an error of a converter as the file's mistake, if it is one of Lua in a node that breaks
+-- its operator's rules (inputs that are absent, dimensions that do not exist); other errors are
+-- returned unchanged.
 function Import:explained(e)
   if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
   then
@@ -87,7 +88,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- Values by name, inside the scope around it.
+-- Returns a scope of values by name, inside another scope.
 local function new_scope(outer)
   return { values = {}, outer = outer }
 end
@@ -112,7 +113,7 @@ function Import:put(scope, name, v)
 end
 
 
---- Returns the value of a name that a node reads; false: what makes it is missing.
+--- Returns the value of a name that a node reads; false if the node that makes it was not imported.
 function Import:get(scope, name)
   local v = find(scope, name)
   if v == nil then
@@ -133,7 +134,7 @@ function Import:make_constant(t)
 end
 
 
--- Returns a shape as the file has it, with what the caller gives for it.
+-- Returns a shape of the file, completed by the caller's shapes.
 function Import:input_shape(info)
   local given, dims = self.shapes[info.name], info.type.dims
   if not given and not dims then
@@ -246,7 +247,8 @@ function Import:opset_of(n)
 end
 
 
--- A name for the node that makes a value, if this import made it and it has no name yet.
+-- Names the node that makes a value, if this import made it, it has no name yet, and the name is
+-- free.
 local function rename(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then
@@ -256,7 +258,8 @@ local function rename(self, v, name)
 end
 
 
--- Values of the inputs; absent ones are nil. known: false: one is missing.
+-- Returns the values of the inputs; absent ones are nil. Returns nil if one of them was not
+-- imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
   for i, name in ipairs(n.inputs) do
@@ -315,7 +318,7 @@ function Import:step(n, scope)
 end
 
 
---- Converts the nodes of a graph and gives its outputs.
+--- Converts the nodes of a graph and returns its outputs.
 -- @tparam table graph
 -- @tparam table scope with its inputs
 -- @treturn {Value,...} false: what makes it is missing
@@ -366,7 +369,7 @@ function Import:run_body(graph, inputs, outer)
 end
 
 
--- Nodes of a function with the attributes of the node that calls it.
+-- Returns the nodes of a function with the attributes of the node that calls it.
 local function with_attributes(nodes, given, defaults)
   local list = {}
   for i, n in ipairs(nodes) do
@@ -438,7 +441,7 @@ local function fail_missing(self)
 end
 
 
--- Refuses what the caller gives for an input that the graph does not have.
+-- Refuses options for inputs that the graph does not have.
 function Import:check_names(given, scope)
   for name in pairs(given) do
     if not scope.values[name] then

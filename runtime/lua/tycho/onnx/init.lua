@@ -36,7 +36,7 @@ function onnx.import_model(...)
 end
 
 
---- Returns what a file says of a network.
+--- Returns the inputs and outputs of a network, and the file's metadata.
 -- @string file path
 -- @treturn table input_tensor_data and output_tensor_data: lists of `{name, shape, dtype}`, open
 --   sizes by name or "?"; ir_version, opsets, producer_name, producer_version, metadata

@@ -21,7 +21,7 @@ local FEW_ROWS, FEW_TERMS = 8, 64
 function attribute.number(x) return ("%.9g"):format(x) end
 
 
---- Returns whether a weight with the channels first suits the kernels.
+--- Returns whether the kernels can run a weight with the channels first.
 -- @tparam {int,...} shape
 -- @int groups
 function attribute.suits(shape, groups)

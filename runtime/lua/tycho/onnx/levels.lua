@@ -35,8 +35,8 @@ local function replacement(g, n, op, attrs, inputs)
 end
 
 
--- Returns the levels of a constant weight as int8 with the channels first, and what a level of
--- each channel stands for, as parameters; nil where they do not fit.
+-- Returns the levels of a constant weight as int8 with the channels first, and the scale of each
+-- channel, as parameters; nil if they do not fit.
 local function weight_levels(g, of, entry, axis)
   local name = entry[1].name
   local from = not entry[1].op and of.weights[name]
@@ -55,7 +55,7 @@ local function weight_levels(g, of, entry, axis)
 end
 
 
--- A product of decoded data with a decoded weight becomes one of levels.
+-- Returns a rewrite that turns a product of decoded data with a decoded weight into one of levels.
 local function layer_of_levels(of)
   return function(g, n)
     local kind = KINDS[n.op]
@@ -83,7 +83,8 @@ local function layer_of_levels(of)
 end
 
 
--- Returns the node of 8-bit integers whose real numbers only one node reads, by its output.
+-- Returns the layer of 8-bit integers whose real-valued output `entry` is, if only one node reads
+-- it.
 local function open_layer(g, entry)
   local before = g.moved(entry)[1]
   return INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before or nil
@@ -104,7 +105,7 @@ local function has_shape_of(g, x, y)
 end
 
 
--- A sum of a layer and of something of its shape is taken at the end of the layer.
+-- Returns a rewrite that moves the sum of a layer and a value of its shape into the layer.
 local function fuse_sum(of)
   return function(g, n)
     if not ADDS[n.op] or n.inputs[1][1] == n.inputs[2][1] then
@@ -124,8 +125,8 @@ local function fuse_sum(of)
 end
 
 
--- QuantizeLinear of a layer's result: the layer stores the levels. Limits between them are dropped
--- where levels have them anyway.
+-- Returns a rewrite that joins QuantizeLinear with the layer before it, which then stores levels.
+-- Limits between them are dropped where the range of the levels has the same effect.
 local function end_in_levels(of)
   return function(g, n)
     local what = of.encoded[n]
@@ -167,7 +168,7 @@ local function end_in_levels(of)
 end
 
 
---- Returns the rules for what an import has noted; none where it decoded nothing.
+--- Returns the rewrite rules for what an import has recorded; an empty list if it decoded nothing.
 -- @tparam table of decoded, encoded (node -> what), weights (parameter -> levels)
 -- @treturn {function,...}
 function levels.rules(of)

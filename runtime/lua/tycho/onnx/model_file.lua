@@ -18,7 +18,7 @@ local FLOAT, INT, STRING, FLOATS, INTS, STRINGS = 1, 2, 3, 6, 7, 8
 local MOST_LIST = 2 ^ 20                                 -- entries of an attribute's list
 
 
--- Keys and values of texts: StringStringEntryProto.
+-- Reads a StringStringEntryProto: {key, value}, both texts.
 local function read_entry(r)
   local entry = {}
   for field in r:fields() do
@@ -32,7 +32,8 @@ local function read_entry(r)
 end
 
 
--- A list of numbers of a tensor: where the packed ones are, or the numbers themselves.
+-- Reads a field of numbers of a tensor: for packed ones their position is kept, others are added to
+-- `values`.
 local function read_data(r, t, kind)
   t.kind = kind
   if r:is_packed() then

@@ -125,7 +125,7 @@ function Node:axis(default, rank, name)
 end
 
 
---- Several axes, counted from 0, each once.
+--- Returns several axes, counted from 0; each may be given once.
 -- @tparam {number,...} list
 -- @int rank
 function Node:axes_of(list, rank)

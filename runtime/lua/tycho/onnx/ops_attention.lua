@@ -18,7 +18,7 @@ local op, product = value.op, value.product
 
 -- Attention ---------------------------------------------------------------------------------------
 
---- (batch, time, heads * size) as (batch, heads, time, size).
+--- Splits (batch, time, heads * size) into (batch, heads, time, size).
 function attention.split_heads(n, x, heads)
   local s = n:sizes(x, "its input")
   if not heads or heads < 1 or s[3] % heads ~= 0 then
@@ -28,14 +28,14 @@ function attention.split_heads(n, x, heads)
 end
 
 
---- (batch, heads, time, size) as (batch, time, heads * size).
+--- Joins (batch, heads, time, size) to (batch, time, heads * size).
 function attention.join_heads(x)
   local s = x.shape
   return x:transpose{ 0, 2, 1, 3 }:reshape{ s[1], s[3], s[2] * s[4] }
 end
 
 
---- Keys or values of fewer heads, each for several of the queries.
+--- Repeats keys or values of fewer heads, each for several heads of the queries.
 function attention.repeated(x, heads)
   local s = x.shape
   if s[2] == heads then
@@ -48,7 +48,8 @@ end
 
 local NEVER = -math.huge
 
--- 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else -infinity.
+-- Returns 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else
+-- -infinity.
 local function make_bias(allowed, dtype)
   return value.where(allowed, value.scalar(0, dtype), value.scalar(NEVER, dtype))
 end
@@ -116,7 +117,7 @@ local function bias_for(n, q, k, mask, past, lengths)
 end
 
 
---- Softmax over the last axis, 0 in rows without anything to see.
+--- Returns the softmax over the last axis; with `guarded`, 0 in rows whose keys are all excluded.
 function attention.weights(scores, bias, dtype, guarded)
   local y = scores:cast(dtype or scores.dtype):map("softmax", {}, { axis = -1 })
   if not guarded then
@@ -127,13 +128,13 @@ function attention.weights(scores, bias, dtype, guarded)
 end
 
 
--- Half types are computed in float32 and rounded once.
+-- Returns the type to compute in: float32 for half types, so that results are rounded once.
 local function wider(dtype)
   return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype
 end
 
 
---- Returns the engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads
+--- Calls the engine's own attention, with queries (batch, heads, time, size) or (batch, time, heads
 -- * size), keys and values.
 -- @param q queries
 -- @param k keys
@@ -154,7 +155,7 @@ function attention.own(q, k, v, o)
 end
 
 
--- Returns whether the engine's attention has what the node asks for.
+-- Returns whether the engine's attention supports what the node asks for.
 local function is_plain(n, q, mask, columns)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
@@ -224,14 +225,15 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
 end
 
 
--- Returns the type in which scores become weights: float32 at least, unless the node says so.
+-- Returns the type in which scores become weights: at least float32, unless the node states
+-- another.
 local function softmax_type(n, x)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
 end
 
 
--- Returns what a graph of the node makes of scores or weights.
+-- Applies a graph of the node to scores or weights.
 local function modified(n, x, name)
   if not n.attrs[name] then
     return x
@@ -262,8 +264,8 @@ local UPDATES = {
   gated_delta = { gated = true, delta = true },
 }
 
--- Returns a state (batch, heads, size of keys, size of values) that each position decays, adds to,
--- reads.
+-- Computes linear attention: a state (batch, heads, size of keys, size of values) that each
+-- position decays, adds to, and reads.
 function ops.LinearAttention(n, q, k, v, past, decay, beta)
   local dtype, q_heads, kv_heads = q.dtype, n:int("q_num_heads"), n:int("kv_num_heads")
   local rule = n:choice("update_rule", "gated_delta", UPDATES)
@@ -302,7 +304,8 @@ end
 
 -- Rotary embeddings -------------------------------------------------------------------------------
 
---- Pairs of numbers of (batch, time, heads, size) turned by angles (batch or 1, time, 1, size / 2).
+--- Rotates pairs of numbers of (batch, time, heads, size) by angles (batch or 1, time, 1, size /
+-- 2).
 function attention.rotated(x, cos, sin, interleaved)
   local s = x.shape
   local first, second
@@ -387,7 +390,7 @@ local function list_letters(term, rank)
 end
 
 
--- Takes the diagonal where a letter occurs twice.
+-- Takes the diagonal of axes with the same letter.
 local function diagonal(x, letters)
   local seen = {}
   for i, letter in ipairs(letters) do
@@ -439,7 +442,7 @@ local function ordered(x, letters, order)
 end
 
 
--- Sums away what neither the result nor another term names.
+-- Sums over axes that neither the result nor another term names.
 local function drop_unused(x, letters, used)
   local axes, rest = {}, {}
   for i, letter in ipairs(letters) do

@@ -45,7 +45,7 @@ local function make_value(s, like, shape)
 end
 
 
--- Returns true and the outputs of a graph without inputs, or false and the error.
+-- Converts a graph without inputs; returns true and its outputs, or false and the error.
 local function attempt(n, graph)
   local import = n.import
   local depth, node, hint = import.depth, import.node, import.hint
@@ -57,8 +57,8 @@ local function attempt(n, graph)
 end
 
 
--- Outputs like those of another branch, which nothing computes: a run that chooses them fails, in a
--- node whose name says why.
+-- Returns outputs like those of another branch, which nothing computes: a run that selects them
+-- fails, in a node whose name says why.
 local function impossible(n, condition, like, name)
   local import = n.import
   local hint = import.hint
@@ -76,8 +76,8 @@ end
 
 local OF_SHAPES = { shape = true, format = true }        -- codes of errors
 
--- Returns the outputs of a branch. Where it does not fit the shapes of the inputs, as a branch for
--- another rate of samples does, it is one that no run may choose.
+-- Returns the outputs of a branch. If it does not fit the shapes of the inputs, as a branch for
+-- another sample rate does, it is replaced by one that fails when it is chosen.
 local function make_branch(n, condition, graph, other, name)
   local ok, results = attempt(n, graph)
   if ok then
@@ -126,7 +126,7 @@ function ops.If(n, condition)
 end
 
 
--- Outputs of all steps in a row along a new first axis.
+-- Stacks the outputs of all steps along a new axis, the first by default.
 local function stacked(rows, axis)
   local list = {}
   for i, v in ipairs(rows) do
@@ -136,7 +136,7 @@ local function stacked(rows, axis)
 end
 
 
--- Lays a loop out: body(step, carried) gives the condition, the carried values and the outputs of
+-- Unrolls a loop: body(step, carried) returns the condition, the carried values and the outputs of
 -- the step.
 local function unrolled(n, count, carried, scans, body)
   local rows = {}
@@ -162,7 +162,7 @@ local function unrolled(n, count, carried, scans, body)
 end
 
 
--- Returns a loop whose condition is computed.
+-- Returns the outputs of a loop whose condition is computed.
 local function while_loop(n, count, condition, carried, graph)
   local inputs = { condition:cast("float32"):reshape{ 1 } }
   for i, v in ipairs(carried) do
@@ -249,7 +249,7 @@ function ops.Loop(n, count, condition, ...)
 end
 
 
---- Returns whether a body hands its condition on as it is.
+--- Returns whether a body returns its condition unchanged.
 function ops.passes_condition(graph, name)
   local source = graph.outputs[1].name
   for _ = 1, #graph.nodes + 1 do
@@ -271,8 +271,8 @@ function ops.passes_condition(graph, name)
 end
 
 
---- Returns a loop that runs all of its steps or none, as an input says. Its outputs are those of
--- all steps: a network has one shape.
+--- Returns the outputs of a loop that runs all of its steps or none, as an input says. They have
+-- the shape for all steps, since a network has fixed shapes.
 function ops.guarded(n, count, condition, carried, scans, step)
   local final, rows = unrolled(n, count, carried, scans, function(i, now)
     local _, after, outputs = step(i, now)
@@ -290,7 +290,7 @@ function ops.guarded(n, count, condition, carried, scans, step)
 end
 
 
--- States, then arrays that are taken apart.
+-- Unrolls a Scan; `given` holds the states, then the arrays whose parts are scanned.
 local function scan(n, given, in_back)
   local graph = n:graph("body")
   local arrays = n:int("num_scan_inputs", 1)
@@ -322,7 +322,8 @@ local function scan(n, given, in_back)
 end
 
 
--- Before opset 9 the first input has lengths and all others a batch axis: each sample by itself.
+-- Runs a Scan of before opset 9, whose first input has lengths and whose others have a batch axis:
+-- each sample is scanned alone.
 local function scan_batch(n, lengths, ...)
   local given, rows = { ... }, {}
   if lengths then

@@ -15,7 +15,7 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Returns where element i of an output axis is in the input: scale = output / input, `size` of the
+-- Returns the input position of element i of an output axis: scale = output / input, `size` of the
 -- input, `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
@@ -47,7 +47,7 @@ local ROUNDS = {
   floor = floor, ceil = ceil,
 }
 
--- Weights of the elements around a place: for element `first + k`, k = 0 .. count - 1.
+-- Returns the weight of an element at distance x in cubic interpolation with coefficient a.
 local function cubic(x, a)
   x = abs(x)
   if x <= 1 then
@@ -60,7 +60,9 @@ end
 
 local function linear(x) return math.max(1 - abs(x), 0) end
 
--- Half the width of a kernel that is stretched where the output is smaller.
+-- Returns the first element (from 0) that an output position reads along an axis, and the weights
+-- of the elements from it on. With `antialias` the kernel is stretched where the output is smaller,
+-- and the weights are divided by their sum.
 local function make_taps(position, axis, mode, a, antialias)
   local scale = antialias and math.min(axis.scale, 1) or 1
   local reach = (mode == "cubic" and 2 or 1) / scale
@@ -86,7 +88,8 @@ end
 
 local MOST_TAPS = 8                      -- beyond, a product with a matrix
 
--- Lists over the output axis: indices[k], weights[k] of tap k; outside[i]: beyond the input.
+-- Plans the taps along an output axis: indices[k], weights[k] of tap k; outside[i]: beyond the
+-- input.
 local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
   value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
@@ -180,7 +183,8 @@ local function resample_axis(x, axis, plan)
 end
 
 
--- Whole-number enlargement of images by repetition: the engine's own.
+-- Enlarges images by whole numbers by repetition, with the engine's UpSampling; returns nil if the
+-- resize is another one.
 local function repeated(x, axes, plans)
   if #x.shape ~= 4 or #axes ~= 2 or axes[1].at ~= 2 or axes[2].at ~= 3 or not value.REAL[x.dtype]
   then
@@ -203,7 +207,8 @@ end
 
 local LINEAR = { half_pixel = true, pytorch_half_pixel = true, align_corners = true }
 
--- Linear enlargement of images: the engine's own.
+-- Enlarges images linearly with the engine's BilinearResize2D; returns nil if the resize is another
+-- one.
 local function bilinear(x, axes, o)
   local whole = #x.shape == 4 and #axes == 2 and axes[1].at == 2 and axes[2].at == 3
     and o.mode == "linear" and LINEAR[o.transform] and not o.antialias and not o.exclude
@@ -350,7 +355,7 @@ function ops.AffineGrid(n, theta, size)
 end
 
 
--- Pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
+-- Returns the pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
 local function pixels_at(x, positions)
   local s = x.shape
   local index = positions:unsqueeze(1):expand{ s[1], s[2], positions.shape[2] }
@@ -358,7 +363,7 @@ local function pixels_at(x, positions)
 end
 
 
--- Returns a coordinate thrown back at both borders until it is between them.
+-- Reflects a coordinate at both borders until it is between them.
 local function reflected(p, low, high)
   local range = high - low
   if range <= 0 then
@@ -374,7 +379,7 @@ local GRID_MODES = { bilinear = "linear", linear = "linear", nearest = "nearest"
   cubic = "cubic" }
 local BORDERS = { zeros = "zeros", border = "border", reflection = "reflection" }
 
--- Taps along one axis: { place in range, weight, whether inside } each.
+-- Returns the taps along one axis: { position in range, weight, whether inside } each.
 local function grid_taps(p, size, mode, border, aligned)
   local low, high = aligned and 0 or -0.5, aligned and size - 1 or size - 0.5
   if mode == "nearest" then
@@ -521,14 +526,14 @@ end
 
 -- Boxes -------------------------------------------------------------------------------------------
 
--- Rows (1, places) of one axis and the number of each row's or column's elements.
+-- Returns the indices, from 0, along an axis of a shape, as float32.
 local function counted_rows(shape, axis)
   return value.counted_along(shape, axis, "float32")
 end
 
 
--- Returns the boxes that remain, as rows (sample, class, box): how many there are only a run knows,
--- so they must be an output of the network.
+-- Computes NonMaxSuppression: the remaining boxes as rows (sample, class, box). Their number is
+-- known at run time only, so they must be an output of the network.
 function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   local s = n:sizes(scores, "its scores")
   local samples, classes, count = s[1], s[2], s[3]

@@ -55,7 +55,7 @@ function ops.LeakyRelu(n, x)
   return x:map("LeakyReLU", {}, { act_type = "leaky", slope = n:float("alpha", 0.01) })
 end
 
--- Returns a slope per channel, before opset 7 as a vector.
+-- Computes PRelu; before opset 7 the slope is a vector over channels.
 function ops.PRelu(n, x, slope)
   if n.opset < 7 and #slope.shape == 1 and #x.shape > 1 then
     local line = { slope.shape[1] }
@@ -81,7 +81,8 @@ function ops.Mish(_, x) return x * softplus(x):map("tanh") end
 
 function ops.Swish(n, x) return x * (x * n:float("alpha", 1)):map("sigmoid") end
 
--- (1 + tanh(x)) / 2 is sigmoid(2 x), which does not cancel far below 0.
+-- Computes Gelu. For the approximation, (1 + tanh(x)) / 2 is written as sigmoid(2 x), which does
+-- not cancel for negative x.
 function ops.Gelu(n, x)
   if n:choice("approximate", "none", { none = 1, tanh = 2 }) == 1 then
     return x:map("LeakyReLU", {}, { act_type = "gelu" })
@@ -106,7 +107,7 @@ end
 
 -- Functions of two values -------------------------------------------------------------------------
 
--- b as it broadcasts to a: before opset 7 from the axis that an attribute names.
+-- Returns b reshaped to broadcast to a: before opset 7 it begins at the axis of an attribute.
 local function aligned(n, a, b)
   local axis = n.opset < 7 and n:flag("broadcast") and n:int("axis")
   if not axis then
@@ -142,7 +143,7 @@ function ops.Pow(n, a, b)
   return a ^ b:cast(a.dtype)
 end
 
--- The sign is that of b, or with fmod that of a; floats modulo 0 are NaN.
+-- Computes a modulo b. The sign is that of b, or with fmod that of a; floats modulo 0 are NaN.
 function ops.Mod(n, a, b)
   local real = REAL[a.dtype]
   if not real and not n:flag("fmod") then
@@ -180,7 +181,8 @@ function ops.Clip(n, x, least, most)
   return most and x:minimum(most) or x
 end
 
--- f: runs over an axis; first: what comes before the first element.
+-- Returns an operator that runs f over an axis, from either end; with `exclusive`, `first` comes
+-- before the first element and the last one is left out.
 local function running(f, first)
   return function(n, x, axis)
     axis = n:axis_of(axis:number("axis"), #x.shape)
@@ -215,7 +217,8 @@ end, 1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Axes of a reduction: an input since the given opset, an attribute before.
+-- Returns the axes of a reduction, from 0: of an input since the given opset, of an attribute
+-- before.
 local function reduced_axes(n, x, axes)
   local list = n:list_of(axes, "axes")
   if list and #list > 0 then
@@ -265,7 +268,7 @@ local function reduce(name, x, axes, keep)
 end
 
 
--- before, after: what is done to the elements and to the result.
+-- Returns a reduction; `before`, if given, is applied to the elements, `after` to the result.
 local function reduction(name, before, after)
   return function(n, x, axes)
     local keep = n:flag("keepdims", true)
@@ -297,7 +300,7 @@ end
 
 ops.ReduceMax, ops.ReduceMin = of_truth(reduction("max")), of_truth(reduction("min"))
 
--- The largest element is taken out first, so that no power overflows.
+-- Computes log(sum(exp(x))). The largest element is subtracted first, so that nothing overflows.
 function ops.ReduceLogSumExp(n, x, axes)
   local list, keep = reduced_axes(n, x, axes), n:flag("keepdims", true)
   if x:is_empty() then
@@ -411,7 +414,7 @@ end
 
 value.matmul = matmul
 
--- Products of integers: in floats that hold them.
+-- Returns the matrix product of integers, computed in float64, which holds them.
 local function integer_matmul(a, b)
   return matmul(a:cast("float64"), b:cast("float64")):cast(a.dtype)
 end

@@ -156,7 +156,7 @@ local function causal_bias(rows, columns, dtype)
   return value.where(seen, value.scalar(0, dtype), value.scalar(-math.huge, dtype))
 end
 
--- Heads (batch, heads, time, size) of queries, keys and values.
+-- Computes attention of heads (batch, heads, time, size) of queries, keys and values.
 local function attend(n, q, k, v, bias, scale)
   local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
   scores = bias and scores + bias or scores
@@ -200,8 +200,8 @@ function ops.QAttention(n, x, weight, bias, x_scale, w_scale, mask, x_zero, w_ze
     quantized.decode(weight, w_scale, w_zero), bias, mask, past)
 end
 
--- Queries, keys and values as (batch, time, heads * size), of (batch, time, heads, parts, size), or
--- as they are.
+-- Returns queries, keys and values as (batch, time, heads * size), from (batch, time, heads, parts,
+-- size) or as they are.
 local function unpacked(n, q, k, v)
   local function split_parts(x, count, from)
     local s, list = n:sizes(x, "its input"), {}
@@ -245,8 +245,8 @@ end
 -- What is refused of GroupQueryAttention, by attribute and the value that changes nothing.
 local GROUPS_LACK = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_bit_width = 0 }
 
--- Rows of each sample (batch, heads, time, size) written after those of a cache, which has room for
--- `size` of them, from row first (batch) on.
+-- Writes the rows of each sample (batch, heads, time, size) after those of a cache, from row first
+-- (batch) on; the result has `size` rows.
 local function appended(n, past, x, first, size)
   local s = n:sizes(x, "its input")
   if not past and size == s[3] then
@@ -259,8 +259,8 @@ local function appended(n, past, x, first, size)
   return (op("_contrib_scatter_along_axis", { cache, at, x }, { axis = 2, reduction = "none" }))
 end
 
--- Attention of language models: keys and values of few heads, kept from step to step; a query sees
--- what is not after it.
+-- Computes the attention of language models: causal, with keys and values of fewer heads than the
+-- queries, which are kept from step to step.
 function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos, sin, positions,
     bias, sink)
   local heads, kv_heads = n:int("num_heads", 0), n:int("kv_num_heads", 0)
@@ -355,7 +355,7 @@ end
 ops.QLinearSigmoid = of_one(math_ops.Sigmoid)
 ops.QLinearLeakyRelu = of_one(math_ops.LeakyRelu)
 
--- Pooling of arrays whose channels are the last axis, too.
+-- Returns a pooling that also takes arrays whose channels are the last axis.
 local function pooled(f)
   return of_one(function(n, x)
     if not n:flag("channels_last") then
@@ -418,7 +418,8 @@ function ops.DynamicQuantizeMatMul(n, a, b, b_scale, b_zero, bias)
   return bias and y + bias or y
 end
 
--- Weights are (directions, input, gates * units), and quantized; the input is taken as it is.
+-- Computes an LSTM whose weights (directions, input, gates * units) are quantized; the input is
+-- not.
 function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole,
     w_scale, w_zero, r_scale, r_zero)
   local function whole(w, scale, zero)
@@ -436,7 +437,7 @@ function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden,
     lengths, hidden, cell, peephole)
 end
 
--- Weights of few bits in blocks along the input: (outputs, blocks, bytes).
+-- Multiplies by weights of 4 bits in blocks along the input: (outputs, blocks, bytes).
 function ops.MatMulNBits(n, a, b, scales, zeros, order, bias)
   local inputs, outputs, bits = n:int("K", 0), n:int("N", 0), n:int("bits", 4)
   local block, blocks = n:int("block_size", 32), b.shape[2]

@@ -88,7 +88,7 @@ local function symmetric(w)
   return tables.same(w.before, w.after)
 end
 
--- Borders of the axes of space.
+-- Adds a border to the spatial axes.
 local function pad_space(n, x, before, after, number)
   local lead = { 0, 0 }
   local first, last = tables.copied(lead), tables.copied(lead)
@@ -99,7 +99,7 @@ local function pad_space(n, x, before, after, number)
 end
 
 
---- Returns the data of a convolution, with its borders where they differ, and its parameters.
+--- Returns the data of a convolution, padded if its borders differ, and its parameters.
 -- @tparam Node n
 -- @tparam Value x
 -- @tparam Value weight
@@ -176,8 +176,8 @@ end
 
 local MOST_TAPS = 1024
 
--- Windows whose positions are taken apart: element k of every window as an array, for what the
--- engine's pooling lacks (dilation, places of the largest).
+-- Calls f with element k of every window as an array, for each k: for what the engine's pooling
+-- lacks (dilation, positions of the largest).
 local function each_tap(n, x, w, number, f)
   local last = {}
   for i = 1, w.count do
@@ -223,9 +223,9 @@ local function is_dilated(w)
 end
 
 
--- Returns the engine's pooling, where its sizes are those of the window; nil otherwise. Borders at
--- the end count only where averages are divided by whole windows: the engine's last windows end
--- where the input does.
+-- Computes a pooling with the engine's operator, if its sizes are those of the window; else returns
+-- nil. Borders at the end count only if averages are divided by whole windows: the engine's last
+-- windows end where the input does.
 local function pooling(x, w, params)
   if w.count > 3 or params.count_include_pad and not symmetric(w) or is_dilated(w) then
     return nil
@@ -248,7 +248,8 @@ local function pooling(x, w, params)
 end
 
 
--- Borders so wide that windows without a border of their own give the output.
+-- Returns x with so wide a border that windows without a border of their own give the output, and
+-- these windows.
 local function explicit(n, x, w, number)
   local after = {}
   for i = 1, w.count do
@@ -276,7 +277,7 @@ end
 
 local LOWEST = { uint8 = 0, int8 = -128, int32 = -2 ^ 31 }
 
--- Places of the largest elements, counted in the whole input.
+-- Returns the positions of the largest elements, counted in the whole input.
 local function largest_positions(n, x, w)
   local shape = n:sizes(x, "its input")
   local list, rows = {}, n:flag("storage_order")
@@ -390,7 +391,7 @@ end
 
 -- Windows put back --------------------------------------------------------------------------------
 
--- Zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
+-- Returns zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
 local function scattered_rows(shape, numbers, positions, reduction)
   local rows = value.full(shape, 0, numbers.dtype)
   local at = positions:expand(numbers.shape)
@@ -399,8 +400,8 @@ local function scattered_rows(shape, numbers, positions, reduction)
 end
 
 
--- Returns where each element of each window is in an image of the size that `w.size` gives,
--- row-major: elements of the windows first.
+-- Returns the position of each element of each window in an image of size `w.size`, row-major:
+-- elements of the windows first.
 local function window_positions(w)
   local list, count = {}, product(w.kernel) * product(w.out)
   value.spend(count * w.count, "the places of windows")
@@ -445,7 +446,8 @@ function ops.Col2Im(n, x, image_shape, block_shape)
 end
 
 
--- Indices count in the whole output; those of an output_shape in the output without it.
+-- Computes MaxUnpool. Indices count in the whole output; with an output_shape, in the output
+-- without it.
 function ops.MaxUnpool(n, x, indices, output_shape)
   local shape, count = n:sizes(x, "its input"), #x.shape - 2
   local kernel = checked(n:list("kernel_shape", {}), count, 1, "kernel_shape")
@@ -494,7 +496,7 @@ end
 
 local STATE_ACTIVATIONS = { none = "none", silu = "silu", swish = "silu" }
 
--- Returns a convolution of each channel over what came before, kept from call to call.
+-- Computes a convolution of each channel over earlier positions, which are kept from call to call.
 function ops.CausalConvWithState(n, x, weight, bias, past)
   local shape, k = n:sizes(x, "its input"), weight.shape[3]
   local before = past
@@ -550,7 +552,7 @@ function ops.InstanceNormalization(n, x, scale, bias)
   return (op("InstanceNorm", { x, scale, bias }, { eps = n:float("epsilon", 1e-5) }))
 end
 
--- Mean 0 and variance 1 over axes; the mean and the inverse deviation besides.
+-- Returns x with mean 0 and variance 1 over axes, the mean, and the inverse deviation.
 local function normalised(x, axes, eps)
   local mean = x:reduce("mean", axes, true)
   local centred = x - mean
@@ -586,7 +588,8 @@ function ops.GroupNormalization(n, x, scale, bias)
   return y:reshape(shape)
 end
 
--- x over the root of the mean of its squares over the axes from one on, times a scale.
+-- Returns x divided by the root mean square of its elements over the axes from `axis` on, times a
+-- scale.
 function value.rms_norm(x, scale, axis, eps)
   local rank, dtype = #x.shape, x.dtype
   if axis == rank - 1 and #scale.shape == 1 and scale.shape[1] == x.shape[rank]

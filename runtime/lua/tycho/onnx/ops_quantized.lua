@@ -55,7 +55,7 @@ local function repeated_over(n, v, x, axis, block)
 end
 
 
--- x in numbers of real type, minus the zero point.
+-- Returns x in a real type, minus the zero point.
 local function centred(x, zero, dtype)
   local y = x:cast(dtype)
   if zero and not (zero:is_constant() and product(zero.shape) == 1
@@ -89,7 +89,7 @@ function quantized.encode(y, scale, zero)
 end
 
 
--- Notes what y was decoded from, for onnx/levels.lua.
+-- Records what y was decoded from, for onnx/levels.lua.
 local function note_decoded(y, x, scale, zero, axis)
   if not scale:is_constant() or zero and not zero:is_constant() then
     return
@@ -168,7 +168,8 @@ local function sum_type(most, weight, axis, count)
   return bound < EXACT and "float32" or "float64"
 end
 
--- Weights of a product less their zero point, if these are 8-bit integers.
+-- Returns the weights of a product less their zero point if these are constants within the range of
+-- int8, else nil.
 local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil
@@ -194,7 +195,8 @@ end
 
 local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
 
--- x - zero point times weights - their zero point, as sums in int32 or in floats.
+-- Returns (a - its zero point) times (b - its zero point): in int32 where the kernels of 8 bits
+-- compute it exactly, else in floats.
 local function integer_product(n, a, b, a_zero, b_zero)
   local axis = #b.shape - 1
   local function columns(zero)
@@ -223,9 +225,9 @@ end
 
 quantized.product = integer_product
 
--- Returns the levels that a layer of 8-bit integers gives: x (levels), weight (levels as from the
--- file, their channels along `axis`), bias (int32), the scales and zero points. nil: something of
--- it is not known, or does not suit the kernels.
+-- Returns the output levels of a layer of 8-bit integers: x (levels), weight (levels as in the
+-- file, with their channels along `axis`), bias (int32), the scales and zero points. Returns nil if
+-- one of these is not constant, or the kernels cannot run it.
 function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias, y_scale, y_zero,
     window, groups)
   local range = level_attributes.RANGE[y_zero and (y_zero.onnx_type or y_zero.dtype) or "uint8"]
@@ -297,8 +299,9 @@ local function integer_window(n, x, weight, x_zero, w_zero)
   return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- Returns the sums of a convolution of 8-bit integers with constant ones, where float32 holds them:
--- x's zero point may be known at a run only, and counts times the weights that a window has inside.
+-- Computes the sums of a convolution of 8-bit integers with constant ones, if float32 holds them:
+-- x's zero point may be known at run time only, and is multiplied by the weights that a window has
+-- inside.
 local function exact_window(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()

@@ -65,7 +65,7 @@ end
 
 local DIRECTIONS = { forward = 1, reverse = 1, bidirectional = 2 }
 
--- Returns what all kinds of layers have: sizes, and time first in all arrays.
+-- Returns the fields that all kinds of layers have: sizes, and the arrays with time first.
 local function make_layer(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
   local l = { gates = gates, directions = n:choice("direction", "forward", DIRECTIONS),
     reverse = n:text("direction", "forward") == "reverse", swapped = n:int("layout", 0) == 1 }
@@ -103,8 +103,8 @@ local function make_layer(n, gates, defaults, x, weight, recurrent, bias, length
 end
 
 
--- Outputs in ONNX's order of axes: y (time, batch, directions, units) and states (directions,
--- batch, units).
+-- Returns outputs in ONNX's order of axes, from y (time, batch, directions, units) and states
+-- (directions, batch, units); with layout 1 the batch comes first.
 local function hand_out(l, y, ...)
   local results = { y:transpose(l.swapped and { 1, 0, 2, 3 } or { 0, 2, 1, 3 }) }
   for _, state in ipairs{ ... } do
@@ -117,7 +117,7 @@ end
 local function reversed(x) return (op("reverse", { x }, { axis = { 0 } })) end
 
 
--- Rows of gates in the order of the engine: part k of `order` is ONNX's part number.
+-- Returns the rows of gates in the order of the engine: part k of `order` is ONNX's part number.
 local function reordered(v, axis, order, units)
   local parts = {}
   for i, k in ipairs(order) do
@@ -127,7 +127,7 @@ local function reordered(v, axis, order, units)
 end
 
 
--- Returns the engine's layer: order: of its gates.
+-- Computes a whole layer with the engine's RNN; `order` is that of its gates.
 local function whole_layer(n, l, mode, order, cell)
   local weights, biases, units = {}, {}, l.units
   local function flat(v) return v:reshape{ value.product(v.shape) } end
@@ -161,8 +161,8 @@ local function sequence_reversed(l, x)
   return x:map("SequenceReverse", { l.lengths:cast(x.dtype) }, { use_sequence_length = true })
 end
 
--- Runs one direction: step(products of the input, states, products of the state) gives new states,
--- the first of which is the output.
+-- Runs one direction: step(products of the input, states, products of the state) returns the new
+-- states, the first of which is the output.
 local function run_direction(l, d, states, step)
   local backward = l.reverse or d == 1
   local function own(v) return v:part(0, d, d + 1):squeeze(0) end
@@ -190,7 +190,7 @@ local function run_direction(l, d, states, step)
   return backward and sequence_reversed(l, y) or y, states
 end
 
--- Returns all directions; first: lists of states, one of each kind.
+-- Runs all directions step by step; first: lists of states, one of each kind.
 local function stepped(l, first, step)
   if l.time > MOST_STEPS then
     value.refuse("%d steps of a cell that is not the usual one, at most %d", l.time, MOST_STEPS)
@@ -238,7 +238,7 @@ function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
   end)
 end
 
--- Gates z r h.
+-- Computes a GRU; ONNX's gates are z r h.
 function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   local l = make_layer(n, 3, { "sigmoid", "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   local before = n:int("linear_before_reset", 0) ~= 0
@@ -269,7 +269,7 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   end)
 end
 
--- Gates i o f c.
+-- Computes an LSTM; ONNX's gates are i o f c.
 function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole)
   local l = make_layer(n, 4, { "sigmoid", "tanh", "tanh" }, x, weight, recurrent, bias, lengths,
     hidden)

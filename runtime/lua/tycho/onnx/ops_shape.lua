@@ -163,7 +163,7 @@ function ops.Constant(n)
   n:refuse("a constant that is text or sparse")
 end
 
--- One number everywhere.
+-- Returns an array of one number everywhere.
 local function full(shape, number, dtype)
   check_rank(shape)
   for _, size in ipairs(shape) do
@@ -203,7 +203,7 @@ function ops.EyeLike(n, x)
     :cast(dtype)
 end
 
--- 1 where the condition on row and column holds: for triangles.
+-- Returns a boolean matrix that is 1 where holds(row, column) is true, both from 0: for triangles.
 local function triangle(rows, columns, holds)
   local list = {}
   value.spend(rows * columns, "a triangle")
@@ -238,7 +238,7 @@ function ops.Concat(n, ...)
   return value.concat(list, n:axis(1, #list[1].shape))
 end
 
--- Begin, end and number of elements along an axis, as NumPy has them.
+-- Returns begin, end and number of elements along an axis, as NumPy has them.
 local function slice_bounds(from, to, step, size)
   local low, high = step > 0 and 0 or -1, step > 0 and size or size - 1
   from = from < 0 and from + size or from
@@ -313,7 +313,7 @@ function ops.Split(n, x, split)
   return unpack(parts)
 end
 
--- Indices counted from 0: negative ones count from the end.
+-- Returns indices counted from 0; negative ones count from the end.
 local function counted(indices, size)
   if indices:is_constant() then
     local list, changed = {}, false
@@ -358,7 +358,7 @@ function ops.GatherElements(n, x, indices)
   return (op("_contrib_take_along_axis", { x, indices }, { axis = n:axis(0, #x.shape) }))
 end
 
--- Coordinates in the first axis instead of the last one.
+-- Moves coordinates from the last axis to the first one.
 local function coordinates_first(indices)
   local axes = { #indices.shape - 1 }
   for axis = 0, #indices.shape - 2 do
@@ -423,7 +423,7 @@ end
 
 local WRITES = { linear = "linear", circular = "circular" }
 
--- Rows of each sample of a cache replaced from a place on, which may go round.
+-- Replaces rows of each sample of a cache from a position on; they may wrap around.
 function ops.TensorScatter(n, cache, update, first)
   local axis, shape = n:axis(-2, #cache.shape), n:sizes(update, "its update")
   local size = n:sizes(cache, "its cache")[axis + 1]
@@ -457,7 +457,8 @@ function ops.OneHot(n, indices, depth, values)
   return value.where(value.binary("equal", at, positions), on, off)
 end
 
--- Only where the condition is a constant is the result's size known.
+-- Selects the elements or parts where the condition is not 0. The condition must be a constant,
+-- since the size of the result depends on it.
 function ops.Compress(n, x, condition)
   local axis = n:int("axis")
   local from = axis and x or x:reshape{ product(n:sizes(x, "its input")) }
@@ -520,7 +521,7 @@ function ops.ReverseSequence(n, x, lengths)
   return time == 0 and y or y:transpose{ 1, 0, unpack(value.axes_from(2, #x.shape)) }
 end
 
--- Axes a, a + 1 ... before b.
+-- Returns the axes a, a + 1 ... before b.
 function value.axes_from(a, b)
   local axes = {}
   for axis = a, b - 1 do
@@ -530,7 +531,8 @@ function value.axes_from(a, b)
 end
 
 
--- Values that may be absent: here they are there, or no node reads them.
+-- Returns whether an optional value is present; all optional values here are, or no node reads
+-- them.
 function ops.OptionalHasElement(_, x) return value.scalar(x and 1 or 0, "bool") end
 
 function ops.OptionalGetElement(_, x) return x or value.damaged("its input is absent") end
@@ -538,7 +540,8 @@ function ops.OptionalGetElement(_, x) return x or value.damaged("its input is ab
 
 -- Borders -----------------------------------------------------------------------------------------
 
--- Border along one axis, as an array of four dimensions whose third is the axis.
+-- Adds a border along one axis. For Pad the array is reshaped to four dimensions, of which the
+-- third is the axis.
 local function pad_axis(n, x, axis, before, after, mode, number)
   local shape = tables.copied(n:sizes(x, "its input"))
   if mode == "wrap" then
@@ -553,7 +556,7 @@ local function pad_axis(n, x, axis, before, after, mode, number)
   return y:reshape(shape)
 end
 
--- Returns all borders of images at once.
+-- Adds all borders of images by one operator.
 local function pad_image(x, before, after, mode, number)
   local width = {}
   for i = 1, #x.shape do
@@ -562,7 +565,7 @@ local function pad_image(x, before, after, mode, number)
   return (op("Pad", { x }, { mode = mode, constant_value = number, pad_width = width }))
 end
 
--- Borders; negative ones cut.
+-- Adds borders; negative ones cut.
 -- @tparam {int,...} before per axis
 -- @tparam {int,...} after
 -- @string mode constant, edge, reflect, wrap

@@ -56,7 +56,7 @@ local function mel_of(hertz) return 2595 * math.log10(1 + hertz / 700) end
 
 local function hertz_of(mel) return 700 * (10 ^ (mel / 2595) - 1) end
 
--- Triangles over the bins of a spectrum, whose corners are evenly spaced in mel.
+-- Returns triangles over the bins of a spectrum, whose corners are evenly spaced in mel.
 function ops.MelWeightMatrix(n, bins, length, rate, lower, upper)
   local count, samples = bins:number("num_mel_bins"), length:number("dft_length")
   local hertz, rows = rate:number("sample_rate"), floor(samples / 2) + 1
@@ -91,7 +91,7 @@ end
 
 local MOST_MATRIX = 2 ^ 22               -- elements: 2,048 samples
 
--- Matrices (rows, columns) of factor cos(2 pi i j / period) and of sines.
+-- Returns matrices (rows, columns) of factor * cos(2 pi i j / period) and of the sines.
 local function waves(rows, columns, period, factor, dtype)
   if rows * columns > MOST_MATRIX then
     value.refuse("a Fourier transform of %d samples", math.max(rows, columns))
@@ -137,7 +137,8 @@ local function transform(n, real, imaginary, length, options)
 end
 
 
--- Real signals from the first half of their frequencies: the others are their conjugates.
+-- Returns the real signals of the first half of their frequencies; the other half are the
+-- conjugates of these.
 local function real_inverse(n, real, imaginary, length)
   local half = floor(length / 2) + 1
   local factors = {}
@@ -168,7 +169,7 @@ local function moved(rank, axis)
 end
 
 
--- Parts of (..., 1) or (..., 2): real, imaginary or nil.
+-- Returns the parts of (..., 1) or (..., 2): real, and imaginary or nil.
 local function split_parts(x)
   local last = #x.shape - 1
   local parts = x.shape[last + 1]
@@ -205,7 +206,7 @@ function ops.DFT(n, x, length, axis)
 end
 
 
--- Frames of a signal (batch, samples, 1 or 2), every `step` samples, and their transforms.
+-- Computes the transforms of frames of a signal (batch, samples, 1 or 2), one every `step` samples.
 function ops.STFT(n, x, step, window_of, length)
   local shape, hop = n:sizes(x, "its input"), step:number("frame_step")
   local size = window_of and window_of.shape[1] or length and length:number("frame_length")

@@ -47,7 +47,7 @@ end
 
 local POWER_ROUNDS = { up = "up", down = "down", nearest = "nearest" }
 
--- Returns what the numbers become as powers of two of 8 bits (2^-127 to 2^127, NaN).
+-- Rounds numbers to powers of two of 8 bits (2^-127 to 2^127, NaN).
 local function as_power(n, x)
   local round = n:choice("round_mode", "up", POWER_ROUNDS)
   local size = x:cast("float64"):map("abs")
@@ -80,7 +80,7 @@ local function largest(form)
 end
 
 
--- Numbers rounded to those of a small float, halves to even, as float32.
+-- Rounds numbers to those of a small float, halves to even; the result is float32.
 local function as_small_float(n, x, form)
   local _, mantissas, bias, kind = unpack(form)
   local wide = x:cast("float64")
@@ -103,7 +103,7 @@ local function as_small_float(n, x, form)
 end
 
 
--- Returns the low bits of integers, as the sign says.
+-- Returns the low bits of integers, signed or not.
 local function as_few_bits(x, kind)
   local whole = value.REAL[x.dtype] and x:map("trunc"):cast("int64") or x:cast("int64")
   local low, top = whole % 2 ^ kind.bits, 2 ^ (kind.bits - 1)
@@ -118,7 +118,7 @@ local INTEGERS = {
   int32 = { 32, true }, uint64 = { 64 }, int64 = { 64, true },
 }
 
--- Integers in int64 as those of a type of so many bits in the engine's dtype.
+-- Returns integers in int64 wrapped to a type of so many bits, in the engine's dtype.
 local function wrapped(y, bits, signed, dtype, onnx_type)
   if bits < 64 then
     local top = signed and 2 ^ (bits - 1) or 0
@@ -131,7 +131,7 @@ local function wrapped(y, bits, signed, dtype, onnx_type)
 end
 
 
--- Returns the value under the name of another type: what it is called belongs to one value.
+-- Returns the value as a new node of another type name: the type name belongs to one value.
 local function retyped(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
@@ -184,7 +184,7 @@ end
 
 local NIBBLE = 16
 
--- Both numbers' four bits as 16 a + b: what `f` makes of their bits.
+-- Returns a table of f(a, b) for numbers a and b of four bits, at index 16 a + b.
 local function nibble_table(f)
   local list = {}
   for a = 0, NIBBLE - 1 do
@@ -224,7 +224,7 @@ function ops.BitwiseNot(n, x)
 end
 
 
--- 2^k, k from 0 to 63, in int64.
+-- Returns 2^k in int64, k from 0 to 63; 2^63 is negative.
 local function integer_power(k)
   local list = {}
   for i = 0, 62 do
@@ -239,14 +239,15 @@ end
 
 local function floor_divide(x, divisor) return (x - x % divisor) / divisor end
 
--- Shifted to the right by k from 0 to 63, in two parts, as 2^63 is not positive.
+-- Returns x shifted to the right by k from 0 to 63, in two parts, since 2^63 is not positive.
 local function shifted_right(x, k)
   local first = k:minimum(32)
   return floor_divide(floor_divide(x, integer_power(first)), integer_power(k - first))
 end
 
 
--- The same for unsigned numbers of 64 bits, which are negative here where their top bit is 1.
+-- Returns unsigned numbers of 64 bits shifted to the right by k from 0 to 63; they are negative
+-- int64 where their top bit is 1.
 local function unsigned_shifted_right(x, k)
   local half = floor_divide(x, 2)
   half = value.where(half:lesser(0), half + 2 ^ 62 + 2 ^ 62, half)
@@ -269,7 +270,7 @@ function ops.BitShift(n, x, shift)
 end
 
 
--- Returns the bytes of a constant as another type; integers also of what a run computes.
+-- Returns the bytes of a constant as another type; integers may also be computed at run time.
 function ops.BitCast(n, x)
   local to = tensor.type_of(n:int("to", 0))
   local from = tensor.named(x.onnx_type or x.dtype)

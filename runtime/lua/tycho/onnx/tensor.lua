@@ -52,7 +52,7 @@ local MOST_DIMS = 16
 local MOST_ELEMENTS = 2 ^ 47
 
 
---- Returns what a code of a file's types is.
+--- Returns the description of a file's type code.
 -- @int code
 -- @treturn ?table name and dtype; no dtype: it is refused
 function tensor.type_of(code)
@@ -65,7 +65,7 @@ for _, kind in pairs(TYPES) do
   BY_NAME[kind.name] = kind
 end
 
---- Returns what a type is, by ONNX's name.
+--- Returns the description of a type by ONNX's name.
 -- @string name
 function tensor.named(name)
   return BY_NAME[name]
@@ -125,7 +125,8 @@ local function external_position(t, model)
 end
 
 
--- File and place of elements that are all in one piece, as the type has them; nil: they are not.
+-- Returns the file and the position of a tensor's elements if they are in one piece and stored as
+-- the type has them, else nil.
 local function dense_position(t, kind, model)
   if t.is_external then
     return external_position(t, model)
@@ -142,7 +143,7 @@ end
 
 -- Reads -------------------------------------------------------------------------------------------
 
--- Mantissa and exponent of a small float.
+-- Returns the value of a small float from its bits.
 local function decode_float(code, form)
   local exponents, mantissas, bias, kind = unpack(form)
   if kind == "e8m0" then
@@ -165,7 +166,8 @@ local function decode_float(code, form)
 end
 
 
--- Element i of packed bytes of few bits, the lowest first.
+-- Returns element i (from 0) of bytes that hold several elements of few bits each, the lowest bits
+-- first.
 local function few_bits(bytes, i, kind)
   local per_byte = 8 / kind.bits
   local code = bit.band(bit.rshift(bytes[math.floor(i / per_byte)], i % per_byte * kind.bits),
@@ -174,7 +176,7 @@ local function few_bits(bytes, i, kind)
 end
 
 
--- Elements of the file's type as numbers of an FFI array.
+-- Returns elements of the file's type as numbers of an FFI array.
 local function convert(n, kind, source)
   local target = ffi.new(kind.dtype == "float32" and "float[?]" or kind.dtype == "int64"
     and "int64_t[?]" or kind.dtype == "int32" and "int32_t[?]" or "uint8_t[?]", n)
@@ -252,7 +254,8 @@ local function bytes_of(n, kind)
 end
 
 
--- Elements that are contiguous: read when they are needed where the engine has the type.
+-- Returns the array of contiguous elements; they are read only when needed if the engine has the
+-- type.
 local function dense_array(t, n, kind, shape, file, position)
   local want = bytes_of(n, kind)
   if position.bytes ~= want then

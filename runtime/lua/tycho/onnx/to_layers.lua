@@ -20,7 +20,8 @@ local CELLS = {
   rnn_tanh = { "RNN", 1, { 1 } }, rnn_relu = { "RNN", 1, { 1 }, "Relu" },
 }
 
--- Rows of gates of the vector of parameters as ONNX orders them: (1, gates * units, columns).
+-- Returns the rows of gates in the vector of parameters as ONNX orders them, (1, gates * units,
+-- columns), and the position after them.
 local function gate_rows(vector, at, cell, units, columns)
   local parts, params = {}, { "begin", "", "end", "", "axis", "0" }
   for i, k in ipairs(cell[3]) do
@@ -42,7 +43,7 @@ local function joined(list, shape)
   return x:reshape(shape)
 end
 
--- Weights and biases of all layers: lists of { w, r, b } by layer.
+-- Returns the weights and biases of all layers: a list of { w, r, b }.
 local function split_layers(vector, p, cell, inputs)
   local units, directions, at = p.state_size, p.bidirectional and 2 or 1, 0
   local layers = {}
@@ -159,7 +160,7 @@ function to._foreach(e, c)
   return unpack(list)
 end
 
--- Returns a branch: its variables are values around it.
+-- Returns a branch as a graph, whose variables are values of the enclosing graph.
 local function branch(e, c, body, key)
   local bound = {}
   for k, i in ipairs(positions(c, key)) do
@@ -170,7 +171,7 @@ local function branch(e, c, body, key)
   return g
 end
 
--- Returns the nodes of a condition, written among those around it: one number as bool.
+-- Writes the nodes of a condition among those around it; returns its result, one number as bool.
 local function condition(e, c, body, bound)
   local name, d = e:inline(body, bound)
   return e:reshape(e:cast(name, d.dtype, "bool"), d.shape, {})
@@ -186,7 +187,7 @@ function to._cond(e, c)
     else_branch = branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
 end
 
--- Rows of zeros after those of the steps that ran.
+-- Adds rows of zeros after those of the steps that ran.
 local function filled_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
   local zeros = {}
@@ -252,7 +253,7 @@ end
 
 -- Detection ---------------------------------------------------------------------------------------
 
--- What depends on the shape of its input alone is a constant.
+-- Emits the result of an operator that reads only the shape of its input, as a constant.
 local function by_shape(e, c)
   local x, flat = create.zeros{ shape = e:known(c.shapes[1]), dtype = c.dtypes[1] }, {}
   for key, text in pairs(c.node.attrs) do
@@ -273,7 +274,8 @@ local function times(e, a, b) return e:emit("Mul", { a, b }) end
 local function sum(e, a, b) return e:emit("Add", { a, b }) end
 local function number(e, v) return e:number(v, "float32") end
 
--- Corners (batch, boxes, 4) from offsets (batch, boxes, 4) and anchors (1, boxes, 4) as corners.
+-- Returns corners (batch, boxes, 4) from offsets (batch, boxes, 4) and anchors (1, boxes, 4) as
+-- corners.
 local function corners(e, offsets, anchors, variances, clip)
   local function side(k)
     local low, high = column(e, anchors, k), column(e, anchors, k + 2)
@@ -295,8 +297,8 @@ local function corners(e, offsets, anchors, variances, clip)
   return boxes
 end
 
--- 1 where a box (batch, boxes, 4) is kept: (batch, boxes). Scores (batch, 1, boxes); boxes of
--- different classes do not meet, unless `together`.
+-- Returns which boxes (batch, boxes, 4) are kept, as 1 or 0: (batch, boxes). Scores are (batch, 1,
+-- boxes). Boxes of different classes are moved apart, unless `together`.
 local function kept(e, boxes, scores, classes, shape, threshold, least, together)
   if not together then
     boxes = sum(e, boxes, times(e, classes, number(e, 4)))
@@ -311,7 +313,7 @@ local function kept(e, boxes, scores, classes, shape, threshold, least, together
   return e:cast(e:emit("ScatterND", { none, at, marks }), "float32", "bool")
 end
 
--- Rows (batch, rows, n) in the order of keys (batch, rows), best first.
+-- Sorts rows (batch, rows, n) by keys (batch, rows), largest first.
 local function by_key(e, data, keys, shape, width)
   local _, order = e:emit("TopK", { keys, e:ints{ shape[2] } }, { axis = 1, largest = 1,
     sorted = 1 }, 2)

@@ -30,7 +30,7 @@ for name, op in pairs(UNARY) do
   to[name] = function(e, c) return e:emit(op, { c.inputs[1] }) end
 end
 
--- x times a number, plus one.
+-- Emits x times a number.
 local function scaled(e, x, factor, dtype) return e:emit("Mul", { x, e:number(factor, dtype) }) end
 local function plus(e, x, term, dtype) return e:emit("Add", { x, e:number(term, dtype) }) end
 
@@ -48,7 +48,7 @@ to.expm1 = composed(function(e, x, t) return plus(e, e:emit("Exp", { x }), -1, t
 to.degrees = composed(function(e, x, t) return scaled(e, x, 180 / PI, t) end)
 to.radians = composed(function(e, x, t) return scaled(e, x, PI / 180, t) end)
 
--- Returns the sign of x times f of its absolute value.
+-- Returns a converter of the sign of x times f of its absolute value.
 local function odd(f)
   return composed(function(e, x, t)
     return e:emit("Mul", { e:emit("Sign", { x }), f(e, e:emit("Abs", { x }), t) })
@@ -94,7 +94,7 @@ function to._contrib_div_sqrt_dim(e, c)
 end
 
 
--- A test gives 0 and 1 in the type of its inputs.
+-- Returns a converter of a comparison, which gives 0 and 1 in the type of its inputs.
 local function test(op, negated)
   return function(e, a, b, dtype)
     local y = e:emit(op, { a, b })
@@ -150,7 +150,8 @@ for _, row in ipairs(BINARY) do
   for name in row[1]:gmatch("%S+") do
     to[name] = function(e, c) return f(e, c.inputs[1], c.inputs[2], c.dtypes[1]) end
   end
-  -- with a number: an array of integers may become one of another type
+  -- Returns the input, the number and their type for an operator with a number, which may turn an
+  -- array of integers into another type.
   local function add_number(e, c)
     local x = e:cast(c.inputs[1], c.dtypes[1], c.out[1].dtype)
     return x, e:number(c.p.scalar, c.out[1].dtype), c.out[1].dtype
@@ -229,7 +230,7 @@ local function list_axes(c, list)
 end
 
 
--- Returns a reduction with all axes kept; from opset 18 axes are an input.
+-- Emits a reduction with all axes kept; from opset 18 axes are an input.
 local function reduced(e, op, x, axes)
   if op == "ReduceSum" or e.opset >= 18 then
     return e:emit(op, { x, e:ints(axes) }, { keepdims = 1 })
@@ -311,7 +312,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Returns the last two axes in the other order.
+-- Emits a transpose of the last two axes.
 local function swapped(e, x, rank)
   local axes = {}
   for i = 1, rank do

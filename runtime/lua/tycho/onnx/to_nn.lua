@@ -148,7 +148,7 @@ end
 
 to.Pooling_v1 = to.Pooling
 
--- An average over equal parts is a product with a matrix for each axis.
+-- Returns the matrix of `out` rows by which averages over equal parts of an axis are a product.
 local function average_matrix(size, out)
   local list = {}
   for i = 0, out - 1 do
@@ -176,7 +176,7 @@ local ACTIVATIONS = { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softrel
 
 function to.Activation(e, c) return e:emit(ACTIVATIONS[c.p.act_type], { c.inputs[1] }) end
 
--- 0.5 x (1 + erf(x / sqrt 2))
+-- Emits 0.5 x (1 + erf(x / sqrt 2)).
 local function gelu(e, x, dtype)
   local half = e:emit("Erf", { e:emit("Mul", { x, e:number(math.sqrt(0.5), dtype) }) })
   half = e:emit("Add", { half, e:number(1, dtype) })
@@ -203,7 +203,8 @@ function to.LeakyReLU(e, c)
   return e:emit("PRelu", { x, e:reshape(c.inputs[2], c.shapes[2], slope) })
 end
 
--- Softmax along the node's axis; f: of the scaled input.
+-- Returns a converter of a softmax along the node's axis, of the input divided by the temperature;
+-- `negative`: of the negated input.
 local function soft(op, negative)
   return function(e, c)
     local x, p = c.inputs[1], c.p
@@ -220,7 +221,7 @@ end
 to.softmax, to.log_softmax = soft "Softmax", soft "LogSoftmax"
 to.softmin = soft("Softmax", true)
 
--- Softmax over all numbers of a sample.
+-- Emits a softmax over all numbers of a sample.
 local function sample_softmax(e, c)
   local shape = c.shapes[1]
   if #shape == 2 then
@@ -262,7 +263,7 @@ function to.Dropout(e, c)
     e:scalar(1, "bool") })
 end
 
--- Returns the loss of each row, from its label.
+-- Emits the loss of each row, from its label.
 local function cross_entropy(e, logits, labels, options)
   return e:emit("SoftmaxCrossEntropyLoss", { logits, labels }, options)
 end
@@ -296,7 +297,7 @@ local function mean(e, x, axes)
   return e:emit("ReduceMean", { x }, { axes = axes, keepdims = 1 })
 end
 
--- Mean 0 and variance 1 over axes.
+-- Emits x with mean 0 and variance 1 over axes.
 local function normalised(e, x, axes, eps, dtype)
   local centred = e:emit("Sub", { x, mean(e, x, axes) })
   local variance = mean(e, e:emit("Mul", { centred, centred }), axes)
@@ -304,7 +305,7 @@ local function normalised(e, x, axes, eps, dtype)
     dtype) }) }) })
 end
 
--- Returns a vector along one axis of an array.
+-- Emits a vector reshaped along one axis of an array.
 local function along(e, v, shape, axis, rank)
   local line = ones(rank)
   line[axis + 1] = shape[1]
@@ -455,7 +456,8 @@ end
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- Part k of a projection (time, batch, heads * parts * size) as (batch * heads, time, size).
+-- Emits part k (from 0) of a projection (time, batch, heads * parts * size) as (batch * heads,
+-- time, size); returns its name and the size.
 local function head_part(e, c, i, parts, k)
   local s, heads = e:known(c.shapes[i]), c.p.heads
   local size = s[3] / heads / parts
@@ -465,14 +467,14 @@ local function head_part(e, c, i, parts, k)
   return e:emit("Reshape", { x, e:ints{ s[2] * heads, s[1], size } }), size
 end
 
--- Scores of queries and keys.
+-- Emits the scores of queries and keys.
 local function scores(e, c, q, k, size)
   k = e:emit("Transpose", { k }, { perm = { 0, 2, 1 } })
   q = e:emit("Mul", { q, e:number(1 / math.sqrt(size), c.dtypes[1]) })
   return e:emit("MatMul", { q, k })
 end
 
--- Weights times values, as (time, batch, heads * size).
+-- Emits weights times values, as (time, batch, heads * size).
 local function weighed(e, c, weights, v, size)
   local out, heads = e:known(c.out[1].shape), c.p.heads
   local y = e:emit("MatMul", { weights, v })
@@ -501,7 +503,7 @@ function to._contrib_interleaved_matmul_encdec_valatt(e, c)
   return weighed(e, c, c.inputs[2], v, size)
 end
 
--- Masks of attention: 1 where keys count. Positions of queries and keys, as int64.
+-- Adds the positions 0 to count - 1 of queries or keys as int64, for masks of attention.
 local function counted(e, count, shape)
   local list = {}
   for i = 1, count do
@@ -524,7 +526,8 @@ local function attention_ports(c)
   return ports
 end
 
--- Part k of what holds several: (batch, time, heads * size) or (time, batch, heads * size).
+-- Emits part k (from 0) of an array that holds several: (batch, time, heads * size) or (time,
+-- batch, heads * size).
 local function packed_part(e, x, heads, parts, k)
   if parts == 1 then
     return x.name
@@ -536,13 +539,13 @@ local function packed_part(e, x, heads, parts, k)
   return e:emit("Reshape", { y, e:ints{ s[1], s[2], heads * size } })
 end
 
--- (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
+-- Emits (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
 local function heads_first(e, name, s, heads, size, time_first)
   local y = e:emit("Reshape", { name, e:ints{ s[1], s[2], heads, size } })
   return e:emit("Transpose", { y }, { perm = time_first and { 1, 2, 0, 3 } or { 0, 2, 1, 3 } })
 end
 
--- Queries, keys and values as (batch, heads, time, size), with their sizes.
+-- Returns queries, keys and values as (batch, heads, time, size), with their sizes.
 local function attention_heads(e, c, ports)
   local p, q = c.p, e:known(c.shapes[1])
   if p.layout == "NHTC" then
@@ -573,7 +576,7 @@ local function attention_heads(e, c, ports)
   return x
 end
 
--- Returns where keys count for queries, as bool; nil: everywhere.
+-- Returns which keys count for which queries, as bool; nil if all do.
 local function attention_mask(e, c, ports, x, with_causal)
   local p, mask = c.p, nil
   local function also(test) mask = mask and e:emit("And", { mask, test }) or test end
@@ -601,7 +604,7 @@ local function attention_mask(e, c, ports, x, with_causal)
   return mask
 end
 
--- Products, softmax and products, as before opset 23.
+-- Emits attention as products and a softmax, for opsets before 23.
 local function attention_parts(e, c, x, mask, bias)
   local dtype = c.dtypes[1]
   local function repeated(name, size)
@@ -627,7 +630,8 @@ local function attention_parts(e, c, x, mask, bias)
   return e:emit("MatMul", { weights, repeated(x[3], x.value_size) })
 end
 
--- ONNX's attention takes one mask: of numbers where there is a bias.
+-- Emits ONNX's Attention, which takes one mask: if there is a bias, a mask is written into it as
+-- -infinity.
 local function attention_node(e, c, x, mask, bias, causal)
   local dtype, given = c.dtypes[1], mask
   if mask and bias then
@@ -680,7 +684,8 @@ function to._contrib_swiglu(e, c)
   return e:emit("Mul", { e:emit("Mul", { gate, e:emit("Sigmoid", { gate }) }), c.inputs[2] })
 end
 
--- Cosines and sines of the angles, (time, pairs), or with an offset (batch, time, pairs).
+-- Returns the cosines and sines of the angles: (time, pairs), or with an offset (batch, time,
+-- pairs).
 local function angles(e, c, length, turned)
   local p, factors = c.p, {}
   for i = 1, turned / 2 do

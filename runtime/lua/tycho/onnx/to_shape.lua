@@ -157,7 +157,7 @@ function to.Crop(e, c)
   return y
 end
 
--- Parts of an axis; squeezed: without the axis.
+-- Splits an axis into parts of the given sizes; squeezed: without the axis.
 local function split(e, c, axis, sizes, squeezed)
   local names = { e:emit("Split", { c.inputs[1], e:ints(sizes) }, { axis = axis }, #sizes) }
   for i, name in ipairs(squeezed and names or {}) do
@@ -245,7 +245,7 @@ end
 
 local function indices(e, c, i) return e:cast(c.inputs[i], c.dtypes[i], "int64") end
 
--- Indices inside an axis of known size, as `mode` says.
+-- Brings indices into an axis of known size: wraps or clips them.
 local function bounded(e, x, size, mode)
   if mode == "wrap" then
     return e:emit("Mod", { x, e:ints{ size } })
@@ -285,7 +285,7 @@ function to.batch_take(e, c)
     e:ints{ 1 } })
 end
 
--- Coordinates in the last axis.
+-- Moves coordinates from the first axis to the last one.
 local function coordinates_last(e, x, rank)
   local axes = {}
   for axis = 1, rank - 1 do
@@ -370,7 +370,7 @@ function to.argsort(e, c) return e:cast(sorted(e, c, 2), "int64", c.out[1].dtype
 
 -- Sequences: time first ---------------------------------------------------------------------------
 
--- Lengths, or nil where all steps count.
+-- Returns the lengths of sequences, or nil if all steps count.
 local function lengths_of(e, c)
   return c.p.use_sequence_length and indices(e, c, 2) or nil
 end

@@ -41,7 +41,7 @@ local value = {}
 local Value = {}
 value.Value = Value
 
--- The array of a constant that `make` makes is made when it is first asked for.
+-- Returns a member; the array of a constant with a function `make` is made when it is first read.
 function Value.__index(v, key)
   local make = key == "array" and rawget(v, "make")
   if not make then
@@ -75,19 +75,19 @@ function value.begin(s)
 end
 
 
---- Ends an import.
+--- Ends an import; restores the state that was in use before it.
 function value.finish(before)
   state = before
 end
 
 
---- Returns whether the network will run where products of 8-bit integers have kernels.
+--- Returns whether the network is going to run where products of 8-bit integers have kernels.
 function value.has_integers()
   return state.integers
 end
 
 
---- Refuses what the node under way asks for: E(`unsupported`) unless said otherwise.
+--- Refuses what the node being converted asks for: E(`unsupported`) unless stated otherwise.
 function value.refuse(text, ...)
   state.raise("unsupported", text:format(...))
 end
@@ -101,8 +101,7 @@ end
 
 local MOST_NUMBERS = 2 ^ 22
 
---- Counts numbers that Lua is about to make, so that no file takes the import longer than a model
--- needs.
+--- Counts numbers that Lua is about to make, and refuses a file that would need too many.
 -- @number count
 -- @string what for errors
 function value.spend(count, what)
@@ -303,15 +302,15 @@ end
 value.free_name = free_name
 
 
---- Attributes of a variable that say its shape, where it is known, and type, so that it can be
--- bound without being given.
+--- Returns the attributes that state a variable's shape, if it is known, and type, so that it can
+-- be bound without being given.
 function value.described(shape, dtype)
   return { __dtype__ = tostring(DTYPES[dtype]),
     __shape__ = not value.is_open(shape) and attrs.text(inner_shape(shape)) or nil }
 end
 
 
---- Notes that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
+--- Records that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
 -- the levels of a value ("encoded"): onnx/levels.lua reads it.
 -- @string kind
 -- @tparam Value v
@@ -353,7 +352,7 @@ local function put_desc(d, v)
 end
 
 
--- Descriptions of an operator's outputs: {shape, dtype} each.
+-- Returns the descriptions of an operator's outputs: {shape, dtype} each.
 local function infer(op, texts, inputs)
   if #inputs > capacity then
     capacity = 2 * #inputs
@@ -442,7 +441,7 @@ local function make_node(op, inputs, texts, outputs)
 end
 
 
---- Returns the outputs of an operator of the engine.
+--- Calls an operator of the engine; returns its outputs as values.
 -- @string op its name
 -- @tparam {Value,...} inputs
 -- @tparam[opt] table params
@@ -511,7 +510,7 @@ local function as_number(v, other)
 end
 
 
--- An empty result has the shape that it would have.
+-- Returns an empty value of the given shape; it has no array.
 local function empty(shape, dtype)
   return value.constant(nil, shape, dtype)
 end
@@ -519,7 +518,7 @@ end
 value.empty = empty
 
 
---- Returns a function of two values, which broadcast, or of a value and a number.
+--- Computes a function of two values, which broadcast, or of a value and a number.
 -- @string name of the table above
 -- @param a value
 -- @param b value or number
@@ -562,7 +561,7 @@ function Value.__unm(a)
 end
 
 
---- Returns a function element by element: an operator whose output has the shape of the value.
+--- Applies an operator element by element: its output has the shape of the value.
 -- @string name the operator
 -- @tparam[opt] {Value,...} others further inputs
 -- @tparam[opt] table params
@@ -588,14 +587,14 @@ function Value:cast(dtype)
 end
 
 
---- Comparisons and logic give 0 and 1 in the type of their inputs: as bool.
+--- Returns a result of a comparison or of logic, 0 and 1 in the type of the inputs, as bool.
 function Value:truth()
   return self:cast("bool")
 end
 
 
--- Returns a constant of one element as a node with its number, by which passes know attention's
--- masks.
+-- Returns a constant of one element as a node with its number; graph passes recognise attention's
+-- masks by it.
 local function number_node(v)
   if not REAL[v.dtype] or not v:is_constant() or product(v.shape) ~= 1 then
     return v
@@ -608,7 +607,7 @@ local function number_node(v)
 end
 
 
---- Elements of a where the condition holds, else of b.
+--- Returns the elements of a where the condition holds, else of b.
 function value.where(condition, a, b)
   if condition:is_empty() or a:is_empty() or b:is_empty() then
     return empty(value.broadcast(condition.shape, value.broadcast(a.shape, b.shape)), a.dtype)
@@ -626,7 +625,7 @@ end
 
 -- Shapes of values --------------------------------------------------------------------------------
 
--- Another shape for the same elements, under the name of the same constant where it is one.
+-- Returns a constant with the same elements in another shape.
 local function reshaped_constant(v, shape)
   local y = value.constant(v.array and v.array:reshape(inner_shape(shape)), shape, v.dtype)
   y.list = v.list
@@ -654,7 +653,8 @@ end
 -- elements of a constant matrix from which its transpose is made when it is needed
 local LARGE_MATRIX = 4096
 
--- Returns the transpose of a constant matrix of numbers, which a product may take as it is.
+-- Returns the transpose of a constant matrix, computed when it is needed: a product may take the
+-- matrix as it is.
 local function transposed_later(v)
   local y = value.constant(nil, { v.shape[2], v.shape[1] }, v.dtype)
   y.transposed = v
@@ -663,7 +663,7 @@ local function transposed_later(v)
 end
 
 
---- Returns the axes in another order.
+--- Transposes the axes into another order.
 -- @tparam {int,...} axes from 0
 function Value:transpose(axes)
   local ordered = true
@@ -718,7 +718,7 @@ function Value:expand(shape)
 end
 
 
---- One part of an axis.
+--- Returns a part of an axis.
 -- @int axis from 0
 -- @int from
 -- @int to after the last element
@@ -735,7 +735,7 @@ function Value:part(axis, from, to)
 end
 
 
---- Values in a row along an axis.
+--- Joins values along an axis.
 -- @tparam {Value,...} list
 -- @int axis from 0
 function value.concat(list, axis)
@@ -758,7 +758,7 @@ function value.concat(list, axis)
 end
 
 
---- Returns the value without axes of one element, or with more of them: shapes only.
+--- Returns the value with one more axis of one element; elements are not moved.
 -- @int axis where the new axis is
 function Value:unsqueeze(axis)
   local shape = tables.copied(self.shape)
@@ -775,7 +775,7 @@ function Value:squeeze(axis)
 end
 
 
---- Returns a reduction over axes.
+--- Reduces over axes.
 -- @string name the operator: "sum", "mean", "max" ...
 -- @tparam {int,...} axes from 0
 -- @bool keep axes of one element stay
@@ -802,7 +802,7 @@ function Value:reduce(name, axes, keep)
 end
 
 
--- Of a scalar, which has an axis of one element here.
+-- Reduces a scalar, which is stored with an axis of one element.
 function Value:reduce_one(name)
   local y = op(name, { self }, { axis = { 0 }, keepdims = true })
   y.shape = {}
@@ -810,7 +810,7 @@ function Value:reduce_one(name)
 end
 
 
---- Returns a matrix product over the last two axes; others broadcast, or are equal.
+--- Computes a matrix product over the last two axes; others broadcast, or are equal.
 -- @tparam Value a
 -- @tparam Value b
 -- @bool[opt] ta a is transposed

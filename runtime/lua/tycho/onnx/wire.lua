@@ -73,13 +73,13 @@ local function next_field(self)
 end
 
 
---- Returns the numbers of the fields of the message that is open, in a loop.
+--- Iterates over the numbers of the fields of the open message.
 function Reader:fields()
   return next_field, self
 end
 
 
---- Returns what a function reads of the message in the last field.
+--- Calls a function that reads the message in the last field; returns its result.
 -- @tparam function read called with the reader and what follows
 function Reader:message(read, ...)
   checked(self, C.ty_wire_enter(self._h))
@@ -130,7 +130,7 @@ end
 local single, double = ffi.new("union { uint32_t bits; float value; }"),
   ffi.new("union { uint64_t bits; double value; }")
 
--- Returns a number that LuaJIT may hold: NaN has bits of its choice.
+-- Returns a number without NaN bits that LuaJIT must not hold.
 local function plain(v)
   if v ~= v then
     return 0 / 0

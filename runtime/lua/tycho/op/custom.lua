@@ -102,8 +102,9 @@ function CustomOpProp:list_outputs() return { "output" } end             -- luac
 function CustomOpProp:list_auxiliary_states() return {} end              -- luacheck: ignore self
 
 
---- Shapes of all inputs, outputs and auxiliary states. Called when the first input's shape is
--- known; a shape that is not known yet is `{}`.
+--- Returns the shapes of all inputs, outputs and auxiliary states; here the first input's for all
+-- outputs and states. Called when the first input's shape is known; a shape that is not known yet
+-- is `{}`.
 -- @tparam {shape,...} in_shapes of list_arguments
 -- @treturn {shape,...} of the inputs
 -- @treturn {shape,...} of the outputs
@@ -120,7 +121,7 @@ function CustomOpProp:infer_shape(in_shapes)
 end
 
 
---- Dtypes of all inputs, outputs and auxiliary states; here: the first input's everywhere.
+--- Returns the dtypes of all inputs, outputs and auxiliary states; here the first input's for all.
 function CustomOpProp:infer_type(in_types)
   local function all(names)
     local list = {}
@@ -149,7 +150,7 @@ function CustomOpProp:declare_backward_dependency(out_grad, in_data, out_data)
 end
 
 
---- The object that computes; called once per executor and node.
+--- Returns the object that computes; called once per executor and node. A subclass must define it.
 -- @param ctx Context
 -- @tparam {shape,...} shapes of the inputs
 -- @tparam {string,...} dtypes of the inputs
@@ -161,8 +162,7 @@ end
 
 local REGISTER = args.form("operator.register", { { "name", "text" }, { "prop", "any" } })
 
---- Makes a class of descriptions known as `op_type = name`; a later one of the same name replaces
--- it.
+--- Registers a class of descriptions as `op_type = name`; a later one of the same name replaces it.
 -- @string name
 -- @tparam CustomOpProp prop a class that extends CustomOpProp
 -- @return the class
@@ -191,7 +191,7 @@ function custom._fail(method, name, where, cause)
 end
 
 
---- Returns what a user's method returns (not for users).
+--- Calls a user's method and returns its results; an error is E(run) (not for users).
 -- @string method its name
 -- @string name of the node
 -- @tparam ?string where line of the node
@@ -261,7 +261,7 @@ local function reads_text(prop, ins, outs, auxs)
 end
 
 
---- Returns a list of a known length from what a method returned (not for users).
+--- Returns a list checked to have a known length, from the result of a method (not for users).
 function custom._counted(list, n, method, what, name, where)
   if not values.is_plain(list) or #list ~= n then
     Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where,
@@ -303,7 +303,7 @@ function custom._with_ports(dict, func)
 end
 
 
---- Attributes without those of `_ports` (not for users).
+--- Returns attributes without those of `_ports` (not for users).
 function custom._own(dict)
   local own = {}
   for key, value in pairs(dict) do

@@ -21,7 +21,7 @@ local op = {}
 local C, check = native.C, native.check
 
 
---- Names of all operators, sorted, without aliases.
+--- Returns the names of all operators, sorted, without aliases.
 function op.list()
   local names = registry.names()
   table.sort(names)
@@ -38,7 +38,7 @@ local function words(ports)
 end
 
 
---- Returns what the registry knows of an operator.
+--- Returns the registry's description of an operator.
 -- @string name name or alias
 -- @treturn table name, aliases, doc, gradient (in words; of an element-wise operator its formulas),
 --   inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as
@@ -79,7 +79,7 @@ local POINTWISE = args.form("op.pointwise", {
 })
 
 
--- {"slope", beta = 1} as "slope beta=1"
+-- Returns parameters such as {"slope", beta = 1} as text: "slope beta=1".
 local function param_text(params)
   local list = {}
   for i, name in ipairs(params or {}) do

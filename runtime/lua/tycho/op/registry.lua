@@ -32,7 +32,8 @@ local by_name = {}               -- name or alias -> schema
 local missing = {}               -- name -> how many operators there were when it was not found
 
 
--- Port text "data weight! [mean] arg*num_args" -> names without marks, and the counting parameter.
+-- Returns the names in a port text such as "data weight! [mean] arg*num_args", without marks, and
+-- the parameter that counts inputs.
 local function read_ports(ports)
   local names, counter = {}, nil
   for token in ports:gmatch("%S+") do
@@ -180,7 +181,7 @@ local function make_key(op, keys, dict, nin)
 end
 
 
---- Returns the inputs and outputs that given attributes make; checks the attributes.
+--- Returns the names of the inputs and outputs for given attributes; checks the attributes.
 -- @string op canonical name
 -- @tparam table dict attributes, all text
 -- @int nin number of inputs of a variadic operator, -1 otherwise
@@ -317,8 +318,8 @@ local JOINS = { Concat = true, stack = true, add_n = true }
 
 local warned_at = {}                                     -- lines of users' programs
 
--- `f(unpack(list), options)` and `{unpack(list), k = v}` hand on the list's first entry alone. Said
--- once for a line, which may mean what it does.
+-- Warns of `f(unpack(list), options)` or `{unpack(list), k = v}`, which pass the list's first entry
+-- only. Warns once per source line, since the line may be right.
 local function warn_of_one(call)
   local location = Error.caller()
   if warned_at[location] then
@@ -375,7 +376,7 @@ local function number_hint(call, value)
 end
 
 
--- An argument that is neither an input nor a parameter.
+-- Raises an error for an argument that is neither an input nor a parameter.
 local function fail_beyond(call, list, i, used)
   local schema, message = call.schema
   local params, inputs = #schema.params, schema.input_names
@@ -408,7 +409,8 @@ local function read_positional(call, list, n)
 end
 
 
--- A nameless table as first argument of a method marked with R2 is the first parameter as a whole.
+-- Returns whether a table without names, as first argument of a method marked with R2, is the value
+-- of the first parameter.
 local function is_whole(call, t, whole)
   return whole and #t > 0 and type(t[1]) ~= "table" and call.schema.params[1]
 end

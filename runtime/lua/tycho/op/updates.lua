@@ -42,7 +42,7 @@ local function single_form(func, inputs, kind)
 end
 
 
--- Values without those of the given names.
+-- Returns values without those of the given names.
 local function without(a, inputs)
   local rest = {}
   for name, value in pairs(a) do

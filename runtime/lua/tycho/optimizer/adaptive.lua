@@ -29,7 +29,7 @@ local function states(n)
 end
 
 
--- Counts, and gives rate, decay and number of the update.
+-- Counts an update; returns its rate, decay and number.
 local function begin(self, index)
   self:_update_count(index)
   return self:_get_lr(index), self:_get_wd(index), self:_count_of(index)
@@ -111,7 +111,7 @@ kinds.Nadam = base.kind("Nadam", {
 })
 kinds.Nadam.create_state, kinds.Nadam.progress = states(2), { "m_schedule" }
 
--- Returns momentum of step t.
+-- Returns the momentum of step t.
 local function nadam_momentum(self, t)
   return self.beta1 * (1 - 0.5 * 0.96 ^ (t * self.schedule_decay))
 end
@@ -237,7 +237,7 @@ end
 kinds.Ftrl = base.kind("Ftrl", { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } })
 local init_ftrl = kinds.Ftrl.init
 
--- Its rate is set without the base: a schedule keeps its own.
+-- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
 function kinds.Ftrl:init(options, ...)
   local given = {}
   for key, value in pairs(type(options) == "table" and options or {}) do

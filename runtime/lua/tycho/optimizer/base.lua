@@ -50,7 +50,7 @@ function base.form(name, own)
 end
 
 
---- Names of the options of all registered optimizers (not for users).
+--- Returns the names of the options of all registered optimizers (not for users).
 -- @treturn table set
 function base.all_options()
   local names = {}
@@ -93,7 +93,8 @@ Optimizer.aggregate_num = 0
 local BASE = base.form("Optimizer", {})
 
 
--- The rate of an optimizer with a schedule is the schedule's, which begins with the given one.
+-- Sets the learning rate and the schedule; the rate of an optimizer with a schedule is the
+-- schedule's, which begins with the given one.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
   self.lr = lr or not scheduler and 0.01 or nil
@@ -103,7 +104,7 @@ local function set_rate(self, lr, scheduler)
 end
 
 
--- Returns a list of Lua patterns; E(type), E(value) for what is none.
+-- Returns a list of Lua patterns; E(type), E(value) for anything else.
 local function checked_patterns(self, list)
   for i, pattern in ipairs(list) do
     if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
@@ -132,7 +133,7 @@ function Optimizer:init(...)
 end
 
 
---- Returns the common options out of checked values, for `super.init`.
+--- Returns the common options among checked values, for `super.init`.
 function base.common(a)
   local options = {}
   for _, entry in ipairs(COMMON) do
@@ -170,7 +171,7 @@ end
 
 -- Multipliers -------------------------------------------------------------------------------------
 
--- Adds what a symbol's variables say.
+-- Adds the factors in the attributes of a symbol's variables.
 local function add_attributes(self, mult, key)
   for _, name in ipairs(self._attributes and self._attributes.names or {}) do
     local attributes = self._attributes.of[name] or {}
@@ -193,7 +194,7 @@ end
 local LR_MULT = args.form("Optimizer:set_lr_mult", { dict = true, { "args_lr_mult", "dict" } })
 local WD_MULT = args.form("Optimizer:set_wd_mult", { dict = true, { "args_wd_mult", "dict" } })
 
---- Factors of the rate by index or name; the symbol's attributes are the start.
+--- Sets factors of the rate by index or name, added to those in the symbol's attributes.
 function Optimizer:set_lr_mult(...)
   local mult = {}
   add_attributes(self, mult, "lr_mult")
@@ -219,8 +220,8 @@ function Optimizer:_default_wd_mult(name)
 end
 
 
---- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight`
--- or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
+--- Sets factors of the decay by index or name, added to the usual ones: 0 for named parameters that
+-- are no `_weight` or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
 function Optimizer:set_wd_mult(...)
   local mult = {}
   for _, name in pairs(self.idx2name) do
@@ -312,8 +313,8 @@ function Optimizer:_get_wd(index)
 end
 
 
---- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the
--- other numbers that rules have in common, are other ones than at the call before.
+--- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Returns whether these, or
+-- the other numbers that rules have in common, differ from the previous call.
 -- @tparam {int,...} indices as many as before
 -- @tparam table kept what an updater keeps with a list of weights
 function Optimizer:_refresh(indices, kept)
@@ -333,7 +334,8 @@ end
 
 -- States and updates ------------------------------------------------------------------------------
 
---- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
+--- Returns a new state for a parameter: nil, an array, or a list of these with `ty.null` for
+-- nothing.
 -- @tparam int|string index of the parameter, or its name
 -- @tparam NDArray weight
 function Optimizer:create_state(index, weight) end
@@ -364,8 +366,8 @@ function base.is_half(weight)
 end
 
 
---- Updates that go together with one of this weight, of one type on one device: as many as
--- `aggregate_num` says; on a GPU, where each launch costs, a rule may take more.
+--- Returns how many weights like this one, of one type on one device, are updated by one call:
+-- `aggregate_num`; on a GPU, where each launch costs, a rule may take more.
 -- @treturn int at most `base.MANY`; 0: one by one
 function Optimizer:_together(_)
   return math.min(self.aggregate_num, base.MANY)
@@ -384,8 +386,8 @@ function Optimizer:_keeps_master(weight)
 end
 
 
---- As `create_state`; for a float16 or bfloat16 weight with
--- `multi_precision`: `{master copy, its state}`.
+--- Returns a state as `create_state` does; for a float16 or bfloat16 weight with `multi_precision`:
+-- `{master copy, its state}`.
 function Optimizer:create_state_multi_precision(index, weight)
   if self:_keeps_master(weight) then
     local master = weight:astype("float32")
@@ -395,7 +397,7 @@ function Optimizer:create_state_multi_precision(index, weight)
 end
 
 
---- As `update`, on the master copy where there is one.
+--- Updates as `update` does, on the master copy if there is one.
 function Optimizer:update_multi_precision(index, weight, grad, state)
   if type(index) ~= "table" and self.multi_precision and base.is_half(weight) then
     self:update(index, state[1], grad:astype("float32"), values.value(state[2]))
@@ -411,14 +413,13 @@ end
 --- The option of the classes that have such states.
 base.STATE_DTYPE = { "state_dtype", "text", "float32" }
 
--- Returns whether a weight's states are bfloat16: those of float32 weights, where the option says
--- so.
+-- Returns whether a weight's states are bfloat16: those of float32 weights, if the option is set.
 local function has_narrow_states(self, weight)
   return self.state_dtype == "bfloat16" and weight._dtype == args.DTYPES.float32
 end
 
 
---- Returns what f makes of each array of a state: an array, a list of states, or nothing.
+--- Applies f to each array of a state: an array, a list of states, or nothing.
 -- @param state
 -- @func f
 function base.map_state(state, f)
@@ -433,7 +434,8 @@ function base.map_state(state, f)
 end
 
 
--- Not part of `update_multi_precision`: LuaJIT compiles no function that makes a closure.
+-- Returns a state in float32. Not inside `update_multi_precision`, since LuaJIT compiles no
+-- function that makes a closure.
 local function widened(state)
   return base.map_state(state, function(x) return x:astype("float32") end)
 end
@@ -479,9 +481,9 @@ end
 
 -- Tools of the rules ------------------------------------------------------------------------------
 
---- Returns an array of zeros like another one, which are written now: an update reads a state
--- before it writes it, and memory that is read first gets the system's page of zeros, to be
--- replaced at the write, page by page, with an interrupt of every core.
+--- Returns an array of zeros like another one, with memory that has been written: an update reads a
+-- state before it writes it, and untouched memory would first be mapped to the system's page of
+-- zeros, which is replaced at the write, page by page, with an interrupt of every core.
 function base.zeros(weight)
   return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")),
     0, "Optimizer")
@@ -490,7 +492,7 @@ end
 
 local number = call.number
 
---- Parameters of an update operator as a flat list: options that are nil are left out; with
+--- Returns the parameters of an update operator as a flat list: options that are not nil,
 -- rescale_grad and, unless unset or 0, clip_gradient.
 -- @tparam Optimizer self
 -- @tparam table options numbers and texts by name
@@ -546,7 +548,7 @@ function base.gradient(self, grad, weight, wd)
 end
 
 
---- Running mean: x = rate * x + (1 - rate) * y, in place.
+--- Updates a running mean in place: x = rate * x + (1 - rate) * y.
 function base.blend(x, rate, y)
   return x:mul_(rate):add_(y * (1 - rate))
 end
@@ -554,7 +556,7 @@ end
 
 -- Registry ----------------------------------------------------------------------------------------
 
---- Makes a class known by a name, in any case.
+--- Registers a class under a name, in any case.
 -- @tparam table kind a class that extends Optimizer
 -- @string[opt] name the class's own otherwise
 -- @treturn table the class

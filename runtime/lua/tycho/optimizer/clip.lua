@@ -18,7 +18,8 @@ function clip.square(x, ctx)
 end
 
 
---- Returns what makes vectors no longer than a limit: one element, at most 1 (not for users).
+--- Returns the factor that makes vectors no longer than a limit: one element, at most 1 (not for
+-- users).
 -- @tparam NDArray square of the length
 -- @number limit
 function clip.factor(square, limit)
@@ -69,8 +70,7 @@ local function list_arrays(a)
 end
 
 
---- Makes arrays, taken together as one vector, no longer than a limit: all are multiplied by the
--- same factor, in place.
+--- Scales arrays in place, all by one factor, so that their norm together is at most a limit.
 -- @tparam {NDArray,...} arrays
 -- @number max_norm
 -- @tparam[opt] table options check_isfinite = true: warns of a length that is no finite number, for

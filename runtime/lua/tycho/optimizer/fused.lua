@@ -74,7 +74,7 @@ function FusedOptimizer.check(o, func)
 end
 
 
--- Returns the rule of a parameter: the numbers that stay, with the operator's name; the rate; the
+-- Returns the rule of a parameter: its constant numbers, with the operator's name; the rate; the
 -- decay.
 local function rule_of(o, index)
   local op, rule = o:_rule(index)
@@ -95,8 +95,8 @@ local function counted(n)
 end
 
 
--- Whose states the auxiliary states are, and which of them: the rates,
--- which come last, belong to none.
+-- Records the parameter and the place of each auxiliary state of the fused update; the last one
+-- holds the rates and belongs to no parameter.
 local function note_states(self, param, names)
   for slot = 1, #names - 1 do
     self.states[names[slot]] = { param, slot }
@@ -104,8 +104,8 @@ local function note_states(self, param, names)
 end
 
 
---- Puts an optimizer into a network. `states` says of each auxiliary state whose
--- it is: `{ parameter, place }`.
+--- Puts an optimizer into a network. `states` holds the parameter of each auxiliary state: `{
+-- parameter, place }`.
 -- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments to
 --   update), name = "fused", indices (the optimizer's, one for each; 0, 1, ...)
 function FusedOptimizer:init(...)
@@ -164,7 +164,8 @@ local function count(self, i)
 end
 
 
--- Counts an update and puts rates and decays, row by row, into `self._rates`; are there new ones?
+-- Counts an update and puts rates and decays, row by row, into `self._rates`; returns whether any
+-- changed.
 local function refresh(self)
   local list, changed = self._rates, false
   for i, index in ipairs(self._indices) do
@@ -178,8 +179,8 @@ local function refresh(self)
 end
 
 
---- Goes on with another optimizer of the same rule, as a loaded state has it, or
--- other indices (not for users).
+--- Continues with another optimizer of the same rule, as a loaded state has it, or other indices
+-- (not for users).
 function FusedOptimizer:follow(optimizer, indices)
   self.optimizer, self._indices = optimizer, indices
 end

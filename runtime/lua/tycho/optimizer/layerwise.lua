@@ -40,7 +40,8 @@ function LARS._decays(_, name)
 end
 
 
--- Rates of a call, and the base rate of the call before for the correction of momentum.
+-- Counts an update of the indices; returns their rates and decays. Keeps the base rate of the
+-- previous call for the correction of momentum.
 local function begin_lars(self, indices)
   self:_update_count(indices)
   local lr = self.learning_rate
@@ -56,7 +57,7 @@ local function is_scaled(self, index)
 end
 
 
--- Places of a list in the order wanted: those with a rate of their own first.
+-- Returns the positions of a list with those of scaled layers first, and the number of these.
 local function sort_layers(self, indices)
   local order, rest = {}, {}
   for i, index in ipairs(indices) do
@@ -76,7 +77,7 @@ local function on_device(list, weight)
 end
 
 
--- Rates of the first n arrays, from the norms; nothing is read back.
+-- Scales the rates of the first n arrays by their norms; nothing is read back from the device.
 local function scale_rates(self, lrs, wds, weights, grads, n)
   local count = { "num_arrays", call.number(n) }
   local w = call.params("multi_sum_sq", "LARS:update", tables.part(weights, 1, n), count)
@@ -130,7 +131,8 @@ function LAMB.create_state(_, _, weight)
 end
 
 
--- weight, grad, mean, var and the master copy of each array in turn.
+-- Returns weight, grad, mean, var and, if there is one, the master copy of each parameter as one
+-- list, and whether there are master copies.
 local function gather_lamb(weights, grads, states)
   local inputs, masters = {}, is_plain(states[1][2])
   for i, weight in ipairs(weights) do
@@ -193,7 +195,7 @@ local GROWTH = {
 }
 
 
--- Returns factor of the rate at call number n.
+-- Returns the factor of the rate at call number n.
 local function warmup_factor(self, n)
   local warmup = self.warmup_epochs * self.updates_per_epoch
   if n >= warmup then
@@ -204,14 +206,14 @@ local function warmup_factor(self, n)
 end
 
 
--- Returns factor from the norms, between 0.01 and 100.
+-- Returns the factor from the norms, between 0.01 and 100.
 local function norm_factor(weight, grad, wd)
   local w, g = (weight * weight):sum():asscalar(), (grad * grad):sum():asscalar()
   return math.max(0.01, math.min(math.sqrt(w / (g + wd * w + 1e-18)), 100))
 end
 
 
--- Adds a gradient to the index's sum; gives the sum and the number of calls.
+-- Adds a gradient to the index's sum; returns the sum and the number of calls.
 local function collect(self, index, grad)
   self._sums, self._calls = self._sums or {}, self._calls or {}
   self._calls[index] = (self._calls[index] or self.begin_epoch * self.updates_per_epoch) + 1

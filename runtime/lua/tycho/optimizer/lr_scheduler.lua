@@ -55,8 +55,8 @@ local LRScheduler = Class:extend("LRScheduler")
 
 local BASE = args.form("lr_scheduler.LRScheduler", WARMUP)
 
---- Options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0,
--- warmup_mode = "linear" or "constant".
+--- Reads the options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0, warmup_mode = "linear"
+-- or "constant".
 function LRScheduler:init(...)
   local a = BASE(...)
   local func = self.class_name
@@ -80,8 +80,8 @@ function LRScheduler:get_warmup_lr(num_update)
 end
 
 
---- Begins with the learning rate of an optimizer: all of the schedule where it was made without a
--- base rate, else, as in the reference, only what follows from the current rate (not for users).
+--- Begins with the learning rate of an optimizer: the whole schedule if it was made without a base
+-- rate, else, as in the reference, only what follows from the current rate (not for users).
 function LRScheduler:_take_rate(lr)
   if not self._base_given then
     self.warmup_final_lr = lr
@@ -111,7 +111,7 @@ function LRScheduler:_rate()
 end
 
 
--- Takes what the base needs out of checked values.
+-- Sets the fields of the base from checked values.
 local function init_base(self, class, a)
   class.super.init(self, { base_lr = a.base_lr, warmup_steps = a.warmup_steps,
     warmup_begin_lr = a.warmup_begin_lr, warmup_mode = a.warmup_mode })
@@ -133,7 +133,7 @@ local FACTOR = make_form("FactorScheduler", {
   { "step", "integer" }, { "factor", "number", 1 }, { "stop_factor_lr", "number", 1e-8 },
 })
 
---- Options step, factor = 1, stop_factor_lr = 1e-8, and the base's.
+--- Reads the options step, factor = 1, stop_factor_lr = 1e-8, and the base's.
 function FactorScheduler:init(...)
   local a = FACTOR(...)
   init_base(self, FactorScheduler, a)
@@ -168,7 +168,7 @@ local function check_steps(step)
   end
 end
 
---- Options step (an increasing list), factor = 1, and the base's.
+--- Reads the options step (an increasing list), factor = 1, and the base's.
 function MultiFactorScheduler:init(...)
   local a = MULTI(...)
   init_base(self, MultiFactorScheduler, a)
@@ -190,8 +190,8 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- What both curves have in common; `shape` maps the part of the way that is done, 0
--- to 1, to a factor from 1 to 0.
+-- Initializes the fields that both curves have. Their `shape` maps the part of the updates that is
+-- done, 0 to 1, to a factor from 1 to 0.
 local function init_curve(self, class, a)
   init_base(self, class, a)
   check(a.max_update >= 1, self.class_name, "max_update", a.max_update, "at least 1")
@@ -220,7 +220,7 @@ local POLY = args.form("lr_scheduler.PolyScheduler", {
   WARMUP[2], WARMUP[3], WARMUP[4],
 })
 
---- Options max_update, base_lr = 0.01, pwr = 2, final_lr = 0, and the base's.
+--- Reads the options max_update, base_lr = 0.01, pwr = 2, final_lr = 0, and the base's.
 function PolyScheduler:init(...)
   local a = POLY(...)
   init_curve(self, PolyScheduler, a)
@@ -242,7 +242,7 @@ local COSINE = args.form("lr_scheduler.CosineScheduler", {
   WARMUP[4],
 })
 
---- Options max_update, base_lr = 0.01, final_lr = 0, and the base's.
+--- Reads the options max_update, base_lr = 0.01, final_lr = 0, and the base's.
 function CosineScheduler:init(...)
   init_curve(self, CosineScheduler, COSINE(...))
 end

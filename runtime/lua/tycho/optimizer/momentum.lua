@@ -14,7 +14,8 @@ local kinds = {}
 local is_plain, null = values.is_plain, values.null
 
 
--- State of a float16 or bfloat16 weight: {momentum, master copy}.
+-- Returns the state of a parameter; for a float16 or bfloat16 weight with `multi_precision`:
+-- {momentum, master copy}.
 local function state_with_master(self, index, weight)
   if self:_keeps_master(weight) then
     local master = weight:astype("float32")
@@ -48,8 +49,8 @@ function SGD:_together(weight)
 end
 
 
--- Puts the arrays of many updates one after the other, as the operators take them,
--- into a list; gives their number.
+-- Puts the arrays of many updates into a list one after the other, as the operators take them;
+-- returns their number.
 local function gather(inputs, weights, grads, states)
   local n, masters = 0, is_plain(states[1])
   for i, weight in ipairs(weights) do
@@ -73,7 +74,7 @@ local function run_many(self, prefix, inputs, n, masters, params, weights)
 end
 
 
---- One operator for all of a list of weights of one dtype.
+--- Updates a list of weights of one dtype with one operator.
 -- @tparam Optimizer self
 -- @string prefix "multi_" or "preloaded_multi_"
 -- @tparam {NDArray,...} weights
@@ -93,7 +94,7 @@ function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
 end
 
 
--- Single arguments as lists.
+-- Returns single arguments as lists.
 function SGD._lists(index, weight, grad, state)
   if type(index) == "table" then
     return index, weight, grad, state
@@ -102,7 +103,7 @@ function SGD._lists(index, weight, grad, state)
 end
 
 
--- Returns the operator's parameters as texts, made anew when a number has changed.
+-- Returns the operator's parameters as texts, which are made again only if a number has changed.
 local function refresh_params(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
@@ -127,7 +128,7 @@ SGD.update_multi_precision = SGD.update
 base.offer_narrow_states(SGD)
 
 
--- Returns the operator of one step and its numbers, after the count.
+-- Returns the operator of one step and its numbers, after counting the step.
 local function momentum_rule(op)
   return function(self, index)
     local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
@@ -157,7 +158,7 @@ NAG._rule = momentum_rule("nag_mom_update")
 rule.follow(NAG)
 
 
--- A state with a master copy is {momentum, master copy}.
+-- Updates as `update` does; a state with a master copy is {momentum, master copy}.
 function NAG:update_multi_precision(index, weight, grad, state)
   if type(index) == "table" or not is_plain(state) then
     return self:update(index, weight, grad, state)

@@ -17,7 +17,8 @@ local function list_arrays(state)
 end
 
 
--- Returns all weights, all gradients, the first array of each state and so on: one line of arrays.
+-- Returns all weights, all gradients, the first array of each state and so on as one list of
+-- arrays.
 local function in_line(weights, grads, states)
   local rows, line, n = { weights, grads }, {}, #weights
   for i, state in ipairs(states) do
@@ -50,7 +51,7 @@ local function update_many(self, indices, weights, grads, states)
 end
 
 
--- Of a weight, or of a list of weights of one type.
+-- Updates a weight, or a list of weights of one type.
 local function update(self, index, weight, grad, state)
   if type(index) == "table" then
     return update_many(self, index, weight, grad, state)
@@ -61,15 +62,16 @@ local function update(self, index, weight, grad, state)
 end
 
 
--- Where each launch costs, all weights go together; not those of a class with an update of its own,
--- nor those that may have master copies.
+-- Returns how many weights are updated by one call, 0: each by itself. On a GPU, where each launch
+-- costs, all go together, except those of a class with its own `update` and those that may have
+-- master copies.
 local function together(self, weight)
   local many = self.update == update and base.is_on_gpu(weight) and not base.is_half(weight)
   return many and base.MANY or 0
 end
 
 
---- Gives a class that has a `_rule` its `update`.
+--- Sets the `update` of a class that has a `_rule`.
 -- @tparam table Kind
 function rule.follow(Kind)
   Kind.update, Kind._together = update, together

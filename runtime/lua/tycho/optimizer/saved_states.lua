@@ -55,7 +55,7 @@ local function collect_fields(object, names)
 end
 
 
--- Counts by device and index; of states that wait, by name.
+-- Returns the update counts by device and index; those of waiting states by name.
 local function copy_counts(updater)
   local counts = {}
   for device, of_device in pairs(updater.optimizer._counts) do
@@ -94,7 +94,7 @@ local function portable(optimizer)
 end
 
 
---- States as bytes.
+--- Returns the states as bytes.
 -- @tparam Updater updater
 -- @bool dump_optimizer with the whole optimizer
 -- @tparam table names of parameters by index
@@ -160,7 +160,7 @@ local function check_about(given, func)
 end
 
 
---- Returns what bytes hold, checked for its form.
+--- Returns the contents of saved bytes, with their form checked.
 -- @string bytes
 -- @string func for errors
 function saved_states.decode(bytes, func)
@@ -178,7 +178,7 @@ end
 
 -- The optimizer -----------------------------------------------------------------------------------
 
--- "SGD{momentum = 0.9}"
+-- Returns a name with options as text: "SGD{momentum = 0.9}".
 local function format_options(name, options, shown)
   local parts = {}
   for _, key in ipairs(shown) do
@@ -299,7 +299,7 @@ function saved_states.copy_state(state)
 end
 
 
--- Keys of the saved states and counts by parameter, those of several devices in order.
+-- Returns the keys of the saved states and counts by parameter, those of several devices in order.
 local function keys_by_parameter(saved)
   local names, keys, by_parameter = saved.about and saved.about.names or {}, {}, {}
   local all = tables.copy(saved.states)
@@ -364,8 +364,9 @@ local function sort_numbered(list)
 end
 
 
--- Returns the saved name of each present one where the names differ in numbers only: automatic
--- names count the layers that were made before. nil: they do not, or all are the same.
+-- Returns the saved name of each present one if the names differ in numbers only: automatic names
+-- count the layers that were made before. Returns nil if they differ otherwise, or are all the
+-- same.
 local function renumbered(by_parameter, targets)
   local saved, present, known = {}, {}, {}
   for name in pairs(by_parameter) do
@@ -393,8 +394,8 @@ local function renumbered(by_parameter, targets)
 end
 
 
--- Returns what a parameter is called among the saved ones: by its name, or by its number where that
--- has no name.
+-- Returns the name of a parameter among the saved ones: by its name, or by its number if that has
+-- no name.
 local function saved_parameter(names, by_parameter, target)
   if target.name and by_parameter[target.name] or names[target.key] then
     return target.name
@@ -403,7 +404,7 @@ local function saved_parameter(names, by_parameter, target)
 end
 
 
--- Parameters of which the file says nothing, though it says something of others.
+-- Returns the set of parameters that the file does not have, though it has others.
 local function missing_ones(names, targets, from)
   local known, missing = {}, {}
   for _, name in pairs(names) do
@@ -418,7 +419,7 @@ local function missing_ones(names, targets, from)
 end
 
 
---- Returns which saved key each present one goes on with.
+--- Returns the saved key of each present one.
 -- @tparam table saved of `decode`
 -- @tparam {table,...} targets of each present state: key, name (or nil), weight, device (its
 --   number), required (whether it is updated); states of one parameter in the order of devices
@@ -477,7 +478,7 @@ end
 
 -- Progress ----------------------------------------------------------------------------------------
 
--- Updates of a saved key, on whatever device.
+-- Returns the number of updates of a saved key, the largest over all devices.
 local function find_count(counts, key)
   local most
   for _, of_device in pairs(counts) do
@@ -509,7 +510,7 @@ local function moved_by_key(t, from)
 end
 
 
--- A schedule goes forward by itself; it is put back where it has gone further.
+-- Sets a schedule back to its saved position: it advances by itself, and may have advanced further.
 local function rewind(schedule, saved)
   if saved and type(schedule) == "table" and schedule.class_name == saved.kind then
     for _, name in ipairs(settings.MOVING) do

@@ -17,7 +17,7 @@ settings.MOVING = { "base_lr", "count", "cur_step_ind" }
 local is_moving = tables.positions(settings.MOVING)
 
 
--- Returns a schedule with the numbers that stay: "FactorScheduler{factor = 0.9, step = 7}".
+-- Returns a schedule with its constant numbers: "FactorScheduler{factor = 0.9, step = 7}".
 local function schedule_text(schedule)
   local parts = {}
   for key, v in pairs(type(schedule) == "table" and schedule or {}) do
@@ -28,7 +28,7 @@ local function schedule_text(schedule)
 end
 
 
--- name -> text
+-- Returns an optimizer's settings as texts by name.
 local function of(optimizer)
   local texts = { optimizer = optimizer.class_name,
     lr_scheduler = optimizer.lr_scheduler and schedule_text(optimizer.lr_scheduler),
@@ -43,7 +43,7 @@ local function of(optimizer)
 end
 
 
---- In what two optimizers differ: "learning_rate = 0.1, not 0.01"; sorted.
+--- Returns how two optimizers differ, sorted: "learning_rate = 0.1, not 0.01".
 -- @tparam Optimizer now
 -- @tparam Optimizer before
 -- @treturn {string,...}

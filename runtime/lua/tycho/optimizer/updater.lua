@@ -21,7 +21,7 @@ local updater = {}
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
 
--- list of weights -> what was made of it
+-- Returns an empty table of plans by list of weights, which does not keep the lists alive.
 local function new_plans()
   return setmetatable({}, { __mode = "k" })
 end
@@ -56,8 +56,8 @@ local function make_lasting(state)
 end
 
 
--- Returns the state of a parameter that comes first now: one that waited for its name, or a new
--- one.
+-- Returns the state of a parameter that is updated for the first time: one that waited for its
+-- name, or a new one.
 local function first_state(self, index, weight)
   local optimizer = self.optimizer
   local name = optimizer.idx2name[index] or index
@@ -77,8 +77,8 @@ local function first_state(self, index, weight)
 end
 
 
---- Gives parameters that came their loaded states: one on several devices, of which each has a
--- state, gets as many (not for users).
+--- Gives parameters that were added their loaded states: a parameter on several devices, each of
+-- which has a state, gets as many (not for users).
 -- @tparam table targets as for `saved_states.match`
 function Updater:_settle(targets)
   local found = {}
@@ -102,7 +102,7 @@ function Updater:_settle(targets)
 end
 
 
--- A loaded state that could not be compared with its weight when it was loaded.
+-- Checks a loaded state that could not be compared with its weight when it was loaded.
 local function check_loaded(self, index, weight)
   if self._unchecked[index] then
     saved_states.check_state(self.optimizer, { key = index, weight = weight,
@@ -136,8 +136,8 @@ function Updater:_state(index, weight)
 end
 
 
--- Lists of positions of weights of one type on one device, each of as many as go together; `alone`:
--- of a weight by itself.
+-- Returns lists of positions of weights of one type on one device, each as long as the optimizer
+-- updates together; `alone`: of a weight that is updated by itself.
 local function groups(weights, optimizer)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
@@ -154,9 +154,9 @@ local function groups(weights, optimizer)
 end
 
 
--- Returns what is made once of a list of weights that comes again and again: copies, groups of
--- members, and for each group the lists that the optimizer gets, with a table in which it
--- may keep what it makes of them.
+-- Returns the plan of a list of weights, which is made once: copies, groups of members, and for
+-- each group the lists that the optimizer gets, with a table in which it may keep what it makes of
+-- them.
 local function find_plan(self, weights)
   local plan = self._plans[weights]
   if plan and tables.same(plan.weights, weights) then
@@ -237,14 +237,14 @@ end
 
 local GET = args.form("Updater:get_states", { { "dump_optimizer", "boolean", false } })
 
---- Returns the states as bytes, with the counts of updates and what the optimizer is.
+--- Returns the states as bytes, with the counts of updates and the optimizer's name and settings.
 -- @bool[opt=false] dump_optimizer with the whole optimizer, its rates and its schedule
 function Updater:get_states(...)
   return saved_states.encode(self, GET(...).dump_optimizer, self.optimizer.idx2name)
 end
 
 
---- As `get_states`, with the names of parameters (not for users).
+--- Returns the states as `get_states` does, with the names of parameters (not for users).
 -- @bool dump_optimizer
 -- @tparam table names by index
 function Updater:_get_states(dump_optimizer, names)
@@ -252,7 +252,7 @@ function Updater:_get_states(dump_optimizer, names)
 end
 
 
--- Returns what `commit` needs: everything is compared here, and nothing changed.
+-- Returns the argument of `commit`: everything is compared here, and nothing is changed.
 local function prepare(self, bytes, options)
   local func, targets = options.func, options.targets
   local saved = saved_states.decode(bytes, func)
@@ -298,7 +298,7 @@ local function commit(self, new)
 end
 
 
---- Compares states with what they are for (not for users).
+--- Compares states with the parameters that they are for (not for users).
 -- @string bytes
 -- @tparam table options func; targets, keep_unknown: as for `saved_states.match`; names: of all
 --   indices; same_optimizer: an optimizer among the bytes must be like the present one, too
@@ -311,8 +311,8 @@ end
 
 local SET = args.form("Updater:set_states", { { "states", "text" } })
 
---- Puts back what `get_states` gave. States of another optimizer are E(state), here or, where bytes
--- of older versions do not say whose they are, when their weights come.
+--- Restores what `get_states` returned. States of another optimizer are E(state), here or, if bytes
+-- of older versions do not name their parameters, at the first update of their weights.
 -- @string states foreign bytes E(format)
 function Updater:set_states(...)
   self:_prepare_states(SET(...).states, { func = "Updater:set_states" })()

@@ -150,7 +150,7 @@ command("save", ":save file", "writes what was typed and ran as a script; replac
   end)
 
 
--- seconds that n runs of a chunk take, with everything it started
+-- Returns the seconds that n runs of a chunk take, including all computations that they start.
 local function measure(session, chunk, n)
   local ty = engine()
   ty.waitall()
@@ -224,7 +224,7 @@ end)
 local BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1,
   int32 = 4, int64 = 8, bool = 1 }
 
--- kind, shape, dtype, device, bytes of an array; a short text of anything else
+-- Returns kind, shape, dtype, device and bytes of an array as text; a short text for anything else.
 local function describe(value)
   local ok, text = pcall(function()
     if type(value) == "table" and getmetatable(value) and value.dtype and value.context then

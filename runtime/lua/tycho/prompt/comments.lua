@@ -47,7 +47,8 @@ local function module_name(block)
 end
 
 
--- "@function cpu", "@type Conv2D": a function or a class that no line of code names.
+-- Returns the full name, the last name and the kind that a tag gives, "@function cpu" or "@type
+-- Conv2D": of a function or class that is not named by the code after the comment.
 local function tagged_name(block)
   for _, line in ipairs(block) do
     local tag, name = line:match("^@(%l+)%s+(%S+)")
@@ -150,7 +151,7 @@ local TYPES = { string = "text", int = "integer", bool = "boolean", number = "nu
   func = "function", tab = "table", param = "" }
 
 
--- "@tparam[opt] table a the dictionary" as {name = "a", type = "table,
+-- Returns a parameter's tag, "@tparam[opt] table a the dictionary", as {name = "a", type = "table,
 -- optional", text = "the dictionary"}.
 local function parameter(line)
   local tag, mark, rest = line:match("^@(%w+)(%b[])%s*(.*)$")
@@ -176,7 +177,7 @@ local function result(line)
 end
 
 
--- Lines end in paragraphs and tags; what follows a tag belongs to it.
+-- Adds a line of a comment to its paragraphs or tags; lines after a tag belong to it.
 local function read_line(parts, line)
   line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1")
     :gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
@@ -192,7 +193,7 @@ local function read_line(parts, line)
 end
 
 
---- Returns an entry's comment, tags in words.
+--- Returns an entry's comment, with its tags read.
 -- @tparam table entry
 -- @treturn table lines (list of texts), params (list of `{name, type,
 --   text}`), results (list of `{type, text}`)

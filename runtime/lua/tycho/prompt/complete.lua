@@ -17,7 +17,8 @@ local KEYWORDS = {
 }
 
 
--- Returns the names that begin with a word, sorted; private ones only where the word asks for them.
+-- Returns the names that begin with a word, sorted; private ones only if the word begins with an
+-- underscore.
 local function matching(names, word)
   local list = {}
   for name in pairs(names) do
@@ -57,7 +58,7 @@ local function path_before(text)
 end
 
 
--- Returns what the steps lead to, nil when that is nothing.
+-- Returns the value at the end of the steps, nil if there is none.
 local function follow(env, steps)
   local value = env
   for _, step in ipairs(steps) do
@@ -157,7 +158,7 @@ local function quoted(text)
 end
 
 
--- Files that a path could go on with; a single file closes the string.
+-- Returns files with which a path could continue; a single file closes the string.
 local function files(path, quote)
   local folder, word = path:match("^(.*/)([^/]*)$")
   local home = folder and folder:gsub("^~/", (os.getenv("HOME") or "~") .. "/")
@@ -222,7 +223,8 @@ local function page_names(word)
 end
 
 
--- Options of the open call come alone where no letter is typed yet; a single one gets its "=".
+-- Returns names with which a word could continue. Before its first letter only the options of the
+-- open call are listed; a single option gets its "=".
 local function word_or_option(env, text, word)
   local options = open_options(env, text:sub(1, -#word - 1)) or {}
   local names = {}

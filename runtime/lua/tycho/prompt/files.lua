@@ -23,7 +23,7 @@ local function is_there(path)
 end
 
 
--- Returns the folder of a kind; `some`: a file that it has.
+-- Returns the folder of a kind; `some`: the name of a file that it has.
 local function folder(kind, some)
   local installed = HERE .. kind .. "/"
   return is_there(installed .. some) and installed or HERE .. "../../../" .. kind .. "/"

@@ -373,7 +373,7 @@ local BY_HOME = {
 }
 
 
---- Returns what an option means; "" where nothing is known.
+--- Returns the meaning of an option; "" if it is unknown.
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)

@@ -25,7 +25,7 @@ local COLOURS = { error = "31", note = "2", sign = "1" } -- ANSI sequences: red,
 local LIBRARY = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$") or "@none"
 
 
--- Results by number: `_` and `_1` are the last one, `_2` the one before.
+-- Returns a result by its name: `_` and `_1` are the last one, `_2` the one before.
 local function result(session, name)
   local back = name == "_" and 1 or tonumber(name:match("^_(%d+)$"))
   local i = back and session.count - back + 1
@@ -105,7 +105,7 @@ function Session:page(text)
 end
 
 
--- What is typed can be called back, a block of several lines as a whole.
+-- Adds what was typed to the history, a block of several lines as one entry.
 local function remember(session, text)
   if session.editing then
     session.editor.add(text)
@@ -172,7 +172,7 @@ Session.pass = pass
 
 local INSIDE = "\n  (inside the library; methods take a colon: x:copy(), not x.copy())"
 
--- Returns whether Lua itself stopped inside the library, as it does where a method gets no object.
+-- Returns whether Lua's error was raised inside the library, as it is if a method gets no object.
 local function stopped_inside()
   local level = 3
   while true do
@@ -217,14 +217,14 @@ local function frames()
 end
 
 
--- Returns an error of Lua's own with what may help; text: what was typed.
+-- Returns an error of Lua's own with a hint; text: what was typed.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
 end
 
 
--- The first line in colour.
+-- Writes an error, with its first line in colour.
 local function write_error(session, text)
   local first, rest = text:match("^([^\n]*)(.*)$")
   session.write(session:paint("error", first), rest, "\n")
@@ -236,7 +236,7 @@ local function is_overflow(e)
 end
 
 
--- Frames, without locals, from the text of `debug.traceback`: the first and the last ones.
+-- Returns the first and the last frames, without locals, in the text of `debug.traceback`.
 local function parse_frames(traceback)
   local list = {}
   for line in traceback:gmatch("\t([^\n]+)") do
@@ -270,7 +270,7 @@ local function report(session, e)
 end
 
 
--- Returns a value's text; the line that says what an array is steps back.
+-- Returns a value's text; the line that describes an array is dimmed.
 local function value_text(session, value)
   return (show(value):gsub("<NDArray [^\n]*>$", function(line)
     return session:paint("note", line)
@@ -366,7 +366,7 @@ function Session:text(text)
 end
 
 
---- `tycho -l module`: requires it; its last name holds it here.
+--- Requires a module for `tycho -l module`, and sets the variable of its last name.
 function Session:use(module)
   self.env[module:match("[^.]*$")] = require(module)
 end
@@ -400,7 +400,7 @@ local function asked_name(text)
 end
 
 
--- `?name`: what is known of the name; the value itself where nothing is.
+-- Shows what is known about a name for `?name`; the value itself if nothing is known.
 local function explain(session, name)
   local value = named_value(session, name)
   local text, known = manual.text(name, value)

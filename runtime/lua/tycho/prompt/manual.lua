@@ -40,7 +40,7 @@ local function add_text(lines, text, indent)
 end
 
 
--- "  name               text", further lines under the text.
+-- Adds a row "  name               text", with further lines below the text.
 local function add_row(lines, name, text)
   local rows = {}
   add_text(rows, text, (" "):rep(22))
@@ -53,7 +53,7 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Visits what a function holds on to.
+-- Visits the upvalues of a function.
 local function upvalues(f)
   local i = 0
   return function()
@@ -63,7 +63,7 @@ local function upvalues(f)
 end
 
 
---- Returns the function inside one that only notes its caller (core/origin.lua).
+--- Returns the function inside a wrapper that only records its caller (core/origin.lua).
 function manual.unwrapped(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
@@ -184,7 +184,7 @@ function manual.plain_signature(f, title, entry)
 end
 
 
--- One row per parameter of the form, with what the comment says of it.
+-- Adds one row per parameter of a form, with the comment's text about it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
@@ -196,7 +196,7 @@ local function add_form(lines, form, said)
 end
 
 
--- What a comment says, with the parameters of a form if there is one.
+-- Adds the text of a comment, with the parameters of a form if there is one.
 local function add_comment(lines, entry, form)
   local parts, said = comments.parts(entry), {}
   for _, line in ipairs(parts.lines) do
@@ -389,7 +389,7 @@ local function foreign_entry(name)
 end
 
 
--- Returns what an option means: of an operator, or of the function or class whose form has the
+-- Returns the meaning of an option: of an operator, or of the function or class whose form has the
 -- name.
 local function option_text(owner, option)
   local info = registry.find(owner) and require("tycho.op").info(owner)
@@ -421,7 +421,7 @@ local function foreign_summary(name)
 end
 
 
--- Titles of methods of which a name is the last part, each once.
+-- Returns the titles of methods whose last part is the name, each once.
 local function method_titles(name)
   local list, seen = {}, {}
   for _, entry in ipairs(comments.named(name)) do
@@ -434,7 +434,7 @@ local function method_titles(name)
 end
 
 
--- Returns what a name of another library is called here; nil for other words.
+-- Returns the counterpart of a name of another library; nil for other words.
 local function foreign_text(name)
   local word = name:match("[%w_]+$") or ""
   local names, instead = foreign.names(word), foreign.instead(word)
@@ -462,7 +462,8 @@ local function entry_text(entry)
 end
 
 
--- Entries of which a name is the last part: the only one in full, several as a list.
+-- Returns the text of the entries whose last part is the name: a single one in full, several as a
+-- list.
 local function entries_text(name)
   local entries = comments.named(name:match("[%w_]+$") or "")
   if #entries <= 1 then
@@ -565,13 +566,13 @@ local function gluon_text(name)
 end
 
 
--- Returns what a name means that stands for no value.
+-- Returns the help about a name that has no value.
 local function name_text(name)
   return gluon_text(name) or operator_text(name) or foreign_text(name) or entries_text(name)
 end
 
 
---- Help as text.
+--- Returns the help about a name as text.
 -- @string name what was asked for: a path of names
 -- @param[opt] value what the name stands for
 -- @treturn string

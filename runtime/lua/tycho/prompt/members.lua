@@ -57,7 +57,7 @@ function members.set(value)
 end
 
 
---- Names without those that begin with an underscore, sorted.
+--- Returns the member names that do not begin with an underscore, sorted.
 function members.list(value)
   local list = {}
   for name in pairs(members.set(value)) do
@@ -68,8 +68,9 @@ function members.list(value)
 end
 
 
---- "tycho.module" for a loaded module of the library, the shortest of its names, of several the
--- last by alphabet ("tycho.test_utils", not "tycho.test.utils"); nil for other values.
+--- Returns the name of a loaded module of the library, "tycho.module": the shortest of its names,
+-- of several the last by alphabet ("tycho.test_utils", not "tycho.test.utils"); nil for other
+-- values.
 function members.find_module(value)
   local found
   for name, module in pairs(package.loaded) do

@@ -18,7 +18,7 @@ local DRAWINGS = { Drawing = true, Graph = true, Picture = true }  -- classes of
 local drawings = 0                                       -- files written by this kernel
 
 
--- Returns a drawing as a file of the working folder; its path.
+-- Writes a drawing to a file of the working folder; returns its path.
 local function draw(drawing)
   drawings = drawings + 1
   local path = ("drawing_%d.svg"):format(drawings)
@@ -37,8 +37,8 @@ function notebook.text(value)
 end
 
 
--- Returns what a path leads to in the kernel's environment; nil: nothing. ILua looks without
--- protection, while our namespaces raise an error for a name that they do not have.
+-- Returns the value of a path in the kernel's environment, or nil. ILua looks without protection,
+-- while our namespaces raise an error for unknown names.
 local function follow(env, path)
   local value = env
   for _, name in ipairs(path) do
@@ -67,7 +67,8 @@ end
 
 local NOTHING = { "no variable has this name" }          -- a path that leads nowhere
 
--- ILua's JSON, whose answer to a question for completion becomes ours.
+-- Returns ILua's JSON module with other texts for questions about completion and help: the answer
+-- to a completion lists our names.
 local function with_completion(json)
   local names
   return setmetatable({

@@ -80,7 +80,8 @@ local function list_inputs(n)
 end
 
 
--- Names of variables with a node's own parameters together: "data, fc1_{weight, bias}".
+-- Returns the names of variables, with a node's own parameters together: "data, fc1_{weight,
+-- bias}".
 local function folded(n, variables)
   local list, own, prefix = {}, {}, n.name .. "_"
   for _, name in ipairs(variables) do
@@ -106,7 +107,7 @@ local function about(n, variables)
 end
 
 
--- Rows of two texts with the second ones below each other.
+-- Returns rows of two texts as lines, with the second texts in one column.
 local function aligned(rows)
   local width, lines = 0, {}
   for _, row in ipairs(rows) do
@@ -120,7 +121,8 @@ local function aligned(rows)
 end
 
 
--- Heads first; a chain of operators stays in one column, where it branches the inputs are indented.
+-- Returns the tree of a symbol as rows, heads first. A chain of operators stays in one column;
+-- where it branches, the inputs are indented.
 local function tree(heads)
   local rows, stack, seen, more = {}, {}, {}, 0
   for i = #heads, 1, -1 do
@@ -189,7 +191,7 @@ local function card(title, rows)
 end
 
 
--- Descriptions of inputs: "data 32x784 float32, softmax_label 32".
+-- Returns descriptions of inputs as text: "data 32x784 float32, softmax_label 32".
 local function descriptions(list)
   local parts = {}
   for i, d in ipairs(type(list) == "table" and list or {}) do
@@ -200,7 +202,7 @@ local function descriptions(list)
 end
 
 
--- Returns a field that may not be there yet.
+-- Returns a field that may not exist yet.
 local function field(object, name)
   local ok, value = pcall(function() return object[name] end)
   return ok and value or nil
@@ -328,7 +330,7 @@ local VIEWS = {
 }
 
 
---- Returns a value on its own.
+--- Returns the text of a value by itself.
 -- @treturn ?string
 function objects.text(value)
   if type(value) == "function" then
@@ -347,7 +349,7 @@ function objects.text(value)
 end
 
 
---- Returns a value inside something else.
+--- Returns the text of a value inside another one, on one line.
 -- @treturn ?string
 function objects.line(value)
   if type(value) == "function" then

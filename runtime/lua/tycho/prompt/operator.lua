@@ -16,7 +16,8 @@ for name in ("weight bias gamma beta moving_mean moving_var moving_avg label par
 end
 
 
--- Ports without the marks that only the core needs; hidden and private ones are left out.
+-- Returns the names of ports without the marks that only the core needs; hidden and private ports
+-- are left out.
 local function port_names(ports)
   local names = {}
   for _, port in ipairs(ports) do
@@ -142,7 +143,8 @@ local function given_parameters(info)
 end
 
 
--- "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype = "int8"})" for "1 3 int8".
+-- Returns the code that makes an array: "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype =
+-- "int8"})" for "1 3 int8".
 local function array_text(text)
   if not text:find("^[%d ]+") then
     return text
@@ -175,7 +177,7 @@ end
 
 local COLUMNS = 78                                       -- of a line of an example
 
--- "contrib.box_nms" for "_contrib_box_nms".
+-- Returns an operator's path: "contrib.box_nms" for "_contrib_box_nms".
 local function path_of(name)
   return (name:gsub("^_contrib_", "contrib."):gsub("^_linalg_", "linalg.")
     :gsub("^_image_", "image."))
@@ -266,7 +268,7 @@ local function array_example(info)
 end
 
 
---- Calls as one could write them, of symbols and of arrays; they run as they are.
+--- Returns example calls, on symbols and on arrays; they run as they are.
 -- @tparam table info what `ty.op.info` returns
 -- @treturn {table,...} text (a call, in lines) and shapes (of the results, where they are known)
 function operator.examples(info)

@@ -29,7 +29,7 @@ function translation.value(path)
 end
 
 
---- How a name of the table is written: "ty.nd.concat", "Module:fit{num_epoch = ...}".
+--- Returns a name of the table as a user writes it: "ty.nd.concat", "Module:fit{num_epoch = ...}".
 -- @string name as in `foreign.TOPICS`
 function translation.written(name)
   local owner, option = name:match("^(.-){([%w_]+)}$")
@@ -92,7 +92,7 @@ local SYNTAX = {
 }
 
 
--- Returns what a word is called here, in a sentence; nil where it is not known.
+-- Returns the counterpart of a word, in a sentence; nil if it is unknown.
 local function answer(called, word)
   local names, instead = foreign.names(word), foreign.instead(word)
   if word ~= "" and translation.value("nd." .. word) and not names[1] then
@@ -117,7 +117,8 @@ local function of_library(name, line)
 end
 
 
--- Returns what a method is called that an object does not have; a block's unknown fields are nil.
+-- Returns the counterpart of a method that an object does not have; a block's unknown fields are
+-- nil.
 local function of_method(name)
   local methods = {}
   for _, here in ipairs(foreign.names(name)) do
@@ -128,7 +129,8 @@ local function of_method(name)
 end
 
 
--- called: whether the message is about a call, not about a field of a variable that is nil.
+-- Returns what a global name of Python is here, or nil. `called`: the message is about a call, not
+-- about a field of a variable that is nil.
 local function of_global(name, line, called)
   if LIBRARIES[name] then
     return of_library(name, line)
@@ -137,7 +139,8 @@ local function of_global(name, line, called)
 end
 
 
--- A line before the one that a message names counts only as a statement that is none in Lua.
+-- Returns what a line of Python syntax is in Lua, or nil. `before`: the line comes before the one
+-- that the message names; then only rows that match whole statements count.
 local function of_syntax(line, before)
   local code = line:gsub("\\.", ""):gsub("\"[^\"]*\"", "\"\""):gsub("'[^']*'", "\"\"")
   for _, row in ipairs(SYNTAX) do
@@ -171,7 +174,7 @@ local function file_text(message)
 end
 
 
---- Returns what may help with an error of Lua's own.
+--- Returns a hint for an error of Lua's own.
 -- @string message Lua's text
 -- @string[opt] text what was run; the file that the message names otherwise
 -- @treturn string a line, or nil

@@ -116,7 +116,7 @@ function BaseRNNCell:init(...)
 end
 
 
--- Gate suffixes; the rows of the cell's matrices are one block per gate.
+-- Returns the suffixes of the gates; the cell's matrices have one block of rows per gate.
 function BaseRNNCell._gate_names(_)
   return {}
 end
@@ -128,7 +128,7 @@ function BaseRNNCell:reset()
 end
 
 
---- Counts a step and gives the beginning of its nodes' names: "lstm_t0_".
+--- Counts a step and returns the beginning of its nodes' names: "lstm_t0_".
 function BaseRNNCell:next_step()
   self._counter = self._counter + 1
   return ("%st%d_"):format(self._prefix, self._counter)
@@ -179,8 +179,8 @@ function BaseRNNCell:_begin(func, given)
 end
 
 
---- Symbols for the states before the first step. Their shapes have batch 0, which inference fills
--- in.
+--- Returns symbols for the states before the first step. Their shapes have batch 0, which inference
+-- fills in.
 -- @tparam[opt] table options func: called with `{name, shape, attr}` and the other options for
 --   every state (default `ty.sym.zeros`; `ty.sym.Variable` makes inputs of them)
 -- @treturn {Symbol,...}
@@ -194,7 +194,7 @@ function BaseRNNCell:begin_state(...)
 end
 
 
--- Begin states of a cell inside this one.
+-- Returns the begin states of a cell inside this one.
 function BaseRNNCell._make_begin(cell, func, given)
   local options = tables.copy(given)
   options.func = func
@@ -244,7 +244,7 @@ function BaseRNNCell:normalize(length, x, layout, merge)
 end
 
 
--- Returns what `unroll` does with its checked options; here step after step.
+-- Unrolls with the checked options; here step by step.
 function BaseRNNCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, false)
   local outputs, states = {}, a.begin_state
@@ -273,8 +273,8 @@ function BaseRNNCell:take(dict, name, method)
 end
 
 
---- Parameters with one array per gate (`lstm_i2h_f_weight`) instead of the
--- packed ones; other entries stay.
+--- Returns the parameters with one array per gate (`lstm_i2h_f_weight`) instead of the packed ones;
+-- other entries are unchanged.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:unpack_weights(...)

@@ -128,7 +128,8 @@ local function bucket_for(keys, length)
 end
 
 
--- Sentence numbers per bucket; buckets without any are dropped.
+-- Sorts sentence numbers into buckets and drops buckets without any; sentences that are too long
+-- are counted in `ndiscard`.
 local function fill_buckets(self, keys)
   local rows = {}
   for i in ipairs(keys) do
@@ -173,7 +174,7 @@ local function describe(self, name, key)
 end
 
 
--- Returns what the shuffling generator begins with: 1 to 2^31 - 2.
+-- Returns the first value of the shuffling generator: 1 to 2^31 - 2.
 local function first_random(seed)
   if not seed then
     seed = nd.random.randint{ 0, 2 ^ 31 - 2, ctx = context.cpu() }:asscalar()

@@ -29,7 +29,7 @@ Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
 end }
 
 
--- Returns what a state is: a batch by the hidden units.
+-- Returns the description of a state: (batch, hidden units).
 function Dense:_state()
   return { shape = { 0, self._num_hidden }, __layout__ = "NC" }
 end
@@ -150,7 +150,7 @@ function GRUCell:init(...)
 end
 
 
--- The names of a GRU's maps have one underscore more than those of the other cells.
+-- Returns the name of a map: those of a GRU have one underscore more than those of the other cells.
 function GRUCell:_map_name(name)
   return name .. "_"
 end

@@ -74,7 +74,7 @@ local DO = args.form("rnn.do_rnn_checkpoint", {
   { "cells", "any" }, { "prefix", "text" }, { "period", "integer", 1 },
 })
 
---- Epoch callback: a checkpoint after every period-th epoch.
+--- Returns an epoch callback that saves a checkpoint after every period-th epoch.
 -- @param cells a cell or a list of cells
 -- @string prefix
 -- @int[opt=1] period

@@ -53,8 +53,8 @@ local function image(self)
 end
 
 
--- Returns shape of the states: what the i2h map makes of one image, with batch 0 and `num_hidden`
--- channels.
+-- Returns the shape of the states: the result of the i2h map for one image, with batch 0 and
+-- `num_hidden` channels.
 local function state_shape(self, input_shape, func)
   local data = symbol.Variable("data")
   local map = symbol.Convolution{ data, num_filter = self._num_hidden, kernel = self._i2h.kernel,
@@ -140,7 +140,7 @@ function ConvGRUCell._map_name(_, name)
 end
 
 
--- The reference's graphs leave the usual axis out here.
+-- Divides into gates; the reference's graphs leave the axis out here if it is the usual one.
 function ConvGRUCell:_divide(x, name)
   local usual = self._conv_layout:sub(2, 2) == "C"
   return (usual and basic.GRUCell._divide or divide)(self, x, name)

@@ -39,7 +39,7 @@ function DropoutCell:__call(inputs, states)
 end
 
 
--- One symbol for all steps: one Dropout for all of it.
+-- Unrolls the cell; inputs that are one symbol for all steps get one Dropout.
 function DropoutCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, a.merge_outputs)
   if sequence.is_symbol(inputs) then

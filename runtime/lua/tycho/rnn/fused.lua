@@ -69,7 +69,7 @@ end
 
 -- Unrolling ---------------------------------------------------------------------------------------
 
--- Returns the operator on inputs of layout TNC.
+-- Calls the operator on inputs of layout TNC.
 local function operator(self, inputs, states)
   local shape = self._shape
   return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1],
@@ -79,7 +79,7 @@ local function operator(self, inputs, states)
 end
 
 
--- Outputs of the operator and the states it gives.
+-- Returns the operator's output and its list of states, empty unless the next states are wanted.
 local function results(self, rnn)
   local states = {}
   if not self._get_next_state then
@@ -93,7 +93,7 @@ local function results(self, rnn)
 end
 
 
--- Once for each cell.
+-- Warns, once per cell, that the layout NTC costs copies.
 local function warn_layout(self)
   if not self._warned then
     log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; \z

@@ -34,7 +34,7 @@ for _, part in ipairs(PARTS) do
 end
 
 
---- Returns an older spelling of `cell:unroll`.
+--- Unrolls a cell: an older spelling of `cell:unroll`.
 -- @tparam BaseRNNCell cell
 -- @param ... what `unroll` takes
 function rnn.rnn_unroll(cell, ...)

@@ -49,7 +49,7 @@ function ModifierCell:reset()
 end
 
 
--- Does something with the inner cell as if it stood alone.
+-- Calls f with the inner cell, which may be used as a cell of its own meanwhile.
 local function unwrapped(self, f)
   local inner = self._base
   inner._modified = false
@@ -97,7 +97,8 @@ local ZONEOUT = args.form("rnn.ZoneoutCell", {
 })
 
 
--- Zoneout works step by step, which some cells do not.
+-- Raises E(unsupported) for a cell that cannot run step by step, as Zoneout does, or that contains
+-- one.
 local function check_steps(cell)
   local bidirectional = Class.is_a(cell, stack.BidirectionalCell)
   if bidirectional or Class.is_a(cell, fused.FusedRNNCell) then

@@ -24,7 +24,7 @@ local function check_cell(cell, func, argument)
 end
 
 
--- What a part of a list from one place on.
+-- Returns n entries of a list from a position (from 1) on.
 local function part(list, from, n)
   return { unpack(list, from, from + n - 1) }
 end
@@ -184,7 +184,8 @@ function BidirectionalCell:init(...)
 end
 
 
--- Outputs of both sides, step by step; along the features, which are the last axis of a step.
+-- Returns the outputs of both sides, step by step, joined along the features, which are the last
+-- axis of a step.
 local function join_steps(self, left, right)
   local outputs = {}
   for t = 1, #left do

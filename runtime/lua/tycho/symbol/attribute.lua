@@ -32,7 +32,7 @@ function AttrScope:init(attrs)
 end
 
 
--- Inside another scope: its attributes, overlaid by ours.
+-- Returns a scope with the attributes of the enclosing one, overlaid by its own.
 function AttrScope:entered(outer)
   local merged = AttrScope(outer and outer._attrs)
   for key, value in pairs(self._attrs) do
@@ -60,13 +60,13 @@ attribute.AttrScope = AttrScope
 
 local outermost = AttrScope()
 
---- Returns the scope in force.
+--- Returns the current scope.
 function attribute.current()
   return scope.current("attribute") or outermost
 end
 
 
---- Returns whether a scope is in force.
+--- Returns whether there is a current scope.
 function attribute.any()
   return scope.current("attribute") ~= nil
 end

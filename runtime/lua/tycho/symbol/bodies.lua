@@ -18,7 +18,7 @@ local INPUTS = {
 }
 
 
--- Returns position of the input (from 1) of each variable (from 0) of a body.
+-- Returns the position of the input (from 1) of each variable (from 0) of a body.
 local function index_inputs(n, which)
   local of, count = {}, 0
   for _, key in ipairs(n.op == "_foreach" and FOREACH or { INPUTS[n.op][which] }) do

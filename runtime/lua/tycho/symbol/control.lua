@@ -43,7 +43,7 @@ local function locations(list, what, func)
 end
 
 
--- Returns a symbol or a list of them as a list of single-output symbols; whether it was a list.
+-- Returns a symbol or a list of them as a list of single-output symbols, and whether it was a list.
 local function flatten(x, what, func, Symbol)
   local list = values.is_plain(x) and x or { x }
   local flat = {}
@@ -66,7 +66,7 @@ local function like(list, is_list)
 end
 
 
--- One variable per outer value, for a function's parameters: "data-0".
+-- Returns one variable per outer value, "data-0", as the parameters of a body.
 local function placeholders(list, symbol)
   local variables = {}
   for i, s in ipairs(list) do
@@ -77,7 +77,7 @@ local function placeholders(list, symbol)
 end
 
 
--- Runs a function in a scope of its own that marks what it builds.
+-- Runs a function in a new scope that marks the nodes built in it.
 local function build(label, f)
   local mark = name.current():get(nil, label)
   return mark, attribute.AttrScope{ [MARK] = mark }:with(f)
@@ -136,7 +136,8 @@ local function cut(heads, own, mark)
 end
 
 
--- Heads of a body: a value that is a variable, or whose node is a head already, is copied first.
+-- Returns the heads of a body. A value that is a variable, or whose node is a head already, is
+-- copied by an identity first.
 local function head_entries(list)
   local entries, seen = {}, {}
   for i, s in ipairs(list) do
@@ -196,8 +197,8 @@ local function list_outputs(symbol, from, to)
 end
 
 
--- Makes new values of loop variables depend on the old ones where nothing else does, since only a
--- variable that the body has is carried from step to step. The gradient is that of the new value.
+-- Makes new values of loop variables depend on the old ones if nothing else does, since only
+-- variables of the body are carried from step to step. The gradient is that of the new value.
 local function use_all(inner, outs, finals, func)
   local used = {}
   for _, list in ipairs{ outs, finals } do
@@ -277,8 +278,8 @@ end
 local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" },
   { "init_states", "any" }, { "name", "text", "foreach" } })
 
--- Positions of the body's variables: of the data, of the states, of the rest; the rest's
--- outer symbols join the inputs.
+-- Returns the positions of a body's variables: of the data, of the states, and of the rest, whose
+-- outer symbols are added to the inputs.
 local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
   local position, data, states, remain, own = index_positions(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do
@@ -298,7 +299,7 @@ local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
 end
 
 
--- foreach: body(data[t], states) -> outputs, states
+-- Builds a foreach node: body(data[t], states) -> outputs, states.
 local function foreach(symbol, a)
   local func, Symbol = "sym.contrib.foreach", symbol.Symbol
   local data, data_list = flatten(a.data, "data", func, Symbol)
@@ -344,7 +345,8 @@ local function node_locations(nodes, order, func)
 end
 
 
--- while_loop: while cond(vars) and steps < max_iterations: outputs, vars = func(vars)
+-- Builds a while_loop node: while cond(vars) and steps < max_iterations: outputs, vars =
+-- func(vars).
 local function while_loop(symbol, a)
   local func, Symbol = "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
@@ -375,7 +377,7 @@ end
 local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" },
   { "else_func", "function" }, { "name", "text", "cond" } })
 
--- cond: pred ~= 0 and then_func() or else_func()
+-- Builds a cond node: pred ~= 0 and then_func() or else_func().
 local function cond(symbol, a)
   local func, Symbol = "sym.contrib.cond", symbol.Symbol
   local inputs, add = gather()
@@ -409,22 +411,23 @@ end
 function control.functions(symbol)
   local contrib = {}
 
-  --- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
+  --- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis
+  -- 0.
   -- @treturn outputs, states
   function contrib.foreach(...)
     return foreach(symbol, FOREACH(...))
   end
 
 
-  --- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
-  -- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+  --- Runs `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
+  -- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
   -- @treturn outputs, vars
   function contrib.while_loop(...)
     return while_loop(symbol, WHILE(...))
   end
 
 
-  --- The result of one of two functions: of `then_func` where `pred` is not 0.
+  --- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
   function contrib.cond(...)
     return cond(symbol, COND(...))
   end

@@ -24,7 +24,7 @@ local create = {}
 local null, compose = values.null, operators.compose
 
 
--- name and attr, which every function that makes a node takes.
+-- Returns a form with the options `name` and `attr`, which every function that makes a node takes.
 local function form(name, spec)
   spec[#spec + 1] = { "name", "text?" }
   spec[#spec + 1] = { "attr", "dict?" }
@@ -97,7 +97,8 @@ local function linspace(...)
 end
 
 
--- Counts per bin: of a number of equal bins over a range, or of bins whose edges are given.
+-- Returns the counts per bin: of a number of equal bins over a range, or of bins whose edges are
+-- given.
 local function histogram(...)
   local a = HISTOGRAM(...)
   if type(a.bins) == "table" then
@@ -112,7 +113,7 @@ local function histogram(...)
 end
 
 
--- Pieces between the given indices of an axis, or so many equal ones.
+-- Splits an axis at the given indices, or into so many equal pieces.
 local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
@@ -140,7 +141,7 @@ end
 
 
 --- Returns a namespace whose functions are the operators that begin with a prefix. Automatic names
--- are without it, but for random numbers.
+-- leave the prefix out, except those of random numbers.
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
@@ -197,7 +198,8 @@ local function distribution_form(name, rows)
 end
 
 
--- The scale of an exponential distribution is the inverse of its rate.
+-- Returns the parameter that the operator takes: for the exponential distribution the rate, 1 /
+-- scale.
 local function rate(name, value)
   if name ~= "exponential" then
     return value

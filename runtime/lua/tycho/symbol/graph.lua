@@ -24,7 +24,8 @@ local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
 
 
---- Entries of a symbol whose `_make(symbol)` gives them when they are first asked for, else nil.
+--- Returns the entries of a symbol; nil if it has none. With a function `_make`, they are made by
+-- `_make(symbol)` when they are first read.
 -- @param symbol the symbol
 -- @treturn ?{entry,...}
 function graph.made_entries(symbol)
@@ -56,7 +57,7 @@ function graph.walk(symbol)
 end
 
 
---- Names of a symbol's variables and outputs, found anew when an attribute has changed.
+--- Returns the names of a symbol's variables and outputs; they are kept until an attribute changes.
 -- @param symbol the symbol
 -- @treturn table arguments, auxiliary, outputs: lists, not to be changed
 function graph.names(symbol)
@@ -75,7 +76,8 @@ function graph.names(symbol)
 end
 
 
--- A body of control flow, as a graph that knows its heads.
+-- Adds the bodies of a control flow node to a graph; raises E(unsupported) for an operator written
+-- in Lua inside one.
 local function add_bodies(g, n, func)
   for _, body in ipairs(n.bodies) do
     for _, m in ipairs(node.walk(body._entries)) do
@@ -95,7 +97,7 @@ end
 
 local input_capacity, input_list = 64, entry_array(64)
 
--- In an array that the next call uses again.
+-- Writes a node's inputs into an array that the next call uses again.
 local function put_inputs(inputs, position)
   local n = #inputs
   if n > input_capacity then
@@ -127,7 +129,8 @@ local function add_node(g, n, position, out, func, hints)
 end
 
 
--- hints: of operators written in Lua, node -> attributes with what their classes have inferred
+-- Builds the core's graph of a symbol. `hints`: for operators written in Lua, node -> attributes
+-- with what their classes have inferred.
 local function build(symbol, func, hints)
   local out, entries = graph_out(), symbol._entries
   check(C.ty_graph_new(out), func)
@@ -166,8 +169,8 @@ function graph.of(symbol, func)
 end
 
 
---- Returns what a symbol says now, for a copy that is made when it is asked for: nodes change in
--- nothing but attributes and ports.
+--- Returns the present contents of a symbol, for a copy that is made later: nodes change in nothing
+-- but attributes and ports.
 -- @param symbol the symbol
 -- @treturn table
 function graph.snapshot(symbol)
@@ -183,7 +186,7 @@ function graph.snapshot(symbol)
 end
 
 
--- Returns a native graph for clones of its nodes, which say the same.
+-- Returns a native graph for clones of its nodes, which have the same contents.
 local function clone_graph(built, clone)
   local order, position = {}, {}
   for i, n in ipairs(built.order) do
@@ -194,7 +197,7 @@ local function clone_graph(built, clone)
 end
 
 
---- Entries of a copy of what a symbol said when the snapshot was taken.
+--- Returns the entries of a copy of the graph that a symbol had when the snapshot was taken.
 -- @tparam table snapshot
 -- @treturn {entry,...}
 -- @treturn ?table its native graph
@@ -245,7 +248,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
---- Names of the arguments and of the auxiliary states, in order.
+--- Returns the names of the arguments and of the auxiliary states, in order.
 -- @tparam {node,...} order
 -- @treturn {string,...} arguments
 -- @treturn {string,...} auxiliary states
@@ -261,7 +264,7 @@ function graph.variable_names(order)
 end
 
 
---- Names of all variables, in order.
+--- Returns the names of all variables, in order.
 function graph.variables(order)
   local names = {}
   for _, n in ipairs(order) do

@@ -30,7 +30,7 @@ local want_array, desc_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_desc[?]"
 
 -- What is given -----------------------------------------------------------------------------------
 
--- Positional values go to the arguments in order; null leaves one out.
+-- Returns positional values by the names of the arguments, in order; `ty.null` leaves one out.
 local function by_position(list, order, func)
   local names = graph.variable_names(order)
   if #list > #names then
@@ -60,7 +60,8 @@ local function check_names(dict, order, func)
 end
 
 
---- Values by argument name from a call: either a list in argument order or names, not both.
+--- Returns values by argument name from a call: either a list in argument order or names; both are
+-- E(value).
 function inference.given(list, dict, order, func)
   if list and next(dict) then
     Error.raise{ code = "value", func = func, argument = (next(dict)),
@@ -104,7 +105,7 @@ end
 
 -- Inference ---------------------------------------------------------------------------------------
 
---- Notes in an error of the core where each input's shape of the failed node comes from: "given",
+--- Adds to an error of the core where each input's shape of the failed node comes from: "given",
 -- "attribute" or the node that made it.
 -- @param e error object
 -- @tparam table built the native graph, as `graph.of`
@@ -219,7 +220,8 @@ local function fit_descs(shapes)
 end
 
 
--- Wants of inputs, and of the arguments whose dtype does not follow from them: those are float32.
+-- Returns the core's `want` structs of inputs, and of arguments whose dtype does not follow from
+-- them, which are float32; and their number.
 local function input_wants(names, shapes, types, undecided)
   local wants, count = want_array(#names + 1), 0
   for _, name in ipairs(names) do
@@ -240,8 +242,8 @@ local function input_wants(names, shapes, types, undecided)
 end
 
 
--- Shapes and dtypes of variables in order, and the arguments whose dtype is
--- unknown; nil where a shape is.
+-- Returns shapes and dtypes of variables in order, and the arguments whose dtype is unknown; nil if
+-- a shape is unknown.
 local function read_variables(built, descs, first)
   local mutated = node.mutated(built.order)
   local found, undecided = { arguments = {}, auxiliary = {} }, nil
@@ -262,7 +264,7 @@ local function read_variables(built, descs, first)
 end
 
 
---- Shapes and dtypes of all variables at once, from those of the inputs; float32
+--- Returns shapes and dtypes of all variables, from those of the inputs, in one inference; float32
 -- where a dtype does not follow.
 -- @param symbol the symbol
 -- @tparam table shapes by name
@@ -292,8 +294,8 @@ function inference.find_variables(symbol, shapes, types)
 end
 
 
---- `arguments, outputs, auxiliary states` of what is inferred; three nils
--- and a warning when incomplete.
+--- Returns what is inferred of arguments, outputs and auxiliary states, as three lists; three nils
+-- and a warning if it is incomplete.
 -- @param symbol the symbol
 -- @tparam table kind `inference.SHAPES` or `inference.DTYPES`
 -- @tparam table given by argument name

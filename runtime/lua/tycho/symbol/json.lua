@@ -81,7 +81,7 @@ local function read_node(g, i, raw, nodes, Symbol, where)
 end
 
 
--- Entries of the heads of a native graph, and its nodes.
+-- Returns the entries of the heads of a native graph, and its nodes.
 read_entries = function(g, Symbol, where)
   local count, raw, nodes = ffi.new("int[1]"), ffi.new("ty_node"), {}
   check(C.ty_graph_size(g, count), "sym.load")
@@ -131,8 +131,8 @@ local function has_custom(g)
 end
 
 
--- Returns a symbol of so many outputs, whose entries `make` gives when they are first asked for. An
--- output is no more than it must be: its place, and a function that all share.
+-- Returns a symbol of so many outputs, whose entries are made by `make` when they are first read.
+-- An output holds as little as possible: its position, and a function that all share.
 local function later(Symbol, count, make)
   local entries
   local function entries_of(symbol)
@@ -169,7 +169,7 @@ local function make_symbol(g, Symbol, where)
 end
 
 
--- Says which version a file has when it is not ours.
+-- Logs the version of a file that was written by another version.
 local function tell_version(g, func)
   local out = ffi.new("int[1]")
   check(C.ty_graph_version(g, out), func)
@@ -247,14 +247,14 @@ local SAVE = args.form("Symbol:save",
 
 --- Adds `load`, `load_json` to the namespace and `tojson`, `save` to the class.
 function symbol_json.add(namespace, Symbol)
-  --- A symbol from a symbol file of any version.
+  --- Returns a symbol from a symbol file of any version.
   -- @string fname
   function namespace.load(...)
     local path, out = LOAD(...).fname, ffi.new("ty_graph *[1]")
     return read(Symbol, C.ty_graph_load(path, out), out, "sym.load", path)
   end
 
-  --- A symbol from the text of a symbol file.
+  --- Returns a symbol from the text of a symbol file.
   -- @string json_str
   function namespace.load_json(...)
     local content, out = LOAD_JSON(...).json_str, ffi.new("ty_graph *[1]")
@@ -266,7 +266,7 @@ function symbol_json.add(namespace, Symbol)
     return read(Symbol, C.ty_graph_parse(content, out), out, "sym.load_json")
   end
 
-  --- The text of a symbol file, byte for byte as the reference writes it.
+  --- Returns the text of a symbol file, byte for byte as the reference writes it.
   -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts, but
   --   those that are outputs
   function Symbol:tojson(...)

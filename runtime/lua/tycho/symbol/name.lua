@@ -46,7 +46,7 @@ function Prefix:init(prefix)
 end
 
 
---- As NameManager's, with the prefix before explicit names too.
+--- Returns a name as NameManager does, with the prefix before explicit names, too.
 function Prefix:get(given, hint)
   return self._prefix .. Prefix.super.get(self, given, hint)
 end
@@ -56,7 +56,7 @@ name.NameManager, name.Prefix = NameManager, Prefix
 
 local outermost = NameManager()
 
---- Returns the manager in force.
+--- Returns the current manager.
 function name.current()
   return scope.current("name") or outermost
 end

@@ -26,7 +26,7 @@ node.edits = 0
 local VARIABLE = { inputs = {}, outputs = { "" }, mutated = {}, nvisible = 1 }
 
 
---- One table of attributes from several, later ones first.
+--- Returns one table from several tables of attributes; later ones take precedence.
 function node.merged(...)
   local all = {}
   for i = 1, select("#", ...) do
@@ -49,7 +49,7 @@ end
 
 local custom_used = false
 
---- Returns whether an operator written in Lua has ever stood in a symbol.
+--- Returns whether an operator written in Lua was ever part of a symbol.
 function node.has_custom()
   return custom_used
 end
@@ -141,8 +141,8 @@ function node.with_inputs(n, inputs)
 end
 
 
---- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand
--- for the node's outputs; `moved(entry)` is the copy's entry for one of an input.
+--- Returns the entries of a copy of the graph. If `replace(node, moved)` returns a list of entries,
+-- these replace the node's outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
 -- @tparam[opt] function replace
 -- @tparam[opt] {node,...} order the walk from the entries
@@ -222,7 +222,7 @@ function node.firsts(order)
 end
 
 
---- Returns whether the nodes change a variable: set of the variables that are auxiliary states.
+--- Returns the set of variables that nodes change: the auxiliary states.
 -- @tparam {node,...} order
 function node.mutated(order)
   local set = {}
@@ -237,8 +237,8 @@ function node.mutated(order)
 end
 
 
---- Versions of the variables that nodes read: counted up by each operator that changes one, in
--- order.
+--- Returns the versions of the variables that nodes read: each operator that changes a variable, in
+-- order, increments its version.
 -- @tparam {node,...} order
 -- @treturn table node -> list of versions, one per input
 function node.versions(order)
@@ -265,7 +265,7 @@ function node.set_attr(n, key, value)
 end
 
 
---- Attributes with each hidden one under both spellings.
+--- Returns the attributes, with each hidden one under both spellings.
 function node.shown_attrs(n)
   local dict = named{}
   for key, value in pairs(n.attrs) do
@@ -291,7 +291,8 @@ local INITIALISERS = {
   IdentityAttachKLSparseReg  = { [2] = ZERO },
 }
 
--- A variable that was made for the node is in no graph yet.
+-- Sets `__init__` of input variables that have usual initializers. A variable that was made for
+-- this node is in no graph yet, so its attributes are replaced directly.
 local function annotate(n, given)
   if n.op == "UpSampling" and n.attrs.sample_type ~= "bilinear" then
     return

@@ -52,7 +52,7 @@ local function single_entry(x, argument, op, func)
 end
 
 
--- Attributes of the scope and of `attr =`.
+-- Returns the attributes of the scope and of `attr =`; raises E(value) for one that is not text.
 local function outer_attrs(call, given)
   local dict = {}
   if given ~= nil and not values.is_plain(given) then
@@ -127,7 +127,7 @@ local function given_inputs(call, n)
 end
 
 
--- Symbol of all visible outputs of a node.
+-- Returns a symbol of all visible outputs of a node.
 local function make_outputs(n)
   local entries = {}
   for k = 1, n.ports.nvisible do
@@ -181,7 +181,7 @@ function operators.compose(op, inputs, params, func, options)
 end
 
 
---- The function of an operator for the namespace `ty.sym`.
+--- Returns the function of an operator for the namespace `ty.sym`.
 -- @string alias name or alias
 -- @string[opt] func public name, for errors
 -- @string[opt] hint of automatic names; the alias
@@ -332,8 +332,8 @@ local function make_method(key, op, schema)
 end
 
 
---- Returns the method of a symbol (or nil) for an operator: of the list above, or one added at run
--- time.
+--- Returns the method of a symbol for an operator, in the list above or added at run time; nil for
+-- others.
 -- @string key method name
 function operators.method(key)
   if not methods[key] then
@@ -349,7 +349,7 @@ function operators.method(key)
 end
 
 
---- Names of the fluent methods, for "did you mean".
+--- Returns the names of the fluent methods, for "did you mean".
 function operators.method_names()
   return attrs.keys(fluent)
 end

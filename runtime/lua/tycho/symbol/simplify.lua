@@ -48,7 +48,7 @@ local PRODUCTS = {
 }
 
 
--- Returns x as a vector if its elements meet one channel each of an output with `rank` axes.
+-- Returns x as a vector if it has one element for each channel of an output with `rank` axes.
 local function by_channel(x, rank, axis, count)
   local shape = x.shape
   local at = #shape - (rank - (axis == 0 and rank or axis))
@@ -60,7 +60,8 @@ end
 
 
 -- Returns the node of a product that only n reads, as earlier rules left it, the constants that n
--- combines with its channels, and its bias. A product that ends in more than a bias is none.
+-- combines with its channels, and its bias. A product with a further step after its bias does not
+-- count.
 local function product_and_vector(g, n)
   for i = 1, 2 do
     local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
@@ -79,7 +80,8 @@ local function product_and_vector(g, n)
 end
 
 
--- A constant per channel that is added to a product becomes its bias.
+-- Moves a constant per channel that is added to a product into its bias. Returns the replacement,
+-- nil: the node stays.
 local function fold_shift(g, n)
   local product, shift, bias = nil, nil, nil
   if ADDS[n.op] then
@@ -95,7 +97,8 @@ local function fold_shift(g, n)
 end
 
 
--- A constant per channel that multiplies a product multiplies its weight and its bias instead.
+-- Moves a constant per channel that multiplies a product into its weight and its bias. Returns the
+-- replacement, nil: the node stays.
 local function fold_scale(g, n)
   local product, scale, bias = nil, nil, nil
   if MULTIPLIES[n.op] then
@@ -175,7 +178,8 @@ local function vector_and_other(g, n, size)
 end
 
 
--- A mean, a deviation, a scale and a shift become a layer normalisation.
+-- Joins a mean, a deviation, a scale and a shift to a LayerNorm. Returns the replacement, nil: the
+-- node stays.
 local function join_layer_norm(g, n)
   local shape = ADDS[n.op] and shape_of(g, { n, 0 })
   if not shape then
@@ -268,7 +272,8 @@ local function within(n, least, most)
 end
 
 
--- x * (x + 3 within 0 and 6) / 6 becomes x * hard_sigmoid(x), which is one pass.
+-- Joins x * clip(x + 3, 0, 6) / 6 to x * hard_sigmoid(x), which is one pass. Returns the
+-- replacement, nil: the node stays.
 local function join_hard_swish(g, n)
   local whole = times(n, 1 / 6)
   local product = whole and whole[1]
@@ -324,8 +329,8 @@ local function in_one_hot(g, entry)
 end
 
 
--- One-hot vectors times a matrix become the rows that they choose, and zeros of an index that is
--- none.
+-- Replaces one-hot vectors times a matrix by the rows that they choose, and by zeros where an index
+-- is out of range. Returns the replacement, nil: the node stays.
 local function join_one_hot(g, n)
   if n.op ~= "dot" or n.attrs.transpose_a or n.attrs.transpose_b then
     return nil
@@ -352,8 +357,8 @@ end
 local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish, join_one_hot }
 
 
--- Returns whether a sum or product of two has a parameter as an input, or there is what only
--- activations in parts and one-hot vectors have: a short look, since most networks have neither.
+-- Returns whether a sum or product of two has a parameter as an input, or an operator of composed
+-- activations or one-hot vectors occurs: a short check, since most networks have neither.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
     if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar"

@@ -141,25 +141,25 @@ end
 
 -- Names and outputs -------------------------------------------------------------------------------
 
---- Names of the outputs, in order.
+--- Returns the names of the outputs, in order.
 function Symbol:list_outputs()
   return counted_from_1(tables.copied(graph.names(self).outputs))
 end
 
 
---- Names of the variables that are no auxiliary states, depth first.
+--- Returns the names of the variables that are no auxiliary states, depth first.
 function Symbol:list_arguments()
   return counted_from_1(tables.copied(graph.names(self).arguments))
 end
 
 
---- Names of the variables that operators change (moving averages), depth first.
+--- Returns the names of the variables that operators change (moving averages), depth first.
 function Symbol:list_auxiliary_states()
   return counted_from_1(tables.copied(graph.names(self).auxiliary))
 end
 
 
---- Names of all variables, depth first.
+--- Returns the names of all variables, depth first.
 function Symbol:list_inputs()
   return counted_from_1(graph.variables((graph.walk(self))))
 end
@@ -201,7 +201,8 @@ local function output_at(self, i, func)
 end
 
 
--- Outputs a, a + c ... before b, in 0-based numbers; negative ones are not counted from the end.
+-- Returns outputs a, a + c ... before b, in 0-based numbers; negative ones are not counted from the
+-- end.
 local function output_range(self, slice)
   local entries = {}
   for i = slice.start or 0, (slice.stop or #self) - 1, slice.step or 1 do
@@ -215,7 +216,7 @@ local function output_range(self, slice)
 end
 
 
---- One output, or several.
+--- Returns one output, or several.
 -- @param key number from 1, exact output name, or `ty.slice(a, b)` of 0-based numbers
 -- @treturn Symbol
 function Symbol:output(key)
@@ -281,7 +282,7 @@ function Symbol:attr(key)
 end
 
 
---- Attributes of the head node.
+--- Returns the attributes of the head node.
 function Symbol:list_attr(options)
   if options and (options == true or options.recursive) then
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
@@ -292,7 +293,7 @@ function Symbol:list_attr(options)
 end
 
 
---- Attributes of every node that has any: node name -> table.
+--- Returns the attributes of every node that has any: node name -> table.
 function Symbol:attr_dict()
   local dict = named{}
   for _, n in ipairs((graph.walk(self))) do
@@ -335,13 +336,13 @@ end
 
 -- Composition -------------------------------------------------------------------------------------
 
---- `s{variable = symbol, name = "new"}`: a copy of the graph with variables replaced.
+--- Returns a copy of the graph with variables replaced: `s{variable = symbol, name = "new"}`.
 function Symbol:__call(...)
   return Symbol.of(compose(self, "Symbol", ...))
 end
 
 
---- As calling the symbol, but in place.
+--- Replaces variables as calling the symbol does, but in place.
 function Symbol:_compose(...)
   become(self, compose(self, "Symbol:_compose", ...))
 end
@@ -353,7 +354,7 @@ function Symbol:copy()
 end
 
 
---- Returns a symbol that says what another one said when a snapshot of it was taken (not for
+--- Returns a symbol with the contents that another one had when a snapshot of it was taken (not for
 -- users).
 -- @tparam table snapshot as `graph.snapshot`
 function Symbol._restored(snapshot)

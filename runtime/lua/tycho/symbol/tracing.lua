@@ -39,7 +39,7 @@ function tracing.run(name, f, ...)
 end
 
 
---- Returns whether arrays have a field or method; set by who runs traces.
+--- Returns whether arrays have a field or method; the runner of traces replaces it.
 -- @string key
 -- @treturn bool
 function tracing.is_of_arrays()
@@ -47,7 +47,8 @@ function tracing.is_of_arrays()
 end
 
 
---- Raises E(`unsupported`) for what arrays have and symbols do not, if a block is being traced.
+--- Raises E(`unsupported`) for a field that arrays have and symbols do not, if a block is being
+-- traced.
 -- @string key field or method
 function tracing.refuse(key)
   if depth > 0 then

@@ -38,7 +38,7 @@ local function add_others(dict, others)
 end
 
 
--- Attributes of the scopes in force and those given.
+-- Returns the attributes of the current scopes and the given ones.
 local function scope_attributes(given)
   local dict = {}
   for key, value in pairs((given or attribute.any()) and attribute.current():get(given) or dict) do

@@ -17,7 +17,7 @@ local PRODUCER = 22                      -- the version of GraphDef that TensorB
 local PARAMETER_OP, INPUT_OP = "Variable", "Placeholder"
 
 
--- A key of the field `attr`, which is a map, and its AttrValue.
+-- Adds a key to the field `attr`, which is a map; `fill` writes its AttrValue.
 local function add_attribute(m, key, fill)
   local entry, v = message(), message()
   fill(v)
@@ -38,7 +38,7 @@ local function shape_message(shape)
 end
 
 
--- Shapes of the outputs of all nodes by name, as far as they follow from those given.
+-- Returns the output shapes of all nodes by name, as far as they follow from the given ones.
 local function infer_shapes(symbol, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, inference.SHAPES,

@@ -11,7 +11,8 @@ local values = require "tycho.core.values"
 local histogram = {}
 
 
--- Doubles in C memory and how many; the array that holds them must stay referenced.
+-- Returns the values as doubles in C memory, their number, and the array that holds them, which
+-- must stay referenced.
 local function read_doubles(given, func)
   if class.is_array(given) then
     local x = given:as_in_context(context.cpu(0)):astype("float64")

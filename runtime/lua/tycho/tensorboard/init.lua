@@ -65,8 +65,8 @@ end
 
 local serial = 0
 
--- Returns a name that no other writer takes: TensorBoard knows event files by "tfevents" in it and
--- sorts them by the time.
+-- Returns a name that no other writer uses: TensorBoard recognises event files by "tfevents" in it
+-- and sorts them by the time.
 local function file_name(suffix)
   serial = serial + 1
   return ("events.out.tfevents.%010d.%s.%s.%d%s"):format(os.time(),
@@ -85,8 +85,8 @@ local function fail(self, why)
 end
 
 
--- A write that fails may leave half a record, after which readers would find nothing: the file is
--- not written any more.
+-- Writes the waiting records to the file. If a write fails, the file is closed, since half a record
+-- would hide what comes after it.
 local function flush(self)
   local bytes = table.concat(self._waiting)
   self._waiting, self._bytes, self._flushed = {}, 0, now()
@@ -110,7 +110,7 @@ local function check_open(self, func)
 end
 
 
--- Event: one field of `fill` beside the time and the step.
+-- Adds an Event with the time, the step and the field that `fill` writes.
 local function add_event(self, step, fill)
   local m = message()
   m:double(1, now())
@@ -237,7 +237,7 @@ function Writer:add_histogram(...)
 end
 
 
--- (height, width, channels) of bytes.
+-- Returns an image as (height, width, channels) of bytes.
 local function read_pixels(image, func)
   if type(image) == "table" and not class.is_array(image) and type(image.pixels) == "function" then
     return image:pixels()                                -- a drawing of ty.viz
@@ -332,14 +332,14 @@ function Writer:add_hparams(...)
 end
 
 
---- Writes what waits.
+--- Writes the waiting records.
 function Writer:flush()
   check_open(self, "Writer:flush")
   flush(self)
 end
 
 
---- Writes what waits and closes the file. Nothing where it is closed already.
+--- Writes the waiting records and closes the file; does nothing if it is closed already.
 function Writer:close()
   if self._file then
     flush(self)

@@ -25,7 +25,7 @@ local function made(fill)
 end
 
 
--- SummaryMetadata: whose data it is, and its content.
+-- Returns a SummaryMetadata: the plugin that reads the data, and content for it.
 local function metadata(plugin, content)
   return made(function(m)
     m:message(1, made(function(data)
@@ -38,7 +38,7 @@ local function metadata(plugin, content)
 end
 
 
---- Returns a number.
+--- Returns the summary of a number.
 -- @string tag
 -- @number value
 function summary.scalar(tag, value)
@@ -49,7 +49,7 @@ function summary.scalar(tag, value)
 end
 
 
---- The distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
+--- Returns the distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
 -- @string tag
 -- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
 function summary.histogram(tag, h)
@@ -68,7 +68,7 @@ function summary.histogram(tag, h)
 end
 
 
---- Returns an image as PNG.
+--- Returns the summary of an image, as PNG.
 -- @string tag
 -- @tparam NDArray pixels (height, width, channels) uint8
 -- @string func for errors
@@ -86,7 +86,7 @@ function summary.image(tag, pixels, func)
 end
 
 
---- Returns a text, which TensorBoard reads as Markdown.
+--- Returns the summary of a text, which TensorBoard reads as Markdown.
 -- @string tag
 -- @string text
 function summary.text(tag, text)
@@ -106,8 +106,8 @@ end
 
 -- Hyper-parameters --------------------------------------------------------------------------------
 
--- HParamsPluginData with one field set; its version is 0. A float without a value is the tensor
--- that the plugin wants beside it.
+-- Returns a value with HParamsPluginData of one field; its version is 0. The plugin also needs a
+-- tensor: an empty float.
 local function plugin_value(tag, field, content)
   return made(function(m)
     m:text(1, tag)
@@ -121,7 +121,7 @@ local function plugin_value(tag, field, content)
 end
 
 
--- google.protobuf.Value
+-- Returns a number, boolean or text as google.protobuf.Value.
 local function any_value(v)
   return made(function(m)
     if type(v) == "number" then
@@ -137,7 +137,7 @@ end
 
 local DATA_TYPES = { string = 1, boolean = 2, number = 3 }   -- hparams.DataType
 
--- Experiment: what hyper-parameters and metrics there are.
+-- Returns an Experiment: the names and types of hyperparameters, and the metrics.
 local function experiment(names, values, metrics)
   return made(function(m)
     for _, name in ipairs(names) do

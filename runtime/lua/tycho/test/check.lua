@@ -23,7 +23,8 @@ local is_array, is_plain = class.is_array, values.is_plain
 local check = {}
 
 
--- grad_nodes: nil = all arguments, list = write, dictionary = requests.
+-- Returns gradient requests by name: grad_nodes nil: "write" for all arguments; list: "write" for
+-- these; dictionary: the requests.
 local function requests(grad_nodes, names)
   local reqs = {}
   for _, name in ipairs(grad_nodes and #grad_nodes > 0 and grad_nodes
@@ -37,7 +38,7 @@ local function requests(grad_nodes, names)
 end
 
 
--- Dirty gradient arrays, which show whether a request is honoured.
+-- Returns arrays of noise by name, as gradient arrays that show whether a request is honoured.
 local function noise_like(arrays, reqs, scale)
   local noise = {}
   for name in pairs(reqs) do
@@ -48,7 +49,8 @@ local function noise_like(arrays, reqs, scale)
 end
 
 
--- What a gradient array should hold after backward: the gradient, noise + gradient, or the noise.
+-- Checks gradient arrays after backward: "write" must give the gradient, "add" noise + gradient,
+-- "null" the noise.
 local function check_grads(exe, reqs, expected, noise, options, func)
   for _, name in ipairs(attrs.keys(reqs)) do
     local got = exe.grad_arrays and values.value(options.grads[name])
@@ -210,7 +212,7 @@ local FORWARD = args.form("test_utils.simple_forward", {
   { "is_train", "boolean", false },
 })
 
---- Binds, runs forward once, and gives the output, or the list of several.
+--- Binds, runs forward once, and returns the output, or the list of several.
 function check.simple_forward(...)
   local a = FORWARD(...)
   local ctx = a.ctx or defaults.default_context()

@@ -25,7 +25,7 @@ local function loosest(a, b, by_dtype)
 end
 
 
--- Returns position (from 0) of element number i (from 1).
+-- Returns the position (from 0) of element number i (from 1).
 local function position(i, shape)
   local at = {}
   i = i - 1
@@ -37,7 +37,7 @@ local function position(i, shape)
 end
 
 
--- Returns how far a is from b in units of the tolerance; more than 1 is too far.
+-- Returns how far a is from b in units of the tolerance; above 1 it is too far.
 local function violation(a, b, rtol, atol, equal_nan)
   if a == b or equal_nan and a ~= a and b ~= b then
     return 0

@@ -42,8 +42,8 @@ local function bind_all(a)
 end
 
 
--- The same random arguments everywhere, rounded to each executor's element
--- types; gradients start at 0.
+-- Fills all executors with the same random arguments, rounded to their element types; gradients
+-- start at 0.
 local function fill_all(list, a)
   local first, params = list[1], a.arg_params or {}
   for _, name in ipairs(attrs.keys(first.arg_dict)) do
@@ -97,8 +97,8 @@ local function compare_all(a, truth, got, what)
 end
 
 
--- Head gradients: the reference's outputs, rounded to the least precise
--- element type among the executors.
+-- Returns head gradients: the reference's outputs, rounded to the least precise element type among
+-- the executors.
 local function heads_for(list, truth, exe)
   local coarse = list[1].outputs[1].dtype
   for _, other in ipairs(list) do

@@ -17,19 +17,19 @@ end
 
 local CONTEXT = args.form("test_utils.set_default_context", { { "ctx", "context" } })
 
---- Chooses it.
+--- Sets the context that helpers use when none is given.
 function defaults.set_default_context(...)
   chosen = CONTEXT(...).ctx
 end
 
 
---- "float32"
+--- Returns "float32".
 function defaults.default_dtype()
   return "float32"
 end
 
 
---- Returns device ids of the GPUs, from 0.
+--- Returns the device numbers of the GPUs, from 0.
 function defaults.list_gpus()
   local list = {}
   for id = 0, context.num_gpus() - 1 do

@@ -26,8 +26,8 @@ local function total(x)
 end
 
 
--- Returns sum of the first output with one element of an argument (of all variables of its name)
--- replaced.
+-- Returns the sum of the first output with one element of an argument (of all variables of its
+-- name) replaced.
 local function probe(exe, views, i, v, aux, is_train)
   for _, view in ipairs(views) do
     view:set(i, v)
@@ -76,7 +76,7 @@ local NUMERIC = args.form("test_utils.numeric_grad", {
   { "names", "list?" },
 })
 
---- Gradients of the sum of the first output by central differences, element by element.
+--- Returns the gradients of the sum of the first output by central differences, element by element.
 -- @tparam table options exe, location (values of the arguments), aux_states (values
 --   before each run), eps = 1e-4, use_forward_train = true, names (arguments wanted; all
 --   of floating point otherwise)

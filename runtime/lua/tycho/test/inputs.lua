@@ -30,7 +30,8 @@ function inputs.flat(x, func)
 end
 
 
---- Values by name from a list in order or a dictionary; all of them, no others.
+--- Returns values by name, from a list in order or a dictionary; E(value) unless there is one for
+-- each name and no other.
 function inputs.named(given, names, what, func)
   local dict = {}
   if #given > 0 then
@@ -61,8 +62,8 @@ function inputs.named(given, names, what, func)
 end
 
 
---- Copies of values as arrays on a device; arrays keep their element type unless dtype says
--- otherwise.
+--- Returns copies of values as arrays on a device; arrays keep their element type unless dtype is
+-- given.
 function inputs.arrays(dict, dtype, ctx)
   local arrays = {}
   for name, v in pairs(dict) do
@@ -74,7 +75,7 @@ function inputs.arrays(dict, dtype, ctx)
 end
 
 
---- Values in the order of names.
+--- Returns values in the order of names.
 function inputs.in_order(given, names, what, func)
   local dict, list = inputs.named(given, names, what, func), {}
   for i, name in ipairs(names) do

@@ -66,7 +66,7 @@ local CHECK = args.form(FUNC, {
   { "atol", "number?" },
 })
 
--- Copies: the arrays that were given stay as they are.
+-- Returns copies of the given arrays, which stay unchanged.
 local function copy_inputs(given)
   local inputs, like = {}, nil
   for i, x in ipairs(is_array(given) and { given } or given) do

@@ -42,7 +42,7 @@ local RAND = args.form("test_utils.rand_ndarray", {
   { "stype", "stype", "default" },
 })
 
---- Returns uniform numbers from -1 to 1.
+--- Returns an array of uniform random numbers from -1 to 1.
 function utils.rand_ndarray(...)
   local a = RAND(...)
   return random.array(a.shape, random.uniform(-1, 1), a.dtype, a.ctx or defaults.default_context())
@@ -62,7 +62,8 @@ function utils.assert_exception(f, code, ...)
 end
 
 
---- `retry(n)(f)`: a function that calls f until it does not fail, at most n times.
+--- Returns a decorator: `retry(n)(f)` is a function that calls f until it does not fail, at most n
+-- times.
 function utils.retry(n)
   if type(n) ~= "number" or n < 1 then
     Error.raise{ code = "value", func = "test_utils.retry", argument = "n", expected = "at least 1",
@@ -89,7 +90,7 @@ local MNIST = args.form("test_utils.get_mnist_iterator", {
   { "path", "text", "data" },
 })
 
---- Iterators over the MNIST files of a folder.
+--- Returns iterators over the MNIST files of a folder.
 -- @tparam table options batch_size, input_shape (one size: flat),
 --   num_parts, part_index, path = "data"
 -- @return training iterator (shuffled)

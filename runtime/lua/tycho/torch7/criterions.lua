@@ -42,7 +42,7 @@ local function compute(net, m, x, target, at)
 end
 
 
--- Two tensors, of which the second is seen as the first.
+-- Returns the target in the shape of the input; fails unless both are tensors of as many elements.
 local function alike(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of its shape")
@@ -61,7 +61,7 @@ local function total(m, x, count)
 end
 
 
--- Losses element by element.
+-- Defines criterions that compute a loss for each element and sum or average them.
 local function each(names, f)
   add(names, function(net, m, x, target)
     target = alike(net, x, target)
@@ -85,7 +85,7 @@ local function cross_entropy(x, t)
   return -(t * (x + SMALL):log() + (1 - t) * ((1 - x) + SMALL):log())
 end
 
--- One weight for each column.
+-- Returns losses times the module's weights, one for each column; unchanged without weights.
 local function weighted(net, m, x, losses)
   local weights = net:optional(m, "weights")
   if not weights then
@@ -121,7 +121,7 @@ add("nn.L1Cost", function(_, _, x) return x:abs():total() end)
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- Scores as (rows, classes), and classes (from 1) as rows.
+-- Returns scores as (rows, classes), and classes (from 1) as rows.
 local function rows_and_classes(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of classes")
@@ -201,7 +201,7 @@ local function pair(names, f)
   end)
 end
 
--- Rows of both; a vector is one.
+-- Returns a vector as one row, other tensors as they are.
 local function as_rows(x)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x
 end
@@ -273,7 +273,7 @@ add("nn.MultiCriterion", function(net, m, x, target)
     function() return x end, function() return target end)
 end)
 
--- Steps of a table, or along the first axis.
+-- Returns the steps of a table, or of a tensor along its first axis.
 local function split_steps(net, x, what)
   if not Tensor.is(x) then
     return x or net:fail("type", "the %s is missing", what)

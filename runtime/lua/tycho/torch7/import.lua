@@ -103,7 +103,8 @@ FORMS["nn.ParallelTable"] = function(m)
   return forms
 end
 
--- Branches see one input: the first that takes a table says what it is.
+-- Returns the form of the input of branches, which all read the same one: that of the first branch
+-- that takes a table.
 local function of_branches(m)
   for _, inner in ipairs(m.modules or {}) do
     local form = find_form(inner)
@@ -150,7 +151,8 @@ local function input_name(prefix, i)
 end
 
 
--- Inputs in their order: "data", "data2" ... or "label", "label2" ...
+-- Makes the inputs in their order: "data", "data2" ... or "label", "label2" ...; raises E(shape)
+-- for bad sizes.
 local function make_inputs(net, shapes, prefix)
   local list = {}
   while shapes[input_name(prefix, #list + 1)] do
@@ -177,7 +179,8 @@ local function leaves(form)
 end
 
 
--- { {a, b}, {c, d} } for a ZipTable in front of two modules.
+-- Returns { {a, b}, {c, d} } for a ZipTable in front of two modules; nil for other modules or
+-- counts.
 local function zipped(m, list)
   local first, second = m.modules[1], m.modules[2]
   local size = objects.typename(second) == "nn.ParallelTable" and type(second.modules) == "table"
@@ -206,7 +209,8 @@ local function fill(form, list, at)
 end
 
 
--- One tensor, the form that the module takes, or else a list.
+-- Returns the inputs as the module takes them: one tensor, its form of nested tables, or else a
+-- list.
 local function arranged(m, list)
   local groups = #list > 2 and type(m.modules) == "table" and zipped(m, list)
   if groups then
@@ -271,7 +275,7 @@ local function check_shapes(sym, shapes, net, list)
 end
 
 
--- Only what the symbol reads.
+-- Returns the parameters that the symbol reads.
 local function used(params, names)
   local dict = named{}
   for _, name in ipairs(names) do
@@ -314,7 +318,7 @@ local function build(net, a, object)
 end
 
 
--- `ty.torch7.import_model`, which init.lua describes.
+-- Imports a network: `ty.torch7.import_model`, see init.lua.
 function torch7.import_model(...)
   local a = IMPORT(...)
   local object = type(a.net) == "string" and reader.read(a.net, FUNC) or a.net

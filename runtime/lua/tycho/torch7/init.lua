@@ -27,10 +27,10 @@ function torch7.load(...)
 end
 
 
---- A network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs are
--- named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in order.
--- A weight that several modules share is one argument; parameters keep the precision of the file.
--- A criterion becomes a loss of `data` and `label`.
+--- Returns a network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs
+-- are named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in
+-- order. A weight that several modules share is one argument; parameters keep the precision of the
+-- file. A criterion becomes a loss of `data` and `label`.
 -- @param net path, or an object that `load` gave: a module or a criterion
 -- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
 --   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"

@@ -36,7 +36,7 @@ function layers.any(names, f)
 end
 
 
---- Names classes that are known and cannot be imported.
+--- Declares classes that are known and cannot be imported.
 -- @string names
 -- @string why
 function layers.refuse(names, why)

@@ -36,7 +36,7 @@ end
 local sizes = convolutions.sizes
 
 
---- f(x) of an input with a batch; without one, of a batch of one.
+--- Returns f(x) for an input with a batch; an input without one is a batch of one for f.
 -- @tparam Net net
 -- @tparam Tensor x
 -- @int n axes of an image
@@ -74,7 +74,7 @@ local function with_channels(x, channels, spatial)
 end
 
 
--- Returns how many planes a module gives and takes.
+-- Returns the numbers of output planes and input planes of a module.
 local function planes_of(net, m)
   return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end
@@ -94,7 +94,7 @@ local function convolve(net, x, weight, bias, p)
 end
 
 
--- Old files have one `padding`, or none.
+-- Returns the paddings of a module; old files have one field `padding`, or none.
 local function paddings(net, m, n)
   return sizes(net, m, "pad", n, m.padding ~= nil and net:integer(m, "padding") or 0, 0)
 end
@@ -124,7 +124,8 @@ layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", convol
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Rows and columns that are added at the end; with a second input they make its size.
+-- Returns the rows and columns that are added at the end; with a second input, those that give its
+-- size.
 local function adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do
@@ -282,7 +283,7 @@ end)
 
 -- Sequences: (time, frame) or (batch, time, frame) ------------------------------------------------
 
---- f(x, batch) of sequences with their frames as channels: (batch, frame, time).
+--- Returns f(x, batch) of sequences with their frames as channels: (batch, frame, time).
 local function framed(net, x, f)
   return batched(net, x, 1, function(sequences)
     return f(sequences:swap(1, 2)):swap(1, 2)
@@ -330,7 +331,7 @@ layers.tensor("nn.SpatialUpSamplingNearest", function(net, m, x)
   return grown(net, m, x, 2)
 end)
 
--- The corners of both grids coincide.
+-- Enlarges linearly; the corners of both grids coincide.
 local function bilinear(net, m, x)
   return batched(net, x, 2, function(images)
     local shape = tables.copied(images.shape)

@@ -72,7 +72,7 @@ local function compute(net, node, data, input)
 end
 
 
--- Returns the inputs that have come, in their order.
+-- Returns the inputs that are computed so far, in their order.
 local function gathered(net, data, given)
   local inputs = given[data]
   if not inputs then

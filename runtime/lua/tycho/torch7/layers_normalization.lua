@@ -32,7 +32,7 @@ local function running(net, m, name, n)
 end
 
 
--- Files of version 1 have 1 / sqrt(variance + eps).
+-- Returns the running variance; files of version 1 have 1 / sqrt(variance + eps) instead.
 local function variance(net, m, n, eps)
   local std = running(net, m, "running_std", n)
   return running(net, m, "running_var", n) or std and std ^ -2 - eps
@@ -55,7 +55,7 @@ local function batch_norm(net, m, x)
 end
 
 
--- Rows, images and volumes; one of them without a batch.
+-- Returns a normalization of rows, images or volumes with n axes; without a batch of a single one.
 local function normalization(n)
   return function(net, m, x)
     net:need_dims(x, n - 1, n)
@@ -109,8 +109,8 @@ layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   end)
 end)
 
--- Neighbourhoods are summed by modules that are in the file; what is outside of the image counts
--- by the sum of ones.
+-- Returns the sums over neighbourhoods, by modules that are in the file, divided by the sums of
+-- ones, which correct for what is outside the image.
 local function neighbourhood(net, m, x, name, normalizer)
   local coefficients = net:apply(net:module(m, normalizer or name), x:ones_like(),
     normalizer or name):block()

@@ -19,7 +19,7 @@ local LEAST = -3.0e38                                    -- what padding is for 
 local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
 
 
--- Returns what a module says of its windows.
+-- Returns the windows of a module.
 local function read_window(net, m, n, stride)
   local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
     dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
@@ -33,8 +33,8 @@ local function read_window(net, m, n, stride)
 end
 
 
--- Returns how many windows there are on each axis. Where one after the image is left out, that is
--- the same as without `ceil_mode`: the second result says on which axes.
+-- Returns the number of windows on each axis. A last window that begins after the image is left
+-- out, as without `ceil_mode`: the second result holds the numbers with it.
 local function counts(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)
@@ -54,7 +54,7 @@ local function counts(net, x, p)
 end
 
 
--- Pooling by the engine's operator; windows that Torch leaves out are cut off.
+-- Pools with the engine's operator; windows that Torch leaves out are cut off.
 local function pool(net, x, p, kind, more)
   local shape, full = counts(net, x, p)
   local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
@@ -68,8 +68,8 @@ local function pool(net, x, p, kind, more)
 end
 
 
--- Windows as slices: f(slice) for each place in a window, in their order. `fill` is what is
--- around the image.
+-- Calls f(slice) for each position in a window, in order, with the values at this position of all
+-- windows. `fill` is the value around the image.
 local function each_shift(net, x, p, fill, f)
   local shape = counts(net, x, p)
   local n, after, total = #shape, {}, tables.product(p.kernel)
@@ -106,7 +106,7 @@ local function has_dilation(p)
 end
 
 
--- Maxima. What an unpooling needs of it is remembered: its input and output.
+-- Returns a layer of maxima, which keeps its input and output for an unpooling layer.
 local function max_pooling(n)
   return function(net, m, x)
     local p = read_window(net, m, n)
@@ -131,7 +131,7 @@ layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", max_pooling(2)
 layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", max_pooling(3))
 
 
--- Averages. Old files of nn, which have no field `divide`, have sums.
+-- Returns an average pooling. Old files of nn, which have no field `divide`, have sums.
 local function average_pooling(n, divides)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -145,7 +145,7 @@ end
 layers.tensor("nn.SpatialAveragePooling", average_pooling(2, false))
 layers.tensor("nn.VolumetricAveragePooling", average_pooling(3, true))
 
--- cudnn says in `mode` whether padding counts
+-- Returns an average pooling of cudnn, whose field `mode` says whether padding counts.
 local function cudnn_average(n)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -169,7 +169,7 @@ layers.tensor("nn.TemporalMaxPooling", function(net, m, x)
 end)
 
 
--- Sums of windows with a weight and a bias for each plane.
+-- Returns the sums of windows with a weight and a bias for each plane.
 local function subsampling(net, m, x, p, planes)
   if x.shape[2] ~= planes then
     net:fail("shape", "the input has %d channels instead of %d", x.shape[2], planes)
@@ -198,8 +198,8 @@ layers.tensor("nn.TemporalSubSampling", function(net, m, x)
 end)
 
 
--- Adaptive poolings: n windows on each axis, window i from floor(i size / n) to ceil((i + 1) size /
--- n).
+-- Returns the maxima over n windows of an axis (from 0); window i is from floor(i size / n) to
+-- ceil((i + 1) size / n).
 local function adapted(y, axis, n)
   local size, parts = y.shape[axis + 1], {}
   for i = 0, n - 1 do
@@ -251,7 +251,8 @@ end)
 
 -- Unpooling ---------------------------------------------------------------------------------------
 
--- Several tensors, each element of which is followed by those of the others along an axis.
+-- Returns several tensors as one, in which each element along an axis (from 0) is followed by those
+-- of the others.
 local function interleaved(list, axis)
   local shape, parts = tables.copied(list[1].shape), {}
   for i, x in ipairs(list) do
@@ -262,8 +263,8 @@ local function interleaved(list, axis)
 end
 
 
--- Cells of the values at each place of a window, next to each other; zeros where the stride is
--- larger than the kernel. `at` counts the places.
+-- Returns the values at each position of a window next to each other; zeros where the stride is
+-- larger than the kernel. `at` counts the positions.
 local function interleaved_window(parts, window, axis, at)
   local kernel, stride = window.kernel[axis], window.stride[axis]
   if not kernel then
@@ -278,7 +279,8 @@ local function interleaved_window(parts, window, axis, at)
 end
 
 
--- Values at the first place of each window that has its maximum.
+-- Returns the input's values at the first position of each window that has its maximum, zeros
+-- elsewhere.
 local function unpool(net, x, pooled)
   local window, y = pooled.window, pooled.y
   if not tables.same(x.shape, y.shape) then

@@ -37,8 +37,8 @@ local function joined(x, states)
 end
 
 
--- Returns a module of an input and `count` states of `outputSize`, which gives the states that
--- follow; the first is the output.
+-- Returns a module of an input and `count` states of `outputSize`, which returns the next states;
+-- the first is the output.
 local function stepper(names, count)
   layers.any(names, function(net, m, x)
     local states = net.states[m]
@@ -75,7 +75,7 @@ layers.any("nn.Recurrent", function(net, m, x)
 end)
 
 
--- Steps through a module that begins anew.
+-- Runs steps through a module that starts without states.
 local function run_steps(net, m, steps)
   local outer, list = net.states, {}
   net.states = {}
@@ -92,7 +92,7 @@ local function inner_module(net, m)
 end
 
 
--- Entries along the first axis, which is time.
+-- Returns the entries along the first axis, which is time.
 local function split_steps(x)
   local steps = {}
   for i = 1, x.shape[1] do
@@ -143,7 +143,7 @@ end)
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- 0 for rows of zeros, else 1; (batch, 1) or (1).
+-- Returns 0 for rows of zeros, else 1; (batch, 1) or (1).
 local function row_mask(rows)
   return rows:abs():max(#rows.shape - 1):ne(0)
 end
@@ -185,8 +185,8 @@ local function gate_weights(net, m, inputs, outputs, gates)
 end
 
 
--- f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with `batchfirst`,
--- or (time, inputs) of a batch of one.
+-- Returns f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with
+-- `batchfirst`, or (time, inputs) of a batch of one.
 local function over_time(net, m, x, inputs, f)
   net:need_dims(x, 2, 3)
   local y, first = x, m.batchfirst == true

@@ -13,7 +13,7 @@ local Tensor = require "tycho.torch7.tensor"
 
 -- Views -------------------------------------------------------------------------------------------
 
--- Sizes with the one that is -1 filled in.
+-- Returns sizes with the one that is -1 computed from the number of elements.
 local function completed(net, sizes, count)
   local shape, open, product = {}, nil, 1
   for i, n in ipairs(sizes) do
@@ -257,7 +257,7 @@ layers.tensor("nn.Padding", function(net, m, x)
   return Tensor.concat(parts, axis)
 end)
 
--- Sizes below 0 cut.
+-- Adds borders; sizes below 0 cut.
 local function padded(net, x, before, after, mode)
   local spatial = #before
   net:need_dims(x, spatial + 1, spatial + 2)
@@ -303,7 +303,7 @@ end)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- An axis of one element vanishes, unless it is the only one.
+-- Removes an axis (from 0) of one element, unless it is the only axis.
 local function squeezed(y, axis)
   if #y.shape == 1 then
     return y

@@ -12,8 +12,8 @@ local Tensor = require "tycho.torch7.tensor"
 local simple = {}
 
 
---- Returns what a layer with the field `inplace` gives: its result, or its input with the result in
--- it.
+--- Returns the result of a layer with the field `inplace`: its result, or its input with the result
+-- written to it.
 function simple.placed(m, x, y)
   return m.inplace and x:set(y:get()) or y
 end
@@ -49,7 +49,7 @@ end)
 
 -- Functions of one element ------------------------------------------------------------------------
 
--- Adds layers whose field `inplace` counts.
+-- Adds layers whose field `inplace` is respected.
 local function element(names, f)
   layers.tensor(names, function(net, m, x)
     return placed(m, x, f(x, m, net))
@@ -187,7 +187,8 @@ layers.tensor("nn.Dropout", function(net, m, x)
   return placed(m, x, m.v2 == true and y or y * (1 - p))
 end)
 
--- One draw for each map, of images and volumes; in evaluation Torch takes any input.
+-- Defines dropouts with one draw for each map, of images (`spatial` 2) or volumes (3). Other inputs
+-- are allowed, as Torch does in evaluation.
 local function map_dropout(names, spatial)
   layers.tensor(names, function(net, m, x)
     local p, axes = probability(net, m), {}
@@ -221,7 +222,7 @@ end)
 
 -- Products with weights ---------------------------------------------------------------------------
 
---- x W' + b for rows of x.
+--- Returns x W' + b for rows of x.
 -- @tparam Net net
 -- @tparam Tensor x of 1 or 2 dimensions
 -- @tparam Tensor weight (out, in)
@@ -338,7 +339,7 @@ end)
 
 -- Distances and other products --------------------------------------------------------------------
 
--- x as rows, and whether it was a single one.
+-- Returns x as rows, and whether it was a single one.
 local function as_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x, #x.shape == 1
@@ -359,7 +360,7 @@ layers.tensor("nn.Cosine", function(net, m, x)
   return rows_or_row(y / norms, single)
 end)
 
--- Differences between each row and each column of the weight: (rows, in, out).
+-- Returns the differences between each row and each column of the weight: (rows, in, out).
 local function differences(net, m, x)
   local rows, single = as_rows(net, x)
   local w = net:parameter(m, "weight")

@@ -12,7 +12,7 @@ local tables = require "tycho.core.tables"
 local containers = {}
 
 
--- An input in a table must be a tensor.
+-- Returns entry i (from 1) of an input; fails unless it is a tensor.
 local function entry(net, x, i)
   if not Tensor.is(x[i]) then
     net:fail("type", "entry %d of the input is %s, not a tensor", i,
@@ -229,7 +229,8 @@ end)
 
 -- Arithmetic --------------------------------------------------------------------------------------
 
--- Torch's in-place additions take as many elements, whatever their shapes are.
+-- Returns b in the shape of a. Torch's in-place additions allow other shapes of as many elements;
+-- fails for another number.
 local function like(net, a, b)
   if a:size() ~= b:size() then
     net:fail("shape", "entries of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))
@@ -335,7 +336,7 @@ pair("nn.MV", function(net, m, a, b)
   return y:reshape{ y.shape[1], y.shape[2] }
 end)
 
--- Rows of both; a vector is one row.
+-- Returns a vector as one row, a matrix as it is.
 local function make_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x

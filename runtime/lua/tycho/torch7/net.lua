@@ -44,7 +44,7 @@ end
 
 -- Errors ------------------------------------------------------------------------------------------
 
---- Returns where the import is: "modules.3.modules.1".
+--- Returns the position of the import: "modules.3.modules.1".
 function Net:where()
   local parts = {}
   for _, step in ipairs(self.path) do
@@ -62,7 +62,7 @@ function Net:fail(code, text, ...)
 end
 
 
---- Adds the module and its place to an error that is on its way to the caller.
+--- Adds the module and its position to an error on its way to the caller.
 function Net:explain(e)
   local step = self.path[#self.path]
   if Error.is_error(e) and step and not e.module then
@@ -113,7 +113,7 @@ function Net:number(m, name, default)
 end
 
 
---- Integers of a LongStorage or a list.
+--- Returns the integers of a LongStorage or a list.
 -- @treturn {int,...} nil where the field is missing
 function Net:integers(m, name)
   local v = m[name]
@@ -156,7 +156,7 @@ function Net:module(m, name, index)
 end
 
 
---- Returns how many modules a container has; without any E(value).
+--- Returns how many modules a container has; E(value) for none.
 function Net:count(m)
   local list = m.modules
   if type(list) ~= "table" or class.is_array(list) or #list == 0 then
@@ -169,7 +169,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- "linear3" for the third nn.Linear.
+-- Returns the name of a new layer: "linear3" for the third nn.Linear.
 local function layer_name(net, typename)
   local base = typename:match("([%w_]+)$") or "layer"
   base = base:lower()
@@ -198,8 +198,8 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- Returns the elements of an array in its storage: axes by falling stride, if these are the strides
--- of a dense array.
+-- Returns the axes of an array by falling stride, if its strides are those of a dense array; else
+-- nil.
 local function dense_order(shape, strides)
   local axes = {}
   for i, size in ipairs(shape) do
@@ -229,7 +229,7 @@ local function is_sorted(axes)
 end
 
 
--- Returns a tensor of an array, as another arrangement of a flat variable.
+-- Returns a flat variable in another shape, whose storage order is that of `axes`.
 local function arranged(flat, shape, axes)
   if is_sorted(axes) then
     return flat:reshape(shape)
@@ -265,8 +265,7 @@ function Net:cast(x, dtype)
 end
 
 
--- Returns what variables there are on a storage, and the one that covers the elements from .. to -
--- 1.
+-- Returns the list of variables on a storage, and the one that covers the elements from .. to - 1.
 local function find_region(net, origin, from, to)
   local list = net.regions[origin.storage] or {}
   net.regions[origin.storage] = list
@@ -279,7 +278,7 @@ local function find_region(net, origin, from, to)
 end
 
 
--- Elements of a file: what shares them is one variable.
+-- Returns the variable of elements of a file: tensors that share elements share one variable.
 local function shared_variable(net, x, origin, name)
   local shape, n = x._shape, x._size
   local axes = dense_order(shape, origin.strides)
@@ -345,7 +344,7 @@ function Net:optional(m, name, shape)
 end
 
 
---- As `optional`; a missing one is E(value).
+--- Returns a parameter as `optional` does; raises E(value) for a missing one.
 function Net:parameter(m, name, shape)
   local v = self:optional(m, name, shape)
   if not v then
@@ -355,7 +354,7 @@ function Net:parameter(m, name, shape)
 end
 
 
---- f() while a field of a module is a tensor that the network computes.
+--- Returns f(), during which a field of a module is a tensor that the network computes.
 function Net:with_field(m, name, tensor, f)
   self.overrides[m] = { [name] = tensor }
   local y = f()
@@ -379,7 +378,7 @@ function Net:size_of(m, name, axis)
 end
 
 
---- Returns an auxiliary state: what layers change while they train.
+--- Returns an auxiliary state, which layers change during training.
 -- @string name of the field or what it stands for
 -- @tparam NDArray x
 -- @treturn Symbol
@@ -427,7 +426,7 @@ function Net:need_dims(x, least, most)
 end
 
 
--- Raises an error where a module gets another kind of input than it takes.
+-- Raises an error if a module gets another kind of input than it takes.
 local function check_input(net, takes, x)
   if takes == "tensor" and not Tensor.is(x) then
     net:fail("type", "the input is a table, not a tensor")
@@ -444,7 +443,7 @@ local function unknown(net, name)
 end
 
 
---- Returns what a module gives for an input.
+--- Returns the output of a module for an input.
 -- @tparam table m module
 -- @param x tensor or list
 -- @string at what errors call its place, such as "modules.3"
@@ -471,7 +470,7 @@ function Net:apply(m, x, at)
 end
 
 
---- Returns what the module number i of a container gives.
+--- Returns the output of module number i of a container.
 function Net:child(m, i, x)
   return self:apply(self:module(m, "modules", i), x, "modules." .. i)
 end

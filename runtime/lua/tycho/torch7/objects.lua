@@ -49,7 +49,8 @@ function objects.is(value)
 end
 
 
---- Returns the class of what a file held: of objects, and of arrays that were tensors and storages.
+--- Returns the class name of a value of a file: of objects, and of arrays that were tensors and
+-- storages.
 -- @param value anything
 -- @treturn string such as "nn.Linear"; nil for plain values
 function objects.typename(value)
@@ -68,7 +69,7 @@ function objects.version(object)
 end
 
 
---- Notes what an array was in its file.
+--- Stores in an array what it was in its file.
 -- @tparam NDArray x
 -- @tparam table origin class; storage: a table for each storage, offset from 0, strides
 -- @treturn NDArray x
@@ -78,7 +79,7 @@ function objects.note(x, origin)
 end
 
 
---- Returns what was noted of an array; nil of anything else.
+--- Returns what `note` stored in an array; nil for anything else.
 function objects.origin(x)
   return type(x) == "table" and rawget(x, "_torch7") or nil
 end
@@ -97,7 +98,7 @@ function objects.fields(object)
 end
 
 
---- Returns what a value is, in a few words, for errors.
+--- Returns a short text about a value, for errors.
 function objects.kind(value)
   local name = objects.typename(value)
   return name and "a " .. name or Error.kind(value)

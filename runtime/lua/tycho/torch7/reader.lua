@@ -70,8 +70,8 @@ local function take_item(_, frame, value)
 end
 
 
--- Returns the fields of an object: a table that was read into the object itself, or one that was
--- read before.
+-- Sets the fields of an object from a table: one that was read into the object itself, or one that
+-- was read before.
 local function take_fields(r, frame, value)
   local object = frame.value
   if frame.headers > 0 then
@@ -165,7 +165,7 @@ local function begin_tensor(r, class)
 end
 
 
--- A storage is an array of one dimension; one without elements an object without fields.
+-- Reads a storage: an array of one dimension, or an object without fields if it has no elements.
 local function read_storage(r, class, kind)
   local n = r.stream:long()
   if n < 0 then
@@ -186,7 +186,7 @@ end
 
 -- Objects -----------------------------------------------------------------------------------------
 
--- Classes that write more than one object: how many before the one that has the fields.
+-- Returns how many objects a class writes before the one that has the fields.
 local function headers_of(name, version)
   return name == "nn.GPU" and 1 or name == "nn.DataParallelTable" and version >= 2 and 1 or 0
 end
@@ -229,7 +229,7 @@ local function read_class(r)
 end
 
 
--- Returns what elements a class of tensors or storages has, and which of both it is;
+-- Returns the element type of a class of tensors or storages, and which of both it is;
 -- "torch.CudaTensor" is one of floats.
 local function kind_of(class)
   local what = class:match("Tensor$") or class:match("Storage$")
@@ -271,7 +271,7 @@ local function begin_function(r)
 end
 
 
--- Reads an index; whether it is new, or else what it stands for.
+-- Reads an index; returns it and whether it is new, or else the value that it stands for.
 local function read_index(r)
   local index = r.stream:int()
   local known = r.known[index]
@@ -311,7 +311,8 @@ BEGIN[BOOLEAN] = function(r)
   return v == 1
 end
 
--- Objects with an index: `begin(r, index, into)`.
+-- Returns a reader of objects with an index, which are read once: `begin(r, index, into)` reads a
+-- new one.
 local function indexed(begin)
   return function(r, into)
     local index, new, known = read_index(r)
@@ -340,7 +341,7 @@ BEGIN[OLD_FUNCTION] = indexed(begin_function)
 BEGIN[NEW_FUNCTION] = indexed(begin_function)
 
 
--- Begins to read an object: its value, or the frame that will have it.
+-- Begins to read an object: returns its value, or the frame that will have it.
 local function begin(r)
   local tag, into = r.stream:int(), r.into
   r.into = nil
@@ -395,8 +396,8 @@ local function read_as(file, format, long_bytes)
 end
 
 
--- With longs of 4 bytes a damaged file is more likely to look whole, since the other half of a
--- small long is a nil: it must end where the object does.
+-- Reads a binary file with longs of 8 bytes, or of 4. A damaged file may look whole with 4 bytes,
+-- since the other half of a small long is a nil; such a file must end where the object does.
 local function read_binary(file)
   local ok, value = attempt(read_as, file, "binary", 8)
   if ok then

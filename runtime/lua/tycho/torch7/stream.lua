@@ -53,7 +53,7 @@ function Binary:text(n)
 end
 
 
---- Passes over n elements.
+--- Skips n elements; returns their position.
 -- @tparam table kind a row of `reader.KINDS`
 -- @int n
 -- @treturn table file, at, dtype as `file:array` takes them
@@ -76,7 +76,7 @@ local function is_space(byte)
 end
 
 
--- Passes over white space and takes the word that follows.
+-- Skips white space and returns the word that follows.
 local function token(s)
   local size = s.file.size
   while s.at < size and is_space(s:have(1)[0]) do
@@ -109,7 +109,7 @@ local function number(s)
 end
 
 
--- Numbers before texts and arrays of bytes have one newline after, which belongs to them.
+-- Reads the newline after a number that comes before a text or an array of bytes.
 local function end_line(s)
   if s.at < s.file.size and s:have(1)[0] == NEWLINE then
     s.at = s.at + 1

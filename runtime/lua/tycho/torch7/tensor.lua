@@ -48,7 +48,7 @@ function Tensor.is(x)
 end
 
 
---- Returns the symbol that is there now.
+--- Returns the current symbol; that of a view is made again after its base has changed.
 function Tensor:get()
   local base = self.base
   if base then
@@ -61,7 +61,7 @@ function Tensor:get()
 end
 
 
---- Puts another symbol of the same shape there.
+--- Sets another symbol of the same shape; for a view its base is changed.
 function Tensor:set(sym)
   if self.base then
     self.base:set(self.write(self.base:get(), sym))
@@ -116,7 +116,7 @@ end
 local call = Tensor.call
 
 
---- Returns the same shape, another value.
+--- Applies an operator that keeps the shape.
 function Tensor:unary(op, params, name)
   return call(op, { self }, params, self.shape, name)
 end
@@ -145,8 +145,8 @@ local function broadcast_shape(a, b)
 end
 
 
--- Rows: for tensors of one shape, of shapes that broadcast, for tensor and number, for number and
--- tensor.
+-- Returns a binary function from the names of four operators: for tensors of one shape, for shapes
+-- that broadcast, for tensor and number, for number and tensor.
 local function binary(same, broadcast, number, reverse)
   return function(a, b)
     if type(b) == "number" then
@@ -180,7 +180,7 @@ function Tensor:pow(exponent)
 end
 
 
---- Returns where a condition (0 or 1) holds the first, elsewhere the second; all of one shape.
+--- Returns the first where a condition (0 or 1) holds, elsewhere the second; all of one shape.
 function Tensor.where(condition, yes, no)
   return call("where", { condition, yes, no }, nil, yes.shape)
 end
@@ -195,7 +195,7 @@ for method, op in pairs{ abs = "abs", exp = "exp", log = "log", sqrt = "sqrt", s
 end
 
 
---- log(1 + exp(x)).
+--- Returns log(1 + exp(x)).
 function Tensor:softplus()
   return self:unary("Activation", { act_type = "softrelu" })
 end
@@ -316,7 +316,7 @@ function Tensor:unsqueeze(axis)
 end
 
 
---- Returns the same along axes of size 1, repeated.
+--- Repeats the tensor along axes of size 1.
 function Tensor:expand(shape)
   if tables.same(shape, self.shape) then
     return self
@@ -325,7 +325,7 @@ function Tensor:expand(shape)
 end
 
 
---- Returns several tensors along an axis.
+--- Joins tensors along an axis (from 0).
 function Tensor.concat(list, axis)
   local first = list[1].shape
   if #list == 1 then
@@ -344,20 +344,20 @@ function Tensor.concat(list, axis)
 end
 
 
---- Elements in the opposite order along an axis.
+--- Returns the elements in opposite order along an axis.
 function Tensor:reverse(axis)
   return self:unary("reverse", { axis = axis })
 end
 
 
---- Each element several times in a row along an axis.
+--- Repeats each element several times in a row along an axis (from 0).
 function Tensor:repeated(times, axis)
   return call("repeat", { self }, { repeats = times, axis = axis },
     with(self.shape, axis, self.shape[axis + 1] * times))
 end
 
 
---- Rows of a matrix, by a tensor of indices from 0.
+--- Returns rows of a matrix, by a tensor of indices from 0.
 function Tensor:rows(indices)
   local shape = tables.copied(indices.shape)
   for i = 2, #self.shape do
@@ -413,7 +413,7 @@ function Tensor.dot(a, b, transpose_a, transpose_b)
 end
 
 
---- Products of as many pairs of matrices.
+--- Returns the products of pairs of matrices.
 function Tensor.batch_dot(a, b, transpose_a, transpose_b)
   if #a.shape ~= 3 or #b.shape ~= 3 or a.shape[1] ~= b.shape[1] then
     Tensor.fail("no products of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))
@@ -430,7 +430,7 @@ end
 
 -- Padding -----------------------------------------------------------------------------------------
 
---- Returns more elements around the last axes of a tensor of 4 or 5 dimensions.
+--- Adds elements around the last axes of a tensor of 4 or 5 dimensions.
 -- @tparam {int,...} before for each axis from the third on
 -- @tparam {int,...} after
 -- @string mode "constant", "edge" or "reflect"

@@ -49,8 +49,8 @@ function Cells:at(column, line)
 end
 
 
--- Returns what a cell is drawn in: nil for the terminal's own colour. The second result is true for
--- what is too light to be drawn.
+-- Returns the colour in which a cell is drawn: nil for the terminal's own colour. The second result
+-- is true for colours that are too light to be drawn.
 local function ink(colour)
   local r, g, b = colour_of(colour)
   if max(r, g, b) - min(r, g, b) < 16 then
@@ -92,8 +92,8 @@ function Cells:disc(x, y, radius, colour)
 end
 
 
---- Columns of blocks that rise from a line's lower end, in eighths of it. In a column that several
--- rectangles share the tallest is seen.
+--- Draws a rectangle as columns of blocks that rise from a line's lower end, in eighths of it. In a
+-- column that several rectangles share, the tallest is shown.
 function Cells:rect(x, y, width, height, colour)
   local shade, light = ink(colour)
   local base, eighths = floor((y + height) / HIGH), max(1, floor(height / HIGH * 8 + 0.5))
@@ -154,7 +154,7 @@ local function mean(image, x1, x2, y1, y2)
 end
 
 
---- An image, two of its rows in each line.
+--- Draws an image, with two of its rows in each line of cells.
 function Cells:image(x, y, width, height, image)
   local left, top = floor(x / WIDE + 0.5), floor(y / HIGH + 0.5)
   local wide, high = max(1, floor(width / WIDE + 0.5)), max(1, floor(height / HIGH + 0.5))
@@ -204,7 +204,7 @@ local function escape_code(cell, colours)
 end
 
 
--- Returns how light an image is there, as a shade.
+-- Returns the brightness of an image in a cell, as a shade.
 local function shade_of(cell)
   local sum = 0
   for i = 1, 3 do
@@ -214,7 +214,7 @@ local function shade_of(cell)
 end
 
 
--- Returns a letter of Braille: U+2800 and its dots.
+-- Returns the Braille letter of dots: U+2800 plus their bits.
 local function braille(dots)
   return string.char(0xe2, 0xa0 + floor(dots / 64), 0x80 + dots % 64)
 end

@@ -39,7 +39,7 @@ local function finite(value, log)
 end
 
 
--- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 where there is
+-- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 if there is
 -- none.
 local function extent(curves, axis, log)
   local low, high = math.huge, -math.huge
@@ -92,8 +92,8 @@ local function y_scale(spec, panel, from, to)
 end
 
 
--- With as many ticks as their texts leave room for. Lines fill the width, points do not touch its
--- ends.
+-- Returns the x axis with as many ticks as there is space for their texts. Lines fill the width;
+-- points keep a distance from its ends.
 local function x_scale(spec, canvas, curves, from, to)
   local low, high = extent(curves, "x", spec.x_log)
   local range = spec.x_range
@@ -115,7 +115,8 @@ local function x_scale(spec, canvas, curves, from, to)
 end
 
 
--- Narrower by as much as the last tick's text reaches beyond the chart.
+-- Returns the x axis and its right end, moved left by as much as the last tick's text reaches
+-- beyond the chart.
 local function x_scale_within(spec, canvas, curves, left, right, width)
   local x = x_scale(spec, canvas, curves, left, right)
   local last = #x.ticks
@@ -132,7 +133,7 @@ end
 
 -- Legend ------------------------------------------------------------------------------------------
 
--- Rows of {curve, x}, and where the longest ends.
+-- Returns the rows of the legend, lists of {curve, x}, and the right end of the longest.
 local function legend_rows(canvas, panel, left, right)
   local rows, x, last = {}, math.huge, 0
   for _, curve in ipairs(panel) do
@@ -168,7 +169,7 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- Points in pixels as runs between values that cannot be drawn.
+-- Returns the points in pixels as runs between values that cannot be drawn.
 local function split_runs(spec, curve, x, y)
   local runs, run, count = {}, nil, 0
   for i, value in ipairs(curve.y) do
@@ -187,7 +188,7 @@ local function split_runs(spec, curve, x, y)
 end
 
 
--- Neighbours in one column of pixels leave their first, lowest, highest and last point, so that
+-- Returns a run with the first, lowest, highest and last point of each column of pixels, so that
 -- long curves look the same in small files.
 local function thinned(run)
   local thin, first = {}, 1
@@ -297,7 +298,7 @@ local function last_value(spec, curve)
 end
 
 
--- Each curve's last value, as text: {curve, x, y, text}.
+-- Returns the last value of each curve as a label: {colour, x, y, text}.
 local function end_labels(spec, panel, y)
   local labels = {}
   for _, curve in ipairs(spec.ends and panel or {}) do
@@ -311,7 +312,7 @@ local function end_labels(spec, panel, y)
 end
 
 
--- Labels that would meet move apart.
+-- Draws the labels at the ends of curves; labels that would overlap are moved apart.
 local function paint_ends(canvas, labels, x)
   table.sort(labels, function(a, b) return a.y < b.y end)
   for i, label in ipairs(labels) do
@@ -348,7 +349,7 @@ end
 
 
 -- Returns the rectangle of the curves within a panel, and the scale of its values. Margins are as
--- wide as what is in them, on all panels alike.
+-- wide as their contents, equal in all panels.
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do

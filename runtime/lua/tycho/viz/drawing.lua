@@ -27,7 +27,7 @@ end }
 local Drawing = Class:extend("Drawing")
 
 
---- Made by `ty.viz.plot`, `ty.viz.histogram` and `ty.viz.image_grid`.
+--- Initializes a drawing; `ty.viz.plot`, `ty.viz.histogram` and `ty.viz.image_grid` make them.
 -- @tparam table parts what, width, height (pixels), paint
 function Drawing:init(parts)
   self.what, self.width, self.height, self.paint =

@@ -56,7 +56,7 @@ local function add_row(root, row)
 end
 
 
--- A box that has one box of its whole width below is joined with it: "stage1_unit1". The last box,
+-- Joins a box with its only child of the same width, repeatedly: "stage1_unit1". The last box,
 -- which is an operator, stays.
 local function join(box)
   local only = box.children[1]
@@ -67,7 +67,7 @@ local function join(box)
 end
 
 
--- Sorts boxes, widest first, and returns how deep they are.
+-- Sorts boxes, widest first, and returns their depth.
 local function arrange(box, is_layer)
   if is_layer then
     join(box)
@@ -125,7 +125,7 @@ local function colour_of(name)
 end
 
 
--- Returns the longest beginning of a text that fits; empty where two letters do not.
+-- Returns the longest beginning of a text that fits; empty if two letters do not.
 local function fitted(canvas, text, width)
   if canvas:text_width(text, FACE) <= width then
     return text
@@ -162,7 +162,7 @@ local FORM = args.form("viz.flame", { list = true,
   { "rows", "list?" }, "*", { "title", "text?" }, { "width", "pixels", WIDTH },
 })
 
---- Returns where the time of a network goes: forward and backward, below them layers by the parts
+--- Returns a drawing of the time of a network: forward and backward, below them layers by the parts
 -- of their names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as
 -- one are with the first of them.
 --

@@ -61,7 +61,7 @@ local UNKNOWN = { 5, "0050590900" }
 
 local ROUNDS = 3                                         -- of cutting corners
 
--- Each corner is cut at a quarter of its sides: in the limit a quadratic B-spline.
+-- Returns points with each corner cut at a quarter of its sides: repeated, a quadratic B-spline.
 local function cut_corners(points, closed)
   local out = {}
   if not closed then

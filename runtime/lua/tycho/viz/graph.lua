@@ -56,7 +56,7 @@ local function dot_text(graph)
 end
 
 
---- Made by `ty.viz.plot_network`.
+--- Initializes a graph; `ty.viz.plot_network` makes them.
 -- @tparam table parts nodes, edges, title, format
 function Graph:init(parts)
   self.nodes, self.edges, self.title, self.format =
@@ -92,8 +92,8 @@ local function inches(dict, key)
 end
 
 
--- Boxes to lay out. Parameters that only edges name get boxes too, after the
--- others: `plain` distinguishes them.
+-- Returns the boxes to lay out, parameters that only edges name and then the nodes; the box of each
+-- such parameter by name, and how many there are.
 local function make_boxes(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
@@ -123,8 +123,8 @@ local function box_sizes(graph, boxes)
 end
 
 
--- Room beside the boxes that several arrows leave, for what flows out of them; said: the
--- edge whose label is there.
+-- Returns the width that each box needs beside it for a label, if several arrows leave it, and the
+-- first edge of each box, whose label is written there.
 local function label_sides(graph, boxes, edges)
   local count, sides, said = {}, {}, {}
   for i, edge in ipairs(edges) do
@@ -154,7 +154,7 @@ local function planned(graph)
 end
 
 
--- Curves that leave and reach every point upright.
+-- Returns a path as text: curves that leave and reach every point vertically.
 local function format_path(points)
   local n, parts =
     svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }
@@ -185,8 +185,8 @@ end
 local LABEL = { ["font-size"] = SMALL, fill = "#555f6b" }
 local LABEL_LEFT = { ["font-size"] = SMALL, fill = "#555f6b", ["text-anchor"] = "end" }
 
--- What flows out of a box is below it, on the side that its arrow leaves free;
--- with several arrows beside it.
+-- Draws the labels of edges: below the box, on the side that its arrow leaves free; beside it if
+-- several arrows leave it.
 local function draw_labels(page, graph, plan)
   for i, e in ipairs(graph.edges) do
     local box, points = plan.ends[i][1], plan.routes[i]

@@ -28,7 +28,7 @@ local function is_channels(n)
 end
 
 
--- (count, height, width, channels) of one image or of a batch.
+-- Returns an image or a batch as (count, height, width, channels).
 local function as_batch(array, name)
   local s = array.shape
   if #s == 2 then
@@ -48,7 +48,7 @@ local function as_batch(array, name)
 end
 
 
--- Returns what is white: 255 for bytes and for floats that go beyond 1, else 1.
+-- Returns the value of white: 255 for bytes and for floats that go beyond 1, else 1.
 local function find_white(arrays)
   for _, array in ipairs(arrays) do
     if array.dtype == "uint8" or array:astype("float32"):max():asscalar() > 1 then
@@ -59,7 +59,7 @@ local function find_white(arrays)
 end
 
 
--- Images as bytes: {bytes, width, height}.
+-- Returns images as bytes: {bytes, width, height}.
 local function make_images(array, low, high)
   local n, h, w, c = unpack(array.shape)
   local scaled = (array:astype("float32") - low) * (255 / (high - low))
@@ -106,7 +106,7 @@ local function read_images(given, range)
 end
 
 
--- How large images are drawn so that a row of them fits: whole multiples of small ones.
+-- Returns the scale at which a row of images fits; small images are enlarged by whole numbers.
 local function natural_scale(columns, cell)
   local fit = (WIDE - (columns - 1) * GAP) / (columns * cell)
   local scale = math.min(fit, math.max(1, LEAST / cell))
@@ -151,7 +151,7 @@ local function paint(plan, canvas, width)
 end
 
 
--- Cells as wide as the captions below them.
+-- Returns the width of cells, in pixels, that the captions below them need.
 local function caption_width(captions)
   local width = 0
   for _, caption in ipairs(captions or {}) do
@@ -166,7 +166,7 @@ local GRID = args.form(FUNC, { list = true,
   { "title", "text?" }, { "range", "range?" }, { "scale", "number?" },
 })
 
---- Images side by side, row by row.
+--- Draws images side by side, row by row.
 --
 --     ty.viz.image_grid{ batch.data[1], columns = 8, captions = batch.label[1] }:save("batch.png")
 --

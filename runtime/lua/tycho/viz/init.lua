@@ -41,7 +41,7 @@ end
 
 local LENGTH = 120                                       -- columns of a summary
 
--- No longer than a line of the terminal.
+-- Returns the usual length of a line, at most the width of the terminal.
 local function usual_length()
   return math.min(LENGTH, native.is_terminal(1) and native.terminal_size(1) or LENGTH)
 end
@@ -83,7 +83,7 @@ local DEFAULTS = { shape = "box", fixedsize = "true", width = "1.3",
 local PARAMETER_ENDINGS = { "_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean",
   "_running_var", "_running_mean" }
 
--- Returns an attribute of a node, or what the operator takes without it.
+-- Returns an attribute of a node, or its default.
 local function attribute(n, key)
   if n.attrs[key] then
     return n.attrs[key]
@@ -160,7 +160,7 @@ local function make_box(n, node_attrs)
 end
 
 
--- Returns what flows along an edge: "4x8x8 float32", as far as it was asked for.
+-- Returns the label of an edge, "4x8x8 float32", as far as shapes and types are known.
 local function edge_label(entry, shapes, dtypes)
   local name, parts = node.output_name(entry[1], entry[2]), {}
   if shapes then

@@ -38,7 +38,8 @@ local function neighbours(n, edges)
 end
 
 
--- Returns longest path from the sources; a source then comes down to just above its first reader.
+-- Returns the layer of each node: the longest path from the sources; a source is moved down to the
+-- layer above its first reader.
 local function ranks(n, above, below)
   local rank = {}
   for v = 1, n do
@@ -81,7 +82,7 @@ local function split_edges(n, edges, rank)
 end
 
 
--- Layers in the order in which a depth-first walk from the top meets their nodes.
+-- Returns layers whose nodes are in the order of a depth-first walk from the top.
 local function first_layers(total, rank, below)
   local layers, seen = {}, {}
   local function visit(start)
@@ -121,7 +122,8 @@ local function positions(layers)
 end
 
 
--- Crossings of the edges below one layer: pairs whose ends stand in opposite order.
+-- Returns the number of crossings of the edges below one layer: pairs whose ends are in opposite
+-- order.
 local function layer_crossings(layer, below, at)
   local ends, count = {}, 0
   for _, v in ipairs(layer) do
@@ -160,7 +162,7 @@ local function middle(list, at)
 end
 
 
--- Sorts a layer by the middle of each node's neighbours; who has none keeps its place.
+-- Sorts a layer by the middle of each node's neighbours; nodes without any keep their positions.
 local function sort_layer(layer, near, at)
   local key = {}
   for i, v in ipairs(layer) do
@@ -208,7 +210,8 @@ end
 
 -- Places ------------------------------------------------------------------------------------------
 
--- Edges that cross a piece between two joints: long edges stay straight, so these are not aligned.
+-- Returns edges that cross a piece between two joints: long edges stay straight, so these are not
+-- aligned.
 local function conflicts(layers, above, at, boxes)
   local bad = {}
   for r = 2, #layers do
@@ -232,7 +235,7 @@ local function conflicts(layers, above, at, boxes)
 end
 
 
--- Blocks of nodes that share one x: root[v] is the first of v's block.
+-- Returns blocks of nodes that share one x: root[v] is the first node of v's block.
 local function align(layers, near, bad)
   local at, root, taken = positions(layers), {}, {}
   for _, layer in ipairs(layers) do
@@ -253,8 +256,8 @@ local function align(layers, near, bad)
 end
 
 
--- Blocks side by side: per block, what is left and right of it and how
--- far its centre must be away.
+-- Returns, for each block, the blocks to the left and to the right of it, with the distance of
+-- their centres.
 local function block_order(layers, root, widths)
   local left, right, roots = {}, {}, {}
   for _, layer in ipairs(layers) do
@@ -274,7 +277,7 @@ local function block_order(layers, root, widths)
 end
 
 
--- Blocks so that each comes after those on its left.
+-- Returns blocks in an order in which each comes after those on its left.
 local function sorted_blocks(left, roots)
   local list, state = {}, {}
   for _, start in ipairs(roots) do
@@ -300,7 +303,8 @@ local function sorted_blocks(left, roots)
 end
 
 
--- As far left as possible, then each block as far right as its right neighbours allow.
+-- Places blocks as far left as possible, then each as far right as its right neighbours allow;
+-- returns the position of each node.
 local function compact(layers, root, widths)
   local left, right, roots = block_order(layers, root, widths)
   local list, x = sorted_blocks(left, roots), {}
@@ -393,8 +397,8 @@ end
 
 -- Routes ------------------------------------------------------------------------------------------
 
--- Returns how far from a box's centre each of its edges meets it: spread in the order of the other
--- ends.
+-- Returns the distance from a box's centre at which each of its edges meets it: spread in the order
+-- of the other ends.
 local function ports(count, chains, x, widths, own, other)
   local by_box, shift = {}, {}
   for i, chain in ipairs(chains) do
@@ -440,7 +444,7 @@ local function routes(boxes, chains, x, y, widths, height)
 end
 
 
---- Lays a graph out.
+--- Computes the layout of a graph.
 -- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from
 --   < to), sides (space that a box needs on either side; optional)
 -- @treturn table x, y (centres), routes (per edge), width, height

@@ -71,7 +71,8 @@ local function name_set(list)
 end
 
 
--- An alias has the offset and lifetime of the value whose storage it shares.
+-- Returns a key of a value's memory: an alias has the offset and lifetime of the value whose
+-- storage it shares.
 local function range_of(v)
   return table.concat({ v.device, v.offset, v.first, v.last }, " ")
 end
@@ -125,7 +126,7 @@ local function by_device(blocks)
 end
 
 
--- Bytes live at each instruction, from 0.
+-- Returns the bytes that are live at each instruction, from 0.
 local function live_bytes(blocks, steps)
   local change, live, sum = {}, {}, 0
   for _, b in ipairs(blocks) do
@@ -160,7 +161,7 @@ local function mib_text(bytes)
 end
 
 
--- Pixels of a panel: x of an instruction, y of an offset.
+-- Sets the scales of a panel: pixels x of an instruction, y of an offset.
 local function scales(panel, steps)
   panel.x = function(t) return LEFT + t * panel.width / steps end
   panel.y = function(bytes) return panel.top + panel.height - bytes * panel.height / panel.bytes end
@@ -210,7 +211,7 @@ local function draw_blocks(page, panel)
 end
 
 
--- Names and sizes, where they fit.
+-- Draws names and sizes of values where they fit.
 local function draw_labels(page, panel)
   local dict = { ["font-size"] = FACE, fill = "#1d242b", ["pointer-events"] = "none" }
   for _, b in ipairs(panel.blocks) do
@@ -273,7 +274,7 @@ local function headline(memory)
 end
 
 
--- Panels share the height, but none is smaller than 60 pixels.
+-- Returns the panels, which share the height, and the total height; none is smaller than 60 pixels.
 local function make_panels(blocks, memory, width, height, steps)
   local list, top, lists, devices = {}, TOP, by_device(blocks)
   local left = height - TOP - BOTTOM - BETWEEN * (#devices - 1)

@@ -24,7 +24,7 @@ local function refuse(func, argument, expected, got)
 end
 
 
--- Numbers of a list or of an array.
+-- Returns the numbers of a list or of an array; refuses other values.
 local function numbers(given, func, argument)
   if class.is_array(given) then
     return given:astype("float64"):reshape{ -1 }:totable()
@@ -55,7 +55,7 @@ local function check_keys(curve, func)
 end
 
 
--- {name, x, y, style} of what the user gave as one curve.
+-- Returns a curve {name, x, y, style} from what the user gave.
 local function make_curve(given, name, func)
   local label = name and ("series '%s'"):format(name) or "series"
   if class.is_array(given) or given[1] ~= nil or next(given) == nil then
@@ -83,7 +83,7 @@ local function make_curve(given, name, func)
 end
 
 
--- Curves in order: a list, or a dictionary by name.
+-- Returns curves in order, from a list, or from a dictionary by name.
 local function make_curves(series, func)
   if class.is_array(series) or type(series[1]) == "number" or series.y ~= nil then
     return { make_curve(series, nil, func) }
@@ -115,7 +115,7 @@ local function find_size(curve)
 end
 
 
--- Curves whose largest values are alike come together.
+-- Returns panels of curves whose largest values are similar.
 local function make_panels(curves)
   local panels, sizes = {}, {}
   for _, curve in ipairs(curves) do
@@ -150,7 +150,7 @@ local function check_log(log, bounds, argument)
 end
 
 
--- Labels that the caller leaves out; an empty text is none.
+-- Sets the axis labels that the caller left out; an empty text is no label.
 local function label_axes(a, curves)
   local counted = true
   for _, curve in ipairs(curves) do
@@ -233,7 +233,7 @@ local function counted(list, bins, low, high)
 end
 
 
--- Numbers of a list, of an array, or of a list of such.
+-- Returns the numbers of a list, of an array, or of a list of such.
 local function all_numbers(given, argument)
   if class.is_array(given) or type(given[1]) ~= "table" then
     return numbers(given, "viz.histogram", argument)
@@ -256,7 +256,7 @@ local HISTOGRAM = args.form("viz.histogram", { list = true,
 
 local MOST_BINS = 60
 
---- Returns how often values occur, as bars. NaN and infinities are left out.
+--- Returns a chart of how often values occur, as bars. NaN and infinities are left out.
 --
 --     ty.viz.histogram(mod:get_params().fc1_weight, { bins = 40, title = "fc1_weight" })
 --

@@ -41,7 +41,7 @@ function Raster:init(width, height, scale)
 end
 
 
--- The rectangle of pixels that `cover` has marks in.
+-- Empties the rectangle of pixels that `cover` has marks in.
 function Raster:untouched()
   self.left, self.top, self.right, self.bottom = self.width, self.height, -1, -1
 end
@@ -56,7 +56,7 @@ function Raster:touch(x1, y1, x2, y2)
 end
 
 
--- A thick line with round ends: pixels by their distance from it.
+-- Marks a thick line with round ends in `cover`, by the distance of each pixel from it.
 local function cover_segment(self, x1, y1, x2, y2, half)
   local reach, dx, dy = half + 1, x2 - x1, y2 - y1
   local length = dx * dx + dy * dy
@@ -77,7 +77,7 @@ local function cover_segment(self, x1, y1, x2, y2, half)
 end
 
 
--- Lays the colour where `cover` is marked, and takes the marks away.
+-- Blends the colour where `cover` is marked, and removes the marks.
 local function blend(self, colour)
   local r, g, b = raster.colour(colour)
   local cover, bytes = self.cover, self.bytes
@@ -96,7 +96,7 @@ local function blend(self, colour)
 end
 
 
---- A line through points.
+--- Draws a line through points.
 -- @tparam table points list of {x, y}
 -- @string colour
 -- @number[opt] width 1
@@ -111,7 +111,7 @@ function Raster:line(points, colour, width)
 end
 
 
---- A filled disc.
+--- Draws a filled disc.
 function Raster:disc(x, y, radius, colour)
   local scale = self.scale
   cover_segment(self, x * scale, y * scale, x * scale, y * scale, radius * scale)
@@ -119,13 +119,13 @@ function Raster:disc(x, y, radius, colour)
 end
 
 
--- Returns how much of the pixel from i to i + 1 is between two numbers.
+-- Returns which share of the pixel from i to i + 1 is between two numbers.
 local function overlap(i, from, to)
   return max(0, min(i + 1, to) - max(i, from))
 end
 
 
---- A filled rectangle.
+--- Draws a filled rectangle.
 function Raster:rect(x, y, width, height, colour)
   local s = self.scale
   local x1, y1, x2, y2 = x * s, y * s, (x + width) * s, (y + height) * s
@@ -139,13 +139,13 @@ function Raster:rect(x, y, width, height, colour)
 end
 
 
---- Returns how wide a text is.
+--- Returns the width of a text.
 function Raster.text_width(_, text, size)
   return font.width(text, size)
 end
 
 
---- A text whose base line begins at x, y.
+--- Draws a text whose base line begins at x, y.
 -- @number x
 -- @number y
 -- @string text
@@ -170,7 +170,7 @@ function Raster:text(x, y, text, style)
 end
 
 
---- An image, its pixels as rectangles.
+--- Draws an image, with its pixels as rectangles.
 -- @number x
 -- @number y
 -- @number width that it is given here
@@ -191,7 +191,7 @@ function Raster:image(x, y, width, height, image)
 end
 
 
---- Returns what was drawn, as an array (height, width, 3) of bytes.
+--- Returns the drawing as an array (height, width, 3) of bytes.
 -- @treturn NDArray
 function Raster:array()
   return nd.from_pointer(self.bytes, { self.height, self.width, 3 },

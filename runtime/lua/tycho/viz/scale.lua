@@ -24,7 +24,7 @@ local function nice_step(range, n, whole)
 end
 
 
---- Returns a number that differs from others a step away.
+--- Returns a number as text with as many digits as tell it from others a step away.
 function scale.text(value, step)
   if math.abs(value) >= 1e6 or (value ~= 0 and step < 1e-5) then
     local digits = math.max(1, math.ceil(math.log10(math.abs(value) / step) + 1))
@@ -74,7 +74,8 @@ end
 
 local STEPS = { { 1 }, { 1, 2, 5 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9 } }
 
--- Powers of ten, with numbers between where these are few, without some where they are many.
+-- Returns ticks at powers of ten and their texts: with numbers between if these are few, without
+-- some if they are many.
 local function log_ticks(low, high, parts)
   local first, last = math.floor(low + NEAR), math.ceil(high - NEAR)
   local every = math.max(1, math.ceil((last - first) / parts))

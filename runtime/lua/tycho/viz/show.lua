@@ -22,7 +22,7 @@ local MOST = 110                                         -- columns
 
 -- The terminal ----------------------------------------------------------------------------------
 
---- Returns whether a terminal that answers thus to a question for its attributes shows sixels: they
+--- Returns whether a terminal with this answer to a question for its attributes shows sixels: they
 -- are number 4.
 function show.knows_sixels(answer)
   local list = (answer or ""):match("\27%[%?([%d;]*)c")
@@ -40,7 +40,7 @@ local function read_line(command)
 end
 
 
--- Asks for the terminal's attributes, and waits for a fifth of a second.
+-- Asks for the terminal's attributes; waits at most a fifth of a second.
 local function ask_attributes()
   local settings = read_line("stty -g </dev/tty 2>/dev/null")
   local to, from = io.open("/dev/tty", "w"), io.open("/dev/tty", "r")
@@ -110,7 +110,7 @@ local SHOW = args.form("viz.show", {
   { "colours", { "auto", "none", "256", "true" }, "auto" },
 })
 
---- Shows a drawing, or images, in the terminal: as pixels where it knows sixels, else as
+--- Shows a drawing, or images, in the terminal: as pixels if it supports sixels, else as
 -- characters. Into a file or a pipe it writes characters without colours.
 --
 --     ty.viz.show(ty.viz.plot{ losses, title = "loss" })

@@ -22,7 +22,8 @@ local function bucket_of(p)
 end
 
 
--- Colours that differ in their low bits only, counted together: lists {n, sum of red, ...}.
+-- Counts colours; those that differ in their low bits only are counted together. Returns lists {n,
+-- sum of red, ...}.
 local function count_colours(canvas)
   local found, by_bucket = {}, {}
   for i = 0, canvas.width * canvas.height - 1 do
@@ -70,7 +71,7 @@ local function new_box(colours)
 end
 
 
--- Two boxes of about as many pixels.
+-- Returns the two boxes into which a box is cut, each with about half of its pixels.
 local function cut(box)
   local channel = box.channel
   table.sort(box, function(a, b) return a[channel] < b[channel] end)
@@ -103,7 +104,7 @@ local function make_boxes(colours)
 end
 
 
--- Colours {r, g, b} from 0, and a bucket's number among them.
+-- Returns the colours {r, g, b}, and the number (from 0) of each bucket's colour.
 local function make_palette(canvas)
   local colours, palette, number = count_colours(canvas), {}, {}
   local boxes = colours
@@ -122,7 +123,7 @@ local function make_palette(canvas)
 end
 
 
--- Letters of one colour in a row of six pixels, equal ones counted.
+-- Returns the letters of one colour in a row of six pixels, with repeats counted.
 local function run_lengths(masks, width)
   local parts, x = {}, 0
   while x < width do
@@ -158,7 +159,7 @@ local function band_text(canvas, top, number)
 end
 
 
---- Returns what a terminal is sent to show what was drawn.
+--- Returns the text that makes a terminal show the drawing.
 -- @param canvas of pixels (`tycho.viz.raster`)
 -- @treturn string
 function sixel.encode(canvas)

@@ -28,7 +28,7 @@ local function inferred(symbol, kind, given, func)
 end
 
 
---- Shapes of all outputs by name.
+--- Returns the shapes of all outputs by name.
 -- @tparam Symbol symbol
 -- @tparam[opt] table given shapes by argument name; nil: none are asked for
 -- @string func for errors
@@ -53,7 +53,7 @@ function viz_summary.dtypes(symbol, given, func)
 end
 
 
---- "3x8x8" for {2, 3, 8, 8}.
+--- Returns a shape without its first axis as text: "3x8x8" for {2, 3, 8, 8}.
 function viz_summary.without_batch(shape)
   return shape and #shape > 1 and table.concat(shape, "x", 2) or ""
 end
@@ -76,8 +76,8 @@ local function has_end(name)
 end
 
 
--- How a graph reads its variables: node -> auxiliary, input (a label or a state), weight (whether
--- some operator reads it so) and reader (the first one).
+-- Returns how a graph reads its variables, by node: auxiliary, input (a label or a state), weight
+-- (some operator reads it as one) and reader (the first operator).
 local function readings(order)
   local read = {}
   for _, n in ipairs(order) do
@@ -97,7 +97,7 @@ local function readings(order)
 end
 
 
--- Shapes for a batch of twice the size; nil where the network has a fixed one.
+-- Returns the shapes for a batch of twice the size; nil if the network has a fixed one.
 local function shapes_of_twice(symbol, given, func)
   local twice = {}
   for name, shape in pairs(given) do
@@ -126,7 +126,7 @@ local function is_parameter(variable, r, given, shapes, twice)
 end
 
 
--- Elements of the parameters that each node is the first to read, by node.
+-- Returns, by node, the number of elements of the parameters that the node is the first to read.
 local function counts(symbol, order, shapes, given, func)
   local read, twice, found = readings(order), shapes_of_twice(symbol, given, func), {}
   for _, n in ipairs(order) do
@@ -139,7 +139,8 @@ local function counts(symbol, order, shapes, given, func)
 end
 
 
--- The first argument and all operators count as layers; weights, labels and the like do not.
+-- Returns the inputs of a node that count as layers: operators and the first argument, not weights,
+-- labels and the like.
 local function layers_before(n, first)
   local list = {}
   for _, input in ipairs(n.inputs) do

@@ -22,7 +22,7 @@ local Page = Class:extend("Page")
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 
 
---- Returns text as it may stand in XML; control characters, which may not, become spaces.
+--- Returns a text with XML's characters escaped; control characters become spaces.
 function svg.escape(text)
   return (tostring(text):gsub('[&<>"]', ESCAPES):gsub("%c", " "))
 end
@@ -34,7 +34,7 @@ function svg.number(x)
 end
 
 
---- Returns about how wide a text is, in pixels, in the page's sans serif face.
+--- Returns the approximate width of a text, in pixels, in the page's sans serif face.
 -- @string text
 -- @number size of the face, in pixels
 function svg.text_width(text, size)
@@ -53,7 +53,7 @@ local function open_tag(name, dict)
 end
 
 
---- An element; `tip` is what a viewer shows when the pointer rests on it.
+--- Adds an element; `tip` is what a viewer shows when the pointer rests on it.
 -- @string name
 -- @tparam table dict attributes; numbers are rounded to tenths of a pixel
 -- @string[opt] tip
@@ -64,7 +64,7 @@ function Page:put(name, dict, tip)
 end
 
 
---- A line of text whose base line begins (or is centred, see text-anchor) at x, y.
+--- Adds a line of text whose base line begins (or is centred, see text-anchor) at x, y.
 function Page:text(x, y, text, dict)
   local all = { x = x, y = y }
   for key, value in pairs(dict or {}) do

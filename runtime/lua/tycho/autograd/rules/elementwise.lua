@@ -16,7 +16,8 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
--- gamma with all axes of data: a vector runs along axis 1, others from the first axis on
+-- Returns gamma reshaped to the number of axes of data: a vector becomes axis 1, other shapes begin
+-- at axis 0; further axes have size 1.
 local function slopes(s)
   local shape, n = { unpack(s.x[2].shape) }, s.x[1].ndim
   if #shape == 1 and n > 1 then
@@ -36,7 +37,7 @@ function rules.LeakyReLU(s)
   return s:through{ nd.where(nd.greater(x, 0), x, nd.broadcast_mul(x, slopes(s))) }
 end
 
--- the second output is the mask, with its factor
+-- Multiplies by the second output, which is the mask times its factor.
 function rules.Dropout(s)
   return { s.g[1] * s.y[2] }
 end

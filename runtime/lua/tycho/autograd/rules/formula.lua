@@ -14,7 +14,7 @@ local formula = {}
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- f(x): an array for an array, a number for a number
+-- Returns a function that applies `on_array` to an array and `on_number` to a number.
 local function unary(on_array, on_number)
   return function(x)
     return is_array(x) and on_array(x) or not is_array(x) and on_number(x)
@@ -22,8 +22,8 @@ local function unary(on_array, on_number)
 end
 
 
--- Returns the normal distribution function of an array. Far below 0 1 + erf cancels: there gelu,
--- which is x times it, is divided by x.
+-- Returns the normal distribution function of an array. For very negative x, where 1 + erf cancels,
+-- it is gelu(x) / x.
 local function normcdf(x)
   local low = nd.minimum(x, -1)
   return nd.where(nd.lesser(x, -1), nd.LeakyReLU{ low, act_type = "gelu" } / low,

@@ -7,7 +7,7 @@ local nd = require "tycho.ndarray"
 local index = { expansions = {} }
 local expansions = index.expansions
 
--- Elements of x at positions along an axis.
+-- Returns the elements of x at positions along an axis.
 -- @tparam NDArray x
 -- @tparam NDArray positions int64; along other axes as x
 -- @int axis from 0
@@ -25,7 +25,7 @@ function index.along(x, positions, axis)
 end
 
 
--- Data and axis; without an axis all elements in a row.
+-- Returns the data and the axis, counted from 0; without an axis the data as a vector and 0.
 local function line(s)
   local x, axis = s.x[1], s.p.axis
   if axis == nil then
@@ -51,7 +51,8 @@ function expansions.topk(s)
   return { index.along(x, positions, axis) }
 end
 
--- the logarithm of the probability of what was drawn
+-- Returns the logarithm of the probability of what was drawn, which is the second output; nothing
+-- without `get_prob`.
 function expansions._sample_multinomial(s)
   local x, drawn = s.x[1], s.y[1]
   if not s.p.get_prob then

@@ -110,7 +110,7 @@ local function parse_value(kind, v)
 end
 
 
---- Parameters as values: numbers, booleans, lists, texts; nil for None.
+--- Returns the parameters of an operator as values: numbers, booleans, lists, texts; nil for None.
 function rules.parameters(op, attrs)
   local p = {}
   for _, param in ipairs(registry.find(op).params) do

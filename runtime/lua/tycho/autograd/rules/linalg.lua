@@ -42,7 +42,7 @@ local function identity(a)
 end
 
 
--- Numbers as wide as matrices.
+-- Returns one number per matrix, with two more axes of size 1.
 local function widened(v, a)
   local shape = { unpack(a.shape) }
   shape[#shape - 1], shape[#shape] = 1, 1
@@ -93,7 +93,7 @@ function rules._linalg_trsm(s)
   return { p.lower and tril(of_a, 1) or transposed(tril(transposed(of_a), 1)), back * p.alpha }
 end
 
--- (L L')^-1, or (U' U)^-1
+-- Returns (L L')^-1 of a lower triangle L, or (U' U)^-1 of an upper one.
 function expansions._linalg_potri(s)
   local a, lower = s.x[1], s.p.lower
   local inverse = trsm{ a, identity(a), lower = lower }
@@ -113,7 +113,7 @@ function rules._linalg_potrf(s)
   return { (m + transposed(m)) * 0.5 }
 end
 
--- Returns a = L Q
+-- Returns the gradient of a = L Q.
 function rules._linalg_gelqf(s)
   local q, l, gq, gl = s.y[1], s.y[2], s.g[1], s.g[2]
   local m = gemm2{ l, gl, transpose_a = true } - gemm2{ gq, q, transpose_b = true }
@@ -121,7 +121,7 @@ function rules._linalg_gelqf(s)
   return { trsm{ l, gq + gemm2(symmetric, q), transpose = true } }
 end
 
--- Returns a = U' diag(v) U
+-- Returns the gradient of a = U' diag(v) U.
 function rules._linalg_syevd(s)
   local u, v, gu, gv = s.y[1], s.y[2], s.g[1], s.g[2]
   local one = identity(u)

@@ -67,7 +67,7 @@ local OTHERS = { offset = true, mask = true, trans = true }
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- Terms as lists of positions.
+-- Returns the terms as lists of positions; "*" stands for each input by itself.
 local function positions(terms, names)
   local index_of, list = {}, {}
   for i, name in ipairs(names) do
@@ -165,7 +165,7 @@ local function count_rounds(c)
 end
 
 
--- Returns inputs with h in place of the r-th factor of each term, nil where no h is among them, and
+-- Returns inputs with h in place of the r-th factor of each term, nil if no h is among them, and
 -- the other factors of terms that take part.
 local function replaced(c, x, h, r)
   local inputs, rest, any = { unpack(x) }, {}, false
@@ -220,7 +220,7 @@ function Pull:backward(...)
 end
 
 
--- Gradients of the inputs named in `wanted`, recorded where recording is on.
+-- Returns the gradients of the inputs named in `wanted`; they are recorded if recording is on.
 function pull(c, x, g, wanted)
   local inputs = { unpack(g, 1, c.nout) }
   for i, v in ipairs(x) do

@@ -13,7 +13,8 @@ local rules, expansions = loss.rules, loss.expansions
 
 -- The output is computed again from the input: seen through the step its slope is the loss's own.
 
--- f(output, label) times grad_scale over the elements of a sample
+-- Returns the rule of a regression output: its gradient is f(output, label) * grad_scale / (number
+-- of elements of a sample).
 local function regression(output, f)
   return function(s)
     local y = output(s.x[1])
@@ -73,7 +74,7 @@ local function softmax_gap(y, label, p)
 end
 
 
--- Sizes before, along and after the classes.
+-- Returns the number of elements before, along and after the axis of classes.
 local function split(x, p)
   local n, first = x.ndim, x.shape[1]
   if p.multi_output and n > 1 then
@@ -133,7 +134,7 @@ local LAWS = {
   end,
 }
 
--- Parameters as wide as the samples: each has a block of them.
+-- Returns parameters with as many axes as the samples: each parameter has a block of samples.
 local function widened(v, x)
   local shape = { unpack(v.shape) }
   for k = #shape + 1, x.ndim do
@@ -143,7 +144,8 @@ local function widened(v, x)
 end
 
 
--- Constants count here: the density is a factor of its derivatives.
+-- Returns the density, or its logarithm with `is_log`. Constant factors are included, since
+-- derivatives contain the density as a factor.
 local function density(s, logarithm)
   return { s.p.is_log and logarithm or nd.exp(logarithm) }
 end

@@ -49,7 +49,8 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Of y = alpha op(a) op(b), by a product of the same kind; alpha: nil where it has none.
+-- Returns the gradients of a and b in y = alpha op(a) op(b), computed with `multiply`, the operator
+-- of y. alpha is nil for an operator without that parameter.
 local function product(multiply, s, alpha)
   local a, b, g, ta, tb = s.x[1], s.x[2], s.g[1], s.p.transpose_a, s.p.transpose_b
   local of_a, of_b

@@ -7,7 +7,7 @@ local nd = require "tycho.ndarray"
 local reduction = { rules = {}, expansions = {} }
 local rules, expansions = reduction.rules, reduction.expansions
 
--- Returns an output under the shape that it would have with keepdims.
+-- Returns an output reshaped to its shape with keepdims.
 local function kept(s, v)
   local shape, given, named = { unpack(s.x[1].shape) }, s.p.axis, {}
   given = type(given) == "number" and { given } or given or {}

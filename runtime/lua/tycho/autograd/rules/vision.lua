@@ -11,7 +11,8 @@ local rules, expansions = vision.rules, vision.expansions
 
 -- Pooling -----------------------------------------------------------------------------------------
 
--- x with -inf around it along an axis, so that it begins `before` earlier and has n elements.
+-- Returns x with -inf around it along an axis, counted from 0: `before` elements in front, and so
+-- many at the end that there are n, or x cut to n.
 local function framed(x, axis, before, n)
   local parts, size = {}, x.shape[axis + 1]
   local function frame(width)
@@ -61,7 +62,7 @@ local function windows(s)
 end
 
 
--- the first largest of each window
+-- Returns the largest element of each window; of equal ones the gradient goes to the first.
 local function max_pooling(s)
   local all = windows(s)
   return nd.pick(all, nd.argmax(all, { axis = 0 }), { axis = 0 })
@@ -94,7 +95,8 @@ rules.Pooling_v1 = rules.Pooling
 
 -- Sampling ----------------------------------------------------------------------------------------
 
--- Data (n, c, h, w) at places of the grid (n, 2, rows, columns), x first, -1 .. 1.
+-- Samples data (n, c, h, w) by linear interpolation at the positions of grid (n, 2, rows, columns):
+-- x first, both from -1 to 1.
 local function sample(data, grid)
   local n, c, h, w = unpack(data.shape)
   local rows, columns = grid.shape[3], grid.shape[4]
@@ -130,7 +132,8 @@ function expansions.SpatialTransformer(s)
   return { sample(s.x[1], grid) }
 end
 
--- of a flow the places that it is added to do not matter
+-- Returns the gradient of an affine transform by linearity. A flow is added to constant positions
+-- and scaled, so its gradient is only scaled.
 function rules.GridGenerator(s)
   if s.p.transform_type == "affine" then
     return linear.gradients(s, "data")
@@ -155,7 +158,8 @@ end
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- queries times keys, which alternate in one array (length, batch, heads * 3 * width)
+-- Returns the products of queries and keys, which are interleaved with the values in one array
+-- (length, batch, heads * 3 * width).
 function expansions._contrib_interleaved_matmul_selfatt_qk(s)
   local x, heads = s.x[1], s.p.heads
   local length, batch = x.shape[1], x.shape[2]

@@ -24,7 +24,8 @@ local SPEC = {
 }
 
 
--- `numbers`: how many numbers a point of a window needs.
+-- Reads the options and makes the parameters of a deformable convolution. `numbers` is how many
+-- numbers the offsets have per point of a window.
 local function set_up(self, a, func, numbers)
   layer.word(func, "layout", a.layout, { "NCHW" })
   self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, 2)
@@ -56,7 +57,7 @@ local function set_up(self, a, func, numbers)
 end
 
 
--- Returns what the convolution gives from which the windows follow.
+-- Returns the output of the convolution that computes the offsets of the windows.
 local function compute_offsets(self, x)
   local bias = self.offset_bias
   return F.Convolution{ x, self.offset_weight:data(x), bias and bias:data(x), no_bias = not bias,

@@ -14,7 +14,7 @@ for _, name in ipairs{ "Concurrent", "HybridConcurrent", "Identity", "SyncBatchN
 end
 
 
---- Not part: E(`unsupported`).
+--- Raises E(unsupported): there is no sparse storage.
 function contrib.SparseEmbedding()
   Error.raise{ code = "unsupported", func = "contrib.nn.SparseEmbedding",
     message = "there is no sparse storage; nn.Embedding has the same values and a dense gradient" }

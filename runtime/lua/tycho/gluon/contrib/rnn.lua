@@ -28,7 +28,7 @@ local LAYOUTS = { { "NCW", "NWC" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 local ConvCell = base.HybridRecurrentCell:extend("ConvCell")
 
 
--- Returns size of what a convolution of stride 1 makes of a picture, 0 where it is not known.
+-- Returns the size of the result of a convolution of stride 1, 0 for an unknown size.
 local function convolved(sizes, kernel, pad, dilate)
   local list = {}
   for axis, size in ipairs(sizes) do
@@ -39,7 +39,7 @@ local function convolved(sizes, kernel, pad, dilate)
 end
 
 
--- Sizes with the channels where the layout has them: before or after the others.
+-- Returns the sizes with the channels where the layout has them: before or after the others.
 local function with_channels(channels, sizes, first)
   local list = { unpack(sizes) }
   table.insert(list, first and 1 or #list + 1, channels)

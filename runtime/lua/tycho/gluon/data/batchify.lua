@@ -52,7 +52,8 @@ local function all_whole(list)
 end
 
 
--- dtype: of the array that the numbers come from, nil: float32; whole: it holds for whole numbers
+-- Stacks numbers and booleans to an array of `dtype` (that of the array that they come from; nil:
+-- float32). If `whole`, the type holds only if all numbers are whole, else the result is float32.
 local function stack_numbers(list, dtype, whole, func)
   same_kind(list, is_number, "a number", func)
   local plain = {}
@@ -68,7 +69,7 @@ end
 
 local make_batch                           -- of any field
 
--- Returns the values of each place of lists of equal length.
+-- Stacks the values of each position of lists of equal length.
 local function stack_lists(list, func)
   local n, fields = #list[1], {}
   same_kind(list, function(v) return is_plain(v) and #v == n end, ("a list of %d"):format(n), func)
@@ -89,7 +90,7 @@ local loader_of, source_of, id = ffi.new("ty_loader *[1]"), ffi.new("ty_source *
 local number = ffi.new("double[1]")
 
 
--- Arrays of the host as one, without a limit of their number.
+-- Stacks arrays in host memory, without a limit of their number.
 local function stack_here(list, func)
   check(C.ty_loader_new(0, loader_of), func)
   local loader = native.own(loader_of[0], C.ty_loader_free)
@@ -155,7 +156,7 @@ local function check_samples(samples, func)
 end
 
 
---- Returns the usual batches: arrays are stacked, numbers become an array (float32), lists of
+--- Makes batches in the usual way: arrays are stacked, numbers become an array (float32), lists of
 -- values are taken field by field, other values stay in lists.
 -- @tparam table samples a list of what the data set gives
 -- @return the fields
@@ -169,7 +170,7 @@ function batchify.default(samples)
 end
 
 
---- Arrays and numbers as one array; lists of values field by field.
+--- Stacks arrays and numbers to one array; lists of values field by field.
 function batchify.stack(samples)
   check_samples(samples, "gluon.data.batchify.stack")
   return make_batch(samples, nil, nil, "gluon.data.batchify.stack")

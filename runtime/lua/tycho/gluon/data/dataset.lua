@@ -34,7 +34,7 @@ dataset.Dataset = Dataset
 fields.give(Dataset, {})
 
 
---- Several values as a list, one as it is.
+--- Returns several values as a list, one value as it is.
 local function packed(...)
   if select("#", ...) > 1 then
     return { ... }
@@ -72,14 +72,15 @@ local function undefined(self, method)
 end
 
 
---- The values of a sample; `set[i]` is the same, several in a list.
+--- Returns the values of a sample; `set[i]` is the same, with several values in a list. A subclass
+-- must define it.
 -- @int _ its number, from 0; outside E(index)
 function Dataset:get(_)
   undefined(self, "get")
 end
 
 
---- How many samples there are.
+--- Returns the number of samples; a subclass must define it.
 function Dataset:len()
   undefined(self, "len")
 end
@@ -124,7 +125,8 @@ local function length_of(data)
 end
 
 
--- Sample i of an array, a list or a data set. That of an array of one dimension is a number.
+-- Returns sample i (from 0) of an array, a list or a data set. A sample of an array of one
+-- dimension is a number.
 local function item_of(data, i)
   if is_array(data) then
     local x = data[i]
@@ -157,7 +159,8 @@ end
 local ArrayDataset = Dataset:extend("ArrayDataset")
 dataset.ArrayDataset = ArrayDataset
 
--- A lone table of numbers or texts is a list of samples; one of arrays and lists has the arguments.
+-- Returns the list of data sources and their number. A lone table of arrays or lists is the list of
+-- sources itself; a lone table of numbers or texts is one source.
 local function arguments(n, first, ...)
   if n == 1 and is_plain(first) and type(first[1]) == "table" then
     return first, #first
@@ -343,7 +346,8 @@ function Dataset:transform(...)
 end
 
 
---- As `transform`, of the first value of a sample; the others stay.
+--- Returns a data set whose samples have their first value changed by a function, as `transform`
+-- does it; the other values stay.
 function Dataset:transform_first(...)
   local a = FIRST(...)
   local set = TransformedFirst(self, a.fn)
@@ -351,7 +355,7 @@ function Dataset:transform_first(...)
 end
 
 
--- Returns the numbers that a sampler gives.
+-- Returns the numbers that a sampler returns.
 local function collect_numbers(numbers)
   local list = {}
   for i in numbers do

@@ -27,7 +27,7 @@ for _, part in ipairs{ require "tycho.gluon.data.dataset", require "tycho.gluon.
 end
 
 
---- Left out: E(unsupported).
+--- Raises E(unsupported): use `gluon.data.DataLoader`.
 function data.DataLoaderV1()
   Error.raise{ code = "unsupported", func = "gluon.data.DataLoaderV1",
     message = "this class is left out; use gluon.data.DataLoader" }

@@ -69,8 +69,7 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Hands a batch to the threads. given: lists of arrays by sample, nil where the source has an
--- origin.
+-- Gives a batch to the threads. given: lists of arrays by sample; nil if the source has an origin.
 local function submit(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
@@ -107,7 +106,8 @@ local function check_number(self, i)
 end
 
 
--- The numbers of a batch: those of the sampler, and those in the origin.
+-- Reads the sample numbers of a batch from the sampler's list: `batch.numbers`, and `batch.origin`,
+-- the numbers in the original data set. Raises E(type) if it is not a list of numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
     Error.raise{ code = "type", func = FUNC, argument = "batch_sampler",
@@ -133,8 +133,8 @@ local function is_whole(self)
 end
 
 
--- Calls f(self, batch, ...). Errors of a batch come out when it is its turn; being asked to stop
--- does at once.
+-- Calls f(self, batch, ...) and returns its result. An error is stored in the batch, and raised
+-- when the batch is next; only E(interrupted) is raised at once.
 local function guarded(self, batch, f, ...)
   local ok, result = pcall(f, self, batch, ...)
   if ok then
@@ -186,7 +186,7 @@ end
 
 local tensor, number, ready = ffi.new("ty_tensor *[1]"), ffi.new("double[1]"), ffi.new("int[1]")
 
--- Returns a field of a batch that is ready, or of sample `row`.
+-- Returns a field of a batch that is complete, or of sample `row`.
 local function read_field(self, batch, field, row)
   check(C.ty_loader_field(self.native, batch.id, field, row, tensor, number), FUNC)
   if tensor[0] == nil then
@@ -196,7 +196,7 @@ local function read_field(self, batch, field, row)
 end
 
 
--- Returns what the threads made of a sample: its values, with their number as n.
+-- Returns the values of a sample that the threads made, with their number as n.
 local function read_sample(self, batch, k, fields)
   local list = { n = fields }
   for f = 1, fields do
@@ -240,8 +240,8 @@ local function make_sample(self, batch, k)
 end
 
 
--- Returns an error that names the sample; tables of the user's own, and Lua's text where it has no
--- memory, stay what they are.
+-- Returns an error that names the sample. Tables of the user's own and Lua's out-of-memory text are
+-- returned unchanged.
 local function name_sample(err, which)
   if type(err) == "string" and err ~= "not enough memory" then
     err = Error.new{ code = "run", func = FUNC, message = err }
@@ -293,7 +293,7 @@ local function all_images(samples)
 end
 
 
--- Fields that the threads get from here.
+-- Returns the fields that the threads get from Lua: those of arrays in host memory.
 local function given_fields(samples)
   local fields = {}
   for f = 1, samples[1].n do
@@ -305,7 +305,7 @@ local function given_fields(samples)
 end
 
 
--- Lets the threads make the batch of arrays that Lua made.
+-- Makes the threads stack a batch of arrays that Lua made.
 local function submit_samples(self, batch, steps)
   local source = plan.source()
   for _ = 1, #batch.given do
@@ -378,7 +378,7 @@ local function read_fields(self, batch)
 end
 
 
--- Returns whether a sample has all its values. A function `batchify_fn` may take nil among them.
+-- Returns whether a sample has all its values. With a function `batchify_fn`, values may be nil.
 local function is_complete(self, list)
   for f = 1, self.loader._batchify and 0 or list.n do
     if list[f] == nil then
@@ -406,7 +406,7 @@ local function check_samples(self, samples, numbers)
 end
 
 
--- Runs the functions of Lua on a batch whose samples are there, and goes on to the next stage.
+-- Runs the functions of Lua on a batch whose samples are read, and begins its next stage.
 local function run_middle(self, batch)
   local samples, steps = {}, self.plan.steps
   for k = 1, #batch.origin do
@@ -471,8 +471,8 @@ local function is_ready(self, batch, wait_ms)
 end
 
 
--- Takes a batch on to its next stage; false if the threads are still at it. `mine`: it is this
--- batch's turn.
+-- Moves a batch to its next stage; returns false if the threads are still working on it. `mine`: it
+-- is the next batch.
 local function advance(self, batch, wait_ms, mine)
   if batch.stage ~= "middle" and not is_ready(self, batch, wait_ms) then
     return false
@@ -494,8 +494,8 @@ local function advance(self, batch, wait_ms, mine)
 end
 
 
--- Runs the functions of Lua on the first batch after the next one whose samples are there; false
--- where there is none.
+-- Runs the functions of Lua on the first of the later batches whose samples are read; returns false
+-- if there is none.
 local function go_ahead(self)
   for i = 2, #self.queue do
     local batch = self.queue[i]
@@ -527,7 +527,7 @@ local function fail_timeout(self)
 end
 
 
--- Takes the next batch to its end; meanwhile others go on.
+-- Completes the next batch; other batches advance meanwhile.
 local function complete(self, batch)
   local waited = 0
   while batch.stage ~= "done" do

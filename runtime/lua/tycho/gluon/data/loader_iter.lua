@@ -101,7 +101,7 @@ function Loader:reset()
 end
 
 
--- Rows of an array until it has `count`.
+-- Returns an array of `count` rows, which repeats those of x.
 local function repeated(x, count)
   local parts, rows = {}, x.shape[1]
   for i = 1, math.ceil(count / rows) do

@@ -26,7 +26,7 @@ local plan = {}
 
 local describers = setmetatable({}, { __mode = "k" })
 
---- Registers what the data sets do whose `get` is this function.
+--- Registers f, which describes the data sets whose `get` is this function.
 -- @tparam function get
 -- @tparam function f of the data set, gives a plan
 function plan.describe(get, f)
@@ -34,7 +34,7 @@ function plan.describe(get, f)
 end
 
 
---- Returns the plan of a data set. One that nothing is known of is asked in Lua.
+--- Returns the plan of a data set; an unknown one is read in Lua.
 function plan.of(dataset)
   local describe = describers[dataset.get]
   if describe then
@@ -135,7 +135,7 @@ function plan.register_steps(forward, f)
 end
 
 
---- Adds the native steps of a block; false where it has none.
+--- Adds the native steps of a block; returns false if it has none.
 function plan.add_steps(f, list)
   local block = type(f) == "table" and Class.is_class(getmetatable(f)) and f
   local stepper = block and steppers[block.forward]
@@ -183,7 +183,7 @@ function plan.is_random(steps)
 end
 
 
---- Steps as the core takes them.
+--- Returns the steps as the core takes them.
 -- @treturn ty_image_step array
 -- @treturn int
 function plan.native_steps(steps)
@@ -207,7 +207,7 @@ local function append(list, more)
 end
 
 
--- Returns the native steps of changes, one by one; false where there are none.
+-- Returns the native steps of changes, one by one; false if one has none.
 local function steps_of_all(changes)
   local list = {}
   for i, change in ipairs(changes) do
@@ -226,10 +226,10 @@ function plan.source()
 end
 
 
---- Returns what a loader does: `{ source, fields, numbers, dataset, length, middle, suffix, steps,
--- dtypes, whole, draws }`. source: the origin with the first transforms, nil where Lua is asked;
--- middle: changes that are made in Lua; suffix: the last ones, whose native steps are `steps`;
--- draws: something may draw random numbers.
+--- Returns the compiled plan of a loader: `{ source, fields, numbers, dataset, length, middle,
+-- suffix, steps, dtypes, whole, draws }`. source: the origin with the first transforms, nil if
+-- samples are read in Lua; middle: changes that are made in Lua; suffix: the last ones, whose
+-- native steps are `steps`; draws: some step may draw random numbers.
 function plan.compile(p)
   local steps = steps_of_all(p.changes)
   local first, last = 1, #p.changes

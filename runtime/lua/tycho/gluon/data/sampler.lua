@@ -43,13 +43,13 @@ local function undefined(self, method)
 end
 
 
---- An iterator function of one epoch.
+--- Returns an iterator function over one epoch; a subclass must define it.
 function Sampler:iter()
   undefined(self, "iter")
 end
 
 
---- How many values an epoch has.
+--- Returns the number of values of an epoch; a subclass must define it.
 function Sampler:len()
   undefined(self, "len")
 end

@@ -14,7 +14,7 @@ local state = ffi.new("uint64_t[2]")
 local unit = ffi.new("double[1]")
 
 
---- Returns the key of a new epoch, from the random state of cpu(0). It moves on if `draws`.
+--- Returns the key of a new epoch, from the random state of cpu(0), which advances if `draws`.
 -- @treturn uint64_t,uint64_t seed and epoch
 function stream.key(draws)
   check(C.ty_rng(C.TY_CPU, 0, state, state + 1), "gluon.data.DataLoader")

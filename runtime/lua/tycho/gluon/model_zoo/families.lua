@@ -34,7 +34,7 @@ function families.form(name, own)
 end
 
 
--- Returns where weights are without `root`.
+-- Returns the folder of weights for calls without `root`.
 local function default_root()
   local home = os.getenv("TYCHO_HOME") or (os.getenv("HOME") or ".") .. "/.tycho"
   return home .. "/models"

@@ -45,7 +45,7 @@ local function read_arguments(self, func, take, ...)
 end
 
 
--- Passes what one child gives on to the next.
+-- Passes the results of one child to the next.
 local function pass(self, i, ...)
   local child = self[i]
   if child == nil then
@@ -85,7 +85,7 @@ local function mirror(self)
 end
 
 
--- Gives a class the methods of a container.
+-- Adds the methods of a container to a class.
 local function make_container(class, func)
 
   function class:init(...)
@@ -118,7 +118,7 @@ local function make_container(class, func)
   end
 
 
-  --- Number of children.
+  --- Returns the number of children.
   -- @treturn int
   function class:len()
     return #self
@@ -158,8 +158,8 @@ end
 local Sequential = Block:extend("Sequential")
 make_container(Sequential, "nn.Sequential")
 
---- As Block's; warns where all children are HybridBlocks and a HybridSequential would run as one
--- program.
+--- Hybridizes the children as `Block:hybridize` does. Warns if all of them are HybridBlocks, since
+-- a HybridSequential would run as one program.
 function Sequential:hybridize(...)
   local hybrid = #self > 0
   for _, child in ipairs(self) do
@@ -179,7 +179,7 @@ local HybridSequential = HybridBlock:extend("HybridSequential")
 make_container(HybridSequential, "nn.HybridSequential")
 
 
--- Gives a class what a container has whose children all get the same input.
+-- Adds the methods of a container whose children all get the same input to a class.
 local function make_concurrent(class, func)
 
   function class:init(...)

@@ -12,8 +12,8 @@ local convolution = {}
 local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
 
--- Returns shape of a weight: what comes out or, transposed, goes in; the kernel; the others of a
--- group. The channels stand where the layout has them.
+-- Returns the shape of a weight: the output channels (transposed: input channels), the kernel, and
+-- the other channels of a group. Channels are where the layout has them.
 local function weight_shape(rows, columns, kernel, layout)
   local shape = { rows }
   for _, size in ipairs(kernel) do
@@ -29,7 +29,7 @@ local Conv = HybridBlock:extend("Conv")
 Conv._hint = "conv"
 
 
--- Sets up a layer of so many dimensions from what its form gave.
+-- Sets up a layer of `dims` dimensions from the values of its form.
 local function set_up(self, a, func, dims, transposed)
   self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, dims)
   self._stride = layer.sizes(func, "strides", a.strides, dims)
@@ -86,7 +86,7 @@ end
 
 local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
 
--- Parameters of a form for so many dimensions.
+-- Returns the parameters of a form for convolutions of `dims` dimensions.
 local function make_spec(dims, transposed)
   local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
     { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },

@@ -16,7 +16,8 @@ local node_name = layer.node_name
 local norms = {}
 
 
--- One of a layer's vectors.
+-- Makes the parameter `name` of a layer, a vector; without `trained` it has no gradient and is not
+-- differentiable.
 local function vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true,
@@ -24,7 +25,7 @@ local function vector(self, name, size, initializer, trained)
 end
 
 
--- Like `vector`, for a layer whose user may train it later.
+-- Makes a vector as `vector` does, which stays differentiable, so that the user may train it later.
 local function trainable_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true })
@@ -168,7 +169,7 @@ local function set_up_sample_norm(self, a)
 end
 
 
--- Parameters of the norms over one sample.
+-- Returns the parameters of a form for norms over one sample.
 local function sample_norm(axis, scale)
   return { { "axis", "integer", axis }, { "epsilon", "number", 1e-5 },
     { "center", "boolean", true }, { "scale", "boolean", scale },

@@ -38,7 +38,8 @@ end)
 
 local CEIL_MODE = { "ceil_mode", "boolean", false }
 
--- Parameters of a form. Their order is the reference's, which differs from class to class.
+-- Returns the parameters of a form. Their order is the reference's, which differs from class to
+-- class.
 local function make_spec(kind, dims)
   local layout = { "layout", "text", LAYOUTS[dims][1] }
   local spec = { { "pool_size", "shape", { 2 } }, { "strides", "shape?" },

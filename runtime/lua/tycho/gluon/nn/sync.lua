@@ -70,7 +70,7 @@ end
 local layers = setmetatable({}, { __mode = "kv" })       -- by their gamma
 
 
---- Has a layer be found by its gamma.
+--- Registers a layer by its gamma.
 -- @tparam SyncBatchNorm layer
 function sync.add_layer(layer)
   layers[layer.gamma] = layer
@@ -85,7 +85,7 @@ function sync.layer_of(gamma)
 end
 
 
--- Returns the devices that share statistics with x's, and which of them that is.
+-- Returns the devices that share statistics with x's, and the position of x's among them.
 local function devices_for(layer, all, x)
   local share = math.min(layer._num_devices or #all, #all)
   local list, at = {}, nil

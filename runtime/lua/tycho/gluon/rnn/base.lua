@@ -36,7 +36,7 @@ for _, name in ipairs{ "zeros", "ones", "full", "Variable", "var" } do
 end
 
 
---- States from descriptions.
+--- Makes states from their descriptions.
 -- @tparam table infos list of `{shape = ...}`
 -- @tparam table a what the form of `begin_state` gave
 -- @func name_of number of the state -> its name
@@ -82,7 +82,7 @@ end
 base.refuse_modified = refuse_modified
 
 
---- States to begin with: the given ones, or zeros beside the inputs.
+--- Returns the states to begin with: the given ones, or zeros like the inputs.
 -- @param cell
 -- @param given or nil
 -- @param like an input: its device and type
@@ -105,7 +105,7 @@ local UNROLL = args.form("RecurrentCell:unroll", {
   { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
 })
 
---- Arguments of `unroll`, with the axes of the layout.
+--- Returns the arguments of `unroll`, with the axes of the layout: `time` and `batch`, from 0.
 function base.read_unroll(...)
   local a = UNROLL(...)
   a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
@@ -185,8 +185,8 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
--- Returns the states of a step that are not given as a list: one alone, or nothing where a cell has
--- none.
+-- Returns the states of a step that are not given as a list: a single one, or none for a cell
+-- without states.
 local function list_of_states(self, states)
   if class.is_array(states) or F.is_symbol(states) then
     return { states }
@@ -200,8 +200,8 @@ local function list_of_states(self, states)
 end
 
 
--- Returns whether a cell, or one in it, keeps arrays from step to step, which a trace of one step
--- loses.
+-- Returns whether a cell, or one in it, keeps arrays from step to step; a trace of one step would
+-- lose these.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
@@ -215,7 +215,7 @@ local function keeps_arrays(self)
 end
 
 
--- Gives a class of blocks what cells have.
+-- Adds the methods of cells to a class of blocks.
 local function make_cell(cell)
 
   cell.is_cell = true
@@ -226,7 +226,7 @@ local function make_cell(cell)
   function cell.init() end
 
 
-  --- Begins anew: steps are counted from 0. Children too.
+  --- Resets the cell and its children: steps are counted from 0 again.
   function cell:reset()
     self._counter, self._begun = -1, -1
     for _, pair in ipairs(self:children()) do
@@ -237,7 +237,7 @@ local function make_cell(cell)
   end
 
 
-  --- Descriptions of the states.
+  --- Returns the descriptions of the states; a cell must define it.
   -- @int[opt=0] batch_size
   -- @treturn table list of `{shape =, __layout__ =}`
   function cell:state_info()
@@ -246,7 +246,7 @@ local function make_cell(cell)
   end
 
 
-  --- States to begin with.
+  --- Returns the states to begin with.
   -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype; func is called as
   --   `func{shape = ..., ctx = ..., dtype = ...}`, one of `ty.sym` with a name and no ctx
   -- @treturn table list
@@ -275,8 +275,8 @@ local function make_cell(cell)
 
   local hybridize = cell.hybridize
 
-  --- As HybridBlock's. A cell that keeps arrays from step to step is traced as part of a block that
-  -- unrolls it, never by itself.
+  --- Hybridizes as HybridBlock does. A cell that keeps arrays from step to step is traced only as
+  -- part of a block that unrolls it, not alone.
   function cell:hybridize(...)
     hybridize(self, ...)
     if keeps_arrays(self) then
@@ -287,7 +287,7 @@ local function make_cell(cell)
 
   local call = rawget(cell, "__call")
 
-  --- A step: `output, states = cell(x, states)`.
+  --- Runs one step: `output, states = cell(x, states)`.
   function cell.__call(self, x, states)
     refuse_modified(self, self.class_name)
     if not values.is_plain(states) then
@@ -297,7 +297,8 @@ local function make_cell(cell)
   end
 
 
-  -- A step, of the base of a modifier too.
+  -- Runs one step without checking whether a modifier contains the cell: modifiers call it on their
+  -- base.
   function cell:_step(x, states)
     self._counter = self._counter + 1
     return call(self, x, states)
@@ -331,7 +332,7 @@ function base.list_state_info(cells, batch_size)
 end
 
 
---- States to begin with of several cells.
+--- Returns the states to begin with of several cells, as one list.
 -- @tparam table cells
 -- @tparam table options of begin_state
 -- @treturn table
@@ -350,7 +351,7 @@ function base.make_begin_states(cells, options)
 end
 
 
---- Elements first to last of a list.
+--- Returns the entries first to last (from 1) of a list.
 function base.part(list, first, last)
   local t = {}
   for i = first, last do

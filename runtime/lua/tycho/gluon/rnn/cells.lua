@@ -27,7 +27,7 @@ local function parameter(self, name, shape, initializer)
 end
 
 
--- The parameters of a cell whose maps have so many blocks of rows.
+-- Makes the parameters of a cell whose matrices have `gates` blocks of hidden_size rows.
 local function set_up(self, a, gates, state_size)
   local rows = gates * a.hidden_size
   self._hidden_size, self._rows = a.hidden_size, rows
@@ -41,7 +41,7 @@ local function set_up(self, a, gates, state_size)
 end
 
 
--- Descriptions of states (batch, size).
+-- Returns the descriptions of states (batch, size).
 local function describe_states(batch_size, ...)
   local list = {}
   for i, size in ipairs{ ... } do

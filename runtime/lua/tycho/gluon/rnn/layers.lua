@@ -90,7 +90,8 @@ local function set_up(self, a, mode, func)
 end
 
 
--- In files a parameter has the name that it would have in a stack of cells.
+-- Adds {name, parameter} pairs for a parameter file to the list; a parameter has the name that it
+-- would have in a stack of cells.
 function RNNLayer:_append_named(prefix, list)
   for _, own in ipairs(self._own) do
     local direction, i, rest = own.name:match("^([lr])(%d+)_(.*)$")
@@ -122,7 +123,7 @@ end)
 
 -- States ------------------------------------------------------------------------------------------
 
---- Descriptions of the states.
+--- Returns the descriptions of the states.
 -- @int[opt=0] batch_size
 -- @treturn table list of `{shape =, __layout__ =, dtype =}`
 function RNNLayer:state_info(batch_size)
@@ -136,7 +137,7 @@ function RNNLayer:state_info(batch_size)
 end
 
 
---- States to begin with, zeros.
+--- Returns the states to begin with, zeros.
 -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype
 -- @treturn table list
 function RNNLayer:begin_state(...)
@@ -194,7 +195,8 @@ local function join_parameters(self, x)
 end
 
 
---- `layer(x)` -> output; `layer(x, states)` -> output, list of states.
+--- Runs the layer over a sequence: `layer(x)` returns the output, `layer(x, states)` the output and
+-- a list of states.
 function RNNLayer:forward(x, states)
   local given = states ~= nil
   states = states_for(self, x, values.value(states))

@@ -24,8 +24,8 @@ local modifiers = {}
 
 local construct = getmetatable(Block).__call
 
---- Has the objects of a class and of its subclasses made with a prefix that depends on what the
--- constructor got, where it got none.
+--- Makes objects of a class and of its subclasses get a prefix that depends on the constructor's
+-- arguments, if none is given.
 -- @tparam table cell_class
 -- @func prefix_of class, arguments of the constructor -> prefix
 function modifiers.set_prefix(cell_class, prefix_of)
@@ -100,7 +100,7 @@ function ModifierCell:state_info(batch_size)
 end
 
 
--- Runs a method of the base, which is usable meanwhile.
+-- Runs a method of the base, which is usable during the call.
 local function with_base(self, method, ...)
   local cell = self.base_cell
   local function finish(ok, ...)
@@ -207,7 +207,7 @@ function ZoneoutCell:reset()
 end
 
 
--- Returns the new value, or, where a draw says so, the old one.
+-- Returns the new value, or the old one where the random mask says so.
 local function zone_out(p, new, old)
   return F.where(F.Dropout{ F.ones_like(new), p = p }, new, old)
 end
@@ -305,7 +305,7 @@ function VariationalDropoutCell:reset()
 end
 
 
--- x times the mask of a kind, which is drawn at its first use.
+-- Multiplies x by the dropout mask of a kind, which is drawn at its first use and then kept.
 local function mask(self, kind, p, x)
   if p == 0 then
     return x
@@ -331,7 +331,8 @@ function VariationalDropoutCell:forward(x, states)
 end
 
 
--- Without dropout of states the base runs over a whole sequence between two dropouts.
+-- Runs the cell over a sequence. Without dropout of states the base runs over the whole sequence at
+-- once, between one dropout of inputs and one of outputs.
 function VariationalDropoutCell:_unroll(a)
   if self.drop_states ~= 0 then
     return VariationalDropoutCell.super._unroll(self, a)

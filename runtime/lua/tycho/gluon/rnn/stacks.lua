@@ -37,7 +37,7 @@ end
 
 -- Sequences of cells ------------------------------------------------------------------------------
 
--- Gives a class of cells what a stack has.
+-- Adds the methods of a stack to a class of cells.
 local function make_stack(class)
 
   --- Appends a cell.
@@ -89,7 +89,7 @@ local function make_stack(class)
   end
 
 
-  -- Each cell runs over the whole sequence that the one before gives.
+  -- Runs each cell over the whole sequence that the cell before it returned.
   function class:_unroll(a)
     self:reset()
     local x, all, from = a.inputs, {}, 0

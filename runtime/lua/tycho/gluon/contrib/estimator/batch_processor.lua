@@ -15,7 +15,7 @@ local utils = require "tycho.gluon.utils"
 local BatchProcessor = Class:extend("BatchProcessor")
 
 
--- Data and labels of a batch, a slice per device.
+-- Returns the data and the labels of a batch, each as a list of slices, one per device.
 local function slices(estimator, batch, batch_axis)
   local options = { batch_axis = batch_axis }
   return utils.split_and_load(batch[1], estimator.context, options),
@@ -33,7 +33,7 @@ local function forward(net, loss, data, label)
 end
 
 
---- Runs net and loss on a batch and backward; the trainer's step is GradientUpdateHandler's.
+--- Runs net and loss on a batch, and backward; GradientUpdateHandler takes the trainer's step.
 -- @param estimator
 -- @tparam table batch list of its fields: data, labels
 -- @int batch_axis

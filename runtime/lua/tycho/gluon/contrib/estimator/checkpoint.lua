@@ -73,7 +73,7 @@ end
 
 -- Resuming ----------------------------------------------------------------------------------------
 
--- Returns the newest checkpoint of the folder: epoch, batch; nil where there is none. Notes all of
+-- Returns the newest checkpoint of the folder: epoch, batch; nil if there is none. Records all of
 -- them.
 local function find_newest(self)
   local found = {}
@@ -110,7 +110,7 @@ local function check_periods(self, estimator)
 end
 
 
--- Returns what is left of a number of epochs or batches after a checkpoint.
+-- Returns the number of epochs or batches that remain after a checkpoint.
 local function remaining(limit, done, what)
   if done >= limit - 1 then
     Error.raise{ code = "value", func = FUNC, argument = "resume_from_checkpoint",

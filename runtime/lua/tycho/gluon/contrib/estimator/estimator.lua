@@ -23,7 +23,7 @@ local Estimator = Class:extend("Estimator")
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns a copy of a metric, without what it has added up.
+-- Returns a copy of a metric, without its sums.
 local function copy_metric(m)
   local function copy(t)
     local new = {}
@@ -38,7 +38,7 @@ local function copy_metric(m)
 end
 
 
--- Returns the metrics of training: those given, or accuracy where the loss is one of classes, and
+-- Returns the metrics of training: the given ones, or accuracy if the loss is one of classes, and
 -- the loss.
 local function train_metrics(given, l)
   local list = handlers.metric_list(given, "estimator.Estimator", "train_metrics")
@@ -215,7 +215,7 @@ local function has_kind(list, kind)
 end
 
 
--- Refuses a handler of metrics that is never updated.
+-- Refuses a handler of metrics that training never updates.
 local function check_metrics(list, known)
   local is_known = {}
   for _, m in ipairs(known) do
@@ -233,7 +233,7 @@ local function check_metrics(list, known)
 end
 
 
--- Sorts by priority; equal ones stay in order.
+-- Sorts handlers by priority; those of equal priority keep their order.
 local function sort(list)
   local position = {}
   for i, h in ipairs(list) do
@@ -291,7 +291,7 @@ local function evaluate_handlers(self, given)
 end
 
 
--- Tells all handlers; whether one of them wants to stop.
+-- Calls all handlers of an event; returns whether one of them asks to stop.
 local function tell(self, list, event, info)
   local stop = false
   for _, h in ipairs(list) do
@@ -314,7 +314,7 @@ local function check_loader(data, func, argument)
 end
 
 
--- Returns the fields of a batch as a list, nil where there is none.
+-- Returns the fields of a batch as a list, nil if there is none.
 local function pack_fields(...)
   if (...) ~= nil then
     return { ... }
@@ -322,7 +322,7 @@ local function pack_fields(...)
 end
 
 
--- Returns the number of batches of an epoch, nil where the loader does not tell.
+-- Returns the number of batches of an epoch, nil if the loader does not state it.
 local function count_batches(loader)
   return loader.len and loader:len() or nil
 end

@@ -17,7 +17,7 @@ local values = require "tycho.core.values"
 local handlers = {}
 
 
---- Seconds since some moment. Tests may put another clock here.
+--- Returns the seconds since a fixed moment. Tests may replace the function.
 -- @treturn number
 function handlers.clock()
   return tonumber(C.ty_profile_now()) * 1e-9
@@ -27,7 +27,7 @@ end
 local INFINITY = math.huge
 
 
---- Metrics as a list: one, a list, or the parts of a composite.
+--- Returns metrics as a list: one, a list, or the parts of a composite.
 -- @param given
 -- @string func
 -- @string argument
@@ -55,7 +55,7 @@ function handlers.metric_list(given, func, argument)
 end
 
 
--- "training accuracy: 0.9310, training loss: 0.2101"
+-- Returns the metrics as text: "training accuracy: 0.9310, training loss: 0.2101".
 local function values_text(metrics)
   local parts = {}
   for _, m in ipairs(metrics) do
@@ -284,7 +284,7 @@ function LoggingHandler:train_end(estimator)
 end
 
 
--- Returns whether the metrics are those of training: validation has no learning rate to tell.
+-- Returns whether the metrics are those of training: validation has no learning rate to log.
 local function is_training(self)
   for _, m in ipairs(self.metrics) do
     if tostring(m.name):find("training", 1, true) then
@@ -295,7 +295,7 @@ local function is_training(self)
 end
 
 
--- Returns what a line of an epoch begins with.
+-- Returns the beginning of the line of an epoch.
 local function subject(self)
   return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
 end

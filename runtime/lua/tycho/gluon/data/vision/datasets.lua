@@ -28,7 +28,8 @@ local datasets = {}
 
 local made = ffi.new("ty_tensor *[1]")
 
--- Up to `most` bytes from byte `skip` on; nil where there are none.
+-- Reads up to `most` bytes of a file, packed by gzip or not, from byte `skip` (from 0) on; returns
+-- a uint8 array, nil if there are none.
 local function read_bytes(path, skip, most, func)
   check(C.ty_gz_read(path, skip, most, made), func, { argument = path })
   return made[0] ~= nil and array_class.own(made[0]) or nil
@@ -115,7 +116,7 @@ end)
 
 local IDX_BYTES = 8                                      -- the code of bytes in an idx file
 
--- Returns the sizes that stand in the head of an idx file, and how long it is.
+-- Returns the sizes in the head of an idx file, and the head's length in bytes.
 local function read_head(path, ndim, func)
   local size = 4 + 4 * ndim
   local head = read_bytes(path, 0, size, func)
@@ -190,7 +191,7 @@ mnist("FashionMNIST", "fashion-mnist")
 local SIDE, CHANNELS = 32, 3
 local PIXELS = SIDE * SIDE * CHANNELS
 
--- Records of label bytes and an image, channels first.
+-- Returns the records of a file as rows: label bytes, then an image, channels first.
 local function read_records(path, label_bytes, func)
   local size = label_bytes + PIXELS
   local bytes = read_bytes(path, 0, 2 ^ 40, func)
@@ -203,7 +204,8 @@ local function read_records(path, label_bytes, func)
 end
 
 
--- label_at: which of the label bytes counts
+-- Returns the images and labels of CIFAR files. A record begins with `label_bytes` labels, of which
+-- number `label_at` (from 0) is used.
 local function read_cifar(paths, label_bytes, label_at, func)
   local images, labels = {}, {}
   for k, path in ipairs(paths) do

@@ -86,11 +86,10 @@ local function named(spec, first, ...)
 end
 
 
--- Returns a class of transforms.
--- base: Block or HybridBlock; spec: parameters in order. Of t: read(self, a) checks and keeps them;
--- arguments(spec, ...), where it is there: what the form gets of the constructor's; change(self, x)
--- gives the new image; steps(self, add), where it is there, calls add(kind, values ...) for each
--- native step.
+-- Returns a class of transforms. base: Block or HybridBlock; spec: parameters in order. Of t:
+-- read(self, a) checks and keeps them; arguments(spec, ...), if present, returns the form's
+-- arguments for those of the constructor; change(self, x) returns the new image; steps(self, add),
+-- if present, calls add(kind, values ...) for each native step.
 local function define(name, base, spec, t)
   local T = base:extend(name)
   local form = make_form("transforms." .. name, spec)
@@ -132,7 +131,7 @@ local function refuse_symbol(block, x)
 end
 
 
--- Returns what a transform does that has no operator: on the host, image by image of a batch.
+-- Runs a transform that has no operator: on the host, image by image of a batch.
 local function on_host(self, x)
   refuse_symbol(self, x)
   if x.ndim == 4 then
@@ -146,7 +145,8 @@ local function on_host(self, x)
 end
 
 
--- On one image of the host the native steps, elsewhere an operator.
+-- Returns a forward that runs the native steps on a single image in host memory, and `operator` on
+-- other inputs.
 local function steps_or(operator)
   return function(self, x)
     if is_image(x) then
@@ -311,7 +311,8 @@ local function read_p(self, a)
 end
 
 
--- Returns the operator flips every second time.
+-- Returns a forward that flips images with the object's probability: `always` is the operator that
+-- flips, `at_random` the one that flips with probability 0.5.
 local function flipper(always, at_random)
   return steps_or(function(self, x)
     if self._p >= 1 then
@@ -459,7 +460,7 @@ define("ToTensor", HybridBlock, {}, {
 })
 
 
--- One number for all channels, or one for each: as a list.
+-- Returns a number or numbers per channel as a list of 1 or 3; raises E(value) for other lengths.
 local function by_channel(self, v, argument)
   local list = type(v) == "number" and { v } or is_array(v) and v:totable() or v
   if #list ~= 1 and #list ~= 3 then
@@ -593,13 +594,13 @@ local function container(name, base)
     return self
   end
 
-  -- the blocks are the array part, too
+  -- Registers a block as a child, and as the next entry of the array part.
   function T:register_child(block, child_name)
     base.register_child(self, block, child_name)
     rawset(self, #self._children, block)
   end
 
-  --- How many blocks there are.
+  --- Returns the number of blocks.
   function T:len()
     return #self._children
   end

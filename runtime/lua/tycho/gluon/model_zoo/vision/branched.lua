@@ -25,7 +25,7 @@ local function sequence(...)
 end
 
 
--- Branches over the same input, whose channels are joined.
+-- Returns a block of branches over the same input, whose channels are joined.
 local function branches(...)
   local net = nn.HybridConcurrent{ axis = 1, prefix = "" }
   net:add(...)
@@ -101,7 +101,7 @@ local GET_DENSENET = families.form("get_densenet",
   { { "num_layers", "integer" }, "*", unpack(DENSE_OPTIONS) })
 
 
---- DenseNet with a number of layers (121, 161, 169, 201).
+--- Returns a DenseNet with the given number of layers (121, 161, 169, 201); E(value) for another.
 -- @int num_layers
 -- @tparam[opt] table options bn_size = 4, dropout = 0, classes = 1000, pretrained, ctx, root,
 --   prefix
@@ -138,7 +138,8 @@ local function fire_conv(channels, kernel_size, padding)
 end
 
 
--- Few channels, then two kinds of convolutions of them.
+-- Returns a fire module of SqueezeNet: a convolution to `squeeze` channels, then two convolutions
+-- of it, 1x1 and 3x3, to `expand` channels each.
 local function fire(squeeze, expand)
   local first = fire_conv(squeeze, 1)
   return sequence(first, branches(fire_conv(expand, 1), fire_conv(expand, 3, 1)))
@@ -181,7 +182,7 @@ end
 
 local GET_SQUEEZENET = families.form("get_squeezenet", { { "version", "text" } })
 
---- SqueezeNet "1.0" or "1.1".
+--- Returns a SqueezeNet of version "1.0" or "1.1".
 -- @string version
 -- @tparam[opt] table options classes = 1000, pretrained, ctx, root, prefix
 function branched.functions.get_squeezenet(...)
@@ -229,7 +230,8 @@ local function branch(pool, ...)
 end
 
 
--- Branches with a prefix; `make` gives them, inside its scope.
+-- Returns a block of branches with a prefix; `make` returns them, called inside the block's name
+-- scope.
 local function joined(prefix, make)
   local net = nn.HybridConcurrent{ axis = 1, prefix = prefix }
   net:name_scope(function()
@@ -317,7 +319,7 @@ end
 
 local INCEPTION = families.form("inception_v3", {})
 
---- Inception v3.
+--- Returns an Inception v3.
 -- @tparam[opt] table options classes = 1000, pretrained, ctx, root, prefix
 function branched.functions.inception_v3(...)
   local a = INCEPTION(...)

@@ -137,8 +137,9 @@ local function multiplier_text(multiplier)
 end
 
 
--- `get`: name of the function of any multiplier; `head`: what names of files and of `get_model`
--- begin with; `prefix`: what names of functions begin with.
+-- Defines the functions of a family: `get` is the name of the function that takes a multiplier,
+-- `head` begins the names of files and of `get_model`, `prefix` the names of the functions for one
+-- multiplier.
 local function define_family(class, get, head, prefix)
   local read = families.form(get, { { "multiplier", "number" } })
   mobilenet.functions[get] = function(...)

@@ -50,7 +50,7 @@ end
 
 local ALEXNET = families.form("alexnet", {})
 
---- AlexNet.
+--- Returns an AlexNet.
 -- @tparam[opt] table options classes = 1000, pretrained, ctx, root, prefix
 function plain.functions.alexnet(...)
   local a = ALEXNET(...)
@@ -108,7 +108,7 @@ local GET = families.form("get_vgg",
   { { "num_layers", "integer" }, "*", { "batch_norm", "boolean", false } })
 
 
---- VGG with a number of layers (11, 13, 16, 19).
+--- Returns a VGG with the given number of layers (11, 13, 16, 19); E(value) for another.
 -- @int num_layers
 -- @tparam[opt] table options batch_norm = false, classes = 1000, pretrained, ctx, root, prefix
 function plain.functions.get_vgg(...)
