@@ -75,7 +75,7 @@ static void move_to_end(struct backlog *backlog, struct history *moved)
   }
 }
 
-static int give(ty_tensor *late, ty_tensor *value)
+static int give_value(ty_tensor *late, ty_tensor *value)
 {
   struct history *h = late->history;
   NEED(h && h->late && h->backlog == backlog_own(), TY_ESTATE,
@@ -95,7 +95,7 @@ int ty_late_give(ty_tensor *late, ty_tensor *value)
 {
   NEED(late && value, TY_ETYPE, "give: an array is missing");
   backlog_lock();
-  int code = give(late, value);
+  int code = give_value(late, value);
   backlog_unlock();
   return code;
 }
@@ -134,7 +134,7 @@ struct group_walk {
   uint64_t mark;
   struct history **list;
   int n, cap;
-  struct group_count { struct late_group group; int met; } *count;
+  struct group_count { struct late_group group; int found; } *count;
   int ncount, count_cap;
 };
 
@@ -147,7 +147,7 @@ static int count_value(struct group_walk *w, const struct late_group *g)
     i = w->ncount++;
     w->count[i] = (struct group_count){ *g, 0 };
   }
-  w->count[i].met++;
+  w->count[i].found++;
   return TY_OK;
 }
 
@@ -171,7 +171,7 @@ int ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group)
   for (int i = 0; i < w.n && !code; i++)
     for (int k = 0; k < w.list[i]->nin && !code; k++) code = meet_node(&w, w.list[i]->in[k].from);
   for (int i = 0; i < w.ncount && !code; i++)
-    if (w.count[i].met < w.count[i].group.of) *group = w.count[i].group.id;
+    if (w.count[i].found < w.count[i].group.of) *group = w.count[i].group.id;
   backlog_unlock();
   mem_free(w.list);
   mem_free(w.count);
