@@ -95,8 +95,8 @@ struct entropy_args {
   i32 ignores, gradient;
 };
 
-// Writes the cross entropy of the softmax of each row of z to loss[first + row]; with `gradient` its
-// gradient takes the place of z. loss and valid may be NULL.
+// Writes the cross entropy of the softmax of each row of z to loss[first + row]. With `gradient`,
+// z becomes the gradient. loss and valid may be NULL.
 extern "C" __global__ void linear_entropy(TO *z, TO *loss, const LABEL *label, const i64 *valid,
     device_fault *fault, i64 op, i64 what, const struct entropy_args __grid_constant__ x)
 {
