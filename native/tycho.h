@@ -95,33 +95,47 @@ typedef struct {
 typedef struct { int64_t planned, bound, unshared, args, grads, aux, outputs, pool; } ty_memory;
 typedef struct { const char *op, *node; int64_t bytes, ns; } ty_sample;
 
-int         ty_abi(void);                                  /* equals TY_ABI */
+/* Returns the TY_ABI of the library, which a program compares with that of its header. */
+int         ty_abi(void);
 const char *ty_version(void);
 const char *ty_error(void);
-int         ty_error_detail(ty_failure *out);              /* parts of the same failure */
-const char *ty_platform(void);                             /* text of `tycho --platform` */
-int         ty_devices(int kind);                          /* how many */
-/* -1: all; late failures come out here */
+/* Writes the parts of the failure that ty_error() describes; a part that is unknown is NULL. The
+** texts are borrowed until this thread's next failure. */
+int         ty_error_detail(ty_failure *out);
+/* Returns the text of `tycho --platform`, borrowed until this thread's next call. */
+const char *ty_platform(void);
+/* Returns the number of devices of a kind: TY_CPU, TY_GPU or TY_PINNED. */
+int         ty_devices(int kind);
+/* Waits until the work of a device (-1: of all) is done. Returns the failure of a task that ran
+** late, if nothing has reported it before. */
 int         ty_wait(int device);
-int         ty_seed(int device, uint64_t seed);            /* -1: all, mixed with the device id */
-int         ty_threads(int n);                             /* 0 asks */
-/* of this thread's calls: 0 highest, 1 high, 2 medium; other numbers ask. Gives the one before */
+/* Sets the random state of a device; -1: of all, by the seed mixed with its number. */
+int         ty_seed(int device, uint64_t seed);
+/* Sets the number of threads that kernels use, if n > 0. Returns the number that is in use. */
+int         ty_threads(int n);
+/* Sets the precision of this thread's products of float32: 0 highest, 1 high, 2 medium; another
+** number changes nothing. Returns the precision before the call. */
 int         ty_precision(int which);
-/* 1 asks every running call to stop; 0 clears */
+/* Asks every running call to stop with TY_EINTERRUPTED (set 1), or withdraws that (0). */
 int         ty_interrupt(int set);
-/* our SIGINT handler while on; then the old one again */
+/* Installs a handler of SIGINT that calls ty_interrupt(1); `on` 0 restores the one before. Calls
+** nest. */
 int         ty_interrupt_watch(int on);
-int64_t     ty_live(const char *kind);                     /* "tensor", "exec", ...: live objects */
-/* where that count is kept, NULL: there is no such kind */
+/* Returns the number of live objects of a kind ("tensor", "graph", "exec", "pool", "iter", "bag",
+** "storage", "history", "recorded"), or of "bytes" of native memory; -1: there is no such kind. */
+int64_t     ty_live(const char *kind);
+/* Returns where that count is kept, for as long as the process runs; NULL: no such kind. */
 const int64_t *ty_live_at(const char *kind);
-void        ty_leave(void);                                /* nothing is freed any more */
+/* Makes every later call of a "free" function do nothing. Call when the process is about to end. */
+void        ty_leave(void);
 
 int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
-/* 1: monitors call an input "NODE_weight", 0: "NODE_input1" */
+/* Writes 1 if monitors call an input of operator i "NODE_weight", 0 if "NODE_input1". */
 int         ty_op_names_inputs(int i, int *out);
 int         ty_op_param(int i, int k, ty_param *out);
-int         ty_op_find(const char *name, int *i);          /* aliases too */
+/* Finds an operator by its name or an alias; TY_ENAME: there is none. */
+int         ty_op_find(const char *name, int *i);
 int         ty_op_pointwise(const char *name, const char *args, const char *params,
     const char *formula, const char *const *grad,
     const char *doc);
@@ -129,20 +143,26 @@ int         ty_call(const char *op, const ty_attr *attr, int nattr, ty_tensor *c
     ty_tensor **out, int nout);
 
 int         ty_tensor_new(const ty_desc *d, ty_tensor **out);
-/* new; zeros: 1 where the elements are 0 */
+/* Makes a tensor like ty_tensor_new; *zeros: 1 if its elements are 0, 0 if they are undefined. */
 int         ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros);
+/* Makes a tensor of the caller's memory, which must outlive it and be aligned to an element. */
 int         ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out);
+/* Makes a tensor on the bytes of t from `offset` on; it keeps them alive. TY_EINDEX if t has fewer,
+** or if they are not aligned to an element. */
 int         ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out);
 int         ty_tensor_keep(ty_tensor *t);
 void        ty_tensor_free(ty_tensor *t);
 int         ty_tensor_desc(const ty_tensor *t, ty_desc *out);
-int         ty_tensor_data(ty_tensor *t, void **out);      /* waits; CPU only */
-/* the same for reading: it counts as no write */
+/* Waits for the tensor's work and gives its memory, for reading and writing. The call counts as a
+** write, so ask again before each one. TY_EDEVICE if the tensor is on a GPU. */
+int         ty_tensor_data(ty_tensor *t, void **out);
+/* Gives the memory for reading only; it counts as no write. Otherwise like ty_tensor_data. */
 int         ty_tensor_const_data(ty_tensor *t, const void **out);
 int         ty_tensor_write(ty_tensor *t, const void *src, size_t bytes);
 int         ty_tensor_read(ty_tensor *t, void *dst, size_t bytes);
 int         ty_tensor_copy(ty_tensor *dst, ty_tensor *src);
 int         ty_tensor_wait(ty_tensor *t, int for_write);
+/* Returns 1 if both are the same bytes in the same shape and dtype. */
 int         ty_tensor_same(const ty_tensor *a, const ty_tensor *b);
 
 int         ty_bag_new(ty_bag **out);
@@ -157,33 +177,40 @@ enum {
   TY_PARAMS_CHECKED = 2
 };
 int         ty_params_save(const char *path, const ty_bag *b, int flags);
+/* Reads the arrays of a file into a new bag. *named: 1 if the file has their names, 0 if they are
+** named by their position. */
 int         ty_params_load(const char *path, ty_bag **out, int *named);
 int         ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named);
 
 int         ty_graph_new(ty_graph **out);
 int         ty_graph_keep(ty_graph *g);
 void        ty_graph_free(ty_graph *g);
-/* "file.lua:12" for the nodes that follow */
+/* Sets the line of the script ("file.lua:12") that errors name for nodes added from now on; NULL:
+** none. The text is copied. */
 int         ty_graph_origin(ty_graph *g, const char *where);
 int         ty_graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr,
     ty_entry *out);
-/* a body for the next ty_graph_op (control flow) */
+/* Adds a body for the next ty_graph_op, an operator of control flow. Keeps a reference to it. */
 int         ty_graph_subgraph(ty_graph *g, ty_graph *body);
 int         ty_graph_op(ty_graph *g, const char *op, const char *name, const ty_attr *attr,
     int nattr, const ty_entry *in, int nin, ty_entry *out);
-/* one per output of every node */
+/* Infers shapes and dtypes from those of variables. Writes a descriptor for each output of each
+** node, in their order, so `out` holds as many. What stays unknown is an error unless `partial`. */
 int         ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial, ty_desc *out);
-/* JSON */
+/* Writes the graph of these heads as JSON. The text is the graph's. */
 int         ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out);
 int         ty_graph_parse(const char *text, ty_graph **out);
 int         ty_graph_load(const char *path, ty_graph **out);
-/* of the engine that wrote what was read, as 10901 for 1.9.1; 0: the graph was not read */
+/* Writes the version of the engine that wrote the file of the graph, as 10901 for 1.9.1; 0: the
+** graph was not read from one. */
 int         ty_graph_version(ty_graph *g, int *out);
 int         ty_graph_heads(ty_graph *g, const ty_entry **head, int *nhead);
 
 int         ty_pool_new(ty_pool **out);
 void        ty_pool_free(ty_pool *p);
+/* Writes the bytes that a pool holds on a device, or with -1 on all. */
 int         ty_pool_bytes(ty_pool *p, int device, int64_t *out);
+/* Frees what a pool (NULL: every pool) holds without using it. */
 int         ty_pool_trim(ty_pool *p);
 
 int         ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out);
@@ -194,19 +221,22 @@ void        ty_exec_free(ty_exec *e);
 int         ty_exec_forward(ty_exec *e, int is_train);
 int         ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left);
 int         ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train);
-/* bucket[i]: with which others the gradient of argument i goes to other ranks, from 0, -1: none.
-** Backward is cut where a bucket is complete, which may then be sent while the rest is made, and on
-** a CPU forward where it first reads one's arguments, for which the layers before need not wait. */
+/* Groups the gradients that go to other ranks: bucket[i] is the group of argument i, from 0, or -1
+** for none. Backward is cut where a group is complete, so that it can be sent while the rest is
+** computed. On a CPU forward is cut where it first reads arguments of a group, so that the layers
+** before them need not wait. */
 int         ty_exec_buckets(ty_exec *e, const int *bucket);
-int         ty_exec_resume(ty_exec *e);                    /* after TY_EV_*: goes on */
-/* Instead of resume: the step of the event has failed, for this reason. What the run would have
-** written from there on fails when it is read. */
+/* Continues a run that returned an event (TY_EV_*). TY_ESTATE if none did. */
+int         ty_exec_resume(ty_exec *e);
+/* Ends a run that returned an event, instead of resume: the event's step has failed, for this
+** reason. What the run would have written from there on fails when it is read. */
 int         ty_exec_abandon(ty_exec *e, const char *why);
 int         ty_exec_event(ty_exec *e, ty_event *out);
-/* inputs, outputs of a Lua-defined operator */
+/* Gives input (part TY_ARG) or output (TY_OUT) i of the event's node, borrowed until the next call
+** on e. Inputs are read-only unless they are auxiliary states. */
 int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
-/* *out: an executor on the same arrays and outputs, of the graph as the user wrote it, for
-** monitors; NULL: no node of e replaces others */
+/* Makes an executor on the same arrays and outputs, of the graph as the user wrote it, for
+** monitors; *out is NULL if no node of e replaces others. */
 int         ty_exec_as_written(ty_exec *e, ty_exec **out);
 int         ty_exec_monitor(ty_exec *e, int mode);
 int         ty_exec_outputs(ty_exec *e, int *n);
@@ -215,42 +245,50 @@ int         ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out);
 int         ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out);
 int         ty_exec_aux(ty_exec *e, const char *name, ty_tensor **out);
 int         ty_exec_names(ty_exec *e, int what, const char *const **names, int *n);
-int         ty_exec_print(ty_exec *e, const char **text);      /* debug_str */
-int         ty_exec_program(ty_exec *e, const char **text);    /* the instruction list */
+/* Writes the text of Executor:debug_str, borrowed until the next text of e. */
+int         ty_exec_print(ty_exec *e, const char **text);
+/* Writes the list of instructions, borrowed until the next text of e. */
+int         ty_exec_program(ty_exec *e, const char **text);
+/* Makes a graph of the forward part as it runs; the caller frees it. */
 int         ty_exec_optimized(ty_exec *e, ty_graph **out);
 int         ty_exec_memory(ty_exec *e, ty_memory *out);
-/* placement; TY_EINDEX past the last */
+/* Writes where the plan places value i of its pool; TY_EINDEX past the last. */
 int         ty_exec_value(ty_exec *e, int i, ty_value *out);
+/* Checks the memory plan: no instruction may overwrite what a later one reads. */
 int         ty_exec_verify(ty_exec *e);
+/* Waits for the device and turns timing on. Writes at most *n samples of the last run, one for each
+** instruction, and the number of instructions to *n. */
 int         ty_exec_profile(ty_exec *e, ty_sample *out, int *n);
 
 int         ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out);
 void        ty_iter_free(ty_iter *it);
 int         ty_iter_reset(ty_iter *it);
-/* more: 1 batch ready, 0 end, -1 not yet */
+/* Waits at most wait_ms milliseconds for the next batch. *more: 1 there is one, 0 the epoch has
+** ended, -1 it is not ready yet. */
 int         ty_iter_next(ty_iter *it, int wait_ms, int *more);
 int         ty_iter_data(ty_iter *it, int i, ty_tensor **out);
 int         ty_iter_pad(ty_iter *it, int *pad);
-/* A file of arrays. What is not there when it is read, since the file has become shorter, is an
-** error. Tensors keep the file open. */
-/* PLAIN: as in memory. Others are converted: integers to int32 (int16, uint16) or int64 (a uint64
-** that it cannot hold is an error of the read), floats and the blocks of GGUF to float32. */
+/* Encodings of arrays in a file. PLAIN is as in memory. Others are converted: floats and the blocks
+** of GGUF to float32, int16 and uint16 to int32, others to int64. A uint64 that an int64 cannot
+** hold is an error of the read. */
 enum { TY_FILE_PLAIN, TY_FILE_I16, TY_FILE_U16, TY_FILE_I32, TY_FILE_U32, TY_FILE_U64,
        TY_FILE_E4M3, TY_FILE_E5M2, TY_FILE_Q4_0, TY_FILE_Q4_1, TY_FILE_Q5_0, TY_FILE_Q5_1,
        TY_FILE_Q8_0, TY_FILE_Q4_K, TY_FILE_Q5_K, TY_FILE_Q6_K,
        TY_FILE_SWAPPED = 64 };                             /* added: big-endian */
+/* Opens a file of arrays. A part that is missing when it is read, since the file has become
+** shorter, is an error. Tensors keep the file open. */
 int         ty_file_open(const char *path, ty_file **out);
-/* a file of a folder, or of a folder in it; names and links that lead out of it are refused */
+/* Opens a file in a folder or in a folder of it. TY_EFORMAT if the name or a link leads out. */
 int         ty_file_open_in(const char *folder, const char *name, ty_file **out);
-/* A file in memory: a copy of these bytes. */
+/* Makes a file in memory of a copy of these bytes. */
 int         ty_file_copy(const void *data, size_t bytes, ty_file **out);
 void        ty_file_free(ty_file *f);
 int         ty_file_size(ty_file *f, int64_t *bytes);
-/* bytes at .. at + n - 1, at once */
+/* Reads bytes at .. at + n - 1, without waiting for other work. */
 int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
-/* A tensor of the host whose elements begin at byte `at` of the file. They are read when they are
-** first needed, and until then take no memory. encoding: how the file has them, which decides the
-** dtype unless it is PLAIN; stride: elements between neighbours along each axis, NULL: dense. */
+/* Makes a tensor of the host whose elements begin at byte `at` of the file. They are read when they
+** are first needed, and until then take no memory. encoding: TY_FILE_*, which decides the dtype
+** unless it is PLAIN. stride: elements between neighbours along each axis; NULL: dense. */
 int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
                            int encoding, ty_tensor **out);
 /* Types of fields of Protocol Buffers' wire format, with the numbers that the format gives them. */
@@ -280,26 +318,27 @@ typedef struct {
 } ty_field;
 int         ty_wire_open(ty_file *f, ty_wire **out);
 void        ty_wire_free(ty_wire *w);
-/* the next field of the message that is open, at first the file; more: 0 at its end */
+/* Reads the next field of the message that is open, at first the file. *more: 0 at its end. */
 int         ty_wire_next(ty_wire *w, ty_field *out, int *more);
-/* opens the message that the last field holds; at most 64 in each other */
+/* Opens the message that the last field holds. TY_EFORMAT if it is a number, or if 64 are open. */
 int         ty_wire_enter(ty_wire *w);
-/* closes it: the field after it is next */
+/* Closes the message that is open; the field after it is the next one. */
 int         ty_wire_leave(ty_wire *w);
-/* the last field's bytes, at most 64 KiB, until the next call on the same reader */
+/* Gives the last field's bytes, at most 64 KiB, borrowed until the next call on the same reader. */
 int         ty_wire_bytes(ty_wire *w, const char **out);
-/* the varints that the last field holds; n: how many there are */
+/* Reads the varints that the last field holds, at most `capacity`. *n: how many it holds. */
 int         ty_wire_numbers(ty_wire *w, int64_t *to, int64_t capacity, int64_t *n);
-/* Up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8; NULL:
-** there are none. */
+/* Reads up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8.
+** *out is NULL if there are none. */
 int         ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out);
 /* Lists a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else "f",
 ** and the name. *out is NULL if the folder is empty. */
 int         ty_folder_list(const char *path, ty_tensor **out);
+/* Opens a file of records; mode: "r" or "w". */
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
-/* an error if what was written could not all be stored */
+/* Closes and frees the file. TY_EIO if not all that was written could be stored. */
 int         ty_record_close(ty_record *r);
-/* bytes 0 and data NULL at the end */
+/* Reads the next record, borrowed until the next call; *bytes 0 and *data NULL at the end. */
 int         ty_record_read(ty_record *r, const char **data, size_t *bytes);
 int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
@@ -347,84 +386,112 @@ typedef struct {
 
 int         ty_source_new(ty_source **out);
 void        ty_source_free(ty_source *r);
-/* Fields, in order. rows: of an array of the host; those of one dimension are numbers. */
+/* Adds a field: row i of an array of the host for sample i; of an array of one dimension, a number.
+** Keeps a reference to the array. */
 int         ty_source_rows(ty_source *r, ty_tensor *rows);
+/* Adds a field: the image in path[i] for sample i; flag as in ty_image_decode. Copies the paths. */
 int         ty_source_files(ty_source *r, const char *const *path, int64_t n, int flag);
-/* two fields: an image and its label or labels. offset: n places of records */
+/* Adds two fields, an image and its label or labels. offset: byte of each of n records in the file.
+** TY_EUNSUPPORTED: a source has one file of records. */
 int         ty_source_records(ty_source *r, const char *path, const int64_t *offset, int64_t n,
                               int flag);
+/* Adds a field whose arrays come with each batch (ty_batch_spec, given). */
 int         ty_source_given(ty_source *r);
-/* what is done to a field that has three dimensions, instead of what was said before */
+/* Sets the steps that change a field of three dimensions; they replace those set before. */
 int         ty_source_steps(ty_source *r, int field, const ty_image_step *step, int n);
-/* TY_EVALUE: a step with values that it cannot have */
+/* Checks the values of steps; TY_EVALUE names the first that a step cannot have. */
 int         ty_steps_check(const ty_image_step *step, int n);
-/* the steps on one image, drawing from the stream of (seed, epoch, sample) */
+/* Runs the steps on one image. Random numbers come from the stream of (seed, epoch, sample). */
 int         ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t seed,
                          uint64_t epoch, uint64_t sample, ty_tensor **out);
-/* the seed of the stream of a sample for what the front end draws */
+/* Returns the seed of a sample's stream, for random numbers that the front end draws. */
 uint64_t    ty_sample_seed(uint64_t seed, uint64_t epoch, uint64_t sample);
 
-/* workers 0: a batch is made where it is waited for. Threads start with the first batch, end when
-** there is nothing to do, and belong to the loader. One thread uses a loader. */
+/* Makes a loader of up to `workers` threads; 0: ty_loader_wait makes the batch itself. The threads
+** start with the first batch and end when there is nothing to do. One thread uses a loader. */
 int         ty_loader_new(int workers, ty_loader **out);
 void        ty_loader_free(ty_loader *l);
+/* Queues a batch and writes its number. Copies what the spec points to, keeps source and arrays. */
 int         ty_loader_submit(ty_loader *l, const ty_batch_spec *spec, int64_t *batch);
-/* ready: 0 when the time is over; the failure of the batch: that of its first bad sample, whose
-** number is the failure's argument */
+/* Waits at most wait_ms milliseconds for a batch. *ready: 0 if the time is over. Returns the
+** failure of its first bad sample, whose number is the failure's argument. */
 int         ty_loader_wait(ty_loader *l, int64_t batch, int wait_ms, int *ready);
-/* A field of a batch that is ready, or of one of its samples (row; -1: the stacked one). out: NULL
-** if it is a number, which is in `number`. */
+/* Gives a field of a batch that is ready: of a sample (row), or the stacked one (-1). *out is a new
+** reference, or NULL if the field is a number, which is written to *number. */
 int         ty_loader_field(ty_loader *l, int64_t batch, int field, int64_t row, ty_tensor **out,
                             double *number);
+/* Frees a batch, ready or not, as soon as no thread works on it. */
 int         ty_loader_drop(ty_loader *l, int64_t batch);
-/* threads that run now, of all loaders */
+/* Returns the number of threads of all loaders that run now. */
 int         ty_loader_threads(void);
 
 /* -- recording --------------------------------------------------------------------------------- */
-/* Of this thread. While recording is on, calls on variables and on what came of them get a history;
-** while training is, Dropout and its like are on. set: 0 off, 1 on, 2 off for a while (errors tell
-** the difference), -1 asks. Both return what is the case afterwards. */
+/* Turns this thread's recording off (0), on (1) or off for a while (2; errors then say so); -1
+** asks. While it is on, calls on variables and on their results get a history. Returns whether it
+** is on. */
 int         ty_recording(int set);
+/* Turns this thread's training mode, in which Dropout and its like are active, off (0) or on (1);
+** -1 asks. Returns whether it is on. */
 int         ty_training(int set);
-/* the line of the script that the next calls belong to; NULL: none */
+/* Sets the line of the script that this thread's next calls belong to; NULL: none. */
 int         ty_line(const char *line);
-/* Whether a run of the operator may fail for what is in its arrays: then its line must be noted. */
+/* Returns 1 if a run of the operator may fail because of values in its arrays, so that the line of
+** the call must be set before it. */
 int         ty_op_may_fail(const char *op);
-/* Two numbers of this thread, as long as it lives: whether a line must be noted for the next
-** recorded call (0: it repeats one whose line is known), and whether the last call has none. Then
-** ty_line_late gives it. */
+/* Returns two numbers of this thread, valid as long as it lives: whether the next recorded call
+** needs a line (0: it repeats one whose line is known), and whether the last call lacks one, which
+** ty_line_late then sets. */
 const int32_t *ty_line_request(void);
+/* Sets the line of the last recorded call. */
 void        ty_line_late(const char *line);
-/* Recorded calls wait for others until their values are needed (TYCHO_LAZY). What was done so
-** far: programs that are kept, runs of kept ones and of new ones, calls in all runs, calls that
-** wait, whether they do. clear: the counts begin anew. */
+/* Counts of recorded calls, which wait for others until their values are needed (TYCHO_LAZY). */
 typedef struct {
-  int64_t programs, hits, misses, flushes, ops, pending, enabled;
+  /* programs that are kept */
+  int64_t programs;
+  /* runs of kept programs */
+  int64_t hits;
+  /* programs that had to be made */
+  int64_t misses;
+  /* times that waiting calls were submitted */
+  int64_t flushes;
+  /* calls in all of them */
+  int64_t ops;
+  /* calls of this thread that wait now */
+  int64_t pending;
+  /* 1 if calls may wait */
+  int64_t enabled;
 } ty_lazy_stats;
+/* Writes the counts so far; `clear` then sets hits, misses, flushes and ops to 0. */
 int         ty_lazy(ty_lazy_stats *out, int clear);
-/* Whether calls that follow may wait; returns whether they did. */
+/* Lets later recorded calls wait, or not (0, which runs those that wait). Returns the setting
+** before. */
 int         ty_lazy_enable(int on);
 /* Submits the calls that wait. */
 int         ty_lazy_run(void);
 /* Frees the programs that are kept. */
 void        ty_lazy_trim(void);
-/* Bytes that this thread's calls that wait will make. */
+/* Returns the bytes of the results of this thread's calls that wait. */
 int64_t     ty_lazy_bytes(void);
-/* whether a recorded call may need what is in t */
+/* Returns 1 if a recorded call may still need the values in t. */
 int         ty_watched(const ty_tensor *t);
-/* notes the line of a write, for the error of a backward that needs the old value; NULL: none */
+/* Notes the line of a write to t, for the error of a backward that needs the old values; NULL:
+** none. */
 int         ty_note_write(ty_tensor *t, const char *line);
-/* ty_tensor_view and ty_tensor_copy, recorded */
+/* Makes a view like ty_tensor_view; while recording is on, with a history. */
 int         ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out);
+/* Copies like ty_tensor_copy; while recording is on, `to` gets a history. */
 int         ty_copy(ty_tensor *to, ty_tensor *from);
 /* Makes a value that calls may read before ty_late_give says what it is: a copy of an array of its
 ** shape and type, on any device. While recording is on. What needs it before fails. It is one of
 ** `of` values that belong together by the number `group`, above 0. */
 int         ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out);
+/* Gives a value of ty_late its contents, an array of its shape and dtype. TY_ESTATE if it was given
+** before, or if the calls that wait for it were dropped. */
 int         ty_late_give(ty_tensor *late, ty_tensor *value);
 /* Drops the calls of this thread that wait for late values: reads of what they make fail. */
 void        ty_late_drop(void);
-/* *group: one whose late values heads were made of in part only; 0: there is none */
+/* Writes the number of a group of late values of which the heads depend on some but not on all; 0:
+** there is none. */
 int         ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group);
 /* Makes x a variable, cut from what made it, whose gradient goes to grad (of its shape, type and
 ** device). req: TY_NULL (grad NULL), TY_WRITE or TY_ADD. */
@@ -432,15 +499,15 @@ int         ty_variable(ty_tensor *x, ty_tensor *grad, int req);
 /* Cuts x from what made it; a variable becomes a plain array. */
 int         ty_detach(ty_tensor *x);
 enum { TY_PLAIN, TY_VARIABLE, TY_RECORDED, TY_FREED };
-/* *kind: what x is; *fresh: of a variable, backward has written its gradient since that was asked
-** with clear */
+/* Writes what x is (TY_PLAIN ..), and to *fresh whether backward has written the gradient of a
+** variable since the last call with `clear`. */
 int         ty_history(ty_tensor *x, int clear, int *kind, int *fresh);
 enum { TY_RETAIN = 1, TY_TRAIN = 2, TY_UNREACHED = 4 };
-/* Gradients of heads. head_grad[i]: NULL for ones. Without variables (nvariable 0) they go to the
-** arrays of all variables that the heads reach, by their requests; else to grad[i], where
-** variable[i] is a variable or what a function gave. flags: TY_RETAIN: the graph stays for another
-** backward; TY_TRAIN: as in the recording; TY_UNREACHED: grad[i] stays as it is where the heads do
-** not reach variable[i], which is an error otherwise. Gradients end at functions (ty_function). */
+/* Computes gradients of heads. head_grad[i]: NULL for ones. Without variables (nvariable 0) they
+** go to the arrays of all variables that the heads reach, by their requests; else to grad[i], where
+** variable[i] is a variable or a result of a function (ty_function), where gradients end. flags:
+** TY_RETAIN keeps the graph for another backward; TY_TRAIN: as in the recording; TY_UNREACHED
+** leaves grad[i] as it is if the heads do not reach variable[i], which is an error otherwise. */
 int         ty_backward(ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
                         ty_tensor *const *variable, ty_tensor *const *grad, int nvariable,
                         int flags);
@@ -454,22 +521,23 @@ typedef struct {
   uint64_t serial;                                           /* above those of its inputs' steps */
   int32_t nattr, nin, nout, train;
 } ty_step_info;
-/* the step that made t and which output of it t is; *out NULL: none */
+/* Finds the step that made t, and which output of it t is. *out is a reference; NULL: none. */
 int         ty_step_of(ty_tensor *t, ty_step **out, int *which);
-/* The step with the largest serial number below `below` that the heads depend on, *out NULL: none.
-** functions: of those alone, and nothing beyond them is looked at. */
+/* Finds the step with the largest serial number below `below` that the heads depend on; *out NULL:
+** none. functions: considers functions only, and nothing that they depend on. */
 int         ty_step_before(ty_tensor *const *head, int nhead, uint64_t below, int functions,
                            ty_step **out);
 int         ty_step_info_of(const ty_step *s, ty_step_info *out);
-/* what it read or gave, with the history that it has */
+/* Gives input i of a step, a new reference, with the history that it had. */
 int         ty_step_input(ty_step *s, int i, ty_tensor **out);
+/* Gives output i of a step, a new reference, with its history. */
 int         ty_step_output(ty_step *s, int i, ty_tensor **out);
 void        ty_step_free(ty_step *s);
 /* Makes out[i] the results of a function of the front end on in[i], if one of these is a variable
 ** or recorded; *serial: that of its step, 0: there is none. */
 int         ty_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
                         uint64_t *serial);
-/* The serial number of a function whose step is gone, each once; 0: there is none. */
+/* Returns the serial number of a function whose step was freed, each once; 0: there is none. */
 uint64_t    ty_function_gone(void);
 
 /* -- beyond the first edition ------------------------------------------------------------------ */
@@ -492,100 +560,124 @@ typedef struct {
   int32_t kind, pad_;
 } ty_profile_sum;
 
-/* names of the inputs ("x!" is mutated) and outputs ("[x]" is hidden) that these attributes give;
-** checks the attributes. nin counts the inputs of a variadic operator, -1: as the attributes say */
+/* Checks attributes, and writes the names of the inputs ("x!" is mutated) and outputs ("[x]" is
+** hidden) that they give, borrowed until this thread's next call. nin: number of inputs of a
+** variadic operator; -1: as the attributes say. */
 int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin, const char **in,
     const char **out);
-/* shapes and dtypes of an operator's visible outputs, of which `out` has room for nout, n: how many
-** there are. A dim of 0 and TY_NODTYPE are unknown; `in` takes what follows for the inputs */
+/* Infers shapes and dtypes of an operator's visible outputs: writes at most nout of them, and their
+** number to *n. A dim of 0 and TY_NODTYPE are unknown; those of `in` are completed, too. */
 int         ty_op_infer(const char *op, const ty_attr *attr, int nattr, ty_desc *in, int nin,
     ty_desc *out, int nout, int *n);
-/* other names of operator i, separated by spaces */
+/* Writes the other names of operator i, separated by spaces. */
 int         ty_op_alias(int i, const char **out);
-/* in words: "none", "zero"; of a row its formulas, "a: g * b; b: g * a" */
+/* Describes an operator's gradient in words: "none", "zero"; of an operator by formulas these, as
+** "a: g * b; b: g * a". Borrowed until this thread's next call. */
 int         ty_op_gradient(const char *op, const char **out);
 int         ty_graph_size(ty_graph *g, int *nodes);
 int         ty_graph_node(ty_graph *g, int i, ty_node *out);
-/* subgraph k of node i, borrowed; NULL past the last */
+/* Gives subgraph k of node i, borrowed; NULL past the last. */
 int         ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);
-/* reads or sets a device's random state */
+/* Sets a device's random state, if `set`, then reads it. */
 int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);
-/* a number of [0, 1) from that state, at once: it waits for nothing */
+/* Draws a number of [0, 1) from that state, without waiting for other work. */
 int         ty_rng_unit(int device, double *out);
+/* Writes bytes of a device: of all of its memory, of arrays, and of pools. */
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
-/* what a GPU was given so far: kernels and calls of libraries; copies and fills. 0 of a CPU */
+/* Counts what a GPU was given so far: kernels and calls of libraries, and copies and fills; 0 for a
+** CPU. */
 int         ty_device_work(int device, int64_t *launches, int64_t *copies);
-/* waits for its last write; 1: what computed it failed, and nothing has written it since */
+/* Waits for the last write of t. Returns 1 if it failed and nothing has written t since, else 0. */
 int         ty_tensor_failed(ty_tensor *t);
-/* A state of a training: where a change in place fails, the old value counts again as soon as the
-** failure has been reported. What executors are bound to is so already. */
+/* Marks t as state of a training: if a change in place fails, its old value is valid again as soon
+** as the failure has been reported. Arrays that executors are bound to are marked already. */
 int         ty_tensor_lasting(ty_tensor *t);
-/* rows of output i that its last run filled (waits); -1: all of them, always */
+/* Waits for output i and writes how many of its rows the last run filled; -1: its shape is
+** static. */
 int         ty_exec_rows(ty_exec *e, int i, int64_t *rows);
-/* the same graph with other annotations: what reshape starts from */
+/* Replaces the graph that ty_exec_reshape starts from by the same one with other annotations. Keeps
+** a reference to it. */
 int         ty_exec_regraph(ty_exec *e, ty_graph *g);
 int         ty_exec_stats(ty_exec *e, ty_stats *out);
-int         ty_exec_check(ty_exec *e, int on);             /* stop at the first NaN or Inf */
-int         ty_exec_pool(ty_exec *e, ty_pool **out);       /* borrowed */
-/* the operator's row as CUDA source */
+/* Makes later runs fail at the first NaN or infinity (on 1), or not. */
+int         ty_exec_check(ty_exec *e, int on);
+/* Gives the pool of the executor's arrays, borrowed. */
+int         ty_exec_pool(ty_exec *e, ty_pool **out);
+/* Writes the CUDA source of an operator by formulas, borrowed until this thread's next call.
+** TY_EUNSUPPORTED for others. */
 int         ty_op_cuda(const char *op, const char **source);
-/* "formula", "kernel", "host" (the CPU's, over copies), "nothing" */
+/* Writes how GPUs compute an operator or its gradient (backward 1): "formula", "kernel", "host" (by
+** the CPU's kernel, over copies) or "nothing". The text is constant. */
 int         ty_op_gpu(const char *op, int backward, const char **how);
-/* a row added by ty_op_pointwise, as its definition; NULL otherwise */
+/* Gives the definition of an operator added by ty_op_pointwise; NULL for others. */
 int         ty_op_row(const char *op, const char **text);
-/* a JPEG or PNG file -> (height, width, channels) uint8; flag 0: grey, 1: colour, -1: as stored */
+/* Decodes a JPEG or PNG file to (height, width, channels) uint8. flag: 0 grey, 1 colour, -1 as
+** stored. Channels are blue, green, red unless to_rgb is 1. */
 int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out);
-/* "jpeg" (quality 0..100) or "png" (compression 0..9) -> its bytes */
+/* Encodes an image as "jpeg" (quality 0..100) or "png" (compression 0..9); *out: its bytes. */
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
-/* the parts one after the other; synced, then put in the old file's place */
+/* Writes the parts one after the other to a new file, which takes the old one's place when it is
+** complete and synced. */
 int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
-/* a folder, with those above it that are missing; private: no other user may read it, and one that
-** exists already is TY_EIO where it is another user's or open to others */
+/* Makes a folder and those above it that are missing. is_private: no other user may read it; TY_EIO
+** if it exists and is another user's or open to others. */
 int         ty_folder_make(const char *path, int is_private);
-/* raw deflated bytes that hold exactly `size` */
+/* Inflates raw deflated bytes into exactly `size` bytes; another size is an error. */
 int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);
-/* of zip archives; begins with 0 */
+/* Returns the CRC-32 of zip archives of bytes that follow those of `before`, at first 0. */
 uint32_t    ty_crc32(uint32_t before, const void *data, size_t bytes);
-/* TY_PROFILE_* bits to record; 0 stops, -1 asks */
+/* Sets what is recorded, bits TY_PROFILE_*; 0 stops, -1 changes nothing. *before (unless NULL): the
+** bits before. */
 int         ty_profile(int what, int *before);
-/* where; ns between writings while recording, 0: only at dump */
+/* Sets the file of later events, and the time in ns between writings while recording; 0: only
+** ty_profile_dump writes. */
 int         ty_profile_file(const char *path, int64_t period);
-/* writes what is new; finished: stops recording as well */
+/* Writes the events since the last writing to the file; `finished` stops recording as well. */
 int         ty_profile_dump(int finished);
-/* the caller's own: a span or task from .. to; a counter's value or a mark's scope (0 global, 1
-** process, 2 thread) in `from` */
+/* Records an event of the caller: a span or task between two times in ns; of a counter `from` is
+** its value, of a mark its scope (0 global, 1 process, 2 thread). Does nothing while recording is
+** off. */
 int         ty_profile_add(int kind, const char *category, const char *name, int64_t from,
     int64_t to);
-int64_t     ty_profile_now(void);                          /* ns */
-/* per label; TY_EINDEX past the last. Texts live on */
+/* Returns the time of the profiler's clock in ns. */
+int64_t     ty_profile_now(void);
+/* Writes the sums of label i; TY_EINDEX past the last. Its texts stay valid while the process
+** runs. */
 int         ty_profile_sums(int i, ty_profile_sum *out);
-int         ty_profile_reset(void);                        /* sums start afresh */
+/* Sets the sums of all labels to 0. */
+int         ty_profile_reset(void);
 /* Groups of ranks that run one script. Sums and broadcasts are queued like other work on arrays, in
 ** one order on all ranks; the arrays of a call are of one dtype, on a CPU, or where ranks are
 ** devices on these: array i on device i % n of this process. */
 typedef struct ty_comm ty_comm;
 enum { TY_WIRE_FULL, TY_WIRE_F16, TY_WIRE_BF16, TY_WIRE_2BIT };      /* what float32 is sent as */
-/* "mpi": this process's rank; "threads": `size` ranks of this process, out[0 .. size - 1] */
+/* Opens a group: "mpi" writes this process's rank to *out; "threads" makes `size` ranks of this
+** process, out[0 .. size - 1]. */
 int         ty_comm_open(const char *kind, int size, ty_comm **out);
-/* Ranks are GPUs, by NCCL: n of this process, after those of lower ranks of a group over MPI,
-** whose ranks all call this; ranks NULL: no other processes. Sums are added in the library's order;
-** there is no gathering. TY_EDEVICE says what is missing, as ty_comm_devices does, which writes the
-** library's version. */
+/* Opens a group whose ranks are GPUs, by NCCL: n of this process, numbered after those of lower
+** ranks of a group over MPI, whose ranks all call this; ranks NULL: there are no other processes.
+** Sums are added in the library's order; ty_comm_gather fails. TY_EDEVICE says what is missing. */
 int         ty_comm_open_devices(const int *device, int n, ty_comm *ranks, ty_comm **out);
+/* Writes the version of the library that ty_comm_open_devices uses, or returns TY_EDEVICE. */
 int         ty_comm_devices(char *text, size_t size);
 void        ty_comm_free(ty_comm *c);
 int         ty_comm_rank(const ty_comm *c);
 int         ty_comm_size(const ty_comm *c);
-/* from[i], added over the ranks, in to[i], which may be the same array; as one message, added in
-** the order of ranks: equal bits on all; two bits mean +threshold, -threshold or 0. Of sums
-** that wait for another one, that of the highest priority goes first, of several the first */
+/* Adds from[i] over the ranks into to[i], which may be the same array, as one message. Ranks are
+** added in their order, so that all get equal bits. wire: TY_WIRE_*; with 2BIT each number is sent
+** as +threshold, -threshold or 0. Of sums that wait, the one of the highest priority goes first, of
+** equal ones the earliest. */
 int         ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
                         double threshold, int priority);
 int         ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root);
-/* so many bytes of each rank, at most 1 MB; waits; 0 bytes: a barrier */
+/* Gathers `bytes` bytes of each rank, at most 1 MiB, in the order of ranks, and waits for them.
+** With 0 bytes it is a barrier. */
 int         ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all);
-/* what a rank that is asked to end says of its last checkpoint */
+/* Sets the text about its last checkpoint that this rank prints if it is asked to end. Copied. */
 int         ty_comm_note(const char *text);
-int         ty_comm_abort(ty_comm *c, const char *text);           /* ends all ranks */
+/* Ends all ranks. `text` is logged as the reason; NULL: "ended by the script". */
+int         ty_comm_abort(ty_comm *c, const char *text);
+/* Writes the number of the group's messages so far, their bytes, and the time that they took in
+** ns. */
 int         ty_comm_stats(const ty_comm *c, int64_t *messages, int64_t *bytes, int64_t *ns);
 #pragma GCC visibility pop

@@ -479,7 +479,8 @@ static int comm_begin_watch(void)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-/* Called when the process ends (device_closing): stops all waits of its ranks for other ranks. */
+/* Stops all waits of this process's ranks for other ranks. device_closing calls it when the process
+** ends. */
 static void comm_end_threads(void)
 {
   for (int i = 0; i < COMM_QUEUES; i++) {

@@ -1,9 +1,9 @@
 /* compile.c - sources in CUDA C++ become functions of a device: compiled by NVRTC, kept for the
 ** process, and on disk for the next one.
 **
-** An image is known by all it follows from: options, architecture, compiler, source. Where the
-** compiler does not know an architecture, PTX for the newest below it is compiled, which the driver
-** translates.
+** An image is known by all it follows from: options, architecture, compiler, source without its
+** comments. Where the compiler does not know an architecture, PTX for the newest below it is
+** compiled, which the driver translates.
 */
 #include <pthread.h>
 #include "cuda/cache.h"
@@ -90,13 +90,60 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
 
 /* -- images in this process -------------------------------------------------------------------- */
 
-/* Returns a text of all that the image follows from. */
+/* Returns what follows the comment at s; NULL if no comment begins there. */
+static const char *skip_comment(const char *s)
+{
+  if (s[0] != '/' || (s[1] != '/' && s[1] != '*')) return NULL;
+  if (s[1] == '/') return s + strcspn(s, "\n");
+  const char *end = strstr(s + 2, "*/");
+  return end ? end + 2 : s + strlen(s);
+}
+
+/* Returns what follows the string or the character constant at s. */
+static const char *skip_literal(const char *s)
+{
+  const char quote = *s++;
+  while (*s && *s != quote && *s != '\n') s += *s == '\\' && s[1] ? 2 : 1;
+  return *s == quote ? s + 1 : s;
+}
+
+/* Adds one line of a source without its comments and the blanks at its end, or nothing if it then
+** is empty. Returns the start of the next line. A comment over several lines counts as a part of
+** the line on which it begins. */
+static const char *add_code_line(struct text *t, const char *s)
+{
+  static const char directive[] = "#line ";
+  const size_t begin = t->n;
+  if (!strncmp(s, directive, sizeof directive - 1)) {
+    text_add(t, "#line 1");
+    s += sizeof directive - 1;
+    s += strspn(s, "0123456789");
+  }
+  while (*s && *s != '\n') {
+    const char *next = skip_comment(s);
+    if (next) {
+      text_put(t, " ", 1);
+    }
+    else {
+      next = *s == '"' || *s == '\'' ? skip_literal(s) : s + 1;
+      text_put(t, s, (size_t)(next - s));
+    }
+    s = next;
+  }
+  while (!t->lost && t->n > begin && t->s[t->n - 1] == ' ') t->s[--t->n] = 0;
+  if (t->n > begin) text_put(t, "\n", 1);
+  return *s ? s + 1 : s;
+}
+
+/* Returns a text of all that the image follows from: of the source neither comments nor the numbers
+** of lines, so that a source whose comments change keeps its image. The text is itself a source
+** that makes the image. */
 static char *make_key(const char *source, const char *const *options, int arch)
 {
   struct text t = { 0 };
   text_add(&t, "%d %d %d\n", arch, cuda_nvrtc_version(), cuda_driver_version());
   for (int i = 0; options && options[i]; i++) text_add(&t, "%s\n", options[i]);
-  text_put(&t, source, strlen(source));
+  while (*source) source = add_code_line(&t, source);
   char *key = t.lost ? NULL : mem_text(t.s);
   text_done(&t);
   return key;

@@ -16,8 +16,8 @@
 /* of the parameter `layout`: from this one on channels come last; -1: none given */
 enum { LAYOUT_NHWC = 3 };
 
-/* Returns the block of channels. Tensor cores want channels last. Bytes follow (masks of maxima).
-** */
+/* Returns the block of channels: all of them (channels last) for types that tensor cores multiply,
+** and for bytes, the masks of maxima of such arrays; else 0. */
 static int wanted_block(const ty_desc *d)
 {
   bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
@@ -117,15 +117,15 @@ static struct dnn_convolution weight_gradient(const struct call *c)
 struct turned_weight { cu_pointer p; int device; size_t bytes; const void *of; uint64_t version; };
 
 /* Returns whether an operand of a training can be turned with others. */
-static bool joins(const struct call *c, const struct operand *a)
+static bool operand_joins(const struct call *c, const struct operand *a)
 {
   return c->trains && in_blocks(c) && !a->block && turn_joins(&a->d);
 }
-static bool weight_joins(const struct call *c) { return joins(c, &c->in[1]); }
-static bool weight_joins_back(const struct call *c) { return joins(c, &c->in[2]); }
+static bool weight_joins(const struct call *c) { return operand_joins(c, &c->in[1]); }
+static bool weight_joins_back(const struct call *c) { return operand_joins(c, &c->in[2]); }
 static bool gradient_joins(const struct call *c)
 {
-  return joins(c, &c->out[1]) && !(c->add >> 1 & 1);
+  return operand_joins(c, &c->out[1]) && !(c->add >> 1 & 1);
 }
 
 static size_t state_bytes(const struct call *c)

@@ -1,4 +1,4 @@
-/* cuda.h - what the files of this room share: the libraries, the devices, compiled kernels.
+/* cuda.h - what the files of native/cuda share: the libraries, the devices, compiled kernels.
 **
 ** The CUDA back end is part of the library on every machine and finds what it needs when it runs.
 ** A kernel's source is compiled by NVRTC for the device that is there, once; a queue's thread has
@@ -14,8 +14,9 @@ enum { CUDA_DEVICES = 16 };
 
 /* Loads and starts the driver and NVRTC; TY_EDEVICE says what is missing. Any thread. */
 int  cuda_load(void);
-/* Return the versions of the driver and of NVRTC, 13000 for 13.0; 0: not loaded. */
+/* Returns the version of the driver, 13000 for 13.0; 0: it is not loaded. */
 int  cuda_driver_version(void);
+/* Returns the version of NVRTC, 13000 for 13.0; 0: it is not loaded. */
 int  cuda_nvrtc_version(void);
 enum cuda_library {
   CUDA_DRIVER, CUDA_NVRTC, CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER, CUDA_NCCL

@@ -43,7 +43,7 @@ static const struct source_file families[] = {
 #undef ROW
 };
 
-/* in front of each source, and so part of its key */
+/* The files in front of each source, and so a part of its key. */
 static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },

@@ -152,12 +152,13 @@ int cuda_times(const struct call *c, const struct operand *to, const struct oper
 /* Zeros elements; p may be NULL. */
 int cuda_zero(const struct call *c, const struct operand *x);
 
-/* sorting.c. Keys of kernels/sort.cu (keys.cuh): bytes of `count` with what sorts them. So many
-** are sorted in lines of n, equal ones in their order; *keys and space have cuda_keys_bytes(count)
-** each, and *keys becomes where they are then. bits: of a key, from the lowest, that are not always
-** 0. */
+/* Returns the bytes of `count` keys (kernels/keys.cuh) and of the scratch that sorts them. */
 size_t cuda_keys_bytes(int64_t count);
+/* Sorts `count` keys in lines of n; equal ones keep their order. *keys and space have
+** cuda_keys_bytes(count) bytes each; *keys becomes the one of them with the result (sorting.c). */
 int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n);
+/* Sorts keys of which only the lowest `bits` bits may differ from 0. Otherwise like
+** cuda_sort_keys. */
 int cuda_sort_bits(
     const struct call *c, void **keys, void *space, int64_t count, int64_t n, int bits);
 /* data goes through as it is (losses.c) */

@@ -107,7 +107,8 @@ void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
 ** block, rows of the weight in its shared memory. samples 0: it does not. */
 struct recurrence_plan { int samples, threads; int64_t held; };
 struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward);
-/* Launches it with `n` parameters, and one more for which there is room. w: the weight */
+/* Launches a plan's kernel with the first n of `params`, and sets element n itself. w: the
+** weight. */
 int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
     void **params, int n);
 

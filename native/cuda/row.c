@@ -44,8 +44,8 @@ static const char *find_word(
   return kind == '#' ? cuda_unit(dtype_size(dtype)) : cuda_type(dtype);
 }
 
-/* Writes words with what they name in their places. numbers: of '%', or NULL: words have none.
-** Returns whether there was room. */
+/* Writes words, with '$', '#', '^' and '%' replaced by what they name. numbers: those of '%'; NULL:
+** words have none. Returns false if `size` bytes do not suffice. */
 static bool write_words(
     const struct call *c, const char *words, const int64_t *numbers, char *to, size_t size)
 {

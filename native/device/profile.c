@@ -41,7 +41,7 @@ static int nlabel, label_cap;
 static int *table, table_size;
 static struct event *events;
 static int nevent, event_cap;
-static int64_t lost;                                  /* events without room or memory */
+static int64_t lost;                                  /* events dropped: too many or too deep */
 static int64_t origin;                                /* ns; time 0 of the file */
 static struct file {
   char *path;

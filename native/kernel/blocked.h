@@ -4,8 +4,8 @@
 
 /* Returns the b that convolutions of a CPU compute in, a vector of floats; 0: none. */
 int cpu_channel_block(void);
-/* Returns the b that convolutions of an array's device want it in: on a GPU all channels, so that
-** they are last; 0: none, it stays plain. A back end brings its own answer. */
+/* Returns the b of the layout in which convolutions on an array's device are fastest: on a GPU all
+** channels, so that they are last; 0: the plain layout. Back ends register their answer. */
 int channel_block(const ty_desc *d);
 void channel_block_register(int kind, int (*block)(const ty_desc *d));
 /* Converts n images of an array, float32, from plain to blocks of a vector, and back. */

@@ -20,7 +20,7 @@
 DECLARE(s, float)
 DECLARE(d, double)
 
-/* columns that LAPACK works on at once, for which it wants workspace */
+/* columns that LAPACK processes at once, for which it needs workspace */
 enum { PANEL = 32 };
 
 /* -- triangles --------------------------------------------------------------------------------- */

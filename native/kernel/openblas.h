@@ -3,7 +3,7 @@
 #pragma once
 #include "kernel/kernel.h"
 
-/* Prepares OpenBLAS for calls by this thread. TY_EMEMORY: there is no room for this many threads
-** more, and nothing to leave. */
+/* Prepares OpenBLAS for calls by this thread. TY_EMEMORY if its buffers for `threads` more threads
+** do not fit; then do not call openblas_leave. */
 int openblas_enter(int threads);
 void openblas_leave(int threads);

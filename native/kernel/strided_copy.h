@@ -52,10 +52,11 @@ static inline int64_t product_of(const ty_desc *d, int from, int to) /* of dims 
   for (int i = from; i < to; i++) n *= d->dim[i];
   return n;
 }
-/* One element of any dtype. set: as a C cast does, out of range the nearest. index: truncated;
-** NaN is INT64_MIN. */
+/* Stores a number as an element of any dtype, like a C cast; out of range the nearest one. */
 void    set_number(void *p, int dtype, double value);
+/* Returns element i, of any dtype, truncated to an integer; INT64_MIN if it is NaN. */
 int64_t index_of(const struct operand *a, int64_t i);
+/* Returns element i, of any dtype, as a double. */
 double  real_of(const struct operand *a, int64_t i);
 
 /* Writes zeros to output k, where there is one and it is read. */

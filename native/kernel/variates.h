@@ -14,7 +14,7 @@
 typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element, int64_t n);
 
 struct variates {
-  /* unit24 and 53: uniform, of so many bits: what a float or double holds */
+  /* unit24, unit53: uniform numbers of 24 and 53 bits, as many as a float and a double hold */
   variate_fn unit24, unit53, normal, exponential;
   void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit,
       int64_t n);

@@ -70,7 +70,7 @@ static void move_to_end(struct backlog *backlog, struct history *moved)
   }
 }
 
-static int give(ty_tensor *late, ty_tensor *value)
+static int give_value(ty_tensor *late, ty_tensor *value)
 {
   struct history *h = late->history;
   NEED(h && h->late && h->backlog == backlog_own(), TY_ESTATE,
@@ -90,7 +90,7 @@ int ty_late_give(ty_tensor *late, ty_tensor *value)
 {
   NEED(late && value, TY_ETYPE, "give: an array is missing");
   backlog_lock();
-  int code = give(late, value);
+  int code = give_value(late, value);
   backlog_unlock();
   return code;
 }

@@ -526,8 +526,8 @@ static int run_forward(struct trace *t)
   return code;
 }
 
-/* Parts of the pending calls. They run apart from each other, in this order, but for WAITING,
-** which does not run. */
+/* Parts of the pending calls, which run apart from each other and in this order. Calls of the last
+** part wait and do not run. */
 enum part { PART_WHOLE, PART_BROKEN, PART_WAITING };
 
 /* Which of the marks of calls are valid. */

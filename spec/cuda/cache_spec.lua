@@ -96,6 +96,29 @@ describe("the cache of kernels", function()
     end)
   end)
 
+  -- so an edit of a comment leaves the kernels that are there in use
+  it("knows kernels by their source without comments, empty lines and numbers of lines", function()
+    folder.with(function(path)
+      run(path)
+      local cache = path .. "/deep/cache"
+      local files = 0
+      for _, name in ipairs(cubins(cache)) do
+        local whole = folder.read(cache .. "/" .. name)
+        local nkey = whole:byte(9) + 256 * whole:byte(10) + 65536 * whole:byte(11)
+        local key = whole:sub(33, 32 + nkey)
+        assert.is_nil(key:find("//", 1, true))
+        assert.is_nil(key:find("/*", 1, true))
+        assert.is_nil(key:find("\n[ \t]*\n"))
+        for number, file in key:gmatch("\n#line (%d+) \"([^\"\n]+)\"\n") do
+          assert.equal("1", number)
+          files = files + (file:find("%.cuh?$") and 1 or 0)
+        end
+        assert.is_truthy(key:find("__global__", 1, true))
+      end
+      assert.is_true(files > 0)
+    end)
+  end)
+
   it("is where the settings say, or nowhere", function()
     folder.with(function(path)
       local function cached(settings, at)

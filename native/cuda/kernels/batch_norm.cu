@@ -69,7 +69,7 @@ FN C rounded(double v)
   return get<C>(to);
 }
 
-// y = a (x - mean) + d of a channel
+// The line of a channel: y = a (x - mean) + d.
 struct batch_line { C a, mean, d; };
 FN batch_line line_of(const batch_args &s, i64 c, double mean, double inverse, const P *gamma,
     const P *beta)
@@ -79,7 +79,7 @@ FN batch_line line_of(const batch_args &s, i64 c, double mean, double inverse, c
 }
 
 FN C apply(const batch_line &l, T x) { return l.a * (get<C>(x) - l.mean) + l.d; }
-// v as an output holds it
+// Returns v rounded to the type of outputs.
 FN C stored(C v)
 {
   T to;
@@ -90,7 +90,7 @@ FN bool dies(C v) { return v <= 0; } // NaN stays
 
 // -- forward ------------------------------------------------------------------------------------
 
-// part: of each part and channel the mean and the sum of squares about it
+// Writes to `part` the mean of each part and channel, and the sum of squares about it.
 extern "C" __global__ void batch_parts(
     double *part, const T *x, const struct batch_args __grid_constant__ s)
 {
@@ -120,7 +120,7 @@ extern "C" __global__ void batch_parts(
   }
 }
 
-// mean and variance of channel c, from its parts
+// Returns mean and variance of channel c from its parts, joined in order.
 struct batch_moments { double mean, var; };
 FN batch_moments join_moments(const batch_args &s, const batch_walk &w, i64 c, const double *part)
 {
@@ -137,8 +137,8 @@ FN batch_moments join_moments(const batch_args &s, const batch_walk &w, i64 c, c
   return { mean, join_block(square, w.stride) / count };
 }
 
-// y, plus `more` where it is given, then relu, whose mask may be asked for; mean, var: fixed ones,
-// without parts
+// Computes y, adds `more` where it is given, then applies relu, whose mask may be NULL. mean, var:
+// fixed ones, which replace those of the parts.
 extern "C" __global__ void batch_apply(T *y, T *mask, P *mean_out, P *third_out, P *gamma,
     const T *x, const T *more, const double *part, const P *mean, const P *var, const P *beta,
     const struct batch_args __grid_constant__ s)
@@ -183,7 +183,7 @@ extern "C" __global__ void batch_apply(T *y, T *mask, P *mean_out, P *third_out,
 
 // -- backward -----------------------------------------------------------------------------------
 
-// what forward used of channel c
+// Returns the statistics that forward used for channel c.
 struct batch_seen { double mean, inverse, var; };
 FN batch_seen seen_of(const batch_args &s, i64 c, const P *mean, const P *third)
 {
@@ -193,14 +193,14 @@ FN batch_seen seen_of(const batch_args &s, i64 c, const P *mean, const P *third)
   return { m, t, var > 0 ? var : 0 };
 }
 
-// dy where the relu let it through
+// Returns dy if relu passed the element, else 0.
 FN C passed(const batch_line &l, T dy, T x, const T *y, i64 at)
 {
   const bool dead = RELU == 1 ? dies(stored(apply(l, x))) : RELU == 2 ? dies(get<C>(y[at])) : false;
   return dead ? 0 : get<C>(dy);
 }
 
-// part: of each part and channel the sums of dy and of dy (x - mean)
+// Writes to `part` the sums of dy and of dy (x - mean) of each part and channel.
 extern "C" __global__ void batch_back_parts(double *part, const T *dy, const T *x, const T *y,
     const P *mean, const P *third, const P *gamma, const P *beta,
     const struct batch_args __grid_constant__ s)
@@ -231,7 +231,7 @@ extern "C" __global__ void batch_back_parts(double *part, const T *dy, const T *
   }
 }
 
-// dx = f dy + g (x - mean) + h
+// The line of a gradient: dx = f dy + g (x - mean) + h.
 struct batch_plane { C f, g, h; };
 FN batch_plane plane_of(
     const batch_args &s, const batch_seen &seen, double gamma, double sum, double dot)
@@ -246,7 +246,7 @@ FN void move_to(P &moving, double now, double momentum)
   set(moving, get<double>(moving) * momentum + now * (1 - momentum));
 }
 
-// Gradients of gamma and beta, too; the moving statistics take a step.
+// Computes dx and the gradients of gamma and beta, and updates the moving statistics.
 extern "C" __global__ void batch_back_apply(T *dx, P *dgamma, P *dbeta, P *moving_mean,
     P *moving_var, const T *dy, const T *x, const T *y, const double *part, const P *mean,
     const P *third, const P *gamma, const P *beta, const struct batch_args __grid_constant__ s)

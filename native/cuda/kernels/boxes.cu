@@ -94,7 +94,7 @@ struct nms_args {
   double valid, limit;
 };
 
-// key ~0: takes no part
+// Writes a key by score for each box; ~0 for boxes that take no part in the suppression.
 extern "C" __global__ void nms_keys(
     sort_key *keys, const T *x, const struct nms_args __grid_constant__ s)
 {
@@ -109,7 +109,7 @@ extern "C" __global__ void nms_keys(
   }
 }
 
-// How many of a sample's sorted keys take part.
+// Returns how many of a sample's n sorted keys take part: those that are not ~0.
 FN i64 taking_part(const sort_key *keys, i64 n)
 {
   i64 low = 0, high = n;
@@ -123,8 +123,8 @@ FN i64 taking_part(const sort_key *keys, i64 n)
   return low;
 }
 
-// Row `from` becomes row `to` of the result, in the form that is asked for; boxes that start left
-// of 0 are not converted: they mark rows that hold nothing.
+// Writes row `from` of x as row `to` of the result, in the requested form. Boxes that start left of
+// 0 mark empty rows and are not converted.
 FN void write_row(T *y, i32 *record, const T *x, i64 to, i64 from, const nms_args &s)
 {
   if (LEADS && record) record[to] = (i32)from;
@@ -138,7 +138,8 @@ FN void write_row(T *y, i32 *record, const T *x, i64 to, i64 from, const nms_arg
   for (int k = 0; k < 4; k++) y[to * s.width + s.box + k] = (T)v[k];
 }
 
-// gone: zeros, a number a box; y and record may be NULL
+// Suppresses boxes that overlap a better one. gone: scratch, zeros at first, a number a box. y and
+// record may be NULL.
 extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *keys, i32 *gone,
     const struct nms_args __grid_constant__ s)
 {
@@ -174,7 +175,8 @@ extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *ke
   }
 }
 
-// topk 0: all rows stay as they are
+// Writes to `record` the number of each row in its sample, for topk 0, where all rows stay as they
+// are.
 extern "C" __global__ void number_rows(i32 *record, i64 count, i64 n)
 {
   EACH(i, count) record[i] = (i32)(i % n);
@@ -201,7 +203,7 @@ extern "C" __global__ void match_keys(
   EACH(i, s.samples * n) keys[i] = { best_first(s.ascend ? -(double)x[i] : (double)x[i]), i % n };
 }
 
-// row and column begin as -1; a thread a sample
+// Pairs rows with columns, the best number first; a thread a sample. Unpaired ones get -1.
 extern "C" __global__ void match(T *row, T *column, const T *x, const sort_key *keys,
     const struct match_args __grid_constant__ s)
 {
@@ -257,7 +259,7 @@ struct target_args {
   double overlap, ignore, ratio, mining, variance[4];
 };
 enum { UNDECIDED, NEGATIVE, POSITIVE };
-// of an anchor: the largest overlap, -1: none, and whose it is
+// An anchor's match: its largest overlap, -1 if it has none, and the object that it overlaps.
 struct anchor_match { double best; i32 object, state; };
 
 FN i64 count_objects(const T *label, const target_args &s)
@@ -267,7 +269,8 @@ FN i64 count_objects(const T *label, const target_args &s)
   return n;
 }
 
-// The best pair of an anchor and an object that are both free, until no pair overlaps.
+// Matches the best pair of a free anchor and a free object, again and again until no pair overlaps.
+// Returns the number of pairs.
 FN i64 match_pairs(anchor_match *match, const double *overlap, i32 *matched, i64 objects,
     const target_args &s)
 {
@@ -296,7 +299,7 @@ FN i64 match_pairs(anchor_match *match, const double *overlap, i32 *matched, i64
   }
 }
 
-// The probability of background: a softmax's first.
+// Returns the probability of background, the first of a softmax over the scores.
 FN double background(const T *score, const target_args &s)
 {
   double most = -INFINITY, sum = 0;
@@ -305,8 +308,9 @@ FN double background(const T *score, const target_args &s)
   return exp((double)score[0] - most) / sum;
 }
 
-// overlap: (samples, anchors, objects). keys: of the anchors that may become negatives, those least
-// sure to be background first; wanted: how many of them
+// Matches anchors with objects. overlap: scratch (samples, anchors, objects). Writes keys of the
+// anchors that may become negatives, the least sure to be background first, and to `wanted` how
+// many of them are needed.
 extern "C" __global__ void match_anchors(anchor_match *match, sort_key *keys, i64 *wanted,
     double *overlap, i32 *matched, const T *anchor, const T *label, const T *score,
     const struct target_args __grid_constant__ s)
@@ -359,7 +363,7 @@ extern "C" __global__ void mine_negatives(anchor_match *match, const sort_key *k
   }
 }
 
-// offsets, mask, label: NULL where unused
+// Writes the targets of each anchor. offsets, mask, kind: NULL where unused.
 extern "C" __global__ void write_targets(T *offsets, T *mask, T *kind, const anchor_match *match,
     const T *anchor, const T *label, const struct target_args __grid_constant__ s)
 {
@@ -394,7 +398,8 @@ struct detection_args {
 };
 struct detection { double id, score, corner[4]; };
 
-// best: by score; found: in the order of the anchors
+// Writes each anchor as a detection, its key by score to `best`, and its key in the order of the
+// anchors to `found`.
 extern "C" __global__ void find_objects(detection *all, sort_key *best, sort_key *found,
     const T *score, const T *offset, const T *anchor,
     const struct detection_args __grid_constant__ s)
@@ -433,7 +438,8 @@ FN void write_detection(T *y, const detection &d, bool kept)
   for (int k = 0; k < 4; k++) y[2 + k] = (T)d.corner[k];
 }
 
-// The best come first, sorted; what follows them stays where it was found, with id -1.
+// Writes the detections of each sample: the best first, sorted; the others after them in the order
+// of the anchors, with id -1.
 extern "C" __global__ void detect(T *y, const detection *all, const sort_key *best,
     const sort_key *found, i32 *gone, const struct detection_args __grid_constant__ s)
 {

@@ -7,7 +7,8 @@
 #include "team.cuh"
 #endif
 
-// outer: the guard around this one, or NULL
+// Writes a guard: whether the condition (or its contrary, negate) holds, and `outer`, the guard
+// around it, unless that is NULL.
 extern "C" __global__ void guard(u8 *y, const T *condition, const u8 *outer, i32 negate)
 {
   EACH(i, 1) y[i] = (!outer || *outer) && (get<double>(*condition) != 0) != (negate != 0);
@@ -20,8 +21,9 @@ extern "C" __global__ void choose(
   EACH(i, n) y[i] = from[i];
 }
 
-// x goes to `first` where the guard holds, else to `second`, zeros to the other; one of them may be
-// NULL, and one may share the memory of x. Without `second` x may be what was skipped.
+// Copies x to `first` if the guard holds, else to `second`, and zeros to the other one. One of them
+// may be NULL, and one may share the memory of x. Without `second` x is not read where the guard
+// does not hold, since its memory may be undefined.
 extern "C" __global__ void part_ways(
     UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
 {

@@ -23,7 +23,7 @@ FN L load(const T *x, i64 at) { return *(const L *)(x + at); }
 FN L load_or_zeros(const T *x, i64 at) { return x ? load(x, at) : L{}; }
 FN void store(T *x, i64 at, const L &v) { *(L *)(x + at) = v; }
 
-// Of sample b and unit j: place in (batch, units), in (batch, gates units).
+// Sample b, unit j, and its index in (batch, units) and in (batch, gates units).
 struct cell_at { i64 b, j, unit, gate; };
 FN cell_at cell_of(i64 i, i64 units, i64 gates)
 {
@@ -32,7 +32,7 @@ FN cell_at cell_of(i64 i, i64 units, i64 gates)
   return at;
 }
 
-// h's rows are h_row apart, h0's h0_row, dy's dy_row
+// Sizes of a step. Rows of h are h_row elements apart, those of h0 h0_row, those of dy dy_row.
 struct cell_sizes { i64 n, units, h_row, h0_row, dy_row; };
 
 extern "C" __global__ void simple_cell(
@@ -51,7 +51,7 @@ extern "C" __global__ void simple_cell(
   }
 }
 
-// dy may be NULL, here and below
+// Computes the gradient of a simple cell. dy may be NULL, as in the gradients below.
 extern "C" __global__ void simple_cell_back(
     T *dpre, const T *h, const T *dh, const T *dy, const struct cell_sizes __grid_constant__ s)
 {
@@ -69,7 +69,7 @@ extern "C" __global__ void simple_cell_back(
   }
 }
 
-// gate may be pre, c may be c0
+// Computes one step of an lstm. gate may be pre, and c may be c0.
 extern "C" __global__ void lstm_cell(T *h, T *c, T *gate, const T *pre, const T *bx, const T *bh,
     const T *c0, const struct cell_sizes __grid_constant__ s)
 {
@@ -124,7 +124,8 @@ extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *
   }
 }
 
-// The states of `steps` steps, whose gates and cells are `step` apart: h (steps, batch, units).
+// Computes the states h (steps, batch, units) again from gates and cells, whose steps are `step`
+// elements apart.
 extern "C" __global__ void lstm_states(
     T *h, const T *gate, const T *c, i64 step, i64 n, const struct cell_sizes __grid_constant__ s)
 {

@@ -12,14 +12,14 @@ typedef computes<T>::type C;
 
 FN INDEX channel_of(i64 i, i64 k, i64 inner) { return (INDEX)i / (INDEX)inner % (INDEX)k; }
 
-// dx = dy + d
+// Adds to dy the number d of its unit: dx = dy + d.
 extern "C" __global__ void sparse_shift(
     T *dx, const T *dy, const P *d, i64 n, i64 k, i64 inner)
 {
   EACH(i, n) set(dx[i], get<C>(dy[i]) + get<C>(d[channel_of(i, k, inner)]));
 }
 
-// The moving average of each unit takes a step; d: the slope of the penalty there
+// Updates the moving average of each unit, and writes the slope of the penalty at it to d.
 extern "C" __global__ void sparse_slopes(P *d, P *moving, const P *mean, i64 k, double target,
     double penalty, double momentum)
 {

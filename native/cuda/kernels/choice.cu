@@ -16,7 +16,7 @@
 
 // -- classes --------------------------------------------------------------------------------------
 
-// sums of the first 1, 2, ... numbers of each row
+// Writes the running sums of each row. Reports a row with a negative number, a NaN or the sum 0.
 extern "C" __global__ void add_up(
     double *sums, const T *x, i64 rows, i64 classes, device_fault *fault, i64 op, i64 want)
 {
@@ -33,7 +33,8 @@ extern "C" __global__ void add_up(
   }
 }
 
-// `each` draws of a row; ln_p: logarithms of their probabilities; either may be NULL
+// Draws `each` classes for each row; ln_p: logarithms of their probabilities. y or ln_p may be
+// NULL.
 extern "C" __global__ void draw_classes(Y *y, T *ln_p, const double *sums, const T *x, i64 n,
     i64 each, i64 classes, const struct draw_key __grid_constant__ key)
 {
@@ -45,7 +46,7 @@ extern "C" __global__ void draw_classes(Y *y, T *ln_p, const double *sums, const
   }
 }
 
-// dx gets g / p of each draw of its class, in order.
+// Writes to dx the sum of g / p over the draws of each class, in order.
 extern "C" __global__ void draw_classes_back(
     T *dx, const T *g, const T *x, const Y *drawn, i64 n, i64 each, i64 classes)
 {
@@ -65,7 +66,8 @@ extern "C" __global__ void draw_classes_back(
 
 struct zipfian_args { i64 rows, each, max, slots; double turns; };
 
-// slot: zeros, for each row; y may be NULL
+// Draws `each` different numbers for each row. slot: hash tables, zeros at first. y and tries may
+// be NULL.
 extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
     const struct zipfian_args __grid_constant__ s, const struct draw_key __grid_constant__ key)
 {
@@ -87,7 +89,7 @@ extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
 // moves it to position k; there it stays until the first step after k with j = k. So a sort of
 // steps by their positions is enough; on average an entry moves less than ln n times.
 
-// step: keyed by its position
+// Writes each step of the shuffle, keyed by the position that it draws.
 extern "C" __global__ void list_steps(
     sort_key *step, i64 n, const struct draw_key __grid_constant__ key)
 {
@@ -99,7 +101,8 @@ FN i64 next_here(const sort_key *step, i64 n, i64 q)
   return q + 1 < n && step[q + 1].key == step[q].key ? step[q + 1].index : 0;
 }
 
-// leaves[p], zeros before: the first step after p that moves what is at position p; 0: none
+// Writes to leaves[p], which is 0 at first, the first step after p that moves the entry at position
+// p; 0: none does.
 extern "C" __global__ void first_steps(i64 *leaves, const sort_key *step, i64 n)
 {
   EACH(q, n)

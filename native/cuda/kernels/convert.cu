@@ -12,7 +12,7 @@ extern "C" __global__ void convert(TO *to, const FROM *from, i64 n)
   EACH(i, n) set(to[i], get<BY>(from[i]));
 }
 
-// add: onto what is there
+// Multiplies by a factor; `add` adds to the elements of `to` instead of replacing them.
 extern "C" __global__ void times_factor(TO *to, const FROM *from, i64 n, double factor, i32 add)
 {
   EACH(i, n)

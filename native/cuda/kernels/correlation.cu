@@ -12,7 +12,7 @@ struct correlation_args {
   i64 n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };
 
-// The pixel at a place of the padded image; outside: 0.
+// Returns the pixel at a place of the padded image; 0 outside of the image.
 FN double pixel_at(const T *x, const correlation_args &s, i64 n, i64 c, i64 y, i64 at)
 {
   y -= s.pad;
@@ -21,7 +21,7 @@ FN double pixel_at(const T *x, const correlation_args &s, i64 n, i64 c, i64 y, i
   return x[((n * s.channels + c) * s.h + y) * s.w + at];
 }
 
-// (n, H, W, channels), with the padding
+// Writes the image with its padding as (n, H, W, channels).
 extern "C" __global__ void pad_image(
     T *padded, const T *x, const struct correlation_args __grid_constant__ s)
 {
@@ -32,13 +32,14 @@ extern "C" __global__ void pad_image(
   }
 }
 
-// Both displacements of output channel k, and whether a place and the displaced one are inside.
+// The displacement of output channel k along both axes.
 struct displaced { i64 down, across; };
 FN displaced displacement(const correlation_args &s, i64 k)
 {
   const i64 side = 2 * s.radius + 1;
   return { (k / side - s.radius) * s.shift, (k % side - s.radius) * s.shift };
 }
+// Returns whether a place and the displaced one are before the end of the padded image.
 FN bool both_inside(const correlation_args &s, i64 y, i64 x, const displaced &d)
 {
   return y < s.H && x < s.W && y + d.down < s.H && x + d.across < s.W;
@@ -67,7 +68,7 @@ extern "C" __global__ void correlate(
   }
 }
 
-// The gradient of the first image, or, second, of the other one.
+// Computes the gradient of the first image, or with `second` of the other one.
 extern "C" __global__ void correlate_back(T *dx, const T *g, const T *a, const T *b, i32 second,
     const struct correlation_args __grid_constant__ s)
 {

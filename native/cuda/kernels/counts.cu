@@ -9,7 +9,8 @@
 #include "team.cuh"
 #endif
 
-// edges: what T can hold of them, as double
+// Writes the edges of the bins as T to `edges` (unless NULL), and rounded to T but as double to
+// `edge`.
 extern "C" __global__ void make_edges(
     T *edges, double *edge, const T *given, i64 bins, double low, double high)
 {
@@ -25,7 +26,7 @@ extern "C" __global__ void make_edges(
   }
 }
 
-// The lower edge belongs to a bin, and the upper one to the last.
+// Counts the elements of each bin. A bin has its lower edge; the last one its upper edge, too.
 extern "C" __global__ void histogram(
     u64 *count, const T *x, const double *edge, i64 n, i64 bins)
 {
@@ -45,7 +46,8 @@ extern "C" __global__ void histogram(
   }
 }
 
-// of each row of k, `step` apart, rows `row` apart
+// Counts the elements of each row that are not 0. The k elements of a row are `step` apart, rows
+// `row`.
 extern "C" __global__ void count_stored(i64 *count, const T *x, i64 rows, i64 k, i64 row, i64 step)
 {
   EACH_ROW(r, rows)
@@ -59,7 +61,7 @@ extern "C" __global__ void count_stored(i64 *count, const T *x, i64 rows, i64 k,
 
 struct close_args { i64 n; double rtol, atol; i64 equal_nan; };
 
-// Infinities are close to themselves alone.
+// Returns whether a is close to b; an infinity is close to itself only.
 FN bool close_to(const close_args &s, double a, double b)
 {
   if (is_nan(a) || is_nan(b)) return s.equal_nan && is_nan(a) && is_nan(b);
@@ -68,7 +70,7 @@ FN bool close_to(const close_args &s, double a, double b)
   return a != limit && a != -limit && size != limit && gap <= s.atol + s.rtol * size;
 }
 
-// one team
+// Writes whether all elements are close. Launched as one team.
 extern "C" __global__ void all_close(
     u8 *y, const T *a, const T *b, const struct close_args __grid_constant__ s)
 {

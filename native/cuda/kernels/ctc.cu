@@ -32,7 +32,7 @@ FN double log_add(double a, double b)
   return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-// states: alternately the blank and a label
+// A sample. Its states are alternately the blank and a label.
 struct ctc_sample {
   i64 steps, states, n;
   const double *log_y;
@@ -45,7 +45,7 @@ FN double log_at(const ctc_sample &c, i64 t, i64 k)
 }
 FN double log_of_state(const ctc_sample &c, i64 t, i64 i) { return log_at(c, t, c.symbol[i]); }
 FN i64 blank_of(const ctc_args &s) { return s.first ? 0 : s.classes - 1; }
-// Whether a path may jump from state i - 2 to i: over a blank between two different labels.
+// Returns whether a path may jump from state i - 2 to i, over a blank between two different labels.
 FN bool jumps(const ctc_sample &c, i64 i)
 {
   return i >= 2 && c.symbol[i] != blank_of(*c.s) && c.symbol[i] != c.symbol[i - 2];
@@ -61,7 +61,8 @@ FN i64 label_count(const ctc_args &s, const LABEL *label, const COUNT *count, i6
   return s.labels;
 }
 
-// Whether there is a path: a step for each label, and one for the blank between two equal ones.
+// Returns whether there is a path: it needs a step for each label, and one for the blank between
+// two equal ones.
 FN bool fits(const ctc_sample &c)
 {
   i64 need = c.states > 1 ? c.states / 2 : 1;
@@ -69,7 +70,8 @@ FN bool fits(const ctc_sample &c)
   return need <= c.steps;
 }
 
-// a: (steps, states) of paths that are there; b, next: of ways to end from there
+// Writes to a (steps, states) the logarithm of the probability of all paths from the start to each
+// state. Returns that of all paths to the end.
 FN double paths_forward(const ctc_sample &c, double *a)
 {
   const i64 S = c.states;
@@ -90,6 +92,8 @@ FN double paths_forward(const ctc_sample &c, double *a)
   return S > 1 ? log_add(end[S - 1], end[S - 2]) : end[0];
 }
 
+// Returns the logarithm of the probability of all ways from state i at step t to the end. next:
+// those of step t + 1.
 FN double ways_to_end(const ctc_sample &c, const double *next, i64 t, i64 i)
 {
   const i64 S = c.states;
@@ -100,7 +104,8 @@ FN double ways_to_end(const ctc_sample &c, const double *next, i64 t, i64 i)
   return v;
 }
 
-// What the states of a class have of all paths at a step, from the first of them on; 0 at others.
+// Returns the share of all paths that pass the states of a class at a step, for the class's first
+// state; 0 for its other states.
 FN double posterior(const ctc_sample &c, const double *a, const double *b, i64 i, double log_p)
 {
   double sum = 0;
@@ -134,7 +139,8 @@ FN void paths_backward(const ctc_sample &c, const double *a, double *b, double l
   }
 }
 
-// work: of each sample a (steps, states), b, next and the symbols of the most states
+// Computes losses and gradients. work: scratch of each sample, a (steps, states), then b, next and
+// symbols, each of as many numbers as the longest sample has states.
 extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *work,
     const LABEL *label, const STEPS *length, const COUNT *count, device_fault *fault, i64 op,
     i64 what, const struct ctc_args __grid_constant__ s)
@@ -163,7 +169,7 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
   }
 }
 
-// rows (steps, samples) times the head gradient of their sample
+// Multiplies rows (steps, samples) by the head gradient of their sample.
 extern "C" __global__ void scale_rows(T *dx, const T *grad, const T *g, i64 n, i64 samples, i64 k)
 {
   EACH(i, n) set(dx[i], grad[i] * g[i / k % samples]);

@@ -14,7 +14,7 @@
 
 typedef computes<T>::type C;
 
-// The layout of data, distances in elements. Of `size` numbers of a head `turned` turn.
+// The layout of data, distances in elements. `turned` of the `size` numbers of a head are rotated.
 struct rotary_args {
   i64 samples, heads, length, size, sample, head, row, turned;
   double base, scale; // scale: negative backward
@@ -49,7 +49,8 @@ extern "C" __global__ void rotary(
 
 struct append_args { i64 batch, more, capacity, key_width, value_width; };
 
-// Nothing is written where a length of any sample leaves no place.
+// Appends keys and values to caches. Writes nothing and reports a fault if any sample has no place
+// left.
 extern "C" __global__ void cache_append(device_fault *fault, i64 op, i64 what, NUMBER *out,
     T *key_cache, VALUE *value_cache, const T *key, const VALUE *value, const NUMBER *length,
     const struct append_args __grid_constant__ s)

@@ -12,13 +12,14 @@
 #include "keys.cuh"
 #endif
 
-// channels: of a group; area: places of the output
+// Sizes. channels: those of a group; area: the places of the output.
 struct deform_args {
   i64 groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
 };
 struct mix { struct deform_mix m; double mask; };
 
-// Where unit u, a tap of a group, reads for output place o; mask: NULL or the image's.
+// Returns where unit u, a tap of a group, reads for output place o, and its weights. mask: the
+// image's, or NULL.
 FN mix mix_at(const deform_args &s, const T *offset, const T *mask, i64 u, i64 o)
 {
   i64 t = u % s.taps, pair = 2 * u * s.area + o;
@@ -36,7 +37,7 @@ FN double mixed(const T *plane, const struct deform_mix &m, const double (&weigh
   return sum;
 }
 
-// columns: (groups, channels, taps, area)
+// Writes columns (groups, channels, taps, area).
 extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset, const T *mask,
     const struct deform_args __grid_constant__ s)
 {
@@ -48,7 +49,7 @@ extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset,
   }
 }
 
-// doffset, dmask: NULL where unused
+// Computes the gradients of offsets and masks. doffset, dmask: NULL where unused.
 extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *columns, const T *x,
     const T *offset, const T *mask, const struct deform_args __grid_constant__ s)
 {
@@ -72,7 +73,7 @@ extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *col
   }
 }
 
-// keys as taps.cu takes them
+// Lists the taps of the image as keys and weights, the input of taps.cu.
 extern "C" __global__ void list_taps(sort_key *keys, T *weight, const T *offset, const T *mask,
     const struct deform_args __grid_constant__ s)
 {

@@ -16,7 +16,7 @@
 #define JOINED(a, b) a##b
 #define OF_LAW(law, what) JOINED(law, what)
 
-// y: the densities, which their gradients multiply unless they are logarithms
+// Sizes. is_log: y holds logarithms of densities; else gradients are multiplied by the densities y.
 struct density_args { i64 n, block, width, is_log; };
 
 FN double at_or(const T *x, i64 i, double otherwise) { return x ? (double)x[i] : otherwise; }
@@ -46,7 +46,7 @@ extern "C" __global__ void slope_of_sample(T *dx, const T *g, const T *y, const 
   }
 }
 
-// da, db: NULL where unused
+// Computes the gradients of both parameters. da, db: NULL where unused.
 extern "C" __global__ void slope_of_parameters(T *da, T *db, const T *g, const T *y, const T *x,
     const T *a, const T *b, const struct density_args __grid_constant__ s)
 {

@@ -11,10 +11,10 @@
 #define T float       // numbers of sums
 #endif
 
-// side: of the triangle, or of the diagonal; k: packed elements of a matrix
+// Sizes. side: that of the triangle or of the diagonal; k: the packed elements of a matrix.
 struct diagonal_args { i64 n, k, side, offset; i32 triangle, lower; };
 
-// Where element (row, column) of a matrix is packed; -1: nowhere.
+// Returns the index at which element (row, column) of a matrix is packed; -1 if it is not.
 FN i64 packed_at(const diagonal_args &s, i64 row, i64 column)
 {
   if (s.offset < 0)
@@ -37,7 +37,7 @@ extern "C" __global__ void put_packed(
   }
 }
 
-// The row of element p of a triangle that is packed row by row.
+// Returns the row of element p of a triangle that is packed row by row.
 FN i64 row_of_packed(i64 p)
 {
   i64 row = (i64)((sqrt(8 * (double)p + 1) - 1) / 2);
@@ -79,7 +79,8 @@ extern "C" __global__ void sum_log_back(T *dx, const T *g, const T *matrix, i64 
 enum { MOST_FACTORS = 16 };
 struct column_args { i64 n, cols, count, rows[MOST_FACTORS]; const T *x[MOST_FACTORS]; };
 
-// y (n / cols, cols): the rows of the last factor change fastest.
+// Writes products of columns to y (n / cols, cols), in which the rows of the last factor change
+// fastest.
 extern "C" __global__ void column_products(T *y, const struct column_args __grid_constant__ s)
 {
   EACH(i, s.n)

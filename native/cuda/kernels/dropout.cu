@@ -18,8 +18,8 @@
 typedef computes<T>::type C;
 enum { ITEMS = PACK > 4 ? PACK : 4 };    // of a thread; with packs, n is a multiple
 
-// y = x times a factor, which is `scale` where the element's word is below limit, else 0 times it;
-// x NULL: ones; mask: the factors, may be NULL
+// Multiplies x by a factor, which is `scale` if the element's word is below limit, else 0 times
+// `scale`. x NULL: ones. mask: the factors; may be NULL.
 extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
     const struct draw_key __grid_constant__ key, u32 limit, C scale)
 {
@@ -45,7 +45,7 @@ extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
   }
 }
 
-// The same for elements first .. first + n - 1 of a larger array; y may be x.
+// Does the same for elements first .. first + n - 1 of a larger array. y may be x.
 extern "C" __global__ void dropout_part(T *y, const T *x, i64 first, i64 n,
     const struct draw_key __grid_constant__ key, u32 limit, C scale)
 {

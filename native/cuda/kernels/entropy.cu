@@ -19,7 +19,7 @@ extern "C" __global__ void cut_losses(
   }
 }
 
-// either may be NULL
+// Writes the threshold and divergence of the first cut of the least loss; either may be NULL.
 extern "C" __global__ void choose_cut(float *threshold, float *divergence, const double *loss,
     const T *edge, i64 n, i64 levels, i64 cuts)
 {

@@ -11,7 +11,7 @@
 #include "fault.cuh"
 #endif
 
-// all of y's matrices are NaN where a's have one; y may be a
+// Fills each matrix of y whose matrix in a has a NaN with NaN. y may be a.
 extern "C" __global__ void fill_nan(T *y, const T *a, i64 count, i64 size)
 {
   EACH_ROW(matrix, count)
@@ -24,7 +24,8 @@ extern "C" __global__ void fill_nan(T *y, const T *a, i64 count, i64 size)
   }
 }
 
-// The search for eigenvalues need not come to an end on what is not finite.
+// Marks matrices that are not finite and sets them to 0, since the search for their eigenvalues
+// might not end.
 extern "C" __global__ void finite_only(T *a, i32 *marks, i64 count, i64 size)
 {
   EACH_ROW(matrix, count)
@@ -38,7 +39,7 @@ extern "C" __global__ void finite_only(T *a, i32 *marks, i64 count, i64 size)
   }
 }
 
-// One block: the first of `count` matrices that is marked.
+// Reports the first of `count` matrices that is marked. Launched as one block.
 extern "C" __global__ void report_marked(
     const i32 *marks, i64 count, device_fault *fault, i64 op, i64 what)
 {
@@ -52,7 +53,7 @@ extern "C" __global__ void report_marked(
   }
 }
 
-// with a zero on its diagonal
+// Marks matrices that have a zero on their diagonal.
 extern "C" __global__ void mark_zeros(i32 *marks, const T *lu, i64 count, i64 n)
 {
   EACH(matrix, count)
@@ -68,7 +69,8 @@ extern "C" __global__ void identities(T *y, i64 count, i64 n)
   EACH(i, count) y[i] = i / n % n == i % n;
 }
 
-// det, or of logarithms sign and log; each may be null
+// Writes determinants to `first`, or with `logs` signs to `first` and logarithms to `second`; each
+// may be NULL.
 extern "C" __global__ void determinants(
     T *first, T *second, const T *lu, const i32 *pivot, i64 count, i64 n, i32 logs)
 {
@@ -86,7 +88,8 @@ extern "C" __global__ void determinants(
   }
 }
 
-// x: inverses; da = g det x^T, or g x^T; 0 where `of`, the determinant or its sign, is 0
+// Computes da = g det x^T, or with `logs` g x^T, from the inverses x; 0 if `of`, the determinant or
+// its sign, is 0.
 extern "C" __global__ void determinant_gradient(
     T *da, const T *x, const T *g, const T *of, i64 count, i64 n, i32 logs)
 {
@@ -99,7 +102,7 @@ extern "C" __global__ void determinant_gradient(
   }
 }
 
-// l (m x m) from q (m x n)
+// Copies the lower triangle of q (m x n) to l (m x m), with zeros above it.
 extern "C" __global__ void lower_part(T *l, const T *q, i64 count, i64 m, i64 n)
 {
   EACH(e, count)
@@ -109,7 +112,7 @@ extern "C" __global__ void lower_part(T *l, const T *q, i64 count, i64 m, i64 n)
   }
 }
 
-// the lower triangle over the upper one
+// Copies the lower triangle of each matrix onto its upper one.
 extern "C" __global__ void mirrored(T *x, i64 count, i64 n)
 {
   EACH(e, count)
@@ -119,7 +122,7 @@ extern "C" __global__ void mirrored(T *x, i64 count, i64 n)
   }
 }
 
-// the largest of each row becomes positive
+// Negates rows whose element of greatest magnitude is negative.
 extern "C" __global__ void positive_rows(T *u, i64 rows, i64 n)
 {
   EACH(row, rows)
@@ -131,7 +134,7 @@ extern "C" __global__ void positive_rows(T *u, i64 rows, i64 n)
   }
 }
 
-// m = N + diag(dl)
+// Writes m = N + diag(dl), the middle factor of the gradient; dl may be NULL.
 extern "C" __global__ void eigen_gradient(T *m, const T *l, const T *dl, i64 count, i64 n)
 {
   const double least = sizeof(T) == 8 ? 1e-100 : 1e-30;

@@ -6,7 +6,7 @@
 #include "team.cuh"
 #endif
 
-// flag: a float, of which 0 has no bits
+// Sets the flag, a float, to 0 if x has an infinity or a NaN: the bits of 0.0f are those of 0.
 extern "C" __global__ void look_for_infinite(i32 *flag, const T *x, i64 n)
 {
   EACH(i, n)

@@ -58,7 +58,7 @@ FN i64 start_of(const tile_side &s, i64 sample, i64 head, i64 row)
   return sample * s.sample + head * s.head + row * s.row;
 }
 
-// Rows of global memory into a tile, with zeros after the last row and the last column.
+// Loads rows of global memory into a tile, with zeros after the last row and the last column.
 template <int SIZE, int N> FN void load_tile(C *to, const T *from, i64 step, i64 rows)
 {
   typedef lanes<T, PACK> L;
@@ -73,7 +73,7 @@ template <int SIZE, int N> FN void load_tile(C *to, const T *from, i64 step, i64
   }
 }
 
-// Products of one row with EACH_SHARE others, eight rows apart.
+// Writes to sums the products of one row with EACH_SHARE others, which are eight rows apart.
 template <int SIZE> FN void products(C (&sums)[EACH_SHARE], const C *one, const C *others)
 {
   for (int i = 0; i < EACH_SHARE; i++) sums[i] = 0;
@@ -86,7 +86,7 @@ template <int SIZE> FN void products(C (&sums)[EACH_SHARE], const C *one, const 
   }
 }
 
-// to += factor times a row, of which each of eight threads has packs
+// Adds factor times a row to `to`; each of eight threads has some packs of it.
 template <int SIZE> FN void add_row(W (&to)[HELD_PACKS(SIZE)], C factor, const C *row, int lane)
 {
   for (int h = 0; h < HELD_PACKS(SIZE); h++)
@@ -102,7 +102,7 @@ template <typename F> FN C join_eight(C v, F join)
   return v;
 }
 
-// Keys lo .. hi - 1 that queries first .. last of a sample see.
+// The keys lo .. hi - 1 that queries first .. last of a sample see.
 struct tile_span { i64 lo, hi; };
 FN tile_span span_of(const tile_args &s, const tile_extra &x, i64 sample, i64 first, i64 last)
 {
@@ -117,7 +117,7 @@ FN tile_span span_of(const tile_args &s, const tile_extra &x, i64 sample, i64 fi
   return { lo, hi > lo ? hi : lo };
 }
 
-// The score of a query and a key; -infinity where the key does not count.
+// Returns the score of a query and a key; -infinity if the key is masked.
 FN C score_of(const tile_args &s, const tile_extra &x, const tile_span &see, i64 sample,
     i64 head, i64 query, i64 key, C product)
 {
@@ -132,7 +132,7 @@ FN C score_of(const tile_args &s, const tile_extra &x, const tile_span &see, i64
   return product * (C)s.scale + (x.bias ? get<C>(x.bias[in_bias]) : 0);
 }
 
-// The factor of dropout of a weight.
+// Returns the factor of dropout of a weight.
 FN C factor_of(const tile_args &s, i64 sample, i64 head, i64 query, i64 key)
 {
   if (!s.drops) return 1;
@@ -177,7 +177,7 @@ FN tile_block block_of(i64 tiles, i64 heads)
   return { b / tiles / heads, b / tiles % heads, b % tiles };
 }
 
-// logsum may be NULL
+// Computes attention forward. logsum: for backward, may be NULL.
 extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
 {
@@ -259,13 +259,13 @@ extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const
 
 // -- gradients ------------------------------------------------------------------------------------
 
-// The gradient of a score: weight (factor dy v - gap), where the weight is not 0.
+// Returns the gradient of a score, weight (factor dy v - gap); 0 if the weight is 0.
 FN C score_gradient(C weight, C product, C factor, C gap)
 {
   return weight == 0 ? 0 : weight * (product * factor - gap);
 }
 
-// dq, which may be NULL; gaps: of each query the sum of dy y
+// Computes dq, which may be NULL, and `gaps`, the sum of dy y of each query.
 extern "C" __global__ void attend_back_queries(T *dq, C *gaps, const T *dy, const T *y,
     const C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
@@ -321,8 +321,8 @@ extern "C" __global__ void attend_back_queries(T *dq, C *gaps, const T *dy, cons
     store_row<KEY>(dq + start_of(s.dq, b.sample, b.head, query), out, (C)s.scale, D, me.lane);
 }
 
-// dk and dv, each of which may be NULL: rows are keys, columns the queries of all heads that read
-// them
+// Computes dk and dv, each of which may be NULL. Rows are keys, columns the queries of all heads
+// that read them.
 extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T *dy,
     const C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)

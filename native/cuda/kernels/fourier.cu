@@ -9,7 +9,7 @@
 
 struct pair { double re, im; };
 
-// root k: e^(-2 pi i k / n)
+// Writes the n roots of unity; root k is e^(-2 pi i k / n).
 extern "C" __global__ void make_roots(pair *root, i64 n)
 {
   EACH(k, n)
@@ -19,7 +19,7 @@ extern "C" __global__ void make_roots(pair *root, i64 n)
   }
 }
 
-// real numbers, or the conjugates of pairs
+// Reads real numbers, or with `pairs` the conjugates of pairs.
 extern "C" __global__ void read_rows(pair *to, const T *x, i64 count, i32 pairs)
 {
   EACH(i, count)
@@ -44,8 +44,8 @@ extern "C" __global__ void write_rows(T *y, const pair *from, i64 count, i32 pai
   }
 }
 
-// Transforms of n / step numbers, `step` of them side by side, become p times as many of a p-th of
-// the length.
+// Splits transforms of n / step numbers, `step` of them side by side, into p times as many of a
+// p-th of the length.
 extern "C" __global__ void fourier_pass(
     pair *to, const pair *from, const pair *root, i64 count, i64 n, i64 step, i64 p)
 {

@@ -13,7 +13,7 @@
 
 struct hawkes_args { i64 sequences, kinds, events; };
 
-// inputs as the operator has them; ll and memory may be NULL
+// Computes log likelihoods of the operator's inputs. ll and memory may be NULL.
 extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds, const T *lda,
     const T *alpha, const T *beta, const T *state, const T *lags, const i32 *marks,
     const T *length, const T *time, const struct hawkes_args __grid_constant__ s)
@@ -38,7 +38,7 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
   }
 }
 
-// Marks of events that count have to be kinds.
+// Reports the mark of an event within its sequence's length that is not one of the kinds.
 extern "C" __global__ void check_marks(device_fault *fault, i64 op, const i32 *marks,
     const T *length, const struct hawkes_args __grid_constant__ s)
 {

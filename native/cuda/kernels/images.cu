@@ -31,7 +31,7 @@ extern "C" __global__ void to_planes_back(T *dx, const float *g, i64 n, i64 pixe
   }
 }
 
-// one: the same mean, or deviation, for all channels
+// Sizes. one_mean, one_deviation: all channels have the same one.
 struct normalize_args {
   i64 n, pixels, channels, one_mean, one_deviation;
   double mean[128], deviation[128];
@@ -69,7 +69,7 @@ extern "C" __global__ void add_border(
   }
 }
 
-// Every second time in reverse order along the axis (outer, size, inner).
+// Writes x to y, with probability 1/2 in reverse order along the axis (outer, size, inner).
 extern "C" __global__ void flip_at_random(T *y, const T *x, i64 n, i64 size, i64 inner,
     const struct draw_key __grid_constant__ key)
 {

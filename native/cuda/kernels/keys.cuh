@@ -3,7 +3,7 @@
 #pragma once
 struct sort_key { u64 key; i64 index; };
 
-// The key that puts the highest score first; NaN like the lowest.
+// Returns the key that puts the highest score first; NaN is like the lowest.
 FN u64 best_first(double v)
 {
   const u64 sign = 0x8000000000000000ULL;
@@ -11,7 +11,7 @@ FN u64 best_first(double v)
   return ~(bits & sign ? ~bits : bits | sign);
 }
 
-// Keys in as many bits as an element has: NaN above all, -0 as 0.
+// Returns the key of an element, in as many bits as it has; NaN is above all, -0 like 0.
 FN u64 order_of(u8 v) { return v; }
 FN u64 order_of(i8 v) { return (u8)(v ^ 0x80); }
 FN u64 order_of(bool8 v) { return v.byte != 0; }

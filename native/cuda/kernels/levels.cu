@@ -16,7 +16,7 @@
 #include "fault.cuh"
 #endif
 
-// What an element of the data is worth, of the range (low, high).
+// Returns the real number that one level of the range (low, high) stands for.
 FN double unit_of(const float *low, const float *high)
 {
   return LEVELS > 0 ? range_size(*low, *high) / LEVELS : 1;
@@ -39,7 +39,7 @@ extern "C" __global__ void find_range(
   found[1] = least > most ? 0 : most;
 }
 
-// given: the range is `least`, `most`; else it was found, or is that of low and high
+// Quantizes x. given: the range is `least` .. `most`; else `found`, or that of low and high.
 extern "C" __global__ void quantize(Q *y, float *from, float *to, const T *x, const float *low,
     const float *high, const double *found, i32 given, double least, double most, i64 n)
 {
@@ -54,7 +54,7 @@ extern "C" __global__ void quantize(Q *y, float *from, float *to, const T *x, co
   if (to) *to = (float)(LEAST < 0 ? r : most);
 }
 
-// found: the range; NULL: it is `least`, `most`
+// Quantizes x with a shift. found: the range; NULL: it is `least` .. `most`.
 extern "C" __global__ void quantize_shifted(Q *y, float *scale_out, float *shift_out, const T *x,
     const double *found, double least, double most, i64 n)
 {
@@ -109,7 +109,8 @@ extern "C" __global__ void read_shifted(
 // inputs are `inner` in all layers but the first.
 struct weight_rows { i64 rows, inputs, inner, outputs, passes, directions; };
 
-// A team a row: it and the same row of all other matrices share their largest magnitude.
+// Rounds weights to levels, a team a row; the same rows of all matrices share their largest
+// magnitude.
 extern "C" __global__ void round_weights(
     float *to, const float *w, const struct weight_rows __grid_constant__ s)
 {

@@ -15,7 +15,7 @@ extern "C" __global__ void logistic(T *y, const T *x, i64 n)
   EACH(i, n) set(y[i], 1 / (1 + exp_of(-get<C>(x[i]))));
 }
 
-// scale (y - label), or scale with its sign
+// Writes scale (y - label), or with `absolute` scale with the sign of that.
 extern "C" __global__ void regression(
     T *dx, const T *y, const LABEL *label, i64 n, C scale, i32 absolute)
 {
@@ -28,7 +28,8 @@ extern "C" __global__ void regression(
   }
 }
 
-// one against all; linear: hinge loss, else its square
+// Computes gradients of one class against all others. linear: of the hinge loss, else of its
+// square.
 extern "C" __global__ void margins(T *dx, const T *y, const LABEL *label, i64 rows, i64 k,
     C margin, C scale, i32 linear)
 {
@@ -44,7 +45,7 @@ extern "C" __global__ void margins(T *dx, const T *y, const LABEL *label, i64 ro
   }
 }
 
-// scale over the count, if given
+// Writes scale, divided by the count where it is given and above 1.
 extern "C" __global__ void constant(T *dx, const i64 *count, i64 n, double scale)
 {
   double by = count && *count > 1 ? (double)*count : 1;

@@ -15,7 +15,7 @@ struct move_args {
   i64 axis[AXES][3]; // size, stride in dst, stride in src (may be negative); outermost first
 };
 
-// Where element i is in dst, and in src.
+// The offsets of an element in dst and in src.
 struct move_offsets { i64 to, from; };
 FN move_offsets offsets_of(const struct move_args &s, i64 i)
 {

@@ -60,15 +60,15 @@ extern "C" __global__ void norm_rows(T *y, T *mean, T *third, const T *x, const 
   }
 }
 
-// v as it is stored, plus *more where there is one
+// Stores v, rounded, and then adds *more unless `more` is NULL.
 FN void set_sum(T *to, C v, const T *more)
 {
   set(*to, v);
   if (more) set(*to, get<C>(*to) + get<C>(*more));
 }
 
-// dx may be NULL; of a row with one gain: what it adds to the gradients of gamma and beta. more:
-// what dx is added to, may be NULL
+// Computes dx, which may be NULL, and for rows with one gain what each adds to the gradients of
+// gamma and beta. more: is added to dx; may be NULL.
 extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, const T *dy,
     const T *x, const T *gamma, const T *mean, const T *third, const T *more,
     const struct norm_args __grid_constant__ s)
@@ -104,7 +104,8 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
   }
 }
 
-// Gradients of gains, one per element: the rows in parts, each of which gives k sums of both.
+// Computes parts of the gradients of gains, one per element: each part of the rows gives k sums of
+// both.
 extern "C" __global__ void gain_parts(C *part, const T *dy, const T *x, const T *mean,
     const T *third, const struct norm_args __grid_constant__ s)
 {
@@ -123,7 +124,7 @@ extern "C" __global__ void gain_parts(C *part, const T *dy, const T *x, const T 
   }
 }
 
-// What the parts add up to; dbeta may be NULL, dgamma too. 32 columns a block.
+// Adds the parts up, 32 columns a block. dgamma and dbeta may be NULL.
 extern "C" __global__ void gain_sums(
     T *dgamma, T *dbeta, const C *part, const struct norm_args __grid_constant__ s)
 {
@@ -186,9 +187,9 @@ extern "C" __global__ void norm_rows_held(T *y, T *mean, T *third, const T *x, c
   }
 }
 
-// dx may be NULL; part: of s.parts teams each what its rows add to the gradients of gains, which
-// are one per element; NULL: unused; dgamma, dbeta: NULL, or of a grid of one block, which adds the
-// parts up itself; more as above
+// Computes dx, which may be NULL, from rows in registers. part: what the rows of each of s.parts
+// teams add to the gradients of gains, one per element; NULL: unused. dgamma, dbeta: NULL, or in a
+// grid of one block, which then adds the parts up itself. more: as above.
 extern "C" __global__ void norm_rows_back_held(T *dx, C *part, T *dgamma, T *dbeta, const T *dy,
     const T *x, const T *gamma, const T *mean, const T *third, const T *more,
     const struct norm_args __grid_constant__ s)

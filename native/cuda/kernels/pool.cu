@@ -48,7 +48,7 @@ enum { ACT_RELU = 1, ACT_TANH = 3 };
 struct pool_args { i64 n, in[3], out[3], inner; };
 struct point { i64 plane, at[3], c; };
 
-// element i of an array (planes, size, inner), its axes apart and back
+// Returns the indices of element i of an array (planes, size, inner).
 FN point point_of(i64 i, const i64 (&size)[3], i64 inner)
 {
   INDEX left = (INDEX)i;
@@ -62,6 +62,7 @@ FN point point_of(i64 i, const i64 (&size)[3], i64 inner)
   p.plane = left;
   return p;
 }
+// Returns the index of element (z, y, x) in the plane and inner element of p.
 FN i64 element_of(const point &p, i64 z, i64 y, i64 x, const i64 (&size)[3], i64 inner)
 {
   return (((p.plane * size[0] + z) * size[1] + y) * size[2] + x) * inner + p.c;
@@ -126,7 +127,7 @@ template <> struct range<double> { static constexpr double least = -1.7976931348
 template <> struct range<f16> { static constexpr double least = -65504; };
 template <> struct range<bf16> { static constexpr double least = -3.3895313892515355e38; };
 
-// argmax: the tap of the first maximum, where it is asked for; either of y and argmax may be NULL
+// Pools windows. argmax: the tap of the first maximum. Either of y and argmax may be NULL.
 extern "C" __global__ void pool(
     T *y, u8 *argmax, const T *x, const struct pool_args __grid_constant__ s)
 {
@@ -197,7 +198,7 @@ extern "C" __global__ void pool_planes(T *y, const T *x, i64 planes, i64 k)
   }
 }
 
-// of a mean or a sum
+// Computes the gradient of a mean or a sum over whole planes.
 extern "C" __global__ void pool_planes_back(T *dx, const T *dy, i64 planes, i64 k)
 {
   EACH(i, planes * k / PACK)
@@ -210,7 +211,7 @@ extern "C" __global__ void pool_planes_back(T *dx, const T *dy, i64 planes, i64 
   }
 }
 
-// Whether an earlier element of the window equals its maximum.
+// Returns whether an earlier element of the window equals its maximum.
 FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p, const window &w)
 {
   for (i64 a = w.begin[0]; a <= p.at[0]; a++)
@@ -222,7 +223,7 @@ FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p,
   return false;
 }
 
-// What an input gets of the gradient g of window w.
+// Returns what an input gets of the gradient g of window w.
 FN C share_of(const pool_args &s, const T *x, const T *y, const point &p, const window &w,
     i64 from, i64 to, C g)
 {
@@ -235,21 +236,22 @@ FN C share_of(const pool_args &s, const T *x, const T *y, const point &p, const 
   return POWER == 1 ? g : g * power_of(v / whole, POWER - 1);
 }
 
-// The first window over element i of axis d, and the one after the last.
+// Returns the first window over element i of axis d.
 FN i64 first_window(const pool_args &s, int d, i64 i)
 {
   i64 above = i + pad_of(d) - kernel_size(s, d) + 1;
   return above > 0 ? (above + stride_of(d) - 1) / stride_of(d) : 0;
 }
+// Returns the window after the last one over element i of axis d.
 FN i64 end_window(const pool_args &s, int d, i64 i)
 {
   i64 end = (i + pad_of(d)) / stride_of(d) + 1;
   return end < s.out[d] ? end : s.out[d];
 }
 
-// n: elements of dx. argmax: of POOL_MAX, where forward noted it; else x and y, where KIND needs
-// them. Activations: relu lets through what is above 0; the slope of tanh is that of its value,
-// which all windows that an element wins have for their output.
+// Computes dx. argmax: of POOL_MAX, where forward noted it; else x and y, where KIND needs them. An
+// activation before the pooling: relu passes elements above 0; the slope of tanh follows from its
+// value, which is the output of all windows that an element wins.
 extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const T *x, const T *y,
     const struct pool_args __grid_constant__ s)
 {

@@ -44,7 +44,8 @@ FN u16 float_to_half_bits(float f)
   return f != f ? (u16)0x7e00 : h;
 }
 #endif
-// A NaN as the quiet one without payload: the hardware's has one, and may change its sign.
+// Returns v; of a NaN the quiet one without payload, since the hardware's has one and may change
+// its sign.
 template <typename N> FN N plain(N v) { return v; }
 template <> __device__ __forceinline__ float plain<float>(float v) { return v != v ? NAN : v; }
 template <> __device__ __forceinline__ double plain<double>(double v)
@@ -70,7 +71,7 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct bool8 { u8 byte; };
 
-// neighbours that one load takes
+// N neighbours, which one load or store moves.
 template <typename T, int N> struct alignas(N * sizeof(T)) lanes { T at[N]; };
 
 // The type in which sums of T are made: float for half types, else double or 64-bit integers.
@@ -91,7 +92,7 @@ template <> struct own_precision<double> { typedef double type; };
 template <> struct own_precision<f16> { typedef float type; };
 template <> struct own_precision<bf16> { typedef float type; };
 
-// get<A>(x): the number x as an A (float, double, i32, i64).
+// get<A>(x) returns the number x as an A (float, double, i32, i64).
 template <typename A> FN A whole_or_real(double v) { return (A)v; }
 template <> __device__ __forceinline__ i32 whole_or_real<i32>(double v) { return to_i32(v); }
 template <> __device__ __forceinline__ i64 whole_or_real<i64>(double v) { return to_i64(v); }
@@ -106,7 +107,7 @@ template <typename A> FN A get(i8 x) { return (A)x; }
 template <typename A> FN A get(i32 x) { return (A)x; }
 template <typename A> FN A get(i64 x) { return (A)x; }
 
-// set(to, v): the number v as the engine stores it.
+// set(to, v) stores the number v as the engine does, rounded to the type of `to`.
 template <typename A> FN void set(float &to, A v) { to = plain((float)v); }
 template <typename A> FN void set(double &to, A v) { to = plain((double)v); }
 template <typename A> FN void set(f16 &to, A v) { to.bits = float_to_half_bits((float)v); }
@@ -138,7 +139,7 @@ template <typename A> FN A infinity() { return (A)__uint_as_float(0x7f800000u); 
 FN bool is_nan(float v) { return v != v; }
 FN bool is_nan(double v) { return v != v; }
 FN bool is_nan(i64) { return false; }
-// integers wrap
+// Adds or multiplies numbers; integers wrap around.
 FN i64 plus(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
 FN i64 times(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
 FN float plus(float a, float b) { return a + b; }
@@ -155,6 +156,6 @@ FN float highest(float) { return infinity<float>(); }
 FN double highest(double) { return infinity<double>(); }
 FN i64 highest(i64) { return 0x7fffffffffffffffLL; }
 
-// Every element of a loop over n, whatever the grid.
+// Loops over elements 0 .. n - 1, shared by all threads of any grid.
 #define EACH(i, n) \
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)

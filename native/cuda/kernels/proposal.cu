@@ -12,7 +12,7 @@
 #include "keys.cuh"
 #endif
 
-// pre: boxes of an image that take part, best first; post: regions of an image
+// Sizes. pre: number of best boxes of an image that take part; post: number of regions of an image.
 struct proposal_args {
   i64 images, anchors, h, w, pre, post, scales;
   double limit;
@@ -20,8 +20,8 @@ struct proposal_args {
   double scale[128], ratio[128];
 };
 
-// scores (image, 2 anchors, cell), of which the second half is that of objects; moves (image,
-// 4 anchors, cell); info (image, 3)
+// Proposes a box for each anchor and cell, with a key by score. scores: (image, 2 anchors, cell),
+// the second half for objects; moves: (image, 4 anchors, cell); info: (image, 3).
 extern "C" __global__ void propose_boxes(proposal *all, sort_key *keys, const T *scores,
     const T *moves, const T *info, const struct proposal_args __grid_constant__ s)
 {
@@ -40,8 +40,9 @@ extern "C" __global__ void propose_boxes(proposal *all, sort_key *keys, const T 
   }
 }
 
-// gone: zeros, a number a box; kept: room for the indices of `post` boxes of an image; where fewer
-// are kept, they repeat. y and score may be NULL
+// Chooses the regions of each image. gone: scratch, zeros at first, a number a box. kept: scratch
+// for the indices of `post` boxes of an image; if fewer are kept, they repeat. y and score may be
+// NULL.
 extern "C" __global__ void choose_regions(T *y, T *score, const proposal *all, const sort_key *keys,
     i32 *gone, i64 *kept, const struct proposal_args __grid_constant__ s)
 {

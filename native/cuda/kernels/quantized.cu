@@ -16,7 +16,7 @@
 #include "window.cuh"
 #endif
 
-// the ends of an integer's levels; real: a number that stands for itself
+// The least and greatest level of an integer type. real: the type is a float, which has no levels.
 template <typename N> struct levels_of {
   static constexpr bool real = false;
   static constexpr double least = -2147483647, most = 2147483647;
@@ -40,7 +40,7 @@ template <typename N> FN void put(N &to, double v)
   to = (N)(L::real ? v : nearest_level(v, L::least, L::most));
 }
 
-// Levels of the number 1 in a range of size r.
+// Returns the number of levels that the number 1 has in a range of size r.
 template <typename N> FN double levels_of_one(double r)
 {
   typedef levels_of<N> L;
@@ -54,7 +54,7 @@ FN void put_range(float *from, float *to, double least, double most)
   if (to) *to = (float)most;
 }
 
-// What a level of N is worth.
+// Returns the real number that one level of N stands for.
 template <typename N> FN double unit_of(const float *low, const float *high)
 {
   return range_size(*low, *high) / levels_of<N>::most;
@@ -81,7 +81,7 @@ FN void put_layer_range(float *from, float *to, const layer8_args &a)
   put_range(from, to, -most, most);
 }
 
-// m rows of k, each times n rows of the weight
+// Multiplies each of m rows of k numbers by n rows of the weight.
 extern "C" __global__ void fully_connect(Y *y, float *from, float *to,
     const struct layer8_args __grid_constant__ a, i64 m, i64 n, i64 k)
 {
@@ -97,7 +97,7 @@ extern "C" __global__ void fully_connect(Y *y, float *from, float *to,
   put_layer_range(from, to, a);
 }
 
-// groups of so many filters, each over `channels` channels
+// Convolves groups of `filters` filters, each over `channels` channels.
 extern "C" __global__ void convolve(Y *y, float *from, float *to,
     const struct layer8_args __grid_constant__ a, const struct window __grid_constant__ s,
     i64 groups, i64 filters, i64 channels)
@@ -122,7 +122,7 @@ extern "C" __global__ void convolve(Y *y, float *from, float *to,
 
 // -- elements -------------------------------------------------------------------------------------
 
-// least .. most: the range that the operator was given; NaN: the result's own
+// Operands and result. least .. most: the range that the operator was given; NaN: the result's own.
 struct pair8_args {
   const T *a;
   const B *b;
@@ -155,7 +155,7 @@ struct norm8_args {
   double eps, least, most;
   i64 n, channels, inner;
 };
-// gamma NULL: 1
+// Normalises channels. gamma NULL: 1.
 extern "C" __global__ void normalize(
     Y *y, float *from, float *to, const struct norm8_args __grid_constant__ s)
 {
@@ -184,7 +184,8 @@ extern "C" __global__ void give_range(float *from, float *to, const double *rang
   put_range(from, to, range[0], range[1]);
 }
 
-// pieces of `run` elements, each at `at` in a piece of `whole`
+// Copies pieces of `run` elements, in levels of the result's range, each to offset `at` of a piece
+// of `whole`.
 extern "C" __global__ void join(T *y, const T *x, const float *low, const float *high,
     const double *range, i64 n, i64 run, i64 whole, i64 at)
 {

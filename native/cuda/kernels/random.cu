@@ -22,7 +22,7 @@
 #define AFFINE law_uniform_affine
 #endif
 
-// y = offset + scale z, at most limit
+// Writes y = offset + scale z, at most limit.
 extern "C" __global__ void standard(T *y, i64 n, const struct rng_key __grid_constant__ key,
     double offset, double scale, double limit)
 {
@@ -78,7 +78,8 @@ extern "C" __global__ void standard_rows(T *y, i64 n, const struct rng_key __gri
   }
 }
 
-// A law that rejects might never end with bad parameters.
+// Draws `each` numbers for each row of parameters; NaN for parameters outside of the law, for which
+// a loop of rejections might not end.
 extern "C" __global__ void draw_rows(T *y, i64 n, const struct rng_key __grid_constant__ key,
     const P *a, const P *b, i64 each)
 {

@@ -6,7 +6,7 @@
 #include "team.cuh"
 #endif
 
-// start + (i / repeat) step
+// Writes start + (i / repeat) step, with i / repeat rounded down.
 extern "C" __global__ void range(T *y, i64 n, double start, double step, i64 repeat)
 {
   EACH(i, n) set(y[i], start + (double)(i / repeat) * step);
@@ -17,7 +17,7 @@ extern "C" __global__ void identity(T *y, i64 n, i64 columns, i64 diagonal)
   EACH(i, n) set(y[i], (double)(i % columns == i / columns + diagonal));
 }
 
-// the coordinate of element i / width along axis i % width of those listed
+// The axes whose coordinates are listed: size and stride of each; n: width times the elements.
 struct coordinate_args { i64 n, width, axis[8][2]; }; // size, stride
 extern "C" __global__ void coordinates(
     i64 *y, const struct coordinate_args __grid_constant__ s)

@@ -31,8 +31,9 @@ typedef own_precision<T>::type A;
 typedef lanes<T, PACK> W;
 typedef lanes<A, STATES> H;
 
-// y_row: from row to row of the output and its gradient. kept: from step to step of what backward
-// reads, gates and then cells (gru: inner products). held: rows of the weight in shared memory.
+// Sizes. y_row: distance of the rows of the output and of its gradient. kept: distance of the steps
+// of what backward reads, gates and then cells (gru: inner products). held: rows of the weight in
+// shared memory.
 struct recurrence { i64 time, batch, units, y_row, kept, held, reversed; };
 
 FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
@@ -49,7 +50,7 @@ FN void copy_rows(T *to, const T *from, int count)
     *(W *)(to + i) = *(const W *)(from + i);
 }
 
-// What follows `count` elements of the weight in shared memory, at a multiple of 16 bytes.
+// Returns the first multiple of 16 bytes after `count` elements of the weight in shared memory.
 FN A *after_rows(char *memory, int count)
 {
   return (A *)(memory + (count * (int)sizeof(T) + 15) / 16 * 16);
@@ -57,7 +58,8 @@ FN A *after_rows(char *memory, int count)
 
 // -- forward --------------------------------------------------------------------------------------
 
-// z[sample][row] of rows first .. end, whose first is at w: the row times the sample's states.
+// Writes z[sample][row] for rows first .. end - 1 of the weight, which begin at w: the row times
+// the sample's states.
 FN void multiply_rows(A *z, const T *w, int first, int end, int rows, const A *h, int units)
 {
   const int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES;
@@ -85,7 +87,7 @@ FN void multiply_rows(A *z, const T *w, int first, int end, int rows, const A *h
 
 struct cell { A h, c, gate[GATES]; };              // c: gru's inner product
 
-// x: products of the input, z: of the states; both GATES rows of `units`
+// Computes a cell from products of the input (x) and of the states (z), both GATES rows of `units`.
 FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h0, A c0)
 {
   cell v;
@@ -113,7 +115,7 @@ FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h
   return v;
 }
 
-// kept, hy, cy may be NULL
+// Computes all steps forward. kept, hy and cy may be NULL.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
     const struct recurrence __grid_constant__ s)
@@ -177,7 +179,7 @@ FN void add_rows(A (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end,
   }
 }
 
-// The gradient of a sample's state: what the slices found, in their order.
+// Returns the gradient of a sample's state: the sum of the slices' parts, in their order.
 FN A join_slices(const A *part, int slices, int units, int e)
 {
   A sum = part[e];
@@ -185,8 +187,9 @@ FN A join_slices(const A *part, int slices, int units, int e)
   return sum;
 }
 
-// h: the layer's output, NULL (lstm): made again of gates and cells. before: gets the states before
-// each step (time, batch, units). dgh may be dgx. dy, dhy, dcy, dhx, dcx may be NULL.
+// Computes the gradients of all steps. h: the layer's output; NULL (lstm): it is made again from
+// gates and cells. before: the states before each step (time, batch, units), written. dgh may be
+// dgx; dy, dhy, dcy, dhx and dcx may be NULL.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
     const T *h0, const T *c0, const struct recurrence __grid_constant__ s)

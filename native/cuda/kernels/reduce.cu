@@ -92,7 +92,8 @@ template <bool WIDER> struct finishes { typedef A type; };
 template <> struct finishes<true> { typedef double type; };
 typedef finishes<(A)0.5 == 0 && (accumulates<TO>::type)0.5 != 0>::type F;
 
-// a mean of integers is that of a sum in their own type
+// Returns a sum in the type in which results are finished. A sum of integers is first stored in
+// their own type, since their mean is that of such a sum.
 FN F narrowed(A a)
 {
   bool whole = (F)0.5 == 0;
@@ -113,7 +114,7 @@ FN void store(TO &y, A a, i64 count)
   set(y, ADD ? plus(v, get<F>(y)) : v);
 }
 
-// part: of parts results; NULL: there is one part
+// Reduces. part: receives the result of each part; NULL: there is one part, and y is written.
 extern "C" __global__ void reduce(TO *y, A *part, ELEMENTS x, const T *w, const TO *centre,
     const struct reduce_args __grid_constant__ s)
 {

@@ -11,7 +11,7 @@
 #include "team.cuh"
 #endif
 
-// images (count, channels, size), of which `pixel` is one
+// A pixel of images (count, channels, size).
 struct pixel { i64 image, channel, at[2]; };
 FN pixel pixel_of(i64 i, i64 channels, const int64_t (&size)[2])
 {
@@ -37,7 +37,8 @@ FN struct pool_region pool_region_at(const T *rois, i64 r, const roi_args &s)
   return pool_region(v, s.scale, s.images);
 }
 
-// argmax: of each maximum in its plane, -1: there is none; either of y and argmax may be NULL
+// Pools regions. argmax: the index of each maximum in its plane, -1 for an empty bin. Either of y
+// and argmax may be NULL.
 extern "C" __global__ void roi_pool(
     T *y, i32 *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
 {
@@ -63,7 +64,7 @@ extern "C" __global__ void roi_pool(
   }
 }
 
-// n: elements of dx
+// Computes dx, of s.n elements.
 extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, const T *rois,
     const struct roi_args __grid_constant__ s)
 {
@@ -90,7 +91,7 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, 
 
 // -- means of samples -----------------------------------------------------------------------------
 
-// own: each bin reads channels of its own
+// Sizes. own: each bin reads channels of its own.
 struct align_args { struct align_grid grid; i64 n, regions, channels, own; };
 
 FN struct align_region align_region_at(const T *rois, i64 r, const struct align_grid &k)
@@ -109,7 +110,7 @@ FN double mixed(
   return above + v.weight * (1 - u.weight) * b[u.at] + v.weight * u.weight * b[u.next];
 }
 
-// channels: of the result
+// Aligns regions; s.channels are those of the result.
 extern "C" __global__ void align(
     T *y, const T *x, const T *rois, const struct align_args __grid_constant__ s)
 {
@@ -140,14 +141,14 @@ extern "C" __global__ void align(
   }
 }
 
-// What a pixel has of a sample along an axis.
+// Returns the weight of a pixel in a sample along one axis.
 FN double part_of_tap(const struct align_tap &t, i64 i)
 {
   if (t.at < 0) return 0;
   return (t.at == i ? 1 - t.weight : 0) + (t.next == i ? t.weight : 0);
 }
 
-// What a pixel has of bin (by, bx) of a region.
+// Returns the weight of a pixel in bin (by, bx) of a region, summed over its samples.
 FN double part_of_bin(
     const struct align_grid &k, const struct align_region &g, const pixel &p, i64 by, i64 bx)
 {
@@ -162,7 +163,7 @@ FN double part_of_bin(
   return sum;
 }
 
-// n: elements of dx; channels: of dy
+// Computes dx, of s.n elements; s.channels are those of dy.
 extern "C" __global__ void align_back(
     T *dx, const T *dy, const T *rois, const struct align_args __grid_constant__ s)
 {
@@ -189,7 +190,7 @@ extern "C" __global__ void align_back(
 
 // -- bins with channels of their own --------------------------------------------------------------
 
-// channels: of the images; classes: of trans, 0: there is none
+// Sizes. channels: those of the images; classes: those of trans, 0 if there is none.
 struct ps_args { struct ps_grid grid; i64 n, regions, channels, classes; };
 struct ps_bin_index { i64 region, output, at[2]; };   // a bin
 
@@ -230,7 +231,7 @@ extern "C" __global__ void ps_mean(
   }
 }
 
-// The bins along an axis that read this cell.
+// Returns the bins along an axis that read a cell.
 FN struct bin_ends ps_readers(const struct ps_grid &k, i64 cell)
 {
   struct bin_ends e = { cell * k.bins / k.cells, k.bins };
@@ -269,7 +270,7 @@ extern "C" __global__ void ps_mean_back(
 
 // -- the same, moved ------------------------------------------------------------------------------
 
-// Where a bin's two offsets are in trans: x, and y one plane after it.
+// Returns the index in trans of a bin's offset along x; that along y is one plane after it.
 FN i64 ps_offset(const ps_args &s, const ps_bin_index &b)
 {
   const struct ps_grid &k = s.grid;
@@ -343,7 +344,7 @@ extern "C" __global__ void ps_sample_back(T *dx, const T *dy, const T *count, co
   }
 }
 
-// The change of a sample's value per pixel that the sample moves along an axis.
+// Returns the change of a sample's value per pixel that the sample moves along an axis.
 FN double slope_of(
     const T *plane, i64 width, const struct align_tap &v, const struct align_tap &u, int axis)
 {
@@ -353,7 +354,8 @@ FN double slope_of(
               : (c - a) * (1 - u.weight) + (d - b) * u.weight;
 }
 
-// n: elements of dtrans. A team each, which walks over the outputs and bins that its part moves.
+// Computes dtrans, of s.n elements, a team each, which walks over the outputs and bins that its
+// part moves.
 extern "C" __global__ void ps_trans_back(T *dtrans, const T *dy, const T *count, const T *x,
     const T *rois, const T *trans, const struct ps_args __grid_constant__ s)
 {

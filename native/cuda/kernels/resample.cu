@@ -21,7 +21,7 @@ FN i64 large_plane(const resample_args &s, i64 plane)
   return plane / s.channels * s.all_channels + s.first + plane % s.channels;
 }
 
-// add: onto what is there
+// Repeats the pixels of a small image; `add` adds to the elements of the large one.
 extern "C" __global__ void repeat_pixels(
     T *large, const T *small, const struct resample_args __grid_constant__ s, i32 add)
 {
@@ -73,7 +73,8 @@ extern "C" __global__ void repeat_kernels(
   }
 }
 
-// Element (ky, kx) of the window of the small image's pixel (iy, ix): a place of the large one.
+// Returns the index in the large image of element (ky, kx) of the window of pixel (iy, ix) of the
+// small one; -1 outside.
 FN i64 under_kernel(const kernel_args &s, i64 plane, i64 iy, i64 ix, i64 ky, i64 kx)
 {
   const i64 H = s.h * s.scale, W = s.w * s.scale;
@@ -97,7 +98,7 @@ extern "C" __global__ void repeat_kernels_back(
   }
 }
 
-// n: images. A team an element of a channel's kernel.
+// Computes the gradient of the kernels over s.n images, a team an element of a channel's kernel.
 extern "C" __global__ void repeat_kernels_weight(
     T *weight, const T *large, const T *small, const struct kernel_args __grid_constant__ s)
 {
@@ -132,7 +133,8 @@ extern "C" __global__ void resize(
   }
 }
 
-// The first output along an axis that reads pixel `at` or the one after it.
+// Returns the first output along an axis that may read pixel `at`: its first tap is `at` - 1 or
+// later.
 FN i64 first_look(i64 at, i64 in, i64 out, i32 corners)
 {
   i64 low = 0, high = out;
@@ -146,7 +148,7 @@ FN i64 first_look(i64 at, i64 in, i64 out, i32 corners)
   return low;
 }
 
-// What a pixel has of an output.
+// Returns the weight of a pixel in an output, along one axis.
 FN double look_weight(const struct resize_tap &t, i64 pixel)
 {
   return (t.at == pixel ? 1 - t.weight : 0) + (t.at + t.next == pixel ? t.weight : 0);

@@ -31,7 +31,7 @@ FN SUM weight_of(const axis_taps &a, i64 entry)
   return fixed() ? (SUM)fixed_weight(a.weight[entry]) : (SUM)a.weight[entry];
 }
 
-// row: its pixels, of one channel
+// Returns the sum of the weighted pixels of `row`, of one channel, for a position.
 FN SUM add_row(const T *row, const resize_args &s, i64 position)
 {
   SUM sum = 0;

@@ -32,7 +32,7 @@
 #define PACK 1        // elements of a load
 #endif
 
-// x truncated; what does not fit is the nearest end, NaN the least
+// Returns x truncated; numbers out of range become the nearest end of it, NaN the least number.
 template <typename N> FN i64 whole(N x)
 {
   typedef typename own_precision<N>::type S;
@@ -75,7 +75,7 @@ extern "C" __global__ void take_rows(
   }
 }
 
-// Places of n rows, not yet in order: a key says where a row goes, and which row it is.
+// Lists the targets of n rows, unsorted: a key holds where a row goes, and which row it is.
 template <typename P> FN void list_targets(sort_key *keys, i64 n, const P &at)
 {
   EACH(i, n) keys[i] = { (u64)at(i), i };
@@ -99,8 +99,9 @@ FN void add_to(T *a, u64 target, i64 row, i64 x, const S (&sum)[PACK])
   *at = to;
 }
 
-// part: (2, chunks, row), the sums of a chunk's first target, if rows of it are in the chunk
-// before, and of its last one, if rows of it are in the next chunk but none in the one before.
+// Adds the rows of chunk c to their targets. part: (2, chunks, row), receives the sums of the
+// chunk's first target, if rows of it are in the chunk before, and of its last one, if rows of it
+// are in the next chunk but none in the one before.
 FN void add_chunk(T *a, const T *y, S *part, const sort_key *keys, i64 c, const chunk_args &s)
 {
   const i64 begin = c * s.chunk, end = begin + s.chunk < s.n ? begin + s.chunk : s.n;
@@ -127,7 +128,7 @@ FN void add_chunk(T *a, const T *y, S *part, const sort_key *keys, i64 c, const 
   }
 }
 
-// The sums of a target whose rows begin in chunk c and go on in the next ones.
+// Adds up the sums of a target whose rows begin in chunk c and continue in the next ones.
 FN void join_chunks(T *a, const S *part, const sort_key *keys, i64 c, const chunk_args &s)
 {
   const i64 end = (c + 1) * s.chunk, begin = c * s.chunk;
@@ -156,7 +157,7 @@ extern "C" __global__ void list_rows(sort_key *keys, const I *index, i64 n, i64 
   list_targets(keys, n, index_on_axis{ index, k });
 }
 
-// part: of each of `outer` arrays
+// Adds the rows of `outer` arrays; part: that of add_chunk, for each array.
 extern "C" __global__ void add_rows(T *a, const T *y, S *part, const sort_key *keys, i64 outer,
     i64 k, const struct chunk_args __grid_constant__ s)
 {
@@ -196,7 +197,8 @@ extern "C" __global__ void pick_back(
   EACH(u, n) dx[picked(index, u, k, inner)] = dy[u];
 }
 
-// Element index[u] of each row of k, where there is one, becomes from[u]; without `from`, `on`.
+// Sets element index[u] of each row of k, if there is one, to from[u], or to `on` if `from` is
+// NULL.
 extern "C" __global__ void put_in_rows(
     UNIT *y, const I *index, i64 n, i64 k, const UNIT *from, u64 on)
 {
@@ -238,7 +240,7 @@ extern "C" __global__ void list_coordinates(
   list_targets(keys, s.n, row_in_array{ index, s });
 }
 
-// The last row that names a place is kept; without rows, zeros.
+// Stores the last row that names each place; zeros if `rows` is NULL.
 extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
 {
@@ -252,8 +254,8 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
 
 // -- rows of a matrix that a list names -----------------------------------------------------------
 
-// Rows of x are where the list names them; elsewhere zeros stay. What names none of the `rows` is
-// skipped: check_range has reported it.
+// Copies the rows of x that the list names to the same rows of y, whose other rows keep their
+// zeros. Skips an index outside of the `rows` rows, which check_range has reported.
 extern "C" __global__ void keep_rows(
     UNIT *y, const UNIT *x, const I *index, i64 n, i64 row, i64 rows)
 {
@@ -321,7 +323,7 @@ extern "C" __global__ void sketch_back(
 
 // -- where ----------------------------------------------------------------------------------------
 
-// z = a where the condition of its row holds, else b; NULL is zeros
+// Writes z = a where the condition of its row holds, else b; a or b NULL: zeros.
 extern "C" __global__ void choose(
     UNIT *z, const I *when, const UNIT *a, const UNIT *b, i64 n, i64 row)
 {
@@ -334,7 +336,8 @@ extern "C" __global__ void choose(
 
 // -- rows where a mask is not 0 -------------------------------------------------------------------
 
-// order[i]: how many rows before i are chosen; -1: this one is not. One block.
+// Writes to order[i] how many rows before i are chosen, or -1 if row i is not. Launched as one
+// block.
 extern "C" __global__ void number_chosen(i64 *order, const I *mask, i64 n)
 {
   __shared__ i64 count[256];
@@ -348,7 +351,7 @@ extern "C" __global__ void number_chosen(i64 *order, const I *mask, i64 n)
   for (i64 i = begin; i < end; i++) order[i] = get<double>(mask[i]) != 0 ? before++ : -1;
 }
 
-// Rows that are not chosen get zeros.
+// Copies gradients back to the chosen rows; the others get zeros.
 extern "C" __global__ void put_chosen(UNIT *dx, const UNIT *g, const i64 *order, i64 n, i64 row)
 {
   EACH(i, n)

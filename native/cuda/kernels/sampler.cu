@@ -53,7 +53,7 @@ extern "C" __global__ void sample_back_grid(T *dgrid, const T *dy, const T *x, c
   }
 }
 
-// keys as taps.cu takes them
+// Lists the corners of samples as keys and weights, the input of taps.cu.
 extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid,
     const struct sampler_args __grid_constant__ s)
 {
@@ -72,7 +72,7 @@ extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid
 
 // -- grids of h x w places ------------------------------------------------------------------------
 
-// rows x, y and, for coordinates from -1 to 1, ones
+// Writes a regular grid: rows x, y and, for coordinates from -1 to 1, ones.
 extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
 {
   EACH(i, h * w)
@@ -84,7 +84,7 @@ extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
   }
 }
 
-// Each image's map (2, 3) of (x, y, 1).
+// Applies each image's map (2, 3) to the vectors (x, y, 1) of a regular grid.
 extern "C" __global__ void affine(T *grid, const T *theta, i64 images, i64 h, i64 w)
 {
   EACH(i, images * 2 * h * w)
@@ -114,7 +114,7 @@ extern "C" __global__ void affine_back(T *theta, const T *grid, i64 images, i64 
   }
 }
 
-// (shift + pixel) / half the size - 1; its gradient: g / half the size
+// Writes (shift + pixel) / half the size - 1, or with `back` the gradient, g / half the size.
 extern "C" __global__ void warp(T *y, const T *x, i64 images, i64 h, i64 w, i32 back)
 {
   EACH(i, images * 2 * h * w)

@@ -44,7 +44,7 @@ extern "C" __global__ void running_sums(TO *y, const T *x, i64 rows, i64 k, i64 
 FN i64 pack_offset(i64 j, i64 k, i64 inner) { return BACK ? (k - PACK - j) * inner : j * inner; }
 FN int pack_lane(int i) { return BACK ? PACK - 1 - i : i; }
 
-// Sums of the pack's own elements; past the row's end zeros.
+// Loads a pack as its running sums, with zeros past the row's end.
 FN void load_sums(S (&v)[PACK], const T *row, i64 j, i64 k, i64 inner)
 {
   S sum = 0;
@@ -68,7 +68,7 @@ FN void store_sums(TO *row, const S (&v)[PACK], S before, i64 j, i64 k, i64 inne
   *(lanes<TO, PACK> *)&row[pack_offset(j, k, inner)] = to;
 }
 
-// v becomes the sum of the lanes up to this one; returns that of those before it.
+// Replaces v by the sum of the lanes up to this one. Returns the sum of those before it.
 FN S scan_warp(S &v)
 {
   const int lane = threadIdx.x % 32;
@@ -101,7 +101,7 @@ extern "C" __global__ void running_rows(TO *y, const T *x, i64 rows, i64 k, i64 
 // -- tiles of long rows ---------------------------------------------------------------------------
 
 enum { HELD = 4, WARPS = 8, TILE = HELD * 256 * PACK };
-// what is known of a tile: nothing, its own sum, its prefix with it
+// States of a tile: nothing is known, its own sum is, its prefix with its own sum is.
 enum { UNKNOWN, OWN, THROUGH };
 
 // Written and read by several blocks at once: atomic operations only.
@@ -129,7 +129,8 @@ FN void publish(u64 *at, S v, u32 *state, u32 known)
   atomicExch(state, known);
 }
 
-// The sum of the `first` tiles of a row before tile t; all threads of a warp.
+// Returns the sum of the tiles of a row before tile t, of which there are `first`. Call with all
+// threads of a warp.
 FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
 {
   const int lane = threadIdx.x % 32;
@@ -150,8 +151,8 @@ FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
   return sum;
 }
 
-// sums, state and ticket are zeros at first. Tiles are taken in order, so that a tile waits for
-// those only that a block has taken.
+// Writes running sums of rows of several tiles. sums, state and ticket are zeros at first. Tiles
+// are taken in order, so that a tile waits only for tiles that a block has taken.
 extern "C" __global__ void running_tiles(TO *y, const T *x, tile_sums *sums, u32 *state,
     u64 *ticket, i64 rows, i64 k, i64 inner)
 {

@@ -22,7 +22,7 @@ FN sequence_position position_of(const sequence_args &s, i64 i)
   i64 first = rows / inner, second = rows % inner;
   return { BATCH_FIRST ? second : first, BATCH_FIRST ? first : second, x };
 }
-// 0 .. steps; without lengths all count
+// Returns the length of sequence n, clipped to 0 .. steps; without lengths, steps.
 FN i64 length_of(const sequence_args &s, const L *length, i64 n)
 {
   return length ? index_at(length[n], s.steps + 1) : s.steps;
@@ -54,7 +54,7 @@ extern "C" __global__ void turn(
   }
 }
 
-// y (batch, row), of which n elements
+// Copies the last steps to y (batch, row), of s.n elements.
 extern "C" __global__ void last(
     UNIT *y, const UNIT *x, const L *length, const struct sequence_args __grid_constant__ s)
 {

@@ -17,7 +17,8 @@
 typedef computes<TO>::type C;
 typedef accumulates<TO>::type A;
 
-// length: how many elements of each row count, or NULL; those after them are 0, their gradients too
+// Computes softmax. length: how many elements of each row count; those after them become 0, as do
+// their gradients. NULL: all count.
 extern "C" __global__ void softmax(
     TO *y, const T *x, const LENGTH *length, i64 rows, i64 k, i64 inner, C scale)
 {

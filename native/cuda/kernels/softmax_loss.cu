@@ -14,14 +14,16 @@
 typedef computes<TO>::type C;
 typedef accumulates<TO>::type A;
 
-// The gradient of SoftmaxOutput with class numbers as labels, of softmax p; over `valid` labels
-// if given. hit, other: what is taken from the probability of the label's class, of the others.
+// Sizes. hit, other: what is subtracted from the probability of the label's class, and from those
+// of the others. ignores: rows whose label is `ignored` get zeros.
 struct loss_args {
   i64 rows, k, inner, ignored;
   double scale, hit, other;
   i32 ignores;
 };
 
+// Computes the gradient of SoftmaxOutput with class numbers as labels, from the softmax p. valid:
+// the number of labels, which divides the scale; may be NULL, as may head.
 extern "C" __global__ void softmax_loss(TO *dx, const TO *p, const LABEL *label, const TO *head,
     const i64 *valid, const struct loss_args __grid_constant__ x)
 {
@@ -39,7 +41,7 @@ extern "C" __global__ void softmax_loss(TO *dx, const TO *p, const LABEL *label,
   }
 }
 
-// The same with probabilities as labels, element by element.
+// Computes the gradient of SoftmaxOutput with probabilities as labels, element by element.
 extern "C" __global__ void probability_loss(
     TO *dx, const TO *p, const LABEL *label, const TO *head, i64 n, C scale)
 {
@@ -50,7 +52,7 @@ extern "C" __global__ void probability_loss(
   }
 }
 
-// labels other than the ignored one, by one team
+// Counts the labels other than the ignored one. Launched as one team.
 extern "C" __global__ void count_valid(i64 *valid, const LABEL *label, i64 n, i64 ignored)
 {
   i64 count = 0;
@@ -59,7 +61,7 @@ extern "C" __global__ void count_valid(i64 *valid, const LABEL *label, i64 n, i6
   if (LEADS) *valid = count;
 }
 
-// -log of the softmax at each row's label
+// Writes -log of the softmax at each row's label.
 extern "C" __global__ void cross_entropy(
     double *loss, const T *x, const LABEL *label, i64 rows, i64 k)
 {
@@ -86,14 +88,15 @@ extern "C" __global__ void cross_entropy_back(
   }
 }
 
-// Cross entropy of the softmax of each row z, whose place its gradient takes (gradient). The label
-// of row 0 is label[first].
+// Sizes. first: the index in `label` and `loss` of row 0.
 struct entropy_args {
   i64 rows, k, first, ignored;
   double scale;
   i32 ignores, gradient;
 };
 
+// Writes the cross entropy of the softmax of each row of z to loss[first + row]. With `gradient`,
+// z becomes the gradient. loss and valid may be NULL.
 extern "C" __global__ void linear_entropy(TO *z, TO *loss, const LABEL *label, const i64 *valid,
     device_fault *fault, i64 op, i64 what, const struct entropy_args __grid_constant__ x)
 {

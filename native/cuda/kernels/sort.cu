@@ -59,7 +59,7 @@ FN KEY key_of(T v)
   return (KEY)(DOWN ? ~key & ~0ull >> (64 - BITS) : key);
 }
 
-// element i of line u of an array with `k` elements in a line
+// Returns the index of element i of line u in an array with `k` elements in a line.
 FN i64 line_element(i64 u, i64 i, i64 k, i64 inner)
 {
   return inner == 1 ? u * k + i : (u / inner * k + i) * inner + u % inner;
@@ -90,7 +90,8 @@ FN pair source(const order_args &s, i64 line, i64 i)
 #endif
 }
 
-// What is after the end of a line: no key is greater, and equal ones are before it.
+// Returns the pair that fills a tile after the end of a line: no key is greater, and equal ones
+// sort before it.
 FN pair no_pair()
 {
   pair p;
@@ -113,7 +114,7 @@ FN void sink(const order_args &s, i64 line, i64 rank, const pair &p)
 #endif
 }
 
-// Lines of up to 32, a warp each.
+// Sorts lines of up to 32 elements, a warp each.
 extern "C" __global__ void sort_short(const struct order_args __grid_constant__ s)
 {
   EACH_ROW(line, s.lines)
@@ -142,7 +143,7 @@ FN void load_tile(pair (&own)[ITEMS], const order_args &s, i64 line, i64 begin)
   }
 }
 
-// The sum of v over the threads before this one.
+// Returns the sum of v over the threads of the block before this one.
 FN COUNT sum_before(COUNT v)
 {
   __shared__ COUNT part[WARPS];
@@ -160,8 +161,9 @@ FN COUNT sum_before(COUNT v)
   return sum;
 }
 
-// Where each key of a tile is when the tile is in the order of a digit. Returns how many keys have
-// the digit threadIdx.x; start: how many have a lower one, by digit.
+// Writes to `slot` the position of each key when the tile is in the order of a digit, and to
+// `start`, by digit, how many keys have a lower one. Returns how many keys have the digit
+// threadIdx.x.
 FN u32 rank_tile(u32 (&slot)[ITEMS], const pair (&own)[ITEMS], int shift, u32 (&start)[DIGITS])
 {
   __shared__ u32 count[WARPS][DIGITS];
@@ -196,7 +198,7 @@ FN u32 rank_tile(u32 (&slot)[ITEMS], const pair (&own)[ITEMS], int shift, u32 (&
   return total;
 }
 
-// Lines of up to TILE, a block each, by the lowest `bits` of their keys.
+// Sorts lines of up to TILE elements, a block each, by the lowest `bits` bits of their keys.
 extern "C" __global__ void sort_lines(const struct order_args __grid_constant__ s, i32 bits)
 {
   __shared__ pair held[TILE];
@@ -218,7 +220,7 @@ extern "C" __global__ void sort_lines(const struct order_args __grid_constant__ 
 
 // -- lines of several tiles -----------------------------------------------------------------------
 
-// counts, zeros at first: how many keys of a line have a digit, (lines, passes, DIGITS).
+// Counts how many keys of a line have each digit. counts: (lines, passes, DIGITS), zeros at first.
 extern "C" __global__ void count_digits(
     COUNT *counts, const struct order_args __grid_constant__ s, i32 passes)
 {
@@ -242,8 +244,8 @@ extern "C" __global__ void count_digits(
   }
 }
 
-// What is known of a tile and digit: nothing, the tile's own keys, or those of all tiles of the
-// line up to it; a count, which is which in its highest bits.
+// States of a tile and digit, in the highest bits of a count: 0 nothing is known; OWN the count of
+// the tile's own keys is; THROUGH that of all tiles of the line up to it is.
 enum { OWN = 1, THROUGH = 2, FLAG = 8 * sizeof(COUNT) - 2 };
 
 // Returns how many keys of the digit threadIdx.x are in the `first` tiles of the line before t,
@@ -263,9 +265,9 @@ FN COUNT keys_before(COUNT *state, i64 t, i64 first, COUNT own)
   return sum;
 }
 
-// The keys in the order of digit `pass`. Tiles are taken in order, so that a tile waits for those
-// only that a block has taken: ticket is the next one. It and the state are zeros at first; those
-// of the pass after this one become so.
+// Writes the keys in the order of digit `pass`. Tiles are taken in order, by `ticket`, so that a
+// tile waits only for tiles that a block has taken. ticket and state are zeros at first; the kernel
+// sets those of the next pass to 0.
 extern "C" __global__ void sort_pass(const COUNT *counts, u64 *ticket, COUNT *state,
     u64 *later_ticket, COUNT *later_state, const struct order_args __grid_constant__ s, i32 pass,
     i32 passes)
@@ -301,7 +303,7 @@ extern "C" __global__ void sort_pass(const COUNT *counts, u64 *ticket, COUNT *st
   }
 }
 
-// The first k keys of each tile, in the order in which they are there: (lines, tiles, k).
+// Writes the first k keys of each tile, in the order in which they are in it: (lines, tiles, k).
 extern "C" __global__ void select_keys(
     pair *to, const struct order_args __grid_constant__ s)
 {

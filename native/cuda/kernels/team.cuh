@@ -11,7 +11,7 @@
 #define INDEX i64
 #endif
 
-// Where element i is in groups of axes, each a size and a stride, outermost first.
+// Returns the offset of element i in groups of axes, each a size and a stride, outermost first.
 template <int N> FN INDEX offset_in(INDEX i, const i64 (&group)[N][2])
 {
   INDEX at = 0;
@@ -29,7 +29,8 @@ template <int N> FN INDEX offset_in(INDEX i, const i64 (&group)[N][2])
 #define LEADS (threadIdx.x % TEAM == 0)
 
 #if TEAM > 32
-// what each warp of a team has; not in a template, so that there is one
+// Returns the shared array of the warps' parts of a reduction. Not a template, so that there is one
+// array for all types.
 FN u64 *team_parts()
 {
   __shared__ u64 part[TEAM / 32];
@@ -73,7 +74,7 @@ template <typename A> FN A team_sum(A v) { return team_reduce(v, join_sum()); }
 template <typename A> FN A team_max(A v) { return team_reduce(v, join_max()); }
 template <typename A> FN A team_least(A v) { return team_reduce(v, join_least()); }
 
-// A sum with what its additions lost.
+// A sum and the error of its additions.
 template <typename C> struct exact_sum {
   C sum, lost;
   FN_IN_STRUCT void add(C v)
@@ -85,7 +86,7 @@ template <typename C> struct exact_sum {
   FN_IN_STRUCT double value() const { return (double)sum - (double)lost; }
 };
 
-// The sum of v over the threads of a block of 256 that are `stride`, a power of two, apart.
+// Returns the sum of v over the threads of a block of 256 that are `stride`, a power of two, apart.
 FN double join_block(double v, int stride)
 {
   __shared__ double all[256];
@@ -114,7 +115,7 @@ FN i64 row_start(i64 row, i64 k, i64 inner)
   return inner == 1 ? row * k : row / inner * k * inner + row % inner;
 }
 
-// A number as an index 0 .. n - 1: truncated and clipped.
+// Returns a number as an index 0 .. n - 1, truncated and clipped.
 template <typename N> FN i64 index_at(N x, i64 n)
 {
   double v = get<double>(x);
@@ -123,7 +124,8 @@ template <typename N> FN i64 index_at(N x, i64 n)
 
 template <typename C> struct soft_row { C greatest, total; };
 
-// The greatest element under the sign of `scale`, and the sum of exponentials below it, made in A.
+// Returns the greatest element of a row under the sign of `scale`, and the sum of exponentials
+// relative to it, computed in A.
 template <typename A, typename N, typename C> FN soft_row<C> soft_sums(
     const N *x, i64 n, i64 inner, C scale)
 {

@@ -14,7 +14,7 @@
 enum { SIDE = 32 * PACK, WARPS = 8 };
 typedef lanes<UNIT, PACK> pack;
 
-// Elements of a column, from the lowest address; in one word, so that they are stored at once.
+// Stores elements of a column as one word, the first at the lowest address.
 FN void store_pack(UNIT *to, const UNIT *column, int apart)
 {
 #if PACK > 1

@@ -12,7 +12,7 @@
 #include "fault.cuh"
 #endif
 
-// lower: of op(A), which is A, or its transpose
+// Sizes. lower: whether op(A), which is A or its transpose, is a lower triangle.
 struct triangle_args { i64 count, m, n, side; i32 right, lower, transpose, unused; double factor; };
 
 FN double element_of(const T *a, const triangle_args &s, i64 i, i64 j)
@@ -58,7 +58,8 @@ extern "C" __global__ void triangle_solve(
   }
 }
 
-// factor tri(u v^T), where A is on the right tri(u^T v); u and v as large as B. lower: of A itself
+// Computes factor tri(u v^T), or if A is on the right factor tri(u^T v). u and v have the shape of
+// B; s.lower is that of A itself.
 extern "C" __global__ void triangle_gradient(
     T *da, const T *u, const T *v, const struct triangle_args __grid_constant__ s)
 {
@@ -77,7 +78,7 @@ extern "C" __global__ void triangle_gradient(
 
 // -- Cholesky's factors of matrices (n x n) -------------------------------------------------------
 
-// In place; element (i, j) of the factor, j <= i: of an upper one it is the transpose's.
+// Returns element (i, j) of a lower factor, j <= i, in place; of an upper factor, element (j, i).
 FN T &of_factor(T *a, i64 n, i32 lower, i64 i, i64 j)
 {
   return lower ? a[i * n + j] : a[j * n + i];
@@ -119,7 +120,7 @@ extern "C" __global__ void cholesky(
   }
 }
 
-// half of what the triangle and its mirror image are
+// Writes half of the triangle and of its mirror image.
 extern "C" __global__ void half_mirrored(T *y, const T *x, i64 count, i64 n, i32 lower)
 {
   EACH(i, count)

@@ -64,7 +64,7 @@ extern "C" __global__ void find_mean(
   if (LEADS) *mean = (float)(sum / (double)pixels);
 }
 
-// y may be x
+// Applies a step to each pixel. y may be x.
 extern "C" __global__ void tune(T *y, const T *x, const struct tuning *step, const float *mean,
     i64 pixels, i64 channels)
 {

@@ -12,7 +12,7 @@ enum { MOST = 96 };  // arrays
 struct turned_array {
   UNIT *to;
   const UNIT *from;
-  i32 first, rows, columns; // first: of its blocks, which are as many as it has slices
+  i32 first, rows, columns; // first: number of its first block; it has a block for each slice
 };
 struct turn_args {
   struct turned_array of[MOST];

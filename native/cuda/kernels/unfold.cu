@@ -9,7 +9,7 @@
 #include "window.cuh"
 #endif
 
-// add: onto what is there
+// Writes the columns of windows, or with `add` adds to what they hold.
 extern "C" __global__ void unfold(
     T *columns, const T *image, const struct window __grid_constant__ s, i32 add)
 {

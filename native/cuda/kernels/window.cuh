@@ -9,19 +9,21 @@ FN triple apart(i64 i, const i64 (&size)[3])
 }
 FN i64 count_of(const i64 (&size)[3]) { return size[0] * size[1] * size[2]; }
 
-// Along axis d: the place that tap t sees at position o, and back; -1: there is none.
+// Returns the index along axis d that tap t reads at position o, or -1 if it is outside.
 FN i64 seen(const window &s, int d, i64 o, i64 t)
 {
   i64 i = o * s.stride[d] + t * s.dilate[d] - s.pad[d];
   return i >= 0 && i < s.in[d] ? i : -1;
 }
+// Returns the position along axis d at which tap t reads index i, or -1 if there is none.
 FN i64 seen_from(const window &s, int d, i64 i, i64 t)
 {
   i64 from = i + s.pad[d] - t * s.dilate[d], o = from / s.stride[d];
   return from >= 0 && from % s.stride[d] == 0 && o < s.out[d] ? o : -1;
 }
 
-// The same along all axes, as an element of a plane.
+// Returns the element of a plane that tap t reads at position i, or with BACK the position at which
+// tap t reads element i; -1: there is none.
 template <bool BACK> FN i64 element_at(const window &s, const triple &i, const triple &t)
 {
   i64 at = 0;

@@ -43,14 +43,18 @@ struct convolve_end { const void *bias; const float *scale; int act; bool add; }
 size_t convolve_forward_scratch(const struct window *w);
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
-/* The same where rounded_profitable: operands are rounded to bfloat16, sums are float32. */
+/* Returns whether rounded_forward is faster. It rounds operands to bfloat16 and adds in float32,
+** which the caller must allow. */
 bool   rounded_profitable(const struct window *w);
 size_t rounded_scratch(const struct window *w);
+/* Convolves like convolve_forward. Call where rounded_profitable. */
 int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
-/* The same where few_profitable: a few positions, whose weight is read once, as it is. */
+/* Returns whether few_forward is faster: it is for few positions, and reads the unpacked weight
+** once. */
 bool   few_profitable(const struct window *w);
 size_t few_scratch(const struct window *w);
+/* Convolves like convolve_forward. Call where few_profitable. */
 void few_forward(const struct window *w, const void *x, const void *weight,
     const struct convolve_end *end, void *y, void *tmp);
 /* Computes dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias). */

@@ -29,8 +29,8 @@ static double weight_of(const struct depth *d, int64_t i)
   return d->size == 8 ? ((const double *)d->weight)[i] : (double)((const float *)d->weight)[i];
 }
 
-/* What a tap of the window sees for one output row: first column, columns, place in the image.
-** Negative n: nothing. */
+/* The outputs of one row for which a tap reads inside the image: the first column, their number,
+** and the offset in the image of what the first reads. n <= 0: there are none. */
 struct sight { int64_t first, n, from; };
 
 static struct sight find_sight(const struct window *w, int64_t row, int64_t tap)

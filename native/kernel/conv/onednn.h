@@ -1,8 +1,8 @@
 /* onednn.h - one direction of a convolution as oneDNN primitives: the convolution itself and the
 ** copies around it.
 **
-** `images` of the batch go through at once. What the primitive wants may be blocked: then a copy
-** enters or leaves.
+** `images` images of the batch are computed at once. Where the primitive needs a blocked layout,
+** arrays are copied to or from it.
 */
 #pragma once
 #include "kernel/conv/conv.h"

@@ -83,15 +83,15 @@ enum {
   WINOGRAD_MIN_TILES_KEPT = 16,  /* the weight's points are kept */
   WINOGRAD_MIN_TILES_FRESH = 32, /* they are made at each run */
   WINOGRAD_MIN_TILES_BACKWARD = 16,
-  /* points are kept with fewer tiles, or with at most so many products */
+  /* points are kept with fewer tiles than this, or with at most this many products */
   WINOGRAD_KEEP_BELOW_TILES = 32,
   WINOGRAD_KEEP_UP_TO_PRODUCTS = 30 << 20,
 
   /* bytes of a group's planes: most of a second cache of 512 KiB */
   WINOGRAD_CACHE = 384 << 10,
-  /* tiles of a group, at least: so many pay for reading the weight */
+  /* least tiles of a group; with fewer, reading the weight dominates */
   WINOGRAD_GROUP = 24,
-  /* filters of a part, at least: so many pay for carrying all of x */
+  /* least filters of a part; with fewer, transforming all of x dominates */
   WINOGRAD_PART = 64,
 
   /* -- a weight that is packed part by part -- */

@@ -1,14 +1,13 @@
 /* winograd.c - forward and the data's gradient by Winograd's F(4 x 4, 3 x 3). See winograd.h.
 **
-** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images
-** are in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
-** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
-** back. A group's planes stay
-** in the second cache while that is possible; many channels want larger groups, since each reads
-** the whole weight. A large weight that serves one run is never there whole: all tiles are carried
-** first, then a thread packs some filters and multiplies all tiles with them. The data's gradient
-** is the convolution of dy with the windows turned and channels and filters exchanged. No sum
-** depends on the groups.
+** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images are
+** in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles x
+** channels, multiplies each with its matrix into planes of tiles x filters, carries these back. A
+** group's planes stay in the second cache while that is possible; with many channels groups are
+** larger, since each reads the whole weight. A large weight that serves one run is never packed as
+** a whole: all tiles are carried first, then a thread packs some filters and multiplies all tiles
+** with them. The data's gradient is the convolution of dy with the windows turned and channels and
+** filters exchanged. No sum depends on the groups.
 */
 #include "kernel/blocked.h"
 #include "kernel/gemm/inner.h"
@@ -299,9 +298,9 @@ static void unit_range(int64_t begin, int64_t end, void *context)
 
 /* -- weight ------------------------------------------------------------------------------------ */
 
-/* Filters first .. first + n - 1 (first: where a panel begins) to panels, each channels x its
-** filters, as kernel/gemm/isa.h wants the right side. Few channels at a time, so that lines of
-** memory are complete before they leave the cache. */
+/* Packs filters first .. first + n - 1 into panels, each channels x its filters, the form of the
+** right side in kernel/gemm/isa.h. `first` begins a panel. Packs few channels at a time, so that
+** lines of memory are complete before they leave the cache. */
 static void pack_filters(
     const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {

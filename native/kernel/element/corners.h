@@ -49,7 +49,7 @@ TY_DEVICE_FN REAL T_NAME(slope_across)(const struct T_NAME(corners) * k, const R
   return g * ((v[1] - v[0]) * (1 - k->wy) + (v[3] - v[2]) * k->wy);
 }
 
-/* Returns the derivative of the sample by y, likewise. */
+/* Returns the derivative of the sample by y, in pixels, times its head gradient g. v: as above. */
 TY_DEVICE_FN REAL T_NAME(slope_down)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[2] - v[0]) * (1 - k->wx) + (v[3] - v[1]) * k->wx);

@@ -84,8 +84,9 @@ const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weigh
     int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_buffer(
     struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
-/* Serve as state and done of a kernel that keeps one weight. */
+/* Returns the bytes of a struct gemm_kept: `state` of a kernel that keeps one weight. */
 size_t gemm_kept_bytes(const struct call *c);
+/* Frees what the struct holds: `done` of such a kernel. */
 void   gemm_kept_done(void *state);
 /* Refuses with TYCHO_DISABLE=gemm: the reference kernels of the list are taken. */
 const char *gemm_refuse(const struct call *c);

@@ -56,7 +56,7 @@ struct reduce {
   int64_t to[R_AXES];                                 /* strides in y, 0 for reduced groups */
   int64_t in, out;                                    /* elements of x and of y */
   int64_t count;                                      /* elements that are reduced to one */
-  /* few results: group `split` is reduced in so many parts */
+  /* few results: the group that is reduced in `parts` parts */
   int     split;
   int64_t parts;
 };
