@@ -142,10 +142,10 @@ struct tile_launch { cu_function f; int64_t blocks; };
 static int tile_family(const struct call *c, const struct attention_tiles *f, const char *name,
     int pack, int64_t rows, int64_t heads, struct tile_launch *out)
 {
-  enum { FEW = 8 };
+  enum { FEW_ROWS = 8 };
   const int dtype = c->in[0].d.dtype;
   const bool wide = bytes_of_rows(f, dtype) > NARROW;
-  const int tile = rows <= FEW ? FEW : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
+  const int tile = rows <= FEW_ROWS ? FEW_ROWS : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
   out->blocks = (rows + tile - 1) / tile * heads * f->args.batch;
   return cuda_family(c->device, FAMILY_flash_attention, name, &out->f,
       "T=%s MASK=%s LENGTH=%s OFFSET=%s D=%lld DV=%lld PACK=%d ROWS=%d COLUMNS=%d TEAM=8",
