@@ -210,6 +210,38 @@ describe("an activation in parts", function()
 end)
 
 
+describe("a leaky activation before the largest of a window", function()
+  local function model(pooling, slope, shape)
+    return { nodes = { { "LeakyRelu", { "x" }, { "a" }, { alpha = { float = slope } } },
+      { pooling[1], { "a" }, { "y" }, pooling[2] } }, inputs = { x = shape or { 2, 3, 7, 9 } } }
+  end
+  local function max(attrs) return { "MaxPool", attrs } end
+
+  it("is computed after it", function()
+    local MOVED = "Pooling LeakyReLU"
+    assert.equal(MOVED, (check(model(max{ kernel_shape = { 1, 4 }, strides = { 1, 4 } }, 0.2),
+      "a")))
+    assert.equal(MOVED, (check(model(max{ kernel_shape = { 3, 3 }, strides = { 2, 2 },
+      pads = { 1, 1, 1, 1 } }, 0.01), "a")))
+    assert.equal(MOVED, (check(model(max{ kernel_shape = { 2, 2 }, strides = { 2, 2 } }, 0.2,
+      { 1, 1, 2, 2 }), "a")))
+    assert.equal(MOVED, (check(model(max{ kernel_shape = { 1 } }, 0.2, { 1, 1, 1 }), "a")))
+    assert.equal(MOVED, (check(model({ "GlobalMaxPool" }, 0.2), "a")))
+  end)
+
+  it("stays where its order or the choice is another, or there is more to compute", function()
+    local STAYS = "LeakyReLU Pooling"
+    local small = { kernel_shape = { 2, 2 }, strides = { 2, 2 } }
+    for _, slope in ipairs{ -0.5, 0 } do
+      assert.equal(STAYS, (check(model(max(small), slope), "a")))
+    end
+    assert.equal(STAYS, (check(model({ "AveragePool", small }, 0.2), "a")))
+    assert.equal(STAYS, (check(model(max{ kernel_shape = { 2, 2 }, pads = { 1, 1, 1, 1 } }, 0.2),
+      "a")))
+  end)
+end)
+
+
 describe("one-hot vectors times a matrix", function()
   local INT32 = 6
 

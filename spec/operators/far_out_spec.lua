@@ -116,6 +116,17 @@ describe("gelu of float32", function()
     assert.is_true(ends[1] ~= ends[1])
     assert.equal(math.huge, ends[2])
   end)
+
+  it("is a normal number or 0, whose products are fast", function()
+    local n = 4096
+    local x = ty.nd.arange(0, n, {ctx = ty.cpu()}) / n * -3 - 12
+    local y = arrays.list(ty.nd.LeakyReLU{x, act_type = "gelu"})
+    for i, v in ipairs(y) do
+      assert(v == 0 or v <= -2 ^ -126, ("element %d is %.9g"):format(i, v))
+    end
+    assert.is_true(y[1] < 0 and y[math.floor(n * 0.31)] < 0)
+    assert.equal(0, y[n])
+  end)
 end)
 
 describe("near the ends of their range,", function()

@@ -338,6 +338,27 @@ function workloads.model(name)
   measure.profile(step, exe)
 end
 
+--- Measures the import of the largest ONNX file of models.json: milliseconds (the first one reads
+-- the table of operators, too, and is left out) and MiB that the process takes for it.
+function workloads.imports()
+  local model = model_named("sentences")
+  local path = os.getenv("TYCHO_BENCH_MODELS") .. "/" .. model.file
+  local ms = {}
+  for i = 0, 20 do
+    collectgarbage()
+    collectgarbage()
+    local from, memory = measure.now(), measure.resident()
+    local _, args = ty.onnx.import_model{path, shapes = model.inputs}
+    ms[i] = (measure.now() - from) * 1e3
+    if i == 20 then
+      assert(next(args), "no weights")
+      measure.record("import memory", "", "MiB", {measure.resident() - memory})
+    end
+  end
+  measure.record("import first", "", "ms", {ms[0]})
+  measure.record("import", "", "ms", ms)
+end
+
 --- Measures the overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
 function workloads.chain()
   local exe = nets.chain(1000):simple_bind{ctx = ty.current_context(), data = {1},

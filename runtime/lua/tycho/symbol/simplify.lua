@@ -291,6 +291,39 @@ local function join_hard_swish(g, n)
 end
 
 
+-- Returns whether a node never lets a larger element become a smaller one: its function and the
+-- choice of the largest may change places, with the same bits.
+local function keeps_order(n)
+  return n.op == "LeakyReLU" and (n.attrs.act_type or "leaky") == "leaky"
+    and tonumber(n.attrs.slope or "0.25") > 0
+end
+
+
+local function is_maximum(n)
+  return n.op == "Pooling" and (n.attrs.pool_type or "max") == "max"
+end
+
+
+-- The largest of activated elements is the activation of the largest, which has fewer elements to
+-- compute.
+local function sink_activation(g, n)
+  local entry = is_maximum(n) and g.moved(n.inputs[1])
+  local active = entry and entry[1]
+  if not active or not keeps_order(active) or not is_only_read(g, n.inputs[1]) then
+    return nil
+  end
+  local before, after = shape_of(g, n.inputs[1]), shape_of(g, { n, 0 })
+  for i = 1, #(before or {}) do
+    if not after or before[i] < 0 or after[i] > before[i] then
+      return nil
+    end
+  end
+  local pooled = rewriting.operator(g, "Pooling", rewriting.free_name(g, n.name .. "_pooled"),
+    n.attrs, { active.inputs[1] }, n.where)
+  return before and replacement(g, n, active.op, active.attrs, { pooled })
+end
+
+
 -- One-hot vectors -----------------------------------------------------------------------------
 
 local MOST_CLASSES = 2 ^ 16
@@ -354,15 +387,17 @@ local function join_one_hot(g, n)
 end
 
 
-local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish, join_one_hot }
+local RULES = { fold_shift, fold_scale, join_layer_norm, join_gelu, join_hard_swish, join_one_hot,
+  sink_activation }
 
 
--- Returns whether a sum or product of two has a parameter as an input, or an operator of composed
--- activations or one-hot vectors occurs: a short check, since most networks have neither.
+-- Returns whether a sum or product of two has a parameter as an input, or an operator occurs that
+-- only composed activations, one-hot vectors and activations before a maximum have: a short check,
+-- since most networks have none of them.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
     if n.op == "erf" or n.op == "clip" or n.op == "_minimum_scalar"
-      or n.op == "broadcast_equal" then
+      or n.op == "broadcast_equal" or is_maximum(n) and keeps_order(n.inputs[1][1]) then
       return true
     end
     if ADDS[n.op] or MULTIPLIES[n.op] then
