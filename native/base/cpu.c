@@ -71,7 +71,8 @@ bool cpu_multiplies_narrow(void)
 enum {
   /* the processor has AMX's bfloat16, tiles, 8-bit integers: CPUID, leaf 7, EDX */
   TILE_BITS = 1 << 22 | 1 << 24 | 1 << 25,
-  /* asks Linux to keep a component of the state, and which: tiles' data. Documentation/arch/x86/xstate.rst */
+  /* asks Linux to keep a component of the state, and which: tiles' data
+  ** (its Documentation/arch/x86/xstate.rst) */
   REQUEST_STATE = 0x1023,
   TILE_STATE = 18,
 };
@@ -79,8 +80,9 @@ enum {
 static bool find_tiles(void)
 {
   unsigned a, b, c, d;
-  return cpu_multiplies_narrow() && !env_disabled("amx") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-      (d & TILE_BITS) == TILE_BITS && !syscall(SYS_arch_prctl, REQUEST_STATE, TILE_STATE);
+  return cpu_multiplies_narrow() && !env_disabled("amx") &&
+      __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & TILE_BITS) == TILE_BITS &&
+      !syscall(SYS_arch_prctl, REQUEST_STATE, TILE_STATE);
 }
 #else
 static bool find_tiles(void) { return false; }

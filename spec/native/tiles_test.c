@@ -1,5 +1,5 @@
-/* tiles_test.c - products on tiles, where tiles are arrays in memory, against their definitions: the
-** code for AMX without a processor that has it.
+/* tiles_test.c - products on tiles, where tiles are arrays in memory, against their definitions:
+** the code for AMX without a processor that has it.
 */
 #include <math.h>
 #include "random.h"
@@ -57,7 +57,8 @@ static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned,
       bias[j] = (float)j;
   for (int64_t j = 0; j < n; j += t->nr) {
     const char *from = (const char *)b + (turned ? j * k : j) * t->element;
-    (turned ? t->panel_t : t->panel)(k, MIN(t->nr, n - j), from, turned ? k : n, panels + j * depth);
+    const int64_t cols = MIN(t->nr, n - j);
+    (turned ? t->panel_t : t->panel)(k, cols, from, turned ? k : n, panels + j * depth);
   }
   const struct gemm_block g = { .m = m,
     .n = n,

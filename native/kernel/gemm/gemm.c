@@ -57,8 +57,8 @@ static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
   return MAX(least, MIN(most, (GEMM_PANEL_ROWS + m - 1) / m));
 }
 
-/* Returns the multiply-adds up to which a product is one chunk. Tiles do those of bfloat16 four times
-** as fast as float32's, packing included, and those of bytes eight times (2026-11-28). */
+/* Returns the multiply-adds up to which a product is one chunk. Tiles do those of bfloat16 four
+** times as fast as float32's, packing included, and those of bytes eight times (2026-11-28). */
 static double serial_work(const struct gemm_type *t)
 {
   return GEMM_SERIAL_WORK * (t->per > 1 && cpu_multiplies_tiles() ? 2 * t->per : 1);

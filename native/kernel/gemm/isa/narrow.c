@@ -423,7 +423,8 @@ static float find_largest(int64_t n, const float *x)
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t }
 #define REAL_TYPE(t, bytes) { \
-  .mr = STRIP_ROWS(MR), .nr = 2 * W, .w = W, .kc = WORDS * 2, .element = bytes, .word = 4, .per = 2, \
+  .mr = STRIP_ROWS(MR), .nr = 2 * W, .w = W, .kc = WORDS * 2, \
+  .element = bytes, .word = 4, .per = 2, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
   .sum = sum_f32 }
