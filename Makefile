@@ -76,9 +76,10 @@ ISA_avx512   = -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -m
 ISA_neon     = -DISA=neon -DTY_NEON
 # files narrow.c once more, with the instructions that multiply bfloat16 and 8-bit integers
 ISA_avx512_narrow = $(subst =avx512,=avx512_narrow,$(ISA_avx512)) -mavx512bf16 -mavx512vnni
+ISA_avx512_tiles  = $(subst =avx512_narrow,=avx512_tiles,$(ISA_avx512_narrow)) -DTY_TILES
 ISA_neon_dot      = -DISA=neon_dot -DTY_NEON -march=armv8.2-a+dotprod
 ISA_neon_narrow   = -DISA=neon_narrow -DTY_NEON -march=armv8.2-a+dotprod+bf16
-NARROWS_x86_64    = avx512_narrow
+NARROWS_x86_64    = avx512_narrow avx512_tiles
 NARROWS_aarch64   = neon_dot neon_narrow
 NARROWS := $(NARROWS_$(TARGET))
 NARROW  := $(filter %/isa/narrow.c,$(ISA))

@@ -3,6 +3,10 @@
 #include "base/base.h"
 #ifdef __aarch64__
 #  include <sys/auxv.h>
+#elif defined __x86_64__ && defined __linux__
+#  include <cpuid.h>
+#  include <sys/syscall.h>
+#  include <unistd.h>
 #endif
 
 #define NAME(isa) #isa,
@@ -60,6 +64,35 @@ bool cpu_multiplies_narrow(void)
   static int narrow = -1;
   int known = __atomic_load_n(&narrow, __ATOMIC_RELAXED);
   if (known < 0) __atomic_store_n(&narrow, known = find_narrow(), __ATOMIC_RELAXED);
+  return known;
+}
+
+#if defined __x86_64__ && defined __linux__
+enum {
+  /* the processor has AMX's bfloat16, tiles, 8-bit integers: CPUID, leaf 7, EDX */
+  TILE_BITS = 1 << 22 | 1 << 24 | 1 << 25,
+  /* asks Linux to keep a component of the state, and which: tiles' data
+  ** (its Documentation/arch/x86/xstate.rst) */
+  REQUEST_STATE = 0x1023,
+  TILE_STATE = 18,
+};
+
+static bool find_tiles(void)
+{
+  unsigned a, b, c, d;
+  return cpu_multiplies_narrow() && !env_disabled("amx") &&
+      __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & TILE_BITS) == TILE_BITS &&
+      !syscall(SYS_arch_prctl, REQUEST_STATE, TILE_STATE);
+}
+#else
+static bool find_tiles(void) { return false; }
+#endif
+
+bool cpu_multiplies_tiles(void)
+{
+  static int tiles = -1;
+  int known = __atomic_load_n(&tiles, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&tiles, known = find_tiles(), __ATOMIC_RELAXED);
   return known;
 }
 

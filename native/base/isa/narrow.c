@@ -2,7 +2,7 @@
 ** one (-DISA=avx512_narrow); else the file is empty.
 */
 #include "base/cast.h"
-#ifdef __AVX512BF16__
+#if defined __AVX512BF16__ && !defined TY_TILES
 #include "base/isa/halves.inc"
 
 static void plain_f32_bf16(void *restrict dst, const void *restrict src, int64_t n)

@@ -11,7 +11,7 @@ static const struct gemm_isa *const products[] = { EACH_ISA(PRODUCTS) };
 static const struct gemm_narrow *const narrow_products[] = { EACH_ISA(NARROW_PRODUCTS) };
 /* with instructions of their own for narrow types */
 #if defined __x86_64__
-extern const struct gemm_narrow gemm_narrow_avx512_narrow;
+extern const struct gemm_narrow gemm_narrow_avx512_narrow, gemm_narrow_avx512_tiles;
 #elif defined __aarch64__
 extern const struct gemm_narrow gemm_narrow_neon_dot, gemm_narrow_neon_narrow;
 #endif
@@ -19,6 +19,7 @@ extern const struct gemm_narrow gemm_narrow_neon_dot, gemm_narrow_neon_narrow;
 static const struct gemm_narrow *choose_narrow(void)
 {
 #if defined __x86_64__
+  if (cpu_multiplies_tiles()) return &gemm_narrow_avx512_tiles;
   if (cpu_multiplies_narrow()) return &gemm_narrow_avx512_narrow;
 #elif defined __aarch64__
   if (cpu_multiplies_narrow()) return &gemm_narrow_neon_narrow;

@@ -1,6 +1,7 @@
 /* narrow.c - inner loops of products of bfloat16 and of 8-bit integers (kernel/gemm/isa.h),
 ** compiled once per instruction set, once more with AVX512-BF16 and AVX512-VNNI
-** (-DISA=avx512_narrow), with SDOT (neon_dot), with SDOT and BFDOT (neon_narrow).
+** (-DISA=avx512_narrow), with AMX's tiles besides (-DISA=avx512_tiles -DTY_TILES), with SDOT
+** (neon_dot), with SDOT and BFDOT (neon_narrow).
 **
 ** A word holds two bfloat16 or four 8-bit integers that follow each other along k. Words
 ** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
@@ -14,6 +15,7 @@
 #include "kernel/gemm/isa/float.inc"
 #include "kernel/gemm/isa/math.inc"
 #include "kernel/gemm/isa/transpose.inc"
+#include "kernel/gemm/isa/tiles.inc"
 
 enum { AHEAD = 12,                                    /* rows of B fetched before their turn */
        /* steps of a sum beside which fetching C is little */
@@ -132,13 +134,14 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 #define N_(name) JOIN(name, rounded)
 #define ELEMENT float
 #define PER 2
-#define ROWS MR
+#define ROWS STRIP_ROWS(MR)
 #define SUM V
 #define ALONG along_f32
 #define ALONG_A along_f32
 #define ACROSS across_f32
 #define ACROSS_A across_f32
 #define DOT dot_bf16
+#define DOT_TILES DOT_TILES_BF16
 #define FINISH_REAL 1
 /* few rows of float32 cost their way through memory, rounded or not */
 #define DOTS_ELSEWHERE
@@ -241,6 +244,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #undef ACROSS
 #undef ACROSS_A
 #undef DOT
+#undef DOT_TILES
 #undef FINISH_REAL
 #define N_(name) JOIN(name, u8)
 #define ELEMENT uint8_t
@@ -249,6 +253,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define ALONG along_8
 #define ACROSS across_8
 #define DOT dot_8
+#define DOT_TILES DOT_TILES_U8
 #define FINISH_REAL 0
 /* with SHIFTED two registers are for the columns' sums */
 #define ROWS_SHIFTED (MR == 14 ? 12 : MR)
@@ -258,7 +263,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define ACROSS_A across_shifted
 #define SHIFTED
 #else
-#define ROWS MR
+#define ROWS STRIP_ROWS(MR)
 #define ALONG_A along_8
 #define ACROSS_A across_8
 #endif
@@ -276,10 +281,12 @@ enum { ROWS_U8 = ROWS };
 #define ALONG_A along_8
 #define ACROSS_A across_8
 #else
-#define ROWS ROWS_SHIFTED
+#define ROWS STRIP_ROWS(ROWS_SHIFTED)
 #define ALONG_A along_shifted
 #define ACROSS_A across_shifted
 #define SHIFTED
+#undef DOT_TILES
+#define DOT_TILES DOT_TILES_S8
 #endif
 #include "kernel/gemm/isa/narrow.inc"
 enum { ROWS_S8 = ROWS };
@@ -416,7 +423,8 @@ static float find_largest(int64_t n, const float *x)
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t }
 #define REAL_TYPE(t, bytes) { \
-  .mr = MR, .nr = 2 * W, .w = W, .kc = WORDS * 2, .element = bytes, .word = 4, .per = 2, \
+  .mr = STRIP_ROWS(MR), .nr = 2 * W, .w = W, .kc = WORDS * 2, \
+  .element = bytes, .word = 4, .per = 2, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
   .sum = sum_f32 }
