@@ -147,8 +147,33 @@ nearly("written in float16", products, {written = of_products}, "float16")
 nearly("written in float64", products, {written = of_products}, "float64")
 ]]
 
+local KERNELS = devices.COSTS .. [[
+-- which kernel multiplies
+local function starts(dtype, queries, size)
+  local x = ty.nd.ones({1, 20, size}, {ctx = there, dtype = dtype})
+  local query = ty.nd.ones({1, queries, size}, {ctx = there, dtype = dtype})
+  ty.waitall()
+  costs()
+  ty.nd.contrib.attention{query = query, key = x, value = x, heads = 1}
+  ty.waitall()
+  return costs():match("attend[%w_]*")
+end
+local TENSOR = os.getenv("CUDASIM_ARCH") == "75" and "attend" or "attend_tensor"
+for _, case in ipairs{{"float16", 9, 16, TENSOR}, {"bfloat16", 9, 128, TENSOR},
+  {"float32", 9, 16, "attend"}, {"float16", 8, 16, "attend"}} do
+  local name = starts(case[1], case[2], case[3])
+  print("kernel of " .. case[1] .. " × " .. case[2], name == case[4] and "equal"
+    or "different: " .. tostring(name))
+end
+]]
+
 describe("attention on a GPU", function()
   it("has the CPU's values and gradients", function()
     devices.agree(pending, SCRIPT, 34)
+  end)
+
+  it("multiplies half types on tensor cores where there are some", function()
+    devices.agree(pending, KERNELS, 4)
+    devices.agree(pending, KERNELS, 4, { CUDASIM_ARCH = "75" })
   end)
 end)
