@@ -89,9 +89,9 @@ static bool mpi_wait_request(int code, MPI_Request *request)
   for (int64_t i = 0;; i++) {
     pthread_mutex_lock(&mpi_lock);
     code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
-    bool alone = !done && i % SPINS == 0 && mpi_has_peer_left(since);
+    bool peer_left = !done && i % SPINS == 0 && mpi_has_peer_left(since);
     pthread_mutex_unlock(&mpi_lock);
-    if (alone || !mpi_check_code(code)) return false;
+    if (peer_left || !mpi_check_code(code)) return false;
     if (done) return true;
     if (i >= SPINS) mpi_nap(get_seconds() - since);
   }

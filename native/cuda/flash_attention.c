@@ -137,7 +137,7 @@ static int choose_pack(const struct attention_tiles *f, int dtype, const struct 
 }
 
 /* Queries that share a tile up to here have teams of threads for parts of the keys. */
-enum { FEW = 8 };
+enum { FEW_ROWS = 8 };
 
 /* Returns whether tensor cores multiply: half types in heads that fit into registers, enough
 ** queries, and a GPU whose products are of the form in kernels/tensor.cuh. */
@@ -146,7 +146,7 @@ static bool on_tensor_cores(const struct call *c, const struct attention_tiles *
   enum { REGISTERS = 128 };                           /* columns of a head */
   enum { ARCHITECTURE = 80 };
   const int dtype = c->in[0].d.dtype;
-  return (dtype == TY_F16 || dtype == TY_BF16) && f->args.tq > FEW && f->d <= REGISTERS &&
+  return (dtype == TY_F16 || dtype == TY_BF16) && f->args.tq > FEW_ROWS && f->d <= REGISTERS &&
       f->dv <= REGISTERS && cuda_device(c->device)->arch >= ARCHITECTURE;
 }
 
@@ -158,7 +158,7 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
 {
   const int dtype = c->in[0].d.dtype;
   const bool wide = bytes_of_rows(f, dtype) > NARROW;
-  const int tile = rows <= FEW ? FEW : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
+  const int tile = rows <= FEW_ROWS ? FEW_ROWS : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
   out->blocks = (rows + tile - 1) / tile * heads * f->args.batch;
   return cuda_family(c->device, FAMILY_flash_attention, name, &out->f,
       "T=%s MASK=%s LENGTH=%s OFFSET=%s D=%lld DV=%lld PACK=%d ROWS=%d COLUMNS=%d TEAM=8",

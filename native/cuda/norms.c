@@ -120,21 +120,21 @@ static int gains_backward(struct call *c)
   void **more = sum ? &c->in[sum->operand].p : &none;
   void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p, *more };
   void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
-  bool alone = false;                                 /* one block, which adds the gains up */
+  bool whole = false;                                 /* one block, which adds the gains up */
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   if (n.held) {
     n.args.parts = gain_teams(&n);
-    alone = n.args.parts * n.team <= CUDA_BLOCK;
+    whole = n.args.parts * n.team <= CUDA_BLOCK;
     TRY(start_rows(c, &n, "norm_rows_back_held", n.args.parts * n.team,
-        (void *[]){ &c->out[0].p, &part, alone ? &c->out[1].p : &none,
-          alone && n.centered ? &c->out[2].p : &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+        (void *[]){ &c->out[0].p, &part, whole ? &c->out[1].p : &none,
+          whole && n.centered ? &c->out[2].p : &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
           third, more, &n.args }));
   }
   if (!n.held && c->out[0].p)
     TRY(start_rows(c, &n, "norm_rows_back", n.args.rows * n.team,
         (void *[]){ &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
           third, more, &n.args }));
-  if (!gains || alone) return TY_OK;
+  if (!gains || whole) return TY_OK;
   if (!n.held)
     TRY(start_rows(c, &n, "gain_parts", n.args.parts * n.args.k,
         (void *[]){ &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args }));

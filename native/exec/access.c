@@ -121,10 +121,10 @@ bool exec_begins_run(const struct program *p, int segment)
 static void access_list_tokens(
     const ty_exec *e, const struct program *p, int segment, struct segment *g)
 {
-  const struct access own = access_all(e->submit.token[g->slot]);
+  const struct access own = access_all(e->submit.failure_link[g->slot]);
   if (!exec_begins_run(p, segment)) access_add(g->read, &g->nread, own);
   for (int k = 0; k < p->ndevice; k++)
-    if (g->wait[k] >= 0) access_add(g->read, &g->nread, access_all(e->submit.token[k]));
+    if (g->wait[k] >= 0) access_add(g->read, &g->nread, access_all(e->submit.failure_link[k]));
   access_add(g->write, &g->nwrite, own);
 }
 

@@ -130,8 +130,8 @@ struct exec_submission {
   struct ctx *ring;
   int nring, next;                                    /* the context that is used next */
   struct ticket *ticket;                              /* per segment, of its last task */
-  /* per device slot: carries failures from segment to segment */
-  struct storage *token[MAX_DEVICES];
+  /* Per device slot: storage without bytes that carries a failure from segment to segment. */
+  struct storage *failure_link[MAX_DEVICES];
   /* per device slot: the random state of a run in its memory; NULL: it is not read there */
   struct storage *rng[MAX_DEVICES];
 };

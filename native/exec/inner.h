@@ -172,7 +172,7 @@ int  exec_abandon(struct program *p, int from, int to, int code);
 ** elsewhere the task of the first segment does. */
 void exec_begin_front_end_segment(const ty_exec *e, const struct program *p, int segment);
 /* Returns what failed in the segments of a device so far. */
-int  exec_check_token(const ty_exec *e, int slot);
+int  exec_check_failure_link(const ty_exec *e, int slot);
 /* Makes step t, which the front end has to run, the event. */
 void exec_note_front_end_event(ty_exec *e, const struct program *p, int t);
 

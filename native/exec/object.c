@@ -79,7 +79,7 @@ void ty_exec_free(ty_exec *e)
     if (e->output_storage[h]) storage_free(e->output_storage[h]);
   for (int i = 0; i < e->bind.nbound; i++) ty_tensor_free(e->bind.bound[i]);
   for (int i = 0; i < MAX_DEVICES; i++) {
-    if (e->submit.token[i]) storage_free(e->submit.token[i]);
+    if (e->submit.failure_link[i]) storage_free(e->submit.failure_link[i]);
     if (e->submit.rng[i]) storage_free(e->submit.rng[i]);
     mem_free(e->bind.version[i]);
   }

@@ -125,15 +125,15 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
 void exec_begin_front_end_segment(const ty_exec *e, const struct program *p, int segment)
 {
   if (!exec_begins_run(p, segment)) return;
-  const struct access token = access_all(e->submit.token[p->segment[segment].slot]);
-  storage_wait_quiet(token.storage, 1);
-  storage_mark(&token, NULL);
+  const struct access link = access_all(e->submit.failure_link[p->segment[segment].slot]);
+  storage_wait_quiet(link.storage, 1);
+  storage_mark(&link, NULL);
 }
 
-int exec_check_token(const ty_exec *e, int slot)
+int exec_check_failure_link(const ty_exec *e, int slot)
 {
-  const struct access token = access_all(e->submit.token[slot]);
-  struct failure *f = storage_failure(&token);
+  const struct access link = access_all(e->submit.failure_link[slot]);
+  struct failure *f = storage_failure(&link);
   int code = f ? failure_report(f) : TY_OK;
   failure_drop(f);
   return code;
@@ -175,7 +175,7 @@ static int submit_range(ty_exec *e, struct program *p, int *at, int to)
     if (step_is_front_end(p, &p->step[g->first])) {
       exec_begin_front_end_segment(e, p, i);
       for (int k = from; k < i; k++) ticket_wait(e->submit.ticket[k]);
-      for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
+      for (int k = 0; k < p->ndevice; k++) TRY(exec_check_failure_link(e, k));
       e->submit.ticket[i] = (struct ticket){ 0 };
       bool skipped;
       TRY(step_skipped(&p->step[g->first], &skipped));

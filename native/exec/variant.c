@@ -106,7 +106,7 @@ int exec_make_arrays(ty_exec *e, const ty_exec *before)
   for (int i = 0; i < p->ndevice; i++) {
     e->bind.version[i] = NEWS(uint64_t, e->bind.nbound);
     NEED(e->bind.version[i], TY_EMEMORY, "out of memory: executor");
-    TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->submit.token[i]));
+    TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->submit.failure_link[i]));
   }
   if (!(e->flags & TY_DRY_RUN)) TRY(variant_reserve_pool(e, p));
   for (int h = 0; h < e->graph.nhead; h++) TRY(variant_make_output(e, p, before, h));

@@ -13,7 +13,7 @@ static int walk_run_step(ty_exec *e, struct program *p, int t)
   const struct segment *g = &p->step_segment[t];
   TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
   ticket_wait(ticket);
-  return exec_check_token(e, g->slot);
+  return exec_check_failure_link(e, g->slot);
 }
 
 int exec_run_node(ty_exec *e, struct program *p, int node)

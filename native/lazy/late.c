@@ -134,7 +134,7 @@ struct group_walk {
   uint64_t mark;
   struct history **list;
   int n, cap;
-  struct group_count { struct late_group group; int met; } *count;
+  struct group_count { struct late_group group; int found; } *count;
   int ncount, count_cap;
 };
 
@@ -147,11 +147,11 @@ static int count_value(struct group_walk *w, const struct late_group *g)
     i = w->ncount++;
     w->count[i] = (struct group_count){ *g, 0 };
   }
-  w->count[i].met++;
+  w->count[i].found++;
   return TY_OK;
 }
 
-static int meet_node(struct group_walk *w, struct history *h)
+static int visit_value(struct group_walk *w, struct history *h)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == w->mark) return TY_OK;
   h->seen = w->mark;
@@ -167,11 +167,11 @@ int ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group)
   int code = TY_OK;
   *group = 0;
   backlog_lock();
-  for (int i = 0; i < nhead && !code; i++) code = meet_node(&w, head[i]->history);
+  for (int i = 0; i < nhead && !code; i++) code = visit_value(&w, head[i]->history);
   for (int i = 0; i < w.n && !code; i++)
-    for (int k = 0; k < w.list[i]->nin && !code; k++) code = meet_node(&w, w.list[i]->in[k].from);
+    for (int k = 0; k < w.list[i]->nin && !code; k++) code = visit_value(&w, w.list[i]->in[k].from);
   for (int i = 0; i < w.ncount && !code; i++)
-    if (w.count[i].met < w.count[i].group.of) *group = w.count[i].group.id;
+    if (w.count[i].found < w.count[i].group.of) *group = w.count[i].group.id;
   backlog_unlock();
   mem_free(w.list);
   mem_free(w.count);

@@ -538,7 +538,8 @@ static int run_forward(struct trace *t)
   return code;
 }
 
-/* Pending calls that run apart from each other, in this order; those that wait do not run. */
+/* Parts of the pending calls. They run apart from each other, in this order, but for WAITING,
+** which does not run. */
 enum part { PART_WHOLE, PART_BROKEN, PART_WAITING };
 
 /* Which of the marks of calls are valid. */

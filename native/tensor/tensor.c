@@ -67,7 +67,9 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
 {
   ty_tensor *t = NEW(ty_tensor);
   NEED(t, TY_EMEMORY, "out of memory");
-  *t = (ty_tensor){ .d = *d, .offset = offset, .storage = storage_keep(s), .refs = 1 };
+  *t = (ty_tensor){
+    .d = *d, .offset = offset, .bytes = desc_bytes(d), .storage = storage_keep(s), .refs = 1
+  };
   for (int i = d->ndim; i < TY_MAXDIM; i++) t->d.dim[i] = 0;
   t->d.device = s->device;
   t->d.pad_ = 0;
@@ -155,12 +157,6 @@ void ty_tensor_free(ty_tensor *t)
   storage_free(t->storage);
   mem_free(t);
   live_add(LIVE_TENSOR, -1);
-}
-
-struct access tensor_access(const ty_tensor *t)
-{
-  const size_t begin = (size_t)t->offset;
-  return (struct access){ t->storage, begin, begin + desc_bytes(&t->d), false };
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@
 struct ty_tensor {
   ty_desc  d;                                         /* d.device repeats storage->device */
   int64_t  offset;                                    /* bytes into the storage */
+  size_t   bytes;                                     /* desc_bytes(&d) */
   struct storage *storage;                            /* holds a reference */
   int32_t  refs;
   int32_t  readonly;                                  /* writes through this tensor are refused */
@@ -27,7 +28,11 @@ static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->d
 void mend_bools(uint8_t *p, size_t n);
 
 /* Returns the bytes of t, for a task's lists. */
-struct access tensor_access(const ty_tensor *t);
+static inline struct access tensor_access(const ty_tensor *t)
+{
+  const size_t begin = (size_t)t->offset;
+  return (struct access){ t->storage, begin, begin + t->bytes, false };
+}
 
 /* Makes a tensor on a storage, `offset` bytes after its begin. Takes a reference to s. */
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);

@@ -119,6 +119,13 @@ describe("classes of blocks", function()
     local e = assert.raises("unsupported", Block:extend("Empty")(), nd.ones{ 1 })
     assert.matches("Empty:forward", tostring(e))
   end)
+
+  it("hybrid_forward in the place of forward is an error that says how to rename it", function()
+    local Old = HybridBlock:extend("Old")
+    function Old:hybrid_forward(F, x) return F.relu(x) end
+    local e = assert.raises("unsupported", Old(), nd.ones{ 1 })
+    assert.matches("rename it to Old:forward(x)", e.message, 1, true)
+  end)
 end)
 
 

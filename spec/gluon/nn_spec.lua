@@ -240,6 +240,14 @@ describe("values of", function()
     assert.near({ 5 }, nn.HybridLambda(function(a, b) return a + b end)(nd.array{ 2 },
       nd.array{ 3 }))
   end)
+
+  it("a HybridLambda's function with F in front are an error, with inputs only are not", function()
+    local wrong = nn.HybridLambda(function(F, x) return F.relu(x) end)
+    local e = assert.raises("type", wrong, nd.ones{ 2 })
+    assert.matches("write function(x), and ty.F in it", e.message, 1, true)
+    assert.near({ 6 }, nn.HybridLambda(function(F, x) return F * x end)(nd.array{ 2 },
+      nd.array{ 3 }))
+  end)
 end)
 
 

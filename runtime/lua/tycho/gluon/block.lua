@@ -413,11 +413,14 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- To be defined: what the block computes.
+--- Computes the outputs from the inputs. Classes define it; without a definition it raises
+-- E(unsupported).
 function Block:forward()
-  Error.raise{ code = "unsupported", func = self.class_name .. ":forward",
-    message = ("class '%s' has no forward; define function %s:forward(x)"):format(self.class_name,
-      self.class_name) }
+  local name = self.class_name
+  local text = self.hybrid_forward
+    and "class '%s' has hybrid_forward; rename it to %s:forward(x), with ty.F where it has F"
+    or "class '%s' has no forward; define function %s:forward(x)"
+  Error.raise{ code = "unsupported", func = name .. ":forward", message = text:format(name, name) }
 end
 
 

@@ -198,11 +198,19 @@ layer.describe(Lambda, describe_lambda)
 local HybridLambda = layer.extend(HybridBlock, "nn.HybridLambda", LAMBDA)
 
 function HybridLambda:set_up(a)
-  self._f, self._name = find_function(a["function"], F, "nn.HybridLambda")
+  local f
+  f, self._name = find_function(a["function"], F, "nn.HybridLambda")
+  self._f = f
+  self._wants_operators = debug.getlocal(f, 1) == "F" and debug.getinfo(f, "u").nparams
 end
 
 
 function HybridLambda:forward(...)
+  if self._wants_operators and select("#", ...) < self._wants_operators then
+    Error.raise{ code = "type", func = "nn.HybridLambda", argument = "function",
+      expected = "a function of the inputs", got = "a function of F and the inputs",
+      message = "the function gets the inputs alone: write function(x), and ty.F in it" }
+  end
   return self._f(...)
 end
 
