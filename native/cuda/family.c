@@ -27,6 +27,7 @@ TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
 TEXT(draw_header, "cuda/kernels/draw.cuh")
+TEXT(tensor_header, "cuda/kernels/tensor.cuh")
 TEXT(pixel_header, "image/pixel.h")
 TEXT(taps_header, "image/taps.h")
 TEXT(fault_header, "cuda/kernels/fault.cuh")
@@ -52,6 +53,7 @@ static const struct source_file headers[] = {
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },
+  { FAMILY_flash_attention, { "tensor.cuh", cuda_text_tensor_header } },
   { FAMILY_rows, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },

@@ -136,13 +136,26 @@ static int choose_pack(const struct attention_tiles *f, int dtype, const struct 
   return cuda_pack(dtype, all & -all, p, count);
 }
 
+/* Queries that share a tile up to here have teams of threads for parts of the keys. */
+enum { FEW_ROWS = 8 };
+
+/* Returns whether tensor cores multiply: half types in heads that fit into registers, enough
+** queries, and a GPU whose products are of the form in kernels/tensor.cuh. */
+static bool on_tensor_cores(const struct call *c, const struct attention_tiles *f)
+{
+  enum { REGISTERS = 128 };                           /* columns of a head */
+  enum { ARCHITECTURE = 80 };
+  const int dtype = c->in[0].d.dtype;
+  return (dtype == TY_F16 || dtype == TY_BF16) && f->args.tq > FEW_ROWS && f->d <= REGISTERS &&
+      f->dv <= REGISTERS && cuda_device(c->device)->arch >= ARCHITECTURE;
+}
+
 /* A launch of blocks that have `rows` of each of `heads` heads in tiles. */
 struct tile_launch { cu_function f; int64_t blocks; };
 
 static int tile_family(const struct call *c, const struct attention_tiles *f, const char *name,
     int pack, int64_t rows, int64_t heads, struct tile_launch *out)
 {
-  enum { FEW_ROWS = 8 };
   const int dtype = c->in[0].d.dtype;
   const bool wide = bytes_of_rows(f, dtype) > NARROW;
   const int tile = rows <= FEW_ROWS ? FEW_ROWS : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
@@ -157,15 +170,19 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
 
 static int attend_forward(struct call *c)
 {
+  enum { QUERIES = 64, THREADS = 128 };               /* of a block of attend_tensor */
   struct attention_tiles f = make_tiles(c, 0);
   void *y;
   f.args.y = make_side(&f, &c->out[0], f.args.heads, 1, 0, &y);
   void *arrays[] = { f.q, f.k, f.v };
   struct tile_launch l;
   const int pack = choose_pack(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
-  TRY(tile_family(c, &f, "attend", pack, f.args.tq, f.args.heads, &l));
+  const bool tensor = on_tensor_cores(c, &f);
+  TRY(tile_family(c, &f, tensor ? "attend_tensor" : "attend", pack, f.args.tq, f.args.heads, &l));
+  if (tensor) l.blocks = (f.args.tq + QUERIES - 1) / QUERIES * f.args.heads * f.args.batch;
   void *params[] = { &y, &c->out[1].p, &f.q, &f.k, &f.v, &f.extra, &f.args };
-  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, params) : TY_OK;
+  const int threads = tensor ? THREADS : CUDA_BLOCK;
+  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, threads, 0, params) : TY_OK;
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */

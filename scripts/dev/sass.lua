@@ -20,6 +20,7 @@ local HOT = {
   { "softmax_held", 16 }, { "softmax_back_held", 16 }, { "norm_rows_held", 16 },
   { "norm_rows_back_held", 16 }, { "batch_parts", 16 }, { "batch_apply", 16 },
   { "batch_back_parts", 16 }, { "batch_back_apply", 16 }, { "recurrence_forward", 16 },
+  { "recurrence_backward", 16 }, { "attend_tensor", 16 },
 }
 
 -- Asking ------------------------------------------------------------------------------------------
@@ -57,6 +58,8 @@ local function ask()
     run("softmax", { 256, 1024 }, dtype)
     run("LayerNorm", { 256, 1024 }, dtype)
     run("Dropout", { 256, 1024 }, dtype)
+    local q = ty.nd.zeros({ 2, 128, 256 }, { ctx = gpu, dtype = dtype })
+    ty.nd.contrib.attention{ query = q, key = q, value = q, heads = 4, causal = true }
     run("BatchNorm", { 16, 64, 32, 32 }, dtype)
     run("BatchNorm", { 16, 32, 32, 64 }, dtype, { axis = 3 })
     -- a sample a block, and four

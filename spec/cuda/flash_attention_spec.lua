@@ -5,7 +5,7 @@ local devices = require "spec.support.devices_agree"
 
 local SCRIPT = devices.SCRIPT .. [[
 local sym = ty.sym
-local BOUND = {float32 = 5e-6, float64 = 1e-12, float16 = 4e-3}
+local BOUND = {float32 = 5e-6, float64 = 1e-12, float16 = 4e-3, bfloat16 = 3e-2}
 
 -- Returns the output and the gradients of a step.
 local function step(ctx, shapes, options, dtype, req)
@@ -77,6 +77,16 @@ nearly("one query", three(1, 1, 70, 2, 2, 8, 8), {heads = 2, scale = 0.7})
 nearly("wide heads", three(1, 20, 20, 1, 1, 96, 100), {heads = 1})
 nearly("float64", three(1, 20, 20, 1, 1, 40, 40), {heads = 1}, "float64")
 nearly("float16", three(1, 20, 20, 2, 2, 16, 16), {heads = 2}, "float16")
+nearly("float16, few queries", three(1, 4, 20, 2, 2, 16, 16), {heads = 2}, "float16")
+nearly("float16, tiles", three(1, 70, 150, 2, 1, 24, 40),
+  {heads = 2, kv_heads = 1, causal = true}, "float16")
+nearly("float16, odd sizes", three(2, 17, 33, 1, 1, 5, 3), {heads = 1, scale = 0.7}, "float16")
+nearly("float16, widest heads", three(1, 9, 20, 1, 1, 128, 128), {heads = 1}, "float16")
+nearly("bfloat16", three(1, 20, 70, 2, 2, 16, 16), {heads = 2, window = 30}, "bfloat16")
+nearly("bfloat16, lengths, a mask and a bias", with(three(2, 12, 20, 2, 2, 8, 8),
+  {valid_length = {2}, mask = {2, 1, 12, 20}, bias = {1, 2, 1, 20}}), {heads = 2}, "bfloat16",
+  {bias = "null"})
+nearly("float16, dropout", three(1, 20, 24, 2, 2, 16, 16), {heads = 2, dropout = 0.4}, "float16")
 nearly("packed", {query_key_value = {20, 2, 2 * 3 * 4}},
   {heads = 2, layout = "TNC", packed = "qkv"})
 nearly("keys with values", {query = {2, 9, 2 * 4}, key_value = {2, 20, 2 * 2 * 4}},
@@ -84,6 +94,33 @@ nearly("keys with values", {query = {2, 9, 2 * 4}, key_value = {2, 20, 2 * 2 * 4
 nearly("heads first", {query = {2, 3, 9, 4}, key = {2, 3, 20, 4}, value = {2, 3, 20, 4}},
   {layout = "NHTC"})
 nearly("dropout", three(1, 20, 24, 2, 2, 4, 4), {heads = 2, dropout = 0.4})
+
+-- Compares devices where a value that no earlier query sees is infinite or NaN: it stays in the
+-- rows of those that see it.
+local function keeps_apart(dtype)
+  local function run(ctx)
+    local row = {}
+    for j = 1, 16 do row[j] = j end
+    local values = {}
+    for i = 1, 20 do values[i] = {unpack(row)} end
+    values[20][3], values[19][1] = math.huge, 0 / 0
+    local value = ty.nd.array{values, ctx = here}:reshape{1, 20, 16}:astype(dtype)
+    local ones = ty.nd.ones({1, 20, 16}, {ctx = ctx, dtype = dtype})
+    local y = ty.nd.contrib.attention{query = ones, key = ones, heads = 1, causal = true,
+      value = value:as_in_context(ctx)}
+    return y:as_in_context(here):astype("float64"):reshape{-1}:totable()
+  end
+  local mine, theirs, different = run(here), run(there), 0
+  for i, a in ipairs(mine) do
+    local b = theirs[i]
+    local same = a == b or (a ~= a and b ~= b) or math.abs(a - b) <= BOUND[dtype] * 16
+    different = different + (same and 0 or 1)
+  end
+  local finite = math.abs(theirs[17 * 16 + 1] - 1) <= BOUND[dtype]
+  print("infinities, " .. dtype, finite and different == 0 and "equal" or "different: " .. different)
+end
+keeps_apart("float16")
+keeps_apart("bfloat16")
 
 -- Returns attention as products and a softmax, as users write it.
 local function self_attention(x)
@@ -111,8 +148,33 @@ nearly("written in float16", products, {written = of_products}, "float16")
 nearly("written in float64", products, {written = of_products}, "float64")
 ]]
 
+local KERNELS = devices.COSTS .. [[
+-- which kernel multiplies
+local function starts(dtype, queries, size)
+  local x = ty.nd.ones({1, 20, size}, {ctx = there, dtype = dtype})
+  local query = ty.nd.ones({1, queries, size}, {ctx = there, dtype = dtype})
+  ty.waitall()
+  costs()
+  ty.nd.contrib.attention{query = query, key = x, value = x, heads = 1}
+  ty.waitall()
+  return costs():match("attend[%w_]*")
+end
+local TENSOR = os.getenv("CUDASIM_ARCH") == "75" and "attend" or "attend_tensor"
+for _, case in ipairs{{"float16", 9, 16, TENSOR}, {"bfloat16", 9, 128, TENSOR},
+  {"float32", 9, 16, "attend"}, {"float16", 8, 16, "attend"}} do
+  local name = starts(case[1], case[2], case[3])
+  print("kernel of " .. case[1] .. " × " .. case[2], name == case[4] and "equal"
+    or "different: " .. tostring(name))
+end
+]]
+
 describe("attention on a GPU", function()
   it("has the CPU's values and gradients", function()
-    devices.agree(pending, SCRIPT, 25)
+    devices.agree(pending, SCRIPT, 34)
+  end)
+
+  it("multiplies half types on tensor cores where there are some", function()
+    devices.agree(pending, KERNELS, 4)
+    devices.agree(pending, KERNELS, 4, { CUDASIM_ARCH = "75" })
   end)
 end)

@@ -69,13 +69,17 @@ local function costs() return ffi.string(driver.cudasim_costs()) end
 ]]
 
 --- Runs a script; n lines have to say "equal", none "different". Returns what it printed; nil,
---- and busted's `pending` is called, where there is no stand-in.
-function devices.agree(pending, script, n)
+--- and busted's `pending` is called, where there is no stand-in. settings: further variables.
+function devices.agree(pending, script, n, settings)
   if not stand_in.exists() then
     pending("no build/cudasim: make cudasim")
     return
   end
-  local text, status = stand_in.run(script, { CUDASIM_CHECK = "1", CUDASIM_COSTS = "1" })
+  local all = { CUDASIM_CHECK = "1", CUDASIM_COSTS = "1" }
+  for name, value in pairs(settings or {}) do
+    all[name] = value
+  end
+  local text, status = stand_in.run(script, all)
   local _, equal = text:gsub("\tequal", "")
   assert.equal(0, status, text)
   assert.equal(n, equal, text)

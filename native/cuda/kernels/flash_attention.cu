@@ -4,11 +4,13 @@
 // has packs in registers. Forward keeps the greatest score and the sum of exponentials of each row;
 // backward finds weights again from the logarithm of that sum. Where rows are few, SLICES teams
 // share a row, each with columns of its own, and are joined at the end in order. Bound: operations,
-// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few.
+// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few. attend_tensor: forward of half
+// types on tensor cores, a warp for each 16 queries; its weights are of the type, sums float.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
 #include "draw.cuh"
+#include "tensor.cuh"
 #define T float
 #define MASK float   // of the mask
 #define LENGTH i32   // of valid_length
@@ -137,7 +139,9 @@ FN C factor_of(const tile_args &s, i64 sample, i64 head, i64 query, i64 key)
 {
   if (!s.drops) return 1;
   const u64 e = (u64)(((sample * s.heads + head) * s.tq + query) * s.tk + key);
-  return draw(s.key, e / 4).w[e % 4] < s.limit ? (C)s.keep : 0;
+  const struct philox bits = draw(s.key, e / 4);
+  const u32 low = e & 1 ? bits.w[1] : bits.w[0], high = e & 1 ? bits.w[3] : bits.w[2];
+  return (e & 2 ? high : low) < s.limit ? (C)s.keep : 0;
 }
 
 // What a thread is: its row of the tile, its slice of the columns, its place among eight.
@@ -255,6 +259,191 @@ extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const
   const C shift = most == -infinity<C>() ? 0 : most;
   set(logsum[(b.sample * s.heads + b.head) * s.tq + query],
       sum != 0 ? shift + log_of(sum) : s.empty == 0 ? infinity<C>() : (C)s.empty);
+}
+
+// -- forward on tensor cores ----------------------------------------------------------------------
+
+#define TENSOR_WARPS 4                             // of a block
+#define TENSOR_THREADS (32 * TENSOR_WARPS)
+#define TENSOR_ROWS (16 * TENSOR_WARPS)            // queries of a block
+#define TENSOR_COLUMNS 64                          // keys of a tile
+#define UP_TO_16(n) (((n) + 15) / 16 * 16)
+#define HALF_STRIDE(n) ((n) + 8)                   // so that eight rows are in different banks
+
+// Rows of half types into a tile, with zeros after the last row and the last column. Returns
+// whether this thread has seen an infinity or a NaN.
+template <int SIZE, int WIDE, int N> FN bool load_halves(
+    u16 *to, const T *from, i64 step, i64 rows)
+{
+  typedef lanes<u16, PACK> L;
+  const u16 exponent = is_brain<T>::value ? 0x7f80 : 0x7c00;
+  const int packs = (WIDE + PACK - 1) / PACK;
+  bool wild = false;
+  for (int e = threadIdx.x; e < N * packs; e += TENSOR_THREADS) {
+    const int r = e / packs, d = e % packs * PACK;
+    L in = {};
+    if (r < rows && d < SIZE) in = *(const L *)(const u16 *)(from + r * step + d);
+    for (int l = 0; l < PACK; l++) wild |= (in.at[l] & exponent) == exponent;
+    *(L *)(to + r * HALF_STRIDE(WIDE) + d) = in;
+  }
+  return wild;
+}
+
+FN u32 word_at(const u16 *x) { return *(const u32 *)x; }
+
+// out += weights (16 x TENSOR_COLUMNS) times values, by ordinary cores: a weight of 0 takes no
+// value, not even an infinity. Weights are used up, eight columns after the other, so that they
+// stay in registers.
+template <int WIDE> FN void add_values(float (&out)[WIDE / 8][4],
+    float (&weight)[TENSOR_COLUMNS / 8][4], const u16 *values, int lane)
+{
+  for (int j = 0; j < TENSOR_COLUMNS; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float own = j % 2 ? weight[0][i | 1] : weight[0][i & ~1];
+      const float from = __shfl_sync(~0u, own, lane / 4 * 4 + j % 8 / 2);
+#pragma unroll
+      for (int n = 0; n < WIDE / 8; n++) {
+        const u16 bits = values[j * HALF_STRIDE(WIDE) + n * 8 + lane % 4 * 2 + i % 2];
+        const float v = is_brain<T>::value ? bf16_bits_to_float(bits) : half_bits_to_float(bits);
+        if (from != 0) out[n][i] += from * v;
+      }
+    }
+#pragma unroll
+    for (int n = 0; n + 1 < TENSOR_COLUMNS / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (j % 8 == 7) weight[n][i] = weight[n + 1][i];
+  }
+}
+
+// logsum may be NULL
+extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_tensor(T *y, C *logsum,
+    const T *q, const T *k, const T *v, const struct tile_extra __grid_constant__ x,
+    const struct tile_args __grid_constant__ s)
+{
+  enum { BRAIN = is_brain<T>::value, WIDE = UP_TO_16(D), OUT = PADDED(DV) };
+  __shared__ __align__(16) u16 keys[TENSOR_COLUMNS * HALF_STRIDE(WIDE)];
+  __shared__ __align__(16) u16 values[TENSOR_COLUMNS * HALF_STRIDE(OUT)];
+  const tile_block b = block_of((s.tq + TENSOR_ROWS - 1) / TENSOR_ROWS, s.heads);
+  const i64 q0 = b.first * TENSOR_ROWS, kv = b.head / s.group, left = s.tq - q0;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, own = threadIdx.x / 32 * 16 + g;
+  const tile_span all = span_of(
+      s, x, b.sample, q0, q0 + (left < TENSOR_ROWS ? left : TENSOR_ROWS) - 1);
+  const bool grids = x.mask || x.bias;
+  tile_span see[2];
+  float most[2] = { -infinity<float>(), -infinity<float>() }, sum[2] = { 0, 0 };
+  float out[OUT / 8][4] = {};
+  u32 query[WIDE / 16][4];
+  load_halves<D, WIDE, TENSOR_ROWS>(keys, q + start_of(s.q, b.sample, b.head, q0), s.q.row, left);
+  __syncthreads();
+#pragma unroll
+  for (int c = 0; c < WIDE / 16; c++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      query[c][i] = word_at(
+          keys + (own + i % 2 * 8) * HALF_STRIDE(WIDE) + c * 16 + i / 2 * 8 + 2 * t);
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const i64 row = q0 + own + r * 8;
+    see[r] = span_of(s, x, b.sample, row, row);
+    if (row >= s.tq) see[r].hi = see[r].lo;
+  }
+  for (i64 k0 = all.lo; k0 < all.hi; k0 += TENSOR_COLUMNS) {
+    __syncthreads();
+    load_halves<D, WIDE, TENSOR_COLUMNS>(
+        keys, k + start_of(s.k, b.sample, kv, k0), s.k.row, all.hi - k0);
+    const bool seen_wild = load_halves<DV, OUT, TENSOR_COLUMNS>(
+        values, v + start_of(s.v, b.sample, kv, k0), s.v.row, all.hi - k0);
+    const bool wild = __syncthreads_or(seen_wild);
+    float score[TENSOR_COLUMNS / 8][4] = {};
+#pragma unroll
+    for (int j = 0; j < TENSOR_COLUMNS / 8; j++)
+#pragma unroll
+      for (int c = 0; c < WIDE / 16; c++) {
+        const u16 *of = keys + (j * 8 + g) * HALF_STRIDE(WIDE) + c * 16 + 2 * t;
+        multiply_tile<BRAIN>(score[j], query[c], word_at(of), word_at(of + 8));
+      }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float greatest = most[r];
+#pragma unroll
+      for (int j = 0; j < TENSOR_COLUMNS / 8; j++)
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; i++) {
+          const i64 row = q0 + own + r * 8, key = k0 + j * 8 + 2 * t + i % 2;
+          const bool seen = key >= see[r].lo && key < see[r].hi;
+          score[j][i] = !seen ? -infinity<float>()
+              : grids ? (float)score_of(s, x, see[r], b.sample, b.head, row, key, score[j][i])
+                      : score[j][i] * (float)s.scale;
+          greatest = score[j][i] > greatest ? score[j][i] : greatest;
+        }
+#pragma unroll
+      for (int n = 1; n < 4; n *= 2)
+        greatest = join_max()(greatest, __shfl_xor_sync(~0u, greatest, n));
+      const float shift = greatest == -infinity<float>() ? 0 : greatest;
+      const float shrink = most[r] == greatest ? 1 : exp_of(most[r] - greatest);
+      most[r] = greatest;
+      sum[r] *= shrink;
+#pragma unroll
+      for (int j = 0; j < TENSOR_COLUMNS / 8; j++)
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; i++) {
+          const i64 row = q0 + own + r * 8, key = k0 + j * 8 + 2 * t + i % 2;
+          const float weight = exp_of(score[j][i] - shift);
+          sum[r] += weight;
+          score[j][i] = weight == 0 ? 0
+              : weight * (float)factor_of(s, b.sample, b.head, row, key);
+        }
+#pragma unroll
+      for (int n = 0; n < OUT / 8; n++)
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; i++) out[n][i] *= shrink;
+    }
+    if (wild) {
+      add_values<OUT>(out, score, values, lane);
+      continue;
+    }
+#pragma unroll
+    for (int j = 0; j < TENSOR_COLUMNS / 8; j += 2) {
+      const u32 weights[4] = { word_of<BRAIN>(score[j][0], score[j][1]),
+        word_of<BRAIN>(score[j][2], score[j][3]), word_of<BRAIN>(score[j + 1][0], score[j + 1][1]),
+        word_of<BRAIN>(score[j + 1][2], score[j + 1][3]) };
+      const u16 *of = values + (j * 8 + 2 * t) * HALF_STRIDE(OUT) + g;
+#pragma unroll
+      for (int n = 0; n < OUT / 8; n++, of += 8)
+        multiply_tile<BRAIN>(out[n], weights, of[0] | (u32)of[HALF_STRIDE(OUT)] << 16,
+            of[8 * HALF_STRIDE(OUT)] | (u32)of[9 * HALF_STRIDE(OUT)] << 16);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const i64 row = q0 + own + r * 8;
+#pragma unroll
+    for (int n = 1; n < 4; n *= 2) sum[r] += __shfl_xor_sync(~0u, sum[r], n);
+    if (row >= s.tq) continue;
+    T *to = y + start_of(s.y, b.sample, b.head, row);
+#pragma unroll
+    for (int n = 0; n < OUT / 8; n++) {
+      const int d = n * 8 + 2 * t;
+      lanes<T, 2> two;
+#pragma unroll
+      for (int i = 0; i < 2; i++)
+        set(two.at[i], sum[r] == 0 ? (float)s.empty : out[n][2 * r + i] / sum[r]);
+      if (DV % 2 == 0) {
+        if (d < DV) *(lanes<T, 2> *)(to + d) = two;
+        continue;
+      }
+      if (d < DV) to[d] = two.at[0];
+      if (d + 1 < DV) to[d + 1] = two.at[1];
+    }
+    const float shift = most[r] == -infinity<float>() ? 0 : most[r];
+    if (!t && logsum)
+      set(logsum[(b.sample * s.heads + b.head) * s.tq + row],
+          sum[r] != 0        ? shift + log_of(sum[r])
+              : s.empty == 0 ? infinity<float>()
+                             : (float)s.empty);
+  }
 }
 
 // -- gradients ------------------------------------------------------------------------------------

@@ -170,7 +170,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T
 FN void add_rows(A (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end, int slices,
     const A *dg, int rows, int units, int column)
 {
-#pragma unroll 4
+  // rows whose loads are begun together: fewer where sums take half of a thread's 64 registers
+  enum { ROWS_AHEAD = SAMPLES * PACK > 16 ? 2 : 4 };
+#pragma unroll ROWS_AHEAD
   for (int row = first + q; row < end; row += slices) {
     const W a = *(const W *)(w + (row - first) * units + column);
     for (int s = 0; s < SAMPLES; s++)

@@ -17,5 +17,6 @@
 #include "cudasim/warps.h"
 #include "cudasim/atomics.h"
 #include "cudasim/bits.h"
+#include "cudasim/tensor.h"
 #include "cudasim/maths.h"
 #include "cudasim/kernel.h"

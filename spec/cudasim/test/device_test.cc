@@ -65,6 +65,25 @@ extern "C" __global__ void halves(const __half *x, const __nv_bfloat16 *b, float
   y[3] = __half2float(__ushort_as_half(0x3c01));
 }
 
+// a (16 x 16) times b (16 x 8) plus 1, as fragments of mma.sync.m16n8k16
+extern "C" __global__ void tile_product(const unsigned short *a, const unsigned short *b, float *y,
+    int brain)
+{
+  int g = threadIdx.x / 4, t = threadIdx.x % 4;
+  unsigned left[4], right[2];
+  for (int i = 0; i < 4; i++) {
+    const unsigned short *of = a + (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+    left[i] = of[0] | (unsigned)of[1] << 16;
+  }
+  for (int i = 0; i < 2; i++) {
+    const unsigned short *of = b + (2 * t + i * 8) * 8 + g;
+    right[i] = of[0] | (unsigned)of[8] << 16;
+  }
+  float sums[4] = { 1, 1, 1, 1 };
+  cudasim_multiply_tile(sums, left, right[0], right[1], brain);
+  for (int i = 0; i < 4; i++) y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i];
+}
+
 extern "C" __global__ void numbers(double *y)
 {
   y[0] = rsqrt(4.0) + rsqrtf(4.f);
@@ -186,6 +205,43 @@ static void test_halves()
   CHECK(y[0] == 4 && y[1] == 6 && y[2] == 3.25 && y[3] == 1.0009765625f);
 }
 
+/* Returns the bits of a number that float16 and bfloat16 hold exactly. */
+static unsigned short half_bits(float v, bool brain)
+{
+  uint32_t u;
+  memcpy(&u, &v, sizeof u);
+  if (brain || v == 0) return (unsigned short)(u >> 16);
+  return (unsigned short)((u >> 16 & 0x8000) | ((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff));
+}
+
+/* Whole numbers, whose sums are exact: float16 has 11 bits, bfloat16 8. */
+static void test_tile_product()
+{
+  for (int brain = 0; brain < 2; brain++) {
+    int left[16][16], right[16][8];
+    std::vector<unsigned short> a, b;
+    for (int i = 0; i < 16; i++)
+      for (int k = 0; k < 16; k++) {
+        left[i][k] = (i * 7 + k * 5) % 23 - 11;
+        a.push_back(half_bits((float)left[i][k], brain));
+      }
+    for (int k = 0; k < 16; k++)
+      for (int j = 0; j < 8; j++) {
+        right[k][j] = (k * 11 + j * 3) % 19 - 9;
+        b.push_back(half_bits((float)right[k][j], brain));
+      }
+    CUdeviceptr da = up(a), db = up(b), dy = room(16 * 8 * 4);
+    OK(launch(function("tile_product"), 1, 32, 0, { &da, &db, &dy, &brain }));
+    auto y = down<float>(dy, 16 * 8);
+    for (int i = 0; i < 16; i++)
+      for (int j = 0; j < 8; j++) {
+        int sum = 1;
+        for (int k = 0; k < 16; k++) sum += left[i][k] * right[k][j];
+        CHECK(y[i * 8 + j] == (float)sum);
+      }
+  }
+}
+
 static void test_globals()
 {
   CUdeviceptr weights, counter, dy = new_memory(4);
@@ -258,6 +314,7 @@ void run_all()
   test_votes();
   test_numbers();
   test_halves();
+  test_tile_product();
   test_globals();
   test_atomics();
   test_expressions();
