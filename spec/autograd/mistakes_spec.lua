@@ -14,6 +14,21 @@ local function line(further)
   return "mistakes_spec.lua:" .. debug.getinfo(2, "l").currentline + (further or 0)
 end
 
+describe("backward called with a dot", function()
+  it("says that methods take a colon", function()
+    local x = variable{ 1 }
+    local y = autograd.record(function() return x * 2 end)
+    for _, first in ipairs{ false, 3, {} } do
+      local e = assert.raises("type", y.backward, first or nil)
+      assert.matches("x:backward(...)", tostring(e), 1, true)
+    end
+    assert.raises("type", y.backward)
+    y:backward()
+    assert.same({ 2 }, x.grad:totable())
+  end)
+end)
+
+
 describe("backward of what was not recorded tells why:", function()
   local function why(x)
     return tostring(assert.raises("state", x.backward, x))

@@ -274,6 +274,19 @@ describe("a loss", function()
     end
   end)
 
+  it("says that one-hot labels need sparse_label = false", function()
+    local pred = array(P)
+    for _, axis in ipairs{ -1, 1 } do
+      local f = loss.SoftmaxCELoss{ axis = axis }
+      local e = assert.raises("shape", f, pred, array{ { 0, 1, 0 }, { 1, 0, 0 } })
+      assert.matches("sparse_label = false", tostring(e), 1, true)
+    end
+    for _, label in ipairs{ array{ 1, 0 }, array{ { 1 }, { 0 } } } do
+      assert.same({ 2 }, loss.SoftmaxCELoss()(pred, label).shape)
+    end
+    assert.same({ 2 }, loss.SoftmaxCELoss()(array{ { 1 }, { 2 } }, array{ { 0 }, { 0 } }).shape)
+  end)
+
   it("refuses unknown options and words", function()
     assert.raises("value", loss.CTCLoss, { layout = "TCN" })
     assert.raises("value", loss.CTCLoss, { label_layout = "X" })

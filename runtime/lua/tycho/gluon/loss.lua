@@ -17,6 +17,7 @@ local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local namespace = require "tycho.core.namespace"
 local HybridBlock = require "tycho.gluon.hybrid_block"
+local is_array = require("tycho.ndarray.class").is_array
 
 local loss = {}
 
@@ -199,6 +200,21 @@ function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
 end
 
 
+-- Fails where labels that have to be classes are as many elements as pred holds: one-hot rows.
+-- Symbols, whose sizes are not known, pass.
+local function check_classes(pred, label, axis)
+  if is_array(pred) and is_array(label) and label.size == pred.size then
+    local shape = pred.shape
+    local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
+    if extent and extent > 1 then
+      Error.raise{ code = "shape", func = "loss.SoftmaxCrossEntropyLoss", argument = "label",
+        expected = "one class from 0 for each sample", got = label.shape,
+        message = "'label' is as large as 'pred'; one-hot labels need sparse_label = false" }
+    end
+  end
+end
+
+
 --- The cross entropy of labels and the softmax of pred along `axis`. Labels are classes from 0, or,
 -- with `sparse_label = false`, distributions of the shape of pred. `from_logits`: pred holds
 -- logarithms of probabilities.
@@ -213,6 +229,7 @@ function SoftmaxCELoss:forward(pred, label, sample_weight)
     pred = F.log_softmax{ pred, axis = axis }
   end
   if self._sparse_label then
+    check_classes(pred, label, axis)
     l = -F.pick{ pred, label, axis = axis, keepdims = true }
   else
     l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }

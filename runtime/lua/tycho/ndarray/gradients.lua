@@ -173,6 +173,10 @@ local METHOD = args.form("NDArray:backward", { { "out_grad", "array?" },
 -- @tparam[opt] NDArray out_grad of its shape; nil: ones
 -- @tparam[opt] table options as of `ty.autograd.backward`
 function NDArray.backward(x, ...)
+  if not class.is_array(x) then
+    Error.raise{ code = "type", func = "NDArray:backward", expected = "an NDArray",
+      got = Error.kind(x), message = "methods take a colon: x:backward(...), not x.backward(...)" }
+  end
   if select("#", ...) == 0 then
     return gradients.run("NDArray:backward", { x }, { false }, nil, nil, C.TY_TRAIN)
   end
