@@ -395,27 +395,3 @@ describe("what the reference's blocks have and these do not", function()
     assert.raises("unsupported", net.a.weight.list_row_sparse_data, net.a.weight)
   end)
 end)
-
-
-describe("PyTorch's methods of modules", function()
-  it("say what has their place", function()
-    local net = Net()
-    for name, place in pairs{ train = "autograd%.record", eval = "autograd%.record",
-        parameters = "collect_params", named_parameters = "collect_params",
-        state_dict = "save_parameters", load_state_dict = "load_parameters",
-        requires_grad_ = "grad_req" } do
-      local e = assert.raises("unsupported", net[name], net)
-      assert.matches("Block:" .. name, tostring(e), 1, true)
-      assert.matches(place, tostring(e))
-    end
-  end)
-
-  it("are names that a network may give its own fields and methods", function()
-    local Own = Block:extend("Own")
-    function Own.parameters() return 3 end
-    local net = Own()
-    net.train = false
-    assert.is_false(net.train)
-    assert.equal(3, net:parameters())
-  end)
-end)

@@ -37,8 +37,7 @@ local is_a, is_plain = Class.is_a, values.is_plain
 
 --- The base of layers and networks. Fields, read-only: prefix, name (the prefix without its last
 -- underscore), params (a ParameterDict of its own parameters). Fields of one's own are free; blocks
--- and parameters among them are registered. An unknown field is nil, but for the
--- methods of other libraries that are left out here, at the end.
+-- and parameters among them are registered. An unknown field is nil.
 local Block = Class:extend("Block")
 
 
@@ -714,19 +713,6 @@ left_out.add(Block, "Block", ":", {
   load_params = "load_parameters has its place",
 })
 
--- Methods of PyTorch's modules. A name that networks often give to a flag of their own (cuda, half)
--- is left nil.
-left_out.add(Block, "Block", ":", {
-  train = "layers train in what autograd.record(func) runs, autograd.train_mode has them train"
-    .. " elsewhere",
-  eval = "layers infer wherever autograd.record(func) does not run them,"
-    .. " autograd.predict_mode has them infer in it",
-  parameters = "net:collect_params() returns them, gluon.Trainer takes that",
-  named_parameters = "net:collect_params() returns them by name",
-  state_dict = "net:save_parameters(path) writes the parameters, net:collect_params() returns them",
-  load_state_dict = "net:load_parameters(path) reads what save_parameters wrote",
-  requires_grad_ = "net:collect_params():setattr('grad_req', 'null') freezes, 'write' undoes that",
-})
 
 
 return Block
