@@ -19,8 +19,8 @@ describe("The check", function()
     return shell.run(("cd %s && luajit scripts/dev/check.lua --rooms build"):format(copy))
   end
 
-  -- adds lines to a file of the copy, after its first line that matches or at its end; gives the
-  -- number of the first line added and what puts the file back
+  -- Adds lines to a file of the copy, after its first line that matches or at its end. Returns the
+  -- number of the first line added and a function that restores the file.
   local function add(path, text, pattern)
     local file = copy .. "/" .. path
     local old, lines, at = folders.read(file), {}, nil
