@@ -27,7 +27,10 @@ cast_fn cast_between(int from, int to)
   return casts[cpu_isa()]->cast[from][to];
 }
 
-enum { BLOCK = 1024, GRAIN = 1 << 15 };
+/* Elements that are converted by way of float32 at a time. */
+enum { BLOCK_ELEMENTS = 1024 };
+/* Elements below which a conversion is not divided. */
+enum { GRAIN_ELEMENTS = 1 << 15 };
 
 struct cast_job { char *dst; const char *src; cast_fn direct, in, out; size_t dst_size, src_size; };
 
@@ -39,9 +42,9 @@ static void cast_part(int64_t begin, int64_t end, void *context)
         j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, end - begin);
     return;
   }
-  float block[BLOCK];
-  for (int64_t i = begin; i < end; i += BLOCK) {
-    int64_t n = MIN(BLOCK, end - i);
+  float block[BLOCK_ELEMENTS];
+  for (int64_t i = begin; i < end; i += BLOCK_ELEMENTS) {
+    int64_t n = MIN(BLOCK_ELEMENTS, end - i);
     j->in(block, j->src + (size_t)i * j->src_size, n);
     j->out(j->dst + (size_t)i * j->dst_size, block, n);
   }
@@ -58,5 +61,5 @@ void dtype_convert(void *dst, int dst_type, const void *src, int src_type, int64
 {
   struct cast_job j = { dst, src, cast_between(src_type, dst_type), cast_between(src_type, TY_F32),
     cast_between(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
-  parallel_chunks(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
+  parallel_chunks(n, GRAIN_ELEMENTS, dst_type == src_type ? copy_part : cast_part, &j);
 }

@@ -244,13 +244,14 @@ static int64_t power_of_two_up_to(int64_t n, int64_t most)
 static int batch_family(const struct call *c, struct channel_norm *b, const char *name,
     void *const *arrays, int count, struct batch_launch *out)
 {
-  enum { ROW = 32, BLOCK = 256 };
+  enum { ROW_THREADS = 32, BLOCK_THREADS = 256 };
   const bool last = b->args.inner == 1;
   const int64_t line = last ? b->args.k : b->args.inner;
   int pack = cuda_pack(b->dtype, line, arrays, count);
   const int64_t packs = line / pack;
-  b->args.width = last ? MIN(2 * power_of_two_up_to(MAX(packs - 1, 1), ROW), ROW)
-                       : power_of_two_up_to(packs, BLOCK);
+  b->args.width = last ? MIN(2 * power_of_two_up_to(MAX(packs - 1, 1), ROW_THREADS),
+                             ROW_THREADS)
+                       : power_of_two_up_to(packs, BLOCK_THREADS);
   if (packs == 1) b->args.width = 1;
   out->tiles = last ? (packs + b->args.width - 1) / b->args.width : b->args.k;
   return cuda_family(c->device, FAMILY_batch_norm, name, &out->f,

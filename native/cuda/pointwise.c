@@ -8,7 +8,7 @@
 #include "cuda/reduce.h"
 
 /* bytes: arguments of a launch, those of one loop */
-enum { BLOCK = 256, WAVES = 16, ARGUMENTS = 4096,
+enum { BLOCK_THREADS = 256, WAVES = 16, ARGUMENTS = 4096,
        ONE_LOOP = 8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8 };
 
 struct variant {
@@ -41,7 +41,7 @@ static int dense_form(const struct pw_loop *l, void *const *operand, bool togeth
     if (l->stride[k][0] != 1) return PW_NARROW;
     if (!is_aligned(operand[k], l->dtype[k])) form = PW_DENSE;
   }
-  return l->count < 4 * BLOCK && !together ? PW_DENSE : form;
+  return l->count < 4 * BLOCK_THREADS && !together ? PW_DENSE : form;
 }
 
 static int64_t operand_reach(const struct pw_loop *l, int k)
@@ -209,7 +209,7 @@ static int64_t count_blocks(const struct variant *v, const struct pw_loop *l)
 {
   int64_t threads = v->form == PW_PACKED ? l->count / PW_PACK : l->count;
   int64_t most = (int64_t)cuda_device(v->device)->processors * WAVES;
-  return MAX(MIN((threads + BLOCK - 1) / BLOCK, most), 1);
+  return MAX(MIN((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, most), 1);
 }
 
 /* this thread's loops that go together: as many of one variant as there have been since the last
@@ -229,7 +229,7 @@ static int launch_batch(void)
   if (!v) return TY_OK;
   void *params[] = { batch.arguments };
   memcpy(batch.arguments, &batch.n, sizeof batch.n);
-  return cuda_launch(v->device, v->f, batch.blocks, BLOCK, 0, params);
+  return cuda_launch(v->device, v->f, batch.blocks, BLOCK_THREADS, 0, params);
 }
 
 static int add_loop(const struct variant *v, const struct pw_loop *l, void *const *operand)
@@ -266,7 +266,7 @@ static int run_loop(
   TRY(get_variant(t, &v, &made));
   if (made->together) return add_loop(made, l, operand);
   put_arguments(&w, &v, l, operand);
-  return cuda_launch(device, made->f, count_blocks(made, l), BLOCK, 0, params);
+  return cuda_launch(device, made->f, count_blocks(made, l), BLOCK_THREADS, 0, params);
 }
 
 /* -- reductions at the end --------------------------------------------------------------------- */

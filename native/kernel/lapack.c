@@ -65,8 +65,8 @@ static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a
 ** which Ctrl-C is looked for. */
 int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
-  enum { WHOLE = 2048, BLOCK = 256 };
-  const int64_t step = n > WHOLE ? BLOCK : n;
+  enum { WHOLE_COLUMNS = 2048, BLOCK_COLUMNS = 256 };
+  const int64_t step = n > WHOLE_COLUMNS ? BLOCK_COLUMNS : n;
   int bad = 0;
   for (int64_t i = 0; i < n && !bad && !stop_wanted(); i += step) {
     const int64_t block = MIN(step, n - i);

@@ -378,11 +378,11 @@ static size_t staging_bytes(const struct invoke *v)
 /* Adds x to y, of one dtype; then takes relu where it is asked for. */
 static void add_on_host(const struct operand *y, const struct operand *x, bool relu)
 {
-  enum { PART = 256 };
+  enum { PART_ELEMENTS = 256 };
   const int64_t n = desc_count(&y->d), size = (int64_t)dtype_size(y->d.dtype);
-  double sum[PART], part[PART];
-  for (int64_t first = 0; first < n; first += PART) {
-    const int64_t count = MIN(PART, n - first);
+  double sum[PART_ELEMENTS], part[PART_ELEMENTS];
+  for (int64_t first = 0; first < n; first += PART_ELEMENTS) {
+    const int64_t count = MIN(PART_ELEMENTS, n - first);
     char *to = (char *)y->p + first * size;
     dtype_convert(sum, TY_F64, to, y->d.dtype, count);
     dtype_convert(part, TY_F64, (const char *)x->p + first * size, x->d.dtype, count);

@@ -173,7 +173,7 @@ static int group_shape(struct infer *s)
   return shape_is(s, &s->in[2], s->in[0].ndim, dim);
 }
 
-#define GROUP(T) \
+#define GROUP_ADAGRAD(T) \
   static inline T cut_##T(T x, T limit) \
   { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
   static void group_##T(int64_t begin, int64_t end, void *context) \
@@ -193,8 +193,8 @@ static int group_shape(struct infer *s)
       for (int64_t i = 0; i < n; i++) out[i] = w[i] - step * cut_##T(scale * g[i], limit); \
     } \
   }
-GROUP(float)
-GROUP(double)
+GROUP_ADAGRAD(float)
+GROUP_ADAGRAD(double)
 
 static int group_adagrad(struct call *c)
 {

@@ -57,7 +57,7 @@ static int look_at(const struct distribution *law, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------- */
 
-enum { BLOCK = 512 };                                 /* elements of a block */
+enum { BLOCK_ELEMENTS = 512 };                        /* elements of a block */
 /* an element that vectors draw: 1.2 ns, an estimate */
 #define STANDARD_NS (PARALLEL_CHUNK_NS / 8192)
 struct filling {
@@ -101,11 +101,11 @@ static void transform_rows(const struct filling *f, const double *z, int64_t i, 
 static void standard_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
-  double z[BLOCK];
+  double z[BLOCK_ELEMENTS];
   struct rng_key key = make_rng_key(f->c);
   variate_fn standard = f->law->standard(f->c->out[0].d.dtype);
-  for (int64_t i = begin; i < end; i += BLOCK) {
-    int64_t n = MIN(BLOCK, end - i);
+  for (int64_t i = begin; i < end; i += BLOCK_ELEMENTS) {
+    int64_t n = MIN(BLOCK_ELEMENTS, end - i);
     standard(z, &key, (uint64_t)i, n);
     transform_rows(f, z, i, n);
   }

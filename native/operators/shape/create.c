@@ -132,17 +132,17 @@ static int range_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_F32 : (int)p->dtype);
 }
 
-enum { BLOCK = 512 };
+enum { BLOCK_ELEMENTS = 512 };                        /* elements made in double at a time */
 
 /* Sets y[i] = value(p, i) for all i, made in double and converted. */
 static void generate_values(
     const struct operand *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {
-  double block[BLOCK];
+  double block[BLOCK_ELEMENTS];
   int64_t n = desc_count(&y->d);
   if (!y->p) return;
-  for (int64_t from = 0; from < n; from += BLOCK) {
-    int64_t k = MIN(n - from, BLOCK);
+  for (int64_t from = 0; from < n; from += BLOCK_ELEMENTS) {
+    int64_t k = MIN(n - from, BLOCK_ELEMENTS);
     for (int64_t i = 0; i < k; i++) block[i] = value(p, from + i, y->d.dtype);
     dtype_convert(
         (char *)y->p + (size_t)from * dtype_size(y->d.dtype), y->d.dtype, block, TY_F64, k);
