@@ -230,9 +230,9 @@ static void test_tile_product()
         right[k][j] = (k * 11 + j * 3) % 19 - 9;
         b.push_back(half_bits((float)right[k][j], brain));
       }
-    CUdeviceptr da = up(a), db = up(b), dy = room(16 * 8 * 4);
-    OK(launch(function("tile_product"), 1, 32, 0, { &da, &db, &dy, &brain }));
-    auto y = down<float>(dy, 16 * 8);
+    CUdeviceptr da = copy_up(a), db = copy_up(b), dy = new_memory(16 * 8 * 4);
+    OK(launch_kernel(find_function("tile_product"), 1, 32, 0, { &da, &db, &dy, &brain }));
+    auto y = copy_down<float>(dy, 16 * 8);
     for (int i = 0; i < 16; i++)
       for (int j = 0; j < 8; j++) {
         int sum = 1;

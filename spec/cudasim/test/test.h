@@ -46,9 +46,11 @@ extern CUcontext context;
 /* Compiles a source, loads it and finds a kernel. */
 CUfunction compile_kernel(const char *source, const char *name);
 std::string compile_image(const char *source, std::string *log = nullptr);
-/* Returns device memory with these numbers; room: memory that is not written. */
+/* Returns device memory with these numbers. */
 template <class T> CUdeviceptr copy_up(const std::vector<T> &x);
+/* Returns device memory that is not written. */
 CUdeviceptr new_memory(size_t bytes);
+/* Returns n numbers from device memory. */
 template <class T> std::vector<T> copy_down(CUdeviceptr d, size_t n);
 CUresult launch_kernel(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
     std::vector<void *> parameters, CUstream on = stream);
