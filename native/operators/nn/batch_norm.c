@@ -134,8 +134,7 @@ struct batch_norm {
   bool   batch;                                       /* batch statistics */
   /* the third output is the variance (BatchNorm_v1) */
   bool   v1;
-  /* relu_y: output of the fused relu, NULL: none */
-  const void *x, *gamma, *beta, *dy, *relu_y;
+  const void *x, *gamma, *beta, *dy;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
   void   *dx, *dgamma, *dbeta;
   /* of half types, whose x, y, dy and dx are as they are stored; else NULL */
@@ -254,12 +253,16 @@ static void compute_moments(
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
+/* Stores 0 where the output is 0, else 1, for n elements from `start` on. */
+static void mask_piece(const struct batch_norm *b, int64_t start, int64_t n)
 {
-  for (int64_t i = start; i < start + n; i++) {
-    bool live_ = !(b->r->get(b->y, i) <= 0); /* NaN stays NaN */
-    if (!live_) b->r->set(b->y, i, 0);
-    if (b->mask) b->r->set(b->mask, i, live_);
+  float floats[HALF_CHUNK];
+  for (int64_t i = start, m; i < start + n; i += m) {
+    m = MIN(start + n - i, HALF_CHUNK);
+    const void *y = read_at(b, b->y, i, m, floats);
+    void *mask = result_at(b, b->mask, i, floats);
+    for (int64_t k = 0; k < m; k++) b->r->set(mask, k, !(b->r->get(y, k) <= 0));
+    store_at(b, b->mask, i, m, floats);
   }
 }
 
@@ -296,7 +299,7 @@ static void scale_pieces(
       scale_row(b, start, n, true, a, d);
     else
       for (int64_t i = 0; i < n; i++) scale_row(b, start + i * inner, inner, false, &a[i], &d[i]);
-    if (b->relu_y) relu_piece(b, start, n * inner);
+    if (b->mask) mask_piece(b, start, n * inner);
   }
 }
 
@@ -525,23 +528,16 @@ static int norm_forward(struct call *c)
   b.y = c->out[0].p;
   b.mean = c->out[1].p;
   b.third = c->out[2].p;
-  if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
+  if (c->nout > 3) b.relu = true, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
   if (b.p->fix_gamma && c->with_grad)
     vec_ops_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
   return TY_OK;
 }
 
-/* Sets the head gradient to dy where the output is positive, else 0: that of a fused relu. */
-static void mask_head(struct batch_norm *b, void *masked, int64_t n)
-{
-  for (int64_t i = 0; i < n; i++)
-    b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
-  b->dy = masked;
-}
-
 /* Computes the gradients. in: head gradient, data, gamma, mean, third output, moving_mean,
-** moving_var, beta, and the output with relu. */
+** moving_var, beta, and, of an operator with relu, the output. It is not read: where it is 0
+** follows from the data. */
 static int norm_backward(struct call *c)
 {
   struct batch_norm b = make_batch_norm(c, &c->in[1]);
@@ -556,7 +552,7 @@ static int norm_backward(struct call *c)
   b.dx = c->out[0].p;
   b.dgamma = c->out[1].p;
   b.dbeta = c->out[2].p;
-  if (c->nin > 8) b.relu_y = c->in[8].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
+  b.relu |= c->nin > 8;
   norm_run(&b, backward_body);
   return TY_OK;
 }
@@ -576,8 +572,6 @@ static bool norm_affine(const struct call *c, double *a, double *d)
   }
   return !b.batch;
 }
-
-static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
 static const char *const OTHER_AXIS = "another axis is normalised";
 
@@ -618,8 +612,14 @@ static const struct kernel norm_back_cpu[] = {
     .blocks = IN_BLOCKS(3, 1), .fuses = CAN(PRE_ACT_GRAD) },
   { "rows",   norm_backward, T_FLOAT, .fuses = CAN(PRE_ACT_GRAD) }, { 0 }
 };
-static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
-static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
+static const struct kernel relu_cpu[] = {
+  { "half rows", norm_forward, T_HALVES, refuse_single },
+  { "rows",      norm_forward, T_FLOAT }, { 0 }
+};
+static const struct kernel relu_back_cpu[] = {
+  { "half rows", norm_backward, T_HALVES, refuse_single },
+  { "rows",      norm_backward, T_FLOAT }, { 0 }
+};
 
 #define SHARED \
   .in = "data gamma beta moving_mean! moving_var!", .in_of = norm_in, \
