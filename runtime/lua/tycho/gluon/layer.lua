@@ -68,7 +68,7 @@ function layer.note_passing(class)
 end
 
 
---- Returns whether nobody but the caller keeps what a block gets and returns.
+--- Returns whether only the caller keeps what a block gets and returns.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)

@@ -142,7 +142,7 @@ end
 
 
 -- Records in each step which values are not read after it, and which of these a step has made:
--- nobody else has their arrays, except an operator of Lua that keeps them for its backward.
+-- nothing else keeps their arrays, except an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do

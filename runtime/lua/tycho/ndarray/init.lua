@@ -68,7 +68,7 @@ local function is_name(key)
 end
 
 
--- Returns what a text key that is no member yet stands for: an element or slice, nil for a private
+-- Returns what a text key that is no member yet means: an element or slice, nil for a private
 -- field, or a fluent method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
   if not is_name(key) then
