@@ -69,11 +69,11 @@ bool cpu_multiplies_narrow(void)
 
 #if defined __x86_64__ && defined __linux__
 enum {
-  /* the processor has AMX's bfloat16, tiles, 8-bit integers: CPUID, leaf 7, EDX */
+  /* AMX's bfloat16, tiles and 8-bit integers in EDX of CPUID's leaf 7 */
   TILE_BITS = 1 << 22 | 1 << 24 | 1 << 25,
-  /* asks Linux to keep a component of the state, and which: tiles' data
-  ** (its Documentation/arch/x86/xstate.rst) */
+  /* the call that has Linux keep a component of the state (Documentation/arch/x86/xstate.rst) */
   REQUEST_STATE = 0x1023,
+  /* the component with the tiles' data */
   TILE_STATE = 18,
 };
 

@@ -18,7 +18,7 @@ int  cpu_isa(void);
 /* products of bfloat16 and of 8-bit integers have instructions of their own here (AVX512-BF16 and
 ** AVX512-VNNI, BFDOT and SDOT). TYCHO_CPU=avx512 or neon asks for the set without them. */
 bool cpu_multiplies_narrow(void);
-/* they have tiles too (AMX), and the system keeps their state. TYCHO_DISABLE=amx: no */
+/* Returns whether they have tiles too (AMX) whose state the system keeps. TYCHO_DISABLE=amx: no. */
 bool cpu_multiplies_tiles(void);
 bool cpu_multiplies_bytes(void);                      /* at least those of 8-bit integers */
-const char *cpu_isa_name(void);                           /* "baseline" "avx2" "avx512" "neon" */
+const char *cpu_isa_name(void);                       /* "baseline" "avx2" "avx512" "neon" */

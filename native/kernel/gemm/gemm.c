@@ -59,7 +59,7 @@ static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
 
 /* Returns the multiply-adds up to which a product is one chunk. Tiles do those of bfloat16 four
 ** times as fast as float32's, packing included, and those of bytes eight times (2026-11-28). */
-static double serial_work(const struct gemm_type *t)
+static double get_serial_work(const struct gemm_type *t)
 {
   return GEMM_SERIAL_WORK * (t->per > 1 && cpu_multiplies_tiles() ? 2 * t->per : 1);
 }
@@ -73,7 +73,7 @@ static int64_t choose_chunks(struct gemm_job *j)
                 across = choose_columns(j, panels);
   int64_t s = strips, p = (panels + across - 1) / across,
           enough = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS, least = j->pack ? 2 : 1;
-  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > serial_work(t)) {
+  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > get_serial_work(t)) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
     if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1))
       s = (s + 1) / 2;
@@ -198,7 +198,7 @@ static int run_job(struct gemm_job *j)
   j->g.copy = j->t->copies || is_awkward(&j->g, j->t);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
   if (j->pack) return run_packing(j);
-  if (work <= serial_work(j->t))
+  if (work <= get_serial_work(j->t))
     gemm_sum(j->t, &j->g);
   else
     parallel_chunks_stoppable(choose_chunks(j), 1, multiply_range, j);
