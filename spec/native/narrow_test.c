@@ -161,12 +161,12 @@ static void time_products(void)
     const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
     double best[2][5];
     for (int i = 0; i < 10; i++) best[i / 5][i % 5] = 1e9;
-    float *c = mem_new((size_t)(m * n) * 4);
+    float *c = mem_lines((size_t)(m * n) * 4);
     void *a[5], *b[5], *panels[5];
     for (int t = 0; t < 5; t++) {
       const int type = types[t] == TY_F32 ? GEMM_ROUNDED : types[t];
       a[t] = make_numbers(type, m * k), b[t] = make_numbers(type, n * k);
-      panels[t] = mem_new(gemm_pack_bytes(types[t], n, k));
+      panels[t] = mem_lines(gemm_pack_bytes(types[t], n, k));
       gemm_pack(types[t], true, n, k, b[t], k, panels[t]);
     }
     for (int r = 0; r < 30; r++)

@@ -278,8 +278,8 @@ static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
   p->bias = s->bias ? onednn_memory(plain->bias) : NULL;
   const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;
   const bool own = packed && (s->keeps || packed > r->packed);
-  p->packed = own ? mem_new(packed) : NULL;
-  p->own_pad = now.pad > r->pad ? mem_new(now.pad) : NULL;
+  p->packed = own ? mem_lines(packed) : NULL;
+  p->own_pad = now.pad > r->pad ? mem_lines(now.pad) : NULL;
   p->stream = onednn_stream();
   if (now.pad > r->pad && !p->own_pad) return false;
   return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !own);
