@@ -79,6 +79,7 @@ static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
   return MAX(least, MIN(most, (GEMM_PANEL_ROWS + m - 1) / m));
 }
 
+/* Returns whether tiles multiply that type. */
 static bool uses_tiles(const struct gemm_type *t) { return t->per > 1 && cpu_multiplies_tiles(); }
 
 /* Returns the multiply-adds up to which a product is one chunk. */
@@ -219,7 +220,8 @@ static bool wants_runs(const struct gemm_job *j)
       gemm_words(j->t, j->g.k) * j->g.n * j->t->word > GEMM_CACHE;
 }
 
-static void run_runs(const struct gemm_job *j)
+/* Computes a product run by run, each in chunks. */
+static void multiply_runs(const struct gemm_job *j)
 {
   const int64_t run = choose_run(j->t, j->g.k);
   for (int64_t done = 0; done < j->g.k && !stop_wanted(); done += run) {
@@ -237,7 +239,7 @@ static int run_job(struct gemm_job *j)
   if (work <= get_serial_work(j->t))
     gemm_sum(j->t, &j->g);
   else if (wants_runs(j))
-    run_runs(j);
+    multiply_runs(j);
   else
     parallel_chunks_stoppable(choose_chunks(j), 1, multiply_range, j);
   return TY_OK;
