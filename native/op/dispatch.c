@@ -73,9 +73,10 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   bool fallback;
   while ((k = next_candidate(&c, &fallback))) {
     all.flags &= k->flags;
-    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT refuses a call that
-    ** has it */
-    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD;
+    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT or PRE_KEPT_GRAD
+    ** refuses a call that has it */
+    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD |
+        CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
     all.fuses &= k->fuses | (fallback ? always : 0);
     all.add &= k->add;
   }
@@ -197,6 +198,8 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
   if (lacks_activation(k, &c)) return "no activation of its data";
+  if (find_fused(&c, PRE_KEPT_GRAD) && !(k->fuses & CAN(PRE_KEPT_GRAD)))
+    return "no gradient of relu that others read";
   int d = find_unsupported_dtype(k, c.in, c.nin, &half);
   if (d == TY_NODTYPE) d = find_unsupported_dtype(k, c.out, c.nout, &half);
   v->lacks_type = d != TY_NODTYPE;
