@@ -11,7 +11,7 @@
 struct back_job {
   struct flash f;
   struct flash_side dy;                               /* the head gradient */
-  struct flash_side dq, dk, dv;                       /* outputs; p NULL: not wanted */
+  struct flash_side dq, dk, dv;                       /* outputs, p NULL where not wanted */
   struct flash_grid dbias;                            /* x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* dq and (dk, dv) in tasks of their own */
