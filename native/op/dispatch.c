@@ -250,6 +250,15 @@ static size_t total_bytes(const struct call *c)
   return bytes;
 }
 
+/* Adds a candidate and its reason to the list of those that refused. */
+static void note_refusal(struct text *why, const char *kernel, const char *reason)
+{
+  if (why->n) text_put(why, "; ", 2);
+  text_put(why, kernel, strlen(kernel));
+  text_put(why, ": ", 2);
+  text_put(why, reason, strlen(reason));
+}
+
 int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 {
   const struct op *op = v->call.op;
@@ -265,7 +274,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
       v->brief = total_bytes(&v->call) <= SMALL_TASK;
       return cpu_fallback ? plan_cpu_fallback(v, a) : TY_OK;
     }
-    if (why && !v->lacks_type) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
+    if (why && !v->lacks_type) note_refusal(why, k->name, no);
     last = no;
   }
   struct text types = { 0 };
