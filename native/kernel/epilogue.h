@@ -24,6 +24,11 @@ enum fused_kind {
   PRE_PICK_GRAD,
   /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
+  /* in[0] lacks a part: plus the operand, which has its shape and dtype, rounded to that */
+  PRE_ADD,
+  /* in[0] is the gradient of the output of a relu, which the operand holds; relu's gradient takes
+  ** its place, and is an output after those of the operator, too */
+  PRE_KEPT_GRAD,
   /* times scale, plus shift, of each channel */
   POST_SCALE,
   /* plus what out[0] holds */

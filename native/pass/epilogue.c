@@ -6,7 +6,8 @@
 ** before, or, in a gradient's kernel, the gradient that comes before, of an activation, of a loss
 ** or of a pick. Here node i takes over such a neighbour, or two, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
-**   - nothing else uses the value between the two: no reader, head or bound gradient,
+**   - nothing else uses the value between the two: no reader, head or bound gradient; but of a
+**     relu's gradient a kernel may make an output of its own, which others read later,
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
@@ -200,6 +201,61 @@ static int take_before(struct finder *f, int i)
   return take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
 }
 
+/* -- before a gradient: that of a relu which others read, too ---------------------------------- */
+
+/* Returns whether what reads node a runs at node i or later. */
+static bool readers_follow(const struct finder *f, int i, int a)
+{
+  const struct program *p = f->p;
+  for (int k = p->readers.first[a]; k < p->readers.first[a + 1]; k++) {
+    const int reader = p->readers.list[k], by = p->taken_by[reader];
+    if ((by < 0 ? reader : by) < i) return false;
+  }
+  return true;
+}
+
+/* Returns the sum that relu's gradient m is of, where it is all that is in its program besides, and
+** has two parts; -1: none. */
+static int sum_before(const struct finder *f, int i, int m)
+{
+  const struct source *s = &f->p->s;
+  const int a = s->g->node[m].in[0].node;
+  const struct node *n = &s->g->node[a];
+  if (!in_group_of(f, m, 2) || f->p->group[a] != f->p->group[m] || only_reader(f, a) != m ||
+      source_ends_at(s, a) || !runs_beside(f, i, a) || !(n->op->flags & OP_SUM) || n->nin != 2)
+    return -1;
+  for (int k = 0; k < 2; k++) {
+    const ty_desc *d = &s->desc[value_of(s->g, n->in[k])];
+    if (!desc_same_shape(d, &s->desc[n->first]) || d->dtype != s->desc[n->first].dtype) return -1;
+  }
+  return a;
+}
+
+/* Lets a gradient kernel such as BatchNorm's, which reads its head gradient twice, compute that in
+** its first pass, where it is the gradient of a relu after a sum of layers, and write it for the
+** other layers and its second pass. */
+static int take_kept(struct finder *f, int i)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i];
+  const uint32_t both = CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
+  if ((fusion_caps(f, i) & both) != both || !n->nin || n->in[0].out) return TY_OK;
+  const int a = n->in[0].node;
+  const struct node *m = &s->g->node[a];
+  if (!m->op || !m->backward || !is_relu(f, m->forward) || m->nin != 2 || m->in[0].out ||
+      source_ends_at(s, a) || (s->into && s->into[m->first] >= 0) || !runs_beside(f, i, a))
+    return TY_OK;
+  const int sum = sum_before(f, i, a), dtype = s->desc[m->first].dtype;
+  if ((sum < 0 && !in_group_of(f, a, 1)) || !readers_follow(f, i, a)) return TY_OK;
+  for (int k = 0; k < 2; k++)
+    if (s->desc[value_of(s->g, m->in[k])].dtype != dtype || s->desc[n->first].dtype != dtype)
+      return TY_OK;
+  TRY(take_node(f, i, (struct fused_node){ PRE_KEPT_GRAD, a, m->in[1] }));
+  return sum < 0
+      ? TY_OK
+      : take_node(f, i, (struct fused_node){ PRE_ADD, sum, s->g->node[sum].in[1] });
+}
+
 /* -- after a gradient: that of the activation which made the data ------------------------------ */
 
 /* Lets a gradient kernel such as max pooling's apply the gradient of the activation before it: the
@@ -287,6 +343,7 @@ static int find_epilogues(struct finder *f)
     if (!n->backward) TRY(take_after(f, i));
     if (!n->backward && !p->fusion[i]) TRY(take_activation(f, i));
     if (n->backward) TRY(take_before(f, i));
+    if (n->backward && !p->fusion[i]) TRY(take_kept(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
     if (!p->fusion[i]) TRY(take_sum(f, i));
   }
@@ -316,6 +373,13 @@ bool fusion_has(const struct fusion *f, enum fused_kind kind)
   for (int k = 0; f && k < f->n; k++)
     if (f->node[k].kind == kind) return true;
   return false;
+}
+
+int fusion_kept(const struct fusion *f)
+{
+  for (int k = 0; f && k < f->n; k++)
+    if (f->node[k].kind == PRE_KEPT_GRAD) return f->node[k].node;
+  return -1;
 }
 
 int fusion_result(const struct fusion *f)

@@ -223,7 +223,7 @@ describe("programs of recorded calls", function()
         held[4] = held[3]:sum()
       end)
       for k = 1, keep and 0 or 3 do
-        class.let_go(held[k])
+        class.release(held[k])
       end
       local y = held[4]
       y:backward()
