@@ -19,6 +19,9 @@ enum fused_kind {
   /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
   ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
+  /* in[0] holds the gradient of elements that were picked of the operator's output, one of each
+  ** row; the operand has their indices, moved to the nearest end where they are out of range */
+  PRE_PICK_GRAD,
   /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
   /* in[0] lacks a part: plus the operand, which has its shape and dtype, rounded to that */

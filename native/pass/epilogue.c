@@ -3,8 +3,8 @@
 ** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
 ** apply to its output the activation that comes next, or a sum, or, in a gradient's kernel, the
 ** gradient of the activation that made the data; apply to its input the activation that comes
-** before, or, in a gradient's kernel, the gradient that comes before, of an activation or of a
-** loss. Here node i takes over such a neighbour, or two, where
+** before, or, in a gradient's kernel, the gradient that comes before, of an activation, of a loss
+** or of a pick. Here node i takes over such a neighbour, or two, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
 **   - nothing else uses the value between the two: no reader, head or bound gradient; but of a
 **     relu's gradient a kernel may make an output of its own, which others read later,
@@ -152,7 +152,7 @@ static int take_activation(struct finder *f, int i)
   return take_node(f, gradient, (struct fused_node){ POST_ACT_GRAD, mask, { i, 0 } });
 }
 
-/* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */
+/* -- before a gradient: of the activation which the forward kernel does, of a loss, of a pick -- */
 
 static bool did_activation(const struct program *p, int i, int act)
 {
@@ -160,12 +160,25 @@ static bool did_activation(const struct program *p, int i, int act)
   return x && x->n == 1 && x->node[0].kind == POST_ACT && x->node[0].node == act;
 }
 
+/* Returns whether node a is the gradient of a pick of elements from the rows of what node i is the
+** gradient of, where these are on the last axis. */
+static bool picks_rows(const struct finder *f, int i, int a)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i], *m = &s->g->node[a];
+  const ty_desc *d = &s->desc[n->first], *g = &s->desc[m->first];
+  return m->op->picks && m->op->picks(m->kind->param, d->ndim) && g->dtype == d->dtype &&
+      (d->dtype == TY_F32 || d->dtype == TY_F64) &&
+      n->op->picked_from && n->op->picked_from(n->kind->param, d->ndim);
+}
+
 static int take_before(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  const uint32_t can = fusion_caps(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
+  const uint32_t all = CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD) | CAN(PRE_PICK_GRAD);
+  const uint32_t can = fusion_caps(f, i) & all;
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
@@ -175,6 +188,8 @@ static int take_before(struct finder *f, int i)
   if (can & CAN(PRE_ACT_GRAD) && (dtype == TY_F32 || half) && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
+  if (can & CAN(PRE_PICK_GRAD) && picks_rows(f, i, a))
+    return take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
   /* by parts it is all float32, which is slower than rounded products of the whole */
   const bool rounds = s->flags & TY_MEDIUM && s->device[i] == TY_CPU && cpu_multiplies_narrow();
   if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts || rounds) return TY_OK;
