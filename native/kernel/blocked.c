@@ -58,3 +58,15 @@ void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain)
 {
   move_blocks(d, n, blocks, plain, leave_range);
 }
+
+void block_enter_span(
+    int64_t channels, int64_t n, const float *plain, int64_t plane, float *blocks)
+{
+  gemm_type(TY_F32)->strip(channels, n, plain, plane, 1, cpu_channel_block(), blocks);
+}
+
+void block_leave_span(int64_t n, const float *blocks, int64_t plane, float *plain)
+{
+  const int b = cpu_channel_block();
+  gemm_type(TY_F32)->strip(n, b, blocks, b, 1, (int)plane, plain);
+}

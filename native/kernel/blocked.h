@@ -11,3 +11,8 @@ void channel_block_register(int kind, int (*block)(const ty_desc *d));
 /* Converts n images of an array, float32, from plain to blocks of a vector, and back. */
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks);
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain);
+/* Converts n positions of the channels of a block on this thread; in the plain array channels are
+** `plane` elements apart. channels: of the block, of which the others stay as they are. */
+void block_enter_span(
+    int64_t channels, int64_t n, const float *plain, int64_t plane, float *blocks);
+void block_leave_span(int64_t n, const float *blocks, int64_t plane, float *plain);

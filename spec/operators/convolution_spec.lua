@@ -312,6 +312,53 @@ describe("gradient of the data of a window that moves by one", function()
 end)
 
 describe("a convolution", function()
+  -- Shapes of inference that go in bands of rows or in odd parts of the filters, from plain arrays
+  -- and, after a first layer, from blocks; the second run has other weights.
+  it("in bands of rows keeps its bound, with bias and relu", function()
+    for i, o in ipairs{
+        {channels = 32, filters = 16, size = {81, 97}, k = 3, stride = 2, pad = 1},
+        {channels = 64, filters = 16, size = {40, 48}, k = 3, pad = 1, n = 2},
+        {channels = 24, filters = 48, size = {104, 100}, k = 3, stride = 2, pad = 1},
+        {channels = 32, filters = 48, size = {56, 60}, k = 5, pad = 2},
+        {channels = 32, filters = 16, size = {60, 52}, k = 3, pad = 2, dilate = 2},
+        {channels = 48, filters = 48, size = {104, 52}, k = 1},
+        {channels = 240, filters = 240, size = {24, 40}, k = 1},
+        {channels = 32, filters = 16, size = {80, 96}, k = 3, pad = 1, first = 32},
+        {channels = 32, filters = 16, size = {80, 96}, k = 3, pad = 1, first = 16},
+        {channels = 32, filters = 48, size = {104, 100}, k = 1, first = 96} } do
+      local outputs = {}
+      for _, dtype in ipairs{"float32", "float64"} do
+        local x = sym.Variable("x")
+        if o.first then
+          x = sym.Convolution{data = x, name = "first", num_filter = o.first, kernel = {3, 3},
+            pad = {1, 1}}
+        end
+        x = sym.relu{sym.Convolution{data = x, name = "c", num_filter = o.filters,
+          kernel = {o.k, o.k}, stride = {o.stride or 1, o.stride or 1}, pad = {o.pad or 0,
+          o.pad or 0}, dilate = {o.dilate or 1, o.dilate or 1}}}
+        if o.first then
+          x = sym.Convolution{data = x, name = "last", num_filter = 32, kernel = {3, 3}}
+        end
+        local exe = x:simple_bind{ctx = ty.cpu(), grad_req = "null",
+          shapes = {x = {o.n or 1, o.channels, unpack(o.size)}}, type_dict = {x = dtype}}
+        outputs[dtype] = {}
+        for run = 1, 2 do
+          ty.random.seed(i + 100 * run)
+          for _, name in ipairs(x:list_arguments()) do
+            local a = exe.arg_dict[name]
+            a[":"] = ty.nd.random.uniform{-1, 1, shape = a.shape}:astype(a.dtype)
+          end
+          outputs[dtype][run] = exe:forward(false)[1]:astype("float64")
+        end
+      end
+      for run = 1, 2 do
+        local got, want = outputs.float32[run], outputs.float64[run]
+        local off, most = (got - want):abs():max():asscalar(), want:abs():max():asscalar()
+        assert(off <= 3e-6 * most, ("case %d, run %d: off %g"):format(i, run, off / most))
+      end
+    end
+  end)
+
   -- The same numbers by another kernel: more images are more positions.
   it("of a few positions is that of many", function()
     for i, o in ipairs{ {kernel = {256}, stride = {128}, shape = {1, 640}, filters = 25},

@@ -24,6 +24,8 @@ struct onednn_shape {                                        /* of one direction
   /* of the weight, of which `window` has one: a primitive computes these filters */
   int     parts;
   bool    divided;                                    /* run by one thread, beside others */
+  /* rows of the output at once, of blocks in scratch, without zeros around; 0: whole images */
+  int64_t rows;
 };
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the

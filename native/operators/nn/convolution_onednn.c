@@ -12,9 +12,10 @@
 ** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a
 ** weight's gradient depend on the team's size, as everything of oneDNN's may.
 **
-** An executor that only infers divides the forward product itself, where that is as good as
-** oneDNN's own division: into calls of one thread, which our team makes. OpenMP's threads, on
-** which oneDNN divides, are waited for in every loop (base/parallel.c).
+** An executor that only infers divides the forward product itself, into calls of one thread, which
+** our team makes: images, parts of the filters, or bands of rows. OpenMP's threads, on which oneDNN
+** divides, are waited for in every loop (base/parallel.c); they remain for products of which no
+** division is good.
 */
 #include "kernel/blocked.h"
 #include "kernel/conv/onednn.h"
@@ -145,6 +146,9 @@ static struct onednn_shape make_shape(const struct call *c, const struct window 
 /* multiply-adds from which a product that cannot be divided well is worth oneDNN's own threads, on
 ** which all loops of the network then run: some 300 us */
 #define TEAM_PRODUCTS           1.5e7
+/* multiply-adds from which the copies of bands of one tap, and the repeated reading of a large
+** image, cost more than OpenMP's threads */
+#define COPY_PRODUCTS           6e7
 
 enum {
   /* bytes of an image that is in the second cache while each part of the filters reads it */
@@ -152,7 +156,11 @@ enum {
   /* filters x taps from which the reading of a larger image does not count */
   MANY_TAPS    = 96,
   /* least filters of a part, once there is a part for each thread */
-  PART_FILTERS = 32
+  PART_FILTERS = 32,
+  /* bytes of a band's blocks, which stay in the second cache; its least rows, as the rows above and
+  ** below that it copies too are those of others */
+  BAND_BYTES   = 512 << 10,
+  BAND_ROWS    = 4
 };
 
 /* Returns whether equal parts of the filters are whole blocks of channels. */
@@ -176,6 +184,17 @@ static struct window part_window(const struct window *w, int parts)
   return part;
 }
 
+/* Returns an odd number of parts of the filters, of which threads get nearly the same number each;
+** 1: there is none. */
+static int choose_odd_parts(const struct window *w)
+{
+  const int most = parallel_most();
+  for (int parts = 3; parts <= 4 * most; parts += 2)
+    if (divides_filters(w, parts) && 4 * ((parts + most - 1) / most * most) <= 5 * parts)
+      return parts;
+  return 1;
+}
+
 /* Chooses the images and parts of the filters of one call of one thread. Returns false where such
 ** calls are slower than oneDNN's own division, of positions. */
 static bool divide_forward(const struct call *c, const struct window *w, struct onednn_shape *s)
@@ -194,26 +213,111 @@ static bool divide_forward(const struct call *c, const struct window *w, struct 
       products / (2 * s->parts) > unit &&
       (w->n * s->parts < most || w->groups * w->filters / (2 * s->parts) >= PART_FILTERS))
     s->parts *= 2;
+  if (s->images == w->n && s->parts == 1 && products > calls * unit)
+    s->parts = choose_odd_parts(w);
   s->window = part_window(w, s->parts);
   if (window_products(w) < TEAM_PRODUCTS) return true;
   if (w->n / s->images * s->parts < most) return false;
-  return s->parts == 1 || !large || s->window.filters * window_taps(w) >= MANY_TAPS;
+  return s->parts == 1 || !large || s->window.filters * window_taps(w) >= MANY_TAPS ||
+      window_products(w) < COPY_PRODUCTS;
+}
+
+/* Returns the window with its positions in a column, where they are in a row, one tap each. */
+static struct window upright_window(const struct window *w)
+{
+  struct window column = *w;
+  if (w->in[1] > 1 || window_taps(w) > 1 || w->stride[2] > 1 || w->pad[2]) return column;
+  column.in[1] = w->in[2];
+  column.out[1] = w->out[2];
+  column.in[2] = column.out[2] = 1;
+  return column;
+}
+
+/* Returns the window of `rows` rows of the output, where the zeros around are part of its data. */
+static struct window band_window(const struct window *w, int64_t rows)
+{
+  struct window band = *w;
+  band.n = 1;
+  band.out[1] = rows;
+  band.in[1] = (rows - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilate[1] + 1;
+  band.pad[1] = 0;
+  return band;
+}
+
+/* Returns the bytes of a band's data and of its output. */
+static size_t band_in(const struct window *w)
+{
+  const size_t channels = align_up((size_t)w->channels, (size_t)cpu_channel_block());
+  return align_up(channels * (size_t)(w->in[1] * w->in[2]) * sizeof(float), ALIGN);
+}
+static size_t band_out(const struct window *w)
+{
+  return align_up((size_t)(w->filters * w->out[1] * w->out[2]) * sizeof(float), ALIGN);
+}
+
+/* Returns the rows of a band: the most that stay in the cache and give each thread its share; 0:
+** there are none. */
+static int64_t choose_rows(const struct window *w)
+{
+  const int64_t most = parallel_most();
+  for (int64_t rows = w->out[1]; rows >= BAND_ROWS; rows--) {
+    if (w->out[1] % rows) continue;
+    const struct window band = band_window(w, rows);
+    const int64_t units = w->n * (w->out[1] / rows);
+    if (units >= most && (units % most == 0 || units >= 4 * most) &&
+        band_in(&band) + band_out(&band) <= BAND_BYTES)
+      return window_products(&band) > UNIT_PRODUCTS ? rows : 0;
+  }
+  return 0;
+}
+
+/* Chooses bands where images and parts of the filters (`s`) would leave threads without work, or
+** read a large image several times. good: the division into these is better than oneDNN's own.
+** Returns false for no bands. */
+static bool divide_rows(const struct window *w, const struct onednn_shape *s, bool good,
+    struct onednn_shape *bands)
+{
+  const bool copied = !s->block[X], large = w->channels * window_in(w) * 4 > NEAR_BYTES,
+             few = w->n / s->images * s->parts < parallel_most();
+  const int block = cpu_channel_block();
+  if (w->groups > 1 || w->in[0] > 1 || w->kernel[0] > 1 || w->pad[0] || s->rounded || s->sum ||
+      w->channels < block || (!copied && w->channels % block) || w->filters % block)
+    return false;
+  if (good && !few && !(large && (copied || s->parts > 1))) return false;
+  if (window_taps(w) == 1 && (good || !copied || window_products(w) > COPY_PRODUCTS))
+    return false;
+  const struct window column = upright_window(w);
+  bands->rows = choose_rows(&column);
+  if (!bands->rows) return false;
+  bands->window = band_window(&column, bands->rows);
+  bands->images = 1;
+  bands->block[X] = bands->block[Y] = block;
+  return true;
 }
 
 /* Returns the shape of one call of forward. An executor that trains leaves the division to oneDNN,
 ** as it does for the gradients. */
 static struct onednn_shape forward_shape(const struct call *c, const struct window *w)
 {
-  struct onednn_shape whole = make_shape(c, w, FORWARD), s = whole;
-  if (c->trains || parallel_most() == 1 || !divide_forward(c, w, &s)) return whole;
-  s.divided = true;
-  return s;
+  struct onednn_shape whole = make_shape(c, w, FORWARD), s = whole, bands = whole;
+  if (c->trains) return whole;
+  const bool alone = parallel_most() == 1, good = alone || divide_forward(c, w, &s);
+  if (divide_rows(w, &s, good, &bands)) s = bands;
+  s.divided = s.rows || (good && !alone);
+  return s.divided ? s : whole;
 }
 
-/* Returns how many calls of forward may be in progress at once. */
+/* Returns the calls of forward. */
+static int64_t count_units(const struct window *w, const struct onednn_shape *s)
+{
+  return s->rows ? w->n * window_out(w) / (s->rows * s->window.out[2])
+                 : w->n / s->images * s->parts;
+}
+
+/* Returns how many of them may be in progress at once. */
 static int64_t count_slots(const struct window *w, const struct onednn_shape *s)
 {
-  return MIN(w->n / s->images * s->parts, parallel_most());
+  return MIN(count_units(w, s), parallel_most());
 }
 
 /* Finds the bytes that a part needs; false: oneDNN does not have it. Asks without the activation,
@@ -222,7 +326,12 @@ static bool find_bytes(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
   *s = which == FORWARD ? forward_shape(c, w) : make_shape(c, w, which);
-  return part_bytes(s, r);
+  if (!part_bytes(s, r)) return false;
+  if (s->rows) {
+    r->x = band_in(&s->window);
+    r->y = band_out(&s->window);
+  }
+  return true;
 }
 
 /* Returns the bytes of a gradient before it is added to what is there or to that of earlier pieces:
@@ -505,44 +614,123 @@ static struct blocks plan_blocks(
 /* The forward product in calls of one thread each. Slot 0 is `first`, the others are `more`. */
 struct forward_run {
   struct onednn_primitive *first, *more;
+  const struct window *w;                             /* upright */
   const struct onednn_shape *s;
   const struct onednn_bytes *bytes;
   struct plain_arrays a;
   struct blocks b;                                    /* of slot 0 */
+  int block_x, block_y;                               /* of the arrays; 0: they are plain */
   char *weight;
   int64_t units;
   int failed;                                         /* atomic */
 };
 
-/* Computes some images, or a part of the filters of one, in a slot that no other unit uses at the
-** same time. Returns false if oneDNN fails. */
-static bool run_unit(struct forward_run *r, int64_t unit)
+/* Returns a slot's primitive with its memory set. NULL: it cannot be made. of: bytes of scratch
+** from those of slot 0. */
+static struct onednn_primitive *slot_primitive(
+    struct forward_run *r, int64_t slot, size_t of, char *weight, float *bias)
 {
-  const struct onednn_shape *s = r->s;
-  const int64_t slot = r->units < parallel_most() ? unit : parallel_index(),
-                image = unit / s->parts * s->images, part = unit % s->parts;
   struct onednn_primitive *p = slot ? &r->more[slot - 1] : r->first;
   parallel_library_set(1);
   if (p->made == NEW) {
-    struct onednn_shape again = *s;
+    struct onednn_shape again = *r->s;
     struct onednn_bytes all = *r->bytes;
     again.keeps = false;                              /* the first one's weight serves all */
     all.packed = SIZE_MAX;
     part_make(p, &again, &all);
   }
-  const size_t x = desc_bytes(s->x) / (size_t)s->x->dim[0],
-               y = desc_bytes(s->y) / (size_t)s->y->dim[0], parts = (size_t)s->parts,
-               of = (size_t)slot * (r->bytes->x + r->bytes->y + r->bytes->pad);
-  char *data = r->a.x + (size_t)image * x + (s->window.groups > 1 ? (size_t)part * (x / parts) : 0),
-       *out = r->a.y + (size_t)image * y + (size_t)part * (y / parts),
-       *weight = r->weight + (size_t)part * r->first->packed_part;
-  float *bias = r->a.bias;
-  return p->made == READY && aim_operand(p, W, weight, weight) &&
+  const bool ready = p->made == READY && aim_operand(p, W, weight, weight) &&
       !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : r->b.pad + of) &&
-      !(p->bias && dnnl_memory_set_data_handle(
-          p->bias, bias + part * s->window.groups * s->window.filters)) &&
-      enter_operand(p, X, data, r->b.x + of) && aim_operand(p, Y, out, r->b.y + of) &&
+      !(p->bias && dnnl_memory_set_data_handle(p->bias, bias));
+  return ready ? p : NULL;
+}
+
+/* Copies rows of an image, from row `first` on, to blocks: zeros outside, and for channels that the
+** last block lacks. */
+static void enter_band(const struct forward_run *r, const float *image, int64_t first, float *to)
+{
+  const struct window *w = r->w, *band = &r->s->window;
+  const int64_t b = cpu_channel_block(), plane = w->in[1] * w->in[2],
+                begin = MIN(MAX(first, 0), w->in[1]),
+                end = MAX(begin, MIN(first + band->in[1], w->in[1])), above = begin - first,
+                line = band->in[2] * b;
+  for (int64_t k = 0; k < w->channels; k += b, to += band->in[1] * line) {
+    const int64_t n = end - begin, below = band->in[1] - above - n;
+    const float *from = image + k * plane + begin * w->in[2] * (r->block_x ? b : 1);
+    memset(to, 0, (size_t)((k + b > w->channels ? band->in[1] : above) * line) * sizeof *to);
+    if (r->block_x)
+      memcpy(to + above * line, from, (size_t)(n * line) * sizeof *to);
+    else
+      block_enter_span(MIN(b, w->channels - k), n * w->in[2], from, plane, to + above * line);
+    memset(to + (above + n) * line, 0, (size_t)(below * line) * sizeof *to);
+  }
+}
+
+/* Copies rows of the output, from row `first` on, from blocks. */
+static void leave_band(const struct forward_run *r, const float *from, int64_t first, float *image)
+{
+  const struct window *w = r->w;
+  const int64_t b = cpu_channel_block(), plane = w->out[1] * w->out[2], n = r->s->rows * w->out[2];
+  for (int64_t k = 0; k < w->filters; k += b, from += n * b) {
+    float *to = image + k * plane + first * w->out[2] * (r->block_y ? b : 1);
+    if (r->block_y)
+      memcpy(to, from, (size_t)(n * b) * sizeof *to);
+    else
+      block_leave_span(n, from, plane, to);
+  }
+}
+
+/* Computes a band of rows in a slot. Rows that are in one piece of the arrays' own blocks are not
+** copied. Returns false if oneDNN fails. */
+static bool run_band(struct forward_run *r, int64_t unit, int64_t slot, size_t of)
+{
+  const struct window *w = r->w, *band = &r->s->window;
+  const int64_t bands = w->out[1] / r->s->rows, image = unit / bands,
+                row = unit % bands * r->s->rows, first = row * w->stride[1] - w->pad[1],
+                b = cpu_channel_block();
+  float *x = (float *)r->a.x + image * w->channels * window_in(w),
+        *y = (float *)r->a.y + image * w->filters * window_out(w), *from = (float *)(r->b.x + of),
+        *to = (float *)(r->b.y + of);
+  struct onednn_primitive *p = slot_primitive(r, slot, of, r->weight, r->a.bias);
+  const bool direct_x = r->block_x && w->channels == b && first >= 0 &&
+                 first + band->in[1] <= w->in[1],
+             direct_y = r->block_y && w->filters == b;
+  if (direct_x)
+    from = x + first * w->in[2] * b;
+  else
+    enter_band(r, x, first, from);
+  if (direct_y) to = y + row * w->out[2] * b;
+  if (!p || !aim_operand(p, X, from, NULL) || !aim_operand(p, Y, to, NULL) ||
+      !execute_primitive(p, FORWARD))
+    return false;
+  if (!direct_y) leave_band(r, to, row, y);
+  return true;
+}
+
+/* Computes some images, or a part of the filters of one, in a slot. Returns false if oneDNN fails.
+*/
+static bool run_images(struct forward_run *r, int64_t unit, int64_t slot, size_t of)
+{
+  const struct onednn_shape *s = r->s;
+  const int64_t image = unit / s->parts * s->images, part = unit % s->parts;
+  const size_t x = desc_bytes(s->x) / (size_t)s->x->dim[0],
+               y = desc_bytes(s->y) / (size_t)s->y->dim[0], parts = (size_t)s->parts;
+  char *data = r->a.x + (size_t)image * x + (s->window.groups > 1 ? (size_t)part * (x / parts) : 0),
+       *out = r->a.y + (size_t)image * y + (size_t)part * (y / parts);
+  float *bias = r->a.bias;
+  struct onednn_primitive *p = slot_primitive(r, slot, of,
+      r->weight + (size_t)part * r->first->packed_part,
+      bias ? bias + part * s->window.groups * s->window.filters : NULL);
+  return p && enter_operand(p, X, data, r->b.x + of) && aim_operand(p, Y, out, r->b.y + of) &&
       execute_primitive(p, FORWARD) && leave_operand(p, Y, out, r->b.y + of);
+}
+
+/* Computes a unit in a slot that no other unit uses at the same time. */
+static bool run_unit(struct forward_run *r, int64_t unit)
+{
+  const int64_t slot = r->units < parallel_most() ? unit : parallel_index();
+  const size_t of = (size_t)slot * (r->bytes->x + r->bytes->y + r->bytes->pad);
+  return r->s->rows ? run_band(r, unit, slot, of) : run_images(r, unit, slot, of);
 }
 
 static void units_range(int64_t begin, int64_t end, void *context)
@@ -558,13 +746,19 @@ static bool run_divided(
 {
   const int which = fused_scaling(c) ? SCALED : FORWARD;
   struct onednn_shape s;
-  struct forward_run r = { .first = &p->part[which], .s = &s, .a = a };
+  const struct window column = upright_window(w);
+  struct forward_run r = { .first = &p->part[which],
+    .w = &column,
+    .s = &s,
+    .a = a,
+    .block_x = c->in[0].block,
+    .block_y = c->out[0].block };
   r.b = plan_blocks(p, c, w, false);
   r.bytes = &p->need[which == SCALED].bytes;
   parallel_library_set(1);
   if (!make_primitive(r.first, c, w, FORWARD, &s)) return false;
   s.act = fused_act(c);
-  r.units = w->n / s.images * s.parts;
+  r.units = count_units(w, &s);
   const int64_t others = count_slots(w, &s) - 1;
   struct onednn_primitive **more = &p->more[which == SCALED];
   if (others && !*more) *more = NEWS(struct onednn_primitive, others);
