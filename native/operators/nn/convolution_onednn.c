@@ -46,11 +46,13 @@ enum {
   /* positions of an image, from which plain arrays with one axis are left to our panels, whose
   ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
-  /* taps up to which, and positions of an image from which, plain arrays of one channel a group are
-  ** left to our rows, unless windows are 2 apart: 14 to 250 us beside 16 to 450 (AVX-512, 20 x 24 to
-  ** 56 x 56, 3 x 3 and 5 x 5, 2026-11-28); at 14 x 14 oneDNN is the faster */
+  /* taps up to which, and positions of an image or columns from which, plain arrays of one channel a
+  ** group are left to our rows, unless windows are 2 apart: 14 to 250 us beside 16 to 450 (AVX-512,
+  ** 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28), 16 to 22 beside 23 to 35 (3 x 40 and 6 x 40);
+  ** at 14 x 14 oneDNN is the faster */
   MAP_TAPS = 25,
   MAP_POSITIONS = 400,
+  MAP_COLUMNS = 32
 };
 
 static bool along_one_axis(const struct window *w)
@@ -67,7 +69,8 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   double work = window_products(w);
   if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) {
-    if (window_taps(w) <= MAP_TAPS && w->stride[2] == 1 && window_out(w) >= MAP_POSITIONS)
+    if (window_taps(w) <= MAP_TAPS && w->stride[2] == 1 &&
+        (window_out(w) >= MAP_POSITIONS || w->out[2] >= MAP_COLUMNS))
       return "large maps";
     return work > DEPTHWISE_PRODUCTS ? NULL : "small";
   }
