@@ -19,7 +19,7 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
   static uint64_t storages;
   struct storage *s = NEW(struct storage);
   NEED(s, TY_EMEMORY, "out of memory");
-  /* counting from it reaches no other storage's version before 2^30 writes of one of 2^31 storages */
+  /* no other storage's version is reached before 2^30 writes of one of 2^31 storages */
   const uint64_t version = __atomic_add_fetch(&storages, 1, __ATOMIC_RELAXED) * VERSION_STRIDE;
   *s = (struct storage){ data, bytes, device, .refs = 1, .version = version, .release = release,
     .owner = owner };
