@@ -59,6 +59,26 @@ describe("large reductions", function()
     end
   end
 
+  -- Types whose elements become int64 a part at a time: results are int64's, cut to the type.
+  for _, dtype in ipairs{ "uint8", "int8", "int32", "bool" } do
+    for _, s in ipairs{ { 1, 1, 1 }, { 1, 2, 2 }, { 2, 5000, 1 }, { 3, 700, 5 },
+        { 1, 9, 5003 } } do
+      it(("of %s, %d x %d x %d, are those of int64"):format(dtype, unpack(s)), function()
+        local x = filled(s, "int64"):astype(dtype)
+        local wide = x:astype("int64")
+        for _, name in ipairs{ "sum", "nansum", "prod", "max", "min", "_square_sum" } do
+          local got = ty.nd[name]{ x, axis = 1 }
+          local wanted = ty.nd[name]{ wide, axis = 1 }:astype(got.dtype)
+          same(wanted:reshape{ -1 }:totable(), got:reshape{ -1 }:totable(), name)
+        end
+        for _, name in ipairs{ "argmax", "argmin" } do
+          same(ty.nd[name]{ wide, axis = 1, dtype = "int64" }:reshape{ -1 }:totable(),
+            ty.nd[name]{ x, axis = 1, dtype = "int64" }:reshape{ -1 }:totable(), name)
+        end
+      end)
+    end
+  end
+
   it("add to what is there", function()
     local x, p = filled({ 1, 2000, 130 }, "float32")
     local sums = looped(p, 1, 2000, 130)

@@ -454,6 +454,7 @@ static int arg_type(struct infer *s)
 enum { COLUMNS = 256 };
 struct search {
   const struct reducer *table;
+  int dtype;                                          /* of x */
   const char *x;
   size_t size;                                        /* of an element of x */
   const struct operand *to;
@@ -475,8 +476,8 @@ static void search_rows(int64_t begin, int64_t end, void *context)
     const void *row = elements_at(s->x, i * s->k, s->size);
     accumulator best;
     s->table->start(&best, kind, 1);
-    s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
-    set_position(s, i, s->table->find(row, best, s->k));
+    reducer_rows(s->dtype, kind, &best, row, NULL, 1, 0, s->k);
+    set_position(s, i, reducer_find(s->dtype, row, best, s->k));
   }
 }
 
@@ -488,7 +489,7 @@ static void search_columns(int64_t begin, int64_t end, void *context)
   for (int64_t u = begin; u < end; u++) {
     int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
     for (int64_t i = 0; i < s->k; i++)
-      s->table->best_cols(best, index,
+      reducer_best_cols(s->dtype, best, index,
           elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
     for (int64_t i = 0; i < n; i++) set_position(s, outer * s->inner + j + i, index[i]);
   }
@@ -498,8 +499,8 @@ static int search_run(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t axis = ((const struct arg_param *)c->param)->axis;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, dtype_size(d->dtype), &c->out[0], least,
-    desc_count(d), 1, 1 };
+  struct search s = { reducer_of(d->dtype), d->dtype, c->in[0].p, dtype_size(d->dtype),
+    &c->out[0], least, desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = axis_in(axis, d->ndim);
