@@ -160,11 +160,16 @@ $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/el
 ISA_OPT_release  = -O3
 ISA_OPT_fuzz     = -O0
 ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
+# Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer; nor is it worth that
+# for x86-64 without AVX2. $(call isa_opt,set,file)
+ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
+isa_opt = $(if $(findstring clang,$(CC)),$(ISA_OPT_$(MODE)),$(if $(filter release,$(MODE)),$(if \
+  $(findstring /gemm/,$(2))$(filter x86_64-baseline,$(TARGET)-$(1)),$(ISA_OPT_less),-O3),$(ISA_OPT_$(MODE))))
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
 	$$(call say,CC ,$$< ($(1)))
-	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) $(CFLAGS) -MMD -MP -c $$< -o $$@
+	$(Q)$(CC) $(ALL) $$(call isa_opt,$(1),$$<) $(ISA_$(1)) $(CFLAGS) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS) $(NARROWS),$(eval $(call isa_rule,$(i))))
 
