@@ -470,7 +470,7 @@ int         ty_lazy_enable(int on);
 int         ty_lazy_run(void);
 /* Frees the programs that are kept. */
 void        ty_lazy_trim(void);
-/* Returns the bytes of the results of this thread's calls that wait. */
+/* Returns the bytes of the arrays that this thread's calls that wait are to make. */
 int64_t     ty_lazy_bytes(void);
 /* Returns 1 if a recorded call may still need the values in t. */
 int         ty_watched(const ty_tensor *t);

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include "base/base.h"
 #include "base/gate.h"
+#include "base/system.h"
 
 /* smaller blocks are never refused on behalf of the limit */
 enum { SMALL = 65536 };
@@ -55,6 +56,14 @@ void *mem_new(size_t bytes)
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
   count_block(p, 1);
   return p;
+}
+
+void *mem_lines(size_t bytes)
+{
+  void *p = is_within_limit(bytes) ? sys_aligned(ALIGN, bytes ? bytes : 1) : NULL;
+  if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  count_block(p, 1);
+  return memset(p, 0, bytes);
 }
 
 void *mem_grow(void *p, size_t bytes)

@@ -12,6 +12,8 @@ enum { ALIGN = 64, PAGE = 64 << 10 };
 #endif
 /* Returns zeroed memory; NULL with a failure of TY_EMEMORY. */
 void *mem_new(size_t bytes);
+/* Does the same; the memory begins with a cache line (ALIGN), as vectors of whole lines want it. */
+void *mem_lines(size_t bytes);
 /* Works as realloc does; the old block stays on failure. */
 void *mem_grow(void *p, size_t bytes);
 void  mem_free(void *p);

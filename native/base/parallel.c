@@ -1,16 +1,20 @@
-/* parallel.c - regions of the queue threads' teams; the only file that uses OpenMP (and does
-** without under TY_NO_OPENMP, for ThreadSanitizer, which cannot see into the OpenMP runtime).
+/* parallel.c - loops over the cores of the queue threads' teams; the only file that uses OpenMP
+** (and does without under TY_NO_OPENMP, for ThreadSanitizer, which cannot see into that runtime).
 **
 ** A queue thread calls parallel_queue once. Its regions then have cores / CPU queues opened
-** members, always; any other thread, and a member of a region that asks again, does all the work
-** itself. The OpenMP runtime keeps one set of threads per queue thread, which spin for a moment
-** between regions; oneDNN uses the same ones.
+** members; any other thread, and a member of a region that asks again, does all the work itself.
+**
+** The members are threads of our own (team.h), for which nobody waits until they have begun. Those
+** of oneDNN are OpenMP's. Threads of both kinds would take the cores from each other, so a queue
+** that lets oneDNN use several has its own regions on OpenMP's threads, too.
 */
 #include <sched.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "base/parallel.h"
 #include "base/stop.h"
+#include "base/system.h"
+#include "base/team.h"
 #ifndef TY_NO_OPENMP
 #include <omp.h>
 #endif
@@ -83,7 +87,62 @@ int ty_threads(int n)
   return get_threads();
 }
 
-void parallel_queue(bool on) { queue_thread = on; }
+/* -- teams ------------------------------------------------------------------------------------- */
+
+/* A team outlives the thread that uses it, and is used by the next one. */
+struct kept_team { struct team *team; struct kept_team *next; bool taken; };
+static struct kept_team *teams;
+static pthread_mutex_t teams_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread struct kept_team *own;
+
+/* Gives this thread a team, unless it has one. Returns false if there is no memory for it. */
+static bool team_take(void)
+{
+  if (own) return true;
+  pthread_mutex_lock(&teams_lock);
+  for (own = teams; own && own->taken;) own = own->next;
+  if (!own) {
+    own = sys_aligned(ALIGN, sizeof *own);
+    struct team *team = own ? team_new(max_threads()) : NULL;
+    if (team) {
+      *own = (struct kept_team){ .team = team, .next = teams };
+      teams = own;
+    } else {
+      free(own);
+      own = NULL;
+    }
+  }
+  if (own) own->taken = true;
+  pthread_mutex_unlock(&teams_lock);
+  return own != NULL;
+}
+
+static void team_give_back(void)
+{
+  if (!own) return;
+  pthread_mutex_lock(&teams_lock);
+  own->taken = false;
+  pthread_mutex_unlock(&teams_lock);
+  own = NULL;
+}
+
+void parallel_queue(bool on)
+{
+  queue_thread = on;
+  if (!on) team_give_back();
+}
+
+void parallel_close(void)
+{
+  pthread_mutex_lock(&teams_lock);
+  while (teams) {
+    struct kept_team *next = teams->next;
+    team_free(teams->team);
+    free(teams);
+    teams = next;
+  }
+  pthread_mutex_unlock(&teams_lock);
+}
 
 static int queues; /* of CPUs, opened so far */
 
@@ -105,90 +164,26 @@ int parallel_index(void) { return inside ? member : 0; }
 
 /* -- regions ----------------------------------------------------------------------------------- */
 
-/* Runs a body as the only member of a region. */
-static void run_alone(void (*body)(int, int, void *), void *context)
+int parallel_alone(int (*run)(void *), void *context)
 {
-  int old_member = member, old_members = members;
-  bool old = inside;
+  const int old_member = member, old_members = members;
+  const bool old_inside = inside;
   inside = true;
   member = 0;
   members = 1;
-  body(0, 1, context);
-  inside = old;
+  int code = run(context);
+  inside = old_inside;
   member = old_member;
   members = old_members;
-}
-
-struct serial_call { int (*run)(void *); void *context; int code; };
-
-static void serial_run(int index, int count, void *context)
-{
-  struct serial_call *l = context;
-  l->code = l->run(l->context);
-}
-
-int parallel_alone(int (*run)(void *), void *context)
-{
-  struct serial_call l = { run, context, 0 };
-  run_alone(serial_run, &l);
-  return l.code;
-}
-
-#ifndef TY_NO_OPENMP
-/* Members wait for each other at the end of a region before OpenMP's own barrier: that one ends in
-** a system call after some microseconds, and to be woken from it takes longer than most regions. */
-enum {
-  SPINS  = 500, /* looks at the counter that only pause the core */
-  YIELDS = 400  /* looks after these that give it to other threads */
-};
-
-static void cpu_relax(void)
-{
-#  if defined __x86_64__
-  __builtin_ia32_pause();
-#  elif defined __aarch64__
-  __asm__ volatile("yield");
-#  endif
-}
-
-static void barrier_wait(int *arrived, int count)
-{
-  __atomic_add_fetch(arrived, 1, __ATOMIC_RELEASE);
-  for (int i = 0; i < SPINS + YIELDS && __atomic_load_n(arrived, __ATOMIC_ACQUIRE) < count; i++)
-    if (i < SPINS)
-      cpu_relax();
-    else
-      sched_yield();
-}
-#endif
-
-void parallel_team(void (*body)(int, int, void *), void *context)
-{
-  int n = queue_thread && !inside ? team_threads() : 1;
-  if (n == 1) {
-    run_alone(body, context);
-    return;
-  }
-#ifdef TY_NO_OPENMP
-  run_alone(body, context);
-#else
-  int arrived = 0;
-  struct stop *stop = stop_now();
-#  pragma omp parallel num_threads(n)
-  {
-    inside = true;
-    member = omp_get_thread_num();
-    members = omp_get_num_threads();
-    struct stop *before = stop_set(stop);
-    body(member, members, context);
-    stop_set(before);
-    inside = false;
-    barrier_wait(&arrived, members);
-  }
-#endif
+  return code;
 }
 
 int parallel_most(void) { return max_threads(); }
+
+/* Regions on OpenMP's threads after a call of oneDNN that used several: more than a network has
+** between two such calls. */
+enum { LIBRARY_REGIONS = 256 };
+static __thread int library_regions;                  /* that are left */
 
 void parallel_library_set(int threads)
 {
@@ -197,7 +192,14 @@ void parallel_library_set(int threads)
 #endif
 }
 
-void parallel_library(void) { parallel_library_set(queue_thread && !inside ? team_threads() : 1); }
+void parallel_library(void)
+{
+  const int threads = queue_thread && !inside ? team_threads() : 1;
+  parallel_library_set(threads);
+#ifndef TY_NO_OPENMP
+  if (threads > 1) library_regions = LIBRARY_REGIONS;
+#endif
+}
 
 /* A member goes through its share of the chunks in order, then helps others with theirs: a core
 ** may be slow, or busy. */
@@ -208,7 +210,9 @@ struct loop {
   parallel_fn body;
   void *context;
   bool stoppable;
-  int count;
+  int members;
+  struct stop *stop;
+  int count;                                          /* of shares */
   struct share share[SHARES];
 };
 
@@ -220,20 +224,45 @@ static void share_run(struct loop *l, struct share *s)
   }
 }
 
-static void loop_work(int index, int count, void *context)
+/* Runs as each member of a loop. */
+static void loop_work(int index, void *context)
 {
   struct loop *l = context;
+  inside = true;
+  member = index;
+  members = l->members;
+  struct stop *before = stop_set(l->stop);
   for (int i = 0; i < l->count; i++) share_run(l, &l->share[(index + i) % l->count]);
+  stop_set(before);
+  inside = false;
+  member = 0;
+  members = 1;
 }
 
 static void loop_split(struct loop *l, int team_size)
 {
+  l->members = team_size;
   l->count = MIN(team_size, SHARES);
   int64_t each = l->chunks / l->count, more = l->chunks % l->count, at = 0;
   for (int i = 0; i < l->count; i++) {
     l->share[i].next = at;
     l->share[i].end = at += each + (i < more);
   }
+}
+
+/* Runs a loop on OpenMP's threads. They meet before OpenMP's own barrier, which ends in a system
+** call after some microseconds: to be woken from it takes longer than most regions. */
+static void library_run(struct loop *l)
+{
+#ifndef TY_NO_OPENMP
+  uint32_t missing = (uint32_t)l->members;
+  library_regions--;
+#  pragma omp parallel num_threads(l->members)
+  {
+    loop_work(omp_get_thread_num(), l);
+    team_meet(&missing);
+  }
+#endif
 }
 
 static void loop_run_serial(const struct loop *l)
@@ -249,12 +278,17 @@ static void loop_run(int64_t n, int64_t grain, parallel_fn body, void *context, 
   struct loop l;
   l.n = n, l.grain = grain, l.chunks = (n - 1) / grain + 1, l.body = body, l.context = context;
   l.stoppable = stoppable;
-  if (l.chunks == 1 || !queue_thread || inside || team_threads() == 1) {
+  const int count = l.chunks == 1 || !queue_thread || inside ? 1 : team_threads();
+  if (count == 1 || !team_take()) {
     loop_run_serial(&l);
     return;
   }
-  loop_split(&l, team_threads());
-  parallel_team(loop_work, &l);
+  l.stop = stop_now();
+  loop_split(&l, count);
+  if (library_regions)
+    library_run(&l);
+  else
+    team_run(own->team, count, (int)MIN(l.chunks, count) - 1, loop_work, &l);
 }
 
 /* Returns the units of ns nanoseconds that make a chunk of n. A quotient that is whole but for its

@@ -1,4 +1,4 @@
-/* parallel.h - work split over the cores of one device; only parallel.c uses OpenMP.
+/* parallel.h - work split over the cores of one device.
 **
 ** Only queue threads open regions. A region's team is constant: cores / CPU queues opened. The
 ** split into chunks depends on n and the estimated cost of a unit alone, never on the number of
@@ -23,8 +23,6 @@ void parallel_for_stoppable(int64_t n, double ns, parallel_fn body, void *contex
 /* Does as both, with chunks of `grain` units, where the caller has cut the work itself. */
 void parallel_chunks(int64_t n, int64_t grain, parallel_fn body, void *context);
 void parallel_chunks_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
-/* Calls body once per member. */
-void parallel_team(void (*body)(int member, int members, void *context), void *context);
 /* Returns the members of this thread's team; on a thread that is no queue (scratch() at bind): the
 ** most that any team may have. */
 int  parallel_threads(void);
@@ -34,6 +32,8 @@ int  parallel_index(void);
 void parallel_add_queue(void);
 /* Makes this thread a queue's thread, or no longer one. */
 void parallel_queue(bool on);
+/* Ends the threads of all teams. No thread is in a region, and none enters one from now on. */
+void parallel_close(void);
 /* Calls run with regions of one member. Returns what it returns. */
 int  parallel_alone(int (*run)(void *context), void *context);
 /* Gives a library that opens OpenMP regions itself teams of parallel_threads(). Call before it. */

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -192,6 +193,16 @@ int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
   return gate_refuses() ? EAGAIN : pthread_create(thread, NULL, run, context);
+}
+
+void sys_sleep_on(const uint32_t *word, uint32_t value)
+{
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+void sys_wake(const uint32_t *word, int n)
+{
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
 /* Opens a library. Where the gate refuses, a name that does not exist gives dlerror its text. */

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -43,6 +44,10 @@ pid_t   sys_fork(void);
 bool    sys_forked(void);
 int     sys_have_threads(void);                           /* TY_ESTATE in such a process */
 void    sys_join(pthread_t thread);                       /* nothing in such a process */
+/* Sleeps until sys_wake of the word; returns at once unless it has this value, at times early. */
+void    sys_sleep_on(const uint32_t *word, uint32_t value);
+/* Wakes at most n threads that sleep on a word. */
+void    sys_wake(const uint32_t *word, int n);
 /* Ends the process at once, without handlers of exit. */
 _Noreturn void sys_exit(int status);
 /* Calls f with the exit status and the context when the process ends by exit; with status 0 where

@@ -27,11 +27,14 @@ void text_add(struct text *t, const char *format, ...)
   va_list a, again;
   va_start(a, format);
   va_copy(again, a);
-  int n = number_format(NULL, 0, format, a);
+  const size_t left = t->lost ? 0 : t->cap - t->n;
+  int n = number_format(left ? t->s + t->n : NULL, left, format, a);
   if (n >= 0 && text_reserve(t, (size_t)n)) {
-    number_format(t->s + t->n, t->cap - t->n, format, again);
+    if ((size_t)n >= left) number_format(t->s + t->n, t->cap - t->n, format, again);
     t->n += (size_t)n;
   }
+  else if (left)
+    t->s[t->n] = 0;
   va_end(again);
   va_end(a);
 }

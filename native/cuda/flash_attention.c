@@ -168,21 +168,33 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
       (long long)f->dv, pack, tile, columns);
 }
 
+/* Of a block on tensor cores (TENSOR_ROWS and TENSOR_THREADS of kernels/flash_attention.cu). */
+enum { TENSOR_ROWS = 64, TENSOR_THREADS = 128 };
+
+/* Starts a kernel for `rows` of each of `heads` heads, or the one of its name on tensor cores. */
+static int start_tiles(const struct call *c, const struct attention_tiles *f, const char *name,
+    int pack, int64_t rows, int64_t heads, void **params)
+{
+  char on_tensor[64];
+  struct tile_launch l;
+  const bool tensor = on_tensor_cores(c, f);
+  snprintf(on_tensor, sizeof on_tensor, "%s_tensor", name);
+  TRY(tile_family(c, f, tensor ? on_tensor : name, pack, rows, heads, &l));
+  if (tensor) l.blocks = (rows + TENSOR_ROWS - 1) / TENSOR_ROWS * heads * f->args.batch;
+  return l.blocks
+      ? cuda_launch(c->device, l.f, l.blocks, tensor ? TENSOR_THREADS : CUDA_BLOCK, 0, params)
+      : TY_OK;
+}
+
 static int attend_forward(struct call *c)
 {
-  enum { QUERIES = 64, THREADS = 128 };               /* of a block of attend_tensor */
   struct attention_tiles f = make_tiles(c, 0);
   void *y;
   f.args.y = make_side(&f, &c->out[0], f.args.heads, 1, 0, &y);
   void *arrays[] = { f.q, f.k, f.v };
-  struct tile_launch l;
   const int pack = choose_pack(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
-  const bool tensor = on_tensor_cores(c, &f);
-  TRY(tile_family(c, &f, tensor ? "attend_tensor" : "attend", pack, f.args.tq, f.args.heads, &l));
-  if (tensor) l.blocks = (f.args.tq + QUERIES - 1) / QUERIES * f.args.heads * f.args.batch;
   void *params[] = { &y, &c->out[1].p, &f.q, &f.k, &f.v, &f.extra, &f.args };
-  const int threads = tensor ? THREADS : CUDA_BLOCK;
-  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, threads, 0, params) : TY_OK;
+  return start_tiles(c, &f, "attend", pack, f.args.tq, f.args.heads, params);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -203,7 +215,6 @@ static int attend_backward(struct call *c)
   const struct operand *of_k = &c->out[f.packed == QKV ? 0 : 1];
   const struct operand *of_v = f.packed == APART ? &c->out[2] : of_k;
   void *dy, *y, *dq, *dk, *dv, *gaps = c->tmp, **logsum = &c->in[f.end + 1].p;
-  struct tile_launch l;
   for (int i = 0; i < c->nout; i++)
     if (i + 1 == f.mask || i + 1 == f.valid_length || i + 1 == f.offset)
       TRY(cuda_zero(c, &c->out[i]));
@@ -212,16 +223,14 @@ static int attend_backward(struct call *c)
   s->dq = make_side(&f, &c->out[0], s->heads, q_parts, 0, &dq);
   s->dk = make_side(&f, of_k, kv_heads, k_parts, k_parts == 3, &dk);
   s->dv = make_side(&f, of_v, kv_heads, k_parts, k_parts - 1, &dv);
-  void *arrays[] = { f.q, f.k, f.v, dy };
+  void *arrays[] = { f.q, f.k, f.v, dy, y };
   const int pack = choose_pack(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
   if (!dq && !dk && !dv) return TY_OK;
-  TRY(tile_family(c, &f, "attend_back_queries", pack, s->tq, s->heads, &l));
   void *queries[] = { &dq, &gaps, &dy, &y, logsum, &f.q, &f.k, &f.v, &f.extra, s };
-  if (l.blocks) TRY(cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, queries));
+  TRY(start_tiles(c, &f, "attend_back_queries", pack, s->tq, s->heads, queries));
   if (!dk && !dv) return TY_OK;
-  TRY(tile_family(c, &f, "attend_back_keys", pack, s->tk, kv_heads, &l));
   void *keys[] = { &dk, &dv, &gaps, &dy, logsum, &f.q, &f.k, &f.v, &f.extra, s };
-  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, keys) : TY_OK;
+  return start_tiles(c, &f, "attend_back_keys", pack, s->tk, kv_heads, keys);
 }
 
 static const char *too_wide(const struct call *c, int first)

@@ -304,25 +304,39 @@ static size_t batch_back_scratch(const struct call *c)
   return parts_bytes(&b);
 }
 
+/* Of a gradient of BatchNorm: relu's gradient by its output y, which the first pass computes of the
+** head gradient and `more`, and keeps. */
+struct batch_kept { void *y, *more, *kept; };
+static struct batch_kept find_kept(const struct call *c)
+{
+  const struct fused_op *f = find_fused(c, PRE_KEPT_GRAD), *sum = find_fused(c, PRE_ADD);
+  if (cuda_what(c) == WITH_RELU) return (struct batch_kept){ .y = c->in[8].p };
+  if (!f) return (struct batch_kept){ 0 };
+  return (struct batch_kept){ c->in[f->operand].p, sum ? c->in[sum->operand].p : NULL,
+    c->out[c->nout - 1].p };
+}
+
 /* Computes the gradients; in: head gradient, data, gamma, mean, third output, moving_mean,
 ** moving_var, beta, and the output with relu. */
 static int batch_backward(struct call *c)
 {
+  enum { BY_DATA = 1, BY_OUTPUT, KEPT };              /* RELU of kernels/batch_norm.cu */
   struct channel_norm b = make_channel_norm(c, 1);
   struct batch_launch l;
-  const bool with_relu = cuda_what(c) == WITH_RELU;
-  void *parts = c->tmp, *y = with_relu ? c->in[8].p : NULL;
+  struct batch_kept k = find_kept(c);
+  void *parts = c->tmp, *head = k.kept ? k.kept : c->in[0].p;
   void **mean = &c->in[b.args.batch ? 3 : 5].p, **third = &c->in[b.args.batch ? 4 : 6].p;
-  void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p };
-  b.relu = with_relu ? 2 : find_fused(c, PRE_ACT_GRAD) != NULL;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p, k.y, k.more, k.kept };
+  b.relu = k.kept ? KEPT : k.y ? BY_OUTPUT : find_fused(c, PRE_ACT_GRAD) ? BY_DATA : 0;
   TRY(batch_family(c, &b, "batch_back_parts", arrays, COUNT(arrays), &l));
-  void *sums[] = { &parts, &c->in[0].p, &c->in[1].p, &y, mean, third, &c->in[2].p, &c->in[7].p,
-    &b.args };
+  void *sums[] = { &parts, &k.kept, &c->in[0].p, &k.more, &c->in[1].p, &k.y, mean, third,
+    &c->in[2].p, &c->in[7].p, &b.args };
   TRY(batch_launch(c, &l, b.args.parts, sums));
   if (!c->out[0].p) b.args.chunks = 1;
+  if (k.kept) b.relu = 0;
   TRY(batch_family(c, &b, "batch_back_apply", arrays, COUNT(arrays), &l));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[5].p, &c->in[6].p,
-    &c->in[0].p, &c->in[1].p, &y, &parts, mean, third, &c->in[2].p, &c->in[7].p, &b.args };
+    &head, &c->in[1].p, &k.y, &parts, mean, third, &c->in[2].p, &c->in[7].p, &b.args };
   return batch_launch(c, &l, b.args.chunks, params);
 }
 
@@ -399,12 +413,12 @@ static const char *batch_refuse(const struct call *c)
     .blocks = IN_BLOCKS(1 | 1 << 5, 1 | 1 << 3), .fuses = (does) }
 #define CHANNELS_BACK(does) \
   { "channels", batch_backward, T_FLOATS, batch_refuse, batch_back_scratch, .flags = K_ALIKE, \
-    .blocks = IN_BLOCKS(3 | 1 << 8, 1), .fuses = (does) }
+    .blocks = IN_BLOCKS(3 | 1 << 8 | 1 << 9, 1 | 1 << 5), .fuses = (does) }
 static const struct kernel batch[] = {
   CHANNELS(CAN(POST_ACT) | CAN(POST_ADD) | CAN_ACT_OF_SUM), { 0 }
 };
 static const struct kernel batch_back[] = {
-  CHANNELS_BACK(CAN(PRE_ACT_GRAD) | CAN_HALF_GRAD), { 0 }
+  CHANNELS_BACK(CAN(PRE_ACT_GRAD) | CAN_HALF_GRAD | CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD)), { 0 }
 };
 static const struct kernel batch_relu[] = { CHANNELS(0), { 0 } };
 static const struct kernel batch_relu_back[] = { CHANNELS_BACK(0), { 0 } };

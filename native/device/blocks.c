@@ -2,10 +2,12 @@
 ** both.
 **
 ** A freed block is kept for the next storage of its size class (eight classes per doubling):
-** making and dropping equal arrays then does not map and unmap memory each time. Kept blocks are
-** given back when they exceed a share of the machine, when an allocation fails, and when
-** TYCHO_MEM_LIMIT would be passed. They count for that limit, but are no live bytes. Under
-** AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
+** making and dropping equal arrays then does not map and unmap memory each time. Kept blocks and
+** those in use are together no more than what was ever in use at once: sizes that change from step
+** to step do not gather a block of each. The blocks that were kept first are given back; all are
+** when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit,
+** but are no live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it
+** sees every overrun.
 */
 #include <pthread.h>
 #include "device/profile.h"
@@ -27,9 +29,12 @@ enum { EXACT = 0 };
 
 enum { CLASSES = 8 * 48 }; /* eight per doubling */
 
-/* Bytes of kept blocks that a device may have: this part of its memory, within these bounds. */
+/* Bytes of kept blocks that a device may have, at most: this part of its memory, within these
+** bounds. */
 enum { KEPT_SHARE = 16 };
 static const int64_t KEPT_MIN = 64 << 20, KEPT_MAX = 1 << 30;
+/* bytes that may be kept in any case */
+enum { KEPT_ALWAYS = 4 << 20 };
 
 /* Returns the class of a block, and in *size its bytes: 1, 2, ... 16 times 64 bytes, then 9/8,
 ** 10/8, ... 16/8 of each power of two. */
@@ -47,15 +52,17 @@ static int block_find_class(size_t bytes, size_t *size)
 
 /* -- accounts and free blocks ------------------------------------------------------------------ */
 
-struct block { void *data; size_t size; };
+struct block { void *data; size_t size; uint64_t since; };
 /* The bytes of a device. */
 struct account {
   pthread_mutex_t lock;
   int64_t used;                                       /* of storages */
+  int64_t most;                                       /* that were ever in use at once */
   int64_t cached;                                     /* of kept blocks */
   int64_t pool;                                       /* of ranges */
   struct block *kept[CLASSES];
   int nkept[CLASSES], cap[CLASSES];
+  uint64_t frees;                                     /* blocks that were kept so far */
 };
 static struct account *accounts[SLOTS];               /* made on first use, never freed */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -173,6 +180,7 @@ int block_new(int device, size_t bytes, void **out, bool *blank)
   }
   if (!code) {
     a->used += (int64_t)size;
+    a->most = MAX(a->most, a->used);
     live_bytes((int64_t)bytes);
     account_report_use(a, device);
     *out = p;
@@ -181,22 +189,46 @@ int block_new(int device, size_t bytes, void **out, bool *blank)
   return code;
 }
 
+/* Returns how many bytes of kept blocks there may be. Under the lock. */
+static int64_t account_most_kept(const struct account *a, int device)
+{
+  const int64_t share = device_ops(device)->memory(device) / KEPT_SHARE;
+  const int64_t most = MAX(MIN(share, KEPT_MAX), KEPT_MIN);
+  return EXACT ? -1 : MIN(MAX(a->most - a->used, KEPT_ALWAYS), most);
+}
+
+/* Gives kept blocks back to the device until there are no more than so many bytes: those of the
+** size class that has the oldest one first. Under the lock. */
+static void account_shrink_kept(struct account *a, int device, int64_t bytes)
+{
+  while (a->cached > bytes) {
+    int n = 0, oldest = -1;
+    for (int c = 0; c < CLASSES; c++)
+      if (a->nkept[c] && (oldest < 0 || a->kept[c]->since < a->kept[oldest]->since)) oldest = c;
+    struct block *list = a->kept[oldest];
+    for (; n < a->nkept[oldest] && a->cached > bytes; n++) {
+      a->cached -= (int64_t)list[n].size;
+      device_ops(device)->release(device, list[n].data, list[n].size);
+    }
+    memmove(list, list + n, sizeof *list * (size_t)(a->nkept[oldest] -= n));
+  }
+}
+
 void block_free(int device, void *p, size_t bytes)
 {
   size_t size;
   int class = block_find_class(bytes, &size);
   if (EXACT) size = MAX(bytes, 1);
   struct account *a = account_get(device); /* exists: it has given the block */
-  int64_t share = device_ops(device)->memory(device) / KEPT_SHARE;
-  int64_t most = EXACT ? -1 : MAX(MIN(share, KEPT_MAX), KEPT_MIN);
   pthread_mutex_lock(&a->lock);
   a->used -= (int64_t)size;
   live_bytes(-(int64_t)bytes);
   account_report_use(a, device);
-  bool kept = a->cached + (int64_t)size <= most &&
-      GROW(a->kept[class], a->nkept[class], a->cap[class]);
+  const int64_t most = account_most_kept(a, device);
+  const bool kept = (int64_t)size <= most && GROW(a->kept[class], a->nkept[class], a->cap[class]);
   if (kept) {
-    a->kept[class][a->nkept[class]++] = (struct block){ p, size };
+    account_shrink_kept(a, device, most - (int64_t)size);
+    a->kept[class][a->nkept[class]++] = (struct block){ p, size, a->frees++ };
     a->cached += (int64_t)size;
   }
   pthread_mutex_unlock(&a->lock);

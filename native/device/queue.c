@@ -211,6 +211,7 @@ __attribute__((destructor)) static void queue_close_all(void)
       if (queue_table[i] && !pthread_equal(queue_table[i]->thread, pthread_self()))
         sys_join(queue_table[i]->thread);
   }
+  parallel_close();
   profile_close();
 }
 

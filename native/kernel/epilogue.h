@@ -19,8 +19,16 @@ enum fused_kind {
   /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
   ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
+  /* in[0] holds the gradient of elements that were picked of the operator's output, one of each
+  ** row; the operand has their indices, moved to the nearest end where they are out of range */
+  PRE_PICK_GRAD,
   /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
+  /* in[0] lacks a part: plus the operand, which has its shape and dtype, rounded to that */
+  PRE_ADD,
+  /* in[0] is the gradient of the output of a relu, which the operand holds; relu's gradient takes
+  ** its place, and is an output after those of the operator, too */
+  PRE_KEPT_GRAD,
   /* times scale, plus shift, of each channel */
   POST_SCALE,
   /* plus what out[0] holds */

@@ -99,11 +99,14 @@ void backlog_forget(const struct kept *k)
   }
 }
 
-/* Returns the bytes that a call is to make. */
-static int64_t promised_bytes(const struct history *h)
+/* Returns the bytes that a call is to make for arrays that exist. */
+static int64_t visible_bytes(const struct history *h)
 {
   int64_t bytes = 0;
-  for (int i = 0; i < h->nout && !h->view; i++) bytes += (int64_t)h->out[i].storage->bytes;
+  for (int i = 0; i < h->nout && !h->view; i++) {
+    const struct storage *s = h->out[i].storage;
+    if (__atomic_load_n(&s->refs, __ATOMIC_RELAXED) > 1) bytes += (int64_t)s->bytes;
+  }
   return bytes;
 }
 
@@ -116,7 +119,6 @@ void backlog_add(struct backlog *backlog, struct history *h)
   backlog->last = h;
   backlog->n++;
   backlog->late += h->late;
-  backlog->promised += promised_bytes(h);
   await_inputs(backlog, h);
   if (h->changes) history_keep(h); /* what it writes is seen whatever becomes of its results */
 }
@@ -127,7 +129,6 @@ void backlog_remove(struct history *h)
   release_inputs(backlog, h);
   if (!--backlog->n) backlog->held = 0;
   backlog->late -= h->late;
-  backlog->promised -= promised_bytes(h);
   if (h->before) h->before->after = h->after;
   else backlog->first = h->after;
   if (h->after) h->after->before = h->before;
@@ -209,7 +210,9 @@ void backlog_free(struct backlog *backlog)
 int64_t ty_lazy_bytes(void)
 {
   const struct backlog *t = backlog_own();
-  return t ? t->promised : 0;
+  int64_t bytes = 0;
+  for (const struct history *h = t ? t->first : NULL; h; h = h->after) bytes += visible_bytes(h);
+  return bytes;
 }
 
 void backlog_begin(void (*end_thread)(void *backlog))

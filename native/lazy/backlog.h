@@ -13,7 +13,6 @@ struct backlog {
   int n;
   int late;                                           /* calls whose input was not given yet */
   int64_t held;                                       /* bytes of arrays that it reads */
-  int64_t promised;                                   /* bytes that it is to make */
   bool training;                                      /* the mode of all its calls */
   /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
   struct kept *latest, *guess;

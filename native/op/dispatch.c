@@ -73,9 +73,10 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   bool fallback;
   while ((k = next_candidate(&c, &fallback))) {
     all.flags &= k->flags;
-    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT refuses a call that
-    ** has it */
-    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD;
+    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT or PRE_KEPT_GRAD
+    ** refuses a call that has it */
+    const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD |
+        CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
     all.fuses &= k->fuses | (fallback ? always : 0);
     all.add &= k->add;
   }
@@ -197,6 +198,8 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
   if (lacks_activation(k, &c)) return "no activation of its data";
+  if (find_fused(&c, PRE_KEPT_GRAD) && !(k->fuses & CAN(PRE_KEPT_GRAD)))
+    return "no gradient of relu that others read";
   int d = find_unsupported_dtype(k, c.in, c.nin, &half);
   if (d == TY_NODTYPE) d = find_unsupported_dtype(k, c.out, c.nout, &half);
   v->lacks_type = d != TY_NODTYPE;
@@ -247,6 +250,15 @@ static size_t total_bytes(const struct call *c)
   return bytes;
 }
 
+/* Adds a candidate and its reason to the list of those that refused. */
+static void note_refusal(struct text *why, const char *kernel, const char *reason)
+{
+  if (why->n) text_put(why, "; ", 2);
+  text_put(why, kernel, strlen(kernel));
+  text_put(why, ": ", 2);
+  text_put(why, reason, strlen(reason));
+}
+
 int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 {
   const struct op *op = v->call.op;
@@ -262,7 +274,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
       v->brief = total_bytes(&v->call) <= SMALL_TASK;
       return cpu_fallback ? plan_cpu_fallback(v, a) : TY_OK;
     }
-    if (why && !v->lacks_type) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
+    if (why && !v->lacks_type) note_refusal(why, k->name, no);
     last = no;
   }
   struct text types = { 0 };

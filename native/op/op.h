@@ -127,6 +127,11 @@ struct op {
   /* of a loss: its gradient can be made for any part of its output, from that part and the label
   ** alone (operators/loss/softmax_loss.h); NULL: never */
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
+  /* of an operator that picks one element of each row of input 0, by the index that is input 1,
+  ** moved to the nearest end where it is out of range; NULL: never */
+  bool      (*picks)(const void *param, int ndim);
+  /* where kernels of its gradient can do PRE_PICK_GRAD: whether they do; NULL: never */
+  bool      (*picked_from)(const void *param, int ndim);
   /* of a reduction of input 0 over axes: what output 0 is; NULL: it is none */
   struct axis_reduction (*reduction)(const void *param, int ndim);
   /* of an operator with bodies: the input that variable k of a body represents, -1: none */

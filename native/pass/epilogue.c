@@ -3,10 +3,11 @@
 ** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
 ** apply to its output the activation that comes next, or a sum, or, in a gradient's kernel, the
 ** gradient of the activation that made the data; apply to its input the activation that comes
-** before, or, in a gradient's kernel, the gradient that comes before, of an activation or of a
-** loss. Here node i takes over such a neighbour, or two, where
+** before, or, in a gradient's kernel, the gradient that comes before, of an activation, of a loss
+** or of a pick. Here node i takes over such a neighbour, or two, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
-**   - nothing else uses the value between the two: no reader, head or bound gradient,
+**   - nothing else uses the value between the two: no reader, head or bound gradient; but of a
+**     relu's gradient a kernel may make an output of its own, which others read later,
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
@@ -151,7 +152,7 @@ static int take_activation(struct finder *f, int i)
   return take_node(f, gradient, (struct fused_node){ POST_ACT_GRAD, mask, { i, 0 } });
 }
 
-/* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */
+/* -- before a gradient: of the activation which the forward kernel does, of a loss, of a pick -- */
 
 static bool did_activation(const struct program *p, int i, int act)
 {
@@ -159,12 +160,25 @@ static bool did_activation(const struct program *p, int i, int act)
   return x && x->n == 1 && x->node[0].kind == POST_ACT && x->node[0].node == act;
 }
 
+/* Returns whether node a is the gradient of a pick of elements from the rows of what node i is the
+** gradient of, where these are on the last axis. */
+static bool picks_rows(const struct finder *f, int i, int a)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i], *m = &s->g->node[a];
+  const ty_desc *d = &s->desc[n->first], *g = &s->desc[m->first];
+  return m->op->picks && m->op->picks(m->kind->param, d->ndim) && g->dtype == d->dtype &&
+      (d->dtype == TY_F32 || d->dtype == TY_F64) &&
+      n->op->picked_from && n->op->picked_from(n->kind->param, d->ndim);
+}
+
 static int take_before(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  const uint32_t can = fusion_caps(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
+  const uint32_t all = CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD) | CAN(PRE_PICK_GRAD);
+  const uint32_t can = fusion_caps(f, i) & all;
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
@@ -174,6 +188,8 @@ static int take_before(struct finder *f, int i)
   if (can & CAN(PRE_ACT_GRAD) && (dtype == TY_F32 || half) && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
+  if (can & CAN(PRE_PICK_GRAD) && picks_rows(f, i, a))
+    return take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
   /* by parts it is all float32, which is slower than rounded products of the whole */
   const bool rounds = s->flags & TY_MEDIUM && s->device[i] == TY_CPU && cpu_multiplies_narrow();
   if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts || rounds) return TY_OK;
@@ -183,6 +199,61 @@ static int take_before(struct finder *f, int i)
       desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->kind->param, out, classes))
     return TY_OK;
   return take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
+}
+
+/* -- before a gradient: that of a relu which others read, too ---------------------------------- */
+
+/* Returns whether what reads node a runs at node i or later. */
+static bool readers_follow(const struct finder *f, int i, int a)
+{
+  const struct program *p = f->p;
+  for (int k = p->readers.first[a]; k < p->readers.first[a + 1]; k++) {
+    const int reader = p->readers.list[k], by = p->taken_by[reader];
+    if ((by < 0 ? reader : by) < i) return false;
+  }
+  return true;
+}
+
+/* Returns the sum that relu's gradient m is of, where it is all that is in its program besides, and
+** has two parts; -1: none. */
+static int sum_before(const struct finder *f, int i, int m)
+{
+  const struct source *s = &f->p->s;
+  const int a = s->g->node[m].in[0].node;
+  const struct node *n = &s->g->node[a];
+  if (!in_group_of(f, m, 2) || f->p->group[a] != f->p->group[m] || only_reader(f, a) != m ||
+      source_ends_at(s, a) || !runs_beside(f, i, a) || !(n->op->flags & OP_SUM) || n->nin != 2)
+    return -1;
+  for (int k = 0; k < 2; k++) {
+    const ty_desc *d = &s->desc[value_of(s->g, n->in[k])];
+    if (!desc_same_shape(d, &s->desc[n->first]) || d->dtype != s->desc[n->first].dtype) return -1;
+  }
+  return a;
+}
+
+/* Lets a gradient kernel such as BatchNorm's, which reads its head gradient twice, compute that in
+** its first pass, where it is the gradient of a relu after a sum of layers, and write it for the
+** other layers and its second pass. */
+static int take_kept(struct finder *f, int i)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i];
+  const uint32_t both = CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
+  if ((fusion_caps(f, i) & both) != both || !n->nin || n->in[0].out) return TY_OK;
+  const int a = n->in[0].node;
+  const struct node *m = &s->g->node[a];
+  if (!m->op || !m->backward || !is_relu(f, m->forward) || m->nin != 2 || m->in[0].out ||
+      source_ends_at(s, a) || (s->into && s->into[m->first] >= 0) || !runs_beside(f, i, a))
+    return TY_OK;
+  const int sum = sum_before(f, i, a), dtype = s->desc[m->first].dtype;
+  if ((sum < 0 && !in_group_of(f, a, 1)) || !readers_follow(f, i, a)) return TY_OK;
+  for (int k = 0; k < 2; k++)
+    if (s->desc[value_of(s->g, m->in[k])].dtype != dtype || s->desc[n->first].dtype != dtype)
+      return TY_OK;
+  TRY(take_node(f, i, (struct fused_node){ PRE_KEPT_GRAD, a, m->in[1] }));
+  return sum < 0
+      ? TY_OK
+      : take_node(f, i, (struct fused_node){ PRE_ADD, sum, s->g->node[sum].in[1] });
 }
 
 /* -- after a gradient: that of the activation which made the data ------------------------------ */
@@ -272,6 +343,7 @@ static int find_epilogues(struct finder *f)
     if (!n->backward) TRY(take_after(f, i));
     if (!n->backward && !p->fusion[i]) TRY(take_activation(f, i));
     if (n->backward) TRY(take_before(f, i));
+    if (n->backward && !p->fusion[i]) TRY(take_kept(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
     if (!p->fusion[i]) TRY(take_sum(f, i));
   }
@@ -301,6 +373,13 @@ bool fusion_has(const struct fusion *f, enum fused_kind kind)
   for (int k = 0; f && k < f->n; k++)
     if (f->node[k].kind == kind) return true;
   return false;
+}
+
+int fusion_kept(const struct fusion *f)
+{
+  for (int k = 0; f && k < f->n; k++)
+    if (f->node[k].kind == PRE_KEPT_GRAD) return f->node[k].node;
+  return -1;
 }
 
 int fusion_result(const struct fusion *f)

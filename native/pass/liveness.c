@@ -93,7 +93,9 @@ static void share_in_place(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
-    if (st->kind == STEP_NODE && !p->s.g->node[st->node].kind->in_place) continue;
+    if (st->kind == STEP_NODE && !p->s.g->node[st->node].kind->in_place &&
+        fusion_kept(step_fusion(p, st)) < 0)
+      continue;
     for (int k = 0; k < st->nout; k++) {
       int v = st->out[k];
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;

@@ -15,6 +15,9 @@
 */
 #include "pass/passes.h"
 
+/* an assigned item: its steps and bytes, side by side for best_gap */
+struct assigned { int item, first, last; int64_t offset, end; };
+
 struct fit {
   int n;
   const int64_t *bytes;
@@ -28,7 +31,9 @@ struct fit {
   int peak;                                           /* the step that needs it */
   /* which gap: the lowest (every plan is some order's so), else the tightest */
   bool lowest;
-  int *order, *assigned, *good;                         /* good: the order to climb from */
+  int *order;
+  int *good;                                          /* the order to climb from */
+  struct assigned *assigned;                          /* sorted by offset */
   int64_t *key;
 };
 
@@ -186,28 +191,33 @@ static void raise_bound(struct fit *f)
 
 /* -- one order --------------------------------------------------------------------------------- */
 
-/* Assigns item i to the tightest gap (or the lowest one that fits) among assigned items (sorted by
-** offset) that live with it. */
+/* Returns the offset of the tightest gap (or the lowest one that fits) for item i between the
+** assigned items that live with it. */
 static int64_t best_gap(const struct fit *f, int i, int assigned)
 {
+  const int first = f->first[i], last = f->last[i];
+  const int64_t bytes = f->bytes[i];
   int64_t at = 0, best = -1, gap = INT64_MAX;
-  for (int k = 0; k < assigned; k++) {
-    int j = f->assigned[k];
-    if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
-    int64_t hole = f->offset[j] - at;
-    if (hole >= f->bytes[i] && hole < gap) gap = hole, best = at;
-    if (best >= 0 && f->lowest) break;
-    at = MAX(at, f->offset[j] + f->bytes[j]);
+  for (const struct assigned *x = f->assigned, *end = x + assigned; x < end; x++) {
+    if (x->last < first || x->first > last) continue;
+    const int64_t hole = x->offset - at;
+    if (hole >= bytes && hole < gap) {
+      gap = hole;
+      best = at;
+      if (f->lowest || hole == bytes) break;
+    }
+    at = MAX(at, x->end);
   }
   return best >= 0 ? best : at;
 }
 
 static void insert_assigned(struct fit *f, int i, int assigned)
 {
+  const int64_t offset = f->offset[i];
   int k = assigned;
-  for (; k > 0 && f->offset[f->assigned[k - 1]] > f->offset[i]; k--)
-    f->assigned[k] = f->assigned[k - 1];
-  f->assigned[k] = i;
+  for (; k > 0 && f->assigned[k - 1].offset > offset; k--) f->assigned[k] = f->assigned[k - 1];
+  f->assigned[k] =
+      (struct assigned){ i, f->first[i], f->last[i], offset, offset + f->bytes[i] };
 }
 
 static int64_t assign_in_order(struct fit *f, int64_t limit)
@@ -316,7 +326,7 @@ static int by_time(const void *a, const void *b)
 
 static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
 {
-  int *birth = f->order, *death = f->assigned, n = 0;
+  int *birth = f->order, *death = f->good, n = 0;
   struct holes q = { 0 };
   bool ok = hold_kept(f, &q);
   for (int i = 0; i < f->n; i++)
@@ -467,10 +477,10 @@ static int64_t lowest_offset(const struct exact *x, int i, int n)
   const struct fit *f = x->f;
   int64_t at = 0;
   for (int k = 0; k < n; k++) {
-    const int j = f->assigned[k];
-    if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
-    if (f->offset[j] - at >= f->bytes[i]) break;
-    at = MAX(at, f->offset[j] + f->bytes[j]);
+    const struct assigned *y = &f->assigned[k];
+    if (y->last < f->first[i] || y->first > f->last[i]) continue;
+    if (y->offset - at >= f->bytes[i]) break;
+    at = MAX(at, y->end);
   }
   return at;
 }
@@ -524,8 +534,8 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
     assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
     x->placed &= ~(1u << i);
     int k = 0;
-    while (f->assigned[k] != i) k++;
-    memmove(&f->assigned[k], &f->assigned[k + 1], sizeof(int) * (size_t)(n - k));
+    while (f->assigned[k].item != i) k++;
+    memmove(&f->assigned[k], &f->assigned[k + 1], sizeof *f->assigned * (size_t)(n - k));
   }
 }
 
@@ -613,7 +623,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
     .held = held,
     .peak = worst,
     .order = NEWS(int, n),
-    .assigned = NEWS(int, n),
+    .assigned = NEWS(struct assigned, n),
     .good = NEWS(int, n),
     .key = NEWS(int64_t, n),
   };

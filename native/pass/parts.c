@@ -15,7 +15,7 @@ enum field_extent {
 struct field { int part; enum field_extent extent; size_t array, stride, offset, size; };
 
 #define SIZE(type, field) sizeof(((type *)0)->field)
-#define OWN(part, field) \
+#define PROGRAM(part, field) \
   { part, IN_PROGRAM, 0, 0, offsetof(struct program, field), SIZE(struct program, field) }
 #define NODE(part, array) \
   { part, PER_NODE, offsetof(struct program, array), SIZE(struct program, array[0]), 0, \
@@ -28,28 +28,29 @@ struct field { int part; enum field_extent extent; size_t array, stride, offset,
     offsetof(struct step, field), SIZE(struct step, field) }
 
 static const struct field fields[] = {
-  NODE(GROUPS, group),         OWN(GROUPS, readers),
-  NODE(EPILOGUES, fusion),     NODE(EPILOGUES, taken_by),
-  STEP(STEPS, kind),           STEP(STEPS, node),         STEP(STEPS, member),
-  STEP(STEPS, nmember),        STEP(STEPS, bound),        STEP(STEPS, from),
-  STEP(STEPS, guard),          STEP(STEPS, device),       NODE(STEPS, step_of),
-  NODE(STEPS, member),         OWN(STEPS, n),             OWN(STEPS, nforward),
-  VALUE(ROOTS, kind),          VALUE(ROOTS, root),        VALUE(ROOTS, bound),
-  VALUE(ROOTS, device),        VALUE(ROOTS, add),         VALUE(ROOTS, bytes),
-  STEP(ROOTS, in),             STEP(ROOTS, out),          STEP(ROOTS, nin),
-  STEP(ROOTS, nout),           OWN(ROOTS, ndevice),       OWN(ROOTS, device),
+  NODE(GROUPS, group),             PROGRAM(GROUPS, readers),
+  NODE(EPILOGUES, fusion),         NODE(EPILOGUES, taken_by),
+  STEP(STEPS, kind),               STEP(STEPS, node),               STEP(STEPS, member),
+  STEP(STEPS, nmember),            STEP(STEPS, bound),              STEP(STEPS, from),
+  STEP(STEPS, guard),              STEP(STEPS, device),             NODE(STEPS, step_of),
+  NODE(STEPS, member),             PROGRAM(STEPS, n),               PROGRAM(STEPS, nforward),
+  VALUE(ROOTS, kind),              VALUE(ROOTS, root),              VALUE(ROOTS, bound),
+  VALUE(ROOTS, device),            VALUE(ROOTS, add),               VALUE(ROOTS, bytes),
+  STEP(ROOTS, in),                 STEP(ROOTS, out),                STEP(ROOTS, nin),
+  STEP(ROOTS, nout),               PROGRAM(ROOTS, ndevice),         PROGRAM(ROOTS, device),
   VALUE(BLOCKS, block),
-  STEP(KERNELS, v),            STEP(KERNELS, scratch),    STEP(KERNELS, why),
-  VALUE(LIFETIMES, first),     VALUE(LIFETIMES, last),    VALUE(LIFETIMES, last_write),
-  VALUE(LIFETIMES, pinned),    VALUE(LIFETIMES, nread),   VALUE(LIFETIMES, reader),
-  STEP(FOLDS, fold),           STEP(FOLDS, folded),
-  VALUE(OFFSETS, offset),      STEP(OFFSETS, scratch_at), OWN(OFFSETS, pool),
-  OWN(OFFSETS, bound),         OWN(OFFSETS, unshared),
-  STEP(STATES, state),         STEP(STATES, state_of),    STEP(STATES, state_shared),
-  STEP(CODE, pw),              STEP(CODE, loop),          STEP(CODE, operand),
-  STEP(CODE, pw_value),        STEP(CODE, npw),
-  OWN(SEGMENTS, segment),      OWN(SEGMENTS, nsegment),   OWN(SEGMENTS, nsegment_forward),
-  STEP(SEGMENTS, before),      STEP(SEGMENTS, after),
+  STEP(KERNELS, v),                STEP(KERNELS, scratch),          STEP(KERNELS, why),
+  VALUE(LIFETIMES, first),         VALUE(LIFETIMES, last),          VALUE(LIFETIMES, last_write),
+  VALUE(LIFETIMES, pinned),        VALUE(LIFETIMES, nread),         VALUE(LIFETIMES, reader),
+  STEP(FOLDS, fold),               STEP(FOLDS, folded),
+  VALUE(OFFSETS, offset),          STEP(OFFSETS, scratch_at),       PROGRAM(OFFSETS, pool),
+  PROGRAM(OFFSETS, bound),         PROGRAM(OFFSETS, unshared),
+  STEP(STATES, state),             STEP(STATES, state_of),          STEP(STATES, state_shared),
+  STEP(CODE, pw),                  STEP(CODE, loop),                STEP(CODE, operand),
+  STEP(CODE, pw_value),            STEP(CODE, npw),
+  PROGRAM(SEGMENTS, segment),      PROGRAM(SEGMENTS, nsegment),
+  PROGRAM(SEGMENTS, nsegment_forward),
+  STEP(SEGMENTS, before),          STEP(SEGMENTS, after),
 };
 
 enum { POISON = 0xA5 };

@@ -183,6 +183,8 @@ int  program_compile(struct program *p);
 bool fusion_has(const struct fusion *f, enum fused_kind kind);
 /* Returns the node whose output the kernel's output 0 is, -1: its own. */
 int  fusion_result(const struct fusion *f);
+/* Returns the node whose output is one more output of the kernel, -1: none. */
+int  fusion_kept(const struct fusion *f);
 /* Returns whether output 0 of a node is used by the kernel that makes it alone. */
 bool value_lies_inside(const struct program *p, int node);
 /* Returns whether a node writes to an input. */
@@ -220,6 +222,8 @@ void program_free(struct program *p);
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
+  /* what fusion_kept is made of, element by element, before the rest */
+  if (out >= n->kind->nout) return in == 0 || in >= n->nin;
   return in_place_allowed(n->kind->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);

@@ -90,9 +90,10 @@ static int add_node(struct build *b, int i)
   struct step *st = add_step(b, STEP_NODE, i, p->s.device[i]);
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   p->step_of[i] = p->n - 1;
-  for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++)
-    if (fused_after(p->fusion[i]->node[k].kind))
-      p->step_of[p->fusion[i]->node[k].node] = p->n - 1;
+  for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++) {
+    const struct fused_node *x = &p->fusion[i]->node[k];
+    if (fused_after(x->kind) || x->kind == PRE_KEPT_GRAD) p->step_of[x->node] = p->n - 1;
+  }
   return TY_OK;
 }
 

@@ -59,7 +59,8 @@ int step_call(struct program *p, struct step *st)
   }
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    c->out[k] = (struct operand){ read ? OPERAND_PLANNED : NULL, s->desc[n->first + k], NULL,
+    const int v = k < n->kind->nout ? n->first + k : st->out[k];
+    c->out[k] = (struct operand){ read ? OPERAND_PLANNED : NULL, s->desc[v], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }

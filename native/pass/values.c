@@ -121,6 +121,7 @@ static int list_node(struct program *p, struct step *st)
   }
   const struct fusion *f = step_fusion(p, st);
   if (fusion_result(f) >= 0) st->out[0] = g->node[fusion_result(f)].first;
+  if (fusion_kept(f) >= 0) st->out[st->nout++] = g->node[fusion_kept(f)].first;
   for (int k = 0; f && k < f->n; k++) {
     const struct fused_node *x = &f->node[k];
     if (!fused_after(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);

@@ -153,8 +153,8 @@ int ty_tensor_keep(ty_tensor *t)
 void ty_tensor_free(ty_tensor *t)
 {
   if (!t || mem_kept() || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+  storage_free(t->storage); /* first: a call that no array has an output of does not run */
   if (t->history) tensor_drop_history(t->history);
-  storage_free(t->storage);
   mem_free(t);
   live_add(LIVE_TENSOR, -1);
 }

@@ -21,6 +21,7 @@ local HOT = {
   { "norm_rows_back_held", 16 }, { "batch_parts", 16 }, { "batch_apply", 16 },
   { "batch_back_parts", 16 }, { "batch_back_apply", 16 }, { "recurrence_forward", 16 },
   { "recurrence_backward", 16 }, { "attend_tensor", 16 },
+  { "attend_back_queries_tensor", 16 }, { "attend_back_keys_tensor", 16 },
 }
 
 -- Asking ------------------------------------------------------------------------------------------
@@ -58,8 +59,13 @@ local function ask()
     run("softmax", { 256, 1024 }, dtype)
     run("LayerNorm", { 256, 1024 }, dtype)
     run("Dropout", { 256, 1024 }, dtype)
-    local q = ty.nd.zeros({ 2, 128, 256 }, { ctx = gpu, dtype = dtype })
-    ty.nd.contrib.attention{ query = q, key = q, value = q, heads = 4, causal = true }
+    -- heads of 64 and of 128 columns
+    for _, heads in ipairs{ 4, 2 } do
+      local q = ty.nd.zeros({ 2, 128, 256 }, { ctx = gpu, dtype = dtype })
+      q:attach_grad()
+      local options = { query = q, key = q, value = q, heads = heads, causal = true }
+      ty.autograd.record(function() return ty.nd.contrib.attention(options) end):backward()
+    end
     run("BatchNorm", { 16, 64, 32, 32 }, dtype)
     run("BatchNorm", { 16, 32, 32, 64 }, dtype, { axis = 3 })
     -- a sample a block, and four

@@ -59,6 +59,22 @@ describe("recorded calls wait", function()
     assert.equal(0, waiting())
   end)
 
+  it("on, where a script frees what it has not used", function()
+    local x = variable{ { 1, 2 }, { 3, 4 } }
+    local before, y = autograd.stats(), nil
+    record(function()
+      local parts = nd.SliceChannel{ x, num_outputs = 2, axis = 1 }
+      y = nd.tanh(parts[1])
+      local view = nd.exp(x):reshape{ 4 }
+      for _, each in ipairs{ nd.exp(x), parts[1], parts[2], view } do
+        class.let_go(each)
+      end
+    end)
+    assert.equal(before.flushes, autograd.stats().flushes)
+    assert.near({ math.tanh(1), math.tanh(3) }, y:reshape{ 2 })
+    assert.equal(before.flushes + 1, autograd.stats().flushes)
+  end)
+
   it("before what they read is written, also through views and by an executor", function()
     local x, plain = variable{ 1, 2, 3 }, nd.array{ 4, 5, 6 }
     local y = record(function() return x * plain end)
@@ -207,7 +223,7 @@ describe("programs of recorded calls", function()
         held[4] = held[3]:sum()
       end)
       for k = 1, keep and 0 or 3 do
-        class.let_go(held[k])
+        class.release(held[k])
       end
       local y = held[4]
       y:backward()
@@ -232,6 +248,44 @@ describe("programs of recorded calls", function()
     end
     assert.equal(after.misses, autograd.stats().misses)
     assert.same(small[4], step(false))
+  end)
+
+  it("keep no large result that the script has only dropped, as long as steps are long", function()
+    local output, status = shell.run(shell.program .. [[ -e '
+      local ty = require "tycho"
+      local nd, autograd = ty.nd, ty.autograd
+      local clock, at = os.clock, 0
+      os.clock = function() at = at + 1000 return at end -- collections and steps of 1,000 seconds
+      local w = nd.ones{64, 64}:attach_grad()
+      local x = nd.ones{40000, 64}
+      local held
+      local function step(keep)
+        local loss = autograd.record(function()
+          local y = nd.dot(x, w)
+          held = keep and y or nil
+          return nd.mean(y)
+        end)
+        at = at + 1e6
+        loss:backward()
+      end
+      step(false)
+      local first = autograd.stats().misses
+      ty.waitall()
+      local bytes = ty.live().bytes
+      for _ = 1, 4 do step(false) end
+      ty.waitall()
+      print(first, autograd.stats().misses, ty.live().bytes <= bytes)
+      step(true)
+      local sum = held:sum():asscalar()
+      print(autograd.stats().misses, sum == 40000 * 64 * 64)
+      local count, gc = 0, require "tycho.core.gc"
+      local sweep = gc.sweep
+      function gc.sweep() count = count + 1 return sweep() end
+      for _ = 1, 40 do step(true) end
+      print(count < 10)
+    ']])
+    assert.equal(0, status, output)
+    assert.equal("1\t1\ttrue\n2\ttrue\ntrue\n", output)
   end)
 
   it("hold no array of the script", function()

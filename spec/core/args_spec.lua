@@ -164,4 +164,14 @@ describe("pairs", function()
     assert.same({ "a", "b" }, select(2, args.pairs_of{ b = 1, a = 2 }))
     assert.is_nil(args.pairs_of{ 1, 2 })
   end)
+
+  it("names known types, in all of the library", function()
+    for _, name in ipairs{ "mod", "optimizer", "io", "init", "gluon", "image", "metric", "nd",
+        "sym", "kv", "autograd" } do
+      assert(ty[name])
+    end
+    for _, each in pairs(args.forms) do
+      assert.is_table(each.params)                       -- compiles the form
+    end
+  end)
 end)

@@ -1,7 +1,7 @@
 -- What kernels for GPUs do of the nodes around theirs (native/pass/epilogue.c): BatchNorm a sum and
--- a relu after it, its gradient that of the relu, max pooling the tanh before it. Beside the same
--- network with the value between as one more output, which keeps the nodes apart: numbers are the
--- same.
+-- a relu after it, its gradient that of the relu, with a sum between, too, max pooling the tanh
+-- before it. Beside the same network with the value between as one more output, which keeps the
+-- nodes apart: numbers are the same.
 
 local devices = require "spec.support.devices_agree"
 
@@ -95,6 +95,90 @@ for _, dtype in ipairs{"float32", "float16", "bfloat16"} do both("relu, ", dtype
 both("tiny, ", "float16", 1e-8)
 ]]
 
+-- The gradient of a relu after a sum is that of each of its layers. x: what the network is of.
+local KEPT = [[
+local function norm(x, name, axis)
+  return sym.BatchNorm{data = x, fix_gamma = false, axis = axis or 1, name = name}
+end
+local function block(options)
+  local x = conv(4)
+  if options.axis then x = sym.transpose{x, axes = {0, 2, 3, 1}} end
+  local other = options.two and norm(x, "k", options.axis) or options.of and options.of(x) or x
+  local y = norm(x, "n", options.axis)
+  if options.before then other = sym.reverse{x, axis = 3} end
+  local first = options.of and other or y
+  local z = sym.elemwise_add{first, options.of and y or other, name = "p"}
+  return sym.relu{z, name = "r"}, z
+end
+-- ends: what comes after
+local function both(name, dtype, joined, options, ends)
+  local r, z = block(options)
+  same(name, ends(r), z, dtype, options.shape or {3, 2, 6, 7}, joined, options.never or "inference")
+end
+local function one_way(r)
+  return ends(sym.Convolution{data = r, num_filter = 4, kernel = {1, 1}, name = "d"})
+end
+local function two_ways(r)
+  return one_way(r) + ends(sym.Pooling{r, kernel = {2, 2}, pool_type = "avg"}, "g")
+end
+for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+  both("two, " .. dtype, dtype, "n_backward r_backward sum_grad", {}, two_ways)
+  both("one, " .. dtype, dtype, "n_backward r_backward", {}, one_way)
+end
+both("norms", "float32", "k_backward r_backward sum_grad", {two = true}, two_ways)
+both("elements alone", "float16", "n_backward r_backward sum_grad", {shape = {1, 2, 3, 5}},
+  two_ways)
+both("another axis", "float32", "n_backward r_backward", {axis = 3}, function(r) return r end)
+both("NaN", "float32", "n_backward r_backward",
+  {of = function(x) return sym.reverse{sym.log(x), axis = 3} end}, function(r) return r end)
+
+-- of three parts
+local r, z = block{}
+local third = ends(sym.Pooling{r, kernel = {3, 3}, pool_type = "avg"}, "h")
+same("three", two_ways(r) + third, z, "float32", {3, 2, 6, 7}, "n_backward r_backward", true)
+-- what reads the relu's gradient first is no BatchNorm
+both("a move", "float32", "n_backward r_backward", {before = true, never = true}, one_way)
+-- of a relu whose gradient is not all that BatchNorm's is of
+local y = norm(conv(4), "n")
+local s = sym.elemwise_add{y, y, name = "p"}
+same("one layer twice", ends(sym.relu{s, name = "r"}), y, "float32", {3, 2, 6, 7},
+  "n_backward r_backward", true)
+]]
+
+-- The same on the CPU. Networks whose values have no NaN.
+local BESIDE = [[
+local function step(ctx, dtype, shape, precision)
+  local x = conv(8)
+  local y = sym.BatchNorm{data = x, fix_gamma = false, name = "n"}
+  local r = sym.relu{y + x, name = "r"}
+  -- a bias before BatchNorm has no gradient but rounding
+  local c = sym.Convolution{data = r, num_filter = 8, kernel = {3, 3}, pad = {1, 1}, name = "d",
+    no_bias = true}
+  local k = sym.BatchNorm{data = c, fix_gamma = false, name = "k"}
+  local net = ends(sym.relu{k + r, name = "q"})
+  local exe = net:simple_bind{ctx = ctx, shapes = {data = shape}, type_dict = {data = dtype},
+    grad_req = "write"}
+  for _, name in ipairs(net:list_arguments()) do
+    local a = exe.arg_dict[name];
+    (pattern(a.shape, here, "float64") * 0.4 + 0.1):astype(a.dtype):copyto(a)
+  end
+  exe:forward(true)
+  exe:backward{pattern(exe.outputs[1].shape, ctx, dtype)}
+  local out = {exe.outputs[1]}
+  for _, name in ipairs(net:list_arguments()) do out[#out + 1] = exe.grad_dict[name] end
+  return out, exe:program()
+end
+for dtype, bound in pairs{float32 = 2e-5, float64 = 1e-12, float16 = 2e-2, bfloat16 = 2e-1} do
+  for _, shape in ipairs{{3, 2, 6, 8}, {2, 2, 5, 5}} do
+    local theirs, program = step(there, dtype, shape)
+    local far = farthest(step(here, dtype, shape), theirs)
+    local found = program:find("n_backward r_backward sum_grad", 1, true)
+      and program:find("k_backward q_backward", 1, true)
+    print(dtype, far <= bound and found and "equal" or ("different: %g\n%s"):format(far, program))
+  end
+end
+]]
+
 local POOLS = [[
 local function pooled(act, k, stride, pad, kind)
   local y = act(conv(4))
@@ -127,6 +211,11 @@ describe("a step on a GPU", function()
 
   it("is BatchNorm's gradient and relu's, of half types, too", function()
     devices.agree(pending, SCRIPT .. RELUS, 8)
+  end)
+
+  it("is BatchNorm's gradient, that of a relu after a sum, and a sum of gradients", function()
+    devices.agree(pending, SCRIPT .. KEPT, 30)
+    devices.agree(pending, SCRIPT .. BESIDE, 8)
   end)
 
   it("is max pooling of tanh, and its gradient that of both", function()

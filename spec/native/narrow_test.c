@@ -141,6 +141,23 @@ static void test_special(void)
   CHECK(c[0] == K, "%g", (double)c[0]);
 }
 
+/* Checks that packed weights, kept or made on the way, begin with a cache line. */
+static void test_alignment(void)
+{
+  for (size_t bytes = 1; bytes < 3000000; bytes = bytes * 3 + 5) {
+    const int64_t before = mem_bytes();
+    struct gemm_kept kept = { 0 };
+    float weight = 0;
+    bool fresh;
+    const char *p = gemm_kept_buffer(&kept, &(struct operand){ .p = &weight }, bytes, &fresh);
+    CHECK(p && (uintptr_t)p % ALIGN == 0, "%zu bytes at %p", bytes, (const void *)p);
+    CHECK(p && !p[0] && !p[bytes - 1], "%zu bytes are not zeros", bytes);
+    CHECK(mem_bytes() >= before + (int64_t)bytes, "%zu bytes are not counted", bytes);
+    gemm_kept_done(&kept);
+    CHECK(mem_bytes() == before, "%lld bytes left", (long long)(mem_bytes() - before));
+  }
+}
+
 static double read_seconds(void)
 {
   struct timespec t;
@@ -161,12 +178,12 @@ static void time_products(void)
     const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
     double best[2][5];
     for (int i = 0; i < 10; i++) best[i / 5][i % 5] = 1e9;
-    float *c = mem_new((size_t)(m * n) * 4);
+    float *c = mem_lines((size_t)(m * n) * 4);
     void *a[5], *b[5], *panels[5];
     for (int t = 0; t < 5; t++) {
       const int type = types[t] == TY_F32 ? GEMM_ROUNDED : types[t];
       a[t] = make_numbers(type, m * k), b[t] = make_numbers(type, n * k);
-      panels[t] = mem_new(gemm_pack_bytes(types[t], n, k));
+      panels[t] = mem_lines(gemm_pack_bytes(types[t], n, k));
       gemm_pack(types[t], true, n, k, b[t], k, panels[t]);
     }
     for (int r = 0; r < 30; r++)
@@ -200,5 +217,6 @@ int main(int argc, char **argv)
   for (int i = 0; i < count_trials(60); i++) test_product(any_product(1), i % 3);
   for (int i = 0; i < count_trials(6); i++) test_product(any_product(2), i % 3);
   test_special();
+  test_alignment();
   return check_end();
 }

@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "device/order.h"
 #include "device/pool.h"
+#include "device/queue.h"
 #include "tensor/tensor.h"
 
 enum { LARGE, SMALL, MIXED };
@@ -540,6 +541,42 @@ static void test_pool_that_moves(void)
   setrlimit(RLIMIT_AS, &old);
 }
 
+/* Returns the bytes of blocks that the CPU keeps for reuse, as a refused request reports them. */
+static int64_t find_kept_bytes(void)
+{
+  void *p = NULL;
+  bool blank;
+  SURE(block_new(TY_CPU, (size_t)1 << 47, &p, &blank) == TY_EMEMORY);
+  const char *s = strstr(ty_error(), "in use, ");
+  SURE(s != NULL);
+  return s ? strtoll(s + strlen("in use, "), NULL, 10) : -1;
+}
+
+/* Blocks of other sizes at each step are kept up to what was in use at once, equal ones all. */
+static void test_kept_blocks(void)
+{
+  enum { MANY = 16, MB = 1 << 20 };
+  void *p[MANY];
+  bool blank;
+  for (int i = 0; i < MANY; i++) RUN(block_new(TY_CPU, 3 * MB, &p[i], &blank));
+  for (int i = 0; i < MANY; i++) block_free(TY_CPU, p[i], 3 * MB);
+  const int64_t kept = find_kept_bytes();
+#if !defined(__SANITIZE_ADDRESS__)
+  SURE(kept >= MANY * 3 * MB);
+  RUN(block_new(TY_CPU, 3 * MB, &p[0], &blank));
+  SURE(!blank);
+  block_free(TY_CPU, p[0], 3 * MB);
+#else
+  SURE(kept == 0);
+#endif
+  for (int i = 0; i < 4 * MANY; i++) {
+    RUN(block_new(TY_CPU, (size_t)(4 + i % MANY) * MB, &p[0], &blank));
+    *(char *)p[0] = 1;
+    block_free(TY_CPU, p[0], (size_t)(4 + i % MANY) * MB);
+    SURE(find_kept_bytes() <= kept);
+  }
+}
+
 static void test_memory_limit(void) /* main sets it to 1 GB */
 {
   ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 200 << 20 } };
@@ -671,6 +708,7 @@ int main(void)
   }
   test_pool();
   test_pool_that_moves();
+  test_kept_blocks();
   test_memory_limit();
   test_random_states();
   test_parallel();

@@ -29,12 +29,13 @@ local FRONT = {
 local SHAPE = {2, 4, 3, 3}
 
 local function bound(net, shape, dtype)
-  local types = {}
+  local types, requests = {}, {}
   for _, name in ipairs(net:list_arguments()) do
+    requests[name] = name == "label" and "null" or "write"
     local wide = dtype == "float16" and (name:find"gamma" or name:find"beta")
     types[name] = wide and "float32" or dtype
   end
-  local exe = net:simple_bind{ctx = ty.cpu(), x = shape, type_dict = types, grad_req = "write"}
+  local exe = net:simple_bind{ctx = ty.cpu(), x = shape, type_dict = types, grad_req = requests}
   ty.random.seed(3)
   for _, name in ipairs(net:list_arguments()) do
     exe.arg_dict[name][":"] =
@@ -203,5 +204,49 @@ describe("the gradient of a relu", function()
     lacks(compare(net("sum"), {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
     local before = pool("max", sym.relu{FRONT.BatchNorm(), name = "act"})
     lacks(compare(before, {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
+  end)
+end)
+
+describe("the gradient of picked elements", function()
+  setup(device.leave)
+  teardown(device.come_back)
+
+  -- Returns pick of log_softmax of a product; labels are in range or not.
+  local function net(pick, soft)
+    pick, soft = pick or {}, soft or {}
+    pick[1] = sym.log_softmax{sym.FullyConnected{V"x", num_hidden = 7, flatten = false, name = "n"},
+      name = "soft", axis = soft.axis, temperature = soft.temperature}
+    pick[2], pick.name = V"label", "pick"
+    return sym.pick(pick)
+  end
+
+  local TAKEN = "[soft_backward pick_backward]"
+
+  it("is taken by that of log_softmax, with the same bits", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      for _, shape in ipairs{{5, 4}, {1, 4}, {2, 3, 4}} do
+        shows(compare(net(), shape, dtype), TAKEN)
+        shows(compare(net({keepdims = true}), shape, dtype), TAKEN)
+        shows(compare(net({axis = #shape - 1}, {temperature = 0.5}), shape, dtype), TAKEN)
+      end
+    end
+  end)
+
+  it("is not where rows are on another axis, where others read it, nor the index's", function()
+    local exe = net():simple_bind{ctx = ty.cpu(), x = {5, 4}, grad_req = "write"}
+    lacks(exe:program(), TAKEN)
+    lacks(compare(net({axis = 1}, {axis = 1}), {2, 3, 4}, "float32"), TAKEN)
+    lacks(compare(net({axis = 1}), {2, 3, 4}, "float32"), TAKEN)
+    lacks(compare(net({mode = "wrap"}), {5, 4}, "float32"), TAKEN)
+    lacks(compare(net(), {5, 4}, "float16"), TAKEN)
+    local soft = sym.log_softmax{FRONT.FullyConnected(), name = "soft"}
+    lacks(compare(sym.pick{soft, V"label", name = "pick"} + sym.sum{soft, axis = 1}, {5, 4},
+      "float32"), TAKEN)
+  end)
+
+  it("is in the place of the logarithms", function()
+    local program = compare(net(), {100, 4}, "float32")
+    local at = program:match("(p%+0x%x+)[^\n]*%[soft%]")
+    assert.equal(at, program:match("(p%+0x%x+)[^\n]*%[soft_backward pick_backward%]"))
   end)
 end)

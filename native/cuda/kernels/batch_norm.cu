@@ -3,20 +3,22 @@
 // them, with compensation; then blocks join the parts of their channels, always in the same order,
 // and go over the elements again. LAST: inner is 1, neighbours are neighbouring channels. Elements
 // are taken 16 bytes at a time (PACK) where they allow it. Bound: bytes; forward reads x twice and
-// writes y, backward reads dy and x twice and writes dx.
+// writes y, backward reads dy and x twice and writes dx. Where dy is the gradient of a relu after a
+// sum of layers, the first pass of backward computes and writes it (KEPT).
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define P float      // parameters and statistics
 #define PACK 4       // elements of a load
 #define LAST 0
-#define RELU 0       // 1: after it; 2: the same, and backward reads the output
+#define RELU 0       // 1: after it; 2: the same, and backward reads the output; 3: KEPT
 #define TEAM 256
 #include "team.cuh"
 #endif
 
 typedef computes<T>::type C;
 typedef lanes<T, PACK> L;
+#define KEPT (RELU == 3)
 #define CHANNELS (LAST ? PACK : 1)  // of a thread
 #define CHANNEL(v) (LAST ? (v) : 0) // of lane v
 
@@ -194,15 +196,24 @@ FN batch_seen seen_of(const batch_args &s, i64 c, const P *mean, const P *third)
 }
 
 // Returns dy if relu passed the element, else 0.
-FN C passed(const batch_line &l, T dy, T x, const T *y, i64 at)
+FN C passed(const batch_line &l, T dy, T x, T y)
 {
-  const bool dead = RELU == 1 ? dies(stored(apply(l, x))) : RELU == 2 ? dies(get<C>(y[at])) : false;
+  const bool dead = RELU == 1 ? dies(stored(apply(l, x))) : RELU == 2 ? dies(get<C>(y)) : false;
   return dead ? 0 : get<C>(dy);
 }
 
-// Writes to `part` the sums of dy and of dy (x - mean) of each part and channel.
-extern "C" __global__ void batch_back_parts(double *part, const T *dy, const T *x, const T *y,
-    const P *mean, const P *third, const P *gamma, const P *beta,
+// Returns relu's gradient by its output, as its formula has it: NaN and infinities stay.
+FN C slope_of(T y)
+{
+  const C v = get<C>(y);
+  return v > 0 ? 1 : v == v ? 0 : v;
+}
+
+// Writes to `part` the sums of dy and of dy (x - mean) of each part and channel. KEPT: dy, plus
+// `more` where that is given, is what the gradient of the relu with output y is of, which is
+// written to `kept`; it may have the place of what it is of.
+extern "C" __global__ void batch_back_parts(double *part, T *kept, const T *dy, const T *more,
+    const T *x, const T *y, const P *mean, const P *third, const P *gamma, const P *beta,
     const struct batch_args __grid_constant__ s)
 {
   const batch_walk w = walk_of(s, s.parts);
@@ -214,9 +225,18 @@ extern "C" __global__ void batch_back_parts(double *part, const T *dy, const T *
   }
   EACH_PACK(at, w, s)
   {
-    const L head = load(dy, at), in = load(x, at);
+    const L in = load(x, at);
+    L head = load(dy, at), out = {}, to_add;
+    if (RELU > 1) out = load(y, at);
+    if (KEPT && more) {
+      to_add = load(more, at);
+      for (int v = 0; v < PACK; v++) set(head.at[v], get<C>(head.at[v]) + get<C>(to_add.at[v]));
+    }
+    for (int v = 0; KEPT && v < PACK; v++)
+      set(head.at[v], get<C>(head.at[v]) * slope_of(out.at[v]));
+    if (KEPT) *(L *)(kept + at) = head;
     for (int v = 0; v < PACK; v++) {
-      const C g = passed(line[CHANNEL(v)], head.at[v], in.at[v], y, at + v);
+      const C g = passed(line[CHANNEL(v)], head.at[v], in.at[v], out.at[v]);
       sum[CHANNEL(v)].add(g);
       dot[CHANNEL(v)].add(g * (get<C>(in.at[v]) - line[CHANNEL(v)].mean));
     }
@@ -278,10 +298,11 @@ extern "C" __global__ void batch_back_apply(T *dx, P *dgamma, P *dbeta, P *movin
   EACH_PACK(at, w, s)
   {
     const L head = load(dy, at), in = load(x, at);
-    L out;
+    L out, active = {};
+    if (RELU > 1) active = load(y, at);
     for (int v = 0; v < PACK; v++) {
       const batch_plane &p = plane[CHANNEL(v)];
-      const C g = passed(line[CHANNEL(v)], head.at[v], in.at[v], y, at + v);
+      const C g = passed(line[CHANNEL(v)], head.at[v], in.at[v], active.at[v]);
       set(out.at[v], p.f * g + (p.g * (get<C>(in.at[v]) - line[CHANNEL(v)].mean) + p.h));
     }
     *(L *)(dx + at) = out;

@@ -82,8 +82,9 @@ extern "C" __global__ void list_taps(sort_key *keys, T *weight, const T *offset,
     i64 u = i / s.area;
     mix m = mix_at(s, offset, mask, u, i % s.area);
     for (int k = 0; k < 4; k++) {
-      bool there = m.m.weight[k] != 0;
-      keys[4 * i + k] = { there ? (u64)(u / s.taps * s.h * s.w + m.m.at[k]) : ~0ULL, 4 * i + k };
+      const bool is_inside = m.m.weight[k] != 0;
+      const u64 key = (u64)(u / s.taps * s.h * s.w + m.m.at[k]);
+      keys[4 * i + k] = { is_inside ? key : ~0ULL, 4 * i + k };
       weight[4 * i + k] = (T)(m.mask * m.m.weight[k]);
     }
   }

@@ -4,8 +4,8 @@
 // has packs in registers. Forward keeps the greatest score and the sum of exponentials of each row;
 // backward finds weights again from the logarithm of that sum. Where rows are few, SLICES teams
 // share a row, each with columns of its own, and are joined at the end in order. Bound: operations,
-// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few. attend_tensor: forward of half
-// types on tensor cores, a warp for each 16 queries; its weights are of the type, sums float.
+// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few. *_tensor: half types on tensor
+// cores, a warp for each 16 rows; weights and slopes are rounded to the type, sums are float.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
@@ -291,13 +291,13 @@ template <int SIZE, int WIDE, int N> FN bool load_halves(
 
 FN u32 word_at(const u16 *x) { return *(const u32 *)x; }
 
-// out += weights (16 x TENSOR_COLUMNS) times values, by ordinary cores: a weight of 0 takes no
+// out += weights (16 x N) times values, by ordinary cores: a weight of 0 takes no
 // value, not even an infinity. Weights are used up, eight columns after the other, so that they
 // stay in registers.
-template <int WIDE> FN void add_values(float (&out)[WIDE / 8][4],
-    float (&weight)[TENSOR_COLUMNS / 8][4], const u16 *values, int lane)
+template <int WIDE, int N> FN void add_values(float (&out)[WIDE / 8][4], float (&weight)[N / 8][4],
+    const u16 *values, int lane)
 {
-  for (int j = 0; j < TENSOR_COLUMNS; j++) {
+  for (int j = 0; j < N; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float own = j % 2 ? weight[0][i | 1] : weight[0][i & ~1];
@@ -310,10 +310,72 @@ template <int WIDE> FN void add_values(float (&out)[WIDE / 8][4],
       }
     }
 #pragma unroll
-    for (int n = 0; n + 1 < TENSOR_COLUMNS / 8; n++)
+    for (int n = 0; n + 1 < N / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         if (j % 8 == 7) weight[n][i] = weight[n + 1][i];
+  }
+}
+
+// The same on tensor cores, where no value is wild.
+template <int WIDE, int N> FN void add_products(float (&out)[WIDE / 8][4],
+    float (&weight)[N / 8][4], const u16 *values, int lane, bool wild)
+{
+  enum { BRAIN = is_brain<T>::value };
+  if (wild) {
+    add_values<WIDE, N>(out, weight, values, lane);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < N / 8; j += 2) {
+    u32 left[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      left[i] = word_of<BRAIN>(weight[j + i / 2][i % 2 * 2], weight[j + i / 2][i % 2 * 2 + 1]);
+    const u16 *of = values + (j * 8 + lane % 4 * 2) * HALF_STRIDE(WIDE) + lane / 4;
+#pragma unroll
+    for (int n = 0; n < WIDE / 8; n++, of += 8)
+      multiply_tile<BRAIN>(out[n], left, of[0] | (u32)of[HALF_STRIDE(WIDE)] << 16,
+          of[8 * HALF_STRIDE(WIDE)] | (u32)of[9 * HALF_STRIDE(WIDE)] << 16);
+  }
+}
+
+// A warp's part of the left factor of a product, `row` its first row: 16 columns from c on.
+template <int WIDE> FN void load_left(u32 (&to)[4], const u16 *tile, int row, int c, int lane)
+{
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    to[i] = word_at(tile + (row + lane / 4 + i % 2 * 8) * HALF_STRIDE(WIDE) + c + i / 2 * 8 +
+        lane % 4 * 2);
+}
+
+// sums += 16 columns from c on of the left factor times those of N rows of `others`
+template <int WIDE, int N> FN void add_dots(float (&sums)[N / 8][4], const u32 (&left)[4],
+    const u16 *others, int c, int lane)
+{
+#pragma unroll
+  for (int j = 0; j < N / 8; j++) {
+    const u16 *of = others + (j * 8 + lane / 4) * HALF_STRIDE(WIDE) + c + lane % 4 * 2;
+    multiply_tile<is_brain<T>::value>(sums[j], left, word_at(of), word_at(of + 8));
+  }
+}
+
+// Writes two rows, of which a thread has pairs of columns.
+template <int SIZE, int N> FN void store_pairs(
+    T *to, const float (&out)[N][4], int r, float factor, int lane)
+{
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    const int d = n * 8 + lane % 4 * 2;
+    lanes<T, 2> two;
+#pragma unroll
+    for (int i = 0; i < 2; i++) set(two.at[i], out[n][2 * r + i] * factor);
+    if (SIZE % 2 == 0) {
+      if (d < SIZE) *(lanes<T, 2> *)(to + d) = two;
+      continue;
+    }
+    if (d < SIZE) to[d] = two.at[0];
+    if (d + 1 < SIZE) to[d + 1] = two.at[1];
   }
 }
 
@@ -400,21 +462,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_tensor(T *y,
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; i++) out[n][i] *= shrink;
     }
-    if (wild) {
-      add_values<OUT>(out, score, values, lane);
-      continue;
-    }
-#pragma unroll
-    for (int j = 0; j < TENSOR_COLUMNS / 8; j += 2) {
-      const u32 weights[4] = { word_of<BRAIN>(score[j][0], score[j][1]),
-        word_of<BRAIN>(score[j][2], score[j][3]), word_of<BRAIN>(score[j + 1][0], score[j + 1][1]),
-        word_of<BRAIN>(score[j + 1][2], score[j + 1][3]) };
-      const u16 *of = values + (j * 8 + 2 * t) * HALF_STRIDE(OUT) + g;
-#pragma unroll
-      for (int n = 0; n < OUT / 8; n++, of += 8)
-        multiply_tile<BRAIN>(out[n], weights, of[0] | (u32)of[HALF_STRIDE(OUT)] << 16,
-            of[8 * HALF_STRIDE(OUT)] | (u32)of[9 * HALF_STRIDE(OUT)] << 16);
-    }
+    add_products<OUT, TENSOR_COLUMNS>(out, score, values, lane, wild);
   }
 #pragma unroll
   for (int r = 0; r < 2; r++) {
@@ -572,4 +620,225 @@ extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T
   if (dk)
     store_row<KEY>(dk + start_of(s.dk, b.sample, b.head, key), of_key, (C)s.scale, D, me.lane);
   if (dv) store_row<VALUE>(dv + start_of(s.dv, b.sample, b.head, key), of_value, 1, DV, me.lane);
+}
+
+// -- gradients on tensor cores --------------------------------------------------------------------
+
+#define SLOPE_COLUMNS 32                           // keys of a tile of attend_back_queries_tensor
+// queries of a tile of attend_back_keys_tensor, so that 48 KiB hold what a block has
+#define QUERY_COLUMNS (UP_TO_16(D) + UP_TO_16(DV) > 192 ? 16 : 32)
+#define WIDEST_UNIT 0x7e800000u                    // 2^126
+
+// Multiplies row r of a part of the left factor by a power of two, so that f16 has its numbers,
+// however small they are: of the greatest comes 2^14 or more, where 2^126 suffices for that. `unit`
+// is that power, which begins as the greatest; where it shrinks, the sums so far follow. bf16 needs
+// none of this.
+template <int N, int WIDE> FN void fit_row(float (&part)[N / 8][4], float (&sums)[WIDE / 8][4],
+    float &unit, int r)
+{
+  if (is_brain<T>::value) return;
+  const float LIMIT = 32768;                       // 2^15; the greatest of f16 is less than 2^16
+  float most = 0;
+#pragma unroll
+  for (int j = 0; j < N / 8; j++)
+#pragma unroll
+    for (int i = 2 * r; i < 2 * r + 2; i++) most = join_max()(most, fabsf(part[j][i]));
+#pragma unroll
+  for (int n = 1; n < 4; n *= 2) most = join_max()(most, __shfl_xor_sync(~0u, most, n));
+  if (most * unit >= LIMIT) {
+    // exponents e and 268 - e, each with a bias of 127, are those of numbers with product 2^14
+    const float now = __uint_as_float((268 - (__float_as_uint(most) >> 23)) << 23);
+    const float shrink = now / unit;
+#pragma unroll
+    for (int n = 0; n < WIDE / 8; n++)
+#pragma unroll
+      for (int i = 2 * r; i < 2 * r + 2; i++) sums[n][i] *= shrink;
+    unit = now;
+  }
+#pragma unroll
+  for (int j = 0; j < N / 8; j++)
+#pragma unroll
+    for (int i = 2 * r; i < 2 * r + 2; i++) part[j][i] *= unit;
+}
+
+FN float first_unit() { return is_brain<T>::value ? 1 : __uint_as_float(WIDEST_UNIT); }
+
+// As score_of, of a tile that may have neither mask nor bias.
+FN float tile_score(const tile_args &s, const tile_extra &x, const tile_span &see, i64 sample,
+    i64 head, i64 query, i64 key, float product)
+{
+  if (x.mask || x.bias) return score_of(s, x, see, sample, head, query, key, product);
+  return key >= see.lo && key < see.hi ? product * (float)s.scale : -infinity<float>();
+}
+
+// As attend_back_queries, over tiles of TENSOR_ROWS queries.
+extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries_tensor(T *dq,
+    C *gaps, const T *dy, const T *y, const C *logsum, const T *q, const T *k, const T *v,
+    const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
+{
+  enum { WIDE = UP_TO_16(D), OUT = UP_TO_16(DV), N = SLOPE_COLUMNS };
+  __shared__ __align__(16) u16 keys[TENSOR_ROWS * HALF_STRIDE(WIDE)];
+  __shared__ __align__(16) u16 values[TENSOR_ROWS * HALF_STRIDE(OUT)];
+  __shared__ float gap_of[TENSOR_ROWS];
+  const tile_block b = block_of((s.tq + TENSOR_ROWS - 1) / TENSOR_ROWS, s.heads);
+  const i64 q0 = b.first * TENSOR_ROWS, kv = b.head / s.group, left = s.tq - q0;
+  const i64 number = (b.sample * s.heads + b.head) * s.tq + q0;
+  const int lane = threadIdx.x % 32, t = lane % 4, warp = threadIdx.x / 32 * 16;
+  const int own = warp + lane / 4;
+  load_halves<D, WIDE, TENSOR_ROWS>(keys, q + start_of(s.q, b.sample, b.head, q0), s.q.row, left);
+  load_halves<DV, OUT, TENSOR_ROWS>(
+      values, dy + start_of(s.dy, b.sample, b.head, q0), s.dy.row, left);
+  __syncthreads();
+  { // two neighbours for each query
+    typedef lanes<T, PACK> L;
+    const int row = threadIdx.x / 2;
+    const T *of = y + start_of(s.y, b.sample, b.head, q0 + row);
+    const T *head = (const T *)(values + row * HALF_STRIDE(OUT));
+    float gap = 0;
+    for (int d = threadIdx.x % 2 * PACK; row < left && d < DV; d += 2 * PACK) {
+      const L one = *(const L *)(of + d), other = *(const L *)(head + d);
+      for (int l = 0; l < PACK; l++) gap += get<float>(one.at[l]) * get<float>(other.at[l]);
+    }
+    gap += __shfl_xor_sync(~0u, gap, 1);
+    if (threadIdx.x % 2 == 0) gap_of[row] = gap;
+    if (threadIdx.x % 2 == 0 && row < left) gaps[number + row] = gap;
+  }
+  if (!dq) return;
+  u32 query[WIDE / 16][4], head[OUT / 16][4];
+#pragma unroll
+  for (int c = 0; c < WIDE / 16; c++) load_left<WIDE>(query[c], keys, warp, c * 16, lane);
+#pragma unroll
+  for (int c = 0; c < OUT / 16; c++) load_left<OUT>(head[c], values, warp, c * 16, lane);
+  __syncthreads();
+  tile_span see[2];
+  float total[2], gap[2], unit[2] = { first_unit(), first_unit() };
+  float out[WIDE / 8][4] = {};
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int row = own + r * 8;
+    see[r] = span_of(s, x, b.sample, q0 + row, q0 + row);
+    if (row >= left) see[r].hi = see[r].lo;
+    total[r] = row < left ? logsum[number + row] : infinity<float>();
+    gap[r] = gap_of[row];
+  }
+  const tile_span all = span_of(
+      s, x, b.sample, q0, q0 + (left < TENSOR_ROWS ? left : TENSOR_ROWS) - 1);
+  for (i64 k0 = all.lo; k0 < all.hi; k0 += N) {
+    __syncthreads();
+    const bool seen_wild = load_halves<D, WIDE, N>(
+        keys, k + start_of(s.k, b.sample, kv, k0), s.k.row, all.hi - k0);
+    load_halves<DV, OUT, N>(values, v + start_of(s.v, b.sample, kv, k0), s.v.row, all.hi - k0);
+    const bool wild = __syncthreads_or(seen_wild);
+    float slope[N / 8][4] = {}, product[N / 8][4] = {};
+#pragma unroll
+    for (int c = 0; c < WIDE / 16; c++) add_dots<WIDE, N>(slope, query[c], keys, c * 16, lane);
+#pragma unroll
+    for (int c = 0; c < OUT / 16; c++) add_dots<OUT, N>(product, head[c], values, c * 16, lane);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const i64 row = q0 + own + r * 8;
+#pragma unroll
+      for (int j = 0; j < N / 8; j++)
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; i++) {
+          const i64 key = k0 + j * 8 + 2 * t + i % 2;
+          const float scored = tile_score(
+              s, x, see[r], b.sample, b.head, row, key, slope[j][i]);
+          const float factor = factor_of(s, b.sample, b.head, row, key);
+          slope[j][i] = score_gradient(exp_of(scored - total[r]), product[j][i], factor, gap[r]);
+        }
+      fit_row<N, WIDE>(slope, out, unit[r], r);
+    }
+    add_products<WIDE, N>(out, slope, keys, lane, wild);
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++)
+    if (const int row = own + r * 8; row < left)
+      store_pairs<D>(dq + start_of(s.dq, b.sample, b.head, q0 + row), out, r,
+          (float)s.scale / unit[r], lane);
+}
+
+// As attend_back_keys, over tiles of TENSOR_ROWS keys.
+extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_tensor(T *dk, T *dv,
+    const C *gaps, const T *dy, const C *logsum, const T *q, const T *k, const T *v,
+    const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
+{
+  enum { WIDE = UP_TO_16(D), OUT = UP_TO_16(DV), N = QUERY_COLUMNS };
+  __shared__ __align__(16) u16 keys[TENSOR_ROWS * HALF_STRIDE(WIDE)];
+  __shared__ __align__(16) u16 values[TENSOR_ROWS * HALF_STRIDE(OUT)];
+  __shared__ __align__(16) u16 queries[N * HALF_STRIDE(WIDE)], heads[N * HALF_STRIDE(OUT)];
+  __shared__ tile_span see[N];
+  __shared__ float totals[N], gap_of[N];
+  const tile_block b = block_of((s.tk + TENSOR_ROWS - 1) / TENSOR_ROWS, s.heads / s.group);
+  const i64 k0 = b.first * TENSOR_ROWS, last = s.tk - k0;
+  const int lane = threadIdx.x % 32, t = lane % 4, warp = threadIdx.x / 32 * 16;
+  const int own = warp + lane / 4;
+  float of_key[WIDE / 8][4] = {}, of_value[OUT / 8][4] = {};
+  float key_unit[2] = { first_unit(), first_unit() };
+  float value_unit[2] = { first_unit(), first_unit() };
+  load_halves<D, WIDE, TENSOR_ROWS>(keys, k + start_of(s.k, b.sample, b.head, k0), s.k.row, last);
+  load_halves<DV, OUT, TENSOR_ROWS>(
+      values, v + start_of(s.v, b.sample, b.head, k0), s.v.row, last);
+  for (i64 head = b.head * s.group; head < (b.head + 1) * s.group; head++)
+    for (i64 q0 = 0; q0 < s.tq; q0 += N) {
+      const i64 left = s.tq - q0, number = (b.sample * s.heads + head) * s.tq + q0;
+      const tile_span all = span_of(s, x, b.sample, q0, q0 + (left < N ? left : N) - 1);
+      if (all.lo >= k0 + TENSOR_ROWS || all.hi <= k0) continue; // the same for the block
+      __syncthreads();
+      const bool wild_query = load_halves<D, WIDE, N>(
+          queries, q + start_of(s.q, b.sample, head, q0), s.q.row, left);
+      const bool wild_head = load_halves<DV, OUT, N>(
+          heads, dy + start_of(s.dy, b.sample, head, q0), s.dy.row, left);
+      if (const int n = threadIdx.x; n < N) {
+        see[n] = span_of(s, x, b.sample, q0 + n, q0 + n);
+        if (n >= left) see[n].hi = see[n].lo;
+        totals[n] = n < left ? logsum[number + n] : infinity<float>();
+        gap_of[n] = n < left ? gaps[number + n] : 0;
+      }
+      const bool wild = __syncthreads_or(wild_query || wild_head);
+      float slope[N / 8][4] = {}, weight[N / 8][4] = {};
+#pragma unroll
+      for (int c = 0; c < WIDE; c += 16) {
+        u32 key[4];
+        load_left<WIDE>(key, keys, warp, c, lane);
+        add_dots<WIDE, N>(weight, key, queries, c, lane);
+      }
+#pragma unroll
+      for (int c = 0; c < OUT; c += 16) {
+        u32 value[4];
+        load_left<OUT>(value, values, warp, c, lane);
+        add_dots<OUT, N>(slope, value, heads, c, lane);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const i64 key = k0 + own + r * 8;
+#pragma unroll
+        for (int j = 0; j < N / 8; j++)
+#pragma unroll
+          for (int i = 2 * r; i < 2 * r + 2; i++) {
+            const int n = j * 8 + 2 * t + i % 2;
+            const float scored = tile_score(
+                s, x, see[n], b.sample, head, q0 + n, key, weight[j][i]);
+            const float factor = factor_of(s, b.sample, head, q0 + n, key);
+            const float all_of = exp_of(scored - totals[n]);
+            slope[j][i] = score_gradient(all_of, slope[j][i], factor, gap_of[n]);
+            weight[j][i] = all_of * factor;
+          }
+        fit_row<N, WIDE>(slope, of_key, key_unit[r], r);
+        fit_row<N, OUT>(weight, of_value, value_unit[r], r);
+      }
+      add_products<WIDE, N>(of_key, slope, queries, lane, wild);
+      add_products<OUT, N>(of_value, weight, heads, lane, wild);
+    }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int row = own + r * 8;
+    if (row >= last) continue;
+    if (dk)
+      store_pairs<D>(dk + start_of(s.dk, b.sample, b.head, k0 + row), of_key, r,
+          (float)s.scale / key_unit[r], lane);
+    if (dv)
+      store_pairs<DV>(dv + start_of(s.dv, b.sample, b.head, k0 + row), of_value, r,
+          1 / value_unit[r], lane);
+  }
 }

@@ -101,20 +101,27 @@ extern "C" __global__ void running_rows(TO *y, const T *x, i64 rows, i64 k, i64 
 // -- tiles of long rows ---------------------------------------------------------------------------
 
 enum { HELD = 4, WARPS = 8, TILE = HELD * 256 * PACK };
-// States of a tile: nothing is known, its own sum is, its prefix with its own sum is.
-enum { UNKNOWN, OWN, THROUGH };
+// What other blocks may read of a tile.
+enum {
+  NOT_SUMMED,
+  TILE_SUMMED,          // the sum of its elements
+  PREFIX_SUMMED         // the sum of the row up to its end
+};
 
 // Written and read by several blocks at once: atomic operations only.
-struct tile_sums { u64 own, through; };
+struct tile_sums {
+  u64 tile;             // the bits of the sum of its elements
+  u64 through;          // of the row up to its end
+};
 
-FN u64 bits_of(S v)
+FN u64 get_bits(S v)
 {
   u64 bits = 0;
   memcpy(&bits, &v, sizeof v);
   return bits;
 }
 
-FN S sum_of(u64 *at)
+FN S read_sum(u64 *at)
 {
   const u64 bits = atomicAdd(at, 0ull);
   S v;
@@ -124,7 +131,7 @@ FN S sum_of(u64 *at)
 
 FN void publish(u64 *at, S v, u32 *state, u32 known)
 {
-  atomicExch(at, bits_of(v));
+  atomicExch(at, get_bits(v));
   __threadfence();
   atomicExch(state, known);
 }
@@ -134,21 +141,21 @@ FN void publish(u64 *at, S v, u32 *state, u32 known)
 FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
 {
   const int lane = threadIdx.x % 32;
-  const bool there = lane < first;
+  const bool has_tile = lane < first;
   u32 known, through, missing;
   do {
-    known = there ? atomicAdd(&state[t - 1 - lane], 0u) : THROUGH;
-    through = __ballot_sync(~0u, known == THROUGH);
-    missing = __ballot_sync(~0u, known == UNKNOWN);
+    known = has_tile ? atomicAdd(&state[t - 1 - lane], 0u) : PREFIX_SUMMED;
+    through = __ballot_sync(~0u, known == PREFIX_SUMMED);
+    missing = __ballot_sync(~0u, known == NOT_SUMMED);
   } while (!through || (missing & ((through & -through) - 1)));
   __threadfence();
   const int nearest = __ffs((int)through) - 1;
-  S own = 0;
-  if (there && lane <= nearest)
-    own = sum_of(lane == nearest ? &sums[t - 1 - lane].through : &sums[t - 1 - lane].own);
-  S sum = __shfl_sync(~0u, own, nearest);
-  for (int i = nearest - 1; i >= 0; i--) sum += __shfl_sync(~0u, own, i);
-  return sum;
+  S sum = 0;
+  if (has_tile && lane <= nearest)
+    sum = read_sum(lane == nearest ? &sums[t - 1 - lane].through : &sums[t - 1 - lane].tile);
+  S total = __shfl_sync(~0u, sum, nearest);
+  for (int i = nearest - 1; i >= 0; i--) total += __shfl_sync(~0u, sum, i);
+  return total;
 }
 
 // Writes running sums of rows of several tiles. sums, state and ticket are zeros at first. Tiles
@@ -177,9 +184,9 @@ extern "C" __global__ void running_tiles(TO *y, const T *x, tile_sums *sums, u32
       S through = part[lane];
       part[lane] = scan_warp(through);
       const S own = __shfl_sync(~0u, through, 31);
-      if (lane == 0 && first) publish(&sums[t].own, own, &state[t], OWN);
+      if (lane == 0 && first) publish(&sums[t].tile, own, &state[t], TILE_SUMMED);
       const S earlier = first ? sum_before(sums, state, t, first) : 0;
-      if (lane == 0) publish(&sums[t].through, earlier + own, &state[t], THROUGH);
+      if (lane == 0) publish(&sums[t].through, earlier + own, &state[t], PREFIX_SUMMED);
       if (lane == 0) prefix = earlier;
     }
     __syncthreads();

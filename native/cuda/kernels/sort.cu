@@ -244,24 +244,27 @@ extern "C" __global__ void count_digits(
   }
 }
 
-// States of a tile and digit, in the highest bits of a count: 0 nothing is known; OWN the count of
-// the tile's own keys is; THROUGH that of all tiles of the line up to it is.
-enum { OWN = 1, THROUGH = 2, FLAG = 8 * sizeof(COUNT) - 2 };
+// What a count of a tile and digit holds, in its two highest bits; 0: nothing yet.
+enum {
+  TILE_COUNTED = 1,     // the keys of the tile
+  PREFIX_COUNTED = 2    // the keys of the line up to the end of the tile
+};
+enum { FLAG = 8 * sizeof(COUNT) - 2 };  // the lower of these bits
 
 // Returns how many keys of the digit threadIdx.x are in the `first` tiles of the line before t,
 // where t has `own` of them.
 FN COUNT keys_before(COUNT *state, i64 t, i64 first, COUNT own)
 {
   COUNT *known = state + t * DIGITS + threadIdx.x, sum = 0;
-  if (first) atomicExch(known, own | (COUNT)OWN << FLAG);
+  if (first) atomicExch(known, own | (COUNT)TILE_COUNTED << FLAG);
   for (i64 back = 1; back <= first;) {
     const COUNT word = atomicAdd(known - back * DIGITS, (COUNT)0);
     if (!(word >> FLAG)) continue;
     sum += word & (((COUNT)1 << FLAG) - 1);
-    if (word >> FLAG == THROUGH) break;
+    if (word >> FLAG == PREFIX_COUNTED) break;
     back++;
   }
-  atomicExch(known, (sum + own) | (COUNT)THROUGH << FLAG);
+  atomicExch(known, (sum + own) | (COUNT)PREFIX_COUNTED << FLAG);
   return sum;
 }
 

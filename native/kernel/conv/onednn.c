@@ -276,10 +276,13 @@ static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
       return false;
   p->pad = onednn_memory(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_memory(plain->bias) : NULL;
-  const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;
-  const bool own = packed && (s->keeps || packed > r->packed);
-  p->packed = own ? mem_new(packed) : NULL;
-  p->own_pad = now.pad > r->pad ? mem_new(now.pad) : NULL;
+  p->parts = s->parts;
+  p->plain_part = desc_bytes(s->w) / (size_t)s->parts;
+  p->packed_part = p->copy[W] ? now.packed : p->plain_part;
+  const size_t packed = p->copy[W] || s->scaled ? p->packed_part * (size_t)s->parts : 0;
+  const bool own = packed && (s->keeps || p->packed_part > r->packed);
+  p->packed = own ? mem_lines(packed) : NULL;
+  p->own_pad = now.pad > r->pad ? mem_lines(now.pad) : NULL;
   p->stream = onednn_stream();
   if (now.pad > r->pad && !p->own_pad) return false;
   return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !own);

@@ -21,6 +21,9 @@ struct onednn_shape {                                        /* of one direction
   /* products of bfloat16: what is read is rounded on its way in */
   bool    rounded;
   int64_t images;                                     /* at once */
+  /* of the weight, of which `window` has one: a primitive computes these filters */
+  int     parts;
+  bool    divided;                                    /* run by one thread, beside others */
 };
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the
@@ -44,7 +47,9 @@ struct onednn_primitive {
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
   /* where this team needs more than was planned */
   void *own_pad;
-  /* blocked weight, of this version of that array and of its scale; or NULL */
+  int parts;
+  size_t plain_part, packed_part;                     /* bytes of a part of the weight */
+  /* blocked weight, part by part, of this version of that array and of its scale; or NULL */
   void *packed;
   uint64_t version, scale;
   const void *of;

@@ -10,22 +10,44 @@
 */
 #include "kernel/gemm/inner.h"
 
+/* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
+static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
+{
+  int64_t parts = (n + most - 1) / most;
+  return (n + parts * unit - 1) / (parts * unit) * unit;
+}
+
+/* Returns the steps of a run: kc, or for words that hold several elements equal parts, of whole
+** vectors, so that no run is short. */
+static int64_t choose_run(const struct gemm_type *t, int64_t k)
+{
+  return t->per > 1 && k > t->kc ? equal_parts(k, t->kc, t->per * t->w) : t->kc;
+}
+
+/* Returns the run of a product's sums that begins with step `done`. */
+static struct gemm_block cut_run(const struct gemm_block *g, int64_t done, int64_t run)
+{
+  struct gemm_block part = *g;
+  const bool last = g->k - done <= run;
+  part.k = last ? g->k - done : run;
+  part.from = g->from + done;
+  part.add = g->add || done;
+  part.bias = last ? g->bias : NULL;
+  part.row_bias = last ? g->row_bias : NULL;
+  part.act = last ? g->act : ACT_NONE;
+  part.unit = last ? g->unit : NULL;
+  return part;
+}
+
 void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 {
   if (g->k <= t->kc) {
     t->block(g);
     return;
   }
-  struct gemm_block part = *g;
-  for (int64_t done = 0; done < g->k && !stop_wanted(); done += part.k) {
-    bool last = g->k - done <= t->kc;
-    part.k = last ? g->k - done : t->kc;
-    part.from = g->from + done;
-    part.add = g->add || done;
-    part.bias = last ? g->bias : NULL;
-    part.row_bias = last ? g->row_bias : NULL;
-    part.act = last ? g->act : ACT_NONE;
-    part.unit = last ? g->unit : NULL;
+  const int64_t run = choose_run(t, g->k);
+  for (int64_t done = 0; done < g->k && !stop_wanted(); done += run) {
+    const struct gemm_block part = cut_run(g, done, run);
     t->block(&part);
   }
 }
@@ -57,25 +79,29 @@ static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
   return MAX(least, MIN(most, (GEMM_PANEL_ROWS + m - 1) / m));
 }
 
-/* Returns the multiply-adds up to which a product is one chunk. Tiles do those of bfloat16 four
-** times as fast as float32's, packing included, and those of bytes eight times (2026-11-28). */
+/* Returns whether tiles multiply that type. */
+static bool uses_tiles(const struct gemm_type *t) { return t->per > 1 && cpu_multiplies_tiles(); }
+
+/* Returns the multiply-adds up to which a product is one chunk. */
 static double get_serial_work(const struct gemm_type *t)
 {
-  return GEMM_SERIAL_WORK * (t->per > 1 && cpu_multiplies_tiles() ? 2 * t->per : 1);
+  return GEMM_SERIAL_WORK * (uses_tiles(t) ? GEMM_TILES_SPEED : 1);
 }
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its
-** rows; rows are copied a few strips at a time. */
+** rows; rows are copied a few strips at a time, and on tiles that takes as long as some panels. */
 static int64_t choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
                 across = choose_columns(j, panels);
+  const int64_t fewest = uses_tiles(t) ? GEMM_TILES_PANELS : 1;
   int64_t s = strips, p = (panels + across - 1) / across,
           enough = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS, least = j->pack ? 2 : 1;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > get_serial_work(t)) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
-    if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1))
+    const bool down = j->pack || s * t->mr > p * t->nr || p == 1 || (p + 1) / 2 < fewest;
+    if ((s + 1) / 2 >= least && s > 1 && down)
       s = (s + 1) / 2;
     else if (p > 1)
       p = (p + 1) / 2;
@@ -162,17 +188,10 @@ static struct gemm_job cut_part(
   return x;
 }
 
-/* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
-static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
-{
-  int64_t parts = (n + most - 1) / most;
-  return (n + parts * unit - 1) / (parts * unit) * unit;
-}
-
 static int run_packing(const struct gemm_job *j)
 {
   const int64_t cols = equal_parts(j->g.n, GEMM_BLOCK_COLUMNS, j->t->nr),
-                deep = equal_parts(j->g.k, j->t->kc, j->t->per);
+                deep = equal_parts(j->g.k, j->t->kc, j->t->per > 1 ? j->t->per * j->t->w : 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
       struct gemm_job x = cut_part(j, c, cols, k, deep);
@@ -193,6 +212,25 @@ static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
       (bytes % GEMM_CACHE_STRIDE == 0 || (g->ars == 1 && bytes > GEMM_CACHE_STRIDE));
 }
 
+/* Returns whether the runs of a product's sums come one after the other for all rows, as they do
+** where B is packed on the way: panels that serve many rows, more of them than a cache holds. */
+static bool wants_runs(const struct gemm_job *j)
+{
+  return j->t->per > 1 && j->g.k > j->t->kc && j->g.m > GEMM_LOW &&
+      gemm_words(j->t, j->g.k) * j->g.n * j->t->word > GEMM_CACHE;
+}
+
+/* Computes a product run by run, each in chunks. */
+static void multiply_runs(const struct gemm_job *j)
+{
+  const int64_t run = choose_run(j->t, j->g.k);
+  for (int64_t done = 0; done < j->g.k && !stop_wanted(); done += run) {
+    struct gemm_job x = *j;
+    x.g = cut_run(&j->g, done, run);
+    parallel_chunks_stoppable(choose_chunks(&x), 1, multiply_range, &x);
+  }
+}
+
 static int run_job(struct gemm_job *j)
 {
   j->g.copy = j->t->copies || is_awkward(&j->g, j->t);
@@ -200,6 +238,8 @@ static int run_job(struct gemm_job *j)
   if (j->pack) return run_packing(j);
   if (work <= get_serial_work(j->t))
     gemm_sum(j->t, &j->g);
+  else if (wants_runs(j))
+    multiply_runs(j);
   else
     parallel_chunks_stoppable(choose_chunks(j), 1, multiply_range, j);
   return TY_OK;

@@ -66,7 +66,7 @@ void *gemm_kept_buffer(struct gemm_kept *s, const struct operand *weight, size_t
   if (*fresh) return s->packed;
   if (!s->packed || s->bytes != bytes) {
     mem_free(s->packed);
-    s->packed = mem_new(bytes);
+    s->packed = mem_lines(bytes);
     s->bytes = bytes;
   }
   s->of = weight->p;
@@ -171,7 +171,7 @@ void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
 {
   *is_same = scratch.p && scratch.what == what;
   if (bytes > scratch.bytes) {
-    void *p = mem_new(align_up(bytes, 65536));
+    void *p = mem_lines(align_up(bytes, 65536));
     if (!p) return NULL;
     pthread_once(&once, make_key);
     mem_free(scratch.p);

@@ -11,6 +11,8 @@
 #define GEMM_WORK (PARALLEL_CHUNK_NS / NS_PRODUCT)
 /* multiply-adds up to which a product is one chunk, run inline */
 #define GEMM_SERIAL_WORK (2 * GEMM_WORK)
+/* how many times that where tiles do them, packing included (2026-11-28) */
+#define GEMM_TILES_SPEED 6
 /* multiply-adds of one product of a batch, above which it is cut inside and not the batch */
 #define GEMM_LARGE_WORK (32 * GEMM_WORK)
 /* multiply-adds of a chunk of dot products, which wait for memory: some 5 us (2026-11-28) */
@@ -43,6 +45,8 @@ enum {
   /* chunks of a product that are enough for a team, and of one whose B is read in place */
   GEMM_CHUNKS = 32,
   GEMM_CHUNKS_IN_PLACE = 8,
+  /* panels that a strip is copied for on tiles, at least (2026-11-28) */
+  GEMM_TILES_PANELS = 8,
 
   /* -- which way a product goes -- */
   /* rows or columns of C below which a product is a few dot products */

@@ -302,6 +302,12 @@ static int batch_run(struct call *c)
   return TY_OK;
 }
 
+static bool picks_of_rows(const void *param, int ndim)
+{
+  const struct pick *p = param;
+  return !p->mode && (p->axis == -1 || p->axis == ndim - 1);
+}
+
 MOVE_KERNEL(pick_kernels, pick_run)
 MOVE_KERNEL(pick_back_kernels, pick_back)
 MOVE_KERNEL(batch_kernels, batch_run)
@@ -588,7 +594,7 @@ const struct op op_take[] = {
            "index gets none.",
     .in = "data index", .param = pick_params, .param_size = sizeof(struct pick), .shape = pick_shape,
     .type = first_type, .indices = pick_elements,
-    .grad = "g0 i1", .cpu = pick_kernels, .back_cpu = pick_back_kernels },
+    .grad = "g0 i1", .cpu = pick_kernels, .back_cpu = pick_back_kernels, .picks = picks_of_rows },
   { .name = "one_hot", .alias = "_npx_one_hot",
     .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it "
            "is out of range. No gradient flows.",

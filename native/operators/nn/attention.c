@@ -115,8 +115,12 @@ static int encdec_valatt_shape(struct infer *s)
 
 /* -- products ---------------------------------------------------------------------------------- */
 
-/* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
-struct head_matrices { char *p; int64_t step, row; };
+/* One matrix for each sample and head. */
+struct head_matrices {
+  char *p;
+  int64_t step;                                       /* elements from one matrix to the next */
+  int64_t row;                                        /* elements from one row to the next */
+};
 
 static struct head_matrices make_head_matrices(
     const struct operand *x, int64_t heads, int parts, int part)
@@ -126,18 +130,19 @@ static struct head_matrices make_head_matrices(
   return (struct head_matrices){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
 }
 
-static struct head_matrices stack_of_weights(const struct operand *a)
+static struct head_matrices make_weight_matrices(const struct operand *a)
 {
   return (struct head_matrices){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
 
+/* c = alpha op(a) op(b) for each head; op(a) is m x k, op(b) is k x n. */
 struct head_products {
   int type;                                           /* of gemm.h */
-  bool ta, tb;
+  bool ta, tb;                                        /* op transposes */
   int64_t m, n, k;
   double alpha;
   struct head_matrices a, b, c;
-  int failed;
+  int failed;                                         /* code of a product that failed */
 };
 
 static void attend_range(int64_t begin, int64_t end, void *context)
@@ -160,9 +165,15 @@ static int multiply_heads(struct head_products j, int64_t count)
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
-/* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes
-** of all products. */
-struct heads { int type; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
+/* Q, K and V of a call, as inputs or as gradients, and the sizes of all products. */
+struct heads {
+  int type;                                           /* of gemm.h */
+  struct head_matrices q, k, v;
+  int64_t count;                                      /* of samples times heads */
+  int64_t tq, tk;                                     /* queries and keys of a head */
+  int64_t d;                                          /* numbers of a query */
+  double scale;                                       /* of the scores */
+};
 
 static struct heads make_heads(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
@@ -185,7 +196,7 @@ static int qk_forward(const struct call *c, const struct operand *q, const struc
 {
   struct heads h = make_heads(c, q, kv, &c->out[0]);
   return multiply_heads((struct head_products){ h.type, false, true, h.tq, h.tk, h.d, h.scale, h.q,
-                            h.k, stack_of_weights(&c->out[0]) },
+                            h.k, make_weight_matrices(&c->out[0]) },
       h.count);
 }
 
@@ -198,7 +209,7 @@ static int qk_backward(const struct call *c, const struct operand *q, const stru
     const struct operand *dq, const struct operand *dkv)
 {
   struct heads h = make_heads(c, q, kv, &c->in[0]), g = make_heads(c, dq, dkv, &c->in[0]);
-  struct head_matrices weights = stack_of_weights(&c->in[0]);
+  struct head_matrices weights = make_weight_matrices(&c->in[0]);
   clear_operand(dkv);
   if (g.q.p)
     TRY(multiply_heads(
@@ -225,7 +236,7 @@ static int valatt_forward(const struct call *c, bool self)
   struct head_matrices y =
       make_head_matrices(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
   return multiply_heads((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, 1,
-                      stack_of_weights(&c->in[1]), h.v, y },
+                      make_weight_matrices(&c->in[1]), h.v, y },
       h.count);
 }
 
@@ -236,7 +247,7 @@ static int valatt_backward(const struct call *c, bool self)
                g = make_value_heads(c, &c->out[0], &c->in[2], self);
   struct head_matrices dy =
       make_head_matrices(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
-  struct head_matrices a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
+  struct head_matrices a = make_weight_matrices(&c->in[2]), da = make_weight_matrices(&c->out[1]);
   clear_operand(&c->out[0]);
   if (g.v.p)
     TRY(multiply_heads(

@@ -8,9 +8,13 @@
 ** kernel/conv/conv.h). The batch goes through in pieces, for the sake of memory and caches;
 ** pieces depend on shapes alone.
 **
-** Primitives are made at the first run, on the queue's thread, so that they have its team; what
-** oneDNN cannot do to plain arrays falls back to our kernel, for which scratch and state suffice
-** too. The sums of a weight's gradient depend on the team's size, as everything of oneDNN's may.
+** Primitives are made at the first run, on the threads that run them; what oneDNN cannot do to
+** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a
+** weight's gradient depend on the team's size, as everything of oneDNN's may.
+**
+** An executor that only infers divides the forward product itself, where that is as good as
+** oneDNN's own division: into calls of one thread, which our team makes. OpenMP's threads, on
+** which oneDNN divides, are waited for in every loop (base/parallel.c).
 */
 #include "kernel/blocked.h"
 #include "kernel/conv/onednn.h"
@@ -22,6 +26,9 @@ struct onednn_state {
   struct gemm_kept own;
   struct { bool asked; struct onednn_bytes bytes; } need[2];
   struct onednn_primitive part[PARTS];
+  /* forward, once as it is and once with POST_SCALE, in calls at the same time as the first */
+  struct onednn_primitive *more[2];
+  int others;                                         /* number of each */
 };
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_state); }
@@ -45,12 +52,12 @@ enum {
   MAP_POSITIONS = 400,
 };
 
-/* Returns why oneDNN does not serve, or NULL. */
 static bool along_one_axis(const struct window *w)
 {
   return (w->in[0] > 1) + (w->in[1] > 1) + (w->in[2] > 1) == 1;
 }
 
+/* Returns why oneDNN does not serve, or NULL. */
 static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
@@ -124,7 +131,88 @@ static struct onednn_shape make_shape(const struct call *c, const struct window 
     .sum = find_fused(c, POST_ACCUMULATE),
     .act = scaled ? fused_act(c) : ACT_NONE,
     .block = { [X] = x->block, [Y] = y->block },
-    .images = images_at_once(w, copied) };
+    .images = images_at_once(w, copied),
+    .parts = 1 };
+}
+
+/* -- division of the forward product ----------------------------------------------------------- */
+
+/* Multiply-adds of a call of one thread, below which a product is not divided: some 4 us (AVX-512,
+** 2026-11-28). A short depthwise one is divided all the same, since whole it would first fetch what
+** several cores have written. */
+#define UNIT_PRODUCTS           3e5
+#define UNIT_DEPTHWISE_PRODUCTS 5e4
+/* multiply-adds from which a product that cannot be divided well is worth oneDNN's own threads, on
+** which all loops of the network then run: some 300 us */
+#define TEAM_PRODUCTS           1.5e7
+
+enum {
+  /* bytes of an image that is in the second cache while each part of the filters reads it */
+  NEAR_BYTES   = 512 << 10,
+  /* filters x taps from which the reading of a larger image does not count */
+  MANY_TAPS    = 96,
+  /* least filters of a part, once there is a part for each thread */
+  PART_FILTERS = 32
+};
+
+/* Returns whether equal parts of the filters are whole blocks of channels. */
+static bool divides_filters(const struct window *w, int parts)
+{
+  const int64_t block = cpu_channel_block();
+  const bool grouped = w->groups > 1;
+  return (grouped ? w->groups : w->filters) % parts == 0 &&
+      w->groups * w->filters / parts % block == 0 &&
+      (!grouped || w->groups * w->channels / parts % block == 0);
+}
+
+static struct window part_window(const struct window *w, int parts)
+{
+  struct window part = *w;
+  if (part.groups > 1)
+    part.groups /= parts;
+  else
+    part.filters /= parts;
+  return part;
+}
+
+/* Chooses the images and parts of the filters of one call of one thread. Returns false where such
+** calls are slower than oneDNN's own division, of positions. */
+static bool divide_forward(const struct call *c, const struct window *w, struct onednn_shape *s)
+{
+  const int most = parallel_most();
+  const bool copied = !s->block[X] || s->rounded, grouped = w->groups > 1;
+  const int64_t image = w->groups * w->channels * window_in(w) * 4;
+  const bool large = !grouped && image > NEAR_BYTES;
+  const int64_t calls = copied || large ? most : 2 * most;
+  const double products = window_products(w) / (double)w->n,
+               unit = w->channels == 1 ? UNIT_DEPTHWISE_PRODUCTS : UNIT_PRODUCTS;
+  const int64_t least = (int64_t)MIN((double)w->n, unit / products) + 1;
+  s->images = MIN(MIN(s->images, w->n), MAX(least, w->n / calls));
+  while (w->n % s->images) s->images--;
+  while (s->images == 1 && w->n * s->parts < calls && divides_filters(w, 2 * s->parts) &&
+      products / (2 * s->parts) > unit &&
+      (w->n * s->parts < most || w->groups * w->filters / (2 * s->parts) >= PART_FILTERS))
+    s->parts *= 2;
+  s->window = part_window(w, s->parts);
+  if (window_products(w) < TEAM_PRODUCTS) return true;
+  if (w->n / s->images * s->parts < most) return false;
+  return s->parts == 1 || !large || s->window.filters * window_taps(w) >= MANY_TAPS;
+}
+
+/* Returns the shape of one call of forward. An executor that trains leaves the division to oneDNN,
+** as it does for the gradients. */
+static struct onednn_shape forward_shape(const struct call *c, const struct window *w)
+{
+  struct onednn_shape whole = make_shape(c, w, FORWARD), s = whole;
+  if (c->trains || parallel_most() == 1 || !divide_forward(c, w, &s)) return whole;
+  s.divided = true;
+  return s;
+}
+
+/* Returns how many calls of forward may be in progress at once. */
+static int64_t count_slots(const struct window *w, const struct onednn_shape *s)
+{
+  return MIN(w->n / s->images * s->parts, parallel_most());
 }
 
 /* Finds the bytes that a part needs; false: oneDNN does not have it. Asks without the activation,
@@ -132,7 +220,7 @@ static struct onednn_shape make_shape(const struct call *c, const struct window 
 static bool find_bytes(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
-  *s = make_shape(c, w, which);
+  *s = which == FORWARD ? forward_shape(c, w) : make_shape(c, w, which);
   return part_bytes(s, r);
 }
 
@@ -151,12 +239,15 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
 static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
 /* Returns the bytes of one direction, or of both gradients: the packed weight has served when the
-** weight's gradient begins. */
+** weight's gradient begins. Those of forward but `packed` are a slot's. */
 static struct onednn_bytes bytes_for(const struct call *c, const struct window *w, bool back)
 {
   struct onednn_shape s;
   struct onednn_bytes all = { 0 }, r = { 0 };
-  if (!back && find_bytes(c, w, FORWARD, &s, &r)) all = r;
+  if (!back && find_bytes(c, w, FORWARD, &s, &r)) {
+    all = r;
+    all.packed *= (size_t)s.parts;
+  }
   if (back && needs_data(c) && find_bytes(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
   if (back && needs_weight(c, w) && find_bytes(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
@@ -169,8 +260,11 @@ size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_make_window(c);
   struct onednn_bytes r = bytes_for(c, &w, false);
-  size_t own = depthwise_profitable(&w) ? depth_scratch(&w) : convolve_forward_scratch(&w);
-  return MAX(r.x + r.y + r.pad + r.packed, own);
+  size_t own = depthwise_profitable(&w) ? depth_scratch(&w) : convolve_forward_scratch(&w),
+         slots = 1;
+  const struct onednn_shape s = forward_shape(c, &w);
+  if (s.divided) slots = (size_t)count_slots(&w, &s);
+  return MAX(r.packed + slots * (r.x + r.y + r.pad), own);
 }
 
 /* Returns the bytes of blocked X, blocked Y, the primitives' own, packed W and after it blocked dW,
@@ -239,42 +333,49 @@ static void scale_rows(const struct operand *w, const struct scaling *a, float *
     for (int64_t k = i * n; k < (i + 1) * n; k++) to[k] = ((const float *)w->p)[k] * a->scale[i];
 }
 
-/* Writes the scaled weight, packed if the primitive wants it so, to `packed`; scratch: for it
-** before. */
-static bool pack_scaled(struct onednn_primitive *p, const struct operand *w,
-    const struct scaling *a, void *packed, void *scratch)
+/* Copies a weight to the primitive's form, part by part. */
+static bool pack_parts(struct onednn_primitive *p, char *from, char *to)
 {
-  scale_rows(w, a, p->copy[W] ? scratch : packed);
-  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
-  return onednn_copy(p->copy[W], p->stream, p->outside[W], scratch, p->inside[W], packed);
+  for (int i = 0; i < p->parts; i++)
+    if (!onednn_copy(p->copy[W], p->stream, p->outside[W], from + (size_t)i * p->plain_part,
+            p->inside[W], to + (size_t)i * p->packed_part))
+      return false;
+  return true;
 }
 
-static bool pack_scaled_once(
-    struct onednn_primitive *p, const struct operand *w, const struct scaling *a)
+/* Writes the weight as the primitive reads it, its rows scaled if a is not NULL, to `to`. rows: for
+** scaled rows that are then copied. */
+static bool write_weight(struct onednn_primitive *p, const struct operand *w,
+    const struct scaling *a, float *rows, char *to)
 {
-  float *scratch = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
-  bool ok = (scratch || !p->copy[W]) && pack_scaled(p, w, a, p->packed, scratch);
-  mem_free(scratch);
-  return ok;
-}
-
-/* Packs the weight. scratch: where it goes if no copy is kept; before that the scaled weight, if it
-** is. */
-static bool pack_weight(
-    struct onednn_primitive *p, const struct operand *w, const struct scaling *a, char *scratch)
-{
-  if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
-  if (!p->packed && a)
-    return pack_scaled(p, w, a, p->copy[W] ? scratch + scaled_bytes(w) : scratch, scratch);
-  if (!p->packed)
-    return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], scratch);
-  if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version))
+  if (!a) return pack_parts(p, w->p, to);
+  if (!p->copy[W]) {
+    scale_rows(w, a, (float *)to);
     return true;
-  p->of = w->p;
+  }
+  scale_rows(w, a, rows);
+  return pack_parts(p, (char *)rows, to);
+}
+
+/* Returns the weight as the primitive reads it, NULL if that fails. scratch: where it is written if
+** no copy is kept; before that the scaled weight, if it is. */
+static char *pack_weight(struct onednn_primitive *p, const struct operand *w,
+    const struct scaling *a, char *scratch)
+{
+  if (!p->copy[W] && !a) return w->p;
+  if (!p->packed) {
+    char *to = p->copy[W] && a ? scratch + scaled_bytes(w) : scratch;
+    return write_weight(p, w, a, (float *)scratch, to) ? to : NULL;
+  }
+  if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version))
+    return p->packed;
+  float *rows = p->copy[W] && a ? mem_new(desc_bytes(&w->d)) : NULL;
+  const bool ok = (rows || !p->copy[W] || !a) && write_weight(p, w, a, rows, p->packed);
+  mem_free(rows);
+  p->of = ok ? w->p : NULL;
   p->version = w->version ? *w->version : 0;
   p->scale = a ? a->version : 0;
-  if (a) return pack_scaled_once(p, w, a);
-  return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
+  return ok ? p->packed : NULL;
 }
 
 static bool enter_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
@@ -314,13 +415,15 @@ static bool execute_primitive(struct onednn_primitive *p, int which)
 struct plain_arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
+/* Divides scratch. The packed weight of a gradient, whose bytes are 0, is where that of the weight
+** is written afterwards. */
 static struct blocks make_blocks(const struct onednn_bytes *r, char *tmp)
 {
-  struct blocks b = { .x = tmp };
+  struct blocks b = { .x = tmp + r->packed };
   b.y = b.x + r->x;
   b.pad = b.y + r->y;
-  b.packed = b.pad + r->pad;
-  b.w = b.packed + r->packed;
+  b.w = b.pad + r->pad;
+  b.packed = r->packed ? tmp : b.w;
   b.spare = b.w + r->w;
   return b;
 }
@@ -352,13 +455,12 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
   return true;
 }
 
-/* Prepares the primitive for this team: makes it at the first run and sets its memory. */
-static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const struct window *w,
-    int which, const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
+/* Makes the primitive at the first run, and again for another team. */
+static bool make_primitive(struct onednn_primitive *p, struct call *c, const struct window *w,
+    int which, struct onednn_shape *s)
 {
-  parallel_library();
+  struct onednn_bytes r = { 0 };
   if (p->made == NEW || p->threads != parallel_threads()) {
-    struct onednn_bytes r = { 0 };
     bool can = find_bytes(c, w, which, s, &r);
     s->act = which == FORWARD ? fused_act(c) : ACT_NONE;
     if (can)
@@ -366,10 +468,21 @@ static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const 
     else
       p->made = UNABLE, p->threads = parallel_threads();
   }
-  *s = make_shape(c, w, which);
-  return p->made == READY &&
-      (which == WEIGHT || pack_weight(p, a->w, fused_scaling(c), b->packed)) &&
-      !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
+  *s = which == FORWARD ? forward_shape(c, w) : make_shape(c, w, which);
+  return p->made == READY;
+}
+
+/* Prepares the primitive for this team: makes it and sets its memory. */
+static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const struct window *w,
+    int which, const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
+{
+  parallel_library();
+  if (!make_primitive(p, c, w, which, s)) return false;
+  if (which != WEIGHT) {
+    char *weight = pack_weight(p, a->w, fused_scaling(c), b->packed);
+    if (!weight || !aim_operand(p, W, weight, weight)) return false;
+  }
+  return !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
       !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
 
@@ -388,12 +501,86 @@ static struct blocks plan_blocks(
   return make_blocks(&p->need[i].bytes, c->tmp);
 }
 
+/* The forward product in calls of one thread each. Slot 0 is `first`, the others are `more`. */
+struct forward_run {
+  struct onednn_primitive *first, *more;
+  const struct onednn_shape *s;
+  const struct onednn_bytes *bytes;
+  struct plain_arrays a;
+  struct blocks b;                                    /* of slot 0 */
+  char *weight;
+  int64_t units;
+  int failed;                                         /* atomic */
+};
+
+static bool run_unit(struct forward_run *r, int64_t unit)
+{
+  const struct onednn_shape *s = r->s;
+  const int64_t slot = r->units < parallel_most() ? unit : parallel_index(),
+                image = unit / s->parts * s->images, part = unit % s->parts;
+  struct onednn_primitive *p = slot ? &r->more[slot - 1] : r->first;
+  parallel_library_set(1);
+  if (p->made == NEW) {
+    struct onednn_shape again = *s;
+    struct onednn_bytes all = *r->bytes;
+    again.keeps = false;                              /* the first one's weight serves all */
+    all.packed = SIZE_MAX;
+    part_make(p, &again, &all);
+  }
+  const size_t x = desc_bytes(s->x) / (size_t)s->x->dim[0],
+               y = desc_bytes(s->y) / (size_t)s->y->dim[0], parts = (size_t)s->parts,
+               of = (size_t)slot * (r->bytes->x + r->bytes->y + r->bytes->pad);
+  char *data = r->a.x + (size_t)image * x + (s->window.groups > 1 ? (size_t)part * (x / parts) : 0),
+       *out = r->a.y + (size_t)image * y + (size_t)part * (y / parts),
+       *weight = r->weight + (size_t)part * r->first->packed_part;
+  float *bias = r->a.bias;
+  return p->made == READY && aim_operand(p, W, weight, weight) &&
+      !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : r->b.pad + of) &&
+      !(p->bias && dnnl_memory_set_data_handle(
+          p->bias, bias + part * s->window.groups * s->window.filters)) &&
+      enter_operand(p, X, data, r->b.x + of) && aim_operand(p, Y, out, r->b.y + of) &&
+      execute_primitive(p, FORWARD) && leave_operand(p, Y, out, r->b.y + of);
+}
+
+static void units_range(int64_t begin, int64_t end, void *context)
+{
+  struct forward_run *r = context;
+  for (int64_t i = begin; i < end; i++)
+    if (!run_unit(r, i)) __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Runs forward in calls of one thread each. Returns false where our own kernel has to do it. */
+static bool run_divided(
+    struct onednn_state *p, struct call *c, const struct window *w, struct plain_arrays a)
+{
+  const int which = fused_scaling(c) ? SCALED : FORWARD;
+  struct onednn_shape s;
+  struct forward_run r = { .first = &p->part[which], .s = &s, .a = a };
+  r.b = plan_blocks(p, c, w, false);
+  r.bytes = &p->need[which == SCALED].bytes;
+  parallel_library_set(1);
+  if (!make_primitive(r.first, c, w, FORWARD, &s)) return false;
+  s.act = fused_act(c);
+  r.units = w->n / s.images * s.parts;
+  const int64_t others = count_slots(w, &s) - 1;
+  struct onednn_primitive **more = &p->more[which == SCALED];
+  if (others && !*more) *more = NEWS(struct onednn_primitive, others);
+  if (others && !*more) return false;
+  p->others = (int)others;
+  r.more = *more;
+  r.weight = pack_weight(r.first, a.w, fused_scaling(c), r.b.packed);
+  if (!r.weight) return false;
+  parallel_chunks_stoppable(r.units, 1, units_range, &r);
+  return !r.failed;
+}
+
 /* Runs one direction. Returns false where nothing is written, or only what our own kernel writes
 ** again; but a sum that was begun is lost. */
 static bool run_part(struct onednn_state *p, struct call *c, const struct window *w, int which,
     struct plain_arrays a)
 {
   struct onednn_shape s;
+  if (which == FORWARD && forward_shape(c, w).divided) return run_divided(p, c, w, a);
   struct blocks b = plan_blocks(p, c, w, which != FORWARD);
   struct onednn_primitive *part = &p->part[fused_scaling(c) ? SCALED : which];
   if (!prepare_primitive(part, c, w, which, &b, &a, &s)) return false;
@@ -472,5 +659,9 @@ void onednn_conv_done(void *state)
 {
   struct onednn_state *s = state;
   for (int i = 0; i < COUNT(s->part); i++) part_release(&s->part[i]);
+  for (int i = 0; i < COUNT(s->more); i++) {
+    for (int k = 0; s->more[i] && k < s->others; k++) part_release(&s->more[i][k]);
+    mem_free(s->more[i]);
+  }
   gemm_kept_done(&s->own);
 }

@@ -167,7 +167,8 @@ static int flash_shapes(struct infer *s)
   return TY_OK;
 }
 
-static int64_t keys_of(const struct infer *s)
+/* Returns the number of keys of a sample, 0 while it is unknown. */
+static int64_t count_keys(const struct infer *s)
 {
   const struct flash_param *p = s->param;
   const ty_desc *k = &s->in[p->packed == FLASH_QKV ? 0 : 1];
@@ -194,7 +195,7 @@ static int flash_types(struct infer *s)
   TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
   if (at_.mask >= 0 && s->in[at_.mask].dtype == TY_NODTYPE)
     TRY(type_is(s, &s->in[at_.mask], dtype));
-  const int64_t positions = keys_of(s) ? keys_of(s) + 1 : 0;
+  const int64_t positions = count_keys(s) ? count_keys(s) + 1 : 0;
   if (at_.valid_length >= 0) TRY(type_index(s, &s->in[at_.valid_length], all[0], positions));
   if (at_.offset >= 0) TRY(type_index(s, &s->in[at_.offset], all[0], positions));
   return TY_OK;
@@ -203,14 +204,20 @@ static int flash_types(struct infer *s)
 /* -- forward ----------------------------------------------------------------------------------- */
 
 /* What a thread has for one task. */
-/* only_block: its rows have no other block */
-struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool only_block; };
+struct flash_workspace {
+  char *q;                                            /* scaled queries */
+  char *s;                                            /* scores, then weights */
+  char *k, *v;                                        /* packed; k NULL: both are read in place */
+  double *greatest;                                   /* score of each row so far */
+  double *sum;                                        /* weights of each row so far */
+  bool only_block;                                    /* the rows have no other block of keys */
+};
 
 /* Returns the rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
 
 /* Returns the bytes of FLASH_KEYS packed values. */
-static size_t bytes_of_values(const struct flash *f)
+static size_t packed_value_bytes(const struct flash *f)
 {
   return gemm_pack_bytes(f->product, f->dv, FLASH_KEYS);
 }
@@ -220,7 +227,7 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
-    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * bytes_of_values(f),
+    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * packed_value_bytes(f),
     (size_t)task_rows(f) * sizeof(double), (size_t)task_rows(f) * sizeof(double) };
   char *part[6];
   size_t used = 0;
@@ -265,7 +272,7 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
     return gemm_one(f->product, false, false, b->m, f->dv, n, 1, x->s, n,
         flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
-    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
+    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * packed_value_bytes(f);
     TRY(gemm_packed(f->product, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
         x->s + (size_t)k * f->size, n, v, y, step, &(struct gemm_epilogue){ .add = true }));
   }
@@ -303,6 +310,8 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   return add_values(f, x, b, kv, k0, n, from);
 }
 
+/* Divides the sums of rows b by their weights, and stores the logarithms of these where backward
+** needs them. */
 static void finish_rows(
     const struct flash *f, const struct flash_rows *b, const double *greatest, const double *sum)
 {
@@ -332,7 +341,7 @@ static void pack_block(const struct flash *f, const struct flash_workspace *x, c
   for (int64_t k = 0; k < n; k += FLASH_KEYS)
     gemm_pack(f->product, false, f->dv, MIN(FLASH_KEYS, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
-        x->v + (size_t)(k / FLASH_KEYS) * bytes_of_values(f));
+        x->v + (size_t)(k / FLASH_KEYS) * packed_value_bytes(f));
 }
 
 /* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. One query
@@ -347,6 +356,7 @@ static inline __attribute__((always_inline)) void prefetch_rows(const struct fla
       __builtin_prefetch(row + at_, 0, 2);
 }
 
+/* Computes the output of queries q0 .. q1 - 1 of the heads of key head kv. Returns a code. */
 static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
 {
   struct flash_workspace x;

@@ -7,18 +7,25 @@
 #include "operators/nn/flash_attention.h"
 #include "kernel/vec/softmax.h"
 
-/* Where the gradients go; p NULL: not wanted. */
+/* A call of backward. */
 struct back_job {
   struct flash f;
-  struct flash_side dy, dq, dk, dv;
+  struct flash_side dy;                               /* the head gradient */
+  struct flash_side dq, dk, dv;                       /* outputs, p NULL where not wanted */
   struct flash_grid dbias;                            /* x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* dq and (dk, dv) in tasks of their own */
   int failed;
 };
 
-/* What a thread has for one task. p: the weights, ds: the gradient of the scores. */
-struct flash_back_workspace { char *q, *p, *ds, *k, *v, *kt; };
+/* What a thread has for one task. */
+struct flash_back_workspace {
+  char *q;                                            /* scaled queries */
+  char *p;                                            /* weights */
+  char *ds;                                           /* the gradient of the scores */
+  char *k, *v;                                        /* packed, for products by their transposes */
+  char *kt;                                           /* keys packed for products with them */
+};
 
 /* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_back(const struct flash *f, char *base, struct flash_back_workspace *x)
@@ -89,8 +96,14 @@ static int add_product(const struct flash *f, bool restricted, int64_t m, int64_
 /* -- gradients of queries, keys and values ----------------------------------------------------- */
 
 /* Queries q0 .. q1 - 1 of the heads of key head kv against keys k0 .. k1 - 1. */
-struct back_part { int64_t sample, kv, q0, q1, k0, k1; bool query, keys; };
+struct back_part {
+  int64_t sample, kv, q0, q1, k0, k1;
+  bool query;                                         /* computes the gradient of the queries */
+  bool keys;                                          /* computes those of keys and values */
+};
 
+/* Adds to the gradients of part t what rows b and keys k0 .. k0 + n - 1 contribute. finite: as
+** pack_keys returns. Returns a code. */
 static int back_block(const struct back_job *j, const struct flash_back_workspace *x,
     const struct back_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
 {
@@ -114,6 +127,7 @@ static int back_block(const struct back_job *j, const struct flash_back_workspac
       flash_row_step(&j->dq, b), &(struct gemm_epilogue){ .add = true });
 }
 
+/* Computes the gradients of part t. Returns a code. */
 static int back_task(const struct back_job *j, const struct back_part *t)
 {
   const struct flash *f = &j->f;
@@ -148,11 +162,14 @@ static int back_task(const struct back_job *j, const struct back_part *t)
   return TY_OK;
 }
 
-static int64_t count_chunks(int64_t n, int64_t chunk) { return (n + chunk - 1) / chunk; }
+static int64_t count_chunks(int64_t n, int64_t chunk)
+{
+  return (n + chunk - 1) / chunk;
+}
 
 /* Returns the number of tasks of a key head: one for all, or one for each chunk of queries, then of
 ** keys. */
-static int64_t tasks_of_head(const struct back_job *j)
+static int64_t count_head_tasks(const struct back_job *j)
 {
   const struct flash *f = &j->f;
   if (!j->keys_apart) return 1;
@@ -163,7 +180,7 @@ static void back_range(int64_t begin, int64_t end, void *context)
 {
   struct back_job *j = context;
   const struct flash *f = &j->f;
-  const int64_t each = tasks_of_head(j), of_queries = count_chunks(f->tq, flash_chunk(f));
+  const int64_t each = count_head_tasks(j), of_queries = count_chunks(f->tq, flash_chunk(f));
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     const int64_t head = i / each, which = i % each;
     struct back_part t = { .sample = head / f->kv_heads, .kv = head % f->kv_heads, .q1 = f->tq,
@@ -244,7 +261,7 @@ static void bias_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void bias_gradient(struct back_job *j)
+static void compute_bias_gradient(struct back_job *j)
 {
   const struct flash *f = &j->f;
   const int64_t full[4] = { f->batch, f->heads, count_chunks(f->tq, FLASH_QUERIES),
@@ -260,10 +277,14 @@ static void bias_gradient(struct back_job *j)
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
+/* heads that keep the cores busy: with fewer, queries and keys are divided too */
+enum { HEADS_FOR_CORES = 8 };
+/* multiply-adds that a chunk of tasks has at least */
+enum { TASK_WORK = 400000 };
+
 /* Computes the gradients. in: head gradient, the inputs, output, logsum. */
 int flash_backward(struct call *c)
 {
-  enum { ENOUGH = 8 };                                /* heads that keep the cores busy */
   const struct flash_param *p = c->param;
   const struct flash_ports ports = flash_make_ports(p);
   struct back_job j = { .f = flash_make(c, 1) };
@@ -283,13 +304,13 @@ int flash_backward(struct call *c)
   if (j.dq.p || j.dk.p || j.dv.p) {
     const int64_t heads = f->batch * f->kv_heads;
     const double work = (double)(f->group * f->tq) * (double)f->tk * (double)(f->d + f->dv);
-    j.keys_apart = heads < ENOUGH && f->tq > FLASH_CHUNK && f->tk > FLASH_CHUNK;
-    parallel_chunks_stoppable(heads * tasks_of_head(&j),
-        j.keys_apart ? 1 : MAX(1, (int64_t)(4e5 / MAX(work, 1))), back_range, &j);
+    j.keys_apart = heads < HEADS_FOR_CORES && f->tq > FLASH_CHUNK && f->tk > FLASH_CHUNK;
+    parallel_chunks_stoppable(heads * count_head_tasks(&j),
+        j.keys_apart ? 1 : MAX(1, (int64_t)(TASK_WORK / MAX(work, 1))), back_range, &j);
   }
   if (ports.bias >= 0 && c->out[ports.bias].p) {
     j.dbias = flash_make_grid(&c->out[ports.bias]);
-    bias_gradient(&j);
+    compute_bias_gradient(&j);
   }
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }

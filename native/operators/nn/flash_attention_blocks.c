@@ -92,7 +92,7 @@ struct flash flash_make(const struct call *c, int first)
 /* -- blocks ------------------------------------------------------------------------------------ */
 
 /* Returns the keys, of `keys`, that the query at position `at_` sees. */
-static struct flash_span span_of_query(const struct flash *f, int64_t at_, int64_t keys)
+static struct flash_span find_query_span(const struct flash *f, int64_t at_, int64_t keys)
 {
   struct flash_span s = { 0, keys };
   if (f->window) {
@@ -105,13 +105,14 @@ static struct flash_span span_of_query(const struct flash *f, int64_t at_, int64
   return s;
 }
 
-static int64_t keys_that_count(const struct flash *f, int64_t sample)
+/* Returns how many of a sample's keys count. */
+static int64_t count_valid_keys(const struct flash *f, int64_t sample)
 {
   return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
 }
 
 /* Returns the position of a sample's first query, no further away than any key or query. */
-static int64_t first_position(const struct flash *f, int64_t sample)
+static int64_t find_first_position(const struct flash *f, int64_t sample)
 {
   if (!f->offset) return 0;
   const int64_t at_ = whole_at(f->offset, sample), most = f->tk + f->tq;
@@ -120,10 +121,10 @@ static int64_t first_position(const struct flash *f, int64_t sample)
 
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
 {
-  const int64_t first = first_position(f, b->sample) + b->q0,
-                keys = keys_that_count(f, b->sample);
-  struct flash_span lo = span_of_query(f, first, keys),
-                    hi = span_of_query(f, first + (b->across ? 0 : b->m - 1), keys);
+  const int64_t first = find_first_position(f, b->sample) + b->q0,
+                keys = count_valid_keys(f, b->sample);
+  struct flash_span lo = find_query_span(f, first, keys),
+                    hi = find_query_span(f, first + (b->across ? 0 : b->m - 1), keys);
   return (struct flash_span){ lo.lo, hi.hi };
 }
 
@@ -166,7 +167,7 @@ void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char
 }
 
 /* Returns the element of a grid that belongs to row i of rows b and key k0. */
-static int64_t grid_row(
+static int64_t find_grid_element(
     const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0)
 {
   return b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
@@ -205,14 +206,14 @@ static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
 bool flash_restrict(
     const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n)
 {
-  const int64_t first = first_position(f, b->sample) + b->q0,
-                keys = keys_that_count(f, b->sample);
+  const int64_t first = find_first_position(f, b->sample) + b->q0,
+                keys = count_valid_keys(f, b->sample);
   bool some = f->mask.x || f->bias.x;
   if (!flash_restricts(f)) return false;
   for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
-    const struct flash_span see = span_of_query(f, first + (b->across ? 0 : i), keys);
-    if (f->bias.x) add_bias(f, grid_row(&f->bias, b, i, k0), s, n);
-    if (f->mask.x) apply_mask(f, grid_row(&f->mask, b, i, k0), s, n);
+    const struct flash_span see = find_query_span(f, first + (b->across ? 0 : i), keys);
+    if (f->bias.x) add_bias(f, find_grid_element(&f->bias, b, i, k0), s, n);
+    if (f->mask.x) apply_mask(f, find_grid_element(&f->mask, b, i, k0), s, n);
     const int64_t lo = MIN(MAX(see.lo - k0, 0), n), hi = MIN(MAX(see.hi - k0, lo), n);
     if (lo == 0 && hi == n) continue;
     some = true;

@@ -8,6 +8,7 @@
 ** neither dtypes nor axes differ.
 */
 #include "base/cast.h"
+#include "kernel/strided_copy.h"
 #include "kernel/vec/softmax.h"
 #include "op/op.h"
 
@@ -44,11 +45,16 @@ static const char *softmax_grad(const void *p)
   return ((const struct soft_param *)p)->use_length == 1 ? "g0 o0 i1" : "g0 o0";
 }
 
+static bool rows_are_last(const void *param, int ndim)
+{
+  const struct soft_param *p = param;
+  return p->axis == -1 || p->axis == ndim - 1;
+}
+
 static struct attention_part attention_softmax(const void *param, int ndim)
 {
   const struct soft_param *p = param;
-  const bool last = p->axis == -1 || p->axis == ndim - 1;
-  if (!last || p->use_length == 1 || p->dtype >= 0)
+  if (!rows_are_last(param, ndim) || p->use_length == 1 || p->dtype >= 0)
     return (struct attention_part){ ATTENTION_NONE };
   return (struct attention_part){ ATTENTION_SOFTMAX,
     .number = isnan(p->temperature) ? 1 : 1 / p->temperature };
@@ -124,6 +130,8 @@ struct soft {                                         /* one run, forward or bac
   double scale;
   bool   log, back;
   const struct operand *length;
+  /* back, with log: dy has the gradients of one element of each row, this their indices */
+  const struct operand *picked;
   const void *x, *dy;                                 /* back: x is the output */
   void  *y;                                           /* back: gradient of data */
 };
@@ -162,6 +170,14 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
     r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
+static void soft_picked(struct soft *o, int64_t row)
+{
+  const struct vec_ops *r = o->r;
+  const int64_t at = row * o->s.k, j = MIN(MAX(index_of(o->picked, row), 0), o->s.k - 1);
+  r->softmax->log_back_of_one(
+      vec_at(r, o->y, at), vec_at(r, o->x, at), j, r->get(o->dy, row), o->scale, o->s.k);
+}
+
 static void soft_body(int64_t begin, int64_t end, void *context)
 {
   struct soft *o = context;
@@ -169,6 +185,10 @@ static void soft_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     if (o->length) {
       with_length(o, i);
+      continue;
+    }
+    if (o->picked) {
+      soft_picked(o, i);
       continue;
     }
     int64_t from = i % strips * ROW_COLS;
@@ -228,7 +248,7 @@ static int soft_forward(struct call *c)
 }
 
 /* Returns the bytes of data's gradient in the output's dtype, in which it is computed. in: gradient
-** of the output, output, length. */
+** of the output, output, length, or index of the elements that were picked. */
 static size_t soft_back_scratch(const struct call *c)
 {
   return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
@@ -243,7 +263,9 @@ static int soft_backward(struct call *c)
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.y = same ? c->out[0].p : c->tmp;
-  o.length = c->nin > 2 ? &c->in[2] : NULL;
+  const struct fused_op *pick = find_fused(c, PRE_PICK_GRAD);
+  if (pick) o.picked = &c->in[pick->operand];
+  else if (c->nin > 2) o.length = &c->in[2];
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   soft_run(&o);
@@ -296,6 +318,7 @@ static const char *half_forward_refuse(const struct call *c)
 
 static const char *half_backward_refuse(const struct call *c)
 {
+  if (find_fused(c, PRE_PICK_GRAD)) return "elements are picked";
   if (c->nin > 2) return "rows have lengths";
   return c->in[1].d.dtype != c->out[0].d.dtype ? "another dtype" : half_refuse(c);
 }
@@ -341,6 +364,13 @@ static const struct kernel soft_cpu[] = {
 static const struct kernel soft_back_cpu[] = {
   { "half rows", half_backward, HALVES, half_backward_refuse, half_scratch },
   { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch, .lead = soft_lead }, { 0 }
+};
+/* No program has half types with PRE_PICK_GRAD (pass/epilogue.c). */
+static const struct kernel log_back_cpu[] = {
+  { "half rows", half_backward, HALVES, half_backward_refuse, half_scratch,
+    .fuses = CAN(PRE_PICK_GRAD) },
+  { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch, .lead = soft_lead,
+    .fuses = CAN(PRE_PICK_GRAD) }, { 0 }
 };
 
 /* -- SoftmaxActivation ------------------------------------------------------------------------- */
@@ -468,7 +498,7 @@ const struct op op_softmax[] = {
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = log_softmax_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
+    .cpu = soft_cpu, .back_cpu = log_back_cpu, .picked_from = rows_are_last, .flags = OP_NAMED_INPUT },
   { .name = "softmin",
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = softmin_check,

@@ -21,7 +21,7 @@
 enum { AHEAD = 12,                                    /* rows of B fetched before their turn */
        /* steps of a sum beside which fetching C is little */
        LONG = 64,
-       WORDS = KC,                                    /* of a run of a sum */
+       WORDS = RUN_WORDS(KC),                         /* of a run of a sum */
        /* from one row of a strip to the next: no power of two */
        ROW = WORDS + 16 };
 

@@ -1,4 +1,4 @@
---- Gradients of plain arrays: what a script does is recorded as it runs, and goes back.
+--- Gradients of plain arrays: records what a script does and computes gradients from the record.
 --
 --     local x = ty.nd.array{1, 2, 3}
 --     x:attach_grad()

@@ -1,4 +1,4 @@
---- Gradients of what was recorded: `backward` into the arrays of variables, `grad` into new ones.
+--- Gradients of recorded calls: `backward` into the arrays of variables, `grad` into new ones.
 --
 -- @module tycho.autograd.backward
 

@@ -165,7 +165,8 @@ function Heads:add(x, g)
 end
 
 
--- Functions that gradients have come to: { step, outputs, totals } by serial number.
+-- Functions of Lua whose outputs have received gradients: { step, outputs, totals } by serial
+-- number.
 local Pending = {}
 Pending.__index = Pending
 

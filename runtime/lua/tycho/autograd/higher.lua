@@ -1,7 +1,7 @@
 --- Gradients that are recorded themselves: `autograd.grad{create_graph = true}`.
 --
--- The steps that the heads were made of are walked from the last to the first, and what comes back
--- is computed by calls on arrays while recording is on. How is said by the rules:
+-- Visits the steps that the heads depend on, from the last to the first, and computes the gradients
+-- by calls on arrays while recording is on. The rules of operators:
 --
 -- - element-wise operators: the core's own formulas (rules/formula.lua);
 -- - operators that are linear in their inputs, or products: the core's gradient, as a recorded
@@ -44,7 +44,7 @@ local function variable_key(x)
 end
 
 
--- Where a gradient goes: an output of a step, or a variable that was asked for.
+-- A place for a gradient: an output of a step, or a variable that was asked for.
 local Slots = {}
 Slots.__index = Slots
 

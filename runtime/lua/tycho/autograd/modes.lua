@@ -1,7 +1,7 @@
 --- Recording and training: the two flags, and the scopes that set them.
 --
 -- A scope is a place on a stack, with the flags that were in force before it. Functions that run in
--- a scope put these back on errors, too, and close what was begun inside and not finished.
+-- a scope restore these on errors, too, and close what was begun inside and not finished.
 --
 -- @module tycho.autograd.modes
 
@@ -59,7 +59,7 @@ local function run(on, training, f, ...)
 end
 
 
---- Runs f with both flags set, and puts them back.
+--- Runs f with both flags set, and restores them.
 -- @bool on
 -- @bool training
 -- @tparam function f
@@ -93,7 +93,7 @@ function Scope:enter()
 end
 
 
---- Puts back what `enter` found.
+--- Restores the flags that `enter` found.
 function Scope:exit()
   local at = table.remove(self._depths)
   if not at then
@@ -155,9 +155,9 @@ local function scoped(word, default)
 end
 
 
---- Records what f does with variables (`attach_grad`), so that its results know how to go back to
--- them: `y:backward()`. Training is on, unless the first argument says otherwise. Without a
--- function a scope: `s:enter()`, `s:exit()`, `s:with(f)`.
+--- Records what f does with variables (`attach_grad`), so that gradients of its results can be
+-- computed: `y:backward()`. Training is on, unless the first argument is false. Without a function,
+-- returns a scope: `s:enter()`, `s:exit()`, `s:with(f)`.
 -- @function record
 -- @bool[opt=true] train_mode
 -- @tparam[opt] function f
@@ -205,7 +205,7 @@ local watch                              -- warns when a script ends that has no
 
 local function warn()
   local begun = stack[depth] and stack[depth].begun
-  if begun and not begun:find("^prompt") then            -- who types sees it
+  if begun and not begun:find("^prompt") then            -- the user sees it
     log:warning(("the script ends while recording is on: autograd.finish() belongs to "
       .. "autograd.begin() (%s)"):format(begun))
   end
@@ -225,7 +225,7 @@ function modes.begin(...)
 end
 
 
---- Puts back what the last `begin` found.
+--- Restores the flags that the last `begin` found.
 function modes.finish()
   if depth == 0 or not stack[depth].begun then
     Error.raise{ code = "state", func = "autograd.finish",

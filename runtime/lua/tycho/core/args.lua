@@ -111,10 +111,17 @@ end
 
 
 function Form:init(func, spec)
-  self.func, self.list, self.dict, self.rest = func, spec.list, spec.dict, spec.rest
-  self.advice = spec.advice
-  self.params, self.order, self.by_name = {}, {}, {}
-  local positional = true
+  self.func, self._spec = func, spec
+  self.list, self.dict, self.rest = spec.list or false, spec.dict or false, spec.rest or false
+  self.advice = spec.advice or false
+end
+
+
+-- Sets the fields that a form derives from its list of parameters. Most forms of a program are
+-- never used, and a compiled parameter takes three times the memory of its entry.
+local function compile_form(self)
+  local spec, positional = self._spec, true
+  self._spec, self.params, self.order, self.by_name = nil, {}, {}, {}
   for _, entry in ipairs(spec) do
     if entry == "*" then
       positional = false
@@ -126,6 +133,16 @@ function Form:init(func, spec)
   local first = self.list and self.order[1].type
   self.sizes = first == types.named.shape or first == types.named.dims
   self.members = first == types.named.list and #self.order == 1
+end
+
+
+-- Compiles the form when a field is read that it does not have yet.
+function Form.__index(self, key)
+  if rawget(self, "_spec") then
+    compile_form(self)
+  end
+  local value = rawget(self, key)
+  return value == nil and Form[key] or value
 end
 
 

@@ -27,16 +27,30 @@ local SHARE = 8                  -- ... or this part of the live native bytes, i
 local GROWTH = 64 * 2 ^ 20       -- bytes live arrays may grow by before a queue is waited for
 local HEAP_SHARE = 4             -- part of the Lua heap that one step covers
 
--- Percent of what Lua allocates that each step of the collector covers: Lua's own, and ours. A call
--- on arrays makes more garbage in the core than in Lua's heap, and the collector does not see it.
--- With steps of 200 % a cycle takes as long as the program needs to make some ten thousand arrays;
--- their memory has left the processor's caches when it is used again. A script's own choice stays.
-local LUAS_STEPS, STEPS = 200, 4000
+local LARGE = 2 ^ 20             -- bytes of an array that leaves the processor's caches anyway
 
-local chosen = collectgarbage("setstepmul", STEPS)
-if chosen ~= LUAS_STEPS then
-  collectgarbage("setstepmul", chosen)
+-- Percent of what Lua allocates that each step of the collector covers. A call on arrays makes more
+-- garbage in the core than in Lua's heap, and the collector does not see it. With Lua's own 200 % a
+-- cycle takes as long as the program needs to make some ten thousand arrays; their memory has left
+-- the processor's caches when it is used again. Large arrays ask for shares of a cycle as often as
+-- their bytes need it; between these shares the steps are short, since long ones would complete a
+-- cycle for every few arrays. SHORT_STEPS differs from Lua's value, so that a script's choice is
+-- recognised.
+local LUAS_STEPS, SHORT_STEPS, LONG_STEPS = 200, 201, 4000
+
+local chosen_steps = LUAS_STEPS          -- what this file has set last
+
+-- Sets the percentage of steps, unless a script has set its own.
+local function set_steps(percent)
+  local found = collectgarbage("setstepmul", percent)
+  if found == chosen_steps then
+    chosen_steps = percent
+  else
+    collectgarbage("setstepmul", found)
+  end
 end
+
+set_steps(LONG_STEPS)
 
 local debt, limit = 0, LEAST
 
@@ -74,26 +88,41 @@ local function drain(device)
 end
 
 
--- Does a share of a cycle. What `step` does is its size times the percentage of steps, so Lua's own
--- percentage is set meanwhile.
-local function collect_share()
-  local percent = collectgarbage("setstepmul", LUAS_STEPS)
-  if percent ~= STEPS then
-    collectgarbage("setstepmul", percent)
+local awaits_end = false                 -- an object below waits for the end of a cycle
+
+-- Makes the steps long again at the end of the cycle: the collector then runs the finaliser of an
+-- object that nothing refers to.
+local function await_cycle_end()
+  if not awaits_end then
+    awaits_end = true
+    getmetatable(newproxy(true)).__gc = function()
+      awaits_end = false
+      set_steps(LONG_STEPS)
+    end
   end
-  collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
-  collectgarbage("setstepmul", percent)
+end
+
+
+-- Does a share of a cycle. The work of `step` is its size times the percentage of steps.
+local function collect_share(bytes)
+  set_steps(SHORT_STEPS)
+  local ended = collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
+  if bytes < LARGE or ended then
+    set_steps(LONG_STEPS)
+  else
+    await_cycle_end()
+  end
 end
 
 
 local settled = 0                        -- live bytes when a queue was last known to be empty
 
-local function step(device)
+local function step(bytes, device)
   debt = 0
   for _, f in ipairs(watchers) do
     f()
   end
-  collect_share()
+  collect_share(bytes)
   local live = live_bytes()
   if live > settled + GROWTH then
     drain(device)
@@ -114,7 +143,7 @@ function gc.count(bytes, device)
   end
   debt = debt + bytes
   if debt > limit then
-    step(device)
+    step(bytes, device)
   end
 end
 

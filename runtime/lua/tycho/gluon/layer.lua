@@ -21,7 +21,7 @@ local Symbol = sym.Symbol
 local values = require "tycho.core.values"
 
 local cached, put_input = call.cached, call.put_input
-local let_go, tidy, NDArray = array_class.let_go, array_class.tidy, array_class.NDArray
+local release, tidy, NDArray = array_class.release, array_class.tidy, array_class.NDArray
 local getmetatable, rawequal = getmetatable, rawequal
 
 local layer = {}
@@ -86,7 +86,7 @@ end
 function layer.pass_on(block, x)
   local y = block(x)
   if recording.on and getmetatable(x) == NDArray and not rawequal(x, y) then
-    let_go(x)
+    release(x)
   end
   return y
 end

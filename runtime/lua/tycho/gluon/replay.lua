@@ -350,7 +350,7 @@ local function run_steps(plan, inputs, slots, func, watch)
     end
     for k = 1, #drop do
       if not watch then
-        class.let_go(slots[drop[k]])
+        class.release(slots[drop[k]])
       end
       slots[drop[k]] = nil
     end

@@ -350,13 +350,13 @@ class.fields = {
 }
 
 
-local OWN = { "_h", "_shape", "_dtype", "_device", "_owner", "_grad" }
+local OWN_FIELDS = { "_h", "_shape", "_dtype", "_device", "_owner", "_grad" }
 
 -- Drops the handle now; queued work keeps the memory until it is done.
 function class.drop(x)
   local h = rawget(x, "_h")
   if h then
-    for _, key in ipairs(OWN) do
+    for _, key in ipairs(OWN_FIELDS) do
       rawset(x, key, nil)
     end
     C.ty_tensor_free(ffi_gc(h, nil))
@@ -367,7 +367,7 @@ end
 --- Drops the handle of an array that only its maker has; its bytes are no longer counted for the
 -- collector.
 -- @tparam NDArray x
-function class.let_go(x)
+function class.release(x)
   if rawget(x, "_h") then
     gc.discount(tables.product(x._shape) * BYTES[x._dtype])
     class.drop(x)
@@ -398,7 +398,7 @@ local function end_tidy(outer, ok, ...)
   for i = 1, #arrays do
     local x = arrays[i]
     if not results[x] then
-      class.let_go(x)
+      class.release(x)
     elseif outer then
       outer[#outer + 1] = x
     end
@@ -459,7 +459,10 @@ end
 function class.keep(x)
   if type(x) == "table" and getmetatable(x) == NDArray then
     rawset(x, "_kept", true)
-    class.keep(rawget(x, "_grad"))
+    local grad = rawget(x, "_grad")
+    if grad then
+      class.keep(grad)
+    end
   elseif values.is_plain(x) then
     for _, inner in pairs(x) do
       class.keep(inner)

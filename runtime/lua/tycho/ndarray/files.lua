@@ -172,7 +172,7 @@ local function loaded(code, out, named, func, argument)
 end
 
 
-local OWN = "\x12\x01\0\0\0\0\0\0"                   -- how a file in the reference's format begins
+local LIST_HEAD = "\x12\x01\0\0\0\0\0\0"             -- begins a file in the reference's format
 local HEAD = 24                          -- bytes that tell formats apart
 
 -- The formats of others, in the order in which they are asked. `is_mine(head, file)`: whether a
@@ -203,7 +203,7 @@ end
 -- @treturn string the format's name
 function io_of.read_other(file)
   local head = file:read(0, math.min(HEAD, file.size))
-  if head:sub(1, #OWN) == OWN then
+  if head:sub(1, #LIST_HEAD) == LIST_HEAD then
     return nil
   end
   for _, format in ipairs(FORMATS) do
@@ -261,7 +261,7 @@ local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)
   local dict, names, metadata
-  if a.buf:sub(1, #OWN) ~= OWN then
+  if a.buf:sub(1, #LIST_HEAD) ~= LIST_HEAD then
     dict, names, metadata = other_contents(
       file_arrays().copy(a.buf, #a.buf, "the buffer", "nd.load_frombuffer"))
   end

@@ -119,17 +119,25 @@ end
 
 
 -- Results that the script no longer holds take memory and writes for nothing. They are found by a
--- collection before the program is made, where the calls that wait make so many bytes, and where
--- the steps of the script take so many times as long as a collection (1 ms for 2 MB of heap, and as
--- much again for what it drives out of the caches).
-local WORTH_BYTES, WORTH_TIMES = 4 * 2 ^ 20, 60
+-- collection before the program is made, where the arrays that wait for it have so many bytes, and
+-- where the steps of the script take so many times as long as a collection (1 ms for 2 MB of heap,
+-- and as much again for what it drives out of the caches). A script that still has its arrays is
+-- asked less and less often, up to once in so many steps. One collection that takes long, since
+-- others use the machine, changes little.
+local WORTH_BYTES, WORTH_TIMES, MOST_PASSED, MOST_GROWTH = 4 * 2 ^ 20, 25, 64, 1.25
 local last_backward, collection = 0, 0.002                      -- seconds of the process
+local passed, to_pass = 0, 0                                    -- steps since a collection; to come
 
 local function collect_results()
-  local now = os.clock()
-  if C.ty_lazy_bytes() > WORTH_BYTES and now - last_backward > WORTH_TIMES * collection then
-    gc.sweep()
-    collection = os.clock() - now
+  local now, bytes = os.clock(), tonumber(C.ty_lazy_bytes())
+  if bytes > WORTH_BYTES and now - last_backward > WORTH_TIMES * collection then
+    passed = passed + 1
+    if passed > to_pass then
+      gc.sweep()
+      collection = math.min(os.clock() - now, MOST_GROWTH * collection)
+      local found = bytes - tonumber(C.ty_lazy_bytes()) > WORTH_BYTES / 4
+      passed, to_pass = 0, found and 0 or math.min(2 * to_pass + 1, MOST_PASSED)
+    end
   end
   last_backward = now
 end

@@ -228,7 +228,7 @@ end
 -- Returns the cached entry of a call with one or two arrays and nothing else, its inputs in place;
 -- nil if no such call was made before, or this is none.
 local function find_bare(cache, n, a, b)
-  if n > 2 or getmetatable(a) ~= NDArray or n == 2 and getmetatable(b) ~= NDArray then
+  if n > 2 or n == 2 and getmetatable(b) ~= NDArray then
     return nil
   end
   local entry = cache.root[n]
@@ -256,7 +256,10 @@ function operators.maker(schema, func)
         return call.binary(name, func, a, b)
       end
     elseif cache then
-      local entry, out = find_bare(cache, select("#", ...), a, b), nil
+      local entry, out
+      if getmetatable(a) == NDArray then
+        entry = find_bare(cache, select("#", ...), a, b)
+      end
       if not entry then
         entry, out = call_cache.find(cache, nil, false, ...)
       end

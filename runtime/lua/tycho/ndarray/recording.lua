@@ -16,6 +16,7 @@ local recording = {
 }
 
 local steps = C.ty_live_at("history")                    -- recorded calls that are alive
+local was_on = false                     -- whether calls were ever recorded: before, `steps` is 0
 
 local OFF, ON, PAUSED = 0, 1, 2
 
@@ -25,6 +26,7 @@ local OFF, ON, PAUSED = 0, 1, 2
 -- @bool paused not on, but inside of something that is recorded
 function recording.set(on, training, paused)
   recording.on, recording.training = on, training
+  was_on = was_on or on
   C.ty_recording(on and ON or paused and PAUSED or OFF)
   C.ty_training(training and 1 or 0)
 end
@@ -140,7 +142,7 @@ end
 --- Records the line of a write if a recorded call may need the values in the array.
 -- @tparam NDArray x
 function recording.note_write(x)
-  if steps[0] > 0 and C.ty_watched(x._h) ~= 0 then
+  if was_on and steps[0] > 0 and C.ty_watched(x._h) ~= 0 then
     C.ty_note_write(x._h, recording.lines and script_line() or nil)
   end
 end

@@ -1,4 +1,4 @@
---- From a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
+--- Converts a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
 --
 -- Nodes are written in the symbol's order by functions of the tables (onnx/to_math.lua and its
 -- like); what depends on parameters alone is computed first. Shapes are inferred twice, with
@@ -501,7 +501,7 @@ local function fold(self, n)
   end
   local given = {}
   for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
-    local d = self.described[n][k]       -- what decides them may be their readers
+    local d = self.described[n][k]       -- a shape may follow from what reads it
     given[k] = class.new(d.shape, DTYPES[d.dtype], C.TY_CPU, self.func)
   end
   self.constants[n] = call.many(n.op, self.func, arrays, #arrays, flat, given, n.ports.nvisible)

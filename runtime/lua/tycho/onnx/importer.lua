@@ -1,7 +1,7 @@
---- From an ONNX file to a symbol and its parameters (not for users; `ty.onnx.import_model`).
+--- Converts an ONNX file to a symbol and its parameters (not for users; `ty.onnx.import_model`).
 --
 -- Nodes are converted in the file's order by functions of the operator tables. What depends on
--- constants only is computed on the way (onnx/value.lua), so that shape arithmetic leaves no trace.
+-- constants only is computed at once (onnx/value.lua), so that shape arithmetic makes no nodes.
 --
 -- @module tycho.onnx.importer
 

@@ -5,7 +5,7 @@
 --       return x:map("LeakyReLU", {}, { act_type = "elu", slope = n:float("alpha", 1) })
 --     end
 --
--- Attributes come from a stranger's file, so each is asked for with its type.
+-- The file is not trusted, so each attribute is read with its expected type.
 --
 -- @module tycho.onnx.node
 

@@ -11,7 +11,7 @@
 -- - or an output of a node of the symbol that is being made: `entry`.
 --
 -- Operators over constants run at once, others become nodes, so that what a file computes from
--- shapes alone leaves no trace. Both are written the same way:
+-- shapes alone makes no nodes. Both are written the same way:
 --
 --     local y = (x - mean) / x:unary("sqrt")
 --     local z = value.op("Convolution", { x, weight }, { kernel = { 3, 3 }, num_filter = 8 })
@@ -54,9 +54,10 @@ end
 --- "None" in lists of parameters.
 value.null = values.null
 
--- Bytes of constants that one operator may make at import, and all together: more stays in the
--- network. Operators that may run at import.
-local MOST_BYTES, MOST_ALL, MOST_STEPS = 2 ^ 28, 2 ^ 30, 200000
+-- Limits of what is computed at import; operators beyond them stay in the network.
+local MOST_BYTES = 2 ^ 28                -- bytes of constants that one operator makes
+local MOST_ALL = 2 ^ 30                  -- bytes of constants that all operators make
+local MOST_STEPS = 200000                -- operators that run
 
 local state                              -- of the import under way
 

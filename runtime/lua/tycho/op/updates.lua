@@ -19,7 +19,7 @@ local SINGLE = {
 }
 
 -- lists of arrays, and how the operator calls what follows from them
-local MANY = {
+local LISTS = {
   multi_adamw_update    = { "weights", "grads", "mean", "var", scaled = true },
   multi_mp_adamw_update = { "weights", "grads", "mean", "var", "weights32", scaled = true },
   multi_lamb_update     = { "weights", "grads", "mean", "var" },
@@ -111,7 +111,7 @@ end
 
 
 local function add_many(functions, space, tools)
-  for name, inputs in pairs(MANY) do
+  for name, inputs in pairs(LISTS) do
     local func, run = space .. name, nil
     local form = many_form(func, inputs)
     functions[name] = function(...)

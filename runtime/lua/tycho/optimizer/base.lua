@@ -352,8 +352,8 @@ function Optimizer:update(index, weight, grad, state)
 end
 
 
---- The longest list of weights that an operator takes; on a GPU a launch is for some dozens.
-base.MANY = 128
+--- The most weights that one call of an operator updates; on a GPU one launch serves some dozens.
+base.MAX_TOGETHER = 128
 
 function base.is_on_gpu(weight)
   return weight.context.device_type == "gpu"
@@ -368,9 +368,9 @@ end
 
 --- Returns how many weights like this one, of one type on one device, are updated by one call:
 -- `aggregate_num`; on a GPU, where each launch costs, a rule may take more.
--- @treturn int at most `base.MANY`; 0: one by one
+-- @treturn int at most `base.MAX_TOGETHER`; 0: one by one
 function Optimizer:_together(_)
-  return math.min(self.aggregate_num, base.MANY)
+  return math.min(self.aggregate_num, base.MAX_TOGETHER)
 end
 
 

@@ -44,8 +44,8 @@ SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
 function SGD:_together(weight)
-  local n = math.min(self.aggregate_num, base.MANY)
-  return n > 0 and base.is_on_gpu(weight) and base.MANY or n
+  local n = math.min(self.aggregate_num, base.MAX_TOGETHER)
+  return n > 0 and base.is_on_gpu(weight) and base.MAX_TOGETHER or n
 end
 
 

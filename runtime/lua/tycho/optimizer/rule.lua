@@ -67,7 +67,7 @@ end
 -- master copies.
 local function together(self, weight)
   local many = self.update == update and base.is_on_gpu(weight) and not base.is_half(weight)
-  return many and base.MANY or 0
+  return many and base.MAX_TOGETHER or 0
 end
 
 

@@ -9,7 +9,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local members = {}
 
-local DEEP = 8                                           -- metatables followed
+local MOST_METATABLES = 8                                -- followed from a value
 local NOBODY = "nobody_has_this_name"
 
 
@@ -23,9 +23,10 @@ local function add_keys(names, value, depth)
   end
   local meta = debug.getmetatable(value)
   local index = type(meta) == "table" and rawget(meta, "__index")
-  if depth < DEEP and type(index) == "table" and index ~= value then
+  if depth < MOST_METATABLES and type(index) == "table" and index ~= value then
     add_keys(names, index, depth + 1)
-  elseif depth < DEEP and type(meta) == "table" and meta ~= value and type(value) == "table" then
+  elseif depth < MOST_METATABLES and type(meta) == "table" and meta ~= value
+      and type(value) == "table" then
     add_keys(names, meta, depth + 1)
   end
 end

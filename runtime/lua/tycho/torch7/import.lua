@@ -1,4 +1,4 @@
---- From modules of Torch7 to symbols: `ty.torch7.import_model`.
+--- Converts modules of Torch7 to symbols: `ty.torch7.import_model`.
 --
 -- The object is walked as Torch would run it, with symbols of known shapes for tensors
 -- (`torch7/tensor.lua`); what each class does is in `torch7/layers_*.lua`.
@@ -44,10 +44,10 @@ local TYPES = {
 
 local FLOATS = { float32 = true, float64 = true, float16 = true }
 
--- What tells it: the parameters, else the type that a module names.
+-- Fields that have the network's element type; without any, the type that a module names.
 local PARAMETERS = { "weight", "bias", "running_mean", "v" }
 
--- Returns the first answer of f among an object and all that it holds.
+-- Calls f with an object and all that it holds, and returns its first result that is not nil.
 local function search(root, f)
   local list, seen, at = { root }, { [root] = true }, 1
   while list[at] do
@@ -85,7 +85,7 @@ end
 
 -- Inputs ------------------------------------------------------------------------------------------
 
--- The form of a module's input: nil where a tensor or anything is taken, else a list of forms.
+-- Returns the form of a module's input: nil if it takes a tensor or anything, else a list of forms.
 local find_form
 
 local FORMS = {}
@@ -258,7 +258,7 @@ local function list_outputs(y)
 end
 
 
--- Asks the core whether it finds the same shapes.
+-- Checks that the core infers the same shapes.
 local function check_shapes(sym, shapes, net, list)
   local given = {}
   for _, name in ipairs(sym:list_arguments()) do

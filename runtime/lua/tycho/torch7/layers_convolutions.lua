@@ -183,8 +183,8 @@ layers.any("nn.VolumetricFullConvolution", full_convolution(3))
 -- Other convolutions ------------------------------------------------------------------------------
 
 -- nOutputPlane maps of each plane: weight (multiplier, in, kH, kW), outputs plane by plane. Torch
--- takes the height of the image for its width and the other way round: it reads the same elements
--- as an image of these sizes, and so did it when the weights were trained.
+-- exchanges height and width: it reads the elements as an image of the exchanged sizes, in training
+-- too, so this does the same.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local times, planes = planes_of(net, m)

@@ -1,7 +1,7 @@
 --- Recurrent layers of the package rnn. For `torch7/import.lua`.
 --
--- Sequences are unrolled: their length is known. A recurrent module begins from zeros and is run a
--- step further by each call; a Sequencer begins anew.
+-- Sequences are unrolled: their length is known. A recurrent module starts from zeros, and each
+-- call runs it one step further; a Sequencer starts again from zeros.
 --
 -- @module tycho.torch7.layers_recurrent
 

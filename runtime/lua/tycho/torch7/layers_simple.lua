@@ -202,7 +202,7 @@ end
 map_dropout("nn.SpatialDropout", 2)
 map_dropout("nn.VolumetricDropout", 3)
 
--- All or nothing.
+-- Drops all elements or none.
 layers.tensor("nn.TotalDropout", function(net, m, x)
   local ones = {}
   for i = 1, #x.shape do
@@ -211,7 +211,8 @@ layers.tensor("nn.TotalDropout", function(net, m, x)
   return x * dropout(m, net:full(ones, 1), probability(net, m)):ne(0)
 end)
 
--- Dropout leaves ones as they are in evaluation only, which says whether there is to be noise.
+-- Adds noise in training only: a Dropout of ones shows whether the network trains, since it leaves
+-- them unchanged in evaluation.
 layers.tensor("nn.WhiteNoise", function(net, m, x)
   local training = x:ones_like():unary("Dropout", { p = 0.5 }):ne(1)
   local noise = x:unary("_random_normal_like", { loc = net:number(m, "mean", 0),

@@ -40,7 +40,7 @@ end
 
 layers.any("nn.Sequential nn.CReLU nn.SpatialLPPooling nn.Maxout nn.LayerNormalization", sequential)
 
--- Wrappers: what they have is the first module.
+-- Wrappers of their first module.
 layers.any("nn.Decorator nn.DontCast nn.GPU nn.DataParallelTable nn.Serial nn.Inception",
   function(net, m, x)
   return net:child(m, 1, x)
@@ -80,7 +80,7 @@ layers.any("nn.Concat", function(net, m, x)
   return Tensor.concat(list, net:axis(net:integer(m, "dimension"), #list[1].shape))
 end)
 
--- Maps of other sizes stand in the middle of the largest, zeros around.
+-- Smaller maps are centred in the size of the largest, with zeros around them.
 layers.any("nn.DepthConcat", function(net, m, x)
   local list, largest = {}, nil
   for i = 1, net:count(m) do

@@ -10,7 +10,7 @@ local Error = require "tycho.core.error"
 local objects = {}
 
 local SHOWN = 8                                          -- fields that `tostring` shows
-local OWN = {}                                           -- marks metatables of this file
+local MARK = {}                                           -- marks metatables of this file
 
 
 local function show(object)
@@ -33,13 +33,13 @@ end
 -- @int version 0 where the file has none
 -- @treturn table the metatable of its objects
 function objects.class(name, version)
-  return { class_name = name, version = version, own = OWN, __tostring = show }
+  return { class_name = name, version = version, own = MARK, __tostring = show }
 end
 
 
 local function class_of(value)
   local class = type(value) == "table" and getmetatable(value)
-  return type(class) == "table" and rawget(class, "own") == OWN and class or nil
+  return type(class) == "table" and rawget(class, "own") == MARK and class or nil
 end
 
 

@@ -1,7 +1,7 @@
 --- What flows through a network while it is imported: symbols with known shapes.
 --
 -- Torch computes on tensors that may share memory: a view sees what is written into its base, and a
--- layer that works in place changes its input for everybody who reads it afterwards. A tensor here
+-- layer that works in place changes its input for all later readers. A tensor here
 -- is therefore a place that holds a symbol: `get` reads it, `set` is what a layer in place does,
 -- and a view reads and writes through its base. Axes count from 0, shapes have at least one.
 --

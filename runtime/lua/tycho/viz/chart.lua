@@ -16,8 +16,8 @@ local ROW = 16                                           -- from one line of tex
 local SIDE, GAP = 16, 8                                  -- around the chart; beside texts
 local X_PART, Y_PART = 56, 42                            -- least pixels between ticks
 local SAMPLE = 18                                        -- length of a line in the legend
-local FEW = 30                                           -- so many points are marked with discs
-local MANY = 1000                                        -- points of a line that is thinned
+local MOST_DISCS = 30                                    -- points of a line that has discs
+local MOST_POINTS = 1000                                 -- of a line; longer ones are thinned
 local TEXT, DARK, GRID, AXIS = "#444444", "#111111", "#e6e6e6", "#999999"
 local COLOURS = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555" }
 
@@ -262,11 +262,11 @@ local function paint_curve(canvas, spec, curve, x, y, area)
   if curve.style == "line" then
     local inside = (spec.x_range or spec.y_range) and clip_runs(runs, area) or runs
     for _, run in ipairs(inside) do
-      canvas:line(#run > MANY and thinned(run) or run, curve.colour, 2)
+      canvas:line(#run > MOST_POINTS and thinned(run) or run, curve.colour, 2)
     end
   end
   for _, run in ipairs(runs) do
-    local marked = curve.style == "points" or count <= FEW or #run == 1
+    local marked = curve.style == "points" or count <= MOST_DISCS or #run == 1
     for _, point in ipairs(marked and run or {}) do
       if within(point, area) then
         canvas:disc(point[1], point[2], 3, curve.colour)
