@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -195,14 +194,17 @@ int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
   return gate_refuses() ? EAGAIN : pthread_create(thread, NULL, run, context);
 }
 
+/* Operations of futex(2) on words of one process: musl's compiler lacks the kernel's header. */
+enum { FUTEX_SLEEP = 0 | 128, FUTEX_WAKE_UP = 1 | 128 };
+
 void sys_sleep_on(const uint32_t *word, uint32_t value)
 {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+  syscall(SYS_futex, word, FUTEX_SLEEP, value, NULL, NULL, 0);
 }
 
 void sys_wake(const uint32_t *word, int n)
 {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+  syscall(SYS_futex, word, FUTEX_WAKE_UP, n, NULL, NULL, 0);
 }
 
 /* Opens a library. Where the gate refuses, a name that does not exist gives dlerror its text. */

@@ -67,7 +67,7 @@ describe("recorded calls wait", function()
       y = nd.tanh(parts[1])
       local view = nd.exp(x):reshape{ 4 }
       for _, each in ipairs{ nd.exp(x), parts[1], parts[2], view } do
-        class.let_go(each)
+        class.release(each)
       end
     end)
     assert.equal(before.flushes, autograd.stats().flushes)
