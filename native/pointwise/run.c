@@ -241,20 +241,21 @@ static void load_dtype(const struct pw_run_state *s, int dtype, void *slot, cons
   }
 }
 
-/* Stores n elements of the compute dtype as another dtype, the same way. */
-static void store_dtype(const struct pw_run_state *s, int dtype, void *to, const void *slot,
-    int64_t stride, int64_t n)
+void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n)
 {
-  const struct pw_table *table = s->table;
-  const int kind = s->t->kind;
+  static const size_t sizes[KINDS] = {
+    [KIND_F32] = sizeof(float), [KIND_F64] = sizeof(double),
+    [KIND_I32] = sizeof(int32_t), [KIND_I64] = sizeof(int64_t),
+  };
+  const struct pw_table *table = pw_table();
   if (kind == KIND_F32 || !is_half(dtype)) {
-    table->store[kind][dtype](to, slot, stride, n);
+    table->store[kind][dtype](to, from, stride, n);
     return;
   }
   _Alignas(64) float block[BLOCK];
   for (int64_t i = 0; i < n; i += BLOCK) {
     const int64_t part = MIN(BLOCK, n - i);
-    table->store[kind][TY_F32](block, (const char *)slot + (size_t)i * s->size, 1, part);
+    table->store[kind][TY_F32](block, (const char *)from + (size_t)i * sizes[kind], 1, part);
     table->store[KIND_F32][dtype]((uint16_t *)to + i * stride, block, stride, part);
   }
 }
@@ -276,7 +277,7 @@ static void store_elements(const struct pw_run_state *s, int k, void *to, const 
   if (stride == 1 && s->t->kind == KIND_F32 && is_half(dtype))
     cast_between(TY_F32, dtype)(to, slot, n);
   else
-    store_dtype(s, dtype, to, slot, stride, n);
+    pw_store_elements(s->t->kind, dtype, to, slot, stride, n);
 }
 
 /* Loads or stores n elements of an operand from coordinates `at` on, row by row. */
@@ -336,7 +337,7 @@ static void cast_elements(
     return;
   }
   for (int64_t i = 0; i < n; i += BLOCK) {
-    store_dtype(s, dtype, block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
+    pw_store_elements(s->t->kind, dtype, block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
     load_dtype(s, dtype, d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
   }
 }
