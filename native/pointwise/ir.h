@@ -129,7 +129,7 @@ struct pw_table {
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };
 const struct pw_table *pw_table(void);            /* of this processor */
-/* Stores n elements of a kind as a dtype, `stride` elements apart; half types become float32 first. */
+/* Stores n elements of a kind as a dtype, `stride` apart; half types become float32 first. */
 void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n);
 
 struct pw_term {
