@@ -129,6 +129,7 @@ struct pw_table {
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };
 const struct pw_table *pw_table(void);            /* of this processor */
+static inline bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 /* Stores n elements of a kind as a dtype, `stride` apart; half types become float32 first. */
 void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n);
 

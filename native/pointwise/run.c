@@ -156,7 +156,6 @@ static bool needs_no_slots(const struct pw_run_state *s)
   return true;
 }
 
-static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* Returns the elements of a slot: more where operands are converted, since a call of a loop of a
 ** few hundred elements costs as much as its work. */
@@ -238,25 +237,6 @@ static void load_dtype(const struct pw_run_state *s, int dtype, void *slot, cons
     const int64_t part = MIN(BLOCK, n - i);
     table->load[KIND_F32][dtype](block, (const uint16_t *)from + i * stride, stride, part);
     table->load[kind][TY_F32]((char *)slot + (size_t)i * s->size, block, 1, part);
-  }
-}
-
-void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n)
-{
-  static const size_t sizes[KINDS] = {
-    [KIND_F32] = sizeof(float), [KIND_F64] = sizeof(double),
-    [KIND_I32] = sizeof(int32_t), [KIND_I64] = sizeof(int64_t),
-  };
-  const struct pw_table *table = pw_table();
-  if (kind == KIND_F32 || !is_half(dtype)) {
-    table->store[kind][dtype](to, from, stride, n);
-    return;
-  }
-  _Alignas(64) float block[BLOCK];
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t part = MIN(BLOCK, n - i);
-    table->store[kind][TY_F32](block, (const char *)from + (size_t)i * sizes[kind], 1, part);
-    table->store[KIND_F32][dtype]((uint16_t *)to + i * stride, block, stride, part);
   }
 }
 
