@@ -72,7 +72,7 @@ enum {
 };
 
 /* Finds kernel `name` of a family, compiled with `defines`, a format: "T=float N=3", each word one
-** #define. Compiled kernels are kept by these words. */
+** #define. Compiled kernels are kept by these words and by the name, which has to stay. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* Does the same with the words as they are. */

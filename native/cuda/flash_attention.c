@@ -171,15 +171,20 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
 /* Of a block on tensor cores (TENSOR_ROWS and TENSOR_THREADS of kernels/flash_attention.cu). */
 enum { TENSOR_ROWS = 64, TENSOR_THREADS = 128 };
 
-/* Starts a kernel for `rows` of each of `heads` heads, or the one of its name on tensor cores. */
-static int start_tiles(const struct call *c, const struct attention_tiles *f, const char *name,
-    int pack, int64_t rows, int64_t heads, void **params)
+/* Kernels that do the same on ordinary and on tensor cores. */
+struct tile_kernels { const char *name, *on_tensor; };
+static const struct tile_kernels attend = { "attend", "attend_tensor" },
+                                 back_queries = { "attend_back_queries",
+                                   "attend_back_queries_tensor" },
+                                 back_keys = { "attend_back_keys", "attend_back_keys_tensor" };
+
+/* Starts one of two kernels for `rows` of each of `heads` heads. */
+static int start_tiles(const struct call *c, const struct attention_tiles *f,
+    const struct tile_kernels *kernels, int pack, int64_t rows, int64_t heads, void **params)
 {
-  char on_tensor[64];
   struct tile_launch l;
   const bool tensor = on_tensor_cores(c, f);
-  snprintf(on_tensor, sizeof on_tensor, "%s_tensor", name);
-  TRY(tile_family(c, f, tensor ? on_tensor : name, pack, rows, heads, &l));
+  TRY(tile_family(c, f, tensor ? kernels->on_tensor : kernels->name, pack, rows, heads, &l));
   if (tensor) l.blocks = (rows + TENSOR_ROWS - 1) / TENSOR_ROWS * heads * f->args.batch;
   return l.blocks
       ? cuda_launch(c->device, l.f, l.blocks, tensor ? TENSOR_THREADS : CUDA_BLOCK, 0, params)
@@ -194,7 +199,7 @@ static int attend_forward(struct call *c)
   void *arrays[] = { f.q, f.k, f.v };
   const int pack = choose_pack(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
   void *params[] = { &y, &c->out[1].p, &f.q, &f.k, &f.v, &f.extra, &f.args };
-  return start_tiles(c, &f, "attend", pack, f.args.tq, f.args.heads, params);
+  return start_tiles(c, &f, &attend, pack, f.args.tq, f.args.heads, params);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -227,10 +232,10 @@ static int attend_backward(struct call *c)
   const int pack = choose_pack(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
   if (!dq && !dk && !dv) return TY_OK;
   void *queries[] = { &dq, &gaps, &dy, &y, logsum, &f.q, &f.k, &f.v, &f.extra, s };
-  TRY(start_tiles(c, &f, "attend_back_queries", pack, s->tq, s->heads, queries));
+  TRY(start_tiles(c, &f, &back_queries, pack, s->tq, s->heads, queries));
   if (!dk && !dv) return TY_OK;
   void *keys[] = { &dk, &dv, &gaps, &dy, logsum, &f.q, &f.k, &f.v, &f.extra, s };
-  return start_tiles(c, &f, "attend_back_keys", pack, s->tk, kv_heads, keys);
+  return start_tiles(c, &f, &back_keys, pack, s->tk, kv_heads, keys);
 }
 
 static const char *too_wide(const struct call *c, int first)

@@ -128,7 +128,8 @@ end)
 -- What names of the table stand for ---------------------------------------------------------------
 
 local CLASSES = { NDArray = ty.nd.NDArray, Symbol = ty.sym.Symbol, Module = ty.mod.Module,
-  Executor = ty.executor.Executor, Block = ty.gluon.Block, HybridBlock = ty.gluon.HybridBlock }
+  Executor = ty.executor.Executor, Block = ty.gluon.Block, HybridBlock = ty.gluon.HybridBlock,
+  ParameterDict = ty.gluon.ParameterDict, Trainer = ty.gluon.Trainer }
 local objects = { NDArray = x, Executor = data:simple_bind{ ctx = ty.cpu(), data = { 1 } } }
 
 local function find_value(path)

@@ -170,7 +170,10 @@ describe_there("Results of the check on a GPU", function()
       local n = number_of_specs()
       assert.equal(3, status, text)
       local passed, missing = text:match("^specs: (%d+) of %d+ items passed.*; (%d+) not reached")
-      assert.equal(n, passed + missing)
+      if text:find("^specs: nothing was reached") then    -- on a busy machine
+        passed, missing = 0, n
+      end
+      assert.equal(n, passed + missing, text)
       assert.is_true(tonumber(missing) > 0)
       text, status = check(settings, path, "specs")
       assert.equal(0, status, text)

@@ -158,6 +158,8 @@ describe("a Trainer", function()
     assert.matches("set_learning_rate",
       tostring(assert.raises("state", function() t.learning_rate = 1 end)))
     assert.raises("state", function() t.lr = 1 end)
+    assert.matches("did you mean 'set_learning_rate'",
+      tostring(assert.raises("name", function() t:set_lr(1) end)))
   end)
 end)
 

@@ -221,6 +221,7 @@ foreign.TOPICS = {
     train = "Executor:forward{is_train} autograd.train_mode",
     transfer_learning = "mod.Module{fixed_param_names}", weights = "Module:get_params",
     while_loop = "sym.contrib.while_loop",
+    reset_ctx = "ParameterDict:reset_ctx", set_lr = "Trainer:set_learning_rate",
     zero_grad = "NDArray:attach_grad{grad_req} Symbol:simple_bind{grad_req} Block:zero_grad",
   } },
   { "Training", {
