@@ -4,9 +4,9 @@
 ** A queue thread calls parallel_queue once. Its regions then have cores / CPU queues opened
 ** members; any other thread, and a member of a region that asks again, does all the work itself.
 **
-** The members are threads of our own (team.h), for which nobody waits until they have begun. Those
-** of oneDNN are OpenMP's. Threads of both kinds would take the cores from each other, so a queue
-** that lets oneDNN use several has its own regions on OpenMP's threads, too.
+** The members are threads of our own (team.h), which a loop does not wait for before they
+** begin. Those of oneDNN are OpenMP's. Threads of both kinds would take the cores from each other,
+** so a queue that lets oneDNN use several has its own regions on OpenMP's threads, too.
 */
 #include <sched.h>
 #include <unistd.h>

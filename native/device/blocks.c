@@ -197,8 +197,8 @@ static int64_t account_most_kept(const struct account *a, int device)
   return EXACT ? -1 : MIN(MAX(a->most - a->used, KEPT_ALWAYS), most);
 }
 
-/* Gives kept blocks back to the device until there are no more than so many bytes: those of the
-** size class that has the oldest one first. Under the lock. */
+/* Gives kept blocks back to the device until at most `bytes` are kept: those of the size class that
+** has the oldest one first. Under the lock. */
 static void account_shrink_kept(struct account *a, int device, int64_t bytes)
 {
   while (a->cached > bytes) {

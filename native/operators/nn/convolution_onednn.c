@@ -165,6 +165,7 @@ static bool divides_filters(const struct window *w, int parts)
       (!grouped || w->groups * w->channels / parts % block == 0);
 }
 
+/* Returns the window of one of these parts. */
 static struct window part_window(const struct window *w, int parts)
 {
   struct window part = *w;
@@ -513,6 +514,8 @@ struct forward_run {
   int failed;                                         /* atomic */
 };
 
+/* Computes some images, or a part of the filters of one, in a slot that no other unit uses at the
+** same time. Returns false if oneDNN fails. */
 static bool run_unit(struct forward_run *r, int64_t unit)
 {
   const struct onednn_shape *s = r->s;

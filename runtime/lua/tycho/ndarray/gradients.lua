@@ -118,15 +118,22 @@ function gradients.run_core(func, ...)
 end
 
 
--- Results that the script no longer holds take memory and writes for nothing. They are found by a
--- collection before the program is made, where the arrays that wait for it have so many bytes, and
--- where the steps of the script take so many times as long as a collection (1 ms for 2 MB of heap,
--- and as much again for what it drives out of the caches). A script that still has its arrays is
--- asked less and less often, up to once in so many steps. One collection that takes long, since
--- others use the machine, changes little.
-local WORTH_BYTES, WORTH_TIMES, MOST_PASSED, MOST_GROWTH = 4 * 2 ^ 20, 25, 64, 1.25
-local last_backward, collection = 0, 0.002                      -- seconds of the process
-local passed, to_pass = 0, 0                                    -- steps since a collection; to come
+-- Results that the script no longer holds take memory and writes for nothing. A collection before
+-- the program is made finds them. It takes 1 ms for 2 MB of heap, and as much again for what it
+-- drives out of the caches.
+
+-- least bytes of the arrays that wait for the program
+local WORTH_BYTES = 4 * 2 ^ 20
+-- least time between two calls of backward, in collections
+local WORTH_TIMES = 25
+-- most steps between two collections, if the script still holds its arrays
+local MOST_PASSED = 64
+-- most by which one collection raises the estimate of the next: others may use the machine
+local MOST_GROWTH = 1.25
+-- seconds of the process at the last backward, and of a collection
+local last_backward, collection = 0, 0.002
+-- steps since a collection, and steps to leave out before the next one
+local passed, to_pass = 0, 0
 
 local function collect_results()
   local now, bytes = os.clock(), tonumber(C.ty_lazy_bytes())
