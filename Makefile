@@ -160,11 +160,12 @@ $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/el
 ISA_OPT_release  = -O3
 ISA_OPT_fuzz     = -O0
 ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
-# Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer; nor is it worth that
-# for x86-64 without AVX2. $(call isa_opt,set,file)
+# Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer; reductions of bytes nothing
+# by its search for vectors. x86-64 without AVX2, which are processors from before 2013 and few later ones, has no vectors but
+# these: its loops take the compiler half as long. $(call isa_opt,set,file)
 ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
-isa_opt = $(if $(findstring clang,$(CC)),$(ISA_OPT_$(MODE)),$(if $(filter release,$(MODE)),$(if \
-  $(findstring /gemm/,$(2))$(filter x86_64-baseline,$(TARGET)-$(1)),$(ISA_OPT_less),-O3),$(ISA_OPT_$(MODE))))
+isa_opt = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if \
+  $(filter x86_64-baseline,$(TARGET)-$(1))$(filter %/bytes.c,$(2)),-O2,$(if $(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3)))
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)

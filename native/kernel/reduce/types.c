@@ -1,19 +1,23 @@
 /* types.c - picks the reductions of each type for this processor (reduce.h).
 **
-** 8-bit integers and bools have none of their own, int32 has no gradients: a part at a time becomes
-** int64. Integers wrap, in any order, so the results are those of a loop for the elements' type.
+** 8-bit integers and bools have loops of their own (bytes.h) up to int64 accumulators, and few
+** gradients: of the others, a part at a time becomes int32. Integers wrap, in any order, so the
+** results are those of a loop for the elements' type.
 */
 #include "base/cast.h"
-#include "kernel/reduce/reduce.h"
+#include "kernel/reduce/bytes.h"
 
 #define TABLES(isa) \
   extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_i64_##isa, \
-      reducer_bf16_##isa, reducer_i32_##isa;
+      reducer_bf16_##isa, reducer_i32_##isa; \
+  extern const struct byte_reducer bytes_##isa;
 #define TABLE(isa) \
   { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_i64_##isa, &reducer_bf16_##isa, \
     &reducer_i32_##isa },
+#define BYTE_TABLE(isa) &bytes_##isa,
 EACH_ISA(TABLES)
 static const struct reducer *const tables[][5] = { EACH_ISA(TABLE) };
+static const struct byte_reducer *const byte_tables[] = { EACH_ISA(BYTE_TABLE) };
 
 const struct reducer *reducer_of(int dtype)
 {
@@ -27,106 +31,54 @@ const struct reducer *reducer_of(int dtype)
   }
 }
 
-enum {
-  /* elements of a part: 16 KiB as int64, in the first cache with what is made of them */
-  PART = 2048,
-  /* columns of a part, of which more than one row follows */
-  PART_COLUMNS = 256
-};
-
-static bool is_widened(int dtype)
+static bool is_byte(int dtype)
 {
   return dtype == TY_U8 || dtype == TY_I8 || dtype == TY_BOOL;
 }
 
-/* Returns the gradients' loop of a dtype, or int64's where it has none of its own; sets widened. */
-static const struct reducer *gradients_of(int dtype, bool *widened)
-{
-  *widened = dtype == TY_I32 || is_widened(dtype);
-  return reducer_of(*widened ? TY_I64 : dtype);
-}
+static const struct byte_reducer *byte_reducer(void) { return byte_tables[cpu_isa()]; }
 
 static const char *skip_elements(const void *p, int64_t n, int dtype)
 {
   return (const char *)p + n * (int64_t)dtype_size(dtype);
 }
 
-static void widen(int64_t *to, const void *from, int dtype, int64_t n)
-{
-  cast_between(dtype, TY_I64)(to, from, n);
-}
-
-/* Widens an operand from its element `at` on; NULL stays NULL. */
-static const int64_t *widen_operand(
-    int64_t *to, const void *from, int64_t at, int dtype, int64_t n)
-{
-  if (!from) return NULL;
-  widen(to, skip_elements(from, at, dtype), dtype, n);
-  return to;
-}
-
-/* Widens rows of n elements that are `stride` apart; they become adjacent. */
-static void widen_rows(
-    int64_t *to, const char *from, int dtype, int64_t rows, int64_t stride, int64_t n)
-{
-  if (stride == n) {
-    widen(to, from, dtype, rows * n);
-    return;
-  }
-  for (int64_t i = 0; i < rows; i++)
-    widen(to + i * n, skip_elements(from, i * stride, dtype), dtype, n);
-}
-
 void reducer_rows(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
     int64_t count, int64_t stride, int64_t n)
 {
-  const reduce_fn reduce = reducer_of(dtype)->rows[kind];
-  if (!is_widened(dtype)) {
-    reduce(acc, x, centre, count, stride, n);
-    return;
-  }
-  int64_t part[PART], middle[PART];
-  const int64_t most = n < PART ? PART / MAX(n, 1) : 1;
-  for (int64_t i = 0; i < count; i += most) {
-    const int64_t rows = MIN(most, count - i);
-    const int64_t *c = widen_operand(middle, centre, i, dtype, rows);
-    for (int64_t j = 0; j < n; j += PART) {
-      const int64_t k = MIN(PART, n - j);
-      widen_rows(part, skip_elements(x, i * stride + j, dtype), dtype, rows, stride, k);
-      reduce(acc + i, part, c, rows, k, k);
-    }
-  }
+  const reduce_fn reduce = is_byte(dtype)
+      ? byte_reducer()->rows[dtype == TY_I8][kind]
+      : reducer_of(dtype)->rows[kind];
+  reduce(acc, x, centre, count, stride, n);
 }
 
 void reducer_cols(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
     int64_t count, int64_t stride, int64_t n)
 {
-  const reduce_fn reduce = reducer_of(dtype)->cols[kind];
-  if (!is_widened(dtype)) {
-    reduce(acc, x, centre, count, stride, n);
-    return;
-  }
-  int64_t part[PART], middle[PART_COLUMNS];
-  for (int64_t j = 0; j < n; j += PART_COLUMNS) {
-    const int64_t k = MIN(PART_COLUMNS, n - j), most = PART / k;
-    const int64_t *c = widen_operand(middle, centre, j, dtype, k);
-    for (int64_t i = 0; i < count; i += most) {
-      const int64_t rows = MIN(most, count - i);
-      widen_rows(part, skip_elements(x, i * stride + j, dtype), dtype, rows, stride, k);
-      reduce(acc + j, part, c, rows, k, k);
-    }
-  }
+  const reduce_fn reduce = is_byte(dtype)
+      ? byte_reducer()->cols[dtype == TY_I8][kind]
+      : reducer_of(dtype)->cols[kind];
+  reduce(acc, x, centre, count, stride, n);
 }
+
+enum {
+  /* elements of a part: 8 KiB as int32, in the first cache with what is made of them */
+  PART = 2048
+};
 
 void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64_t count, bool add,
     int64_t n)
 {
   const struct reducer *table = reducer_of(dtype);
-  if (!is_widened(dtype)) {
+  if (!is_byte(dtype)) {
     table->store(y, acc, finish, count, add, n);
     return;
   }
-  const cast_fn narrow = cast_between(TY_I64, dtype);
+  const cast_fn narrow = cast_between(TY_I64, dtype), widen = cast_between(dtype, TY_I64);
+  if (finish == F_NONE && !add) {
+    narrow(y, acc, n);
+    return;
+  }
   int64_t part[PART];
   accumulator own[PART];
   for (int64_t j = 0; j < n; j += PART) {
@@ -135,91 +87,140 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
     const accumulator *from = acc + j;
     if (finish == F_MEAN) { /* what is divided has wrapped */
       narrow(part, from, k);
-      widen((int64_t *)own, part, dtype, k);
+      widen(own, part, k);
       from = own;
     }
-    if (add) widen(part, to, dtype, k);
+    if (add) widen(part, to, k);
     table->store(part, from, finish, count, add, k);
     narrow(to, part, k);
   }
 }
 
-void reducer_best_cols(int dtype, accumulator *best, int64_t *index, const void *x, bool least,
-    int64_t i, int64_t n)
+/* -- places of extremes ------------------------------------------------------------------------ */
+
+int64_t reducer_best_row(int dtype, const void *x, bool least, int64_t n)
 {
+  if (is_byte(dtype)) return byte_reducer()->best_row(x, dtype == TY_I8, least, n);
   const struct reducer *table = reducer_of(dtype);
-  if (!is_widened(dtype)) {
-    table->best_cols(best, index, x, least, i, n);
+  const int kind = least ? R_MIN : R_MAX;
+  accumulator best;
+  table->start(&best, kind, 1);
+  table->rows[kind](&best, x, NULL, 1, 0, n);
+  return table->find(x, best, n);
+}
+
+void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int64_t count,
+    int64_t stride, int64_t n)
+{
+  if (is_byte(dtype)) {
+    byte_reducer()->best_cols(index, x, dtype == TY_I8, least, count, stride, n);
     return;
   }
-  int64_t part[PART];
-  for (int64_t j = 0; j < n; j += PART) {
-    const int64_t k = MIN(PART, n - j);
-    widen(part, skip_elements(x, j, dtype), dtype, k);
-    table->best_cols(best + j, index + j, part, least, i, k);
+  const struct reducer *table = reducer_of(dtype);
+  accumulator best[BEST_COLUMNS];
+  for (int64_t i = 0; i < count; i++)
+    table->best_cols(best, index, skip_elements(x, i * stride, dtype), least, i, n);
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
+
+/* What gradients of bytes are made of. */
+struct byte_gradient {
+  int dtype;
+  back_fn back; /* of int32 */
+  double scale;
+  const char *x, *y, *g, *h;
+};
+
+/* Widens n elements of an operand from the one at `at` on; NULL stays NULL. */
+static const int32_t *widen_operand(
+    const struct byte_gradient *s, int32_t *to, const char *from, int64_t at, int64_t n)
+{
+  if (!from) return NULL;
+  cast_between(s->dtype, TY_I32)(to, from + at, n);
+  return to;
+}
+
+/* Computes `rows` rows of n elements, at most PART in all, from the element `at` of x on, by the
+** loop of int32; `beside`: the first element of y, g and h, which have `others`. */
+static void back_part(const struct byte_gradient *s, char *dx, int64_t at, int64_t beside,
+    int64_t others, int64_t rows, int64_t n)
+{
+  int32_t d[PART], x[PART], y[PART], g[PART], h[PART];
+  s->back(d, widen_operand(s, x, s->x, at, rows * n), widen_operand(s, y, s->y, beside, others),
+      widen_operand(s, g, s->g, beside, others), widen_operand(s, h, s->h, beside, others),
+      s->scale, rows, n);
+  cast_between(TY_I32, s->dtype)(dx, d, rows * n);
+}
+
+/* The gradient of a sum does not depend on x: one of each row is enough. */
+static void spread_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
+{
+  char d[PART];
+  for (int64_t i = 0; i < count; i += PART) {
+    const int64_t rows = MIN(count - i, PART);
+    back_part(s, d, 0, i, rows, rows, 1);
+    for (int64_t k = 0; k < rows; k++) memset(dx + (i + k) * n, d[k], (size_t)n);
   }
 }
 
-int64_t reducer_find(int dtype, const void *x, accumulator value, int64_t n)
+/* All rows are the first one. */
+static void spread_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
-  const struct reducer *table = reducer_of(dtype);
-  if (!is_widened(dtype)) return table->find(x, value, n);
-  int64_t part[PART];
   for (int64_t j = 0; j < n; j += PART) {
-    const int64_t k = MIN(PART, n - j);
-    widen(part, skip_elements(x, j, dtype), dtype, k);
-    const int64_t at = table->find(part, value, k);
-    if (part[at] == value.i) return j + at;
+    const int64_t k = MIN(n - j, PART);
+    back_part(s, dx + j, 0, j, k, 1, k);
   }
-  return 0;
+  for (int64_t i = 1; i < count; i++) memcpy(dx + i * n, dx, (size_t)n);
 }
+
+static bool is_spread(int kind) { return kind == B_SUM || kind == B_NANSUM; }
 
 void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n)
 {
-  bool widened;
-  const back_fn back = gradients_of(dtype, &widened)->back_rows[kind];
-  if (!widened) {
-    back(dx, x, y, g, h, scale, count, n);
+  if (!is_byte(dtype)) {
+    reducer_of(dtype)->back_rows[kind](dx, x, y, g, h, scale, count, n);
     return;
   }
-  const cast_fn narrow = cast_between(TY_I64, dtype);
-  int64_t d[PART], part[PART], of_y[PART], of_g[PART], of_h[PART];
+  const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_rows[kind], scale,
+    is_spread(kind) ? NULL : x, y, g, h };
+  if (kind == B_EQUAL) {
+    byte_reducer()->equal_rows(dx, x, y, g, count, n);
+    return;
+  }
+  if (is_spread(kind)) {
+    spread_rows(&s, dx, count, n);
+    return;
+  }
   const int64_t most = n < PART ? PART / MAX(n, 1) : 1;
   for (int64_t i = 0; i < count; i += most) {
     const int64_t rows = MIN(most, count - i);
-    const int64_t *yr = widen_operand(of_y, y, i, dtype, rows),
-                  *gr = widen_operand(of_g, g, i, dtype, rows),
-                  *hr = widen_operand(of_h, h, i, dtype, rows);
-    for (int64_t j = 0; j < n; j += PART) {
-      const int64_t k = MIN(PART, n - j), at = i * n + j;
-      back(d, widen_operand(part, x, at, dtype, rows * k), yr, gr, hr, scale, rows, k);
-      narrow((void *)skip_elements(dx, at, dtype), d, rows * k);
-    }
+    for (int64_t j = 0; j < n; j += PART)
+      back_part(&s, (char *)dx + i * n + j, i * n + j, i, rows, rows, MIN(PART, n - j));
   }
 }
 
 void reducer_back_cols(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n)
 {
-  bool widened;
-  const back_fn back = gradients_of(dtype, &widened)->back_cols[kind];
-  if (!widened) {
-    back(dx, x, y, g, h, scale, count, n);
+  if (!is_byte(dtype)) {
+    reducer_of(dtype)->back_cols[kind](dx, x, y, g, h, scale, count, n);
     return;
   }
-  const cast_fn narrow = cast_between(TY_I64, dtype);
-  int64_t d[PART], part[PART], of_y[PART], of_g[PART], of_h[PART];
-  const int64_t most = n < PART ? PART / MAX(n, 1) : 1;
+  const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_cols[kind], scale,
+    is_spread(kind) ? NULL : x, y, g, h };
+  if (kind == B_EQUAL) {
+    byte_reducer()->equal_cols(dx, x, y, g, count, n);
+    return;
+  }
+  if (is_spread(kind)) {
+    spread_cols(&s, dx, count, n);
+    return;
+  }
   for (int64_t j = 0; j < n; j += PART) {
-    const int64_t k = MIN(PART, n - j);
-    const int64_t *yr = widen_operand(of_y, y, j, dtype, k),
-                  *gr = widen_operand(of_g, g, j, dtype, k),
-                  *hr = widen_operand(of_h, h, j, dtype, k);
-    for (int64_t i = 0; i < count; i += most) {
-      const int64_t rows = MIN(most, count - i), at = i * n + j;
-      back(d, widen_operand(part, x, at, dtype, rows * k), yr, gr, hr, scale, rows, k);
-      narrow((void *)skip_elements(dx, at, dtype), d, rows * k);
-    }
+    const int64_t k = MIN(PART, n - j), most = k < n ? 1 : PART / k; /* adjacent rows */
+    for (int64_t i = 0; i < count; i += most)
+      back_part(&s, (char *)dx + i * n + j, i * n + j, j, k, MIN(most, count - i), k);
   }
 }

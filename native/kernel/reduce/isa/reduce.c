@@ -18,7 +18,9 @@ enum {
 };
 #ifdef __clang__
 #define LANES
+#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
+#define ANY_ORDER _Pragma("GCC ivdep")
 /* lanes are a loop to be vectorised, not sixteen statements */
 #define LANES _Pragma("GCC unroll 1")
 #endif
@@ -145,11 +147,9 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #include "kernel/reduce/isa/accumulators.inc"
 #define TYPE int32_t
 #define SUFFIX i32
-#define NO_GRADIENTS
 #include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
-#undef NO_GRADIENTS
 #define TYPE int64_t
 #define SUFFIX i64
 #include "kernel/reduce/isa/reduce.inc"
