@@ -54,7 +54,7 @@ ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -f
 
 # one short line per file; V=1: the command itself
 Q    := $(if $(V),,@)
-say   = $(if $(V),,@echo '  $(1) $(2)')
+say   = $(if $(V),,@$(info $()  $(1) $(2)))
 
 # -- sources ------------------------------------------------------------------------------------------------------
 

@@ -58,10 +58,11 @@ void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void 
     const void *h, double scale, int64_t count, int64_t n);
 void reducer_back_cols(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n);
-/* Returns the place of the first extreme of n >= 1 elements. */
-int64_t reducer_best_row(int dtype, const void *x, bool least, int64_t n);
-enum { BEST_COLUMNS = 256 };
-/* Finds those of n <= BEST_COLUMNS columns of count >= 1 rows, `stride` elements apart. */
+/* Finds the places of the first extremes of `count` rows of n >= 1 elements. */
+void reducer_best_rows(
+    int dtype, int64_t *index, const void *x, bool least, int64_t count, int64_t n);
+enum { BEST_RESULTS = 256 };
+/* Finds those of n <= BEST_RESULTS columns of count >= 1 rows, `stride` elements apart. */
 void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int64_t count,
     int64_t stride, int64_t n);
 

@@ -98,15 +98,22 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
 
 /* -- places of extremes ------------------------------------------------------------------------ */
 
-int64_t reducer_best_row(int dtype, const void *x, bool least, int64_t n)
+void reducer_best_rows(
+    int dtype, int64_t *index, const void *x, bool least, int64_t count, int64_t n)
 {
-  if (is_byte(dtype)) return byte_reducer()->best_row(x, dtype == TY_I8, least, n);
+  if (is_byte(dtype)) {
+    byte_reducer()->best_rows(index, x, dtype == TY_I8, least, count, n);
+    return;
+  }
   const struct reducer *table = reducer_of(dtype);
   const int kind = least ? R_MIN : R_MAX;
-  accumulator best;
-  table->start(&best, kind, 1);
-  table->rows[kind](&best, x, NULL, 1, 0, n);
-  return table->find(x, best, n);
+  for (int64_t i = 0; i < count; i++) {
+    const char *row = skip_elements(x, i * n, dtype);
+    accumulator best;
+    table->start(&best, kind, 1);
+    table->rows[kind](&best, row, NULL, 1, 0, n);
+    index[i] = table->find(row, best, n);
+  }
 }
 
 void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int64_t count,
@@ -117,7 +124,7 @@ void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int
     return;
   }
   const struct reducer *table = reducer_of(dtype);
-  accumulator best[BEST_COLUMNS];
+  accumulator best[BEST_RESULTS];
   for (int64_t i = 0; i < count; i++)
     table->best_cols(best, index, skip_elements(x, i * stride, dtype), least, i, n);
 }

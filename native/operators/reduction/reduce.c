@@ -469,18 +469,20 @@ static void set_position(const struct search *s, int64_t i, int64_t position)
 static void search_rows(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
-  for (int64_t i = begin; i < end; i++) {
-    const void *row = elements_at(s->x, i * s->k, s->size);
-    set_position(s, i, reducer_best_row(s->dtype, row, s->least, s->k));
+  int64_t index[BEST_RESULTS];
+  for (int64_t i = begin; i < end; i += BEST_RESULTS) {
+    const int64_t n = MIN(BEST_RESULTS, end - i);
+    reducer_best_rows(s->dtype, index, elements_at(s->x, i * s->k, s->size), s->least, n, s->k);
+    for (int64_t j = 0; j < n; j++) set_position(s, i + j, index[j]);
   }
 }
 
 static void search_columns(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
-  int64_t index[BEST_COLUMNS];
+  int64_t index[BEST_RESULTS];
   for (int64_t u = begin; u < end; u++) {
-    int64_t j = u % s->blocks * BEST_COLUMNS, n = MIN(BEST_COLUMNS, s->inner - j),
+    int64_t j = u % s->blocks * BEST_RESULTS, n = MIN(BEST_RESULTS, s->inner - j),
             outer = u / s->blocks;
     reducer_best_cols(s->dtype, index, elements_at(s->x, outer * s->k * s->inner + j, s->size),
         s->least, s->k, s->inner, n);
@@ -501,12 +503,12 @@ static int search_run(struct call *c, bool least)
     s.k = d->dim[a];
     s.inner = product_of(d, a + 1, d->ndim);
   }
-  s.blocks = (s.inner + BEST_COLUMNS - 1) / BEST_COLUMNS;
+  s.blocks = (s.inner + BEST_RESULTS - 1) / BEST_RESULTS;
   if (s.inner == 1)
     parallel_for_stoppable(outer, elements_ns(s.k), search_rows, &s);
   else
     parallel_for_stoppable(
-        outer * s.blocks, elements_ns(s.k * MIN(s.inner, BEST_COLUMNS)), search_columns, &s);
+        outer * s.blocks, elements_ns(s.k * MIN(s.inner, BEST_RESULTS)), search_columns, &s);
   return TY_OK;
 }
 

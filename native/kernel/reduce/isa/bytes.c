@@ -41,6 +41,12 @@ typedef int8_t line __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 typedef int8_t short_line __attribute__((vector_size(SHORT), aligned(1), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
+/* short rows are these loops alone */
+#ifdef __clang__
+#define BY_FOURS _Pragma("clang loop unroll_count(4)")
+#else
+#define BY_FOURS _Pragma("GCC unroll 4")
+#endif
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
@@ -127,7 +133,7 @@ INLINE void sum_rows(int kind, uint32_t sign, accumulator *acc, const uint8_t *x
         memcpy(part, &a, sizeof part);
         for (int k = 0; k < LANES; k++) sum = kind == R_PROD ? sum * part[k] : sum + part[k];
       }
-      for (; j < end; j++) sum = step_one(kind, sum, load_word(x + j, sign), c);
+      BY_FOURS for (; j < end; j++) sum = step_one(kind, sum, load_word(x + j, sign), c);
       merge_word(kind, acc + i, sum);
     }
   }
@@ -249,7 +255,7 @@ INLINE int extreme_of_row(bool least, const uint8_t *x, int64_t n, int flip)
 {
   if (n < SHORT) {
     int best = load_one(x, flip);
-    for (int64_t j = 1; j < n; j++) best = better_one(least, best, load_one(x + j, flip));
+    BY_FOURS for (int64_t j = 1; j < n; j++) best = better_one(least, best, load_one(x + j, flip));
     return best;
   }
   short_line best = load_short_line(x + n - SHORT, flip);
@@ -343,7 +349,7 @@ INLINE int64_t best_of_row(bool least, int flip, const uint8_t *x, int64_t n)
   }
   int best = load_one(x, flip);
   int64_t at = 0;
-  for (int64_t j = 1; j < n; j++) {
+  BY_FOURS for (int64_t j = 1; j < n; j++) {
     const int v = load_one(x + j, flip);
     const bool beats = least ? v < best : v > best;
     best = beats ? v : best;
@@ -463,10 +469,15 @@ SUM(deviation, R_DEVIATION)
 EXTREME(max, false)
 EXTREME(min, true)
 
-static int64_t best_row(const void *x, bool is_signed, bool least, int64_t n)
+static void best_rows(
+    int64_t *index, const void *xp, bool is_signed, bool least, int64_t count, int64_t n)
 {
   const int flip = is_signed ? 0 : 0x80;
-  return least ? best_of_row(true, flip, x, n) : best_of_row(false, flip, x, n);
+  const uint8_t *x = xp;
+  if (least)
+    for (int64_t i = 0; i < count; i++) index[i] = best_of_row(true, flip, x + i * n, n);
+  else
+    for (int64_t i = 0; i < count; i++) index[i] = best_of_row(false, flip, x + i * n, n);
 }
 
 static void best_cols(int64_t *index, const void *x, bool is_signed, bool least, int64_t count,
@@ -485,5 +496,5 @@ static void best_cols(int64_t *index, const void *x, bool is_signed, bool least,
     max##f##type, min##f##type, deviation##f##type }
 const struct byte_reducer JOIN(bytes, ISA) = {
   .rows = { ROW(_rows, _u8), ROW(_rows, _i8) }, .cols = { ROW(_cols, _u8), ROW(_cols, _i8) },
-  .best_row = best_row, .best_cols = best_cols, .equal_rows = equal_rows, .equal_cols = equal_cols,
+  .best_rows = best_rows, .best_cols = best_cols, .equal_rows = equal_rows, .equal_cols = equal_cols,
 };
