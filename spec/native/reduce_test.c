@@ -25,7 +25,9 @@ static int64_t reduce_one(int kind, int64_t a, int64_t v, int64_t c)
 
 static int64_t start_of(int kind)
 {
-  return kind == R_MAX ? INT64_MIN : kind == R_MIN ? INT64_MAX : kind == R_PROD || kind == R_NANPROD;
+  if (kind == R_MAX) return INT64_MIN;
+  if (kind == R_MIN) return INT64_MAX;
+  return kind == R_PROD || kind == R_NANPROD;
 }
 
 /* Compares a reduction of count rows of n elements. */
@@ -103,10 +105,12 @@ int main(void)
 #define TABLES(isa) extern const struct byte_reducer bytes_##isa;
 #define TABLE(isa) { #isa, &bytes_##isa },
   EACH_ISA(TABLES)
-  static const struct { const char *name; const struct byte_reducer *d; } all[] = { EACH_ISA(TABLE) };
+  static const struct { const char *name; const struct byte_reducer *d; } all[] = {
+    EACH_ISA(TABLE)
+  };
   static const int64_t shapes[][3] = { { 1, 1, 1 }, { 3, 15, 15 }, { 200, 10, 10 }, { 40, 16, 20 },
-    { 5, 31, 31 }, { 150, 33, 33 }, { 150, 63, 63 }, { 9, 64, 70 }, { 60, 77, 77 }, { 60, 130, 131 },
-    { 15, 300, 300 }, { 290, 68, 68 } };
+    { 5, 31, 31 }, { 150, 33, 33 }, { 150, 63, 63 }, { 9, 64, 70 }, { 60, 77, 77 },
+    { 60, 130, 131 }, { 15, 300, 300 }, { 290, 68, 68 } };
   static const int ranges[] = { 256, 2, 0 };
   for (int isa = 0; isa <= cpu_isa(); isa++)
     for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {

@@ -93,16 +93,17 @@ describe("large reductions", function()
       numbers(variance), "variance")
   end
 
-  local shapes = { { 1, 1, 1 }, { 1, 2, 2 }, { 7, 15, 1 }, { 7, 16, 1 }, { 5, 33, 1 }, { 5, 129, 1 },
-    { 2, 5000, 1 }, { 2, 70000, 1 }, { 3, 700, 5 }, { 2, 300, 10 }, { 2, 200, 63 }, { 2, 70, 77 },
-    { 3, 9, 64 }, { 1, 600, 200 }, { 1, 9, 5003 }, { 1, 600000, 2 } }
+  local shapes = { { 1, 1, 1 }, { 1, 2, 2 }, { 7, 15, 1 }, { 7, 16, 1 }, { 5, 33, 1 },
+    { 5, 129, 1 }, { 2, 5000, 1 }, { 2, 70000, 1 }, { 3, 700, 5 }, { 2, 300, 10 }, { 2, 200, 63 },
+    { 2, 70, 77 }, { 3, 9, 64 }, { 1, 600, 200 }, { 1, 9, 5003 }, { 1, 600000, 2 } }
   for _, dtype in ipairs{ "uint8", "int8", "int32", "bool" } do
     for _, s in ipairs(shapes) do
       it(("of %s, %d x %d x %d, are those of int64"):format(dtype, unpack(s)), function()
         local n = s[1] * s[2] * s[3]
         local few = filled(s, "int64")
         local bytes = (ty.nd.arange{ 0, n, dtype = "int64" } * 7919 % 251 - 128):reshape(s)
-        for _, values in ipairs{ few, bytes, ty.nd.full{ shape = s, val = -128, dtype = "int64" } } do
+        local least = ty.nd.full{ shape = s, val = -128, dtype = "int64" }
+        for _, values in ipairs{ few, bytes, least } do
           local x = values:astype(dtype)
           compare_reductions(x, x:astype("int64"), s[2])
         end

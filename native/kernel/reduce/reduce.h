@@ -2,8 +2,8 @@
 **
 ** Elements are reduced in double (floats) or int64 (integers, wrapping), in an order that depends
 ** on the shape alone. A kernel family per dtype, compiled for each instruction set
-** (kernel/reduce/isa), reduces many rows or many columns at a call; types.c picks it. reduce.c walks the shape. Order of calls: reduce_plan, then
-** reduce_run or reduce_back any number of times.
+** (kernel/reduce/isa), reduces many rows or many columns at a call; types.c picks it. reduce.c
+** walks the shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
 #include "kernel/kernel.h"

@@ -161,7 +161,7 @@ static void back_part(const struct byte_gradient *s, char *dx, int64_t at, int64
 }
 
 /* The gradient of a sum does not depend on x: one of each row is enough. */
-static void spread_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
+static void repeat_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   char d[PART];
   for (int64_t i = 0; i < count; i += PART) {
@@ -172,7 +172,7 @@ static void spread_rows(const struct byte_gradient *s, char *dx, int64_t count, 
 }
 
 /* All rows are the first one. */
-static void spread_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
+static void repeat_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   for (int64_t j = 0; j < n; j += PART) {
     const int64_t k = MIN(n - j, PART);
@@ -181,7 +181,7 @@ static void spread_cols(const struct byte_gradient *s, char *dx, int64_t count, 
   for (int64_t i = 1; i < count; i++) memcpy(dx + i * n, dx, (size_t)n);
 }
 
-static bool is_spread(int kind) { return kind == B_SUM || kind == B_NANSUM; }
+static bool is_repeated(int kind) { return kind == B_SUM || kind == B_NANSUM; }
 
 void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n)
@@ -191,13 +191,13 @@ void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void 
     return;
   }
   const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_rows[kind], scale,
-    is_spread(kind) ? NULL : x, y, g, h };
+    is_repeated(kind) ? NULL : x, y, g, h };
   if (kind == B_EQUAL) {
     byte_reducer()->equal_rows(dx, x, y, g, count, n);
     return;
   }
-  if (is_spread(kind)) {
-    spread_rows(&s, dx, count, n);
+  if (is_repeated(kind)) {
+    repeat_rows(&s, dx, count, n);
     return;
   }
   const int64_t most = n < PART ? PART / MAX(n, 1) : 1;
@@ -216,13 +216,13 @@ void reducer_back_cols(int dtype, int kind, void *dx, const void *x, const void 
     return;
   }
   const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_cols[kind], scale,
-    is_spread(kind) ? NULL : x, y, g, h };
+    is_repeated(kind) ? NULL : x, y, g, h };
   if (kind == B_EQUAL) {
     byte_reducer()->equal_cols(dx, x, y, g, count, n);
     return;
   }
-  if (is_spread(kind)) {
-    spread_cols(&s, dx, count, n);
+  if (is_repeated(kind)) {
+    repeat_cols(&s, dx, count, n);
     return;
   }
   for (int64_t j = 0; j < n; j += PART) {
