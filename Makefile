@@ -151,8 +151,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(call say,CC ,$<)
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
-# what starts kernels of GPUs takes the compiler a quarter less this way; the kernels are the driver's to compile
-$(BUILD)/native/cuda/%.o: CFLAGS_release += -O1
+# What makes programs and what starts kernels of GPUs takes the compiler a third less this way, and as long to run: binding a network
+# of 100 convolutions 7.7 to 8.4 ms beside 7.7 to 8.1.
+$(foreach r,cuda graph pass,$(BUILD)/native/$(r)/%.o): CFLAGS_release += -O1
 
 # texts of kernels are taken in as they stand
 $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
