@@ -8,6 +8,7 @@
 ** because a stored operand may be a loaded one.
 */
 #include <ctype.h>
+#include "base/cast.h"
 #include "pointwise/ir.h"
 
 const struct pw_opcode pw_opcode[PW_OPCODES] = {
@@ -123,8 +124,15 @@ static double evaluate_op(const struct pw_program *t, int op, double a, double b
   }
   int64_t d, x[3] = { 0 };
   const double v[3] = { a, b, c };
-  for (int i = 0; i < 3; i++) x[i] = v[i] >= -0x1p63 && v[i] < 0x1p63 ? (int64_t)v[i] : INT64_MIN;
-  k->op[KIND_I64][op](&d, &x[0], &x[1], &x[2], 1);
+  for (int i = 0; i < 3; i++) x[i] = i64_of_f64(v[i]);
+  if (pw_opcode[op].real) {
+    const double y[2] = { (double)x[0], (double)x[1] };
+    double of_y;
+    k->op[KIND_F64][op](&of_y, &y[0], &y[1], &y[0], 1);
+    d = i64_of_f64(of_y);
+  }
+  else
+    k->op[KIND_I64][op](&d, &x[0], &x[1], &x[2], 1);
   return t->kind == KIND_I32 ? (double)(int32_t)(uint32_t)(uint64_t)d : (double)d;
 }
 

@@ -51,7 +51,7 @@
   _(FMOD,  "fmod",   2, 99, t_fmod(a, b),                     t_ifmod(a, b)) \
   _(POW,   "pow",    2, 99, t_pow(a, b),                      t_ipow(a, b))
 
-/* Real functions; on integers they compute in float64 and truncate. */
+/* Real functions; on integers they compute in float64 and truncate, by the loops of float64. */
 #define PW_REAL(_) PW_SMOOTH(_) PW_TURN(_)
 #define PW_TURN(_) \
   _(SIN,      "sin",      1,  20, t_sin(a)) \
@@ -119,7 +119,9 @@ enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
 typedef void (*pw_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
 typedef void (*pw_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct pw_table {
+  /* NULL: a real function of integers, for which the loop of float64 serves */
   pw_loop_fn op[KINDS][PW_INSTRUCTIONS];
+  /* half types: of KIND_F32 alone */
   pw_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
   /* *acc += sum of n elements; acc: double for floats, int64_t for integers */
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
@@ -127,6 +129,9 @@ struct pw_table {
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };
 const struct pw_table *pw_table(void);            /* of this processor */
+static inline bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
+/* Stores n elements of a kind as a dtype, `stride` apart; half types become float32 first. */
+void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n);
 
 struct pw_term {
   uint8_t op, dtype;

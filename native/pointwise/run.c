@@ -156,7 +156,6 @@ static bool needs_no_slots(const struct pw_run_state *s)
   return true;
 }
 
-static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* Returns the elements of a slot: more where operands are converted, since a call of a loop of a
 ** few hundred elements costs as much as its work. */
@@ -223,6 +222,24 @@ static size_t element_size(const struct pw_run_state *s, int k)
   return dtype_size(s->l->dtype[k]);
 }
 
+/* Loads n elements of a dtype as the compute dtype. Half types become float32 first. */
+static void load_dtype(const struct pw_run_state *s, int dtype, void *slot, const void *from,
+    int64_t stride, int64_t n)
+{
+  const struct pw_table *table = s->table;
+  const int kind = s->t->kind;
+  if (kind == KIND_F32 || !is_half(dtype)) {
+    table->load[kind][dtype](slot, from, stride, n);
+    return;
+  }
+  _Alignas(64) float block[BLOCK];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t part = MIN(BLOCK, n - i);
+    table->load[KIND_F32][dtype](block, (const uint16_t *)from + i * stride, stride, part);
+    table->load[kind][TY_F32]((char *)slot + (size_t)i * s->size, block, 1, part);
+  }
+}
+
 static void load_elements(const struct pw_run_state *s, int k, void *slot, const void *from,
     int64_t stride, int64_t n)
 {
@@ -230,7 +247,7 @@ static void load_elements(const struct pw_run_state *s, int k, void *slot, const
   if (stride == 1 && s->t->kind == KIND_F32 && is_half(dtype))
     cast_between(dtype, TY_F32)(slot, from, n);
   else
-    s->table->load[s->t->kind][dtype](slot, from, stride, n);
+    load_dtype(s, dtype, slot, from, stride, n);
 }
 
 static void store_elements(const struct pw_run_state *s, int k, void *to, const void *slot,
@@ -240,7 +257,7 @@ static void store_elements(const struct pw_run_state *s, int k, void *to, const 
   if (stride == 1 && s->t->kind == KIND_F32 && is_half(dtype))
     cast_between(TY_F32, dtype)(to, slot, n);
   else
-    s->table->store[s->t->kind][dtype](to, slot, stride, n);
+    pw_store_elements(s->t->kind, dtype, to, slot, stride, n);
 }
 
 /* Loads or stores n elements of an operand from coordinates `at` on, row by row. */
@@ -300,8 +317,25 @@ static void cast_elements(
     return;
   }
   for (int64_t i = 0; i < n; i += BLOCK) {
-    s->table->store[s->t->kind][dtype](block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
-    s->table->load[s->t->kind][dtype](d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
+    pw_store_elements(s->t->kind, dtype, block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
+    load_dtype(s, dtype, d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
+  }
+}
+
+/* Applies a real function to integers, as float64. */
+static void apply_real(const struct pw_run_state *s, const struct pw_ins *c, void **slot, int64_t n)
+{
+  const struct pw_table *table = s->table;
+  const int dtype = s->t->kind == KIND_I32 ? TY_I32 : TY_I64;
+  const bool two = c->op == PW_HYPOT;
+  _Alignas(64) double a[BLOCK], b[BLOCK];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t k = MIN(BLOCK, n - i);
+    const size_t at = (size_t)i * s->size;
+    table->load[KIND_F64][dtype](a, (const char *)slot[c->a] + at, 1, k);
+    if (two) table->load[KIND_F64][dtype](b, (const char *)slot[c->b] + at, 1, k);
+    table->op[KIND_F64][c->op](a, a, two ? b : a, a, k);
+    table->store[KIND_F64][dtype]((char *)slot[c->d] + at, a, 1, k);
   }
 }
 
@@ -313,6 +347,8 @@ static void run_code(const struct pw_run_state *s, void **slot, int first, int l
     const struct pw_ins *c = &t->code[i];
     if (c->op == PW_CAST)
       cast_elements(s, c->dtype, slot[c->d], slot[c->a], n);
+    else if (!table->op[t->kind][c->op])
+      apply_real(s, c, slot, n);
     else
       table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
   }
@@ -326,7 +362,7 @@ static void run_once(
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
     if (k >= 0 && (view[k].how == ONCE || t->get[i].once))
-      s->table->load[t->kind][s->l->dtype[k]](slot[t->get[i].slot], view[k].p, 0, n);
+      load_dtype(s, s->l->dtype[k], slot[t->get[i].slot], view[k].p, 0, n);
     if (k >= 0) continue;
     union {
       float f;

@@ -133,7 +133,7 @@ static void sum_terms(const struct broadcast_sum *s, void *acc, const char *src,
 static void store_sums(const struct broadcast_sum *s, int64_t dst, const void *acc, int64_t n)
 {
   char *p = s->dst + (size_t)dst * dtype_size(s->dst_type);
-  pw_table()->store[s->whole ? KIND_I64 : KIND_F64][s->dst_type](p, acc, 1, n);
+  pw_store_elements(s->whole ? KIND_I64 : KIND_F64, s->dst_type, p, acc, 1, n);
 }
 
 struct output_columns { int64_t src, dst, n; };

@@ -26,7 +26,7 @@ packages="libc6-dev libgomp1 libluajit-5.1-dev libopenblas-pthread-dev libedit-d
 
 # Kernels, operators, one training step, and a spec that starts programs. queue_test, threads_test
 # and comm_test are left out: they test the system's threads and limits of memory, here qemu's.
-TESTS="winograd gemm pointwise narrow train fully_connected image rewrite tensor variates"
+TESTS="winograd gemm pointwise narrow reduce train fully_connected image rewrite tensor variates"
 SPECS="spec/module/one_step_spec.lua spec/core/fork_spec.lua spec/operators/cache_append_spec.lua
   spec/operators/boolean_mask_spec.lua spec/operators/contrib_math_spec.lua
   spec/operators/integers_spec.lua spec/operators/trials_spec.lua"

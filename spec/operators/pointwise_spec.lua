@@ -144,3 +144,26 @@ describe("element-wise operators on integers:", function()
     end)
   end
 end)
+
+
+describe("gradients of broadcast operands", function()
+  -- numbers that half types have: x of 5 in two rows, y of 2 in three columns
+  local SUMS = {_npi_fmod = {6, -12}, broadcast_mul = {12, 30}, broadcast_power = {60, nil}}
+  for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
+    it("are sums in " .. dtype, function()
+      for name, want in pairs(SUMS) do
+        local z = ty.sym[name]{lhs = ty.sym.Variable("x"), rhs = ty.sym.Variable("y")}
+        local exe = z:simple_bind{ctx = ty.cpu(), grad_req = "write",
+          type_dict = {x = dtype, y = dtype}, x = {2, 1}, y = {1, 3}}
+        exe.arg_dict.x[{}] = 5
+        exe.arg_dict.y[{}] = 2
+        exe:forward(true)
+        exe:backward(ty.nd.ones{2, 3}:astype(dtype))
+        for i, operand in ipairs{"x", "y"} do
+          local got = exe.grad_dict[operand]:astype("float64"):sum():asscalar()
+          assert.equal(want[i] or got, got, name .. " of " .. operand)
+        end
+      end
+    end)
+  end
+end)

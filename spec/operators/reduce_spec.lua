@@ -59,6 +59,82 @@ describe("large reductions", function()
     end
   end
 
+  -- Of these types they are those of int64, cut to the type. Loops of bytes have vectors of 16, 32
+  -- or 64, sums of at most 32,768 elements in 32 bits, rows that are counted up to 256.
+  local function numbers(x) return x:reshape{ -1 }:totable() end
+
+  -- Returns what an integer mean makes of sums in its type.
+  local function divided(sums, count)
+    local p = numbers(sums)
+    for i, v in ipairs(p) do
+      p[i] = v < 0 and math.ceil(v / count) or math.floor(v / count)
+    end
+    return p
+  end
+
+  local function compare_reductions(x, wide, count)
+    for _, name in ipairs{ "sum", "nansum", "prod", "nanprod", "max", "min", "_square_sum" } do
+      local got = ty.nd[name]{ x, axis = 1 }
+      same(numbers(ty.nd[name]{ wide, axis = 1 }:astype(got.dtype)), numbers(got), name)
+    end
+    for _, name in ipairs{ "argmax", "argmin" } do
+      same(numbers(ty.nd[name]{ wide, axis = 1, dtype = "int64" }),
+        numbers(ty.nd[name]{ x, axis = 1, dtype = "int64" }), name)
+    end
+    if x.dtype == "bool" then return end
+    for ord = 1, 2 do
+      same(numbers(ty.nd.norm{ wide, axis = 1, ord = ord }:astype(x.dtype)),
+        numbers(ty.nd.norm{ x, axis = 1, ord = ord }), "norm")
+    end
+    local mean, variance = unpack(ty.nd.moments{ x, axes = { 1 }, keepdims = true })
+    same(divided(ty.nd.sum{ x, axis = 1 }, count), numbers(mean), "mean")
+    local apart = ty.nd.broadcast_sub{ wide, mean:astype("int64") }
+    same(divided(ty.nd.sum{ apart * apart, axis = 1 }:astype(x.dtype), count),
+      numbers(variance), "variance")
+  end
+
+  local shapes = { { 1, 1, 1 }, { 1, 2, 2 }, { 7, 15, 1 }, { 7, 16, 1 }, { 5, 33, 1 },
+    { 5, 129, 1 }, { 2, 5000, 1 }, { 2, 70000, 1 }, { 3, 700, 5 }, { 2, 300, 10 }, { 2, 200, 63 },
+    { 2, 70, 77 }, { 3, 9, 64 }, { 1, 600, 200 }, { 1, 9, 5003 }, { 1, 600000, 2 } }
+  for _, dtype in ipairs{ "uint8", "int8", "int32", "bool" } do
+    for _, s in ipairs(shapes) do
+      it(("of %s, %d x %d x %d, are those of int64"):format(dtype, unpack(s)), function()
+        local n = s[1] * s[2] * s[3]
+        local few = filled(s, "int64")
+        local bytes = (ty.nd.arange{ 0, n, dtype = "int64" } * 7919 % 251 - 128):reshape(s)
+        local least = ty.nd.full{ shape = s, val = -128, dtype = "int64" }
+        for _, values in ipairs{ few, bytes, least } do
+          local x = values:astype(dtype)
+          compare_reductions(x, x:astype("int64"), s[2])
+        end
+      end)
+    end
+  end
+
+  for _, dtype in ipairs{ "uint8", "int8", "int32" } do
+    for _, s in ipairs{ { 1, 1, 1 }, { 3, 4, 5 }, { 70, 3, 1 }, { 2, 3, 2500 }, { 2, 2500, 1 },
+        { 3000, 2, 1 } } do
+      it(("of %s, %d x %d x %d, have gradients of int64"):format(dtype, unpack(s)), function()
+        local x = filled(s, "int64")
+        x = dtype == "uint8" and ty.nd.abs(x % 3) or x % 5 - 2
+        for _, name in ipairs{ "sum", "mean", "nansum", "prod", "nanprod", "max", "min", "norm",
+            "_square_sum" } do
+          local got = {}
+          for _, type in ipairs{ dtype, "int64" } do
+            local out = ty.sym[name]{ ty.sym.Variable("x"), axis = 1, keepdims = true }
+            local grad = ty.nd.zeros{ shape = s, dtype = type }
+            local exe = out:bind{ ctx = ty.cpu(), args = { x = x:astype(type) },
+              args_grad = { x = grad } }
+            exe:forward(true)
+            exe:backward(ty.nd.full{ shape = { s[1], 1, s[3] }, val = 7, dtype = type })
+            got[type] = grad
+          end
+          same(numbers(got.int64:astype(dtype)), numbers(got[dtype]), name)
+        end
+      end)
+    end
+  end
+
   it("add to what is there", function()
     local x, p = filled({ 1, 2000, 130 }, "float32")
     local sums = looped(p, 1, 2000, 130)

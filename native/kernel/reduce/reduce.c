@@ -12,32 +12,6 @@
 #include "kernel/reduce/reduce.h"
 #include "kernel/reduce/tuning.h"
 
-#define TABLES(isa) \
-  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
-      reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa, reducer_b8_##isa, \
-      reducer_bf16_##isa;
-#define TABLE(isa) \
-  { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
-    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa, \
-    &reducer_bf16_##isa },
-EACH_ISA(TABLES)
-static const struct reducer *const table[][8] = { EACH_ISA(TABLE) };
-
-const struct reducer *reducer_of(int dtype)
-{
-  int isa = cpu_isa();
-  switch (dtype) {
-  case TY_F32: return table[isa][0];
-  case TY_F64: return table[isa][1];
-  case TY_I8: return table[isa][3];
-  case TY_I32: return table[isa][4];
-  case TY_I64: return table[isa][5];
-  case TY_BOOL: return table[isa][6];
-  case TY_BF16: return table[isa][7];
-  default: return table[isa][2];
-  }
-}
-
 /* -- the plan ---------------------------------------------------------------------------------- */
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
@@ -139,11 +113,12 @@ static void reduce_block(const struct reduction *j, const int64_t dim[], const c
       at += rest % dim[axis[i]] * r->from[axis[i]];
     const char *from = x + at * (int64_t)j->size;
     if (r->inner)
-      j->table->rows[j->kind](acc, from, centre, n, j->block < 0 ? 0 : r->from[j->block], dim[own]);
+      reducer_rows(r->dtype, j->kind, acc, from, centre, n,
+          j->block < 0 ? 0 : r->from[j->block], dim[own]);
     else if (own < 0)
-      j->table->cols[j->kind](acc, from, centre, 1, n, n);
+      reducer_cols(r->dtype, j->kind, acc, from, centre, 1, n, n);
     else
-      j->table->cols[j->kind](acc, from, centre, dim[own], r->from[own], n);
+      reducer_cols(r->dtype, j->kind, acc, from, centre, dim[own], r->from[own], n);
   }
 }
 
@@ -171,8 +146,8 @@ static void store_results(const struct reduction *j, accumulator *acc, int64_t t
   const int dtype = j->r->result;
   if (dtype_float(dtype) && !dtype_float(j->r->dtype))
     for (int64_t i = 0; i < n; i++) acc[i].f = (double)acc[i].i;
-  reducer_of(dtype)->store(
-      j->y + to * (int64_t)dtype_size(dtype), acc, j->finish, j->r->count, j->add, n);
+  reducer_store(
+      dtype, j->y + to * (int64_t)dtype_size(dtype), acc, j->finish, j->r->count, j->add, n);
 }
 
 /* Returns where a part begins, in elements of the split group: eights are reduced at once. */
@@ -249,7 +224,6 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
 
 struct reduction_gradient {
   const struct reduce *r;
-  const struct reducer *table;
   int kind;
   char *dx;
   const char *x, *y, *g, *h;
@@ -282,17 +256,17 @@ static void back_body(int64_t begin, int64_t end, void *context)
     const void *x = step_pointer(s->x, at, s->size), *y = step_pointer(s->y, to, s->size),
                *g = step_pointer(s->g, to, s->size), *h = step_pointer(s->h, to, s->size);
     if (r->inner)
-      s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
+      reducer_back_rows(r->dtype, s->kind, dx, x, y, g, h, s->scale, n, m);
     else
-      s->table->back_cols[s->kind](dx, x, y, g, h, s->scale, n, m);
+      reducer_back_cols(r->dtype, s->kind, dx, x, y, g, h, s->scale, n, m);
   }
 }
 
 void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,
     const void *g, const void *h, double scale)
 {
-  struct reduction_gradient s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale,
-    dtype_size(r->dtype), .width = r->dim[r->n - 1] };
+  struct reduction_gradient s = { r, kind, dx, x, y, g, h, scale, dtype_size(r->dtype),
+    .width = r->dim[r->n - 1] };
   s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
   s.wide = MIN(s.width, REDUCE_GRAIN);
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, REDUCE_GRAIN / s.width));

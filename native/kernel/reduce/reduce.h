@@ -2,8 +2,8 @@
 **
 ** Elements are reduced in double (floats) or int64 (integers, wrapping), in an order that depends
 ** on the shape alone. A kernel family per dtype, compiled for each instruction set
-** (kernel/reduce/isa/reduce.c), reduces many rows or many columns at a call; reduce.c walks the
-** shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
+** (kernel/reduce/isa), reduces many rows or many columns at a call; types.c picks it. reduce.c
+** walks the shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
 #include "kernel/kernel.h"
@@ -41,9 +41,30 @@ struct reducer {
   int64_t (*find)(const void *x, accumulator value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
-/* Returns the loops of float32, float64, uint8, int8, int32, int64, bool (results 0 or 1) or
-** bfloat16, which has rows, cols, merge, start and store alone. */
+/* Returns the loops of float32, float64, int64, int32 or bfloat16, which has rows, cols, merge,
+** start and store alone. Of uint8, int8 and bool it returns those of int64, of which start and
+** merge are theirs, too. */
 const struct reducer *reducer_of(int dtype);
+
+/* These call a loop for arrays of any of these dtypes; results of bool are 0 or 1. Products of
+** 8-bit integers are right in the lower 32 bits of their accumulators, which results have. */
+void reducer_rows(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
+    int64_t count, int64_t stride, int64_t n);
+void reducer_cols(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
+    int64_t count, int64_t stride, int64_t n);
+void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64_t count, bool add,
+    int64_t n);
+void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
+    const void *h, double scale, int64_t count, int64_t n);
+void reducer_back_cols(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
+    const void *h, double scale, int64_t count, int64_t n);
+/* Finds the places of the first extremes of `count` rows of n >= 1 elements. */
+void reducer_best_rows(
+    int dtype, int64_t *index, const void *x, bool least, int64_t count, int64_t n);
+enum { BEST_RESULTS = 256 };
+/* Finds those of n <= BEST_RESULTS columns of count >= 1 rows, `stride` elements apart. */
+void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int64_t count,
+    int64_t stride, int64_t n);
 
 /* The shape as alternating groups of kept and reduced axes. */
 enum { R_AXES = 2 * TY_MAXDIM };

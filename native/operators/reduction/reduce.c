@@ -451,9 +451,8 @@ static int arg_type(struct infer *s)
   return positions_along_fit(s);
 }
 
-enum { COLUMNS = 256 };
 struct search {
-  const struct reducer *table;
+  int dtype;                                          /* of x */
   const char *x;
   size_t size;                                        /* of an element of x */
   const struct operand *to;
@@ -470,26 +469,23 @@ static void set_position(const struct search *s, int64_t i, int64_t position)
 static void search_rows(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
-  int kind = s->least ? R_MIN : R_MAX;
-  for (int64_t i = begin; i < end; i++) {
-    const void *row = elements_at(s->x, i * s->k, s->size);
-    accumulator best;
-    s->table->start(&best, kind, 1);
-    s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
-    set_position(s, i, s->table->find(row, best, s->k));
+  int64_t index[BEST_RESULTS];
+  for (int64_t i = begin; i < end; i += BEST_RESULTS) {
+    const int64_t n = MIN(BEST_RESULTS, end - i);
+    reducer_best_rows(s->dtype, index, elements_at(s->x, i * s->k, s->size), s->least, n, s->k);
+    for (int64_t j = 0; j < n; j++) set_position(s, i + j, index[j]);
   }
 }
 
 static void search_columns(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
-  accumulator best[COLUMNS];
-  int64_t index[COLUMNS];
+  int64_t index[BEST_RESULTS];
   for (int64_t u = begin; u < end; u++) {
-    int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
-    for (int64_t i = 0; i < s->k; i++)
-      s->table->best_cols(best, index,
-          elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
+    int64_t j = u % s->blocks * BEST_RESULTS, n = MIN(BEST_RESULTS, s->inner - j),
+            outer = u / s->blocks;
+    reducer_best_cols(s->dtype, index, elements_at(s->x, outer * s->k * s->inner + j, s->size),
+        s->least, s->k, s->inner, n);
     for (int64_t i = 0; i < n; i++) set_position(s, outer * s->inner + j + i, index[i]);
   }
 }
@@ -498,8 +494,8 @@ static int search_run(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t axis = ((const struct arg_param *)c->param)->axis;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, dtype_size(d->dtype), &c->out[0], least,
-    desc_count(d), 1, 1 };
+  struct search s = { d->dtype, c->in[0].p, dtype_size(d->dtype),
+    &c->out[0], least, desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = axis_in(axis, d->ndim);
@@ -507,12 +503,12 @@ static int search_run(struct call *c, bool least)
     s.k = d->dim[a];
     s.inner = product_of(d, a + 1, d->ndim);
   }
-  s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
+  s.blocks = (s.inner + BEST_RESULTS - 1) / BEST_RESULTS;
   if (s.inner == 1)
     parallel_for_stoppable(outer, elements_ns(s.k), search_rows, &s);
   else
     parallel_for_stoppable(
-        outer * s.blocks, elements_ns(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
+        outer * s.blocks, elements_ns(s.k * MIN(s.inner, BEST_RESULTS)), search_columns, &s);
   return TY_OK;
 }
 

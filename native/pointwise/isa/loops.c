@@ -105,21 +105,21 @@ static inline uint16_t to_bf16(float v)
 
 /* -- opcodes ----------------------------------------------------------------------------------- */
 
-#define LOOP(T, X, name, result) \
+#define LOOP(T, name, result) \
   static void name(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
   { \
     T *d = d_; \
     const T *pa = a_, *pb = b_, *pc = c_; \
     INDEPENDENT for (int64_t i = 0; i < n; i++) { \
-      X a = (X)pa[i], b = (X)pb[i], c = (X)pc[i]; \
+      T a = pa[i], b = pb[i], c = pc[i]; \
       (void)a; (void)b; (void)c; \
       d[i] = result; \
     } \
   }
 
 #define REAL float
-#define BOTH(id, name, args, cost, floats, ints) LOOP(float, float, id##_f32, floats)
-#define FULL(id, name, args, cost, expression) LOOP(float, float, id##_f32, expression)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(float, id##_f32, floats)
+#define FULL(id, name, args, cost, expression) LOOP(float, id##_f32, expression)
   PW_BOTH(BOTH) PW_SMOOTH(FULL)
 #undef REAL
 #undef BOTH
@@ -142,29 +142,25 @@ static inline uint16_t to_bf16(float v)
   PW_FIXED(FIXED)
 
 #define REAL double
-#define BOTH(id, name, args, cost, floats, ints) LOOP(double, double, id##_f64, floats)
-#define FULL(id, name, args, cost, expression) LOOP(double, double, id##_f64, expression)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(double, id##_f64, floats)
+#define FULL(id, name, args, cost, expression) LOOP(double, id##_f64, expression)
   PW_BOTH(BOTH) PW_REAL(FULL)
 #undef BOTH
 #undef FULL
 
 #define INT int32_t
 #define UINT uint32_t
-#define BOTH(id, name, args, cost, floats, ints) LOOP(int32_t, int32_t, id##_i32, ints)
-#define FULL(id, name, args, cost, expression) LOOP(int32_t, double, id##_i32, to_i32(expression))
-  PW_BOTH(BOTH) PW_REAL(FULL)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(int32_t, id##_i32, ints)
+  PW_BOTH(BOTH)
 #undef BOTH
-#undef FULL
 #undef INT
 #undef UINT
 
 #define INT int64_t
 #define UINT uint64_t
-#define BOTH(id, name, args, cost, floats, ints) LOOP(int64_t, int64_t, id##_i64, ints)
-#define FULL(id, name, args, cost, expression) LOOP(int64_t, double, id##_i64, to_i64(expression))
-  PW_BOTH(BOTH) PW_REAL(FULL)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(int64_t, id##_i64, ints)
+  PW_BOTH(BOTH)
 #undef BOTH
-#undef FULL
 #undef INT
 #undef UINT
 #undef REAL
@@ -187,16 +183,18 @@ static inline uint16_t to_bf16(float v)
 /* -- loads and stores -------------------------------------------------------------------------- */
 
 /* dtype  C type    as a number          from a number of kind K */
-#define DTYPES_(_, K) \
+#define OWN_DTYPES(_, K) \
   _(F32,  float,    v,                   to_f32(v),            K) \
   _(F64,  double,   v,                   to_f64(v),            K) \
-  _(F16,  uint16_t, from_half(v),        to_half(to_f32(v)),   K) \
-  _(BF16, uint16_t, from_bf16(v),        to_bf16(to_f32(v)),   K) \
   _(U8,   uint8_t,  v,                   (uint8_t)to_i32(v),   K) \
   _(I8,   int8_t,   v,                   (int8_t)to_i32(v),    K) \
   _(I32,  int32_t,  v,                   to_i32(v),            K) \
   _(I64,  int64_t,  v,                   to_i64(v),            K) \
   _(BOOL, uint8_t,  v,                   (uint8_t)(v != 0),    K)
+/* of float32 alone: other kinds load and store float32 on the way */
+#define HALF_DTYPES(_) \
+  _(F16,  uint16_t, from_half(v),        to_half(v),           f32) \
+  _(BF16, uint16_t, from_bf16(v),        to_bf16(v),           f32)
 
 #define MOVE(name, D, S, expression, from, to) \
   static void name(void *d_, const void *s_, int64_t stride, int64_t n) \
@@ -231,8 +229,9 @@ typedef float type_f32;
 typedef double type_f64;
 typedef int32_t type_i32;
 typedef int64_t type_i64;
-  DTYPES_(LOAD, f32) DTYPES_(LOAD, f64) DTYPES_(LOAD, i32) DTYPES_(LOAD, i64)
-  DTYPES_(STORE, f32) DTYPES_(STORE, f64) DTYPES_(STORE, i32) DTYPES_(STORE, i64)
+  OWN_DTYPES(LOAD, f32) OWN_DTYPES(LOAD, f64) OWN_DTYPES(LOAD, i32) OWN_DTYPES(LOAD, i64)
+  OWN_DTYPES(STORE, f32) OWN_DTYPES(STORE, f64) OWN_DTYPES(STORE, i32) OWN_DTYPES(STORE, i64)
+  HALF_DTYPES(LOAD) HALF_DTYPES(STORE)
 
 /* -- sums: sixteen lanes, so that the order is the same under every instruction set ------------ */
 
@@ -283,14 +282,16 @@ const struct pw_table TABLE = {
   .op = {
     [KIND_F32] = { PW_BOTH(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) },
     [KIND_F64] = { PW_BOTH(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) },
-    [KIND_I32] = { PW_BOTH(IN_I32) PW_REAL(IN_I32) },
-    [KIND_I64] = { PW_BOTH(IN_I64) PW_REAL(IN_I64) },
+    [KIND_I32] = { PW_BOTH(IN_I32) },
+    [KIND_I64] = { PW_BOTH(IN_I64) },
   },
   .load = {
-    { DTYPES_(AT_LOAD, f32) }, { DTYPES_(AT_LOAD, f64) }, { DTYPES_(AT_LOAD, i32) }, { DTYPES_(AT_LOAD, i64) },
+    { OWN_DTYPES(AT_LOAD, f32) HALF_DTYPES(AT_LOAD) }, { OWN_DTYPES(AT_LOAD, f64) },
+    { OWN_DTYPES(AT_LOAD, i32) }, { OWN_DTYPES(AT_LOAD, i64) },
   },
   .store = {
-    { DTYPES_(AT_STORE, f32) }, { DTYPES_(AT_STORE, f64) }, { DTYPES_(AT_STORE, i32) }, { DTYPES_(AT_STORE, i64) },
+    { OWN_DTYPES(AT_STORE, f32) HALF_DTYPES(AT_STORE) }, { OWN_DTYPES(AT_STORE, f64) },
+    { OWN_DTYPES(AT_STORE, i32) }, { OWN_DTYPES(AT_STORE, i64) },
   },
   .sum_row = { WHOLE_(AT_ROW) PARTS_(AT_ROW) },
   .sum_add = { WHOLE_(AT_ADD) PARTS_(AT_ADD) },

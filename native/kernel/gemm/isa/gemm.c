@@ -23,7 +23,10 @@ enum {
 #define INTEGER int32_t
 #define BITS 32
 #include "kernel/gemm/isa/vector.inc"
+#include "kernel/gemm/isa/shared.inc"
+#define SHARED
 #include "kernel/gemm/isa/math.inc"
+#undef SHARED
 #include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
@@ -34,6 +37,7 @@ enum {
 #define REAL double
 #define INTEGER int64_t
 #define BITS 64
+#define SHARED static
 #include "kernel/gemm/isa/vector.inc"
 #include "kernel/gemm/isa/math.inc"
 #include "kernel/gemm/isa/transpose.inc"

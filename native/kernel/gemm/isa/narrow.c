@@ -3,17 +3,18 @@
 ** (-DISA=avx512_narrow), with AMX's tiles besides (-DISA=avx512_tiles -DTY_TILES), with SDOT
 ** (neon_dot), with SDOT and BFDOT (neon_narrow).
 **
-** A word holds two bfloat16 or four 8-bit integers that follow each other along k. Words
-** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
-** type's ways to make words and to multiply them. Integers are multiplied as uint8 times int8: an
-** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
-** NEON multiplies int8 times int8: 128 is taken off a uint8 of A, and the sums get it back.
+** A word holds two bfloat16 or four 8-bit integers that follow each other along k. Words move as
+** float32 do, so that narrow_tile.inc reads like tile.inc; it is read once per product of words,
+** narrow.inc once per type, after the type's ways to make words and to multiply them. Integers are
+** multiplied as uint8 times int8: an int8 of A has 128 added in its word, and 128 times the sum of
+** B's column is taken off the sums. NEON multiplies int8 times int8: 128 is taken off a uint8 of A,
+** and the sums get it back. Loops over rows of float32 are those of gemm.c.
 */
 #include "base/vmath.h"
 #include "kernel/gemm/isa.h"
 #include "kernel/kernel.h"
 #include "kernel/gemm/isa/float.inc"
-#include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/shared.inc"
 #include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tiles.inc"
 
@@ -131,6 +132,7 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 #endif
 }
 
+#define P_(name) JOIN(name, pairs)
 #define N_(name) JOIN(name, rounded)
 #define ELEMENT float
 #define PER 2
@@ -143,10 +145,11 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 #define DOT dot_bf16
 #define DOT_TILES DOT_TILES_BF16
 #define FINISH_REAL 1
+#include "kernel/gemm/isa/narrow_tile.inc"
 /* few rows of float32 cost their way through memory, rounded or not */
 #define DOTS_ELSEWHERE
 #include "kernel/gemm/isa/narrow.inc"
-#define dots_rounded dots_f32
+#define dots_rounded SHARED_NAME(dots_f32)
 
 #undef DOTS_ELSEWHERE
 #undef N_
@@ -234,6 +237,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 }
 #endif
 
+#undef P_
 #undef N_
 #undef ELEMENT
 #undef PER
@@ -246,6 +250,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #undef DOT
 #undef DOT_TILES
 #undef FINISH_REAL
+#define P_(name) JOIN(name, fours)
 #define N_(name) JOIN(name, u8)
 #define ELEMENT uint8_t
 #define PER 4
@@ -267,13 +272,16 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define ALONG_A along_8
 #define ACROSS_A across_8
 #endif
+#include "kernel/gemm/isa/narrow_tile.inc"
 #include "kernel/gemm/isa/narrow.inc"
 enum { ROWS_U8 = ROWS };
 
+#undef P_
 #undef N_
 #undef ROWS
 #undef ALONG_A
 #undef ACROSS_A
+#define P_(name) JOIN(name, signed_fours)
 #define N_(name) JOIN(name, s8)
 #ifdef TY_NEON
 #define ROWS MR
@@ -288,6 +296,7 @@ enum { ROWS_U8 = ROWS };
 #undef DOT_TILES
 #define DOT_TILES DOT_TILES_S8
 #endif
+#include "kernel/gemm/isa/narrow_tile.inc"
 #include "kernel/gemm/isa/narrow.inc"
 enum { ROWS_S8 = ROWS };
 

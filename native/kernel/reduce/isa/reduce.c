@@ -18,7 +18,9 @@ enum {
 };
 #ifdef __clang__
 #define LANES
+#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
+#define ANY_ORDER _Pragma("GCC ivdep")
 /* lanes are a loop to be vectorised, not sixteen statements */
 #define LANES _Pragma("GCC unroll 1")
 #endif
@@ -26,6 +28,11 @@ enum {
 #define JOIN(a, b) JOIN_(a, b)
 /* the name f of what is made for each element type */
 #define T_NAME(f) JOIN(f, SUFFIX)
+/* the merges of the reductions, in the order of R_* */
+#define MERGES \
+  { A_NAME(sum_merge), A_NAME(sum_merge), A_NAME(sum_merge), A_NAME(sum_merge), \
+    A_NAME(prod_merge), A_NAME(prod_merge), A_NAME(max_merge), A_NAME(min_merge), \
+    A_NAME(sum_merge) }
 
 /* Returns a / b, 0 where b is 0. */
 static inline int64_t divide_integers(int64_t a, int64_t b)
@@ -52,6 +59,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 
 #define REAL 1
 #define ACC double
+#define A_NAME(f) JOIN(f, real)
 #define FIELD f
 #define IS_NAN(v) ((v) != (v))
 #define ADD(a, b) ((a) + (b))
@@ -68,18 +76,21 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_DEVIATION(a, v, c)  a += (v - c) * (v - c)
 #define STEP_MAX(a, v, c)     a = max_real(a, v)
 #define STEP_MIN(a, v, c)     a = min_real(a, v)
+#include "kernel/reduce/isa/accumulators.inc"
 #define TYPE float
 #define SUFFIX bf16
 #define STORED uint16_t
 #define GET(v) f32_of_bf16(v)
 #define PUT(v) bf16_of_f32(v)
 #define ONLY_REDUCES
+#define NO_GRADIENTS
 #include "kernel/reduce/isa/reduce.inc"
 #undef SUFFIX
 #undef STORED
 #undef GET
 #undef PUT
 #undef ONLY_REDUCES
+#undef NO_GRADIENTS
 #define STORED TYPE
 #define GET(v) (v)
 #define PUT(v) (v)
@@ -94,6 +105,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #undef SUFFIX
 #undef REAL
 #undef ACC
+#undef A_NAME
 #undef FIELD
 #undef IS_NAN
 #undef ADD
@@ -113,6 +125,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 
 #define REAL 0
 #define ACC int64_t
+#define A_NAME(f) JOIN(f, whole)
 #define FIELD i
 #define IS_NAN(v) 0
 #define LOWEST INT64_MIN
@@ -131,21 +144,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_DEVIATION(a, v, c)  a = WRAP(U(a) + (U(v) - U(c)) * (U(v) - U(c)))
 #define STEP_MAX(a, v, c)     a = max_whole(a, v)
 #define STEP_MIN(a, v, c)     a = min_whole(a, v)
-#define TYPE uint8_t
-#define SUFFIX u8
-#include "kernel/reduce/isa/reduce.inc"
-#undef TYPE
-#undef SUFFIX
-#define TYPE bool
-#define SUFFIX b8
-#include "kernel/reduce/isa/reduce.inc"
-#undef TYPE
-#undef SUFFIX
-#define TYPE int8_t
-#define SUFFIX i8
-#include "kernel/reduce/isa/reduce.inc"
-#undef TYPE
-#undef SUFFIX
+#include "kernel/reduce/isa/accumulators.inc"
 #define TYPE int32_t
 #define SUFFIX i32
 #include "kernel/reduce/isa/reduce.inc"
