@@ -96,6 +96,27 @@ describe("The check on a GPU", function()
     assert.matches("^host\nW1\n", (shell.run("sh " .. SCRIPT .. " --list bench")))
   end)
 
+  it("has a spec where busted runs something of it, and no other", function()
+    local listed, all, slow = {}, "", 0
+    for path in shell.run("sh " .. SCRIPT .. " --list specs"):gmatch "%S+" do
+      listed[path], all = true, all .. path .. "\n"
+    end
+    for _, name in ipairs{ "autograd", "executor", "io", "kvstore", "module" } do
+      for path in shell.run(("find spec/%s -name '*_spec.lua'"):format(name)):gmatch "%S+" do
+        local marked = folder.read(path):find "#slow"
+        if marked then
+          slow = slow + 1
+          local runs = shell.run("busted --list " .. path) ~= ""
+          assert.equal(runs, listed[path] == true, path)
+        else
+          assert.is_true(listed[path], path)
+        end
+      end
+    end
+    assert.is_true(slow > 5)
+    assert.is_nil(all:find("narrow_accuracy", 1, true))
+  end)
+
   it("never builds", function()
     for line in TEXT:gmatch("[^\n]+") do
       assert.is_nil(not line:find("^%s*#") and line:find("%f[%w]make%f[%W]") or nil, line)
@@ -328,6 +349,27 @@ describe_there("Kernels that were compiled elsewhere", function()
       assert.equal("15\n", (stand_in.run(USE, fails)))
       fails.CUDASIM_NVRTC = 12050
       assert.matches("does not compile", (stand_in.run(USE, fails)))
+    end)
+  end)
+
+  -- what a recorded loop's program writes is what the collector has left of its arrays
+  it("are those of a long graph in each process", function()
+    folder.with(function(path)
+      local function keys(environment)
+        local to = ("%s/%d"):format(path, #environment)
+        shell.run("mkdir " .. to)
+        local text, status = shell.run(("TYCHO_TEST_DEVICE='gpu(0)' CUDASIM_STREAMS=eager "
+          .. "CUDASIM_SPOIL=4096 TYCHO_CUDA_PATH=build/cudasim TYCHO_CACHE=%s PAD=%s busted "
+          .. "--filter=may.be.long spec/autograd/memory_spec.lua"):format(to, environment))
+        assert.equal(0, status, text)
+        assert.matches("1 passed, 0 failed, 0 skipped", text)
+        return (shell.run("cd " .. to .. " && ls"))
+      end
+      local some = keys ""
+      assert.matches("^%x+%.cubin\n", some)
+      for _, bytes in ipairs{ 500, 5000 } do
+        assert.equal(some, keys(("x"):rep(bytes)))
+      end
     end)
   end)
 
