@@ -50,8 +50,9 @@ local function with_stub(text, f)
     local stub = path .. "/busted"
     folder.write(stub, text)
     shell.run("chmod +x " .. stub)
-    f(path .. "/out", ("TYCHO_CUDA_PATH=build/cudasim GPU_CHECK_ITEM=2 COUNT=%s/count BUSTED=%s")
-      :format(path, stub), function()
+    -- a part has an hour, since the machine may be busy
+    f(path .. "/out", ("TYCHO_CUDA_PATH=build/cudasim GPU_CHECK_SECONDS=3600 GPU_CHECK_ITEM=2 "
+      .. "COUNT=%s/count BUSTED=%s"):format(path, stub), function()
         local _, n = folder.read(path .. "/count"):gsub("\n", "")
         return n
       end)
