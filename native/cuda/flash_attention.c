@@ -1,6 +1,8 @@
 /* flash_attention.c - _contrib_attention on a GPU (kernels/flash_attention.cu). Its inputs and the
 ** layout of heads are described in operators/nn/flash_attention.c. */
 #include "cuda/family.h"
+#include "cuda/product.h"
+#include "kernel/attention.h"
 
 struct tile_side { int64_t sample, head, row; };
 struct tile_args {
@@ -141,13 +143,24 @@ enum { FEW_ROWS = 8 };
 
 /* Returns whether tensor cores multiply: half types in heads that fit into registers, enough
 ** queries, and a GPU whose products are of the form in kernels/tensor.cuh. */
-static bool on_tensor_cores(const struct call *c, const struct attention_tiles *f)
+static bool has_tensor_kernels(const struct attention_widths *h)
 {
   enum { REGISTERS = 128 };                           /* columns of a head */
   enum { ARCHITECTURE = 80 };
-  const int dtype = c->in[0].d.dtype;
-  return (dtype == TY_F16 || dtype == TY_BF16) && f->args.tq > FEW_ROWS && f->d <= REGISTERS &&
-      f->dv <= REGISTERS && cuda_device(c->device)->arch >= ARCHITECTURE;
+  return (h->dtype == TY_F16 || h->dtype == TY_BF16) && h->queries > FEW_ROWS &&
+      h->key <= REGISTERS && h->value <= REGISTERS && cuda_device(h->device)->arch >= ARCHITECTURE;
+}
+
+/* Serves as attention_multiplies_alike: products of half types are on tensor cores. */
+static bool multiplies_alike(const struct attention_widths *h)
+{
+  return h->dtype == TY_F64 || (h->dtype == TY_F32 && !product_allows_tf32()) ||
+      has_tensor_kernels(h);
+}
+
+__attribute__((constructor)) static void register_heads(void)
+{
+  attention_register(TY_GPU, multiplies_alike);
 }
 
 /* A launch of blocks that have `rows` of each of `heads` heads in tiles. */
@@ -183,7 +196,8 @@ static int start_tiles(const struct call *c, const struct attention_tiles *f,
     const struct tile_kernels *kernels, int pack, int64_t rows, int64_t heads, void **params)
 {
   struct tile_launch l;
-  const bool tensor = on_tensor_cores(c, f);
+  const bool tensor = has_tensor_kernels(&(struct attention_widths){ c->device,
+    c->in[0].d.dtype, f->args.tq, f->d, f->dv });
   TRY(tile_family(c, f, tensor ? kernels->on_tensor : kernels->name, pack, rows, heads, &l));
   if (tensor) l.blocks = (rows + TENSOR_ROWS - 1) / TENSOR_ROWS * heads * f->args.batch;
   return l.blocks

@@ -17,8 +17,8 @@
 #include "pass/rewrite.h"
 #include "base/env.h"
 #include "base/number.h"
-#include "base/precision.h"
 #include "device/device.h"
+#include "kernel/attention.h"
 
 /* One match. Entries are of the old graph. */
 struct attention_match {
@@ -38,7 +38,7 @@ struct attention_match {
 struct attention_finder {
   const struct typed_graph *x;
   bool trains;                                        /* a gradient is asked for */
-  bool on_gpu;
+  int device;                                         /* of all nodes, or one of its kind */
   uint8_t *varies;                                    /* per node: a gradient reaches it */
   int *readers;                                       /* per value, outputs of the graph included */
 };
@@ -384,35 +384,40 @@ static void mark_gone(
   }
 }
 
-/* Returns how many numbers the kernels for GPUs keep of a head's key and value together. */
-static int64_t head_width(const struct attention_finder *f, const struct attention_match *m)
+/* Returns the widths of heads of a match on the graph's device. */
+static struct attention_widths find_widths(
+    const struct attention_finder *f, const struct attention_match *m)
 {
-  enum { EACH = 8 };                                  /* PADDED of kernels/flash_attention.cu */
   const ty_desc *v = desc_of(f, m->v), *k = desc_of(f, m->k);
-  const size_t value = (size_t)v->dim[v->ndim - 1];
+  const ty_desc *scores = &f->x->desc[f->x->g->node[m->scores].first];
+  struct attention_widths h = { .device = f->device, .dtype = scores->dtype,
+    .queries = scores->dim[scores->ndim - 2], .value = v->dim[v->ndim - 1] };
   if (m->interleaved)
-    return 2 * (int64_t)align_up(value / (size_t)(m->heads * (m->self ? 3 : 2)), EACH);
-  const size_t key = (size_t)k->dim[k->ndim - (m->k_turned ? 2 : 1)];
-  return (int64_t)(align_up(key, EACH) + align_up(value, EACH));
+    h.key = h.value /= m->heads * (m->self ? 3 : 2);
+  else
+    h.key = k->dim[k->ndim - (m->k_turned ? 2 : 1)];
+  return h;
 }
 
 /* Returns whether a GPU has the kernel (cuda/flash_attention.c says which heads it takes) and the
 ** operator is to be preferred: it launches three kernels in place of nine and has no array of
-** weights, but multiplies on ordinary cores. Not measured: with MANY_SCORES, of heads of 64, these
-** take some 20 us longer than tensor cores, at 10 TFLOP/s, which is what six launches take. */
+** weights, but may multiply on ordinary cores where products are on tensor cores. Not measured:
+** with MANY_SCORES, of heads of 64, these take some 20 us longer, at 10 TFLOP/s, which is what six
+** launches take. */
 static bool suits_gpu(const struct attention_finder *f, const struct attention_match *m)
 {
   enum {
+    EACH = 8,                                         /* PADDED of kernels/flash_attention.cu */
     WIDEST = 1024,                                    /* bytes of a head, as the kernel computes */
     MANY_SCORES = 1 << 20                             /* elements */
   };
-  const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
-  const int64_t each = d->dtype == TY_F64 ? sizeof(double) : sizeof(float);
-  const bool tensor_cores =
-      d->dtype != TY_F64 && (d->dtype != TY_F32 || precision_now() != PRECISION_HIGHEST);
-  if (head_width(f, m) * each > WIDEST) return false;
+  const struct attention_widths h = find_widths(f, m);
+  const int64_t each = h.dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  const int64_t width = (int64_t)(align_up((size_t)h.key, EACH) + align_up((size_t)h.value, EACH));
+  if (width * each > WIDEST) return false;
   if (m->bias.node >= 0 && f->varies[m->bias.node]) return false;
-  return !tensor_cores || desc_count(d) <= MANY_SCORES;
+  return attention_multiplies_alike(&h) ||
+      desc_count(&f->x->desc[f->x->g->node[m->scores].first]) <= MANY_SCORES;
 }
 
 /* Returns whether the operator is faster than the nodes. On a CPU backward computes the weights
@@ -420,7 +425,7 @@ static bool suits_gpu(const struct attention_finder *f, const struct attention_m
 ** TYCHO_ATTENTION_LEAST sets another limit. */
 static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
-  if (f->on_gpu) return suits_gpu(f, m);
+  if (device_kind(f->device) == TY_GPU) return suits_gpu(f, m);
   enum {
     LEAST_FORWARD = 128 * 128,                        /* scores of a head */
     LEAST_BACKWARD = 512 * 512,
@@ -515,7 +520,7 @@ static bool are_alike(const struct rewrite_request *r)
 int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
 {
   if (r->as_written || !are_alike(r) || env_disabled("attention")) return TY_OK;
-  struct attention_finder f = { .x = x, .on_gpu = device_kind(r->default_device) == TY_GPU,
+  struct attention_finder f = { .x = x, .device = r->default_device,
     .readers = NEWS(int, x->g->nvalue + 1),
     .varies = NEWS(uint8_t, x->g->n + 1) };
   struct attention_match *match = NEWS(struct attention_match, x->g->n + 1);

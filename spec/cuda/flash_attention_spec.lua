@@ -251,7 +251,36 @@ for _, case in ipairs{{"float16", 9, 16, TENSOR}, {"bfloat16", 9, 128, TENSOR},
 end
 ]]
 
+-- Says of users' products with more than 2^20 scores whether the operator replaces them: where
+-- products would be on tensor cores, it does where it is there, too.
+local REPLACES = devices.SCRIPT .. [[
+local sym = ty.sym
+local function replaces(dtype, queries, keys, size)
+  local scores = sym.batch_dot{sym.Variable "query", sym.Variable "key", transpose_b = true}
+  local exe = sym.batch_dot{sym.softmax(scores), sym.Variable "value"}:simple_bind{ctx = there,
+    shapes = {query = {1, queries, size}, key = {1, keys, size}, value = {1, keys, size}},
+    type_dict = {query = dtype, key = dtype, value = dtype}, grad_req = "write"}
+  return exe:program():find("  tiles  ", 1, true) ~= nil
+end
+local new, whole = os.getenv "CUDASIM_ARCH" ~= "75", os.getenv "TYCHO_PRECISION" ~= "high"
+for _, case in ipairs{
+  {"float16", 1025, 1024, 8, new}, {"bfloat16", 1025, 1024, 128, new},
+  {"float16", 1024, 1024, 8, true}, {"float16", 1025, 1024, 129, false},
+  {"float16", 9, 131072, 8, new}, {"float16", 8, 131073, 8, false},
+  {"float32", 1025, 1024, 8, whole}, {"float32", 1024, 1024, 8, true},
+  {"float64", 1025, 1024, 8, true}} do
+  local same = replaces(case[1], case[2], case[3], case[4]) == case[5]
+  print(case[1], case[2], case[3], case[4], same and "equal" or "different")
+end
+]]
+
 describe("attention on a GPU", function()
+  it("takes the place of products of many scores where it is on tensor cores", function()
+    devices.agree(pending, REPLACES, 9)
+    devices.agree(pending, REPLACES, 9, { CUDASIM_ARCH = "75" })
+    devices.agree(pending, REPLACES, 9, { TYCHO_PRECISION = "high" })
+  end)
+
   it("has the CPU's values and gradients", function()
     devices.agree(pending, SCRIPT, 66)
   end)

@@ -50,8 +50,9 @@ local function with_stub(text, f)
     local stub = path .. "/busted"
     folder.write(stub, text)
     shell.run("chmod +x " .. stub)
-    f(path .. "/out", ("TYCHO_CUDA_PATH=build/cudasim GPU_CHECK_ITEM=2 COUNT=%s/count BUSTED=%s")
-      :format(path, stub), function()
+    -- a part has an hour, since the machine may be busy
+    f(path .. "/out", ("TYCHO_CUDA_PATH=build/cudasim GPU_CHECK_SECONDS=3600 GPU_CHECK_ITEM=2 "
+      .. "COUNT=%s/count BUSTED=%s"):format(path, stub), function()
         local _, n = folder.read(path .. "/count"):gsub("\n", "")
         return n
       end)
@@ -94,6 +95,27 @@ describe("The check on a GPU", function()
     end)
     assert.is_true(number_of_specs() > 30)
     assert.matches("^host\nW1\n", (shell.run("sh " .. SCRIPT .. " --list bench")))
+  end)
+
+  it("has a spec where busted runs something of it, and no other", function()
+    local listed, all, slow = {}, "", 0
+    for path in shell.run("sh " .. SCRIPT .. " --list specs"):gmatch "%S+" do
+      listed[path], all = true, all .. path .. "\n"
+    end
+    for _, name in ipairs{ "autograd", "executor", "io", "kvstore", "module" } do
+      for path in shell.run(("find spec/%s -name '*_spec.lua'"):format(name)):gmatch "%S+" do
+        local marked = folder.read(path):find "#slow"
+        if marked then
+          slow = slow + 1
+          local runs = shell.run("busted --list " .. path) ~= ""
+          assert.equal(runs, listed[path] == true, path)
+        else
+          assert.is_true(listed[path], path)
+        end
+      end
+    end
+    assert.is_true(slow > 5)
+    assert.is_nil(all:find("narrow_accuracy", 1, true))
   end)
 
   it("never builds", function()
@@ -328,6 +350,27 @@ describe_there("Kernels that were compiled elsewhere", function()
       assert.equal("15\n", (stand_in.run(USE, fails)))
       fails.CUDASIM_NVRTC = 12050
       assert.matches("does not compile", (stand_in.run(USE, fails)))
+    end)
+  end)
+
+  -- what a recorded loop's program writes is what the collector has left of its arrays
+  it("are those of a long graph in each process", function()
+    folder.with(function(path)
+      local function keys(environment)
+        local to = ("%s/%d"):format(path, #environment)
+        shell.run("mkdir " .. to)
+        local text, status = shell.run(("TYCHO_TEST_DEVICE='gpu(0)' CUDASIM_STREAMS=eager "
+          .. "CUDASIM_SPOIL=4096 TYCHO_CUDA_PATH=build/cudasim TYCHO_CACHE=%s PAD=%s busted "
+          .. "--filter=may.be.long spec/autograd/memory_spec.lua"):format(to, environment))
+        assert.equal(0, status, text)
+        assert.matches("1 passed, 0 failed, 0 skipped", text)
+        return (shell.run("cd " .. to .. " && ls"))
+      end
+      local some = keys ""
+      assert.matches("^%x+%.cubin\n", some)
+      for _, bytes in ipairs{ 500, 5000 } do
+        assert.equal(some, keys(("x"):rep(bytes)))
+      end
     end)
   end)
 

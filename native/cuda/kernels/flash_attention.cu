@@ -68,10 +68,10 @@ template <int SIZE, int N> FN void load_tile(C *to, const T *from, i64 step, i64
   for (int e = threadIdx.x; e < N * packs; e += 256) {
     const int r = e / packs, d = e % packs * PACK;
     L in = {};
-    const bool there = r < rows && d < SIZE;
-    if (there) in = *(const L *)(from + r * step + d);
+    const bool inside = r < rows && d < SIZE;
+    if (inside) in = *(const L *)(from + r * step + d);
     for (int l = 0; l < PACK; l++)
-      to[r * STRIDE(PADDED(SIZE)) + d + l] = there ? get<C>(in.at[l]) : 0;
+      to[r * STRIDE(PADDED(SIZE)) + d + l] = inside ? get<C>(in.at[l]) : 0;
   }
 }
 

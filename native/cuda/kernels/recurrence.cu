@@ -130,9 +130,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T
   EACH_UNIT(e)
   {
     const i64 at = first * units + e;
-    const bool there = first + e / units < s.batch;
-    h[e] = there ? get<A>(h0[at]) : 0;
-    if (LSTM) c[e] = there ? get<A>(c0[at]) : 0;
+    const bool in_batch = first + e / units < s.batch;
+    h[e] = in_batch ? get<A>(h0[at]) : 0;
+    if (LSTM) c[e] = in_batch ? get<A>(c0[at]) : 0;
   }
   for (i64 step = 0; step < s.time; step++) {
     const i64 t = time_of(s, step);
@@ -207,11 +207,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx
   EACH_UNIT(e)
   {
     const i64 at = first * units + e;
-    const bool there = first + e / units < s.batch;
-    part[e] = there && dhy ? get<A>(dhy[at]) : 0;
+    const bool in_batch = first + e / units < s.batch;
+    part[e] = in_batch && dhy ? get<A>(dhy[at]) : 0;
     for (int i = 1; i < slices; i++) part[i * SAMPLES * units + e] = 0;
-    if (GRU || LSTM) dc[e] = LSTM && there && dcy ? get<A>(dcy[at]) : 0;
-    if (!there)
+    if (GRU || LSTM) dc[e] = LSTM && in_batch && dcy ? get<A>(dcy[at]) : 0;
+    if (!in_batch)
       for (int k = 0; k < GATES; k++) dg[e / units * rows + k * units + e % units] = 0;
   }
   for (i64 step = s.time - 1; step >= 0; step--) {

@@ -31,7 +31,7 @@ rooms.native = { title = "native", {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
   { name = "kernel", is = "loops over operands, for each instruction set", at = { 0, 9 },
-    public = { "blocked.h", "conv/conv.h", "conv/onednn.h",
+    public = { "attention.h", "blocked.h", "conv/conv.h", "conv/onednn.h",
       "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
       "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
       "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
