@@ -160,9 +160,26 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
   }
 }
 
+/* Bytes of exchanged arrays up to which a run is submitted before the run with the others has
+** ended: the arrays of all of them are alive at once. */
+enum { MOST_AHEAD = 256 << 10 };
+
+/* Returns whether the pointers may be written by the task of the next run, since all tasks that
+** read them run one after another on a CPU's queue. */
+static bool rebind_may_follow(const ty_exec *e)
+{
+  for (int w = 0; w < VARIANTS; w++) {
+    const struct program *p = e->variant[w];
+    if (p && (p->ndevice != 1 || device_kind(p->device[0]) != TY_CPU)) return false;
+  }
+  return pool_generation(e->pool) == e->generation;
+}
+
 int exec_rebind(ty_exec *e)
 {
+  const bool may_follow = rebind_may_follow(e);
   bool moved = pool_generation(e->pool) != e->generation, others = false;
+  size_t bytes = 0;
   for (int i = 0; i < e->bind.nbound; i++) {
     if (!e->bind.bound[i]) continue;
     TRY(storage_load(e->bind.bound[i]->storage));
@@ -171,9 +188,16 @@ int exec_rebind(ty_exec *e)
     uint8_t *moves = &e->bind.moves[i];
     *moves = stays ? MAX(*moves - 1, 0) : MIN(*moves + MOVED, MOST_MOVES);
     moved |= !stays;
+    bytes += stays ? 0 : desc_bytes(&e->bind.bound[i]->d);
     others |= was_moving != exec_array_moves(e, i) || (!stays && !was_moving);
   }
-  if (moved) TRY(exec_resolve(e));
+  if (moved && may_follow && bytes <= MOST_AHEAD) {
+    for (int i = 0; i < e->bind.nbound; i++)
+      if (e->bind.bound[i]) e->bind.address[i] = tensor_at(e->bind.bound[i]);
+    e->bind.serial++;
+  } else if (moved) {
+    TRY(exec_resolve(e));
+  }
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p || !p->ready) continue;

@@ -130,14 +130,18 @@ local WORTH_TIMES = 25
 local MOST_PASSED = 64
 -- most by which one collection raises the estimate of the next: others may use the machine
 local MOST_GROWTH = 1.25
--- seconds of the process at the last backward, and of a collection
+-- seconds of the process at the last backward of so many bytes, and of a collection
 local last_backward, collection = 0, 0.002
 -- steps since a collection, and steps to leave out before the next one
 local passed, to_pass = 0, 0
 
 local function collect_results()
-  local now, bytes = os.clock(), tonumber(C.ty_lazy_bytes())
-  if bytes > WORTH_BYTES and now - last_backward > WORTH_TIMES * collection then
+  local bytes = tonumber(C.ty_lazy_bytes())
+  if bytes <= WORTH_BYTES then
+    return
+  end
+  local now = os.clock()
+  if now - last_backward > WORTH_TIMES * collection then
     passed = passed + 1
     if passed > to_pass then
       gc.sweep()
