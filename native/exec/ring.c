@@ -18,7 +18,7 @@ void exec_free_ring(ty_exec *e)
 int exec_make_ring(ty_exec *e, const struct program *p)
 {
   const bool movable = e->bind.movable;
-  int n = movable ? 2 * p->nsegment + 2 : 4 * p->nsegment + 28;
+  int n = movable ? 2 * p->nsegment + 14 : 4 * p->nsegment + 28;
   if (n <= e->submit.nring) return TY_OK;
   exec_wait_runs(e);
   const size_t arrays = (size_t)n * (size_t)e->bind.nbound;
