@@ -104,7 +104,10 @@ bool grow_array(void **p, int n, int *cap, size_t size)
   return true;
 }
 
-/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one
+/* bytes of an arena's largest blocks, of which the last one is half empty */
+enum { ARENA_BLOCK = 16384 };
+
+/* Blocks double in size up to 16 KB, so that a small graph costs one kilobyte and a large one
 ** few blocks. What is larger than the next one has a block of its own, after the one that is
 ** being filled. Texts need no alignment: they fill a block from its end, and none is padded. */
 struct arena_block {
@@ -117,7 +120,7 @@ static struct arena_block *block_with(struct arena *a, size_t bytes)
 {
   struct arena_block *b = a->head;
   if (b && b->end - b->used >= bytes) return b;
-  size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
+  size_t size = b ? MIN(b->size * 2, ARENA_BLOCK - sizeof *b) : 1024 - sizeof *b;
   struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
                      **at = b && bytes > size ? &b->next : &a->head;
   if (!more) return NULL;

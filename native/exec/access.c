@@ -52,18 +52,36 @@ static void access_add_bound(
   list[(*n)++] = a;
 }
 
-/* Allocates the lists of a segment, `heads` of them for heads. */
-static int access_make_lists(struct program *p, struct segment *g, int heads)
+/* Allocates the lists of a segment in an arena of the caller's, `heads` of them for heads. */
+static int access_make_lists(
+    const struct program *p, struct segment *g, int heads, struct arena *from)
 {
   int cap = 2 * MAX_DEVICES + heads + 4;
   for (int t = g->first; t < g->last; t++) cap += p->step[t].nin + p->step[t].nout + 1;
   g->nread = g->nwrite = 0;
-  g->read = arena_new(&p->arena, sizeof *g->read * (size_t)cap);
-  g->write = arena_new(&p->arena, sizeof *g->write * (size_t)cap);
-  g->read_of = arena_new(&p->arena, sizeof *g->read_of * (size_t)cap);
-  g->write_of = arena_new(&p->arena, sizeof *g->write_of * (size_t)cap);
+  g->read = arena_new(from, sizeof *g->read * (size_t)cap);
+  g->write = arena_new(from, sizeof *g->write * (size_t)cap);
+  g->read_of = arena_new(from, sizeof *g->read_of * (size_t)cap);
+  g->write_of = arena_new(from, sizeof *g->write_of * (size_t)cap);
   NEED(g->read && g->write && g->read_of && g->write_of, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < cap; i++) g->read_of[i] = g->write_of[i] = -1;
+  return TY_OK;
+}
+
+/* Copies the lists of a segment, which are complete, into the program's arena: they are a tenth of
+** what was allocated for them. */
+static int access_keep_lists(struct program *p, struct segment *g)
+{
+  const size_t nread = (size_t)g->nread, nwrite = (size_t)g->nwrite;
+  struct access *read = arena_new(&p->arena, sizeof *read * nread),
+                *write = arena_new(&p->arena, sizeof *write * nwrite);
+  int *read_of = arena_new(&p->arena, sizeof *read_of * nread),
+      *write_of = arena_new(&p->arena, sizeof *write_of * nwrite);
+  NEED(read && write && read_of && write_of, TY_EMEMORY, "out of memory: executor");
+  g->read = memcpy(read, g->read, sizeof *read * nread);
+  g->write = memcpy(write, g->write, sizeof *write * nwrite);
+  g->read_of = memcpy(read_of, g->read_of, sizeof *read_of * nread);
+  g->write_of = memcpy(write_of, g->write_of, sizeof *write_of * nwrite);
   return TY_OK;
 }
 
@@ -128,21 +146,34 @@ static void access_list_tokens(
   access_add(g->write, &g->nwrite, own);
 }
 
+/* Lists what segment i accesses. all: the indices of all arrays. */
+static int access_list_segment(ty_exec *e, struct program *p, int i, int *all)
+{
+  struct segment *g = &p->segment[i];
+  struct arena work = { 0 };
+  int code = access_make_lists(p, g, e->graph.nhead, &work);
+  g->seen = all;
+  g->nseen = e->bind.nbound;
+  if (!code) {
+    for (int t = g->first; t < g->last; t++) access_list_step(e, p, g, t);
+    for (int h = 0; h < e->graph.nhead; h++) access_list_head(e, p, g, h);
+    code = exec_list_records(e, p, g);
+  }
+  if (!code) {
+    access_list_tokens(e, p, i, g);
+    code = access_keep_lists(p, g);
+  }
+  if (code) g->nread = g->nwrite = 0;
+  arena_done(&work);
+  return code;
+}
+
 int exec_list_segments(ty_exec *e, struct program *p)
 {
   int *all = arena_new(&p->arena, sizeof *all * (size_t)e->bind.nbound);
   NEED(all, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->bind.nbound; i++) all[i] = i;
-  for (int i = 0; i < p->nsegment; i++) {
-    struct segment *g = &p->segment[i];
-    TRY(access_make_lists(p, g, e->graph.nhead));
-    g->seen = all;
-    g->nseen = e->bind.nbound;
-    for (int t = g->first; t < g->last; t++) access_list_step(e, p, g, t);
-    for (int h = 0; h < e->graph.nhead; h++) access_list_head(e, p, g, h);
-    TRY(exec_list_records(e, p, g));
-    access_list_tokens(e, p, i, g);
-  }
+  for (int i = 0; i < p->nsegment; i++) TRY(access_list_segment(e, p, i, all));
   p->ready = true;
   return TY_OK;
 }
@@ -160,9 +191,26 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
   }
 }
 
+/* Bytes of exchanged arrays up to which a run is submitted before the run with the others has
+** ended: the arrays of all of them are alive at once. */
+enum { MOST_AHEAD = 32 << 10 };
+
+/* Returns whether the pointers may be written by the task of the next run, since all tasks that
+** read them run one after another on a CPU's queue. */
+static bool rebind_may_follow(const ty_exec *e)
+{
+  for (int w = 0; w < VARIANTS; w++) {
+    const struct program *p = e->variant[w];
+    if (p && (p->ndevice != 1 || device_kind(p->device[0]) != TY_CPU)) return false;
+  }
+  return pool_generation(e->pool) == e->generation;
+}
+
 int exec_rebind(ty_exec *e)
 {
+  const bool may_follow = rebind_may_follow(e);
   bool moved = pool_generation(e->pool) != e->generation, others = false;
+  size_t bytes = 0;
   for (int i = 0; i < e->bind.nbound; i++) {
     if (!e->bind.bound[i]) continue;
     TRY(storage_load(e->bind.bound[i]->storage));
@@ -171,9 +219,16 @@ int exec_rebind(ty_exec *e)
     uint8_t *moves = &e->bind.moves[i];
     *moves = stays ? MAX(*moves - 1, 0) : MIN(*moves + MOVED, MOST_MOVES);
     moved |= !stays;
+    bytes += stays ? 0 : desc_bytes(&e->bind.bound[i]->d);
     others |= was_moving != exec_array_moves(e, i) || (!stays && !was_moving);
   }
-  if (moved) TRY(exec_resolve(e));
+  if (moved && may_follow && bytes <= MOST_AHEAD) {
+    for (int i = 0; i < e->bind.nbound; i++)
+      if (e->bind.bound[i]) e->bind.address[i] = tensor_at(e->bind.bound[i]);
+    e->bind.serial++;
+  } else if (moved) {
+    TRY(exec_resolve(e));
+  }
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p || !p->ready) continue;
@@ -213,7 +268,7 @@ static int access_list_single(
     int v = access_operand_root(p, st, i);
     for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) heads++;
   }
-  TRY(access_make_lists(p, g, heads));
+  TRY(access_make_lists(p, g, heads, &p->arena));
   g->seen = arena_new(&p->arena, sizeof *g->seen * (size_t)st->nin);
   NEED(g->seen, TY_EMEMORY, "out of memory: executor");
   g->nseen = 0;

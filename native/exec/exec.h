@@ -75,7 +75,9 @@ struct exec_bindings {
   struct names arg_names, aux_names;
   ty_tensor **bound;                                  /* all arrays; each one reference */
   int nbound, cap;
-  void **address;                                     /* per array: what the programs have */
+  /* per array: what the programs have once the runs before the next one have ended */
+  void **address;
+  uint64_t serial;                                    /* of these addresses */
   uint8_t *moves;                                     /* per array: how often its address changes */
   /* per device slot: the version of each array that the running segment sees */
   uint64_t *version[MAX_DEVICES];
@@ -215,7 +217,8 @@ void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
 ** overlaps the others as the old one did; NULL: none for now. Returns whether it is another one.
 ** Before the next run all arrays must be set and exec_rebind called. */
 bool exec_set_array(ty_exec *e, int at, ty_tensor *t);
-/* Waits for the runs so far, then takes the addresses of the arrays that are bound now. */
+/* Takes the addresses of the arrays that are bound now, for the runs that follow. Waits for the
+** runs so far where they are of other devices than a CPU, or where the arrays are large. */
 int  exec_rebind(ty_exec *e);
 /* Marks the bound arrays that the program reads. read: per bound array. */
 void exec_mark_read(const ty_exec *e, uint8_t *read);

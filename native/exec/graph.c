@@ -132,6 +132,10 @@ int exec_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_gra
   mem_free(k.grad_device);
   if (!code) code = graph_add_ends(e, s, x);
   if (code) return code;
+  /* rewrites have allocated for several times as many */
+  ty_desc *desc = mem_grow(x->desc, sizeof *desc * (size_t)(x->g->nvalue + 1));
+  NEED(desc, TY_EMEMORY, "out of memory: executor");
+  x->desc = desc;
   for (int i = 0; i < x->nvariable; i++) exec_variable_at(e, i)->node = x->variable[i];
   for (int i = 0; i < e->bind.narg; i++) e->graph.with_grad |= e->bind.arg[i].req != TY_NULL;
   for (int i = 0; i < x->g->n; i++)

@@ -15,6 +15,8 @@ struct ctx {
   uint64_t generation;                                /* of the pool */
   struct run run;
   uint64_t *version;
+  void **address;                                     /* bindings.address; NULL: not movable */
+  uint64_t serial;                                    /* of the addresses */
   struct ticket ticket;
   struct timed_step *timed;                           /* of a watched run; kept for the next one */
   int ntimed, timed_cap;
@@ -26,7 +28,8 @@ struct timed_step {
 };
 /* Waits until no task of the executor runs. */
 void exec_wait_runs(const ty_exec *e);
-/* Makes the ring large enough for a program: four runs, and walks. */
+/* Makes the ring large enough for a program: four runs, and walks. Two runs of a movable executor,
+** whose contexts hold the addresses of its arrays. */
 int  exec_make_ring(ty_exec *e, const struct program *p);
 /* Returns the next context of the ring. Waits where all are in use. */
 struct ctx *exec_next_context(ty_exec *e);
@@ -137,6 +140,8 @@ int  exec_make_arrays(ty_exec *e, const ty_exec *before);
 /* Waits for the runs so far, then writes pointers into the programs: after binding, and when the
 ** pool has moved. */
 int  exec_resolve(ty_exec *e);
+/* Writes pointers into a program. address: per bound array. serial: of the addresses. */
+void exec_place_arrays(ty_exec *e, struct program *p, void *const *address, uint64_t serial);
 
 /* -- access.c ---------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@ void exec_wait_runs(const ty_exec *e)
 void exec_free_ring(ty_exec *e)
 {
   if (e->submit.ring) mem_free(e->submit.ring[0].version);
+  if (e->submit.ring) mem_free(e->submit.ring[0].address);
   for (int i = 0; i < e->submit.nring; i++) mem_free(e->submit.ring[i].timed);
   mem_free(e->submit.ring);
   mem_free(e->submit.ticket);
@@ -16,22 +17,29 @@ void exec_free_ring(ty_exec *e)
 
 int exec_make_ring(ty_exec *e, const struct program *p)
 {
-  int n = 4 * p->nsegment + 28;
+  const bool movable = e->bind.movable;
+  int n = movable ? 2 * p->nsegment + 14 : 4 * p->nsegment + 28;
   if (n <= e->submit.nring) return TY_OK;
   exec_wait_runs(e);
+  const size_t arrays = (size_t)n * (size_t)e->bind.nbound;
   struct ctx *ring = NEWS(struct ctx, n);
-  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->bind.nbound + 1);
+  uint64_t *version = NEWS(uint64_t, arrays + 1);
+  void **address = movable ? NEWS(void *, arrays + 1) : NULL;
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
-  if (!ring || !version || !tickets)
-    return mem_free(ring), mem_free(version), mem_free(tickets),
+  if (!ring || !version || (movable && !address) || !tickets)
+    return mem_free(ring), mem_free(version), mem_free(address), mem_free(tickets),
            fail(TY_EMEMORY, "out of memory: executor");
   exec_free_ring(e);
   e->submit.ring = ring;
   e->submit.nring = n;
   e->submit.next = 0;
   e->submit.ticket = tickets;
-  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->bind.nbound;
-  e->stats.allocations += e->stats.runs ? 3 : 0;
+  for (int i = 0; i < n; i++) {
+    const size_t at = (size_t)i * (size_t)e->bind.nbound;
+    ring[i].version = version + at;
+    ring[i].address = address ? address + at : NULL;
+  }
+  e->stats.allocations += e->stats.runs ? 3 + movable : 0;
   return TY_OK;
 }
 

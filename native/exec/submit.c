@@ -56,6 +56,7 @@ static int submit_run_steps(void *context)
   struct ctx *c = context;
   struct program *p = c->p;
   int slot = c->segment->slot;
+  if (c->address && p->serial != c->serial) exec_place_arrays(c->e, p, c->address, c->serial);
   p->run[slot] = c->run;
   for (int i = 0; i < c->segment->nseen; i++)
     c->e->bind.version[slot][c->segment->seen[i]] = c->version[i];
@@ -109,6 +110,8 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->run = e->run.context;
   c->run.rng_on_device = e->submit.rng[g->slot] ? e->submit.rng[g->slot]->data : NULL;
   for (int i = 0; i < g->nseen; i++) c->version[i] = e->bind.bound[g->seen[i]]->storage->version;
+  c->serial = e->bind.serial;
+  if (c->address) memcpy(c->address, e->bind.address, sizeof(void *) * (size_t)e->bind.nbound);
   ty_exec_keep(e);
   struct task t = { submit_run_steps, submit_release_task, c, g->read, g->write, g->nread,
     g->nwrite, after, nafter, 0 };

@@ -74,6 +74,15 @@ static int variant_make_output(ty_exec *e, const struct program *p, const ty_exe
   return tensor_on(&d, e->output_storage[h], 0, &e->output[h]);
 }
 
+void exec_place_arrays(ty_exec *e, struct program *p, void *const *address, uint64_t serial)
+{
+  struct bases b = { .bound = address };
+  for (int i = 0; i < p->ndevice; i++)
+    b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->bind.version[i];
+  program_resolve(p, &b);
+  p->serial = serial;
+}
+
 int exec_resolve(ty_exec *e)
 {
   if (e->flags & TY_DRY_RUN) return TY_OK;
@@ -82,14 +91,9 @@ int exec_resolve(ty_exec *e)
     if (e->variant[w]) TRY(variant_reserve_pool(e, e->variant[w]));
   for (int i = 0; i < e->bind.nbound; i++)
     e->bind.address[i] = e->bind.bound[i] ? tensor_at(e->bind.bound[i]) : NULL;
-  for (int w = 0; w < VARIANTS; w++) {
-    struct program *p = e->variant[w];
-    if (!p) continue;
-    struct bases b = { .bound = e->bind.address };
-    for (int i = 0; i < p->ndevice; i++)
-      b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->bind.version[i];
-    program_resolve(p, &b);
-  }
+  e->bind.serial++;
+  for (int w = 0; w < VARIANTS; w++)
+    if (e->variant[w]) exec_place_arrays(e, e->variant[w], e->bind.address, e->bind.serial);
   e->generation = pool_generation(e->pool);
   return TY_OK;
 }

@@ -163,6 +163,9 @@ struct program {
   /* the executor has listed the storages of its segments */
   bool ready;
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
+  /* Serial number of the addresses that its pointers are made of. While tasks run, it and they
+  ** belong to the thread of their queue. */
+  uint64_t serial;
 };
 
 /* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller

@@ -148,9 +148,10 @@ static int build_steps(struct build *b)
 int pass_schedule(struct program *p)
 {
   const struct source *s = &p->s;
-  int n = s->g->n;
+  int n = s->g->n, nop = 0;
+  for (int i = 0; i < n; i++) nop += s->g->node[i].op != NULL;
   struct build b = { .p = p,
-    .cap = n + s->ncopy + 1,
+    .cap = nop + s->ncopy + 1,
     .last = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
     .start = arena_new(&p->arena, sizeof(int) * (size_t)(n + 2)) };
   TRY(uses_find(p, &b.u));

@@ -86,8 +86,12 @@ function tables.ones(n)
 end
 
 
---- Returns the product of numbers.
+--- Returns the product of numbers. Shapes of up to four dimensions take no loop: LuaJIT does not
+-- compile short ones inside of other functions.
 function tables.product(list)
+  if list[5] == nil then
+    return (list[1] or 1) * (list[2] or 1) * (list[3] or 1) * (list[4] or 1)
+  end
   local product = 1
   for _, n in ipairs(list) do
     product = product * n

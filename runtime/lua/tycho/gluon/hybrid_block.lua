@@ -66,9 +66,11 @@ end
 
 
 local function find_class(self, ...)
-  local first = ...
-  local class = getmetatable(first)
-  if select("#", ...) > 1 or class ~= NDArray and class ~= Symbol then
+  local first, second = ...
+  local class, count = getmetatable(first), select("#", ...)
+  if class == NDArray and (count == 1 or count == 2 and getmetatable(second) == NDArray) then
+    return class                                         -- most calls
+  elseif count > 1 or class ~= Symbol then
     class = class_in(self, nil, select("#", ...), { ... })
   end
   if not class then

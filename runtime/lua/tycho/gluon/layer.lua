@@ -263,15 +263,44 @@ function layer.binary(op)
 end
 
 
---- Returns a function (block, name of the node, x, weight, bias or nil) of an operator such as
--- Convolution. Its parameters are those that `params_of(block)` gives at the first call.
+--- Returns a function (value, array or symbol, a second one or nil) of an operator whose parameters
+-- depend on one value: those that `params_of(value)` gives when the value is first met.
+-- @string op
+-- @tparam function params_of
+-- @treturn function
+function layer.by_value(op, params_of)
+  local entries = { {}, {} }                             -- by number of inputs, then by value
+  return function(value, x, y)
+    if getmetatable(x) ~= NDArray or y and getmetatable(y) ~= NDArray then
+      local arguments = params_of(value)
+      arguments[1], arguments[2] = x, y
+      return either[op](arguments)
+    end
+    local nin = y and 2 or 1
+    local entry = entries[nin][value]
+    if not entry then
+      entry = operators.prepare(op, params_of(value), nin)
+      entries[nin][value] = entry
+    end
+    put_input(0, x)
+    if y then
+      put_input(1, y)
+    end
+    local z = cached(entry, entry.func, nil, x)          -- no tail call: the arrays stay alive
+    return z
+  end
+end
+
+
+--- Returns a function (block, name of the node, x, weight or nil, bias or nil) of an operator such
+-- as Convolution. Its parameters are those that `params_of(block)` gives at the first call.
 -- @string op
 -- @tparam function params_of
 -- @treturn function
 function layer.weighted(op, params_of)
   local key = "_call_" .. op
   return function(block, name, x, weight, bias)
-    if getmetatable(x) ~= NDArray or getmetatable(weight) ~= NDArray then
+    if getmetatable(x) ~= NDArray or weight and getmetatable(weight) ~= NDArray then
       local arguments = params_of(block)
       arguments[1], arguments[2], arguments[3], arguments.name = x, weight, bias, name
       return either[op](arguments)
@@ -281,14 +310,16 @@ function layer.weighted(op, params_of)
       entries = {}
       rawset(block, key, entries)
     end
-    local nin = bias and 3 or 2
+    local nin = bias and 3 or weight and 2 or 1
     local entry = entries[nin]
     if not entry then
       entry = operators.prepare(op, params_of(block), nin)
       entries[nin] = entry
     end
     put_input(0, x)
-    put_input(1, weight)
+    if weight then
+      put_input(1, weight)
+    end
     if bias then
       put_input(2, bias)
     end

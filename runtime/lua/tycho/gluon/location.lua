@@ -76,17 +76,39 @@ local function hold_again(line, ...)
 end
 
 
+-- function -> whether it is the library's; asking for its file is never compiled
+local own = setmetatable({}, { __mode = "k" })
+
+local function find_own(forward)
+  own[forward] = type(forward) == "function" and not Error.user_file(forward)
+  return own[forward]
+end
+
+
+--- Declares that a forward of the library runs a function of the script, whose calls have lines of
+-- their own.
+-- @tparam function forward
+function location.runs_script(forward)
+  own[forward] = false
+end
+
+
 --- Runs a block's forward while calls are recorded. All calls of a built-in block are attributed to
--- the line that called the block, which is found once, if one of them needs it.
+-- the line that called the block. It is found before they are made if the core asks for one then,
+-- as for the first call of a step: here the stack is not deep. Otherwise it is found once, if one
+-- of them needs it.
 -- @tparam function forward
 -- @param ... its arguments
 -- @return its results
 function location.recorded(forward, ...)
-  local is_own = type(forward) == "function" and not Error.user_file(forward)
+  local is_own = own[forward]
+  if is_own == nil then
+    is_own = find_own(forward)
+  end
   if is_own == (recording.held or false) or not recording.lines then
     return forward(...)
   elseif is_own then
-    recording.hold(false)
+    recording.hold(recording.is_line_wanted() and recording.script_line() or false)
     return release(pcall(forward, ...))
   end
   return hold_again(recording.release(), forward(...))   -- after an error the holder releases it

@@ -86,9 +86,15 @@ local function weighted(l, factor, sample_weight)
 end
 
 
+-- Returns the mean of each sample.
+local mean = layer.by_value("mean", function(batch_axis)
+  return { axis = batch_axis, exclude = true }
+end)
+
+
 -- Returns the mean of each sample, weighted.
 local function compute_mean(self, l, sample_weight)
-  return F.mean{ weighted(l, self.weight, sample_weight), axis = self.batch_axis, exclude = true }
+  return mean(self.batch_axis, weighted(l, self.weight, sample_weight))
 end
 
 
@@ -112,7 +118,7 @@ local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
 function L2Loss:forward(pred, label, sample_weight)
   local l = weighted(F.square(like(label, pred) - pred), self.weight / 2, sample_weight)
-  return F.mean{ l, axis = self.batch_axis, exclude = true }
+  return mean(self.batch_axis, l)
 end
 
 
@@ -223,14 +229,23 @@ local SoftmaxCELoss = define("SoftmaxCrossEntropyLoss", { { "axis", "integer", -
   { "sparse_label", "boolean", true }, { "from_logits", "boolean", false }, WEIGHT, BATCH_AXIS })
 loss.SoftmaxCELoss = SoftmaxCELoss
 
+local log_softmax = layer.by_value("log_softmax", function(axis)
+  return { axis = axis }
+end)
+
+local pick = layer.by_value("pick", function(axis)
+  return { axis = axis, keepdims = true }
+end)
+
+
 function SoftmaxCELoss:forward(pred, label, sample_weight)
   local axis, l = self._axis
   if not self._from_logits then
-    pred = F.log_softmax{ pred, axis = axis }
+    pred = log_softmax(axis, pred)
   end
   if self._sparse_label then
     check_classes(pred, label, axis)
-    l = -F.pick{ pred, label, axis = axis, keepdims = true }
+    l = -pick(axis, pred, label)
   else
     l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }
   end

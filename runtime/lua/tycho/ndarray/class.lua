@@ -350,14 +350,17 @@ class.fields = {
 }
 
 
-local OWN_FIELDS = { "_h", "_shape", "_dtype", "_device", "_owner", "_grad" }
-
--- Drops the handle now; queued work keeps the memory until it is done.
+-- Drops the handle now; queued work keeps the memory until it is done. Fields that are absent stay
+-- so: to set one to nil makes the table grow.
 function class.drop(x)
   local h = rawget(x, "_h")
   if h then
-    for _, key in ipairs(OWN_FIELDS) do
-      rawset(x, key, nil)
+    x._h, x._shape, x._dtype, x._device = nil, nil, nil, nil
+    if rawget(x, "_owner") then
+      rawset(x, "_owner", nil)
+    end
+    if rawget(x, "_grad") then
+      rawset(x, "_grad", nil)
     end
     C.ty_tensor_free(ffi_gc(h, nil))
   end
@@ -388,11 +391,27 @@ local function note_results(found, n, ...)
 end
 
 
+-- Frees all arrays of a list but one, which the list around it gets.
+local function keep_one(arrays, outer, result)
+  for i = 1, #arrays do
+    local x = arrays[i]
+    if not rawequal(x, result) then
+      class.release(x)
+    elseif outer then
+      outer[#outer + 1] = x
+    end
+  end
+end
+
+
 local function end_tidy(outer, ok, ...)
   local arrays, results = fresh_arrays, {}
   fresh_arrays = outer
   if not ok then
     error((...), 0)
+  elseif select("#", ...) == 1 and getmetatable((...)) == NDArray then
+    keep_one(arrays, outer, (...))
+    return ...
   end
   note_results(results, select("#", ...), ...)
   for i = 1, #arrays do

@@ -38,9 +38,18 @@ local function script_line()
   return line ~= "" and line or nil
 end
 
+recording.script_line = script_line
+
 
 local request = C.ty_line_request()
 local WANTED, MISSED = 0, 1
+
+
+--- Returns whether the core asks for the line of the next call.
+function recording.is_line_wanted()
+  return request[WANTED] ~= 0
+end
+
 
 -- The line that calls belong to while one is held: false until it is needed. Many blocks need none,
 -- since the core knows the lines of calls that repeat.

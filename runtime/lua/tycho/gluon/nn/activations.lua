@@ -40,8 +40,13 @@ function Activation:set_up(a)
 end
 
 
+local activation = layer.weighted("Activation", function(self)
+  return { act_type = self._act_type }
+end)
+
+
 function Activation:forward(x)
-  return F.Activation{ x, act_type = self._act_type, name = node_name(x) }
+  return activation(self, node_name(x), x)
 end
 
 

@@ -7,6 +7,7 @@ local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local HybridBlock = require "tycho.gluon.hybrid_block"
 local layer = require "tycho.gluon.layer"
+local location = require "tycho.gluon.location"
 local nd = require "tycho.ndarray"
 local Activation = require("tycho.gluon.nn.activations").Activation
 
@@ -188,6 +189,7 @@ end
 function Lambda:forward(...)
   return self._f(...)
 end
+location.runs_script(Lambda.forward)
 
 
 layer.describe(Lambda, describe_lambda)
@@ -213,6 +215,7 @@ function HybridLambda:forward(...)
   end
   return self._f(...)
 end
+location.runs_script(HybridLambda.forward)
 
 
 layer.describe(HybridLambda, describe_lambda)
