@@ -13,7 +13,7 @@
 enum {
   SPIN_NS  = 20000,  /* a thread without work looks for it and pauses the core */
   YIELD_NS = 200000, /* and looks on, but gives the core to any other thread */
-  LOOKS    = 16      /* looks between two readings of the clock */
+  POLLS    = 16      /* looks between two readings of the clock */
 };
 
 #define OPEN (1u << 31) /* bit of `entry` while threads may begin; the others count those at work */
@@ -57,7 +57,7 @@ static bool watch_word(const uint32_t *word, uint32_t value)
 {
   int64_t begin = 0, now = 0;
   for (;;) {
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < POLLS; i++) {
       if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) return true;
       cpu_relax();
     }

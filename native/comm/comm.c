@@ -551,7 +551,7 @@ int ty_comm_open(const char *kind, int size, ty_comm **out)
     code = comm_open_threads(size, out);
   else { /* watched from the first moment: MPI's start waits for all ranks */
     __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
-    if (!mpi) comm_guard();
+    if (!mpi) comm_watch_ranks();
     if (!mpi) code = comm_begin_watch();
     if (!code) code = comm_open_mpi(out);
     __atomic_store_n(&opening, 0, __ATOMIC_RELEASE);

@@ -58,10 +58,10 @@ typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
 int comm_stopped_rank(void);
 /* Starts a process, one on each host, that watches the end of the ranks and of their launcher: for
 ** a rank that is stopped when the others have ended, the launcher would wait for ever, and it may
-** hang by itself. The guard ends that process and reports it. It names ranks that end without
+** hang by itself. The watcher ends that process and reports it. It names ranks that end without
 ** having called comm_leaves. */
-void comm_guard(void);
-/* Reports to the guard that this rank ends. Safe in a handler of a signal. */
+void comm_watch_ranks(void);
+/* Reports to the watcher that this rank ends. Safe in a handler of a signal. */
 void comm_leaves(void);
 /* What a process sends to the others before it opens a group of devices. */
 struct comm_handshake {

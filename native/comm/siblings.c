@@ -1,7 +1,7 @@
-/* siblings.c - which rank of this host is stopped, and a guard over the end of all ranks. Ranks
+/* siblings.c - which rank of this host is stopped, and a watcher over the end of all ranks. Ranks
 ** get no heartbeats while MPI begins or ends; then the system shows the processes that their
 ** launcher has started, whose environments say which ranks they are. A rank that ends in order
-** reports to the guard, which names those that do not: launchers no longer know a rank that MPI
+** reports to the watcher, which names those that do not: launchers no longer know a rank that MPI
 ** has released. */
 #include <fcntl.h>
 #include <poll.h>
@@ -107,13 +107,13 @@ int comm_stopped_rank(void)
   return -1;
 }
 
-/* -- the guard --------------------------------------------------------------------------------- */
+/* -- the watcher ------------------------------------------------------------------------------- */
 
 /* Makes the address of a socket without a file, named after the launcher. */
-static socklen_t guard_address(struct sockaddr_un *a, int launcher)
+static socklen_t watcher_address(struct sockaddr_un *a, int launcher)
 {
   *a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-  int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "tycho-guard-%d", launcher);
+  int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "tycho-watcher-%d", launcher);
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -124,22 +124,22 @@ void comm_leaves(void)
   int pid = (int)getpid(), s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (s < 0) return;
   setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-  socklen_t n = guard_address(&a, (int)getppid());
+  socklen_t n = watcher_address(&a, (int)getppid());
   sendto(s, &pid, sizeof pid, MSG_NOSIGNAL, (struct sockaddr *)&a, n);
   sys_close(s);
 }
 
 /* Opens the socket to which ranks report; -1: there is none. */
-static int guard_open_socket(int launcher)
+static int watcher_open_socket(int launcher)
 {
   struct sockaddr_un a;
-  socklen_t n = guard_address(&a, launcher);
+  socklen_t n = watcher_address(&a, launcher);
   int socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_fd >= 0 && bind(socket_fd, (struct sockaddr *)&a, n)) return sys_close(socket_fd), -1;
   return socket_fd;
 }
 
-/* A rank that the guard has seen. */
+/* A rank that the watcher has seen. */
 struct sibling {
   int pid, rank;
   bool alike;                                         /* runs this program, which reports its end */
@@ -218,7 +218,7 @@ static void siblings_report_ended(struct siblings *s, int socket_fd)
 
 /* Waits until all ranks have ended. If some have and all that are left are stopped, ends these
 ** after patience_ms. */
-static void guard_ranks(int launcher, int socket_fd, int patience_ms)
+static void watch_ranks(int launcher, int socket_fd, int patience_ms)
 {
   static struct siblings all;
   int pid[MAX_PROCESSES], n;
@@ -259,7 +259,7 @@ static bool process_is_launcher(int pid)
 /* Ends a launcher that hangs after its ranks: one that has lost a rank may do so (OpenMPI 4.1.4
 ** with PMIx 4.2.2). It waits for the end of the ranks' streams as well, so the text goes to its
 ** own. */
-static void guard_launcher(int launcher, unsigned long long since, int patience_ms)
+static void watch_launcher(int launcher, unsigned long long since, int patience_ms)
 {
   static const char text[] =
       "tycho: all ranks have ended, but the launcher does not: it is ended too\n";
@@ -275,7 +275,7 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
   kill(launcher, SIGKILL);
 }
 
-void comm_guard(void)
+void comm_watch_ranks(void)
 {
   static bool done;
   if (done) return;
@@ -283,7 +283,7 @@ void comm_guard(void)
   int self = (int)getpid(), launcher = (int)getppid(), first;
   bool speaks = process_get_rank(self) >= 0 && launcher_list_ranks(launcher, &first, 1) > 0 &&
       first == self;
-  int socket_fd = speaks ? guard_open_socket(launcher) : -1;
+  int socket_fd = speaks ? watcher_open_socket(launcher) : -1;
   if (!speaks || sys_fork()) {
     if (socket_fd >= 0) sys_close(socket_fd);
     atexit(comm_leaves);
@@ -291,13 +291,13 @@ void comm_guard(void)
   }
   int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
   unsigned long long since = process_get_start(launcher);
-  setsid(); /* signals to the ranks are not for the guard */
+  setsid(); /* signals to the ranks are not for the watcher */
   signal(SIGTERM, SIG_DFL);
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);
   socket_fd = dup2(socket_fd, STDERR_FILENO + 1);
   sys_close_from(STDERR_FILENO + 2);
-  guard_ranks(launcher, socket_fd, patience_ms);
-  if (process_is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
+  watch_ranks(launcher, socket_fd, patience_ms);
+  if (process_is_launcher(launcher)) watch_launcher(launcher, since, patience_ms);
   sys_exit(0);
 }

@@ -65,10 +65,11 @@ static bool read_body(FILE *f, const struct header *h, const char *key, char **o
   const size_t n = strlen(key);
   if (memcmp(h->magic, MAGIC, sizeof MAGIC) || h->nkey != n) return false;
   if (h->nbytes > (uint64_t)1 << 30) return false;
-  char *there = mem_new(n + 1), *bytes = mem_new((size_t)h->nbytes + 1);
-  const bool good = there && bytes && fread(there, 1, n, f) == n && !memcmp(there, key, n) &&
-      fread(bytes, 1, h->nbytes, f) == h->nbytes && cache_hash(bytes, h->nbytes) == h->hash;
-  mem_free(there);
+  char *key_found = mem_new(n + 1), *bytes = mem_new((size_t)h->nbytes + 1);
+  const bool good = key_found && bytes && fread(key_found, 1, n, f) == n &&
+      !memcmp(key_found, key, n) && fread(bytes, 1, h->nbytes, f) == h->nbytes &&
+      cache_hash(bytes, h->nbytes) == h->hash;
+  mem_free(key_found);
   if (!good) return mem_free(bytes), false;
   *out = bytes;
   *nout = (size_t)h->nbytes;

@@ -22,8 +22,8 @@ struct gpu {
   struct staging queue, other;                        /* of the queue's thread; of all others */
   struct landings landings;
   pthread_mutex_t copying;                            /* other threads' copies, one at a time */
-  char *stage;                                        /* for kernels that run on the host */
-  size_t staged;
+  char *staging;                                      /* for kernels that run on the host */
+  size_t staging_bytes;
   cu_event mark[MARKS];                               /* of task number k at k % MARKS */
   struct stamp_clock clock;                           /* of the queue's stream */
 };
@@ -270,24 +270,24 @@ static void describe_gpu(int device, struct text *t)
 static int make_staging(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
-  if (bytes > g->staged || !g->stage) {
+  if (bytes > g->staging_bytes || !g->staging) {
     TRY(finish_queue(device)); /* copies out of the old one may be under way */
-    if (g->stage) cu_api.MemFreeHost(g->stage);
-    g->stage = NULL;
-    g->staged = align_up(MAX(bytes, 1 << 20), 1 << 20);
-    NEED(!cu_api.MemHostAlloc((void **)&g->stage, g->staged, CU_HOST_PORTABLE), TY_EMEMORY,
+    if (g->staging) cu_api.MemFreeHost(g->staging);
+    g->staging = NULL;
+    g->staging_bytes = align_up(MAX(bytes, 1 << 20), 1 << 20);
+    NEED(!cu_api.MemHostAlloc((void **)&g->staging, g->staging_bytes, CU_HOST_PORTABLE), TY_EMEMORY,
         "no memory on the host for copies of %zu bytes", bytes);
   }
-  *out = g->stage;
+  *out = g->staging;
   return TY_OK;
 }
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static bool within_stage(const struct gpu *g, const void *p, size_t bytes)
+static bool within_staging(const struct gpu *g, const void *p, size_t bytes)
 {
-  return g->stage && (const char *)p >= g->stage &&
-      (const char *)p + bytes <= g->stage + g->staged;
+  return g->staging && (const char *)p >= g->staging &&
+      (const char *)p + bytes <= g->staging + g->staging_bytes;
 }
 
 static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_pointer src,
@@ -314,10 +314,10 @@ static int copy_on_stream(struct gpu *g, struct staging *s, cu_stream stream, in
   if (is_gpu(dst_device) && is_gpu(src_device))
     return copy_between(dst_device, to, src_device, from, bytes, stream);
   if (is_gpu(dst_device))
-    return within_stage(g, src, bytes)
+    return within_staging(g, src, bytes)
         ? cuda_check(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
         : send_staged(g, s, stream, to, src, bytes);
-  return within_stage(g, dst, bytes)
+  return within_staging(g, dst, bytes)
       ? cuda_check(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
       : staging_fetch(s, dst, from, bytes, stream);
 }

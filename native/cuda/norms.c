@@ -6,7 +6,7 @@
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-enum { LAYER, INSTANCE, GROUP, RMS };
+enum { LAYER_NORM, INSTANCE_NORM, GROUP_NORM, RMS_NORM };
 /* as kernels/norm_rows.cu has it */
 struct norm_args { int64_t rows, k, inner, groups, parts; double eps; };
 /* shared: one gain for a row; deviation: the third output is sqrt(var + eps); centered: there are a
@@ -19,11 +19,11 @@ struct row_norm {
 
 static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
 {
-  struct row_norm n = { .deviation = true, .dtype = d->dtype, .centered = cuda_what(c) != RMS,
+  struct row_norm n = { .deviation = true, .dtype = d->dtype, .centered = cuda_what(c) != RMS_NORM,
     .pack = 1 };
   n.args.groups = n.args.inner = 1;
   n.args.eps = cuda_number(c, "eps", n.centered ? 1e-5 : 1e-6);
-  if (cuda_what(c) == LAYER || cuda_what(c) == RMS) {
+  if (cuda_what(c) == LAYER_NORM || cuda_what(c) == RMS_NORM) {
     int axis = (int)cuda_number(c, "axis", -1);
     struct split s = split_at(d, axis_in(axis, d->ndim));
     n.args.rows = s.outer * s.inner;
@@ -32,7 +32,7 @@ static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
   }
   else {
     n.shared = true;
-    n.deviation = cuda_what(c) == GROUP;
+    n.deviation = cuda_what(c) == GROUP_NORM;
     n.args.groups = n.deviation ? (int64_t)cuda_number(c, "num_groups", 1) : d->dim[1];
     n.args.rows = d->dim[0] * n.args.groups;
     n.args.k = desc_count(d) / n.args.rows;
@@ -427,10 +427,10 @@ static const struct kernel sparse_back[] = {
 };
 
 const struct op_kernels cuda_norms[] = {
-  { "LayerNorm", rows, gains_back, LAYER },
-  { "_contrib_RMSNorm", rows, gains_back, RMS },
-  { "InstanceNorm", rows, rows_back, INSTANCE },
-  { "GroupNorm", rows, rows_back, GROUP },
+  { "LayerNorm", rows, gains_back, LAYER_NORM },
+  { "_contrib_RMSNorm", rows, gains_back, RMS_NORM },
+  { "InstanceNorm", rows, rows_back, INSTANCE_NORM },
+  { "GroupNorm", rows, rows_back, GROUP_NORM },
   { "L2Normalization", lengths, lengths_back },
   { "BatchNorm", batch, batch_back },
   { "BatchNorm_v1", batch, batch_back, WITH_VARIANCE },

@@ -189,14 +189,6 @@ int block_new(int device, size_t bytes, void **out, bool *blank)
   return code;
 }
 
-/* Returns how many bytes of kept blocks there may be. Under the lock. */
-static int64_t account_most_kept(const struct account *a, int device)
-{
-  const int64_t share = device_ops(device)->memory(device) / KEPT_SHARE;
-  const int64_t most = MAX(MIN(share, KEPT_MAX), KEPT_MIN);
-  return EXACT ? -1 : MIN(MAX(a->most - a->used, KEPT_ALWAYS), most);
-}
-
 /* Gives kept blocks back to the device until at most `bytes` are kept: those of the size class that
 ** has the oldest one first. Under the lock. */
 static void account_shrink_kept(struct account *a, int device, int64_t bytes)
@@ -224,7 +216,9 @@ void block_free(int device, void *p, size_t bytes)
   a->used -= (int64_t)size;
   live_bytes(-(int64_t)bytes);
   account_report_use(a, device);
-  const int64_t most = account_most_kept(a, device);
+  const int64_t share = device_ops(device)->memory(device) / KEPT_SHARE;
+  const int64_t limit = MAX(MIN(share, KEPT_MAX), KEPT_MIN);
+  const int64_t most = EXACT ? -1 : MIN(MAX(a->most - a->used, KEPT_ALWAYS), limit);
   const bool kept = (int64_t)size <= most && GROW(a->kept[class], a->nkept[class], a->cap[class]);
   if (kept) {
     account_shrink_kept(a, device, most - (int64_t)size);

@@ -9,7 +9,7 @@
 
 /* -- random states ----------------------------------------------------------------------------- */
 
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* of the states */
+static pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rng_state states[SLOTS];
 static bool seeded[SLOTS];                            /* false: the state follows from base_seed */
 static uint64_t base_seed;
@@ -25,7 +25,7 @@ static uint64_t rng_derive_seed(uint64_t seed, int id)
   return z ^ (z >> 31);
 }
 
-/* Returns the state of a device. Under the guard. */
+/* Returns the state of a device. Call under states_lock. */
 static struct rng_state *rng_get_state(int device)
 {
   int slot = device_slot(device);
@@ -37,17 +37,17 @@ static struct rng_state *rng_get_state(int device)
 
 struct rng_state device_next_rng(int device)
 {
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&states_lock);
   struct rng_state *s = rng_get_state(device), d = *s;
   s->counter++;
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&states_lock);
   return d;
 }
 
 int ty_seed(int device, uint64_t seed)
 {
   if (device != -1) TRY(device_check(device));
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&states_lock);
   if (device == -1) {
     base_seed = seed;
     memset(seeded, 0, sizeof seeded);
@@ -55,7 +55,7 @@ int ty_seed(int device, uint64_t seed)
   else {
     *rng_get_state(device) = (struct rng_state){ seed, 0 };
   }
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&states_lock);
   return TY_OK;
 }
 
@@ -63,12 +63,12 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
 {
   TRY(device_check(device));
   NEED(seed && counter, TY_ETYPE, "ty_rng: seed or counter is missing");
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&states_lock);
   struct rng_state *s = rng_get_state(device);
   if (set) *s = (struct rng_state){ *seed, *counter };
   *seed = s->seed;
   *counter = s->counter;
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&states_lock);
   return TY_OK;
 }
 

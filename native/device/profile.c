@@ -34,7 +34,7 @@ struct label {
 struct event { int32_t kind, label, pid, tid; int64_t bytes, from, to; };
 
 int profile_what;
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct label *labels;
 static int nlabel, label_cap;
 /* Hash table of label indices + 1; its size is a power of two, and it is at most half full. */
@@ -110,7 +110,8 @@ static int label_add(const struct profile_label *l)
   return nlabel++;
 }
 
-/* Returns the index of a label, a new one at its first use; -1: out of memory. Under the guard. */
+/* Returns the index of a label, a new one at its first use; -1: out of memory. Call under
+** profile_lock. */
 static int label_get(const struct profile_label *l)
 {
   if (2 * (nlabel + 1) > table_size) {
@@ -242,7 +243,7 @@ static void profile_print_events(struct text *t)
 
 static const char *profile_path(void) { return file.path ? file.path : "profile.json"; }
 
-/* Writes all events and drops them. Under the guard. */
+/* Writes all events and drops them. Call under profile_lock. */
 static int profile_write_events(void)
 {
   static const char *const opening = "{\"traceEvents\": [";
@@ -284,7 +285,7 @@ static void profile_record(const struct profile_label *of, struct event e, int64
 #define TEXT(part) of->part ? of->part : ""
   struct profile_label l = { TEXT(category), TEXT(name), TEXT(node), TEXT(kernel), e.kind };
 #undef TEXT
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&profile_lock);
   e.label = label_get(&l);
   if (e.label >= 0) {
     ty_profile_sum *s = &labels[e.label].sum;
@@ -304,7 +305,7 @@ static void profile_record(const struct profile_label *of, struct event e, int64
       profile_write_events(); /* what cannot be written now is tried again with the next ones */
     }
   }
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&profile_lock);
 }
 
 static int profile_pid(int device) { return device < 0 ? SLOTS : device_slot(device); }
@@ -358,21 +359,21 @@ int ty_profile_file(const char *path, int64_t period)
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");
   char *copy = mem_text(path);
   NEED(copy, TY_EMEMORY, "out of memory");
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&profile_lock);
   int code = file.open ? profile_write_events() : TY_OK;
   mem_free(file.path);
   file = (struct file){ .path = copy, .period = period, .last = profile_now() };
   struct stat st;
   if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path); /* a device or a pipe stays */
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&profile_lock);
   return code;
 }
 
 int ty_profile_dump(int finished)
 {
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&profile_lock);
   int code = profile_write_events();
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&profile_lock);
   if (finished) __atomic_store_n(&profile_what, 0, __ATOMIC_RELAXED);
   return code;
 }
@@ -396,7 +397,7 @@ int64_t ty_profile_now(void) { return profile_now(); }
 int ty_profile_sums(int i, ty_profile_sum *out)
 {
   NEED(out, TY_ETYPE, "profile: null argument");
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&profile_lock);
   int n = nlabel;
   if (i >= 0 && i < n) { /* its texts stay: labels are never dropped */
     const struct label *l = &labels[i];
@@ -407,15 +408,15 @@ int ty_profile_sums(int i, ty_profile_sum *out)
     out->kernel = l->kernel;
     out->kind = l->kind;
   }
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&profile_lock);
   return i >= 0 && i < n ? TY_OK : fail(TY_EINDEX, "profile: label %d of %d", i, n);
 }
 
 int ty_profile_reset(void)
 {
-  pthread_mutex_lock(&guard);
+  pthread_mutex_lock(&profile_lock);
   for (int i = 0; i < nlabel; i++) labels[i].sum = (ty_profile_sum){ 0 };
-  pthread_mutex_unlock(&guard);
+  pthread_mutex_unlock(&profile_lock);
   return TY_OK;
 }
 

@@ -13,21 +13,16 @@ void storage_give_back(void *owner, void *data)
 ** modulo 2^64 (Knuth, The Art of Computer Programming, vol. 3, 6.4). */
 #define VERSION_STRIDE 0x9E3779B97F4A7C15u
 
-/* Returns the version of a new storage. Counting from it reaches no other storage's before 2^30
-** writes of one of 2^31 storages. */
-static uint64_t first_version(void)
-{
-  static uint64_t storages;
-  return __atomic_add_fetch(&storages, 1, __ATOMIC_RELAXED) * VERSION_STRIDE;
-}
-
 int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
     struct storage **out)
 {
+  static uint64_t storages;
   struct storage *s = NEW(struct storage);
   NEED(s, TY_EMEMORY, "out of memory");
-  *s = (struct storage){ data, bytes, device, .refs = 1, .version = first_version(),
-    .release = release, .owner = owner };
+  /* no other storage's version is reached before 2^30 writes of one of 2^31 storages */
+  const uint64_t version = __atomic_add_fetch(&storages, 1, __ATOMIC_RELAXED) * VERSION_STRIDE;
+  *s = (struct storage){ data, bytes, device, .refs = 1, .version = version, .release = release,
+    .owner = owner };
   live_add(LIVE_STORAGE, 1);
   *out = s;
   return TY_OK;

@@ -127,8 +127,9 @@ static void print_step(const ty_exec *e, const struct program *p, int i, struct 
   }
   if (st->kind == STEP_NODE && !f && st->nin > e->graph.g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->graph.g->node[st->node].nin) / 2);
-  if (st->fold)
-    text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
+  if (st->fused_norm)
+    text_add(t, st->fused_norm->sum < 0 ? "  does %d" : "  does %d %d", st->fused_norm->norm,
+        st->fused_norm->sum);
   if (v >= 0 && p->value[v].block && device_kind(p->value[v].device) == TY_GPU)
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)

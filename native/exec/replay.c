@@ -69,7 +69,7 @@ static bool record_step_moves(const ty_exec *e, const struct program *p, const s
 static bool record_accepts(const ty_exec *e, const struct program *p, const struct step *st)
 {
   if (record_step_moves(e, p, st)) return false;
-  if (st->guard_at || st->fold || st->folded || step_is_front_end(p, st)) return false;
+  if (st->guard_at || st->fused_norm || st->fused_into || step_is_front_end(p, st)) return false;
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
     if (st->v.call.in[k].d.device != st->device) return false;

@@ -12,10 +12,10 @@
 #include "kernel/strided_copy.h"
 
 enum {
-  BLOCK = 32768,                                      /* elements of a unit */
-  SIDE = 128,                                         /* elements of a transposed block's side */
-  LINE = 64,                                          /* bytes of a cache line */
-  SMALL = 96,                                         /* bytes up to which loops beat memcpy */
+  UNIT_ELEMENTS = 32768,
+  TILE_SIDE = 128,                                    /* elements of a transposed block's side */
+  LINE_BYTES = 64,                                    /* of a cache line */
+  LOOP_BYTES = 96,                                    /* up to which loops beat memcpy */
 };
 
 typedef uint8_t  u8  __attribute__((may_alias));
@@ -43,15 +43,15 @@ static void edge_##T(T *d, int64_t to1, const T *s, int64_t from0, int64_t n1, i
 } \
 static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
 { \
-  enum { N = LINE / sizeof(T) }; \
+  enum { N = LINE_BYTES / sizeof(T) }; \
   T line[N][N]; \
-  for (int j = 0; j < N; j++) memcpy(line[j], s + j * from0, LINE); \
+  for (int j = 0; j < N; j++) memcpy(line[j], s + j * from0, LINE_BYTES); \
   for (int i = 0; i < N; i++, d += to1) for (int j = 0; j < N; j++) d[j] = line[j][i]; \
 } \
 /* to0 = from1 = 1 */ \
 static void transpose_##T(const struct plane *p, T *d, const T *s) \
 { \
-  enum { N = LINE / sizeof(T) }; \
+  enum { N = LINE_BYTES / sizeof(T) }; \
   for (int64_t i = 0; i < p->n1; i += N) \
     for (int64_t j = 0; j < p->n0; j += N) { \
       int64_t ni = MIN(N, p->n1 - i), nj = MIN(N, p->n0 - j); \
@@ -74,7 +74,7 @@ static void copy_plane(const struct plane *p, char *d, const char *s, size_t siz
     case 4: transpose_u32(p, (u32 *)d, (const u32 *)s); return;
     default: transpose_u64(p, (u64 *)d, (const u64 *)s); return;
     }
-  if (p->to0 == 1 && p->from0 == 1 && p->n0 * (int64_t)size > SMALL) {
+  if (p->to0 == 1 && p->from0 == 1 && p->n0 * (int64_t)size > LOOP_BYTES) {
     for (int64_t i = 0; i < p->n1; i++)
       memcpy(elements_at(d, i * p->to1, size), elements_at(s, i * p->from1, size),
           (size_t)p->n0 * size);
@@ -176,13 +176,13 @@ static void run_on_cpu(const struct move *m, void *dst, const void *src, size_t 
   move_simplify(m, &w.m);
   w.across = find_partner(&w.m);
   int64_t n1 = w.m.dim[w.m.n - 2], n0 = w.m.dim[w.m.n - 1], units = 1;
-  w.side0 = MIN(n0, w.across ? SIDE : BLOCK);
-  w.side1 = MIN(n1, w.across ? SIDE : MAX(1, BLOCK / w.side0));
+  w.side0 = MIN(n0, w.across ? TILE_SIDE : UNIT_ELEMENTS);
+  w.side1 = MIN(n1, w.across ? TILE_SIDE : MAX(1, UNIT_ELEMENTS / w.side0));
   w.count0 = (n0 + w.side0 - 1) / w.side0;
   w.count1 = (n1 + w.side1 - 1) / w.side1;
   for (int i = 0; i < w.m.n - 2; i++) units *= w.m.dim[i];
   parallel_chunks(
-      units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), plan_range, &w);
+      units * w.count1 * w.count0, MAX(1, 2 * UNIT_ELEMENTS / (w.side0 * w.side1)), plan_range, &w);
 }
 
 static bool is_empty(const struct move *m)

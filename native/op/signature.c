@@ -16,7 +16,7 @@ struct interned {
   enum text_kind kind;
   union text_list list;
 };
-enum { CHAINS = 1024, LEVELS = 32 };
+enum { CHAINS = 1024, POWERS = 32 };
 static struct {
   pthread_mutex_t lock;
   struct arena arena;
@@ -111,8 +111,8 @@ static int parse_ports(const char *text, struct port_list *out)
   out->port = list;
   if (out->counted < 0) return fix_ports(out);
   if (out->n > 1) return TY_OK;
-  out->level = arena_new(&all.arena, sizeof *out->level * LEVELS);
-  NEED(out->level, TY_EMEMORY, "out of memory: operators");
+  out->numbered = arena_new(&all.arena, sizeof *out->numbered * POWERS);
+  NEED(out->numbered, TY_EMEMORY, "out of memory: operators");
   return TY_OK;
 }
 
@@ -274,33 +274,33 @@ static const char *number_name(struct arena *a, const char *name, int k)
   return text;
 }
 
-/* Fills one level of the signature. Call under the lock. */
-static int fill_level(const struct port_list *list, int level)
+/* Makes the 2^power numbered ports, unless they are there. Call under the lock. */
+static int make_numbered(const struct port_list *list, int power)
 {
   const struct port_text *t = list->port;
-  if (list->level[level]) return TY_OK;
-  struct port *p = arena_new(&all.arena, sizeof *p << level);
+  if (list->numbered[power]) return TY_OK;
+  struct port *p = arena_new(&all.arena, sizeof *p << power);
   NEED(p, TY_EMEMORY, "out of memory: operators");
-  for (size_t k = 0; k < (size_t)1 << level; k++) {
+  for (size_t k = 0; k < (size_t)1 << power; k++) {
     p[k] = (struct port){ number_name(&all.arena, t->name, (int)k), t->mutated, t->overwritten,
       t->hidden, t->secret };
     NEED(p[k].name, TY_EMEMORY, "out of memory: operators");
   }
-  __atomic_store_n(&list->level[level], p, __ATOMIC_RELEASE);
+  __atomic_store_n(&list->numbered[power], p, __ATOMIC_RELEASE);
   return TY_OK;
 }
 
 /* Returns numbered ports, data0 data1 ..., which nodes share whatever their number. */
 static int numbered_ports(const struct port_list *list, int n, const struct port **out)
 {
-  int level = 0;
-  while ((size_t)1 << level < (size_t)n) level++;
-  *out = __atomic_load_n(&list->level[level], __ATOMIC_ACQUIRE);
+  int power = 0;
+  while ((size_t)1 << power < (size_t)n) power++;
+  *out = __atomic_load_n(&list->numbered[power], __ATOMIC_ACQUIRE);
   if (*out) return TY_OK;
   pthread_mutex_lock(&all.lock);
-  int code = fill_level(list, level);
+  int code = make_numbered(list, power);
   pthread_mutex_unlock(&all.lock);
-  *out = list->level[level];
+  *out = list->numbered[power];
   return code;
 }
 
@@ -326,7 +326,7 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   *count = list->n;
   if (list->counted < 0) return *out = list->fixed, TY_OK;
   for (int i = 0; i < list->n; i++) cap += count_ports(op, param, list, i, n);
-  if (list->level) return *count = cap, numbered_ports(list, cap, out);
+  if (list->numbered) return *count = cap, numbered_ports(list, cap, out);
   struct port *p = arena_new(a, sizeof *p * (size_t)cap);
   NEED(p, TY_EMEMORY, "out of memory");
   *out = p;

@@ -18,13 +18,14 @@ struct port_text {
   const char *count;
   bool mutated, overwritten, hidden, secret;
 };
-/* counted: the last one with a count; -1: none, and the ports are always `fixed`. changes: one of
-** them is mutated. level: where it is one port alone, counted, 2^k ports once they are needed */
 struct port_list {
-  int n, counted;
-  bool changes;
+  int n;
+  int counted;                                        /* the last one with a count; -1: none */
+  bool changes;                                       /* one of them is mutated */
   const struct port_text *port;
-  const struct port *fixed, **level;
+  const struct port *fixed;                           /* the ports, where none has a count */
+  /* where one port alone is written, with a count: 2^k ports, made when they are needed */
+  const struct port **numbered;
 };
 
 /* Output `out` may take the memory of input `in`; every > 0: output k that of input k every. */

@@ -90,7 +90,7 @@ static struct epilogue make_epilogue(bool sum, bool relu)
   return e;
 }
 
-static struct call folded_call(const struct step *st, struct fold *f)
+static struct call folded_call(const struct step *st, struct fused_norm *f)
 {
   struct call c = st->v.call;
   f->epilogue.op[0].scaling = &f->scaling;
@@ -100,7 +100,7 @@ static struct call folded_call(const struct step *st, struct fold *f)
 }
 
 /* Returns whether the kernel can do it; reserves the scratch that it then needs. */
-static bool kernel_accepts(struct step *st, struct fold *f)
+static bool kernel_accepts(struct step *st, struct fused_norm *f)
 {
   const struct kernel *k = st->v.kernel;
   struct call c = folded_call(st, f);
@@ -110,20 +110,20 @@ static bool kernel_accepts(struct step *st, struct fold *f)
   return true;
 }
 
-static int take_steps(struct program *p, int t, struct fold *f)
+static int take_steps(struct program *p, int t, struct fused_norm *f)
 {
   struct step *st = &p->step[t];
   const size_t n = (size_t)p->s.desc[st->out[0]].dim[1];
-  st->fold = arena_new(&p->arena, sizeof *f);
+  st->fused_norm = arena_new(&p->arena, sizeof *f);
   f->scaling.scale = arena_new(&p->arena, n * sizeof(float));
   f->scaling.shift = arena_new(&p->arena, n * sizeof(float));
   f->a = arena_new(&p->arena, n * sizeof(double));
   f->d = arena_new(&p->arena, n * sizeof(double));
-  NEED(st->fold && f->scaling.scale && f->scaling.shift && f->a && f->d, TY_EMEMORY,
+  NEED(st->fused_norm && f->scaling.scale && f->scaling.shift && f->a && f->d, TY_EMEMORY,
       "out of memory: folding");
-  *st->fold = *f;
-  p->step[f->norm].folded = st->fold;
-  if (f->sum >= 0) p->step[f->sum].folded = st->fold;
+  *st->fused_norm = *f;
+  p->step[f->norm].fused_into = st->fused_norm;
+  if (f->sum >= 0) p->step[f->sum].fused_into = st->fused_norm;
   return TY_OK;
 }
 
@@ -136,14 +136,14 @@ static int fold_at(struct program *p, int t)
   bool relu_after;
   if (sum && !relu && is_addition(p, sum, norm->out[0], t + 2, &relu_after) &&
       !overwrites_operand(p, st, sum->out[0])) {
-    struct fold f = { .norm = t + 1,
+    struct fused_norm f = { .norm = t + 1,
       .sum = t + 2,
       .target = sum->out[0],
       .out = st->v.call.out[0],
       .epilogue = make_epilogue(true, relu_after) };
     if (kernel_accepts(st, &f)) return take_steps(p, t, &f);
   }
-  struct fold f = { .norm = t + 1,
+  struct fused_norm f = { .norm = t + 1,
     .sum = -1,
     .target = norm->out[0],
     .out = st->v.call.out[0],
@@ -161,14 +161,15 @@ int pass_fold_batchnorm(struct program *p)
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Returns whether an array is as it was at the last call; one without version counts as changed. */
-static bool is_unchanged(struct fold *f, int k, const struct operand *x)
+static bool is_unchanged(struct fused_norm *f, int k, const struct operand *x)
 {
   bool same = x->version && f->seen[k] == *x->version;
   f->seen[k] = x->version ? *x->version : 0;
   return same;
 }
 
-static void update_scaling(struct fold *f, const struct call *c, const struct step *norm, int64_t n)
+static void update_scaling(
+    struct fused_norm *f, const struct call *c, const struct step *norm, int64_t n)
 {
   const float *bias = c->nin > 2 ? c->in[2].p : NULL;
   bool same = f->scaling.version != 0;
@@ -183,9 +184,9 @@ static void update_scaling(struct fold *f, const struct call *c, const struct st
   f->scaling.version++;
 }
 
-int fold_run(struct program *p, struct step *st, bool *done)
+int fused_norm_run(struct program *p, struct step *st, bool *done)
 {
-  struct fold *f = st->fold;
+  struct fused_norm *f = st->fused_norm;
   const struct step *norm = &p->step[f->norm];
   *done = f->done = norm->v.kernel->affine(&norm->v.call, NULL, NULL);
   if (!f->done) return TY_OK;

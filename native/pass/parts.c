@@ -42,7 +42,7 @@ static const struct field fields[] = {
   STEP(KERNELS, v),                STEP(KERNELS, scratch),          STEP(KERNELS, why),
   VALUE(LIFETIMES, first),         VALUE(LIFETIMES, last),          VALUE(LIFETIMES, last_write),
   VALUE(LIFETIMES, pinned),        VALUE(LIFETIMES, nread),         VALUE(LIFETIMES, reader),
-  STEP(FOLDS, fold),               STEP(FOLDS, folded),
+  STEP(NORMS, fused_norm),         STEP(NORMS, fused_into),
   VALUE(OFFSETS, offset),          STEP(OFFSETS, scratch_at),       PROGRAM(OFFSETS, pool),
   PROGRAM(OFFSETS, bound),         PROGRAM(OFFSETS, unshared),
   STEP(STATES, state),             STEP(STATES, state_of),          STEP(STATES, state_shared),

@@ -13,7 +13,7 @@ enum {
   BLOCKS    = 1 << 5,                                 /* channels of values in blocks */
   KERNELS   = 1 << 6,                                 /* with their scratch */
   LIFETIMES = 1 << 7,                                 /* of roots, which are final */
-  FOLDS     = 1 << 8,                                 /* normalisations that products may do */
+  NORMS     = 1 << 8,                                 /* normalisations that products may do */
   OFFSETS   = 1 << 9,                                 /* of values and scratch */
   STATES    = 1 << 10,                                /* memory of kernels */
   CODE      = 1 << 11,                                /* pointwise programs */

@@ -22,11 +22,11 @@ static const struct pass_entry passes[] = {
   { "layout",                  pass_layout,                 EPILOGUES|STEPS|ROOTS,                            BLOCKS },
   { "select",                  pass_select,                 EPILOGUES|STEPS|ROOTS|BLOCKS,                     KERNELS },
   { "liveness",                pass_liveness,               EPILOGUES|STEPS|ROOTS,                            LIFETIMES|ROOTS },
-  { "fold batchnorm",          pass_fold_batchnorm,         EPILOGUES|STEPS|ROOTS|BLOCKS|KERNELS|LIFETIMES,   FOLDS|KERNELS },
+  { "fold batchnorm",          pass_fold_batchnorm,         EPILOGUES|STEPS|ROOTS|BLOCKS|KERNELS|LIFETIMES,   NORMS|KERNELS },
   { "plan",                    pass_plan,                   STEPS|ROOTS|KERNELS|LIFETIMES,                    OFFSETS },
   { "states",                  pass_states,                 STEPS|ROOTS|KERNELS,                              STATES|KERNELS },
   { "pointwise",               pass_pointwise,              STEPS|ROOTS,                                      CODE },
-  { "segments",                pass_segments,               STEPS|ROOTS|KERNELS|LIFETIMES|FOLDS,              SEGMENTS|KERNELS },
+  { "segments",                pass_segments,               STEPS|ROOTS|KERNELS|LIFETIMES|NORMS,              SEGMENTS|KERNELS },
 };
 
 int program_compile(struct program *p)

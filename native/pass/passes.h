@@ -42,7 +42,7 @@ bool batches_sums(const struct op *op, int device);
 /* Fills in v.call without pointers from what is known (select.c). */
 int  step_call(struct program *p, struct step *st);
 /* Runs a step that does some of what follows it (fold_batchnorm.c); *done: it has been run so. */
-int  fold_run(struct program *p, struct step *st, bool *done);
+int  fused_norm_run(struct program *p, struct step *st, bool *done);
 /* memory_fit.c. Finds places for n items, of bytes[i] (multiples of ALIGN), which live at steps
 ** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. held: the bytes of a program
 ** whose pool this one shares, so that a plan that needs no more is searched for briefly; 0: none.

@@ -26,7 +26,7 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   }
   for (int k = 0; k < c->nout; k++)
     c->out[k].p = st->out[k] >= 0 ? value_pointer(p, b, st->out[k]) : NULL;
-  if (st->fold) st->fold->out.p = value_pointer(p, b, st->fold->target);
+  if (st->fused_norm) st->fused_norm->out.p = value_pointer(p, b, st->fused_norm->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
   const int draw = p->s.g->node[st->node].draw;
@@ -74,8 +74,8 @@ int program_run_step(struct program *p, struct step *st)
 {
   bool done;
   TRY(step_skipped(st, &done));
-  done |= st->folded && st->folded->done;
-  if (!done && st->fold) TRY(fold_run(p, st, &done));
+  done |= st->fused_into && st->fused_into->done;
+  if (!done && st->fused_norm) TRY(fused_norm_run(p, st, &done));
   if (done) return TY_OK;
   switch (st->kind) {
   case STEP_POINTWISE:

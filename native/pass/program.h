@@ -78,13 +78,13 @@ struct step {
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
   struct joined *before, *after;                      /* what runs around it; NULL: nothing */
-  /* what it can do of the next steps; what does this one */
-  struct fold *fold, *folded;
+  struct fused_norm *fused_norm;                      /* what it can do of the next steps */
+  struct fused_norm *fused_into;                      /* what can do this step */
 };
 /* What steps of a segment do together (together.c), and their calls. */
 struct joined { const struct together *does; int n, *step; struct call **call; };
 /* A step that does what follows it, in runs that allow it (fold_batchnorm.c). */
-struct fold {
+struct fused_norm {
   struct scaling scaling;
   struct epilogue epilogue;
   double *a, *d;

@@ -11,8 +11,8 @@
 /* Returns whether a step's kernel runs in each run of its segment, over the operands themselves. */
 static bool always_runs(const struct step *st)
 {
-  return st->kind == STEP_NODE && st->v.kernel && st->guard < 0 && !st->fold && !st->folded &&
-      !st->v.cpu_fallback && !st->v.half;
+  return st->kind == STEP_NODE && st->v.kernel && st->guard < 0 && !st->fused_norm &&
+      !st->fused_into && !st->v.cpu_fallback && !st->v.half;
 }
 
 static bool prepares_input(const struct program *p, const struct step *st)

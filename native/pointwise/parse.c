@@ -207,7 +207,7 @@ static int parse_unary(struct parse *p)
 }
 
 /* The longer spellings first. swap: the table has > and >= only. */
-static const struct { const char *text; int op, level; bool swap;
+static const struct { const char *text; int op, precedence; bool swap;
 } infix[] = {
   { "||", PW_OR, 1, false },
   { "&&", PW_AND, 2, false },
@@ -230,9 +230,9 @@ static int parse_binary(struct parse *p, int above)
     int i = 0;
     skip_blanks(p);
     while (i < COUNT(infix) && strncmp(p->s, infix[i].text, strlen(infix[i].text))) i++;
-    if (p->code || i == COUNT(infix) || infix[i].level <= above) return left;
+    if (p->code || i == COUNT(infix) || infix[i].precedence <= above) return left;
     p->s += strlen(infix[i].text);
-    int right = parse_binary(p, infix[i].level);
+    int right = parse_binary(p, infix[i].precedence);
     left = infix[i].swap ? make_binary(p, infix[i].op, right, left)
                          : make_binary(p, infix[i].op, left, right);
   }

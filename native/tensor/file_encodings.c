@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include "tensor/file_encodings.h"
 
-enum { BLOCK = 32, SUPER_BLOCK = 256 };               /* elements */
+enum { BLOCK_ELEMENTS = 32, SUPER_BLOCK_ELEMENTS = 256 };
 
 static uint16_t read_u16(const uint8_t *p)
 {
@@ -97,15 +97,15 @@ enum {
 static void decode_nibbles(float *to, const uint8_t *nibbles, uint32_t fifth, float scale,
     float least)
 {
-  for (int k = 0; k < BLOCK; k++) {
-    int low = k < BLOCK / 2 ? nibbles[k] & 15 : nibbles[k - BLOCK / 2] >> 4;
+  for (int k = 0; k < BLOCK_ELEMENTS; k++) {
+    int low = k < BLOCK_ELEMENTS / 2 ? nibbles[k] & 15 : nibbles[k - BLOCK_ELEMENTS / 2] >> 4;
     to[k] = scale * (float)(low | (int)(fifth >> k & 1) << 4) + least;
   }
 }
 
 static int decode_q4_0(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q4_0_BYTES, x += BLOCK) {
+  for (float *x = to; n > 0; n--, from += Q4_0_BYTES, x += BLOCK_ELEMENTS) {
     float scale = read_half(from);
     decode_nibbles(x, from + 2, 0, scale, -8 * scale);
   }
@@ -114,14 +114,14 @@ static int decode_q4_0(void *to, const uint8_t *from, int64_t n)
 
 static int decode_q4_1(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q4_1_BYTES, x += BLOCK)
+  for (float *x = to; n > 0; n--, from += Q4_1_BYTES, x += BLOCK_ELEMENTS)
     decode_nibbles(x, from + 4, 0, read_half(from), read_half(from + 2));
   return TY_OK;
 }
 
 static int decode_q5_0(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q5_0_BYTES, x += BLOCK) {
+  for (float *x = to; n > 0; n--, from += Q5_0_BYTES, x += BLOCK_ELEMENTS) {
     float scale = read_half(from);
     decode_nibbles(x, from + 6, read_u32(from + 2), scale, -16 * scale);
   }
@@ -130,23 +130,24 @@ static int decode_q5_0(void *to, const uint8_t *from, int64_t n)
 
 static int decode_q5_1(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q5_1_BYTES, x += BLOCK)
+  for (float *x = to; n > 0; n--, from += Q5_1_BYTES, x += BLOCK_ELEMENTS)
     decode_nibbles(x, from + 8, read_u32(from + 4), read_half(from), read_half(from + 2));
   return TY_OK;
 }
 
 static int decode_q8_0(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q8_0_BYTES, x += BLOCK) {
+  for (float *x = to; n > 0; n--, from += Q8_0_BYTES, x += BLOCK_ELEMENTS) {
     float scale = read_half(from);
-    for (int k = 0; k < BLOCK; k++) x[k] = scale * (float)(int8_t)from[2 + k];
+    for (int k = 0; k < BLOCK_ELEMENTS; k++) x[k] = scale * (float)(int8_t)from[2 + k];
   }
   return TY_OK;
 }
 
 /* -- blocks of 256 ----------------------------------------------------------------------------- */
 
-enum { GROUPS = SUPER_BLOCK / BLOCK, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210 };
+enum { GROUPS = SUPER_BLOCK_ELEMENTS / BLOCK_ELEMENTS };
+enum { Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210 };
 enum { K_SCALES = 4, K_BITS = 16 };                   /* bytes before the scales, before the bits */
 
 /* Reads the 8 scales and 8 minima, 6 bits each: the first four of each in the low 6 bits of bytes 0
@@ -172,26 +173,26 @@ static void decode_groups(float *to, const uint8_t *block, const uint8_t *fifth,
   for (int g = 0; g < GROUPS; g++) {
     int scale, least;
     read_scales(block + K_SCALES, g, &scale, &least);
-    for (int k = 0; k < BLOCK; k++) {
-      uint8_t byte = nibbles[g / 2 * BLOCK + k];
+    for (int k = 0; k < BLOCK_ELEMENTS; k++) {
+      uint8_t byte = nibbles[g / 2 * BLOCK_ELEMENTS + k];
       int q = g % 2 ? byte >> 4 : byte & 15;
       if (fifth) q |= (fifth[k] >> g & 1) << 4;
-      to[g * BLOCK + k] = unit * (float)scale * (float)q - least_unit * (float)least;
+      to[g * BLOCK_ELEMENTS + k] = unit * (float)scale * (float)q - least_unit * (float)least;
     }
   }
 }
 
 static int decode_q4_k(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q4_K_BYTES, x += SUPER_BLOCK)
+  for (float *x = to; n > 0; n--, from += Q4_K_BYTES, x += SUPER_BLOCK_ELEMENTS)
     decode_groups(x, from, NULL, from + K_BITS);
   return TY_OK;
 }
 
 static int decode_q5_k(void *to, const uint8_t *from, int64_t n)
 {
-  for (float *x = to; n > 0; n--, from += Q5_K_BYTES, x += SUPER_BLOCK)
-    decode_groups(x, from, from + K_BITS, from + K_BITS + BLOCK);
+  for (float *x = to; n > 0; n--, from += Q5_K_BYTES, x += SUPER_BLOCK_ELEMENTS)
+    decode_groups(x, from, from + K_BITS, from + K_BITS + BLOCK_ELEMENTS);
   return TY_OK;
 }
 
@@ -200,13 +201,13 @@ static int decode_q5_k(void *to, const uint8_t *from, int64_t n)
 ** of the high bits. */
 static int decode_q6_k(void *to, const uint8_t *from, int64_t n)
 {
-  enum { HIGH = 128, SCALES = 192, UNIT = 208, HALF = SUPER_BLOCK / 2 };
-  for (float *x = to; n > 0; n--, from += Q6_K_BYTES, x += SUPER_BLOCK) {
+  enum { HIGH = 128, SCALES = 192, UNIT = 208, HALF = SUPER_BLOCK_ELEMENTS / 2 };
+  for (float *x = to; n > 0; n--, from += Q6_K_BYTES, x += SUPER_BLOCK_ELEMENTS) {
     float unit = read_half(from + UNIT);
-    for (int i = 0; i < SUPER_BLOCK; i++) {
-      int half = i / HALF, row = i % HALF / BLOCK, k = i % BLOCK;
-      uint8_t low = from[half * 64 + row % 2 * BLOCK + k];
-      uint8_t high = from[HIGH + half * BLOCK + k];
+    for (int i = 0; i < SUPER_BLOCK_ELEMENTS; i++) {
+      int half = i / HALF, row = i % HALF / BLOCK_ELEMENTS, k = i % BLOCK_ELEMENTS;
+      uint8_t low = from[half * 64 + row % 2 * BLOCK_ELEMENTS + k];
+      uint8_t high = from[HIGH + half * BLOCK_ELEMENTS + k];
       int q = (row < 2 ? low & 15 : low >> 4) | (high >> 2 * row & 3) << 4;
       x[i] = unit * (float)(int8_t)from[SCALES + i / 16] * (float)(q - 32);
     }
@@ -227,14 +228,14 @@ const struct file_encoding *file_encoding_find(int encoding)
     [TY_FILE_U64]   = { "uint64", TY_I64, 8, 1, decode_u64 },
     [TY_FILE_E4M3]  = { "float8 (e4m3)", TY_F32, 1, 1, decode_e4m3 },
     [TY_FILE_E5M2]  = { "float8 (e5m2)", TY_F32, 1, 1, decode_e5m2 },
-    [TY_FILE_Q4_0]  = { "Q4_0", TY_F32, Q4_0_BYTES, BLOCK, decode_q4_0 },
-    [TY_FILE_Q4_1]  = { "Q4_1", TY_F32, Q4_1_BYTES, BLOCK, decode_q4_1 },
-    [TY_FILE_Q5_0]  = { "Q5_0", TY_F32, Q5_0_BYTES, BLOCK, decode_q5_0 },
-    [TY_FILE_Q5_1]  = { "Q5_1", TY_F32, Q5_1_BYTES, BLOCK, decode_q5_1 },
-    [TY_FILE_Q8_0]  = { "Q8_0", TY_F32, Q8_0_BYTES, BLOCK, decode_q8_0 },
-    [TY_FILE_Q4_K]  = { "Q4_K", TY_F32, Q4_K_BYTES, SUPER_BLOCK, decode_q4_k },
-    [TY_FILE_Q5_K]  = { "Q5_K", TY_F32, Q5_K_BYTES, SUPER_BLOCK, decode_q5_k },
-    [TY_FILE_Q6_K]  = { "Q6_K", TY_F32, Q6_K_BYTES, SUPER_BLOCK, decode_q6_k },
+    [TY_FILE_Q4_0]  = { "Q4_0", TY_F32, Q4_0_BYTES, BLOCK_ELEMENTS, decode_q4_0 },
+    [TY_FILE_Q4_1]  = { "Q4_1", TY_F32, Q4_1_BYTES, BLOCK_ELEMENTS, decode_q4_1 },
+    [TY_FILE_Q5_0]  = { "Q5_0", TY_F32, Q5_0_BYTES, BLOCK_ELEMENTS, decode_q5_0 },
+    [TY_FILE_Q5_1]  = { "Q5_1", TY_F32, Q5_1_BYTES, BLOCK_ELEMENTS, decode_q5_1 },
+    [TY_FILE_Q8_0]  = { "Q8_0", TY_F32, Q8_0_BYTES, BLOCK_ELEMENTS, decode_q8_0 },
+    [TY_FILE_Q4_K]  = { "Q4_K", TY_F32, Q4_K_BYTES, SUPER_BLOCK_ELEMENTS, decode_q4_k },
+    [TY_FILE_Q5_K]  = { "Q5_K", TY_F32, Q5_K_BYTES, SUPER_BLOCK_ELEMENTS, decode_q5_k },
+    [TY_FILE_Q6_K]  = { "Q6_K", TY_F32, Q6_K_BYTES, SUPER_BLOCK_ELEMENTS, decode_q6_k },
   };
   return encoding >= 0 && encoding < COUNT(rows) ? &rows[encoding] : NULL;
 }

@@ -4,14 +4,12 @@
 --   luajit scripts/dev/check.lua [BUILD]                 a line per finding; exit status 1 if any
 --   luajit scripts/dev/check.lua --rooms [BUILD]         the same, of rooms and arrows alone
 --   luajit scripts/dev/check.lua --picture FILE [BUILD]  draws the rooms
---   luajit scripts/dev/check.lua --debt [BUILD]          lists the findings that are left for later
 --
 -- Run from the root of a checkout; BUILD (build) is where make put the objects. Needs luajit,
 -- readelf, gcc, g++ and clang in the path (a missing compiler is not asked).
 
 package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
 
-local debt = require "check.debt"
 local doors = require "check.doors"
 local graph = require "check.graph"
 local layers = require "check.layers"
@@ -30,11 +28,6 @@ local findings = 0
 local function report(path, line, ...)
   findings = findings + 1
   print(("%s:%d: "):format(path, line) .. string.format(...))
-end
-
--- Reports a finding as `report` does, unless it is known (check/debt.lua).
-local function note(path, line, ...)
-  debt.add(path, line, string.format(...))
 end
 
 -- -- rooms ----------------------------------------------------------------------------------------
@@ -118,7 +111,7 @@ local function check_files()
     words.check(report, path)
   end
   for _, path in ipairs(joined(C, source.find("runtime/lua scripts spec", LANGUAGES))) do
-    style.check(note, path)
+    style.check(report, path)
     if path:match("%.lua$") then
       modules.check_globals(report, path)
     end
@@ -135,18 +128,10 @@ if mode == "--picture" then
 elseif mode == "--rooms" then
   check_rooms(build)
 else
-  names.check_globals(note, check_rooms(build))
-  names.check_types(note, source.find("native", { c = true, h = true, inc = true }))
+  names.check_globals(report, check_rooms(build))
+  names.check_types(report, source.find("native", { c = true, h = true, inc = true }))
   check_files()
 end
 
-if mode == "--debt" then
-  debt.write()
-  return
-elseif not mode then
-  local more, owed = debt.settle()
-  findings = findings + more
-  print(("%d known findings are left for later"):format(owed))
-end
 print(("%d findings"):format(findings))
 os.exit(findings == 0 and 0 or 1)

@@ -186,12 +186,12 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
     double total = 0;
     for (int64_t j = 0; j < n; j++) total += real_of(p->a, k * n + j);
     for (int64_t j = 0; j < n; j++) {
-      double alpha = real_of(p->a, k * n + j), level = digamma(total) - digamma(alpha), sum = 0;
+      double alpha = real_of(p->a, k * n + j), mean_log = digamma(total) - digamma(alpha), sum = 0;
       for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
         double x = real_of(p->x, i * n + j),
                g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
         if (p->out[0].p) store_number(&p->out[0], i * n + j, g * (alpha - 1) / x);
-        sum += g * (log(x) + level);
+        sum += g * (log(x) + mean_log);
       }
       if (p->out[1].p) store_number(&p->out[1], k * n + j, sum);
     }

@@ -182,7 +182,8 @@ struct CUmod_st {
   void *so;                                           /* NULL: nothing of it runs */
   int device;
   char *base, *variables;                             /* its address; that of its writable part */
-  char *shared; size_t shared_bytes;
+  char *shared;
+  size_t shared_bytes;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 bool function_lives(const CUfunc_st *f);
@@ -199,7 +200,11 @@ void note_cost(const std::string &name, uint64_t read, uint64_t written);
 /* live objects of each kind, for checks of handles and for the report of leaks */
 template <class T> struct Registry {
   std::set<T *> live;
-  T *add(T *p) { live.insert(p); return p; }
+  T *add(T *p)
+  {
+    live.insert(p);
+    return p;
+  }
   bool has(const T *p) const { return live.count((T *)p) != 0; }
 };
 extern Registry<CUevent_st> events;

@@ -13,7 +13,8 @@ struct Launch {
   void **parameters;
   unsigned grid[3], block[3];
   size_t dynamic;                                     /* bytes of dynamic shared memory */
-  char *shared; size_t shared_bytes;                  /* the module's static shared variables */
+  char *shared;                                       /* the module's static shared variables */
+  size_t shared_bytes;
 };
 
 /* Runs all blocks. NULL, or what went wrong (until the next launch). */
@@ -28,7 +29,8 @@ void run_fault(const char *what);
 struct Place {                                        /* of the thread that runs */
   uint32_t launch, block, epoch, warp_epoch;
   int thread;                                         /* -1: no kernel runs */
-  const char *stack; size_t stack_bytes;
+  const char *stack;
+  size_t stack_bytes;
 };
 Place run_place(void);
 /* Ends the launch after this block, with this text. Later texts of the launch are dropped. */
