@@ -102,7 +102,7 @@ local function check(o)
 end
 
 -- Checks products of rounded operands, forward, against float64: operands and weights are within
--- 2^-9 of themselves, scores of these arrays within some 0.02 of what they would be.
+-- 2^-8 of themselves, scores of these arrays within some 0.02 of what they would be.
 local function check_rounded(o)
   o.B, o.H, o.d = o.B or 2, o.H or 2, o.d or 6
   o.KH, o.dv, o.Tk = o.KH or o.H, o.dv or o.d, o.Tk or o.Tq

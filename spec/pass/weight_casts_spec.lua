@@ -1,5 +1,5 @@
--- A product of bfloat16 that reads a float32 weight itself (native/pass/weight_casts.c): the numbers
--- of the cast, without the cast.
+-- A product of bfloat16 that reads a float32 weight itself (native/pass/weight_casts.c): the
+-- numbers of the cast, without the cast.
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
@@ -15,7 +15,7 @@ local function network(o)
   local y = sym.FullyConnected{ data = cast(V "x"), weight = weight, bias = bias,
     no_bias = not bias, num_hidden = o.units, flatten = false, name = "fc" }
   if o.gelu then y = sym.LeakyReLU{ y, act_type = "gelu" } end
-  if o.tied then y = y + sym.sum(weight) end
+  if o.tied then y = sym.broadcast_add(y, sym.reshape{ sym.sum(weight), shape = { 1, 1 } }) end
   return sym.amp_cast{ y, dtype = "float32", name = "out" }
 end
 

@@ -26,7 +26,8 @@ struct gemm_attend {
   int64_t keys, from;
   float *y;                                           /* m x dv: sums of weighed values so far */
   int64_t ldy;
-  double *greatest, *sum;                             /* of each row: score so far, weights so far */
+  /* Of each row: the greatest score and the sum of weights so far. */
+  double *greatest, *sum;
 };
 
 /* Returns the numbers from one row of scores of n keys to the next. */
@@ -36,7 +37,7 @@ static inline int64_t gemm_score_row(int64_t n)
 }
 /* Returns whether this processor has the two functions for products of that type. */
 bool gemm_attends(int type, int64_t d, int64_t dv);
-/* Writes s = q k^T. Writes, but does not set, what follows n scores of a row up to a panel's end. */
+/* Writes s = q k^T, and anything after the n scores of a row up to the end of a panel. */
 void gemm_score(const struct gemm_attend *g);
 /* Takes weights = e^(s - greatest), where the greatest score may grow, into sum and, rounded to
 ** bfloat16, y += weights v; scales sum and y as the greatest score grows. A score of -infinity has
