@@ -60,6 +60,7 @@ int rewrite_infer(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_check_rows(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_weight_casts(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r);
 

@@ -22,6 +22,7 @@ static const struct {
   { "control flow", rewrite_control_flow, NODES | DESCS,             NODES | DESCS },
   { "check rows",   rewrite_check_rows,   NODES,                     0 },
   { "attention",    rewrite_attention,    NODES | DESCS,             NODES | DESCS },
+  { "weight casts", rewrite_weight_casts, NODES | DESCS,             NODES },
   { "gradient",     rewrite_gradient,     NODES | DESCS,             NODES | DESCS | GRADIENTS },
   { "placement",    rewrite_placement,    NODES | DESCS | GRADIENTS, ALL },
 };

@@ -95,6 +95,79 @@ static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned,
   mem_free(a), mem_free(b), mem_free(panels), mem_free(c), mem_free(bias);
 }
 
+/* Packs columns of b (given as columns x k where turned) as gemm_pack does. */
+static int32_t *pack_panels(int64_t columns, int64_t k, const float *b, bool turned)
+{
+  const struct gemm_type *t = &gemm_narrow_tiles_in_memory.type[0];
+  const int64_t depth = gemm_words(t, k), all = (columns + t->w - 1) / t->w * t->w;
+  int32_t *panels = mem_new((size_t)(all * depth) * 4);
+  for (int64_t j = 0; j < columns; j += t->nr)
+    (turned ? t->panel_t : t->panel)(k, MIN(t->nr, columns - j), b + (turned ? j * k : j),
+        turned ? k : columns, panels + j * depth);
+  return panels;
+}
+
+/* A block of m queries against the last n of `keys` keys; `more` of them come after sums of earlier
+** ones. Row 0 sees no key, row 1 every other one. */
+static void test_attention(int64_t m, int64_t n, int64_t keys, int64_t d, int64_t dv, bool more)
+{
+  float *q = make_numbers(GEMM_ROUNDED, m * d), *k = make_numbers(GEMM_ROUNDED, n * d),
+        *v = make_numbers(GEMM_ROUNDED, keys * dv), *y = mem_new((size_t)(m * dv) * 4),
+        *s = mem_new((size_t)(m * gemm_score_row(n)) * 4);
+  double *greatest = mem_new((size_t)m * 8), *sum = mem_new((size_t)m * 8);
+  int32_t *k_panels = pack_panels(n, d, k, true), *v_panels = pack_panels(dv, keys, v, false);
+  const struct gemm_attend g = { .m = m, .n = n, .d = d, .dv = dv, .q = q, .k = k_panels, .s = s,
+    .lds = gemm_score_row(n), .v = v_panels, .keys = keys, .from = keys - n, .y = y, .ldy = dv,
+    .greatest = greatest, .sum = sum };
+  for (int64_t i = 0; i < m; i++) {
+    greatest[i] = more ? 0.25 : -INFINITY, sum[i] = more ? 3 : 0;
+    for (int64_t j = 0; j < dv; j++) y[i * dv + j] = more ? (float)j : 0;
+  }
+  gemm_narrow_tiles_in_memory.score(&g);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      float *score = s + i * g.lds + j;
+      double want = 0, most = 0;
+      for (int64_t p = 0; p < d; p++) {
+        const double x = (double)get_element(GEMM_ROUNDED, q, i * d + p, false) *
+            (double)get_element(GEMM_ROUNDED, k, j * d + p, true);
+        want += x, most += fabs(x);
+      }
+      wrong += !(fabs((double)*score - want) <= 2e-6 * most);
+      if (i == 0 || (i == 1 && j % 2)) *score = -INFINITY;
+    }
+  CHECK(!wrong, "%lld scores wrong: m %lld n %lld d %lld", (long long)wrong, (long long)m,
+      (long long)n, (long long)d);
+  float *scores = mem_new((size_t)(m * g.lds) * 4);
+  memcpy(scores, s, (size_t)(m * g.lds) * 4);
+  gemm_narrow_tiles_in_memory.weigh(&g);
+  for (int64_t i = 0; i < m; i++) {
+    const float *score = scores + i * g.lds;
+    double most = more ? 0.25 : -INFINITY, all = 0;
+    for (int64_t j = 0; j < n; j++) most = score[j] > most ? score[j] : most;
+    const double shrink = more ? exp(0.25 - most) : 1;
+    for (int64_t j = 0; j < n; j++) all += score[j] == -INFINITY ? 0 : exp(score[j] - most);
+    all += more ? 3 * shrink : 0;
+    wrong += greatest[i] != most || !(fabs(sum[i] - all) <= 1e-6 * all);
+    for (int64_t c = 0; c < dv; c++) {
+      double want = more ? (double)c * shrink : 0, size = fabs(want) * 1e-6;
+      for (int64_t j = 0; j < n; j++) {
+        const double weight = score[j] == -INFINITY ? 0 : exp(score[j] - most),
+                     x = weight *
+            (double)get_element(GEMM_ROUNDED, v, (keys - n + j) * dv + c, true);
+        /* a weight's bfloat16 is off by 2^-8 of it at most */
+        want += x, size += fabs(x) * 0x1.02p-8;
+      }
+      wrong += !(fabs((double)y[i * dv + c] - want) <= size);
+    }
+  }
+  CHECK(!wrong, "%lld sums wrong: m %lld n %lld keys %lld d %lld dv %lld more %d", (long long)wrong,
+      (long long)m, (long long)n, (long long)keys, (long long)d, (long long)dv, more);
+  mem_free(q), mem_free(k), mem_free(v), mem_free(y), mem_free(s), mem_free(scores);
+  mem_free(greatest), mem_free(sum), mem_free(k_panels), mem_free(v_panels);
+}
+
 int main(void)
 {
   static const int64_t edges[] = { 1, 15, 16, 17, 31, 32, 33, 64 };
@@ -106,5 +179,10 @@ int main(void)
       test_product(type, 1 + draw_below(MOST_ROWS), 1 + draw_below(MOST_COLUMNS),
           1 + draw_below(MOST_TERMS), draw_below(2), draw_below(2));
   }
+  for (int i = 0; i < COUNT(edges); i++)
+    for (int j = 0; j < COUNT(edges); j++)
+      test_attention(edges[i], edges[j], edges[j] + 2 * draw_below(9), 1 + draw_below(MOST_COLUMNS),
+          edges[COUNT(edges) - 1 - i], j % 2);
+  test_attention(33, ATTEND_TERMS, ATTEND_TERMS, 70, 5, true);
   return check_end();
 }

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "kernel/gemm/attend.h"
 #include "kernel/gemm/levels.h"
 
 struct gemm_block {
@@ -199,6 +200,9 @@ struct gemm_narrow {
   float (*most)(int64_t n, const float *x);
   /* makes n words of up to four rows, ld apart, each with the bits of `turn` inverted */
   void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out);
+  /* attention on tiles (attend.h); NULL without them */
+  void (*score)(const struct gemm_attend *g);
+  void (*weigh)(const struct gemm_attend *g);
 };
 
 /* Returns the table of TY_F32, TY_F64 or GEMM_* for this processor. */

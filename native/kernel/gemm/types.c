@@ -36,6 +36,13 @@ const struct gemm_narrow *gemm_narrow(void)
   return n;
 }
 
+bool gemm_attends(int type, int64_t d, int64_t dv)
+{
+  return type == GEMM_ROUNDED && MAX(d, dv) <= ATTEND_TERMS && gemm_narrow()->score;
+}
+void gemm_score(const struct gemm_attend *g) { gemm_narrow()->score(g); }
+void gemm_weigh(const struct gemm_attend *g) { gemm_narrow()->weigh(g); }
+
 void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
 void levels_make(int64_t n, const float *x, float inverse, int shift, void *out)
 {

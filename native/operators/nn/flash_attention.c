@@ -225,8 +225,9 @@ static size_t packed_value_bytes(const struct flash *f)
 /* Divides scratch and returns its bytes; base NULL: only counts them. */
 static size_t take_forward(const struct flash *f, char *base, struct flash_workspace *x)
 {
-  const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
-  const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
+  const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE),
+                row = f->tiles ? gemm_score_row(keys) : keys;
+  const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * row) * f->size,
     gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * packed_value_bytes(f),
     (size_t)task_rows(f) * sizeof(double), (size_t)task_rows(f) * sizeof(double) };
   char *part[6];
@@ -241,15 +242,15 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
   return used;
 }
 
-/* Turns the scores of rows b into weights relative to their greatest so far, and scales what was
-** summed before. */
-static void weigh_scores(const struct flash *f, const struct flash_rows *b, char *s, int64_t k0,
-    int64_t n, double *greatest, double *sum)
+/* Turns the scores of rows b, which are ld apart, into weights relative to their greatest so far,
+** and scales what was summed before. */
+static void weigh_scores(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
+    int64_t k0, int64_t n, double *greatest, double *sum)
 {
   const struct vec_ops *r = f->r;
   char *y = flash_rows_at(f, &f->y, b);
   const int64_t step = flash_row_step(&f->y, b);
-  for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
+  for (int64_t i = 0; i < b->m; i++, s += (size_t)ld * f->size) {
     const double before = greatest[i], most = MAX(before, r->max(s, n)),
                  shift = most == -INFINITY ? 0 : most;
     const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
@@ -279,6 +280,50 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   return TY_OK;
 }
 
+/* Computes y += s v for rows b and keys k0 .. k0 + n - 1, where weights of 0 add nothing, whatever
+** the values are. */
+static void add_some_values(const struct flash *f, const struct flash_workspace *x,
+    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t ld)
+{
+  char *y = flash_rows_at(f, &f->y, b);
+  const int64_t step = flash_row_step(&f->y, b);
+  if (x->only_block) flash_clear(f, b->m, f->dv, y, step);
+  flash_skip_zeros(f, false, b->m, f->dv, n, x->s, ld, flash_at(f, &f->v, b->sample, kv, k0),
+      f->v.row, y, step);
+}
+
+/* Computes what forward_block does, on tiles, of packed keys and of values packed as a whole: keys
+** k0 .. k0 + n - 1 are from number `from` on of `keys` packed ones. */
+static void block_on_tiles(const struct flash *f, const struct flash_workspace *x,
+    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from, int64_t keys,
+    bool finite, int64_t row)
+{
+  const struct gemm_attend g = { .m = b->m,
+    .n = n,
+    .d = f->d,
+    .dv = f->dv,
+    .q = (const float *)x->q,
+    .k = x->k + gemm_pack_bytes(f->product, from, f->d),
+    .s = (float *)x->s,
+    .lds = gemm_score_row(n),
+    .v = x->v,
+    .keys = keys,
+    .from = from,
+    .y = (float *)flash_rows_at(f, &f->y, b),
+    .ldy = flash_row_step(&f->y, b),
+    .greatest = x->greatest + row,
+    .sum = x->sum + row };
+  flash_scale_queries(f, b, x->q);
+  gemm_score(&g);
+  const bool restricted = flash_restrict(f, b, x->s, g.lds, k0, n);
+  if (!restricted || finite) {
+    gemm_weigh(&g);
+    return;
+  }
+  weigh_scores(f, b, x->s, g.lds, k0, n, g.greatest, g.sum);
+  add_some_values(f, x, b, kv, k0, n, g.lds);
+}
+
 /* Computes one block: rows b, from number `row` of the task, against keys of key head kv that they
 ** see among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
 ** known to be, or none is left out. */
@@ -286,9 +331,13 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
   const struct flash_span see = flash_find_span(f, b);
-  const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS;
+  const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS, keys = n;
   n = MIN(n, (see.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
   k0 += from;
+  if (x->k && f->tiles) {
+    block_on_tiles(f, x, b, kv, k0, n, from, keys, finite, row);
+    return TY_OK;
+  }
   if (x->k) {
     flash_scale_queries(f, b, x->q);
     TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d,
@@ -297,14 +346,11 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   else
     TRY(gemm_one(f->product, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
         flash_row_step(&f->q, b), flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
-  const bool restricted = flash_restrict(f, b, x->s, k0, n);
-  weigh_scores(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
+  const bool restricted = flash_restrict(f, b, x->s, n, k0, n);
+  weigh_scores(f, b, x->s, n, k0, n, x->greatest + row, x->sum + row);
   const char *v = flash_at(f, &f->v, b->sample, kv, k0);
   if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
-    if (x->only_block)
-      flash_clear(f, b->m, f->dv, flash_rows_at(f, &f->y, b), flash_row_step(&f->y, b));
-    flash_skip_zeros(f, false, b->m, f->dv, n, x->s, n, v, f->v.row, flash_rows_at(f, &f->y, b),
-        flash_row_step(&f->y, b));
+    add_some_values(f, x, b, kv, k0, n, n);
     return TY_OK;
   }
   return add_values(f, x, b, kv, k0, n, from);
@@ -333,13 +379,15 @@ static void finish_rows(
 
 struct forward_job { struct flash f; int failed; };
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values FLASH_KEYS at a time. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values, FLASH_KEYS at a time without
+** tiles. */
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
   gemm_pack(f->product, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
-  for (int64_t k = 0; k < n; k += FLASH_KEYS)
-    gemm_pack(f->product, false, f->dv, MIN(FLASH_KEYS, n - k),
+  const int64_t each = f->tiles ? n : FLASH_KEYS;
+  for (int64_t k = 0; k < n; k += each)
+    gemm_pack(f->product, false, f->dv, MIN(each, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
         x->v + (size_t)(k / FLASH_KEYS) * packed_value_bytes(f));
 }

@@ -7,6 +7,7 @@
 ** arXiv:2205.14135 and 2307.08691.
 */
 #pragma once
+#include "kernel/gemm/attend.h"
 #include "kernel/gemm/gemm.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -50,6 +51,7 @@ struct flash {
   void *logsum;                                       /* NULL: not wanted */
   struct drop drop;
   bool drops;
+  bool tiles;                                         /* forward goes by attend.h */
   char *scratch;                                      /* of each thread, `bytes` each */
   size_t bytes;
 };
@@ -131,10 +133,10 @@ static inline bool flash_restricts(const struct flash *f)
 {
   return f->mask.x || f->bias.x || f->causal || f->window;
 }
-/* Adds the bias to the scores (n a row) of keys k0 .. k0 + n - 1, and makes those -infinity that
-** do not count. Returns whether there may be such. */
-bool flash_restrict(
-    const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n);
+/* Adds the bias to the scores of keys k0 .. k0 + n - 1, whose rows are ld apart, and makes those
+** -infinity that do not count. Returns whether there may be such. */
+bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
+    int64_t k0, int64_t n);
 /* Computes c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
 void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc);

@@ -69,7 +69,7 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   flash_scale_queries(f, b, x->q);
   TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
   TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
-  *restricted = flash_restrict(f, b, x->p, k0, n);
+  *restricted = flash_restrict(f, b, x->p, n, k0, n);
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
     void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);

@@ -83,9 +83,11 @@ struct flash flash_make(const struct call *c, int first)
   if (at_.valid_length >= 0) f.valid_length = &in[at_.valid_length];
   if (at_.offset >= 0) f.offset = &in[at_.offset];
   f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
+  f.tiles = gemm_attends(f.product, f.d, f.dv);
   if (!c->run) return f;
   f.drops = c->run->is_train && p->dropout > 0;
   f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
+  f.tiles = f.tiles && !f.drops;
   return f;
 }
 
@@ -203,14 +205,14 @@ static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
     f->r->affine(s, s, 1, f->r->get(x->p, from), n);
 }
 
-bool flash_restrict(
-    const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n)
+bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
+    int64_t k0, int64_t n)
 {
   const int64_t first = find_first_position(f, b->sample) + b->q0,
                 keys = count_valid_keys(f, b->sample);
   bool some = f->mask.x || f->bias.x;
   if (!flash_restricts(f)) return false;
-  for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
+  for (int64_t i = 0; i < b->m; i++, s += (size_t)ld * f->size) {
     const struct flash_span see = find_query_span(f, first + (b->across ? 0 : i), keys);
     if (f->bias.x) add_bias(f, find_grid_element(&f->bias, b, i, k0), s, n);
     if (f->mask.x) apply_mask(f, find_grid_element(&f->mask, b, i, k0), s, n);

@@ -96,10 +96,30 @@ static const char *refuse_bfloat16(const struct call *c)
   return gemm_refuse(c);
 }
 
+/* Takes bfloat16 data with float32 weights that are to be rounded (pass/weight_casts.c). */
+static const char *refuse_rounding(const struct call *c)
+{
+  if (c->in[0].d.dtype != TY_BF16 || c->out[0].d.dtype != TY_BF16) return "data is not bfloat16";
+  if (c->in[1].d.dtype != TY_F32) return "the weight is not float32";
+  return gemm_refuse(c);
+}
+
 static size_t bfloat16_scratch(const struct call *c)
 {
   const size_t sums = align_up((size_t)desc_count(&c->out[0].d) * sizeof(float), ALIGN);
   return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
+}
+
+/* Writes a bias of bfloat16, or one of float32 rounded to that. `part` has as many bytes. */
+static void read_bias(const struct operand *x, float *bias, void *part)
+{
+  const int64_t n = desc_count(&x->d);
+  const void *rounded = x->p;
+  if (x->d.dtype == TY_F32) {
+    dtype_convert(part, TY_BF16, x->p, TY_F32, n);
+    rounded = part;
+  }
+  dtype_convert(bias, TY_F32, rounded, TY_BF16, n);
 }
 
 static int bfloat16_forward(struct call *c)
@@ -107,16 +127,20 @@ static int bfloat16_forward(struct call *c)
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
   const struct linear_sizes z = make_linear_sizes(&x->d, &w->d);
   const int64_t count = desc_count(&y->d);
+  const bool rounds = w->d.dtype == TY_F32;
   float *sums = c->tmp, *bias = NULL;
+  if (!count) return TY_OK;
   if (c->nin > 2) {
     bias = (float *)((char *)c->tmp + align_up((size_t)count * sizeof(float), ALIGN));
-    dtype_convert(bias, TY_F32, c->in[2].p, TY_BF16, desc_count(&c->in[2].d));
+    read_bias(&c->in[2], bias, sums);
   }
   const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
-  if (!keeps_weight(c, w, z.m))
+  /* to round a weight at each run would cost more than to read it packed */
+  if (!rounds && !keeps_weight(c, w, z.m))
     TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
   else {
-    const void *packed = gemm_keep(c->state, GEMM_BF16, w, true, z.n, z.k, z.k);
+    const void *packed = gemm_keep(
+        c->state, rounds ? GEMM_ROUNDED : GEMM_BF16, w, true, z.n, z.k, z.k);
     NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
         (long long)gemm_pack_bytes(GEMM_BF16, z.n, z.k));
     TRY(gemm_packed(GEMM_BF16, false, z.m, z.n, z.k, x->p, z.k, packed, sums, z.n, &e));
@@ -260,6 +284,9 @@ static size_t reference_scratch(const struct call *c)
 }
 
 static const struct kernel cpu[] = {
+  { .name = "rounding", .run = bfloat16_forward, .types = T(TY_BF16) | T(TY_F32),
+    .refuse = refuse_rounding, .scratch = bfloat16_scratch, .state = gemm_kept_bytes,
+    .done = gemm_kept_done, .fuses = CAN(POST_ACT) | CAN_GELU },
   { .name = "bfloat16", .run = bfloat16_forward, .types = T(TY_BF16), .refuse = refuse_bfloat16,
     .scratch = bfloat16_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
     .fuses = CAN(POST_ACT) | CAN_GELU },

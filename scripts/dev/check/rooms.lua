@@ -35,7 +35,7 @@ rooms.native = { title = "native", {
       "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
       "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
       "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
-      "epilogue.h", "gemm/gemm.h", "gemm/levels.h", "grain.h", "kernel.h", "lapack.h", "onednn.h",
+      "epilogue.h", "gemm/attend.h", "gemm/gemm.h", "gemm/levels.h", "grain.h", "kernel.h", "lapack.h", "onednn.h",
       "primitives.h", "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/cell.h", "vec/norm.h",
       "vec/pool.h", "vec/sampler.h", "vec/softmax.h", "vec/update.h", "vec/vec.h" } },
 }, {

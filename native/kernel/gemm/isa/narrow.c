@@ -437,10 +437,17 @@ static float find_largest(int64_t n, const float *x)
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
   .sum = sum_f32 }
+#ifdef TY_TILES
+#include "kernel/gemm/isa/attend.inc"
+#define ATTENTION score_rows, weigh_rows
+#else
+#define ATTENTION NULL, NULL
+#endif
+
 #define ISA_NAME_(isa) gemm_narrow_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
 extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
   { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8), INTEGER_TYPE(s8, ROWS_S8) },
-  finish_levels, make_levels, find_largest, make_words
+  finish_levels, make_levels, find_largest, make_words, ATTENTION
 };

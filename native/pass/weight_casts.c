@@ -1,0 +1,77 @@
+/* weight_casts.c - where nothing is trained, a FullyConnected of bfloat16 reads a float32 weight
+** and bias itself, of which the user's graph reads casts: its kernel rounds a weight as it packs
+** it, once for as long as the array stays the same, where the cast would round it at each run.
+**
+** The casts stay for other readers, and are left out where there is none. On CPUs alone; not where
+** the executor was asked for the graph as written (monitors), nor where TYCHO_DISABLE names gemm or
+** weight_casts.
+*/
+#include "pass/rewrite.h"
+#include "base/env.h"
+#include "device/device.h"
+
+/* Returns whether a node changes variable `from` in place. */
+static bool is_changed(const ty_graph *g, ty_entry from)
+{
+  for (int i = 0; i < g->n; i++)
+    for (int k = 0; k < g->node[i].nin; k++) {
+      const struct port *port = &g->node[i].kind->inport[k];
+      if (g->node[i].in[k].node == from.node && (port->mutated || port->overwritten)) return true;
+    }
+  return false;
+}
+
+/* Returns the variable of float32 of which entry e is amp_cast's or Cast's bfloat16; node -1: it is
+** none. */
+static ty_entry find_cast_variable(const struct typed_graph *x, ty_entry e)
+{
+  const ty_graph *g = x->g;
+  const struct node *cast = &g->node[e.node];
+  const ty_entry none = { -1, 0 };
+  if (!cast->op || (cast->op != op_find("amp_cast") && cast->op != op_find("Cast"))) return none;
+  const ty_entry from = cast->in[0];
+  if (g->node[from.node].op || cast->guard) return none;
+  const bool rounds = x->desc[value_of(g, e)].dtype == TY_BF16 &&
+      x->desc[value_of(g, from)].dtype == TY_F32;
+  return rounds && !is_changed(g, from) ? from : none;
+}
+
+/* Returns whether node i is a FullyConnected of bfloat16 whose weight is a cast of a variable. */
+static bool reads_cast_weight(const struct typed_graph *x, int i)
+{
+  const struct node *n = &x->g->node[i];
+  return n->op && n->op == op_find("FullyConnected") && !n->guard &&
+      x->desc[n->first].dtype == TY_BF16 && find_cast_variable(x, n->in[1]).node >= 0;
+}
+
+/* Copies node i so that it reads the variables of which its weight and bias are casts. */
+static int copy_without_casts(struct mapper *m, int i)
+{
+  const struct node *n = &m->x->g->node[i];
+  ty_entry in[3] = { mapper_input(m, i, 0) };
+  for (int k = 1; k < n->nin; k++) {
+    const ty_entry from = find_cast_variable(m->x, n->in[k]);
+    in[k] = from.node < 0 ? mapper_input(m, i, k) : m->entry[value_of(m->x->g, from)];
+  }
+  return mapper_copy(m, i, in);
+}
+
+int rewrite_weight_casts(struct typed_graph *x, const struct rewrite_request *r)
+{
+  bool any = false;
+  if (r->as_written || r->ngroup || device_kind(r->default_device) != TY_CPU) return TY_OK;
+  for (int i = 0; i < x->nvariable; i++)
+    if (r->with_grad[i]) return TY_OK;
+  for (int i = 0; i < x->g->n && !any; i++) any = reads_cast_weight(x, i);
+  if (!any || env_disabled("gemm") || env_disabled("weight_casts")) return TY_OK;
+  struct mapper m;
+  TRY(mapper_begin(&m, x));
+  int code = TY_OK;
+  for (int i = 0; i < x->g->n && !code; i++) {
+    mapper_visit(&m, i);
+    code = reads_cast_weight(x, i) ? copy_without_casts(&m, i) : mapper_copy(&m, i, NULL);
+  }
+  code = mapper_end(&m, code);
+  x->replaced |= !code;
+  return code;
+}
