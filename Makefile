@@ -151,10 +151,6 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(call say,CC ,$<)
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
-# What makes programs and what starts kernels of GPUs takes the compiler a third less this way, and as long to run: binding a network
-# of 100 convolutions 7.7 to 8.4 ms beside 7.7 to 8.1.
-$(foreach r,cuda graph pass,$(BUILD)/native/$(r)/%.o): CFLAGS_release += -O1
-
 # texts of kernels are taken in as they stand
 $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
   native/base/philox.h native/base/laws.h
@@ -164,11 +160,10 @@ ISA_OPT_release  = -O3
 ISA_OPT_fuzz     = -O0
 ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 # Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer, reductions of bytes nothing
-# by its search for vectors. x86-64 without AVX2 is processors from before 2013 and few later ones: there loops become no vectors,
-# which takes the compiler a third of the time. $(call isa_opt,set,file)
+# by its search for vectors; x86-64 without AVX2 is processors from before 2013 and few later ones. $(call isa_opt,set,file)
 ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
-isa_opt = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if \
-  $(filter x86_64-baseline,$(TARGET)-$(1)),-O1,$(if $(filter %/bytes.c,$(2)),-O2,$(if $(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3))))
+isa_opt = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if $(filter %/bytes.c,$(2)),-O2,$(if \
+  $(filter x86_64-baseline,$(TARGET)-$(1))$(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3)))
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	$$(call say,CC ,$$< ($(1)))
