@@ -317,3 +317,73 @@ describe("programs of recorded calls", function()
     assert.equal(native.C.ty_lazy_enable(1) ~= 0, s.lazy)
   end)
 end)
+
+-- A run may be submitted before the run with other arrays has ended: its task takes their addresses.
+describe("runs of one program", function()
+  before_each(function() ty.waitall() end)
+
+  -- Returns the results and gradients of `count` steps on arrays of n elements, none read before all
+  -- are submitted.
+  local function run_steps(n, count, step)
+    local results = {}
+    for i = 1, count do
+      local x = nd.full({ n }, i):attach_grad()
+      local y = autograd.record(function() return step(x, i) end)
+      y:backward()
+      results[i] = { y, x.grad }
+    end
+    return results
+  end
+
+  for _, n in ipairs{ 1, 16, 2000, 20000 } do                -- below and above MOST_AHEAD
+    it(("follow each other with arrays of their own, of %d elements"):format(n), function()
+      local results = run_steps(n, 40, function(x, i) return nd.tanh(x * 0.01) * (x + i) end)
+      for i, r in ipairs(results) do
+        local y, dx = r[1], r[2]
+        local t = math.tanh(i * 0.01)
+        assert.near(t * 2 * i, y:max():asscalar(), 1e-5 * i)
+        assert.near(t * 2 * i, y:min():asscalar(), 1e-5 * i)
+        assert.near(0.01 * (1 - t * t) * 2 * i + t, dx:max():asscalar(), 1e-5 * i)
+        assert.near(0.01 * (1 - t * t) * 2 * i + t, dx:min():asscalar(), 1e-5 * i)
+      end
+    end)
+  end
+
+  it("read what a run before them wrote", function()
+    local x, w = variable{ 1, 2, 3 }, nd.array{ 1, 1, 1 }
+    local kept = {}
+    for i = 1, 30 do
+      local y = autograd.record(function() return x * w + i end)
+      y:backward()
+      w = y * 0.5 - i * 0.5 + x.grad                      -- w' = x w / 2 + w
+      kept[i] = w
+    end
+    local expected = { 1, 1, 1 }
+    for i = 1, 30 do
+      for k = 1, 3 do
+        expected[k] = k * expected[k] / 2 + expected[k]
+      end
+      assert.near(expected, kept[i]:totable(), 1e-5 * expected[3])
+    end
+  end)
+
+  it("are right after one that failed", function()
+    local table_of = nd.array{ 10, 20, 30 }
+    local function step(index)
+      local i, x = nd.array{ index }, variable{ 2 }
+      local y = autograd.record(function()
+        return nd.take{ table_of, i, mode = "raise" } * x
+      end)
+      return y
+    end
+    for _ = 1, 3 do
+      assert.same({ 40 }, step(1):totable())
+    end
+    local first, bad, after, last = step(0), step(7), step(2), step(1)
+    assert.same({ 60 }, after:totable())
+    assert.same({ 20 }, first:totable())
+    assert.has_error(function() bad:totable() end)
+    assert.same({ 40 }, last:totable())
+    assert.same({ 60 }, step(2):totable())
+  end)
+end)
