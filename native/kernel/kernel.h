@@ -109,7 +109,9 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        ** others at each start */
        K_DRAWS_ON_DEVICE = 16,
        /* its products of float32 are as exact as the call's precision asks (gemm_type_for) */
-       K_PRECISION = 32 };
+       K_PRECISION = 32,
+       /* takes only calls that have operands of each of `types` */
+       K_MIXED = 64 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

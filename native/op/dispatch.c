@@ -111,6 +111,17 @@ static int find_unsupported_dtype(
   return TY_NODTYPE;
 }
 
+/* Returns whether a call has an operand of each dtype of the kernel. */
+static bool has_each_dtype(const struct kernel *k, const struct call *c)
+{
+  uint32_t lacks = k->types;
+  for (int i = 0; i < c->nin; i++)
+    if (c->in[i].d.dtype != TY_NODTYPE) lacks &= ~T(c->in[i].d.dtype);
+  for (int i = 0; i < c->nout; i++)
+    if (c->out[i].d.dtype != TY_NODTYPE) lacks &= ~T(c->out[i].d.dtype);
+  return !lacks;
+}
+
 /* Makes float32 operands in place of the half ones; their bytes come after the kernel's scratch. */
 static int make_converted(
     const struct kernel *k, struct operand *x, int n, struct operand **out, struct arena *a)
@@ -204,6 +215,8 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   if (d == TY_NODTYPE) d = find_unsupported_dtype(k, c.out, c.nout, &half);
   v->lacks_type = d != TY_NODTYPE;
   if (v->lacks_type) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
+  v->lacks_type = k->flags & K_MIXED && !has_each_dtype(k, &c);
+  if (v->lacks_type) return "its operands have one dtype";
   v->half = half;
   v->cpu_fallback = false;
   v->half_in = v->half_out = NULL;

@@ -76,7 +76,7 @@ describe("The check", function()
   it("finds an include of a private header", function()
     local line, undo = add("native/exec/object.c", '#include "kernel/gemm/inner.h"', "^#include")
     finds{ ("native/exec/object.c:%d: room exec includes kernel/gemm/inner.h, which is private to "
-      .. "room kernel: include one of its public headers (blocked.h, "):format(line) }
+      .. "room kernel: include one of its public headers (attention.h, "):format(line) }
     undo()
   end)
 

@@ -284,7 +284,7 @@ static size_t reference_scratch(const struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  { .name = "rounding", .run = bfloat16_forward, .types = T(TY_BF16) | T(TY_F32),
+  { .name = "rounding", .run = bfloat16_forward, .types = T(TY_BF16) | T(TY_F32), .flags = K_MIXED,
     .refuse = refuse_rounding, .scratch = bfloat16_scratch, .state = gemm_kept_bytes,
     .done = gemm_kept_done, .fuses = CAN(POST_ACT) | CAN_GELU },
   { .name = "bfloat16", .run = bfloat16_forward, .types = T(TY_BF16), .refuse = refuse_bfloat16,
