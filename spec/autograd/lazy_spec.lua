@@ -318,12 +318,12 @@ describe("programs of recorded calls", function()
   end)
 end)
 
--- A run may be submitted before the run with other arrays has ended: its task takes their addresses.
+-- A run may be submitted before the one with other arrays has ended: its task takes their addresses.
 describe("runs of one program", function()
   before_each(function() ty.waitall() end)
 
-  -- Returns the results and gradients of `count` steps on arrays of n elements, none read before all
-  -- are submitted.
+  -- Returns the results and gradients of `count` steps on arrays of n elements, none of them read
+  -- before all are submitted.
   local function run_steps(n, count, step)
     local results = {}
     for i = 1, count do
