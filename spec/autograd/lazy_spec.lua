@@ -318,7 +318,7 @@ describe("programs of recorded calls", function()
   end)
 end)
 
--- A run may be submitted before the one with other arrays has ended: its task takes their addresses.
+-- A run may be submitted before one with other arrays has ended: its task takes their addresses.
 describe("runs of one program", function()
   before_each(function() ty.waitall() end)
 
