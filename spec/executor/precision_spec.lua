@@ -127,7 +127,7 @@ describe("precision", function()
         local d = distance(medium.outputs[1], exact.outputs[1])
         assert.is_true(rounds() and d < 1e-5 or d < 0.02, ("%g off, turn %d"):format(d, turn))
       end
-      assert.equal(rounds(), medium:program():find("pairs", 1, true) ~= nil)
+      assert.equal(rounds(), medium:program():find "  pairs +cpu" ~= nil)
     end)
   end
 
