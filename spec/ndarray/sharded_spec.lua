@@ -84,7 +84,7 @@ describe("an index of several files", function()
         seconds = math.min(seconds, os.clock() - start)
       end
       assert.equal(FILES * ARRAYS, #names)
-      assert.equal(before, ty.live().bytes)
+      assert.is_true(ty.live().bytes <= before)
       assert.is_true(seconds < SECONDS, seconds)
       assert.equal(1, dict["layer3.weight50"][COUNT - 1]:asscalar())
       assert.is_true(ty.live().bytes - before < 2 * 4 * COUNT)
@@ -116,7 +116,7 @@ describe("a safetensors file", function()
       ty.nd.waitall()
       local before = ty.live().bytes
       local dict = ty.nd.load(path)
-      assert.equal(before, ty.live().bytes)
+      assert.is_true(ty.live().bytes <= before)
       assert.equal(1, dict.a[n - 1]:asscalar())
       local used = ty.live().bytes - before
       assert.is_true(used >= 4 * n and used < 8 * n, used)

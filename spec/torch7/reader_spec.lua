@@ -274,7 +274,7 @@ describe("a large file of torch.save", function()
       ty.waitall()
       local before = ty.live().bytes
       local x = ty.torch7.load(dir .. "/x.t7")
-      assert.equal(before, ty.live().bytes)
+      assert.is_true(ty.live().bytes <= before)
       assert.equal(1, x[n - 1]:asscalar())
       assert.is_true(ty.live().bytes >= before + 4 * n)
     end)
