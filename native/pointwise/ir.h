@@ -5,7 +5,7 @@
 ** and pasted as text into CUDA source (cuda_source.c), so that the two cannot disagree. While a
 ** pointwise program is built it is a list of terms, each an operand, a number or an opcode over
 ** earlier terms; equal terms are one, and terms over numbers are numbers. pw_seal turns what the
-** stores need into instructions over slots: slot k is a block of BLOCK elements of the compute
+** stores need into instructions over slots: slot k is a block of BLOCK_ELEMENTS of the compute
 ** dtype. Only pointwise program*.c and pointwise/isa/loops.c include this.
 */
 #pragma once
@@ -112,7 +112,7 @@ extern const struct pw_opcode pw_opcode[PW_OPCODES];
 int pw_opcode_find(const char *name, size_t n);     /* -1 */
 
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
-enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
+enum { BLOCK_ELEMENTS = 256, SLOTS = 200, DTYPES = 13 };
 
 /* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the
 ** operand, in elements. */

@@ -1,7 +1,7 @@
 /* run.c - runs sealed pointwise programs over their iteration space.
 **
-** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is
-** long, a block is a piece of one row; else it is BLOCK neighbouring elements of the whole space
+** The space is cut into blocks of at most BLOCK_ELEMENTS. Where the innermost joined dim is
+** long, a block is a piece of one row; else it is neighbouring elements of the whole space
 ** and operands that are not dense are gathered. An operand that has the compute dtype and is
 ** dense in a block is read and written where it is; others go through their slot. Chunks of
 ** about 20 us run in parallel. Nothing is allocated: slots live on the stack.
@@ -163,9 +163,10 @@ static int64_t slot_elements(const struct pw_run_state *s)
 {
   bool converts = false;
   for (int k = 0; k < s->l->n; k++) converts |= is_half(s->l->dtype[k]);
-  if (!converts || s->t->kind != KIND_F32) return BLOCK;
-  const int64_t fit = WIDENED_BYTES / ((int64_t)s->size * MAX(s->t->nslot, 1)) / BLOCK * BLOCK;
-  return MAX(BLOCK, MIN(WIDENED, fit));
+  if (!converts || s->t->kind != KIND_F32) return BLOCK_ELEMENTS;
+  const int64_t fit = WIDENED_BYTES / ((int64_t)s->size * MAX(s->t->nslot, 1)) / BLOCK_ELEMENTS *
+      BLOCK_ELEMENTS;
+  return MAX(BLOCK_ELEMENTS, MIN(WIDENED, fit));
 }
 
 /* Decides how the space is cut into blocks. */
@@ -232,9 +233,9 @@ static void load_dtype(const struct pw_run_state *s, int dtype, void *slot, cons
     table->load[kind][dtype](slot, from, stride, n);
     return;
   }
-  _Alignas(64) float block[BLOCK];
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t part = MIN(BLOCK, n - i);
+  _Alignas(64) float block[BLOCK_ELEMENTS];
+  for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+    const int64_t part = MIN(BLOCK_ELEMENTS, n - i);
     table->load[KIND_F32][dtype](block, (const uint16_t *)from + i * stride, stride, part);
     table->load[kind][TY_F32]((char *)slot + (size_t)i * s->size, block, 1, part);
   }
@@ -307,18 +308,19 @@ static void classify_operands(const struct pw_run_state *s, struct operand_view 
 static void cast_elements(
     const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
 {
-  _Alignas(64) char block[BLOCK * sizeof(double)];
+  _Alignas(64) char block[BLOCK_ELEMENTS * sizeof(double)];
   if (s->t->kind == KIND_F32 && is_half(dtype)) {
     const cast_fn narrow = cast_between(TY_F32, dtype), widen = cast_between(dtype, TY_F32);
-    for (int64_t i = 0; i < n; i += BLOCK) {
-      narrow(block, a + (size_t)i * s->size, MIN(BLOCK, n - i));
-      widen(d + (size_t)i * s->size, block, MIN(BLOCK, n - i));
+    for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+      narrow(block, a + (size_t)i * s->size, MIN(BLOCK_ELEMENTS, n - i));
+      widen(d + (size_t)i * s->size, block, MIN(BLOCK_ELEMENTS, n - i));
     }
     return;
   }
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    pw_store_elements(s->t->kind, dtype, block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
-    load_dtype(s, dtype, d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
+  for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+    pw_store_elements(
+        s->t->kind, dtype, block, a + (size_t)i * s->size, 1, MIN(BLOCK_ELEMENTS, n - i));
+    load_dtype(s, dtype, d + (size_t)i * s->size, block, 1, MIN(BLOCK_ELEMENTS, n - i));
   }
 }
 
@@ -328,9 +330,9 @@ static void apply_real(const struct pw_run_state *s, const struct pw_ins *c, voi
   const struct pw_table *table = s->table;
   const int dtype = s->t->kind == KIND_I32 ? TY_I32 : TY_I64;
   const bool two = c->op == PW_HYPOT;
-  _Alignas(64) double a[BLOCK], b[BLOCK];
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t k = MIN(BLOCK, n - i);
+  _Alignas(64) double a[BLOCK_ELEMENTS], b[BLOCK_ELEMENTS];
+  for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+    const int64_t k = MIN(BLOCK_ELEMENTS, n - i);
     const size_t at = (size_t)i * s->size;
     table->load[KIND_F64][dtype](a, (const char *)slot[c->a] + at, 1, k);
     if (two) table->load[KIND_F64][dtype](b, (const char *)slot[c->b] + at, 1, k);
@@ -451,7 +453,7 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
 {
   const struct pw_run_state *s = context;
   const struct pw_program *t = s->t;
-  _Alignas(64) char scratch[SLOTS * BLOCK * sizeof(double)];
+  _Alignas(64) char scratch[SLOTS * BLOCK_ELEMENTS * sizeof(double)];
   struct operand_view view[PW_ARGS];
   void *slot[SLOTS];
   for (int i = 0; i < t->nslot; i++) slot[i] = scratch + (size_t)(i * s->slot) * s->size;

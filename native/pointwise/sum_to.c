@@ -1,7 +1,7 @@
 /* sum_to.c - sum_to: sums an array over the axes that a smaller one has as 1 or lacks; the way
 ** back of broadcasting.
 **
-** The joined dims are kept or summed. Where the innermost is kept, outputs are made BLOCK
+** The joined dims are kept or summed. Where the innermost is kept, outputs are made BLOCK_ELEMENTS
 ** neighbours at a time, row upon row; where it is summed, one by one, along rows. Sums are
 ** float64 or int64. Where outputs are few, the summed index space is split, by shape alone, and
 ** the parts are added in order: equal bits on any number of threads.
@@ -21,7 +21,7 @@ struct broadcast_sum {
   int nkept, nsummed;
   bool columns;                                       /* the innermost dim is kept, not in `kept` */
   int64_t width;                                      /* of that dim; 1 */
-  int64_t outputs; /* groups of up to BLOCK columns, or elements */
+  int64_t outputs; /* groups of up to BLOCK_ELEMENTS columns, or elements */
   int64_t terms;                                      /* summed for each */
   int64_t parts, chunk;                               /* of the terms; terms of a part */
   const char *src;
@@ -79,8 +79,8 @@ static void plan_parts(struct broadcast_sum *s)
   s->terms = 1;
   for (int i = 0; i < s->nkept; i++) rows *= s->kept[i].size;
   for (int i = 0; i < s->nsummed; i++) s->terms *= s->summed[i].size;
-  s->outputs = rows * ((s->width - 1) / BLOCK + 1);
-  int64_t group = MIN(s->width, BLOCK), work = s->terms * group;
+  s->outputs = rows * ((s->width - 1) / BLOCK_ELEMENTS + 1);
+  int64_t group = MIN(s->width, BLOCK_ELEMENTS), work = s->terms * group;
   s->parts = MIN(
       MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / MIN_PART);
   s->parts = MAX(1, MIN(s->parts, s->terms));
@@ -141,21 +141,21 @@ struct output_columns { int64_t src, dst, n; };
 static struct output_columns find_group(const struct broadcast_sum *s, int64_t output)
 {
   struct output_columns g;
-  int64_t across = (s->width - 1) / BLOCK + 1, block = output % across * BLOCK;
+  int64_t across = (s->width - 1) / BLOCK_ELEMENTS + 1, block = output % across * BLOCK_ELEMENTS;
   locate_output(s, output / across, &g.src, &g.dst);
   g.src += block;
   g.dst += block;
-  g.n = MIN(BLOCK, s->width - block);
+  g.n = MIN(BLOCK_ELEMENTS, s->width - block);
   return g;
 }
 
 /* Sums to single elements: the output's are dense, so that a block of sums is stored at once. */
 static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
 {
-  union total acc[BLOCK];
+  union total acc[BLOCK_ELEMENTS];
   size_t size = dtype_size(s->src_type);
   for (int64_t o = begin, n; o < end; o += n) {
-    n = MIN(BLOCK, end - o);
+    n = MIN(BLOCK_ELEMENTS, end - o);
     memset(acc, 0, sizeof *acc * (size_t)n);
     for (int64_t j = 0; j < n; j++) {
       int64_t src = s->nkept == 1 ? (o + j) * s->kept[0].src : find_group(s, o + j).src;
@@ -173,7 +173,7 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
     return;
   }
   for (int64_t o = begin; o < end; o++) {
-    union total acc[BLOCK]; /* bits of zero are zero of either type */
+    union total acc[BLOCK_ELEMENTS]; /* bits of zero are zero of either type */
     struct output_columns g = find_group(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
     sum_terms(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->terms);
@@ -184,7 +184,7 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
 static void run_parts(int64_t begin, int64_t end, void *context)
 {
   const struct broadcast_sum *s = context;
-  int64_t wide = MIN(s->width, BLOCK);
+  int64_t wide = MIN(s->width, BLOCK_ELEMENTS);
   for (int64_t i = begin; i < end; i++) {
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
     struct output_columns g = find_group(s, output);
@@ -195,7 +195,7 @@ static void run_parts(int64_t begin, int64_t end, void *context)
 
 static void add_parts(const struct broadcast_sum *s)
 {
-  int64_t wide = MIN(s->width, BLOCK);
+  int64_t wide = MIN(s->width, BLOCK_ELEMENTS);
   for (int64_t o = 0; o < s->outputs; o++) {
     struct output_columns g = find_group(s, o);
     for (int64_t p = 1; p < s->parts; p++)
@@ -220,11 +220,11 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   plan_parts(&s);
   if (s.parts == 1) {
     parallel_chunks_stoppable(
-        s.outputs, MAX(1, MIN_PART / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
+        s.outputs, MAX(1, MIN_PART / (s.terms * MIN(s.width, BLOCK_ELEMENTS))), run_outputs, &s);
     return TY_OK;
   }
   union total partial[PARTIAL];
-  int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
+  int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK_ELEMENTS);
   memset(partial, 0, sizeof *partial * (size_t)n);
   s.partial = partial;
   parallel_chunks_stoppable(s.outputs * s.parts, 1, run_parts, &s);

@@ -22,9 +22,9 @@ void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t 
     table->store[kind][dtype](to, from, stride, n);
     return;
   }
-  _Alignas(64) float block[BLOCK];
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t part = MIN(BLOCK, n - i);
+  _Alignas(64) float block[BLOCK_ELEMENTS];
+  for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+    const int64_t part = MIN(BLOCK_ELEMENTS, n - i);
     table->store[kind][TY_F32](block, (const char *)from + (size_t)i * sizes[kind], 1, part);
     table->store[KIND_F32][dtype]((uint16_t *)to + i * stride, block, stride, part);
   }

@@ -15,7 +15,7 @@
 #include "base/philox.h"
 #include "base/vmath.h"
 
-enum { BLOCK = 4096 };                                /* elements summed in their own type */
+enum { BLOCK_ELEMENTS = 4096 };                       /* summed in their own type */
 #ifdef __clang__
 /* no iteration reads what another one writes */
 #define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
