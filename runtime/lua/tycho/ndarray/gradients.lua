@@ -135,10 +135,10 @@ local WORTH_TIMES = 25
 local MOST_PASSED = 64
 -- most by which one collection raises the estimate of the next: others may use the machine
 local MOST_GROWTH = 1.25
--- seconds of the process at the last backward of so many bytes, and of a collection
-local last_backward, collection = 0, 0.002
--- steps since a collection, and steps to leave out before the next one
-local passed, to_pass = 0, 0
+local last_backward = 0                  -- seconds of the process at it, if it was of so many bytes
+local collection = 0.002                 -- seconds that one takes
+local passed = 0                         -- steps since a collection
+local to_pass = 0                        -- steps to leave out before the next one
 
 
 -- Returns the bytes whose writing takes as long as a collection; the script may be many steps ahead
