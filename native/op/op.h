@@ -59,6 +59,10 @@ enum {
   ** nothing fails beside their own results */
   OP_MAY_FAIL = 131072,
   OP_MAY_RAISE = 262144, /* as OP_MAY_FAIL, if its mode is "raise" */
+  OP_CAST = 524288,      /* input 0 in another dtype */
+  /* of bfloat16 data it takes a float32 weight and bias, inputs 1 and 2, and rounds them itself
+  ** where nothing is trained (pass/weight_casts.c) */
+  OP_ROUNDS_WEIGHT = 1048576,
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */

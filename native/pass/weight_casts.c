@@ -1,6 +1,7 @@
-/* weight_casts.c - where nothing is trained, a FullyConnected of bfloat16 reads a float32 weight
-** and bias itself, of which the user's graph reads casts: its kernel rounds a weight as it packs
-** it, once for as long as the array stays the same, where the cast would round it at each run.
+/* weight_casts.c - where nothing is trained, a product of bfloat16 (OP_ROUNDS_WEIGHT) reads a
+** float32 weight and bias itself, of which the user's graph reads casts: its kernel rounds a weight
+** as it packs it, once for as long as the array stays the same, where the cast would round it at
+** each run.
 **
 ** The casts stay for other readers, and are left out where there is none. On CPUs alone; not where
 ** the executor was asked for the graph as written (monitors), nor where TYCHO_DISABLE names gemm or
@@ -21,14 +22,14 @@ static bool is_changed(const ty_graph *g, ty_entry from)
   return false;
 }
 
-/* Returns the variable of float32 of which entry e is amp_cast's or Cast's bfloat16; node -1: it is
-** none. */
+/* Returns the float32 variable that entry e is cast from, to bfloat16; node -1: it is no such
+** cast. */
 static ty_entry find_cast_variable(const struct typed_graph *x, ty_entry e)
 {
   const ty_graph *g = x->g;
   const struct node *cast = &g->node[e.node];
   const ty_entry none = { -1, 0 };
-  if (!cast->op || (cast->op != op_find("amp_cast") && cast->op != op_find("Cast"))) return none;
+  if (!cast->op || !(cast->op->flags & OP_CAST)) return none;
   const ty_entry from = cast->in[0];
   if (g->node[from.node].op || cast->guard) return none;
   const bool rounds = x->desc[value_of(g, e)].dtype == TY_BF16 &&
@@ -36,11 +37,11 @@ static ty_entry find_cast_variable(const struct typed_graph *x, ty_entry e)
   return rounds && !is_changed(g, from) ? from : none;
 }
 
-/* Returns whether node i is a FullyConnected of bfloat16 whose weight is a cast of a variable. */
+/* Returns whether node i is a product of bfloat16 whose weight is a cast of a variable. */
 static bool reads_cast_weight(const struct typed_graph *x, int i)
 {
   const struct node *n = &x->g->node[i];
-  return n->op && n->op == op_find("FullyConnected") && !n->guard &&
+  return n->op && n->op->flags & OP_ROUNDS_WEIGHT && !n->guard &&
       x->desc[n->first].dtype == TY_BF16 && find_cast_variable(x, n->in[1]).node >= 0;
 }
 

@@ -81,11 +81,11 @@ static const struct kernel multi[] = {
 };
 
 const struct op op_cast[] = {
-  { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data",
+  { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data", .flags = OP_CAST,
     .doc = "data in another dtype, same shape, converted as C does; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = cast_type,
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },
-  { .name = "amp_cast", .in = "data",
+  { .name = "amp_cast", .in = "data", .flags = OP_CAST,
     .doc = "data in another dtype if it is float16, float32 or bfloat16, else data as it is; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = amp_type,
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },

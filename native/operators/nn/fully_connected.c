@@ -314,7 +314,7 @@ static const char *layer8_ports(const void *param)
 
 const struct op op_fully_connected[] = {
   { .name = "FullyConnected", .alias = "_npx_fully_connected _sparse_FullyConnected",
-    .flags = OP_SPARED,
+    .flags = OP_SPARED | OP_ROUNDS_WEIGHT,
     .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
            "kept (..., in) with flatten = false; "
            "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
