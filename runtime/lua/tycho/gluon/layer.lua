@@ -263,6 +263,20 @@ function layer.binary(op)
 end
 
 
+-- Calls a prepared operator on one to three arrays.
+local function call_entry(entry, x, y, z)
+  put_input(0, x)
+  if y then
+    put_input(1, y)
+  end
+  if z then
+    put_input(2, z)
+  end
+  local result = cached(entry, entry.func, nil, x)       -- no tail call: the arrays stay alive
+  return result
+end
+
+
 --- Returns a function (value, array or symbol, a second one or nil) of an operator whose parameters
 -- depend on one value: those that `params_of(value)` gives when the value is first met.
 -- @string op
@@ -282,12 +296,7 @@ function layer.by_value(op, params_of)
       entry = operators.prepare(op, params_of(value), nin)
       entries[nin][value] = entry
     end
-    put_input(0, x)
-    if y then
-      put_input(1, y)
-    end
-    local z = cached(entry, entry.func, nil, x)          -- no tail call: the arrays stay alive
-    return z
+    return call_entry(entry, x, y)
   end
 end
 
@@ -316,15 +325,7 @@ function layer.weighted(op, params_of)
       entry = operators.prepare(op, params_of(block), nin)
       entries[nin] = entry
     end
-    put_input(0, x)
-    if weight then
-      put_input(1, weight)
-    end
-    if bias then
-      put_input(2, bias)
-    end
-    local y = cached(entry, entry.func, nil, x)          -- no tail call: the arrays stay alive
-    return y
+    return call_entry(entry, x, weight, bias)
   end
 end
 
