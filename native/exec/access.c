@@ -191,8 +191,8 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
   }
 }
 
-/* Bytes of exchanged arrays up to which a run is submitted before the run with the others has
-** ended: the arrays of all of them are alive at once. */
+/* Bytes of exchanged arrays up to which a run is submitted before the run that has the former ones
+** has ended: until then both are alive. */
 enum { MOST_AHEAD = 32 << 10 };
 
 /* Returns whether the pointers may be written by the task of the next run, since all tasks that
@@ -226,7 +226,8 @@ int exec_rebind(ty_exec *e)
     for (int i = 0; i < e->bind.nbound; i++)
       if (e->bind.bound[i]) e->bind.address[i] = tensor_at(e->bind.bound[i]);
     e->bind.serial++;
-  } else if (moved) {
+  }
+  else if (moved) {
     TRY(exec_resolve(e));
   }
   for (int w = 0; w < VARIANTS; w++) {

@@ -46,13 +46,12 @@ enum {
   /* positions of an image, from which plain arrays with one axis are left to our panels, whose
   ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
-  /* taps up to which, and positions of an image or columns from which, plain arrays of one channel a
-  ** group are left to our rows, unless windows are 2 apart: 14 to 250 us beside 16 to 450 (AVX-512,
-  ** 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28), 16 to 22 beside 23 to 35 (3 x 40 and 6 x 40);
-  ** at 14 x 14 oneDNN is the faster */
-  MAP_TAPS = 25,
-  MAP_POSITIONS = 400,
-  MAP_COLUMNS = 32
+  /* Plain arrays of one channel a group are left to our rows, unless windows are 2 apart: 14 to 250
+  ** us beside 16 to 450 (AVX-512, 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28), 16 to 22 beside
+  ** 23 to 35 (3 x 40 and 6 x 40); at 14 x 14 oneDNN is the faster. These are the limits. */
+  MAP_TAPS = 25,                                      /* most taps */
+  MAP_POSITIONS = 400,                                /* least positions of an image ... */
+  MAP_COLUMNS = 32                                    /* ... or else columns */
 };
 
 static bool along_one_axis(const struct window *w)
@@ -160,9 +159,9 @@ enum {
   MANY_TAPS    = 96,
   /* least filters of a part, once there is a part for each thread */
   PART_FILTERS = 32,
-  /* bytes of a band's blocks, which stay in the second cache; its least rows, as the rows above and
-  ** below that it copies too are those of others */
+  /* bytes of a band's blocks, which stay in the second cache */
   BAND_BYTES   = 512 << 10,
+  /* least rows of a band, which also copies rows above and below that belong to others */
   BAND_ROWS    = 4
 };
 
@@ -247,12 +246,14 @@ static struct window band_window(const struct window *w, int64_t rows)
   return band;
 }
 
-/* Returns the bytes of a band's data and of its output. */
+/* Returns the bytes of a band's data in blocks. */
 static size_t band_in(const struct window *w)
 {
   const size_t channels = align_up((size_t)w->channels, (size_t)cpu_channel_block());
   return align_up(channels * (size_t)(w->in[1] * w->in[2]) * sizeof(float), ALIGN);
 }
+
+/* Returns the bytes of a band's output in blocks. */
 static size_t band_out(const struct window *w)
 {
   return align_up((size_t)(w->filters * w->out[1] * w->out[2]) * sizeof(float), ALIGN);
@@ -317,7 +318,7 @@ static int64_t count_units(const struct window *w, const struct onednn_shape *s)
                  : w->n / s->images * s->parts;
 }
 
-/* Returns how many of them may be in progress at once. */
+/* Returns how many calls of forward may be in progress at once. */
 static int64_t count_slots(const struct window *w, const struct onednn_shape *s)
 {
   return MIN(count_units(w, s), parallel_most());

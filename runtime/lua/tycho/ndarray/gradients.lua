@@ -125,9 +125,9 @@ end
 
 -- least bytes of the arrays that wait for the program
 local WORTH_BYTES = 4 * 2 ^ 20
--- bytes that a thread of a CPU need not write in a second of collections that they make up for, as
--- above; threads beyond MOST_WRITERS wait for memory
-local SPARED_PER_SECOND, MOST_WRITERS = 2 ^ 30, 4
+-- bytes of results that a thread of a CPU writes in the time of a second of collections, as above
+local WRITTEN_PER_SECOND = 2 ^ 30
+local MOST_WRITERS = 4                   -- threads beyond these wait for memory
 -- least time between two calls of backward, in collections, where what is found does not make up
 -- for the time, and on a GPU
 local WORTH_TIMES = 25
@@ -135,8 +135,9 @@ local WORTH_TIMES = 25
 local MOST_PASSED = 64
 -- most by which one collection raises the estimate of the next: others may use the machine
 local MOST_GROWTH = 1.25
-local last_backward = 0                  -- seconds of the process at it, if it was of so many bytes
-local collection = 0.002                 -- seconds that one takes
+-- CPU seconds of the process when WORTH_BYTES last waited at a backward
+local last_backward = 0
+local collection = 0.002                 -- estimate of the seconds that a collection takes
 local passed = 0                         -- steps since a collection
 local to_pass = 0                        -- steps to leave out before the next one
 
@@ -144,10 +145,11 @@ local to_pass = 0                        -- steps to leave out before the next o
 -- Returns the bytes whose writing takes as long as a collection; the script may be many steps ahead
 -- of a CPU, so the time between its calls says nothing.
 local function bytes_of_collection()
-  return collection * SPARED_PER_SECOND * math.min(C.ty_threads(0), MOST_WRITERS)
+  return collection * WRITTEN_PER_SECOND * math.min(C.ty_threads(0), MOST_WRITERS)
 end
 
 
+-- Collects dropped results before a backward, where that is likely to be worth its time.
 local function collect_results(device)
   local bytes, on_cpu = tonumber(C.ty_lazy_bytes()), device < C.TY_GPU
   if bytes <= WORTH_BYTES then
