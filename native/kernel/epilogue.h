@@ -16,12 +16,17 @@ enum fused_kind {
   /* in[0] is the data of the activation before the operator; of a gradient's kernel, CAN(PRE_ACT)
   ** means that it does POST_ACT_GRAD for what the forward kernel does so */
   PRE_ACT,
-  /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
+  /* in[0] holds the output of a loss, of which `param` are the parameters and the operand is the
   ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
-  /* in[0] holds the gradient of elements that were picked of the operator's output, one of each
-  ** row; the operand has their indices, moved to the nearest end where they are out of range */
+  /* in[0] holds the gradient of elements that were picked of the operator's output, or of that of
+  ** PRE_LOG_GRAD, one of each row; the operand has their indices, moved to the nearest end where
+  ** they are out of range */
   PRE_PICK_GRAD,
+  /* in[0] is the gradient of log_softmax along the last axis, of which `param` are the parameters
+  ** and the operand is the output; the gradient of its data takes its place. Only after
+  ** PRE_PICK_GRAD (operators/nn/picked_log.h) */
+  PRE_LOG_GRAD,
   /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
   /* in[0] lacks a part: plus the operand, which has its shape and dtype, rounded to that */
@@ -60,7 +65,7 @@ struct fused_op {
   union {
     int act;                                          /* ACT_* */
     const struct scaling *scaling;
-    const void *loss;
+    const void *param;
   };
 };
 enum { MOST_FUSED = 3 };

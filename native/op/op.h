@@ -134,7 +134,8 @@ struct op {
   /* of an operator that picks one element of each row of input 0, by the index that is input 1,
   ** moved to the nearest end where it is out of range; NULL: never */
   bool      (*picks)(const void *param, int ndim);
-  /* where kernels of its gradient can do PRE_PICK_GRAD: whether they do; NULL: never */
+  /* of log_softmax: whether rows are on the last axis, so that kernels of its gradient can do
+  ** PRE_PICK_GRAD, and kernels after that do both with PRE_LOG_GRAD; NULL: never */
   bool      (*picked_from)(const void *param, int ndim);
   /* of a reduction of input 0 over axes: what output 0 is; NULL: it is none */
   struct axis_reduction (*reduction)(const void *param, int ndim);

@@ -421,8 +421,9 @@ static bool suits_gpu(const struct attention_finder *f, const struct attention_m
 }
 
 /* Returns whether the operator is faster than the nodes. On a CPU backward computes the weights
-** again, which costs less only where the array of all weights is large: measured on Zen 5;
-** TYCHO_ATTENTION_LEAST sets another limit. */
+** again, which costs less only where the array of all weights is large: measured on Zen 5, of
+** narrow heads, which are less work, on an Intel core with AVX-512 and a second cache of 2 MiB
+** (2026-11-29); TYCHO_ATTENTION_LEAST sets another limit. */
 static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
   if (device_kind(f->device) == TY_GPU) return suits_gpu(f, m);
@@ -430,6 +431,8 @@ static bool is_worth_it(const struct attention_finder *f, const struct attention
     LEAST_FORWARD = 128 * 128,                        /* scores of a head */
     LEAST_BACKWARD = 512 * 512,
     MANY_BACKWARD = 64 * 256 * 256,                   /* scores of all heads */
+    NARROW = 32,                                      /* numbers of a head's key and value */
+    MANY_NARROW = 32 * 256 * 256,                     /* scores of all narrow heads */
   };
   const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
   const int64_t all = desc_count(d), head = d->dim[d->ndim - 1] * d->dim[d->ndim - 2];
@@ -437,7 +440,9 @@ static bool is_worth_it(const struct attention_finder *f, const struct attention
   if (least >= 0) return head >= least;
   if (!f->trains) return head >= LEAST_FORWARD;
   if (m->bias.node >= 0 && !m->masks && f->varies[m->bias.node]) return false;
-  return head >= LEAST_BACKWARD || (all >= MANY_BACKWARD && head >= LEAST_FORWARD);
+  const struct attention_widths h = find_widths(f, m);
+  const int64_t many = MAX(h.key, h.value) <= NARROW ? MANY_NARROW : MANY_BACKWARD;
+  return head >= LEAST_BACKWARD || (all >= many && head >= LEAST_FORWARD);
 }
 
 static bool bias_fits(const struct attention_finder *f, const struct attention_match *m)

@@ -172,12 +172,39 @@ static bool picks_rows(const struct finder *f, int i, int a)
       n->op->picked_from && n->op->picked_from(n->kind->param, d->ndim);
 }
 
+/* Returns whether a kernel may make the gradient of node n's output, node m's, by parts: where it
+** is large and all in one dtype. */
+static bool is_large_loss(const struct finder *f, int i, const struct node *m)
+{
+  const struct source *s = &f->p->s;
+  const int dtype = s->desc[s->g->node[i].first].dtype;
+  /* by parts it is all float32, which is slower than rounded products of the whole */
+  const bool rounds = s->flags & TY_MEDIUM && s->device[i] == TY_CPU && cpu_multiplies_narrow();
+  const ty_desc *out = &s->desc[m->first];
+  return !rounds && (dtype == TY_F32 || dtype == TY_F64) && out->dtype == dtype &&
+      desc_bytes(out) >= LARGE_LOSS;
+}
+
+/* Lets a product's gradient make that of log_softmax, node a, which makes that of a pick, where the
+** indices have the dtype of all else. */
+static int take_picked(struct finder *f, int i, int a)
+{
+  struct program *p = f->p;
+  const struct node *m = &p->s.g->node[a];
+  const struct fused_node pick = p->fusion[a]->node[0];
+  if (p->s.desc[value_of(p->s.g, pick.operand)].dtype != p->s.desc[m->first].dtype) return TY_OK;
+  p->fusion[a] = NULL;
+  TRY(take_node(f, i, (struct fused_node){ PRE_LOG_GRAD, a, m->in[1] }));
+  return take_node(f, i, pick);
+}
+
 static int take_before(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  const uint32_t all = CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD) | CAN(PRE_PICK_GRAD);
+  const uint32_t all =
+      CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD) | CAN(PRE_PICK_GRAD) | CAN(PRE_LOG_GRAD);
   const uint32_t can = fusion_caps(f, i) & all;
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
@@ -190,14 +217,13 @@ static int take_before(struct finder *f, int i)
     return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
   if (can & CAN(PRE_PICK_GRAD) && picks_rows(f, i, a))
     return take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
-  /* by parts it is all float32, which is slower than rounded products of the whole */
-  const bool rounds = s->flags & TY_MEDIUM && s->device[i] == TY_CPU && cpu_multiplies_narrow();
-  if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts || rounds) return TY_OK;
+  if (!is_large_loss(f, i, m)) return TY_OK;
+  if (can & CAN(PRE_LOG_GRAD) && fusion_has(p->fusion[a], PRE_PICK_GRAD))
+    return take_picked(f, i, a);
+  if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts) return TY_OK;
   const ty_entry label = m->in[m->nin - 1];
   const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
-  if ((dtype != TY_F32 && dtype != TY_F64) || out->dtype != dtype || classes->dtype != dtype ||
-      desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->kind->param, out, classes))
-    return TY_OK;
+  if (classes->dtype != dtype || !m->op->loss_in_parts(m->kind->param, out, classes)) return TY_OK;
   return take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
 }
 

@@ -18,8 +18,8 @@ static int call_epilogue(struct program *p, struct step *st)
     const struct node *n = &p->s.g->node[x->node];
     struct fused_op *to = &e->op[e->n++];
     *to = (struct fused_op){ .kind = x->kind, .operand = x->operand.node < 0 ? -1 : operand++ };
-    if (x->kind == PRE_LOSS_GRAD)
-      to->loss = n->kind->param;
+    if (x->kind == PRE_LOSS_GRAD || x->kind == PRE_LOG_GRAD)
+      to->param = n->kind->param;
     else
       to->act = op_act(n->op, n->kind->param);
   }

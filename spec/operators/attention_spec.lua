@@ -76,6 +76,11 @@ local function make_arrays(o)
   local a = { q = noise{ o.B, o.H, o.Tq, o.d }, k = noise{ o.B, o.KH, o.Tk, o.d },
     v = noise{ o.B, o.KH, o.Tk, o.dv }, mask = o.mask }
   a.bias = o.bias and noise(o.bias)
+  if o.above then                                        -- added to the scores of later keys
+    local query, key = nd.arange(0, o.Tq, F64), nd.arange(0, o.Tk, F64)
+    local later = nd.broadcast_greater(key:reshape{ 1, -1 }, query:reshape{ -1, 1 })
+    a.bias = nd.where(later, nd.full(o.bias, o.above, F64), a.bias)
+  end
   a.valid_length = o.valid_length and nd.array(o.valid_length, F64)
   a.offset = o.offset and nd.array(o.offset, F64)
   local counts = admitted(o)
@@ -201,6 +206,14 @@ describe("contrib.attention gives what separate operators give", function()
     end
     check{ Tq = 1, Tk = 9, H = 4, KH = 2, bias = { 4, 1, 9 }, mask = { 9 } }
   end)
+  it("with a bias that hides blocks of keys, or some of a block", function()
+    for _, above in ipairs{ -1e9, -math.huge, -700 } do
+      for _, n in ipairs{ 1, 2, 127, 300 } do
+        check{ Tq = n, bias = { n, n }, above = above, B = 1 }
+      end
+    end
+    check{ Tq = 300, bias = { 300, 300 }, above = -1e9, H = 4, KH = 2, B = 1, d = 3, dv = 40 }
+  end)
   it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
   it("with one or two of everything", function()
     for _, n in ipairs{ 1, 2 } do
@@ -302,6 +315,40 @@ describe("contrib.attention", function()
       -- queries before 40 have the gradients that they had
       assert.near(g.q[{ ":", ":", ":40" }], g2.q[{ ":", ":", ":40" }], 1e-14)
     end
+  end)
+
+  it("lets no head gradient through to a key that its query does not see", function()
+    local n = 300
+    local a = { q = noise{ 1, 1, n, D }, k = noise{ 1, 1, n, D }, v = noise{ 1, 1, n, D } }
+    local position = nd.arange(0, n, F64)
+    a.bias = nd.broadcast_greater(position:reshape{ 1, n }, position:reshape{ n, 1 }) * -1e9
+    local net = sym.contrib.attention{ query = V "q", key = V "k", value = V "v", bias = V "bias",
+      layout = "NHTC" }
+    local later, head = { 0, 0, "200:" }, noise{ 1, 1, n, D }
+    head[{ 0, 0, ":150" }] = 0
+    local _, want = run(net, a, head)
+    for _, bad in ipairs{ 0 / 0, math.huge } do
+      head[{ 0, 0, ":150" }] = bad
+      local _, got = run(net, a, head)
+      assert.near(want.k[later], got.k[later], 1e-14)
+      assert.near(want.v[later], got.v[later], 1e-14)
+      local first = got.v[{ 0, 0, 0, 0 }]:asscalar()
+      assert.is_true(first ~= first or first == bad)
+    end
+  end)
+
+  it("has gradients of numbers whose squares are not finite", function()
+    local a, o = {}, { query = V "q", key = V "k", value = V "v", layout = "NHTC", causal = true }
+    for _, name in ipairs{ "q", "k", "v" } do
+      a[name] = noise{ 1, 1, T, D }:astype "float32"
+    end
+    local head = noise{ 1, 1, T, D }:astype "float32"
+    local _, want = run(sym.contrib.attention(o), a, head)
+    a.q, a.k = a.q * 2 ^ 70, a.k * 2 ^ -70
+    local _, got = run(sym.contrib.attention(o), a, head)
+    assert.near(want.q, got.q * 2 ^ 70, 1e-5)
+    assert.near(want.k, got.k * 2 ^ -70, 1e-5)
+    assert.near(want.v, got.v, 1e-5)
   end)
 
   it("reads no key from valid_length on", function()

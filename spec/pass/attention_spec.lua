@@ -317,10 +317,10 @@ describe("attention is recognised by its size", function()
   setup(function() ffi.C.setenv("TYCHO_ATTENTION_LEAST", "-1", 1) end)
   teardown(function() ffi.C.setenv("TYCHO_ATTENTION_LEAST", "0", 1) end)
 
-  local function is_fused(heads, length, grad_req, bias)
+  local function is_fused(heads, length, grad_req, bias, size)
     local s = scores()
     s = bias and sym.broadcast_add(s, V "m") or s
-    local shape = { heads, length, 8 }
+    local shape = { heads, length, size or 8 }
     return fused(sym.batch_dot{ sym.softmax{ s }, V "v" }:simple_bind{ ctx = ty.cpu(), q = shape,
       k = shape, v = shape, m = bias and { 1, length, length } or nil, grad_req = grad_req,
       dry_run = true })
@@ -332,7 +332,10 @@ describe("attention is recognised by its size", function()
     assert.is_true(is_fused(4, 128, "null", true))
     assert.is_false(is_fused(4, 128, "write"))
     assert.is_true(is_fused(4, 512, "write"))
-    assert.is_true(is_fused(64, 256, "write"))
+    assert.is_true(is_fused(64, 256, "write", false, 40))
+    assert.is_false(is_fused(32, 256, "write", false, 40))
+    assert.is_true(is_fused(32, 256, "write", false, 32))
+    assert.is_false(is_fused(31, 256, "write", false, 32))
     -- of a bias that learns a gradient is made from the array of all weights
     assert.is_false(is_fused(4, 512, "write", true))
     local req = { q = "write", k = "write", v = "write", m = "null" }

@@ -146,6 +146,100 @@ describe("the gradient of a large softmax", function()
   end)
 end)
 
+-- Returns a network whose loss picks elements of log_softmax.
+local function picking(o)
+  local data = sym.Variable("data")
+  if o.turned then data = sym.reverse{data, axis = 0} end
+  local fc = sym.FullyConnected{data = data, num_hidden = o.classes, no_bias = o.no_bias,
+    name = "fc", flatten = o.flatten}
+  local soft = sym.log_softmax{o.before and fc * 1 or fc, temperature = o.temperature,
+    axis = o.axis, name = "soft"}
+  local pick = sym.pick{soft, sym.Variable("label"), name = "pick", keepdims = o.keepdims}
+  return o.more and sym.Group{pick, soft} or pick
+end
+
+local function check_picking(o, expected)
+  local exe, apart = bound(picking(o), o), bound(picking(o), o, true)
+  local found = exe:program():find("%[fc_backward soft_backward pick_backward%]") ~= nil
+  assert.equal(expected ~= false, found)
+  local heads = {}
+  for i, y in ipairs(exe.outputs) do
+    heads[i] = ty.nd.random_normal{shape = y.shape}:astype(o.dtype or "float32")
+  end
+  for _ = 1, 2 do
+    for _, e in ipairs{exe, apart} do
+      e:forward(true)
+      e:backward(heads)
+    end
+    assert.near(apart.outputs[1], exe.outputs[1], 0, 1e-6)
+    for name, g in pairs(apart.grad_dict) do
+      local near = (o.dtype == "float64" and 1e-12 or 3e-6) * ty.nd.max(ty.nd.abs(g)):asscalar()
+      assert.near(g, exe.grad_dict[name], near, 0)
+    end
+  end
+end
+
+describe("the gradient of elements picked of a large log_softmax", function()
+  setup(device.leave)
+  teardown(device.come_back)
+  it("is that of step by step", function()
+    check_picking{rows = 300, classes = 4000}
+    check_picking{rows = 300, classes = 4000, dtype = "float64", label_dtype = "float64"}
+    check_picking{rows = 300, classes = 4000, temperature = 0.5, keepdims = true, axis = 1}
+    check_picking{rows = 1300, classes = 1500, units = 900, weight_req = "add"}
+    check_picking{rows = 1, classes = 1100000, units = 2}
+    check_picking{rows = 2, classes = 600000, units = 1}
+    check_picking{rows = 8200, classes = 129, units = 3}
+    check_picking{rows = 300, classes = 4000, no_bias = true}
+    check_picking{rows = 300, classes = 4000, data_req = "null"}
+    check_picking{rows = 300, classes = 4000, weight_req = "null"}
+    check_picking{rows = 300, classes = 4000, data_req = "add", weight_req = "add"}
+  end)
+
+  it("takes the nearest element for labels out of range", function()
+    check_picking{rows = 300, classes = 4000, labels = {-1, 4000, 3, 3999, 1e9, -1e9}}
+  end)
+
+  it("goes on into the place of the data", function()
+    for _, rows in ipairs{300, 1300} do
+      check_picking{rows = rows, classes = 4000, units = 900, turned = true}
+    end
+  end)
+
+  it("is left alone where another node reads more, or it is small", function()
+    check_picking({rows = 300, classes = 4000, more = true}, false)
+    check_picking({rows = 300, classes = 4000, before = true}, false)
+    check_picking({rows = 30, classes = 400}, false)
+    check_picking({rows = 300, classes = 4000, label_dtype = "int32"}, false)
+    check_picking({rows = 2100, classes = 2100, axis = 0}, false)
+  end)
+
+  it("has no array", function()
+    local o = {rows = 600, classes = 8000}
+    local exe = bound(picking(o), o)
+    if exe:program():find("reference") then return end
+    assert.is_true(exe:memory().pool < 1.5 * 4 * o.rows * o.classes)
+  end)
+
+  it("is that of gluon's loss, fused in a recorded loop", function()
+    local rows, classes, units = 64, 20000, 5
+    local x, y = ty.nd.random_normal{shape = {rows, units}}, ty.nd.arange{0, rows} * 311
+    local weight = ty.nd.random_normal{shape = {classes, units}, scale = 0.3}
+    local bias = ty.nd.random_normal{shape = {classes}}
+    for _, v in ipairs{x, weight, bias} do v:attach_grad() end
+    local loss = ty.gluon.loss.SoftmaxCrossEntropyLoss()
+    ty.autograd.record(function()
+      return loss(ty.nd.FullyConnected(x, weight, bias, {num_hidden = classes}), y)
+    end):backward()
+    local p = ty.nd.softmax(ty.nd.dot(x, weight, {transpose_b = true}):broadcast_add(
+      bias:reshape{1, classes}))
+    local g = p - ty.nd.one_hot(y, {depth = classes})
+    assert.near(ty.nd.dot(g, weight), x.grad, 1e-4)
+    assert.near(ty.nd.dot(g, x, {transpose_a = true}), weight.grad, 1e-5)
+    assert.near(ty.nd.sum(g, {axis = 0}), bias.grad, 1e-5)
+  end)
+end)
+
 describe("the gradient of a product's data", function()
   setup(device.leave)
   teardown(device.come_back)

@@ -140,7 +140,8 @@ bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, 
 /* Computes c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
 void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc);
-/* Returns whether n elements in each of `rows` rows are finite. */
+/* Returns whether n elements in each of `rows` rows are finite; false, too, where a sum of their
+** squares is not. */
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step);
 void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step);
 

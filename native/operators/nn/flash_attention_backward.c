@@ -57,10 +57,17 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
   return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
 }
 
-/* Finds x->q (scaled), x->p (with dropout) and x->ds of one block. Returns a code; restricted:
-** there may be keys that do not count. */
+/* What is known of a block. */
+struct back_keys {
+  bool restricted;                                    /* there may be keys that do not count */
+  bool none;                                          /* no key counts: gradients are 0 */
+  bool heads_finite;                                  /* the head gradients of its rows are */
+};
+
+/* Finds x->q (scaled), x->p (with dropout) and x->ds of one block, these not where no key counts.
+** Returns a code. */
 static int gradient_block(const struct back_job *j, const struct flash_back_workspace *x,
-    const struct flash_rows *b, int64_t k0, int64_t n, bool *restricted)
+    const struct flash_rows *b, int64_t k0, int64_t n, struct back_keys *keys)
 {
   const struct flash *f = &j->f;
   const struct vec_ops *r = f->r;
@@ -68,25 +75,34 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
   flash_scale_queries(f, b, x->q);
   TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
-  TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
-  *restricted = flash_restrict(f, b, x->p, n, k0, n);
+  keys->restricted = flash_restrict(f, b, x->p, n, k0, n);
+  keys->none = keys->restricted;
   for (int64_t i = 0; i < b->m; i++) {
-    const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
+    void *p = vec_at(r, x->p, i * n);
+    const double logsum = r->get(f->logsum, flash_row_number(f, b, i));
+    if (r->softmax->exp_sum(p, p, logsum, n) != 0) keys->none = false;
+  }
+  if (keys->none) return TY_OK;
+  keys->heads_finite = true;
+  TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
+  for (int64_t i = 0; i < b->m; i++) {
+    const int64_t first = flash_row_number(f, b, i) * f->tk + k0;
     void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
-    r->softmax->exp_sum(p, p, r->get(f->logsum, row), n);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
     const double mean = r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv);
+    keys->heads_finite &= isfinite(mean) != 0;
     r->softmax->soft_gap(ds, p, ds, mean, n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;
 }
 
-/* Computes c (m x n) += a^T b; a (k x m) has a row of m elements. */
-static int add_product(const struct flash *f, bool restricted, int64_t m, int64_t n, int64_t k,
+/* Computes c (m x n) += a^T b; a (k x m) has a row of m elements. skips: elements of a that are 0
+** add nothing, whatever b holds. */
+static int add_product(const struct flash *f, bool skips, int64_t m, int64_t n, int64_t k,
     const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
 {
-  if (restricted && !flash_is_finite(f, k, n, b, ldb)) {
+  if (skips) {
     flash_skip_zeros(f, true, m, n, k, a, m, b, ldb, c, ldc);
     return TY_OK;
   }
@@ -108,17 +124,20 @@ static int back_block(const struct back_job *j, const struct flash_back_workspac
     const struct back_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
 {
   const struct flash *f = &j->f;
-  bool restricted;
-  TRY(gradient_block(j, x, b, k0, n, &restricted));
+  struct back_keys keys;
+  TRY(gradient_block(j, x, b, k0, n, &keys));
+  if (keys.none) return TY_OK;
   if (t->keys && j->dv.p)
-    TRY(add_product(f, restricted, n, f->dv, b->m, x->p, flash_rows_at(f, &j->dy, b),
-        flash_row_step(&j->dy, b), flash_at(f, &j->dv, t->sample, t->kv, k0), j->dv.row));
+    TRY(add_product(f, keys.restricted && !keys.heads_finite, n, f->dv, b->m, x->p,
+        flash_rows_at(f, &j->dy, b), flash_row_step(&j->dy, b),
+        flash_at(f, &j->dv, t->sample, t->kv, k0), j->dv.row));
   if (t->keys && j->dk.p)
-    TRY(add_product(f, restricted, n, f->d, b->m, x->ds, x->q, f->d,
+    TRY(add_product(f, keys.restricted && !flash_is_finite(f, b->m, f->d, x->q, f->d), n, f->d,
+        b->m, x->ds, x->q, f->d,
         flash_at(f, &j->dk, t->sample, t->kv, k0), j->dk.row));
   if (!t->query || !j->dq.p) return TY_OK;
   char *dq = flash_rows_at(f, &j->dq, b);
-  if (restricted && !finite) {
+  if (keys.restricted && !finite) {
     flash_skip_zeros(f, false, b->m, f->d, n, x->ds, n,
         flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, dq, flash_row_step(&j->dq, b));
     return TY_OK;
@@ -243,10 +262,10 @@ static int bias_task(const struct back_job *j, int64_t unit)
         for (int64_t q0 = lo[2]; q0 < hi[2]; q0 += FLASH_QUERIES) {
           const struct flash_rows b = { sample, head, q0, MIN(FLASH_QUERIES, hi[2] - q0), false };
           const struct flash_span see = flash_find_span(f, &b);
-          bool restricted;
+          struct back_keys keys;
           if (see.lo >= k0 + n || see.hi <= k0) continue;
-          TRY(gradient_block(j, &x, &b, k0, n, &restricted));
-          add_to_bias(j, &x, &b, k0, n);
+          TRY(gradient_block(j, &x, &b, k0, n, &keys));
+          if (!keys.none) add_to_bias(j, &x, &b, k0, n);
         }
       }
   return TY_OK;

@@ -163,7 +163,7 @@ static int64_t all_rows(const struct call *c)
 
 static size_t back_scratch(const struct call *c)
 {
-  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
+  if (has_linear_loss(c)) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
   if (c->nin == OWN_INPUTS) return 0;
   return (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
@@ -194,7 +194,7 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 
 static int linear_backward(struct call *c)
 {
-  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
+  if (has_linear_loss(c)) return linear_loss_backward(c);
   const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
@@ -260,7 +260,7 @@ static int reference_backward(struct call *c)
   const struct operand *w = &c->in[2];
   struct operand in[OWN_INPUTS];
   struct call whole = *c;
-  if (find_fused(c, PRE_LOSS_GRAD)) {
+  if (has_linear_loss(c)) {
     linear_loss_whole(c, in);
     whole.in = in;
     whole.nin = OWN_INPUTS;
@@ -280,7 +280,7 @@ static int reference_backward(struct call *c)
 
 static size_t reference_scratch(const struct call *c)
 {
-  return find_fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
+  return has_linear_loss(c) ? linear_loss_whole_scratch(c) : 0;
 }
 
 static const struct kernel cpu[] = {
@@ -299,9 +299,10 @@ static const struct kernel cpu[] = {
 static const struct kernel back[] = {
   { .name = "gemm", .run = linear_backward, .types = T_FLOAT, .refuse = gemm_refuse,
     .scratch = back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
-    .flags = K_BATCHES | K_REUSED | K_PRECISION, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
+    .flags = K_BATCHES | K_REUSED | K_PRECISION, .packs = 3,
+    .fuses = CAN(PRE_LOSS_GRAD) | CAN(PRE_LOG_GRAD) },
   { .name = "reference", .run = reference_backward, .types = T_FLOAT, .scratch = reference_scratch,
-    .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) },
+    .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) | CAN(PRE_LOG_GRAD) },
   { 0 }
 };
 

@@ -1,4 +1,5 @@
-/* linear_loss.c - gradients of a large softmax layer without the gradient of its product.
+/* linear_loss.c - gradients of a large softmax layer without the gradient of its product: of
+** SoftmaxOutput, or of elements picked of log_softmax.
 **
 ** That gradient is as large as the layer's output, and two products read it. Here it is made for
 ** a slab of columns (classes) at a time, which fits a cache, in panels: the slab gives its rows
@@ -10,12 +11,14 @@
 #include "op/op.h"
 #include "operators/nn/linear_loss.h"
 #include "operators/loss/softmax_loss.h"
+#include "operators/nn/picked_log.h"
 
 enum {
   SLAB = 3 << 20,                                     /* bytes of a slab, its weights and results */
   DATA = 2 << 20,                                     /* bytes of the data's panels */
   NARROW = 128,                                       /* columns of a slab, rows of data: least */
   WIDE = 2048,                                        /* columns of a slab, rows of data: most */
+  EXPONENTIAL = 8,                                    /* its time, in elements (as softmax.c's) */
 };
 
 struct loss_plan {
@@ -27,7 +30,7 @@ struct loss_plan {
 
 static struct loss_plan make_loss_plan(const struct call *c)
 {
-  const int dtype = c->in[0].d.dtype;
+  const int dtype = c->in[2].d.dtype;
   const int64_t size = (int64_t)dtype_size(dtype);
   struct loss_plan p = { make_linear_sizes(&c->in[1].d, &c->in[2].d) };
   const int64_t blocks = (p.z.m * p.z.k * size + DATA - 1) / DATA;
@@ -39,10 +42,42 @@ static struct loss_plan make_loss_plan(const struct call *c)
   return p;
 }
 
-static struct softmax_loss make_fused_loss(const struct call *c)
+/* What the gradient of the layer is made of. */
+struct head {
+  const struct vec_ops *r;
+  const void *y;                                      /* probabilities or their logarithms */
+  int64_t k;                                          /* classes */
+  bool    picks;                                      /* `log`, else `loss` */
+  union {
+    struct softmax_loss loss;
+    struct picked_log   log;
+  };
+};
+
+static struct head make_head(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, PRE_LOSS_GRAD);
-  return make_softmax_loss(f->loss, &c->in[0], &c->in[f->operand]);
+  struct head h = { .r = vec_ops_of(c->in[2].d.dtype), .k = c->in[2].d.dim[0], .picks = !f };
+  if (f) {
+    h.loss = make_softmax_loss(f->param, &c->in[0], &c->in[f->operand]);
+    h.y = c->in[0].p;
+  }
+  else {
+    f = find_fused(c, PRE_LOG_GRAD);
+    h.log = make_picked_log(f->param, &c->in[f->operand], &c->in[0],
+        &c->in[find_fused(c, PRE_PICK_GRAD)->operand]);
+    h.y = h.log.y;
+  }
+  return h;
+}
+
+/* Sets dx[0 .. n - 1] to the gradient of classes from .. from + n - 1 of a row. */
+static void make_part(const struct head *h, int64_t row, int64_t from, int64_t n, void *dx)
+{
+  if (h->picks)
+    picked_log_part(&h->log, row, from, n, dx);
+  else
+    softmax_loss_part(&h->loss, row, from, n, dx);
 }
 
 size_t linear_loss_scratch(const struct call *c)
@@ -52,26 +87,26 @@ size_t linear_loss_scratch(const struct call *c)
 }
 
 /* m rows, n columns from row, column on */
-struct loss_slab { struct softmax_loss loss; int64_t row, m, column, n; void *g; };
+struct loss_slab { struct head head; int64_t row, m, column, n; void *g; };
 
 static void slab_rows(int64_t begin, int64_t end, void *context)
 {
   const struct loss_slab *s = context;
   double part[WIDE];
-  const struct vec_ops *r = s->loss.r;
+  const struct head *h = &s->head;
+  const struct vec_ops *r = h->r;
   for (int64_t o = begin; o < end; o++) {
-    const char *next = vec_at(
-        r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column); /* another page */
+    const char *next = vec_at(r, h->y, (s->row + o + 1) * h->k + s->column); /* another page */
     for (int64_t b = 0; b < s->n * (int64_t)r->size; b += 64) __builtin_prefetch(next + b);
-    softmax_loss_part(&s->loss, s->row + o, s->column, s->n, part);
-    gemm_panel_row(s->loss.r->dtype, s->m, s->n, o, part, s->g);
+    make_part(h, s->row + o, s->column, s->n, part);
+    gemm_panel_row(r->dtype, s->m, s->n, o, part, s->g);
   }
 }
 
 static void slab_gradients(
     struct call *c, const struct loss_slab *s, int64_t k, const void *x, void *w)
 {
-  const struct vec_ops *r = s->loss.r;
+  const struct vec_ops *r = s->head.r;
   const struct operand *out = c->out;
   if (out[0].p) gemm_pack(r->dtype, false, k, s->n, vec_at(r, c->in[2].p, s->column * k), k, w);
   struct gemm_both b = { .dtype = r->dtype,
@@ -94,8 +129,8 @@ int linear_loss_backward(struct call *c)
 {
   const struct loss_plan p = make_loss_plan(c);
   const struct linear_sizes z = p.z;
-  struct loss_slab s = { .loss = make_fused_loss(c), .g = c->tmp };
-  const struct vec_ops *r = s.loss.r;
+  struct loss_slab s = { .head = make_head(c), .g = c->tmp };
+  const struct vec_ops *r = s.head.r;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
     s.m = MIN(p.rows, z.m - s.row);
@@ -103,19 +138,25 @@ int linear_loss_backward(struct call *c)
       gemm_pack(r->dtype, false, z.k, s.m, vec_at(r, c->in[1].p, s.row * z.k), z.k, x);
     for (s.column = 0; s.column < z.n; s.column += p.columns) {
       s.n = MIN(p.columns, z.n - s.column);
-      parallel_for(s.m, elements_ns(s.n), slab_rows, &s);
+      parallel_for(s.m, elements_ns(s.n * (s.head.picks ? EXPONENTIAL : 1)), slab_rows, &s);
       slab_gradients(c, &s, z.k, x, w);
     }
   }
   return TY_OK;
 }
 
+size_t linear_loss_whole_scratch(const struct call *c)
+{
+  const struct linear_sizes z = make_linear_sizes(&c->in[1].d, &c->in[2].d);
+  return (size_t)(z.m * z.n) * dtype_size(c->in[2].d.dtype);
+}
+
 void linear_loss_whole(const struct call *c, struct operand in[3])
 {
   struct linear_sizes z = make_linear_sizes(&c->in[1].d, &c->in[2].d);
-  struct softmax_loss loss = make_fused_loss(c);
+  const struct head head = make_head(c);
   for (int64_t o = 0; o < z.m; o++)
-    softmax_loss_part(&loss, o, 0, z.n, vec_at(loss.r, c->tmp, o * z.n));
-  for (int i = 0; i < 3; i++) in[i] = c->in[i];
-  in[0].p = c->tmp;
+    make_part(&head, o, 0, z.n, vec_at(head.r, c->tmp, o * z.n));
+  in[0] = (struct operand){ .p = c->tmp, .d = { .dtype = c->in[2].d.dtype } };
+  for (int i = 1; i < 3; i++) in[i] = c->in[i];
 }

@@ -11,6 +11,7 @@
 #include "kernel/strided_copy.h"
 #include "kernel/vec/softmax.h"
 #include "op/op.h"
+#include "operators/nn/picked_log.h"
 
 struct soft_param {
   int64_t axis, dtype, use_length;
@@ -130,8 +131,8 @@ struct soft {                                         /* one run, forward or bac
   double scale;
   bool   log, back;
   const struct operand *length;
-  /* back, with log: dy has the gradients of one element of each row, this their indices */
-  const struct operand *picked;
+  /* back, with log: of one element of each row, instead of dy; NULL: of all */
+  const struct picked_log *picked;
   const void *x, *dy;                                 /* back: x is the output */
   void  *y;                                           /* back: gradient of data */
 };
@@ -170,14 +171,6 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
     r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
-static void soft_picked(struct soft *o, int64_t row)
-{
-  const struct vec_ops *r = o->r;
-  const int64_t at = row * o->s.k, j = MIN(MAX(index_of(o->picked, row), 0), o->s.k - 1);
-  r->softmax->log_back_of_one(
-      vec_at(r, o->y, at), vec_at(r, o->x, at), j, r->get(o->dy, row), o->scale, o->s.k);
-}
-
 static void soft_body(int64_t begin, int64_t end, void *context)
 {
   struct soft *o = context;
@@ -188,7 +181,7 @@ static void soft_body(int64_t begin, int64_t end, void *context)
       continue;
     }
     if (o->picked) {
-      soft_picked(o, i);
+      picked_log_part(o->picked, i, 0, o->s.k, vec_at(o->r, o->y, i * o->s.k));
       continue;
     }
     int64_t from = i % strips * ROW_COLS;
@@ -204,9 +197,8 @@ static void soft_run(struct soft *o)
   parallel_for(units, elements_ns(o->s.k * width * 8), soft_body, o);
 }
 
-static double scale_of(const struct call *c)
+static double scale_of(const struct soft_param *p)
 {
-  const struct soft_param *p = c->param;
   double scale = isnan(p->temperature) ? 1 : 1 / p->temperature;
   return p->negated ? -scale : scale;
 }
@@ -217,7 +209,7 @@ static struct soft make_soft(const struct call *c, int dtype)
   const struct soft_param *p = c->param;
   return (struct soft){ .r = vec_ops_of(dtype),
     .s = split_at(d, axis_in(p->axis, d->ndim)),
-    .scale = scale_of(c),
+    .scale = scale_of(p),
     .log = p->is_log };
 }
 
@@ -264,13 +256,35 @@ static int soft_backward(struct call *c)
   o.x = c->in[1].p;
   o.y = same ? c->out[0].p : c->tmp;
   const struct fused_op *pick = find_fused(c, PRE_PICK_GRAD);
-  if (pick) o.picked = &c->in[pick->operand];
+  struct picked_log picked;
+  if (pick) {
+    picked = make_picked_log(c->param, &c->in[1], &c->in[0], &c->in[pick->operand]);
+    o.picked = &picked;
+  }
   else if (c->nin > 2) o.length = &c->in[2];
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   soft_run(&o);
   if (!same) dtype_convert(c->out[0].p, c->out[0].d.dtype, c->tmp, dtype, desc_count(&c->out[0].d));
   return TY_OK;
+}
+
+struct picked_log make_picked_log(const void *param, const struct operand *out,
+    const struct operand *gradient, const struct operand *index)
+{
+  return (struct picked_log){ .r = vec_ops_of(out->d.dtype),
+    .y = out->p,
+    .gradient = gradient,
+    .index = index,
+    .scale = scale_of(param),
+    .k = out->d.dim[out->d.ndim - 1] };
+}
+
+void picked_log_part(const struct picked_log *l, int64_t row, int64_t from, int64_t n, void *dx)
+{
+  const int64_t j = MIN(MAX(index_of(l->index, row), 0), l->k - 1);
+  l->r->softmax->log_back_of_one(dx, vec_at(l->r, l->y, row * l->k + from), j - from,
+      l->r->get(l->gradient->p, row), l->scale, n);
 }
 
 /* -- half types: rows that become float32 one at a time ---------------------------------------- */

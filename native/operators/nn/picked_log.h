@@ -1,0 +1,18 @@
+/* picked_log.h - the gradient of log_softmax along the last axis where one element of each row was
+** picked, for any part of its elements. */
+#pragma once
+#include "kernel/vec/vec.h"
+#include "op/op.h"
+
+struct picked_log {
+  const struct vec_ops *r;
+  const void *y;                                      /* the logarithms */
+  const struct operand *gradient, *index;             /* per row: of the picked element */
+  double  scale;                                      /* 1 / temperature */
+  int64_t k;                                          /* elements of a row */
+};
+/* Makes it from log_softmax's param and output; gradient and index must outlive the result. */
+struct picked_log make_picked_log(const void *param, const struct operand *out,
+    const struct operand *gradient, const struct operand *index);
+/* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of a row. */
+void picked_log_part(const struct picked_log *l, int64_t row, int64_t from, int64_t n, void *dx);
