@@ -57,6 +57,10 @@ enum {
   ROUNDED_FILTERS = 8,                                /* of a group */
   ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
 
+  /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
+  TILES_IMAGES = 8,
+  TILES_CHANNELS = 16,
+
   /* -- one channel a group (depthwise.c) -- */
   /* bytes of a padded piece of a plane, at most: half of a first cache */
   DEPTHWISE_PIECE = 16 << 10,

@@ -270,6 +270,32 @@ static int pairs_forward(struct call *c)
   return rounded_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
+/* -- on tiles ---------------------------------------------------------------------------------- */
+
+static const char *refuse_tiles(const struct call *c)
+{
+  struct window w = conv_make_window(c);
+  const char *no = refuse_end(c);
+  if (no) return no;
+  if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
+  if (!c->out[0].block) return "channels are not in blocks";
+  return tiles_profitable(&w) ? NULL : "no tiles, few images or channels, or groups";
+}
+
+static size_t tiled_scratch(const struct call *c)
+{
+  struct window w = conv_make_window(c);
+  return tiles_scratch(&w);
+}
+
+static int tiled_forward(struct call *c)
+{
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
+  return tiles_forward(&w, c->in[0].p, c->in[0].block, &c->in[1], &end, c->out[0].p, c->state,
+      c->tmp);
+}
+
 /* -- depthwise --------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
@@ -348,6 +374,10 @@ static const struct kernel cpu[] = {
     .flags = K_PRECISION, .fuses = CAN(POST_ACT) },
   { .name = "dots", .run = dots_forward, .types = T_FLOAT, .refuse = refuse_many,
     .scratch = dots_scratch, .fuses = CONV_END },
+  { .name = "tiles", .run = tiled_forward, .types = T(TY_F32), .refuse = refuse_tiles,
+    .scratch = tiled_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1), .fuses = CONV_END, .lead = image_lead,
+    .whole = WEIGHT_AND_BIAS },
   WINOGRAD_CONV
   ONEDNN_CONV
   { .name = "rows", .run = depthwise_forward, .types = T_FLOAT, .refuse = refuse_depth,
