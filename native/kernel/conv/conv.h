@@ -58,6 +58,11 @@ size_t tiles_scratch(const struct window *w);
 ** where tiles_profitable. */
 int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
+/* Computes dx (+)= gradient of x, from dy, both with their channels in blocks. Call where
+** tiles_profitable, with filters and channels in sixteens. */
+size_t tiles_data_scratch(const struct window *w);
+int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
+    bool add, struct gemm_kept *kept, void *tmp);
 /* Returns whether few_forward is faster: it is for few positions, and reads the unpacked weight
 ** once. */
 bool   few_profitable(const struct window *w);

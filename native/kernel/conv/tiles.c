@@ -1,4 +1,5 @@
-/* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, on tiles (AMX).
+/* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, and the gradient of its
+** data, on tiles (AMX).
 **
 ** Channels come and go in blocks of 16. A unit, some rows of an image or some images, is rounded to
 ** positions of 32 channels each, with zeros around, so that 16 neighbouring positions seen from any
@@ -6,6 +7,10 @@
 ** and a tile goes over their ends; what it computes there is not written. Windows that move by
 ** several positions see as many interleaved images, their phases. A tile of sums is 16 positions of
 ** a block of 16 filters, as the output has them. The weight's tiles are kept.
+**
+** The gradient of the data is a convolution of that of the output, by steps of one. Where the window
+** moves by several positions, elements of the data are in phases, too: those of one are seen by
+** some of its taps.
 */
 #include "base/cast.h"
 #include "kernel/blocked.h"
@@ -29,13 +34,23 @@ enum {
   MOST_POSITIONS = 1024, LEAST_POSITIONS = 128,
   /* units that are wanted of a batch */
   UNITS = 8,
+  /* of the data that a window sees from one place, for its gradient */
+  MOST_PHASES = 16,
   /* positions of a plain image that are put into blocks at a time */
   SPAN = 64,
 };
 
+/* Elements of the result that some taps make: first row and column, which may be outside; taps, and
+** the tiles of their weight. */
+struct tile_phase { int64_t row, column, taps; const int64_t *tap; int64_t weight; };
+
 struct tiles_pass {
   const struct conv_tiles *t;
-  const struct window *w;
+  /* what is computed: channels and filters, and for the gradient of the data kernel, padding and
+  ** output, are not those of the convolution, which is `whole` */
+  struct window w;
+  const struct window *whole;
+  bool back;
   /* a window of one tap: positions of all images are one row */
   bool flat;
   /* rows and images of a unit; of a flat window, positions */
@@ -47,12 +62,15 @@ struct tiles_pass {
   /* groups of 32 channels, blocks of 32 filters */
   int64_t channels, filters;
   int64_t units;
+  /* rows and columns of the result, and from one of a phase to the next */
+  int64_t result[2], step[2];
+  int phases;
+  struct tile_phase phase[MOST_PHASES];
   const float *x;
   int block_x;
   float *y;
   struct convolve_end end;
   const uint16_t *weight;
-  const int64_t *tap;
   /* of a thread: rounded positions, the first positions of tiles, their places */
   size_t x_bytes, first_bytes, place_bytes;
   char *threads;
@@ -77,7 +95,7 @@ static void size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
 {
   x->rows = rows;
   x->images = images;
-  x->height = rows + reach_of(x->w, 1);
+  x->height = rows + reach_of(&x->w, 1);
   x->image = x->down * x->across * x->height * x->pitch;
   x->plane = images * x->image + x->pitch + TILE_LANES;
 }
@@ -89,7 +107,7 @@ static int64_t unit_bytes(const struct tiles_pass *x)
 
 static void cut_flat(struct tiles_pass *x)
 {
-  const int64_t all = window_positions(x->w), each = x->channels * TILE_CHANNELS * 2;
+  const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
   x->positions = MAX(LEAST_POSITIONS, MIN(MOST_POSITIONS, UNIT_BYTES / each));
   x->positions = MIN(x->positions, MAX(all / UNITS, 1));
   x->positions = (x->positions + 2 * TILE_LANES - 1) / (2 * TILE_LANES) * (2 * TILE_LANES);
@@ -99,7 +117,7 @@ static void cut_flat(struct tiles_pass *x)
 
 static void cut_rows(struct tiles_pass *x)
 {
-  const struct window *w = x->w;
+  const struct window *w = &x->w;
   const int64_t out = w->out[1];
   const int64_t right = w->out[2] + reach_of(w, 2) - w->pad[2] - w->in[2];
   x->down = count_phases(w, 1);
@@ -122,15 +140,38 @@ static void cut_rows(struct tiles_pass *x)
                        : (w->n + x->images - 1) / x->images;
 }
 
-static struct tiles_pass make_tiles_pass(const struct window *w)
+/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees rows
+** of the output's gradient, from the first one that any of its elements is seen from. */
+static struct window turn_window(const struct window *w)
 {
-  struct tiles_pass x = { .t = find_tiles(), .w = w, .flat = window_1x1(w) };
-  x.channels = (w->channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
-  x.filters = (w->filters + TILE_FILTERS - 1) / TILE_FILTERS;
+  struct window t = *w;
+  t.channels = w->filters;
+  t.filters = w->channels;
+  for (int a = 0; a < 3; a++) {
+    const int64_t reach = reach_of(w, a), from = w->pad[a] / w->stride[a];
+    t.in[a] = w->out[a];
+    t.out[a] = (w->in[a] - 1 + w->pad[a]) / w->stride[a] + 1 - from;
+    t.kernel[a] = reach + 1;
+    t.stride[a] = t.dilate[a] = 1;
+    t.pad[a] = reach - from;
+  }
+  return t;
+}
+
+static struct tiles_pass make_tiles_pass(const struct window *w, bool back)
+{
+  struct tiles_pass x = { .t = find_tiles(), .w = back ? turn_window(w) : *w, .whole = w,
+    .back = back, .flat = window_1x1(w) };
+  x.channels = (x.w.channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
+  x.filters = (x.w.filters + TILE_FILTERS - 1) / TILE_FILTERS;
   if (x.flat)
     cut_flat(&x);
   else
     cut_rows(&x);
+  for (int a = 0; a < 2; a++) {
+    x.result[a] = back ? w->in[a + 1] : w->out[a + 1];
+    x.step[a] = back ? w->stride[a + 1] : 1;
+  }
   const int64_t tiles = x.flat ? x.positions / TILE_LANES
                                : x.images * ((x.rows * x.pitch + TILE_LANES - 1) / TILE_LANES);
   x.x_bytes = align_up((size_t)unit_bytes(&x), ALIGN);
@@ -151,55 +192,107 @@ static size_t tap_bytes(const struct window *w)
 
 bool tiles_profitable(const struct window *w)
 {
-  return find_tiles() && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
+  return find_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
       w->kernel[0] == 1 && w->pad[0] == 0 && w->filters % TILE_LANES == 0 &&
       w->channels >= TILES_CHANNELS && w->n >= TILES_IMAGES;
 }
 
-size_t tiles_scratch(const struct window *w)
+static size_t pass_scratch(const struct window *w, bool back)
 {
-  const struct tiles_pass x = make_tiles_pass(w);
+  const struct tiles_pass x = make_tiles_pass(w, back);
   return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
 }
 
-/* Finds where each tap sees position 0, in numbers. */
-static void find_taps(const struct tiles_pass *x, int64_t *tap)
+size_t tiles_scratch(const struct window *w) { return pass_scratch(w, false); }
+size_t tiles_data_scratch(const struct window *w) { return pass_scratch(w, true); }
+
+/* -- taps -------------------------------------------------------------------------------------- */
+
+/* Returns whether a tap makes elements of a phase. */
+static bool in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_t across)
 {
-  const struct window *w = x->w;
-  for (int64_t i = 0; i < w->kernel[1]; i++)
-    for (int64_t k = 0; k < w->kernel[2]; k++) {
-      const int64_t y = i * w->dilate[1], c = k * w->dilate[2],
-                    phase = y % w->stride[1] * x->across + c % w->stride[2];
-      *tap++ = TILE_CHANNELS *
-          (phase * x->height * x->pitch + y / w->stride[1] * x->pitch + c / w->stride[2]);
+  const struct window *w = x->whole;
+  if (!x->back) return true;
+  return down * w->dilate[1] % w->stride[1] == phase / w->stride[2] &&
+      across * w->dilate[2] % w->stride[2] == phase % w->stride[2];
+}
+
+/* Returns where a tap sees position 0, in numbers. */
+static int64_t tap_offset(const struct tiles_pass *x, int64_t down, int64_t across)
+{
+  const struct window *w = x->whole;
+  const int64_t y = down * w->dilate[1], c = across * w->dilate[2], row = y / w->stride[1],
+                column = c / w->stride[2];
+  if (x->back)
+    return TILE_CHANNELS * ((reach_of(w, 1) - row) * x->pitch + reach_of(w, 2) - column);
+  const int64_t phase = y % w->stride[1] * x->across + c % w->stride[2];
+  return TILE_CHANNELS * (phase * x->height * x->pitch + row * x->pitch + column);
+}
+
+/* Finds phases of the result and their taps. */
+static void find_phases(struct tiles_pass *x, int64_t *tap)
+{
+  const struct window *w = x->whole;
+  int64_t weight = 0;
+  x->phases = x->back ? (int)(w->stride[1] * w->stride[2]) : 1;
+  for (int i = 0; i < x->phases; i++) {
+    struct tile_phase *p = &x->phase[i];
+    *p = (struct tile_phase){ .tap = tap, .weight = weight };
+    if (x->back) {
+      p->row = i / w->stride[2] - w->pad[1] % w->stride[1];
+      p->column = i % w->stride[2] - w->pad[2] % w->stride[2];
     }
+    for (int64_t y = 0; y < w->kernel[1]; y++)
+      for (int64_t c = 0; c < w->kernel[2]; c++)
+        if (in_phase(x, i, y, c)) *tap++ = tap_offset(x, y, c);
+    p->taps = tap - p->tap;
+    weight += p->taps * x->channels * x->filters * 2 * TILE_NUMBERS;
+  }
 }
 
 /* -- the weight -------------------------------------------------------------------------------- */
 
 struct tiling { const struct tiles_pass *x; const float *from; uint16_t *to; };
 
-static int64_t filter_block(const struct tiles_pass *x)
+/* Returns the numbers of a block of 32 filters of a phase. */
+static int64_t filter_block(const struct tiles_pass *x, const struct tile_phase *p)
 {
-  return x->channels * window_taps(x->w) * 2 * TILE_NUMBERS;
+  return x->channels * p->taps * 2 * TILE_NUMBERS;
 }
 
-/* Rounds blocks of 32 filters into tiles. */
+/* Rounds channels of 16 filters into a tile: 16 pairs of channels of each filter. */
+static void fill_tile(const struct tiles_pass *x, const float *from, int64_t filter,
+    int64_t channel, uint16_t *to)
+{
+  const int64_t taps = window_taps(x->whole), all = x->whole->channels * taps,
+                filters = MIN(TILE_LANES, x->w.filters - filter),
+                channels = MIN(TILE_CHANNELS, x->w.channels - channel),
+                of_filter = x->back ? taps : all, of_channel = x->back ? all : taps;
+  if (filters < TILE_LANES || channels < TILE_CHANNELS) memset(to, 0, 2 * TILE_NUMBERS);
+  from += filter * of_filter + channel * of_channel;
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t f = 0; f < filters; f++)
+      to[(c / 2 * TILE_LANES + f) * 2 + c % 2] =
+          bf16_of_f32(from[f * of_filter + c * of_channel]);
+}
+
+/* Rounds the tiles of blocks of 32 filters. */
 static void tile_filters(int64_t begin, int64_t end, void *context)
 {
   const struct tiling *k = context;
-  const struct window *w = k->x->w;
-  const int64_t taps = window_taps(w), block = filter_block(k->x);
-  memset(k->to + begin * block, 0, (size_t)((end - begin) * block) * sizeof *k->to);
-  for (int64_t f = begin * TILE_FILTERS; f < MIN(end * TILE_FILTERS, w->filters); f++) {
-    const float *from = k->from + f * w->channels * taps;
-    uint16_t *to = k->to + f / TILE_FILTERS * block + f / TILE_LANES % 2 * TILE_NUMBERS +
-        f % TILE_LANES * 2;
-    for (int64_t c = 0; c < w->channels; c++)
-      for (int64_t t = 0; t < taps; t++)
-        to[(c / TILE_CHANNELS * taps + t) * 2 * TILE_NUMBERS +
-            c % TILE_CHANNELS / 2 * TILE_CHANNELS + c % 2] = bf16_of_f32(*from++);
-  }
+  const struct tiles_pass *x = k->x;
+  const struct window *w = x->whole;
+  for (int64_t f = begin; f < end; f++)
+    for (int i = 0; i < x->phases; i++) {
+      const struct tile_phase *p = &x->phase[i];
+      uint16_t *to = k->to + p->weight + f * filter_block(x, p);
+      for (int64_t c = 0; c < x->channels; c++)
+        for (int64_t t = 0; t < window_taps(w); t++) {
+          if (!in_phase(x, i, t / w->kernel[2], t % w->kernel[2])) continue;
+          for (int64_t part = 0; part < 2; part++, to += TILE_NUMBERS)
+            fill_tile(x, k->from + t, f * TILE_FILTERS + part * TILE_LANES, c * TILE_CHANNELS, to);
+        }
+    }
 }
 
 /* -- a unit's positions ------------------------------------------------------------------------ */
@@ -208,7 +301,7 @@ static void tile_filters(int64_t begin, int64_t end, void *context)
 static void pack_span(const struct tiles_pass *x, const float *image, int64_t c, int64_t at,
     int64_t n, int64_t step, uint16_t *to)
 {
-  const struct window *w = x->w;
+  const struct window *w = &x->w;
   const int64_t in = window_in(w), more = w->channels - c - TILE_LANES;
   if (x->block_x) {
     const float *low = image + c * in + at * TILE_LANES;
@@ -239,7 +332,7 @@ static void clear_positions(uint16_t *to, int64_t begin, int64_t end)
 static void pack_row(const struct tiles_pass *x, const float *image, int64_t c, int64_t y,
     int64_t k, uint16_t *to)
 {
-  const struct window *w = x->w;
+  const struct window *w = &x->w;
   const int64_t step = w->stride[2], line = y - w->pad[1], left = w->pad[2] - k;
   const int64_t begin = MIN(left > 0 ? (left + step - 1) / step : 0, x->pitch),
                 end = MAX(begin, MIN((w->in[2] - 1 + left + step) / step, x->pitch));
@@ -261,7 +354,7 @@ static void pack_rows(
   for (int64_t i = 0; i < x->down; i++)
     for (int64_t k = 0; k < x->across; k++)
       for (int64_t r = 0; r < x->height; r++, to += x->pitch * TILE_CHANNELS)
-        pack_row(x, image, c, (row + r) * x->w->stride[1] + i, k, to);
+        pack_row(x, image, c, (row + r) * x->w.stride[1] + i, k, to);
 }
 
 /* -- units ------------------------------------------------------------------------------------- */
@@ -276,17 +369,17 @@ struct unit {
 
 static int64_t image_numbers(const struct tiles_pass *x)
 {
-  return x->w->channels * window_in(x->w);
+  return x->w.channels * window_in(&x->w);
 }
 
 static void pack_unit(const struct tiles_pass *x, const struct unit *u)
 {
-  const struct window *w = x->w;
+  const struct window *w = &x->w;
   const int64_t out = window_out(w);
   for (int64_t c = 0; c < x->channels; c++) {
     uint16_t *to = u->x + c * x->plane * TILE_CHANNELS;
     for (int64_t i = 0, n; x->flat && i < u->rows; i += n) {
-      const int64_t at = u->row + i;
+      const int64_t at = u->image * out + u->row + i;
       n = MIN(u->rows - i, out - at % out);
       pack_span(x, x->x + at / out * image_numbers(x), c * TILE_CHANNELS, at % out, n, 1,
           to + i * TILE_CHANNELS);
@@ -298,33 +391,39 @@ static void pack_unit(const struct tiles_pass *x, const struct unit *u)
   }
 }
 
-/* Lists the tiles of a unit, and the places of their positions from the unit's first image on. */
-static void list_tiles(const struct tiles_pass *x, struct unit *u)
+/* Returns the place of position p of image i of a unit, from its first image on; -1: none. */
+static int32_t find_place(
+    const struct tiles_pass *x, const struct unit *u, const struct tile_phase *t, int64_t i, int64_t p)
 {
-  const struct window *w = x->w;
-  const int64_t out = window_out(w), image = w->filters / TILE_LANES * out,
-                pitch = x->flat ? u->rows : x->pitch,
-                end = x->flat ? u->rows : (u->rows - 1) * pitch + w->out[2];
+  const int64_t space = x->result[0] * x->result[1], image = x->w.filters / TILE_LANES * space;
+  if (x->flat) {
+    const int64_t at = u->row + p;
+    return p < u->rows ? (int32_t)(at / space * image + at % space) : -1;
+  }
+  const int64_t column = p % x->pitch,
+                y = (u->row + p / x->pitch) * x->step[0] + t->row,
+                at = column * x->step[1] + t->column;
+  const bool inside = p / x->pitch < u->rows && column < x->w.out[2] && y >= 0 &&
+      y < x->result[0] && at >= 0 && at < x->result[1];
+  return inside ? (int32_t)(i * image + y * x->result[1] + at) : -1;
+}
+
+/* Lists the tiles of a unit and the places of a phase's positions. */
+static void list_tiles(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
+{
+  const int64_t end = x->flat ? u->rows : (u->rows - 1) * x->pitch + x->w.out[2];
   int32_t *place = u->place;
   u->tiles = 0;
   for (int64_t i = 0; i < u->images; i++)
     for (int64_t q = 0; q < end; q += TILE_LANES) {
       u->first[u->tiles++] = (int32_t)(x->flat ? q : i * x->image + q);
-      for (int64_t p = q; p < q + TILE_LANES; p++) {
-        const int64_t at = u->row + p;                /* of flat windows */
-        if (x->flat)
-          *place++ = p < end ? (int32_t)(at / out * image + at % out) : -1;
-        else
-          *place++ = p < end && p % pitch < w->out[2]
-              ? (int32_t)(i * image + (u->row + p / pitch) * w->out[2] + p % pitch)
-              : -1;
-      }
+      for (int64_t p = q; p < q + TILE_LANES; p++) *place++ = find_place(x, u, t, i, p);
     }
 }
 
 static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
 {
-  const struct window *w = x->w;
+  const struct window *w = &x->w;
   if (x->flat) {
     u->row = i * x->positions;
     u->rows = MIN(x->positions, window_positions(w) - u->row);
@@ -340,63 +439,86 @@ static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
   u->rows = MIN(x->rows, w->out[1] - u->row);
 }
 
+/* Multiplies a unit's positions by the taps of a phase. */
+static void multiply_phase(
+    const struct tiles_pass *x, const struct unit *u, const struct tile_phase *p)
+{
+  const int64_t filters = x->w.filters, space = x->result[0] * x->result[1];
+  struct tiles_block b = { .x = u->x,
+    .plane = x->plane * TILE_CHANNELS,
+    .channels = x->channels,
+    .tap = p->tap,
+    .taps = p->taps,
+    .tiles = u->tiles,
+    .first = u->first,
+    .place = u->place,
+    .block = TILE_LANES * space,
+    .add = x->end.add,
+    .act = x->end.act,
+    .apply = gemm_type(TY_F32)->act };
+  for (int64_t f = 0; f < x->filters; f++) {
+    const int64_t filter = f * TILE_FILTERS;
+    b.weight = x->weight + p->weight + f * filter_block(x, p);
+    b.y = x->y + (u->image * filters + filter) * space;
+    b.parts = filters - filter > TILE_LANES ? 2 : 1;
+    b.scale = x->end.scale ? x->end.scale + filter : NULL;
+    b.bias = x->end.bias ? (const float *)x->end.bias + filter : NULL;
+    x->t->multiply(&b);
+  }
+}
+
 static void multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;
-  const struct window *w = x->w;
-  const int64_t out = window_out(w);
   char *buffer = x->threads + thread_bytes(x) * (size_t)parallel_index();
   struct unit u = { .x = (uint16_t *)buffer,
     .first = (int32_t *)(buffer + x->x_bytes),
     .place = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
   for (int64_t i = begin; i < end; i++) {
     find_unit(x, i, &u);
-    list_tiles(x, &u);
-    struct unit from = u;
-    if (x->flat) from.row += u.image * out;
-    pack_unit(x, &from);
-    for (int64_t f = 0; f < x->filters; f++) {
-      const int64_t filter = f * TILE_FILTERS;
-      const struct tiles_block b = { .x = u.x,
-        .plane = x->plane * TILE_CHANNELS,
-        .channels = x->channels,
-        .tap = x->tap,
-        .taps = window_taps(w),
-        .weight = x->weight + f * filter_block(x),
-        .tiles = u.tiles,
-        .first = u.first,
-        .place = u.place,
-        .y = x->y + (u.image * w->filters + filter) * out,
-        .block = TILE_LANES * out,
-        .parts = w->filters - filter > TILE_LANES ? 2 : 1,
-        .scale = x->end.scale ? x->end.scale + filter : NULL,
-        .bias = x->end.bias ? (const float *)x->end.bias + filter : NULL,
-        .add = x->end.add,
-        .act = x->end.act,
-        .apply = gemm_type(TY_F32)->act };
-      x->t->multiply(&b);
+    pack_unit(x, &u);
+    for (int k = 0; k < x->phases; k++) {
+      list_tiles(x, &u, &x->phase[k]);
+      multiply_phase(x, &u, &x->phase[k]);
     }
   }
+}
+
+static int run_pass(struct tiles_pass *x, const struct operand *weight, struct gemm_kept *kept,
+    void *tmp)
+{
+  const int64_t each = window_taps(x->whole) * x->channels * 2 * TILE_NUMBERS,
+                numbers = x->filters * each;
+  bool fresh;
+  struct tiling k = { x, weight->p,
+    gemm_kept_buffer(kept, weight, (size_t)numbers * sizeof(uint16_t), &fresh) };
+  NEED(k.to, TY_EMEMORY, "out of memory: rounded weight of %lld numbers", (long long)numbers);
+  find_phases(x, tmp);
+  if (!fresh) parallel_for(x->filters, cost_ns(NS_ELEMENT, each), tile_filters, &k);
+  x->weight = k.to;
+  x->threads = (char *)tmp + tap_bytes(x->whole);
+  parallel_chunks_stoppable(x->units, 1, multiply_units, x);
+  return TY_OK;
 }
 
 int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  struct tiles_pass p = make_tiles_pass(w);
-  const int64_t numbers = p.filters * filter_block(&p);
-  bool fresh;
-  struct tiling k = { &p, weight->p,
-    gemm_kept_buffer(kept, weight, (size_t)numbers * sizeof(uint16_t), &fresh) };
-  NEED(k.to, TY_EMEMORY, "out of memory: rounded weight of %lld numbers", (long long)numbers);
-  if (!fresh) parallel_for(p.filters, cost_ns(NS_ELEMENT, filter_block(&p)), tile_filters, &k);
-  p.weight = k.to;
+  struct tiles_pass p = make_tiles_pass(w, false);
   p.x = x;
   p.block_x = block_x;
   p.y = y;
   p.end = *end;
-  p.tap = tmp;
-  p.threads = (char *)tmp + tap_bytes(w);
-  find_taps(&p, tmp);
-  parallel_chunks_stoppable(p.units, 1, multiply_units, &p);
-  return TY_OK;
+  return run_pass(&p, weight, kept, tmp);
+}
+
+int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
+    bool add, struct gemm_kept *kept, void *tmp)
+{
+  struct tiles_pass p = make_tiles_pass(w, true);
+  p.x = dy;
+  p.block_x = TILE_LANES;
+  p.y = dx;
+  p.end = (struct convolve_end){ .add = add };
+  return run_pass(&p, weight, kept, tmp);
 }
