@@ -63,6 +63,12 @@ int tiles_forward(const struct window *w, const void *x, int block_x, const stru
 size_t tiles_data_scratch(const struct window *w);
 int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, struct gemm_kept *kept, void *tmp);
+/* Computes dw (+)= gradient of the weight, from dy, whose channels are in blocks, and x, which has
+** them so if block_x is not 0. Call where tiles_profitable and tiles_weight_fits. */
+bool   tiles_weight_fits(const struct window *w);
+size_t tiles_weight_scratch(const struct window *w);
+void tiles_weight(const struct window *w, const void *x, int block_x, const void *dy, void *dw,
+    bool add, void *tmp);
 /* Returns whether few_forward is faster: it is for few positions, and reads the unpacked weight
 ** once. */
 bool   few_profitable(const struct window *w);

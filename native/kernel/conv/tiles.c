@@ -19,12 +19,12 @@
 
 #if defined __x86_64__
 extern const struct conv_tiles conv_tiles_avx512_tiles;
-static const struct conv_tiles *find_tiles(void)
+const struct conv_tiles *conv_tiles(void)
 {
   return cpu_multiplies_tiles() ? &conv_tiles_avx512_tiles : NULL;
 }
 #else
-static const struct conv_tiles *find_tiles(void) { return NULL; }
+const struct conv_tiles *conv_tiles(void) { return NULL; }
 #endif
 
 enum {
@@ -160,7 +160,7 @@ static struct window turn_window(const struct window *w)
 
 static struct tiles_pass make_tiles_pass(const struct window *w, bool back)
 {
-  struct tiles_pass x = { .t = find_tiles(), .w = back ? turn_window(w) : *w, .whole = w,
+  struct tiles_pass x = { .t = conv_tiles(), .w = back ? turn_window(w) : *w, .whole = w,
     .back = back, .flat = window_1x1(w) };
   x.channels = (x.w.channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
   x.filters = (x.w.filters + TILE_FILTERS - 1) / TILE_FILTERS;
@@ -192,7 +192,7 @@ static size_t tap_bytes(const struct window *w)
 
 bool tiles_profitable(const struct window *w)
 {
-  return find_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
+  return conv_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
       w->kernel[0] == 1 && w->pad[0] == 0 && w->filters % TILE_LANES == 0 &&
       w->channels >= TILES_CHANNELS && w->n >= TILES_IMAGES;
 }

@@ -44,8 +44,33 @@ struct tiles_block {
   void (*apply)(int act, int64_t n, void *x);
 };
 
+/* Sums of products over positions, for the gradient of the weight: two by two tiles of 16 filters
+** times 16 channels, one after the other, filters first. */
+struct tiles_sums {
+  /* tiles of 16 filters of 32 positions, one after the other; numbers to the second 16 filters */
+  const uint16_t *left;
+  int64_t left_next;
+  /* rows of 16 channels of two positions; numbers to the second 16 channels */
+  const uint16_t *right;
+  int64_t right_next;
+  /* of 32 positions */
+  int64_t steps;
+  float *sums;
+  bool add;                                           /* to the sums that are there */
+};
+
 struct conv_tiles {
   void (*multiply)(const struct tiles_block *b);
   /* Rounds n positions, `step` numbers apart, of 16 channels and the next 16 (NULL: zeros). */
   void (*pack)(int64_t n, const float *low, const float *high, int64_t step, uint16_t *to);
+  void (*add_up)(const struct tiles_sums *s);
+  /* Rounds n positions, `step` numbers apart, of 16 channels. */
+  void (*round)(int64_t n, const float *from, int64_t step, uint16_t *to);
+  /* Makes n rows of tiles_sums.right of twice as many rounded positions. */
+  void (*pair)(int64_t n, const uint16_t *from, uint16_t *to);
+  /* Makes n tiles of tiles_sums.left of 32 rounded positions each. */
+  void (*turn)(int64_t n, const uint16_t *from, uint16_t *to);
 };
+
+/* Returns the loops of this processor; NULL: it has no tiles. */
+const struct conv_tiles *conv_tiles(void);

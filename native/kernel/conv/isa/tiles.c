@@ -17,6 +17,7 @@
 #include "kernel/gemm/isa/tiles.inc"
 
 typedef float reals __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t halves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef uint32_t bits __attribute__((vector_size(64), aligned(4), may_alias));
 
 enum { WORDS = TILE_CHANNELS / 2 };                   /* of a row of a tile */
@@ -126,4 +127,96 @@ static void multiply_block(const struct tiles_block *b)
   END_TILES();
 }
 
-const struct conv_tiles JOIN(conv_tiles, ISA) = { multiply_block, pack_positions };
+/* -- the weight's gradient --------------------------------------------------------------------- */
+
+static void round_positions(int64_t n, const float *from, int64_t step, uint16_t *to)
+{
+  for (int64_t i = 0; i < n; i++, from += step, to += W) {
+#ifdef __AVX512BF16__
+    const __m256i x = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from));
+    memcpy(to, &x, sizeof x);
+#else
+    const bits x = round_lanes(*(const reals *)from);
+    UNROLL for (int k = 0; k < W; k++) to[k] = (uint16_t)(x[k] >> 16);
+#endif
+  }
+}
+
+/* Returns words of two rounded positions. */
+INLINE bits pair_of(const uint16_t *from)
+{
+  const bits a = __builtin_convertvector(*(const halves *)from, bits),
+             b = __builtin_convertvector(*(const halves *)(from + W), bits);
+  return a | b << 16;
+}
+
+static void pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
+{
+  for (int64_t i = 0; i < n; i++) *(bits *)(to + i * 2 * W) = pair_of(from + i * 2 * W);
+}
+
+/* Exchanges the words of a square of 2 n rows, n apart, whose numbers differ in the bit n. */
+#define TURN(n, from_a, from_b) \
+  for (int i = 0; i < W; i++) { \
+    if (i & (n)) continue; \
+    const bits a = x[i], b = x[i + (n)]; \
+    x[i] = __builtin_shuffle(a, b, from_a); \
+    x[i + (n)] = __builtin_shuffle(a, b, from_b); \
+  }
+
+static void turn_positions(int64_t n, const uint16_t *from, uint16_t *to)
+{
+  bits low[4], high[4];
+  for (int s = 0; s < 4; s++)
+    for (uint32_t k = 0; k < W; k++) {
+      const uint32_t far = 1u << s;
+      low[s][k] = k & far ? W + k - far : k;
+      high[s][k] = k & far ? W + k : k + far;
+    }
+  for (int64_t t = 0; t < n; t++, from += 2 * W * W, to += TILE_NUMBERS) {
+    bits x[W];
+    UNROLL for (int i = 0; i < W; i++) x[i] = pair_of(from + i * 2 * W);
+    UNROLL TURN(1, low[0], high[0])
+    UNROLL TURN(2, low[1], high[1])
+    UNROLL TURN(4, low[2], high[2])
+    UNROLL TURN(8, low[3], high[3])
+    UNROLL for (int i = 0; i < W; i++) *(bits *)(to + i * 2 * W) = x[i];
+  }
+}
+
+static void add_up(const struct tiles_sums *s)
+{
+  const uint16_t *left = s->left, *right = s->right;
+  int32_t *sums = (int32_t *)s->sums;
+  SET_TILES();
+  if (s->add) {
+    LOAD_TILE(0, sums, W);
+    LOAD_TILE(1, sums + W * W, W);
+    LOAD_TILE(2, sums + 2 * W * W, W);
+    LOAD_TILE(3, sums + 3 * W * W, W);
+  }
+  else {
+    CLEAR_TILE(0);
+    CLEAR_TILE(1);
+    CLEAR_TILE(2);
+    CLEAR_TILE(3);
+  }
+  for (int64_t i = 0; i < s->steps; i++, left += TILE_NUMBERS, right += TILE_NUMBERS) {
+    LOAD_TILE(4, (const int32_t *)left, WORDS);
+    LOAD_TILE(6, (const int32_t *)right, WORDS);
+    DOT_TILES_BF16(0, 4, 6);
+    LOAD_TILE(7, (const int32_t *)(right + s->right_next), WORDS);
+    DOT_TILES_BF16(1, 4, 7);
+    LOAD_TILE(5, (const int32_t *)(left + s->left_next), WORDS);
+    DOT_TILES_BF16(2, 5, 6);
+    DOT_TILES_BF16(3, 5, 7);
+  }
+  STORE_TILE(0, sums, W);
+  STORE_TILE(1, sums + W * W, W);
+  STORE_TILE(2, sums + 2 * W * W, W);
+  STORE_TILE(3, sums + 3 * W * W, W);
+  END_TILES();
+}
+
+const struct conv_tiles JOIN(conv_tiles, ISA) = { multiply_block, pack_positions, add_up,
+  round_positions, pair_positions, turn_positions };
