@@ -32,7 +32,7 @@ enum {
   UNIT_BYTES = 512 << 10,
   /* positions of a unit, at most and (of a window of one tap) at least */
   MOST_POSITIONS = 1024, LEAST_POSITIONS = 128,
-  /* units that are wanted of a batch */
+  /* units that threads take as wholes; of fewer ones they take channels, then filters */
   UNITS = 8,
   /* of the data that a window sees from one place, for its gradient */
   MOST_PHASES = 16,
@@ -109,7 +109,8 @@ static void cut_flat(struct tiles_pass *x)
 {
   const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
   x->positions = MAX(LEAST_POSITIONS, MIN(MOST_POSITIONS, UNIT_BYTES / each));
-  x->positions = MIN(x->positions, MAX(all / UNITS, 1));
+  if (all / UNITS >= LEAST_POSITIONS) x->positions = MIN(x->positions, all / UNITS);
+  x->positions = MIN(x->positions, all);
   x->positions = (x->positions + 2 * TILE_LANES - 1) / (2 * TILE_LANES) * (2 * TILE_LANES);
   x->units = (all + x->positions - 1) / x->positions;
   x->plane = x->positions;
@@ -372,11 +373,18 @@ static int64_t image_numbers(const struct tiles_pass *x)
   return x->w.channels * window_in(&x->w);
 }
 
-static void pack_unit(const struct tiles_pass *x, const struct unit *u)
+/* What threads share of a unit where they take parts of it. */
+struct unit_run { const struct tiles_pass *x; const struct unit *u; const struct tile_phase *phase; };
+
+/* Rounds the unit's positions of groups of 32 channels. */
+static void pack_channels(int64_t begin, int64_t end, void *context)
 {
+  const struct unit_run *r = context;
+  const struct tiles_pass *x = r->x;
+  const struct unit *u = r->u;
   const struct window *w = &x->w;
   const int64_t out = window_out(w);
-  for (int64_t c = 0; c < x->channels; c++) {
+  for (int64_t c = begin; c < end; c++) {
     uint16_t *to = u->x + c * x->plane * TILE_CHANNELS;
     for (int64_t i = 0, n; x->flat && i < u->rows; i += n) {
       const int64_t at = u->image * out + u->row + i;
@@ -439,27 +447,29 @@ static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
   u->rows = MIN(x->rows, w->out[1] - u->row);
 }
 
-/* Multiplies a unit's positions by the taps of a phase. */
-static void multiply_phase(
-    const struct tiles_pass *x, const struct unit *u, const struct tile_phase *p)
+/* Multiplies the unit's positions by the taps of a phase for blocks of 32 filters. */
+static void multiply_filters(int64_t begin, int64_t end, void *context)
 {
+  const struct unit_run *r = context;
+  const struct tiles_pass *x = r->x;
+  const struct tile_phase *p = r->phase;
   const int64_t filters = x->w.filters, space = x->result[0] * x->result[1];
-  struct tiles_block b = { .x = u->x,
+  struct tiles_block b = { .x = r->u->x,
     .plane = x->plane * TILE_CHANNELS,
     .channels = x->channels,
     .tap = p->tap,
     .taps = p->taps,
-    .tiles = u->tiles,
-    .first = u->first,
-    .place = u->place,
+    .tiles = r->u->tiles,
+    .first = r->u->first,
+    .place = r->u->place,
     .block = TILE_LANES * space,
     .add = x->end.add,
     .act = x->end.act,
     .apply = gemm_type(TY_F32)->act };
-  for (int64_t f = 0; f < x->filters; f++) {
+  for (int64_t f = begin; f < end; f++) {
     const int64_t filter = f * TILE_FILTERS;
     b.weight = x->weight + p->weight + f * filter_block(x, p);
-    b.y = x->y + (u->image * filters + filter) * space;
+    b.y = x->y + (r->u->image * filters + filter) * space;
     b.parts = filters - filter > TILE_LANES ? 2 : 1;
     b.scale = x->end.scale ? x->end.scale + filter : NULL;
     b.bias = x->end.bias ? (const float *)x->end.bias + filter : NULL;
@@ -467,19 +477,44 @@ static void multiply_phase(
   }
 }
 
+static struct unit unit_in(const struct tiles_pass *x, char *buffer)
+{
+  return (struct unit){ .x = (uint16_t *)buffer,
+    .first = (int32_t *)(buffer + x->x_bytes),
+    .place = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
+}
+
+/* Computes whole units on this thread. */
 static void multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;
-  char *buffer = x->threads + thread_bytes(x) * (size_t)parallel_index();
-  struct unit u = { .x = (uint16_t *)buffer,
-    .first = (int32_t *)(buffer + x->x_bytes),
-    .place = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
+  struct unit u = unit_in(x, x->threads + thread_bytes(x) * (size_t)parallel_index());
+  struct unit_run r = { x, &u, NULL };
   for (int64_t i = begin; i < end; i++) {
     find_unit(x, i, &u);
-    pack_unit(x, &u);
+    pack_channels(0, x->channels, &r);
     for (int k = 0; k < x->phases; k++) {
-      list_tiles(x, &u, &x->phase[k]);
-      multiply_phase(x, &u, &x->phase[k]);
+      r.phase = &x->phase[k];
+      list_tiles(x, &u, r.phase);
+      multiply_filters(0, x->filters, &r);
+    }
+  }
+}
+
+/* Computes units one after the other, each on all threads. */
+static void share_units(const struct tiles_pass *x)
+{
+  struct unit u = unit_in(x, x->threads);
+  struct unit_run r = { x, &u, NULL };
+  for (int64_t i = 0; i < x->units && !stop_wanted(); i++) {
+    find_unit(x, i, &u);
+    parallel_for(x->channels, elements_ns(x->plane * TILE_CHANNELS), pack_channels, &r);
+    for (int k = 0; k < x->phases; k++) {
+      r.phase = &x->phase[k];
+      list_tiles(x, &u, r.phase);
+      parallel_for(x->filters,
+          NS_TILES / 2 * (double)(u.tiles * x->channels * (r.phase->taps + 1)), multiply_filters,
+          &r);
     }
   }
 }
@@ -497,7 +532,10 @@ static int run_pass(struct tiles_pass *x, const struct operand *weight, struct g
   if (!fresh) parallel_for(x->filters, cost_ns(NS_ELEMENT, each), tile_filters, &k);
   x->weight = k.to;
   x->threads = (char *)tmp + tap_bytes(x->whole);
-  parallel_chunks_stoppable(x->units, 1, multiply_units, x);
+  if (x->units < UNITS)
+    share_units(x);
+  else
+    parallel_chunks_stoppable(x->units, 1, multiply_units, x);
   return TY_OK;
 }
 

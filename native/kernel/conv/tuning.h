@@ -58,7 +58,7 @@ enum {
   ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
 
   /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
-  TILES_IMAGES = 8,
+  TILES_IMAGES = 1,
   TILES_CHANNELS = 16,
 
   /* -- one channel a group (depthwise.c) -- */
@@ -76,7 +76,7 @@ enum {
 #define DEPTHWISE_FORWARD_NS (PARALLEL_CHUNK_NS / 400000)
 /* of an element of an 8-bit weight that is packed (levels.c) */
 #define LEVELS_PACK_NS (PARALLEL_CHUNK_NS / 30000)
-/* of a step of the weight's gradient on tiles, 2 x 2 of them: 35 to 60 ns (2026-11-29) */
+/* of a step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 ns (2026-11-29) */
 #define NS_TILES 50.0
 /* of a channel of Winograd's weight that is packed, for each panel of filters */
 #define WINOGRAD_PACK_NS (PARALLEL_CHUNK_NS / 500)
