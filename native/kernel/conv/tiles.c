@@ -13,19 +13,22 @@
 ** some of its taps.
 */
 #include "base/cast.h"
-#include "kernel/blocked.h"
 #include "kernel/conv/inner.h"
 #include "kernel/conv/tiles.h"
 
-#if defined __x86_64__
-extern const struct conv_tiles conv_tiles_avx512_tiles;
+static const struct conv_tiles *given;                /* NULL: those of the processor */
+
+void conv_tiles_give(const struct conv_tiles *t) { given = t; }
+
 const struct conv_tiles *conv_tiles(void)
 {
-  return cpu_multiplies_tiles() ? &conv_tiles_avx512_tiles : NULL;
-}
-#else
-const struct conv_tiles *conv_tiles(void) { return NULL; }
+  if (given) return given;
+#if defined __x86_64__
+  extern const struct conv_tiles conv_tiles_avx512_tiles;
+  if (cpu_multiplies_tiles()) return &conv_tiles_avx512_tiles;
 #endif
+  return NULL;
+}
 
 enum {
   /* bytes of a unit's rounded positions: a part of a second cache of 2 MiB */
@@ -78,24 +81,12 @@ struct tiles_pass {
 
 /* -- sizes ------------------------------------------------------------------------------------- */
 
-/* Returns the phases of an axis that taps of the window see. */
-static int64_t count_phases(const struct window *w, int axis)
-{
-  return MIN(w->stride[axis], (w->kernel[axis] - 1) * w->dilate[axis] + 1);
-}
-
-/* Returns the furthest position of a phase that a tap sees from position 0. */
-static int64_t reach_of(const struct window *w, int axis)
-{
-  return (w->kernel[axis] - 1) * w->dilate[axis] / w->stride[axis];
-}
-
 /* Sets the positions of a unit of `rows` rows of `images` images. */
 static void size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
 {
   x->rows = rows;
   x->images = images;
-  x->height = rows + reach_of(&x->w, 1);
+  x->height = rows + phase_reach(&x->w, 1);
   x->image = x->down * x->across * x->height * x->pitch;
   x->plane = images * x->image + x->pitch + TILE_LANES;
 }
@@ -120,11 +111,9 @@ static void cut_rows(struct tiles_pass *x)
 {
   const struct window *w = &x->w;
   const int64_t out = w->out[1];
-  const int64_t right = w->out[2] + reach_of(w, 2) - w->pad[2] - w->in[2];
-  x->down = count_phases(w, 1);
-  x->across = count_phases(w, 2);
-  /* the zeros after a row are those before the next one */
-  x->pitch = w->out[2] + reach_of(w, 2) - (w->stride[2] == 1 ? MAX(MIN(w->pad[2], right), 0) : 0);
+  x->down = window_phases(w, 1);
+  x->across = window_phases(w, 2);
+  x->pitch = window_pitch(w);
   int64_t bands = 0;
   do {
     bands++;
@@ -149,7 +138,7 @@ static struct window turn_window(const struct window *w)
   t.channels = w->filters;
   t.filters = w->channels;
   for (int a = 0; a < 3; a++) {
-    const int64_t reach = reach_of(w, a), from = w->pad[a] / w->stride[a];
+    const int64_t reach = phase_reach(w, a), from = w->pad[a] / w->stride[a];
     t.in[a] = w->out[a];
     t.out[a] = (w->in[a] - 1 + w->pad[a]) / w->stride[a] + 1 - from;
     t.kernel[a] = reach + 1;
@@ -195,7 +184,7 @@ bool tiles_profitable(const struct window *w)
 {
   return conv_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
       w->kernel[0] == 1 && w->pad[0] == 0 && w->filters % TILE_LANES == 0 &&
-      w->channels >= TILES_CHANNELS && w->n >= TILES_IMAGES;
+      w->channels >= TILES_CHANNELS;
 }
 
 static size_t pass_scratch(const struct window *w, bool back)
@@ -225,7 +214,7 @@ static int64_t tap_offset(const struct tiles_pass *x, int64_t down, int64_t acro
   const int64_t y = down * w->dilate[1], c = across * w->dilate[2], row = y / w->stride[1],
                 column = c / w->stride[2];
   if (x->back)
-    return TILE_CHANNELS * ((reach_of(w, 1) - row) * x->pitch + reach_of(w, 2) - column);
+    return TILE_CHANNELS * ((phase_reach(w, 1) - row) * x->pitch + phase_reach(w, 2) - column);
   const int64_t phase = y % w->stride[1] * x->across + c % w->stride[2];
   return TILE_CHANNELS * (phase * x->height * x->pitch + row * x->pitch + column);
 }
@@ -315,9 +304,12 @@ static void pack_span(const struct tiles_pass *x, const float *image, int64_t c,
   for (int64_t i = 0; i < n; i += each) {
     const int64_t some = MIN(each, n - i), length = MIN((some - 1) * step + 1, SPAN);
     const float *from = image + c * in + at + i * step;
-    block_enter_span(MIN(TILE_LANES, more + TILE_LANES), length, from, in, span[0]);
+    void (*strip)(int64_t, int64_t, const void *, int64_t, int64_t, int, void *) =
+        gemm_type(TY_F32)->strip;
+    strip(MIN(TILE_LANES, more + TILE_LANES), length, from, in, 1, TILE_LANES, span[0]);
     if (more > 0)
-      block_enter_span(MIN(TILE_LANES, more), length, from + TILE_LANES * in, in, span[1]);
+      strip(
+          MIN(TILE_LANES, more), length, from + TILE_LANES * in, in, 1, TILE_LANES, span[1]);
     x->t->pack(some, span[0], more > 0 ? span[1] : NULL, step * TILE_LANES,
         to + i * TILE_CHANNELS);
   }

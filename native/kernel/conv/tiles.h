@@ -74,3 +74,5 @@ struct conv_tiles {
 
 /* Returns the loops of this processor; NULL: it has no tiles. */
 const struct conv_tiles *conv_tiles(void);
+/* Gives the loops that are used from now on, instead of those of the processor: for a test. */
+void conv_tiles_give(const struct conv_tiles *t);

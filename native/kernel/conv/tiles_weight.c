@@ -10,7 +10,6 @@
 ** number of threads.
 */
 #include "base/cast.h"
-#include "kernel/blocked.h"
 #include "kernel/conv/inner.h"
 #include "kernel/conv/tiles.h"
 
@@ -44,17 +43,8 @@ struct weight_pass {
   char *threads;                                      /* rounded positions of 16 channels, of each */
 };
 
-static int64_t reach_of(const struct window *w, int axis)
-{
-  return (w->kernel[axis] - 1) * w->dilate[axis] / w->stride[axis];
-}
-
-static int64_t count_phases(const struct window *w, int axis)
-{
-  return MIN(w->stride[axis], (w->kernel[axis] - 1) * w->dilate[axis] + 1);
-}
-
-static int64_t tap_offset(const struct weight_pass *p, int64_t tap)
+/* Returns where a tap sees position 0, in positions. */
+static int64_t find_offset(const struct weight_pass *p, int64_t tap)
 {
   const struct window *w = p->w;
   const int64_t y = tap / w->kernel[2] * w->dilate[1], x = tap % w->kernel[2] * w->dilate[2];
@@ -68,8 +58,8 @@ static void size_piece(struct weight_pass *p, int64_t images)
   p->images = images;
   p->phase = images * p->height * p->pitch;
   p->steps = (p->phase + even - 1) / even;
-  p->plane = (p->down * p->across * p->phase + reach_of(p->w, 1) * p->pitch +
-                 reach_of(p->w, 2) + 3 * even) / even *
+  p->plane = (p->down * p->across * p->phase + phase_reach(p->w, 1) * p->pitch +
+                 phase_reach(p->w, 2) + 3 * even) / even *
       even;
   p->right_bytes = (size_t)(p->channels * 2 * p->parities * p->plane * TILE_LANES) * 2;
   p->left_bytes = (size_t)(p->filters * 2 * p->steps * TILE_NUMBERS) * 2;
@@ -78,13 +68,11 @@ static void size_piece(struct weight_pass *p, int64_t images)
 
 static struct weight_pass make_weight_pass(const struct window *w)
 {
-  struct weight_pass p = { .t = conv_tiles(), .w = w, .down = count_phases(w, 1),
-    .across = count_phases(w, 2), .height = w->out[1] + reach_of(w, 1) };
-  p.pitch = w->out[2] + reach_of(w, 2);
-  if (w->stride[2] == 1)
-    p.pitch -= MAX(0, MIN(w->pad[2], p.pitch - w->pad[2] - w->in[2]));
+  struct weight_pass p = { .t = conv_tiles(), .w = w, .down = window_phases(w, 1),
+    .across = window_phases(w, 2), .height = w->out[1] + phase_reach(w, 1) };
+  p.pitch = window_pitch(w);
   if (!window_1x1(w)) p.pitch += p.pitch % 2;
-  p.parities = reach_of(w, 2) ? 2 : 1;
+  p.parities = phase_reach(w, 2) ? 2 : 1;
   p.filters = (w->filters + TILE_FILTERS - 1) / TILE_FILTERS;
   p.channels = (w->channels + TILE_FILTERS - 1) / TILE_FILTERS;
   size_piece(&p, 1);
@@ -128,8 +116,8 @@ static void round_span(const struct weight_pass *p, const float *image, int64_t 
   memset(span, 0, sizeof span);
   for (int64_t i = 0; i < n; i += each) {
     const int64_t some = MIN(each, n - i), length = MIN((some - 1) * step + 1, SPAN);
-    block_enter_span(MIN(TILE_LANES, p->w->channels - c), length,
-        image + c * in + at + i * step, in, span);
+    gemm_type(TY_F32)->strip(MIN(TILE_LANES, p->w->channels - c), length,
+        image + c * in + at + i * step, in, 1, TILE_LANES, span);
     p->t->round(some, span, step * TILE_LANES, to + i * TILE_LANES);
   }
 }
@@ -169,7 +157,7 @@ static void make_pairs(int64_t begin, int64_t end, void *context)
 }
 
 /* Makes tiles of the output's gradient for 16 filters. */
-static void make_tiles(int64_t begin, int64_t end, void *context)
+static void make_tile_rows(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
   const struct window *w = p->w;
@@ -196,7 +184,7 @@ static void add_tasks(int64_t begin, int64_t end, void *context)
   const int64_t taps = window_taps(p->w), copy = p->plane * TILE_LANES;
   for (int64_t i = begin; i < end; i++) {
     const int64_t filter = i / taps / p->channels * 2, channel = i / taps % p->channels * 2,
-                  at = tap_offset(p, i % taps), odd = at % 2;
+                  at = find_offset(p, i % taps), odd = at % 2;
     const struct tiles_sums s = { .left = p->left + filter * p->steps * TILE_NUMBERS,
       .left_next = p->steps * TILE_NUMBERS,
       .right = p->right + (channel * p->parities + odd) * copy + (at - odd) * TILE_LANES,
@@ -244,7 +232,7 @@ void tiles_weight(const struct window *w, const void *x, int block_x, const void
   for (p.image = 0; p.image < w->n && !stop_wanted(); p.image += p.images) {
     p.some = MIN(p.images, w->n - p.image);
     parallel_chunks(2 * p.channels, 1, make_pairs, &p);
-    parallel_chunks(2 * p.filters, 1, make_tiles, &p);
+    parallel_chunks(2 * p.filters, 1, make_tile_rows, &p);
     parallel_for(tasks, NS_TILES * (double)p.steps, add_tasks, &p);
   }
   parallel_for(w->filters, cost_ns(NS_PICK, w->channels * taps), leave_sums, &p);

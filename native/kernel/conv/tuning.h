@@ -58,8 +58,7 @@ enum {
   ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
 
   /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
-  TILES_IMAGES = 1,
-  TILES_CHANNELS = 16,
+  TILES_CHANNELS = 16,                                /* they go in thirty-twos */
 
   /* -- one channel a group (depthwise.c) -- */
   /* bytes of a padded piece of a plane, at most: half of a first cache */

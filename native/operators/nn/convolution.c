@@ -279,7 +279,7 @@ static const char *refuse_tiles(const struct call *c)
   if (no) return no;
   if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
   if (!c->out[0].block) return "channels are not in blocks";
-  return tiles_profitable(&w) ? NULL : "no tiles, few images or channels, or groups";
+  return tiles_profitable(&w) ? NULL : "no tiles, few channels, groups, or no plane";
 }
 
 static const char *refuse_tiles_back(const struct call *c)
@@ -291,7 +291,7 @@ static const char *refuse_tiles_back(const struct call *c)
   if (!c->in[0].block || (c->out[0].p && !c->out[0].block)) return "channels are not in blocks";
   return tiles_profitable(&w) && tiles_weight_fits(&w)
       ? NULL
-      : "no tiles, few images or channels, or groups";
+      : "no tiles, few channels, groups, or no plane";
 }
 
 static size_t tiled_scratch(const struct call *c)

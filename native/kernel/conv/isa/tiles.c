@@ -24,26 +24,32 @@ enum { WORDS = TILE_CHANNELS / 2 };                   /* of a row of a tile */
 
 /* -- the left side ----------------------------------------------------------------------------- */
 
-#ifndef __AVX512BF16__
-/* Returns the bits of the nearest bfloat16, ties to even, in the upper half of each lane. */
-INLINE bits round_lanes(reals x)
+/* Rounds 16 numbers. */
+INLINE void round_lanes(const float *from, uint16_t *to)
 {
+#ifdef __AVX512BF16__
+  *(halves *)to = (halves)_mm512_cvtneps_pbh(_mm512_loadu_ps(from));
+#else
+  const reals x = *(const reals *)from;
   const bits all = (bits)x, up = all + 0x7fff + (all >> 16 & 1), nan = all | 0x400000,
              is_nan = (bits)(x != x);
-  return ((is_nan & nan) | (~is_nan & up)) & 0xffff0000;
-}
+  *(halves *)to = __builtin_convertvector(((is_nan & nan) | (~is_nan & up)) >> 16, halves);
 #endif
+}
 
-/* Rounds 16 numbers and the next 16. */
+/* Rounds 16 numbers and the next 16, which are zeros if high is NULL. */
 INLINE void round_position(const float *low, const float *high, uint16_t *to)
 {
-  const reals none = { 0 }, a = *(const reals *)low, b = high ? *(const reals *)high : none;
 #ifdef __AVX512BF16__
-  *(bits *)to = (bits)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+  const __m512 a = _mm512_loadu_ps(low), b = high ? _mm512_loadu_ps(high) : _mm512_setzero_ps();
+  *(bits *)to = (bits)_mm512_cvtne2ps_pbh(b, a);
 #else
-  const bits x = round_lanes(a), y = round_lanes(b);
-  UNROLL for (int i = 0; i < W; i++) to[i] = (uint16_t)(x[i] >> 16);
-  UNROLL for (int i = 0; i < W; i++) to[W + i] = (uint16_t)(y[i] >> 16);
+  const halves none = { 0 };
+  round_lanes(low, to);
+  if (high)
+    round_lanes(high, to + W);
+  else
+    *(halves *)(to + W) = none;
 #endif
 }
 
@@ -131,55 +137,49 @@ static void multiply_block(const struct tiles_block *b)
 
 static void round_positions(int64_t n, const float *from, int64_t step, uint16_t *to)
 {
-  for (int64_t i = 0; i < n; i++, from += step, to += W) {
-#ifdef __AVX512BF16__
-    const __m256i x = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from));
-    memcpy(to, &x, sizeof x);
-#else
-    const bits x = round_lanes(*(const reals *)from);
-    UNROLL for (int k = 0; k < W; k++) to[k] = (uint16_t)(x[k] >> 16);
-#endif
-  }
+  for (int64_t i = 0; i < n; i++) round_lanes(from + i * step, to + i * W);
 }
 
-/* Returns words of two rounded positions. */
-INLINE bits pair_of(const uint16_t *from)
+/* Makes words of two rounded positions. */
+INLINE void pair_lanes(const uint16_t *from, bits *to)
 {
   const bits a = __builtin_convertvector(*(const halves *)from, bits),
              b = __builtin_convertvector(*(const halves *)(from + W), bits);
-  return a | b << 16;
+  *to = a | b << 16;
 }
 
 static void pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
 {
-  for (int64_t i = 0; i < n; i++) *(bits *)(to + i * 2 * W) = pair_of(from + i * 2 * W);
+  for (int64_t i = 0; i < n; i++) pair_lanes(from + i * 2 * W, (bits *)(to + i * 2 * W));
 }
 
-/* Exchanges the words of a square of 2 n rows, n apart, whose numbers differ in the bit n. */
-#define TURN(n, from_a, from_b) \
-  for (int i = 0; i < W; i++) { \
+/* Exchanges words of each two rows of 16 whose numbers differ in the bit n alone: the lower one gets
+** the words `first` of both, the other one `second`. All four bits transpose the rows. */
+#define EXCHANGE(n, first, second) \
+  UNROLL for (int i = 0; i < W; i++) { \
     if (i & (n)) continue; \
     const bits a = x[i], b = x[i + (n)]; \
-    x[i] = __builtin_shuffle(a, b, from_a); \
-    x[i + (n)] = __builtin_shuffle(a, b, from_b); \
+    x[i] = __builtin_shufflevector(a, b, first); \
+    x[i + (n)] = __builtin_shufflevector(a, b, second); \
   }
+#define FIRST_1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
+#define SECOND_1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
+#define FIRST_2 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define SECOND_2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define FIRST_4 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
+#define SECOND_4 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31
+#define FIRST_8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
+#define SECOND_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
 
 static void turn_positions(int64_t n, const uint16_t *from, uint16_t *to)
 {
-  bits low[4], high[4];
-  for (int s = 0; s < 4; s++)
-    for (uint32_t k = 0; k < W; k++) {
-      const uint32_t far = 1u << s;
-      low[s][k] = k & far ? W + k - far : k;
-      high[s][k] = k & far ? W + k : k + far;
-    }
   for (int64_t t = 0; t < n; t++, from += 2 * W * W, to += TILE_NUMBERS) {
     bits x[W];
-    UNROLL for (int i = 0; i < W; i++) x[i] = pair_of(from + i * 2 * W);
-    UNROLL TURN(1, low[0], high[0])
-    UNROLL TURN(2, low[1], high[1])
-    UNROLL TURN(4, low[2], high[2])
-    UNROLL TURN(8, low[3], high[3])
+    UNROLL for (int i = 0; i < W; i++) pair_lanes(from + i * 2 * W, &x[i]);
+    EXCHANGE(1, FIRST_1, SECOND_1)
+    EXCHANGE(2, FIRST_2, SECOND_2)
+    EXCHANGE(4, FIRST_4, SECOND_4)
+    EXCHANGE(8, FIRST_8, SECOND_8)
     UNROLL for (int i = 0; i < W; i++) *(bits *)(to + i * 2 * W) = x[i];
   }
 }
