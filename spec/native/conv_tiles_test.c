@@ -104,7 +104,8 @@ static struct operand weight_operand(struct images *m)
 static int64_t try_forward(const struct window *w, struct images *m, bool blocks, bool ends)
 {
   const int64_t space = window_out(w);
-  float *want = mem_new((size_t)m->ny * sizeof *want), *most = mem_new((size_t)m->ny * sizeof *most),
+  float *want = mem_new((size_t)m->ny * sizeof *want),
+        *most = mem_new((size_t)m->ny * sizeof *most),
         *y = mem_lines((size_t)m->ny * sizeof *y), *scale = make_floats(w->filters),
         *bias = make_floats(w->filters);
   void *tmp = mem_lines(tiles_scratch(w));
@@ -133,7 +134,8 @@ static int64_t try_forward(const struct window *w, struct images *m, bool blocks
 
 static int64_t try_data(const struct window *w, struct images *m, bool add)
 {
-  float *want = mem_new((size_t)m->nx * sizeof *want), *most = mem_new((size_t)m->nx * sizeof *most),
+  float *want = mem_new((size_t)m->nx * sizeof *want),
+        *most = mem_new((size_t)m->nx * sizeof *most),
         *dx = mem_lines((size_t)m->nx * sizeof *dx);
   void *tmp = mem_lines(tiles_data_scratch(w));
   const struct operand weight = weight_operand(m);
@@ -152,7 +154,8 @@ static int64_t try_data(const struct window *w, struct images *m, bool add)
 
 static int64_t try_weight(const struct window *w, struct images *m, bool blocks, bool add)
 {
-  float *want = mem_new((size_t)m->nw * sizeof *want), *most = mem_new((size_t)m->nw * sizeof *most),
+  float *want = mem_new((size_t)m->nw * sizeof *want),
+        *most = mem_new((size_t)m->nw * sizeof *most),
         *dw = mem_new((size_t)m->nw * sizeof *dw);
   void *tmp = mem_lines(tiles_weight_scratch(w));
   memcpy(want, m->w, (size_t)m->nw * sizeof *want);
@@ -180,8 +183,8 @@ static void test_window(const struct window *w)
   };
   for (int i = 0; i < COUNT(wrong); i++)
     CHECK(!wrong[i],
-        "%lld wrong of part %d: n %lld, %lld channels, %lld filters, in %lld %lld, kernel %lld %lld, "
-        "stride %lld %lld, dilate %lld %lld, pad %lld %lld", (long long)wrong[i], i,
+        "%lld wrong of part %d: n %lld, %lld channels, %lld filters, in %lld %lld, "
+        "kernel %lld %lld, stride %lld %lld, dilate %lld %lld, pad %lld %lld", (long long)wrong[i], i,
         (long long)w->n, (long long)w->channels, (long long)w->filters, (long long)w->in[1],
         (long long)w->in[2], (long long)w->kernel[1], (long long)w->kernel[2],
         (long long)w->stride[1], (long long)w->stride[2], (long long)w->dilate[1],

@@ -1,5 +1,5 @@
-/* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, and the gradient of its
-** data, on tiles (AMX).
+/* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, and the gradient of
+** its data, on tiles (AMX).
 **
 ** Channels come and go in blocks of 16. A unit, some rows of an image or some images, is rounded to
 ** positions of 32 channels each, with zeros around, so that 16 neighbouring positions seen from any
@@ -8,9 +8,9 @@
 ** several positions see as many interleaved images, their phases. A tile of sums is 16 positions of
 ** a block of 16 filters, as the output has them. The weight's tiles are kept.
 **
-** The gradient of the data is a convolution of that of the output, by steps of one. Where the window
-** moves by several positions, elements of the data are in phases, too: those of one are seen by
-** some of its taps.
+** The gradient of the data is a convolution of that of the output, by steps of one. Where the
+** window moves by several positions, elements of the data are in phases, too: those of one are seen
+** by some of its taps.
 */
 #include "base/cast.h"
 #include "kernel/conv/inner.h"
@@ -37,7 +37,7 @@ enum {
   MOST_POSITIONS = 1024, LEAST_POSITIONS = 128,
   /* units that threads take as wholes; of fewer ones they take channels, then filters */
   UNITS = 8,
-  /* of the data that a window sees from one place, for its gradient */
+  /* of the data that a window sees from one where, for its gradient */
   MOST_PHASES = 16,
   /* positions of a plain image that are put into blocks at a time */
   SPAN = 64,
@@ -75,7 +75,7 @@ struct tiles_pass {
   struct convolve_end end;
   const uint16_t *weight;
   /* of a thread: rounded positions, the first positions of tiles, their places */
-  size_t x_bytes, first_bytes, place_bytes;
+  size_t x_bytes, first_bytes, where_bytes;
   char *threads;
 };
 
@@ -130,8 +130,8 @@ static void cut_rows(struct tiles_pass *x)
                        : (w->n + x->images - 1) / x->images;
 }
 
-/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees rows
-** of the output's gradient, from the first one that any of its elements is seen from. */
+/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees
+** rows of the output's gradient, from the first one that any of its elements is seen from. */
 static struct window turn_window(const struct window *w)
 {
   struct window t = *w;
@@ -166,13 +166,13 @@ static struct tiles_pass make_tiles_pass(const struct window *w, bool back)
                                : x.images * ((x.rows * x.pitch + TILE_LANES - 1) / TILE_LANES);
   x.x_bytes = align_up((size_t)unit_bytes(&x), ALIGN);
   x.first_bytes = align_up((size_t)tiles * sizeof(int32_t), ALIGN);
-  x.place_bytes = align_up((size_t)(tiles * TILE_LANES) * sizeof(int32_t), ALIGN);
+  x.where_bytes = align_up((size_t)(tiles * TILE_LANES) * sizeof(int32_t), ALIGN);
   return x;
 }
 
 static size_t thread_bytes(const struct tiles_pass *x)
 {
-  return x->x_bytes + x->first_bytes + x->place_bytes;
+  return x->x_bytes + x->first_bytes + x->where_bytes;
 }
 
 static size_t tap_bytes(const struct window *w)
@@ -182,7 +182,8 @@ static size_t tap_bytes(const struct window *w)
 
 bool tiles_profitable(const struct window *w)
 {
-  return conv_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 && w->groups == 1 && w->in[0] == 1 &&
+  return conv_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 &&
+      w->groups == 1 && w->in[0] == 1 &&
       w->kernel[0] == 1 && w->pad[0] == 0 && w->filters % TILE_LANES == 0 &&
       w->channels >= TILES_CHANNELS;
 }
@@ -356,7 +357,7 @@ struct unit {
   int64_t image, images;                              /* of the batch */
   int64_t row, rows;                                  /* of flat windows, positions */
   uint16_t *x;
-  int32_t *first, *place;
+  int32_t *first, *where;
   int64_t tiles;
 };
 
@@ -366,7 +367,11 @@ static int64_t image_numbers(const struct tiles_pass *x)
 }
 
 /* What threads share of a unit where they take parts of it. */
-struct unit_run { const struct tiles_pass *x; const struct unit *u; const struct tile_phase *phase; };
+struct unit_run {
+  const struct tiles_pass *x;
+  const struct unit *u;
+  const struct tile_phase *phase;
+};
 
 /* Rounds the unit's positions of groups of 32 channels. */
 static void pack_channels(int64_t begin, int64_t end, void *context)
@@ -391,9 +396,10 @@ static void pack_channels(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Returns the place of position p of image i of a unit, from its first image on; -1: none. */
-static int32_t find_place(
-    const struct tiles_pass *x, const struct unit *u, const struct tile_phase *t, int64_t i, int64_t p)
+/* Returns where position p of image i is in the result,
+** from the unit's first image on; -1: nowhere. */
+static int32_t find_position(const struct tiles_pass *x, const struct unit *u,
+    const struct tile_phase *t, int64_t i, int64_t p)
 {
   const int64_t space = x->result[0] * x->result[1], image = x->w.filters / TILE_LANES * space;
   if (x->flat) {
@@ -412,12 +418,12 @@ static int32_t find_place(
 static void list_tiles(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
 {
   const int64_t end = x->flat ? u->rows : (u->rows - 1) * x->pitch + x->w.out[2];
-  int32_t *place = u->place;
+  int32_t *where = u->where;
   u->tiles = 0;
   for (int64_t i = 0; i < u->images; i++)
     for (int64_t q = 0; q < end; q += TILE_LANES) {
       u->first[u->tiles++] = (int32_t)(x->flat ? q : i * x->image + q);
-      for (int64_t p = q; p < q + TILE_LANES; p++) *place++ = find_place(x, u, t, i, p);
+      for (int64_t p = q; p < q + TILE_LANES; p++) *where++ = find_position(x, u, t, i, p);
     }
 }
 
@@ -453,7 +459,7 @@ static void multiply_filters(int64_t begin, int64_t end, void *context)
     .taps = p->taps,
     .tiles = r->u->tiles,
     .first = r->u->first,
-    .place = r->u->place,
+    .where = r->u->where,
     .block = TILE_LANES * space,
     .add = x->end.add,
     .act = x->end.act,
@@ -473,7 +479,7 @@ static struct unit unit_in(const struct tiles_pass *x, char *buffer)
 {
   return (struct unit){ .x = (uint16_t *)buffer,
     .first = (int32_t *)(buffer + x->x_bytes),
-    .place = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
+    .where = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
 }
 
 /* Computes whole units on this thread. */

@@ -31,7 +31,7 @@ struct tiles_block {
   int64_t tiles;
   const int32_t *first;
   /* 16 places in y of each of these tiles, in positions; below 0: it is not written */
-  const int32_t *place;
+  const int32_t *where;
   /* y of the first 16 filters, 16 numbers a position; numbers from there to the second 16 */
   float *y;
   int64_t block;

@@ -40,7 +40,7 @@ struct weight_pass {
   uint16_t *right, *left;
   float *sums;
   size_t right_bytes, left_bytes, sum_bytes, row_bytes;
-  char *threads;                                      /* rounded positions of 16 channels, of each */
+  char *threads;                                      /* of each: rounded positions */
 };
 
 /* Returns where a tap sees position 0, in positions. */

@@ -63,7 +63,7 @@ static void pack_positions(
 /* -- products ---------------------------------------------------------------------------------- */
 
 /* Ends the sums of the positions of a tile for 16 filters. */
-INLINE void end_sums(const struct tiles_block *b, const float *sums, const int32_t *place,
+INLINE void end_sums(const struct tiles_block *b, const float *sums, const int32_t *where,
     const int part)
 {
   reals scale = { 0 }, bias = { 0 };
@@ -72,8 +72,8 @@ INLINE void end_sums(const struct tiles_block *b, const float *sums, const int32
   if (b->scale) scale = *(const reals *)(b->scale + part * W);
   if (b->bias) bias = *(const reals *)(b->bias + part * W);
   for (int i = 0; i < TILE_ROWS; i++) {
-    if (place[i] < 0) continue;
-    float *to = y + (int64_t)place[i] * W;
+    if (where[i] < 0) continue;
+    float *to = y + (int64_t)where[i] * W;
     reals v = *(const reals *)(sums + i * W);
     if (b->scale) v *= scale;
     v += bias;
@@ -119,7 +119,7 @@ INLINE void multiply_tiles_of(const struct tiles_block *b, const bool wide)
         b->x + (int64_t)b->first[t + both] * TILE_CHANNELS, sums, wide);
     for (int i = 0; i < 1 + both; i++)
       for (int p = 0; p < 1 + wide; p++)
-        end_sums(b, sums + (2 * i + p) * TILE_ROWS * W, b->place + (t + i) * TILE_ROWS, p);
+        end_sums(b, sums + (2 * i + p) * TILE_ROWS * W, b->where + (t + i) * TILE_ROWS, p);
   }
 }
 
@@ -153,8 +153,8 @@ static void pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
   for (int64_t i = 0; i < n; i++) pair_lanes(from + i * 2 * W, (bits *)(to + i * 2 * W));
 }
 
-/* Exchanges words of each two rows of 16 whose numbers differ in the bit n alone: the lower one gets
-** the words `first` of both, the other one `second`. All four bits transpose the rows. */
+/* Exchanges words of each two rows of 16 whose numbers differ in the bit n alone: the lower one
+** gets the words `first` of both, the other one `second`. All four bits transpose the rows. */
 #define EXCHANGE(n, first, second) \
   UNROLL for (int i = 0; i < W; i++) { \
     if (i & (n)) continue; \
