@@ -184,11 +184,12 @@ static void test_window(const struct window *w)
   for (int i = 0; i < COUNT(wrong); i++)
     CHECK(!wrong[i],
         "%lld wrong of part %d: n %lld, %lld channels, %lld filters, in %lld %lld, "
-        "kernel %lld %lld, stride %lld %lld, dilate %lld %lld, pad %lld %lld", (long long)wrong[i], i,
-        (long long)w->n, (long long)w->channels, (long long)w->filters, (long long)w->in[1],
-        (long long)w->in[2], (long long)w->kernel[1], (long long)w->kernel[2],
-        (long long)w->stride[1], (long long)w->stride[2], (long long)w->dilate[1],
-        (long long)w->dilate[2], (long long)w->pad[1], (long long)w->pad[2]);
+        "kernel %lld %lld, stride %lld %lld, dilate %lld %lld, pad %lld %lld",
+        (long long)wrong[i], i, (long long)w->n, (long long)w->channels, (long long)w->filters,
+        (long long)w->in[1], (long long)w->in[2], (long long)w->kernel[1],
+        (long long)w->kernel[2], (long long)w->stride[1], (long long)w->stride[2],
+        (long long)w->dilate[1], (long long)w->dilate[2], (long long)w->pad[1],
+        (long long)w->pad[2]);
   free_images(&m);
 }
 

@@ -76,7 +76,7 @@ local CASES = {
   ["1 x 1, stride 2"] = { { 4, 64, 13, 8 }, { kernel = { 1, 1 }, stride = { 2, 2 },
     num_filter = 32, no_bias = true }, true },
   ["3 x 3"] = { { 9, 32, 8, 8 }, { kernel = { 3, 3 }, pad = { 1, 1 }, num_filter = 48 }, true },
-  ["3 x 3 of one image"] = { { 1, 16, 20, 17 }, { kernel = { 3, 3 }, pad = { 1, 1 },
+  ["3 x 3 of one image"] = { { 1, 32, 20, 17 }, { kernel = { 3, 3 }, pad = { 1, 1 },
     num_filter = 32 }, true },
   ["3 x 3, stride 2"] = { { 8, 32, 11, 9 }, { kernel = { 3, 3 }, pad = { 1, 1 },
     stride = { 2, 2 }, num_filter = 32 }, true },
