@@ -120,18 +120,20 @@ static void compare_results(const struct trial *t, int which)
   bool corners = which == FORWARD ? MAX(w->pad[1], w->pad[2]) > 1
                                   : which == DATA && MIN(w->pad[1], w->pad[2]) < 1;
   CHECK(worst <= (few ? 2e-6 : 1e-6) && (few || corners || own <= 1.5e-6),
-      "%s of %d x %d x %d x %d, %d filters, pad %d %d, add %d, act %d: %g, %g", names[which],
-      (int)w->n, (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters, (int)w->pad[1],
-      (int)w->pad[2], t->add, t->act, worst, own);
+      "%s of %d x %d x %d x %d, %d filters, pad %d %d, dilation %d, add %d, act %d: %g, %g",
+      names[which], (int)w->n, (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters,
+      (int)w->pad[1], (int)w->pad[2], (int)w->dilate[1], t->add, t->act, worst, own);
   mem_free(want), mem_free(bound), mem_free(got);
 }
 
 static void try_window(struct window w, int act, bool bias, bool add)
 {
   w.out[0] = w.in[0] = 1;
-  for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2;
-  CHECK(winograd_able(&w), "refused");
-  for (int which = FORWARD; which <= WEIGHT; which++) {
+  for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2 * w.dilate[a];
+  const bool dilated = w.dilate[1] > 1;
+  CHECK(winograd_able(&w, false), "refused");
+  CHECK(winograd_able(&w, true) == !dilated, "gradients of dilation %d", (int)w.dilate[1]);
+  for (int which = FORWARD; which <= (dilated ? FORWARD : WEIGHT); which++) {
     struct trial t = { w, make_floats(size_of(&w, DATA)), make_floats(size_of(&w, WEIGHT)),
       make_floats(size_of(&w, FORWARD)), make_floats(w.filters), make_floats(w.filters), act,
       add, w.n % 2 == 0, 1 };
@@ -139,6 +141,14 @@ static void try_window(struct window w, int act, bool bias, bool add)
     compare_results(&t, which);
     mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias), mem_free(t.scale);
   }
+}
+
+/* Tries a window whose rows are `apart` from each other. */
+static void try_dilated(struct window w, int64_t apart, int act, bool bias, bool add)
+{
+  w.in[1] += 2 * (apart - 1);
+  w.dilate[1] = apart;
+  try_window(w, act, bias, add);
 }
 
 static struct window make_window(
@@ -174,8 +184,14 @@ int main(void)
     struct window w = make_window(1 + draw_below(5), 1 + draw_below(5), 1 + draw_below(4),
         3 + draw_below(15), 3 + draw_below(15), 0);
     w.pad[1] = draw_below(3), w.pad[2] = draw_below(3);
-    try_window(w, acts[draw_below(3)], draw_below(2), draw_below(2));
+    const int act = acts[draw_below(3)];
+    const bool bias = draw_below(2), add = draw_below(2);
+    try_window(w, act, bias, add);
+    try_dilated(w, 2 + draw_below(3), act, bias, add);
   }
+  try_dilated(make_window(1, 1, 1, 3, 3, 0), 2, ACT_NONE, true, false);
+  try_dilated(make_window(2, 2, 3, 3, 9, 1), 9, ACT_TANH, true, true); /* more phases than rows */
+  try_dilated(make_window(1, 2, 4, 116, 64, 1), 2, ACT_RELU, true, false);
   const int64_t many = 304 /
       cpu_channel_block(); /* a weight of over 12 MiB in tiles is packed part by part */
   try_window(make_window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);

@@ -14,7 +14,8 @@ end
 local function net(size, dtype)
   local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
     num_filter = size.filters, name = "c", kernel = {size.k, size.k},
-    stride = {size.stride, size.stride}, pad = {size.pad, size.pad}, no_bias = true}
+    stride = {size.stride, size.stride}, pad = {size.pad, size.pad}, dilate = size.dilate or {1, 1},
+    no_bias = true}
   local shape = {size.n, size.channels, size.h, size.w}
   return x:simple_bind{ctx = ty.cpu(), shapes = {x = shape}, type_dict = {x = dtype, w = dtype},
     grad_req = size.req}
@@ -137,6 +138,17 @@ describe("convolution", function()
         end
       end
     end
+  end)
+
+  it("takes dilated rows, in tiles too", function()
+    for _, apart in ipairs{2, 3, 5} do
+      local exe = compare{n = 4, channels = 32, filters = 64, h = 40, w = 37, k = 3, stride = 1,
+        pad = 1, dilate = {apart, 1}, req = "write", seed = apart}
+      local forward = exe:program():match("\n *0 [^\n]*")
+      assert.is_nil(forward:match("Winograd: not 3 x 3[^;]*"), forward)
+    end
+    compare{n = 1, channels = 32, filters = 32, h = 33, w = 20, k = 3, stride = 1, pad = 2,
+      dilate = {1, 2}, req = "write", seed = 7}
   end)
 
   it("says which way it goes", function()

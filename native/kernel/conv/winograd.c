@@ -31,13 +31,14 @@ bool winograd_on(void)
   return known;
 }
 
-bool winograd_able(const struct window *w)
+bool winograd_able(const struct window *w, bool back)
 {
   const int lanes = winograd_isa()->lanes;
   if (w->dtype != TY_F32 || w->groups > 1 || w->kernel[0] != 1 || w->in[0] != 1 || w->pad[0])
     return false;
   for (int a = 1; a < 3; a++)
-    if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 2) return false;
+    if (w->kernel[a] != 3 || w->stride[a] != 1 || w->pad[a] > 2) return false;
+  if (w->dilate[2] != 1 || (back && w->dilate[1] != 1)) return false;
   return cpu_channel_block() == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
@@ -48,7 +49,7 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
   const int64_t tiles = make_tiles(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_isa() == CPU_BASELINE) return "made for AVX2, AVX-512 and NEON";
-  if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
+  if (!winograd_able(w, back)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < WINOGRAD_MIN_CHANNELS) return "few channels";
   const int64_t least = keeps ? WINOGRAD_MIN_TILES_KEPT
       : back                  ? WINOGRAD_MIN_TILES_BACKWARD
@@ -62,12 +63,20 @@ enum { TILE = WINOGRAD_TILE };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
+/* Returns the rows of tiles of those results of an image that begin at row `first`. */
+static int64_t tiles_down(const struct tiles *t, int64_t first)
+{
+  const int64_t rows = (t->height - first + t->apart - 1) / t->apart;
+  return (rows + TILE - 1) / TILE;
+}
+
 struct tiles make_tiles(const struct window *w)
 {
   struct tiles t = { .height = w->out[1],
     .width = w->out[2],
-    .down = (w->out[1] + TILE - 1) / TILE,
+    .apart = w->dilate[1],
     .across = (w->out[2] + TILE - 1) / TILE };
+  for (int64_t first = 0; first < MIN(t.apart, t.height); first++) t.down += tiles_down(&t, first);
   t.all = w->n * t.down * t.across;
   return t;
 }
@@ -78,13 +87,15 @@ int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 3
 
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n)
 {
-  const int64_t column = t % s->across, row = t / s->across % s->down, y = row * TILE,
-                x = column * TILE, whole = s->width / TILE - column;
+  const int64_t column = t % s->across, x = column * TILE, whole = s->width / TILE - column;
+  int64_t row = t / s->across % s->down, first = 0;
+  for (int64_t down; (down = tiles_down(s, first)) <= row; first++) row -= down;
+  const int64_t y = first + row * TILE * s->apart;
   return (struct tile_run){ .image = t / s->across / s->down,
     .y = y,
     .x = x,
     .n = whole > 0 ? MIN(n, whole) : 1,
-    .down = (int)MIN(TILE, s->height - y),
+    .down = (int)MIN(TILE, (s->height - y + s->apart - 1) / s->apart),
     .across = (int)MIN(TILE, s->width - x) };
 }
 
@@ -199,6 +210,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
       .w = w->in[2],
       .y = p.y - w->pad[1],
       .x = p.x - w->pad[2],
+      .apart = c->tiles.apart,
       .n = p.n,
       .down = p.down,
       .across = p.across,
@@ -217,7 +229,7 @@ static void activate_image(const struct convolution *c, const struct winograd_ru
 {
   for (int64_t i = 0; i < r->down; i++)
     c->t->act(c->end.act, r->n * r->across * c->isa->lanes,
-        r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
+        r->image + ((r->y + i * r->apart) * r->w + r->x) * c->isa->lanes);
 }
 
 /* Carries the filters from `first` on back to the image. */
@@ -233,6 +245,7 @@ static void carry_out(
       .w = w->out[2],
       .y = p.y,
       .x = p.x,
+      .apart = c->tiles.apart,
       .n = p.n,
       .down = p.down,
       .across = p.across,

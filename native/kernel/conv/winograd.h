@@ -2,15 +2,17 @@
 ** in blocks of a vector.
 **
 ** A quarter of the products, over tiles of 4 x 4 results that are carried into 36 planes and
-** back. Groups 1, dilation 1, padding at most 2; the leading axis of the window is 1.
+** back. Groups 1, padding at most 2; the leading axis of the window is 1. Forward rows may be
+** dilated: each tile then has every `dilate`-th row.
 */
 #pragma once
 #include "kernel/conv/conv.h"
 
 /* Returns false with TYCHO_WINOGRAD=0. */
 bool   winograd_on(void);
-/* Returns whether the window is such a one, in blocks as wide as this processor's vectors. */
-bool   winograd_able(const struct window *w);
+/* Returns whether the window is such a one, in blocks as wide as this processor's vectors. back: of
+** the gradients, whose rows are not dilated. */
+bool   winograd_able(const struct window *w, bool back);
 /* Returns why not, or NULL where it is faster than direct products. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 

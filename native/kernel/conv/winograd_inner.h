@@ -7,9 +7,11 @@
 const struct winograd_isa *winograd_isa(void);        /* of this processor */
 
 /* The results of an image cut into tiles of 4 x 4, the last ones lower or narrower; those of all
-** images are in one row. */
+** images are in one row. Where windows are dilated along the rows, a tile has every `apart`-th row:
+** first come the tiles of rows 0, apart, 2 apart ..., then those of rows 1, apart + 1 ... */
 struct tiles {
   int64_t height, width;                              /* results of an image */
+  int64_t apart;
   int64_t down, across, all;                          /* tiles of an image, of all images */
 };
 /* neighbouring tiles with equally many results: where in the result, how many, their results */

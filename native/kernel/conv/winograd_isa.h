@@ -23,6 +23,8 @@ struct winograd_run {
   int64_t h, w;
   /* row and column where the first tile begins; what is outside the image counts as zeros */
   int64_t y, x;
+  /* rows of the image from one of a tile to its next */
+  int64_t apart;
   /* number of tiles */
   int64_t n;
   int     down, across;                               /* results of a tile */

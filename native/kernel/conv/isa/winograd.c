@@ -89,11 +89,11 @@ INLINE void input_columns(const struct winograd_run *r, int64_t x, int64_t colum
     float out[SIDE][COLUMNS * W])
 {
   const int64_t from = x < 0 ? -x : 0, to = r->w - x < columns ? r->w - x : columns;
-  const int64_t below = TILE * r->w * W;
+  const int64_t below = TILE * r->apart * r->w * W;
   const float *row[SIDE];
   for (int i = 0; i < SIDE; i++) {
-    const bool inside = r->y + i >= 0 && r->y + i < r->h;
-    row[i] = inside ? r->image + ((r->y + i) * r->w + x + from) * W : zeros;
+    const int64_t y = r->y + i * r->apart;
+    row[i] = y >= 0 && y < r->h ? r->image + (y * r->w + x + from) * W : zeros;
     memset(out[i], 0, sizeof(V) * (size_t)from);
     memset(out[i] + to * W, 0, sizeof(V) * (size_t)(columns - to));
   }
@@ -153,7 +153,7 @@ INLINE void output_tile(const struct winograd_run *r, const float *points, float
     output_line(a, b);
     UNROLL for (int i = 0; i < TILE; i++) z[i][j] = b[i];
   }
-  for (int i = 0; i < r->down; i++, out += r->w * W) {
+  for (int i = 0; i < r->down; i++, out += r->apart * r->w * W) {
     V y[TILE];
     output_line(z[i], y);
     if (r->across == TILE)
