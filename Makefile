@@ -61,9 +61,12 @@ say   = $(if $(V),,@$(info $()  $(1) $(2)))
 # every .c of native; those in a folder isa are compiled once per instruction set; those called *onednn* need oneDNN
 NATIVE := $(sort $(shell find native -name '*.c'))
 ISA    := $(foreach f,$(NATIVE),$(if $(findstring /isa/,$(f)),$(f)))
+# for tiles alone (AMX)
+TILES  := $(filter %/isa/tiles.c,$(ISA))
+ISA    := $(filter-out $(TILES),$(ISA))
 ONEDNN := $(foreach f,$(NATIVE),$(if $(findstring onednn,$(notdir $(f))),$(f)))
 MPI    := native/comm/mpi_shim.c
-SRC    := $(filter-out $(ISA) $(ONEDNN) $(MPI),$(NATIVE))
+SRC    := $(filter-out $(ISA) $(TILES) $(ONEDNN) $(MPI),$(NATIVE))
 OPS    := $(filter native/operators/%,$(shell grep -l '^const struct op op_' $(SRC)))
 # the processor that the compiler makes code for
 TARGET := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
@@ -82,6 +85,7 @@ ISA_neon_narrow   = -DISA=neon_narrow -DTY_NEON -march=armv8.2-a+dotprod+bf16
 NARROWS_x86_64    = avx512_narrow avx512_tiles
 NARROWS_aarch64   = neon_dot neon_narrow
 NARROWS := $(NARROWS_$(TARGET))
+TILED_x86_64      = avx512_tiles
 NARROW  := $(filter %/isa/narrow.c,$(ISA))
 
 # threads of a compiler that has no OpenMP, or none that the thread sanitizer knows, are our own
@@ -109,7 +113,8 @@ LUA     := $(sort $(shell find runtime/lua -name '*.lua'))
 
 # what takes the compiler longest comes first, so that no core waits for it at the end
 OBJ      := $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o)) \
-            $(foreach i,$(NARROWS),$(NARROW:%.c=$(BUILD)/%.$(i).o)) $(SRC:%.c=$(BUILD)/%.o)
+            $(foreach i,$(NARROWS),$(NARROW:%.c=$(BUILD)/%.$(i).o)) \
+            $(foreach i,$(TILED_$(TARGET)),$(TILES:%.c=$(BUILD)/%.$(i).o)) $(SRC:%.c=$(BUILD)/%.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 
 # a library of its own, which knows one implementation of MPI

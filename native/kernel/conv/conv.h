@@ -50,6 +50,25 @@ size_t rounded_scratch(const struct window *w);
 /* Convolves like convolve_forward. Call where rounded_profitable. */
 int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
+/* Returns whether tiles_forward serves: this processor has tiles, and the window is a plane's of
+** one group. It rounds operands to bfloat16 and adds in float32, which the caller must allow. */
+bool   tiles_profitable(const struct window *w);
+size_t tiles_scratch(const struct window *w);
+/* Convolves like convolve_forward, where y has its channels in blocks, x if block_x is not 0. Call
+** where tiles_profitable. */
+int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
+    const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
+/* Computes dx (+)= gradient of x, from dy, both with their channels in blocks. Call where
+** tiles_profitable, with filters and channels in sixteens. */
+size_t tiles_data_scratch(const struct window *w);
+int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
+    bool add, struct gemm_kept *kept, void *tmp);
+/* Computes dw (+)= gradient of the weight, from dy, whose channels are in blocks, and x, which has
+** them so if block_x is not 0. Call where tiles_profitable and tiles_weight_fits. */
+bool   tiles_weight_fits(const struct window *w);
+size_t tiles_weight_scratch(const struct window *w);
+void tiles_weight(const struct window *w, const void *x, int block_x, const void *dy, void *dw,
+    bool add, void *tmp);
 /* Returns whether few_forward is faster: it is for few positions, and reads the unpacked weight
 ** once. */
 bool   few_profitable(const struct window *w);

@@ -57,6 +57,9 @@ enum {
   ROUNDED_FILTERS = 8,                                /* of a group */
   ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
 
+  /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
+  TILES_CHANNELS = 16,                                /* they go in thirty-twos */
+
   /* -- one channel a group (depthwise.c) -- */
   /* bytes of a padded piece of a plane, at most: half of a first cache */
   DEPTHWISE_PIECE = 16 << 10,
@@ -72,6 +75,8 @@ enum {
 #define DEPTHWISE_FORWARD_NS (PARALLEL_CHUNK_NS / 400000)
 /* of an element of an 8-bit weight that is packed (levels.c) */
 #define LEVELS_PACK_NS (PARALLEL_CHUNK_NS / 30000)
+/* of a step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 ns (2026-11-29) */
+#define NS_TILES 50.0
 /* of a channel of Winograd's weight that is packed, for each panel of filters */
 #define WINOGRAD_PACK_NS (PARALLEL_CHUNK_NS / 500)
 

@@ -270,6 +270,64 @@ static int pairs_forward(struct call *c)
   return rounded_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
+/* -- on tiles ---------------------------------------------------------------------------------- */
+
+static const char *refuse_tiles(const struct call *c)
+{
+  struct window w = conv_make_window(c);
+  const char *no = refuse_end(c);
+  if (no) return no;
+  if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
+  if (!c->out[0].block) return "channels are not in blocks";
+  return tiles_profitable(&w) ? NULL : "no tiles, few channels, groups, or no plane";
+}
+
+static const char *refuse_tiles_back(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  if (gemm_type_for(c, w.dtype) != GEMM_ROUNDED) return "operands are not rounded";
+  if (!c->in[0].block || (c->out[0].p && !c->out[0].block)) return "channels are not in blocks";
+  return tiles_profitable(&w) && tiles_weight_fits(&w)
+      ? NULL
+      : "no tiles, few channels, groups, or no plane";
+}
+
+static size_t tiled_scratch(const struct call *c)
+{
+  struct window w = conv_make_window(c);
+  return tiles_scratch(&w);
+}
+
+static int tiled_forward(struct call *c)
+{
+  struct window w = conv_make_window(c);
+  const struct convolve_end end = conv_make_end(c);
+  return tiles_forward(&w, c->in[0].p, c->in[0].block, &c->in[1], &end, c->out[0].p, c->state,
+      c->tmp);
+}
+
+static size_t tiled_back_scratch(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  size_t a = c->out[0].p ? tiles_data_scratch(&w) : 0,
+         b = c->out[1].p ? tiles_weight_scratch(&w) : 0;
+  return MAX(a, b);
+}
+
+/* in: gradient of the output, data, weight. */
+static int tiled_backward(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p)
+    TRY(tiles_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, c->state, c->tmp));
+  if (c->out[1].p)
+    tiles_weight(&w, c->in[1].p, c->in[1].block, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
 /* -- depthwise --------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
@@ -348,6 +406,10 @@ static const struct kernel cpu[] = {
     .flags = K_PRECISION, .fuses = CAN(POST_ACT) },
   { .name = "dots", .run = dots_forward, .types = T_FLOAT, .refuse = refuse_many,
     .scratch = dots_scratch, .fuses = CONV_END },
+  { .name = "tiles", .run = tiled_forward, .types = T(TY_F32), .refuse = refuse_tiles,
+    .scratch = tiled_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1), .fuses = CONV_END, .lead = image_lead,
+    .whole = WEIGHT_AND_BIAS },
   WINOGRAD_CONV
   ONEDNN_CONV
   { .name = "rows", .run = depthwise_forward, .types = T_FLOAT, .refuse = refuse_depth,
@@ -365,6 +427,9 @@ static const struct kernel cpu[] = {
 static const struct kernel back[] = {
   { .name = "product", .run = whole_backward, .types = T_FLOAT, .refuse = refuse_whole_back,
     .add = 7, .flags = K_PRECISION },
+  { .name = "tiles", .run = tiled_backward, .types = T(TY_F32), .refuse = refuse_tiles_back,
+    .scratch = tiled_back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
+    .flags = K_PRECISION, .blocks = IN_BLOCKS(3, 1) },
   WINOGRAD_CONV_BACK
   ONEDNN_CONV_BACK
   { .name = "rows", .run = depthwise_backward, .types = T_FLOAT, .refuse = refuse_depth_back,

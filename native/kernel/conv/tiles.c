@@ -1,0 +1,560 @@
+/* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, and the gradient of
+** its data, on tiles (AMX).
+**
+** Channels come and go in blocks of 16. A unit, some rows of an image or some images, is rounded to
+** positions of 32 channels each, with zeros around, so that 16 neighbouring positions seen from any
+** tap of the window are a tile as they are: there is no matrix of columns. Rows follow each other,
+** and a tile goes over their ends; what it computes there is not written. Windows that move by
+** several positions see as many interleaved images, their phases. A tile of sums is 16 positions of
+** a block of 16 filters, as the output has them. The weight's tiles are kept.
+**
+** The gradient of the data is a convolution of that of the output, by steps of one. Where the
+** window moves by several positions, elements of the data are in phases, too: those of one are seen
+** by some of its taps.
+*/
+#include "base/cast.h"
+#include "kernel/conv/inner.h"
+#include "kernel/conv/tiles.h"
+
+static const struct conv_tiles *given;                /* NULL: those of the processor */
+
+void conv_tiles_give(const struct conv_tiles *t) { given = t; }
+
+const struct conv_tiles *conv_tiles(void)
+{
+  if (given) return given;
+#if defined __x86_64__
+  extern const struct conv_tiles conv_tiles_avx512_tiles;
+  if (cpu_multiplies_tiles()) return &conv_tiles_avx512_tiles;
+#endif
+  return NULL;
+}
+
+enum {
+  /* bytes of a unit's rounded positions: a part of a second cache of 2 MiB */
+  UNIT_BYTES = 512 << 10,
+  /* positions of a unit, at most and (of a window of one tap) at least */
+  MOST_POSITIONS = 1024, LEAST_POSITIONS = 128,
+  /* units that threads take as wholes; of fewer ones they take channels, then filters */
+  UNITS = 8,
+  /* of the data that a window sees from one where, for its gradient */
+  MOST_PHASES = 16,
+  /* positions of a plain image that are put into blocks at a time */
+  SPAN = 64,
+};
+
+/* Elements of the result that some taps make: first row and column, which may be outside; taps, and
+** the tiles of their weight. */
+struct tile_phase { int64_t row, column, taps; const int64_t *tap; int64_t weight; };
+
+struct tiles_pass {
+  const struct conv_tiles *t;
+  /* what is computed: channels and filters, and for the gradient of the data kernel, padding and
+  ** output, are not those of the convolution, which is `whole` */
+  struct window w;
+  const struct window *whole;
+  bool back;
+  /* a window of one tap: positions of all images are one row */
+  bool flat;
+  /* rows and images of a unit; of a flat window, positions */
+  int64_t rows, images, positions;
+  /* phases down and across, from one row to the next in positions, rows of a phase */
+  int64_t down, across, pitch, height;
+  /* positions of an image in a unit, and of a unit's 32 channels with what is read beyond */
+  int64_t image, plane;
+  /* groups of 32 channels, blocks of 32 filters */
+  int64_t channels, filters;
+  int64_t units;
+  /* rows and columns of the result, and from one of a phase to the next */
+  int64_t result[2], step[2];
+  int phases;
+  struct tile_phase phase[MOST_PHASES];
+  const float *x;
+  int block_x;
+  float *y;
+  struct convolve_end end;
+  const uint16_t *weight;
+  /* of a thread: rounded positions, the first positions of tiles, their places */
+  size_t x_bytes, first_bytes, where_bytes;
+  char *threads;
+};
+
+/* -- sizes ------------------------------------------------------------------------------------- */
+
+/* Sets the positions of a unit of `rows` rows of `images` images. */
+static void size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
+{
+  x->rows = rows;
+  x->images = images;
+  x->height = rows + phase_reach(&x->w, 1);
+  x->image = x->down * x->across * x->height * x->pitch;
+  x->plane = images * x->image + x->pitch + TILE_LANES;
+}
+
+static int64_t unit_bytes(const struct tiles_pass *x)
+{
+  return x->plane * x->channels * TILE_CHANNELS * (int64_t)sizeof(uint16_t);
+}
+
+static void cut_flat(struct tiles_pass *x)
+{
+  const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
+  x->positions = MAX(LEAST_POSITIONS, MIN(MOST_POSITIONS, UNIT_BYTES / each));
+  if (all / UNITS >= LEAST_POSITIONS) x->positions = MIN(x->positions, all / UNITS);
+  x->positions = MIN(x->positions, all);
+  x->positions = (x->positions + 2 * TILE_LANES - 1) / (2 * TILE_LANES) * (2 * TILE_LANES);
+  x->units = (all + x->positions - 1) / x->positions;
+  x->plane = x->positions;
+}
+
+static void cut_rows(struct tiles_pass *x)
+{
+  const struct window *w = &x->w;
+  const int64_t out = w->out[1];
+  x->down = window_phases(w, 1);
+  x->across = window_phases(w, 2);
+  x->pitch = window_pitch(w);
+  int64_t bands = 0;
+  do {
+    bands++;
+    size_unit(x, (out + bands - 1) / bands, 1);
+  } while (x->rows > 1 && (unit_bytes(x) > UNIT_BYTES || x->rows * w->out[2] > MOST_POSITIONS));
+  if (bands == 1)
+    for (int64_t images = 2; images <= w->n / UNITS; images++) {
+      struct tiles_pass more = *x;
+      size_unit(&more, out, images);
+      if (unit_bytes(&more) > UNIT_BYTES || images * out * w->out[2] > MOST_POSITIONS) break;
+      *x = more;
+    }
+  x->units = bands > 1 ? w->n * ((out + x->rows - 1) / x->rows)
+                       : (w->n + x->images - 1) / x->images;
+}
+
+/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees
+** rows of the output's gradient, from the first one that any of its elements is seen from. */
+static struct window turn_window(const struct window *w)
+{
+  struct window t = *w;
+  t.channels = w->filters;
+  t.filters = w->channels;
+  for (int a = 0; a < 3; a++) {
+    const int64_t reach = phase_reach(w, a), from = w->pad[a] / w->stride[a];
+    t.in[a] = w->out[a];
+    t.out[a] = (w->in[a] - 1 + w->pad[a]) / w->stride[a] + 1 - from;
+    t.kernel[a] = reach + 1;
+    t.stride[a] = t.dilate[a] = 1;
+    t.pad[a] = reach - from;
+  }
+  return t;
+}
+
+static struct tiles_pass make_tiles_pass(const struct window *w, bool back)
+{
+  struct tiles_pass x = { .t = conv_tiles(), .w = back ? turn_window(w) : *w, .whole = w,
+    .back = back, .flat = window_1x1(w) };
+  x.channels = (x.w.channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
+  x.filters = (x.w.filters + TILE_FILTERS - 1) / TILE_FILTERS;
+  if (x.flat)
+    cut_flat(&x);
+  else
+    cut_rows(&x);
+  for (int a = 0; a < 2; a++) {
+    x.result[a] = back ? w->in[a + 1] : w->out[a + 1];
+    x.step[a] = back ? w->stride[a + 1] : 1;
+  }
+  const int64_t tiles = x.flat ? x.positions / TILE_LANES
+                               : x.images * ((x.rows * x.pitch + TILE_LANES - 1) / TILE_LANES);
+  x.x_bytes = align_up((size_t)unit_bytes(&x), ALIGN);
+  x.first_bytes = align_up((size_t)tiles * sizeof(int32_t), ALIGN);
+  x.where_bytes = align_up((size_t)(tiles * TILE_LANES) * sizeof(int32_t), ALIGN);
+  return x;
+}
+
+static size_t thread_bytes(const struct tiles_pass *x)
+{
+  return x->x_bytes + x->first_bytes + x->where_bytes;
+}
+
+static size_t tap_bytes(const struct window *w)
+{
+  return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
+}
+
+bool tiles_profitable(const struct window *w)
+{
+  return conv_tiles() && w->stride[1] * w->stride[2] <= MOST_PHASES && w->dtype == TY_F32 &&
+      w->groups == 1 && w->in[0] == 1 &&
+      w->kernel[0] == 1 && w->pad[0] == 0 && w->filters % TILE_LANES == 0 &&
+      w->channels >= TILES_CHANNELS;
+}
+
+static size_t pass_scratch(const struct window *w, bool back)
+{
+  const struct tiles_pass x = make_tiles_pass(w, back);
+  return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
+}
+
+size_t tiles_scratch(const struct window *w) { return pass_scratch(w, false); }
+size_t tiles_data_scratch(const struct window *w) { return pass_scratch(w, true); }
+
+/* -- taps -------------------------------------------------------------------------------------- */
+
+/* Returns whether a tap makes elements of a phase. */
+static bool in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_t across)
+{
+  const struct window *w = x->whole;
+  if (!x->back) return true;
+  return down * w->dilate[1] % w->stride[1] == phase / w->stride[2] &&
+      across * w->dilate[2] % w->stride[2] == phase % w->stride[2];
+}
+
+/* Returns where a tap sees position 0, in numbers. */
+static int64_t tap_offset(const struct tiles_pass *x, int64_t down, int64_t across)
+{
+  const struct window *w = x->whole;
+  const int64_t y = down * w->dilate[1], c = across * w->dilate[2], row = y / w->stride[1],
+                column = c / w->stride[2];
+  if (x->back)
+    return TILE_CHANNELS * ((phase_reach(w, 1) - row) * x->pitch + phase_reach(w, 2) - column);
+  const int64_t phase = y % w->stride[1] * x->across + c % w->stride[2];
+  return TILE_CHANNELS * (phase * x->height * x->pitch + row * x->pitch + column);
+}
+
+/* Finds phases of the result and their taps. */
+static void find_phases(struct tiles_pass *x, int64_t *tap)
+{
+  const struct window *w = x->whole;
+  int64_t weight = 0;
+  x->phases = x->back ? (int)(w->stride[1] * w->stride[2]) : 1;
+  for (int i = 0; i < x->phases; i++) {
+    struct tile_phase *p = &x->phase[i];
+    *p = (struct tile_phase){ .tap = tap, .weight = weight };
+    if (x->back) {
+      p->row = i / w->stride[2] - w->pad[1] % w->stride[1];
+      p->column = i % w->stride[2] - w->pad[2] % w->stride[2];
+    }
+    for (int64_t y = 0; y < w->kernel[1]; y++)
+      for (int64_t c = 0; c < w->kernel[2]; c++)
+        if (in_phase(x, i, y, c)) *tap++ = tap_offset(x, y, c);
+    p->taps = tap - p->tap;
+    weight += p->taps * x->channels * x->filters * 2 * TILE_NUMBERS;
+  }
+}
+
+/* -- the weight -------------------------------------------------------------------------------- */
+
+struct tiling { const struct tiles_pass *x; const float *from; uint16_t *to; };
+
+/* Returns the numbers of a block of 32 filters of a phase. */
+static int64_t filter_block(const struct tiles_pass *x, const struct tile_phase *p)
+{
+  return x->channels * p->taps * 2 * TILE_NUMBERS;
+}
+
+/* Rounds channels of 16 filters into a tile: 16 pairs of channels of each filter. */
+static void fill_tile(const struct tiles_pass *x, const float *from, int64_t filter,
+    int64_t channel, uint16_t *to)
+{
+  const int64_t taps = window_taps(x->whole), all = x->whole->channels * taps,
+                filters = MIN(TILE_LANES, x->w.filters - filter),
+                channels = MIN(TILE_CHANNELS, x->w.channels - channel),
+                of_filter = x->back ? taps : all, of_channel = x->back ? all : taps;
+  if (filters < TILE_LANES || channels < TILE_CHANNELS) memset(to, 0, 2 * TILE_NUMBERS);
+  from += filter * of_filter + channel * of_channel;
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t f = 0; f < filters; f++)
+      to[(c / 2 * TILE_LANES + f) * 2 + c % 2] =
+          bf16_of_f32(from[f * of_filter + c * of_channel]);
+}
+
+/* Rounds the tiles of blocks of 32 filters. */
+static void tile_filters(int64_t begin, int64_t end, void *context)
+{
+  const struct tiling *k = context;
+  const struct tiles_pass *x = k->x;
+  const struct window *w = x->whole;
+  for (int64_t f = begin; f < end; f++)
+    for (int i = 0; i < x->phases; i++) {
+      const struct tile_phase *p = &x->phase[i];
+      uint16_t *to = k->to + p->weight + f * filter_block(x, p);
+      for (int64_t c = 0; c < x->channels; c++)
+        for (int64_t t = 0; t < window_taps(w); t++) {
+          if (!in_phase(x, i, t / w->kernel[2], t % w->kernel[2])) continue;
+          for (int64_t part = 0; part < 2; part++, to += TILE_NUMBERS)
+            fill_tile(x, k->from + t, f * TILE_FILTERS + part * TILE_LANES, c * TILE_CHANNELS, to);
+        }
+    }
+}
+
+/* -- a unit's positions ------------------------------------------------------------------------ */
+
+/* Rounds n positions from number `at` of an image on, `step` apart, of 32 channels from c on. */
+static void pack_span(const struct tiles_pass *x, const float *image, int64_t c, int64_t at,
+    int64_t n, int64_t step, uint16_t *to)
+{
+  const struct window *w = &x->w;
+  const int64_t in = window_in(w), more = w->channels - c - TILE_LANES;
+  if (x->block_x) {
+    const float *low = image + c * in + at * TILE_LANES;
+    x->t->pack(n, low, more > 0 ? low + in * TILE_LANES : NULL, step * TILE_LANES, to);
+    return;
+  }
+  float span[2][SPAN * TILE_LANES] __attribute__((aligned(64)));
+  const int64_t each = MAX(SPAN / step, 1);
+  memset(span, 0, sizeof span);
+  for (int64_t i = 0; i < n; i += each) {
+    const int64_t some = MIN(each, n - i), length = MIN((some - 1) * step + 1, SPAN);
+    const float *from = image + c * in + at + i * step;
+    void (*strip)(int64_t, int64_t, const void *, int64_t, int64_t, int, void *) =
+        gemm_type(TY_F32)->strip;
+    strip(MIN(TILE_LANES, more + TILE_LANES), length, from, in, 1, TILE_LANES, span[0]);
+    if (more > 0)
+      strip(
+          MIN(TILE_LANES, more), length, from + TILE_LANES * in, in, 1, TILE_LANES, span[1]);
+    x->t->pack(some, span[0], more > 0 ? span[1] : NULL, step * TILE_LANES,
+        to + i * TILE_CHANNELS);
+  }
+}
+
+static void clear_positions(uint16_t *to, int64_t begin, int64_t end)
+{
+  if (end > begin)
+    memset(to + begin * TILE_CHANNELS, 0, (size_t)(end - begin) * TILE_CHANNELS * sizeof *to);
+}
+
+/* Rounds row `y` of phase (i, k), which may be outside, of 32 channels from c on. */
+static void pack_row(const struct tiles_pass *x, const float *image, int64_t c, int64_t y,
+    int64_t k, uint16_t *to)
+{
+  const struct window *w = &x->w;
+  const int64_t step = w->stride[2], line = y - w->pad[1], left = w->pad[2] - k;
+  const int64_t begin = MIN(left > 0 ? (left + step - 1) / step : 0, x->pitch),
+                end = MAX(begin, MIN((w->in[2] - 1 + left + step) / step, x->pitch));
+  if (line < 0 || line >= w->in[1]) {
+    clear_positions(to, 0, x->pitch);
+    return;
+  }
+  clear_positions(to, 0, begin);
+  if (end > begin)
+    pack_span(x, image, c, line * w->in[2] + begin * step - left, end - begin, step,
+        to + begin * TILE_CHANNELS);
+  clear_positions(to, end, x->pitch);
+}
+
+/* Rounds rows from `row` on of an image for 32 channels from c on. */
+static void pack_rows(
+    const struct tiles_pass *x, const float *image, int64_t c, int64_t row, uint16_t *to)
+{
+  for (int64_t i = 0; i < x->down; i++)
+    for (int64_t k = 0; k < x->across; k++)
+      for (int64_t r = 0; r < x->height; r++, to += x->pitch * TILE_CHANNELS)
+        pack_row(x, image, c, (row + r) * x->w.stride[1] + i, k, to);
+}
+
+/* -- units ------------------------------------------------------------------------------------- */
+
+struct unit {
+  int64_t image, images;                              /* of the batch */
+  int64_t row, rows;                                  /* of flat windows, positions */
+  uint16_t *x;
+  int32_t *first, *where;
+  int64_t tiles;
+};
+
+static int64_t image_numbers(const struct tiles_pass *x)
+{
+  return x->w.channels * window_in(&x->w);
+}
+
+/* What threads share of a unit where they take parts of it. */
+struct unit_run {
+  const struct tiles_pass *x;
+  const struct unit *u;
+  const struct tile_phase *phase;
+};
+
+/* Rounds the unit's positions of groups of 32 channels. */
+static void pack_channels(int64_t begin, int64_t end, void *context)
+{
+  const struct unit_run *r = context;
+  const struct tiles_pass *x = r->x;
+  const struct unit *u = r->u;
+  const struct window *w = &x->w;
+  const int64_t out = window_out(w);
+  for (int64_t c = begin; c < end; c++) {
+    uint16_t *to = u->x + c * x->plane * TILE_CHANNELS;
+    for (int64_t i = 0, n; x->flat && i < u->rows; i += n) {
+      const int64_t at = u->image * out + u->row + i;
+      n = MIN(u->rows - i, out - at % out);
+      pack_span(x, x->x + at / out * image_numbers(x), c * TILE_CHANNELS, at % out, n, 1,
+          to + i * TILE_CHANNELS);
+    }
+    for (int64_t i = 0; !x->flat && i < u->images; i++)
+      pack_rows(x, x->x + (u->image + i) * image_numbers(x), c * TILE_CHANNELS, u->row,
+          to + i * x->image * TILE_CHANNELS);
+    if (!x->flat) clear_positions(to, u->images * x->image, x->plane);
+  }
+}
+
+/* Returns where position p of image i is in the result,
+** from the unit's first image on; -1: nowhere. */
+static int32_t find_position(const struct tiles_pass *x, const struct unit *u,
+    const struct tile_phase *t, int64_t i, int64_t p)
+{
+  const int64_t space = x->result[0] * x->result[1], image = x->w.filters / TILE_LANES * space;
+  if (x->flat) {
+    const int64_t at = u->row + p;
+    return p < u->rows ? (int32_t)(at / space * image + at % space) : -1;
+  }
+  const int64_t column = p % x->pitch,
+                y = (u->row + p / x->pitch) * x->step[0] + t->row,
+                at = column * x->step[1] + t->column;
+  const bool inside = p / x->pitch < u->rows && column < x->w.out[2] && y >= 0 &&
+      y < x->result[0] && at >= 0 && at < x->result[1];
+  return inside ? (int32_t)(i * image + y * x->result[1] + at) : -1;
+}
+
+/* Lists the tiles of a unit and the places of a phase's positions. */
+static void list_tiles(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
+{
+  const int64_t end = x->flat ? u->rows : (u->rows - 1) * x->pitch + x->w.out[2];
+  int32_t *where = u->where;
+  u->tiles = 0;
+  for (int64_t i = 0; i < u->images; i++)
+    for (int64_t q = 0; q < end; q += TILE_LANES) {
+      u->first[u->tiles++] = (int32_t)(x->flat ? q : i * x->image + q);
+      for (int64_t p = q; p < q + TILE_LANES; p++) *where++ = find_position(x, u, t, i, p);
+    }
+}
+
+static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
+{
+  const struct window *w = &x->w;
+  if (x->flat) {
+    u->row = i * x->positions;
+    u->rows = MIN(x->positions, window_positions(w) - u->row);
+    u->image = u->row / window_out(w);
+    u->row -= u->image * window_out(w);
+    u->images = 1;
+    return;
+  }
+  const int64_t bands = (w->out[1] + x->rows - 1) / x->rows;
+  u->image = bands > 1 ? i / bands : i * x->images;
+  u->images = bands > 1 ? 1 : MIN(x->images, w->n - u->image);
+  u->row = bands > 1 ? i % bands * x->rows : 0;
+  u->rows = MIN(x->rows, w->out[1] - u->row);
+}
+
+/* Multiplies the unit's positions by the taps of a phase for blocks of 32 filters. */
+static void multiply_filters(int64_t begin, int64_t end, void *context)
+{
+  const struct unit_run *r = context;
+  const struct tiles_pass *x = r->x;
+  const struct tile_phase *p = r->phase;
+  const int64_t filters = x->w.filters, space = x->result[0] * x->result[1];
+  struct tiles_block b = { .x = r->u->x,
+    .plane = x->plane * TILE_CHANNELS,
+    .channels = x->channels,
+    .tap = p->tap,
+    .taps = p->taps,
+    .tiles = r->u->tiles,
+    .first = r->u->first,
+    .where = r->u->where,
+    .block = TILE_LANES * space,
+    .add = x->end.add,
+    .act = x->end.act,
+    .apply = gemm_type(TY_F32)->act };
+  for (int64_t f = begin; f < end; f++) {
+    const int64_t filter = f * TILE_FILTERS;
+    b.weight = x->weight + p->weight + f * filter_block(x, p);
+    b.y = x->y + (r->u->image * filters + filter) * space;
+    b.parts = filters - filter > TILE_LANES ? 2 : 1;
+    b.scale = x->end.scale ? x->end.scale + filter : NULL;
+    b.bias = x->end.bias ? (const float *)x->end.bias + filter : NULL;
+    x->t->multiply(&b);
+  }
+}
+
+static struct unit unit_in(const struct tiles_pass *x, char *buffer)
+{
+  return (struct unit){ .x = (uint16_t *)buffer,
+    .first = (int32_t *)(buffer + x->x_bytes),
+    .where = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
+}
+
+/* Computes whole units on this thread. */
+static void multiply_units(int64_t begin, int64_t end, void *context)
+{
+  const struct tiles_pass *x = context;
+  struct unit u = unit_in(x, x->threads + thread_bytes(x) * (size_t)parallel_index());
+  struct unit_run r = { x, &u, NULL };
+  for (int64_t i = begin; i < end; i++) {
+    find_unit(x, i, &u);
+    pack_channels(0, x->channels, &r);
+    for (int k = 0; k < x->phases; k++) {
+      r.phase = &x->phase[k];
+      list_tiles(x, &u, r.phase);
+      multiply_filters(0, x->filters, &r);
+    }
+  }
+}
+
+/* Computes units one after the other, each on all threads. */
+static void share_units(const struct tiles_pass *x)
+{
+  struct unit u = unit_in(x, x->threads);
+  struct unit_run r = { x, &u, NULL };
+  for (int64_t i = 0; i < x->units && !stop_wanted(); i++) {
+    find_unit(x, i, &u);
+    parallel_for(x->channels, elements_ns(x->plane * TILE_CHANNELS), pack_channels, &r);
+    for (int k = 0; k < x->phases; k++) {
+      r.phase = &x->phase[k];
+      list_tiles(x, &u, r.phase);
+      parallel_for(x->filters,
+          NS_TILES / 2 * (double)(u.tiles * x->channels * (r.phase->taps + 1)), multiply_filters,
+          &r);
+    }
+  }
+}
+
+static int run_pass(struct tiles_pass *x, const struct operand *weight, struct gemm_kept *kept,
+    void *tmp)
+{
+  const int64_t each = window_taps(x->whole) * x->channels * 2 * TILE_NUMBERS,
+                numbers = x->filters * each;
+  bool fresh;
+  struct tiling k = { x, weight->p,
+    gemm_kept_buffer(kept, weight, (size_t)numbers * sizeof(uint16_t), &fresh) };
+  NEED(k.to, TY_EMEMORY, "out of memory: rounded weight of %lld numbers", (long long)numbers);
+  find_phases(x, tmp);
+  if (!fresh) parallel_for(x->filters, cost_ns(NS_ELEMENT, each), tile_filters, &k);
+  x->weight = k.to;
+  x->threads = (char *)tmp + tap_bytes(x->whole);
+  if (x->units < UNITS)
+    share_units(x);
+  else
+    parallel_chunks_stoppable(x->units, 1, multiply_units, x);
+  return TY_OK;
+}
+
+int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
+    const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
+{
+  struct tiles_pass p = make_tiles_pass(w, false);
+  p.x = x;
+  p.block_x = block_x;
+  p.y = y;
+  p.end = *end;
+  return run_pass(&p, weight, kept, tmp);
+}
+
+int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
+    bool add, struct gemm_kept *kept, void *tmp)
+{
+  struct tiles_pass p = make_tiles_pass(w, true);
+  p.x = dy;
+  p.block_x = TILE_LANES;
+  p.y = dx;
+  p.end = (struct convolve_end){ .add = add };
+  return run_pass(&p, weight, kept, tmp);
+}

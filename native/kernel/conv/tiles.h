@@ -1,0 +1,78 @@
+/* tiles.h - the inner loops of a convolution on tiles (conv/tiles.c), of processors that have them
+** (conv/isa/tiles.c).
+**
+** A tile of the left side is 16 positions of 32 channels, one of the right side 32 channels of 16
+** filters. Positions are 32 numbers of bfloat16, a cache line, that follow each other, so that a
+** tap of the window is an offset.
+*/
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  TILE_LANES = 16,                                    /* filters, or positions, of a tile */
+  TILE_CHANNELS = 32,                                 /* channels of a tile */
+  TILE_FILTERS = 2 * TILE_LANES,                      /* filters of a block */
+  TILE_NUMBERS = TILE_CHANNELS * TILE_LANES,          /* of bfloat16 in a tile */
+};
+
+/* The products of a block of filters with the positions of some tiles. */
+struct tiles_block {
+  const uint16_t *x;                                  /* position 0 of the first 32 channels */
+  /* numbers from 32 channels to the next 32, and how many of these there are */
+  int64_t plane, channels;
+  /* offsets of the window's taps, in numbers, and how many there are */
+  const int64_t *tap;
+  int64_t taps;
+  /* tiles of the right side: for each 32 channels and each tap that of the first and that of the
+  ** second 16 filters */
+  const uint16_t *weight;
+  /* number of tiles of the left side; the first position of each */
+  int64_t tiles;
+  const int32_t *first;
+  /* 16 places in y of each of these tiles, in positions; below 0: it is not written */
+  const int32_t *where;
+  /* y of the first 16 filters, 16 numbers a position; numbers from there to the second 16 */
+  float *y;
+  int64_t block;
+  int parts;                                          /* 1: there are no second 16 filters */
+  /* the end, as in struct convolve_end, of the first filter */
+  const float *scale, *bias;
+  bool add;
+  int act;
+  /* applies an activation in place */
+  void (*apply)(int act, int64_t n, void *x);
+};
+
+/* Sums of products over positions, for the gradient of the weight: two by two tiles of 16 filters
+** times 16 channels, one after the other, filters first. */
+struct tiles_sums {
+  /* tiles of 16 filters of 32 positions, one after the other; numbers to the second 16 filters */
+  const uint16_t *left;
+  int64_t left_next;
+  /* rows of 16 channels of two positions; numbers to the second 16 channels */
+  const uint16_t *right;
+  int64_t right_next;
+  /* of 32 positions */
+  int64_t steps;
+  float *sums;
+  bool add;                                           /* to the sums that are there */
+};
+
+struct conv_tiles {
+  void (*multiply)(const struct tiles_block *b);
+  /* Rounds n positions, `step` numbers apart, of 16 channels and the next 16 (NULL: zeros). */
+  void (*pack)(int64_t n, const float *low, const float *high, int64_t step, uint16_t *to);
+  void (*add_up)(const struct tiles_sums *s);
+  /* Rounds n positions, `step` numbers apart, of 16 channels. */
+  void (*round)(int64_t n, const float *from, int64_t step, uint16_t *to);
+  /* Makes n rows of tiles_sums.right of twice as many rounded positions. */
+  void (*pair)(int64_t n, const uint16_t *from, uint16_t *to);
+  /* Makes n tiles of tiles_sums.left of 32 rounded positions each. */
+  void (*turn)(int64_t n, const uint16_t *from, uint16_t *to);
+};
+
+/* Returns the loops of this processor; NULL: it has no tiles. */
+const struct conv_tiles *conv_tiles(void);
+/* Gives the loops that are used from now on, instead of those of the processor: for a test. */
+void conv_tiles_give(const struct conv_tiles *t);

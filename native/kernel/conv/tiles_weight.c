@@ -1,0 +1,239 @@
+/* tiles_weight.c - the gradient of a convolution's weight on tiles (AMX), of operands that are
+** rounded to bfloat16.
+**
+** Sums go over all positions. Rows of the images, with the zeros around, follow each other, 16
+** channels of two positions to a row of a tile; those of the output's gradient have the same
+** places, 32 positions of a filter to a row, and zeros between. A tap of the window is an offset of
+** positions, where an odd one sees a second copy whose pairs begin one position later. Windows that
+** move by several positions see phases, as in tiles.c. Some images at a time are rounded; then each
+** block of filters, channels and a tap is a task, which adds to its sums: no sum depends on the
+** number of threads.
+*/
+#include "base/cast.h"
+#include "kernel/conv/inner.h"
+#include "kernel/conv/tiles.h"
+
+enum {
+  /* bytes of rounded images at a time: of a second cache of 2 MiB, and more where they are few */
+  PIECE_BYTES = 2 << 20,
+  /* of one image, at most */
+  IMAGE_BYTES = 16 << 20,
+};
+
+struct weight_pass {
+  const struct conv_tiles *t;
+  const struct window *w;
+  int64_t images;                                     /* at a time */
+  /* phases down and across, from one row to the next in positions, rows of a phase */
+  int64_t down, across, pitch, height;
+  /* positions of a phase of these images, and that are read */
+  int64_t phase, plane;
+  int64_t steps;                                      /* of 32 positions */
+  int parities;                                       /* copies of the pairs */
+  /* blocks of 32 filters and channels */
+  int64_t filters, channels;
+  const float *x, *dy;
+  float *dw;
+  bool block_x, add;
+  int64_t image, some;                                /* images of this piece: first, number */
+  /* rounded: [16 channels][copy][pairs], [16 filters][tiles] */
+  uint16_t *right, *left;
+  float *sums;
+  size_t right_bytes, left_bytes, sum_bytes, row_bytes;
+  char *threads;                                      /* of each: rounded positions */
+};
+
+/* Returns where a tap sees position 0, in positions. */
+static int64_t find_offset(const struct weight_pass *p, int64_t tap)
+{
+  const struct window *w = p->w;
+  const int64_t y = tap / w->kernel[2] * w->dilate[1], x = tap % w->kernel[2] * w->dilate[2];
+  return (y % w->stride[1] * p->across + x % w->stride[2]) * p->phase +
+      y / w->stride[1] * p->pitch + x / w->stride[2];
+}
+
+static void size_piece(struct weight_pass *p, int64_t images)
+{
+  const int64_t even = 2 * TILE_LANES;
+  p->images = images;
+  p->phase = images * p->height * p->pitch;
+  p->steps = (p->phase + even - 1) / even;
+  p->plane = (p->down * p->across * p->phase + phase_reach(p->w, 1) * p->pitch +
+                 phase_reach(p->w, 2) + 3 * even) / even *
+      even;
+  p->right_bytes = (size_t)(p->channels * 2 * p->parities * p->plane * TILE_LANES) * 2;
+  p->left_bytes = (size_t)(p->filters * 2 * p->steps * TILE_NUMBERS) * 2;
+  p->row_bytes = align_up((size_t)(p->plane * TILE_LANES) * 2, ALIGN);
+}
+
+static struct weight_pass make_weight_pass(const struct window *w)
+{
+  struct weight_pass p = { .t = conv_tiles(), .w = w, .down = window_phases(w, 1),
+    .across = window_phases(w, 2), .height = w->out[1] + phase_reach(w, 1) };
+  p.pitch = window_pitch(w);
+  if (!window_1x1(w)) p.pitch += p.pitch % 2;
+  p.parities = phase_reach(w, 2) ? 2 : 1;
+  p.filters = (w->filters + TILE_FILTERS - 1) / TILE_FILTERS;
+  p.channels = (w->channels + TILE_FILTERS - 1) / TILE_FILTERS;
+  size_piece(&p, 1);
+  for (int64_t images = 2; images <= w->n; images++) {
+    struct weight_pass more = p;
+    size_piece(&more, images);
+    if (more.right_bytes + more.left_bytes > PIECE_BYTES) break;
+    p = more;
+  }
+  p.sum_bytes = (size_t)(p.filters * p.channels * window_taps(w)) * 4 * TILE_LANES * TILE_LANES *
+      sizeof(float);
+  return p;
+}
+
+bool tiles_weight_fits(const struct window *w)
+{
+  const struct weight_pass p = make_weight_pass(w);
+  return p.right_bytes + p.left_bytes <= IMAGE_BYTES;
+}
+
+size_t tiles_weight_scratch(const struct window *w)
+{
+  const struct weight_pass p = make_weight_pass(w);
+  return p.right_bytes + p.left_bytes + p.sum_bytes + p.row_bytes * (size_t)parallel_threads();
+}
+
+/* -- rounding ---------------------------------------------------------------------------------- */
+
+enum { SPAN = 64 };                                   /* positions of a plain image at a time */
+
+/* Rounds n positions from number `at` of an image on, `step` apart, of 16 channels from c on. */
+static void round_span(const struct weight_pass *p, const float *image, int64_t c, int64_t at,
+    int64_t n, int64_t step, uint16_t *to)
+{
+  const int64_t in = window_in(p->w), each = MAX(SPAN / step, 1);
+  if (p->block_x) {
+    p->t->round(n, image + c * in + at * TILE_LANES, step * TILE_LANES, to);
+    return;
+  }
+  float span[SPAN * TILE_LANES] __attribute__((aligned(64)));
+  memset(span, 0, sizeof span);
+  for (int64_t i = 0; i < n; i += each) {
+    const int64_t some = MIN(each, n - i), length = MIN((some - 1) * step + 1, SPAN);
+    gemm_type(TY_F32)->strip(MIN(TILE_LANES, p->w->channels - c), length,
+        image + c * in + at + i * step, in, 1, TILE_LANES, span);
+    p->t->round(some, span, step * TILE_LANES, to + i * TILE_LANES);
+  }
+}
+
+/* Rounds a row of a phase whose first position is `left` positions before the image. */
+static void round_row(const struct weight_pass *p, const float *image, int64_t c, int64_t line,
+    int64_t left, uint16_t *to)
+{
+  const struct window *w = p->w;
+  const int64_t step = w->stride[2],
+                begin = MIN(left > 0 ? (left + step - 1) / step : 0, p->pitch),
+                end = MAX(begin, MIN((w->in[2] - 1 + left + step) / step, p->pitch));
+  if (line >= 0 && line < w->in[1] && end > begin)
+    round_span(p, image, c, line * w->in[2] + begin * step - left, end - begin, step,
+        to + begin * TILE_LANES);
+}
+
+/* Makes pairs of positions of 16 channels, of both copies. */
+static void make_pairs(int64_t begin, int64_t end, void *context)
+{
+  const struct weight_pass *p = context;
+  const struct window *w = p->w;
+  uint16_t *rows = (uint16_t *)(p->threads + p->row_bytes * (size_t)parallel_index());
+  for (int64_t b = begin; b < end; b++) {
+    memset(rows, 0, p->row_bytes);
+    for (int64_t i = 0; b * TILE_LANES < w->channels && i < p->down * p->across * p->some; i++) {
+      const int64_t phase = i / p->some, image = i % p->some;
+      uint16_t *to = rows + (phase * p->phase + image * p->height * p->pitch) * TILE_LANES;
+      for (int64_t r = 0; r < p->height; r++, to += p->pitch * TILE_LANES)
+        round_row(p, p->x + (p->image + image) * w->channels * window_in(w), b * TILE_LANES,
+            r * w->stride[1] + phase / p->across - w->pad[1], w->pad[2] - phase % p->across, to);
+    }
+    for (int k = 0; k < p->parities; k++)
+      p->t->pair((p->plane - 2 * k) / 2, rows + k * TILE_LANES,
+          p->right + (b * p->parities + k) * p->plane * TILE_LANES);
+  }
+}
+
+/* Makes tiles of the output's gradient for 16 filters. */
+static void make_tile_rows(int64_t begin, int64_t end, void *context)
+{
+  const struct weight_pass *p = context;
+  const struct window *w = p->w;
+  const int64_t out = window_out(w);
+  uint16_t *rows = (uint16_t *)(p->threads + p->row_bytes * (size_t)parallel_index());
+  for (int64_t b = begin; b < end; b++) {
+    memset(rows, 0, (size_t)(p->steps * TILE_NUMBERS) * sizeof *rows);
+    for (int64_t i = 0; b * TILE_LANES < w->filters && i < p->some; i++)
+      for (int64_t r = 0; r < w->out[1]; r++)
+        p->t->round(w->out[2],
+            p->dy + ((p->image + i) * w->filters + b * TILE_LANES) * out +
+                r * w->out[2] * TILE_LANES,
+            TILE_LANES, rows + (i * p->height + r) * p->pitch * TILE_LANES);
+    p->t->turn(p->steps, rows, p->left + b * p->steps * TILE_NUMBERS);
+  }
+}
+
+/* -- sums -------------------------------------------------------------------------------------- */
+
+/* Adds a piece's products to tasks: taps of blocks of channels of blocks of filters. */
+static void add_tasks(int64_t begin, int64_t end, void *context)
+{
+  const struct weight_pass *p = context;
+  const int64_t taps = window_taps(p->w), copy = p->plane * TILE_LANES;
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t filter = i / taps / p->channels * 2, channel = i / taps % p->channels * 2,
+                  at = find_offset(p, i % taps), odd = at % 2;
+    const struct tiles_sums s = { .left = p->left + filter * p->steps * TILE_NUMBERS,
+      .left_next = p->steps * TILE_NUMBERS,
+      .right = p->right + (channel * p->parities + odd) * copy + (at - odd) * TILE_LANES,
+      .right_next = p->parities * copy,
+      .steps = p->steps,
+      .sums = p->sums + i * 4 * TILE_LANES * TILE_LANES,
+      .add = p->image > 0 };
+    p->t->add_up(&s);
+  }
+}
+
+/* Writes the sums of filters in the weight's order. */
+static void leave_sums(int64_t begin, int64_t end, void *context)
+{
+  const struct weight_pass *p = context;
+  const struct window *w = p->w;
+  const int64_t taps = window_taps(w), tile = TILE_LANES * TILE_LANES;
+  for (int64_t f = begin; f < end; f++) {
+    float *to = p->dw + f * w->channels * taps;
+    for (int64_t c = 0; c < w->channels; c++) {
+      const float *from = p->sums +
+          (f / TILE_FILTERS * p->channels + c / TILE_FILTERS) * taps * 4 * tile +
+          (f / TILE_LANES % 2 * 2 + c / TILE_LANES % 2) * tile + f % TILE_LANES * TILE_LANES +
+          c % TILE_LANES;
+      for (int64_t t = 0; t < taps; t++, to++)
+        *to = from[t * 4 * tile] + (p->add ? *to : 0);
+    }
+  }
+}
+
+void tiles_weight(const struct window *w, const void *x, int block_x, const void *dy, void *dw,
+    bool add, void *tmp)
+{
+  struct weight_pass p = make_weight_pass(w);
+  const int64_t taps = window_taps(w), tasks = p.filters * p.channels * taps;
+  p.x = x;
+  p.dy = dy;
+  p.dw = dw;
+  p.block_x = block_x;
+  p.add = add;
+  p.right = tmp;
+  p.left = (uint16_t *)((char *)tmp + p.right_bytes);
+  p.sums = (float *)((char *)p.left + p.left_bytes);
+  p.threads = (char *)p.sums + p.sum_bytes;
+  for (p.image = 0; p.image < w->n && !stop_wanted(); p.image += p.images) {
+    p.some = MIN(p.images, w->n - p.image);
+    parallel_chunks(2 * p.channels, 1, make_pairs, &p);
+    parallel_chunks(2 * p.filters, 1, make_tile_rows, &p);
+    parallel_for(tasks, NS_TILES * (double)p.steps, add_tasks, &p);
+  }
+  parallel_for(w->filters, cost_ns(NS_PICK, w->channels * taps), leave_sums, &p);
+}
