@@ -19,6 +19,13 @@ static int precision_of_environment(void)
 
 int precision_now(void) { return chosen < 0 ? precision_of_environment() : chosen; }
 
+int precision_of_flags(int flags)
+{
+  return flags & TY_MEDIUM ? PRECISION_MEDIUM
+      : flags & TY_HIGH    ? PRECISION_HIGH
+                           : PRECISION_HIGHEST;
+}
+
 int ty_precision(int which)
 {
   const int before = precision_now();

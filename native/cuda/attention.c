@@ -116,7 +116,7 @@ static int run_products(struct call *c, products_fn of)
   for (int i = 0; i < n; i++) {
     struct product x = make_product(&h, &p[i]);
     if (!p[i].c.p) continue;
-    TRY(product_run(c->device, &x, &plans->of[i], p[i].a.p, p[i].b.p, NULL, p[i].c.p, c->tmp));
+    TRY(product_run(c, &x, &plans->of[i], p[i].a.p, p[i].b.p, NULL, p[i].c.p, c->tmp));
   }
   return TY_OK;
 }
@@ -137,7 +137,7 @@ static const char *refuse_products(const struct call *c, products_fn of)
   const char *no = NULL;
   for (int i = of(c, &h, p) - 1; i >= 0 && !no; i--) {
     struct product x = make_product(&h, &p[i]);
-    no = product_refuse(c->device, &x);
+    no = product_refuse(c, &x);
   }
   return no;
 }
@@ -149,7 +149,7 @@ static size_t products_scratch(const struct call *c, products_fn of)
   size_t most = 0;
   for (int i = of(c, &h, p) - 1; i >= 0; i--) {
     struct product x = make_product(&h, &p[i]);
-    most = MAX(most, product_workspace(c->device, &x));
+    most = MAX(most, product_workspace(c, &x));
   }
   return most;
 }
@@ -169,7 +169,8 @@ enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
   static const char *of##_refuse(const struct call *c) { return refuse_products(c, of); } \
   static size_t of##_scratch(const struct call *c) { return products_scratch(c, of); } \
   static const struct kernel table[] = { { "cublaslt", of##_run, TYPES, of##_refuse, of##_scratch, \
-                                           plans_size, plans_done }, { 0 } };
+                                           plans_size, plans_done, .flags = K_PRECISION }, \
+    { 0 } };
 PRODUCTS(weights, qk_products, run_products)
 PRODUCTS(weights_back, qk_back, run_back)
 PRODUCTS(sums, valatt_products, run_products)

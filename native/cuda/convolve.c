@@ -7,7 +7,6 @@
 ** of such a part. Gradients of weights are made with their channels last where they are to be, and
 ** turned there when the segment ends. */
 #include "cuda/dnn.h"
-#include "cuda/product.h"
 #include "cuda/reduce.h"
 #include "cuda/turn.h"
 #include "kernel/blocked.h"
@@ -18,10 +17,10 @@ enum { LAYOUT_NHWC = 3 };
 
 /* Returns the block of channels: all of them (channels last) for types that tensor cores multiply,
 ** and for bytes, the masks of maxima of such arrays; else 0. */
-static int wanted_block(const ty_desc *d)
+static int wanted_block(const ty_desc *d, int precision)
 {
   bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
-      (d->dtype == TY_F32 && product_allows_tf32());
+      (d->dtype == TY_F32 && precision_allows_tf32(precision));
   return wants && d->dim[1] > 1 && d->dim[1] <= INT32_MAX ? (int)d->dim[1] : 0;
 }
 
@@ -61,7 +60,8 @@ static struct dnn_convolution make_convolution(
   const struct dims *stride = op_dims(c->op, p, "stride"), *dilate = op_dims(c->op, p, "dilate"),
                     *pad = op_dims(c->op, p, "pad"), *target = op_dims(c->op, p, "target_shape");
   struct dnn_convolution v = { .makes = makes, .dtype = w->dtype, .axes = x->ndim - 2,
-    .channels_last = last || in_blocks(c), .aligned = 16, .n = x->dim[0],
+    .channels_last = last || in_blocks(c), .aligned = 16,
+    .tf32 = w->dtype == TY_F32 && precision_allows_tf32(c->precision), .n = x->dim[0],
     .groups = (int64_t)cuda_number(c, "num_group", 1), .filters = w->dim[0],
     .most = (int64_t)cuda_number(c, "workspace", 1024) << 20 };
   int first = last ? 1 : 2;
@@ -380,23 +380,26 @@ static int convolution_backward(struct call *c)
 
 static const struct kernel convolution[] = {
   { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
-    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .before = &weights_forward,
-    .fuses = CAN(POST_ACT) },
+    state_done, .packs = 2, .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1),
+    .before = &weights_forward, .fuses = CAN(POST_ACT) },
   { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch,
-    .fuses = CAN(POST_ACT) },
+    .flags = K_PRECISION, .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel deconvolution[] = {
   { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
-    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .before = &weights_forward },
-  { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch },
+    state_done, .packs = 2, .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1),
+    .before = &weights_forward },
+  { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch,
+    .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel back[] = {
   { "cudnn", convolution_backward, T_FLOATS, backward_refuse, backward_scratch, back_state_bytes,
-    state_done, .packs = 3, .add = 7, .blocks = IN_BLOCKS(3, 1), .before = &weights_backward,
-    .after = &gradients },
-  { "cudnn32", convolution_backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7 },
+    state_done, .packs = 3, .add = 7, .flags = K_PRECISION, .blocks = IN_BLOCKS(3, 1),
+    .before = &weights_backward, .after = &gradients },
+  { "cudnn32", convolution_backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7,
+    .flags = K_PRECISION },
   { 0 }
 };
 const struct op_kernels cuda_convolve[] = {

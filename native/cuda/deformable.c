@@ -88,7 +88,7 @@ static size_t workspace_bytes(const struct call *c, const ty_desc *x, const ty_d
   size_t most = 0;
   for (int i = 0; i < PRODUCTS; i++) {
     struct product p = make_product(c, x, y, i, false);
-    most = MAX(most, product_workspace(c->device, &p));
+    most = MAX(most, product_workspace(c, &p));
   }
   return align_up(most, ALIGN);
 }
@@ -158,7 +158,7 @@ static int deform_forward(struct call *c)
     if (biased)
       TRY(start_deform(c, "fill_bias", n, (void *[]){ &out, (void *)&weight[1].p, &n, &s.area }));
     TRY(fill_columns(c, &s, &r, at.columns));
-    TRY(product_run(c->device, &p, &plans->of[RESULT], weight->p, at.columns, NULL, out,
+    TRY(product_run(c, &p, &plans->of[RESULT], weight->p, at.columns, NULL, out,
         at.workspace));
   }
   return TY_OK;
@@ -200,11 +200,11 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
   void *dmask = w == 3 ? image_at(&c->out[2], i) : NULL;
   if (c->out[w].p) {
     TRY(fill_columns(c, &s, &r, at->columns));
-    TRY(product_run(c->device, &dweight, &plans->of[WEIGHT], dy, at->columns, NULL, c->out[w].p,
+    TRY(product_run(c, &dweight, &plans->of[WEIGHT], dy, at->columns, NULL, c->out[w].p,
         at->workspace));
   }
   if (!dx && !doffset && !dmask) return TY_OK;
-  TRY(product_run(c->device, &dcolumns, &plans->of[COLUMNS], c->in[1 + w].p, dy, NULL, at->columns,
+  TRY(product_run(c, &dcolumns, &plans->of[COLUMNS], c->in[1 + w].p, dy, NULL, at->columns,
       at->workspace));
   TRY(back_sampling(c, &s, &r, at->columns, doffset, dmask));
   return back_image(c, x->dtype, &s, &r, at->columns, dx, at->taps);
@@ -227,7 +227,7 @@ static const char *refuse_products(const struct call *c, const ty_desc *x, const
 {
   for (int i = 0; i < PRODUCTS; i++) {
     struct product p = make_product(c, x, y, i, true);
-    const char *why = product_refuse(c->device, &p);
+    const char *why = product_refuse(c, &p);
     if (why) return why;
   }
   return NULL;
@@ -249,11 +249,14 @@ static void plans_done(void *state)
 }
 
 static const struct kernel columns[] = {
-  { "columns", deform_forward, T_FLOAT, refuse_forward, forward_scratch, plans_size, plans_done },
+  { "columns", deform_forward, T_FLOAT, refuse_forward, forward_scratch, plans_size, plans_done,
+    .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel columns_back[] = {
-  { "columns", deform_backward, T_FLOAT, refuse_back, back_scratch, plans_size, plans_done }, { 0 }
+  { "columns", deform_backward, T_FLOAT, refuse_back, back_scratch, plans_size, plans_done,
+    .flags = K_PRECISION },
+  { 0 }
 };
 
 const struct op_kernels cuda_deformable[] = {

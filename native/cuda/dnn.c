@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include "cuda/cudnn.h"
 #include "cuda/dnn.h"
-#include "cuda/product.h"
 #include "cuda/trial.h"
 
 enum { PARTS = 24, CHOICES = 64, NOTES = 16, BUCKETS = 256 };
@@ -222,7 +221,7 @@ static bool is_allowed(const struct dnn_convolution *c, dnn_thing config)
       !dnn.Get(engine, DNN_ENGINE_NOTES, DNN_NOTE, NOTES, &n, note);
   for (int64_t i = 0; good && i < MIN(n, NOTES); i++)
     switch (note[i]) {
-    case DNN_TENSOR_CORE: good = c->dtype != TY_F32 || product_allows_tf32(); break;
+    case DNN_TENSOR_CORE: good = c->dtype != TY_F32 || c->tf32; break;
     case DNN_DOWN_CONVERTS:
     case DNN_REDUCED_SUMS:
     case DNN_NONDETERMINISTIC: good = false; break;
@@ -332,7 +331,7 @@ static int time_candidates(const struct dnn_plan *p, const struct candidate *can
   int64_t workspace = 0;
   for (int i = 0; i < n; i++) workspace = MAX(workspace, candidate[i].workspace);
   trial.bytes += (size_t)workspace;
-  text_add(&what, "cuDNN %d, TF32 %d, convolution ", version, product_allows_tf32());
+  text_add(&what, "cuDNN %d, convolution ", version);
   for (size_t i = 0; i < sizeof *c; i++) text_add(&what, "%02x", ((const unsigned char *)c)[i]);
   const int way = what.lost ? 0 : trial_choose(&trial, what.s);
   text_done(&what);

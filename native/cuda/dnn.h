@@ -10,7 +10,8 @@ enum dnn_result { DNN_MAKES_Y, DNN_MAKES_X, DNN_MAKES_W };
 struct dnn_convolution {
   int32_t makes, dtype, axes, channels_last;
   int32_t biased, relu;                               /* DNN_MAKES_Y: y = relu(y + bias) */
-  int32_t add;                                        /* onto what the result holds */
+  int16_t add;                                        /* onto what the result holds */
+  int16_t tf32;                                       /* float32 may be multiplied so */
   int32_t aligned;                                    /* bytes, of all arrays */
   int64_t n, groups, channels, filters;
   int64_t in[3], out[3], kernel[3], stride[3], dilate[3], before[3], after[3];

@@ -154,7 +154,7 @@ static bool has_tensor_kernels(const struct attention_widths *h)
 /* Serves as attention_multiplies_alike: products of half types are on tensor cores. */
 static bool multiplies_alike(const struct attention_widths *h)
 {
-  return h->dtype == TY_F64 || (h->dtype == TY_F32 && !product_allows_tf32()) ||
+  return h->dtype == TY_F64 || (h->dtype == TY_F32 && !precision_allows_tf32(h->precision)) ||
       has_tensor_kernels(h);
 }
 
@@ -197,7 +197,7 @@ static int start_tiles(const struct call *c, const struct attention_tiles *f,
 {
   struct tile_launch l;
   const bool tensor = has_tensor_kernels(&(struct attention_widths){ c->device,
-    c->in[0].d.dtype, f->args.tq, f->d, f->dv });
+    c->in[0].d.dtype, c->precision, f->args.tq, f->d, f->dv });
   TRY(tile_family(c, f, tensor ? kernels->on_tensor : kernels->name, pack, rows, heads, &l));
   if (tensor) l.blocks = (rows + TENSOR_ROWS - 1) / TENSOR_ROWS * heads * f->args.batch;
   return l.blocks

@@ -66,7 +66,7 @@ static const char *refuse_forward(const struct call *c)
   const char *no = dtype_float(s.dtype) ? NULL : "data is not of a float dtype";
   for (int i = 0; i < 2 * PRODUCTS && !no; i++) {
     struct product p = product_for(&s, i / 2, i % 2 ? s.last : s.rows, i / 2 == WEIGHT);
-    no = product_refuse(c->device, &p);
+    no = product_refuse(c, &p);
   }
   return no;
 }
@@ -84,7 +84,7 @@ static size_t work_bytes(const struct call *c, const struct slabs *s)
   size_t most = cuda_reduce_scratch(&r);
   for (int i = 0; i < 2 * PRODUCTS; i++) {
     struct product p = product_for(s, i / 2, i % 2 ? s->last : s->rows, i / 2 == WEIGHT);
-    most = MAX(most, product_workspace(c->device, &p));
+    most = MAX(most, product_workspace(c, &p));
   }
   return align_up(most, ALIGN);
 }
@@ -128,10 +128,10 @@ static int slab_gradients(struct call *c, const struct slabs *s, int64_t first, 
   struct product data = product_for(s, DATA, rows, false),
                  weight = product_for(s, WEIGHT, rows, first > 0);
   if (out[1].p)
-    TRY(product_run(c->device, &data, &plan[DATA], z, c->in[1].p, NULL,
+    TRY(product_run(c, &data, &plan[DATA], z, c->in[1].p, NULL,
         elements_at(out[1].p, first, row), work));
   if (out[2].p)
-    TRY(product_run(c->device, &weight, &plan[WEIGHT], z, elements_at(c->in[0].p, first, row), NULL,
+    TRY(product_run(c, &weight, &plan[WEIGHT], z, elements_at(c->in[0].p, first, row), NULL,
         out[2].p, work));
   if (c->nout < 4 || !out[3].p) return TY_OK;
   struct reduce r = cuda_reduce_all_but(s->dtype, rows, s->n, 1);
@@ -153,7 +153,7 @@ static int entropy_forward(struct call *c)
     bool last = first + s.rows >= s.m;
     int64_t rows = last ? s.last : s.rows;
     struct product scores = product_for(&s, SCORES, rows, false);
-    TRY(product_run(c->device, &scores, &plans->of[last][SCORES],
+    TRY(product_run(c, &scores, &plans->of[last][SCORES],
         elements_at(c->in[0].p, first, (size_t)s.k * dtype_size(s.dtype)), c->in[1].p,
         s.biased ? c->in[2].p : NULL, z, work));
     TRY(entropy_rows(c, &s, first, rows, z, valid));
@@ -172,7 +172,8 @@ static int copy_gradients(struct call *c)
 }
 
 static const struct kernel slabs[] = {
-  { "slabs", entropy_forward, T_ANY, refuse_forward, forward_scratch, plans_size, plans_done },
+  { "slabs", entropy_forward, T_ANY, refuse_forward, forward_scratch, plans_size, plans_done,
+    .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel copies[] = { { "copy", copy_gradients, T_ANY, .add = 7 }, { 0 } };

@@ -115,13 +115,13 @@ static const char *forward_refuse(const struct call *c)
 {
   const char *no = refuse_axis(c);
   struct product p = whole_product(c);
-  return no ? no : product_refuse(c->device, &p);
+  return no ? no : product_refuse(c, &p);
 }
 
 static size_t forward_scratch(const struct call *c)
 {
   struct product p = whole_product(c);
-  return product_workspace(c->device, &p);
+  return product_workspace(c, &p);
 }
 
 static int multiply_forward(struct call *c)
@@ -129,7 +129,7 @@ static int multiply_forward(struct call *c)
   struct product p = whole_product(c);
   struct plans *s = c->state;
   if (adds_matrix(c)) TRY(cuda_times(c, &c->out[0], &c->in[2], cuda_number(c, "beta", 1), false));
-  return product_run(c->device, &p, &s->of[0], c->in[0].p, c->in[1].p,
+  return product_run(c, &p, &s->of[0], c->in[0].p, c->in[1].p,
       p.biased ? c->in[2].p : NULL, c->out[0].p, c->tmp);
 }
 
@@ -142,17 +142,17 @@ static const char *backward_refuse(const struct call *c)
   const char *no = c->nin > 3 ? "more than one product" : refuse_axis(c);
   struct matrices s = make_pair(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
-  if (!no) no = product_refuse(c->device, &a);
-  return no ? no : product_refuse(c->device, &b);
+  if (!no) no = product_refuse(c, &a);
+  return no ? no : product_refuse(c, &b);
 }
 
 static size_t backward_scratch(const struct call *c)
 {
   struct matrices s = make_pair(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
-  size_t first = product_workspace(c->device, &a);
-  return MAX(first, has_bias(c) ? product_sums_workspace(c->device, &b)
-                                : product_workspace(c->device, &b));
+  size_t first = product_workspace(c, &a);
+  return MAX(first, has_bias(c) ? product_sums_workspace(c, &b)
+                                : product_workspace(c, &b));
 }
 
 /* Computes the gradient of FullyConnected's bias alone. */
@@ -172,10 +172,10 @@ static int multiply_backward(struct call *c)
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
   void *bias = has_bias(c) ? c->out[2].p : NULL;
   if (c->out[1].p && bias)
-    TRY(product_run_sums(c->device, &p, &plans->weight, g, a, c->out[1].p, bias, c->add >> 2 & 1,
+    TRY(product_run_sums(c, &p, &plans->weight, g, a, c->out[1].p, bias, c->add >> 2 & 1,
         c->tmp));
   else if (c->out[1].p)
-    TRY(product_run(c->device, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
+    TRY(product_run(c, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
         c->tmp));
   else if (bias)
     TRY(bias_gradient(c, &s));
@@ -184,7 +184,7 @@ static int multiply_backward(struct call *c)
   p = first_gradient(&s, c->add & 1);
   if (!c->out[0].p) return TY_OK;
   /* last: it may share the memory of the data */
-  return product_run(c->device, &p, &plans->of[0], s.ta ? b : g, s.ta ? g : b, NULL, c->out[0].p,
+  return product_run(c, &p, &plans->of[0], s.ta ? b : g, s.ta ? g : b, NULL, c->out[0].p,
       c->tmp);
 }
 
@@ -206,31 +206,30 @@ static struct product square_product(const struct call *c, const ty_desc *a, int
 static const char *square_refuse(const struct call *c)
 {
   struct product p = square_product(c, &c->in[0].d, 0);
-  return product_refuse(c->device, &p);
+  return product_refuse(c, &p);
 }
 static size_t square_scratch(const struct call *c)
 {
   struct product p = square_product(c, &c->in[0].d, 0);
-  return product_workspace(c->device, &p);
+  return product_workspace(c, &p);
 }
 static int multiply_transpose(struct call *c)
 {
   struct product p = square_product(c, &c->in[0].d, 0);
   struct plans *s = c->state;
-  return product_run(
-      c->device, &p, &s->of[0], c->in[0].p, c->in[0].p, NULL, c->out[0].p, c->tmp);
+  return product_run(c, &p, &s->of[0], c->in[0].p, c->in[0].p, NULL, c->out[0].p, c->tmp);
 }
 
 /* Refuses what no product does; in: head gradient, A. */
 static const char *square_back_refuse(const struct call *c)
 {
   struct product p = square_product(c, &c->in[1].d, 1);
-  return product_refuse(c->device, &p);
+  return product_refuse(c, &p);
 }
 static size_t square_back_scratch(const struct call *c)
 {
   struct product p = square_product(c, &c->in[1].d, 1), q = square_product(c, &c->in[1].d, 2);
-  return MAX(product_workspace(c->device, &p), product_workspace(c->device, &q));
+  return MAX(product_workspace(c, &p), product_workspace(c, &q));
 }
 static int square_back(struct call *c)
 {
@@ -239,8 +238,7 @@ static int square_back(struct call *c)
   const void *g = c->in[0].p, *a = c->in[1].p;
   for (int i = 0; c->out[0].p && i < 2; i++) {
     struct product p = square_product(c, &c->in[1].d, 1 + i);
-    TRY(product_run(
-        c->device, &p, &s->of[i], t ? a : g, t ? g : a, NULL, c->out[0].p, c->tmp));
+    TRY(product_run(c, &p, &s->of[i], t ? a : g, t ? g : a, NULL, c->out[0].p, c->tmp));
   }
   return TY_OK;
 }
@@ -250,35 +248,37 @@ static int square_back(struct call *c)
 enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
 static const struct kernel linear[] = {
   { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
-    .fuses = CAN(POST_ACT) | CAN(POST_ADD) },
+    .flags = K_PRECISION, .fuses = CAN(POST_ACT) | CAN(POST_ADD) },
   { 0 }
 };
 static const struct kernel product[] = {
-  { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done },
+  { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
+    .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel linear_back[] = {
   { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
-    plans_done, 7 },
+    plans_done, 7, K_PRECISION },
   { 0 }
 };
 static const struct kernel product_back[] = {
   { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
-    plans_done, 3 },
+    plans_done, 3, K_PRECISION },
   { 0 }
 };
 static const struct kernel squares[] = {
-  { "cublaslt", multiply_transpose, TYPES, square_refuse, square_scratch, plans_size, plans_done },
+  { "cublaslt", multiply_transpose, TYPES, square_refuse, square_scratch, plans_size, plans_done,
+    .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel squares_back[] = {
   { "cublaslt", square_back, TYPES, square_back_refuse, square_back_scratch, plans_size,
-    plans_done },
+    plans_done, .flags = K_PRECISION },
   { 0 }
 };
 static const struct kernel sum_back[] = {
   { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
-    plans_done, 7 },
+    plans_done, 7, K_PRECISION },
   { 0 }
 };
 const struct op_kernels cuda_matrices[] = {

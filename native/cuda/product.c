@@ -24,6 +24,7 @@ struct product_plan {
   lt_layout a, b, c;
   struct lt_choice choice;
   uint32_t aligned;                                   /* bytes, of the matrices that it takes */
+  bool tf32;                                          /* float32 is multiplied so */
   uint64_t bias;
 };
 
@@ -53,12 +54,6 @@ static lt_handle open_handle(int device)
   return made;
 }
 
-bool product_allows_tf32(void)
-{
-  const char *p = env_text("TYCHO_PRECISION", "highest");
-  return !strcmp(p, "high") || !strcmp(p, "medium");
-}
-
 /* -- plans ------------------------------------------------------------------------------------- */
 
 static int type_of(int dtype)
@@ -82,9 +77,7 @@ static bool make_layout(
 static bool set_product(struct product_plan *t, const struct product *p)
 {
   int32_t type = type_of(p->dtype), ta = p->tb, tb = p->ta;
-  int compute = p->dtype == TY_F64                       ? LT_BY_F64
-      : p->dtype == TY_F32 && product_allows_tf32()      ? LT_BY_TF32
-                                                         : LT_BY_F32;
+  int compute = p->dtype == TY_F64 ? LT_BY_F64 : t->tf32 ? LT_BY_TF32 : LT_BY_F32;
   uint32_t epilogue = p->sums ? LT_SUMS_B
       : p->biased             ? (p->relu ? LT_RELU_BIAS : LT_ADD_BIAS)
                               : (p->relu ? LT_RELU : LT_DEFAULT);
@@ -174,7 +167,7 @@ static int time_choices(int device, lt_handle h, struct product_plan *t, const s
   for (int i = 0; i < n; i++) workspace = MAX(workspace, choice[i].workspace);
   trial.bytes += workspace;
   text_add(&what, "cublasLt %d, product of type %d, TF32 %d, turned %d %d, bias %d %d, relu %d",
-      version, p->dtype, product_allows_tf32(), p->ta, p->tb, p->biased, p->sums, p->relu);
+      version, p->dtype, t->tf32, p->ta, p->tb, p->biased, p->sums, p->relu);
   const int64_t sizes[] = { p->m, p->n, p->k, p->lda, p->ldb, p->ldc, p->batch, p->stride_a,
     p->stride_b, p->stride_c };
   for (int i = 0; i < COUNT(sizes); i++) text_add(&what, " %lld", (long long)sizes[i]);
@@ -205,30 +198,31 @@ void product_done(struct product_plan *t)
 }
 
 static struct product_plan *make_plan(
-    int device, const struct product *p, size_t workspace, uint32_t aligned)
+    const struct call *c, const struct product *p, size_t workspace, uint32_t aligned)
 {
-  lt_handle h = open_handle(device);
+  lt_handle h = open_handle(c->device);
   struct product_plan *t = h ? NEW(struct product_plan) : NULL;
   if (!t) return NULL;
   t->aligned = aligned;
-  if (set_product(t, p) && set_layouts(t, p) && choose_algorithm(device, h, t, p, workspace))
+  t->tf32 = p->dtype == TY_F32 && precision_allows_tf32(c->precision);
+  if (set_product(t, p) && set_layouts(t, p) && choose_algorithm(c->device, h, t, p, workspace))
     return t;
   product_done(t);
   return NULL;
 }
 
-size_t product_workspace(int device, const struct product *p)
+size_t product_workspace(const struct call *c, const struct product *p)
 {
-  struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
+  struct product_plan *t = make_plan(c, p, WORKSPACE, ALIGNED);
   size_t bytes = t ? t->choice.workspace : 0;
   product_done(t);
   return bytes;
 }
 
-const char *product_refuse(int device, const struct product *p)
+const char *product_refuse(const struct call *c, const struct product *p)
 {
-  if (!open_handle(device)) return CUDA_MISSING("cublasLt");
-  struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
+  if (!open_handle(c->device)) return CUDA_MISSING("cublasLt");
+  struct product_plan *t = make_plan(c, p, WORKSPACE, ALIGNED);
   product_done(t);
   return t ? NULL : "cublasLt does not do it";
 }
@@ -236,12 +230,12 @@ const char *product_refuse(int device, const struct product *p)
 /* Returns the plan for matrices at these addresses: made at the first run, and once more when one
 ** of them is less aligned than it requires, within the workspace that was planned. */
 static struct product_plan *fitting_plan(
-    int device, const struct product *p, struct product_plan *t, uintptr_t bits)
+    const struct call *c, const struct product *p, struct product_plan *t, uintptr_t bits)
 {
-  if (!t) t = make_plan(device, p, WORKSPACE, ALIGNED);
+  if (!t) t = make_plan(c, p, WORKSPACE, ALIGNED);
   if (!t || bits % t->aligned == 0) return t;
   struct product_plan *loose =
-      make_plan(device, p, t->choice.workspace, (uint32_t)(bits & -bits));
+      make_plan(c, p, t->choice.workspace, (uint32_t)(bits & -bits));
   product_done(t);
   return loose;
 }
@@ -255,16 +249,17 @@ static int check_cublaslt(int status, const struct product *p)
       (long long)p->m, (long long)p->n, (long long)p->k, status);
 }
 
-int product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
-    const void *b, const void *bias, void *c, void *workspace)
+int product_run(const struct call *call, const struct product *p, struct product_plan **plan,
+    const void *a, const void *b, const void *bias, void *c, void *workspace)
 {
+  const int device = call->device;
   float alpha = (float)p->alpha, beta = (float)p->beta;
   bool wide = p->dtype == TY_F64;
   const void *by[] = { wide ? (const void *)&p->alpha : &alpha,
     wide ? (const void *)&p->beta : &beta };
   const void *onto = p->onto ? p->onto : c;
   uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)onto;
-  struct product_plan *t = *plan = fitting_plan(device, p, *plan, bits);
+  struct product_plan *t = *plan = fitting_plan(call, p, *plan, bits);
   NEED(t, TY_ERUN, "cublasLt has no way to make a product of %lld x %lld x %lld",
       (long long)p->m, (long long)p->n, (long long)p->k);
   uint64_t at = (uint64_t)(uintptr_t)bias;
@@ -286,17 +281,18 @@ static struct reduce plan_sums(const struct product *p)
   return cuda_reduce_all_but(p->dtype, p->k, p->m, 1);
 }
 
-size_t product_sums_workspace(int device, const struct product *p)
+size_t product_sums_workspace(const struct call *c, const struct product *p)
 {
   struct product with = *p;
   const struct reduce r = plan_sums(p);
   with.sums = true;
-  return MAX(MAX(product_workspace(device, p), product_workspace(device, &with)),
+  return MAX(MAX(product_workspace(c, p), product_workspace(c, &with)),
       cuda_reduce_scratch(&r));
 }
 
-int product_run_sums(int device, const struct product *p, struct product_with_sums *made,
-    const void *a, const void *b, void *c, void *sums, bool add, void *workspace)
+int product_run_sums(const struct call *call, const struct product *p,
+    struct product_with_sums *made, const void *a, const void *b, void *c, void *sums, bool add,
+    void *workspace)
 {
   struct product with = *p;
   const struct reduce r = plan_sums(p);
@@ -304,10 +300,10 @@ int product_run_sums(int device, const struct product *p, struct product_with_su
   with.sums = !add && !made->apart;
   if (with.sums) {
     made->plan = fitting_plan(
-        device, &with, made->plan, (uintptr_t)a | (uintptr_t)b | (uintptr_t)c);
+        call, &with, made->plan, (uintptr_t)a | (uintptr_t)b | (uintptr_t)c);
     made->apart = !made->plan;
     with.sums = !made->apart;
   }
-  TRY(product_run(device, &with, &made->plan, a, b, sums, c, workspace));
-  return with.sums ? TY_OK : cuda_reduce(device, &r, &f, workspace);
+  TRY(product_run(call, &with, &made->plan, a, b, sums, c, workspace));
+  return with.sums ? TY_OK : cuda_reduce(call->device, &r, &f, workspace);
 }

@@ -88,7 +88,7 @@ int recurrent_multiply(const struct recurrent *r, int plan, const struct recurre
   struct recurrent_plans *plans = r->c->state;
   struct product x = make_product(r, p);
   x.beta = add;
-  return product_run(r->c->device, &x, &plans->of[plan], a, b, NULL, c, r->work);
+  return product_run(r->c, &x, &plans->of[plan], a, b, NULL, c, r->work);
 }
 
 int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct recurrent_product *p,
@@ -97,7 +97,7 @@ int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct re
   struct recurrent_plans *plans = r->c->state;
   struct product x = make_product(r, p);
   return product_run_sums(
-      r->c->device, &x, &plans->with_sums[plan], a, b, c, sums, false, r->work);
+      r->c, &x, &plans->with_sums[plan], a, b, c, sums, false, r->work);
 }
 
 size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_product *p, int n)
@@ -105,7 +105,7 @@ size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_pro
   size_t most = 0;
   for (int i = 0; i < n; i++) {
     struct product x = make_product(r, &p[i]);
-    most = MAX(most, product_sums_workspace(r->c->device, &x));
+    most = MAX(most, product_sums_workspace(r->c, &x));
   }
   return align_up(most, ALIGN);
 }
@@ -115,7 +115,7 @@ size_t recurrent_work(const struct recurrent *r, const struct recurrent_product 
   size_t most = 0;
   for (int i = 0; i < n; i++) {
     struct product x = make_product(r, &p[i]);
-    most = MAX(most, product_workspace(r->c->device, &x));
+    most = MAX(most, product_workspace(r->c, &x));
   }
   return align_up(most, ALIGN);
 }
@@ -226,7 +226,7 @@ const char *recurrent_refuse(const struct call *c)
   struct recurrent_product step = { r.batch, r.rows, r.outputs, r.outputs, r.outputs, r.rows,
     .tb = true };
   struct product p = make_product(&r, &step);
-  return product_refuse(c->device, &p);
+  return product_refuse(c, &p);
 }
 
 size_t recurrent_plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }

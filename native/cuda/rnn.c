@@ -29,17 +29,17 @@ static const char *half_back_refuse(const struct call *c)
 static const struct kernel steps[] = {
   { "half steps", recurrent_forward, T(TY_F16) | T(TY_BF16), half_refuse,
     recurrent_forward_scratch, recurrent_plans_size, recurrent_plans_done,
-    .flags = K_DRAWS_ON_DEVICE },
+    .flags = K_DRAWS_ON_DEVICE | K_PRECISION },
   { "steps", recurrent_forward, T_FLOAT, recurrent_refuse, recurrent_forward_scratch,
-    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_ON_DEVICE },
+    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_ON_DEVICE | K_PRECISION },
   { 0 }
 };
 static const struct kernel steps_back[] = {
   { "half steps", recurrent_backward, T(TY_F16) | T(TY_BF16), half_back_refuse,
     recurrent_backward_scratch, recurrent_plans_size, recurrent_plans_done,
-    .flags = K_DRAWS_ON_DEVICE },
+    .flags = K_DRAWS_ON_DEVICE | K_PRECISION },
   { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch,
-    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_ON_DEVICE },
+    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_ON_DEVICE | K_PRECISION },
   { 0 }
 };
 

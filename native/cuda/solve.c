@@ -418,7 +418,7 @@ static const char *refuse_products(const struct call *c)
   struct product p[PRODUCTS];
   const char *no = NULL;
   for (int i = list_products(c, &s, p); i > 0 && !no; i--)
-    no = product_refuse(c->device, &p[i - 1]);
+    no = product_refuse(c, &p[i - 1]);
   return no;
 }
 
@@ -431,7 +431,7 @@ static size_t back_layout(const struct call *c, char *at, struct back_scratch *o
   char *from = at;
   size_t most = 0;
   for (int i = list_products(c, &s, p); i > 0; i--)
-    most = MAX(most, product_workspace(c->device, &p[i - 1]));
+    most = MAX(most, product_workspace(c, &p[i - 1]));
   out->work = cuda_piece(&at, most);
   out->one = cuda_piece(&at, stack_bytes(&s));
   out->two = cuda_piece(&at, stack_bytes(&s));
@@ -450,7 +450,7 @@ static int multiply_stack(
   struct product p[PRODUCTS];
   struct gradient_plans *plans = c->state;
   list_products(c, &s, p);
-  return product_run(c->device, &p[i], &plans->of[i], a, b, NULL, y, work);
+  return product_run(c, &p[i], &plans->of[i], a, b, NULL, y, work);
 }
 
 /* Computes the gradients; in: dQ, dL, Q, L. */
@@ -519,7 +519,8 @@ static int potri_back(struct call *c)
 enum { T_PIVOT = T_FLOAT | 1 << TY_I32 };
 #define SOLVER .refuse = refuse_solver
 #define PLANNED \
-  .refuse = refuse_products, .scratch = back_bytes, .state = plans_size, .done = plans_done
+  .refuse = refuse_products, .scratch = back_bytes, .state = plans_size, .done = plans_done, \
+  .flags = K_PRECISION
 static const struct kernel dets[] = {
   { "cusolver", run_det, T_PIVOT, .scratch = det_scratch, SOLVER }, { 0 }
 };

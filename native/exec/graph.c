@@ -84,6 +84,7 @@ static int graph_run_rewrites(
     .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
     .as_written = e->flags & TY_AS_WRITTEN || !exec_fuses(e),
     .default_device = e->default_device,
+    .precision = precision_of_flags(e->flags),
     .group = e->place,
     .ngroup = e->nplace,
     .array_device = k->device,

@@ -80,6 +80,20 @@ static int print_find_node(const ty_exec *e, int value)
   return node;
 }
 
+/* Prints how a step's products of float32 are taken, where that is not in float32. */
+static void print_products(struct text *t, const struct step *st)
+{
+  const struct invoke *v = &st->v;
+  if (st->kind != STEP_NODE || !v->kernel || !(v->kernel->flags & K_PRECISION)) return;
+  const int dtype = v->call.in[0].d.dtype;
+  if (v->cpu_fallback || device_kind(st->device) != TY_GPU) {
+    if (cpu_multiplies_narrow() && v->call.precision == PRECISION_MEDIUM && dtype != TY_F64)
+      text_add(t, "  products of bfloat16");
+  }
+  else if (precision_allows_tf32(v->call.precision) && (dtype == TY_F32 || v->half))
+    text_add(t, "  products of TF32");
+}
+
 /* Prints the line of step i. */
 static void print_step(const ty_exec *e, const struct program *p, int i, struct text *t)
 {
@@ -134,11 +148,7 @@ static void print_step(const ty_exec *e, const struct program *p, int i, struct 
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)
     text_add(t, "  channels in %ds", p->value[v].block);
-  const bool on_cpu = st->kind == STEP_NODE && st->v.kernel && !st->v.cpu_fallback &&
-      device_kind(st->device) != TY_GPU;
-  if (on_cpu && st->v.kernel->flags & K_PRECISION && cpu_multiplies_narrow() &&
-      st->v.call.precision == PRECISION_MEDIUM && st->v.call.in[0].d.dtype != TY_F64)
-    text_add(t, "  products of bfloat16");
+  print_products(t, st);
   if (st->kind == STEP_NODE && st->v.cpu_fallback) text_add(t, "  on the host, over copies");
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[print_find_node(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);

@@ -156,7 +156,7 @@ static int fill_call(struct cached_call *r, const struct call_key *q)
   r->small = bytes <= SMALL_TASK;
   c->run = &r->run;
   c->device = r->device;
-  c->precision = precision_now();
+  c->precision = r->precision = precision_now();
   TRY(invoke_choose(&r->v, &r->arena, NULL));
   if (!r->v.state) return TY_OK;
   r->state = c->state = mem_new(r->v.state);

@@ -21,6 +21,7 @@ struct cached_call {
   struct run run;
   void *state;                                        /* v.call.state */
   int device;
+  int precision;                                      /* PRECISION_*, of its scope */
   bool small;                                         /* as of a task */
   int refs;                                           /* atomic */
   struct arena arena;                                 /* holds all of this */

@@ -4,9 +4,9 @@
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/isa.h"
 
-static int (*gpu_block)(const ty_desc *d);
+static int (*gpu_block)(const ty_desc *d, int precision);
 
-void channel_block_register(int kind, int (*block)(const ty_desc *d))
+void channel_block_register(int kind, int (*block)(const ty_desc *d, int precision))
 {
   if (kind == TY_GPU) gpu_block = block;
 }
@@ -16,9 +16,9 @@ int cpu_channel_block(void)
   return cpu_isa() == CPU_BASELINE ? 0 : gemm_type(TY_F32)->w;
 }
 
-int channel_block(const ty_desc *d)
+int channel_block(const ty_desc *d, int precision)
 {
-  if (device_kind(d->device) == TY_GPU) return gpu_block ? gpu_block(d) : 0;
+  if (device_kind(d->device) == TY_GPU) return gpu_block ? gpu_block(d, precision) : 0;
   int block = device_kind(d->device) == TY_CPU ? cpu_channel_block() : 0;
   bool good = block && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->dim[1] % block == 0;
   return good ? block : 0;

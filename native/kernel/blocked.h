@@ -4,10 +4,11 @@
 
 /* Returns the b that convolutions of a CPU compute in, a vector of floats; 0: none. */
 int cpu_channel_block(void);
-/* Returns the b of the layout in which convolutions on an array's device are fastest: on a GPU all
-** channels, so that they are last; 0: the plain layout. Back ends register their answer. */
-int channel_block(const ty_desc *d);
-void channel_block_register(int kind, int (*block)(const ty_desc *d));
+/* Returns the b of the layout in which convolutions of a precision (PRECISION_*) on an array's
+** device are fastest: on a GPU all channels, so that they are last; 0: the plain layout. Back ends
+** register their answer. */
+int channel_block(const ty_desc *d, int precision);
+void channel_block_register(int kind, int (*block)(const ty_desc *d, int precision));
 /* Converts n images of an array, float32, from plain to blocks of a vector, and back. */
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks);
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain);

@@ -110,6 +110,18 @@ static int64_t visible_bytes(const struct history *h)
   return bytes;
 }
 
+bool backlog_other_mode(const struct backlog *backlog, bool training)
+{
+  return backlog->n &&
+      (backlog->training != training || backlog->precision != precision_now());
+}
+
+void backlog_set_mode(struct backlog *backlog, bool training)
+{
+  backlog->training = training;
+  backlog->precision = precision_now();
+}
+
 void backlog_add(struct backlog *backlog, struct history *h)
 {
   h->backlog = backlog;

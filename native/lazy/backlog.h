@@ -13,7 +13,9 @@ struct backlog {
   int n;
   int late;                                           /* calls whose input was not given yet */
   int64_t held;                                       /* bytes of arrays that it reads */
-  bool training;                                      /* the mode of all its calls */
+  /* the mode of all its calls; PRECISION_* */
+  bool training;
+  int precision;
   /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
   struct kept *latest, *guess;
   struct backlog *next;
@@ -25,6 +27,11 @@ void backlog_unlock(void);
 struct backlog *backlog_own(void);
 /* Puts a call at the end of a backlog: what it reads is awaited, what it changes is promised. */
 void backlog_add(struct backlog *backlog, struct history *h);
+/* Returns whether a backlog has calls of another mode than those that this thread adds now, so that
+** these need a program of their own: another mode of training, or another precision. */
+bool backlog_other_mode(const struct backlog *backlog, bool training);
+/* Gives a backlog without calls of another mode the mode of those that this thread adds now. */
+void backlog_set_mode(struct backlog *backlog, bool training);
 /* Returns the line of the script for the call that comes next in this thread's backlog; NULL: not
 ** known. Tells the front end whether a line must be noted (struct line_request). */
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call);

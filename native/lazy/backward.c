@@ -84,19 +84,33 @@ static int run_others(bool train)
 {
   struct backlog *backlog = backlog_own();
   NEED(backlog, TY_EMEMORY, "out of memory: backward");
-  const bool other_mode = backlog->n && backlog->training != train;
-  const bool apart = other_mode || backlog->late || backlog_elsewhere(backlog) ||
-      backlog_mark_broken(backlog);
+  const bool apart = backlog_other_mode(backlog, train) || backlog->late ||
+      backlog_elsewhere(backlog) || backlog_mark_broken(backlog);
   if (apart) TRY(backlog_run());
   if (!backlog->late) return TY_OK;
   late_abandon(backlog);
   return backlog_fail_waiting("backward");
 }
 
+/* Lists the calls that heads were made of. The program of a backward has this thread's precision:
+** products of another one whose values were not kept are computed again before it. */
+static int collect_calls(struct trace *t, ty_tensor *const *head, int nhead)
+{
+  const struct trace begin = *t;
+  for (;;) {
+    TRY(trace_collect(t, head, nhead));
+    struct history *other = trace_other_product(t, precision_now());
+    if (!other) return TY_OK;
+    TRY(trace_run_again(other->out[0].storage));
+    trace_done(t);
+    *t = begin;
+  }
+}
+
 static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,
     int nhead, ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
 {
-  TRY(trace_collect(t, head, nhead));
+  TRY(collect_calls(t, head, nhead));
   TRY(trace_number(t));
   TRY(assign_gradients(t, variable, grad, nvariable, flags));
   if (t->nvariable) TRY(trace_run(t, head_grad));

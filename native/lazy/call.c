@@ -146,7 +146,7 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   struct run run = { .is_train = thread_recording()->training };
   struct history *h;
   NEED(backlog, TY_EMEMORY, "out of memory: recording");
-  const bool other_mode = backlog->n && backlog->training != run.is_train;
+  const bool other_mode = backlog_other_mode(backlog, run.is_train);
   bool full = other_mode || (backlog->n && backlog_full(backlog));
   for (int i = 0; i < q->nin; i++) {
     const ty_tensor *x = q->in[i];
@@ -156,13 +156,13 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
     full |= !mutated && !history_is_recorded(x) && x->storage->source == &storage_promise;
   }
   if (full) TRY(backlog_run());
-  if (other_mode && backlog->late) return backlog_fail_waiting("a change of the training mode");
+  if (other_mode && backlog->late) return backlog_fail_waiting("a change of mode");
   for (int i = 0; full && backlog->late && i < q->nin; i++) { /* what a waiting call will change */
     const ty_tensor *x = q->in[i];
     if (x->storage->source == &storage_promise && !history_is_recorded(x))
       return backlog_fail_waiting("reading an array");
   }
-  backlog->training = run.is_train;
+  backlog_set_mode(backlog, run.is_train);
   TRY(history_promise(c, &run, q->in, q->nin, &h));
   h->where = backlog_line(backlog, c);
   for (int i = 0; i < q->nin; i++) h->changes |= c->ports.in[i].mutated;

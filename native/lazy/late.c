@@ -16,9 +16,9 @@ static int add_late(const ty_desc *d, struct late_group group, ty_tensor **out)
   struct cached_call *call;
   struct history *h;
   NEED(backlog, TY_EMEMORY, "out of memory: recording");
-  if (backlog->n && backlog->training != run.is_train) {
+  if (backlog_other_mode(backlog, run.is_train)) {
     TRY(backlog_run());
-    if (backlog->late) return backlog_fail_waiting("a change of the training mode");
+    if (backlog->late) return backlog_fail_waiting("a change of mode");
   }
   TRY(cached_call_find(&q, &call));
   int code = history_late(call, &run, &h);
@@ -29,7 +29,7 @@ static int add_late(const ty_desc *d, struct late_group group, ty_tensor **out)
   code = history_output_tensor(h, 0, out);
   if (!code) {
     history_attach(*out, h, 0);
-    backlog->training = run.is_train;
+    backlog_set_mode(backlog, run.is_train);
     backlog_add(backlog, h);
   }
   history_drop(h);

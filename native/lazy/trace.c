@@ -79,6 +79,17 @@ int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
   return add_backlog(t, backlog);
 }
 
+struct history *trace_other_product(const struct trace *t, int precision)
+{
+  for (int i = 0; i < t->n; i++) {
+    struct history *h = t->call[i];
+    const struct kernel *k = h->call->v.kernel;
+    const bool other = k && k->flags & K_PRECISION && h->call->precision != precision;
+    if (other && !h->backlog && !history_has_value(h, 0)) return h;
+  }
+  return NULL;
+}
+
 void trace_done(struct trace *t)
 {
   for (int i = 0; i < t->n; i++) history_drop(t->call[i]);
@@ -590,14 +601,22 @@ static int run_apart(struct backlog *backlog, struct marked marked)
   return code;
 }
 
-int trace_run_backlog(struct backlog *backlog)
+static int run_whole(struct backlog *backlog)
 {
-  const bool waiting = backlog_mark_waiting(backlog), broken = backlog_mark_broken(backlog);
-  if (waiting || broken) return run_apart(backlog, (struct marked){ broken, waiting });
   struct trace t = { .walk = history_new_walk() };
   int code = add_backlog(&t, backlog);
   if (!code) code = run_forward(&t);
   trace_done(&t);
+  return code;
+}
+
+int trace_run_backlog(struct backlog *backlog)
+{
+  const bool waiting = backlog_mark_waiting(backlog), broken = backlog_mark_broken(backlog);
+  const int before = ty_precision(backlog->precision);
+  const int code = waiting || broken ? run_apart(backlog, (struct marked){ broken, waiting })
+                                     : run_whole(backlog);
+  ty_precision(before);
   return code;
 }
 
@@ -621,14 +640,31 @@ static int add_again(struct trace *t, struct history *h)
   return TY_OK;
 }
 
+/* Computes a call again in its own precision; products of another one that it reads come first. */
+static int run_call_again(struct history *h)
+{
+  struct history *other = NULL;
+  int code = TY_OK;
+  do {
+    struct trace t = { .walk = history_new_walk() };
+    code = add_again(&t, h);
+    other = code ? NULL : trace_other_product(&t, h->call->precision);
+    if (other) history_keep(other);
+    else if (!code) code = run_forward(&t);
+    trace_done(&t);
+    if (other) code = trace_run_again(other->out[0].storage);
+    if (other) history_drop(other);
+  } while (other && !code);
+  return code;
+}
+
 int trace_run_again(struct storage *s)
 {
   struct history *h = s->owner;
   NEED(h && !h->freed, TY_ESTATE, "the value of this array was not kept");
-  struct trace t = { .walk = history_new_walk() };
-  int code = add_again(&t, h);
-  if (!code) code = run_forward(&t);
-  trace_done(&t);
+  const int before = ty_precision(h->call->precision);
+  const int code = run_call_again(h);
+  ty_precision(before);
   NEED(code || s->source != &storage_promise, TY_EINTERNAL, "a value could not be computed again");
   return code;
 }

@@ -55,6 +55,9 @@ static inline struct trace_input decode_input(uint64_t code)
 
 /* Lists the calls that heads were made of, and all of this thread's backlog. */
 int  trace_collect(struct trace *t, ty_tensor *const *head, int nhead);
+/* Returns the first product among the calls that are done and have no value which is of another
+** precision (PRECISION_*); NULL: there is none. */
+struct history *trace_other_product(const struct trace *t, int precision);
 /* Numbers the inputs of all calls and begins the key. Before gradients are asked for. */
 int  trace_number(struct trace *t);
 /* Returns the leaf of a variable or of a function's output; NULL: the calls do not read it. */

@@ -39,6 +39,7 @@ struct attention_finder {
   const struct typed_graph *x;
   bool trains;                                        /* a gradient is asked for */
   int device;                                         /* of all nodes, or one of its kind */
+  int precision;                                      /* PRECISION_* */
   uint8_t *varies;                                    /* per node: a gradient reaches it */
   int *readers;                                       /* per value, outputs of the graph included */
 };
@@ -391,7 +392,8 @@ static struct attention_widths find_widths(
   const ty_desc *v = desc_of(f, m->v), *k = desc_of(f, m->k);
   const ty_desc *scores = &f->x->desc[f->x->g->node[m->scores].first];
   struct attention_widths h = { .device = f->device, .dtype = scores->dtype,
-    .queries = scores->dim[scores->ndim - 2], .value = v->dim[v->ndim - 1] };
+    .precision = f->precision, .queries = scores->dim[scores->ndim - 2],
+    .value = v->dim[v->ndim - 1] };
   if (m->interleaved)
     h.key = h.value /= m->heads * (m->self ? 3 : 2);
   else
@@ -525,7 +527,7 @@ static bool are_alike(const struct rewrite_request *r)
 int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
 {
   if (r->as_written || !are_alike(r) || env_disabled("attention")) return TY_OK;
-  struct attention_finder f = { .x = x, .device = r->default_device,
+  struct attention_finder f = { .x = x, .device = r->default_device, .precision = r->precision,
     .readers = NEWS(int, x->g->nvalue + 1),
     .varies = NEWS(uint8_t, x->g->n + 1) };
   struct attention_match *match = NEWS(struct attention_match, x->g->n + 1);

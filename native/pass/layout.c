@@ -31,7 +31,7 @@ static int wanted_block(const struct program *p, int v)
   ty_desc d = p->s.desc[v];
   if (p->value[v].kind != V_POOL || d.ndim < 3 || d.ndim > 5 || !has_space(&d)) return 0;
   d.device = p->value[v].device;
-  return channel_block(&d);
+  return channel_block(&d, precision_of_flags(p->s.flags));
 }
 
 static int first_marks(struct program *p)

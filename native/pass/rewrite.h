@@ -44,6 +44,7 @@ struct rewrite_request {
   /* No nodes are replaced by others that give the same: monitors see each one of the user's. */
   bool as_written;
   int default_device;
+  int precision;                                      /* PRECISION_*, of products of float32 */
   const ty_place *group;                              /* ctx groups and their devices */
   int ngroup;
   /* Per variable: device of its array, -1: open; and of its gradient's array. */

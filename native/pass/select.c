@@ -65,9 +65,7 @@ int step_call(struct program *p, struct step *st)
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   c->trains = p->nforward != p->n;
-  c->precision = s->flags & TY_MEDIUM ? PRECISION_MEDIUM
-      : s->flags & TY_HIGH            ? PRECISION_HIGH
-                                      : PRECISION_HIGHEST;
+  c->precision = precision_of_flags(s->flags);
   c->with_grad = overwrites_input(n) && gradient_runs(s->g, st->node);
   c->node = n->draw ? 0 : (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;

@@ -14,7 +14,6 @@ local values = require "values"
 
 ffi.cdef [[
   const char *cudasim_costs(void);
-  int setenv(const char *, const char *, int);
 ]]
 local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
 local gpu = ty.gpu(0)
@@ -97,13 +96,13 @@ end
 
 -- Returns a training step with SGD, the third of its executor, which is recorded.
 local function make_step(name)
-  ffi.C.setenv("TYCHO_PRECISION", name:match "-(%a+)$" or "highest", 1)
   local symbol, inputs = network(name)
   local req, known = {}, {}
   for _, argument in ipairs(symbol:list_arguments()) do
     req[argument] = inputs[argument] and "null" or "write"
   end
-  local exe = symbol:simple_bind{ctx = gpu, shapes = inputs, grad_req = req}
+  local exe = symbol:simple_bind{ctx = gpu, shapes = inputs, grad_req = req,
+    precision = name:match "-(%a+)$" or "highest"}
   for argument, x in pairs(exe.arg_dict) do
     known[argument] = x.shape
     if inputs[argument] then x[":"] = 1 else values.parameter(x, argument) end
@@ -155,7 +154,8 @@ local function make_operator(row)
   for _, argument in ipairs(symbol:list_arguments()) do
     known[argument] = shapes[tonumber(argument:match("^x(%d+)$"))]
   end
-  local exe = symbol:simple_bind{ctx = gpu, shapes = known, grad_req = "write"}
+  local exe = symbol:simple_bind{ctx = gpu, shapes = known, grad_req = "write",
+    precision = "highest"}
   for argument, x in pairs(exe.arg_dict) do values.parameter(x, argument) end
   local heads = {}
   for i, y in ipairs(exe.outputs) do
@@ -229,7 +229,6 @@ gpu:with(function()
       if kernels then print_names(cost) end
     end
   end
-  ffi.C.setenv("TYCHO_PRECISION", "highest", 1)
   io.write("\n", OPERATOR_HEAD)
   for _, row in ipairs(OPERATORS) do
     if is_wanted(row[1]) then

@@ -31,7 +31,7 @@ end
 function layouts(exe)                         -- by step: whether it gives channels last, its line
   local list = {}
   for at, rest in exe:program():gmatch("\n *(%d+)  ([^\n]*)") do
-    list[tonumber(at)] = { last = rest:find("channels last$") ~= nil, text = rest }
+    list[tonumber(at)] = { last = rest:find("channels last", 1, true) ~= nil, text = rest }
   end
   return list
 end

@@ -64,7 +64,7 @@ local function distance(x, y)
 end
 
 describe("precision", function()
-  setup(device.leave)                                    -- on a GPU the environment says it
+  setup(device.leave)                                    -- on a GPU: spec/cuda/precision_spec.lua
   teardown(device.come_back)
   for name, case in pairs(CASES) do
     it("medium rounds the operands of " .. name, function()
@@ -188,6 +188,64 @@ describe("precision", function()
     end, "stop")
     assert.equal(before, ty.precision.current())
     assert.equal(0, distance(ty.nd.dot(a, b), exact))
+  end)
+
+  it("recorded calls have the precision of the scope that they are made in", function()
+    local a = ty.nd.random.uniform{ low = -1, high = 1, shape = { 64, 64 } }
+    local b = ty.nd.random.uniform{ low = -1, high = 1, shape = { 64, 64 } }
+    local of = {}
+    for _, word in ipairs{ "highest", "medium" } do
+      of[word] = ty.precision(word):with(function()
+        return { value = ty.nd.dot(a, b), gradient = ty.nd.dot(ty.nd.ones{ 64, 64 },
+          ty.nd.transpose(b)) }
+      end)
+    end
+    assert.equal(rounds(), distance(of.medium.value, of.highest.value) > 0)
+    a:attach_grad()
+    for _ = 1, 4 do
+      for _, words in ipairs{ { "highest", "medium", "highest" }, { "medium", "highest", "medium" },
+        { "highest", "highest", "medium" }, { "medium", "medium", "highest" } } do
+        local y, after
+        ty.autograd.record(function()
+          ty.precision(words[1]):with(function() y = ty.nd.dot(a, b) end)
+          ty.precision(words[2]):with(function() after = ty.nd.dot(ty.nd.relu(y) * 2, b) end)
+        end)
+        local want = ty.precision(words[2]):with(function()
+          return ty.nd.dot(ty.nd.relu(of[words[1]].value) * 2, b)
+        end)
+        ty.precision(words[3]):with(function() ty.autograd.backward{ y } end)
+        assert.equal(0, distance(y, of[words[1]].value))
+        assert.equal(0, distance(after, want))
+        assert.equal(0, distance(a.grad, of[words[3]].gradient))
+      end
+    end
+  end)
+
+  it("recorded calls whose values were not kept are computed again as they were", function()
+    local a = ty.nd.random.uniform{ low = -1, high = 1, shape = { 48, 48 } }
+    local b = ty.nd.random.uniform{ low = -1, high = 1, shape = { 48, 48 } }
+    local function make()
+      return ty.nd.dot(ty.nd.relu(ty.nd.dot(a, b)) - 1, b)
+    end
+    local want = ty.precision("medium"):with(make)
+    a:attach_grad()
+    for _ = 1, 3 do
+      local loss, inner
+      ty.precision("medium"):with(function()
+        ty.autograd.record(function()
+          inner = ty.nd.dot(ty.nd.relu(ty.nd.dot(a, b)) - 1, b)
+          loss = ty.nd.sum(inner * inner)
+        end)
+      end)
+      assert.is_true(loss:asscalar() > 0)
+      loss:backward()
+      local gradient = a.grad:copy()
+      -- the same by hand: forward as recorded, gradients in float32
+      local y = ty.precision("medium"):with(function() return ty.nd.dot(a:copy(), b) end)
+      local dy = ty.nd.dot(want * 2, ty.nd.transpose(b)) * (y:sign() + 1) / 2
+      assert.is_true(distance(gradient, ty.nd.dot(dy, ty.nd.transpose(b))) < 1e-6)
+      assert.equal(0, distance(inner, want))
+    end
   end)
 
   it("a context keeps a word, a module takes one", function()

@@ -109,7 +109,7 @@ end
 
 
 --- Sets how exactly executors that are bound on this context from now on take products and
--- convolutions of float32 (see `tycho.precision`); of CPUs.
+-- convolutions of float32 (see `tycho.precision`).
 -- @string word "highest", "high" or "medium"
 function Context:set_precision(word)
   self._precision = require("tycho.core.precision").check(word, "Context:set_precision")

@@ -1,12 +1,13 @@
---- How exactly products and convolutions of float32 are taken on CPUs.
+--- How exactly products and convolutions of float32 are taken.
 --
 --     ty.precision("medium"):with(function() mod:bind{...} end)
 --
 -- "highest": in float32. "high": as sums of two bfloat16 where that is faster, else in float32.
 -- "medium": operands are rounded to bfloat16, sums are float32, where the processor multiplies
--- bfloat16 (AVX512-BF16); else in float32. An executor keeps what holds when it is bound: its
--- option `precision`, else the innermost scope, else its context's `set_precision`, else
--- TYCHO_PRECISION. Calls on arrays follow scope and environment.
+-- bfloat16 (AVX512-BF16); else in float32. On GPUs "high" and "medium" allow TF32, whose operands
+-- have eleven bits. An executor keeps what holds when it is bound: its option `precision`, else the
+-- innermost scope, else its context's `set_precision`, else TYCHO_PRECISION. Calls on arrays follow
+-- scope and environment; gradients of recorded ones those of their `backward`.
 --
 -- @module tycho.precision
 
