@@ -30,7 +30,7 @@ end
 -- one, without a word.
 local function unset_variables(path)
   local set = {}
-  for line in read_file(path):gmatch("\nstatic [^\n(=]*;") do
+  for line in ("\n" .. read_file(path)):gmatch("\nstatic [^\n(=]*;") do
     for name in line:gsub("%b[]", ""):gmatch("([%w_]+)%s*[;,]") do
       set[name] = true
     end
@@ -167,8 +167,8 @@ end
 
 local function write_list(path, units)
   local file = assert(io.open(path, "w"))
-  file:write("# Files that a rock compiles together: written by `make units`, checked by `make check-units`. A file \z
-    that is in\n# no unit is compiled alone.\n\n")
+  file:write("# Files that a rock compiles together: written by `make units`, checked by \z
+    `make check-units`. A file that is in\n# no unit is compiled alone.\n\n")
   for _, unit in ipairs(units) do
     if #unit.files > 1 then
       file:write(("UNIT_NAMES += %s\nUNIT_%s = \\\n  %s\n\n"):format(unit.name, unit.name,
