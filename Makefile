@@ -111,10 +111,22 @@ PROGRAM := $(sort $(wildcard runtime/*.c))
 TESTS   := $(sort $(wildcard spec/native/*.c))
 LUA     := $(sort $(shell find runtime/lua -name '*.lua'))
 
+# A rock is built once: it is compiled in units of several files, without warnings (UNITS=: file by file)
+UNITS ?= $(if $(filter rock install-rock,$(MAKECMDGOALS)),1)
+PLAIN := $(SRC)
+ifneq ($(UNITS),)
+include packaging/units.mk
+UNIT_FILES = $(filter $(SRC),$(UNIT_$(1)))
+UNIT_SRC  := $(UNIT_NAMES:%=$(BUILD)/units/%.c)
+PLAIN     := $(filter-out $(foreach u,$(UNIT_NAMES),$(UNIT_$(u))),$(SRC))
+ALL       += -I. -w
+endif
+
 # what takes the compiler longest comes first, so that no core waits for it at the end
 OBJ      := $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o)) \
             $(foreach i,$(NARROWS),$(NARROW:%.c=$(BUILD)/%.$(i).o)) \
-            $(foreach i,$(TILED_$(TARGET)),$(TILES:%.c=$(BUILD)/%.$(i).o)) $(SRC:%.c=$(BUILD)/%.o)
+            $(foreach i,$(TILED_$(TARGET)),$(TILES:%.c=$(BUILD)/%.$(i).o)) \
+            $(UNIT_SRC:.c=.o) $(PLAIN:%.c=$(BUILD)/%.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 
 # a library of its own, which knows one implementation of MPI
@@ -156,8 +168,18 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(call say,CC ,$<)
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
+# names of the files of a unit change with packaging/units.mk, their text by what the compiler writes of dependencies
+$(UNIT_SRC): $(BUILD)/units/%.c: packaging/units.mk packaging/unit.sh | $(BUILD)/flags
+	@sh packaging/unit.sh $(call UNIT_FILES,$*) > $@
+
+$(UNIT_SRC:.c=.o): %.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
+	$(call say,CC ,$(call UNIT_FILES,$(notdir $*)))
+	$(Q)$(CC) $(ALL) -MMD -MP -c $< -o $@
+
 # texts of kernels are taken in as they stand
-$(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
+FAMILY := native/cuda/family.c
+$(FAMILY:%.c=$(BUILD)/%.o) $(foreach u,$(UNIT_NAMES),$(if $(filter $(FAMILY),$(UNIT_$(u))),$(BUILD)/units/$(u).o)): \
+  $(wildcard native/cuda/kernels/* native/kernel/element/*) \
   native/base/philox.h native/base/laws.h
 
 # instrumented products take compilers minutes as soon as they optimize; readers, which fuzz feeds, need none
@@ -167,7 +189,10 @@ ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 # Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer, reductions of bytes nothing
 # by its search for vectors; x86-64 without AVX2 is processors from before 2013 and few later ones. $(call isa_opt,set,file)
 ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
-isa_opt = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if $(filter %/bytes.c,$(2)),-O2,$(if \
+# A rock is built where it runs: a processor with AVX2 gets x86-64 without it for the sake of others, in half of the time
+HAS_AVX2 := $(if $(UNITS),$(shell grep -qw avx2 /proc/cpuinfo && echo 1))
+isa_opt = $(if $(and $(HAS_AVX2),$(filter release-x86_64-baseline,$(MODE)-$(TARGET)-$(1))),-O1,$(call isa_full,$(1),$(2)))
+isa_full = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if $(filter %/bytes.c,$(2)),-O2,$(if \
   $(filter x86_64-baseline,$(TARGET)-$(1))$(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3)))
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
@@ -217,7 +242,7 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-sass
+check: check-source check-lua check-comments check-compilers check-units check-musl check-onednn check-cuda check-sass
 
 check-source: objects
 	$(LUAJIT) scripts/dev/check.lua $(BUILD)
@@ -252,6 +277,14 @@ check-musl: $(BUILD)/ops.inc
 	    -isystem $(MUSL_HEADERS) -fsyntax-only; \
 	  $(foreach i,$(ISAS),musl-gcc $(filter-out -DTY_DNNL,$(ALL)) $(ISA_$(i)) -Werror -isystem $(MUSL_HEADERS) -fsyntax-only $(ISA);) \
 	else echo "musl: not compiled, no musl-gcc (Debian's musl-tools)"; fi
+
+# the division of native/ into units that a rock compiles: written, checked
+UNITS_OF = '$(BUILD)/units' '$(CC) $(filter-out -Werror,$(ALL)) $(OPENMP)' $(filter-out native/base/parallel.c,$(SRC))
+units: $(BUILD)/ops.inc
+	$(LUAJIT) scripts/dev/units.lua write packaging/units.mk $(UNITS_OF)
+
+check-units: $(BUILD)/ops.inc
+	@$(LUAJIT) scripts/dev/units.lua check packaging/units.mk $(UNITS_OF)
 
 # both interfaces of oneDNN, whichever is installed
 check-onednn:
@@ -478,7 +511,7 @@ library: all
 # places in the tree; the rest stays in the rock's own folder, PREFIX: the library is then in lib/lua/5.1/tycho of the tree, whose
 # lib/luarocks/rocks-5.1/tycho/VERSION that folder is.
 rock:
-	+@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(($$(nproc) + 1))) all
+	+@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(($$(nproc) + 1))) UNITS=$(UNITS) all
 
 install-rock: PC_DIR = $(SHARE_DIR)/pkgconfig
 install-rock: PC_PREFIX = $${pcfiledir}/../..
@@ -535,5 +568,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn check-sass objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-modules install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-units check-musl check-onednn check-cuda check-nvrtc check-cudnn check-sass objects syntax units cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-modules install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

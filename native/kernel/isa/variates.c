@@ -4,12 +4,8 @@
 ** that the compiler makes vectors of; elements do not meet and nothing is contracted, so every
 ** set gives the same bits.
 */
+#include "base/intrinsics.h"
 #include "kernel/variates.h"
-#if defined __SSE2__
-#include <immintrin.h>
-#elif defined TY_NEON
-#include <arm_neon.h>
-#endif
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -18,8 +18,8 @@ rooms.interface = {
 rooms.native = { title = "native", {
   { name = "base", is = "memory, errors, text, threads, files",
     public = { "atomic_file.h", "base.h", "cast.h", "convert.h", "cpu.h", "dtype.h", "env.h",
-      "error.h", "failure.h", "file_kind.h", "interrupt.h", "json.h", "laws.h", "memory.h",
-      "names.h", "number.h",
+      "error.h", "failure.h", "file_kind.h", "interrupt.h", "intrinsics.h", "json.h", "laws.h",
+      "memory.h", "names.h", "number.h",
       "parallel.h", "philox.h", "precision.h", "stop.h", "stream_copy.h", "system.h", "text.h",
       "vmath.h",
       "whole_file.h" } },

@@ -6,13 +6,8 @@
 ** Integers wrap, in any order, so every set gives the same results.
 */
 #include "base/base.h"
+#include "base/intrinsics.h"
 #include "kernel/reduce/bytes.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-#ifdef TY_NEON
-#include <arm_neon.h>
-#endif
 
 /* bytes of a vector */
 #ifdef __AVX512F__

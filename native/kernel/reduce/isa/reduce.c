@@ -5,10 +5,8 @@
 ** or int64, reduced in W lanes, so that results have the same bits under every instruction set.
 */
 #include "base/cast.h"
+#include "base/intrinsics.h"
 #include "kernel/reduce/reduce.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
 enum {
   /* lanes of a row */

@@ -1,0 +1,269 @@
+--- Compile units of a rock (packaging/units.mk): each reads several files of native/, which saves
+-- the compiler most of their headers and its own start. Names of one file that another one of its
+-- unit has too would clash, so a unit takes the files of a folder whose names differ.
+--   luajit scripts/dev/units.lua write FILE FOLDER COMMAND SOURCES
+--       divides the sources into units, and writes them
+--   luajit scripts/dev/units.lua check FILE FOLDER COMMAND SOURCES
+--       fails where a source has no unit or has two, a unit does not compile, or the compiler reads
+--       another text of a file in its unit than of the file alone
+-- FOLDER is for files of units, COMMAND the compiler with its flags, in one word. Run from the root
+-- of a checkout.
+
+package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
+
+local shell = require "check.shell"
+
+local MOST_LINES = 4500                                  -- of a unit: two cores share about fifty
+
+local function read_file(path)
+  local file = assert(io.open(path))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+local function count_lines(path)
+  return select(2, read_file(path):gsub("\n", ""))
+end
+
+-- Returns the variables that a file makes for itself without a value: C takes two of a name for
+-- one, without a word.
+local function unset_variables(path)
+  local set = {}
+  for line in ("\n" .. read_file(path)):gmatch("\nstatic [^\n(=]*;") do
+    for name in line:gsub("%b[]", ""):gmatch("([%w_]+)%s*[;,]") do
+      set[name] = true
+    end
+  end
+  return set
+end
+
+local function shares_name(a, b)
+  for name in pairs(a) do
+    if b[name] then
+      return true
+    end
+  end
+  return false
+end
+
+local function unit_path(folder, name)
+  return ("%s/%s.c"):format(folder, name)
+end
+
+-- Writes the file of a unit as the Makefile does.
+local function write_unit(folder, name, files)
+  assert(os.execute(("mkdir -p '%s' && sh packaging/unit.sh %s > '%s'"):format(folder,
+    table.concat(files, " "), unit_path(folder, name))) == 0)
+end
+
+-- Returns what the compiler says of a unit, and whether it takes it.
+local function try_unit(command, folder, name, files)
+  write_unit(folder, name, files)
+  local text, status = shell.output(("%s -w -fmax-errors=0 -fno-diagnostics-show-caret -I. \z
+    -fsyntax-only '%s'"):format(command, unit_path(folder, name)))
+  return text, status == 0
+end
+
+-- -- writing --------------------------------------------------------------------------------------
+
+local function mark(clashes, a, b)
+  clashes[a] = clashes[a] or {}
+  clashes[b] = clashes[b] or {}
+  clashes[a][b], clashes[b][a] = true, true
+end
+
+-- Marks pairs of files of a unit whose names clash, as the compiler's messages tell them.
+local function read_clashes(clashes, files, text)
+  local known = {}
+  for _, path in ipairs(files) do
+    known[path] = true
+  end
+  local reader, found
+  for line in text:gmatch("[^\n]+") do
+    for path in line:gmatch("native/[%w_/]+%.c") do
+      if known[path] then
+        if line:find(" note: ", 1, true) and reader and path ~= reader then
+          mark(clashes, reader, path)
+          found = true
+        elseif not line:find(" note: ", 1, true) then
+          reader = path
+        end
+        break
+      end
+    end
+  end
+  if not found then                                      -- a header's name: the file goes elsewhere
+    for _, path in ipairs(files) do
+      if path ~= reader then
+        mark(clashes, reader, path)
+      end
+    end
+  end
+end
+
+-- The folder of native/ that a file's unit belongs to.
+local function part(path)
+  return path:match("^native/(%w+)/")
+end
+
+-- Puts each file into the first unit of its folder that has space for it and no name of its.
+local function divide(sources, facts, clashes)
+  local units, of = {}, {}
+  local function fits(unit, path)
+    for _, other in ipairs(unit.files) do
+      if clashes[path] and clashes[path][other]
+          or shares_name(facts[path].unset, facts[other].unset) then
+        return false
+      end
+    end
+    return unit.lines + facts[path].lines <= MOST_LINES
+  end
+  for _, path in ipairs(sources) do
+    local folder = part(path)
+    of[folder] = of[folder] or {}
+    local target
+    for _, unit in ipairs(of[folder]) do
+      if fits(unit, path) then
+        target = unit
+        break
+      end
+    end
+    if not target then
+      target = { files = {}, lines = 0, name = ("%s_%d"):format(folder, #of[folder] + 1) }
+      table.insert(of[folder], target)
+      table.insert(units, target)
+    end
+    table.insert(target.files, path)
+    target.lines = target.lines + facts[path].lines
+  end
+  return units
+end
+
+-- Returns the units, divided again until the compiler takes each of them.
+local function settle(sources, folder, command)
+  local facts, clashes, taken = {}, {}, {}
+  for _, path in ipairs(sources) do
+    facts[path] = { lines = count_lines(path), unset = unset_variables(path) }
+  end
+  while true do
+    local units, done = divide(sources, facts, clashes), true
+    for _, unit in ipairs(units) do
+      local key = table.concat(unit.files, " ")
+      if #unit.files > 1 and not taken[key] then
+        local text, good = try_unit(command, folder, unit.name, unit.files)
+        taken[key] = good
+        if not good then
+          read_clashes(clashes, unit.files, text)
+          done = false
+        end
+      end
+    end
+    if done then
+      return units
+    end
+  end
+end
+
+local function write_list(path, units)
+  local file = assert(io.open(path, "w"))
+  file:write("# Files that a rock compiles together: written by `make units`, checked by \z
+    `make check-units`. A file that is in\n# no unit is compiled alone.\n\n")
+  for _, unit in ipairs(units) do
+    if #unit.files > 1 then
+      file:write(("UNIT_NAMES += %s\nUNIT_%s = \\\n  %s\n\n"):format(unit.name, unit.name,
+        table.concat(unit.files, " \\\n  ")))
+    end
+  end
+  file:close()
+end
+
+-- -- checking -------------------------------------------------------------------------------------
+
+local function read_list(path)
+  local units = {}
+  for name, files in read_file(path):gsub("\\\n", ""):gmatch("\nUNIT_([%l%d_]+) = ([^\n]*)") do
+    local unit = { name = name, files = {} }
+    for file in files:gmatch("%S+") do
+      table.insert(unit.files, file)
+    end
+    table.insert(units, unit)
+  end
+  return units
+end
+
+-- Returns the text of each .c file of native/ as the compiler reads it, without its headers, by its
+-- path.
+local function own_texts(command, path)
+  local pipe = assert(io.popen(("%s -w -I. -E '%s' 2>&1"):format(command, path)))
+  local texts, current = {}, nil
+  for line in pipe:lines() do
+    local marked = line:match('^# %d+ "([^"]*)"')
+    if marked then
+      current = marked:match("native/[%w_/]+%.c$")
+    elseif current then
+      local text = texts[current] or {}
+      texts[current] = text
+      for word in line:gmatch("%S+") do
+        text[#text + 1] = word
+      end
+    end
+  end
+  pipe:close()
+  for name, text in pairs(texts) do
+    texts[name] = table.concat(text, " ")
+  end
+  return texts
+end
+
+local function check_list(path, sources, folder, command)
+  local findings, unit_of, known = 0, {}, {}
+  local function report(...)
+    findings = findings + 1
+    print(path .. ": " .. string.format(...))
+  end
+  for _, source in ipairs(sources) do
+    known[source] = true
+  end
+  for _, unit in ipairs(read_list(path)) do
+    local files, unset = {}, {}
+    for _, file in ipairs(unit.files) do
+      if unit_of[file] then
+        report("%s is in %s and in %s", file, unit_of[file], unit.name)
+      end
+      unit_of[file] = unit.name
+      if known[file] then                                -- oneDNN's are asked where it is installed
+        table.insert(files, file)
+      elseif not io.open(file) then
+        report("%s of %s is not there", file, unit.name)
+      end
+    end
+    local text, good = try_unit(command, folder, unit.name, files)
+    if not good then
+      report("%s does not compile: `make units` divides anew\n%s", unit.name, text)
+    else
+      local texts = own_texts(command, unit_path(folder, unit.name))
+      for _, file in ipairs(files) do
+        local mine = unset_variables(file)
+        for other, set in pairs(unset) do
+          if shares_name(mine, set) then
+            report("%s and %s have a variable of one name", other, file)
+          end
+        end
+        unset[file] = mine
+        if texts[file] ~= own_texts(command, file)[file] then
+          report("%s is another text in %s than alone: a macro of another file", file, unit.name)
+        end
+      end
+    end
+  end
+  return findings
+end
+
+local action, path, folder, command = unpack(arg, 1, 4)
+local sources = { unpack(arg, 5) }
+if action == "write" then
+  write_list(path, settle(sources, folder, command))
+else
+  os.exit(check_list(path, sources, folder, command) == 0 and 0 or 1)
+end
