@@ -155,6 +155,12 @@ function gc.discount(bytes)
 end
 
 
+--- Returns the bytes of Lua's heap.
+function gc.heap_bytes()
+  return collectgarbage("count") * 1024
+end
+
+
 --- Runs a full collection once.
 function gc.sweep()
   collectgarbage()
