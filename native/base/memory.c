@@ -52,6 +52,22 @@ static void *take_zeroed(size_t bytes)
   return p;
 }
 
+void *mem_block(size_t bytes)
+{
+  void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? take_zeroed(bytes) : NULL;
+  if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  small_count((int64_t)small_size(bytes));
+  return p;
+}
+
+void mem_block_free(void *p, size_t bytes)
+{
+  if (!p) return;
+  const size_t size = small_size(bytes);
+  small_count(-(int64_t)size);
+  if (!small_keep(p, size)) free(p);
+}
+
 void *mem_new(size_t bytes)
 {
   void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? take_zeroed(bytes) : NULL;

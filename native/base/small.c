@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/memory.h"
 #include "base/small.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -55,7 +56,10 @@ static int find_size(size_t bytes)
   return bytes <= LEAST ? 0 : (int)((bytes - LEAST + STEP - 1) / STEP);
 }
 
-size_t small_size(size_t bytes) { return bytes > MOST ? bytes : size_of(find_size(bytes)); }
+size_t small_size(size_t bytes)
+{
+  return !KEEPS || bytes > MOST ? bytes : size_of(find_size(bytes));
+}
 
 static void free_chain(struct small *b)
 {
@@ -154,6 +158,8 @@ void *small_take(size_t bytes)
   struct small *b = c->open[i];
   c->open[i] = b->next;
   c->n[i]--;
+  for (size_t at = 0; b->next && at < bytes; at += ALIGN) /* the next block left the caches */
+    __builtin_prefetch((char *)b->next + at, 1);
   return memset(b, 0, bytes < LEAST ? LEAST : bytes);
 }
 

@@ -161,6 +161,12 @@ function gc.heap_bytes()
 end
 
 
+--- Begins a cycle of the collector, or goes on with it; what is allocated from here on drives it.
+function gc.begin()
+  collectgarbage("step", 0)
+end
+
+
 --- Runs a full collection once.
 function gc.sweep()
   collectgarbage()

@@ -66,17 +66,18 @@ local made = ffi.new("ty_tensor *[1]")
 -- Finalizers run where something is allocated, so what must not be divided allocates nothing.
 
 local LEAST_SLOTS = 1024
--- Where none of the slots is free, a collection is made before there are more: from this number of
--- slots on, if it visits at most so many bytes of Lua's heap for each. Half or four times as many
--- make no difference (Intel, one thread, 2026-11-29).
-local MOST_GONE = 8192
-local HEAP_OF_SLOT = 256
+-- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
+-- heap, which it visits: it may not see them, as compiled code makes few objects of them.
+local LEAST_NEW = 8192
+local HEAP_OF_NEW = 128
 local WEAK = { __mode = "v" }
 
 local handles                            -- slot -> handle, nil: it is gone, false: the slot is free
 local pointers                           -- slot -> what the handle is, for C
 local free_slots                         -- `nfree` slots
 local nfree, nslots = 0, 0
+local asking = 0                         -- free slots with which a cycle of the collector begins
+local asked = false                      -- it has begun
 
 -- Makes twice as many slots. The tables get their sizes at once: one that grows counts its entries,
 -- and becomes sparse where many handles are gone.
@@ -99,12 +100,13 @@ local function add_slots()
 end
 
 
--- Finds free slots: by a collection where it is worth it, and where most are in use by adding some.
+-- Begins a cycle of the collector, once until it ends, and adds slots where none is free.
 local function find_slots()
-  if nslots >= math.max(MOST_GONE, gc.heap_bytes() / HEAP_OF_SLOT) then
-    gc.sweep()
+  if not asked and nslots >= LEAST_NEW then
+    asked, asking = true, 0
+    gc.begin()
   end
-  if nfree < nslots / 2 or nslots == 0 then
+  if nfree == 0 then
     add_slots()
   end
 end
@@ -112,7 +114,7 @@ end
 
 -- Gives a tensor that the caller owns to a handle. Returns its slot.
 local function hold(handle)
-  if nfree == 0 then
+  if nfree <= asking then
     local ok, e = pcall(find_slots)
     if not ok then
       C.ty_tensor_free(handle)
@@ -137,13 +139,24 @@ local function free_slot(slot)
 end
 
 
+local BATCH = 128
+local gone = ffi.new("ty_tensor *[?]", BATCH)
+
 -- Frees the tensors whose handles are gone.
 local function free_gone()
+  local n = 0
   for slot = 1, nslots do
     if handles[slot] == nil then
-      free_slot(slot)
+      handles[slot] = false
+      gone[n], free_slots[nfree] = pointers[slot], slot
+      n, nfree = n + 1, nfree + 1
+      if n == BATCH then
+        C.ty_tensors_free(gone, n)
+        n = 0
+      end
     end
   end
+  C.ty_tensors_free(gone, n)
 end
 
 
@@ -173,6 +186,8 @@ compile_loop()
 local function end_cycle(object)
   ffi_gc(object, end_cycle)
   free_gone()
+  asked = false
+  asking = math.max(nfree - math.max(LEAST_NEW, gc.heap_bytes() / HEAP_OF_NEW), 0)
 end
 
 ffi_gc(ffi.new("char[1]"), end_cycle)
