@@ -1,12 +1,12 @@
 /* cpu.c - the code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks
 ** for less. */
 #include "base/base.h"
+#include <unistd.h>
 #ifdef __aarch64__
 #  include <sys/auxv.h>
 #elif defined __x86_64__ && defined __linux__
 #  include <cpuid.h>
 #  include <sys/syscall.h>
-#  include <unistd.h>
 #endif
 
 #define NAME(isa) #isa,
@@ -25,6 +25,21 @@ static int find_best_isa(void)
   return CPU_NEON; /* every processor has it */
 #else
   return CPU_BASELINE;
+#endif
+}
+
+long cpu_second_cache(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  static long bytes = -1;
+  long known = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
+  if (known < 0) {
+    known = MAX(sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
+    __atomic_store_n(&bytes, known, __ATOMIC_RELAXED);
+  }
+  return known;
+#else
+  return 0;
 #endif
 }
 

@@ -21,4 +21,6 @@ bool cpu_multiplies_narrow(void);
 /* Returns whether they have tiles too (AMX) whose state the system keeps. TYCHO_DISABLE=amx: no. */
 bool cpu_multiplies_tiles(void);
 bool cpu_multiplies_bytes(void);                      /* at least those of 8-bit integers */
+/* Returns the bytes of a core's second cache; 0 where the system does not say. */
+long cpu_second_cache(void);
 const char *cpu_isa_name(void);                       /* "baseline" "avx2" "avx512" "neon" */

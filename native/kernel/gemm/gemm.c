@@ -1,12 +1,12 @@
 /* gemm.c - products of matrices, cut into blocks for the cores and for their caches.
 **
 ** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns),
-** by its shape alone. The sum over k is cut into runs of up to kc, for which the panels stay in
-** the second cache and a strip in the first; every element is one chain of additions in the
-** order of k within a run, and of runs in order. Where B has to be packed, the runs come one
-** after the other, and a core packs the panels of a run for itself: it goes through a column of
-** chunks with them. Small products skip all that: one call of the processor's block function, on
-** B in place where its rows allow that.
+** by its shape, the size of the team and that of the second cache. The sum over k is cut into runs
+** of up to kc, for which the panels stay in the second cache and a strip in the first; every
+** element is one chain of additions in the order of k within a run, and of runs in order, however
+** chunks are cut. Where B has to be packed, the runs come one after the other, and a core packs the
+** panels of a run for itself: it goes through a column of chunks with them. Small products skip all
+** that: one call of the processor's block function, on B in place where its rows allow that.
 */
 #include "kernel/gemm/inner.h"
 
@@ -66,12 +66,18 @@ struct gemm_job {
   int failed;
 };
 
+/* Returns the bytes of panels that a core goes through again and again. */
+static int64_t get_panel_cache(void)
+{
+  return MIN(MAX(cpu_second_cache() / 2, GEMM_CACHE), GEMM_CACHE_MOST);
+}
+
 /* Returns the number of columns of chunks: as few as the cache allows, since each reads all of A;
 ** more where there are few rows, so that each core packs its own. */
 static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
 {
   const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
-                fit = MAX(1, GEMM_CACHE / (words * j->t->word)), m = j->g.m;
+                fit = MAX(1, get_panel_cache() / (words * j->t->word)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
   if (m <= GEMM_LOW) return MAX(least, (panels + GEMM_LOW_PANELS - 1) / GEMM_LOW_PANELS);
@@ -88,8 +94,17 @@ static double get_serial_work(const struct gemm_type *t)
   return GEMM_SERIAL_WORK * (uses_tiles(t) ? GEMM_TILES_SPEED : 1);
 }
 
-/* Halves chunks until there are enough of them. A side read in place wants long pieces of its
-** rows; rows are copied a few strips at a time, and on tiles that takes as long as some panels. */
+/* Returns the number of chunks that are enough for the team. */
+static int64_t count_wanted(const struct gemm_job *j)
+{
+  const int threads = parallel_threads();
+  const int64_t most = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS;
+  return threads == 1 ? 1 : MIN(most, threads * GEMM_CORE_CHUNKS);
+}
+
+/* Halves chunks until there are enough of them. Each column of chunks packs its panels and copies
+** its strips (on tiles a copy takes as long as some panels), so such chunks lose rows first. A side
+** read in place wants long pieces of its rows. */
 static int64_t choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
@@ -97,10 +112,11 @@ static int64_t choose_chunks(struct gemm_job *j)
                 across = choose_columns(j, panels);
   const int64_t fewest = uses_tiles(t) ? GEMM_TILES_PANELS : 1;
   int64_t s = strips, p = (panels + across - 1) / across,
-          enough = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS, least = j->pack ? 2 : 1;
+          enough = count_wanted(j), least = j->pack ? 2 : 1;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > get_serial_work(t)) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
-    const bool down = j->pack || s * t->mr > p * t->nr || p == 1 || (p + 1) / 2 < fewest;
+    const bool down = j->pack || j->g.copy || s * t->mr > p * t->nr || p == 1 ||
+        (p + 1) / 2 < fewest;
     if ((s + 1) / 2 >= least && s > 1 && down)
       s = (s + 1) / 2;
     else if (p > 1)
@@ -217,7 +233,7 @@ static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 static bool wants_runs(const struct gemm_job *j)
 {
   return j->t->per > 1 && j->g.k > j->t->kc && j->g.m > GEMM_LOW &&
-      gemm_words(j->t, j->g.k) * j->g.n * j->t->word > GEMM_CACHE;
+      gemm_words(j->t, j->g.k) * j->g.n * j->t->word > get_panel_cache();
 }
 
 /* Computes a product run by run, each in chunks. */

@@ -29,8 +29,10 @@
 #define GEMM_BLAS_WORK 100000.0
 
 enum {
-  /* bytes of panels that a core goes through again and again: half of a second cache of 1 MiB */
+  /* bytes of panels that a core goes through again and again: half of a second cache of 1 MiB; of
+  ** a larger one its half, at most the second figure (2 MiB: 1.05 times faster, 2026-11-29) */
   GEMM_CACHE = 512 * 1024,
+  GEMM_CACHE_MOST = 1024 * 1024,
 
   /* -- chunks (2026-11-23) -- */
   /* columns of C whose sums are made at a time */
@@ -42,7 +44,9 @@ enum {
   GEMM_HIGH_PANELS = 4,
   /* rows of A that use a packed panel, at least, with more than GEMM_LOW rows */
   GEMM_PANEL_ROWS = 400,
-  /* chunks of a product that are enough for a team, and of one whose B is read in place */
+  /* chunks of a product for each core of a team (2026-11-29: with one core a cut only makes strips
+  ** be copied again), the most of them, and of one whose B is read in place */
+  GEMM_CORE_CHUNKS = 8,
   GEMM_CHUNKS = 32,
   GEMM_CHUNKS_IN_PLACE = 8,
   /* panels that a strip is copied for on tiles, at least (2026-11-28) */

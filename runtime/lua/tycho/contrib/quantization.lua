@@ -13,7 +13,6 @@
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"

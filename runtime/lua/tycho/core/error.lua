@@ -12,7 +12,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local Error = {}
 Error.__index = Error
 

@@ -8,8 +8,9 @@
 --
 -- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end
 -- early and are tried again elsewhere, which took two fifths of the time. Its files therefore
--- begin with `jit.off(true, true)`: the whole file is interpreted. What runs in every step
--- (executor/run.lua, the arrays) is compiled.
+-- begin with `jit.off(true, true)`: the whole file is interpreted, and loops over the standard
+-- `pairs`, for which the interpreter has instructions. What runs in every step (executor/run.lua,
+-- the arrays) is compiled.
 --
 -- @module tycho.core.iterate
 

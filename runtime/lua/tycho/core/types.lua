@@ -7,7 +7,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local values = require "tycho.core.values"
 

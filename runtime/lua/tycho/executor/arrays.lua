@@ -5,8 +5,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local class = require "tycho.ndarray.class"

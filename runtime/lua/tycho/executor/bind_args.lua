@@ -8,7 +8,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"

@@ -21,7 +21,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local bucket_keys = require "tycho.module.bucket_keys"

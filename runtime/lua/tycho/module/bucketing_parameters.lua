@@ -6,8 +6,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local class = require "tycho.ndarray.class"

@@ -8,7 +8,6 @@
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"

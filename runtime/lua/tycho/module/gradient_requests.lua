@@ -5,7 +5,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local tables = require "tycho.core.tables"
 

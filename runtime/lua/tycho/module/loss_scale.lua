@@ -11,8 +11,6 @@
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local pairs = iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"

@@ -12,7 +12,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local amp = require "tycho.contrib.amp"
 local args = require "tycho.core.args"
 local argument_names = require "tycho.module.argument_names"

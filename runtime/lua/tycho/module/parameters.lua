@@ -4,8 +4,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local call = require "tycho.ndarray.call"

@@ -7,7 +7,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
 local value = require "tycho.onnx.value"
 

@@ -5,7 +5,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local attention = require "tycho.onnx.ops_attention"
 local math_ops = require "tycho.onnx.ops_math"
 local nn = require "tycho.onnx.ops_nn"

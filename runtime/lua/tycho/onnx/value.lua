@@ -20,7 +20,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"

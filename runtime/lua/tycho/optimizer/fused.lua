@@ -20,7 +20,6 @@
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"

@@ -18,8 +18,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local base = require "tycho.optimizer.base"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"

@@ -6,7 +6,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"

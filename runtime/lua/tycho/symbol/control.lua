@@ -9,7 +9,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local bodies = require "tycho.symbol.bodies"

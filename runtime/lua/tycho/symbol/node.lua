@@ -12,7 +12,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
 local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"

@@ -7,8 +7,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local attribute = require "tycho.symbol.attribute"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"

@@ -16,8 +16,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"

@@ -4,7 +4,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local attrs = require "tycho.core.attrs"

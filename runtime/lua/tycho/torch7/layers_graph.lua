@@ -10,7 +10,6 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local layers = require "tycho.torch7.layers"
 local objects = require "tycho.torch7.objects"
 local Tensor = require "tycho.torch7.tensor"
