@@ -69,7 +69,7 @@ local LEAST_SLOTS = 1024
 -- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
 -- heap, which it visits: it may not see them, as compiled code makes few objects of them.
 local LEAST_NEW = 8192
-local HEAP_OF_NEW = 128
+local HEAP_OF_NEW = 256
 local WEAK = { __mode = "v" }
 
 local handles                            -- slot -> handle, nil: it is gone, false: the slot is free
