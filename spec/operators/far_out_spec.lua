@@ -119,6 +119,41 @@ describe("gelu of float32", function()
   end)
 end)
 
+describe("the gradient of gelu of float32", function()
+  local gelu = sym.LeakyReLU{V"x", act_type = "gelu"}
+
+  -- Returns the gradient of gelu at x for a head gradient.
+  local function gradient(x, head, request)
+    local grad = ty.nd.ones(x.shape, {dtype = x.dtype})
+    local exe = gelu:bind{ctx = ty.current_context(), args = {x = x}, args_grad = {x = grad},
+      grad_req = request or "write"}
+    exe:forward{is_train = true}
+    exe:backward{head}
+    return grad
+  end
+
+  it("is that of float64 for any number of elements, written and added", function()
+    for _, n in ipairs{1, 2, 15, 16, 17, 33, 2049, 70000} do
+      local x, head = ty.nd.arange{n} / n * 12 - 6, ty.nd.arange{n} % 7 - 3
+      local want = gradient(x:astype("float64"), head:astype("float64"))
+      for request, more in pairs{write = 0, add = 1} do
+        local got = gradient(x, head, request):astype("float64")
+        local off = ty.nd.abs(got - want - more)
+        assert.is_true(ty.nd.max(off):asscalar() < 1e-6)
+      end
+    end
+  end)
+
+  it("is 0 and the head gradient in the tails, and NaN of what is no number", function()
+    local x = ty.nd.array{-40, 40, 0 / 0, -13.5, 13.5, 0}
+    local got = arrays.list(gradient(x, ty.nd.ones{6}))
+    assert.same({0, 1}, {math.abs(got[1]), got[2]})
+    assert.is_true(got[3] ~= got[3])
+    assert.is_true(math.abs(got[4]) < 1e-30)
+    assert.same({1, 0.5}, {got[5], got[6]})
+  end)
+end)
+
 describe("gelu of float32 on a CPU", function()
   setup(device.leave)
   teardown(device.come_back)

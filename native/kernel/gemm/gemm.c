@@ -390,6 +390,11 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
 
 void gemm_act(int dtype, int act, int64_t n, void *x) { gemm_type(dtype)->act(act, n, x); }
 
+void gemm_gelu_back(int64_t n, const float *x, const float *g, float *out)
+{
+  gemm_type(TY_F32)->gelu_back(n, x, g, out);
+}
+
 static int run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {

@@ -56,6 +56,8 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
 /* Applies an activation (kernel/epilogue.h), as the end of a product does, to n numbers of TY_F32
 ** or TY_F64. */
 void gemm_act(int dtype, int act, int64_t n, void *x);
+/* Computes out = g times the slope of gelu at x, n numbers of float32. out may be x or g. */
+void gemm_gelu_back(int64_t n, const float *x, const float *g, float *out);
 int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);

@@ -163,6 +163,8 @@ struct gemm_type {
   /* From here on a function is NULL where the type does not have it. */
   /* applies an activation (ACT_*) in place */
   void (*act)(int act, int64_t n, void *x);
+  /* out = g times the slope of gelu at x */
+  void (*gelu_back)(int64_t n, const void *x, const void *g, void *out);
   /* adds alpha x[i * step] to y[i] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
   /* adds k rows of B, ldb elements apart, each times its element of a, to y, in their order */

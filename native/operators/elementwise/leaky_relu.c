@@ -134,10 +134,24 @@ static void gelu_range(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Computes the gradient of gelu in one pass, where the formula's program would make five. */
+static void gelu_back_range(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const float *g = c->in[0].p, *x = c->in[1].p;
+  gemm_gelu_back(end - begin, x + begin, g + begin, (float *)c->out[0].p + begin);
+}
+
+/* Returns whether a call is gelu of float32 on the CPU. */
+static bool is_plain_gelu(const struct call *c)
+{
+  return leaky_act(c->param) == ACT_GELU && c->in[0].d.dtype == TY_F32 && c->device == TY_CPU;
+}
+
 static int leaky_forward(struct call *c)
 {
   struct inner_call r;
-  if (leaky_act(c->param) == ACT_GELU && c->in[0].d.dtype == TY_F32 && c->device == TY_CPU) {
+  if (is_plain_gelu(c)) {
     if (c->out[0].p) parallel_for(desc_count(&c->in[0].d), 2 * NS_ELEMENT, gelu_range, c);
     return TY_OK;
   }
@@ -148,6 +162,10 @@ static int leaky_forward(struct call *c)
 static int leaky_backward(struct call *c)
 {
   struct inner_call r;
+  if (is_plain_gelu(c)) {
+    if (c->out[0].p) parallel_for(desc_count(&c->in[0].d), 2 * NS_ELEMENT, gelu_back_range, c);
+    return TY_OK;
+  }
   hand_over(c, true, &r);
   return formula_back_kernel->run(&r.c);
 }

@@ -51,11 +51,12 @@ enum {
 #define FOLD(t) NULL
 #endif
 
+#define gelu_back_f64 NULL
 #define TYPE(t, bytes) { \
   .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .element = bytes, \
   .word = bytes, .per = 1, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
-  .act = act_##t, \
+  .act = act_##t, .gelu_back = gelu_back_##t, \
   .axpy = axpy_##t, .add_rows = add_rows_##t, .scatter = scatter_##t, .dot = dot_##t, \
   .sum = sum_##t, .fill = fill_##t, \
   .window_row = window_row_##t, .window_map = window_map_##t, \
