@@ -5,13 +5,13 @@
 #include <malloc.h>
 #include "base/base.h"
 #include "base/gate.h"
+#include "base/small.h"
 #include "base/system.h"
 
 /* smaller blocks are never refused on behalf of the limit */
 enum { SMALL = 65536 };
-static int64_t host_bytes;
 
-int64_t mem_bytes(void) { return __atomic_load_n(&host_bytes, __ATOMIC_RELAXED); }
+int64_t mem_bytes(void) { return small_counted(); }
 
 int64_t mem_limit(void)
 {
@@ -43,18 +43,36 @@ static bool is_within_limit(size_t bytes)
   return bytes < SIZE_MAX / 2 && (bytes < SMALL || !limit || mem_bytes() + (int64_t)bytes <= limit);
 }
 
-/* Counts a block as allocated (1) or freed (-1). */
-static void count_block(void *p, int sign)
+/* Takes zeroed memory that was kept, or the system's. */
+static void *take_zeroed(size_t bytes)
 {
-  __atomic_add_fetch(&host_bytes, sign * (int64_t)malloc_usable_size(p), __ATOMIC_RELAXED);
+  void *p = small_take(bytes);
+  if (!p) p = calloc(1, small_size(bytes));
+  if (!p && small_release()) p = calloc(1, small_size(bytes));
+  return p;
+}
+
+void *mem_block(size_t bytes)
+{
+  void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? take_zeroed(bytes) : NULL;
+  if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  small_count((int64_t)small_size(bytes));
+  return p;
+}
+
+void mem_block_free(void *p, size_t bytes)
+{
+  if (!p) return;
+  const size_t size = small_size(bytes);
+  small_count(-(int64_t)size);
+  if (!small_keep(p, size)) free(p);
 }
 
 void *mem_new(size_t bytes)
 {
-  void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? calloc(1, bytes ? bytes : 1)
-                                                               : NULL;
+  void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? take_zeroed(bytes) : NULL;
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  count_block(p, 1);
+  small_count((int64_t)malloc_usable_size(p));
   return p;
 }
 
@@ -62,7 +80,7 @@ void *mem_lines(size_t bytes)
 {
   void *p = is_within_limit(bytes) ? sys_aligned(ALIGN, bytes ? bytes : 1) : NULL;
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  count_block(p, 1);
+  small_count((int64_t)malloc_usable_size(p));
   return memset(p, 0, bytes);
 }
 
@@ -74,15 +92,16 @@ void *mem_grow(void *p, size_t bytes)
   int64_t old = (int64_t)malloc_usable_size(p);
   void *q = realloc(p, bytes ? bytes : 1);
   if (!q) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  __atomic_add_fetch(&host_bytes, (int64_t)malloc_usable_size(q) - old, __ATOMIC_RELAXED);
+  small_count((int64_t)malloc_usable_size(q) - old);
   return q;
 }
 
 void mem_free(void *p)
 {
   if (!p) return;
-  count_block(p, -1);
-  free(p);
+  const size_t usable = malloc_usable_size(p);
+  small_count(-(int64_t)usable);
+  if (!small_keep(p, usable)) free(p);
 }
 
 char *mem_text(const char *s)

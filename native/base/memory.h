@@ -17,6 +17,10 @@ void *mem_lines(size_t bytes);
 /* Works as realloc does; the old block stays on failure. */
 void *mem_grow(void *p, size_t bytes);
 void  mem_free(void *p);
+/* Returns zeroed memory as mem_new does, for what is made and freed often: mem_block_free needs its
+** size, which mem_free reads from cold memory. */
+void *mem_block(size_t bytes);
+void  mem_block_free(void *p, size_t bytes);
 int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
 int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
 /* Fails with TY_EMEMORY and a report of what is in use. */

@@ -17,7 +17,7 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
     struct storage **out)
 {
   static uint64_t storages;
-  struct storage *s = NEW(struct storage);
+  struct storage *s = mem_block(sizeof *s);
   NEED(s, TY_EMEMORY, "out of memory");
   /* no other storage's version is reached before 2^30 writes of one of 2^31 storages */
   const uint64_t version = __atomic_add_fetch(&storages, 1, __ATOMIC_RELAXED) * VERSION_STRIDE;
@@ -82,6 +82,6 @@ void storage_free(struct storage *s)
     block_free(s->device, s->data, s->bytes);
   else if (s->release)
     s->release(s->owner, s->data);
-  mem_free(s);
+  mem_block_free(s, sizeof *s);
   live_add(LIVE_STORAGE, -1);
 }

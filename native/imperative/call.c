@@ -36,6 +36,12 @@ static void note_time(struct imperative *m)
   profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
 }
 
+/* Returns the bytes of a call with its list. */
+static size_t imperative_bytes(int nin, int nout)
+{
+  return sizeof(struct imperative) + sizeof(void *) * (size_t)(nin + 2 * nout);
+}
+
 /* Serves as `done` of the task: frees the call. */
 static void imperative_drop(void *context)
 {
@@ -46,7 +52,7 @@ static void imperative_drop(void *context)
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->target[i]);
   if (m->tmp) storage_free(m->tmp);
   cached_call_release(m->r);
-  mem_free(m);
+  mem_block_free(m, imperative_bytes(m->nin, m->nout));
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -136,7 +142,7 @@ static int imperative_take(struct imperative *m, const struct call_key *q)
 static struct imperative *imperative_new(struct cached_call *r)
 {
   int nin = r->v.call.nin, nout = r->v.call.nout;
-  struct imperative *m = mem_new(sizeof *m + sizeof *m->list * (size_t)(nin + 2 * nout));
+  struct imperative *m = mem_block(imperative_bytes(nin, nout));
   if (!m) return NULL;
   m->r = r;
   m->nin = nin, m->nout = nout;

@@ -15,8 +15,10 @@ uint64_t history_new_walk(void)
 static struct history *new_history(enum history_kind kind, int nin, int nout)
 {
   const size_t in = sizeof(struct history_input) * (size_t)nin;
-  struct history *h = mem_new(sizeof *h + in + sizeof(struct history_output) * (size_t)nout);
+  const size_t bytes = sizeof(struct history) + in + sizeof(struct history_output) * (size_t)nout;
+  struct history *h = mem_block(bytes);
   if (!h) return NULL;
+  h->bytes = bytes;
   h->in = (struct history_input *)(h + 1);
   h->out = (struct history_output *)(h->in + nin);
   h->refs = 1;
@@ -96,7 +98,7 @@ static void release_list(struct history *list)
     list = h->next;
     ty_tensor_free(h->grad);
     release_contents(h, &list);
-    mem_free(h);
+    mem_block_free(h, h->bytes);
     live_add(LIVE_HISTORY, -1);
   }
 }

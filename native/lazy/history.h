@@ -42,6 +42,7 @@ struct history {
   struct history *next;                               /* while a chain is dropped */
   uint64_t seen;                                      /* the last walk that visited it */
   int index;                                          /* its index in that walk */
+  size_t bytes;                                       /* of this block */
   /* HISTORY_VARIABLE; the gradient is NULL where req is TY_NULL */
   ty_tensor *grad;
   int req;

@@ -65,7 +65,7 @@ void (*tensor_drop_history)(struct history *h);
 
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
 {
-  ty_tensor *t = NEW(ty_tensor);
+  ty_tensor *t = mem_block(sizeof *t);
   NEED(t, TY_EMEMORY, "out of memory");
   *t = (ty_tensor){
     .d = *d, .offset = offset, .bytes = desc_bytes(d), .storage = storage_keep(s), .refs = 1
@@ -155,8 +155,27 @@ void ty_tensor_free(ty_tensor *t)
   if (!t || mem_kept() || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
   storage_free(t->storage); /* first: a call that no array has an output of does not run */
   if (t->history) tensor_drop_history(t->history);
-  mem_free(t);
+  mem_block_free(t, sizeof *t);
   live_add(LIVE_TENSOR, -1);
+}
+
+/* How many arrays ahead of the one that is freed a tensor, and then its storage, are fetched. */
+enum { AHEAD_TENSOR = 8, AHEAD_STORAGE = 4 };
+
+/* Starts to bring an object into the caches. */
+static void fetch_object(const void *p, size_t bytes)
+{
+  for (size_t at = 0; at < bytes; at += ALIGN) __builtin_prefetch((const char *)p + at, 1);
+}
+
+void ty_tensors_free(ty_tensor *const *t, int n)
+{
+  for (int i = 0; i < n && t; i++) {
+    if (i + AHEAD_TENSOR < n && t[i + AHEAD_TENSOR]) fetch_object(t[i + AHEAD_TENSOR], sizeof **t);
+    if (i + AHEAD_STORAGE < n && t[i + AHEAD_STORAGE])
+      fetch_object(t[i + AHEAD_STORAGE]->storage, sizeof *t[i]->storage);
+    ty_tensor_free(t[i]);
+  }
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */

@@ -468,7 +468,7 @@ RUN = dict(peaks=peaks, W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
 if not GPU:
     import peer_narrow
     RUN.update(W8=w8, W9=w9, W10=w10, W12=peer_narrow.w12, W13=lambda: peer_narrow.w13(network, nhwc, Language), W14=peer_narrow.w14,
-               W15=w15)
+               W15=w15, calls=calls, operators=operators)
 for word in sys.argv[1:]:
     part = word.split(":")
     if part[0] == "memory":

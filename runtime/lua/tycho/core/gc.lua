@@ -155,6 +155,18 @@ function gc.discount(bytes)
 end
 
 
+--- Returns the bytes of Lua's heap.
+function gc.heap_bytes()
+  return collectgarbage("count") * 1024
+end
+
+
+--- Begins a cycle of the collector, or goes on with it; what is allocated from here on drives it.
+function gc.begin()
+  collectgarbage("step", 0)
+end
+
+
 --- Runs a full collection once.
 function gc.sweep()
   collectgarbage()

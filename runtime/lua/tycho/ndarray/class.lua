@@ -1,13 +1,13 @@
 --- The class of arrays: a Lua table around a native tensor, its fields, its end, and the scope that
 -- frees arrays.
 --
--- An array is `{_h, _shape, _dtype, _device}`: the owned handle, and what the tensor is, read once
--- because a tensor never changes these. Four fields: a fifth doubles the memory of the table, and
--- each call makes one. `_readonly` (what monitors hand out), `_owner` (foreign memory) and `_kept`
--- (an object of the engine has it: scopes leave it) are set where they apply.
--- `_shape` never leaves the library, and arrays of one shape share it: nothing writes to it. The
--- field `shape` is a copy. After `free` the first four are gone, and asking for one of them is
--- E(state). `_size` is computed where it is asked for.
+-- An array is `{_h, _shape, _dtype, _slot}`: the handle, what the tensor is, read once because a
+-- tensor never changes these, and who frees it. Four fields: a fifth doubles the memory of the
+-- table, and each call makes one. `_readonly` (what monitors hand out), `_owner` (foreign memory)
+-- and `_kept` (an object of the engine has it: scopes leave it) are set where they apply.
+-- `_shape` never leaves the library, and arrays of one shape and device share it: nothing writes to
+-- it. The field `shape` is a copy. After `free` the first four are gone, and asking for one of them
+-- is E(state). `_size` and `_device` are found where they are asked for.
 --
 -- Methods are added to the class by the other files of the folder; `ndarray/init.lua` puts all
 -- together and defines `x[key]`.
@@ -28,7 +28,8 @@ local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
-local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
+local ffi_gc, new_table = ffi.gc, require "table.new"
+local setmetatable, tonumber = setmetatable, tonumber
 
 local class = {}
 
@@ -55,6 +56,150 @@ local desc = ffi.new("ty_desc")                          -- scratch: filled and 
 local made = ffi.new("ty_tensor *[1]")
 
 
+-- Handles -----------------------------------------------------------------------------------------
+
+-- A handle has a slot, and a weak table of the slots says which handles are gone: one finalizer
+-- frees these at the end of each cycle of the collector. With a finalizer of its own, each handle
+-- would be entered into LuaJIT's table of them and freed by the interpreter, for which compiled
+-- code has to be left: a fifth of a small call.
+--
+-- Finalizers run where something is allocated, so what must not be divided allocates nothing.
+
+local LEAST_SLOTS = 1024
+-- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
+-- heap, which it visits: it may not see them, as compiled code makes few objects of them.
+local LEAST_NEW = 8192
+local HEAP_OF_NEW = 256
+local WEAK = { __mode = "v" }
+
+local handles                            -- slot -> handle, nil: it is gone, false: the slot is free
+local pointers                           -- slot -> what the handle is, for C
+local free_slots                         -- `nfree` slots
+local nfree, nslots = 0, 0
+local asking = 0                         -- free slots with which a cycle of the collector begins
+local asked = false                      -- it has begun
+
+-- Makes twice as many slots. The tables get their sizes at once: one that grows counts its entries,
+-- and becomes sparse where many handles are gone.
+local function add_slots()
+  local n = math.max(2 * nslots, LEAST_SLOTS)
+  local new_handles = setmetatable(new_table(n + 1, 0), WEAK)
+  local new_pointers, new_free = ffi.new("ty_tensor *[?]", n + 1), ffi.new("int32_t[?]", n)
+  if nslots > 0 then
+    ffi.copy(new_pointers, pointers, (nslots + 1) * ffi.sizeof("ty_tensor *"))
+    ffi.copy(new_free, free_slots, nfree * ffi.sizeof("int32_t"))
+  end
+  for slot = 1, nslots do
+    new_handles[slot] = handles[slot]
+  end
+  for slot = n, nslots + 1, -1 do
+    new_handles[slot], new_free[nfree] = false, slot
+    nfree = nfree + 1
+  end
+  handles, pointers, free_slots, nslots = new_handles, new_pointers, new_free, n
+end
+
+
+-- Begins a cycle of the collector, once until it ends, and adds slots where none is free.
+local function find_slots()
+  if not asked and nslots >= LEAST_NEW then
+    asked, asking = true, 0
+    gc.begin()
+  end
+  if nfree == 0 then
+    add_slots()
+  end
+end
+
+
+-- Gives a tensor that the caller owns to a handle. Returns its slot.
+local function hold(handle)
+  if nfree <= asking then
+    local ok, e = pcall(find_slots)
+    if not ok then
+      C.ty_tensor_free(handle)
+      error(e, 0)
+    end
+  end
+  nfree = nfree - 1
+  local slot = free_slots[nfree]
+  handles[slot], pointers[slot] = handle, handle
+  return slot
+end
+
+
+-- Frees the tensor of a slot, and the slot. Twice is once.
+local function free_slot(slot)
+  if handles[slot] ~= false then
+    handles[slot] = false
+    C.ty_tensor_free(pointers[slot])
+    free_slots[nfree] = slot
+    nfree = nfree + 1
+  end
+end
+
+
+local BATCH = 128
+local gone = ffi.new("ty_tensor *[?]", BATCH)
+
+-- Frees the tensors whose handles are gone.
+local function free_gone()
+  local n = 0
+  for slot = 1, nslots do
+    if handles[slot] == nil then
+      handles[slot] = false
+      gone[n], free_slots[nfree] = pointers[slot], slot
+      n, nfree = n + 1, nfree + 1
+      if n == BATCH then
+        C.ty_tensors_free(gone, n)
+        n = 0
+      end
+    end
+  end
+  C.ty_tensors_free(gone, n)
+end
+
+
+-- Runs the loop over slots without tensors, so that it is compiled: LuaJIT compiles nothing while a
+-- finalizer runs.
+local function compile_loop()
+  local handle = ffi.new("ty_tensor *")
+  add_slots()
+  for _ = 1, 2 do
+    nfree = 0
+    for slot = 1, nslots do
+      if slot % 3 == 0 then
+        handles[slot] = handle
+      elseif slot % 3 == 1 then
+        handles[slot] = nil
+      end
+    end
+    free_gone()
+  end
+  nslots, nfree = 0, 0
+end
+
+compile_loop()
+
+
+-- Serves as the finalizer of an object to which nothing refers, again in each cycle.
+local function end_cycle(object)
+  ffi_gc(object, end_cycle)
+  free_gone()
+  asked = false
+  asking = math.max(nfree - math.max(LEAST_NEW, gc.heap_bytes() / HEAP_OF_NEW), 0)
+end
+
+ffi_gc(ffi.new("char[1]"), end_cycle)
+
+--- Is finalized when the Lua state closes: frees all tensors.
+class.last = ffi_gc(ffi.new("char[1]"), function()
+  for slot = 1, nslots do
+    free_slot(slot)
+  end
+end)
+
+
 -- Wrapping ----------------------------------------------------------------------------------------
 
 local fresh_arrays                       -- list of what was made since `class.tidy` began, or nil
@@ -63,16 +208,20 @@ local scope_arrays                       -- weak set of arrays made since the in
 
 
 local SHAPES = 64                        -- shapes that are remembered
-local shapes = {}                        -- slot -> {ndim, its first four sizes, _shape, size}
+-- number -> {ndim, its first four sizes, device, _shape, size}
+local shapes = {}
+-- _shape -> device, but for the first CPU
+local devices = setmetatable({}, { __mode = "k" })
 
 -- Returns the sizes in the scratch description and their product. LuaJIT does not compile a short
 -- loop inside a function; shapes of five dimensions and more are not cached.
 local function read_shape()
-  local ndim, dim = desc.ndim, desc.dim
+  local ndim, dim, device = desc.ndim, desc.dim, desc.device
   local a, b, c, d = tonumber(dim[0]), tonumber(dim[1]), tonumber(dim[2]), tonumber(dim[3])
-  local slot = (a + 3 * b + 9 * c + 27 * d) % SHAPES
-  local seen = shapes[slot]
-  if seen and seen.a == a and seen.b == b and seen.c == c and seen.d == d and seen.ndim == ndim then
+  local at = (a + 3 * b + 9 * c + 27 * d) % SHAPES
+  local seen = shapes[at]
+  if seen and seen.a == a and seen.b == b and seen.c == c and seen.d == d and seen.ndim == ndim
+      and seen.device == device then
     return seen.shape, seen.size
   end
   local shape, size = {}, 1
@@ -80,21 +229,34 @@ local function read_shape()
     local n = tonumber(dim[i - 1])
     shape[i], size = n, size * n
   end
+  if device ~= C.TY_CPU then
+    devices[shape] = device
+  end
   if ndim <= 4 then
-    shapes[slot] = { ndim = ndim, a = a, b = b, c = c, d = d, shape = shape, size = size }
+    shapes[at] = { ndim = ndim, a = a, b = b, c = c, d = d, device = device, shape = shape,
+      size = size }
   end
   return shape, size
 end
 
 
--- Returns an array that owns a tensor of the core, and its size. The finalizer is set before any
--- other allocation, which may fail.
+--- Returns the code of an array's device, also of one that was freed: the first CPU then.
+function class.device_of(x)
+  local shape = rawget(x, "_shape")
+  return shape and devices[shape] or C.TY_CPU
+end
+
+local device_of = class.device_of
+
+
+-- Returns an array that owns a tensor of the core, and its size. The tensor gets its slot before
+-- any other allocation, which may fail.
 local function wrap(pointer)
-  pointer = ffi_gc(pointer, C.ty_tensor_free)
+  local slot = hold(pointer)
   C.ty_tensor_desc(pointer, desc)
   local shape, size = read_shape()
-  local x = setmetatable({ _h = pointer, _shape = shape, _dtype = desc.dtype,
-    _device = desc.device }, NDArray)
+  local x = setmetatable({ _h = pointer, _shape = shape, _dtype = desc.dtype, _slot = slot },
+    NDArray)
   if open_scopes > 0 then
     scope_arrays[x] = true
   end
@@ -109,7 +271,7 @@ function class.own(pointer)
   if fresh_arrays then
     fresh_arrays[#fresh_arrays + 1] = x
   end
-  gc.count(size * BYTES[x._dtype], x._device)
+  gc.count(size * BYTES[x._dtype], desc.device)
   return x
 end
 
@@ -117,7 +279,7 @@ end
 --- Returns an array on a tensor that shares memory or is only borrowed: one reference is
 -- taken over, no bytes are counted.
 function class.share(pointer)
-  gc.count(0, 0)
+  gc.count(0, nil)
   return (wrap(pointer))
 end
 
@@ -139,7 +301,7 @@ end
 --- Returns an array that has a shape and no memory: an output of a dry run. Reading it is E(state).
 function class.outline(pointer)
   local x = class.borrow(pointer)
-  C.ty_tensor_free(ffi_gc(x._h, nil))
+  free_slot(x._slot)
   rawset(x, "_h", nil)
   return x
 end
@@ -242,7 +404,7 @@ function class.view(x, shape, offset, func)
   if recording.on then
     recording.note_line_always()
   end
-  check(C.ty_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
+  check(C.ty_view(x._h, describe(shape, x._dtype, device_of(x), func), offset, made), func)
   return inherit(x, class.share(made[0]))
 end
 
@@ -345,7 +507,8 @@ class.fields = {
   T       = function(x) return #x._shape < 2 and x or x:transpose() end,
   -- private
   _size   = function(x) return tables.product(x._shape) end,
-  _h = freed, _shape = freed, _dtype = freed, _device = freed,
+  _device = function(x) return devices[x._shape] or C.TY_CPU end,
+  _h = freed, _shape = freed, _dtype = freed, _slot = freed,
   _readonly = nothing, _owner = nothing, _kept = nothing, _grad = nothing,
 }
 
@@ -355,14 +518,15 @@ class.fields = {
 function class.drop(x)
   local h = rawget(x, "_h")
   if h then
-    x._h, x._shape, x._dtype, x._device = nil, nil, nil, nil
+    local slot = x._slot
+    x._h, x._shape, x._dtype, x._slot = nil, nil, nil, nil
     if rawget(x, "_owner") then
       rawset(x, "_owner", nil)
     end
     if rawget(x, "_grad") then
       rawset(x, "_grad", nil)
     end
-    C.ty_tensor_free(ffi_gc(h, nil))
+    free_slot(slot)
   end
 end
 

@@ -181,7 +181,7 @@ end
 -- @int flags TY_RETAIN, TY_TRAIN
 function gradients.run(func, heads, grads, variables, targets, flags)
   recording.note_line_always()
-  collect_results(heads[1] and rawget(heads[1], "_device") or C.TY_CPU)
+  collect_results(heads[1] and class.device_of(heads[1]) or C.TY_CPU)
   if gradients.hold then
     heads, grads, flags = gradients.hold(func, heads, grads, variables, flags)
     if not heads then

@@ -1,0 +1,183 @@
+/* small.c - see small.h.
+**
+** A thread has two chains for each size: it takes from and adds to one, and the other is full or
+** absent, so that a thread at the edge of a chain does not go to the common list each time.
+*/
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/memory.h"
+#include "base/small.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { KEEPS = 0 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+enum { KEEPS = 0 };
+#else
+enum { KEEPS = 1 };
+#endif
+#else
+enum { KEEPS = 1 };
+#endif
+
+/* Sizes are 24, 40, 56 ... bytes: what glibc gives without a remainder. */
+enum { LEAST = 24, STEP = 16, SIZES = 32, MOST = LEAST + STEP * (SIZES - 1) };
+enum { CHAIN = 64 };                                  /* blocks of a full chain */
+/* Bytes in the common list, at most: twice the arrays of a cycle of LuaJIT's collector. */
+static const size_t MOST_KEPT = 16 << 20;
+
+struct small { struct small *next, *next_chain; };    /* of a first block: the next full chain */
+struct chains {
+  struct small *open[SIZES], *full[SIZES];
+  uint8_t n[SIZES];                                   /* blocks of `open` */
+  int64_t bytes;                                      /* counted, and not in `counted` yet */
+  bool ends;                                          /* the thread's end gives all this back */
+};
+static _Thread_local struct chains own;
+
+static struct {
+  pthread_mutex_t lock;
+  struct small *first[SIZES];
+  int n[SIZES];                                       /* full chains; read without the lock */
+  size_t bytes;
+} common = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static pthread_key_t thread_end;
+
+enum { MOST_OWN = 1 << 16 };                          /* bytes that a thread counts by itself */
+static int64_t counted;
+
+static size_t size_of(int i) { return LEAST + STEP * (size_t)i; }
+
+static int find_size(size_t bytes)
+{
+  return bytes <= LEAST ? 0 : (int)((bytes - LEAST + STEP - 1) / STEP);
+}
+
+size_t small_size(size_t bytes)
+{
+  return !KEEPS || bytes > MOST ? bytes : size_of(find_size(bytes));
+}
+
+static void free_chain(struct small *b)
+{
+  for (struct small *next; b; b = next) {
+    next = b->next;
+    free(b);
+  }
+}
+
+/* Gives a full chain to all threads, or frees it where they have enough. */
+static void give_chain(int i, struct small *chain)
+{
+  const size_t bytes = CHAIN * size_of(i);
+  pthread_mutex_lock(&common.lock);
+  const bool fits = common.bytes + bytes <= MOST_KEPT;
+  if (fits) {
+    chain->next_chain = common.first[i];
+    common.first[i] = chain;
+    common.bytes += bytes;
+    __atomic_store_n(&common.n[i], common.n[i] + 1, __ATOMIC_RELAXED);
+  }
+  pthread_mutex_unlock(&common.lock);
+  if (!fits) free_chain(chain);
+}
+
+/* Takes a full chain from the common list; NULL: there is none. */
+static struct small *take_chain(int i)
+{
+  if (!__atomic_load_n(&common.n[i], __ATOMIC_RELAXED)) return NULL;
+  pthread_mutex_lock(&common.lock);
+  struct small *chain = common.first[i];
+  if (chain) {
+    common.first[i] = chain->next_chain;
+    common.bytes -= CHAIN * size_of(i);
+    __atomic_store_n(&common.n[i], common.n[i] - 1, __ATOMIC_RELAXED);
+  }
+  pthread_mutex_unlock(&common.lock);
+  return chain;
+}
+
+bool small_release(void)
+{
+  bool any = false;
+  for (int i = 0; i < SIZES; i++)
+    for (struct small *chain; (chain = take_chain(i)); any = true) free_chain(chain);
+  return any;
+}
+
+/* Frees what the thread that ends has kept. Others that run at its end may keep blocks again. */
+static void end_thread(void *chains)
+{
+  struct chains *c = chains;
+  for (int i = 0; i < SIZES; i++) {
+    free_chain(c->open[i]);
+    free_chain(c->full[i]);
+  }
+  __atomic_add_fetch(&counted, c->bytes, __ATOMIC_RELAXED);
+  *c = (struct chains){ 0 };
+}
+
+__attribute__((constructor)) static void make_key(void)
+{
+  pthread_key_create(&thread_end, end_thread);
+}
+
+/* Returns whether the thread's end will give back what it has. */
+static bool watch_end(struct chains *c)
+{
+  if (!c->ends) c->ends = !pthread_setspecific(thread_end, c);
+  return c->ends;
+}
+
+int64_t small_counted(void) { return __atomic_load_n(&counted, __ATOMIC_RELAXED) + own.bytes; }
+
+void small_count(int64_t by)
+{
+  struct chains *c = &own;
+  c->bytes += by;
+  if (c->bytes < MOST_OWN && c->bytes > -MOST_OWN && watch_end(c)) return;
+  __atomic_add_fetch(&counted, c->bytes, __ATOMIC_RELAXED);
+  c->bytes = 0;
+}
+
+void *small_take(size_t bytes)
+{
+  if (!KEEPS || bytes > MOST) return NULL;
+  struct chains *c = &own;
+  const int i = find_size(bytes);
+  if (!c->n[i]) {
+    struct small *chain = c->full[i] ? c->full[i] : take_chain(i);
+    if (!chain) return NULL;
+    c->full[i] = NULL;
+    c->open[i] = chain;
+    c->n[i] = CHAIN;
+  }
+  struct small *b = c->open[i];
+  c->open[i] = b->next;
+  c->n[i]--;
+  for (size_t at = 0; b->next && at < bytes; at += ALIGN) /* the next block left the caches */
+    __builtin_prefetch((char *)b->next + at, 1);
+  return memset(b, 0, bytes < LEAST ? LEAST : bytes);
+}
+
+bool small_keep(void *p, size_t usable)
+{
+  if (!KEEPS || usable < LEAST || usable >= MOST + STEP) return false;
+  struct chains *c = &own;
+  const int i = (int)((usable - LEAST) / STEP);
+  if (!watch_end(c)) return false;
+  if (c->n[i] == CHAIN) {
+    if (c->full[i]) give_chain(i, c->full[i]);
+    c->full[i] = c->open[i];
+    c->open[i] = NULL;
+    c->n[i] = 0;
+  }
+  struct small *b = p;
+  b->next = c->open[i];
+  c->open[i] = b;
+  c->n[i]++;
+  return true;
+}
