@@ -19,6 +19,7 @@ UNIT_base_1 = \
   native/base/names.c \
   native/base/number.c \
   native/base/precision.c \
+  native/base/small.c \
   native/base/stream_copy.c \
   native/base/system.c \
   native/base/team.c \
@@ -219,8 +220,8 @@ UNIT_kernel_1 = \
   native/kernel/conv/conv.c \
   native/kernel/conv/depthwise.c \
   native/kernel/conv/few.c \
-  native/kernel/conv/onednn.c \
   native/kernel/conv/reference.c \
+  native/kernel/conv/tiles_weight.c \
   native/kernel/conv/weight.c \
   native/kernel/conv/winograd.c \
   native/kernel/epilogue.c \
@@ -228,13 +229,14 @@ UNIT_kernel_1 = \
   native/kernel/gemm/gemm.c \
   native/kernel/gemm/pack.c \
   native/kernel/gemm/types.c \
-  native/kernel/onednn_interface.c \
   native/kernel/openblas.c \
   native/kernel/primitives.c \
   native/kernel/reduce/reduce.c \
   native/kernel/reduce/types.c \
   native/kernel/strided_copy.c \
-  native/kernel/vec/vec.c
+  native/kernel/vec/vec.c \
+  native/kernel/conv/onednn.c \
+  native/kernel/onednn_interface.c
 
 UNIT_NAMES += kernel_2
 UNIT_kernel_2 = \
@@ -303,11 +305,10 @@ UNIT_operators_1 = \
   native/operators/nn/adaptive_pooling.c \
   native/operators/nn/batch_norm.c \
   native/operators/nn/cache_append.c \
-  native/operators/nn/convolution_window.c \
-  native/operators/nn/convolution_winograd.c \
   native/operators/nn/embedding.c \
+  native/operators/nn/flash_attention_backward.c \
   native/operators/nn/flash_attention_blocks.c \
-  native/operators/nn/linear_loss.c
+  native/operators/shape/copy.c
 
 UNIT_NAMES += operators_2
 UNIT_operators_2 = \
@@ -317,70 +318,76 @@ UNIT_operators_2 = \
   native/operators/loss/hawkes.c \
   native/operators/loss/softmax_output.c \
   native/operators/nn/dropout.c \
-  native/operators/nn/flash_attention_backward.c \
   native/operators/nn/instance_norm.c \
+  native/operators/nn/linear_loss.c \
+  native/operators/nn/pooling.c \
+  native/operators/nn/pooling_backward.c \
+  native/operators/nn/pooling_forward.c \
+  native/operators/nn/pooling_geometry.c \
+  native/operators/nn/pooling_run.c \
   native/operators/nn/rnn.c \
   native/operators/nn/rnn_backward.c \
   native/operators/nn/rnn_run.c \
   native/operators/optimizer/update.c \
-  native/operators/quantized/int8_layer.c \
-  native/operators/random/choice.c \
-  native/operators/reduction/cumsum.c \
-  native/operators/shape/broadcast.c \
-  native/operators/shape/cast_storage.c \
-  native/operators/shape/copy.c \
+  native/operators/quantized/arithmetic.c \
+  native/operators/quantized/lstm8.c \
   native/operators/shape/crop.c
 
 UNIT_NAMES += operators_3
 UNIT_operators_3 = \
   native/operators/elementwise/leaky_relu.c \
   native/operators/index/take.c \
+  native/operators/nn/convolution_window.c \
   native/operators/nn/im2col.c \
   native/operators/nn/layer_norm.c \
   native/operators/nn/rnn_forward.c \
   native/operators/optimizer/all_finite.c \
   native/operators/optimizer/multi_update.c \
+  native/operators/quantized/quantize.c \
+  native/operators/shape/broadcast.c \
   native/operators/shape/concat.c \
   native/operators/shape/pad.c \
-  native/operators/shape/reshape.c \
   native/operators/shape/sequence.c \
-  native/operators/shape/shape_array.c \
+  native/operators/vision/image_color.c \
   native/operators/vision/image_file.c \
-  native/operators/vision/proposal.c \
-  native/operators/vision/roi_pooling.c
+  native/operators/vision/proposal.c
 
 UNIT_NAMES += operators_4
 UNIT_operators_4 = \
   native/operators/elementwise/scalar.c \
   native/operators/index/scatter.c \
-  native/operators/nn/convolution_onednn.c \
+  native/operators/nn/convolution_winograd.c \
   native/operators/nn/softmax.c \
   native/operators/optimizer/stochastic_round.c \
-  native/operators/quantized/lstm8.c \
-  native/operators/quantized/quantize.c \
-  native/operators/random/pdf.c \
+  native/operators/quantized/int8_layer.c \
+  native/operators/random/choice.c \
+  native/operators/reduction/cumsum.c \
+  native/operators/shape/cast_storage.c \
   native/operators/shape/create.c \
+  native/operators/shape/reshape.c \
   native/operators/shape/transpose.c \
   native/operators/vision/box.c \
   native/operators/vision/correlation.c \
-  native/operators/vision/multibox.c
+  native/operators/vision/multibox.c \
+  native/operators/vision/roi_pooling.c
 
 UNIT_NAMES += operators_5
 UNIT_operators_5 = \
   native/operators/linalg/count_sketch.c \
-  native/operators/nn/pooling.c \
-  native/operators/quantized/arithmetic.c \
-  native/operators/random/sample.c \
+  native/operators/random/pdf.c \
+  native/operators/reduction/reduce.c \
+  native/operators/shape/shape_array.c \
   native/operators/shape/slice.c \
-  native/operators/vision/psroi_pooling.c
+  native/operators/vision/psroi_pooling.c \
+  native/operators/nn/convolution_onednn.c
 
 UNIT_NAMES += operators_6
 UNIT_operators_6 = \
   native/operators/linalg/fft.c \
-  native/operators/nn/pooling_backward.c \
   native/operators/quantized/integer_dot.c \
-  native/operators/reduction/reduce.c \
-  native/operators/vision/image_color.c
+  native/operators/random/sample.c \
+  native/operators/vision/roi_align.c \
+  native/operators/vision/upsampling.c
 
 UNIT_NAMES += operators_7
 UNIT_operators_7 = \
@@ -388,23 +395,6 @@ UNIT_operators_7 = \
   native/operators/vision/deformable_convolution.c \
   native/operators/vision/image.c \
   native/operators/vision/spatial_transformer.c
-
-UNIT_NAMES += operators_10
-UNIT_operators_10 = \
-  native/operators/nn/flash_attention.c \
-  native/operators/nn/pooling_forward.c \
-  native/operators/vision/roi_align.c
-
-UNIT_NAMES += operators_11
-UNIT_operators_11 = \
-  native/operators/nn/fully_connected.c \
-  native/operators/nn/pooling_geometry.c \
-  native/operators/vision/upsampling.c
-
-UNIT_NAMES += operators_12
-UNIT_operators_12 = \
-  native/operators/nn/linear_cross_entropy.c \
-  native/operators/nn/pooling_run.c
 
 UNIT_NAMES += pass_1
 UNIT_pass_1 = \
@@ -428,8 +418,7 @@ UNIT_pass_1 = \
   native/pass/passes.c \
   native/pass/pointwise_programs.c \
   native/pass/program.c \
-  native/pass/rewrite.c \
-  native/pass/states.c
+  native/pass/rewrite.c
 
 UNIT_NAMES += pass_2
 UNIT_pass_2 = \
@@ -439,6 +428,7 @@ UNIT_pass_2 = \
   native/pass/schedule.c \
   native/pass/segments.c \
   native/pass/select.c \
+  native/pass/states.c \
   native/pass/uses.c \
   native/pass/values.c \
   native/pass/views.c \
