@@ -84,15 +84,28 @@ void *mem_lines(size_t bytes)
   return memset(p, 0, bytes);
 }
 
+/* Moves a block of `old` usable bytes to a larger one. realloc would take that from the system, and
+** more would be kept with each one that is freed. */
+static void *move_small(void *p, size_t old, size_t bytes)
+{
+  if (bytes <= old) return p;
+  void *q = mem_new(bytes);
+  if (!q) return NULL;
+  memcpy(q, p, old);
+  mem_free(p);
+  return q;
+}
+
 void *mem_grow(void *p, size_t bytes)
 {
   if (!p) return mem_new(bytes);
+  const size_t usable = malloc_usable_size(p);
+  if (small_fits(bytes) && small_fits(usable)) return move_small(p, usable, bytes);
   if (!is_within_limit(bytes) || gate_fault(GATE_MEMORY))
     return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  int64_t old = (int64_t)malloc_usable_size(p);
   void *q = realloc(p, bytes ? bytes : 1);
   if (!q) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  small_count((int64_t)malloc_usable_size(q) - old);
+  small_count((int64_t)malloc_usable_size(q) - (int64_t)usable);
   return q;
 }
 

@@ -56,9 +56,11 @@ static int find_size(size_t bytes)
   return bytes <= LEAST ? 0 : (int)((bytes - LEAST + STEP - 1) / STEP);
 }
 
+bool small_fits(size_t bytes) { return KEEPS && bytes <= MOST; }
+
 size_t small_size(size_t bytes)
 {
-  return !KEEPS || bytes > MOST ? bytes : size_of(find_size(bytes));
+  return small_fits(bytes) ? size_of(find_size(bytes)) : bytes;
 }
 
 static void free_chain(struct small *b)
@@ -145,7 +147,7 @@ void small_count(int64_t by)
 
 void *small_take(size_t bytes)
 {
-  if (!KEEPS || bytes > MOST) return NULL;
+  if (!small_fits(bytes)) return NULL;
   struct chains *c = &own;
   const int i = find_size(bytes);
   if (!c->n[i]) {

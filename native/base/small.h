@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Returns whether blocks of so many bytes are kept. */
+bool small_fits(size_t bytes);
 /* Returns the bytes to ask the system for where `bytes` are wanted: those of a size that is kept,
 ** or as many. */
 size_t small_size(size_t bytes);

@@ -1,6 +1,7 @@
 /* small_test.c - memory that is kept for the next blocks of its size: it is zeroed, counted, comes
 ** back from other threads, and is given back.
 */
+#include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 #include "check.h"
@@ -100,10 +101,28 @@ static void test_threads(void)
   CHECK(!small_release(), "something is left");
 }
 
+/* Blocks that grow take from what is kept as much as they give. */
+static void test_growing(void)
+{
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < BLOCKS; i++) {
+    char *p = mem_new(BYTES);
+    memset(p, i, BYTES);
+    p = mem_grow(p, 2 * BYTES);
+    CHECK(p[0] == (char)i && p[BYTES - 1] == (char)i, "the contents did not move");
+    if (i % 2) p = mem_grow(p, LARGE);
+    CHECK(p[BYTES - 1] == (char)i, "the contents did not move");
+    mem_free(p);
+  }
+  const size_t more = mallinfo2().uordblks - before;
+  CHECK((int64_t)more < BLOCKS, "%zu bytes more", more);
+}
+
 int main(void)
 {
   test_sizes();
   test_zeroed();
+  test_growing();
   test_random();
   test_threads();
   return check_end();
