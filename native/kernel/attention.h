@@ -2,9 +2,15 @@
 #pragma once
 #include "base/base.h"
 
-/* Of _contrib_attention on a device: how many queries, and numbers of a head's key and value;
-** precision: PRECISION_*, of products of float32. */
-struct attention_widths { int device, dtype, precision; int64_t queries, key, value; };
+/* What decides which attention a device computes. */
+struct attention_widths {
+  int device;
+  int dtype;
+  int precision;                                      /* of products of float32: PRECISION_* */
+  int64_t queries;                                    /* how many */
+  int64_t key;                                        /* numbers of a head's key */
+  int64_t value;                                      /* numbers of a head's value */
+};
 /* Returns whether the operator multiplies there as products of its types do: both on tensor cores,
 ** or on ordinary ones. Back ends register their answer. */
 bool attention_multiplies_alike(const struct attention_widths *h);

@@ -33,8 +33,10 @@ const struct conv_tiles *conv_tiles(void)
 enum {
   /* bytes of a unit's rounded positions: a part of a second cache of 2 MiB */
   UNIT_BYTES = 512 << 10,
-  /* positions of a unit, at most and (of a window of one tap) at least */
-  MOST_POSITIONS = 1024, LEAST_POSITIONS = 128,
+  /* positions of a unit, at most */
+  MOST_POSITIONS = 1024,
+  /* positions of a unit of a window of one tap, at least */
+  LEAST_POSITIONS = 128,
   /* units that threads take as wholes; of fewer ones they take channels, then filters */
   UNITS = 8,
   /* of the data that a window sees from one where, for its gradient */
@@ -43,9 +45,14 @@ enum {
   SPAN = 64,
 };
 
-/* Elements of the result that some taps make: first row and column, which may be outside; taps, and
-** the tiles of their weight. */
-struct tile_phase { int64_t row, column, taps; const int64_t *tap; int64_t weight; };
+/* Elements of the result that some taps make. */
+struct tile_phase {
+  int64_t row;                                        /* the first one's, which may be outside */
+  int64_t column;
+  int64_t taps;                                       /* how many */
+  const int64_t *tap;                                 /* their offsets */
+  int64_t weight;                                     /* where the tiles of their weight begin */
+};
 
 struct tiles_pass {
   const struct conv_tiles *t;
@@ -56,17 +63,33 @@ struct tiles_pass {
   bool back;
   /* a window of one tap: positions of all images are one row */
   bool flat;
-  /* rows and images of a unit; of a flat window, positions */
-  int64_t rows, images, positions;
-  /* phases down and across, from one row to the next in positions, rows of a phase */
-  int64_t down, across, pitch, height;
-  /* positions of an image in a unit, and of a unit's 32 channels with what is read beyond */
-  int64_t image, plane;
-  /* groups of 32 channels, blocks of 32 filters */
-  int64_t channels, filters;
+  /* rows of an image in a unit */
+  int64_t rows;
+  /* images of a unit */
+  int64_t images;
+  /* positions of a unit of a flat window */
+  int64_t positions;
+  /* number of phases down */
+  int64_t down;
+  /* and across */
+  int64_t across;
+  /* positions from one row of a phase to the next */
+  int64_t pitch;
+  /* rows of a phase */
+  int64_t height;
+  /* positions of an image in a unit */
+  int64_t image;
+  /* positions of 32 channels of a unit, with what is read after their end */
+  int64_t plane;
+  /* groups of 32 channels */
+  int64_t channels;
+  /* blocks of 32 filters */
+  int64_t filters;
   int64_t units;
-  /* rows and columns of the result, and from one of a phase to the next */
-  int64_t result[2], step[2];
+  /* rows and columns of the result */
+  int64_t result[2];
+  /* rows and columns of the result from one of a phase to the next */
+  int64_t step[2];
   int phases;
   struct tile_phase phase[MOST_PHASES];
   const float *x;
@@ -74,8 +97,12 @@ struct tiles_pass {
   float *y;
   struct convolve_end end;
   const uint16_t *weight;
-  /* of a thread: rounded positions, the first positions of tiles, their places */
-  size_t x_bytes, first_bytes, where_bytes;
+  /* bytes of a thread's rounded positions */
+  size_t x_bytes;
+  /* bytes of its tiles' first positions */
+  size_t first_bytes;
+  /* bytes of its positions' places in the result */
+  size_t where_bytes;
   char *threads;
 };
 
@@ -396,8 +423,8 @@ static void pack_channels(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Returns where position p of image i is in the result,
-** from the unit's first image on; -1: nowhere. */
+/* Returns where position p of image i is in the result, from the unit's first image on; -1:
+** nowhere. */
 static int32_t find_position(const struct tiles_pass *x, const struct unit *u,
     const struct tile_phase *t, int64_t i, int64_t p)
 {

@@ -19,21 +19,26 @@ enum {
 /* The products of a block of filters with the positions of some tiles. */
 struct tiles_block {
   const uint16_t *x;                                  /* position 0 of the first 32 channels */
-  /* numbers from 32 channels to the next 32, and how many of these there are */
-  int64_t plane, channels;
-  /* offsets of the window's taps, in numbers, and how many there are */
+  /* numbers from 32 channels to the next 32 */
+  int64_t plane;
+  /* how many times 32 channels there are */
+  int64_t channels;
+  /* offsets of the window's taps, in numbers */
   const int64_t *tap;
+  /* how many taps there are */
   int64_t taps;
   /* tiles of the right side: for each 32 channels and each tap that of the first and that of the
   ** second 16 filters */
   const uint16_t *weight;
-  /* number of tiles of the left side; the first position of each */
+  /* number of tiles of the left side */
   int64_t tiles;
+  /* the first position of each of them */
   const int32_t *first;
   /* 16 places in y of each of these tiles, in positions; below 0: it is not written */
   const int32_t *where;
-  /* y of the first 16 filters, 16 numbers a position; numbers from there to the second 16 */
+  /* y of the first 16 filters, 16 numbers a position */
   float *y;
+  /* numbers from there to the second 16 filters */
   int64_t block;
   int parts;                                          /* 1: there are no second 16 filters */
   /* the end, as in struct convolve_end, of the first filter */
@@ -47,11 +52,13 @@ struct tiles_block {
 /* Sums of products over positions, for the gradient of the weight: two by two tiles of 16 filters
 ** times 16 channels, one after the other, filters first. */
 struct tiles_sums {
-  /* tiles of 16 filters of 32 positions, one after the other; numbers to the second 16 filters */
+  /* tiles of 16 filters of 32 positions, one after the other */
   const uint16_t *left;
+  /* numbers from there to the second 16 filters */
   int64_t left_next;
-  /* rows of 16 channels of two positions; numbers to the second 16 channels */
+  /* rows of 16 channels of two positions */
   const uint16_t *right;
+  /* numbers from there to the second 16 channels */
   int64_t right_next;
   /* of 32 positions */
   int64_t steps;
