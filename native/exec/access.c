@@ -195,21 +195,16 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
 ** has ended: until then both are alive. */
 enum { MOST_AHEAD = 32 << 10 };
 
-/* Returns whether the pointers may be written by the task of the next run, since all tasks that
-** read them run one after another on a CPU's queue. */
-static bool rebind_may_follow(const ty_exec *e)
-{
-  for (int w = 0; w < VARIANTS; w++) {
-    const struct program *p = e->variant[w];
-    if (p && (p->ndevice != 1 || device_kind(p->device[0]) != TY_CPU)) return false;
-  }
-  return pool_generation(e->pool) == e->generation;
-}
-
 int exec_rebind(ty_exec *e)
 {
-  const bool may_follow = rebind_may_follow(e);
   bool moved = pool_generation(e->pool) != e->generation, others = false;
+  /* the task of the next run may write the pointers, since all tasks that read them run one after
+  ** another on a CPU's queue */
+  bool may_follow = !moved;
+  for (int w = 0; w < VARIANTS; w++) {
+    const struct program *p = e->variant[w];
+    if (p) may_follow = may_follow && p->ndevice == 1 && device_kind(p->device[0]) == TY_CPU;
+  }
   size_t bytes = 0;
   for (int i = 0; i < e->bind.nbound; i++) {
     if (!e->bind.bound[i]) continue;

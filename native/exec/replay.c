@@ -57,18 +57,13 @@ static bool record_joined_move(const ty_exec *e, const struct program *p, const 
   return moves;
 }
 
-/* Returns whether a step accesses an array that is elsewhere in each run. */
-static bool record_step_moves(const ty_exec *e, const struct program *p, const struct step *st)
-{
-  return e->bind.movable &&
-      (record_operands_move(e, p, st) || record_joined_move(e, p, st->before) ||
-          record_joined_move(e, p, st->after));
-}
-
 /* Returns whether a step can be in a sequence. */
 static bool record_accepts(const ty_exec *e, const struct program *p, const struct step *st)
 {
-  if (record_step_moves(e, p, st)) return false;
+  const bool moves = e->bind.movable &&
+      (record_operands_move(e, p, st) || record_joined_move(e, p, st->before) ||
+          record_joined_move(e, p, st->after));
+  if (moves) return false; /* a replay would access an array where it was */
   if (st->guard_at || st->fused_norm || st->fused_into || step_is_front_end(p, st)) return false;
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
