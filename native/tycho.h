@@ -152,8 +152,9 @@ int         ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out);
 int         ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out);
 int         ty_tensor_keep(ty_tensor *t);
 void        ty_tensor_free(ty_tensor *t);
-/* Frees n tensors, which may have left the processor's caches, faster than one by one. */
-void        ty_tensors_free(ty_tensor *const *t, int n);
+/* Frees the n tensors t[which[i]], which may have left the processor's caches, faster than one by
+** one. */
+void        ty_tensors_free(ty_tensor *const *t, const int32_t *which, int n);
 int         ty_tensor_desc(const ty_tensor *t, ty_desc *out);
 /* Waits for the tensor's work and gives its memory, for reading and writing. The call counts as a
 ** write, so ask again before each one. TY_EDEVICE if the tensor is on a GPU. */

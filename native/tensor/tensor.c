@@ -168,13 +168,15 @@ static void fetch_object(const void *p, size_t bytes)
   for (size_t at = 0; at < bytes; at += ALIGN) __builtin_prefetch((const char *)p + at, 1);
 }
 
-void ty_tensors_free(ty_tensor *const *t, int n)
+void ty_tensors_free(ty_tensor *const *t, const int32_t *which, int n)
 {
-  for (int i = 0; i < n && t; i++) {
-    if (i + AHEAD_TENSOR < n && t[i + AHEAD_TENSOR]) fetch_object(t[i + AHEAD_TENSOR], sizeof **t);
-    if (i + AHEAD_STORAGE < n && t[i + AHEAD_STORAGE])
-      fetch_object(t[i + AHEAD_STORAGE]->storage, sizeof *t[i]->storage);
-    ty_tensor_free(t[i]);
+  if (!t || !which) return;
+  for (int i = 0; i < n; i++) {
+    const ty_tensor *far = i + AHEAD_TENSOR < n ? t[which[i + AHEAD_TENSOR]] : NULL;
+    const ty_tensor *near = i + AHEAD_STORAGE < n ? t[which[i + AHEAD_STORAGE]] : NULL;
+    if (far) fetch_object(far, sizeof *far);
+    if (near) fetch_object(near->storage, sizeof *near->storage);
+    ty_tensor_free(t[which[i]]);
   }
 }
 

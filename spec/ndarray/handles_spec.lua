@@ -1,5 +1,6 @@
 -- When the memory of arrays that a script has dropped is freed: at the end of a cycle of the
 -- collector, by whatever way it ends, and once.
+local ffi = require "ffi"
 local ty = require "tycho"
 local gc = require "tycho.core.gc"
 local shell = require "spec.support.shell"
@@ -111,11 +112,14 @@ describe("an array that is dropped", function()
 
   it("may have been seen by a finalizer", function()
     local seen = {}
-    for i = 1, 50 do
+    local function watch_array(i)
       local x = nd.full{ { 2 }, i }
       getmetatable(newproxy(true)).__gc = function()
         seen[#seen + 1] = (x + 1):totable()[1] - i
       end
+    end
+    for i = 1, 50 do
+      watch_array(i)
     end
     collect()
     collect()
@@ -138,6 +142,42 @@ describe("an array that is dropped", function()
     x = nil                                              -- luacheck: ignore
     collect()
     assert.equal(before, count_live())
+  end)
+
+  -- A hook stands for the places where LuaJIT runs finalizers: with compiled code, nearly all.
+  it("is freed between any two instructions", function()
+    for period = 101, 112 do
+      local list = {}
+      jit.off()
+      debug.sethook(function() collectgarbage() end, "", period)
+      for i = 1, 20 do
+        list[i] = nd.full{ { 2 }, i }
+        nd.full{ { 2 }, 100 + i }:free()
+        local _ = nd.full{ { 2 }, 200 + i }
+      end
+      debug.sethook()
+      jit.on()
+      for i = 1, 20 do
+        assert.same({ i, i }, list[i]:totable())
+      end
+      list = nil                                         -- luacheck: ignore
+      collect()
+      assert.equal(before, count_live(), period)
+    end
+  end)
+
+  it("is freed by the next cycle where Lua had no memory to call the finalizer of one", function()
+    ffi.gc(gc.cycle[1], nil)
+    local list = {}
+    for i = 1, 10 do
+      list[i] = nd.ones{ 3 }
+    end
+    list = nil                                           -- luacheck: ignore
+    collect()
+    assert.equal(before + 10, count_live())
+    local _ = nd.ones{ 3 }
+    collect()
+    assert.is_true(count_live() <= before + 1)
   end)
 end)
 

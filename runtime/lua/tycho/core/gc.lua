@@ -88,19 +88,42 @@ local function drain(device)
 end
 
 
-local awaits_end = false                 -- an object below waits for the end of a cycle
+local at_cycle_end = {}
 
--- Makes the steps long again at the end of the cycle: the collector then runs the finaliser of an
--- object that nothing refers to.
-local function await_cycle_end()
-  if not awaits_end then
-    awaits_end = true
-    getmetatable(newproxy(true)).__gc = function()
-      awaits_end = false
-      set_steps(LONG_STEPS)
-    end
+--- Calls f at the end of each cycle of the collector, as a finaliser: it may not fail, and runs
+-- between any two instructions of a script.
+function gc.at_cycle_end(f)
+  at_cycle_end[#at_cycle_end + 1] = f
+end
+
+
+--- Holds the object whose finaliser ends the next cycle; empty where a cycle is about to end, and
+-- where the finaliser is lost, since Lua had no memory to call it: `gc.watch_cycles` makes another.
+gc.cycle = setmetatable({}, { __mode = "v" })
+
+local cycle = gc.cycle
+
+-- Makes the steps long again at the end of a cycle, and tells those who asked.
+local function end_cycle(object)
+  if not cycle[1] then
+    cycle[1] = ffi.gc(object, end_cycle)
+  end
+  set_steps(LONG_STEPS)
+  for i = 1, #at_cycle_end do
+    at_cycle_end[i]()
   end
 end
+
+
+--- Sees to it that the end of each cycle is noticed. Nothing refers to the object, so that the
+-- collector runs its finaliser, which gives it the same one again.
+function gc.watch_cycles()
+  if not cycle[1] then
+    cycle[1] = ffi.gc(ffi.new("char[1]"), end_cycle)
+  end
+end
+
+gc.watch_cycles()
 
 
 -- Does a share of a cycle. The work of `step` is its size times the percentage of steps.
@@ -110,7 +133,7 @@ local function collect_share(bytes)
   if bytes < LARGE or ended then
     set_steps(LONG_STEPS)
   else
-    await_cycle_end()
+    gc.watch_cycles()
   end
 end
 

@@ -63,7 +63,9 @@ local made = ffi.new("ty_tensor *[1]")
 -- would be entered into LuaJIT's table of them and freed by the interpreter, for which compiled
 -- code has to be left: a fifth of a small call.
 --
--- Finalizers run where something is allocated, so what must not be divided allocates nothing.
+-- Finalizers run where something is allocated and wherever compiled code is left, so between any
+-- two instructions. A change of the slots is `busy`; a cycle that ends meanwhile is `late`, and
+-- its handles are freed when the change is done.
 
 local LEAST_SLOTS = 1024
 -- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
@@ -76,8 +78,10 @@ local handles                            -- slot -> handle, nil: it is gone, fal
 local pointers                           -- slot -> what the handle is, for C
 local free_slots                         -- `nfree` slots
 local nfree, nslots = 0, 0
+local cycle = gc.cycle
 local asking = 0                         -- free slots with which a cycle of the collector begins
 local asked = false                      -- it has begun
+local busy, late = false, false
 
 -- Makes twice as many slots. The tables get their sizes at once: one that grows counts its entries,
 -- and becomes sparse where many handles are gone.
@@ -92,71 +96,34 @@ local function add_slots()
   for slot = 1, nslots do
     new_handles[slot] = handles[slot]
   end
+  local n_free = nfree
   for slot = n, nslots + 1, -1 do
-    new_handles[slot], new_free[nfree] = false, slot
-    nfree = nfree + 1
+    new_handles[slot], new_free[n_free] = false, slot
+    n_free = n_free + 1
   end
-  handles, pointers, free_slots, nslots = new_handles, new_pointers, new_free, n
-end
-
-
--- Begins a cycle of the collector, once until it ends, and adds slots where none is free.
-local function find_slots()
-  if not asked and nslots >= LEAST_NEW then
-    asked, asking = true, 0
-    gc.begin()
-  end
-  if nfree == 0 then
-    add_slots()
-  end
-end
-
-
--- Gives a tensor that the caller owns to a handle. Returns its slot.
-local function hold(handle)
-  if nfree <= asking then
-    local ok, e = pcall(find_slots)
-    if not ok then
-      C.ty_tensor_free(handle)
-      error(e, 0)
-    end
-  end
-  nfree = nfree - 1
-  local slot = free_slots[nfree]
-  handles[slot], pointers[slot] = handle, handle
-  return slot
-end
-
-
--- Frees the tensor of a slot, and the slot. Twice is once.
-local function free_slot(slot)
-  if handles[slot] ~= false then
-    handles[slot] = false
-    C.ty_tensor_free(pointers[slot])
-    free_slots[nfree] = slot
-    nfree = nfree + 1
-  end
+  handles, pointers, free_slots = new_handles, new_pointers, new_free
+  nfree, nslots = n_free, n
 end
 
 
 local BATCH = 128
-local gone = ffi.new("ty_tensor *[?]", BATCH)
+local gone = ffi.new("int32_t[?]", BATCH)
 
--- Frees the tensors whose handles are gone.
+-- Frees the tensors whose handles are gone. Allocates nothing: there may be no memory.
 local function free_gone()
   local n = 0
   for slot = 1, nslots do
     if handles[slot] == nil then
       handles[slot] = false
-      gone[n], free_slots[nfree] = pointers[slot], slot
+      gone[n], free_slots[nfree] = slot, slot
       n, nfree = n + 1, nfree + 1
       if n == BATCH then
-        C.ty_tensors_free(gone, n)
+        C.ty_tensors_free(pointers, gone, n)
         n = 0
       end
     end
   end
-  C.ty_tensors_free(gone, n)
+  C.ty_tensors_free(pointers, gone, n)
 end
 
 
@@ -182,21 +149,77 @@ end
 compile_loop()
 
 
--- Serves as the finalizer of an object to which nothing refers, again in each cycle.
-local function end_cycle(object)
-  ffi_gc(object, end_cycle)
-  free_gone()
-  asked = false
-  asking = math.max(nfree - math.max(LEAST_NEW, gc.heap_bytes() / HEAP_OF_NEW), 0)
+-- Frees what a cycle of the collector has found.
+local function end_cycle()
+  late = busy
+  if not late then
+    busy = true
+    free_gone()
+    busy, asked = false, false
+    asking = math.max(nfree - math.max(LEAST_NEW, gc.heap_bytes() / HEAP_OF_NEW), 0)
+  end
 end
 
-ffi_gc(ffi.new("char[1]"), end_cycle)
+gc.at_cycle_end(end_cycle)
+
+
+-- Begins a cycle of the collector where few slots are free, once until it ends, and adds slots where
+-- none is.
+local function find_slots()
+  gc.watch_cycles()
+  if nfree <= asking and not asked and nslots >= LEAST_NEW then
+    asked, asking = true, 0
+    gc.begin()
+  end
+  if nfree == 0 then
+    add_slots()
+  end
+end
+
+
+-- Gives a tensor that the caller owns to a handle. Returns its slot.
+local function hold(handle)
+  busy = true
+  if nfree <= asking or not cycle[1] then
+    local ok, e = pcall(find_slots)
+    if not ok then
+      busy = false
+      C.ty_tensor_free(handle)
+      error(e, 0)
+    end
+  end
+  nfree = nfree - 1
+  local slot = free_slots[nfree]
+  handles[slot], pointers[slot] = handle, handle
+  busy = false
+  if late then
+    end_cycle()
+  end
+  return slot
+end
+
+
+-- Frees the tensor of a slot, and the slot. Twice is once.
+local function free_slot(slot, handle)
+  if handles[slot] ~= false then
+    busy = true
+    handles[slot], free_slots[nfree] = false, slot
+    nfree = nfree + 1
+    busy = false
+    C.ty_tensor_free(handle)
+    if late then
+      end_cycle()
+    end
+  end
+end
+
 
 --- Is finalized when the Lua state closes: frees all tensors.
 class.last = ffi_gc(ffi.new("char[1]"), function()
   for slot = 1, nslots do
-    free_slot(slot)
+    handles[slot] = handles[slot] and nil
   end
+  free_gone()
 end)
 
 
@@ -301,7 +324,7 @@ end
 --- Returns an array that has a shape and no memory: an output of a dry run. Reading it is E(state).
 function class.outline(pointer)
   local x = class.borrow(pointer)
-  free_slot(x._slot)
+  free_slot(x._slot, x._h)
   rawset(x, "_h", nil)
   return x
 end
@@ -526,7 +549,7 @@ function class.drop(x)
     if rawget(x, "_grad") then
       rawset(x, "_grad", nil)
     end
-    free_slot(slot)
+    free_slot(slot, h)
   end
 end
 
