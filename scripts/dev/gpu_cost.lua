@@ -8,6 +8,7 @@ package.path = "scripts/dev/bench/?.lua;scripts/dev/?.lua;" .. package.path
 local ffi = require "ffi"
 local ideal = require "gpu_ideal"
 local layers = require "layers"
+local narrow = require "narrow"
 local nets = require "nets"
 local ty = require "tycho"
 local values = require "values"
@@ -68,6 +69,9 @@ local function network(name)
     g.steps, g.batch = 64, 1
     return layers.transformer_symbol(), {data = {g.steps, g.batch}, label = {g.steps, g.batch},
       mask = {g.steps, g.steps}}
+  elseif name == "causal" then
+    local shape = {1, 64}
+    return narrow.causal(narrow.CAUSAL, shape[2]), {data = shape, label = shape}
   end
   local symbol, shape = nets.network(name:match "^%w+")
   -- of large pictures the stand-in would take an hour
@@ -191,6 +195,7 @@ local NETWORKS = {
   {"lenet", "LeNet"}, {"resnet20", "ResNet-20"}, {"resnet20-medium", "ResNet-20 under `medium`"},
   {"resnet50", "ResNet-50"}, {"lstm", "LSTM 2 × 200"},
   {"transformer", "transformer of W15, 4 layers of 256"},
+  {"causal", "transformer of W12, 4 layers of 256"},
 }
 
 -- Returns the page with this row in the table below the head, in place of the one of its name or at

@@ -11,7 +11,8 @@ local S = ty.sym
 local narrow = {}
 
 local ENCODER = {layers = 6, width = 384, heads = 12, inner = 1536}
-local CAUSAL = {layers = 4, width = 256, heads = 8, inner = 1024, words = 2000}
+--- Sizes of the causal model.
+narrow.CAUSAL = {layers = 4, width = 256, heads = 8, inner = 1024, words = 2000}
 local INFERRED = {{128, 1}, {128, 16}, {512, 1}}         -- length, batch
 local TRAINED = {{256, 4}, {1024, 1}}
 local ADAM_RATE = 1e-4
@@ -171,12 +172,12 @@ local function encoder(length, batch, how)
 end
 
 local function causal(length, batch, how)
-  local shape = {batch, length}
+  local size, shape = narrow.CAUSAL, {batch, length}
   train(("W12 train T%d b%d"):format(length, batch), "tokens/s", length * batch,
-    narrow.causal(CAUSAL, length),
-    {data = values.labels("data", shape, CAUSAL.words),
-      label = values.labels("label", shape, CAUSAL.words)},
-    ty.optimizer.Adam{learning_rate = ADAM_RATE}, how, {flop = flop(CAUSAL, length, batch, true)})
+    narrow.causal(size, length),
+    {data = values.labels("data", shape, size.words),
+      label = values.labels("label", shape, size.words)},
+    ty.optimizer.Adam{learning_rate = ADAM_RATE}, how, {flop = flop(size, length, batch, true)})
 end
 
 function narrow.W12()
