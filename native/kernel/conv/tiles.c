@@ -31,21 +31,23 @@ const struct conv_tiles *conv_tiles(void)
 }
 
 enum {
-  /* bytes of a unit's rounded positions: a part of a second cache of 2 MiB */
+  /* bytes of a unit's rounded positions, at most: a quarter of a second cache of 2 MiB */
   UNIT_BYTES = 512 << 10,
   /* positions of a unit, at most */
   MOST_POSITIONS = 1024,
   /* positions of a unit of a window of one tap, at least */
   LEAST_POSITIONS = 128,
-  /* units that threads take as wholes; of fewer ones they take channels, then filters */
+  /* units from which each thread takes whole ones; of fewer, threads share each: they divide its
+  ** channels, then its filters */
   UNITS = 8,
-  /* of the data that a window sees from one where, for its gradient */
+  /* phases of the data's gradient, at most: the product of a window's steps */
   MOST_PHASES = 16,
   /* positions of a plain image that are put into blocks at a time */
   SPAN = 64,
 };
 
-/* Elements of the result that some taps make. */
+/* The elements of the result that the same taps make: all, or for the gradient of the data every
+** so many rows and columns. */
 struct tile_phase {
   int64_t row;                                        /* the first one's, which may be outside */
   int64_t column;
@@ -56,9 +58,9 @@ struct tile_phase {
 
 struct tiles_pass {
   const struct conv_tiles *t;
-  /* what is computed: channels and filters, and for the gradient of the data kernel, padding and
-  ** output, are not those of the convolution, which is `whole` */
+  /* what is computed: the convolution, or the one that makes the gradient of its data */
   struct window w;
+  /* the convolution of the call */
   const struct window *whole;
   bool back;
   /* a window of one tap: positions of all images are one row */
@@ -381,8 +383,11 @@ static void pack_rows(
 /* -- units ------------------------------------------------------------------------------------- */
 
 struct unit {
-  int64_t image, images;                              /* of the batch */
-  int64_t row, rows;                                  /* of flat windows, positions */
+  int64_t image;                                      /* the first one */
+  int64_t images;
+  /* the first one; of a flat window a position of `image` */
+  int64_t row;
+  int64_t rows;                                       /* number of rows, or of positions */
   uint16_t *x;
   int32_t *first, *where;
   int64_t tiles;
