@@ -125,6 +125,7 @@ static int64_t unit_bytes(const struct tiles_pass *x)
   return x->plane * x->channels * TILE_CHANNELS * (int64_t)sizeof(uint16_t);
 }
 
+/* Divides the positions of a flat window into units. */
 static void cut_flat(struct tiles_pass *x)
 {
   const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
@@ -136,6 +137,7 @@ static void cut_flat(struct tiles_pass *x)
   x->plane = x->positions;
 }
 
+/* Divides images into units: bands of rows of one image, or several images. */
 static void cut_rows(struct tiles_pass *x)
 {
   const struct window *w = &x->w;
@@ -159,8 +161,8 @@ static void cut_rows(struct tiles_pass *x)
                        : (w->n + x->images - 1) / x->images;
 }
 
-/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees
-** rows of the output's gradient, from the first one that any of its elements is seen from. */
+/* Returns the convolution that makes the gradient of the data of `w` from that of its output, by
+** steps of one. Its row r gives row r of every phase of the data. */
 static struct window turn_window(const struct window *w)
 {
   struct window t = *w;
@@ -514,7 +516,7 @@ static struct unit unit_in(const struct tiles_pass *x, char *buffer)
     .where = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
 }
 
-/* Computes whole units on this thread. */
+/* Computes units on the thread that calls. */
 static void multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;
