@@ -29,9 +29,15 @@ enum { CHAIN = 64 };                                  /* blocks of a full chain 
 /* Bytes in the common list, at most: twice the arrays of a cycle of LuaJIT's collector. */
 static const size_t MOST_KEPT = 16 << 20;
 
-struct small { struct small *next, *next_chain; };    /* of a first block: the next full chain */
+/* A block that is kept. */
+struct small {
+  struct small *next;                                 /* in its chain; NULL: the last one */
+  struct small *next_chain;                           /* of the first block: the next full chain */
+};
+/* What a thread keeps, by size. */
 struct chains {
-  struct small *open[SIZES], *full[SIZES];
+  struct small *open[SIZES];                          /* the chain it takes from and adds to */
+  struct small *full[SIZES];                          /* one more, of CHAIN blocks; NULL: none */
   uint8_t n[SIZES];                                   /* blocks of `open` */
   int64_t bytes;                                      /* counted, and not in `counted` yet */
   bool ends;                                          /* the thread's end gives all this back */

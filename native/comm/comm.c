@@ -56,7 +56,8 @@ struct message {
   bool agreed;             /* all ranks agree to run it now, unless `code` says otherwise */
   int code;                /* of message_agree */
   struct line_position at; /* how far a sum has come */
-  int64_t from, ns;        /* when its first turn began; what its turns took so far */
+  int64_t from;            /* when its first turn began */
+  int64_t ns;              /* what its turns took so far */
   struct timing time;      /* from its first turn to the end of the last, for the profiler */
   bool timed;
   size_t bytes;

@@ -94,7 +94,8 @@ struct comm_buffer {
 struct comm_sum {
   const struct comm_part *part;
   int n;                                              /* parts, all of one dtype */
-  int dtype, wire;                                    /* wire: TY_WIRE_* */
+  int dtype;
+  int wire;                                           /* TY_WIRE_* */
   float threshold;                                    /* the value of TY_WIRE_2BIT */
 };
 /* A position in the elements of all parts, taken as one line. */

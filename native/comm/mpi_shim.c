@@ -21,7 +21,8 @@ static const double LEAVING_NAP = 2e-3; /* at most, once this rank is leaving */
 
 struct mpi_world {
   struct comm_world world;
-  MPI_Comm data, pulse;                      /* for messages, for heartbeats */
+  MPI_Comm data;                             /* for messages */
+  MPI_Comm pulse;                            /* for heartbeats */
   int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes: blocks are small */
   int recv_count[COMM_RANKS], recv_offset[COMM_RANKS];
   int beat_in;              /* last heartbeat of the rank before this one */

@@ -51,8 +51,10 @@ struct cuda_work { int64_t launches, copies; };
 struct cuda_device {
   int id;
   cu_context context;
-  cu_stream stream, copies;                           /* of the queue's thread; of all others */
-  int arch, processors;                               /* 90: compute capability 9.0 */
+  cu_stream stream;                                   /* of the queue's thread */
+  cu_stream copies;                                   /* of all other threads */
+  int arch;                                           /* 90: compute capability 9.0 */
+  int processors;
   int shared;                                         /* bytes that a block may have, at most */
   size_t total, granularity;
   struct cuda_fault *fault;                           /* pinned */

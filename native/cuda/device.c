@@ -19,7 +19,8 @@ enum { LEAST_ARCH = 50, MARKS = 64 };
 struct gpu {
   struct cuda_device *d;                              /* context.c */
   bool open;
-  struct staging queue, other;                        /* of the queue's thread; of all others */
+  struct staging queue;                               /* of the queue's thread */
+  struct staging other;                               /* of all other threads */
   struct landings landings;
   pthread_mutex_t copying;                            /* other threads' copies, one at a time */
   char *staging;                                      /* for kernels that run on the host */

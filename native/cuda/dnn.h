@@ -9,7 +9,8 @@ enum dnn_result { DNN_MAKES_Y, DNN_MAKES_X, DNN_MAKES_W };
 ** plans are found by its bytes. */
 struct dnn_convolution {
   int32_t makes, dtype, axes, channels_last;
-  int32_t biased, relu;                               /* DNN_MAKES_Y: y = relu(y + bias) */
+  int32_t biased;                                     /* DNN_MAKES_Y: y = y + bias */
+  int32_t relu;                                       /* DNN_MAKES_Y: y = relu(y), after bias */
   int16_t add;                                        /* onto what the result holds */
   int16_t tf32;                                       /* float32 may be multiplied so */
   int32_t aligned;                                    /* bytes, of all arrays */

@@ -18,12 +18,14 @@ struct tile_args {
 struct tile_extra { const void *mask, *bias, *valid_length, *offset; };
 
 enum packed { APART, KV, QKV };
-/* A call: places of what is read among its inputs, -1: absent; pointers of data. */
+/* A call. */
 struct attention_tiles {
   struct tile_args args;
   struct tile_extra extra;
   enum packed packed;
-  int first, mask, bias, valid_length, offset, end;   /* end: after the operator's inputs */
+  /* places among the inputs, -1 where one is absent */
+  int first, mask, bias, valid_length, offset;
+  int end;                                            /* of the operator's inputs */
   int64_t d, dv;
   void *q, *k, *v;
   bool nhtc, time_first;

@@ -3,8 +3,9 @@
 #include "cuda/cuda.h"
 
 struct recorded { cu_graph_exec runs; struct cuda_work work; };
-/* of this thread: what it records; NULL: nothing */
-static __thread struct cuda_work *recording, noted;
+/* what this thread records, which is `noted`; NULL: it records nothing */
+static __thread struct cuda_work *recording;
+static __thread struct cuda_work noted;
 
 void cuda_count(int device, int64_t launches, int64_t copies)
 {

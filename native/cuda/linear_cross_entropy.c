@@ -16,7 +16,8 @@ struct slabs {
   int64_t m;                                          /* rows of the data */
   int64_t n;                                          /* classes */
   int64_t k;                                          /* columns of the data */
-  int64_t rows, last;                                 /* of a slab, of the last slab */
+  int64_t rows;                                       /* rows of a slab */
+  int64_t last;                                       /* rows of the last slab */
   bool biased, gradient;
 };
 

@@ -45,7 +45,8 @@ struct library {
   const char *others[4];                              /* versions that are reported, not loaded */
   const char *version;                                /* its function, which returns a size_t */
   int by;                                             /* a step of the major version in that */
-  const char *pip[TOOLKITS], *apt[TOOLKITS];          /* packages in PyPI, NVIDIA's repository */
+  const char *pip[TOOLKITS];                          /* its package in PyPI */
+  const char *apt[TOOLKITS];                          /* its package in NVIDIA's repository */
 };
 static const struct library libraries[] = {
   [CUDA_DRIVER] = { .name = "driver", .what = "the CUDA driver", .disable = "cuda",

@@ -8,7 +8,8 @@ struct device_lstm8 {
   struct operand in[4], out[4];
   struct run run;
   struct recurrent layers;
-  size_t data, weights;                               /* bytes of scratch before that of RNN */
+  /* bytes of scratch before that of RNN */
+  size_t data, weights;
 };
 
 static void open_lstm(const struct call *c, struct device_lstm8 *l)

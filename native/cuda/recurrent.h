@@ -18,7 +18,8 @@ struct recurrent {
   const struct call *c;
   int dtype, mode;
   size_t size;                                        /* of an element */
-  int64_t time, batch, inputs, units, layers, directions, rows; /* rows: gates times units */
+  int64_t time, batch, inputs, units, layers, directions;
+  int64_t rows;                                       /* gates times units */
   int64_t outputs;                                    /* units, or the size of their projection */
   bool projects, drops;
   const void *weights, *state, *cell, *reserve;

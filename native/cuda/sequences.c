@@ -6,8 +6,9 @@
 /* -- sequences --------------------------------------------------------------------------------- */
 
 struct sequence_sizes {
+  /* as kernels/sequence.cu has them */
   int64_t n;                                          /* elements of what is written */
-  int64_t steps, batch, row;                          /* with n, as kernels/sequence.cu has them */
+  int64_t steps, batch, row;
   int64_t axis;                                       /* of the steps */
   uint64_t masked;                                    /* bits of what follows a sequence's end */
 };

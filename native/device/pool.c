@@ -31,7 +31,9 @@ struct ty_pool {
   struct need *need;
   int nneed, need_cap;
   struct resident *residents;
-  ty_pool *next, **link;                              /* every pool, for a trim of all */
+  /* in the list of all pools, for a trim of all */
+  ty_pool *next;
+  ty_pool **link;                                     /* what points to this one there */
 };
 
 static ty_pool *all;

@@ -37,8 +37,9 @@ int profile_what;
 static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct label *labels;
 static int nlabel, label_cap;
-/* Hash table of label indices + 1; its size is a power of two, and it is at most half full. */
-static int *table, table_size;
+/* Hash table of label indices + 1, at most half full. */
+static int *table;
+static int table_size;                                /* a power of two */
 static struct event *events;
 static int nevent, event_cap;
 static int64_t lost;                                  /* events dropped: too many or too deep */

@@ -40,8 +40,9 @@ struct queue {
   const struct order_ops *order;                      /* NULL: the host waits */
   pthread_t thread;
   pthread_mutex_t lock;
-  /* Under `lock`: `wake` is for the queue's thread, `past` for those that wait for its tasks. */
-  pthread_cond_t wake, past;
+  pthread_cond_t wake;                                /* under `lock`: for the queue's thread */
+  /* under `lock`: for those that wait for its tasks */
+  pthread_cond_t past;
   uint64_t submitted;                                 /* atomic; written under `order` */
   uint64_t done;                                      /* atomic: tasks that have completed */
   uint64_t started;                                   /* atomic; written by the thread */

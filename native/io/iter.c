@@ -29,7 +29,8 @@ struct ty_iter {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  bool started, quit, paused, filling, ended;         /* under the lock, as the next line */
+  /* under the lock */
+  bool started, quit, paused, filling, ended;
   int head, filled, code;
   struct failure *failure;
   bool wrapped;                                       /* the last batch out has borrowed samples */

@@ -31,9 +31,11 @@ struct loader_batch {
   ty_tensor **own;
   double *number;
   bool uneven;                                          /* atomic; not all samples are alike */
-  /* under the lock: samples begun and done, threads at it, the first bad sample (n: none) */
-  int64_t begun, done, bad;
-  int running;
+  /* under the lock, as all that follows */
+  int64_t begun;                                        /* samples */
+  int64_t done;                                         /* samples */
+  int64_t bad;                                          /* the first bad sample (n: none) */
+  int running;                                          /* threads at it */
   bool dropped;
   int code;
   struct failure *failure;
@@ -45,7 +47,8 @@ struct worker_slot { pthread_t thread; enum slot_state state; struct ty_loader *
 struct ty_loader {
   pthread_mutex_t lock;
   pthread_cond_t work, ready;
-  int workers, idle;                                    /* idle: threads that wait for work */
+  int workers;                                          /* threads */
+  int idle;                                             /* those that wait for work */
   bool quit;
   struct worker_slot *slot;
   struct loader_batch *first;

@@ -56,8 +56,8 @@ struct gz_stream {
   char *path;
   uint8_t *input;
   z_stream z;
-  /* inside: a compressed member has not ended */
-  bool compressed, inside;
+  bool compressed;
+  bool inside;                                        /* a compressed member has not ended */
 };
 
 int  stream_open(struct gz_stream *s, const char *path); /* TY_EIO names the file */

@@ -18,12 +18,14 @@ struct sample_field {
   ty_desc row;
   char **path;
   ty_image_step *step;
-  int steps, given;                                     /* given: which of the arrays */
+  int steps;
+  int given;                                            /* which of the given arrays */
 };
 
 struct ty_source {
   int refs;
-  int fields, given;                                    /* given: fields that are */
+  int fields;
+  int given;                                            /* fields of given arrays */
   struct sample_field field[MOST_FIELDS];
   struct record_file file;
   int64_t *offset;

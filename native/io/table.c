@@ -11,8 +11,9 @@
 
 struct table_reader {
   struct reader base;
-  /* label.stream.file NULL: no file of labels */
-  struct line_reader data, label;
+  struct line_reader data;
+  /* stream.file NULL: there is no file of labels */
+  struct line_reader label;
   double *row;
   int64_t columns, labels, parts, index, from, to, at;
   bool sparse;

@@ -24,7 +24,8 @@ struct ty_wire {
   int depth;
   ty_field last;
   uint8_t *window;
-  int64_t begin, filled;                              /* window: its place in the file, bytes */
+  int64_t begin;                                      /* place of the window in the file */
+  int64_t filled;                                     /* bytes of the window */
 };
 
 int ty_wire_open(ty_file *f, ty_wire **out)

@@ -156,7 +156,8 @@ struct kernel {
   uint32_t     whole;
   /* The state of a kernel with `before` is what that makes; the forward and the backward kernel of
   ** an operator share it where both have the same `done`. */
-  const struct together *before, *after;
+  const struct together *before;
+  const struct together *after;
   /* What `run` finds in call.row, where several kernels share one. */
   const void  *row;
 };

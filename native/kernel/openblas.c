@@ -8,7 +8,8 @@
 /* of one buffer; builds for other processors take less */
 #define BUFFER ((size_t)128 << 20)
 
-static int inside, buffers; /* threads that call; buffers it must have */
+static int inside;  /* threads that call */
+static int buffers; /* buffers that it must have */
 
 static int probe_memory(int missing)
 {

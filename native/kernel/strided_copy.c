@@ -146,8 +146,9 @@ struct copy_plan {
   const char *src;
   size_t size;
   bool across;
-  /* elements of a block along the axes of the plane, and blocks */
-  int64_t side1, side0, count1, count0;
+  /* elements of a block along the axes of the plane */
+  int64_t side1, side0;
+  int64_t count1, count0;                             /* blocks along them */
 };
 
 static void plan_range(int64_t begin, int64_t end, void *context)

@@ -14,8 +14,9 @@
 typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element, int64_t n);
 
 struct variates {
-  /* unit24, unit53: uniform numbers of 24 and 53 bits, as many as a float and a double hold */
-  variate_fn unit24, unit53, normal, exponential;
+  variate_fn unit24;      /* uniform, of 24 bits, as many as a float holds */
+  variate_fn unit53;      /* uniform, of 53 bits, as many as a double holds */
+  variate_fn normal, exponential;
   void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit,
       int64_t n);
   void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit,

@@ -13,11 +13,12 @@ struct backlog {
   int n;
   int late;                                           /* calls whose input was not given yet */
   int64_t held;                                       /* bytes of arrays that it reads */
-  /* the mode of all its calls; PRECISION_* */
-  bool training;
-  int precision;
-  /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
-  struct kept *latest, *guess;
+  bool training;                                      /* the mode of all its calls */
+  int precision;                                      /* PRECISION_*, of all its calls */
+  /* the program that the thread ran last; NULL: none */
+  struct kept *latest;
+  /* the one whose calls this repeats so far; NULL: none */
+  struct kept *guess;
   struct backlog *next;
 };
 

@@ -9,16 +9,25 @@ struct kept {
   uint64_t *key;
   int nkey;
   struct cached_call **call;                          /* one reference each */
-  int ncall, ndone;                                   /* the first ones have run before */
+  int ncall;
+  /* calls that have run before, which are the first ones */
+  int ndone;
   const char **where;                                 /* per call: its line in the last run */
   struct kept *next;                                  /* what its thread ran after it; NULL */
   ty_exec *e;
-  /* indices of bound arrays; -1: the program does not read it */
-  int *leaf, *leaf_grad, nleaf;                       /* of leaves and their gradients */
-  int *known, nknown;                                 /* of values that are there */
-  int *end, nend;                                     /* of values that are written to arrays */
+  /* per leaf: index of its bound array; -1: the program does not read it */
+  int *leaf;
+  int *leaf_grad;                                     /* the same of its gradient */
+  int nleaf;
+  /* per value that is there already: index of its bound array, -1 */
+  int *known;
+  int nknown;
+  /* per value that is written to an array: index of its bound array, -1 */
+  int *end;
+  int nend;
   /* per output of the calls that run, in their order: its index among the ends, -1: it is none */
-  int *end_of, noutput;
+  int *end_of;
+  int noutput;
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */

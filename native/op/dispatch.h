@@ -24,7 +24,8 @@ struct invoke {
   /* so little data that it has ended before Ctrl-C could stop it */
   bool     brief;
   /* float32 operands in place of half ones, from the arena */
-  struct operand *half_in, *half_out;
+  struct operand *half_in;
+  struct operand *half_out;                           /* likewise */
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
   bool     cpu_fallback;
   /* the kernel that was asked last has not the operands' element types */

@@ -17,10 +17,11 @@ struct formula {
 
 struct reads;
 
-/* Operators with formulas as kernels of their own: what ty_call and unfused programs use.
-** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
-** broadcast axes. */
-extern const struct kernel formula_kernel[], formula_back_kernel[];
+/* An operator with a formula as a kernel of its own, which broadcasts: what ty_call and unfused
+** programs use. */
+extern const struct kernel formula_kernel[];
+/* All gradients of such an operator, summed back over broadcast axes. */
+extern const struct kernel formula_back_kernel[];
 /* Returns what a gradient reads under these parameters, without the letters that enums and booleans
 ** exclude; NULL: it has no gradient. */
 const struct reads *formula_find_reads(const struct op *op, const void *param);

@@ -10,8 +10,8 @@ struct infer {
   const struct op *op;
   const void *param;
   int         nin, nout;
-  /* out: all outputs, hidden and private ones too */
-  ty_desc    *in, *out;
+  ty_desc    *in;
+  ty_desc    *out;                                    /* all of them, hidden and private ones too */
 };
 /* Merges dims into a slot; dim 0 is unknown. TY_ESHAPE on conflict. */
 int  shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim);

@@ -122,8 +122,10 @@ struct op {
   const char *back;
   /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes); "*=3": output k that
   ** of input 3 k */
-  const char *inplace, *back_inplace;
-  const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
+  const char *inplace;
+  const char *back_inplace;                           /* the same of the gradient operator */
+  const struct kernel *cpu;                           /* ends with { 0 } */
+  const struct kernel *back_cpu;                      /* ends with { 0 } */
   const struct formula *formula;
   /* ACT_* that its formula is, or is under these parameters */
   int         activation;

@@ -49,9 +49,9 @@ int op_parse_texts(const struct op *op);
 struct read_walk {
   const struct reads *reads;
   int nin, nout, i, next;
-  /* the operand: its place among all, and what it is */
-  int operand, k;
-  char kind;
+  int operand;                                        /* place among all operands */
+  int k;                                              /* which head gradient, input or output */
+  char kind;                                          /* READ_* */
   bool changed;
 };
 struct read_walk reads_walk(const struct reads *r, int nin, int nout);

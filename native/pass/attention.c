@@ -22,16 +22,18 @@
 
 /* One match. Entries are of the old graph. */
 struct attention_match {
-  ty_entry q, k, v, bias;                             /* bias.node -1: none */
-  bool interleaved, self;                             /* k, v: one projection; self: q, too */
+  ty_entry q, k, v;
+  ty_entry bias;                                      /* node -1: none */
+  bool interleaved;                                   /* k and v are one projection */
+  bool self;                                          /* so is q */
   bool k_turned;                                      /* k is (size, keys) */
-  /* bias is a mask: a key counts where it is not 0 or, turned, where it is; another key's score is
-  ** `hidden` */
-  bool masks, mask_turned;
-  double hidden;
+  /* bias is a mask: a key counts where it is not 0 */
+  bool masks;
+  bool mask_turned;                                   /* a key counts where the mask is 0 */
+  double hidden;                                      /* score of a key that does not count */
   int64_t heads;                                      /* of projections */
   double scale, dropout;
-  /* the node whose output is the bias's shape */
+  /* the node whose output has the bias's shape */
   int scores;
 };
 

@@ -16,8 +16,10 @@ enum { GROUP_NODES = 40, GROUP_OPERANDS = 24 };
 
 struct groups {
   struct program *p;
-  /* per group leader: members as a chain, their number */
-  int *next, *last, *size;
+  /* per node: the next member of its group, -1 */
+  int *next;
+  int *last;                                          /* per group leader: its last member */
+  int *size;                                          /* per group leader: number of members */
 };
 
 static int find_readers(struct program *p)

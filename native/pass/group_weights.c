@@ -16,17 +16,19 @@ enum { NEAR = 64 };
 struct order {
   struct program *p;
   int from, end;                                      /* the steps to be put in order */
-  /* per step: of a product, its weight's node, else -1; the next one with it */
-  int *weight, *next;
+  int *weight;                                        /* per step: a product's weight node, -1 */
+  int *next;                                          /* per step: the next product with it, -1 */
   int *last;                                          /* per node: its last product */
   /* per step: the step before it that writes what it adds to, -1 */
   int *sum;
   /* per root: the last step that writes it, -1 */
   int *writer;
   uint8_t *read;                                      /* per root: a step reads it */
-  /* per step: its new index, -1: not emitted yet; the next index */
-  int *to, n;
-  int list[NEAR], nlist;                              /* what has to come before a product */
+  /* per step: its new index, -1: not emitted yet */
+  int *to;
+  int n;                                              /* the next new index */
+  int list[NEAR];                                     /* what has to come before a product */
+  int nlist;
 };
 
 static int find_weight(const struct program *p, const struct step *st)

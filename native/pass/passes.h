@@ -20,14 +20,15 @@ int pass_segments(struct program *p);
 /* Finds what the steps of each segment do together (together.c). */
 int join_calls(struct program *p);
 
-/* uses.c. Arrays are in the program's arena. Before program.step_of is there, the graph alone
-** decides, and `outside` equals `used`. */
+/* What counts and is read. Arrays are in the program's arena. */
 struct uses {
-  /* per node: it counts */
-  uint8_t *alive;
-  /* per value: an alive node or an end reads it; something beyond its step does */
-  uint8_t *used, *outside;
+  uint8_t *alive;                                     /* per node: it counts */
+  /* per value: an alive node or an end reads it */
+  uint8_t *used;
+  /* per value: something beyond its step reads it */
+  uint8_t *outside;
 };
+/* Finds the uses of a graph (uses.c). Before program.step_of is there, `outside` equals `used`. */
 int uses_find(struct program *p, struct uses *u);
 
 /* Returns the formula of an output or gradient, or of a small sum; NULL: there is none (fuse.c). */

@@ -48,9 +48,11 @@ struct source {
 /* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `bound` */
 enum { STEP_NODE, STEP_POINTWISE, STEP_COPY, STEP_ADD };
 struct step {
-  int kind, node;                                     /* node: the (last) node it runs */
-  /* STEP_POINTWISE: its nodes, in program.member */
-  int member, nmember;
+  int kind;                                           /* STEP_* */
+  int node;                                           /* the (last) node it runs */
+  /* STEP_POINTWISE: its first node, in program.member */
+  int member;
+  int nmember;                                        /* STEP_POINTWISE: number of its nodes */
   int bound;                                          /* STEP_COPY, STEP_ADD */
   ty_entry from;
   /* value of the byte that says whether it runs, -1: always */
@@ -58,8 +60,9 @@ struct step {
   const uint8_t *guard_at;
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
-  /* values read and written; -1: this output is unused */
-  int *in, *out;
+  int *in;                                            /* values that it reads */
+  /* values that it writes; -1: this output is unused */
+  int *out;
   int nin, nout;
   /* STEP_POINTWISE, STEP_ADD */
   struct pw_program *pw;
@@ -77,7 +80,8 @@ struct step {
   bool state_shared;                                  /* others use its state */
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
-  struct joined *before, *after;                      /* what runs around it; NULL: nothing */
+  struct joined *before;                              /* what runs before it; NULL: nothing */
+  struct joined *after;                               /* what runs after it; NULL: nothing */
   struct fused_norm *fused_norm;                      /* what it can do of the next steps */
   struct fused_norm *fused_into;                      /* what can do this step */
 };
@@ -88,7 +92,8 @@ struct fused_norm {
   struct scaling scaling;
   struct epilogue epilogue;
   double *a, *d;
-  int norm, sum;                                      /* steps; sum -1: none */
+  int norm;                                           /* the step of the normalisation */
+  int sum;                                            /* the step of the sum after it, -1: none */
   int target;                                         /* value that gets the result */
   struct operand out;
   bool done;                                          /* in the current run */
@@ -102,17 +107,19 @@ struct value {
   /* the value whose memory this one has: itself, or an alias's */
   int root;
   int bound;                                          /* V_BOUND: bound tensor */
-  /* of a root: steps from which to which its bytes are in use */
-  int first, last;
+  /* of a root: the step from which its bytes are in use */
+  int first;
+  int last;                                           /* and the last one that uses them */
   /* of a root: the last step that writes into its bytes */
   int last_write;
   int device;
   bool pinned;                                        /* a head: in use to the end */
   bool add;                                           /* V_BOUND: its producer accumulates */
   int block;                                          /* as in struct operand */
-  /* of a root: rounded to ALIGN; in its device's pool */
-  int64_t bytes, offset;
-  int nread, reader;                                  /* steps that read it; the last of them */
+  int64_t bytes;                                      /* of a root: rounded to ALIGN */
+  int64_t offset;                                     /* of a root: in its device's pool */
+  int nread;                                          /* steps that read it */
+  int reader;                                         /* the last of them */
 };
 enum { MAX_DEVICES = 16 };
 /* steps first .. last - 1, all on one device; a host step is alone */
@@ -120,13 +127,14 @@ struct segment {
   int device, slot, first, last;
   /* per device slot: the latest earlier segment there that it reads from, -1 */
   int wait[MAX_DEVICES];
-  /* set by the executor: what the queue must know, what its device records (exec/replay.c) */
-  struct access *read, *write;
-  /* per access: the bound array that it is to, -1: none, or several */
-  int *read_of, *write_of;
+  /* What follows is set by the executor. */
+  struct access *read, *write;                        /* what the queue must know */
+  int *read_of;                                       /* per read: its bound array, -1: not one */
+  int *write_of;                                      /* per write: likewise */
   int nread, nwrite;
-  int *seen, nseen;                                   /* bound arrays whose versions it gets */
-  struct replay *record;
+  int *seen;                                          /* bound arrays whose versions it gets */
+  int nseen;
+  struct replay *record;                              /* what its device records (exec/replay.c) */
   int nrecord;
 };
 /* per node: its readers are list[first[i] .. first[i + 1] - 1] */

@@ -47,8 +47,10 @@ struct rewrite_request {
   int precision;                                      /* PRECISION_*, of products of float32 */
   const ty_place *group;                              /* ctx groups and their devices */
   int ngroup;
-  /* Per variable: device of its array, -1: open; and of its gradient's array. */
-  const int *array_device, *grad_device;
+  /* per variable: device of its array, -1: open */
+  const int *array_device;
+  /* per variable: device of its gradient's array */
+  const int *grad_device;
 };
 
 void typed_graph_done(struct typed_graph *x);
@@ -87,7 +89,8 @@ struct mapper {
   ty_graph *to;                                       /* keeps the old graph alive */
   ty_entry *entry;                                    /* per old value: what it became; node -1 */
   int *node;                                          /* per old node: its copy, -1: none */
-  int *device, device_cap;                            /* per new node, -1: as its first input */
+  int *device;                                        /* per new node, -1: as its first input */
+  int device_cap;
   int forward;                                        /* new nodes of the forward part, -1: open */
 };
 int  mapper_begin(struct mapper *m, struct typed_graph *x);

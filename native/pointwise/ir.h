@@ -121,8 +121,8 @@ typedef void (*pw_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct pw_table {
   /* NULL: a real function of integers, for which the loop of float64 serves */
   pw_loop_fn op[KINDS][PW_INSTRUCTIONS];
-  /* half types: of KIND_F32 alone */
-  pw_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
+  pw_move_fn load[KINDS][DTYPES];                     /* half types: of KIND_F32 alone */
+  pw_move_fn store[KINDS][DTYPES];                    /* likewise */
   /* *acc += sum of n elements; acc: double for floats, int64_t for integers */
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
   /* acc[i] += s[i] */

@@ -74,7 +74,8 @@ int  pw_dtype(const ty_desc *d, int n);
 /* The iteration space of one pointwise program: dims with per-operand strides (elements; 0 =
 ** broadcast), adjacent dims joined. */
 struct pw_loop {
-  int     ndim, n;                                    /* n operands */
+  int     ndim;
+  int     n;                                          /* operands */
   uint32_t numbers;                                   /* operands in the host's memory, as bits */
   int64_t dim[TY_MAXDIM], count;
   int64_t stride[PW_ARGS][TY_MAXDIM];

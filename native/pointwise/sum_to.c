@@ -23,7 +23,8 @@ struct broadcast_sum {
   int64_t width;                                      /* of that dim; 1 */
   int64_t outputs; /* groups of up to BLOCK_ELEMENTS columns, or elements */
   int64_t terms;                                      /* summed for each */
-  int64_t parts, chunk;                               /* of the terms; terms of a part */
+  int64_t parts;                                      /* of the terms */
+  int64_t chunk;                                      /* terms of a part */
   const char *src;
   char *dst;
   int src_type, dst_type;

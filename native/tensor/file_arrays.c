@@ -25,7 +25,8 @@ struct file_part {
   int64_t at;                                         /* byte of element 0 */
   const struct file_encoding *encoding;
   bool swapped;                                       /* big-endian */
-  int unit, elements;                                 /* bytes and elements of a unit */
+  int unit;                                           /* bytes of a unit */
+  int elements;                                       /* elements of a unit */
   ty_desc d;
   bool strided;
   int64_t stride[TY_MAXDIM];                          /* elements */

@@ -6,7 +6,8 @@
 struct file_encoding {
   const char *name;                                   /* NULL: the bytes of the dtype */
   int dtype;                                          /* of the elements once they are read */
-  int bytes, elements;                                /* of a unit */
+  int bytes;                                          /* of a unit */
+  int elements;                                       /* of a unit */
   /* n units; TY_EVALUE: an element that the dtype cannot hold */
   int (*decode)(void *to, const uint8_t *from, int64_t n);
 };

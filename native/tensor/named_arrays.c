@@ -8,8 +8,8 @@ struct item { char *name; ty_tensor *tensor; };
 struct ty_bag {
   struct item *item;
   int n, cap;
-  /* hash table of item indices + 1; slots is a power of two */
-  int *slot, slots;
+  int *slot;                                          /* hash table of item indices + 1 */
+  int slots;                                          /* a power of two */
 };
 
 int ty_bag_new(ty_bag **out)

@@ -172,10 +172,10 @@ void ty_tensors_free(ty_tensor *const *t, const int32_t *which, int n)
 {
   if (!t || !which) return;
   for (int i = 0; i < n; i++) {
-    const ty_tensor *far = i + AHEAD_TENSOR < n ? t[which[i + AHEAD_TENSOR]] : NULL;
-    const ty_tensor *near = i + AHEAD_STORAGE < n ? t[which[i + AHEAD_STORAGE]] : NULL;
-    if (far) fetch_object(far, sizeof *far);
-    if (near) fetch_object(near->storage, sizeof *near->storage);
+    const ty_tensor *later = i + AHEAD_TENSOR < n ? t[which[i + AHEAD_TENSOR]] : NULL;
+    const ty_tensor *next = i + AHEAD_STORAGE < n ? t[which[i + AHEAD_STORAGE]] : NULL;
+    if (later) fetch_object(later, sizeof *later);
+    if (next) fetch_object(next->storage, sizeof *next->storage);
     ty_tensor_free(t[which[i]]);
   }
 }

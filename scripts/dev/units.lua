@@ -13,7 +13,8 @@ package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
 
 local shell = require "check.shell"
 
-local MOST_LINES = 4500                                  -- of a unit: two cores share about fifty
+-- Lines of a unit, at most: so two cores have about fifty units to share.
+local MOST_LINES = 4500
 
 local function read_file(path)
   local file = assert(io.open(path))
@@ -67,7 +68,7 @@ end
 
 -- -- writing --------------------------------------------------------------------------------------
 
-local function mark(clashes, a, b)
+local function mark_clash(clashes, a, b)
   clashes[a] = clashes[a] or {}
   clashes[b] = clashes[b] or {}
   clashes[a][b], clashes[b][a] = true, true
@@ -84,7 +85,7 @@ local function read_clashes(clashes, files, text)
     for path in line:gmatch("native/[%w_/]+%.c") do
       if known[path] then
         if line:find(" note: ", 1, true) and reader and path ~= reader then
-          mark(clashes, reader, path)
+          mark_clash(clashes, reader, path)
           found = true
         elseif not line:find(" note: ", 1, true) then
           reader = path
@@ -96,19 +97,19 @@ local function read_clashes(clashes, files, text)
   if not found then                                      -- a header's name: the file goes elsewhere
     for _, path in ipairs(files) do
       if path ~= reader then
-        mark(clashes, reader, path)
+        mark_clash(clashes, reader, path)
       end
     end
   end
 end
 
--- The folder of native/ that a file's unit belongs to.
-local function part(path)
+-- Returns the folder of native/ that a file's unit belongs to.
+local function folder_of(path)
   return path:match("^native/(%w+)/")
 end
 
--- Puts each file into the first unit of its folder that has space for it and no name of its.
-local function divide(sources, facts, clashes)
+-- Puts each file into the first unit of its folder that has space for it and none of its names.
+local function divide_sources(sources, facts, clashes)
   local units, of = {}, {}
   local function fits(unit, path)
     for _, other in ipairs(unit.files) do
@@ -120,7 +121,7 @@ local function divide(sources, facts, clashes)
     return unit.lines + facts[path].lines <= MOST_LINES
   end
   for _, path in ipairs(sources) do
-    local folder = part(path)
+    local folder = folder_of(path)
     of[folder] = of[folder] or {}
     local target
     for _, unit in ipairs(of[folder]) do
@@ -140,14 +141,14 @@ local function divide(sources, facts, clashes)
   return units
 end
 
--- Returns the units, divided again until the compiler takes each of them.
-local function settle(sources, folder, command)
+-- Returns units that the compiler takes: the sources are divided again as long as one clashes.
+local function find_units(sources, folder, command)
   local facts, clashes, taken = {}, {}, {}
   for _, path in ipairs(sources) do
     facts[path] = { lines = count_lines(path), unset = unset_variables(path) }
   end
   while true do
-    local units, done = divide(sources, facts, clashes), true
+    local units, done = divide_sources(sources, facts, clashes), true
     for _, unit in ipairs(units) do
       local key = table.concat(unit.files, " ")
       if #unit.files > 1 and not taken[key] then
@@ -263,7 +264,7 @@ end
 local action, path, folder, command = unpack(arg, 1, 4)
 local sources = { unpack(arg, 5) }
 if action == "write" then
-  write_list(path, settle(sources, folder, command))
+  write_list(path, find_units(sources, folder, command))
 else
   os.exit(check_list(path, sources, folder, command) == 0 and 0 or 1)
 end

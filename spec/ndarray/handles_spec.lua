@@ -168,7 +168,7 @@ describe("an array that is dropped", function()
 
   it("is freed by the next cycle where Lua had no memory to call the finalizer of one", function()
     ffi.gc(gc.cycle[1], nil)
-    local list = {}
+    local list = {}                                      -- luacheck: ignore
     for i = 1, 10 do
       list[i] = nd.ones{ 3 }
     end

@@ -143,11 +143,14 @@ struct forward_pass {
   const int64_t *tap;
   struct convolve_end end;
   int height;
-  int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
-  int64_t cols, rows;                                 /* positions and filters of a unit */
-  int64_t across, down;                               /* units along positions and filters */
-  /* 1 x 1, stride 1, no padding; the image serves as the panel */
-  bool is_1x1, direct;
+  int64_t run;                                        /* channels of a run of depth */
+  int64_t taps, depth, in, out;
+  int64_t cols;                                       /* positions of a unit */
+  int64_t rows;                                       /* filters of a unit */
+  int64_t across;                                     /* units along the positions */
+  int64_t down;                                       /* units along the filters */
+  bool is_1x1;                                        /* with stride 1 and no padding */
+  bool direct;                                        /* the image serves as the panel */
 };
 
 static int64_t channels_of_run(const struct window *w, const struct gemm_type *t)
@@ -350,8 +353,11 @@ struct data {
   const char *dy, *packed, *bias;
   char *dx, *tmp;
   const int64_t *tap;
-  /* channels of a unit, such units, positions at a time */
-  int64_t taps, in, out, block, blocks, cols, width;
+  int64_t taps, in, out;
+  int64_t block;                                      /* channels of a unit */
+  int64_t blocks;                                     /* such units */
+  int64_t cols;                                       /* positions at a time */
+  int64_t width;
   int height, act;
   bool add;
 };

@@ -13,7 +13,8 @@ struct depth {
   const struct gemm_type *t;
   size_t size;
   const char *x, *weight, *dy;
-  char *to, *tmp;                                     /* tmp: of forward, depth_scratch */
+  char *to;
+  char *tmp;                                          /* of forward: depth_scratch */
   const struct convolve_end *end;                     /* of forward */
   int64_t taps, in, out;
   bool add;

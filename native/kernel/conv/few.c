@@ -63,7 +63,8 @@ struct few {
   const struct gemm_type *t;
   size_t size;
   const struct convolve_end *end;
-  const char *weight, *windows;                       /* windows of one image */
+  const char *weight;
+  const char *windows;                                /* of one image */
   char *y;                                            /* that image's result */
   int64_t out, depth;
 };

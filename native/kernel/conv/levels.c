@@ -32,8 +32,10 @@ struct levels_pass {
   int64_t across;
   /* units along the filters */
   int64_t down;
-  /* of a thread: the levels of float32 data, the words, the panels, the sums */
-  size_t level_bytes, word_bytes, panel_bytes, sum_bytes;
+  size_t level_bytes;                                 /* of a thread's levels of float32 data */
+  size_t word_bytes;                                  /* of its words */
+  size_t panel_bytes;                                 /* of its panels */
+  size_t sum_bytes;                                   /* of its sums */
   char *threads;
   /* the image under way */
   int64_t image;

@@ -13,11 +13,12 @@ enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };        /* SCALED: forward with PO
 struct onednn_shape {                                        /* of one direction */
   struct window window;
   const ty_desc *x, *w, *y;
-  /* block: of the arrays, as in struct operand */
-  int     which, act, block[OPERANDS];
-  bool    bias, sum;                                  /* sum: onto what Y holds */
-  /* the weight's rows are; its packed copy is kept for later runs */
-  bool    scaled, keeps;
+  int     which, act;
+  int     block[OPERANDS];                            /* of the arrays, as in struct operand */
+  bool    bias;
+  bool    sum;                                        /* onto what Y holds */
+  bool    scaled;                                     /* the weight's rows are */
+  bool    keeps;                                      /* the weight's packed copy, for later runs */
   /* products of bfloat16: what is read is rounded on its way in */
   bool    rounded;
   int64_t images;                                     /* at once */
@@ -44,13 +45,14 @@ struct onednn_primitive {
   enum { NEW, READY, UNABLE } made;
   int threads;                                        /* for which it was made */
   dnnl_stream_t stream;
-  /* copy NULL: the primitive takes the plain array */
-  dnnl_primitive_t conv, copy[OPERANDS];
+  dnnl_primitive_t conv;
+  dnnl_primitive_t copy[OPERANDS];                    /* NULL: it takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
   /* where this team needs more than was planned */
   void *own_pad;
   int parts;
-  size_t plain_part, packed_part;                     /* bytes of a part of the weight */
+  size_t plain_part;                                  /* bytes of a part of the plain weight */
+  size_t packed_part;                                 /* of the packed one */
   /* blocked weight, part by part, of this version of that array and of its scale; or NULL */
   void *packed;
   uint64_t version, scale;

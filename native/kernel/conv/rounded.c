@@ -26,8 +26,9 @@ struct rounded_pass {
   const uint16_t *weight;
   const int64_t *tap;
   struct convolve_end end;
-  /* of a thread: the words of a group's channels, the panels */
-  size_t word_bytes, panel_bytes;
+  /* of a thread's words of a group's channels */
+  size_t word_bytes;
+  size_t panel_bytes;                                 /* of its panels */
   char *threads;
 };
 

@@ -31,21 +31,23 @@ const struct conv_tiles *conv_tiles(void)
 }
 
 enum {
-  /* bytes of a unit's rounded positions: a part of a second cache of 2 MiB */
+  /* bytes of a unit's rounded positions, at most: a quarter of a second cache of 2 MiB */
   UNIT_BYTES = 512 << 10,
   /* positions of a unit, at most */
   MOST_POSITIONS = 1024,
   /* positions of a unit of a window of one tap, at least */
   LEAST_POSITIONS = 128,
-  /* units that threads take as wholes; of fewer ones they take channels, then filters */
+  /* units from which each thread takes whole ones; of fewer, threads share each: they divide its
+  ** channels, then its filters */
   UNITS = 8,
-  /* of the data that a window sees from one where, for its gradient */
+  /* phases of the data's gradient, at most: the product of a window's steps */
   MOST_PHASES = 16,
   /* positions of a plain image that are put into blocks at a time */
   SPAN = 64,
 };
 
-/* Elements of the result that some taps make. */
+/* The elements of the result that the same taps make: all, or for the gradient of the data every
+** so many rows and columns. */
 struct tile_phase {
   int64_t row;                                        /* the first one's, which may be outside */
   int64_t column;
@@ -56,9 +58,9 @@ struct tile_phase {
 
 struct tiles_pass {
   const struct conv_tiles *t;
-  /* what is computed: channels and filters, and for the gradient of the data kernel, padding and
-  ** output, are not those of the convolution, which is `whole` */
+  /* what is computed: the convolution, or the one that makes the gradient of its data */
   struct window w;
+  /* the convolution of the call */
   const struct window *whole;
   bool back;
   /* a window of one tap: positions of all images are one row */
@@ -123,6 +125,7 @@ static int64_t unit_bytes(const struct tiles_pass *x)
   return x->plane * x->channels * TILE_CHANNELS * (int64_t)sizeof(uint16_t);
 }
 
+/* Divides the positions of a flat window into units. */
 static void cut_flat(struct tiles_pass *x)
 {
   const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
@@ -134,6 +137,7 @@ static void cut_flat(struct tiles_pass *x)
   x->plane = x->positions;
 }
 
+/* Divides images into units: bands of rows of one image, or several images. */
 static void cut_rows(struct tiles_pass *x)
 {
   const struct window *w = &x->w;
@@ -157,8 +161,8 @@ static void cut_rows(struct tiles_pass *x)
                        : (w->n + x->images - 1) / x->images;
 }
 
-/* Returns what makes the gradient of the data of a convolution: each of its rows of phases sees
-** rows of the output's gradient, from the first one that any of its elements is seen from. */
+/* Returns the convolution that makes the gradient of the data of `w` from that of its output, by
+** steps of one. Its row r gives row r of every phase of the data. */
 static struct window turn_window(const struct window *w)
 {
   struct window t = *w;
@@ -381,8 +385,11 @@ static void pack_rows(
 /* -- units ------------------------------------------------------------------------------------- */
 
 struct unit {
-  int64_t image, images;                              /* of the batch */
-  int64_t row, rows;                                  /* of flat windows, positions */
+  int64_t image;                                      /* the first one */
+  int64_t images;
+  /* the first one; of a flat window a position of `image` */
+  int64_t row;
+  int64_t rows;                                       /* number of rows, or of positions */
   uint16_t *x;
   int32_t *first, *where;
   int64_t tiles;
@@ -509,7 +516,7 @@ static struct unit unit_in(const struct tiles_pass *x, char *buffer)
     .where = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
 }
 
-/* Computes whole units on this thread. */
+/* Computes units on the thread that calls. */
 static void multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;

@@ -41,8 +41,9 @@ struct tiles_block {
   /* numbers from there to the second 16 filters */
   int64_t block;
   int parts;                                          /* 1: there are no second 16 filters */
-  /* the end, as in struct convolve_end, of the first filter */
-  const float *scale, *bias;
+  /* as in struct convolve_end, from the first filter on */
+  const float *scale;
+  const float *bias;                                  /* likewise */
   bool add;
   int act;
   /* applies an activation in place */
@@ -81,5 +82,5 @@ struct conv_tiles {
 
 /* Returns the loops of this processor; NULL: it has no tiles. */
 const struct conv_tiles *conv_tiles(void);
-/* Gives the loops that are used from now on, instead of those of the processor: for a test. */
+/* Sets the loops that are used from now on, instead of those of the processor: for tests. */
 void conv_tiles_give(const struct conv_tiles *t);

@@ -23,24 +23,33 @@ enum {
 struct weight_pass {
   const struct conv_tiles *t;
   const struct window *w;
-  int64_t images;                                     /* at a time */
-  /* phases down and across, from one row to the next in positions, rows of a phase */
-  int64_t down, across, pitch, height;
-  /* positions of a phase of these images, and that are read */
-  int64_t phase, plane;
-  int64_t steps;                                      /* of 32 positions */
-  int parities;                                       /* copies of the pairs */
-  /* blocks of 32 filters and channels */
-  int64_t filters, channels;
+  int64_t images;                                     /* rounded at a time, at most */
+  int64_t down;                                       /* number of phases down */
+  int64_t across;                                     /* and across */
+  /* positions from one row of a phase to the next */
+  int64_t pitch;
+  int64_t height;                                     /* rows of a phase */
+  /* positions of a phase of all images of a piece */
+  int64_t phase;
+  /* positions of all phases, with what is read after their end */
+  int64_t plane;
+  int64_t steps;                                      /* groups of 32 positions of a phase */
+  /* copies of the pairs: 2 where a tap has an odd offset */
+  int parities;
+  int64_t filters;                                    /* blocks of 32 filters */
+  int64_t channels;                                   /* blocks of 32 channels */
   const float *x, *dy;
   float *dw;
   bool block_x, add;
-  int64_t image, some;                                /* images of this piece: first, number */
-  /* rounded: [16 channels][copy][pairs], [16 filters][tiles] */
-  uint16_t *right, *left;
+  int64_t image;                                      /* the first one of the piece under way */
+  int64_t some;                                       /* images of that piece */
+  /* rounded pairs of x: [16 channels][copy][pairs] */
+  uint16_t *right;
+  uint16_t *left;                                     /* rounded tiles of dy: [16 filters][tiles] */
   float *sums;
-  size_t right_bytes, left_bytes, sum_bytes, row_bytes;
-  char *threads;                                      /* of each: rounded positions */
+  size_t right_bytes, left_bytes, sum_bytes;
+  size_t row_bytes;                                   /* of a thread's rounded positions */
+  char *threads;                                      /* these, one thread after the other */
 };
 
 /* Returns where a tap sees position 0, in positions. */

@@ -16,16 +16,20 @@ struct weight {
   size_t size;
   const char *x, *dy;
   char *sums, *tmp;
-  size_t thread_bytes, slab_bytes;                    /* bytes of a thread: slab, then dy^T */
-  int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
+  size_t thread_bytes;                                /* of a thread: its slab, then dy^T */
+  size_t slab_bytes;                                  /* of the slab alone */
+  int64_t taps, in, out;
+  int64_t ld;                                         /* filters, rounded up to vectors */
   int64_t shares;                                     /* shares of all images */
   int64_t images;                                     /* images of a share */
   int64_t lanes;                                      /* filters of a unit */
   int64_t across;                                     /* units along the filters */
-  int64_t ow, oh;                                     /* positions of a block */
+  int64_t ow;                                         /* positions of a row of a block */
+  int64_t oh;                                         /* rows of a block */
   int64_t slab[3];                                    /* size of the padded copy of a channel */
-  /* by_tap: rows are taps of a row of the window, not channels */
-  bool padded, by_tap;
+  bool padded;
+  /* rows are taps of a row of the window, not channels */
+  bool by_tap;
 };
 
 static void plan_weight(struct weight *d)

@@ -11,8 +11,10 @@
 struct outer {
   const struct window *w;
   const struct gemm_type *t;
+  size_t size;                                        /* of an element */
   /* of a thread: rows of columns, then panels */
-  size_t size, thread_bytes, rows_bytes;
+  size_t thread_bytes;
+  size_t rows_bytes;                                  /* of these rows alone */
   const char *x, *dy;
   char *dw, *sums, *tmp;
   const int64_t *tap;

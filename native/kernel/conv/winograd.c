@@ -107,15 +107,17 @@ struct convolution {
   const struct gemm_type *t;
   struct tiles tiles;
   int nr;                                             /* filters of a panel */
-  /* late: the weight is packed part by part; turned: it is the opposite one's */
-  bool late, turned;
+  bool late;                                          /* the weight is packed part by part */
+  bool turned;                                        /* the weight is the opposite convolution's */
   int64_t group;                                      /* tiles of a unit */
   int64_t part;                                       /* filters of a unit */
   int64_t parts;                                      /* units along the filters */
-  /* elements from a plane to the next: of channels, of filters, of the weight */
-  int64_t in, out, plane;
-  /* weight: packed, unless late */
-  const float *x, *weight;
+  /* elements from a plane of channels to the next */
+  int64_t in;
+  int64_t out;                                        /* from a plane of filters to the next */
+  int64_t plane;                                      /* from a plane of the weight to the next */
+  const float *x;
+  const float *weight;                                /* packed, unless late */
   float *y, *tmp;
   struct convolve_end end;
 };

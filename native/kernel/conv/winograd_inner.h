@@ -10,12 +10,19 @@ const struct winograd_isa *winograd_isa(void);        /* of this processor */
 ** images are in one row. Where windows are dilated along the rows, a tile has every `apart`-th row:
 ** first come the tiles of rows 0, apart, 2 apart ..., then those of rows 1, apart + 1 ... */
 struct tiles {
-  int64_t height, width;                              /* results of an image */
+  int64_t height, width;                              /* of an image's results */
   int64_t apart;
-  int64_t down, across, all;                          /* tiles of an image, of all images */
+  int64_t down;                                       /* tiles of an image, down */
+  int64_t across;                                     /* and across */
+  int64_t all;                                        /* tiles of all images */
 };
-/* neighbouring tiles with equally many results: where in the result, how many, their results */
-struct tile_run { int64_t image, y, x, n; int down, across; };
+/* Neighbouring tiles with equally many results. */
+struct tile_run {
+  int64_t image;
+  int64_t y, x;                                       /* row and column of the first result */
+  int64_t n;                                          /* tiles */
+  int down, across;                                   /* results of a tile */
+};
 struct tiles make_tiles(const struct window *w);
 /* Returns the run of tile t and at most n - 1 after it. */
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n);

@@ -24,8 +24,9 @@ struct weight_gradient {
   int64_t shares;                                     /* shares of all tiles */
   int64_t part;                                       /* filters of a unit */
   int64_t parts;                                      /* units along the filters */
-  /* elements from a plane to the next: of x, of dy, of the result */
-  int64_t in, out, sum;
+  int64_t in;                                         /* elements from a plane of x to the next */
+  int64_t out;                                        /* from a plane of dy to the next */
+  int64_t sum;                                        /* from a plane of the result to the next */
   const float *x, *dy;
   float *dw, *sums, *tmp;
   bool add;

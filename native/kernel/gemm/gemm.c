@@ -58,10 +58,12 @@ struct gemm_job {
   const struct gemm_type *t;
   /* the product, or the part of it that is being made */
   struct gemm_block g;
-  bool tb, pack;                                      /* pack: b is not in panels yet */
+  bool tb;
+  bool pack;                                          /* b is not in panels yet */
   /* which one: a number that no other part of any product has */
   uint64_t part;
-  int64_t rows, cols;                                 /* of a chunk */
+  int64_t rows;                                       /* rows of a chunk */
+  int64_t cols;                                       /* columns of a chunk */
   int64_t down;                                       /* chunks in a column of chunks */
   int failed;
 };

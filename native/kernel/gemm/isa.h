@@ -20,7 +20,8 @@
 #include "kernel/gemm/levels.h"
 
 struct gemm_block {
-  int64_t m, n;                                       /* rows and columns of C */
+  int64_t m;                                          /* rows of C */
+  int64_t n;                                          /* columns of C */
   int64_t k;                                          /* steps of a run of the sum */
   int64_t outer;                                      /* runs */
   int64_t jump;                                       /* elements of A skipped between runs */

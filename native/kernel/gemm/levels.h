@@ -8,8 +8,10 @@
 ** arrays over the n (each), or one number. */
 struct level_row {
   int64_t n;
-  const int32_t *sum, *less;                          /* less NULL: 0 */
-  const float *scale, *bias;                          /* bias NULL: 0 */
+  const int32_t *sum;
+  const int32_t *less;                                /* NULL: 0 */
+  const float *scale;
+  const float *bias;                                  /* NULL: 0 */
   bool each;
   float unit;
   /* what is added: of float32, int8 or uint8 (TY_*); NULL: nothing */

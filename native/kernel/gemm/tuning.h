@@ -20,18 +20,20 @@
 /* multiply-adds up to which they are one chunk: 5 us where the right side is in the second cache
 ** (2026-11-28) */
 #define GEMM_DOT_SERIAL_WORK 98304.0
-/* passes beside the product: an element that is packed, gets bias and activation, is added to
-** another array: 0.17, 0.33, 0.15 ns */
+/* passes beside the product, in ns of an element: to pack it, 0.17 */
 #define GEMM_PACK_NS (PARALLEL_CHUNK_NS / 60000)
+/* to give it bias and activation, 0.33 */
 #define GEMM_EPILOGUE_NS (PARALLEL_CHUNK_NS / 30000)
+/* to add it to another array, 0.15 */
 #define GEMM_ADD_NS (PARALLEL_CHUNK_NS / 65536)
 /* multiply-adds above which OpenBLAS serves a processor without AVX2 */
 #define GEMM_BLAS_WORK 100000.0
 
 enum {
-  /* bytes of panels that a core goes through again and again: half of a second cache of 1 MiB; of
-  ** a larger one its half, at most the second figure (2 MiB: 1.05 times faster, 2026-11-29) */
+  /* bytes of panels that a core goes through again and again, at least: half of a second cache of
+  ** 1 MiB. Of a larger cache it is half of that */
   GEMM_CACHE = 512 * 1024,
+  /* and at most: with a cache of 2 MiB 1.05 times as fast (2026-11-29) */
   GEMM_CACHE_MOST = 1024 * 1024,
 
   /* -- chunks (2026-11-23) -- */
@@ -39,15 +41,18 @@ enum {
   GEMM_BLOCK_COLUMNS = 1536,
   /* rows of A up to which packing B is much of the work: then each core packs a part of it */
   GEMM_LOW = 192,
-  /* panels of B that one core packs, at least, with up to GEMM_LOW rows and with more */
+  /* panels of B that one core packs, at least, with up to GEMM_LOW rows */
   GEMM_LOW_PANELS = 3,
+  /* the same with more rows */
   GEMM_HIGH_PANELS = 4,
   /* rows of A that use a packed panel, at least, with more than GEMM_LOW rows */
   GEMM_PANEL_ROWS = 400,
-  /* chunks of a product for each core of a team (2026-11-29: with one core a cut only makes strips
-  ** be copied again), the most of them, and of one whose B is read in place */
+  /* chunks of a product for each core of a team; with one core there are no cuts, which would only
+  ** make strips be copied again (2026-11-29) */
   GEMM_CORE_CHUNKS = 8,
+  /* chunks of a product, at most */
   GEMM_CHUNKS = 32,
+  /* the same of one whose B is read in place */
   GEMM_CHUNKS_IN_PLACE = 8,
   /* panels that a strip is copied for on tiles, at least (2026-11-28) */
   GEMM_TILES_PANELS = 8,
@@ -55,12 +60,13 @@ enum {
   /* -- which way a product goes -- */
   /* rows or columns of C below which a product is a few dot products */
   GEMM_VECTORS = 4,
-  /* with fewer rows than that and B stored by rows (2026-11-28): columns of a chunk, at least, columns
-  ** of C that stay in the first cache, terms that are added to them for a row at a time, elements of
-  ** B above which this pays */
+  /* with fewer rows than that, and B stored by rows (2026-11-28): columns of a chunk, at least */
   GEMM_ROW_LEAST = 128,
+  /* columns of C that stay in the first cache */
   GEMM_ROW_COLUMNS = 4096,
+  /* terms that are added to them for a row at a time */
   GEMM_ROW_TERMS = 16,
+  /* elements of B above which this pays */
   GEMM_ROW_ABOVE = 16384,
   /* terms of a sum for each row of A, from which up to GEMM_FEW rows are dot products too: packing
   ** B would cost more (2026-11-22) */

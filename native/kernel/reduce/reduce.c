@@ -231,7 +231,8 @@ struct reduction_gradient {
   size_t size;
   int64_t height, width;                              /* of a plane, which is the last two groups */
   int64_t tall, wide;                                 /* of a unit */
-  int64_t rows, pieces;                               /* units down and across a plane */
+  int64_t rows;                                       /* units down a plane */
+  int64_t pieces;                                     /* units across a plane */
 };
 
 static const char *step_pointer(const char *p, int64_t n, size_t size)

@@ -69,13 +69,16 @@ void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int
 /* The shape as alternating groups of kept and reduced axes. */
 enum { R_AXES = 2 * TY_MAXDIM };
 struct reduce {
-  int     dtype, n, inner;                            /* inner: the last group is reduced */
+  int     dtype;                                      /* of x */
+  int     n;                                          /* groups */
+  int     inner;                                      /* the last group is reduced */
   /* dtype of y, which plans set to that of x; another one is float32 or int64 for integers */
   int     result;
   int64_t dim[R_AXES];
   int64_t from[R_AXES];                               /* strides in x */
   int64_t to[R_AXES];                                 /* strides in y, 0 for reduced groups */
-  int64_t in, out;                                    /* elements of x and of y */
+  int64_t in;                                         /* elements of x */
+  int64_t out;                                        /* elements of y */
   int64_t count;                                      /* elements that are reduced to one */
   /* few results: the group that is reduced in `parts` parts */
   int     split;

@@ -12,8 +12,9 @@
 
 struct indexed_rows {
   const struct operand *index;
-  /* coordinates per place, places, elements of a row */
-  int64_t m, n, row;
+  int64_t m;                                          /* coordinates of a place */
+  int64_t n;                                          /* places */
+  int64_t row;                                        /* elements of a row */
   int64_t dim[TY_MAXDIM];
   size_t size;
 };

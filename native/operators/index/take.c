@@ -77,13 +77,14 @@ static int64_t take_entries(const struct infer *s, int *input)
 }
 
 struct take_job {
-  char *a, *y;  /* a: the array or its gradient; y: what was taken or its gradient */
+  char *a;                                            /* the array, or its gradient */
+  char *y;                                            /* what was taken, or its gradient */
   const struct operand *index;
   size_t size;
   int dtype, mode;
   int64_t outer, k, inner, n;
-  /* gradient: blocks of columns, parts of the axis */
-  int64_t blocks, parts;
+  int64_t blocks;                                     /* of columns, for the gradient */
+  int64_t parts;                                      /* of the axis, for the gradient */
 };
 
 static struct take_job make_take_job(

@@ -75,7 +75,11 @@ static int ctc_type(struct infer *s)
 struct ctc {
   const struct vec_ops *r;
   const struct operand *label, *data_length, *label_length;
-  int64_t T, N, A, L, blank;                          /* steps, samples, classes, longest label */
+  int64_t T;                                          /* steps */
+  int64_t N;                                          /* samples */
+  int64_t A;                                          /* classes */
+  int64_t L;                                          /* length of the longest label */
+  int64_t blank;                                      /* the class of the blank */
   bool    first;
   const double *log_y;                                /* (T, N, A) */
   /* per sample: a (T, S), b twice (S), the extended sequence (S) */

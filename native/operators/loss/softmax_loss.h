@@ -9,7 +9,8 @@ struct softmax_loss {
   struct split s;
   const struct operand *label;
   const void *p;                                      /* the softmax */
-  double  scale, smooth;                              /* smooth: 0 under multi_output */
+  double  scale;
+  double  smooth;                                     /* 0 under multi_output */
   bool    ignore;
   int64_t ignored;
 };

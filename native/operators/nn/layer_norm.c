@@ -57,10 +57,14 @@ struct layer_norm {
   struct split s;
   double eps;
   bool centered;                                      /* false: RMSNorm */
-  const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
-  /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
-  void  *y, *out_mean, *out_std, *dx, *part;
-  /* of half types, whose x, dy, y, dx, out_mean and out_std are as they are stored: */
+  const void *x;                                      /* transposed where inner > 1 */
+  const void *gamma, *beta;
+  const void *dy;                                     /* transposed as x */
+  const void *mean, *std;
+  void  *y, *out_mean, *out_std, *dx;
+  /* PARTS of (gamma, beta) gradients, NULL: not wanted */
+  void  *part;
+  /* from and to the half type in which x, dy, y, dx, out_mean and out_std are stored, if any */
   cast_fn widen, narrow;
   float *rows;                                        /* two per thread, or three per part */
 };

@@ -82,8 +82,11 @@ enum {
 struct entropy_slab {
   const struct cross *p;
   const struct vec_ops *r;
-  const struct operand *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
-  int64_t n, k;                                       /* classes, columns of the data */
+  const struct operand *x, *w;
+  const struct operand *bias;                         /* NULL: there is none */
+  const struct operand *label, *loss;
+  int64_t n;                                          /* classes */
+  int64_t k;                                          /* columns of the data */
   int64_t first;                                      /* row of the data that is the slab's first */
   double scale;
   bool wants_gradients;                               /* products become gradients */

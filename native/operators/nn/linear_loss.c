@@ -25,7 +25,9 @@ struct loss_plan {
   struct linear_sizes z;
   int64_t rows;                                       /* of the data at a time */
   int64_t columns;                                    /* of a slab */
-  size_t g, x, w;                                     /* bytes of panels: slab, data, weight */
+  size_t g;                                           /* bytes of the slab's panels */
+  size_t x;                                           /* of the data's */
+  size_t w;                                           /* of the weight's */
 };
 
 static struct loss_plan make_loss_plan(const struct call *c)

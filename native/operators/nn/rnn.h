@@ -56,12 +56,14 @@ struct rnn_run {
   struct drop drop;
   const void *weights, *state, *cell, *reserve_in;
   void  *reserve;                                     /* forward; NULL in inference */
-  void  *px, *ph;                                     /* packed W_x, W_h */
+  void  *px;                                          /* packed W_x */
+  void  *ph;                                          /* packed W_h */
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
   void  *dgx, *dgh;                                   /* backward: of the gates; gru has two */
-  void  *dh, *dc;                                     /* backward: of the state and the cell */
+  void  *dh;                                          /* backward: of the state */
+  void  *dc;                                          /* backward: of the cell */
   void  *dr;                                          /* backward: of the projected state, or dh */
   void  *projected;                                   /* backward: dr of some steps */
   void  *states;                                      /* backward: of lstm, remade for some steps */

@@ -39,10 +39,13 @@ static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 struct cell_gradient {
   const struct rnn_run *w;
   const void *dy;                                     /* of this step's output; NULL: none */
-  const void *gate, *more;                            /* more: cell, or inner product */
+  const void *gate;
+  const void *more;                                   /* the cell, or the inner product */
   const void *before;                                 /* the cell before */
   const void *h, *h0;
-  int64_t row, h0_row;                                /* row: of dy and h */
+  /* elements from a row of dy and h to the next */
+  int64_t row;
+  int64_t h0_row;                                     /* from a row of h0 to the next */
   void *dgx, *dgh;
 };
 

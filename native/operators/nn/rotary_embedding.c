@@ -36,7 +36,8 @@ static const char *gradient_reads(const void *p)
 /* The layout of the data. Distances are in elements. */
 struct rotary {
   const struct vec_ops *r;
-  int64_t samples, heads, length, size;               /* size: of a head */
+  int64_t samples, heads, length;
+  int64_t size;                                       /* numbers of a head */
   int64_t sample, head, row;                          /* from one to the next */
   int64_t turned;                                     /* numbers of a head that turn */
 };

@@ -133,7 +133,8 @@ struct soft {                                         /* one run, forward or bac
   const struct operand *length;
   /* back, with log: of one element of each row, instead of dy; NULL: of all */
   const struct picked_log *picked;
-  const void *x, *dy;                                 /* back: x is the output */
+  const void *x;                                      /* data; back: the output */
+  const void *dy;
   void  *y;                                           /* back: gradient of data */
 };
 

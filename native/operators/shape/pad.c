@@ -56,8 +56,11 @@ static int pad_shape(struct infer *s)
 /* -- one plane (D, H, W) at a time ------------------------------------------------------------- */
 
 struct pad_planes {
-  char *small, *large;                                /* unpadded, padded */
-  int64_t n[3], m[3], before[3];                      /* sizes without and with border */
+  char *small;                                        /* without the border */
+  char *large;                                        /* with it */
+  int64_t n[3];                                       /* sizes without the border */
+  int64_t m[3];                                       /* sizes with it */
+  int64_t before[3];                                  /* border before the first element */
   int64_t mode;
   size_t size;
   int dtype;

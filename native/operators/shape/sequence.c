@@ -90,8 +90,10 @@ struct steps {
   char *y;
   const char *x;
   const struct operand *length;                           /* NULL: all steps */
-  int64_t t, n;                                       /* steps and samples */
-  int64_t to_t, to_n;                                 /* their strides, in rows */
+  int64_t t;                                          /* steps */
+  int64_t n;                                          /* samples */
+  int64_t to_t;                                       /* rows from a step to the next */
+  int64_t to_n;                                       /* rows from a sample to the next */
   size_t row;
   uint64_t value;
   size_t size;

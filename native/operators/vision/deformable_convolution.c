@@ -109,7 +109,9 @@ struct deform_job {
   const struct vec_ops *r;
   const struct deform *p;
   bool modulated;
-  int64_t channels, h, w, H, W, taps;                 /* H x W places of the output */
+  int64_t channels, h, w;
+  int64_t H, W;                                       /* places of the output, down and across */
+  int64_t taps;
   /* of this sample */
   const void *x, *offset;
   const void *mask;                                   /* NULL: there is none */

@@ -50,7 +50,8 @@ struct prior {
   const struct prior_param *p;
   const struct vec_ops *r;
   void   *y;
-  int64_t width, n;                                   /* n: anchors of a cell */
+  int64_t width;
+  int64_t n;                                          /* anchors of a cell */
   double  step[2];                                    /* y, x */
   double  half[256][2];                               /* half width and half height */
 };
@@ -155,10 +156,12 @@ struct matching {                                       /* one sample */
   const struct target_param *p;
   const struct vec_ops *r;
   struct metric m;
-  int64_t anchors, objects, width, classes;           /* objects: those that are there */
+  int64_t anchors;
+  int64_t objects;                                    /* those that are there */
+  int64_t width, classes;
   const void *anchor, *label, *pred;
-  /* (anchors, objects); the largest of each anchor, -1: none */
-  double  *overlap, *best;
+  double  *overlap;                                   /* (anchors, objects) */
+  double  *best;                                      /* the largest of each anchor, -1: none */
   int64_t *object;                                    /* whose overlap that is */
   struct box *truth;
   struct sort_key *order;                                  /* twice `anchors` */

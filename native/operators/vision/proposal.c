@@ -86,8 +86,11 @@ struct image_of {
   const struct proposal_param *p;
   const struct vec_ops *r;
   struct proposal_rules rules;
-  int64_t anchors, h, w, count, pre;                  /* count: anchors of all cells */
-  const void *scores, *moves;                         /* scores: of objects */
+  int64_t anchors, h, w;
+  int64_t count;                                      /* anchors of all cells */
+  int64_t pre;
+  const void *scores;                                 /* of objects */
+  const void *moves;
   double  info[3];
   struct proposal *all;
   struct sort_key *order;

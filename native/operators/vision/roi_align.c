@@ -72,8 +72,8 @@ struct align_call {                                   /* what all regions share 
   const ty_desc *d;                                   /* of data */
   int64_t channels;                                   /* of the result */
   const void *rois;
-  /* forward: y from x; backward: x (gradient) from y */
-  void   *x, *y;
+  void   *x;                                          /* data; backward writes its gradient */
+  void   *y;                                          /* the result; backward reads its gradient */
   struct align_grid s;
 };
 

@@ -83,7 +83,8 @@ static int up_shape(struct infer *s)
 struct nearest {                                      /* one input and its channels of the output */
   const struct vec_ops *r;
   const ty_desc *small, *large;
-  void   *x, *y;                                      /* small, large */
+  void   *x;                                          /* of the small size */
+  void   *y;                                          /* of the large size */
   int64_t first;                                      /* channel of the output */
   bool    add, back;
 };

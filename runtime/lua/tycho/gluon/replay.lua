@@ -63,7 +63,7 @@ local function make_entry(op, flat, nin)
 end
 
 
-local function has_unknown(text)
+local function has_unknown_size(text)
   return text ~= nil and text:find("%f[%d]0%f[%D]") ~= nil
 end
 
@@ -98,7 +98,7 @@ local function make_step(n, slots)
     step.kind = "custom"
   elseif step.nin == 0 then
     step.kind, step.takes_ctx, step.entries = "made", schema.by_name.ctx ~= nil, {}
-    step.open = has_unknown(n.attrs.shape)
+    step.open = has_unknown_size(n.attrs.shape)
   elseif step.nout == 1 and step.nin <= MOST_INPUTS then
     step.kind, step.entry = "cached", make_entry(n.op, step.flat, step.nin)
     step.layer = n.op == "_contrib_SyncBatchNorm" and shared_layer(n)
@@ -113,7 +113,7 @@ end
 
 
 -- Returns the nodes that the outputs need: variables, then operators as the script made them.
-local function in_order(symbol)
+local function list_in_order(symbol)
   local order, list = graph.walk(symbol), {}
   for _, n in ipairs(order) do
     if not n.op then
@@ -127,7 +127,8 @@ local function in_order(symbol)
 end
 
 
-local function variable_slot(plan, n, slot, position)
+-- Adds a variable to the plan's inputs or parameters.
+local function add_variable(plan, n, slot, position)
   local index, p = position[n], Parameter._of_variable(n)
   if index then
     plan.inputs[#plan.inputs + 1] = { slot = slot, index = index, name = n.name }
@@ -179,7 +180,7 @@ function replay.compile(symbol, position, block)
   local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
     outputs = {}, open = false }
   local slots, nslots = {}, 0
-  for _, n in ipairs(in_order(symbol)) do
+  for _, n in ipairs(list_in_order(symbol)) do
     slots[n] = nslots + 1
     nslots = nslots + math.max(#n.ports.outputs, 1)
     if n.bodies then
@@ -189,7 +190,7 @@ function replay.compile(symbol, position, block)
       plan.steps[#plan.steps + 1] = step
       plan.open = plan.open or step.open
     else
-      variable_slot(plan, n, slots[n], position)
+      add_variable(plan, n, slots[n], position)
     end
   end
   for i, entry in ipairs(symbol._entries) do
@@ -202,8 +203,9 @@ end
 
 -- Shapes that only the inputs tell ----------------------------------------------------------------
 
--- Returns the output shapes, by node, of steps without inputs whose shape has unknown sizes.
-local function shapes_for(plan, inputs)
+-- Returns the output shapes, by node, of steps without inputs whose shape has unknown sizes, and
+-- the key of the inputs' shapes, for which they are kept.
+local function infer_open_shapes(plan, inputs)
   local keys, given = {}, {}
   for i, x in ipairs(inputs) do
     keys[i] = table.concat(x._shape, ",")
@@ -227,7 +229,7 @@ end
 
 
 -- Returns the call of a step without inputs on a device.
-local function made_entry(step, device, shapes, key)
+local function find_made_entry(step, device, shapes, key)
   local name = step.open and device .. ";" .. key or device
   local entry = step.entries[name]
   if not entry then
@@ -305,9 +307,9 @@ end
 local function run_made(plan, step, slots, inputs, func)
   local shapes, key
   if step.open then
-    shapes, key = shapes_for(plan, inputs)
+    shapes, key = infer_open_shapes(plan, inputs)
   end
-  local entry = made_entry(step, inputs[1]._device, shapes, key)
+  local entry = find_made_entry(step, inputs[1]._device, shapes, key)
   if step.nout == 1 then
     slots[step.outputs[1]] = cached(entry, func, nil, entry)
   else

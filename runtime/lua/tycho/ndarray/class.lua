@@ -163,8 +163,8 @@ end
 gc.at_cycle_end(end_cycle)
 
 
--- Begins a cycle of the collector where few slots are free, once until it ends, and adds slots where
--- none is.
+-- Begins a cycle of the collector where few slots are free, once until it ends, and adds slots
+-- where none is.
 local function find_slots()
   gc.watch_cycles()
   if nfree <= asking and not asked and nslots >= LEAST_NEW then
