@@ -57,6 +57,7 @@ struct rnn_run {
   const void *weights, *state, *cell, *reserve_in;
   void  *reserve;                                     /* forward; NULL in inference */
   void  *px, *ph;                                     /* packed W_x, W_h */
+  void  *kept;                                        /* those of all layers; NULL: not kept */
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
