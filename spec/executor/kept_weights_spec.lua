@@ -1,5 +1,5 @@
--- Packed weights that recurrent layers keep between runs of an inference: a run sees every change of
--- the weights (native/operators/nn/rnn_forward.c).
+-- Packed weights that recurrent layers keep between runs of an inference: a run sees every change
+-- of the weights (native/operators/nn/rnn_forward.c).
 
 local ty = require "tycho"
 local assert = require "luassert"
