@@ -349,7 +349,8 @@ static int give_fixed(struct layout *l)
   return TY_OK;
 }
 
-/* Puts the operand of a sum, difference or product that is the same for all elements second. */
+/* Returns the instruction of a term. Puts the operand of a sum, difference or product that is the
+** same for all elements second. */
 static int with_fixed(const struct pw_program *t, const struct pw_term *x, int slot[3])
 {
   static const uint8_t fixed[PW_OPCODES] = { [PW_ADD] = PW_ADD_FIXED,
@@ -358,7 +359,10 @@ static int with_fixed(const struct pw_program *t, const struct pw_term *x, int s
     [PW_MADD] = PW_MADD_FIXED,
     [PW_MSUB] = PW_MSUB_FIXED,
     [PW_NMADD] = PW_NMADD_FIXED };
-  if (x->op >= PW_OPCODES || !fixed[x->op] || x->uniform || t->kind > KIND_F64) return x->op;
+  if (x->op >= PW_OPCODES || x->uniform || t->kind > KIND_F64) return x->op;
+  if (x->op == PW_GATE && t->term[x->arg[1]].uniform && t->term[x->arg[2]].uniform)
+    return PW_GATE_FIXED;
+  if (!fixed[x->op]) return x->op;
   if (t->term[x->arg[1]].uniform) return fixed[x->op];
   if (!t->term[x->arg[0]].uniform) return x->op;
   int first = slot[0];

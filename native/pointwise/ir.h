@@ -97,6 +97,9 @@
   _(MSUB_FIXED,  a * b - c) \
   _(NMADD_FIXED, c - a * b)
 
+/* The same where b and c are. */
+#define PW_BOTH_FIXED(_) _(GATE_FIXED)
+
 enum {
 #define ID(id, ...) PW_##id,
   PW_BOTH(ID) PW_REAL(ID)
@@ -104,6 +107,7 @@ enum {
   /* terms that are no loops of the table */
   PW_LOAD = PW_OPCODES, PW_NUMBER, PW_CAST,
   PW_FIXED(ID)
+  PW_BOTH_FIXED(ID)
 #undef ID
   PW_INSTRUCTIONS
 };

@@ -137,8 +137,19 @@ static bool is_single(const struct pw_loop *l, int k)
   return true;
 }
 
-/* Returns whether no slot is needed: every operand is laid out as the loops need it, and every
-** result is an operand. */
+/* Returns whether all loops that read a slot read one element of it. */
+static bool is_read_once(const struct pw_program *t, int slot)
+{
+  for (int i = 0; i < t->ncode; i++) {
+    const struct pw_ins *c = &t->code[i];
+    const bool both = c->op == PW_GATE_FIXED, second = c->op > PW_CAST;
+    if (c->a == slot || (c->b == slot && !second) || (c->c == slot && !both)) return false;
+  }
+  return true;
+}
+
+/* Returns whether no slot of a block's elements is needed: every operand is laid out as the loops
+** need it, and every result is an operand. */
 static bool needs_no_slots(const struct pw_run_state *s)
 {
   const struct pw_program *t = s->t;
@@ -146,6 +157,7 @@ static bool needs_no_slots(const struct pw_run_state *s)
   if (l->ndim != 1 || t->nuniform || t->nslot > t->nget + t->nput) return false;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
+    if (t->ncode && (k < 0 || !l->stride[k][0]) && is_read_once(t, t->get[i].slot)) continue;
     if (k < 0 || t->get[i].copy || l->stride[k][0] != 1 || l->dtype[k] != t->dtype) return false;
   }
   for (int i = 0; i < t->nput; i++) {
@@ -179,7 +191,7 @@ static void choose_blocks(struct pw_run_state *s)
   if (l->ndim == 1 || s->inner >= LONG_ROW) {
     s->pieces = (s->inner - 1) / s->block + 1;
     int64_t even = (int64_t)align_up((size_t)((s->inner - 1) / s->pieces + 1), 16);
-    s->piece = s->pieces == 1 ? s->inner : l->ndim == 1 ? s->block : even;
+    s->piece = s->pieces == 1 ? s->inner : even;
     s->pieces = (s->inner - 1) / s->piece + 1;
     s->blocks = s->pieces * (l->count / s->inner);
   }

@@ -1,6 +1,6 @@
 /* pointwise_test.c - pointwise programs against plain loops: values of formulas, mistakes and
-** their columns, broadcasting of every dtype, results in place, sums back to a shape, accuracy,
-** and equal bits under every instruction set. */
+** their columns, broadcasting of every dtype, results in place, numbers, sums back to a shape,
+** accuracy, and equal bits under every instruction set. */
 #include "pointwise/ir.h"
 #include "check.h"
 
@@ -213,6 +213,51 @@ static void test_swap(int n)
   pw_free(t);
 }
 
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+static float gate_of(float a, float x) { return a * (x <= 0 ? 0 : x >= 1 ? 1 : x); }
+
+static float twice(float a) { return a * 2; }
+static float less_one(float a) { return a - 1; }
+static float from_three(float a) { return 3 - a; }
+static float twice_and_one(float a) { return a * 2 + 1; }
+static float two(float a) { return a * 0 + 2; }
+static float hard_swish(float a) { return gate_of(a, a * 0.25f + 0.5f); }
+static float falling_gate(float a) { return gate_of(a, a * -0.25f + 0.5f); }
+
+static const struct { const char *formula; float (*exact)(float); } with_numbers[] = {
+  { "a * 2", twice },
+  { "a - 1", less_one },
+  { "3 - a", from_three },
+  { "a * 2 + 1", twice_and_one },
+  { "2", two },
+  { "a * clip(a * 0.25 + 0.5, 0, 1)", hard_swish },
+  { "a * clip(-0.25 * a + 0.5, 0, 1)", falling_gate },
+};
+
+/* Compares programs of numbers, whose blocks may be long, with loops, bit by bit but for NaN. */
+static void test_numbers(int k, int n, bool in_place)
+{
+  static float x[50001], y[50001];
+  const float odd[] = { NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 2, -2, 1e-42f };
+  for (int i = 0; i < n; i++)
+    x[i] = i % 7 || with_numbers[k].exact == two ? (float)(i % 113 - 56) * 0.0623f
+                                                 : odd[i / 7 % COUNT(odd)];
+  struct pw_program *t = make_program(with_numbers[k].formula, 1, TY_F32);
+  const ty_desc d[2] = { { .dtype = TY_F32, .ndim = 1, .dim = { n } },
+    { .dtype = TY_F32, .ndim = 1, .dim = { n } } };
+  struct pw_loop l;
+  if (in_place) memcpy(y, x, sizeof *x * (size_t)n);
+  void *p[2] = { in_place ? y : x, y };
+  int bad = !t || pw_loop_make(&l, &d[0], d, 2) || pw_run(TY_CPU, t, &l, p);
+  for (int i = 0; i < n && !bad; i++) {
+    const float want = with_numbers[k].exact(x[i]);
+    bad += memcmp(&y[i], &want, sizeof want) != 0 && !(isnan(y[i]) && isnan(want));
+  }
+  CHECK(!bad, "%s over %d elements%s", with_numbers[k].formula, n, in_place ? ", in place" : "");
+  pw_free(t);
+}
+
 /* -- accuracy ---------------------------------------------------------------------------------- */
 
 static long double sigmoid_long(long double x)
@@ -314,6 +359,10 @@ int main(void)
   for (int i = 0; i < count_trials(400); i++) test_sums(i);
   for (int n = 1; n < 5000; n = 3 * n + 1) test_swap(n);
   for (int k = 0; k < COUNT(functions); k++) test_accuracy(k);
+  static const int counts[] = { 1, 15, 256, 257, 16384, 16385, 50001 };
+  for (int k = 0; k < COUNT(with_numbers); k++)
+    for (int i = 0; i < COUNT(counts); i++)
+      test_numbers(k, counts[i], false), test_numbers(k, counts[i], true);
   test_equal_bits();
   return check_end();
 }

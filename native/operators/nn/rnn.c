@@ -159,7 +159,8 @@ static bool rnn_draws(const void *param, bool is_train)
   return ((const struct rnn_param *)param)->p > 0 && is_train;
 }
 
-static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch, .flags = K_PRECISION }, { 0 } };
+static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch,
+  gemm_kept_bytes, gemm_kept_done, .flags = K_PRECISION }, { 0 } };
 static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, NULL, rnn_backward_scratch,
   .flags = K_PRECISION }, { 0 } };
 

@@ -58,6 +58,7 @@ struct rnn_run {
   void  *reserve;                                     /* forward; NULL in inference */
   void  *px;                                          /* packed W_x */
   void  *ph;                                          /* packed W_h */
+  void  *kept;                                        /* those of all layers; NULL: not kept */
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */

@@ -2,7 +2,8 @@
 **
 ** Per layer and direction the inputs of many steps are multiplied at once, then it goes step by
 ** step: recurrent product onto that, gates, new state. Step s of direction 1 is time T - 1 - s.
-** The weights are packed once per run, unless few rows use them. The states of the last layer are
+** The weights are packed once per run, unless few rows use them; in inference the copies of small
+** ones are kept for the next run. The states of the last layer are
 ** its output, but for lstm, whose backward makes them again from gates and cells; projected ones
 ** are the output too.
 */
@@ -38,6 +39,34 @@ static bool reads_unpacked(const struct rnn *n)
   return has_few_rows(n) || (packs_in_turn(n) && n->batch <= GEMM_FEW);
 }
 
+/* bytes of packed weights, at most, that are kept between runs */
+enum { KEPT_WEIGHT_BYTES = 7 << 20 };
+
+static size_t packed_bytes(const struct rnn *n, int64_t columns)
+{
+  return align_up(gemm_pack_bytes(n->type, rnn_gate_rows(n), columns), ALIGN);
+}
+
+/* Returns the bytes of the weights of a layer and direction, packed: W_x, then W_h, unless that is
+** read in place. */
+static size_t packed_layer(const struct rnn *n, int64_t layer)
+{
+  return packed_bytes(n, rnn_input_size(n, layer)) +
+      (reads_unpacked(n) ? 0 : packed_bytes(n, n->outputs));
+}
+
+static size_t packed_layers(const struct rnn *n)
+{
+  size_t bytes = 0;
+  for (int64_t l = 0; l < n->layers; l++) bytes += (size_t)n->directions * packed_layer(n, l);
+  return bytes;
+}
+
+static bool keeps_weights(const struct call *c, const struct rnn *n)
+{
+  return !c->trains && !has_few_rows(n) && packed_layers(n) <= KEPT_WEIGHT_BYTES;
+}
+
 static int64_t gates_at_once(const struct rnn *n)
 {
   return reads_unpacked(n) ? MIN(rnn_gate_rows(n), 512) : rnn_gate_rows(n);
@@ -49,12 +78,13 @@ static int64_t steps_at_once(const struct rnn *n)
   return packs_in_turn(n) ? n->time : MIN(n->time, MAX(1, 256 / MAX(n->batch, 1)));
 }
 
-static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
+static void take_scratch(struct rnn_run *w, const struct call *c, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), batch = n->batch * n->units;
-  size_t px = has_few_rows(n) ? 0 : packed_input(n, gates_at_once(n)),
-         ph = reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
+  bool kept = keeps_weights(c, n);
+  size_t px = kept || has_few_rows(n) ? 0 : packed_input(n, gates_at_once(n)),
+         ph = kept || reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
   w->px = rnn_take(k, packs_in_turn(n) ? MAX(px, ph) : px);
   w->ph = packs_in_turn(n) ? w->px : rnn_take(k, ph);
   w->bias = rnn_take(k, rnn_bytes(n, gates));
@@ -161,14 +191,14 @@ static int input_product(
     const struct rnn_run *w, const struct rnn_pass *l, int64_t rows, const void *x)
 {
   const struct rnn *n = &w->n;
-  int64_t gates = rnn_gate_rows(n), many = gates_at_once(n);
+  int64_t gates = rnn_gate_rows(n), many = w->kept ? gates : gates_at_once(n);
   struct gemm_epilogue none = { 0 };
   if (has_few_rows(n))
     return gemm_one(n->type, false, true, rows, gates, l->in, 1, x, l->in, rnn_weight(w, l->at.wx),
         l->in, 0, w->pre, gates);
   for (int64_t g = 0; g < gates; g += many) {
     int64_t k = MIN(many, gates - g);
-    if (reads_unpacked(n))
+    if (reads_unpacked(n) && !w->kept)
       gemm_pack(n->type, true, k, l->in, rnn_weight(w, l->at.wx + g * l->in), l->in, w->px);
     TRY(gemm_packed(
         n->type, false, rows, k, l->in, x, l->in, w->px, vec_at(n->r, w->pre, g), gates, &none));
@@ -181,16 +211,16 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n), many = steps_at_once(n);
-  if (!reads_unpacked(n))
-    gemm_pack(n->type, true, gates, l->in, rnn_weight(w, l->at.wx), l->in, w->px);
-  if (!reads_unpacked(n) && !packs_in_turn(n))
+  const bool packs = !w->kept && !reads_unpacked(n);
+  if (packs) gemm_pack(n->type, true, gates, l->in, rnn_weight(w, l->at.wx), l->in, w->px);
+  if (packs && !packs_in_turn(n))
     gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
   r->affine2(w->bias, rnn_weight(w, l->at.bx), rnn_weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->time && !stop_wanted(); from += many) {
     int64_t k = MIN(many, n->time - from),
             first = l->d ? n->time - from - k : from; /* times first .. first + k - 1 */
     TRY(input_product(w, l, k * n->batch, vec_at(r, l->x, first * n->batch * l->in)));
-    if (packs_in_turn(n) && !reads_unpacked(n))
+    if (packs && packs_in_turn(n))
       gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(
@@ -201,13 +231,44 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
 
 /* -- all layers -------------------------------------------------------------------------------- */
 
+/* Packs the weights of all layers, unless that was done in an earlier run. */
+static int keep_weights(struct rnn_run *w, struct call *c)
+{
+  const struct rnn *n = &w->n;
+  const size_t bytes = packed_layers(n);
+  bool fresh;
+  char *at = gemm_kept_buffer(c->state, &c->in[1], bytes, &fresh);
+  NEED(at, TY_EMEMORY, "out of memory: packed weights of %zu bytes", bytes);
+  w->kept = at;
+  for (int64_t i = 0; i < n->layers * n->directions && !fresh; i++) {
+    /* of it only the places of weights are used */
+    struct rnn_pass l = rnn_make_pass(w, i / n->directions, i % n->directions, at, at);
+    gemm_pack(n->type, true, rnn_gate_rows(n), l.in, rnn_weight(w, l.at.wx), l.in, at);
+    if (!reads_unpacked(n))
+      gemm_pack(n->type, true, rnn_gate_rows(n), n->outputs, rnn_weight(w, l.at.wh), n->outputs,
+          at + packed_bytes(n, l.in));
+    at += packed_layer(n, l.layer);
+  }
+  return TY_OK;
+}
+
+/* Lets px and ph point to the kept weights of a layer and direction. */
+static void find_kept(struct rnn_run *w, int64_t layer, int64_t d)
+{
+  char *at = w->kept;
+  for (int64_t l = 0; l < layer; l++) at += (size_t)w->n.directions * packed_layer(&w->n, l);
+  w->px = at + (size_t)d * packed_layer(&w->n, layer);
+  w->ph = (char *)w->px + packed_bytes(&w->n, rnn_input_size(&w->n, layer));
+}
+
 int rnn_forward(struct call *c)
 {
   const struct rnn_param *p = c->param;
   struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { c->tmp, 0 };
-  take_scratch(&w, &k);
+  take_scratch(&w, c, &k);
   w.weights = c->in[1].p;
+  if (keeps_weights(c, &w.n)) TRY(keep_weights(&w, c));
   w.state = c->in[2].p;
   w.cell = c->nin > 3 ? c->in[3].p : NULL;
   w.reserve = c->out[c->nout - 1].p;
@@ -221,6 +282,7 @@ int rnn_forward(struct call *c)
     if (l && w.drops) x = rnn_dropout(&w, w.dropped, x, l);
     for (int64_t d = 0; d < w.n.directions; d++) {
       struct rnn_pass pass = rnn_make_pass(&w, l, d, x, y);
+      if (w.kept) find_kept(&w, l, d);
       TRY(forward_pass(&w, &pass));
       final_states(&w, &pass, hy, cy);
     }
@@ -233,6 +295,6 @@ size_t rnn_forward_scratch(const struct call *c)
 {
   struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { 0 };
-  take_scratch(&w, &k);
+  take_scratch(&w, c, &k);
   return k.used;
 }

@@ -141,6 +141,20 @@ static inline uint16_t to_bf16(float v)
   FIXED_LOOP(float, id##_f32, expression) FIXED_LOOP(double, id##_f64, expression)
   PW_FIXED(FIXED)
 
+/* PW_GATE with b and c of one element each, and the same bits. What is not above 0 is masked: of a
+** choice between numbers the compiler would multiply each. */
+#define GATE_LOOP(T, MASK, S) \
+  static void GATE_FIXED_##S(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
+  { \
+    T *d = d_; \
+    const T *pa = a_, b = *(const T *)b_, c = *(const T *)c_; \
+    INDEPENDENT for (int64_t i = 0; i < n; i++) { \
+      T a = pa[i], x = a * b + c, within = bits_##S(of_##S(x) & (MASK)(x <= 0 ? 0 : -1)); \
+      d[i] = a * (x >= 1 ? (T)1 : within); \
+    } \
+  }
+  GATE_LOOP(float, uint32_t, f32) GATE_LOOP(double, uint64_t, f64)
+
 #define REAL double
 #define BOTH(id, name, args, cost, floats, ints) LOOP(double, id##_f64, floats)
 #define FULL(id, name, args, cost, expression) LOOP(double, id##_f64, expression)
@@ -280,8 +294,8 @@ enum { LANES = 16 };
 extern const struct pw_table TABLE;
 const struct pw_table TABLE = {
   .op = {
-    [KIND_F32] = { PW_BOTH(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) },
-    [KIND_F64] = { PW_BOTH(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) },
+    [KIND_F32] = { PW_BOTH(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) PW_BOTH_FIXED(IN_F32) },
+    [KIND_F64] = { PW_BOTH(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) PW_BOTH_FIXED(IN_F64) },
     [KIND_I32] = { PW_BOTH(IN_I32) },
     [KIND_I64] = { PW_BOTH(IN_I64) },
   },
