@@ -166,7 +166,11 @@ local function find_units(sources, folder, command)
   end
 end
 
+-- Writes the units, the longest first: what takes the compiler long is then not alone at the end.
 local function write_list(path, units)
+  table.sort(units, function(a, b)
+    return a.lines > b.lines or a.lines == b.lines and a.name < b.name
+  end)
   local file = assert(io.open(path, "w"))
   file:write("# Files that a rock compiles together: written by `make units`, checked by \z
     `make check-units`. A file that is in\n# no unit is compiled alone.\n\n")
