@@ -17,6 +17,7 @@ struct kept {
   int *leaf, *leaf_grad, nleaf;                       /* of leaves and their gradients */
   int *known, nknown;                                 /* of values that are there */
   int *end, nend;                                     /* of values that are written to arrays */
+  int64_t end_bytes;                                  /* of these arrays; 0: not on one CPU */
   /* per output of the calls that run, in their order: its index among the ends, -1: it is none */
   int *end_of, noutput;
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
