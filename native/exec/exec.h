@@ -211,6 +211,8 @@ int  exec_give_heads(ty_exec *e, ty_tensor *const *head_grad, int n);
 int  exec_run_whole(ty_exec *e, const struct run *own, bool is_train);
 /* Makes what exec_run_whole needs; after it, only the submission itself may lack memory. */
 int  exec_prepare_whole(ty_exec *e);
+/* Returns the ticket of the latest task; one that is past: there was none. */
+struct ticket exec_last_ticket(const ty_exec *e);
 /* Finds the indices of a variable's array and of its gradient among the bound arrays; -1: none. */
 void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
 /* Exchanges a bound array of a movable executor for one of the same shape, type and device that

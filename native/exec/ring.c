@@ -6,6 +6,12 @@ void exec_wait_runs(const ty_exec *e)
   for (int i = 0; i < e->submit.nring; i++) ticket_wait(e->submit.ring[i].ticket);
 }
 
+struct ticket exec_last_ticket(const ty_exec *e)
+{
+  const struct exec_submission *s = &e->submit;
+  return s->nring ? s->ring[(s->next + s->nring - 1) % s->nring].ticket : (struct ticket){ 0 };
+}
+
 void exec_free_ring(ty_exec *e)
 {
   if (e->submit.ring) mem_free(e->submit.ring[0].version);

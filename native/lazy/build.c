@@ -326,6 +326,8 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
     exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
   for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
   for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
+  if (b->ngroup == 1 && device_kind(b->group[0].device) == TY_CPU)
+    for (int i = 0; i < k->nend; i++) k->end_bytes += (int64_t)b->end_array[i]->storage->bytes;
   for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
     ty_tensor_free(k->e->output[h]);
     k->e->output[h] = NULL;

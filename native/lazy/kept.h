@@ -25,6 +25,7 @@ struct kept {
   /* per value that is written to an array: index of its bound array, -1 */
   int *end;
   int nend;
+  int64_t end_bytes;                                  /* of these arrays; 0: not on one CPU */
   /* per output of the calls that run, in their order: its index among the ends, -1: it is none */
   int *end_of;
   int noutput;

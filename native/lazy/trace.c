@@ -3,6 +3,7 @@
 ** Order: trace_collect, trace_number, (gradients are assigned), trace_run. That looks the
 ** structure up; where it is new it becomes a graph and an executor (build.c).
 */
+#include "lazy/ahead.h"
 #include "lazy/build.h"
 #include "lazy/numbers.h"
 #include "lazy/recording.h"
@@ -436,7 +437,7 @@ static int submit_run(struct trace *t, struct kept *k)
   int code = exec_run_whole(k->e, t->own, t->train);
   trace_submitting = false;
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
-  if (!code) return TY_OK;
+  if (!code) return ahead_note(k->end_bytes, exec_last_ticket(k->e)), TY_OK;
   struct failure *f = failure_take(code);
   for_each_end(t, k, break_storage, f);
   for (int i = 0; i < t->nleaf; i++)
@@ -461,6 +462,7 @@ static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
       if (t->call[i]->call->v.call.op->flags & OP_RANDOM) t->own[n++] = t->call[i]->run;
   }
   TRY(give_heads(t, k, given));
+  ahead_wait(k->end_bytes);
   return set_arrays(t, k);
 }
 

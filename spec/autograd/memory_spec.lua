@@ -291,3 +291,38 @@ describe("a weight at the address of one that is gone", function()
     end
   end)
 end)
+
+
+-- A CPU is slower than a script that calls one program after the other.
+describe("results that the script has dropped", function()
+  it("are few until their runs have ended, also of programs that differ", function()
+    local ROWS, WIDTH, PROGRAMS, MIB = 200, 512, 60, 2 ^ 20
+    local w, list, most = nd.ones{ WIDTH, WIDTH }:attach_grad(), {}, 0
+    for i = 1, PROGRAMS do
+      list[i] = nd.ones{ ROWS + i, WIDTH }
+    end
+    collect()
+    -- sees a result before backward, so that it is made, and drops it after
+    local function step(x)
+      local y
+      local loss = autograd.record(function()
+        y = nd.dot(nd.dot(x, w), w)
+        return y:sum()
+      end)
+      loss:backward()
+    end
+    for pass = 1, 2 do
+      local before = tonumber(ty.live().bytes)
+      for i = 1, PROGRAMS do
+        step(list[i])
+        collectgarbage()
+        if pass == 2 then
+          most = math.max(most, tonumber(ty.live().bytes) - before)
+        end
+      end
+      ty.waitall()
+    end
+    -- 4 MiB on their way, two results beyond them, gradients and values inside
+    assert.is_true(most < 8 * MIB, ("%.1f MiB"):format(most / MIB))
+  end)
+end)

@@ -133,19 +133,33 @@ local MOST_WRITERS = 4                   -- threads beyond these wait for memory
 local WORTH_TIMES = 25
 -- most steps between two collections, if they are not worth it
 local MOST_PASSED = 64
+-- A step is left out only if it has no more than this many times the bytes of the one whose
+-- collection was not worth it: steps of sequences differ.
+local MOST_ALIKE = 1.5
 -- most by which one collection raises the estimate of the next: others may use the machine
-local MOST_GROWTH = 1.25
+local MOST_GROWTH = 1.1
 -- CPU seconds of the process when WORTH_BYTES last waited at a backward
 local last_backward = 0
 local collection = 0.002                 -- estimate of the seconds that a collection takes
 local passed = 0                         -- steps since a collection
 local to_pass = 0                        -- steps to leave out before the next one
+local judged = 0                         -- bytes of the step whose collection was not worth it
 
 
 -- Returns the bytes whose writing takes as long as a collection; the script may be many steps ahead
 -- of a CPU, so the time between its calls says nothing.
 local function bytes_of_collection()
   return collection * WRITTEN_PER_SECOND * math.min(C.ty_threads(0), MOST_WRITERS)
+end
+
+
+-- Collects, and notes how long it takes. The process's time has that of the device's threads, the
+-- time that passes that of others on the machine: it takes the less of both at most.
+local function collect()
+  local cpu, from = os.clock(), C.ty_profile_now()
+  gc.sweep()
+  local seconds = math.min(os.clock() - cpu, tonumber(C.ty_profile_now() - from) * 1e-9)
+  collection = math.min(seconds, MOST_GROWTH * collection)
 end
 
 
@@ -159,13 +173,13 @@ local function collect_results(device)
   local is_rare = now - last_backward > WORTH_TIMES * collection
   if is_rare or on_cpu then
     passed = passed + 1
-    if passed > to_pass then
-      gc.sweep()
-      collection = math.min(os.clock() - now, MOST_GROWTH * collection)
+    if passed > to_pass or bytes > MOST_ALIKE * judged then
+      collect()
       local found = bytes - tonumber(C.ty_lazy_bytes())
       local worth = found > WORTH_BYTES / 4
         and (is_rare or on_cpu and found > bytes_of_collection())
       passed, to_pass = 0, worth and 0 or math.min(2 * to_pass + 1, MOST_PASSED)
+      judged = worth and 0 or bytes
     end
   end
   last_backward = now
