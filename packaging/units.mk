@@ -1,31 +1,6 @@
 # Files that a rock compiles together: written by `make units`, checked by `make check-units`. A file that is in
 # no unit is compiled alone.
 
-UNIT_NAMES += kernel_1
-UNIT_kernel_1 = \
-  native/kernel/attention.c \
-  native/kernel/blocked.c \
-  native/kernel/conv/conv.c \
-  native/kernel/conv/depthwise.c \
-  native/kernel/conv/few.c \
-  native/kernel/conv/reference.c \
-  native/kernel/conv/tiles_weight.c \
-  native/kernel/conv/weight.c \
-  native/kernel/conv/winograd.c \
-  native/kernel/epilogue.c \
-  native/kernel/gemm/both_gradients.c \
-  native/kernel/gemm/gemm.c \
-  native/kernel/gemm/pack.c \
-  native/kernel/gemm/types.c \
-  native/kernel/openblas.c \
-  native/kernel/primitives.c \
-  native/kernel/reduce/reduce.c \
-  native/kernel/reduce/types.c \
-  native/kernel/strided_copy.c \
-  native/kernel/vec/vec.c \
-  native/kernel/conv/onednn.c \
-  native/kernel/onednn_interface.c
-
 UNIT_NAMES += pass_1
 UNIT_pass_1 = \
   native/pass/accumulate.c \
@@ -68,6 +43,25 @@ UNIT_operators_4 = \
   native/operators/vision/correlation.c \
   native/operators/vision/multibox.c \
   native/operators/vision/roi_pooling.c
+
+UNIT_NAMES += operators_3
+UNIT_operators_3 = \
+  native/operators/elementwise/leaky_relu.c \
+  native/operators/index/take.c \
+  native/operators/nn/convolution_window.c \
+  native/operators/nn/im2col.c \
+  native/operators/nn/layer_norm.c \
+  native/operators/nn/rnn_forward.c \
+  native/operators/optimizer/all_finite.c \
+  native/operators/optimizer/multi_update.c \
+  native/operators/quantized/quantize.c \
+  native/operators/shape/broadcast.c \
+  native/operators/shape/concat.c \
+  native/operators/shape/pad.c \
+  native/operators/shape/sequence.c \
+  native/operators/vision/image_color.c \
+  native/operators/vision/image_file.c \
+  native/operators/vision/proposal.c
 
 UNIT_NAMES += operators_1
 UNIT_operators_1 = \
@@ -116,24 +110,29 @@ UNIT_operators_2 = \
   native/operators/quantized/lstm8.c \
   native/operators/shape/crop.c
 
-UNIT_NAMES += operators_3
-UNIT_operators_3 = \
-  native/operators/elementwise/leaky_relu.c \
-  native/operators/index/take.c \
-  native/operators/nn/convolution_window.c \
-  native/operators/nn/im2col.c \
-  native/operators/nn/layer_norm.c \
-  native/operators/nn/rnn_forward.c \
-  native/operators/optimizer/all_finite.c \
-  native/operators/optimizer/multi_update.c \
-  native/operators/quantized/quantize.c \
-  native/operators/shape/broadcast.c \
-  native/operators/shape/concat.c \
-  native/operators/shape/pad.c \
-  native/operators/shape/sequence.c \
-  native/operators/vision/image_color.c \
-  native/operators/vision/image_file.c \
-  native/operators/vision/proposal.c
+UNIT_NAMES += kernel_1
+UNIT_kernel_1 = \
+  native/kernel/attention.c \
+  native/kernel/blocked.c \
+  native/kernel/conv/conv.c \
+  native/kernel/conv/depthwise.c \
+  native/kernel/conv/few.c \
+  native/kernel/conv/reference.c \
+  native/kernel/conv/tiles_weight.c \
+  native/kernel/conv/weight.c \
+  native/kernel/conv/winograd.c \
+  native/kernel/epilogue.c \
+  native/kernel/gemm/both_gradients.c \
+  native/kernel/gemm/gemm.c \
+  native/kernel/gemm/pack.c \
+  native/kernel/gemm/types.c \
+  native/kernel/openblas.c \
+  native/kernel/primitives.c \
+  native/kernel/reduce/reduce.c \
+  native/kernel/reduce/types.c \
+  native/kernel/strided_copy.c \
+  native/kernel/vec/vec.c \
+  native/kernel/conv/onednn.c
 
 UNIT_NAMES += cuda_1
 UNIT_cuda_1 = \
@@ -288,6 +287,7 @@ UNIT_pass_2 = \
 
 UNIT_NAMES += lazy_1
 UNIT_lazy_1 = \
+  native/lazy/ahead.c \
   native/lazy/backlog.c \
   native/lazy/backward.c \
   native/lazy/build.c \
@@ -376,6 +376,14 @@ UNIT_operators_6 = \
   native/operators/vision/roi_align.c \
   native/operators/vision/upsampling.c
 
+UNIT_NAMES += kernel_2
+UNIT_kernel_2 = \
+  native/kernel/conv/levels.c \
+  native/kernel/conv/winograd_weight.c \
+  native/kernel/gemm/library.c \
+  native/kernel/lapack.c \
+  native/kernel/onednn_interface.c
+
 UNIT_NAMES += lazy_2
 UNIT_lazy_2 = \
   native/lazy/history.c \
@@ -386,13 +394,6 @@ UNIT_op_3 = \
   native/op/half_rows.c \
   native/op/infer.c \
   native/op/signature.c
-
-UNIT_NAMES += kernel_2
-UNIT_kernel_2 = \
-  native/kernel/conv/levels.c \
-  native/kernel/conv/winograd_weight.c \
-  native/kernel/gemm/library.c \
-  native/kernel/lapack.c
 
 UNIT_NAMES += op_2
 UNIT_op_2 = \
