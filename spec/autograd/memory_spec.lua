@@ -295,6 +295,8 @@ end)
 
 -- A CPU is slower than a script that calls one program after the other.
 describe("results that the script has dropped", function()
+  setup(device.leave)                                    -- on a GPU they are not bounded
+  teardown(device.come_back)
   it("are few until their runs have ended, also of programs that differ", function()
     local ROWS, WIDTH, PROGRAMS, MIB = 200, 512, 60, 2 ^ 20
     local w, list, most = nd.ones{ WIDTH, WIDTH }:attach_grad(), {}, 0
