@@ -192,10 +192,9 @@ ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 # Products are written in vectors, and gain nothing by the rest of -O3, which takes GCC a quarter longer, reductions of bytes nothing
 # by its search for vectors; x86-64 without AVX2 is processors from before 2013 and few later ones. $(call isa_opt,set,file)
 ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
-# A rock is built where it runs: a processor with AVX2 gets x86-64 without it for the sake of others, in a third of the time, with the
-# same results and many times slower
+# A rock is built where it runs: a processor with AVX2 gets x86-64 without it for the sake of others, in half of the time
 HAS_AVX2 := $(if $(UNITS),$(shell grep -qw avx2 /proc/cpuinfo && echo 1))
-isa_opt = $(if $(and $(HAS_AVX2),$(filter release-x86_64-baseline,$(MODE)-$(TARGET)-$(1))),-O0,$(call isa_full,$(1),$(2)))
+isa_opt = $(if $(and $(HAS_AVX2),$(filter release-x86_64-baseline,$(MODE)-$(TARGET)-$(1))),-O1,$(call isa_full,$(1),$(2)))
 isa_full = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if $(filter %/bytes.c,$(2)),-O2,$(if \
   $(filter x86_64-baseline,$(TARGET)-$(1))$(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3)))
 define isa_rule

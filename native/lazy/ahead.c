@@ -1,15 +1,17 @@
 /* ahead.c - see ahead.h. */
 #include "lazy/ahead.h"
 
-/* Bytes of results on their way. Where there are more, a run waits until half of that is left, so
-** that the script's thread sleeps once for several short runs. The latest run is not waited for:
-** the device has work while the next one is prepared. */
+/* Bytes of results of unfinished runs, at most. Above it a run waits until half of that is left, so
+** that the script's thread sleeps once for several short runs, but not for the latest run: the
+** device has work while the next one is prepared. Measured on 64 lengths (doc/decisions.md). */
 enum { MOST_BYTES = 4 << 20 };
-enum { MOST_RUNS = 256 };                             /* noted apart; more are added to the last */
+/* Runs that are noted apart; bytes of further ones are added to the last. */
+enum { MOST_RUNS = 256 };
 
 static struct {
   struct noted_run { int64_t bytes; struct ticket last; } run[MOST_RUNS];
-  int first, n;                                       /* the oldest run, and how many there are */
+  int first;                                          /* the oldest run */
+  int n;                                              /* unfinished runs */
   int64_t bytes;                                      /* of all of them */
 } ahead;
 

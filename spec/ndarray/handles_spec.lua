@@ -144,7 +144,8 @@ describe("an array that is dropped", function()
     assert.equal(before, count_live())
   end)
 
-  -- A hook stands for the places where LuaJIT runs finalizers: with compiled code, nearly all.
+  -- LuaJIT may run finalizers wherever it leaves compiled code. The hook collects, which runs them,
+  -- at instructions all over the calls.
   it("is freed between any two instructions", function()
     for period = 101, 112 do
       local list = {}
@@ -166,7 +167,7 @@ describe("an array that is dropped", function()
     end
   end)
 
-  it("is freed by the next cycle where Lua had no memory to call the finalizer of one", function()
+  it("is freed by the next cycle if the finalizer of one could not be called", function()
     ffi.gc(gc.cycle[1], nil)
     local list = {}                                      -- luacheck: ignore
     for i = 1, 10 do

@@ -82,6 +82,8 @@ void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *ro
 ** changed (or may have: it has no version). gemm_kept_buffer gives the bytes and says whether they
 ** still hold what was packed. NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
+/* Returns whether an instruction keeps the weight packed: it has a version, and is not large. */
+bool   gemm_keeps(const struct call *c, const struct operand *weight);
 const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weight, bool tb,
     int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_buffer(

@@ -60,6 +60,15 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
 
 /* -- kept by an instruction -------------------------------------------------------------------- */
 
+/* Bytes of a weight, at most, that is kept packed: larger ones are packed piece by piece as they
+** are used. */
+enum { KEPT_WEIGHT_BYTES = 7 << 20 };
+
+bool gemm_keeps(const struct call *c, const struct operand *weight)
+{
+  return c->state && weight->version && desc_bytes(&weight->d) <= KEPT_WEIGHT_BYTES;
+}
+
 void *gemm_kept_buffer(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh)
 {
   *fresh = s->packed && s->of == weight->p && weight->version && s->version == *weight->version;

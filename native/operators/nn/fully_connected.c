@@ -50,8 +50,6 @@ static int linear_shape(struct infer *s)
 /* -- forward ----------------------------------------------------------------------------------- */
 
 enum {
-  /* bytes: larger weights are packed piece by piece as they are used */
-  KEPT_WEIGHT_BYTES = 7 << 20,
   /* rows of data, at least, for which a weight is kept packed */
   KEPT_MIN_ROWS = 4,
   /* rows beside which packing a weight for one product is little work */
@@ -60,7 +58,7 @@ enum {
 
 static bool keeps_weight(const struct call *c, const struct operand *w, int64_t m)
 {
-  return c->state && w->version && m >= KEPT_MIN_ROWS && desc_bytes(&w->d) <= KEPT_WEIGHT_BYTES;
+  return m >= KEPT_MIN_ROWS && gemm_keeps(c, w);
 }
 
 /* Computes out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it is stored as n x

@@ -39,9 +39,6 @@ static bool reads_unpacked(const struct rnn *n)
   return has_few_rows(n) || (packs_in_turn(n) && n->batch <= GEMM_FEW);
 }
 
-/* bytes of packed weights, at most, that are kept between runs */
-enum { KEPT_WEIGHT_BYTES = 7 << 20 };
-
 static size_t packed_bytes(const struct rnn *n, int64_t columns)
 {
   return align_up(gemm_pack_bytes(n->type, rnn_gate_rows(n), columns), ALIGN);
@@ -62,11 +59,6 @@ static size_t packed_layers(const struct rnn *n)
   return bytes;
 }
 
-static bool keeps_weights(const struct call *c, const struct rnn *n)
-{
-  return !c->trains && !has_few_rows(n) && packed_layers(n) <= KEPT_WEIGHT_BYTES;
-}
-
 static int64_t gates_at_once(const struct rnn *n)
 {
   return reads_unpacked(n) ? MIN(rnn_gate_rows(n), 512) : rnn_gate_rows(n);
@@ -78,13 +70,12 @@ static int64_t steps_at_once(const struct rnn *n)
   return packs_in_turn(n) ? n->time : MIN(n->time, MAX(1, 256 / MAX(n->batch, 1)));
 }
 
-static void take_scratch(struct rnn_run *w, const struct call *c, struct rnn_scratch *k)
+static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), batch = n->batch * n->units;
-  bool kept = keeps_weights(c, n);
-  size_t px = kept || has_few_rows(n) ? 0 : packed_input(n, gates_at_once(n)),
-         ph = kept || reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
+  size_t px = has_few_rows(n) ? 0 : packed_input(n, gates_at_once(n)),
+         ph = reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
   w->px = rnn_take(k, packs_in_turn(n) ? MAX(px, ph) : px);
   w->ph = packs_in_turn(n) ? w->px : rnn_take(k, ph);
   w->bias = rnn_take(k, rnn_bytes(n, gates));
@@ -231,7 +222,8 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
 
 /* -- all layers -------------------------------------------------------------------------------- */
 
-/* Packs the weights of all layers, unless that was done in an earlier run. */
+/* Makes the instruction keep the packed weights of all layers; packs them if they have changed
+** since its last run. */
 static int keep_weights(struct rnn_run *w, struct call *c)
 {
   const struct rnn *n = &w->n;
@@ -266,9 +258,9 @@ int rnn_forward(struct call *c)
   const struct rnn_param *p = c->param;
   struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { c->tmp, 0 };
-  take_scratch(&w, c, &k);
+  take_scratch(&w, &k);
   w.weights = c->in[1].p;
-  if (keeps_weights(c, &w.n)) TRY(keep_weights(&w, c));
+  if (!c->trains && !has_few_rows(&w.n) && gemm_keeps(c, &c->in[1])) TRY(keep_weights(&w, c));
   w.state = c->in[2].p;
   w.cell = c->nin > 3 ? c->in[3].p : NULL;
   w.reserve = c->out[c->nout - 1].p;
@@ -295,6 +287,6 @@ size_t rnn_forward_scratch(const struct call *c)
 {
   struct rnn_run w = rnn_make_run(c, &c->in[0].d);
   struct rnn_scratch k = { 0 };
-  take_scratch(&w, c, &k);
+  take_scratch(&w, &k);
   return k.used;
 }

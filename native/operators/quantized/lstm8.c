@@ -22,7 +22,6 @@ static void open_lstm(const struct call *c, struct lstm8 *l)
   l->call.out = l->out;
   l->call.nin = COUNT(l->in);
   l->call.nout = c->nout + 1;
-  l->call.trains = true;                              /* its weights are made for each run */
   l->call.run = &l->run;
   l->run = (struct run){ 0 };                         /* an inference */
   memcpy(l->in, c->in, sizeof l->in);

@@ -97,13 +97,13 @@ function gc.at_cycle_end(f)
 end
 
 
---- Holds the object whose finaliser ends the next cycle; empty where a cycle is about to end, and
--- where the finaliser is lost, since Lua had no memory to call it: `gc.watch_cycles` makes another.
+--- Weak list of the object whose finaliser runs at the end of the next cycle. Empty until that
+-- finaliser has run, and when Lua had no memory to call it: `gc.watch_cycles` makes another object.
 gc.cycle = setmetatable({}, { __mode = "v" })
 
 local cycle = gc.cycle
 
--- Makes the steps long again at the end of a cycle, and tells those who asked.
+-- Makes the steps long again at the end of a cycle, and calls what `gc.at_cycle_end` was given.
 local function end_cycle(object)
   if not cycle[1] then
     cycle[1] = ffi.gc(object, end_cycle)
@@ -115,8 +115,8 @@ local function end_cycle(object)
 end
 
 
---- Sees to it that the end of each cycle is noticed. Nothing refers to the object, so that the
--- collector runs its finaliser, which gives it the same one again.
+--- Makes the object whose finaliser runs at the end of a cycle, if there is none. Nothing else
+-- refers to it, so each cycle finalises it; the finaliser sets itself again.
 function gc.watch_cycles()
   if not cycle[1] then
     cycle[1] = ffi.gc(ffi.new("char[1]"), end_cycle)

@@ -64,8 +64,8 @@ local made = ffi.new("ty_tensor *[1]")
 -- code has to be left: a fifth of a small call.
 --
 -- Finalizers run where something is allocated and wherever compiled code is left, so between any
--- two instructions. A change of the slots is `busy`; a cycle that ends meanwhile is `late`, and
--- its handles are freed when the change is done.
+-- two instructions. `busy` is set while the slots are changed: the finalizer then only sets `late`,
+-- and the change frees the handles when it is done.
 
 local LEAST_SLOTS = 1024
 -- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
@@ -81,7 +81,8 @@ local nfree, nslots = 0, 0
 local cycle = gc.cycle
 local asking = 0                         -- free slots with which a cycle of the collector begins
 local asked = false                      -- it has begun
-local busy, late = false, false
+local busy = false                       -- the slots are being changed
+local late = false                       -- a cycle has ended since then
 
 -- Makes twice as many slots. The tables get their sizes at once: one that grows counts its entries,
 -- and becomes sparse where many handles are gone.
@@ -149,7 +150,8 @@ end
 compile_loop()
 
 
--- Frees what a cycle of the collector has found.
+-- Frees the tensors whose handles a cycle of the collector has found gone, now or after the change
+-- that is under way.
 local function end_cycle()
   late = busy
   if not late then
@@ -199,7 +201,7 @@ local function hold(handle)
 end
 
 
--- Frees the tensor of a slot, and the slot. Twice is once.
+-- Frees a slot and the tensor of its handle; does nothing if the slot is free.
 local function free_slot(slot, handle)
   if handles[slot] ~= false then
     busy = true
