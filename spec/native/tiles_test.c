@@ -35,6 +35,14 @@ static void *make_numbers(int type, int64_t n)
   return p;
 }
 
+/* Fills the stack that the next call uses: sums of rows past the last one start from what is there,
+** and may wrap. */
+static __attribute__((noinline)) void fill_stack(int32_t word)
+{
+  volatile int32_t stack[16 * 1024];
+  for (int i = 0; i < COUNT(stack); i++) stack[i] = word;
+}
+
 /* Multiplies m x k by k x n; turned: the right side is given as n x k, the left one as k x m. */
 static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned, bool add)
 {
@@ -76,6 +84,7 @@ static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned,
     .alpha = 1,
     .add = add,
     .copy = true };
+  fill_stack(INT32_MAX);
   t->block(&g);
   int64_t wrong = 0;
   for (int64_t i = 0; i < m; i++)
