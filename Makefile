@@ -169,7 +169,8 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
 # rooms without loops over elements take two thirds of the time: $(call unit_opt,unit)
-unit_opt = $(if $(filter cuda_% graph_% pass_%,$(1)),-O1 $(CFLAGS))
+LOOPLESS = cuda device exec graph imperative lazy op pass
+unit_opt = $(if $(filter $(LOOPLESS:%=%_%),$(1)),-O1 $(CFLAGS))
 
 # names of the files of a unit change with packaging/units.mk, their text by what the compiler writes of dependencies
 $(UNIT_SRC): $(BUILD)/units/%.c: packaging/units.mk packaging/unit.sh | $(BUILD)/flags
@@ -193,8 +194,9 @@ ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 # by its search for vectors; x86-64 without AVX2 is processors from before 2013 and few later ones. $(call isa_opt,set,file)
 ISA_OPT_less = -O2 -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops
 # A rock is built where it runs: a processor with AVX2 gets x86-64 without it for the sake of others, in half of the time
+ISA_OPT_others = -O1 -fno-tree-dominator-opts -fno-ivopts
 HAS_AVX2 := $(if $(UNITS),$(shell grep -qw avx2 /proc/cpuinfo && echo 1))
-isa_opt = $(if $(and $(HAS_AVX2),$(filter release-x86_64-baseline,$(MODE)-$(TARGET)-$(1))),-O1,$(call isa_full,$(1),$(2)))
+isa_opt = $(if $(and $(HAS_AVX2),$(filter release-x86_64-baseline,$(MODE)-$(TARGET)-$(1))),$(ISA_OPT_others),$(call isa_full,$(1),$(2)))
 isa_full = $(if $(findstring clang,$(CC))$(filter-out release,$(MODE)),$(ISA_OPT_$(MODE)),$(if $(filter %/bytes.c,$(2)),-O2,$(if \
   $(filter x86_64-baseline,$(TARGET)-$(1))$(findstring /gemm/,$(2)),$(ISA_OPT_less),-O3)))
 define isa_rule

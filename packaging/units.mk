@@ -44,25 +44,6 @@ UNIT_operators_4 = \
   native/operators/vision/multibox.c \
   native/operators/vision/roi_pooling.c
 
-UNIT_NAMES += operators_3
-UNIT_operators_3 = \
-  native/operators/elementwise/leaky_relu.c \
-  native/operators/index/take.c \
-  native/operators/nn/convolution_window.c \
-  native/operators/nn/im2col.c \
-  native/operators/nn/layer_norm.c \
-  native/operators/nn/rnn_forward.c \
-  native/operators/optimizer/all_finite.c \
-  native/operators/optimizer/multi_update.c \
-  native/operators/quantized/quantize.c \
-  native/operators/shape/broadcast.c \
-  native/operators/shape/concat.c \
-  native/operators/shape/pad.c \
-  native/operators/shape/sequence.c \
-  native/operators/vision/image_color.c \
-  native/operators/vision/image_file.c \
-  native/operators/vision/proposal.c
-
 UNIT_NAMES += operators_1
 UNIT_operators_1 = \
   native/operators/all.c \
@@ -86,6 +67,25 @@ UNIT_operators_1 = \
   native/operators/nn/flash_attention_backward.c \
   native/operators/nn/flash_attention_blocks.c \
   native/operators/shape/copy.c
+
+UNIT_NAMES += operators_3
+UNIT_operators_3 = \
+  native/operators/elementwise/leaky_relu.c \
+  native/operators/index/take.c \
+  native/operators/nn/convolution_window.c \
+  native/operators/nn/im2col.c \
+  native/operators/nn/layer_norm.c \
+  native/operators/nn/rnn_forward.c \
+  native/operators/optimizer/all_finite.c \
+  native/operators/optimizer/multi_update.c \
+  native/operators/quantized/quantize.c \
+  native/operators/shape/broadcast.c \
+  native/operators/shape/concat.c \
+  native/operators/shape/pad.c \
+  native/operators/shape/sequence.c \
+  native/operators/vision/image_color.c \
+  native/operators/vision/image_file.c \
+  native/operators/vision/proposal.c
 
 UNIT_NAMES += operators_2
 UNIT_operators_2 = \

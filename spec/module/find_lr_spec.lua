@@ -33,6 +33,18 @@ describe("Module:find_lr", function()
     assert.truthy(mod:score(train, "ce")[1][2] < found.losses[1])
   end)
 
+  it("is not misled by how the first batches differ", function()
+    for seed = 1, 12 do
+      ty.random.seed(seed)
+      local x = ty.random.normal{ shape = { 200, 4 } }
+      local labels = x:slice_axis{ axis = 1, begin = 0, end_ = 1 }:reshape{ -1 }:gt(0)
+      local found = mod:find_lr{ train_data = ty.io.NDArrayIter{ x, labels, batch_size = 20 },
+        last = 100, initializer = ty.init.Xavier() }
+      assert.truthy(found.suggestion > 0.01 and found.suggestion < 10,
+        seed .. ": " .. tostring(found))
+    end
+  end)
+
   it("ends where the loss diverges", function()
     local w = ty.sym.Variable("w_weight", { shape = { 1, 1 } })
     local product = ty.sym.broadcast_mul{ ty.sym.Variable "data", w }

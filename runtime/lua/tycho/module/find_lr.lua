@@ -17,6 +17,7 @@ local Module = {}                                        -- methods, for module/
 local SMOOTH = 0.9                       -- share of the losses before in the smoothed one
 local DIVERGED = 4                       -- times the least loss, above which the test ends
 local FEWEST = 5                         -- points without which nothing is suggested
+local UNSETTLED = 10                     -- first losses, of few samples each: 1 / (1 - SMOOTH)
 
 --- What a range test found. Fields: learning_rates, losses (smoothed), suggestion (nil: the loss
 -- never fell).
@@ -24,14 +25,18 @@ local FEWEST = 5                         -- points without which nothing is sugg
 local RangeTest = Class:extend("RangeTest")
 
 -- Returns the rate at which the loss falls fastest over the logarithm of the rate, before its least
--- value.
+-- value. Slopes are taken over half as many rates to both sides as are passed over at the start,
+-- where the mean of a few batches goes up and down more than rates change it.
 local function steepest(rates, losses)
   local least, best, at = 1, 0, nil
   for i, loss in ipairs(losses) do
     least = loss < losses[least] and i or least
   end
-  for i = 2, #losses >= FEWEST and least - 1 or 0 do
-    local slope = (losses[i + 1] - losses[i - 1]) / math.log(rates[i + 1] / rates[i - 1])
+  local first = math.min(UNSETTLED, math.floor(#losses / 3))
+  local side = math.max(1, math.floor(first / 2))
+  for i = first + 1, #losses >= FEWEST and math.min(least - 1, #losses - side) or 0 do
+    local slope = (losses[i + side] - losses[i - side])
+      / math.log(rates[i + side] / rates[i - side])
     if slope < best then
       best, at = slope, i
     end
