@@ -76,7 +76,9 @@ enum {
   /* panels that use a strip of A, from which copying the strip pays */
   GEMM_COPY_PANELS = 4,
   /* bytes between rows of A: multiples of it put rows into the same sets of the first cache */
-  GEMM_CACHE_STRIDE = 1024,
+  GEMM_CACHE_STRIDE = 4096,
+  /* bytes between columns of A that is read across its rows, from which they are copied */
+  GEMM_ACROSS_BYTES = 1024,
 
   /* -- passes beside the product: elements of a chunk -- */
   GEMM_SUM_GRAIN = 200000,                            /* added up by columns */
