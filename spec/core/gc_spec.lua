@@ -41,7 +41,7 @@ describe("the collector", function()
   end)
 
   describe("with a percentage of steps", function()
-    local HUGE = 2 ^ 40                                  -- bytes, which ask for a step at once
+    local LARGE, SMALL = 2 ^ 22, 2 ^ 17                  -- elements of an array
 
     local function read_percent()
       local percent = collectgarbage("setstepmul", 100)
@@ -49,20 +49,21 @@ describe("the collector", function()
       return percent
     end
 
-    local function ask_for_step(bytes)
-      local device = nd.ones{ 1 }._device
+    -- Makes arrays until three steps have come; returns the least percentage meanwhile.
+    local function ask_for_steps(elements)
+      local before, kept, least = steps, {}, math.huge
       repeat
-        local before = steps
-        gc.count(bytes, device)
-      until steps > before
+        kept[#kept + 1] = nd.ones{ elements }
+        least = math.min(least, read_percent())
+      until steps > before + 2
+      return least
     end
 
     it("takes short steps from the share that a large array asks for to the cycle's end", function()
       if gc.stress then return end
       collectgarbage()
       local long = read_percent()
-      ask_for_step(HUGE)
-      assert.is_true(read_percent() < long / 10)
+      assert.is_true(ask_for_steps(LARGE) < long / 10)
       collectgarbage()
       assert.equal(long, read_percent())
     end)
@@ -71,18 +72,59 @@ describe("the collector", function()
       if gc.stress then return end
       collectgarbage()
       local long = read_percent()
-      ask_for_step(2 ^ 19)
+      assert.equal(long, ask_for_steps(SMALL))
+    end)
+
+    it("takes no share for results that wait, which have no memory", function()
+      if gc.stress or os.getenv "TYCHO_LAZY" == "0" then return end
+      local x, kept = nd.ones{ LARGE / 8 }, {}
+      x:attach_grad()
+      collectgarbage()
+      local long, before = read_percent(), steps
+      ty.autograd.record(function()
+        for i = 1, 32 do kept[i] = x + i end
+      end)
+      assert.is_true(steps > before)
       assert.equal(long, read_percent())
     end)
 
     it("leaves a script's choice", function()
       if gc.stress then return end
       local long = collectgarbage("setstepmul", 300)
-      ask_for_step(HUGE)
+      assert.equal(300, ask_for_steps(LARGE))
       assert.equal(300, read_percent())
       collectgarbage()
       assert.equal(300, read_percent())
       collectgarbage("setstepmul", long)
+    end)
+  end)
+
+  describe("of a whole cycle", function()
+    local function is_swept(prepare)
+      local kept = setmetatable({}, { __mode = "v" })
+      gc.sweep()
+      kept[1] = {}
+      prepare()
+      gc.sweep()
+      return kept[1] == nil
+    end
+
+    it("finds what was dropped, wherever the collector is", function()
+      assert.is_true(is_swept(function() end))
+      assert.is_true(is_swept(gc.begin))
+      assert.is_true(is_swept(function() collectgarbage("step", 200) end))
+      assert.is_true(is_swept(function()
+        local t = {}
+        for i = 1, 3e5 do t[i] = { i } end
+      end))
+    end)
+
+    it("ends a cycle: dropped arrays are freed", function()
+      gc.sweep()
+      local before = ty.live().tensors
+      for _ = 1, 10 do nd.ones{ 2 } end
+      gc.sweep()
+      assert.equal(before, ty.live().tensors)
     end)
   end)
 end)

@@ -19,7 +19,8 @@
 -- product), and what a step launches.
 -- `decode` is one token of two decoders, ours alone, beside a loop that loads what a step reads.
 -- `host` is what a step costs the thread that asks for it (host:mlp: of one network).
--- PEERS_COMPILE=0 leaves torch.compile out.
+-- PEERS_COMPILE=0 leaves torch.compile out. "W15:lstm" is one network of W15, "W15:rest" its rows
+-- without a network.
 -- PROFILE=1: after a training step or an inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -64,7 +65,7 @@ if options.one then
   for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
   enter_device()
   if name == "W6" or name == "W8" or name == "W15" then
-    words[1] = function(word) os.execute(ours(word)) end
+    table.insert(words, 1, function(word) os.execute(ours(word)) end)
   end
   return require("workloads")[name](unpack(words))
 end

@@ -398,13 +398,17 @@ end
 imperative.make_step, imperative.network = make_step, network
 
 --- Measures everything; `again(word)` runs a part in a process of its own.
-function imperative.W15(again)
+-- @string[opt] only a network, or "rest": all but the networks
+function imperative.W15(again, only)
   for _, name in ipairs(NAMES) do
-    again("layers:" .. name)
-    again("layers_memory:" .. name)
-    again("layers_memory:" .. name .. ":gluon")
-    again("layers_memory:" .. name .. ":hybrid")
+    if not only or only == name then
+      again("layers:" .. name)
+      again("layers_memory:" .. name)
+      again("layers_memory:" .. name .. ":gluon")
+      again("layers_memory:" .. name .. ":hybrid")
+    end
   end
+  if only and only ~= "rest" then return end
   for _, word in ipairs{"operators", "calls", "depths", "lengths", "lengths_memory",
     "lengths_memory:gluon", "lengths_memory:hybrid", "lengths_memory:module:longest",
     "lengths_memory:gluon:longest"} do

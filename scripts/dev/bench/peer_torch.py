@@ -410,12 +410,16 @@ class Transformer(nn.Module):
         return F.cross_entropy(self.pred(self.norm(x)).flatten(0, 1), y.flatten())
 
 
-def loops():
+def loops(only):
     for name, batch, unit in (("mlp", 100, "samples/s"), ("lenet", 64, "images/s"), ("resnet20", 128, "images/s")):
+        if only not in (None, name):
+            continue
         training("W15 " + name, name, batch, unit, ["eager"])
         if COMPILE:
             training("W15 %s compiled" % name, name, batch, unit, ["compile"])
     def model(name, make, steps, batch, words, lr):
+        if only not in (None, name):
+            return
         for variant in ["eager"] + ["compile"] * COMPILE:
             def run():
                 net, n = make().to(DEVICE), steps * batch
@@ -458,10 +462,11 @@ def calls():
         record("W15 call " + name, "eager", "us", [s * 1e3 for s in timed(many)])
 
 
-def w15():
-    loops()
-    operators()
-    calls()
+def w15(only=None):
+    loops(only)
+    if only in (None, "rest"):
+        operators()
+        calls()
 
 
 RUN = dict(peaks=peaks, W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
@@ -477,5 +482,7 @@ for word in sys.argv[1:]:
         attempt(word, lambda: buckets(part[1]))
     elif part[0] == "compile":
         attempt(word, lambda: compiling(part[1]))
+    elif part[0] == "W15" and len(part) > 1:
+        w15(part[1])
     elif word in RUN:
         RUN[word]()

@@ -1,10 +1,10 @@
 --- Native bytes and Lua's collector: the only file that calls `collectgarbage`.
 --
 -- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native
--- memory reports its bytes here; once enough have come together, the collector does a share of its
--- cycle. Work that is still queued keeps arrays that Lua has freed; where live bytes grow in spite
--- of the steps, the device is waited for. Where the core runs out of memory, everything unreachable
--- is collected and the call is made once more.
+-- memory reports its bytes here; once enough have come together, and live bytes have grown, the
+-- collector does a share of its cycle. Work that is still queued keeps arrays that Lua has freed;
+-- where live bytes grow in spite of the steps, the device is waited for. Where the core runs out of
+-- memory, everything unreachable is collected and the call is made once more.
 --
 --     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
@@ -37,6 +37,8 @@ local LARGE = 2 ^ 20             -- bytes of an array that leaves the processor'
 -- cycle for every few arrays. SHORT_STEPS differs from Lua's value, so that a script's choice is
 -- recognised.
 local LUAS_STEPS, SHORT_STEPS, LONG_STEPS = 200, 201, 4000
+local LUAS_PAUSE = 200           -- percent of a heap's size at which Lua begins a cycle
+local WHOLE = 2 ^ 30             -- a step to the end of a cycle: KiB, more than any heap
 
 local chosen_steps = LUAS_STEPS          -- what this file has set last
 
@@ -126,8 +128,12 @@ end
 gc.watch_cycles()
 
 
+-- KiB of Lua's heap when `gc.sweep` has ended a cycle; nil: another one may have begun since
+local swept
+
 -- Does a share of a cycle. The work of `step` is its size times the percentage of steps.
 local function collect_share(bytes)
+  swept = nil
   set_steps(SHORT_STEPS)
   local ended = collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
   if bytes < LARGE or ended then
@@ -139,14 +145,22 @@ end
 
 
 local settled = 0                        -- live bytes when a queue was last known to be empty
+-- the fewest live bytes at a step since the last share: they have grown by what was counted and
+-- exists, so not by results of recorded calls that wait, nor by what the script has freed
+local floor = 0
 
 local function step(bytes, device)
   debt = 0
   for _, f in ipairs(watchers) do
     f()
   end
-  collect_share(bytes)
   local live = live_bytes()
+  floor = math.min(floor, live)
+  if live - floor >= limit / 2 then
+    collect_share(bytes)
+    live = live_bytes()
+    floor = live
+  end
   if live > settled + GROWTH then
     drain(device)
     live = live_bytes()
@@ -186,13 +200,29 @@ end
 
 --- Begins a cycle of the collector, or goes on with it; what is allocated from here on drives it.
 function gc.begin()
+  swept = nil
   collectgarbage("step", 0)
 end
 
 
---- Runs a full collection once.
+-- Returns whether the collector is between two cycles: since the last one ended, the heap has not
+-- come near the size at which Lua begins the next. The 10 % are for what it frees beside cycles. A
+-- cycle that the script has begun by steps of its own is not noticed: what that had marked before
+-- it was dropped is found by the next sweep.
+local function is_between_cycles()
+  local pause = collectgarbage("setpause", LUAS_PAUSE)
+  collectgarbage("setpause", pause)
+  return swept and collectgarbage("count") < 0.9 * pause / 100 * swept
+end
+
+
+--- Runs a full collection once. Between two cycles that is one cycle; `collectgarbage()` goes
+-- through the heap once more before it, 1.2 ms instead of 0.6 for 2 MB (Zen 4, 2026-11-29).
 function gc.sweep()
-  collectgarbage()
+  if not (is_between_cycles() and collectgarbage("step", WHOLE)) then
+    collectgarbage()
+  end
+  swept = collectgarbage("count")
   debt = 0
 end
 

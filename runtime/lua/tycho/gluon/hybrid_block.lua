@@ -244,8 +244,8 @@ local function watcher(f, all)
     for k, slot in ipairs(all and step.inputs or {}) do
       f(n.name .. "_" .. (named and n.ports.inputs[k] or "input" .. k - 1), slots[slot])
     end
-    for k, slot in ipairs(step.outputs) do
-      f(node.output_name(n, k - 1), slots[slot])
+    for k = 0, step.nout - 1 do
+      f(node.output_name(n, k), slots[step.first + k])
     end
   end
 end

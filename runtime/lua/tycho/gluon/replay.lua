@@ -4,9 +4,9 @@
 --     local plan = replay.compile(symbol, { [node] = 1 }, block)  -- inputs by node
 --     local results = replay.run(plan, inputs, func)
 --
--- A plan is a flat list of steps: the operator, its attributes ready for the core, and slots of
--- inputs and outputs. Steps are in the order in which the script called the operators, which is
--- that of random draws.
+-- A plan is a flat list of steps: the node, its attributes ready for the core, and slots of inputs
+-- and outputs. Steps are in the order in which the script called the operators, which is that of
+-- random draws. Tables that are equal are shared: each collection visits those of all traces.
 --
 -- @module tycho.gluon.replay
 
@@ -80,31 +80,44 @@ local function shared_layer(n)
 end
 
 
--- Makes the step that runs a node. Its `kind` is "custom" (an operator written in Lua), "made" (no
--- inputs: attributes depend on the device, perhaps on shapes), "cached" (one output and few inputs:
--- the call is prepared once), "shared" (SyncBatchNorm: by devices, or as cached) or "many" (the
--- others).
-local function make_step(n, slots)
-  local schema = registry.find(n.op)
-  local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
-    outputs = {}, flat = flat_params(n, schema), free = {}, drop = {} }
+-- Returns the prepared call of a node, the same for all nodes that are alike.
+local function share_entry(entries, n, schema)
+  local flat, nin = flat_params(n, schema), #n.inputs
+  local key = ("%s %d %s"):format(n.op, nin, table.concat(flat, "\0"))
+  entries[key] = entries[key] or make_entry(n.op, flat, nin)
+  return entries[key]
+end
+
+
+-- a list that stays empty
+local NONE = {}
+
+
+-- Makes the step that runs a node; `first` is the slot of its first output, the others follow. A
+-- step with one output and few inputs has an `entry`, its prepared call. Others have a `kind`:
+-- "custom" (an operator written in Lua), "made" (no inputs: attributes depend on the device,
+-- perhaps on shapes), "shared" (SyncBatchNorm: by devices, or with the call `alone`) or "many" (the
+-- rest).
+local function make_step(n, slots, entries)
+  local schema, inputs = registry.find(n.op), {}
   for i, input in ipairs(n.inputs) do
-    step.inputs[i] = slots[input[1]] + input[2]
+    inputs[i] = slots[input[1]] + input[2]
   end
-  for k = 1, step.nout do
-    step.outputs[k] = slots[n] + k - 1
+  local step = { node = n, nin = #inputs, nout = n.ports.nvisible, inputs = inputs,
+    first = slots[n], free = NONE, drop = NONE, entry = share_entry(entries, n, schema) }
+  if n.op ~= "Custom" and step.nin > 0 and step.nout == 1 and step.nin <= MOST_INPUTS then
+    local layer = n.op == "_contrib_SyncBatchNorm" and shared_layer(n)
+    if layer then
+      step.kind, step.layer, step.alone, step.entry = "shared", layer, step.entry, nil
+    end
+    return step
   end
+  step.flat, step.entry = step.entry.texts, nil
   if n.op == "Custom" then
     step.kind = "custom"
   elseif step.nin == 0 then
     step.kind, step.takes_ctx, step.entries = "made", schema.by_name.ctx ~= nil, {}
     step.open = has_unknown_size(n.attrs.shape)
-  elseif step.nout == 1 and step.nin <= MOST_INPUTS then
-    step.kind, step.entry = "cached", make_entry(n.op, step.flat, step.nin)
-    step.layer = n.op == "_contrib_SyncBatchNorm" and shared_layer(n)
-    if step.layer then
-      step.kind, step.alone, step.entry = "shared", step.entry, nil
-    end
   else
     step.kind = "many"
   end
@@ -150,7 +163,7 @@ local function add_frees(plan)
     for _, slot in ipairs(step.inputs) do
       last[slot] = i
     end
-    for _, slot in ipairs(step.outputs) do
+    for slot = step.first, step.first + step.nout - 1 do
       last[slot], made[slot] = last[slot] or i, true
     end
   end
@@ -158,15 +171,20 @@ local function add_frees(plan)
     last[slot] = nil
   end
   for _, step in ipairs(plan.steps) do
-    for _, list in ipairs(step.kind == "custom" and { step.inputs, step.outputs } or {}) do
-      for _, slot in ipairs(list) do
-        made[slot] = nil
-      end
+    for _, slot in ipairs(step.kind == "custom" and step.inputs or NONE) do
+      made[slot] = nil
+    end
+    for slot = step.first, step.kind == "custom" and step.first + step.nout - 1 or 0 do
+      made[slot] = nil
     end
   end
   for slot, i in pairs(last) do
-    local free = plan.steps[i][made[slot] and "drop" or "free"]
-    free[#free + 1] = slot
+    local step, key = plan.steps[i], made[slot] and "drop" or "free"
+    if step[key] == NONE then
+      step[key] = { slot }
+    else
+      table.insert(step[key], slot)
+    end
   end
 end
 
@@ -179,14 +197,14 @@ end
 function replay.compile(symbol, position, block)
   local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
     outputs = {}, open = false }
-  local slots, nslots = {}, 0
+  local slots, nslots, entries = {}, 0, {}
   for _, n in ipairs(list_in_order(symbol)) do
     slots[n] = nslots + 1
     nslots = nslots + math.max(#n.ports.outputs, 1)
     if n.bodies then
       return nil
     elseif n.op then
-      local step = make_step(n, slots)
+      local step = make_step(n, slots, entries)
       plan.steps[#plan.steps + 1] = step
       plan.open = plan.open or step.open
     else
@@ -243,7 +261,7 @@ local function find_made_entry(step, device, shapes, key)
         flat[i + 1] = attrs.text(shapes[step.node])
       end
     end
-    entry = make_entry(step.op, flat, 0)
+    entry = make_entry(step.node.op, flat, 0)
     step.entries[name] = entry
   end
   return entry
@@ -280,10 +298,10 @@ local function run_many(step, slots, func)
     results = require("tycho.ndarray.custom")(inputs, dict, func)
     results = step.nout == 1 and { results } or results
   else
-    results = many(step.op, func, inputs, step.nin, step.flat, {}, step.nout, true)
+    results = many(step.node.op, func, inputs, step.nin, step.flat, {}, step.nout, true)
   end
   for k = 1, step.nout do
-    slots[step.outputs[k]] = results[k]
+    slots[step.first + k - 1] = results[k]
   end
 end
 
@@ -300,7 +318,7 @@ local function run_shared(step, slots, func)
     end
     y = cached(step.alone, func, nil, values)
   end
-  slots[step.outputs[1]] = y
+  slots[step.first] = y
 end
 
 
@@ -311,11 +329,11 @@ local function run_made(plan, step, slots, inputs, func)
   end
   local entry = find_made_entry(step, inputs[1]._device, shapes, key)
   if step.nout == 1 then
-    slots[step.outputs[1]] = cached(entry, func, nil, entry)
+    slots[step.first] = cached(entry, func, nil, entry)
   else
-    local results = many(step.op, func, {}, 0, entry.texts, {}, step.nout, true)
+    local results = many(step.node.op, func, {}, 0, entry.texts, {}, step.nout, true)
     for k = 1, step.nout do
-      slots[step.outputs[k]] = results[k]
+      slots[step.first + k - 1] = results[k]
     end
   end
 end
@@ -335,7 +353,7 @@ local function run_steps(plan, inputs, slots, func, watch)
       for k = 1, step.nin do
         put_input(k - 1, slots[from[k]])
       end
-      slots[step.outputs[1]] = cached(step.entry, func, nil, slots)
+      slots[step.first] = cached(step.entry, func, nil, slots)
     elseif step.kind == "made" then
       run_made(plan, step, slots, inputs, func)
     elseif step.kind == "shared" then

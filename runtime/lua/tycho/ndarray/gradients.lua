@@ -119,12 +119,13 @@ end
 
 
 -- Results that the script no longer holds take memory and writes for nothing. A collection before
--- the program is made finds them. It takes 1 ms for 2 MB of heap, and as much again for what it
--- drives out of the caches. What is found saves time, too: an LSTM at 64 lengths in turn, 2.7 ms of
--- collection for 5 MB, took 30.2 ms a step with it, 32.4 without (Intel, one thread, 2026-11-28).
+-- the program is made finds them. It takes 0.6 ms for 2 MB of heap, and as much again where they
+-- are not in the caches. What is found saves time, too: an LSTM at 64 lengths in turn took 30.2 ms
+-- a step with collections of 2.7 ms for 5 MB, 32.4 without (Intel, one thread, 2026-11-28).
 
--- least bytes of the arrays that wait for the program
-local WORTH_BYTES = 4 * 2 ^ 20
+-- Least bytes of the arrays that wait for the program. The 64 lengths, hybridized, take 1.14 times
+-- a Module's memory with 1 MiB, 1.18 with 4 MiB, and as much time or less (Zen 4, 2026-11-29).
+local WORTH_BYTES = 2 ^ 20
 -- bytes of results that a thread of a CPU writes in the time of a second of collections, as above
 local WRITTEN_PER_SECOND = 2 ^ 30
 local MOST_WRITERS = 4                   -- threads beyond these wait for memory
