@@ -112,7 +112,7 @@ int cuda_keep_range(const struct call *c, int k)
 
 const char *cuda_refuse_numbers(const struct call *c)
 {
-  return cuda_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
+  return cuda_level(c->in[0].d.dtype) ? NULL : "data is neither uint8 nor int8";
 }
 
 static int flat_run(struct call *c)

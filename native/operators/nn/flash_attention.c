@@ -54,21 +54,28 @@ static bool drops_weights(const void *param, bool is_train)
   return is_train && ((const struct flash_param *)param)->dropout > 0;
 }
 
+static int fail_parameter(const char *name, const char *expected, const char *got)
+{
+  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, got);
+  fail_argument(name, expected, got);
+  return code;
+}
+
 static int flash_check(void *param)
 {
   struct flash_param *p = param;
+  char expected[64], got[32];
   if (!p->kv_heads) p->kv_heads = p->heads;
-  if (p->layout == FLASH_NHTC) {
-    NEED(p->packed == FLASH_APART, TY_EVALUE,
-        "attention: packed inputs have layout NTC or TNC, not NHTC");
-    return TY_OK;
-  }
-  NEED(p->heads % p->kv_heads == 0, TY_EVALUE,
-      "attention: heads %lld is no multiple of kv_heads %lld", (long long)p->heads,
-      (long long)p->kv_heads);
-  NEED(p->packed != FLASH_QKV || p->heads == p->kv_heads, TY_EVALUE,
-      "attention: packed = qkv needs as many heads of keys as of queries");
-  return TY_OK;
+  if (p->layout == FLASH_NHTC)
+    return p->packed == FLASH_APART
+        ? TY_OK
+        : fail_parameter("layout", "NTC or TNC with packed inputs", "NHTC");
+  snprintf(got, sizeof got, "%lld", (long long)p->kv_heads);
+  snprintf(expected, sizeof expected,
+      p->packed == FLASH_QKV ? "heads = %lld with packed = qkv" : "a divisor of heads = %lld",
+      (long long)p->heads);
+  const bool fits = p->packed == FLASH_QKV ? p->heads == p->kv_heads : p->heads % p->kv_heads == 0;
+  return fits ? TY_OK : fail_parameter("kv_heads", expected, got);
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
@@ -129,11 +136,13 @@ static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
     const int64_t want = full[4 - x->ndim + i];
     fits = !x->dim[i] || x->dim[i] == 1 || !want || x->dim[i] == want;
   }
-  return fits ? TY_OK
-              : infer_fail(s, TY_ESHAPE, x,
-                    "expected a shape that broadcasts to (batch %lld, heads %lld, queries %lld, "
-                    "keys %lld)",
-                    (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3]);
+  if (fits) return TY_OK;
+  char got[256];
+  return infer_fail(s, TY_ESHAPE, x,
+      "expected a shape that broadcasts to (batch %lld, heads %lld, queries %lld, keys %lld), "
+      "got %s",
+      (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3],
+      text_shape(x, got, sizeof got));
 }
 
 static int flash_shapes(struct infer *s)
@@ -199,7 +208,7 @@ static int flash_types(struct infer *s)
   const int dtype = all[0]->dtype;
   if (dtype == TY_NODTYPE) return TY_OK;
   if (!dtype_float(dtype))
-    return infer_fail(s, TY_EDTYPE, all[0], "expected a float type, got %s", dtype_name(dtype));
+    return infer_fail(s, TY_EDTYPE, all[1], "expected a float type, got %s", dtype_name(dtype));
   TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
   if (ports.mask >= 0 && s->in[ports.mask].dtype == TY_NODTYPE)
     TRY(type_is(s, &s->in[ports.mask], dtype));

@@ -77,7 +77,7 @@ static size_t layer_scratch(const struct call *c)
 static const char *layer_refuse(const struct call *c)
 {
   struct real_layer l;
-  if (!is_level(c->in[0].d.dtype)) return "data is no 8-bit integer";
+  if (!is_level(c->in[0].d.dtype)) return "data is neither uint8 nor int8";
   open_layer(c, &l);
   return l.kernel->refuse ? l.kernel->refuse(&l.call) : NULL;
 }
@@ -329,7 +329,7 @@ static const char *pair_refuse(const struct call *c)
 {
   return is_level(c->in[0].d.dtype) && is_level(c->in[1].d.dtype)
       ? NULL
-      : "the inputs are no 8-bit integers";
+      : "the inputs are neither uint8 nor int8";
 }
 
 /* Computes the sum or product of two arrays of levels. range: what a result of 32 bits spans where
@@ -422,7 +422,7 @@ static int norm_run(struct call *c)
 }
 static const char *data_refuse(const struct call *c)
 {
-  return is_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
+  return is_level(c->in[0].d.dtype) ? NULL : "data is neither uint8 nor int8";
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */

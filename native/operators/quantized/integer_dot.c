@@ -32,7 +32,7 @@ static int integer_dot_type(struct infer *s)
 static const char *integer_dot_refuse(const struct call *c)
 {
   const int dtype = c->in[0].d.dtype;
-  if (dtype != TY_U8 && dtype != TY_I8) return "lhs is no 8-bit integer";
+  if (dtype != TY_U8 && dtype != TY_I8) return "lhs is neither uint8 nor int8";
   return c->in[1].d.dim[0] <= LEVELS_TERMS ? NULL : "sums of so many products may not fit 32 bits";
 }
 
