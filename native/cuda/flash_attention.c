@@ -35,7 +35,7 @@ struct attention_tiles {
   struct tile_extra extra;
   struct packing packing;
   int first;                                          /* number of the first input of forward */
-  /* numbers of the optional inputs; -1: absent */
+  /* numbers of the optional inputs, -1 where they are absent */
   int mask, bias, valid_length, offset;
   int end;                                            /* after the last input of forward */
   int64_t d;                                          /* numbers of a key */

@@ -96,8 +96,12 @@ const char *recurrent_refuse(const struct call *c);
 size_t recurrent_plans_size(const struct call *c);
 void   recurrent_plans_done(void *state);
 
-/* C (m x n) = op(A) op(B); ta, tb: op transposes. */
-struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
+/* C (m x n) = op(A) op(B). */
+struct recurrent_product {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;                              /* elements from one row to the next */
+  bool ta, tb;                                        /* op transposes */
+};
 /* Runs a product by plan number `plan` of the call. add: to what C holds. */
 int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, bool add);

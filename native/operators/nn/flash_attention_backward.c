@@ -12,7 +12,7 @@
 struct back_job {
   struct flash f;
   struct flash_side dy;                               /* gradient of the output */
-  struct flash_side dq, dk, dv;                       /* results; p NULL: not wanted */
+  struct flash_side dq, dk, dv;                       /* results, p NULL where not wanted */
   struct flash_grid dbias;                            /* result; x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* dq has tasks of its own; dk, dv others */
