@@ -19,11 +19,11 @@ struct tile_args {
 struct tile_extra { const void *mask, *bias, *valid_length, *offset; };
 
 /* Where queries, keys and values are (struct flash_packing of operators/nn/flash_attention.h). */
-struct packing {
+struct attention_packing {
   const char *word;                                   /* value of `packed` */
   int inputs, q_parts, kv_parts, key, key_part, value, value_part;
 };
-static const struct packing packings[] = {
+static const struct attention_packing packings[] = {
   { "none", .inputs = 3, .q_parts = 1, .kv_parts = 1, .key = 1, .value = 2 },
   { "kv", .inputs = 2, .q_parts = 1, .kv_parts = 2, .key = 1, .value = 1, .value_part = 1 },
   { "qkv", .inputs = 1, .q_parts = 3, .kv_parts = 3, .key_part = 1, .value_part = 2 },
@@ -33,7 +33,7 @@ static const struct packing packings[] = {
 struct attention_tiles {
   struct tile_args args;
   struct tile_extra extra;
-  struct packing packing;
+  struct attention_packing packing;
   int first;                                          /* number of the first input of forward */
   /* numbers of the optional inputs, -1 where they are absent */
   int mask, bias, valid_length, offset;
@@ -69,7 +69,7 @@ static void fill_grid(const struct operand *x, int64_t step[4])
   }
 }
 
-static struct packing find_packing(const struct call *c)
+static struct attention_packing find_packing(const struct call *c)
 {
   int i = COUNT(packings) - 1;
   while (i && !cuda_word(c, "packed", packings[i].word)) i--;
@@ -112,7 +112,7 @@ static struct attention_tiles make_tiles(const struct call *c, int first)
   struct attention_tiles f = { .first = first, .packing = find_packing(c),
     .nhtc = cuda_word(c, "layout", "NHTC"), .time_first = cuda_word(c, "layout", "TNC") };
   struct tile_args *s = &f.args;
-  const struct packing z = f.packing;
+  const struct attention_packing z = f.packing;
   const struct operand *q = &c->in[first], *k = q + z.key, *v = q + z.value;
   s->batch = q->d.dim[f.time_first];
   s->heads = f.nhtc ? q->d.dim[1] : (int64_t)cuda_number(c, "heads", 1);
@@ -257,7 +257,7 @@ static int attend_backward(struct call *c)
   struct attention_tiles f = make_tiles(c, 1);
   struct tile_args *s = &f.args;
   const int64_t kv_heads = s->heads / s->group;
-  const struct packing z = f.packing;
+  const struct attention_packing z = f.packing;
   void *dy, *y, *dq, *dk, *dv, *gaps = c->tmp, **logsum = &c->in[f.end + 1].p;
   for (int i = 0; i < c->nout; i++)
     if (i + 1 == f.mask || i + 1 == f.valid_length || i + 1 == f.offset)

@@ -42,7 +42,7 @@ local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = 
 -- Graphs ------------------------------------------------------------------------------------------
 
 -- Returns x with its elements along the first of `rank` axes.
-local function spread_rows(x, rank)
+local function align_rows(x, rank)
   local shape = { x.size }
   for i = 2, rank do
     shape[i] = 1
@@ -84,7 +84,7 @@ local function fold_norm(g, n)
   end
   return { new_node(g, "Convolution", before.name, node.merged(before.attrs, { no_bias = "False" }),
     { before.inputs[1],
-      new_parameter(g, before.inputs[2][1].name .. "_folded", w * spread_rows(scale, #w.shape)),
+      new_parameter(g, before.inputs[2][1].name .. "_folded", w * align_rows(scale, #w.shape)),
       new_parameter(g, before.name .. "_bias_folded", shift) }) }
 end
 
@@ -96,7 +96,7 @@ local function quantize_weight(w)
   local rows = w:reshape{ w.shape[1], -1 }
   local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
   local scale = most / 127
-  return (w / spread_rows(scale, #w.shape)):rint():clip{ a_min = -127, a_max = 127 }:astype "int8",
+  return (w / align_rows(scale, #w.shape)):rint():clip{ a_min = -127, a_max = 127 }:astype "int8",
     scale
 end
 

@@ -31,7 +31,7 @@ end
 
 -- Returns x with one element for each channel, along `axis` of `rank` axes; a single number is
 -- repeated. Returns nil if x has another number of elements.
-local function spread_channels(x, count, axis, rank)
+local function repeat_channels(x, count, axis, rank)
   local shape = tables.ones(rank)
   shape[axis + 1] = count
   if x.size == 1 then
@@ -53,8 +53,8 @@ function attribute.weight(from, axis)
     return nil
   end
   local rank, count = #q.shape, q.shape[axis + 1]
-  scale = spread_channels(scale, count, axis, rank)
-  zero = zero and spread_channels(zero, count, axis, rank)
+  scale = repeat_channels(scale, count, axis, rank)
+  zero = zero and repeat_channels(zero, count, axis, rank)
   if not scale or from.zero and not zero then
     return nil
   end

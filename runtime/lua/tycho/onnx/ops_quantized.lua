@@ -175,7 +175,8 @@ local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil
   end
-  local w = subtract_zero(b, zero and product(zero.shape) == 1 and zero:reshape{} or zero, "float32")
+  zero = zero and product(zero.shape) == 1 and zero:reshape{} or zero
+  local w = subtract_zero(b, zero, "float32")
   if not w:is_constant() or w:reduce("min", { 0, 1 }, false):number("the least weight") < -128
       or w:reduce("max", { 0, 1 }, false):number("the largest weight") > 127 then
     return nil
@@ -297,8 +298,8 @@ local function integer_window(n, x, weight, x_zero, w_zero)
   return nn.Conv(n, subtract_zero(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- Returns the sums of a convolution of 8-bit integers with constant weights; nil if float32 does not
--- hold them. Where x's zero point is known at run time only, it is multiplied by the sum of the
+-- Returns the sums of a convolution of 8-bit integers with constant weights; nil if float32 does
+-- not hold them. Where x's zero point is known at run time only, it is multiplied by the sum of the
 -- weights that lie inside the image (a convolution of ones), and taken off.
 local function exact_window(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
