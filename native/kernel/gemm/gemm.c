@@ -226,7 +226,7 @@ static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
   return g->n >= GEMM_COPY_PANELS * t->nr &&
-      (bytes % GEMM_CACHE_STRIDE == 0 || (g->ars == 1 && bytes > GEMM_CACHE_STRIDE));
+      (bytes % GEMM_CACHE_STRIDE == 0 || (g->ars == 1 && bytes > GEMM_ACROSS_BYTES));
 }
 
 /* Returns whether the runs of a product's sums come one after the other for all rows, as they do

@@ -80,7 +80,9 @@ enum {
   /* panels that use a strip of A from which copying the strip saves time */
   GEMM_COPY_PANELS = 4,
   /* bytes: rows of A a multiple of these apart share sets of the first cache */
-  GEMM_CACHE_STRIDE = 1024,
+  GEMM_CACHE_STRIDE = 4096,
+  /* bytes between columns of an A that is read across its rows from which strips are copied */
+  GEMM_ACROSS_BYTES = 1024,
 
   /* -- sums of columns -- */
   GEMM_SUM_GRAIN = 200000,                            /* elements of a chunk */
