@@ -168,8 +168,8 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(call say,CC ,$<)
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
-# rooms without loops over elements take two thirds of the time: $(call unit_opt,unit)
-LOOPLESS = cuda device exec graph imperative lazy op pass
+# rooms that neither a step nor a call goes through take two thirds of the time: $(call unit_opt,unit)
+LOOPLESS = cuda graph op pass
 unit_opt = $(if $(filter $(LOOPLESS:%=%_%),$(1)),-O1 $(CFLAGS))
 
 # names of the files of a unit change with packaging/units.mk, their text by what the compiler writes of dependencies

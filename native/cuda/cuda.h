@@ -26,9 +26,9 @@ enum cuda_library {
 void *cuda_library(enum cuda_library which, struct text *missing);
 /* Returns the version of an open library as its own function gives it, 130100; 0: it has none. */
 int cuda_library_version(enum cuda_library which, void *lib);
-/* what a kernel says whose library is missing */
+/* why a kernel refuses whose library is missing */
 #define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
-/* Loads a library; if it is missing fails with TY_EDEVICE and all of that. */
+/* Loads a library; if it is missing, fails with TY_EDEVICE and what cuda_library says of it. */
 int  cuda_library_needed(enum cuda_library which, void **lib);
 /* Returns TY_OK for a driver's code of success, else a failure that names the device, what was done
 ** and the driver's words. */
@@ -38,34 +38,42 @@ void cuda_name_device(int id);
 
 /* -- devices (context.c) ----------------------------------------------------------------------- */
 
-/* an index that is out of range (kernels/fault.cuh); axis -1: of no array; or, with `what`,
-** what is wrong with matrix `index`, what parameters `index` should be, or which labels are
-** allowed beside the classes: axis is a fault_kind */
+/* What a kernel has found wrong (kernels/fault.cuh, which has the same struct). what NULL: an index
+** that is out of range. Else `axis` is a fault_kind: `what` says what is wrong with matrix `index`,
+** what parameter `index` should be, or which labels are allowed besides the classes. */
 struct cuda_fault {
-  int32_t taken, axis;
-  int64_t index, position, low, high;
-  const char *op, *what;
+  int32_t taken;                                      /* 1: a kernel has written the rest */
+  int32_t axis;                                       /* that was indexed; -1: of no array */
+  int64_t index;
+  int64_t position;                                   /* element of the array of indices */
+  int64_t low, high;                                  /* the index had to be low .. high - 1 */
+  const char *op;
+  const char *what;
 };
-/* kernels and calls of libraries; copies and fills */
-struct cuda_work { int64_t launches, copies; };
+/* Numbers of what a device was given. */
+struct cuda_work {
+  int64_t launches;                                   /* kernels, calls of libraries */
+  int64_t copies;                                     /* copies, fills */
+};
 struct cuda_device {
   int id;
   cu_context context;
   cu_stream stream;                                   /* of the queue's thread */
   cu_stream copies;                                   /* of all other threads */
   int arch;                                           /* 90: compute capability 9.0 */
-  int processors;
-  int shared;                                         /* bytes that a block may have, at most */
-  size_t total, granularity;
-  struct cuda_fault *fault;                           /* pinned */
-  struct cuda_work work;                              /* atomic: since it was opened */
+  int processors;                                     /* multiprocessors */
+  int shared;                                         /* bytes of a block's shared memory */
+  size_t total;                                       /* bytes of memory */
+  size_t granularity;                                 /* bytes of a page of mapped memory */
+  struct cuda_fault *fault;                           /* pinned memory, which kernels write */
+  struct cuda_work work;                              /* since it was opened; atomic */
   char name[96];
 };
 /* Returns a GPU that is open, or, for device.c, that it opens. */
 struct cuda_device *cuda_device(int device);
-/* Makes the device's context this thread's. */
+/* Makes the device's context the current one of this thread. */
 int  cuda_enter(int device);
-/* Makes a context this thread's, or takes the thread's away with NULL: while a device is opened. */
+/* Makes a context the current one of this thread, NULL: none. Only while a device is opened. */
 int  cuda_take_context(cu_context context);
 /* Makes this thread the one that serves the device's queue. */
 void cuda_serve(int device);
@@ -78,8 +86,8 @@ cu_stream cuda_stream(int device);
 bool cuda_range_grow(struct range *r, size_t bytes, bool *moved);
 void cuda_range_trim(struct range *r, size_t bytes);
 void cuda_range_free(struct range *r);
-/* Copies between two open GPUs pass the host by from now on, where the hardware can. Any thread,
-** whose context may be another one afterwards. */
+/* Lets copies between two open GPUs go directly, without the host, where the hardware can. Called
+** by any thread, whose current context may be another one afterwards. */
 void cuda_connect(int a, int b);
 
 /* -- findings of kernels (fault.c) ------------------------------------------------------------- */
@@ -90,9 +98,9 @@ int cuda_fault_report(struct cuda_fault *f);
 
 /* -- kernels (compile.c) ----------------------------------------------------------------------- */
 
-/* Gives a function of a source in CUDA C++, compiled for the device with these options (NULL ends
-** them), once per process, and once per machine in the cache on disk. TY_EINTERNAL with the
-** compiler's log. */
+/* Finds a function of a source in CUDA C++, compiled for the device with these options (NULL ends
+** them). Compiles it once per process, and once per machine with the cache on disk. Fails with
+** TY_EINTERNAL and the compiler's log. */
 int cuda_compile(int device, const char *source, const char *const *options, const char *name,
     cu_function *out);
 /* Returns the least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */

@@ -4,6 +4,7 @@
 #include "cuda/product.h"
 #include "kernel/attention.h"
 
+/* as kernels/flash_attention.cu has them */
 struct tile_side { int64_t sample, head, row; };
 struct tile_args {
   int64_t batch, heads, group, tq, tk, window, causal;
@@ -17,22 +18,34 @@ struct tile_args {
 };
 struct tile_extra { const void *mask, *bias, *valid_length, *offset; };
 
-enum packed { APART, KV, QKV };
+/* Where queries, keys and values are (struct flash_packing of operators/nn/flash_attention.h). */
+struct attention_packing {
+  const char *word;                                   /* value of `packed` */
+  int inputs, q_parts, kv_parts, key, key_part, value, value_part;
+};
+static const struct attention_packing packings[] = {
+  { "none", .inputs = 3, .q_parts = 1, .kv_parts = 1, .key = 1, .value = 2 },
+  { "kv", .inputs = 2, .q_parts = 1, .kv_parts = 2, .key = 1, .value = 1, .value_part = 1 },
+  { "qkv", .inputs = 1, .q_parts = 3, .kv_parts = 3, .key_part = 1, .value_part = 2 },
+};
+
 /* A call. */
 struct attention_tiles {
   struct tile_args args;
   struct tile_extra extra;
-  enum packed packed;
-  /* places among the inputs, -1 where one is absent */
-  int first, mask, bias, valid_length, offset;
-  int end;                                            /* of the operator's inputs */
-  int64_t d, dv;
+  struct attention_packing packing;
+  int first;                                          /* number of the first input of forward */
+  /* numbers of the optional inputs, -1 where they are absent */
+  int mask, bias, valid_length, offset;
+  int end;                                            /* after the last input of forward */
+  int64_t d;                                          /* numbers of a key */
+  int64_t dv;                                         /* numbers of a value */
   void *q, *k, *v;
-  bool nhtc, time_first;
+  bool nhtc, time_first;                              /* the layout */
 };
 
-/* Returns the distances in x, of whose heads each has `parts` side by side; *p moves to part
-** `part`. */
+/* Returns the distances in x, whose heads have `parts` side by side. *p: the address of part number
+** `part` of the first head. */
 static struct tile_side make_side(const struct attention_tiles *f, const struct operand *x,
     int64_t heads, int parts, int part, void **p)
 {
@@ -56,9 +69,16 @@ static void fill_grid(const struct operand *x, int64_t step[4])
   }
 }
 
+static struct attention_packing find_packing(const struct call *c)
+{
+  int i = COUNT(packings) - 1;
+  while (i && !cuda_word(c, "packed", packings[i].word)) i--;
+  return packings[i];
+}
+
 static void find_ports(const struct call *c, struct attention_tiles *f)
 {
-  int n = f->first + (f->packed == APART ? 3 : f->packed == KV ? 2 : 1);
+  int n = f->first + f->packing.inputs;
   f->mask = cuda_flag(c, "use_mask") ? n++ : -1;
   f->bias = cuda_flag(c, "use_bias") ? n++ : -1;
   f->valid_length = cuda_flag(c, "use_valid_length") ? n++ : -1;
@@ -85,27 +105,26 @@ static void read_dropout(const struct call *c, struct tile_args *s)
   s->limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
 }
 
-/* Returns the tiles of an attention. first: 1: in[0] is the head gradient. */
+/* Describes a call whose inputs of forward begin with in[first]: 0 forward; 1 backward, where in[0]
+** is the gradient of the output. */
 static struct attention_tiles make_tiles(const struct call *c, int first)
 {
-  struct attention_tiles f = { .first = first,
-    .packed = cuda_word(c, "packed", "kv") ? KV : cuda_word(c, "packed", "qkv") ? QKV : APART,
+  struct attention_tiles f = { .first = first, .packing = find_packing(c),
     .nhtc = cuda_word(c, "layout", "NHTC"), .time_first = cuda_word(c, "layout", "TNC") };
   struct tile_args *s = &f.args;
-  const struct operand *q = &c->in[first], *k = f.packed == QKV ? q : &c->in[first + 1];
-  const struct operand *v = f.packed == APART ? &c->in[first + 2] : k;
-  const int q_parts = f.packed == QKV ? 3 : 1, k_parts = f.packed == APART ? 1 : f.packed + 1;
+  const struct attention_packing z = f.packing;
+  const struct operand *q = &c->in[first], *k = q + z.key, *v = q + z.value;
   s->batch = q->d.dim[f.time_first];
   s->heads = f.nhtc ? q->d.dim[1] : (int64_t)cuda_number(c, "heads", 1);
   const int64_t kv_heads = f.nhtc ? k->d.dim[1] : (int64_t)cuda_number(c, "kv_heads", 0);
   s->group = s->heads / kv_heads;
   s->tq = q->d.dim[f.nhtc ? 2 : !f.time_first];
   s->tk = k->d.dim[f.nhtc ? 2 : !f.time_first];
-  f.d = f.nhtc ? q->d.dim[3] : q->d.dim[2] / (s->heads * q_parts);
-  f.dv = f.nhtc ? v->d.dim[3] : v->d.dim[2] / (kv_heads * k_parts);
-  s->q = make_side(&f, q, s->heads, q_parts, 0, &f.q);
-  s->k = make_side(&f, k, kv_heads, k_parts, k_parts == 3, &f.k);
-  s->v = make_side(&f, v, kv_heads, k_parts, k_parts - 1, &f.v);
+  f.d = f.nhtc ? q->d.dim[3] : q->d.dim[2] / (s->heads * z.q_parts);
+  f.dv = f.nhtc ? v->d.dim[3] : v->d.dim[2] / (kv_heads * z.kv_parts);
+  s->q = make_side(&f, q, s->heads, z.q_parts, 0, &f.q);
+  s->k = make_side(&f, k, kv_heads, z.kv_parts, z.key_part, &f.k);
+  s->v = make_side(&f, v, kv_heads, z.kv_parts, z.value_part, &f.v);
   s->causal = cuda_flag(c, "causal");
   s->window = (int64_t)cuda_number(c, "window", 0);
   s->scale = cuda_number(c, "scale", 0);
@@ -117,19 +136,19 @@ static struct attention_tiles make_tiles(const struct call *c, int first)
   return f;
 }
 
-/* Bytes of a row of keys and one of values in shared memory (kernels/flash_attention.cu). Wider
-** rows than WIDE do not fit. */
 enum {
-  NARROW = 512,                                       /* tiles have 32 rows up to here */
-  WIDE   = 1024,                                      /* tiles have 16 rows up to here */
+  NARROW = 512,                                       /* bytes up to which tiles have 32 rows */
+  WIDE   = 1024,                                      /* bytes up to which they have 16; at most */
 };
-static int64_t bytes_of_rows(const struct attention_tiles *f, int dtype)
+/* Returns the bytes of a key and a value in shared memory (kernels/flash_attention.cu). */
+static int64_t count_row_bytes(const struct attention_tiles *f, int dtype)
 {
   const int64_t each = dtype == TY_F64 ? sizeof(double) : sizeof(float);
   return (align_up((size_t)f->d, 8) + align_up((size_t)f->dv, 8)) * each;
 }
 
-/* Returns the elements of a load: whole packs in each row of each head, all of them aligned. */
+/* Returns the elements of a load: a power of two that divides all distances and sizes, of arrays
+** that are aligned. */
 static int choose_pack(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
     void *const *p, int count)
 {
@@ -140,7 +159,7 @@ static int choose_pack(const struct attention_tiles *f, int dtype, const struct 
   return cuda_pack(dtype, all & -all, p, count);
 }
 
-/* Queries that share a tile up to here have teams of threads for parts of the keys. */
+/* Up to that many queries, rows of a tile have teams of threads, each for a part of the keys. */
 enum { FEW_ROWS = 8 };
 
 /* Returns whether tensor cores multiply: half types in heads that fit into registers, enough
@@ -153,7 +172,7 @@ static bool has_tensor_kernels(const struct attention_widths *h)
       h->key <= REGISTERS && h->value <= REGISTERS && cuda_device(h->device)->arch >= ARCHITECTURE;
 }
 
-/* Serves as attention_multiplies_alike: products of half types are on tensor cores. */
+/* Answers attention_multiplies_alike: products of half types are computed on tensor cores. */
 static bool multiplies_alike(const struct attention_widths *h)
 {
   return h->dtype == TY_F64 || (h->dtype == TY_F32 && !precision_allows_tf32(h->precision)) ||
@@ -165,14 +184,14 @@ __attribute__((constructor)) static void register_heads(void)
   attention_register(TY_GPU, multiplies_alike);
 }
 
-/* A launch of blocks that have `rows` of each of `heads` heads in tiles. */
 struct tile_launch { cu_function f; int64_t blocks; };
 
-static int tile_family(const struct call *c, const struct attention_tiles *f, const char *name,
+/* Finds a kernel on ordinary cores, and the blocks that take `rows` of each of `heads` heads. */
+static int find_tile_kernel(const struct call *c, const struct attention_tiles *f, const char *name,
     int pack, int64_t rows, int64_t heads, struct tile_launch *out)
 {
   const int dtype = c->in[0].d.dtype;
-  const bool wide = bytes_of_rows(f, dtype) > NARROW;
+  const bool wide = count_row_bytes(f, dtype) > NARROW;
   const int tile = rows <= FEW_ROWS ? FEW_ROWS : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
   out->blocks = (rows + tile - 1) / tile * heads * f->args.batch;
   return cuda_family(c->device, FAMILY_flash_attention, name, &out->f,
@@ -183,11 +202,17 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
       (long long)f->dv, pack, tile, columns);
 }
 
-/* Of a block on tensor cores (TENSOR_ROWS and TENSOR_THREADS of kernels/flash_attention.cu). */
-enum { TENSOR_ROWS = 64, TENSOR_THREADS = 128 };
+/* as kernels/flash_attention.cu has them */
+enum {
+  TENSOR_ROWS = 64,                                   /* rows of a block on tensor cores */
+  TENSOR_THREADS = 128,                               /* its threads */
+};
 
-/* Kernels that do the same on ordinary and on tensor cores. */
-struct tile_kernels { const char *name, *on_tensor; };
+/* Names of two kernels that compute the same. */
+struct tile_kernels {
+  const char *name;                                   /* on ordinary cores */
+  const char *on_tensor;                              /* on tensor cores */
+};
 static const struct tile_kernels attend = { "attend", "attend_tensor" },
                                  back_queries = { "attend_back_queries",
                                    "attend_back_queries_tensor" },
@@ -200,7 +225,7 @@ static int start_tiles(const struct call *c, const struct attention_tiles *f,
   struct tile_launch l;
   const bool tensor = has_tensor_kernels(&(struct attention_widths){ c->device,
     c->in[0].d.dtype, c->precision, f->args.tq, f->d, f->dv });
-  TRY(tile_family(c, f, tensor ? kernels->on_tensor : kernels->name, pack, rows, heads, &l));
+  TRY(find_tile_kernel(c, f, tensor ? kernels->on_tensor : kernels->name, pack, rows, heads, &l));
   if (tensor) l.blocks = (rows + TENSOR_ROWS - 1) / TENSOR_ROWS * heads * f->args.batch;
   return l.blocks
       ? cuda_launch(c->device, l.f, l.blocks, tensor ? TENSOR_THREADS : CUDA_BLOCK, 0, params)
@@ -220,30 +245,28 @@ static int attend_forward(struct call *c)
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a number for each query (kernels/flash_attention.cu: gaps). */
-static size_t back_scratch(const struct call *c)
+/* Returns the bytes of scratch: a number for each query (gaps of kernels/flash_attention.cu). */
+static size_t count_back_scratch(const struct call *c)
 {
   return sizeof(double) * (size_t)desc_count(&c->in[c->nin - 1].d);
 }
 
-/* Computes the gradients; in: head gradient, the inputs, output, logsum. */
+/* Computes the gradients. in: gradient of the output, the inputs, output, logsum. */
 static int attend_backward(struct call *c)
 {
   struct attention_tiles f = make_tiles(c, 1);
   struct tile_args *s = &f.args;
   const int64_t kv_heads = s->heads / s->group;
-  const int q_parts = f.packed == QKV ? 3 : 1, k_parts = f.packed == APART ? 1 : f.packed + 1;
-  const struct operand *of_k = &c->out[f.packed == QKV ? 0 : 1];
-  const struct operand *of_v = f.packed == APART ? &c->out[2] : of_k;
+  const struct attention_packing z = f.packing;
   void *dy, *y, *dq, *dk, *dv, *gaps = c->tmp, **logsum = &c->in[f.end + 1].p;
   for (int i = 0; i < c->nout; i++)
     if (i + 1 == f.mask || i + 1 == f.valid_length || i + 1 == f.offset)
       TRY(cuda_zero(c, &c->out[i]));
   s->dy = make_side(&f, &c->in[0], s->heads, 1, 0, &dy);
   s->y = make_side(&f, &c->in[f.end], s->heads, 1, 0, &y);
-  s->dq = make_side(&f, &c->out[0], s->heads, q_parts, 0, &dq);
-  s->dk = make_side(&f, of_k, kv_heads, k_parts, k_parts == 3, &dk);
-  s->dv = make_side(&f, of_v, kv_heads, k_parts, k_parts - 1, &dv);
+  s->dq = make_side(&f, &c->out[0], s->heads, z.q_parts, 0, &dq);
+  s->dk = make_side(&f, &c->out[z.key], kv_heads, z.kv_parts, z.key_part, &dk);
+  s->dv = make_side(&f, &c->out[z.value], kv_heads, z.kv_parts, z.value_part, &dv);
   void *arrays[] = { f.q, f.k, f.v, dy, y };
   const int pack = choose_pack(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
   if (!dq && !dk && !dv) return TY_OK;
@@ -254,25 +277,28 @@ static int attend_backward(struct call *c)
   return start_tiles(c, &f, &back_keys, pack, s->tk, kv_heads, keys);
 }
 
-static const char *too_wide(const struct call *c, int first)
+static const char *refuse_wide(const struct call *c, int first)
 {
   struct attention_tiles f = make_tiles(c, first);
-  return bytes_of_rows(&f, c->in[0].d.dtype) > WIDE ? "heads are too wide for shared memory" : NULL;
+  const bool fits = count_row_bytes(&f, c->in[0].d.dtype) <= WIDE;
+  return fits ? NULL : "heads are too wide for shared memory";
 }
 
-static const char *refuse_forward(const struct call *c) { return too_wide(c, 0); }
+static const char *refuse_forward(const struct call *c) { return refuse_wide(c, 0); }
 
-static const char *back_refuse(const struct call *c)
+static const char *refuse_backward(const struct call *c)
 {
   struct attention_tiles f = make_tiles(c, 1);
-  return f.bias >= 0 && c->out[f.bias - 1].p ? "the gradient of a bias" : too_wide(c, 1);
+  return f.bias >= 0 && c->out[f.bias - 1].p ? "the gradient of a bias" : refuse_wide(c, 1);
 }
 
 static const struct kernel in_tiles[] = {
   { "tiles", attend_forward, T_ANY, refuse_forward, .flags = K_DRAWS_ON_DEVICE }, { 0 }
 };
 static const struct kernel in_tiles_back[] = {
-  { "tiles", attend_backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_ON_DEVICE }, { 0 }
+  { "tiles", attend_backward, T_ANY, refuse_backward, count_back_scratch,
+    .flags = K_DRAWS_ON_DEVICE },
+  { 0 }
 };
 
 const struct op_kernels cuda_flash_attention[] = {

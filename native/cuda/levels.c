@@ -7,7 +7,8 @@
 
 enum { T_ALL = T_FLOAT | T_INT };
 
-static double count_of(int dtype)
+/* Returns the level of a range's end (levels_of of operators/quantized/quantize.h). */
+static double get_largest_level(int dtype)
 {
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
@@ -16,15 +17,20 @@ int cuda_start_levels(const struct call *c, const char *name, int data, int resu
     int64_t n, void **params)
 {
   /* Not a row: the words are floats, which follow from the dtypes. */
-  const double most = count_of(result);
+  const double most = get_largest_level(result);
   return cuda_start_words(c, FAMILY_levels, name, n, params,
       "T=%s Q=%s LEAST=%.1f MOST=%.1f LEVELS=%.1f TEAM=%d", cuda_type(data), cuda_type(result),
       result == TY_U8 ? 0.0 : -most, most, levels, CUDA_BLOCK);
 }
 
-struct level_range { double least, most; bool given; void *found; };
+/* The range of data: given as parameters, or found in the device's memory by "find_range". */
+struct level_range {
+  double least, most;
+  bool given;
+  void *found;                                        /* two numbers in scratch; NULL: not needed */
+};
 
-/* Computes output 0 from input 0, then the range. */
+/* Computes output 0 from input 0, then the range. levels: see cuda_start_levels. */
 static int quantize_data(const struct call *c, struct level_range s, double levels)
 {
   const ty_desc *x = &c->in[0].d;
@@ -70,7 +76,7 @@ static int quantize_asym_run(struct call *c)
 
 static int requantize_run(struct call *c)
 {
-  return quantize_data(c, calibrated_range(c), count_of(TY_I32));
+  return quantize_data(c, calibrated_range(c), get_largest_level(TY_I32));
 }
 
 static int quantize_v2_run(struct call *c)
@@ -91,7 +97,8 @@ static int dequantize_run(struct call *c)
   int from = c->in[0].d.dtype;
   int64_t n = desc_count(&c->in[0].d);
   if (!c->out[0].p) return TY_OK;
-  return cuda_start_levels(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), n,
+  const double levels = from == TY_I8 ? 127.5 : get_largest_level(from);
+  return cuda_start_levels(c, "dequantize", from, TY_I8, levels, n,
       (void *[]){ &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n });
 }
 
@@ -105,7 +112,7 @@ int cuda_keep_range(const struct call *c, int k)
 
 const char *cuda_refuse_numbers(const struct call *c)
 {
-  return cuda_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
+  return cuda_level(c->in[0].d.dtype) ? NULL : "data is neither uint8 nor int8";
 }
 
 static int flat_run(struct call *c)

@@ -4,10 +4,10 @@
 
 static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
 /* Starts n threads of a kernel of kernels/levels.cu on data and results of these dtypes. levels:
-** what the data's range counts up to; 0: data are numbers. */
+** the largest level of the data; 0: data are numbers. */
 int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
     int64_t n, void **params);
 /* Copies inputs k and k + 1, a range, to outputs 1 and 2. */
 int cuda_keep_range(const struct call *c, int k);
-/* Refuses data that are no 8-bit integers. */
+/* Returns why the call is refused where data are no 8-bit integers, else NULL. */
 const char *cuda_refuse_numbers(const struct call *c);

@@ -4,12 +4,14 @@
 #include "cuda/recurrent.h"
 
 struct device_lstm8 {
-  struct call call;                                   /* RNN's on numbers */
-  struct operand in[4], out[4];
+  struct call call;                                   /* of RNN, on float32 */
+  struct operand in[4];
+  struct operand out[4];
   struct run run;
   struct recurrent layers;
-  /* bytes of scratch before that of RNN */
-  size_t data, weights;
+  /* bytes of the parts of scratch, in their order; RNN's scratch follows them */
+  size_t data;
+  size_t weights;
 };
 
 static void open_lstm(const struct call *c, struct device_lstm8 *l)

@@ -9,12 +9,15 @@
 enum { LAYER_NORM, INSTANCE_NORM, GROUP_NORM, RMS_NORM };
 /* as kernels/norm_rows.cu has it */
 struct norm_args { int64_t rows, k, inner, groups, parts; double eps; };
-/* shared: one gain for a row; deviation: the third output is sqrt(var + eps); centered: there are a
-** mean and a beta; held: packs of a row in each thread's registers, 0: rows are walked */
 struct row_norm {
   struct norm_args args;
-  bool shared, deviation, centered;
-  int dtype, team, pack, held;
+  bool shared;                                        /* gamma and beta are one number for a row */
+  bool deviation;                                     /* the third output is sqrt(var + eps) */
+  bool centered;                                      /* there are a mean and a beta */
+  int dtype;
+  int team;                                           /* threads of a row */
+  int pack;                                           /* elements of a load */
+  int held;                                           /* packs of a row in registers of a thread */
 };
 
 static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
@@ -42,7 +45,8 @@ static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
   return n;
 }
 
-/* Holds rows where that is possible, `most` elements of each in a thread. */
+/* Decides whether threads hold their rows in registers, at most `most` elements of each; else (held
+** 0) each pass reads the rows again. */
 static void hold_rows(struct row_norm *n, int most, void *const *arrays, int count)
 {
   if (n->args.inner > 1) return;
@@ -53,8 +57,8 @@ static void hold_rows(struct row_norm *n, int most, void *const *arrays, int cou
   if (n->held) n->team = CUDA_BLOCK;
 }
 
-/* Starts a kernel of kernels/norm_rows.cu. Not rows: another kernel runs where rows are held, and
-** a gradient takes up to three. */
+/* Starts a kernel of kernels/norm_rows.cu. These are no struct cuda_row, since the kernel depends
+** on whether rows are held, and a gradient takes up to three of them. */
 static int start_rows(const struct call *c, const struct row_norm *n, const char *name,
     int64_t threads, void **params)
 {
@@ -74,7 +78,7 @@ static int rows_forward(struct call *c)
         &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args });
 }
 
-/* Returns the reduction of what each row adds to the gradients of a shared gamma and beta. */
+/* Returns the reduction that adds up, over samples, the gradients of a shared gamma and beta. */
 static struct reduce gain_reduction(const struct row_norm *n)
 {
   return cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1);
@@ -85,10 +89,11 @@ static size_t gain_bytes(const struct reduce *r)
   return align_up(sizeof(double) * (size_t)r->in, ALIGN);
 }
 
-/* Returns how many teams share the rows of a gradient, each of enough rows. */
+/* Returns how many teams share the rows of a gradient. */
 static int64_t gain_teams(const struct row_norm *n)
 {
-  enum { ROWS = 16, TEAMS = 1024 };
+  enum { ROWS = 16 };                                 /* rows of a team, at least */
+  enum { TEAMS = 1024 };                              /* at most */
   return MAX(MIN(n->args.rows / ROWS, TEAMS), 1);
 }
 
@@ -108,11 +113,12 @@ static int reduce_gains(
   return out->p ? cuda_reduce(c->device, r, &f, tmp) : TY_OK;
 }
 
-/* Computes gradients with a gain for each element; in: head gradient, data, gamma, mean, third
-** output; RMSNorm has no mean. */
+/* Computes gradients where each element of a row has its own gamma. in: gradient of the output,
+** data, gamma, mean (not of RMSNorm), third output. */
 static int gains_backward(struct call *c)
 {
-  enum { HELD = 16, COLUMNS = 32 };
+  enum { HELD = 16 };                                 /* elements of a row in a thread, at most */
+  enum { COLUMNS = 32 };                              /* of a block of "gain_sums" */
   struct row_norm n = make_row_norm(c, &c->in[1].d);
   const bool gains = c->out[1].p || (n.centered && c->out[2].p);
   void *part = gains ? c->tmp : NULL, *none = NULL;
@@ -120,7 +126,7 @@ static int gains_backward(struct call *c)
   void **more = sum ? &c->in[sum->operand].p : &none;
   void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p, *more };
   void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
-  bool whole = false;                                 /* one block, which adds the gains up */
+  bool whole = false;                                 /* one block adds up dgamma and dbeta, too */
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   if (n.held) {
     n.args.parts = gain_teams(&n);
@@ -142,8 +148,8 @@ static int gains_backward(struct call *c)
       (void *[]){ &c->out[1].p, n.centered ? &c->out[2].p : &none, &part, &n.args });
 }
 
-/* Computes gradients with a gain for each row; in: head gradient, data, gamma, mean, third output.
-** */
+/* Computes gradients where a row has one gamma. in: gradient of the output, data, gamma, mean,
+** third output. */
 static int rows_backward(struct call *c)
 {
   struct row_norm n = make_row_norm(c, &c->in[1].d);
@@ -183,19 +189,27 @@ static int64_t l2_sizes(const struct call *c, void *to)
 /* -- BatchNorm --------------------------------------------------------------------------------- */
 
 enum { PLAIN, WITH_VARIANCE, WITH_RELU };
-/* batch: by the statistics of the batch; variance: the third output is it */
 struct channel_norm {
-  int64_t n;
-  int dtype, params, relu;
-  struct {
-    int64_t outer, k, inner, parts, chunks, width;
+  int64_t n;                                          /* elements of the data */
+  int dtype;
+  int params;                                         /* dtype of gamma and its like */
+  int relu;                                           /* RELU of kernels/batch_norm.cu */
+  struct {                                            /* as kernels/batch_norm.cu has it */
+    int64_t outer, k, inner;                          /* k: channels */
+    int64_t parts;                                    /* blocks that share a channel's statistics */
+    int64_t chunks;                                   /* blocks that apply them to a channel */
+    int64_t width;                                    /* threads of a line, a power of two */
     double eps, momentum;
-    int32_t fixed, batch, variance, ones;
+    int32_t fixed;                                    /* gamma is 1 */
+    int32_t batch;                                    /* the batch's statistics are used */
+    int32_t variance;                                 /* the third output is the variance */
+    int32_t ones;                                     /* gamma is set to 1 */
   } args;
 };
 
-/* Returns how many blocks share a channel: each has a part that is long enough, and all together
-** keep the device busy. From the shape alone, as results depend on it. */
+/* Returns how many blocks share a channel, at most `most`: each has a part that is long enough, and
+** all channels together have about `blocks`. It depends on the shape alone, since results depend on
+** it. */
 static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t blocks)
 {
   enum { LONG = 8192 };                               /* elements of a part */
@@ -304,9 +318,14 @@ static size_t batch_back_scratch(const struct call *c)
   return parts_bytes(&b);
 }
 
-/* Of a gradient of BatchNorm: relu's gradient by its output y, which the first pass computes of the
-** head gradient and `more`, and keeps. */
-struct batch_kept { void *y, *more, *kept; };
+/* The relu that a gradient of BatchNorm begins with; all NULL: none, or one that needs no
+** output. */
+struct batch_kept {
+  void *y;                                            /* output of the relu */
+  void *more;                                         /* added to the gradient first; NULL: none */
+  void *kept;                                         /* result of both, which others read, too */
+};
+/* Finds that relu in the call's epilogue, or in the operator itself. */
 static struct batch_kept find_kept(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, PRE_KEPT_GRAD), *sum = find_fused(c, PRE_ADD);

@@ -2,35 +2,37 @@
 #pragma once
 #include "cuda/cuda.h"
 
-/* A product is made for a call: on its device, float32 by TF32 where its precision allows that.
-** C = act(alpha op(A) op(B) + beta C + bias), row-major, `batch` times with strides in elements.
-** op(A) is m x k, op(B) is k x n; ld: elements from row to row in memory. bias: n numbers.
-** sums: the bias is a result instead, the sums of op(A)'s rows (m numbers). onto: what beta
-** multiplies, laid out as C; NULL: what C holds. */
+/* C = act(alpha op(A) op(B) + beta onto + bias), row-major. It runs on the device of a call,
+** float32 by TF32 where the call's precision allows that. */
 struct product {
   int dtype;
-  bool ta, tb, biased, relu, sums;
-  int64_t m, n, k, lda, ldb, ldc;
-  int64_t batch, stride_a, stride_b, stride_c;
+  bool ta, tb;                                        /* op transposes */
+  bool biased;                                        /* bias: n numbers */
+  bool relu;                                          /* act is relu */
+  bool sums;                                          /* bias is a result: m sums of op(A)'s rows */
+  int64_t m, n, k;                                    /* op(A) is m x k, op(B) is k x n */
+  int64_t lda, ldb, ldc;                              /* elements from one row to the next */
+  int64_t batch;                                      /* number of such products */
+  int64_t stride_a, stride_b, stride_c;               /* elements from one product to the next */
   double alpha, beta;
-  const void *onto;
+  const void *onto;                                   /* laid out as C; NULL: C itself */
 };
-/* what was decided for a product; zero-initialised in a kernel's state, freed by product_done */
+/* What was decided for a product. Zero-initialised in a kernel's state, freed by product_done. */
 struct product_plan;
-/* Returns the bytes of workspace that it needs, 0 also where that is unknown. */
+/* Returns the bytes of workspace that a product needs, 0 also where that is unknown. */
 size_t product_workspace(const struct call *c, const struct product *p);
-/* Returns NULL where cublasLt is there and does it, else the reason. */
+/* Returns NULL where cublasLt is there and computes it, else the reason. */
 const char *product_refuse(const struct call *c, const struct product *p);
 /* Runs a product in a workspace of product_workspace bytes. Writes `bias` if it has sums. */
 int  product_run(const struct call *call, const struct product *p, struct product_plan **plan,
     const void *a, const void *b, const void *bias, void *c, void *workspace);
 void product_done(struct product_plan *plan);
 
-/* A product and the sums of op(A)'s rows, where A is turned and packed: gradients of a weight and
-** of a bias. Zero-initialised; `plan` is freed by product_done. */
+/* A product and the sums of op(A)'s rows, where A is transposed and dense: gradients of a weight
+** and of a bias. Zero-initialised; `plan` is freed by product_done. */
 struct product_with_sums {
   struct product_plan *plan;
-  bool apart;                                         /* no plan makes the sums, too */
+  bool apart;                                         /* sums are computed by another kernel */
 };
 /* Returns the bytes of workspace that it needs with or without the library. */
 size_t product_sums_workspace(const struct call *c, const struct product *p);

@@ -88,7 +88,7 @@ static const char *refuse_pair(const struct call *c)
 {
   return cuda_level(c->in[0].d.dtype) && cuda_level(c->in[1].d.dtype)
       ? NULL
-      : "the inputs are no 8-bit integers";
+      : "the inputs are neither uint8 nor int8";
 }
 
 /* as kernels/quantized.cu has it */

@@ -13,11 +13,12 @@ struct recurrent_plans {
   struct product_with_sums with_sums[MOST_PLANS_WITH_SUMS];
 };
 
-/* one run */
+/* A call. */
 struct recurrent {
   const struct call *c;
-  int dtype, mode;
-  size_t size;                                        /* of an element */
+  int dtype;
+  int mode;                                           /* GRU, LSTM ... */
+  size_t size;                                        /* bytes of an element */
   int64_t time, batch, inputs, units, layers, directions;
   int64_t rows;                                       /* gates times units */
   int64_t outputs;                                    /* units, or the size of their projection */
@@ -30,7 +31,11 @@ struct recurrent recurrent_make(const struct call *c, const ty_desc *data);
 
 /* One layer in one direction. */
 struct recurrent_pass {
-  int64_t layer, d, in, wx, wh, wr, bx, bh;
+  int64_t layer;
+  int64_t d;                                          /* direction: 0, 1 */
+  int64_t in;                                         /* columns of x */
+  /* places in the weights: of inputs, of the state, of the projection, both biases */
+  int64_t wx, wh, wr, bx, bh;
   const void *x;
   void *y;                                            /* this direction's part of the output */
 };
@@ -70,12 +75,13 @@ static inline void *output_of(const struct recurrent *r, const void *y, int64_t 
 {
   return recurrent_element(r, y, t * r->batch * output_row(r));
 }
-/* Returns element (pass, 0, 0) of (layers directions, batch, outputs), and of (..., units). */
+/* Returns element (pass, 0, 0) of an array (layers directions, batch, outputs). */
 static inline void *state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
   return recurrent_element(r, all, (l->layer * r->directions + l->d) * r->batch * r->outputs);
 }
+/* Returns element (pass, 0, 0) of an array (layers directions, batch, units). */
 static inline void *cell_state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
@@ -90,23 +96,31 @@ const char *recurrent_refuse(const struct call *c);
 size_t recurrent_plans_size(const struct call *c);
 void   recurrent_plans_done(void *state);
 
-/* C (m x n) = op(A) op(B), onto what is there with `add` */
-struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
+/* C (m x n) = op(A) op(B). */
+struct recurrent_product {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;                              /* elements from one row to the next */
+  bool ta, tb;                                        /* op transposes */
+};
+/* Runs a product by plan number `plan` of the call. add: to what C holds. */
 int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, bool add);
-/* Runs the same product with the sums of A's columns, A being turned. */
+/* Runs a product, and sums the columns of A, which is transposed. */
 int recurrent_multiply_sums(const struct recurrent *r, int plan, const struct recurrent_product *p,
     const void *a, const void *b, void *c, void *sums);
 size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n);
 size_t recurrent_work_sums(const struct recurrent *r, const struct recurrent_product *p, int n);
 
-/* a cursor over the scratch of a call; base NULL: only counts */
+/* Divides the scratch of a call. base NULL: only counts bytes. */
 struct recurrent_scratch { char *base; size_t used; };
 void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
 
-/* How kernels/recurrence.cu does all steps of a pass, forward or backward: samples and threads of a
-** block, rows of the weight in its shared memory. samples 0: it does not. */
-struct recurrence_plan { int samples, threads; int64_t held; };
+/* How kernels/recurrence.cu computes all steps of a pass, forward or backward. */
+struct recurrence_plan {
+  int samples;                                        /* of a block; 0: it does not */
+  int threads;                                        /* of a block */
+  int64_t held;                                       /* rows of the weight in shared memory */
+};
 struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward);
 /* Launches a plan's kernel with the first n of `params`, and sets element n itself. w: the
 ** weight. */

@@ -5,21 +5,26 @@
 
 /* beside the kinds of reduce.h: the sum of x (other - centre) */
 enum { R_DOT = R_KINDS };
-/* y, of dtype `to`, from x; `other`: as x; centre: as y, one per result. add: onto what y holds */
 struct cuda_reduce {
-  int kind, finish, to;
-  const void *x, *other, *centre;
+  int kind;                                           /* R_* */
+  int finish;                                         /* F_* */
+  int to;                                             /* dtype of y and centre */
+  const void *x;
+  const void *other;                                  /* R_DOT: laid out as x */
+  const void *centre;                                 /* R_DOT: a number for each result */
   void *y;
-  bool add;
+  bool add;                                           /* to what y holds */
 };
 size_t cuda_reduce_scratch(const struct reduce *r);
-/* Runs a reduction. tmp: cuda_reduce_scratch bytes; NULL: there are none, and few results take
-** long. */
+/* Runs a reduction. tmp: cuda_reduce_scratch bytes; NULL: results are not divided into parts, which
+** is slow where they are few. */
 int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp);
-/* The same in two halves: what kernels/reduce.cu is compiled for, and the launch of what was, whose
-** argument `elements` points to: a pointer to x, or what a pointwise program reads. */
+/* The two halves of cuda_reduce, for reductions of what a pointwise program computes. */
 struct reduce_words { char s[224]; };
+/* Returns the words that kernels/reduce.cu is compiled with. */
 struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_reduce *f);
+/* Launches what was compiled. elements: points to the pointer to x, or to the struct that the
+** pointwise program reads. */
 int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
     const struct cuda_reduce *f, void *elements, void *tmp);
 /* Returns the reduction of (outer, k, inner), of which k stays. */

@@ -59,7 +59,8 @@ struct history {
   bool broken;                                        /* see backlog_mark_broken */
   bool late;                                          /* its input was not given yet (late.c) */
   bool waits;                                         /* see backlog_mark_waiting */
-  struct late_group { uint64_t id; int of; } group;   /* of late calls; id 0: none */
+  /* of late calls: id 0: none; of: number of late values that the group has */
+  struct late_group { uint64_t id; int of; } group;
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
   const char *freed_at;                               /* the line of that backward; NULL */

@@ -1,13 +1,13 @@
 /* kept.c - see kept.h. */
 #include "lazy/kept.h"
 
-/* programs; a structure with several sets of ends counts for each */
+/* programs that are kept, at most; those of one structure that keep other outputs count apart */
 enum { MOST_KEPT = 256 };
-/* Runs in a row in which the same outputs are alive, fewer than a program keeps, before one is made
-** that keeps just these. One run may have fewer by chance, as a collector frees arrays when it
-** likes. */
+/* runs in a row with the same outputs alive, fewer than the program keeps, after which a program is
+** built that keeps just these. In one run they may be fewer by chance, since a collector frees
+** arrays at any time. */
 enum { RUNS_ALIKE = 2 };
-enum { MOST_ALIKE = 4 };                              /* programs of a structure, due to this */
+enum { MOST_ALIKE = 4 };                              /* programs of a structure, at most */
 
 static struct kept *kept[MOST_KEPT];
 static int nkept;
@@ -50,6 +50,7 @@ struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *aliv
   return best;
 }
 
+/* Returns the number of programs of the same structure. */
 static int count_alike(const struct kept *like)
 {
   int n = 0;
@@ -104,7 +105,7 @@ void kept_free(struct kept *k)
 void kept_add(struct kept *k, uint64_t hash)
 {
   if (nkept == MOST_KEPT) {
-    int at = 0;                                       /* the least recently used one */
+    int at = 0;                                       /* of the least recently used one */
     for (int i = 1; i < nkept; i++)
       if (kept[i]->used < kept[at]->used) at = i;
     kept_free(kept[at]);

@@ -2,8 +2,8 @@
 #include "base/number.h"
 #include "lazy/numbers.h"
 
-enum { NO_FORM = 1 };                                  /* the form of calls without a number */
-enum { FORMS = 1024 };                                /* a power of two; new ones replace old */
+enum { NO_FORM = 1 };                                 /* the form of calls without a number */
+enum { FORMS = 1024 };                                /* slots, a power of two; newer forms win */
 
 /* Scalar operators and what computes the same with an array; swapped: the number comes first. */
 static const struct { const char *scalar, *array; bool swapped; } table[] = {
@@ -28,6 +28,7 @@ static uint64_t mix_hash(uint64_t h, uint64_t word)
   return h ^ h >> 29;
 }
 
+/* Returns the form of a call, at least 2, and notes its number; NO_FORM: it has none. */
 static uint64_t find_form(struct cached_call *c)
 {
   const struct call *v = &c->v.call;

@@ -503,7 +503,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   struct kept *k = NULL;
   struct backlog *backlog = NULL;
   if (!t->nhead && t->ndone == t->n) return TY_OK;
-  for (int i = t->ndone; i < t->n; i++) { /* out of the backlog: what they read is free then */
+  for (int i = t->ndone; i < t->n; i++) { /* no longer pending: what they read may be written */
     if (!t->call[i]->backlog) continue;
     backlog = t->call[i]->backlog;
     backlog_remove(t->call[i]);
@@ -529,7 +529,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   return code;
 }
 
-/* Runs a list of calls that is complete in t. */
+/* Runs the calls of t, which has all that they read and that has no value. */
 static int run_forward(struct trace *t)
 {
   int code = trace_number(t);
@@ -539,11 +539,11 @@ static int run_forward(struct trace *t)
   return code;
 }
 
-/* Parts of the pending calls, which run apart from each other and in this order. Calls of the last
-** part wait and do not run. */
+/* Parts of the pending calls, which run one after the other, in this order. Calls of the last part
+** wait and do not run. */
 enum part { PART_WHOLE, PART_BROKEN, PART_WAITING };
 
-/* Which of the marks of calls are valid. */
+/* Which marks of calls (struct history) are up to date. */
 struct marked { bool broken, waiting; };
 
 static enum part part_of(const struct history *h, struct marked marked)

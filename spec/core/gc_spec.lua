@@ -77,7 +77,7 @@ describe("the collector", function()
 
     it("takes no share for results that wait, which have no memory", function()
       if gc.stress or os.getenv "TYCHO_LAZY" == "0" then return end
-      local x, kept = nd.ones{ LARGE / 8 }, {}
+      local x, kept = nd.ones{ LARGE / 8 }, {} -- luacheck: ignore kept
       x:attach_grad()
       collectgarbage()
       local long, before = read_percent(), steps
@@ -114,7 +114,7 @@ describe("the collector", function()
       assert.is_true(is_swept(gc.begin))
       assert.is_true(is_swept(function() collectgarbage("step", 200) end))
       assert.is_true(is_swept(function()
-        local t = {}
+        local t = {} -- luacheck: ignore t
         for i = 1, 3e5 do t[i] = { i } end
       end))
     end)

@@ -147,7 +147,7 @@ describe("8-bit integers on a GPU", function()
   it("are the CPU's", function()
     local text = devices.agree(pending, LEVELS, 60)
     if text then
-      assert.matches("data is no 8-bit integer", text, 1, true)
+      assert.matches("data is neither uint8 nor int8", text, 1, true)
     end
   end)
 

@@ -531,20 +531,29 @@ describe("contrib.attention refuses", function()
   local function refused(code, words, ...)
     local e = assert.raises(code, nd.contrib.attention, ...)
     assert.is_truthy(tostring(e):find(words, 1, true), tostring(e))
+    return e
   end
   local x = nd.ones{ 2, 3, 8 }
 
   it("what does not fit", function()
     refused("shape", "8 numbers cannot be divided into 3 heads", x, x, x, { heads = 3 })
-    refused("shape", "broadcasts to (batch 2, heads 2, queries 3, keys 3)",
+    refused("shape", "broadcasts to (batch 2, heads 2, queries 3, keys 3), got (4,)",
       { query = x, key = x, value = x, bias = nd.ones{ 4 }, heads = 2 })
     refused("shape", "expected (batch, length, heads * size), got 2 dimensions", nd.ones{ 2, 3 }, x,
       x, { heads = 2 })
-    refused("value", "heads 4 is no multiple of kv_heads 3", x, x, x, { heads = 4, kv_heads = 3 })
-    refused("value", "packed inputs have layout", { query_key_value = nd.ones{ 2, 3, 24 },
-      packed = "qkv", layout = "NHTC" })
-    refused("value", "as many heads of keys", { query_key_value = nd.ones{ 2, 3, 24 },
-      packed = "qkv", heads = 4, kv_heads = 2 })
-    refused("dtype", "float", x:astype "int32", x:astype "int32", x:astype "int32", { heads = 2 })
+    refused("dtype", "query: expected a float type, got int32", x:astype "int32",
+      x:astype "int32", x:astype "int32", { heads = 2 })
+  end)
+
+  it("parameters that do not fit, by name", function()
+    local e = refused("value", "expected a divisor of heads = 4, got 3", x, x, x,
+      { heads = 4, kv_heads = 3 })
+    assert.equal("kv_heads", e.argument)
+    e = refused("value", "expected NTC or TNC with packed inputs, got NHTC",
+      { query_key_value = nd.ones{ 2, 3, 24 }, packed = "qkv", layout = "NHTC" })
+    assert.equal("layout", e.argument)
+    e = refused("value", "expected heads = 4 with packed = qkv, got 2",
+      { query_key_value = nd.ones{ 2, 3, 24 }, packed = "qkv", heads = 4, kv_heads = 2 })
+    assert.equal("kv_heads", e.argument)
   end)
 end)

@@ -88,22 +88,22 @@ int convolve_weight(
 void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
 
-/* A convolution of 8-bit levels with an int8 weight: sums of products of integers, which `row` ends
-** (scale, bias, more and out are those of filter 0, of position 0; its n, sum, less and unit are
-** ignored). x of TY_I8, of TY_U8, which are taken less 128, or of TY_F32, which becomes int8. zero:
-** the level of 0 (of uint8 less 128); scale: the number that a level of x represents, 0: of float32
-** the largest magnitude of an image / 127. kept: the weight in another order, state of the
-** instruction. */
+/* A convolution of 8-bit levels (kernel/gemm/levels.h) with an int8 weight. */
 struct convolve_levels {
   struct window w;
+  /* of x: TY_I8; TY_U8, from whose levels 128 is taken; TY_F32, which becomes int8 */
   int dtype;
   const void *x;
   const struct operand *weight;
-  int32_t zero;
+  int32_t zero;                                       /* level of 0; of TY_U8 minus 128 */
+  /* number of a level of x; 0: of TY_F32 the largest magnitude of an image / 127 */
   float scale;
+  /* what is done with sums: scale, bias, addend and out are those of filter 0 and position 0; n,
+  ** sum, zero_term and unit are not read */
   struct level_row row;
 };
 size_t convolve_levels_scratch(const struct window *w, int dtype);
+/* kept: state of the instruction, for the weight in the order of the words. Returns a code. */
 int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp);
 
 /* Windows that see one channel: no state. */

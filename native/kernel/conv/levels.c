@@ -2,17 +2,18 @@
 **
 ** An image becomes words of four channels, with borders that hold the level of 0. Panels of the
 ** right side are filled from it like those of a float32 image with a fourth of the channels, since
-** words move as numbers do; there is no matrix of columns. Weights are in the same order and are
-** kept. A unit, some positions times some filters of a group, ends its sums while they are in the
-** cache. Batches are split by images, one image by units.
+** words are copied as numbers are; there is no matrix of columns. Weights are in the same order and
+** are kept. A unit is some positions times some filters of a group; its sums become results while
+** they are in the cache. A batch is divided by images, a single image by units.
 */
 #include "kernel/conv/inner.h"
 
 enum {
   PER = 4,                                            /* channels of a word */
-  MOST_PANELS = 8,                                    /* of a unit */
-  UNITS = 8,                                          /* that are wanted */
-  PANEL_BYTES = 512 << 10, SUM_BYTES = 256 << 10,     /* of a unit, in the second cache */
+  MOST_PANELS = 8,                                    /* panels of a unit, at most */
+  UNITS = 8,                                          /* units or images that keep cores busy */
+  PANEL_BYTES = 512 << 10,                            /* panels of a unit, in the second cache */
+  SUM_BYTES = 256 << 10,                              /* its sums, in the same cache */
 };
 
 struct levels_pass {
@@ -57,8 +58,8 @@ static struct window make_word_window(const struct window *w)
   return x;
 }
 
-/* Returns whether threads take images, not parts of one; it must not depend on their number, which
-** scratch() does not know. */
+/* Returns whether threads take images, not parts of one. That must not depend on the number of
+** threads, which the function that counts scratch does not know. */
 static bool by_images(const struct window *w) { return w->n >= UNITS; }
 
 static struct levels_pass make_levels_pass(const struct window *w, int dtype)
@@ -112,11 +113,11 @@ size_t convolve_levels_scratch(const struct window *w, int dtype)
 
 struct ordering {
   const struct window *w;
-  int64_t depth;
-  int32_t zero;
+  int64_t depth;                                      /* elements of a filter in the new order */
+  int32_t zero;                                       /* level of the image that represents 0 */
   const int8_t *from;
   int8_t *to;
-  int32_t *less;
+  int32_t *zero_term;                                 /* per filter */
 };
 
 static void order_filters(int64_t begin, int64_t end, void *context)
@@ -134,11 +135,12 @@ static void order_filters(int64_t begin, int64_t end, void *context)
         to[(c / PER * taps + t) * PER + c % PER] = level;
         sum += level;
       }
-    x->less[f] = sum * x->zero;
+    x->zero_term[f] = sum * x->zero;
   }
 }
 
-/* Writes the filters in the order of the words, then zero times the sum of each. */
+/* Finds the filters in the order of the words, and their zero terms, in the instruction's state;
+** writes them there where they are not those of this weight. */
 static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
 {
   const struct window *w = &x->v->w;
@@ -152,7 +154,7 @@ static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
     (int32_t *)(packed + bytes) };
   if (!fresh) parallel_for(filters, cost_ns(LEVELS_PACK_NS, x->depth), order_filters, &o);
   x->weight = o.to;
-  x->row.less = o.less;
+  x->row.zero_term = o.zero_term;
   return TY_OK;
 }
 
@@ -163,18 +165,20 @@ static char *thread_buffer(const struct levels_pass *x)
   return x->threads + thread_bytes(x) * (size_t)parallel_index();
 }
 
-static uint32_t turn_of(const struct levels_pass *x)
+/* Returns the bits to invert in words of the image: those that take 128 from each uint8. */
+static uint32_t get_flip(const struct levels_pass *x)
 {
   return x->v->dtype == TY_U8 ? 0x80808080u : 0;
 }
 
-/* Groups of four channels begin .. end - 1, of all groups of the convolution one after another. */
+/* Makes words of the image: those of blocks begin .. end - 1 of four channels, counted through all
+** groups of the convolution. */
 static void make_words(int64_t begin, int64_t end, void *context)
 {
   const struct levels_pass *x = context;
   const struct window *w = &x->v->w, *b = &x->words;
   const int64_t plane = window_in(b), in = window_in(w);
-  const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, turn = turn_of(x);
+  const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, flip = get_flip(x);
   const bool padded = w->pad[0] || w->pad[1] || w->pad[2];
   const int64_t every = w->kernel[1] == 1 && !w->pad[1] ? w->stride[1] : 1; /* rows that are read */
   for (int64_t i = begin; i < end; i++) {
@@ -182,21 +186,21 @@ static void make_words(int64_t begin, int64_t end, void *context)
     const uint8_t *from = x->levels + (i / b->channels * w->channels + c) * in;
     uint32_t *to = (uint32_t *)x->image_words + i * plane;
     if (!padded && every == 1) {
-      gemm_narrow()->words(in, rows, from, in, turn, to);
+      gemm_narrow()->words(in, rows, from, in, flip, to);
       continue;
     }
     for (int64_t k = 0; padded && k < plane; k++) to[k] = border;
     for (int64_t l = 0; l < w->in[0] * w->in[1]; l++) {
       if (l % w->in[1] % every) continue;
       const int64_t z = l / w->in[1] + w->pad[0], y = l % w->in[1] + w->pad[1];
-      gemm_narrow()->words(w->in[2], rows, from + l * w->in[2], in, turn,
+      gemm_narrow()->words(w->in[2], rows, from + l * w->in[2], in, flip,
           to + (z * b->in[1] + y) * b->in[2] + w->pad[2]);
     }
   }
 }
 
-/* Ends the sums of `rows` filters from `channel` on, `n` positions from j. */
-static void end_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
+/* Makes results of the sums of `rows` filters from `channel` on, at `n` positions from j on. */
+static void finish_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
     int64_t rows, int64_t j, int64_t n)
 {
   const struct window *w = &x->v->w;
@@ -206,10 +210,11 @@ static void end_unit(const struct levels_pass *x, const int32_t *sums, int64_t c
     struct level_row row = x->row;
     row.n = n;
     row.sum = sums + r * x->cols;
-    row.less += f;
+    row.zero_term += f;
     row.scale += f;
     if (row.bias) row.bias += f;
-    if (row.more) row.more = (const char *)row.more + (size_t)at * dtype_size(row.more_type);
+    if (row.addend)
+      row.addend = (const char *)row.addend + (size_t)at * dtype_size(row.addend_type);
     row.out = (char *)row.out + (size_t)at * dtype_size(row.out_type);
     levels_finish(&row);
   }
@@ -228,10 +233,10 @@ static void fill_panel(
         false);
     return;
   }
-  const uint32_t turn = turn_of(x);
+  const uint32_t flip = get_flip(x);
   t->panel(w->channels, cols, x->levels + group * w->channels * window_in(w) + j, window_in(w),
       panel);
-  for (int64_t i = 0; turn && i < b->channels * width; i++) panel[i] ^= turn;
+  for (int64_t i = 0; flip && i < b->channels * width; i++) panel[i] ^= flip;
 }
 
 static void multiply_units(int64_t begin, int64_t end, void *context)
@@ -262,7 +267,7 @@ static void multiply_units(int64_t begin, int64_t end, void *context)
       .alpha = 1,
       .copy = true };
     gemm_sum(t, &g);
-    end_unit(x, sums, group * w->filters + o, rows, j, cols);
+    finish_unit(x, sums, group * w->filters + o, rows, j, cols);
   }
 }
 
@@ -275,7 +280,7 @@ static void enter_image(struct levels_pass *x, int64_t i, char *buffer)
   x->image_words = buffer + x->level_bytes;
   if (v->dtype == TY_F32) {
     const float *from = (const float *)v->x + i * n;
-    if (v->scale <= 0) x->row.unit = levels_most(n, from) / 127;
+    if (v->scale <= 0) x->row.unit = levels_magnitude(n, from) / 127;
     levels_make(n, from, x->row.unit > 0 ? 1 / x->row.unit : 0, 0, buffer);
     x->levels = (const uint8_t *)buffer;
   }

@@ -7,33 +7,33 @@
 #include <stdint.h>
 
 enum {
-  ATTEND_TERMS = 512,                                 /* of a score or of a row's sums, at most */
+  ATTEND_TERMS = 512,                                 /* numbers of a key or of a value, at most */
   ATTEND_PANEL = 32,                                  /* keys of a panel */
-  ATTEND_SKEW = 16,                                   /* keeps rows of scores out of one set */
+  /* numbers added to each row of scores, so that rows do not share the sets of the first cache */
+  ATTEND_SKEW = 16,
 };
 
-/* Keys and values are right sides of products of GEMM_ROUNDED, packed by gemm_pack. */
+/* Some queries and a block of keys with their values. k holds the keys of the block, transposed, v
+** the values of a larger block, both packed by gemm_pack as GEMM_ROUNDED. */
 struct gemm_attend {
   int64_t m;                                          /* queries */
   int64_t n;                                          /* keys */
   int64_t d;                                          /* numbers of a key */
   int64_t dv;                                         /* numbers of a value */
-  const float *q;                                     /* m x d, times the scale */
-  const void *k;                                      /* panels of the keys */
-  /* Scores: m rows, each of whole panels and ATTEND_SKEW. */
-  float *s;
-  int64_t lds;
-  const void *v;                                      /* panels of all values */
-  int64_t keys;                                       /* number of all values */
-  /* which of them belongs to the first key; even */
-  int64_t from;
+  const float *q;                                     /* m x d: queries times the scale */
+  const void *k;
+  float *s;                                           /* scores: m rows */
+  int64_t lds;                                        /* gemm_score_row(n) */
+  const void *v;
+  int64_t keys;                                       /* number of values in v */
+  int64_t from;                                       /* which of them is the first key's; even */
   float *y;                                           /* m x dv: sums of weighed values so far */
-  int64_t ldy;
+  int64_t ldy;                                        /* numbers from one row of y to the next */
   double *greatest;                                   /* per row: the greatest score so far */
   double *sum;                                        /* per row: the sum of weights so far */
 };
 
-/* Returns the numbers from one row of scores of n keys to the next. */
+/* Returns how many numbers the rows of scores of n keys are apart: whole panels and the skew. */
 static inline int64_t gemm_score_row(int64_t n)
 {
   return (n + ATTEND_PANEL - 1) / ATTEND_PANEL * ATTEND_PANEL + ATTEND_SKEW;
@@ -41,7 +41,7 @@ static inline int64_t gemm_score_row(int64_t n)
 /* Returns whether this processor has gemm_score and gemm_weigh for products of that type, and keys
 ** and values are short enough. */
 bool gemm_attends(int type, int64_t d, int64_t dv);
-/* Writes s = q k^T, and anything after the n scores of a row up to the end of a panel. */
+/* Writes s = q k^T. What follows the n scores of a row, up to the end of a panel, is undefined. */
 void gemm_score(const struct gemm_attend *g);
 /* Continues a softmax over keys by the n scores in s: raises `greatest` to the greatest score,
 ** scales `sum` and y to match, then adds the weights e^(s - greatest) to `sum`, and to y the values

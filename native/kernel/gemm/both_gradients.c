@@ -1,9 +1,9 @@
 /* both_gradients.c - both gradients of a product from one gradient that is in panels.
 **
-** G (m x n) is the left side of dX = G W and, turned, of dW = G^T X. A panel serves both as it
-** is: across its columns for the first, along them for the second; nothing is packed again.
-** One region makes all: cores that begin with dW keep X in their caches, those that begin with
-** dX keep W.
+** G (m x n) is the left side of dX = G W and, transposed, of dW = G^T X. Both read its panels as
+** they are: the first across their columns, the second along them; nothing is packed again. One
+** parallel region computes both: threads that begin with dW keep X in their caches, those that
+** begin with dX keep W.
 */
 #include "kernel/gemm/inner.h"
 
@@ -12,13 +12,14 @@ struct both {
   const struct gemm_both *g;
   size_t size;
   int64_t panels;                                     /* of G */
-  int64_t wide;                                       /* columns of a result at a time */
-  int64_t across;                                     /* how many times */
+  int64_t part_columns;                               /* columns of dX or dW at a time */
+  int64_t parts;                                      /* of that many columns */
   int64_t height;                                     /* rows of a strip */
-  int64_t turned;                                     /* tasks of dW, which come first */
+  int64_t weight_tasks;                               /* tasks of dW and db, which come first */
 };
 
-static int64_t width_of(const struct both *b, int64_t columns)
+/* Returns the columns of a panel, with its padding, that holds `columns`. */
+static int64_t get_panel_width(const struct both *b, int64_t columns)
 {
   return columns > b->t->w ? b->t->nr : b->t->w;
 }
@@ -32,20 +33,21 @@ static void *element_at(const struct both *b, void *p, int64_t row, int64_t colu
   return (char *)p + (size_t)(row * b->g->k + column) * b->size;
 }
 
-/* Adds to dW: rows are the columns of panel i, the sum is over k rows of G from a given one on. */
-static void turned_run(const struct both *b, int64_t i, int64_t column, int64_t from, int64_t k)
+/* Adds k rows of G and X, from row `from` on, to the rows of dW that panel i of G has as
+** columns. */
+static void add_weight_run(const struct both *b, int64_t i, int64_t column, int64_t from, int64_t k)
 {
   const struct gemm_both *g = b->g;
   const int64_t nr = b->t->nr, cols = MIN(nr, g->n - i * nr);
   const int height = gemm_height(cols, b->t->mr);
   struct gemm_block x = { .m = cols,
-    .n = MIN(b->wide, g->k - column),
+    .n = MIN(b->part_columns, g->k - column),
     .k = k,
     .outer = 1,
     .from = from,
     .a = panel_at(b, i),
     .ars = 1,
-    .acs = width_of(b, cols),
+    .acs = get_panel_width(b, cols),
     .strip = height,
     .rows = height,
     .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
@@ -57,30 +59,32 @@ static void turned_run(const struct both *b, int64_t i, int64_t column, int64_t 
   b->t->block(&x);
 }
 
-/* Adds to dW run by run of X: each serves all panels of a task. */
-static void turned_panels(const struct both *b, int64_t first, int64_t end, int64_t column)
+/* Adds to dW what panels first .. end - 1 contribute, one run of rows of X after the other, which
+** stays in the cache for all of them. */
+static void add_weight_panels(const struct both *b, int64_t first, int64_t end, int64_t column)
 {
   const int64_t m = b->g->m, runs = (m + b->t->kc - 1) / b->t->kc, run = (m + runs - 1) / runs;
   for (int64_t from = 0; from < m; from += run)
-    for (int64_t i = first; i < end; i++) turned_run(b, i, column, from, MIN(run, m - from));
+    for (int64_t i = first; i < end; i++) add_weight_run(b, i, column, from, MIN(run, m - from));
 }
 
+/* Computes the part of db that belongs to panel i. */
 static void sum_panel(const struct both *b, int64_t i)
 {
   const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
-  gemm_columns(b->t, b->size, b->g->m, cols, panel_at(b, i), width_of(b, cols),
+  gemm_columns(b->t, b->size, b->g->m, cols, panel_at(b, i), get_panel_width(b, cols),
       (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
 }
 
 /* Adds to some rows of dX the sum over panels first .. first + count - 1, of equal width. */
-static void data_run(
+static void add_data_run(
     const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
 {
   const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr), width = width_of(b, cols),
+  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr), width = get_panel_width(b, cols),
                 from = first * nr;
   struct gemm_block x = { .m = MIN(GEMM_BOTH_STRIPS * b->height, g->m - row),
-    .n = MIN(b->wide, g->k - column),
+    .n = MIN(b->part_columns, g->k - column),
     .k = cols,
     .outer = count,
     .jump = nr * g->m - nr,
@@ -99,26 +103,29 @@ static void data_run(
   b->t->block(&x);
 }
 
-static void data_rows(const struct both *b, int64_t row, int64_t column)
+/* Computes a unit of dX: as many panels at a time as a run of the sum has steps; the last panel of
+** G, which may be narrower, is one of its own. */
+static void add_data_rows(const struct both *b, int64_t row, int64_t column)
 {
   const int64_t whole = b->g->n / b->t->nr, many = MAX(1, b->t->kc / b->t->nr);
-  for (int64_t i = 0; i < whole; i += many) data_run(b, row, column, i, MIN(many, whole - i));
-  if (whole < b->panels) data_run(b, row, column, whole, 1);
+  for (int64_t i = 0; i < whole; i += many) add_data_run(b, row, column, i, MIN(many, whole - i));
+  if (whole < b->panels) add_data_run(b, row, column, whole, 1);
 }
 
 static void gradient_range(int64_t begin, int64_t end, void *context)
 {
   const struct both *b = context;
   for (int64_t i = begin; i < end; i++) {
-    int64_t task = i - b->turned, groups = (b->panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS,
+    int64_t task = i - b->weight_tasks,
+            groups = (b->panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS,
             rows = GEMM_BOTH_STRIPS * b->height;
     int64_t down = (b->g->m + rows - 1) / rows;
     if (task >= 0) {
-      data_rows(b, task % down * rows, task / down * b->wide);
+      add_data_rows(b, task % down * rows, task / down * b->part_columns);
       continue;
     }
     int64_t first = i % groups * GEMM_BOTH_PANELS, last = MIN(b->panels, first + GEMM_BOTH_PANELS);
-    if (b->g->dw) turned_panels(b, first, last, i / groups * b->wide);
+    if (b->g->dw) add_weight_panels(b, first, last, i / groups * b->part_columns);
     for (int64_t p = first; b->g->db && i < groups && p < last; p++) sum_panel(b, p);
   }
 }
@@ -132,16 +139,16 @@ void gemm_both(const struct gemm_both *g)
     .panels = (g->n + t->nr - 1) / t->nr,
     .height = gemm_height(g->m, t->mr) };
   int64_t columns = (g->k + t->nr - 1) / t->nr,
-          fit = GEMM_CACHE / (t->kc * t->nr * (int64_t)b.size);
-  b.across = (columns + fit - 1) / fit;
-  b.wide = (columns + b.across - 1) / b.across * t->nr;
-  b.across = (g->k + b.wide - 1) / b.wide;
-  b.turned = g->dw || g->db
-      ? (b.panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS * (g->dw ? b.across : 1)
+          fitting = GEMM_CACHE / (t->kc * t->nr * (int64_t)b.size);
+  b.parts = (columns + fitting - 1) / fitting;
+  b.part_columns = (columns + b.parts - 1) / b.parts * t->nr;
+  b.parts = (g->k + b.part_columns - 1) / b.part_columns;
+  b.weight_tasks = g->dw || g->db
+      ? (b.panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS * (g->dw ? b.parts : 1)
       : 0;
   int64_t rows = GEMM_BOTH_STRIPS * b.height,
-          data_units = g->dx ? (g->m + rows - 1) / rows * b.across : 0;
-  parallel_chunks_stoppable(b.turned + data_units, 1, gradient_range, &b);
+          data_units = g->dx ? (g->m + rows - 1) / rows * b.parts : 0;
+  parallel_chunks_stoppable(b.weight_tasks + data_units, 1, gradient_range, &b);
 }
 
 void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)

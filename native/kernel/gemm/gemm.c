@@ -56,12 +56,10 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 
 struct gemm_job {
   const struct gemm_type *t;
-  /* the product, or the part of it that is being made */
-  struct gemm_block g;
+  struct gemm_block g;                                /* the product, or a part of it */
   bool tb;
   bool pack;                                          /* b is not in panels yet */
-  /* which one: a number that no other part of any product has */
-  uint64_t part;
+  uint64_t part;                                      /* see next_part */
   int64_t rows;                                       /* rows of a chunk */
   int64_t cols;                                       /* columns of a chunk */
   int64_t down;                                       /* chunks in a column of chunks */
@@ -142,7 +140,7 @@ static struct gemm_block cut_chunk(const struct gemm_job *j, int64_t i)
   g.c = (char *)g.c + (r * g.ldc + c) * j->t->word;
   g.strip = gemm_height(g.m, j->t->mr) * g.ars;
   if (g.bias) g.bias = (const char *)g.bias + c * j->t->word;
-  if (g.unit) g.unit += r, g.scale += c, g.less += c;
+  if (g.unit) g.unit += r, g.scale += c, g.zero_term += c;
   if (j->pack)
     g.b = (const char *)g.b + c * (j->tb ? g.ldb : 1) * j->t->element;
   else
@@ -150,9 +148,9 @@ static struct gemm_block cut_chunk(const struct gemm_job *j, int64_t i)
   return g;
 }
 
-/* Computes a chunk whose panels this thread packs, unless it has just used them. (Panels that one
-** core packs and others read are expensive to write again.) */
-static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
+/* Computes a chunk whose panels this thread packs, unless it packed them for its last chunk.
+** Threads do not share panels: to write what other cores have read again is slow. */
+static void pack_and_multiply(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool is_same;
   char *panels = gemm_scratch(
@@ -173,21 +171,22 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     struct gemm_block g = cut_chunk(j, i);
     if (j->pack)
-      packed_here(j, g, i / j->down);
+      pack_and_multiply(j, g, i / j->down);
     else
       gemm_sum(j->t, &g);
   }
 }
 
-/* Returns a number for each part of each product: what a thread packed for another is never taken
-** for this one's. The low bits count a part's columns. */
+/* Returns a number that no other part of any product has, so that a thread never takes panels of
+** another part for this one's. The low 24 bits are 0; a column of chunks is added to them. */
 static uint64_t next_part(void)
 {
   static uint64_t parts;
   return __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
 }
 
-/* Returns the part of a product in some columns and one run of k. */
+/* Returns the part of a product with `cols` columns from `column` on, and k terms from `from`
+** on. */
 static struct gemm_job cut_part(
     const struct gemm_job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
@@ -283,7 +282,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     .alpha = 1 };
   if (e) {
     g.bias = e->bias, g.act = e->act, g.add = e->add;
-    g.unit = e->unit, g.scale = e->scale, g.less = e->less;
+    g.unit = e->unit, g.scale = e->scale, g.zero_term = e->zero_term;
   }
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct gemm_job j = { .t = t, .g = g };
@@ -328,8 +327,8 @@ static void dot_row_range(int64_t begin, int64_t end, void *context)
       g->add);
 }
 
-/* Computes a product whose sides are contiguous along k and one of which is a few vectors: memory
-** is the limit, nothing is packed. */
+/* Computes a product whose sides are contiguous along k and one of which is a few vectors. It waits
+** for memory, so nothing is packed. */
 static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
 {
   struct dots d = { t, g };
@@ -372,7 +371,7 @@ static void run_rows(const struct gemm_type *t, const struct gemm_block *g)
   parallel_chunks_stoppable(g->n, grain, add_row_range, &d);
 }
 
-/* What the tiles do on the way out, for products that other code made. */
+/* A pass over a product that other code computed, which does what tiles do with an epilogue. */
 struct pass {
   const struct gemm_type *t;
   const struct gemm_epilogue *e;
@@ -415,7 +414,7 @@ static int run_product(
   g.ars = ta ? 1 : lda;
   g.acs = ta ? lda : 1;
   const bool epilogue = e && (e->bias || e->act);
-  /* integers have no pass that would end a product of rows */
+  /* dots and rows need a pass for an epilogue, which integers do not have (t->axpy is NULL) */
   if (!ta && tb &&
       (g.m < GEMM_VECTORS || g.n < GEMM_VECTORS ||
           (g.m <= GEMM_FEW && g.k >= GEMM_LONG_SUM * g.m)) &&
@@ -428,7 +427,7 @@ static int run_product(
     run_rows(t, &g);
     return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
-  /* ours ends in registers, a library's in a further pass */
+  /* an epilogue would cost a library's product a further pass */
   if (t->per == 1 && !(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
@@ -483,7 +482,7 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
   return run_product(dtype, ta, tb, g, lda, e);
 }
 
-/* -- many -------------------------------------------------------------------------------------- */
+/* -- a batch ----------------------------------------------------------------------------------- */
 
 struct batch {
   int dtype, failed;

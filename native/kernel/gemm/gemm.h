@@ -29,28 +29,35 @@ enum {
   /* the same with A int8 */
   GEMM_S8,
 };
-/* How levels of -127 .. 127 that are made for a product are multiplied without a further term: as
-** which type, and with what added to each (isa/narrow.c). */
+/* The type as which levels of -127 .. 127 are multiplied in the fewest instructions, and what is
+** added to each of them for that (isa/narrow.c). */
 #ifdef __aarch64__
 enum { GEMM_LEVELS = GEMM_S8, GEMM_LEVELS_SHIFT = 0 };
 #else
 enum { GEMM_LEVELS = GEMM_U8, GEMM_LEVELS_SHIFT = 128 };
 #endif
+/* Computes C = alpha op(A) op(B) + beta C. ta, tb: op transposes. Returns a code. */
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+/* Returns the bytes of a packed B. */
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
+/* Packs op(B) into `packed`, of gemm_pack_bytes. */
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
-/* C = act(C * add + AB + bias). With a unit, of 8-bit integers: C is float32, act((AB - less) unit
-** scale + bias), all of them arrays: unit over the rows, the others over the columns. */
+
+/* What follows a product: C = act(op(A) op(B) + C + bias), C only with `add`. Of 8-bit integers
+** with a unit (levels.h): C is float32, act((op(A) op(B) - zero_term) unit scale + bias). */
 struct gemm_epilogue {
-  const void *bias;
-  int act;
+  const void *bias;                                   /* per column; NULL: none */
+  int act;                                            /* ACT_* */
   bool add;
-  const float *unit, *scale;
-  const int32_t *less;
+  const float *unit;                                  /* per row; NULL: C gets the sums */
+  const float *scale;                                 /* per column */
+  const int32_t *zero_term;                           /* per column */
 };
+/* Computes a product with a packed B. e NULL: C = op(A) B. Returns a code. */
 int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
     const void *packed, void *c, int64_t ldc, const struct gemm_epilogue *e);
+/* Computes the same with a B that is not packed. e is not NULL, k > 0. Returns a code. */
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
     int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);
 /* Applies an activation (kernel/epilogue.h), as the end of a product does, to n numbers of TY_F32
@@ -58,6 +65,8 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
 void gemm_act(int dtype, int act, int64_t n, void *x);
 /* Computes out = g times the slope of gelu at x, n numbers of float32. out may be x or g. */
 void gemm_gelu_back(int64_t n, const float *x, const float *g, float *out);
+/* Computes `batch` products of dense matrices, which are sa, sb and sc elements apart. Returns a
+** code. */
 int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);
@@ -65,27 +74,39 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 /* Returns the type of a call's products: GEMM_ROUNDED where it is allowed and faster. */
 int    gemm_type_for(const struct call *c, int dtype);
 
-/* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
-** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) are in panels (gemm_pack); G
-** may be written row by row (gemm_panel_row). */
+/* Both gradients of Y = X W^T, from G, the gradient of Y. */
 struct gemm_both {
   int dtype;
   int64_t m, n, k;
-  const void *g, *x, *w;
-  void *dx, *dw, *db;
-  bool add_x, add_w, add_b;
+  /* in panels (gemm_pack); G may be written row by row (gemm_panel_row) */
+  const void *g;                                      /* m x n */
+  const void *x;                                      /* m x k */
+  const void *w;                                      /* n x k */
+  /* results; NULL: not wanted */
+  void *dx;                                           /* m x k: G W */
+  void *dw;                                           /* n x k: G^T X */
+  void *db;                                           /* n: sums of G's columns */
+  bool add_x, add_w, add_b;                           /* add to what is there */
 };
 void   gemm_both(const struct gemm_both *g);
+/* Writes row i of an m x n matrix into its panels. */
 void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels);
 
-/* State of an instruction with a weight: packed at the first run, and again when the array has
-** changed (or may have: it has no version). gemm_kept_buffer gives the bytes and says whether they
-** still hold what was packed. NULL: out of memory. */
-struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
+/* The packed weight of an instruction, in its state. It is packed at the first run, and again when
+** the array has changed (or may have: it has no version). */
+struct gemm_kept {
+  uint64_t version;                                   /* of the array when it was packed */
+  const void *of;                                     /* its address then */
+  void *packed;
+  size_t bytes;
+};
 /* Returns whether an instruction keeps the weight packed: it has a version, and is not large. */
 bool   gemm_keeps(const struct call *c, const struct operand *weight);
+/* Returns the packed weight, which belongs to s. NULL: out of memory. */
 const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weight, bool tb,
     int64_t n, int64_t k, int64_t ldb);
+/* Returns the block for a weight that the caller packs in its own way. *fresh: it still holds what
+** was packed of this weight. NULL: out of memory. */
 void  *gemm_kept_buffer(
     struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
 /* Returns the bytes of a struct gemm_kept: `state` of a kernel that keeps one weight. */
@@ -97,4 +118,5 @@ const char *gemm_refuse(const struct call *c);
 
 /* Computes out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone. */
 void   sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add);
-void   add_to(int dtype, int64_t n, const void *x, void *y);                 /* y += x */
+/* Computes y += x. */
+void   add_to(int dtype, int64_t n, const void *x, void *y);

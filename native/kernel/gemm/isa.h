@@ -30,7 +30,7 @@ struct gemm_block {
   int64_t ars;                                        /* elements from one row of A to the next */
   int64_t acs;                                        /* from one column to the next */
   int64_t strip;                                      /* from one strip of rows to the next */
-  int rows;                                           /* of a strip; 0: gemm_height */
+  int rows;                                           /* of a packed strip; 0: gemm_height */
   const void *b;
   int64_t ldb;                                        /* from one row of a panel to the next */
   int64_t panel;                                      /* from one panel to the next */
@@ -44,11 +44,11 @@ struct gemm_block {
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
   bool full;                                          /* B is not padded: read only n columns */
   int act;                                            /* ACT_* */
-  /* For 8-bit integers. unit NULL: C gets the sums, in int32. Else C gets float32: (A B - less) *
-  ** unit * scale + bias. */
+  /* Of 8-bit integers. unit NULL: C gets the sums, in int32. Else C gets float32:
+  ** (A B - zero_term) * unit * scale + bias (levels.h). */
   const float *unit;                                  /* per row */
   const float *scale;                                 /* per column */
-  const int32_t *less;                                /* per column */
+  const int32_t *zero_term;                           /* per column */
 };
 
 /* A part of an output row. */
@@ -58,9 +58,9 @@ struct gemm_piece {
   int32_t n;                                          /* elements */
 };
 
-/* Where the columns of a panel are in an image. Row (c, t) of the panel is channel c seen from tap
-** t of the window. `fill` copies an image to panel rows of `width` elements; `scatter_panel` adds
-** such rows to an image. */
+/* Where the columns of a panel are in an image. A window has taps, offsets of the elements that it
+** covers; row (c, t) of the panel is channel c, moved by tap t. `fill` copies an image to panel
+** rows of `width` elements; `scatter_panel` adds such rows to an image. */
 struct gemm_image {
   /* number of channels of the image */
   int64_t channels;
@@ -84,7 +84,7 @@ struct gemm_image {
 };
 
 /* Panel rows of whole output rows, first .. first + rows - 1, of a window that moves by one: row
-** (c, t) is channel c seen from tap t. `fold` adds them to the channels: each vector of a channel's
+** (c, t) is channel c, moved by tap t. `fold` adds them to the channels: each vector of a channel's
 ** row gets the elements of all taps while it is in a register. */
 struct gemm_fold {
   /* number of channels of the image */
@@ -192,17 +192,19 @@ struct gemm_type {
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
-/* types whose words hold several elements (isa/narrow.c), by GEMM_* less GEMM_NARROW */
+/* types whose words hold several elements (isa/narrow.c); GEMM_NARROW + i is type[i] */
 enum { NARROW_TYPES = 4 };
 struct gemm_narrow {
   struct gemm_type type[NARROW_TYPES];
+  /* levels_finish */
   void (*finish)(const struct level_row *r);
   /* rounds x * inverse to -127 .. 127, plus shift, in a byte */
   void (*levels)(int64_t n, const float *x, float inverse, int shift, void *out);
-  /* returns the largest magnitude */
-  float (*most)(int64_t n, const float *x);
-  /* makes n words of up to four rows, ld apart, each with the bits of `turn` inverted */
-  void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out);
+  /* returns the largest magnitude; NaN does not count */
+  float (*magnitude)(int64_t n, const float *x);
+  /* makes n words; byte r of a word is of row r of up to four rows of x, which are ld apart. Bits
+  ** of `flip` are inverted. */
+  void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t flip, void *out);
   /* attention on tiles (attend.h); NULL without them */
   void (*score)(const struct gemm_attend *g);
   void (*weigh)(const struct gemm_attend *g);

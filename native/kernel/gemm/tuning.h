@@ -9,31 +9,32 @@
 
 /* multiply-adds of a chunk */
 #define GEMM_WORK (PARALLEL_CHUNK_NS / NS_PRODUCT)
-/* multiply-adds up to which a product is one chunk, run inline */
+/* multiply-adds up to which a product is one chunk, run by the calling thread */
 #define GEMM_SERIAL_WORK (2 * GEMM_WORK)
-/* how many times that where tiles do them, packing included (2026-11-28) */
+/* factor of GEMM_SERIAL_WORK where tiles multiply; packing takes a part of the time (2026-11-28) */
 #define GEMM_TILES_SPEED 6
-/* multiply-adds of one product of a batch, above which it is cut inside and not the batch */
+/* multiply-adds of one product of a batch above which each product is divided, not the batch */
 #define GEMM_LARGE_WORK (32 * GEMM_WORK)
-/* multiply-adds of a chunk of dot products, which wait for memory: some 5 us (2026-11-28) */
+/* multiply-adds of a chunk of dot products, which wait for memory: about 5 us (2026-11-28) */
 #define GEMM_DOT_WORK 32768.0
-/* multiply-adds up to which they are one chunk: 5 us where the right side is in the second cache
-** (2026-11-28) */
+/* multiply-adds up to which dot products are one chunk: 5 us where the right side is in the second
+** cache (2026-11-28) */
 #define GEMM_DOT_SERIAL_WORK 98304.0
-/* passes beside the product, in ns of an element: to pack it, 0.17 */
+
+/* -- passes beside the product: nanoseconds of an element -- */
+/* to pack it: 0.17 */
 #define GEMM_PACK_NS (PARALLEL_CHUNK_NS / 60000)
-/* to give it bias and activation, 0.33 */
+/* to apply bias and activation: 0.33 */
 #define GEMM_EPILOGUE_NS (PARALLEL_CHUNK_NS / 30000)
-/* to add it to another array, 0.15 */
+/* to add it to another array: 0.15 */
 #define GEMM_ADD_NS (PARALLEL_CHUNK_NS / 65536)
-/* multiply-adds above which OpenBLAS serves a processor without AVX2 */
+/* multiply-adds above which OpenBLAS is taken on a processor without AVX2 */
 #define GEMM_BLAS_WORK 100000.0
 
 enum {
-  /* bytes of panels that a core goes through again and again, at least: half of a second cache of
-  ** 1 MiB. Of a larger cache it is half of that */
+  /* Bytes of panels that a core reads again and again: half of the second cache, within these. */
   GEMM_CACHE = 512 * 1024,
-  /* and at most: with a cache of 2 MiB 1.05 times as fast (2026-11-29) */
+  /* a second cache of 2 MiB: 1.05 times as fast as with GEMM_CACHE (2026-11-29) */
   GEMM_CACHE_MOST = 1024 * 1024,
 
   /* -- chunks (2026-11-23) -- */
@@ -47,45 +48,46 @@ enum {
   GEMM_HIGH_PANELS = 4,
   /* rows of A that use a packed panel, at least, with more than GEMM_LOW rows */
   GEMM_PANEL_ROWS = 400,
-  /* chunks of a product for each core of a team; with one core there are no cuts, which would only
-  ** make strips be copied again (2026-11-29) */
+  /* chunks of a product for each thread of a team of several; one thread takes the product as one
+  ** chunk, since each cut makes strips be copied again (2026-11-29) */
   GEMM_CORE_CHUNKS = 8,
   /* chunks of a product, at most */
   GEMM_CHUNKS = 32,
-  /* the same of one whose B is read in place */
+  /* chunks of a product whose B is read in place, at most */
   GEMM_CHUNKS_IN_PLACE = 8,
-  /* panels that a strip is copied for on tiles, at least (2026-11-28) */
+  /* panels that share a copied strip where tiles multiply, at least (2026-11-28) */
   GEMM_TILES_PANELS = 8,
 
-  /* -- which way a product goes -- */
+  /* -- the way that a product takes -- */
   /* rows or columns of C below which a product is a few dot products */
   GEMM_VECTORS = 4,
-  /* with fewer rows than that, and B stored by rows (2026-11-28): columns of a chunk, at least */
+
+  /* Fewer than GEMM_VECTORS rows and B stored by rows: rows of B are added to C (2026-11-28). */
+  /* columns of a chunk, at least */
   GEMM_ROW_LEAST = 128,
-  /* columns of C that stay in the first cache */
+  /* columns of C at a time, which stay in the first cache */
   GEMM_ROW_COLUMNS = 4096,
-  /* terms that are added to them for a row at a time */
+  /* rows of B that are added to one row of C before the next */
   GEMM_ROW_TERMS = 16,
-  /* elements of B above which this pays */
+  /* elements of B above which this is faster, as a multiple of the squared number of rows of A */
   GEMM_ROW_ABOVE = 16384,
-  /* terms of a sum for each row of A, from which up to GEMM_FEW rows are dot products too: packing
+
+  /* terms of a sum for each row of A from which up to GEMM_FEW rows are dot products too: packing
   ** B would cost more (2026-11-22) */
   GEMM_LONG_SUM = 40,
   /* elements of B above which it is packed although it is stored by rows */
   GEMM_PACK_ABOVE = 30000,
-  /* panels that use a strip of A, from which copying the strip pays */
+  /* panels that use a strip of A from which copying the strip saves time */
   GEMM_COPY_PANELS = 4,
-  /* bytes between rows of A: multiples of it put rows into the same sets of the first cache */
+  /* bytes: rows of A a multiple of these apart share sets of the first cache */
   GEMM_CACHE_STRIDE = 4096,
-  /* bytes between columns of A that is read across its rows, from which they are copied */
+  /* bytes between columns of an A that is read across its rows from which strips are copied */
   GEMM_ACROSS_BYTES = 1024,
 
-  /* -- passes beside the product: elements of a chunk -- */
-  GEMM_SUM_GRAIN = 200000,                            /* added up by columns */
-
   /* -- sums of columns -- */
+  GEMM_SUM_GRAIN = 200000,                            /* elements of a chunk */
   GEMM_SUM_COLUMNS = 256,                             /* columns at a time */
-  GEMM_SUM_ROWS = 128,                                /* rows that are added up on their own */
+  GEMM_SUM_ROWS = 128,                                /* rows of a partial sum */
 
   /* -- both gradients of a product (2026-11-23) -- */
   GEMM_BOTH_PANELS = 4,                               /* panels of G in a unit */

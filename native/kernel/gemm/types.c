@@ -9,7 +9,7 @@ EACH_ISA(TABLES)
 static const struct gemm_isa *const products[] = { EACH_ISA(PRODUCTS) };
 #define NARROW_PRODUCTS(isa) &gemm_narrow_##isa,
 static const struct gemm_narrow *const narrow_products[] = { EACH_ISA(NARROW_PRODUCTS) };
-/* with instructions of their own for narrow types */
+/* tables for processors that have instructions for narrow types */
 #if defined __x86_64__
 extern const struct gemm_narrow gemm_narrow_avx512_narrow, gemm_narrow_avx512_tiles;
 #elif defined __aarch64__
@@ -48,7 +48,7 @@ void levels_make(int64_t n, const float *x, float inverse, int shift, void *out)
 {
   gemm_narrow()->levels(n, x, inverse, shift, out);
 }
-float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x); }
+float levels_magnitude(int64_t n, const float *x) { return gemm_narrow()->magnitude(n, x); }
 
 const struct gemm_type *gemm_type(int type)
 {

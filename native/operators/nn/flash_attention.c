@@ -54,29 +54,42 @@ static bool drops_weights(const void *param, bool is_train)
   return is_train && ((const struct flash_param *)param)->dropout > 0;
 }
 
+static int fail_parameter(const char *name, const char *expected, const char *got)
+{
+  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, got);
+  fail_argument(name, expected, got);
+  return code;
+}
+
 static int flash_check(void *param)
 {
   struct flash_param *p = param;
+  char expected[64], got[32];
   if (!p->kv_heads) p->kv_heads = p->heads;
-  if (p->layout == FLASH_NHTC) {
-    NEED(p->packed == FLASH_APART, TY_EVALUE,
-        "attention: packed inputs have layout NTC or TNC, not NHTC");
-    return TY_OK;
-  }
-  NEED(p->heads % p->kv_heads == 0, TY_EVALUE,
-      "attention: heads %lld is no multiple of kv_heads %lld", (long long)p->heads,
-      (long long)p->kv_heads);
-  NEED(p->packed != FLASH_QKV || p->heads == p->kv_heads, TY_EVALUE,
-      "attention: packed = qkv needs as many heads of keys as of queries");
-  return TY_OK;
+  if (p->layout == FLASH_NHTC)
+    return p->packed == FLASH_APART
+        ? TY_OK
+        : fail_parameter("layout", "NTC or TNC with packed inputs", "NHTC");
+  snprintf(got, sizeof got, "%lld", (long long)p->kv_heads);
+  snprintf(expected, sizeof expected,
+      p->packed == FLASH_QKV ? "heads = %lld with packed = qkv" : "a divisor of heads = %lld",
+      (long long)p->heads);
+  const bool fits = p->packed == FLASH_QKV ? p->heads == p->kv_heads : p->heads % p->kv_heads == 0;
+  return fits ? TY_OK : fail_parameter("kv_heads", expected, got);
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Sizes of one input or output, 0 where unknown. `size` is that of a head. */
-struct flash_shape { int64_t batch, heads, length, size; };
+/* Sizes of one input or output; 0: not known. */
+struct flash_shape {
+  int64_t batch;
+  int64_t heads;
+  int64_t length;                                     /* positions */
+  int64_t size;                                       /* numbers of a part of a head */
+};
 
-static int shape_read(struct infer *s, const ty_desc *x, int64_t heads, int parts,
+/* Reads the sizes of x, whose heads have `parts` parts. Returns a code. */
+static int read_shape(struct infer *s, const ty_desc *x, int64_t heads, int parts,
     struct flash_shape *out)
 {
   const struct flash_param *p = s->param;
@@ -102,7 +115,8 @@ static int shape_read(struct infer *s, const ty_desc *x, int64_t heads, int part
   return TY_OK;
 }
 
-static int shape_write(struct infer *s, ty_desc *x, int parts, struct flash_shape z)
+/* Infers the shape of x from its sizes. Returns a code. */
+static int write_shape(struct infer *s, ty_desc *x, int parts, struct flash_shape z)
 {
   const struct flash_param *p = s->param;
   if (p->layout == FLASH_NHTC)
@@ -122,25 +136,27 @@ static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
     const int64_t want = full[4 - x->ndim + i];
     fits = !x->dim[i] || x->dim[i] == 1 || !want || x->dim[i] == want;
   }
-  return fits ? TY_OK
-              : infer_fail(s, TY_ESHAPE, x,
-                    "expected a shape that broadcasts to (batch %lld, heads %lld, queries %lld, "
-                    "keys %lld)",
-                    (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3]);
+  if (fits) return TY_OK;
+  char got[256];
+  return infer_fail(s, TY_ESHAPE, x,
+      "expected a shape that broadcasts to (batch %lld, heads %lld, queries %lld, keys %lld), "
+      "got %s",
+      (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3],
+      text_shape(x, got, sizeof got));
 }
 
 static int flash_shapes(struct infer *s)
 {
   const struct flash_param *p = s->param;
-  const struct flash_ports at_ = flash_make_ports(p);
-  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
-  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
-  ty_desc *q_in = &s->in[0], *k_in = &s->in[qkv ? 0 : 1], *v_in = apart ? &s->in[2] : k_in;
+  const struct flash_ports ports = flash_make_ports(p);
+  const struct flash_packing z = flash_find_packing(p);
+  const bool apart = p->packed == FLASH_APART;
+  ty_desc *q_in = &s->in[0], *k_in = &s->in[z.key], *v_in = &s->in[z.value];
   struct flash_shape q, k, v, y;
-  TRY(shape_read(s, q_in, p->heads, q_parts, &q));
-  TRY(shape_read(s, k_in, p->kv_heads, k_parts, &k));
-  TRY(shape_read(s, v_in, p->kv_heads, k_parts, &v));
-  TRY(shape_read(s, &s->out[0], p->heads, 1, &y));
+  TRY(read_shape(s, q_in, p->heads, z.q_parts, &q));
+  TRY(read_shape(s, k_in, p->kv_heads, z.kv_parts, &k));
+  TRY(read_shape(s, v_in, p->kv_heads, z.kv_parts, &v));
+  TRY(read_shape(s, &s->out[0], p->heads, 1, &y));
   const int64_t batch = q.batch ? q.batch : k.batch ? k.batch : v.batch ? v.batch : y.batch,
                 size = q.size ? q.size : k.size, keys = k.length ? k.length : v.length,
                 values = v.size ? v.size : y.size, heads = q.heads ? q.heads : y.heads,
@@ -149,21 +165,21 @@ static int flash_shapes(struct infer *s)
     return infer_fail(s, TY_ESHAPE, k_in, "%lld heads of queries are no multiple of %lld of keys",
         (long long)heads, (long long)kv_heads);
   if (heads)
-    TRY(shape_write(s, q_in, q_parts, (struct flash_shape){ batch, heads, queries, size }));
+    TRY(write_shape(s, q_in, z.q_parts, (struct flash_shape){ batch, heads, queries, size }));
   if (kv_heads) {
-    TRY(shape_write(s, k_in, k_parts, (struct flash_shape){ batch, kv_heads, keys, size }));
+    TRY(write_shape(s, k_in, z.kv_parts, (struct flash_shape){ batch, kv_heads, keys, size }));
     if (apart)
-      TRY(shape_write(s, v_in, 1, (struct flash_shape){ batch, kv_heads, keys, values }));
+      TRY(write_shape(s, v_in, 1, (struct flash_shape){ batch, kv_heads, keys, values }));
   }
   if (heads)
-    TRY(shape_write(s, &s->out[0], 1,
+    TRY(write_shape(s, &s->out[0], 1,
         (struct flash_shape){ batch, heads, queries, apart ? values : size }));
   if (heads) TRY(shape_is(s, &s->out[1], 3, (int64_t[]){ batch, heads, queries }));
   const int64_t full[4] = { batch, heads, queries, keys };
-  if (at_.mask >= 0) TRY(check_grid(s, &s->in[at_.mask], full));
-  if (at_.bias >= 0) TRY(check_grid(s, &s->in[at_.bias], full));
-  if (at_.valid_length >= 0) TRY(shape_is(s, &s->in[at_.valid_length], 1, &batch));
-  if (at_.offset >= 0) TRY(shape_is(s, &s->in[at_.offset], 1, &batch));
+  if (ports.mask >= 0) TRY(check_grid(s, &s->in[ports.mask], full));
+  if (ports.bias >= 0) TRY(check_grid(s, &s->in[ports.bias], full));
+  if (ports.valid_length >= 0) TRY(shape_is(s, &s->in[ports.valid_length], 1, &batch));
+  if (ports.offset >= 0) TRY(shape_is(s, &s->in[ports.offset], 1, &batch));
   return TY_OK;
 }
 
@@ -171,7 +187,7 @@ static int flash_shapes(struct infer *s)
 static int64_t count_keys(const struct infer *s)
 {
   const struct flash_param *p = s->param;
-  const ty_desc *k = &s->in[p->packed == FLASH_QKV ? 0 : 1];
+  const ty_desc *k = &s->in[flash_find_packing(p).key];
   return k->ndim < 3 ? 0
       : p->layout == FLASH_NHTC ? (k->ndim == 4 ? k->dim[2] : 0)
                                 : k->dim[p->layout == FLASH_NTC];
@@ -180,56 +196,62 @@ static int64_t count_keys(const struct infer *s)
 static int flash_types(struct infer *s)
 {
   const struct flash_param *p = s->param;
-  const struct flash_ports at_ = flash_make_ports(p);
+  const struct flash_ports ports = flash_make_ports(p);
+  const int inputs = flash_find_packing(p).inputs;
   ty_desc *all[5] = { &s->out[0] };
   int n = 1;
-  for (int i = 0; i < (p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1); i++)
-    all[n++] = &s->in[i];
-  if (at_.bias >= 0) all[n++] = &s->in[at_.bias];
+  for (int i = 0; i < inputs; i++) all[n++] = &s->in[i];
+  if (ports.bias >= 0) all[n++] = &s->in[ports.bias];
+  /* once to find the type in any of them, once to pass it to those before */
   for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
   for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
   const int dtype = all[0]->dtype;
   if (dtype == TY_NODTYPE) return TY_OK;
   if (!dtype_float(dtype))
-    return infer_fail(s, TY_EDTYPE, all[0], "expected a float type, got %s", dtype_name(dtype));
+    return infer_fail(s, TY_EDTYPE, all[1], "expected a float type, got %s", dtype_name(dtype));
   TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
-  if (at_.mask >= 0 && s->in[at_.mask].dtype == TY_NODTYPE)
-    TRY(type_is(s, &s->in[at_.mask], dtype));
+  if (ports.mask >= 0 && s->in[ports.mask].dtype == TY_NODTYPE)
+    TRY(type_is(s, &s->in[ports.mask], dtype));
   const int64_t positions = count_keys(s) ? count_keys(s) + 1 : 0;
-  if (at_.valid_length >= 0) TRY(type_index(s, &s->in[at_.valid_length], all[0], positions));
-  if (at_.offset >= 0) TRY(type_index(s, &s->in[at_.offset], all[0], positions));
+  if (ports.valid_length >= 0) TRY(type_index(s, &s->in[ports.valid_length], all[0], positions));
+  if (ports.offset >= 0) TRY(type_index(s, &s->in[ports.offset], all[0], positions));
   return TY_OK;
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* What a thread has for one task. */
+/* A thread's part of scratch, for one task. */
 struct flash_workspace {
-  char *q;                                            /* scaled queries */
-  char *s;                                            /* scores, then weights */
-  char *k, *v;                                        /* packed; k NULL: both are read in place */
-  double *greatest;                                   /* score of each row so far */
-  double *sum;                                        /* weights of each row so far */
+  char *q;                                            /* scaled queries of a block of rows */
+  char *s;                                            /* their scores, then their weights */
+  char *k;                                            /* packed keys; NULL: read in place */
+  char *v;                                            /* packed values, where k is not NULL */
+  double *greatest;                                   /* per row of the task: score so far */
+  double *sum;                                        /* per row: sum of weights so far */
   bool only_block;                                    /* the rows have no other block of keys */
 };
 
 /* Returns the rows of a task: a chunk of queries of a group of heads. */
-static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
+static int64_t count_task_rows(const struct flash *f)
+{
+  return f->group * MIN(f->tq, flash_chunk(f));
+}
 
 /* Returns the bytes of FLASH_KEYS packed values. */
-static size_t packed_value_bytes(const struct flash *f)
+static size_t get_value_bytes(const struct flash *f)
 {
   return gemm_pack_bytes(f->product, f->dv, FLASH_KEYS);
 }
 
-/* Divides scratch and returns its bytes; base NULL: only counts them. */
-static size_t take_forward(const struct flash *f, char *base, struct flash_workspace *x)
+/* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
+** nothing else. */
+static size_t divide_scratch(const struct flash *f, char *base, struct flash_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE),
                 row = f->tiles ? gemm_score_row(keys) : keys;
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * row) * f->size,
-    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * packed_value_bytes(f),
-    (size_t)task_rows(f) * sizeof(double), (size_t)task_rows(f) * sizeof(double) };
+    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * get_value_bytes(f),
+    (size_t)count_task_rows(f) * sizeof(double), (size_t)count_task_rows(f) * sizeof(double) };
   char *part[6];
   size_t used = 0;
   for (int i = 0; i < 6; i++) {
@@ -242,8 +264,8 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
   return used;
 }
 
-/* Turns the scores of rows b, which are ld apart, into weights relative to their greatest so far,
-** and scales what was summed before. */
+/* Raises `greatest` and `sum` of rows b by the scores of keys k0 .. k0 + n - 1, which are ld apart,
+** replaces these by their weights e^(score - greatest), with dropout, and scales y to match. */
 static void weigh_scores(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
     int64_t k0, int64_t n, double *greatest, double *sum)
 {
@@ -262,8 +284,8 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
   }
 }
 
-/* Computes y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed
-** values begin at x->v + from. */
+/* Computes y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1; the first one is
+** key `from` of the packed block. Returns a code. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -273,28 +295,28 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
     return gemm_one(f->product, false, false, b->m, f->dv, n, 1, x->s, n,
         flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
-    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * packed_value_bytes(f);
+    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * get_value_bytes(f);
     TRY(gemm_packed(f->product, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
         x->s + (size_t)k * f->size, n, v, y, step, &(struct gemm_epilogue){ .add = true }));
   }
   return TY_OK;
 }
 
-/* Computes y += s v for rows b and keys k0 .. k0 + n - 1, where weights of 0 add nothing, whatever
-** the values are. */
-static void add_some_values(const struct flash *f, const struct flash_workspace *x,
+/* Computes y += s v for rows b and keys k0 .. k0 + n - 1, where weights of 0 add nothing, also
+** where the values are not finite. */
+static void add_nonzero_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t ld)
 {
   char *y = flash_rows_at(f, &f->y, b);
   const int64_t step = flash_row_step(&f->y, b);
   if (x->only_block) flash_clear(f, b->m, f->dv, y, step);
-  flash_skip_zeros(f, false, b->m, f->dv, n, x->s, ld, flash_at(f, &f->v, b->sample, kv, k0),
+  flash_multiply_nonzero(f, false, b->m, f->dv, n, x->s, ld, flash_at(f, &f->v, b->sample, kv, k0),
       f->v.row, y, step);
 }
 
-/* Computes what forward_block does, on tiles, of packed keys and of values packed as a whole: keys
-** k0 .. k0 + n - 1 are from number `from` on of `keys` packed ones. */
-static void block_on_tiles(const struct flash *f, const struct flash_workspace *x,
+/* Does forward_block on tiles, which want the values of a block in one packing. Keys k0 .. k0 + n -
+** 1 are those from number `from` on of `keys` packed ones. */
+static void forward_block_on_tiles(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from, int64_t keys,
     bool finite, int64_t row)
 {
@@ -321,21 +343,22 @@ static void block_on_tiles(const struct flash *f, const struct flash_workspace *
     return;
   }
   weigh_scores(f, b, x->s, g.lds, k0, n, g.greatest, g.sum);
-  add_some_values(f, x, b, kv, k0, n, g.lds);
+  add_nonzero_values(f, x, b, kv, k0, n, g.lds);
 }
 
-/* Computes one block: rows b, from number `row` of the task, against keys of key head kv that they
-** see among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
-** known to be, or none is left out. */
+/* Adds to the sums of rows b what they see among keys k0 .. k0 + n - 1 of key head kv. row: number
+** of the first of the rows in the task. x->k NULL: reads keys and values in place. finite: a weight
+** of 0 may be multiplied, since all values are known to be finite, or no key is hidden. Returns a
+** code. */
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
-  const struct flash_span see = flash_find_span(f, b);
-  const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS, keys = n;
-  n = MIN(n, (see.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
+  const struct flash_span seen = flash_find_span(f, b);
+  const int64_t from = MAX(seen.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS, keys = n;
+  n = MIN(n, (seen.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
   k0 += from;
   if (x->k && f->tiles) {
-    block_on_tiles(f, x, b, kv, k0, n, from, keys, finite, row);
+    forward_block_on_tiles(f, x, b, kv, k0, n, from, keys, finite, row);
     return TY_OK;
   }
   if (x->k) {
@@ -350,14 +373,14 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   weigh_scores(f, b, x->s, n, k0, n, x->greatest + row, x->sum + row);
   const char *v = flash_at(f, &f->v, b->sample, kv, k0);
   if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
-    add_some_values(f, x, b, kv, k0, n, n);
+    add_nonzero_values(f, x, b, kv, k0, n, n);
     return TY_OK;
   }
   return add_values(f, x, b, kv, k0, n, from);
 }
 
-/* Divides the sums of rows b by their weights, and stores the logarithms of these where backward
-** needs them. */
+/* Divides the sums of values of rows b by the sums of weights, and stores logsum where backward
+** needs it. */
 static void finish_rows(
     const struct flash *f, const struct flash_rows *b, const double *greatest, const double *sum)
 {
@@ -379,8 +402,8 @@ static void finish_rows(
 
 struct forward_job { struct flash f; int failed; };
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values, FLASH_KEYS at a time without
-** tiles. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v: on tiles as
+** one packing, else FLASH_KEYS at a time. */
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
@@ -389,19 +412,19 @@ static void pack_block(const struct flash *f, const struct flash_workspace *x, c
   for (int64_t k = 0; k < n; k += each)
     gemm_pack(f->product, false, f->dv, MIN(each, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
-        x->v + (size_t)(k / FLASH_KEYS) * packed_value_bytes(f));
+        x->v + (size_t)(k / FLASH_KEYS) * get_value_bytes(f));
 }
 
-/* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. One query
-** waits for memory: the rows of a head are apart, so that the processor does not foresee them.
-** Inline, since gcc drops calls of a function that only prefetches. */
+/* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. A single
+** query waits for memory, and rows of a head are too far apart for the processor's own prefetcher.
+** Inline, since gcc removes calls of a function that only prefetches. */
 static inline __attribute__((always_inline)) void prefetch_rows(const struct flash *f,
     const struct flash_side *x, int64_t sample, int64_t kv, int64_t k0, int64_t n, int64_t size)
 {
   const char *row = flash_at(f, x, sample, kv, k0);
   for (int64_t i = 0; i < n; i++, row += (size_t)x->row * f->size)
-    for (size_t at_ = 0; at_ < (size_t)size * f->size; at_ += FLASH_LINE)
-      __builtin_prefetch(row + at_, 0, 2);
+    for (size_t byte = 0; byte < (size_t)size * f->size; byte += FLASH_LINE)
+      __builtin_prefetch(row + byte, 0, 2);
 }
 
 /* Computes the output of queries q0 .. q1 - 1 of the heads of key head kv. Returns a code. */
@@ -409,14 +432,14 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
 {
   struct flash_workspace x;
   struct flash_rows b;
-  const struct flash_span all = flash_span_of_group(f, sample, kv, q0, q1);
-  take_forward(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
-  /* one block of rows has no use for packed keys */
-  const bool few = f->tq == 1 ? f->group <= FLASH_QUERIES
-                              : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
+  const struct flash_span span = flash_span_of_group(f, sample, kv, q0, q1);
+  divide_scratch(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  /* packing saves time only where several blocks of rows use it */
+  const bool one_block = f->tq == 1 ? f->group <= FLASH_QUERIES
+                                    : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
   char *packed_k = x.k;
-  if (few) x.k = NULL;
-  x.only_block = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
+  if (one_block) x.k = NULL;
+  x.only_block = one_block && span.lo < span.hi && span.hi - span.lo <= FLASH_WIDE;
   int64_t rows = 0;
   for (int64_t i = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); i++) {
     if (!x.only_block)
@@ -424,20 +447,20 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
     rows += b.m;
   }
-  for (int64_t k0 = all.lo; k0 < all.hi; k0 += FLASH_WIDE) {
-    const int64_t n = MIN(FLASH_WIDE, all.hi - k0);
+  for (int64_t k0 = span.lo; k0 < span.hi; k0 += FLASH_WIDE) {
+    const int64_t n = MIN(FLASH_WIDE, span.hi - k0);
     bool finite = !flash_restricts(f);
     if (f->tq == 1) {
       prefetch_rows(f, &f->k, sample, kv, k0, n, f->d);
       prefetch_rows(f, &f->v, sample, kv, k0, n, f->dv);
     }
-    if (!few) {
+    if (!one_block) {
       pack_block(f, &x, packed_k, sample, kv, k0, n);
       finite = finite || flash_is_finite(f, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row);
     }
     for (int64_t i = 0, row = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); row += b.m, i++) {
-      const struct flash_span see = flash_find_span(f, &b);
-      if (see.lo < k0 + n && see.hi > k0)
+      const struct flash_span seen = flash_find_span(f, &b);
+      if (seen.lo < k0 + n && seen.hi > k0)
         TRY(forward_block(f, &x, &b, kv, k0, n, finite, row));
     }
   }
@@ -462,7 +485,7 @@ static void forward_range(int64_t begin, int64_t end, void *context)
 static size_t forward_scratch_bytes(const struct call *c)
 {
   const struct flash f = flash_make(c, 0);
-  return take_forward(&f, NULL, NULL) * (size_t)parallel_threads();
+  return divide_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
 }
 
 static int flash_forward(struct call *c)
@@ -470,9 +493,9 @@ static int flash_forward(struct call *c)
   struct forward_job j = { .f = flash_make(c, 0) };
   struct flash *f = &j.f;
   f->scratch = c->tmp;
-  f->bytes = take_forward(f, NULL, NULL);
+  f->bytes = divide_scratch(f, NULL, NULL);
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
-  const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv),
+  const double work = (double)count_task_rows(f) * (double)f->tk * (double)(f->d + f->dv),
                cost = f->tq == 1 ? FLASH_STEP_NS : NS_PRODUCT;
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
       cost * MAX(work, 1), forward_range, &j);

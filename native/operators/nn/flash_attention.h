@@ -1,10 +1,10 @@
 /* flash_attention.h - attention in blocks of queries and keys, without the matrix of all weights.
 **
-** Forward keeps for each query the greatest score so far, the sum of the exponentials, and the sum
-** of the values that they weigh; where the greatest score grows, the sums are scaled. It leaves
-** the logarithm of the sum (`logsum`, infinity where no key counts), from which backward finds the
-** weights of a block again: weight = e^(score - logsum). Source: Dao et al., FlashAttention,
-** arXiv:2205.14135 and 2307.08691.
+** Forward goes through blocks of keys. For each query it keeps the greatest score so far, the sum
+** of e^(score - greatest), and the sum of the values times these weights; where the greatest score
+** grows, both sums are scaled. It stores the logarithm of the sum of e^score (`logsum`, infinity
+** where no key counts), from which backward computes the weights of a block again: weight =
+** e^(score - logsum). Source: Dao et al., FlashAttention, arXiv:2205.14135 and 2307.08691.
 */
 #pragma once
 #include "kernel/gemm/attend.h"
@@ -17,89 +17,130 @@ struct flash_param {
   int64_t use_mask, use_bias, use_valid_length, use_offset, empty;
   double scale, dropout;
 };
-enum { FLASH_NTC, FLASH_TNC, FLASH_NHTC };            /* layout */
-enum { FLASH_APART, FLASH_KV, FLASH_QKV };            /* packed */
+/* values of `layout` */
+enum { FLASH_NTC, FLASH_TNC, FLASH_NHTC };
+/* values of `packed` */
+enum { FLASH_APART, FLASH_KV, FLASH_QKV };
 
-/* positions of the optional inputs of a node, -1: absent */
-struct flash_ports { int mask, bias, valid_length, offset, n; };
+/* Where queries, keys and values are among the first inputs, as `packed` says. Outputs of backward
+** have the same places. A head of an array may hold several of them side by side, its parts; the
+** first part of the first input are the queries. */
+struct flash_packing {
+  int inputs;                                         /* arrays of queries, keys and values */
+  int q_parts;                                        /* parts of a head of the first input */
+  int kv_parts;                                       /* parts of a head of the others */
+  int key;                                            /* input with the keys */
+  int key_part;
+  int value;                                          /* input with the values */
+  int value_part;
+};
+struct flash_packing flash_find_packing(const struct flash_param *p);
+
+/* Numbers of the optional inputs; -1: absent. */
+struct flash_ports {
+  int mask;
+  int bias;
+  int valid_length;
+  int offset;
+  int n;                                              /* number of all inputs */
+};
 struct flash_ports flash_make_ports(const struct flash_param *p);
 
 /* Matrices (positions x size of a head), one for each sample and head. */
 struct flash_side {
-  char *p;
-  /* elements from one to the next */
-  int64_t sample, head, row;
+  char *p;                                            /* the first; NULL: not wanted */
+  int64_t sample;                                     /* elements from one sample to the next */
+  int64_t head;                                       /* from one head to the next */
+  int64_t row;                                        /* from one position to the next */
 };
 
-/* A mask or a bias, read as (sample, head, query, key); distance 0: broadcast along that axis. */
-struct flash_grid { const struct operand *x; int64_t step[4]; };
+/* A mask or a bias, read as (sample, head, query, key). */
+struct flash_grid {
+  const struct operand *x;                            /* NULL: there is none */
+  int64_t step[4];                                    /* elements along each axis; 0: broadcast */
+};
 
+/* A call. */
 struct flash {
   const struct vec_ops *r;
-  int dtype, product;                                 /* product: type of its products (gemm.h) */
-  size_t size;
-  int64_t batch, heads, kv_heads, group;              /* group: query heads of a key head */
-  int64_t tq, tk;                                     /* positions of queries and of keys */
-  int64_t d, dv;                                      /* size of a key and of a value */
-  double scale;
-  double empty;                                       /* what a query without keys gives */
+  int dtype;
+  int product;                                        /* type of its products (gemm.h) */
+  size_t size;                                        /* bytes of an element */
+  int64_t batch;                                      /* samples */
+  int64_t heads;                                      /* of queries */
+  int64_t kv_heads;                                   /* of keys and values */
+  int64_t group;                                      /* query heads that read one key head */
+  int64_t tq;                                         /* positions of queries */
+  int64_t tk;                                         /* positions of keys */
+  int64_t d;                                          /* numbers of a key */
+  int64_t dv;                                         /* numbers of a value */
+  double scale;                                       /* factor of the products */
+  double empty;                                       /* result of a query without keys */
   bool causal;
   int64_t window;                                     /* 0: none */
   struct flash_side q, k, v, y;
   struct flash_grid mask, bias;
-  const struct operand *valid_length, *offset;        /* NULL: none */
+  const struct operand *valid_length;                 /* NULL: none */
+  const struct operand *offset;                       /* NULL: none */
   void *logsum;                                       /* NULL: not wanted */
   struct drop drop;
-  bool drops;
-  bool tiles;                                         /* forward goes by attend.h */
-  char *scratch;                                      /* of each thread, `bytes` each */
-  size_t bytes;
+  bool drops;                                         /* there is dropout */
+  bool tiles;                                         /* forward uses attend.h */
+  char *scratch;                                      /* a part for each thread */
+  size_t bytes;                                       /* of such a part */
 };
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
 enum {
   FLASH_QUERIES = 64,                                 /* rows of a block */
-  /* columns of a block: forward has several such side by side, of which it leaves out those that
-  ** no row sees; a multiple of the columns of any panel of a product */
+  /* keys of a block of backward, a multiple of the columns of any panel of a product. Forward
+  ** leaves out that many keys at the ends of its blocks where no row sees them. */
   FLASH_KEYS = 128,
-  FLASH_WIDE = 4 * FLASH_KEYS,                        /* columns of a block forward */
+  FLASH_WIDE = 4 * FLASH_KEYS,                        /* keys of a block of forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
-  FLASH_LINE = 64,                                    /* bytes that come from memory at once */
+  FLASH_LINE = 64,                                    /* bytes of a line of the caches */
 };
-/* nanoseconds of a multiply-add of single queries, which wait for memory: a chunk takes some 5 us
+/* nanoseconds of a multiply-add of single queries, which wait for memory: a chunk takes about 5 us
 ** (2026-11-28) */
 #define FLASH_STEP_NS (PARALLEL_CHUNK_NS / 32768)
 
 /* Rows of one product: queries q0 .. q0 + m - 1 of one head or, where each head has one query, the
 ** queries of m heads. */
 struct flash_rows {
-  int64_t sample, head, q0, m;
+  int64_t sample;
+  int64_t head;                                       /* the first */
+  int64_t q0;
+  int64_t m;
   bool across;                                        /* rows are heads */
 };
 
-/* Keys that some of the rows see: lo .. hi - 1. */
+/* Keys lo .. hi - 1, outside of which no key counts. */
 struct flash_span { int64_t lo, hi; };
 
+/* Returns the queries of a head that a task takes. */
 static inline int64_t flash_chunk(const struct flash *f)
 {
   return MAX(1, FLASH_CHUNK / f->group / FLASH_QUERIES) * FLASH_QUERIES;
 }
+/* Returns the most rows that a block of this call has. */
 static inline int64_t flash_rows_most(const struct flash *f)
 {
   return f->tq == 1 ? MIN(f->group, FLASH_QUERIES) : MIN(f->tq, FLASH_QUERIES);
 }
+/* Returns the address of a row of a sample and head. */
 static inline char *flash_at(const struct flash *f, const struct flash_side *s, int64_t sample,
     int64_t head, int64_t row)
 {
   return s->p + (size_t)(sample * s->sample + head * s->head + row * s->row) * f->size;
 }
-/* Returns the first element of the rows in s; flash_row_step: the distance of its rows. */
+/* Returns the address of the first of rows b in s. */
 static inline char *flash_rows_at(
     const struct flash *f, const struct flash_side *s, const struct flash_rows *b)
 {
   return flash_at(f, s, b->sample, b->head, b->q0);
 }
+/* Returns the elements from one of rows b to the next in s. */
 static inline int64_t flash_row_step(const struct flash_side *s, const struct flash_rows *b)
 {
   return b->across ? s->head : s->row;
@@ -111,40 +152,46 @@ static inline int64_t flash_row_number(
   return (b->sample * f->heads + b->head) * f->tq + b->q0 + i;
 }
 
-/* Reads a call whose inputs begin with in[0] forward; backward in[0] is the head gradient. */
+/* Describes a call whose inputs begin with in[first]: 0 forward; 1 backward, where in[0] is the
+** gradient of the output. */
 struct flash flash_make(const struct call *c, int first);
 /* Returns part `part` of x, of whose heads each has `parts` side by side. */
 struct flash_side flash_make_side(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part);
 struct flash_grid flash_make_grid(const struct operand *x);
-/* Makes b the rows number i of the task of queries q0 .. q1 - 1 of all heads that read key head kv.
-** false: there are no more. */
+/* Returns the number of the element of a grid that belongs to row i of rows b and key k0. */
+int64_t flash_grid_element(
+    const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0);
+/* Finds block number i of the rows of a task: queries q0 .. q1 - 1 of all heads that read key head
+** kv. Returns false where there are no more. */
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
     int64_t i, struct flash_rows *b);
-/* Returns the keys that these queries see. */
+/* Returns the span of the keys that any row of a task sees. */
 struct flash_span flash_span_of_group(
     const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1);
-/* Returns the keys that rows b see. */
+/* Returns the span of the keys that any of rows b sees. */
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b);
 /* Writes the queries of rows b, times the scale, one after the other. */
 void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out);
-/* Returns whether keys within the span of a block may not count. */
+/* Returns whether some rows may not see some keys of their span. */
 static inline bool flash_restricts(const struct flash *f)
 {
   return f->mask.x || f->bias.x || f->causal || f->window;
 }
-/* Adds the bias to the scores of keys k0 .. k0 + n - 1, whose rows are ld apart, and makes those
-** -infinity that do not count. Returns whether there may be such. */
+/* Adds the bias to the scores of keys k0 .. k0 + n - 1, whose rows are ld apart, and sets those of
+** keys that do not count to -infinity. Returns whether there may be such. */
 bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
     int64_t k0, int64_t n);
 /* Computes c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
-void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
+void flash_multiply_nonzero(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc);
-/* Returns whether n elements in each of `rows` rows are finite; false, too, where a sum of their
-** squares is not. */
+/* Returns whether n elements in each of `rows` rows are finite. May return false where they are so
+** large that the sum of their squares is not. */
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step);
+/* Sets n elements in each of `rows` rows to 0. */
 void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step);
 
-/* Computes the gradients; serves as `run`. */
+/* Computes the gradients: `run` of the kernel. in: gradient of the output, the inputs, output,
+** logsum. */
 int    flash_backward(struct call *c);
 size_t flash_backward_scratch(const struct call *c);

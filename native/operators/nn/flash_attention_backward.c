@@ -1,8 +1,9 @@
 /* flash_attention_backward.c - the gradients of _contrib_attention.
 **
-** A block of weights is computed again: P = e^(S - logsum). With D = the sum over a row of dY Y,
-**   dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale dS K,   dbias += dS.
-** With dropout P is used in dV and dY V^T with the factors of its elements, which are drawn again.
+** The weights of a block are computed again: P = e^(S - logsum), with scores S = scale Q K^T +
+** bias. With D = the sum over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale
+** dS^T Q,   dQ += scale dS K,   dbias += dS. Dropout's factors are drawn again; they multiply P in
+** dV, and dY V^T.
 */
 #include "operators/nn/flash_attention.h"
 #include "kernel/vec/softmax.h"
@@ -10,25 +11,27 @@
 /* A call of backward. */
 struct back_job {
   struct flash f;
-  struct flash_side dy;                               /* the head gradient */
-  struct flash_side dq, dk, dv;                       /* outputs, p NULL where not wanted */
-  struct flash_grid dbias;                            /* x NULL: not wanted */
+  struct flash_side dy;                               /* gradient of the output */
+  struct flash_side dq, dk, dv;                       /* results, p NULL where not wanted */
+  struct flash_grid dbias;                            /* result; x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
-  bool keys_apart;                                    /* dq and (dk, dv) in tasks of their own */
-  int failed;
+  bool keys_apart;                                    /* dq has tasks of its own; dk, dv others */
+  int failed;                                         /* code of a task that failed; atomic */
 };
 
-/* What a thread has for one task. */
+/* A thread's part of scratch, for one task. */
 struct flash_back_workspace {
-  char *q;                                            /* scaled queries */
-  char *p;                                            /* weights */
-  char *ds;                                           /* the gradient of the scores */
-  char *k, *v;                                        /* packed, for products by their transposes */
-  char *kt;                                           /* keys packed for products with them */
+  char *q;                                            /* Q: scaled queries */
+  char *p;                                            /* P: weights */
+  char *ds;                                           /* dS */
+  char *k;                                            /* K^T, packed as a right side */
+  char *v;                                            /* V^T, packed as a right side */
+  char *kt;                                           /* K, packed as a right side */
 };
 
-/* Divides scratch and returns its bytes; base NULL: only counts them. */
-static size_t take_back(const struct flash *f, char *base, struct flash_back_workspace *x)
+/* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
+** nothing else. */
+static size_t divide_back_scratch(const struct flash *f, char *base, struct flash_back_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
@@ -45,8 +48,8 @@ static size_t take_back(const struct flash *f, char *base, struct flash_back_wor
   return used;
 }
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv. Returns whether the keys are finite, or none
-** is left out. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values. Returns whether dS may be
+** multiplied by the keys where it is 0: all of them are finite, or no key is hidden. */
 static bool pack_keys(const struct flash *f, const struct flash_back_workspace *x, int64_t sample,
     int64_t kv, int64_t k0, int64_t n)
 {
@@ -57,17 +60,16 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
   return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
 }
 
-/* What is known of a block. */
-struct back_keys {
+struct block_facts {
   bool restricted;                                    /* there may be keys that do not count */
   bool none;                                          /* no key counts: gradients are 0 */
-  bool heads_finite;                                  /* the head gradients of its rows are */
+  bool dy_finite;                                     /* dY and Y of its rows are finite */
 };
 
-/* Finds x->q (scaled), x->p (with dropout) and x->ds of one block, these not where no key counts.
+/* Computes x->q, x->p with dropout, and x->ds of a block; the last one not where no key counts.
 ** Returns a code. */
-static int gradient_block(const struct back_job *j, const struct flash_back_workspace *x,
-    const struct flash_rows *b, int64_t k0, int64_t n, struct back_keys *keys)
+static int find_score_gradients(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
 {
   const struct flash *f = &j->f;
   const struct vec_ops *r = f->r;
@@ -75,35 +77,35 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
   flash_scale_queries(f, b, x->q);
   TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
-  keys->restricted = flash_restrict(f, b, x->p, n, k0, n);
-  keys->none = keys->restricted;
+  facts->restricted = flash_restrict(f, b, x->p, n, k0, n);
+  facts->none = facts->restricted;
   for (int64_t i = 0; i < b->m; i++) {
     void *p = vec_at(r, x->p, i * n);
     const double logsum = r->get(f->logsum, flash_row_number(f, b, i));
-    if (r->softmax->exp_sum(p, p, logsum, n) != 0) keys->none = false;
+    if (r->softmax->exp_sum(p, p, logsum, n) != 0) facts->none = false;
   }
-  if (keys->none) return TY_OK;
-  keys->heads_finite = true;
+  if (facts->none) return TY_OK;
+  facts->dy_finite = true;
   TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t first = flash_row_number(f, b, i) * f->tk + k0;
     void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
     const double mean = r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv);
-    keys->heads_finite &= isfinite(mean) != 0;
+    facts->dy_finite &= isfinite(mean) != 0;
     r->softmax->soft_gap(ds, p, ds, mean, n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;
 }
 
-/* Computes c (m x n) += a^T b; a (k x m) has a row of m elements. skips: elements of a that are 0
-** add nothing, whatever b holds. */
+/* Computes c (m x n) += a^T b; rows of a (k x m) are contiguous. skips: elements of a that are 0
+** add nothing, also where b is not finite. Returns a code. */
 static int add_product(const struct flash *f, bool skips, int64_t m, int64_t n, int64_t k,
     const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
 {
   if (skips) {
-    flash_skip_zeros(f, true, m, n, k, a, m, b, ldb, c, ldc);
+    flash_multiply_nonzero(f, true, m, n, k, a, m, b, ldb, c, ldc);
     return TY_OK;
   }
   return gemm_one(f->product, true, false, m, n, k, 1, a, m, b, ldb, 1, c, ldc);
@@ -111,34 +113,34 @@ static int add_product(const struct flash *f, bool skips, int64_t m, int64_t n, 
 
 /* -- gradients of queries, keys and values ----------------------------------------------------- */
 
-/* Queries q0 .. q1 - 1 of the heads of key head kv against keys k0 .. k1 - 1. */
-struct back_part {
+/* A task: queries q0 .. q1 - 1 of the heads of key head kv against keys k0 .. k1 - 1. */
+struct gradient_part {
   int64_t sample, kv, q0, q1, k0, k1;
   bool query;                                         /* computes the gradient of the queries */
   bool keys;                                          /* computes those of keys and values */
 };
 
-/* Adds to the gradients of part t what rows b and keys k0 .. k0 + n - 1 contribute. finite: as
-** pack_keys returns. Returns a code. */
-static int back_block(const struct back_job *j, const struct flash_back_workspace *x,
-    const struct back_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
+/* Adds to the gradients of part t what rows b and keys k0 .. k0 + n - 1 contribute. finite: result
+** of pack_keys. Returns a code. */
+static int add_block_gradients(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct gradient_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
 {
   const struct flash *f = &j->f;
-  struct back_keys keys;
-  TRY(gradient_block(j, x, b, k0, n, &keys));
-  if (keys.none) return TY_OK;
+  struct block_facts facts;
+  TRY(find_score_gradients(j, x, b, k0, n, &facts));
+  if (facts.none) return TY_OK;
   if (t->keys && j->dv.p)
-    TRY(add_product(f, keys.restricted && !keys.heads_finite, n, f->dv, b->m, x->p,
+    TRY(add_product(f, facts.restricted && !facts.dy_finite, n, f->dv, b->m, x->p,
         flash_rows_at(f, &j->dy, b), flash_row_step(&j->dy, b),
         flash_at(f, &j->dv, t->sample, t->kv, k0), j->dv.row));
   if (t->keys && j->dk.p)
-    TRY(add_product(f, keys.restricted && !flash_is_finite(f, b->m, f->d, x->q, f->d), n, f->d,
+    TRY(add_product(f, facts.restricted && !flash_is_finite(f, b->m, f->d, x->q, f->d), n, f->d,
         b->m, x->ds, x->q, f->d,
         flash_at(f, &j->dk, t->sample, t->kv, k0), j->dk.row));
   if (!t->query || !j->dq.p) return TY_OK;
   char *dq = flash_rows_at(f, &j->dq, b);
-  if (keys.restricted && !finite) {
-    flash_skip_zeros(f, false, b->m, f->d, n, x->ds, n,
+  if (facts.restricted && !finite) {
+    flash_multiply_nonzero(f, false, b->m, f->d, n, x->ds, n,
         flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, dq, flash_row_step(&j->dq, b));
     return TY_OK;
   }
@@ -147,12 +149,12 @@ static int back_block(const struct back_job *j, const struct flash_back_workspac
 }
 
 /* Computes the gradients of part t. Returns a code. */
-static int back_task(const struct back_job *j, const struct back_part *t)
+static int compute_part_gradients(const struct back_job *j, const struct gradient_part *t)
 {
   const struct flash *f = &j->f;
   struct flash_back_workspace x;
   struct flash_rows b;
-  take_back(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  divide_back_scratch(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
   if (t->query && j->dq.p)
     for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++)
       flash_clear(f, b.m, f->d, flash_rows_at(f, &j->dq, &b), flash_row_step(&j->dq, &b));
@@ -160,15 +162,15 @@ static int back_task(const struct back_job *j, const struct back_part *t)
     flash_clear(f, t->k1 - t->k0, f->d, flash_at(f, &j->dk, t->sample, t->kv, t->k0), j->dk.row);
   if (t->keys && j->dv.p)
     flash_clear(f, t->k1 - t->k0, f->dv, flash_at(f, &j->dv, t->sample, t->kv, t->k0), j->dv.row);
-  const struct flash_span all = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1);
-  const int64_t last = MIN(t->k1, all.hi);
-  for (int64_t k0 = MAX(t->k0, all.lo / FLASH_KEYS * FLASH_KEYS); k0 < last; k0 += FLASH_KEYS) {
+  const struct flash_span span = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1);
+  const int64_t last = MIN(t->k1, span.hi);
+  for (int64_t k0 = MAX(t->k0, span.lo / FLASH_KEYS * FLASH_KEYS); k0 < last; k0 += FLASH_KEYS) {
     const int64_t n = MIN(FLASH_KEYS, last - k0);
     const bool finite = pack_keys(f, &x, t->sample, t->kv, k0, n);
     for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
-      const struct flash_span see = flash_find_span(f, &b);
-      if (see.lo >= k0 + n || see.hi <= k0) continue;
-      TRY(back_block(j, &x, t, &b, k0, n, finite));
+      const struct flash_span seen = flash_find_span(f, &b);
+      if (seen.lo >= k0 + n || seen.hi <= k0) continue;
+      TRY(add_block_gradients(j, &x, t, &b, k0, n, finite));
     }
   }
   if (t->query && j->dq.p)
@@ -202,7 +204,7 @@ static void back_range(int64_t begin, int64_t end, void *context)
   const int64_t each = count_head_tasks(j), of_queries = count_chunks(f->tq, flash_chunk(f));
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     const int64_t head = i / each, which = i % each;
-    struct back_part t = { .sample = head / f->kv_heads, .kv = head % f->kv_heads, .q1 = f->tq,
+    struct gradient_part t = { .sample = head / f->kv_heads, .kv = head % f->kv_heads, .q1 = f->tq,
       .k1 = f->tk, .query = true, .keys = true };
     if (j->keys_apart && which < of_queries) {
       t.q0 = which * flash_chunk(f);
@@ -214,7 +216,7 @@ static void back_range(int64_t begin, int64_t end, void *context)
       t.k1 = MIN(t.k0 + FLASH_CHUNK, f->tk);
       t.query = false;
     }
-    int code = back_task(j, &t);
+    int code = compute_part_gradients(j, &t);
     if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
   }
 }
@@ -228,8 +230,7 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   const struct vec_ops *r = j->f.r;
   const struct flash_grid *g = &j->dbias;
   for (int64_t i = 0; i < b->m; i++) {
-    const int64_t to = b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
-        (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
+    const int64_t to = flash_grid_element(g, b, i, k0);
     const void *ds = vec_at(r, x->ds, i * n);
     if (g->step[3])
       r->add(vec_at(r, g->x->p, to), ds, n);
@@ -238,9 +239,8 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   }
 }
 
-/* Computes task `unit` of the bias: it alone writes what its samples, heads, queries and keys add
-** to. */
-static int bias_task(const struct back_job *j, int64_t unit)
+/* Computes unit number `unit` of dbias: a part of its elements, to which no other unit adds. */
+static int compute_bias_unit(const struct back_job *j, int64_t unit)
 {
   const struct flash *f = &j->f;
   struct flash_back_workspace x;
@@ -253,7 +253,7 @@ static int bias_task(const struct back_job *j, int64_t unit)
     lo[a] = j->units[a] > 1 ? i * piece[a] : 0;
     hi[a] = j->units[a] > 1 ? MIN(lo[a] + piece[a], full[a]) : full[a];
   }
-  take_back(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  divide_back_scratch(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
   for (int64_t sample = lo[0]; sample < hi[0]; sample++)
     for (int64_t head = lo[1]; head < hi[1]; head++)
       for (int64_t k0 = lo[3]; k0 < hi[3]; k0 += FLASH_KEYS) {
@@ -261,11 +261,11 @@ static int bias_task(const struct back_job *j, int64_t unit)
         pack_keys(f, &x, sample, head / f->group, k0, n);
         for (int64_t q0 = lo[2]; q0 < hi[2]; q0 += FLASH_QUERIES) {
           const struct flash_rows b = { sample, head, q0, MIN(FLASH_QUERIES, hi[2] - q0), false };
-          const struct flash_span see = flash_find_span(f, &b);
-          struct back_keys keys;
-          if (see.lo >= k0 + n || see.hi <= k0) continue;
-          TRY(gradient_block(j, &x, &b, k0, n, &keys));
-          if (!keys.none) add_to_bias(j, &x, &b, k0, n);
+          const struct flash_span seen = flash_find_span(f, &b);
+          struct block_facts facts;
+          if (seen.lo >= k0 + n || seen.hi <= k0) continue;
+          TRY(find_score_gradients(j, &x, &b, k0, n, &facts));
+          if (!facts.none) add_to_bias(j, &x, &b, k0, n);
         }
       }
   return TY_OK;
@@ -275,11 +275,13 @@ static void bias_range(int64_t begin, int64_t end, void *context)
 {
   struct back_job *j = context;
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
-    int code = bias_task(j, i);
+    int code = compute_bias_unit(j, i);
     if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
   }
 }
 
+/* Computes dbias. It is divided along the axes that are not broadcast: a sample, a head, a block of
+** queries and a block of keys are a unit. */
 static void compute_bias_gradient(struct back_job *j)
 {
   const struct flash *f = &j->f;
@@ -296,27 +298,24 @@ static void compute_bias_gradient(struct back_job *j)
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
-/* heads that keep the cores busy: with fewer, queries and keys are divided too */
-enum { HEADS_FOR_CORES = 8 };
-/* multiply-adds that a chunk of tasks has at least */
-enum { TASK_WORK = 400000 };
+enum {
+  HEADS_FOR_CORES = 8,                                /* with fewer, queries and keys are divided */
+  TASK_WORK = 400000,                                 /* multiply-adds of a chunk, at least */
+};
 
-/* Computes the gradients. in: head gradient, the inputs, output, logsum. */
 int flash_backward(struct call *c)
 {
   const struct flash_param *p = c->param;
   const struct flash_ports ports = flash_make_ports(p);
   struct back_job j = { .f = flash_make(c, 1) };
   struct flash *f = &j.f;
-  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
-  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
-  const struct operand *dk = qkv ? &c->out[0] : &c->out[1], *dv = apart ? &c->out[2] : dk;
+  const struct flash_packing z = flash_find_packing(p);
   j.dy = flash_make_side(p, &c->in[0], f->heads, 1, 0);
-  j.dq = flash_make_side(p, &c->out[0], f->heads, q_parts, 0);
-  j.dk = flash_make_side(p, dk, f->kv_heads, k_parts, k_parts == 3);
-  j.dv = flash_make_side(p, dv, f->kv_heads, k_parts, k_parts - 1);
+  j.dq = flash_make_side(p, &c->out[0], f->heads, z.q_parts, 0);
+  j.dk = flash_make_side(p, &c->out[z.key], f->kv_heads, z.kv_parts, z.key_part);
+  j.dv = flash_make_side(p, &c->out[z.value], f->kv_heads, z.kv_parts, z.value_part);
   f->scratch = c->tmp;
-  f->bytes = take_back(f, NULL, NULL);
+  f->bytes = divide_back_scratch(f, NULL, NULL);
   for (int i = 0; i < c->nout; i++)
     if ((i == ports.mask || i == ports.valid_length || i == ports.offset) && c->out[i].p)
       memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
@@ -337,5 +336,5 @@ int flash_backward(struct call *c)
 size_t flash_backward_scratch(const struct call *c)
 {
   const struct flash f = flash_make(c, 1);
-  return take_back(&f, NULL, NULL) * (size_t)parallel_threads();
+  return divide_back_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
 }

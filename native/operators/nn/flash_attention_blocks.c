@@ -1,17 +1,28 @@
-/* flash_attention_blocks.c - the sides of a call of _contrib_attention, and blocks of its rows and
-** keys. */
+/* flash_attention_blocks.c - what forward and backward of _contrib_attention share: where operands
+** are, which keys rows see, and blocks of scores. */
 #include "operators/nn/flash_attention.h"
+
+struct flash_packing flash_find_packing(const struct flash_param *p)
+{
+  static const struct flash_packing table[] = {
+    [FLASH_APART] = { .inputs = 3, .q_parts = 1, .kv_parts = 1, .key = 1, .value = 2 },
+    [FLASH_KV] = { .inputs = 2, .q_parts = 1, .kv_parts = 2, .key = 1, .value = 1,
+      .value_part = 1 },
+    [FLASH_QKV] = { .inputs = 1, .q_parts = 3, .kv_parts = 3, .key_part = 1, .value_part = 2 },
+  };
+  return table[p->packed];
+}
 
 struct flash_ports flash_make_ports(const struct flash_param *p)
 {
-  int n = p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1;
-  struct flash_ports at_ = { -1, -1, -1, -1, 0 };
-  if (p->use_mask) at_.mask = n++;
-  if (p->use_bias) at_.bias = n++;
-  if (p->use_valid_length) at_.valid_length = n++;
-  if (p->use_offset) at_.offset = n++;
-  at_.n = n;
-  return at_;
+  int n = flash_find_packing(p).inputs;
+  struct flash_ports ports = { -1, -1, -1, -1, 0 };
+  if (p->use_mask) ports.mask = n++;
+  if (p->use_bias) ports.bias = n++;
+  if (p->use_valid_length) ports.valid_length = n++;
+  if (p->use_offset) ports.offset = n++;
+  ports.n = n;
+  return ports;
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -50,12 +61,11 @@ struct flash_grid flash_make_grid(const struct operand *x)
 struct flash flash_make(const struct call *c, int first)
 {
   const struct flash_param *p = c->param;
-  const struct flash_ports at_ = flash_make_ports(p);
+  const struct flash_ports ports = flash_make_ports(p);
   const struct operand *in = c->in + first;
-  const struct operand *y = first ? &c->in[first + at_.n] : &c->out[0];
-  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
-  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
-  const struct operand *k = qkv ? &in[0] : &in[1], *v = apart ? &in[2] : k;
+  const struct operand *y = first ? &c->in[first + ports.n] : &c->out[0];
+  const struct flash_packing z = flash_find_packing(p);
+  const struct operand *k = &in[z.key], *v = &in[z.value];
   const bool nhtc = p->layout == FLASH_NHTC, time_first = p->layout == FLASH_TNC;
   struct flash f = { .r = vec_ops_of(in[0].d.dtype),
     .dtype = in[0].d.dtype,
@@ -67,22 +77,22 @@ struct flash flash_make(const struct call *c, int first)
     .tk = k->d.dim[nhtc ? 2 : !time_first],
     .causal = p->causal,
     .window = p->window };
-  /* few queries read keys and values in place, which wait for memory, rounded or not */
+  /* few queries read keys and values in place and wait for memory: rounding would save nothing */
   f.product = f.tq > GEMM_FEW ? gemm_type_for(c, f.dtype) : f.dtype;
   f.group = f.heads / f.kv_heads;
-  f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * q_parts);
-  f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);
+  f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * z.q_parts);
+  f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * z.kv_parts);
   f.empty = p->empty ? NAN : 0;
   f.scale = p->scale != 0 ? p->scale : 1 / sqrt((double)f.d);
-  f.q = flash_make_side(p, &in[0], f.heads, q_parts, 0);
-  f.k = flash_make_side(p, k, f.kv_heads, k_parts, k_parts == 3);
-  f.v = flash_make_side(p, v, f.kv_heads, k_parts, k_parts - 1);
+  f.q = flash_make_side(p, &in[0], f.heads, z.q_parts, 0);
+  f.k = flash_make_side(p, k, f.kv_heads, z.kv_parts, z.key_part);
+  f.v = flash_make_side(p, v, f.kv_heads, z.kv_parts, z.value_part);
   f.y = flash_make_side(p, y, f.heads, 1, 0);
-  if (at_.mask >= 0) f.mask = flash_make_grid(&in[at_.mask]);
-  if (at_.bias >= 0) f.bias = flash_make_grid(&in[at_.bias]);
-  if (at_.valid_length >= 0) f.valid_length = &in[at_.valid_length];
-  if (at_.offset >= 0) f.offset = &in[at_.offset];
-  f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
+  if (ports.mask >= 0) f.mask = flash_make_grid(&in[ports.mask]);
+  if (ports.bias >= 0) f.bias = flash_make_grid(&in[ports.bias]);
+  if (ports.valid_length >= 0) f.valid_length = &in[ports.valid_length];
+  if (ports.offset >= 0) f.offset = &in[ports.offset];
+  f.logsum = first ? c->in[first + ports.n + 1].p : c->out[1].p;
   f.tiles = gemm_attends(f.product, f.d, f.dv);
   if (!c->run) return f;
   f.drops = c->run->is_train && p->dropout > 0;
@@ -93,15 +103,15 @@ struct flash flash_make(const struct call *c, int first)
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-/* Returns the keys, of `keys`, that the query at position `at_` sees. */
-static struct flash_span find_query_span(const struct flash *f, int64_t at_, int64_t keys)
+/* Returns the keys, of `keys`, that the query at position `position` sees. */
+static struct flash_span find_query_span(const struct flash *f, int64_t position, int64_t keys)
 {
   struct flash_span s = { 0, keys };
   if (f->window) {
-    s.lo = MAX(s.lo, at_ - f->window + 1);
-    s.hi = MIN(s.hi, at_ > INT64_MAX - f->window ? INT64_MAX : at_ + f->window);
+    s.lo = MAX(s.lo, position - f->window + 1);
+    s.hi = MIN(s.hi, position > INT64_MAX - f->window ? INT64_MAX : position + f->window);
   }
-  if (f->causal) s.hi = MIN(s.hi, at_ < INT64_MAX ? at_ + 1 : at_);
+  if (f->causal) s.hi = MIN(s.hi, position < INT64_MAX ? position + 1 : position);
   s.lo = MIN(s.lo, keys);
   s.hi = MAX(s.hi, s.lo);
   return s;
@@ -113,12 +123,13 @@ static int64_t count_valid_keys(const struct flash *f, int64_t sample)
   return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
 }
 
-/* Returns the position of a sample's first query, no further away than any key or query. */
+/* Returns the position of a sample's first query, limited to where it still makes a difference, so
+** that sums with it do not overflow. */
 static int64_t find_first_position(const struct flash *f, int64_t sample)
 {
   if (!f->offset) return 0;
-  const int64_t at_ = whole_at(f->offset, sample), most = f->tk + f->tq;
-  return at_ < -most ? -most : MIN(at_, most);
+  const int64_t position = whole_at(f->offset, sample), most = f->tk + f->tq;
+  return position < -most ? -most : MIN(position, most);
 }
 
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
@@ -153,8 +164,8 @@ struct flash_span flash_span_of_group(
   struct flash_span all = { f->tk, 0 };
   struct flash_rows b;
   for (int64_t i = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); i++) {
-    const struct flash_span see = flash_find_span(f, &b);
-    all = (struct flash_span){ MIN(all.lo, see.lo), MAX(all.hi, see.hi) };
+    const struct flash_span seen = flash_find_span(f, &b);
+    all = (struct flash_span){ MIN(all.lo, seen.lo), MAX(all.hi, seen.hi) };
   }
   return all;
 }
@@ -168,18 +179,18 @@ void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char
         f->d);
 }
 
-/* Returns the element of a grid that belongs to row i of rows b and key k0. */
-static int64_t find_grid_element(
+int64_t flash_grid_element(
     const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0)
 {
   return b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
       (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
 }
 
-#define MASK_BYTES(T) \
+#define APPLY_MASK(T) \
   for (int64_t j = 0; j < n; j++) \
     if (!((const T *)m->p)[from + j * step]) f->r->set(s, j, -INFINITY);
 
+/* Sets scores whose element of the mask is 0 to -infinity; that of the first one is `from`. */
 static void apply_mask(const struct flash *f, int64_t from, char *s, int64_t n)
 {
   const struct operand *m = f->mask.x;
@@ -187,15 +198,16 @@ static void apply_mask(const struct flash *f, int64_t from, char *s, int64_t n)
   switch (m->d.dtype) {
     case TY_BOOL:
     case TY_U8:
-    case TY_I8: MASK_BYTES(uint8_t) break;
-    case TY_F32: MASK_BYTES(float) break;
-    case TY_F64: MASK_BYTES(double) break;
+    case TY_I8: APPLY_MASK(uint8_t) break;
+    case TY_F32: APPLY_MASK(float) break;
+    case TY_F64: APPLY_MASK(double) break;
     default:
       for (int64_t j = 0; j < n; j++)
         if (number_at(m, from + j * step) == 0) f->r->set(s, j, -INFINITY);
   }
 }
 
+/* Adds the bias to scores; that of the first one is element `from`. */
 static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
 {
   const struct operand *x = f->bias.x;
@@ -213,10 +225,10 @@ bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, 
   bool some = f->mask.x || f->bias.x;
   if (!flash_restricts(f)) return false;
   for (int64_t i = 0; i < b->m; i++, s += (size_t)ld * f->size) {
-    const struct flash_span see = find_query_span(f, first + (b->across ? 0 : i), keys);
-    if (f->bias.x) add_bias(f, find_grid_element(&f->bias, b, i, k0), s, n);
-    if (f->mask.x) apply_mask(f, find_grid_element(&f->mask, b, i, k0), s, n);
-    const int64_t lo = MIN(MAX(see.lo - k0, 0), n), hi = MIN(MAX(see.hi - k0, lo), n);
+    const struct flash_span seen = find_query_span(f, first + (b->across ? 0 : i), keys);
+    if (f->bias.x) add_bias(f, flash_grid_element(&f->bias, b, i, k0), s, n);
+    if (f->mask.x) apply_mask(f, flash_grid_element(&f->mask, b, i, k0), s, n);
+    const int64_t lo = MIN(MAX(seen.lo - k0, 0), n), hi = MIN(MAX(seen.hi - k0, lo), n);
     if (lo == 0 && hi == n) continue;
     some = true;
     f->r->fill(s, -INFINITY, lo);
@@ -225,7 +237,7 @@ bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, 
   return some;
 }
 
-void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
+void flash_multiply_nonzero(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc)
 {
   const struct vec_ops *r = f->r;

@@ -11,7 +11,7 @@
 
 /* -- layers: op.layer, on levels in double ---------------------------------------------------- */
 
-enum { MOST_IN = 3 };
+enum { MOST_IN = 3 };                                 /* data, weight, bias */
 
 int layer8_shape(struct infer *s)
 {
@@ -36,14 +36,18 @@ int layer8_type(struct infer *s)
   return n == 1 ? type_both(s, &s->in[0], &s->out[0]) : type_is(s, &s->out[0], TY_I32);
 }
 
+/* The layer on float64, in which sums of products of levels are exact. */
 struct real_layer {
   struct call call;
-  struct operand in[MOST_IN], out;
+  struct operand in[MOST_IN];
+  struct operand out;
   const struct kernel *kernel;
-  size_t numbers, scratch;
+  size_t numbers;                                     /* bytes of inputs and output */
+  size_t scratch;                                     /* bytes of the kernel's own scratch */
 };
 
-/* Makes the layer's call without memory; its last candidate is the definition. */
+/* Makes the layer's call, of float64, without memory. Takes the last kernel of the layer's list:
+** the plain one that accepts any type and shape. */
 static void open_layer(const struct call *c, struct real_layer *l)
 {
   const struct op *op = op_find(c->op->layer);
@@ -73,12 +77,12 @@ static size_t layer_scratch(const struct call *c)
 static const char *layer_refuse(const struct call *c)
 {
   struct real_layer l;
-  if (!is_level(c->in[0].d.dtype)) return "data is no 8-bit integer";
+  if (!is_level(c->in[0].d.dtype)) return "data is neither uint8 nor int8";
   open_layer(c, &l);
   return l.kernel->refuse ? l.kernel->refuse(&l.call) : NULL;
 }
 
-/* Returns the unit of a product, to which a bias is brought. */
+/* Returns the number that a level of the result represents: a level of data times one of weight. */
 static double product_unit(const struct call *c)
 {
   return unit_of(c->in[0].d.dtype, range_magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
@@ -115,10 +119,10 @@ static int layer_run(struct call *c)
 
 const struct kernel layer8_cpu[] = { { "levels", layer_run, T_FLOAT | T_INT, layer_refuse, layer_scratch }, { 0 } };
 
-/* -- what leaves the range as it is: flatten, act, embedding ----------------------------------- */
+/* -- operators that keep the range: flatten, act, embedding ------------------------------------ */
 
-static int range_shapes(
-    struct infer *s, int from) /* inputs from `from` on and the last two outputs are ranges */
+/* Infers the shapes of ranges: inputs from number `from` on, and the last two outputs. */
+static int range_shapes(struct infer *s, int from)
 {
   for (int i = from; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
   TRY(single_shape(s, &s->out[1]));
@@ -218,14 +222,15 @@ static int table_run(struct call *c)
   return TY_OK;
 }
 
-/* -- concat: all to the widest range ----------------------------------------------------------- */
+/* -- concat, in the widest of the ranges ------------------------------------------------------- */
 
 struct join_param { int64_t num_args, dim; };
 static const struct param join_params[] = {
   { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, after all of them", NULL, "[1,65536]" },
   { "dim",      P_INT, offsetof(struct join_param, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
-static const char *join_in(const void *param) /* valid until this thread's next one */
+/* Returns the names of the inputs, valid until this thread calls it again. */
+static const char *join_in(const void *param)
 {
   static __thread struct text t;
   int64_t n = ((const struct join_param *)param)->num_args;
@@ -324,10 +329,11 @@ static const char *pair_refuse(const struct call *c)
 {
   return is_level(c->in[0].d.dtype) && is_level(c->in[1].d.dtype)
       ? NULL
-      : "the inputs are no 8-bit integers";
+      : "the inputs are neither uint8 nor int8";
 }
 
-/* Computes a sum or product of two arrays. range: of a 32-bit result. */
+/* Computes the sum or product of two arrays of levels. range: what a result of 32 bits spans where
+** no range was given. */
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;
@@ -416,7 +422,7 @@ static int norm_run(struct call *c)
 }
 static const char *data_refuse(const struct call *c)
 {
-  return is_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
+  return is_level(c->in[0].d.dtype) ? NULL : "data is neither uint8 nor int8";
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */

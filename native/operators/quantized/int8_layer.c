@@ -1,17 +1,18 @@
 /* int8_layer.c - FullyConnected and Convolution on 8-bit integers: _contrib_int8_fully_connected,
 ** _contrib_int8_convolution.
 **
-** A level q of an array represents (q - zero) scale, with scales and zeros that are parameters, or
-** (the weight's) an array with a number per output channel. Float32 data becomes int8 on its way
-** in. Sums are 32-bit integers; one pass over them makes real numbers, adds bias and `sum`,
-** applies relu, and stores float32 or the levels of the next layer. Nothing here has a gradient.
+** A level q of an array represents (q - zero) scale (kernel/gemm/levels.h). Scale and zero of data,
+** `sum` and result are parameters; the weight has zero 0 and an array of scales, one per output
+** channel. Float32 data is rounded to int8 first. Sums are 32-bit integers; one pass over them
+** makes real numbers, adds bias and `sum`, applies relu, and stores float32 or the levels of the
+** next layer. Nothing here has a gradient.
 */
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/levels.h"
 #include "op/op.h"
 #include "operators/nn/convolution.h"
 
-/* what both layers have beside the layer's own parameters */
+/* Parameters that both layers have besides those of FullyConnected or Convolution. */
 struct level_params {
   double data_scale, out_scale, sum_scale;
   int64_t data_zero, out_zero, sum_zero, act, with_sum, out_type;
@@ -54,7 +55,7 @@ static const struct param conv_params[] = {
 
 static bool is_linear(const struct op *op) { return op->param_size == sizeof(struct linear8); }
 
-static const struct level_params *levels_of(const struct op *op, const void *param)
+static const struct level_params *get_levels(const struct op *op, const void *param)
 {
   return is_linear(op) ? &((const struct linear8 *)param)->q : &((const struct conv8 *)param)->q;
 }
@@ -104,7 +105,8 @@ static int conv8_check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Infers data, weight and bias as the layer does. Input 2 is the scales; bias and sum follow. */
+/* Infers data, weight and bias as FullyConnected or Convolution does, whose inputs lack the scales
+** (input 2 here) and `sum` (the last one). */
 static int layer_shape(struct infer *s)
 {
   const bool linear = is_linear(s->op);
@@ -122,54 +124,54 @@ static int layer_shape(struct infer *s)
   if (biased) s->in[3] = in[2];
   s->out[0] = out;
   TRY(shape_is(s, &s->in[2], 1, &channels));
-  return levels_of(s->op, s->param)->with_sum ? shape_both(s, &s->in[s->nin - 1], &s->out[0])
+  return get_levels(s->op, s->param)->with_sum ? shape_both(s, &s->in[s->nin - 1], &s->out[0])
                                              : TY_OK;
 }
 
 static int layer_type(struct infer *s)
 {
   static const int types[] = { [OUT_F32] = TY_F32, [OUT_I8] = TY_I8, [OUT_U8] = TY_U8 };
-  const struct level_params *q = levels_of(s->op, s->param);
+  const struct level_params *q = get_levels(s->op, s->param);
   const int floats = s->nin - (q->with_sum ? 1 : 0);
   TRY(type_is(s, &s->in[1], TY_I8));
   for (int i = 2; i < floats; i++) TRY(type_is(s, &s->in[i], TY_F32));
   return type_is(s, &s->out[0], types[q->out_type]);
 }
 
-/* -- both -------------------------------------------------------------------------------------- */
+/* -- of both layers ---------------------------------------------------------------------------- */
 
-/* a number rounded to a level, a sum turned into a result: 0.17 and 0.33 ns, estimates */
+/* to round a number to a level, 0.17 ns; an estimate */
 #define ENTER_NS (PARALLEL_CHUNK_NS / 60000)
+/* to make a result of a sum, 0.33 ns; an estimate */
 #define LEAVE_NS (PARALLEL_CHUNK_NS / 30000)
 
-/* Terms of a sum that are certain to fit 32 bits: 2^31 / (255 x 128). */
-enum { TERMS = 65792 };
+
 
 static bool is_level_type(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
 
 static const char *layer8_refuse(const struct call *c, int64_t terms)
 {
-  const struct level_params *q = levels_of(c->op, c->param);
+  const struct level_params *q = get_levels(c->op, c->param);
   const int data = c->in[0].d.dtype;
   if (data != TY_F32 && !is_level_type(data)) return "data is neither float32 nor 8-bit integers";
   if (is_level_type(data) && q->data_scale == 0) return "8-bit data without data_scale";
   if (data == TY_F32 && q->data_zero) return "float32 data with data_zero";
-  const int more = c->in[c->nin - 1].d.dtype;
-  if (q->with_sum && more != TY_F32 && !is_level_type(more))
+  const int addend = c->in[c->nin - 1].d.dtype;
+  if (q->with_sum && addend != TY_F32 && !is_level_type(addend))
     return "sum is neither float32 nor 8-bit integers";
-  return terms <= TERMS ? NULL : "sums of so many products may not fit 32 bits";
+  return terms <= LEVELS_TERMS ? NULL : "sums of so many products may not fit 32 bits";
 }
 
 static struct level_row make_level_row(const struct call *c, bool no_bias)
 {
-  const struct level_params *q = levels_of(c->op, c->param);
+  const struct level_params *q = get_levels(c->op, c->param);
   return (struct level_row){ .scale = c->in[2].p,
     .bias = no_bias ? NULL : c->in[3].p,
     .unit = (float)q->data_scale,
-    .more = q->with_sum ? c->in[c->nin - 1].p : NULL,
-    .more_type = c->in[c->nin - 1].d.dtype,
-    .more_scale = (float)q->sum_scale,
-    .more_zero = (float)q->sum_zero,
+    .addend = q->with_sum ? c->in[c->nin - 1].p : NULL,
+    .addend_type = c->in[c->nin - 1].d.dtype,
+    .addend_scale = (float)q->sum_scale,
+    .addend_zero = (float)q->sum_zero,
     .relu = q->act == 0,
     .out_type = c->out[0].d.dtype,
     .inverse = (float)(1 / q->out_scale),
@@ -178,22 +180,31 @@ static struct level_row make_level_row(const struct call *c, bool no_bias)
 
 /* -- FullyConnected ---------------------------------------------------------------------------- */
 
-/* A result of float32 is made of the sums while they are in registers. Levels, and what `sum` is
-** added to, are made by a second pass over the sums, which are in scratch. */
 struct linear_pass {
   const struct call *c;
   const struct level_params *q;
-  int64_t n, k;
-  uint8_t *data;
+  int64_t n;                                          /* columns of the result */
+  int64_t k;                                          /* columns of the data */
+  uint8_t *data;                                      /* levels of float32 data */
   int32_t *sums;
-  float *unit;
-  struct level_row row;
+  float *unit;                                        /* per row: number of a level of the data */
+  struct level_row row;                               /* what all rows have in common */
 };
-struct linear_parts { size_t data, sums, unit, less, all; };
 
+/* Bytes of the parts of scratch, in their order. */
+struct linear_parts {
+  size_t data;
+  size_t sums;
+  size_t unit;
+  size_t zero_term;
+  size_t all;
+};
+
+/* Returns whether results are made of the sums while those are in registers: of float32, without
+** `sum`. Other results are made by a second pass over the sums, which are in scratch. */
 static bool ends_in_registers(const struct call *c)
 {
-  return c->out[0].d.dtype == TY_F32 && !levels_of(c->op, c->param)->with_sum;
+  return c->out[0].d.dtype == TY_F32 && !get_levels(c->op, c->param)->with_sum;
 }
 
 static struct linear_parts make_linear_parts(const struct call *c, int64_t m, int64_t n, int64_t k)
@@ -202,8 +213,8 @@ static struct linear_parts make_linear_parts(const struct call *c, int64_t m, in
   if (c->in[0].d.dtype == TY_F32) p.data = align_up((size_t)(m * k), ALIGN);
   if (!ends_in_registers(c)) p.sums = align_up((size_t)(m * n) * sizeof(int32_t), ALIGN);
   p.unit = align_up((size_t)m * sizeof(float), ALIGN);
-  p.less = align_up((size_t)n * sizeof(int32_t), ALIGN);
-  p.all = p.data + p.sums + p.unit + p.less;
+  p.zero_term = align_up((size_t)n * sizeof(int32_t), ALIGN);
+  p.all = p.data + p.sums + p.unit + p.zero_term;
   return p;
 }
 
@@ -222,37 +233,41 @@ static const char *linear_refuse(const struct call *c)
   return layer8_refuse(c, c->in[1].d.dim[1]);
 }
 
-/* Makes levels of rows of float32 data, and the number that a level of each represents. */
-static void linear_enter(int64_t begin, int64_t end, void *context)
+/* Writes the levels of rows of float32 data, and the number that a level of each row represents. */
+static void make_level_rows(int64_t begin, int64_t end, void *context)
 {
   const struct linear_pass *x = context;
   const int64_t k = x->k;
   for (int64_t i = begin; i < end; i++) {
     const float *row = (const float *)x->c->in[0].p + i * k;
-    const float unit = x->q->data_scale > 0 ? (float)x->q->data_scale : levels_most(k, row) / 127;
+    const float unit =
+        x->q->data_scale > 0 ? (float)x->q->data_scale : levels_magnitude(k, row) / 127;
     levels_make(k, row, unit > 0 ? 1 / unit : 0, GEMM_LEVELS_SHIFT, x->data + i * k);
     x->unit[i] = unit;
   }
 }
 
-static void linear_leave(int64_t begin, int64_t end, void *context)
+static void finish_level_rows(int64_t begin, int64_t end, void *context)
 {
   const struct linear_pass *x = context;
   const size_t size = dtype_size(x->row.out_type);
   for (int64_t i = begin; i < end; i++) {
     struct level_row r = x->row;
     r.n = x->n;
-    r.each = true;
+    r.per_column = true;
     r.sum = x->sums + i * x->n;
     r.unit = x->unit[i];
-    if (r.more) r.more = (const char *)r.more + (size_t)(i * x->n) * dtype_size(r.more_type);
+    if (r.addend)
+      r.addend = (const char *)r.addend + (size_t)(i * x->n) * dtype_size(r.addend_type);
     r.out = (char *)x->c->out[0].p + (size_t)(i * x->n) * size;
     levels_finish(&r);
   }
 }
 
-/* Applies an activation after the layer: relu to levels as they are. */
-static void linear_act(const struct call *c)
+/* Applies the activation that the next node asks for. That node reads 8-bit results as plain
+** integers, whatever number they represent: relu changes the negative ones, of which uint8 has
+** none. */
+static void apply_epilogue_act(const struct call *c)
 {
   const struct operand *y = &c->out[0];
   int8_t *level = y->p;
@@ -262,7 +277,11 @@ static void linear_act(const struct call *c)
     for (int64_t i = 0; i < desc_count(&y->d); i++) level[i] = level[i] < 0 ? 0 : level[i];
 }
 
-struct weight_sums { const int8_t *w; int64_t k; int32_t *sum; };
+struct weight_sums {
+  const int8_t *w;
+  int64_t k;                                          /* columns */
+  int32_t *sum;                                       /* per row */
+};
 
 static void sum_rows(int64_t begin, int64_t end, void *context)
 {
@@ -275,8 +294,8 @@ static void sum_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Returns the weight packed for products of a type, the sums of its rows after it. NULL: out of
-** memory. */
+/* Returns the weight packed for products of a type, owned by the state. *sum: the sums of its rows,
+** in the same block. NULL: out of memory. */
 static const void *keep_weight(
     struct gemm_kept *state, int type, const struct operand *w, const int32_t **sum)
 {
@@ -306,29 +325,29 @@ static int linear_run(struct call *c)
   char *at = c->tmp;
   struct linear_pass x = { c, &p->q, n, k, (uint8_t *)at, (int32_t *)(at + z.data),
     (float *)(at + z.data + z.sums), make_level_row(c, p->no_bias) };
-  int32_t *less = (int32_t *)(at + z.data + z.sums + z.unit);
+  int32_t *zero_term = (int32_t *)(at + z.data + z.sums + z.unit);
   const void *packed = keep_weight(c->state, type, w, &sum);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
       (long long)gemm_pack_bytes(type, n, k));
-  for (int64_t i = 0; i < n; i++) less[i] = sum[i] * zero;
+  for (int64_t i = 0; i < n; i++) zero_term[i] = sum[i] * zero;
   if (real)
-    parallel_for_stoppable(m, cost_ns(ENTER_NS, k), linear_enter, &x);
+    parallel_for_stoppable(m, cost_ns(ENTER_NS, k), make_level_rows, &x);
   else
     for (int64_t i = 0; i < m; i++) x.unit[i] = (float)p->q.data_scale;
-  /* its own relu is before the one of the epilogue */
+  /* registers hold one activation: the layer's own relu, which comes first; else the epilogue's */
   const bool both = x.row.relu && fused_act(c);
   const struct gemm_epilogue e = { .bias = x.row.bias,
     .act = x.row.relu ? ACT_RELU : fused_act(c),
     .unit = x.unit,
     .scale = x.row.scale,
-    .less = less };
+    .zero_term = zero_term };
   TRY(gemm_packed(type, false, m, n, k, real ? x.data : data->p, k, packed,
       ends ? c->out[0].p : x.sums, n, ends ? &e : NULL));
   if (!ends) {
-    x.row.less = less;
-    parallel_for_stoppable(m, cost_ns(LEAVE_NS, n), linear_leave, &x);
+    x.row.zero_term = zero_term;
+    parallel_for_stoppable(m, cost_ns(LEAVE_NS, n), finish_level_rows, &x);
   }
-  if (!ends || both) linear_act(c);
+  if (!ends || both) apply_epilogue_act(c);
   return TY_OK;
 }
 

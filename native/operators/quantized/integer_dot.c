@@ -1,9 +1,10 @@
 /* integer_dot.c - _contrib_integer_dot: the product of 8-bit integers as they are, in 32 bits.
 **
-** Zero points are the caller's: sum (a - z) b = sum a b - z sum b. A matrix that is bound is packed
-** once for as long as its contents stay the same.
+** Zero points are left to the caller, who corrects the result: sum (a - z) b = sum a b - z sum b.
+** A matrix that is bound is packed once for as long as its contents stay the same.
 */
 #include "kernel/gemm/gemm.h"
+#include "kernel/gemm/levels.h"
 #include "op/op.h"
 
 static int integer_dot_shape(struct infer *s)
@@ -28,27 +29,24 @@ static int integer_dot_type(struct infer *s)
   return type_is(s, &s->out[0], TY_I32);
 }
 
-/* Terms of a sum that are certain to fit 32 bits: 2^31 / (255 x 128). */
-enum { TERMS = 65792 };
-
 static const char *integer_dot_refuse(const struct call *c)
 {
   const int dtype = c->in[0].d.dtype;
-  if (dtype != TY_U8 && dtype != TY_I8) return "lhs is no 8-bit integer";
-  return c->in[1].d.dim[0] <= TERMS ? NULL : "sums of so many products may not fit 32 bits";
+  if (dtype != TY_U8 && dtype != TY_I8) return "lhs is neither uint8 nor int8";
+  return c->in[1].d.dim[0] <= LEVELS_TERMS ? NULL : "sums of so many products may not fit 32 bits";
 }
 
 static int integer_dot_run(struct call *c)
 {
   const struct operand *a = &c->in[0], *b = &c->in[1];
   const int64_t k = b->d.dim[0], n = b->d.dim[1], m = n ? desc_count(&c->out[0].d) / n : 0;
-  const int types = a->d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
+  const int type = a->d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
   if (!b->version || !m || !k)
-    return gemm_one(types, false, false, m, n, k, 1, a->p, k, b->p, n, 0, c->out[0].p, n);
-  const void *packed = gemm_keep(c->state, types, b, false, n, k, n);
+    return gemm_one(type, false, false, m, n, k, 1, a->p, k, b->p, n, 0, c->out[0].p, n);
+  const void *packed = gemm_keep(c->state, type, b, false, n, k, n);
   NEED(packed, TY_EMEMORY, "out of memory: packed matrix of %lld bytes",
-      (long long)gemm_pack_bytes(types, n, k));
-  return gemm_packed(types, false, m, n, k, a->p, k, packed, c->out[0].p, n, NULL);
+      (long long)gemm_pack_bytes(type, n, k));
+  return gemm_packed(type, false, m, n, k, a->p, k, packed, c->out[0].p, n, NULL);
 }
 
 static const struct kernel cpu[] = { { "int8", integer_dot_run, T_INT, integer_dot_refuse, NULL, gemm_kept_bytes, gemm_kept_done }, { 0 } };

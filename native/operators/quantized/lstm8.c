@@ -1,18 +1,23 @@
 /* lstm8.c - _contrib_quantized_rnn: the lstm of RNN over data of 8 bits.
 **
-** Data are uint8 levels q of numbers (q - shift) / scale. The weights of a unit's gate in all
-** layers and directions are rounded to 127 levels of the largest of them. Both are made float32
-** again, and the layers are those of RNN: sums, states, cells and biases are float32.
+** Data are uint8 levels q of numbers (q - shift) / scale. A row of weights (one gate of one unit)
+** is rounded to multiples of 1/127 of its largest magnitude, which all layers and directions share.
+** Both become float32 again, and the layers are those of RNN: sums, states, cells and biases are
+** float32.
 */
 #include "operators/nn/rnn.h"
 #include "operators/quantized/quantize.h"
 
 struct lstm8 {
-  struct call call;                                   /* RNN's on numbers */
-  struct operand in[4], out[4];
+  struct call call;                                   /* of RNN, on float32 */
+  struct operand in[4];
+  struct operand out[4];
   struct run run;
   struct rnn_run layers;
-  size_t data, weights, most;                         /* bytes of scratch before that of RNN */
+  /* bytes of the parts of scratch, in their order; RNN's scratch follows them */
+  size_t data;
+  size_t weights;
+  size_t most;                                        /* largest magnitude per row of weights */
 };
 
 static void open_lstm(const struct call *c, struct lstm8 *l)
@@ -42,8 +47,8 @@ static size_t lstm8_scratch(const struct call *c)
   return l.data + l.weights + l.most + rnn_forward_scratch(&l.call);
 }
 
-/* Visits the rows of a matrix: finds the largest magnitudes so far, or (to) rounds the rows by
-** them. */
+/* Visits the rows of a matrix. to NULL: raises most[row] to the largest magnitude of the row. Else
+** writes the weights, rounded by most[row], to `to`. */
 static void visit_rows(float *most, float *to, const float *w, int64_t rows, int64_t n)
 {
   for (int64_t i = 0; i < rows * n; i++) {
@@ -54,6 +59,7 @@ static void visit_rows(float *most, float *to, const float *w, int64_t rows, int
   }
 }
 
+/* Visits all matrices of weights: of the data (wx) and of the states (wh). */
 static void visit_weights(const struct lstm8 *l, float *most, float *to, const float *w)
 {
   const struct rnn *n = &l->layers.n;

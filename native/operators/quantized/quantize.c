@@ -26,7 +26,8 @@ static const struct param dequantize_params[] = {
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int range_shape(struct infer *s) /* ranges of one element; data keeps its shape */
+/* Infers ranges of one element, and that the result has the shape of the data. */
+static int range_shape(struct infer *s)
 {
   for (int i = 1; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
   for (int i = 1; i < s->nout; i++) TRY(single_shape(s, &s->out[i]));
@@ -92,7 +93,8 @@ static void rescale_elements(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
-/* Computes output 0 from input 0 times `unit`, under the range (least, most). */
+/* Writes the levels of input 0 times `unit` in the range (least, most) to output 0, and the range
+** that they represent to outputs 1 and 2. */
 static int rescale_to_range(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
@@ -111,6 +113,7 @@ static int quantize_run(struct call *c)
   return rescale_to_range(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
 }
 
+/* Finds the least and the largest number of x times `unit`; both 0 where all are NaN. */
 static void find_ends(const struct operand *x, double unit, double *least, double *most)
 {
   *least = INFINITY;
@@ -120,9 +123,10 @@ static void find_ends(const struct operand *x, double unit, double *least, doubl
     if (v < *least) *least = v;
     if (v > *most) *most = v;
   }
-  if (*least > *most) *least = *most = 0; /* nothing but NaN */
+  if (*least > *most) *least = *most = 0;
 }
 
+/* Quantizes input 0 times `unit` in the range of the parameters, or its own. */
 static int quantize_calibrated(struct call *c, double unit)
 {
   const struct quantize *p = c->param;
@@ -176,8 +180,7 @@ static int dequantize_run(struct call *c)
   return TY_OK;
 }
 
-/* -- _contrib_calibrate_entropy: where to cut a histogram off so that its levels lose the least
-** information */
+/* -- _contrib_calibrate_entropy: where to cut a histogram so that its levels lose least -------- */
 
 struct calibrate { int64_t bins; };
 static const struct param calibrate_params[] = {

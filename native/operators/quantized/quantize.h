@@ -8,21 +8,26 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
+/* Returns the largest level. */
 static inline double levels_of(int dtype)
 {
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
+/* Returns R of a range. */
 static inline double range_magnitude(const struct operand *least, const struct operand *most)
 {
   return range_size(real_of(least, 0), real_of(most, 0));
 }
+/* Returns the number that a level represents. */
 static inline double unit_of(int dtype, double magnitude) { return magnitude / levels_of(dtype); }
 
+/* Returns the level nearest to v, a number in units of that type. */
 static inline double compute_level(double v, int dtype)
 {
   double most = levels_of(dtype);
   return nearest_level(v, dtype == TY_U8 ? 0 : -most, most);
 }
+/* Stores v, in units of a's type, as element i. */
 static inline void put_level(const struct operand *a, int64_t i, double v)
 {
   double q = compute_level(v, a->d.dtype);
@@ -39,6 +44,7 @@ static inline void put_range(struct call *c, int k, double least, double most)
   if (c->out[k].p) *(float *)c->out[k].p = (float)least;
   if (c->out[k + 1].p) *(float *)c->out[k + 1].p = (float)most;
 }
+/* Infers the shape of a range's end: one element. */
 static inline int single_shape(struct infer *s, ty_desc *d)
 {
   int64_t one = 1;
@@ -46,10 +52,10 @@ static inline int single_shape(struct infer *s, ty_desc *d)
 }
 static inline bool is_level(int dtype) { return dtype == TY_U8 || dtype == TY_I8; }
 
-/* Layers in 8 bits (arithmetic.c), for the rows in their own files:
-** _contrib_quantized_fully_connected, _conv, _pooling. Inputs are the layer's own, then the
-** ranges of each; outputs the result and its range. The layer itself runs in double, in which
-** sums of products of levels are exact. */
+/* Layers in 8 bits (arithmetic.c): _contrib_quantized_fully_connected, _conv and _pooling, whose
+** rows of the operator table are beside FullyConnected, Convolution and Pooling. Inputs are the
+** layer's own, then the ranges of each; outputs the result and its range. The layer itself runs in
+** double, in which sums of products of levels are exact. */
 int layer8_shape(struct infer *s);
 int layer8_type(struct infer *s);
 extern const struct kernel layer8_cpu[];

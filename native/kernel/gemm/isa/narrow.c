@@ -18,12 +18,13 @@
 #include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tiles.inc"
 
-enum { AHEAD = 12,                                    /* rows of B fetched before their turn */
-       /* steps of a sum beside which fetching C is little */
-       LONG = 64,
-       WORDS = RUN_WORDS(KC),                         /* of a run of a sum */
-       /* from one row of a strip to the next: no power of two */
-       ROW = WORDS + 16 };
+enum {
+  AHEAD = 12,                                         /* rows of B between prefetch and use */
+  LONG = 64,                                          /* words of a sum; then C is prefetched */
+  WORDS = RUN_WORDS(KC),                              /* words of a run of a sum */
+  ROW = WORDS + 16,                                   /* words between rows of a strip */
+};
+_Static_assert(ROW & (ROW - 1), "rows a power of two apart would share sets of the first cache");
 
 typedef int32_t words __attribute__((vector_size(VBYTES), aligned(1), may_alias));
 typedef uint16_t halves __attribute__((vector_size(VBYTES / 2), aligned(2), may_alias));
@@ -39,15 +40,21 @@ typedef uint32_t unsigned_words __attribute__((vector_size(VBYTES)));
 #define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #endif
 
-/* What of the left side is fetched ahead: `rows` rows, the first one from `at` on, in bytes. */
-struct gemm_fetch { const char *row; int64_t at, bytes, step, rows; };
+/* The part of the left side that is still to be prefetched. */
+struct gemm_fetch {
+  const char *row;                                    /* the first row */
+  int64_t at;                                         /* bytes of it that were fetched */
+  int64_t bytes;                                      /* of a row */
+  int64_t step;                                       /* bytes from one row to the next */
+  int64_t rows;
+};
 
 INLINE VI load_words(const void *p) { return (VI)*(const words *)p; }
 INLINE void store_words(void *p, VI x) { *(words *)p = (words)x; }
 INLINE VI load_some(const void *p, M mask) { return (VI)LOADM((const float *)p, mask); }
 INLINE VI splat(int32_t x) { return x - (VI){ 0 }; }
 
-/* The first n of W x `per` elements of `size` bytes, zeros after them. */
+/* Loads a vector of elements of `size` bytes: the first n, and zeros after them. */
 INLINE VI load_elements(const void *p, int64_t n, const int64_t size)
 {
   VI x = { 0 };
@@ -58,8 +65,8 @@ INLINE VI load_elements(const void *p, int64_t n, const int64_t size)
 
 /* -- bfloat16 ---------------------------------------------------------------------------------- */
 
-/* the bits of the nearest bfloat16, ties to even, in the upper half of each lane */
-INLINE VI rounded(V x)
+/* Returns the bits of the nearest bfloat16, ties to even, in the upper half of each lane. */
+INLINE VI round_bf16(V x)
 {
   const unsigned_words bits = (unsigned_words)x,
                        up = bits + 0x7fff + (bits >> 16 & 1),
@@ -67,12 +74,13 @@ INLINE VI rounded(V x)
   const VI is_nan = x != x;
   return (VI)((((unsigned_words)is_nan & nan) | (~(unsigned_words)is_nan & up)) & 0xffff0000);
 }
-/* words of numbers 2 i and 2 i + 1 from rounded ones */
-INLINE VI pairs_of(VI even, VI odd)
+/* Returns words of two bfloat16, which are in the upper halves of even and odd. */
+INLINE VI join_pairs(VI even, VI odd)
 {
   return (VI)((unsigned_words)even >> 16) | odd;
 }
 
+/* Returns words of neighbours among the first n floats, rounded. */
 INLINE VI along_f32(const float *p, int64_t n)
 {
   const V lo = n >= W ? LOAD(p) : LOADM(p, MASK(n < 0 ? 0 : n)),
@@ -82,11 +90,11 @@ INLINE VI along_f32(const float *p, int64_t n)
 #elif defined TY_NEON && defined __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
   return (VI)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)lo), (float32x4_t)hi);
 #else
-  return pairs_of(rounded(EVEN(lo, hi)), rounded(ODD(lo, hi)));
+  return join_pairs(round_bf16(EVEN(lo, hi)), round_bf16(ODD(lo, hi)));
 #endif
 }
 
-/* word i: element i of `rows` rows, ld apart */
+/* Returns words whose halves are elements of two rows, ld apart, rounded; zero where rows is 1. */
 INLINE VI across_f32(const float *p, int64_t ld, int64_t rows, int64_t lanes)
 {
   const M mask = MASK(lanes < W ? lanes : W);
@@ -97,12 +105,13 @@ INLINE VI across_f32(const float *p, int64_t ld, int64_t rows, int64_t lanes)
   return (VI)_mm512_permutexvar_epi16((__m512i)load_words(turns),
       (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
 #else
-  return pairs_of(rounded(even), rounded(odd));
+  return join_pairs(round_bf16(even), round_bf16(odd));
 #endif
 }
 
 INLINE VI along_bf16(const uint16_t *p, int64_t n) { return load_elements(p, n, 2); }
 
+/* Loads `lanes` numbers of 16 bits into words. */
 INLINE VI widen_halves(const uint16_t *p, int64_t lanes)
 {
   halves x = { 0 };
@@ -119,6 +128,7 @@ INLINE VI across_bf16(const uint16_t *p, int64_t ld, int64_t rows, int64_t lanes
   return even | odd << 16;
 }
 
+/* Adds to each lane the two products of its words. */
 INLINE V dot_bf16(V sum, VI a, VI b)
 {
 #if defined __AVX512BF16__
@@ -146,7 +156,7 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 #define DOT_TILES DOT_TILES_BF16
 #define FINISH_REAL 1
 #include "kernel/gemm/isa/narrow_tile.inc"
-/* few rows of float32 cost their way through memory, rounded or not */
+/* products of few rows wait for memory, so those of float32 are not rounded */
 #define DOTS_ELSEWHERE
 #include "kernel/gemm/isa/narrow.inc"
 #define dots_rounded SHARED_NAME(dots_f32)
@@ -168,7 +178,7 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 
 /* -- 8-bit integers ---------------------------------------------------------------------------- */
 
-enum { SHIFT = (int32_t)0x80808080 };                 /* 128 in each byte */
+enum { SHIFT = (int32_t)0x80808080 };                 /* inverts the top bit of each byte: +- 128 */
 
 INLINE VI along_8(const uint8_t *p, int64_t n) { return load_elements(p, n, 1); }
 
@@ -197,7 +207,7 @@ INLINE VI across_shifted(const uint8_t *p, int64_t ld, int64_t rows, int64_t lan
 }
 
 #ifdef TY_NEON
-/* a, b: int8 */
+/* Adds to each lane the four products of its words of int8. */
 INLINE VI dot_8(VI sum, VI a, VI b)
 {
 #ifdef __ARM_FEATURE_DOTPROD
@@ -210,7 +220,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 }
 #else
 #ifndef __AVX512VNNI__
-/* sums of neighbouring products of 16-bit integers */
+/* Returns in each lane the sum of two products of 16-bit integers. */
 INLINE VI dot_16(VI a, VI b)
 {
 #if VBYTES == 64
@@ -223,7 +233,7 @@ INLINE VI dot_16(VI a, VI b)
 }
 #endif
 
-/* a: uint8, b: int8 */
+/* Adds to each lane the four products of its words, uint8 of a times int8 of b. */
 INLINE VI dot_8(VI sum, VI a, VI b)
 {
 #if defined __AVX512VNNI__
@@ -260,7 +270,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define DOT dot_8
 #define DOT_TILES DOT_TILES_U8
 #define FINISH_REAL 0
-/* with SHIFTED two registers are for the columns' sums */
+/* rows of a tile with SHIFTED, where two registers hold sums of columns */
 #define ROWS_SHIFTED (MR == 14 ? 12 : MR)
 #ifdef TY_NEON
 #define ROWS ROWS_SHIFTED
@@ -302,43 +312,49 @@ enum { ROWS_S8 = ROWS };
 
 /* -- levels ------------------------------------------------------------------------------------ */
 
-/* the nearest whole number, ties to even, of |x| < 2^22 */
-INLINE float nearest(float x) { return x + 12582912.0f - 12582912.0f; }
-INLINE float within(float x, float least, float most)
+/* 1.5 x 2^23, where floats are 1 apart: added to |x| < 2^22 it rounds x to the nearest whole
+** number, ties to even, and leaves that in the low bits. */
+#define ROUNDER 12582912.0f
+
+INLINE float round_even(float x) { return x + ROUNDER - ROUNDER; }
+/* Returns x within least .. most; NaN becomes the least. */
+INLINE float clamp_level(float x, float least, float most)
 {
-  x = x > least ? x : least; /* NaN: the least */
+  x = x > least ? x : least;
   return x < most ? x : most;
 }
 
+/* elements of a row that are finished before the next: their floats stay in the first cache */
 enum { LEVELS_AT_ONCE = 256 };
 
+/* Does levels_finish for elements at .. at + n - 1. */
 static void finish_part(const struct level_row *r, int64_t at, int64_t n)
 {
   float y[LEVELS_AT_ONCE];
   const int32_t *sum = r->sum + at;
-  const float unit = r->unit, more_scale = r->more_scale, more_zero = r->more_zero;
-  const int64_t step = r->each;
-  const int32_t none[1] = { 0 }, *less = r->less ? r->less + at * step : none;
+  const float unit = r->unit, addend_scale = r->addend_scale, addend_zero = r->addend_zero;
+  const int64_t step = r->per_column;
+  const int32_t none[1] = { 0 }, *zero_term = r->zero_term ? r->zero_term + at * step : none;
   const float zero[1] = { 0 }, *bias = r->bias ? r->bias + at * step : zero,
               *scale = r->scale + at * step;
-  if (r->each && r->less)
-    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[i]) * (unit * scale[i]);
-  else if (r->each)
+  if (r->per_column && r->zero_term)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - zero_term[i]) * (unit * scale[i]);
+  else if (r->per_column)
     for (int64_t i = 0; i < n; i++) y[i] = (float)sum[i] * (unit * scale[i]);
   else
-    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[0]) * (unit * scale[0]);
-  if (r->each && r->bias)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - zero_term[0]) * (unit * scale[0]);
+  if (r->per_column && r->bias)
     for (int64_t i = 0; i < n; i++) y[i] += bias[i];
   else if (r->bias)
     for (int64_t i = 0; i < n; i++) y[i] += bias[0];
-  if (r->more && r->more_type == TY_F32)
-    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)r->more)[at + i];
-  else if (r->more && r->more_type == TY_I8)
+  if (r->addend && r->addend_type == TY_F32)
+    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)r->addend)[at + i];
+  else if (r->addend && r->addend_type == TY_I8)
     for (int64_t i = 0; i < n; i++)
-      y[i] += ((float)((const int8_t *)r->more)[at + i] - more_zero) * more_scale;
-  else if (r->more)
+      y[i] += ((float)((const int8_t *)r->addend)[at + i] - addend_zero) * addend_scale;
+  else if (r->addend)
     for (int64_t i = 0; i < n; i++)
-      y[i] += ((float)((const uint8_t *)r->more)[at + i] - more_zero) * more_scale;
+      y[i] += ((float)((const uint8_t *)r->addend)[at + i] - addend_zero) * addend_scale;
   if (r->relu)
     for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
   const float inverse = r->inverse, least = (r->out_type == TY_I8 ? -128 : 0) - r->zero,
@@ -351,7 +367,7 @@ static void finish_part(const struct level_row *r, int64_t at, int64_t n)
   int32_t level[LEVELS_AT_ONCE];
   uint8_t *restrict out = (uint8_t *)r->out + at;
   for (int64_t i = 0; i < n; i++)
-    level[i] = (int32_t)nearest(within(y[i] * inverse, least, most)) + origin;
+    level[i] = (int32_t)round_even(clamp_level(y[i] * inverse, least, most)) + origin;
   for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)level[i];
 }
 
@@ -361,8 +377,8 @@ static void finish_levels(const struct level_row *r)
     finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
 }
 
-/* the larger, the smaller of two; b where a is NaN */
-INLINE V larger(V a, V b)
+/* Returns the larger of two; b where a is NaN. */
+INLINE V select_larger(V a, V b)
 {
 #if VBYTES == 64
   return (V)_mm512_max_ps((__m512)a, (__m512)b);
@@ -372,7 +388,8 @@ INLINE V larger(V a, V b)
   return SELECT(a > b, a, b);
 #endif
 }
-INLINE V smaller(V a, V b)
+/* Returns the smaller of two; b where a is NaN. */
+INLINE V select_smaller(V a, V b)
 {
 #if VBYTES == 64
   return (V)_mm512_min_ps((__m512)a, (__m512)b);
@@ -387,30 +404,30 @@ static void make_levels(int64_t n, const float *x, float inverse, int shift, voi
 {
   uint8_t *out = out_;
   const V times = BCAST(inverse), least = BCAST(-127), most = BCAST(127),
-          rounder = BCAST(12582912.0f);
+          rounder = BCAST(ROUNDER);
   const VI plus = splat(shift);
   int64_t i = 0;
   for (; i + W <= n; i += W) {
-    /* the low bits hold the whole number */
-    const V y = smaller(larger(LOAD(x + i) * times, least), most) + rounder;
+
+    const V y = select_smaller(select_larger(LOAD(x + i) * times, least), most) + rounder;
     *(bytes *)(out + i) = __builtin_convertvector((VI)y + plus, bytes);
   }
   for (; i < n; i++)
-    out[i] = (uint8_t)((int32_t)nearest(within(x[i] * inverse, -127, 127)) + shift);
+    out[i] = (uint8_t)((int32_t)round_even(clamp_level(x[i] * inverse, -127, 127)) + shift);
 }
 
 static void make_words(
-    int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out_)
+    int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t flip, void *out_)
 {
   int32_t *out = out_;
-  const VI turned = splat((int32_t)turn);
+  const VI flipped = splat((int32_t)flip);
   int64_t i = 0;
-  for (; i + W <= n; i += W) store_words(out + i, across_8(x + i, ld, rows, W) ^ turned);
+  for (; i + W <= n; i += W) store_words(out + i, across_8(x + i, ld, rows, W) ^ flipped);
   if (i < n)
-    STOREM((float *)out + i, (V)(across_8(x + i, ld, rows, n - i) ^ turned), MASK(n - i));
+    STOREM((float *)out + i, (V)(across_8(x + i, ld, rows, n - i) ^ flipped), MASK(n - i));
 }
 
-static float find_largest(int64_t n, const float *x)
+static float find_magnitude(int64_t n, const float *x)
 {
   enum { CHAINS = 4 };                                /* latency of a maximum */
   const VI magnitude = splat(INT32_MAX);
@@ -418,10 +435,10 @@ static float find_largest(int64_t n, const float *x)
   int64_t i = 0;
   for (; i + CHAINS * W <= n; i += CHAINS * W)
     UNROLL for (int j = 0; j < CHAINS; j++)
-      y[j] = larger((V)((VI)LOAD(x + i + j * W) & magnitude), y[j]);
-  for (; i + W <= n; i += W) y[0] = larger((V)((VI)LOAD(x + i) & magnitude), y[0]);
-  if (i < n) y[1] = larger((V)((VI)LOADM(x + i, MASK(n - i)) & magnitude), y[1]);
-  y[0] = larger(larger(y[0], y[1]), larger(y[2], y[3]));
+      y[j] = select_larger((V)((VI)LOAD(x + i + j * W) & magnitude), y[j]);
+  for (; i + W <= n; i += W) y[0] = select_larger((V)((VI)LOAD(x + i) & magnitude), y[0]);
+  if (i < n) y[1] = select_larger((V)((VI)LOADM(x + i, MASK(n - i)) & magnitude), y[1]);
+  y[0] = select_larger(select_larger(y[0], y[1]), select_larger(y[2], y[3]));
   float most = 0;
   for (int j = 0; j < W; j++) most = y[0][j] > most ? y[0][j] : most;
   return most;
@@ -449,5 +466,5 @@ static float find_largest(int64_t n, const float *x)
 extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
   { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8), INTEGER_TYPE(s8, ROWS_S8) },
-  finish_levels, make_levels, find_largest, make_words, ATTENTION
+  finish_levels, make_levels, find_magnitude, make_words, ATTENTION
 };

@@ -41,7 +41,7 @@ local alive = {}                         -- serial number of a step -> its objec
 local serial = ffi.new("uint64_t[1]")
 
 
-local function sweep()
+local function release_gone()
   local gone = tonumber(C.ty_function_gone())
   while gone ~= 0 do
     alive[gone] = nil
@@ -49,7 +49,7 @@ local function sweep()
   end
 end
 
-gc.watch(sweep)
+gc.watch(release_gone)
 
 
 --- Records a computation that operators did not make.
@@ -63,7 +63,7 @@ function functions.record(inputs, outputs, object)
   for i, y in ipairs(outputs) do
     results[i] = class.detached(y)
   end
-  sweep()
+  release_gone()
   recording.note_line_always()
   check(C.ty_function(gradients.handles(inputs), #inputs, gradients.handles(results), #results,
     serial))

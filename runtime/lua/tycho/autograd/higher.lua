@@ -50,7 +50,7 @@ Slots.__index = Slots
 
 
 -- Returns the key of an array, nil if gradients end there, and the step that made it.
-local function key_of(x)
+local function get_key(x)
   local step, which = steps.of(x)
   if step then
     return output_key(step, which), step
@@ -62,7 +62,7 @@ end
 function Slots.new(wanted)
   local slots = setmetatable({ wanted = wanted, keys = {}, asked = {} }, Slots)
   for i, x in ipairs(wanted) do
-    slots.keys[i] = key_of(x) or false
+    slots.keys[i] = get_key(x) or false
     slots.asked[slots.keys[i] or 0] = true
   end
   return slots
@@ -72,7 +72,7 @@ end
 -- Returns the slot of an array, nil if a gradient ends there, and its step if that has to be
 -- visited.
 function Slots:of(x)
-  local key, step = key_of(x)
+  local key, step = get_key(x)
   if key and self.asked[key] then
     return key
   end
@@ -168,7 +168,7 @@ end
 
 
 -- Returns all steps between the heads and the wanted arrays, in the order in which they were made.
-local function collect(heads, slots)
+local function collect_steps(heads, slots)
   local found, list, todo = {}, {}, {}
   local function add_step(step)
     if step and not found[step.serial] then
@@ -300,7 +300,7 @@ end
 -- Returns gradients by slot, and the slots. The caller has turned recording on.
 function walk(heads, grads, wanted)
   local slots = Slots.new(wanted)
-  local list, totals = collect(heads, slots), {}
+  local list, totals = collect_steps(heads, slots), {}
   local reached = mark_needed(list, slots, heads)
   for i, x in ipairs(heads) do                           -- of one array twice the last counts
     local slot = slots:of(x)

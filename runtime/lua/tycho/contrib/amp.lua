@@ -63,7 +63,7 @@ local WIDEST = [[
 ]]
 
 
-local function names(text)
+local function split_names(text)
   local list = {}
   for name in text:gmatch "%S+" do
     list[#list + 1] = name
@@ -75,7 +75,7 @@ end
 --- Returns the lists as they are without options: `{always = {...}, never = {...}, widest =
 -- {...}}`.
 function amp.lists()
-  return { always = names(ALWAYS), never = names(NEVER), widest = names(WIDEST) }
+  return { always = split_names(ALWAYS), never = split_names(NEVER), widest = split_names(WIDEST) }
 end
 
 
@@ -98,7 +98,7 @@ local function collect_kinds(a, func)
 end
 
 
-local function made(g, op, name, attrs, inputs)
+local function make_node(g, op, name, attrs, inputs)
   local n = node.operator(registry.find(op), name, attrs, op == "amp_multicast" and #inputs or -1,
     g.func)
   node.connect(n, inputs, g.func)
@@ -107,7 +107,7 @@ end
 
 
 -- Returns an entry cast to a type, once for all its readers.
-local function cast(g, entry, dtype)
+local function cast_entry(g, entry, dtype)
   local casts = g.casts[entry[1]] or {}
   g.casts[entry[1]] = casts
   local key = entry[2] .. dtype
@@ -116,10 +116,10 @@ local function cast(g, entry, dtype)
     if entry[1].attrs.dtype == dtype then
       return entry
     elseif dtype == g.target then
-      return cast(g, from, dtype)
+      return cast_entry(g, from, dtype)
     end
   end
-  casts[key] = casts[key] or { made(g, "amp_cast",
+  casts[key] = casts[key] or { make_node(g, "amp_cast",
     ("%s_amp_cast_%s"):format(node.output_name(entry[1], entry[2]), dtype), { dtype = dtype },
     { entry }), 0 }
   return casts[key]
@@ -140,7 +140,7 @@ local function convert_node(g, n, moved)
     mutated[i] = true
   end
   if kind == "widest" and #inputs > 1 then
-    local m = made(g, "amp_multicast", n.name .. "_amp_multicast",
+    local m = make_node(g, "amp_multicast", n.name .. "_amp_multicast",
       { num_outputs = tostring(#inputs) }, inputs)
     for i in ipairs(inputs) do
       inputs[i] = { m, i - 1 }
@@ -149,7 +149,7 @@ local function convert_node(g, n, moved)
     for i, entry in ipairs(inputs) do
       local is_variable = not entry[1].op
       if not mutated[i] and (kind == "always" or not is_variable) then
-        inputs[i] = cast(g, entry, kind == "always" and g.target or "float32")
+        inputs[i] = cast_entry(g, entry, kind == "always" and g.target or "float32")
       end
     end
   end
@@ -248,7 +248,7 @@ end
 
 
 -- Returns the function that casts the inputs of calls on arrays (ndarray/call.lua).
-local function converter(kinds, target)
+local function make_converter(kinds, target)
   local code = args.DTYPES[target]
   return function(op, ins, nin)
     local kind = kinds[op]
@@ -280,7 +280,7 @@ function amp.init(...)
   check_target(a.target, "amp.init")
   local kinds = collect_kinds(a, "amp.init")
   chosen, version = a, version + 1
-  call.set_convert(converter(kinds, a.target))
+  call.set_convert(make_converter(kinds, a.target))
 end
 
 

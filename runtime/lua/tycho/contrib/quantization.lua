@@ -35,14 +35,14 @@ local INT8 = {
   FullyConnected = "_contrib_int8_fully_connected", Convolution = "_contrib_int8_convolution",
 }
 local IS_INT8 = { [INT8.FullyConnected] = true, [INT8.Convolution] = true }
--- Filters and terms of a group from which a product of its own is worth its start.
-local FEW_FILTERS, FEW_TERMS = 8, 64
+
 local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = true }
 
 
 -- Graphs ------------------------------------------------------------------------------------------
 
-local function per_channel(x, rank)
+-- Returns x with its elements along the first of `rank` axes.
+local function align_rows(x, rank)
   local shape = { x.size }
   for i = 2, rank do
     shape[i] = 1
@@ -84,7 +84,7 @@ local function fold_norm(g, n)
   end
   return { new_node(g, "Convolution", before.name, node.merged(before.attrs, { no_bias = "False" }),
     { before.inputs[1],
-      new_parameter(g, before.inputs[2][1].name .. "_folded", w * per_channel(scale, #w.shape)),
+      new_parameter(g, before.inputs[2][1].name .. "_folded", w * align_rows(scale, #w.shape)),
       new_parameter(g, before.name .. "_bias_folded", shift) }) }
 end
 
@@ -92,40 +92,34 @@ end
 -- Layers ------------------------------------------------------------------------------------------
 
 -- Returns the weight in int8 and the scale of each row.
-local function quantized_weight(w)
+local function quantize_weight(w)
   local rows = w:reshape{ w.shape[1], -1 }
   local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
   local scale = most / 127
-  return (w / per_channel(scale, #w.shape)):rint():clip{ a_min = -127, a_max = 127 }:astype "int8",
+  return (w / align_rows(scale, #w.shape)):rint():clip{ a_min = -127, a_max = 127 }:astype "int8",
     scale
 end
 
 
--- Returns whether the groups of a convolution are large enough; those of a depthwise one are not.
-local function has_large_groups(n, w)
-  local groups = tonumber(n.attrs.num_group or 1)
-  return groups == 1 or w.shape[1] / groups >= FEW_FILTERS and w.size / w.shape[1] >= FEW_TERMS
-end
-
-
--- Returns whether a layer's parameters and position let it run on integers.
-local function is_candidate(g, n)
+-- Returns the weight of a layer that can run on 8-bit integers; nil for other nodes.
+local function find_weight(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
-  return w and w.dtype == "float32" and has_large_groups(n, w)
-    and (not n.attrs.layout or not n.attrs.layout:find "C$" or n.op ~= "Convolution") and w or nil
+  local last = n.op == "Convolution" and n.attrs.layout and n.attrs.layout:find "C$"
+  return w and w.dtype == "float32" and not last
+    and rewriting.has_large_groups(w.shape, tonumber(n.attrs.num_group or 1)) and w or nil
 end
 
 
--- Returns the int8 node that replaces a layer.
+-- Returns the entries of the int8 node that replaces a layer; nil for other nodes.
 local function quantize_layer(g, n)
-  local w = is_candidate(g, n)
+  local w = find_weight(g, n)
   if not w then
     return nil
   end
   local key = n.inputs[2][1].name
   local made = g.weights[key]
   if not made then
-    local levels, scale = quantized_weight(w)
+    local levels, scale = quantize_weight(w)
     made = { new_parameter(g, key .. "_quantize", levels),
       new_parameter(g, key .. "_scale", scale) }
     g.weights[key] = made
@@ -142,7 +136,7 @@ local function quantize_layer(g, n)
 end
 
 
--- Returns the int8 node that makes an input of n, if only n reads it.
+-- Returns the int8 node without an activation whose output `entry` is, if only one node reads it.
 local function layer_before(g, entry)
   local before = g.moved(entry)[1]
   return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before
@@ -150,8 +144,9 @@ local function layer_before(g, entry)
 end
 
 
--- Returns a copy of an int8 node that does what n does, too.
-local function widened(g, n, before, attrs, more)
+-- Returns a copy of an int8 node that also does what n, its only reader, does.
+-- @tparam[opt] entry more a further input
+local function extend_layer(g, n, before, attrs, more)
   local inputs = tables.copied(before.inputs)
   inputs[#inputs + 1] = more
   local entry = new_node(g, before.op, n.name, node.merged(before.attrs, attrs), inputs)
@@ -160,28 +155,29 @@ local function widened(g, n, before, attrs, more)
 end
 
 
+-- Moves relu, or a sum of two values of one shape, into the int8 node before it.
 local function fuse_into(g, n)
   local is_relu = n.op == "relu" or n.op == "Activation" and n.attrs.act_type == "relu"
   if is_relu then
     local before = layer_before(g, n.inputs[1])
-    return before and widened(g, n, before, { act_type = "relu" })
+    return before and extend_layer(g, n, before, { act_type = "relu" })
   elseif ADDS[n.op] and n.inputs[1][1] ~= n.inputs[2][1] then
     for i = 2, 1, -1 do
       local before = layer_before(g, n.inputs[i])
       local other = n.inputs[3 - i]
       if before and not before.attrs.with_sum and g.same_shape(n.inputs[i], other) then
-        return widened(g, n, before, { with_sum = "True" }, g.moved(other))
+        return extend_layer(g, n, before, { with_sum = "True" }, g.moved(other))
       end
     end
   end
 end
 
 
--- Makes results 8-bit that only int8 layers read.
+-- Lets int8 nodes whose results only int8 nodes read store levels.
 local function keep_levels(g)
   local order = node.walk(g.entries)
-  local kind = {}                                        -- node -> {dtype, what a level stands for}
-  local read = {}
+  local kind = {}                                        -- node -> {dtype, scale of a level}
+  local read = {}                                        -- node -> read by int8 nodes only
   local function refuse(entry) read[entry[1]] = false end
   for _, n in ipairs(order) do
     for i, entry in ipairs(n.inputs) do
@@ -274,7 +270,7 @@ local function calibrate(g, a)
   local entries, asked = {}, {}
   for _, n in ipairs((node.walk(g.entries))) do
     local entry = n.inputs[1]
-    if is_candidate(g, n)
+    if find_weight(g, n)
         and (not a.calib_layer or a.calib_layer(node.output_name(entry[1], entry[2]))) then
       local of = asked[entry[1]] or {}
       if not of[entry[2]] then
@@ -311,19 +307,23 @@ end
 
 -- Public ------------------------------------------------------------------------------------------
 
+-- Returns the table g of the rewrites (symbol/rewriting.lua) with what they note here: weights that
+-- were quantized, and which node of the given network a new one stands for.
 local function start(sym, arg_params, aux_params, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
     excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }
 end
 
 
--- Takes the thresholds of entries of g.entries, which the next rewrite looks up.
-local function quantize(g, thresholds, infer_shapes)
+-- Rewrites the network. Returns the symbol and its parameters.
+-- @tparam table thresholds node -> output -> largest magnitude that keeps its own level
+-- @tparam[opt] table shapes node -> shapes of its outputs; without it no sum is fused
+local function quantize(g, thresholds, shapes)
   function g.threshold(entry)
     local of = entry and thresholds[entry[1]]
     return of and of[entry[2]]
   end
-  local shapes = infer_shapes or {}
+  shapes = shapes or {}
   function g.same_shape(x, y)
     local a, b = shapes[x[1]] and shapes[x[1]][x[2] + 1], shapes[y[1]] and shapes[y[1]][y[2] + 1]
     if x[1].op and not a or not b then
@@ -431,9 +431,9 @@ local DYNAMIC = args.form("contrib.quantization.quantize_dynamic", {
   { "sym", "symbol" }, { "params", "dict" }, "*", { "excluded_sym_names", "list?" },
 })
 
--- Turns dot with a parameter matrix into a FullyConnected with the transposed matrix. Returns the
+-- Replaces dot with a parameter matrix by FullyConnected with the transposed matrix. Returns the
 -- entries that replace the node, or nil if it stays.
-local function turn_dots(g, n)
+local function replace_dot(g, n)
   local w = n.op == "dot" and not g.excluded[n.name] and parameter_of(g, n.inputs[2])
   if not w or #w.shape ~= 2 or n.attrs.transpose_a == "True" or n.attrs.transpose_b == "True" then
     return nil
@@ -456,7 +456,7 @@ function quantization.quantize_dynamic(...)
   local g = start(a.sym, a.params, nil, a.excluded_sym_names,
     "contrib.quantization.quantize_dynamic")
   local aux = tables.positions(a.sym:list_auxiliary_states())
-  run(g, turn_dots)
+  run(g, replace_dot)
   local sym, params = quantize(g, {}, nil)
   for name in pairs(aux) do
     params[name] = a.params[name]

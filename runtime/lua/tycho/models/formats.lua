@@ -114,7 +114,7 @@ end
 
 -- Returns the network in a file: what `at` names, "best_model" or "protos.rnn", or the object
 -- itself.
-local function chosen(path, at)
+local function choose_network(path, at)
   local object = torch7.load(path)
   for key in (at or ""):gmatch("[^.]+") do
     local value
@@ -135,12 +135,12 @@ local function chosen(path, at)
 end
 
 function t7.network(path, options)
-  return torch7.import_model{ chosen(path, options.at), shapes = options.shapes }
+  return torch7.import_model{ choose_network(path, options.at), shapes = options.shapes }
 end
 
 -- Returns the classes in a file, and how many objects there are of each.
 function t7.notes(path, options)
-  local object = chosen(path, options.at)
+  local object = choose_network(path, options.at)
   local counts, list, seen = {}, { object }, {}
   for _, value in ipairs(list) do
     if type(value) == "table" and not seen[value] then

@@ -80,7 +80,7 @@ local function metadata(write, data, all)
 end
 
 
-local function totals(list)
+local function count_totals(list)
   local elements, bytes, types = 0, 0, {}
   for _, pair in ipairs(list) do
     local x = pair[2]
@@ -94,7 +94,7 @@ end
 
 
 local function show_arrays(write, list, data, options)
-  local elements, bytes, types = totals(list)
+  local elements, bytes, types = count_totals(list)
   row(write, "arrays", ("%d: %s"):format(#list, tally(types)))
   row(write, "elements", ("%s, %s as arrays"):format(short(elements), bytes_text(bytes)))
   metadata(write, data, options.all)
@@ -176,7 +176,7 @@ local function list_known(net, arg_params, shapes)
 end
 
 
-local function planned(net, given, types)
+local function plan_memory(net, given, types)
   local exe = net:simple_bind{ ctx = context.cpu(), grad_req = "null", dry_run = true,
     shapes = given, type_dict = types }
   local memory = exe:memory()
@@ -215,13 +215,13 @@ local function show_network(write, net, arg_params, aux_params, options)
       list[#list + 1] = { name, x }
     end
   end
-  local elements, bytes, kinds = totals(list)
+  local elements, bytes, kinds = count_totals(list)
   row(write, "parameters", ("%s in %d arrays (%s), %s"):format(short(elements), #list,
     tally(kinds), bytes_text(bytes)))
   if known then
     row(write, "operations", short(operations(net, shapes)) .. " for one run")
     row(write, "memory", ("%s planned for one run, beside parameters and inputs")
-      :format(bytes_text(planned(net, given, types))))
+      :format(bytes_text(plan_memory(net, given, types))))
   else
     row(write, "", "--shape NAME=SIZES gives what is not known: --shape data=1,3,224,224")
   end

@@ -95,7 +95,7 @@ end
 
 -- Binds the network with its parameters and inputs. Labels that were not given are zeros: no output
 -- depends on them.
-local function bound(net, arg_params, aux_params, described, inputs, ctx)
+local function bind_network(net, arg_params, aux_params, described, inputs, ctx)
   local usual, shapes, arrays = find_dtype(arg_params), net:infer_shape(list_shapes(inputs)), {}
   if not shapes then
     Error.raise{ code = "shape", func = FUNC,
@@ -150,7 +150,7 @@ function run.run(path, options)
     format.network(path, { shapes = list_shapes(inputs), at = options.at })
   match_names(net, arg_params, inputs)
   local ctx = options.ctx or context.cpu()
-  local exe = bound(net, arg_params, aux_params, described or {}, inputs, ctx)
+  local exe = bind_network(net, arg_params, aux_params, described or {}, inputs, ctx)
   local outputs = exe:forward()
   for i = 1, #outputs do
     outputs[i]:wait_to_read()

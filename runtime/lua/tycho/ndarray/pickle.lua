@@ -18,10 +18,13 @@ local pickle = {}
 
 local null = values.null
 
--- What things cost in bytes, against what a file may take.
-local TABLE_COST, MEMO_COST, SLOT_COST = 160, 40, 16
+-- Bytes that parts of the result take, estimates.
+local TABLE_COST = 160                                   -- a table
+local MEMO_COST = 40                                     -- a place of the memo, an entry of a table
+local SLOT_COST = 16                                     -- a place of the stack or of a list
+-- The result of a pickle of n bytes may take BASE + TIMES * n bytes.
 local BASE, TIMES = 64 * 2 ^ 20, 4
-local LONGEST_LINE = 65536
+local LONGEST_LINE = 65536                               -- bytes
 local MOST_EXACT = 2 ^ 53                                -- integers that Lua's numbers hold
 
 local MARK = {}                                          -- on the stack
@@ -106,6 +109,7 @@ function Machine:fail(text, ...)
 end
 
 
+-- Counts bytes of memory that the result takes, and fails where they are too many for the file.
 function Machine:pay(cost)
   self.cost = self.cost + cost
   if self.cost > self.most then
@@ -161,6 +165,7 @@ function Machine:pop_mark()
 end
 
 
+-- Reads a line, without its newline.
 function Machine:line()
   local parts = {}
   while true do
@@ -175,12 +180,14 @@ function Machine:line()
 end
 
 
+-- Pushes a list; lists, tuples and sets are the same here.
 function Machine:list(members)
   self:pay(TABLE_COST)
   self:push(members or {})
 end
 
 
+-- Sets place i of the memo.
 function Machine:memoize(i, v)
   if type(i) ~= "number" or i < 0 then
     self:fail("a place of the memo")
@@ -193,7 +200,8 @@ function Machine:memoize(i, v)
 end
 
 
-function Machine:remembered(i)
+-- Pushes what place i of the memo holds.
+function Machine:push_memo(i)
   local v = self.memo[i]
   if v == nil then
     self:fail("nothing is in place %s of the memo", tostring(i))
@@ -224,6 +232,7 @@ end
 
 -- Containers --------------------------------------------------------------------------------------
 
+-- Sets entries of a dictionary or a description from a list: key, value, key, value ...
 local function set_items(machine, target, list)
   if #list % 2 == 1 then
     machine:fail("a key without a value")
@@ -245,7 +254,8 @@ local function set_items(machine, target, list)
 end
 
 
-local function append(machine, target, list)
+-- Appends values to a list or a description.
+local function append_items(machine, target, list)
   local to = target
   if pickle.is_described(target) then
     target.items = target.items or {}
@@ -262,7 +272,9 @@ end
 
 -- Calls and objects -------------------------------------------------------------------------------
 
-local function call(machine, f, arguments)
+-- Returns what the caller's function for a class or function makes of the arguments; without one, a
+-- description.
+local function call_global(machine, f, arguments)
   if not pickle.is_list(arguments) then
     machine:fail("arguments that are no tuple")
   end
@@ -277,14 +289,16 @@ local function call(machine, f, arguments)
 end
 
 
-local function build(_, object, state)
+-- Notes the state of a description; objects that the caller has made have no use for it.
+local function set_state(_, object, state)
   if pickle.is_described(object) then
     object.state = state
   end
 end
 
 
-function Machine:global(module, name)
+-- Pushes a class or function.
+function Machine:push_global(module, name)
   if type(module) ~= "string" or type(name) ~= "string" then
     self:fail("the name of a class is no text")
   end
@@ -293,7 +307,8 @@ function Machine:global(module, name)
 end
 
 
-local function persistent(machine, id)
+-- Pushes what is outside of the pickle.
+local function push_persistent(machine, id)
   machine:push(machine.persistent(id, machine))
 end
 
@@ -302,7 +317,8 @@ end
 
 local ESCAPES = { n = "\n", t = "\t", r = "\r", ["\\"] = "\\", ["'"] = "'", ['"'] = '"' }
 
-local function unquoted(machine, s)
+-- Returns a text without its quotes and escapes.
+local function remove_quotes(machine, s)
   local quote, inner = s:match("^(['\"])(.*)%1$")
   if not quote then
     machine:fail("a text without quotes")
@@ -312,7 +328,8 @@ local function unquoted(machine, s)
 end
 
 
-local function number_of_line(machine, line)
+-- Returns the number that a line holds.
+local function parse_number(machine, line)
   local v = line:find("^[-+]?%d") and tonumber((line:gsub("L$", "")))
   if not v then
     machine:fail("%q is no number", line)
@@ -326,180 +343,198 @@ local SPECIAL = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
 
 -- The instructions --------------------------------------------------------------------------------
 
-local RUN = {}
+-- Codes by the names of pickletools.py: a byte, as a number or its character.
+local OPCODES = {
+  MARK = "(", POP = "0", POP_MARK = "1", DUP = "2", NONE = "N", NEWTRUE = 0x88, NEWFALSE = 0x89,
+  BININT = "J", BININT1 = "K", BININT2 = "M", LONG1 = 0x8a, LONG4 = 0x8b, INT = "I", LONG = "L",
+  FLOAT = "F", BINFLOAT = "G", SHORT_BINSTRING = "U", BINSTRING = "T", BINUNICODE = "X",
+  BINBYTES = "B", SHORT_BINBYTES = "C", SHORT_BINUNICODE = 0x8c, BINUNICODE8 = 0x8d,
+  BINBYTES8 = 0x8e, BYTEARRAY8 = 0x96, STRING = "S", UNICODE = "V", EMPTY_LIST = "]",
+  EMPTY_TUPLE = ")", EMPTY_SET = 0x8f, LIST = "l", TUPLE = "t", FROZENSET = 0x91, TUPLE1 = 0x85,
+  TUPLE2 = 0x86, TUPLE3 = 0x87, EMPTY_DICT = "}", DICT = "d", APPEND = "a", APPENDS = "e",
+  ADDITEMS = 0x90, SETITEM = "s", SETITEMS = "u", GLOBAL = "c", STACK_GLOBAL = 0x93,
+  REDUCE = "R", NEWOBJ = 0x81, NEWOBJ_EX = 0x92, INST = "i", OBJ = "o", BUILD = "b",
+  PERSID = "P", BINPERSID = "Q", GET = "g", BINGET = "h", LONG_BINGET = "j", PUT = "p",
+  BINPUT = "q", LONG_BINPUT = "r", MEMOIZE = 0x94, FRAME = 0x95, PROTO = 0x80, STOP = ".",
+}
 
-local function instruction(code, f)
+local RUN = {}                                           -- code -> instruction
+
+-- Defines an instruction.
+local function instruction(name, f)
+  local code = OPCODES[name]
   RUN[type(code) == "number" and code or code:byte()] = f
 end
 
-local function pushes(code, f)
-  instruction(code, function(m) m:push(f(m)) end)
+-- Defines an instruction that pushes what f returns.
+local function pushes(name, f)
+  instruction(name, function(m) m:push(f(m)) end)
 end
 
-instruction("(", function(m) m:push(MARK) end)
-instruction("0", function(m)
+instruction("MARK", function(m) m:push(MARK) end)
+instruction("POP", function(m)
   if m.top > 0 and m.stack[m.top] == MARK then
     m.stack[m.top], m.top = nil, m.top - 1
   else
     m:pop()
   end
 end)
-instruction("1", function(m) m:pop_mark() end)
-instruction("2", function(m) m:push(m:peek()) end)
+instruction("POP_MARK", function(m) m:pop_mark() end)
+instruction("DUP", function(m) m:push(m:peek()) end)
 
-pushes("N", function() return null end)
-pushes(0x88, function() return true end)
-pushes(0x89, function() return false end)
-pushes("J", function(m) return m.cursor:i32() end)
-pushes("K", function(m) return m.cursor:u8() end)
-pushes("M", function(m) return m.cursor:u16() end)
-pushes(0x8a, function(m) return m:integer(m.cursor:take(m.cursor:u8())) end)
-pushes(0x8b, function(m) return m:integer(m.cursor:take(m.cursor:i32())) end)
+pushes("NONE", function() return null end)
+pushes("NEWTRUE", function() return true end)
+pushes("NEWFALSE", function() return false end)
+pushes("BININT", function(m) return m.cursor:i32() end)
+pushes("BININT1", function(m) return m.cursor:u8() end)
+pushes("BININT2", function(m) return m.cursor:u16() end)
+pushes("LONG1", function(m) return m:integer(m.cursor:take(m.cursor:u8())) end)
+pushes("LONG4", function(m) return m:integer(m.cursor:take(m.cursor:i32())) end)
 
-pushes("I", function(m)
+pushes("INT", function(m)
   local line = m:line()
   if line == "01" or line == "00" then
     return line == "01"
   end
-  return number_of_line(m, line)
+  return parse_number(m, line)
 end)
-pushes("L", function(m) return number_of_line(m, m:line()) end)
-pushes("F", function(m)
+pushes("LONG", function(m) return parse_number(m, m:line()) end)
+pushes("FLOAT", function(m)
   local line = m:line()
-  return SPECIAL[line] or number_of_line(m, line)
+  return SPECIAL[line] or parse_number(m, line)
 end)
 
 -- big-endian
-pushes("G", function(m)
+pushes("BINFLOAT", function(m)
   local word = m.cursor:word(8)
   word.u64 = bit.bswap(word.u64)
   return file_cursor.double(word)
 end)
 
-for code, read in pairs{
-  U = function(c) return c:u8() end, T = function(c) return c:i32() end,
-  X = function(c) return c:u32() end, B = function(c) return c:u32() end,
-  C = function(c) return c:u8() end, [0x8c] = function(c) return c:u8() end,
-  [0x8d] = function(c) return c:u64() end, [0x8e] = function(c) return c:u64() end,
-  [0x96] = function(c) return c:u64() end,
+for name, read in pairs{
+  SHORT_BINSTRING = function(c) return c:u8() end, BINSTRING = function(c) return c:i32() end,
+  BINUNICODE = function(c) return c:u32() end, BINBYTES = function(c) return c:u32() end,
+  SHORT_BINBYTES = function(c) return c:u8() end, SHORT_BINUNICODE = function(c) return c:u8() end,
+  BINUNICODE8 = function(c) return c:u64() end, BINBYTES8 = function(c) return c:u64() end,
+  BYTEARRAY8 = function(c) return c:u64() end,
 } do
-  pushes(code, function(m)
+  pushes(name, function(m)
     return m.cursor:take(read(m.cursor))
   end)
 end
 
-pushes("S", function(m) return unquoted(m, m:line()) end)
-pushes("V", function(m) return m:line() end)
+pushes("STRING", function(m) return remove_quotes(m, m:line()) end)
+pushes("UNICODE", function(m) return m:line() end)
 
-instruction("]", function(m) m:list() end)
-instruction(")", function(m) m:list() end)
-instruction(0x8f, function(m) m:list() end)
-instruction("l", function(m) m:list(m:pop_mark()) end)
-instruction("t", function(m) m:list(m:pop_mark()) end)
-instruction(0x91, function(m) m:list(m:pop_mark()) end)
-instruction(0x85, function(m) m:list{ m:pop() } end)
-instruction(0x86, function(m)
+instruction("EMPTY_LIST", function(m) m:list() end)
+instruction("EMPTY_TUPLE", function(m) m:list() end)
+instruction("EMPTY_SET", function(m) m:list() end)
+instruction("LIST", function(m) m:list(m:pop_mark()) end)
+instruction("TUPLE", function(m) m:list(m:pop_mark()) end)
+instruction("FROZENSET", function(m) m:list(m:pop_mark()) end)
+instruction("TUPLE1", function(m) m:list{ m:pop() } end)
+instruction("TUPLE2", function(m)
   local b, a = m:pop(), m:pop()
   m:list{ a, b }
 end)
-instruction(0x87, function(m)
+instruction("TUPLE3", function(m)
   local c, b, a = m:pop(), m:pop(), m:pop()
   m:list{ a, b, c }
 end)
 
-pushes("}", function(m)
+pushes("EMPTY_DICT", function(m)
   m:pay(TABLE_COST)
   return pickle.dictionary()
 end)
-pushes("d", function(m)
+pushes("DICT", function(m)
   local list, t = m:pop_mark(), pickle.dictionary()
   m:pay(TABLE_COST)
   set_items(m, t, list)
   return t
 end)
 
-instruction("a", function(m)
+instruction("APPEND", function(m)
   local v = m:pop()
-  append(m, m:peek(), { v })
+  append_items(m, m:peek(), { v })
 end)
-instruction("e", function(m)
+instruction("APPENDS", function(m)
   local list = m:pop_mark()
-  append(m, m:peek(), list)
+  append_items(m, m:peek(), list)
 end)
-instruction(0x90, function(m)
+instruction("ADDITEMS", function(m)
   local list = m:pop_mark()
-  append(m, m:peek(), list)
+  append_items(m, m:peek(), list)
 end)
-instruction("s", function(m)
+instruction("SETITEM", function(m)
   local v, key = m:pop(), m:pop()
   set_items(m, m:peek(), { key, v })
 end)
-instruction("u", function(m)
+instruction("SETITEMS", function(m)
   local list = m:pop_mark()
   set_items(m, m:peek(), list)
 end)
 
-instruction("c", function(m)
+instruction("GLOBAL", function(m)
   local module = m:line()
-  m:global(module, m:line())
+  m:push_global(module, m:line())
 end)
-instruction(0x93, function(m)
+instruction("STACK_GLOBAL", function(m)
   local name, module = m:pop(), m:pop()
-  m:global(module, name)
+  m:push_global(module, name)
 end)
-pushes("R", function(m)
+pushes("REDUCE", function(m)
   local arguments, f = m:pop(), m:pop()
-  return call(m, f, arguments)
+  return call_global(m, f, arguments)
 end)
-pushes(0x81, function(m)
+pushes("NEWOBJ", function(m)
   local arguments, class = m:pop(), m:pop()
-  return call(m, class, arguments)
+  return call_global(m, class, arguments)
 end)
-pushes(0x92, function(m)
+pushes("NEWOBJ_EX", function(m)
   local _, arguments, class = m:pop(), m:pop(), m:pop()
-  return call(m, class, arguments)
+  return call_global(m, class, arguments)
 end)
-pushes("i", function(m)
+pushes("INST", function(m)
   local module = m:line()
-  m:global(module, m:line())
+  m:push_global(module, m:line())
   local class = m:pop()
-  return call(m, class, m:pop_mark())
+  return call_global(m, class, m:pop_mark())
 end)
-pushes("o", function(m)
+pushes("OBJ", function(m)
   local list = m:pop_mark()
   local class = table.remove(list, 1)
-  return call(m, class, list)
+  return call_global(m, class, list)
 end)
-instruction("b", function(m)
+instruction("BUILD", function(m)
   local state = m:pop()
-  build(m, m:peek(), state)
+  set_state(m, m:peek(), state)
 end)
 
-instruction("P", function(m) persistent(m, m:line()) end)
-instruction("Q", function(m) persistent(m, m:pop()) end)
+instruction("PERSID", function(m) push_persistent(m, m:line()) end)
+instruction("BINPERSID", function(m) push_persistent(m, m:pop()) end)
 
-instruction("g", function(m) m:remembered(tonumber(m:line())) end)
-instruction("h", function(m) m:remembered(m.cursor:u8()) end)
-instruction("j", function(m) m:remembered(m.cursor:u32()) end)
-instruction("p", function(m) m:memoize(tonumber(m:line()), m:peek()) end)
-instruction("q", function(m) m:memoize(m.cursor:u8(), m:peek()) end)
-instruction("r", function(m) m:memoize(m.cursor:u32(), m:peek()) end)
-instruction(0x94, function(m) m:memoize(m.memoized, m:peek()) end)
+instruction("GET", function(m) m:push_memo(tonumber(m:line())) end)
+instruction("BINGET", function(m) m:push_memo(m.cursor:u8()) end)
+instruction("LONG_BINGET", function(m) m:push_memo(m.cursor:u32()) end)
+instruction("PUT", function(m) m:memoize(tonumber(m:line()), m:peek()) end)
+instruction("BINPUT", function(m) m:memoize(m.cursor:u8(), m:peek()) end)
+instruction("LONG_BINPUT", function(m) m:memoize(m.cursor:u32(), m:peek()) end)
+instruction("MEMOIZE", function(m) m:memoize(m.memoized, m:peek()) end)
 
-instruction(0x95, function(m)
+instruction("FRAME", function(m)
   local n = m.cursor:u64()
   if n > m.cursor:left() then
     m:fail("a frame of %.0f bytes, %.0f are left", n, m.cursor:left())
   end
 end)
-instruction(0x80, function(m)
+instruction("PROTO", function(m)
   local protocol = m.cursor:u8()
   if protocol > 5 then
     m:fail("protocol %d", protocol)
   end
 end)
 
-local STOP = ("."):byte()
+local STOP = OPCODES.STOP:byte()
 
 
 --- Reads one pickle, which may be followed by something else.

@@ -89,7 +89,7 @@ end
 
 
 -- Returns a tuple of counts.
-local function counts(file, list, what)
+local function check_counts(file, list, what)
   if not pickle.is_list(list) or #list > MOST_DIMENSIONS then
     fail(file, "the %s of a tensor is %s", what, Error.kind(list))
   end
@@ -108,7 +108,7 @@ function Loader:tensor(storage, offset, sizes, strides, elements)
   if type(storage) ~= "table" or getmetatable(storage) ~= Storage then
     fail(file, "the storage of a tensor is %s", Error.kind(storage))
   end
-  sizes, strides = counts(file, sizes, "size"), counts(file, strides, "stride")
+  sizes, strides = check_counts(file, sizes, "size"), check_counts(file, strides, "stride")
   if #sizes ~= #strides or not is_count(offset) then
     fail(file, "a tensor of %d sizes, %d strides and offset %s", #sizes, #strides,
       Error.kind(offset))
@@ -143,12 +143,12 @@ end
 
 -- What is called in a pickle ----------------------------------------------------------------------
 
-local function first(arguments)
+local function return_first(arguments)
   return arguments[1]
 end
 
 
-local function dictionary(arguments)
+local function make_dictionary(arguments)
   local t = pickle.dictionary()
   local list = arguments[1]
   if list ~= nil and pickle.keys(list) then
@@ -163,14 +163,14 @@ local function dictionary(arguments)
 end
 
 
-local function list_of(arguments)
+local function make_list(arguments)
   local list = arguments[1]
   return pickle.is_list(list) and list or {}
 end
 
 
 -- Returns the bytes that protocol 2 writes as UTF-8 text: each character up to 255 is one byte.
-local function latin1(arguments)
+local function decode_latin1(arguments)
   local s = type(arguments[1]) == "string" and arguments[1] or ""
   return (s:gsub("([\194\195])([\128-\191])", function(a, b)
     return string.char((a:byte() - 192) * 64 + b:byte() - 128)
@@ -201,7 +201,7 @@ local function make_functions(loader)
   known["torch._utils._rebuild_tensor_v2"] = known["torch._utils._rebuild_tensor"]
   for _, name in ipairs{ "torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter",
       "torch._utils._rebuild_parameter_with_state" } do
-    known[name] = first
+    known[name] = return_first
   end
   -- f(*arguments) of a class that wraps a tensor
   known["torch._tensor._rebuild_from_type_v2"] = function(a, machine)
@@ -215,15 +215,15 @@ local function make_functions(loader)
   end
   for _, name in ipairs{ "collections.OrderedDict", "builtins.dict", "__builtin__.dict",
       "collections.Counter" } do
-    known[name] = dictionary
+    known[name] = make_dictionary
   end
   known["collections.defaultdict"] = function() return pickle.dictionary() end
   for _, name in ipairs{ "torch.Size", "builtins.list", "builtins.set", "builtins.frozenset",
       "builtins.tuple", "__builtin__.list", "__builtin__.set", "__builtin__.tuple",
       "__builtin__.frozenset", "collections.deque" } do
-    known[name] = list_of
+    known[name] = make_list
   end
-  known["_codecs.encode"] = latin1
+  known["_codecs.encode"] = decode_latin1
   known["builtins.bytes"] = function(a) return type(a[1]) == "string" and a[1] or "" end
   known["builtins.bytearray"] = known["builtins.bytes"]
   return known

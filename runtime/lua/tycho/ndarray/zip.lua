@@ -88,7 +88,7 @@ end
 
 -- Returns the values of a member's 64-bit extra field, in its order: those that do not fit
 -- elsewhere.
-local function widened(cursor, stop, values)
+local function read_wide(cursor, stop, values)
   while cursor.at + 4 <= stop do
     local id, size = cursor:u16(), cursor:u16()
     local next_at = cursor.at + size
@@ -124,7 +124,7 @@ local function read_member(file, cursor)
     fail(file, "the archive's index is damaged")
   end
   m.name = cursor:take(name)
-  m.size, m.packed, m.offset = widened(cursor, cursor.at + extra, { size, packed, offset })
+  m.size, m.packed, m.offset = read_wide(cursor, cursor.at + extra, { size, packed, offset })
   cursor:take(comment)
   return m
 end

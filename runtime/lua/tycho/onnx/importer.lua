@@ -36,7 +36,7 @@ local MOST_DEPTH = 64                                    -- graphs and functions
 -- Errors ------------------------------------------------------------------------------------------
 
 -- Returns the text for a node in errors.
-local function label(n)
+local function get_label(n)
   if n.name ~= "" then
     return n.name
   end
@@ -56,7 +56,7 @@ function Import:fail(code, message)
     version = opset and (" (opset %d)"):format(opset) or ""
   end
   Error.raise{ code = code, func = self.func, op = n and full_name(n) .. version,
-    node = n and label(n), argument = self.path, where = self.path,
+    node = n and get_label(n), argument = self.path, where = self.path,
     message = message }
 end
 
@@ -93,7 +93,7 @@ local function new_scope(outer)
 end
 
 
-local function find(scope, name)
+local function find_value(scope, name)
   while scope do
     local v = scope.values[name]
     if v ~= nil then
@@ -114,7 +114,7 @@ end
 
 --- Returns the value of a name that a node reads; false if the node that makes it was not imported.
 function Import:get(scope, name)
-  local v = find(scope, name)
+  local v = find_value(scope, name)
   if v == nil then
     self:fail("format", ("'%s' is read, but no node before gives it"):format(name))
   end
@@ -248,7 +248,7 @@ end
 
 -- Names the node that makes a value, if this import made it, it has no name yet, and the name is
 -- free.
-local function rename(self, v, name)
+local function name_node(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then
     n.name = name
@@ -309,7 +309,7 @@ function Import:step(n, scope)
       end
       self:put(scope, name, v)
       if v then
-        rename(self, v, name)
+        name_node(self, v, name)
       end
     end
   end

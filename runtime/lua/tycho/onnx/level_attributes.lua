@@ -1,38 +1,37 @@
---- What layers of 8-bit integers are given: weights, numbers (not for users); see onnx/levels.lua.
+--- Weights and attributes of layers of 8-bit integers (not for users); see onnx/levels.lua.
 --
 -- @module tycho.onnx.level_attributes
 
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
 local nd = require "tycho.ndarray"
+local rewriting = require "tycho.symbol.rewriting"
 local tables = require "tycho.core.tables"
 
 local attribute = {}
 
--- The least and the largest level by type.
+-- The least and the largest level, by type.
 attribute.RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 } }
 
-local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
--- Rows and terms of a group from which a product of its own is worth its start.
-local FEW_ROWS, FEW_TERMS = 8, 64
+
 
 
 --- Returns a number as a parameter's text, with all bits of a float32.
 function attribute.number(x) return ("%.9g"):format(x) end
 
 
---- Returns whether the kernels can run a weight with the channels first.
+--- Returns whether the kernels can run a weight with the channels first, and are faster then.
 -- @tparam {int,...} shape
 -- @int groups
 function attribute.suits(shape, groups)
-  local terms = tables.product(shape) / shape[1]
-  return terms <= MOST_TERMS
-    and (groups == 1 or shape[1] / groups >= FEW_ROWS and terms >= FEW_TERMS)
+  return tables.product(shape) / shape[1] <= rewriting.MOST_TERMS
+    and rewriting.has_large_groups(shape, groups)
 end
 
 
--- Returns x over the channels of an array with `rank` axes; one number is repeated.
-local function over_channels(x, count, axis, rank)
+-- Returns x with one element for each channel, along `axis` of `rank` axes; a single number is
+-- repeated. Returns nil if x has another number of elements.
+local function repeat_channels(x, count, axis, rank)
   local shape = tables.ones(rank)
   shape[axis + 1] = count
   if x.size == 1 then
@@ -46,7 +45,7 @@ end
 -- each channel.
 -- @tparam table from levels of a value: q, scale, zero, axis
 -- @int axis of the channels
--- @treturn ?NDArray nil: it does not fit
+-- @treturn ?NDArray nil: levels less the zero point exceed int8, or the scale has another axis
 -- @treturn NDArray float32
 function attribute.weight(from, axis)
   local q, scale, zero = from.q.array, from.scale.array, from.zero and from.zero.array
@@ -54,8 +53,8 @@ function attribute.weight(from, axis)
     return nil
   end
   local rank, count = #q.shape, q.shape[axis + 1]
-  scale = over_channels(scale, count, axis, rank)
-  zero = zero and over_channels(zero, count, axis, rank)
+  scale = repeat_channels(scale, count, axis, rank)
+  zero = zero and repeat_channels(zero, count, axis, rank)
   if not scale or from.zero and not zero then
     return nil
   end

@@ -30,7 +30,7 @@ local ADDS = { broadcast_add = true, elemwise_add = true }
 
 
 -- Returns the output of a new node in the place of n.
-local function replacement(g, n, op, attrs, inputs)
+local function replace_node(g, n, op, attrs, inputs)
   return { rewriting.operator(g, op, n.name, attrs, inputs, n.where) }
 end
 
@@ -77,7 +77,7 @@ local function layer_of_levels(of)
       own.no_bias, own.flatten = "True", "False"
       attrs = own
     end
-    return replacement(g, n, kind.op, attrs, { g.moved(data.entry), weight[1], weight[2],
+    return replace_node(g, n, kind.op, attrs, { g.moved(data.entry), weight[1], weight[2],
       n.inputs[3] and g.moved(n.inputs[3]) })
   end
 end
@@ -93,7 +93,7 @@ end
 
 local function fuse_relu(g, n)
   local before = n.op == "relu" and open_layer(g, n.inputs[1])
-  return before and replacement(g, n, before.op, node.merged(before.attrs, { act_type = "relu" }),
+  return before and replace_node(g, n, before.op, node.merged(before.attrs, { act_type = "relu" }),
     before.inputs)
 end
 
@@ -116,7 +116,7 @@ local function fuse_sum(of)
       if before and not before.attrs.with_sum and has_shape_of(g, n.inputs[i], other) then
         local inputs, decoded = tables.copied(before.inputs), of.decoded[other[1]]
         inputs[#inputs + 1] = g.moved(decoded and decoded.entry or other)
-        return replacement(g, n, before.op, node.merged(before.attrs, { with_sum = "True",
+        return replace_node(g, n, before.op, node.merged(before.attrs, { with_sum = "True",
           sum_scale = decoded and attribute.number(decoded.scale),
           sum_zero = decoded and attribute.number(decoded.zero) }), inputs)
       end
@@ -161,7 +161,7 @@ local function end_in_levels(of)
     if most < top - half or relu == false then
       return nil
     end
-    return replacement(g, n, before.op, node.merged(before.attrs, { act_type = relu,
+    return replace_node(g, n, before.op, node.merged(before.attrs, { act_type = relu,
       out_type = what.dtype, out_scale = attribute.number(what.scale),
       out_zero = attribute.number(what.zero) }), before.inputs)
   end

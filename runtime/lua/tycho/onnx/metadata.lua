@@ -7,7 +7,7 @@ local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
 
 
-local function described(infos, given)
+local function describe_infos(infos, given)
   local list = {}
   for _, info in ipairs(infos) do
     local kind = tensor.type_of(info.type.type)
@@ -28,8 +28,8 @@ return function(path, func)
   for _, t in ipairs(m.graph.initializers) do
     given[t.name] = true
   end
-  return { input_tensor_data = described(m.graph.inputs, given),
-    output_tensor_data = described(m.graph.outputs, {}), ir_version = m.ir_version,
+  return { input_tensor_data = describe_infos(m.graph.inputs, given),
+    output_tensor_data = describe_infos(m.graph.outputs, {}), ir_version = m.ir_version,
     opsets = m.opsets, producer_name = m.producer_name, producer_version = m.producer_version,
     metadata = m.metadata, nodes = #m.graph.nodes }
 end

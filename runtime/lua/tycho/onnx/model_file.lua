@@ -150,7 +150,7 @@ end
 local read_graph
 
 
-local function push(list, value, r)
+local function add_entry(list, value, r)
   if #list >= MOST_LIST then
     r:fail("more than %d entries of one list", MOST_LIST)
   end
@@ -182,9 +182,9 @@ local function read_attribute(r)
       ints = ints or {}
       r:integers(ints)
     elseif field == 9 then
-      strings = push(strings or {}, r:text(), r)
+      strings = add_entry(strings or {}, r:text(), r)
     elseif field == 10 then
-      a.tensors = push(a.tensors or {}, r:message(read_tensor), r)
+      a.tensors = add_entry(a.tensors or {}, r:message(read_tensor), r)
     elseif field == 20 then
       a.type = r:integer()
     elseif field == 21 then

@@ -21,7 +21,7 @@ function Node.refuse(_, text, ...)
 end
 
 
-local function typed(self, name, kind, default, required)
+local function read_typed(self, name, kind, default, required)
   local v = self.attrs[name]
   if v == nil then
     if required then
@@ -39,13 +39,13 @@ end
 -- @string name
 -- @number default
 function Node:float(name, default)
-  return typed(self, name, "number", default)
+  return read_typed(self, name, "number", default)
 end
 
 
 --- Returns an integer.
 function Node:int(name, default)
-  local v = typed(self, name, "number", default)
+  local v = read_typed(self, name, "number", default)
   if v and v ~= math.floor(v) then
     value.damaged("attribute '%s' is %g, no integer", name, v)
   end
@@ -61,7 +61,7 @@ end
 
 --- Returns a text.
 function Node:text(name, default)
-  return typed(self, name, "string", default)
+  return read_typed(self, name, "string", default)
 end
 
 
@@ -80,7 +80,7 @@ end
 
 --- Returns a list of numbers; nil where there is none and no default.
 function Node:list(name, default)
-  local list = typed(self, name, "table", default)
+  local list = read_typed(self, name, "table", default)
   if list and type(list[1]) ~= "number" and #list > 0 then
     value.damaged("attribute '%s' is no list of numbers", name)
   end
@@ -90,7 +90,7 @@ end
 
 --- Returns a tensor as a constant.
 function Node:tensor(name)
-  local t = typed(self, name, "table", nil, true)
+  local t = read_typed(self, name, "table", nil, true)
   if not t.dims then
     value.damaged("attribute '%s' is no tensor", name)
   end
@@ -100,7 +100,7 @@ end
 
 --- Returns a graph.
 function Node:graph(name)
-  local g = typed(self, name, "table", nil, true)
+  local g = read_typed(self, name, "table", nil, true)
   if not g.nodes then
     value.damaged("attribute '%s' is no graph", name)
   end

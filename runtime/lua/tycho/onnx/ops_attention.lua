@@ -128,7 +128,7 @@ end
 
 
 -- Returns the type to compute in: float32 for half types, so that results are rounded once.
-local function wider(dtype)
+local function get_wide_type(dtype)
   return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype
 end
 
@@ -179,7 +179,7 @@ end
 
 function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   local flat, q_heads, kv_heads = #q.shape == 3, n:int("q_num_heads"), n:int("kv_num_heads")
-  local dtype, wide = q.dtype, wider(q.dtype)
+  local dtype, wide = q.dtype, get_wide_type(q.dtype)
   local past, causal = past_key and past_key.shape[3], n:flag("is_causal")
   local whole = { q, k, v }
   if flat then
@@ -233,7 +233,7 @@ end
 
 
 -- Applies a graph of the node to scores or weights.
-local function modified(n, x, name)
+local function apply_graph(n, x, name)
   if not n.attrs[name] then
     return x
   end
@@ -250,8 +250,8 @@ function ops.FlexAttention(n, q, k, v)
   local heads, dtype = q.shape[2], softmax_type(n, q)
   local scores = value.batch_dot(q:cast(dtype), attention.repeated(k, heads):cast(dtype), false,
     true) * n:float("scale", 1 / math.sqrt(q.shape[4]))
-  local weights = attention.weights(modified(n, scores, "score_mod"), nil, nil, false)
-  weights = modified(n, weights, "prob_mod")
+  local weights = attention.weights(apply_graph(n, scores, "score_mod"), nil, nil, false)
+  weights = apply_graph(n, weights, "prob_mod")
   return value.batch_dot(weights, attention.repeated(v, heads):cast(dtype)):cast(q.dtype)
 end
 
@@ -390,7 +390,7 @@ end
 
 
 -- Takes the diagonal of axes with the same letter.
-local function diagonal(x, letters)
+local function take_diagonal(x, letters)
   local seen = {}
   for i, letter in ipairs(letters) do
     local first = seen[letter]
@@ -411,7 +411,7 @@ local function diagonal(x, letters)
       local y = (x * on):reduce("sum", { i - 1 }, false)
       local rest = tables.copied(letters)
       table.remove(rest, i)
-      return diagonal(y, rest)
+      return take_diagonal(y, rest)
     end
     seen[letter] = i
   end
@@ -429,7 +429,7 @@ end
 
 
 -- Returns the value with its axes in the given order of letters, which are all it has.
-local function ordered(x, letters, order)
+local function order_axes(x, letters, order)
   local at, axes = {}, {}
   for i, letter in ipairs(letters) do
     at[letter] = i - 1
@@ -455,7 +455,7 @@ local function drop_unused(x, letters, used)
 end
 
 
-local function joined(...)
+local function join_lists(...)
   local list = {}
   for _, part in ipairs{ ... } do
     for _, letter in ipairs(part) do
@@ -482,12 +482,13 @@ local function pair_product(a, la, b, lb, kept)
       right[#right + 1] = letter
     end
   end
-  a, b = ordered(a, la, joined(batch, left, inner)), ordered(b, lb, joined(batch, inner, right))
+  local of_a, of_b = join_lists(batch, left, inner), join_lists(batch, inner, right)
+  a, b = order_axes(a, la, of_a), order_axes(b, lb, of_b)
   local size = {}
-  for i, letter in ipairs(joined(batch, left, inner)) do
+  for i, letter in ipairs(of_a) do
     size[letter] = a.shape[i]
   end
-  for i, letter in ipairs(joined(batch, inner, right)) do
+  for i, letter in ipairs(of_b) do
     local other = b.shape[i]
     if size[letter] and size[letter] ~= other and size[letter] ~= 1 and other ~= 1 then
       value.damaged("axis '%s' has %d and %d elements", letter, size[letter], other)
@@ -502,10 +503,10 @@ local function pair_product(a, la, b, lb, kept)
     return shape
   end
   local function count(list) return product(sizes(list)) end
-  a, b = a:expand(sizes(joined(batch, left, inner))), b:expand(sizes(joined(batch, inner, right)))
+  a, b = a:expand(sizes(of_a)), b:expand(sizes(of_b))
   local y = value.batch_dot(a:reshape{ count(batch), count(left), count(inner) },
     b:reshape{ count(batch), count(inner), count(right) })
-  local letters = joined(batch, left, right)
+  local letters = join_lists(batch, left, right)
   return y:reshape(sizes(letters)), letters
 end
 
@@ -520,7 +521,7 @@ function ops.Einsum(n, ...)
     if #letters ~= #x.shape then
       value.damaged("term '%s' for %d dimensions", term, #x.shape)
     end
-    local y, own = diagonal(x, letters)
+    local y, own = take_diagonal(x, letters)
     terms[#terms + 1] = { y, own }
   end
   if #terms ~= #given then
@@ -565,11 +566,11 @@ function ops.Einsum(n, ...)
     local b, lb = terms[i][1], terms[i][2]
     b = real and b or b:cast("float64")
     local kept = used_by_others(i + 1)
-    b, lb = drop_unused(b, lb, make_set(joined(letters, wanted, lb)))
+    b, lb = drop_unused(b, lb, make_set(join_lists(letters, wanted, lb)))
     y, letters = pair_product(y, letters, b, lb, kept)
     y, letters = drop_unused(y, letters, kept)
   end
-  return ordered(y, letters, wanted):cast(given[1].dtype)
+  return order_axes(y, letters, wanted):cast(given[1].dtype)
 end
 
 return attention

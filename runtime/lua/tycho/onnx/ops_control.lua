@@ -46,7 +46,7 @@ end
 
 
 -- Converts a graph without inputs; returns true and its outputs, or false and the error.
-local function attempt(n, graph)
+local function try_graph(n, graph)
   local import = n.import
   local depth, node, hint = import.depth, import.node, import.hint
   local ok, results = pcall(import.run_body, import, graph, {}, n.scope)
@@ -59,7 +59,7 @@ end
 
 -- Returns outputs like those of another branch, which nothing computes: a run that selects them
 -- fails, in a node whose name says why.
-local function impossible(n, condition, like, name)
+local function make_impossible(n, condition, like, name)
   local import = n.import
   local hint = import.hint
   import.hint = ("%s_%s_does_not_fit_the_shapes_of_the_import"):format(hint, name)
@@ -79,7 +79,7 @@ local OF_SHAPES = { shape = true, format = true }        -- codes of errors
 -- Returns the outputs of a branch. If it does not fit the shapes of the inputs, as a branch for
 -- another sample rate does, it is replaced by one that fails when it is chosen.
 local function make_branch(n, condition, graph, other, name)
-  local ok, results = attempt(n, graph)
+  local ok, results = try_graph(n, graph)
   if ok then
     return results
   end
@@ -88,7 +88,7 @@ local function make_branch(n, condition, graph, other, name)
     error(results, 0)
   end
   import.is_guessing = true              -- a look at the other branch: only once, not in each graph
-  local fits, like = attempt(n, other)
+  local fits, like = try_graph(n, other)
   import.is_guessing = nil
   for _, v in ipairs(fits and like or {}) do
     fits = fits and not value.is_open(v.shape)
@@ -96,7 +96,7 @@ local function make_branch(n, condition, graph, other, name)
   if not fits then
     error(results, 0)
   end
-  return impossible(n, condition, like, name)
+  return make_impossible(n, condition, like, name)
 end
 
 
@@ -127,7 +127,7 @@ end
 
 
 -- Stacks the outputs of all steps along a new axis, the first by default.
-local function stacked(rows, axis)
+local function stack_rows(rows, axis)
   local list = {}
   for i, v in ipairs(rows) do
     list[i] = v:unsqueeze(axis or 0)
@@ -138,7 +138,7 @@ end
 
 -- Unrolls a loop: body(step, carried) returns the condition, the carried values and the outputs of
 -- the step.
-local function unrolled(n, count, carried, scans, body)
+local function unroll_loop(n, count, carried, scans, body)
   local rows = {}
   for k = 1, scans do
     rows[k] = {}
@@ -240,9 +240,9 @@ function ops.Loop(n, count, condition, ...)
   if most == math.huge then
     n:refuse("a loop without a limit")
   end
-  local final, rows = unrolled(n, most, carried, scans, step)
+  local final, rows = unroll_loop(n, most, carried, scans, step)
   for k = 1, scans do
-    final[#final + 1] = #rows[k] > 0 and stacked(rows[k])
+    final[#final + 1] = #rows[k] > 0 and stack_rows(rows[k])
       or n:refuse("outputs of a loop without steps")
   end
   return unpack(final)
@@ -274,7 +274,7 @@ end
 --- Returns the outputs of a loop that runs all of its steps or none, as an input says. They have
 -- the shape for all steps, since a network has fixed shapes.
 function ops.guarded(n, count, condition, carried, scans, step)
-  local final, rows = unrolled(n, count, carried, scans, function(i, now)
+  local final, rows = unroll_loop(n, count, carried, scans, function(i, now)
     local _, after, outputs = step(i, now)
     return nil, after, outputs
   end)
@@ -284,14 +284,14 @@ function ops.guarded(n, count, condition, carried, scans, step)
     end
   end
   for k = 1, scans do
-    final[#final + 1] = stacked(rows[k])
+    final[#final + 1] = stack_rows(rows[k])
   end
   return unpack(final)
 end
 
 
 -- Unrolls a Scan; `given` holds the states, then the arrays whose parts are scanned.
-local function scan(n, given, in_back)
+local function unroll_scan(n, given, in_back)
   local graph = n:graph("body")
   local arrays = n:int("num_scan_inputs", 1)
   local states = #given - arrays
@@ -305,7 +305,7 @@ local function scan(n, given, in_back)
     count = count or n:sizes(x, "its input")[axis + 1]
   end
   local scans = #graph.outputs - states
-  local final, rows = unrolled(n, count, tables.part(given, 1, states), scans, function(i, now)
+  local final, rows = unroll_loop(n, count, tables.part(given, 1, states), scans, function(i, now)
     local inputs = tables.copied(now)
     for k = 1, arrays do
       local at = in_back[k] == 1 and count - 1 - i or i
@@ -316,7 +316,7 @@ local function scan(n, given, in_back)
   end)
   for k = 1, scans do
     local list = out_back[k] == 1 and tables.reversed(rows[k]) or rows[k]
-    final[#final + 1] = stacked(list, n:axis_of(out_axes[k] or 0, #list[1].shape + 1))
+    final[#final + 1] = stack_rows(list, n:axis_of(out_axes[k] or 0, #list[1].shape + 1))
   end
   return final
 end
@@ -334,13 +334,13 @@ local function scan_batch(n, lengths, ...)
     for i, v in ipairs(given) do
       sample[i] = v:part(0, b, b + 1):squeeze(0)
     end
-    for k, v in ipairs(scan(n, sample, n:list("directions", {}))) do
+    for k, v in ipairs(unroll_scan(n, sample, n:list("directions", {}))) do
       rows[k] = rows[k] or {}
       rows[k][b + 1] = v
     end
   end
   for k, list in ipairs(rows) do
-    rows[k] = stacked(list)
+    rows[k] = stack_rows(list)
   end
   return unpack(rows)
 end
@@ -350,7 +350,7 @@ function ops.Scan(n, ...)
   if n.opset < 9 then
     return scan_batch(n, ...)
   end
-  return unpack(scan(n, { ... }, n:list("scan_input_directions", {})))
+  return unpack(unroll_scan(n, { ... }, n:list("scan_input_directions", {})))
 end
 
 

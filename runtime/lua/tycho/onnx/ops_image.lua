@@ -48,7 +48,7 @@ local ROUNDS = {
 }
 
 -- Returns the weight of an element at distance x in cubic interpolation with coefficient a.
-local function cubic(x, a)
+local function weigh_cubic(x, a)
   x = abs(x)
   if x <= 1 then
     return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -58,7 +58,7 @@ local function cubic(x, a)
   return 0
 end
 
-local function linear(x) return math.max(1 - abs(x), 0) end
+local function weigh_linear(x) return math.max(1 - abs(x), 0) end
 
 -- Returns the first element (from 0) that an output position reads along an axis, and the weights
 -- of the elements from it on. With `antialias` the kernel is stretched where the output is smaller,
@@ -74,7 +74,7 @@ local function make_taps(position, axis, mode, a, antialias)
   local weights, sum = {}, 0
   for i = first, last do
     local x = (i - position) * scale
-    local w = mode == "cubic" and cubic(x, a) or linear(x)
+    local w = mode == "cubic" and weigh_cubic(x, a) or weigh_linear(x)
     weights[#weights + 1], sum = w, sum + w
   end
   if antialias then
@@ -185,7 +185,7 @@ end
 
 -- Enlarges images by whole numbers by repetition, with the engine's UpSampling; returns nil if the
 -- resize is another one.
-local function repeated(x, axes, plans)
+local function repeat_pixels(x, axes, plans)
   if #x.shape ~= 4 or #axes ~= 2 or axes[1].at ~= 2 or axes[2].at ~= 3 or not value.REAL[x.dtype]
   then
     return nil
@@ -209,7 +209,7 @@ local LINEAR = { half_pixel = true, pytorch_half_pixel = true, align_corners = t
 
 -- Enlarges images linearly with the engine's BilinearResize2D; returns nil if the resize is another
 -- one.
-local function bilinear(x, axes, o)
+local function resize_bilinear(x, axes, o)
   local whole = #x.shape == 4 and #axes == 2 and axes[1].at == 2 and axes[2].at == 3
     and o.mode == "linear" and LINEAR[o.transform] and not o.antialias and not o.exclude
     and (x.dtype == "float32" or x.dtype == "float64")
@@ -267,14 +267,14 @@ local function resize(n, x, axes, o)
       changed[#changed + 1] = axis
     end
   end
-  local fast = bilinear(x, changed, o)
+  local fast = resize_bilinear(x, changed, o)
   if fast then
     return fast
   end
   for i, axis in ipairs(changed) do
     plans[i] = plan_axis(axis, o)
   end
-  fast = o.mode == "nearest" and repeated(x, changed, plans)
+  fast = o.mode == "nearest" and repeat_pixels(x, changed, plans)
   if fast then
     return fast
   end
@@ -364,7 +364,7 @@ end
 
 
 -- Reflects a coordinate at both borders until it is between them.
-local function reflected(p, low, high)
+local function reflect_coordinate(p, low, high)
   local range = high - low
   if range <= 0 then
     return p * 0
@@ -388,7 +388,7 @@ local function grid_taps(p, size, mode, border, aligned)
   if border == "border" then
     p = p:map("clip", {}, { a_min = 0, a_max = size - 1 })
   elseif border == "reflection" then
-    p = reflected(p, low, high)
+    p = reflect_coordinate(p, low, high)
   end
   local base = p:map("floor")
   local part = p - base
@@ -409,7 +409,7 @@ local function grid_taps(p, size, mode, border, aligned)
       weight = curve(distance, k == 0 or k == 1)
     end
     if border == "reflection" then
-      at = reflected(at, low, high):map("floor")
+      at = reflect_coordinate(at, low, high):map("floor")
     end
     local safe = at:map("clip", {}, { a_min = 0, a_max = size - 1 })
     if border == "zeros" then

@@ -107,7 +107,7 @@ end
 -- Functions of two values -------------------------------------------------------------------------
 
 -- Returns b reshaped to broadcast to a: before opset 7 it begins at the axis of an attribute.
-local function aligned(n, a, b)
+local function align_axes(n, a, b)
   local axis = n.opset < 7 and n:flag("broadcast") and n:int("axis")
   if not axis then
     return b
@@ -122,18 +122,18 @@ end
 
 local BINARY = { Add = "add", Sub = "sub", Mul = "mul", Div = "div" }
 for name, target in pairs(BINARY) do
-  ops[name] = function(n, a, b) return value.binary(target, a, aligned(n, a, b)) end
+  ops[name] = function(n, a, b) return value.binary(target, a, align_axes(n, a, b)) end
 end
 
 local TESTS = { And = "logical_and", Or = "logical_or", Xor = "logical_xor", Equal = "equal",
   Greater = "greater", GreaterOrEqual = "greater_equal", Less = "lesser",
   LessOrEqual = "lesser_equal" }
 for name, target in pairs(TESTS) do
-  ops[name] = function(n, a, b) return value.binary(target, a, aligned(n, a, b)):truth() end
+  ops[name] = function(n, a, b) return value.binary(target, a, align_axes(n, a, b)):truth() end
 end
 
 function ops.Pow(n, a, b)
-  b = aligned(n, a, b)
+  b = align_axes(n, a, b)
   if REAL[a.dtype] then
     return a ^ b:cast(a.dtype)
   elseif REAL[b.dtype] then
@@ -158,7 +158,7 @@ function ops.Mod(n, a, b)
   return value.where(other, y + b, y)
 end
 
-local function folded(name)
+local function make_fold(name)
   return function(_, first, ...)
     for _, other in ipairs{ ... } do
       first = value.binary(name, first, other)
@@ -167,7 +167,7 @@ local function folded(name)
   end
 end
 
-ops.Max, ops.Min, ops.Sum = folded("maximum"), folded("minimum"), folded("add")
+ops.Max, ops.Min, ops.Sum = make_fold("maximum"), make_fold("minimum"), make_fold("add")
 
 function ops.Mean(n, ...) return ops.Sum(n, ...) / select("#", ...) end
 
@@ -182,7 +182,7 @@ end
 
 -- Returns an operator that runs f over an axis, from either end; with `exclusive`, `first` comes
 -- before the first element and the last one is left out.
-local function running(f, first)
+local function make_running(f, first)
   return function(n, x, axis)
     axis = n:axis_of(axis:number("axis"), #x.shape)
     local reverse, shape = n:flag("reverse"), n:sizes(x, "the input")
@@ -198,10 +198,12 @@ local function running(f, first)
   end
 end
 
-ops.CumSum = running(function(_, x, axis) return (op("_np_cumsum", { x }, { axis = axis })) end, 0)
+ops.CumSum = make_running(function(_, x, axis)
+  return (op("_np_cumsum", { x }, { axis = axis }))
+end, 0)
 
 -- Products over 1, 2, 4 ... elements, each from those of half as many.
-ops.CumProd = running(function(n, x, axis)
+ops.CumProd = make_running(function(n, x, axis)
   local shape, reach = n:sizes(x, "the input"), 1
   while reach < shape[axis + 1] do
     local line = tables.copied(shape)
@@ -268,7 +270,7 @@ end
 
 
 -- Returns a reduction; `before`, if given, is applied to the elements, `after` to the result.
-local function reduction(name, before, after)
+local function make_reduction(name, before, after)
   return function(n, x, axes)
     local keep = n:flag("keepdims", true)
     local list = reduced_axes(n, x, axes)
@@ -283,10 +285,11 @@ local function log(x) return x:map("log") end
 local function abs(x) return x:map("abs") end
 local function square(x) return x * x end
 
-ops.ReduceSum, ops.ReduceProd = reduction("sum"), reduction("prod")
-ops.ReduceMean = reduction("mean")
-ops.ReduceL1, ops.ReduceL2 = reduction("sum", abs), reduction("sum", square, sqrt)
-ops.ReduceSumSquare, ops.ReduceLogSum = reduction("sum", square), reduction("sum", nil, log)
+ops.ReduceSum, ops.ReduceProd = make_reduction("sum"), make_reduction("prod")
+ops.ReduceMean = make_reduction("mean")
+ops.ReduceL1, ops.ReduceL2 = make_reduction("sum", abs), make_reduction("sum", square, sqrt)
+ops.ReduceSumSquare = make_reduction("sum", square)
+ops.ReduceLogSum = make_reduction("sum", nil, log)
 
 local function of_truth(f)
   return function(n, x, axes)
@@ -297,7 +300,7 @@ local function of_truth(f)
   end
 end
 
-ops.ReduceMax, ops.ReduceMin = of_truth(reduction("max")), of_truth(reduction("min"))
+ops.ReduceMax, ops.ReduceMin = of_truth(make_reduction("max")), of_truth(make_reduction("min"))
 
 -- Computes log(sum(exp(x))). The largest element is subtracted first, so that nothing overflows.
 function ops.ReduceLogSumExp(n, x, axes)
@@ -315,7 +318,7 @@ function ops.ReduceLogSumExp(n, x, axes)
 end
 
 
-local function arg(name)
+local function make_arg(name)
   return function(n, x)
     local axis = n:axis(0, #x.shape)
     local last = n:flag("select_last_index")
@@ -328,11 +331,11 @@ local function arg(name)
   end
 end
 
-ops.ArgMax, ops.ArgMin = arg("argmax"), arg("argmin")
+ops.ArgMax, ops.ArgMin = make_arg("argmax"), make_arg("argmin")
 
 
 -- Runs f over the value with the axes from `axis` on joined, as before opset 13, else along it.
-local function along(n, x, default, f)
+local function run_along(n, x, default, f)
   if n.opset >= 13 then
     return f(x, n:axis(-1, math.max(#x.shape, 1)))
   end
@@ -350,19 +353,19 @@ local function along(n, x, default, f)
   return y:reshape(shape)
 end
 
-value.along = along
+value.along = run_along
 
 
-local function soft(name)
+local function make_softmax(name)
   return function(n, x)
-    return along(n, x, 1, function(y, axis) return y:map(name, {}, { axis = axis }) end)
+    return run_along(n, x, 1, function(y, axis) return y:map(name, {}, { axis = axis }) end)
   end
 end
 
-ops.Softmax, ops.LogSoftmax = soft("softmax"), soft("log_softmax")
+ops.Softmax, ops.LogSoftmax = make_softmax("softmax"), make_softmax("log_softmax")
 
 function ops.Hardmax(n, x)
-  return along(n, x, 1, function(y, axis)
+  return run_along(n, x, 1, function(y, axis)
     local top = op("argmax", { y }, { axis = axis, keepdims = true })
     local shape = {}
     for i = 1, #y.shape do

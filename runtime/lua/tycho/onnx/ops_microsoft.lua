@@ -20,7 +20,7 @@ local op, product = value.op, value.product
 
 -- Joined operators --------------------------------------------------------------------------------
 
-local function swapped(x)
+local function swap_last(x)
   local axes = value.axes_from(0, #x.shape)
   axes[#axes], axes[#axes - 1] = axes[#axes - 1], axes[#axes]
   return x:transpose(axes)
@@ -30,8 +30,8 @@ function ops.FusedMatMul(n, a, b)
   if n:flag("transBatchA") or n:flag("transBatchB") then
     n:refuse("transBatchA and transBatchB")
   end
-  a = n:flag("transA") and #a.shape > 1 and swapped(a) or a
-  b = n:flag("transB") and #b.shape > 1 and swapped(b) or b
+  a = n:flag("transA") and #a.shape > 1 and swap_last(a) or a
+  b = n:flag("transB") and #b.shape > 1 and swap_last(b) or b
   local y, alpha = value.matmul(a, b), n:float("alpha", 1)
   return alpha == 1 and y or y * alpha
 end
@@ -51,7 +51,7 @@ local ACTIVATIONS = {
   end,
 }
 
-local function activated(n, y)
+local function apply_activation(n, y)
   local f = n:choice("activation", "", ACTIVATIONS)
   local list = n:list("activation_params") or { n:float("activation_alpha"),
     n:float("activation_beta") }
@@ -60,10 +60,10 @@ end
 
 function ops.FusedConv(n, x, weight, bias, sum)
   local y = nn.Conv(n, x, weight, bias)
-  return activated(n, sum and y + sum or y)
+  return apply_activation(n, sum and y + sum or y)
 end
 
-function ops.FusedGemm(n, ...) return activated(n, math_ops.Gemm(n, ...)) end
+function ops.FusedGemm(n, ...) return apply_activation(n, math_ops.Gemm(n, ...)) end
 
 
 -- Activations and normalisation -------------------------------------------------------------------
@@ -156,7 +156,7 @@ local function causal_bias(rows, columns, dtype)
 end
 
 -- Computes attention of heads (batch, heads, time, size) of queries, keys and values.
-local function attend(n, q, k, v, bias, scale)
+local function compute_attention(n, q, k, v, bias, scale)
   local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
   scores = bias and scores + bias or scores
   if n:flag("unidirectional") then
@@ -187,7 +187,7 @@ local function joined_attention(n, x, weight, bias, mask, past, more)
   local extra = mask_bias(n, mask, k.shape[3], q.dtype, never)
   extra = more and (extra and extra + more or more) or extra
   local present = n:wants(2) and value.concat({ k:unsqueeze(0), v:unsqueeze(0) }, 0) or nil
-  return attend(n, q, k, v, extra, scale_of(n)), present
+  return compute_attention(n, q, k, v, extra, scale_of(n)), present
 end
 
 function ops.Attention(n, x, weight, bias, mask, past, more)
@@ -201,7 +201,7 @@ end
 
 -- Returns queries, keys and values as (batch, time, heads * size), from (batch, time, heads, parts,
 -- size) or as they are.
-local function unpacked(n, q, k, v)
+local function unpack_heads(n, q, k, v)
   local function split_parts(x, count, from)
     local s, list = n:sizes(x, "its input"), {}
     if s[4] ~= count then
@@ -224,7 +224,7 @@ end
 
 function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   local heads = n:int("num_heads", 0)
-  q, k, v = unpacked(n, q, k, v)
+  q, k, v = unpack_heads(n, q, k, v)
   local width = q.shape[3]
   if bias then
     local own = v.shape[#v.shape]
@@ -238,7 +238,7 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   v = past_v and value.concat({ past_v, v }, 2) or v
   local extra = mask_bias(n, padding, k.shape[3], q.dtype, n:float("mask_filter_value", -10000))
   extra = more and (extra and extra + more or more) or extra
-  return attend(n, q, k, v, extra, scale_of(n)), k, v
+  return compute_attention(n, q, k, v, extra, scale_of(n)), k, v
 end
 
 -- What is refused of GroupQueryAttention, by attribute and the value that changes nothing.
@@ -246,7 +246,7 @@ local GROUPS_LACK = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_b
 
 -- Writes the rows of each sample (batch, heads, time, size) after those of a cache, from row first
 -- (batch) on; the result has `size` rows.
-local function appended(n, past, x, first, size)
+local function append_rows(n, past, x, first, size)
   local s = n:sizes(x, "its input")
   if not past and size == s[3] then
     return x
@@ -298,7 +298,7 @@ function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos
     end
     q, k = turned(q), turned(k)
   end
-  k, v = appended(n, past_k, k, first, size), appended(n, past_v, v, first, size)
+  k, v = append_rows(n, past_k, k, first, size), append_rows(n, past_v, v, first, size)
   local window = n:int("local_window_size", -1)
   local y = attention.own(q, k, v, { scale = scale_of(n), causal = true, first = first,
     window = window > 0 and window or 0, bias = bias and bias:cast(q.dtype) })
@@ -355,7 +355,7 @@ ops.QLinearSigmoid = of_one(math_ops.Sigmoid)
 ops.QLinearLeakyRelu = of_one(math_ops.LeakyRelu)
 
 -- Returns a pooling that also takes arrays whose channels are the last axis.
-local function pooled(f)
+local function make_pooling(f)
   return of_one(function(n, x)
     if not n:flag("channels_last") then
       return f(n, x)
@@ -368,8 +368,8 @@ local function pooled(f)
   end)
 end
 
-ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = pooled(nn.AveragePool),
-  pooled(nn.GlobalAveragePool)
+ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = make_pooling(nn.AveragePool),
+  make_pooling(nn.GlobalAveragePool)
 
 function ops.QLinearSoftmax(n, x, x_scale, x_zero, y_scale, y_zero)
   n.opset = n:int("opset", 13)
@@ -399,7 +399,7 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
     return levels
   end
   a, b = decode(a, flat(a_scale), flat(a_zero)), decode(b, flat(b_scale), flat(b_zero))
-  a, b = n:flag("transA") and swapped(a) or a, n:flag("transB") and swapped(b) or b
+  a, b = n:flag("transA") and swap_last(a) or a, n:flag("transB") and swap_last(b) or b
   local y = value.matmul(a, b) * n:float("alpha", 1)
   y = c and y + c:cast(y.dtype) * (flat(a_scale) * flat(b_scale)) or y
   return y_scale and encode(y, flat(y_scale), flat(y_zero)) or y

@@ -24,7 +24,7 @@ end
 
 local AUTO = { NOTSET = "no", VALID = "valid", SAME_UPPER = "upper", SAME_LOWER = "lower" }
 
-local function checked(list, count, least, name)
+local function check_list(list, count, least, name)
   if #list ~= count then
     value.damaged("%s has %d entries instead of %d", name, #list, count)
   end
@@ -44,10 +44,10 @@ local function make_window(n, x, kernel)
   if count < 1 then
     value.damaged("an input of %d dimensions", #x.shape)
   end
-  local w = { count = count, kernel = checked(kernel, count, 1, "kernel_shape") }
-  w.stride = checked(n:list("strides", ones(count)), count, 1, "strides")
-  w.dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
-  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local w = { count = count, kernel = check_list(kernel, count, 1, "kernel_shape") }
+  w.stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
+  w.dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
+  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
   w.before, w.after, w.out = {}, {}, {}
   local auto, ceil = n:choice("auto_pad", "NOTSET", AUTO), n:flag("ceil_mode")
   for i = 1, count do
@@ -84,7 +84,7 @@ local function make_window(n, x, kernel)
 end
 
 
-local function symmetric(w)
+local function is_symmetric(w)
   return tables.same(w.before, w.after)
 end
 
@@ -111,7 +111,7 @@ function ops.window_of_conv(n, x, weight, border)
     n:refuse("an input of %d dimensions with weights of %d", #x.shape, #shape)
   end
   local pad = w.before
-  if not symmetric(w) then
+  if not is_symmetric(w) then
     x, pad = pad_space(n, x, w.before, w.after, border or 0), ones(w.count, 0)
   end
   return x, { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
@@ -129,10 +129,10 @@ function ops.ConvTranspose(n, x, weight, bias)
   local kernel = n:list("kernel_shape") or tables.part(shape, 3, #shape)
   local w = { count = #x.shape - 2 }
   local count = w.count
-  local stride = checked(n:list("strides", ones(count)), count, 1, "strides")
-  local dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
-  local more = checked(n:list("output_padding", ones(count, 0)), count, 0, "output_padding")
-  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
+  local dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
+  local more = check_list(n:list("output_padding", ones(count, 0)), count, 0, "output_padding")
+  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
   local wanted, auto = n:list("output_shape"), n:choice("auto_pad", "NOTSET", AUTO)
   local before, after, even = {}, {}, true
   wanted = wanted and #wanted > count and tables.part(wanted, #wanted - count + 1, #wanted)
@@ -227,7 +227,7 @@ end
 -- nil. Borders at the end count only if averages are divided by whole windows: the engine's last
 -- windows end where the input does.
 local function pooling(x, w, params)
-  if w.count > 3 or params.count_include_pad and not symmetric(w) or is_dilated(w) then
+  if w.count > 3 or params.count_include_pad and not is_symmetric(w) or is_dilated(w) then
     return nil
   end
   local valid, full = true, true
@@ -250,7 +250,7 @@ end
 
 -- Returns x with so wide a border that windows without a border of their own give the output, and
 -- these windows.
-local function explicit(n, x, w, number)
+local function pad_windows(n, x, w, number)
   local after = {}
   for i = 1, w.count do
     after[i] = (w.out[i] - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilate[i] + 1
@@ -270,7 +270,7 @@ end
 
 
 local function sum_pool(n, x, w)
-  local padded, inner = explicit(n, x, w, 0)
+  local padded, inner = pad_windows(n, x, w, 0)
   return pooling(padded, inner, { pool_type = "sum" }) or sum_of_taps(n, x, w)
 end
 
@@ -338,7 +338,7 @@ function ops.MaxPool(n, x)
   if y then
     return y
   end
-  local padded, inner = explicit(n, x, w, LOWEST[x.dtype] or -math.huge)
+  local padded, inner = pad_windows(n, x, w, LOWEST[x.dtype] or -math.huge)
   return pooling(padded, inner, { pool_type = "max" }) or max_by_axes(n, x, w)
 end
 
@@ -423,13 +423,13 @@ end
 function ops.Col2Im(n, x, image_shape, block_shape)
   local image, kernel = image_shape:numbers("image_shape"), block_shape:numbers("block_shape")
   local shape, count = n:sizes(x, "its input"), #image
-  local w = { count = count, kernel = checked(kernel, count, 1, "block_shape"), out = {},
+  local w = { count = count, kernel = check_list(kernel, count, 1, "block_shape"), out = {},
     size = {} }
-  w.stride = checked(n:list("strides", ones(count)), count, 1, "strides")
-  w.dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
-  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  w.stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
+  w.dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
+  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
   local before, after = {}, {}
-  for i, size in ipairs(checked(image, count, 1, "image_shape")) do
+  for i, size in ipairs(check_list(image, count, 1, "image_shape")) do
     before[i], after[i] = -pads[i], -pads[count + i]
     w.size[i] = size + pads[i] + pads[count + i]
     w.out[i] = math.floor((w.size[i] - (kernel[i] - 1) * w.dilate[i] - 1) / w.stride[i]) + 1
@@ -450,9 +450,9 @@ end
 -- without it.
 function ops.MaxUnpool(n, x, indices, output_shape)
   local shape, count = n:sizes(x, "its input"), #x.shape - 2
-  local kernel = checked(n:list("kernel_shape", {}), count, 1, "kernel_shape")
-  local stride = checked(n:list("strides", ones(count)), count, 1, "strides")
-  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local kernel = check_list(n:list("kernel_shape", {}), count, 1, "kernel_shape")
+  local stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
+  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
   local out = { shape[1], shape[2] }
   for i = 1, count do
     out[i + 2] = (shape[i + 2] - 1) * stride[i] - pads[i] - pads[count + i] + kernel[i]
@@ -480,7 +480,7 @@ function ops.DeformConv(n, x, weight, offset, bias, mask)
     n:refuse("%d axes of space", w.count)
   end
   local pad = w.before
-  if not symmetric(w) then
+  if not is_symmetric(w) then
     x, pad = pad_space(n, x, w.before, w.after, 0), ones(w.count, 0)
   end
   local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
@@ -553,14 +553,14 @@ function ops.InstanceNormalization(n, x, scale, bias)
 end
 
 -- Returns x with mean 0 and variance 1 over axes, the mean, and the inverse deviation.
-local function normalised(x, axes, eps)
+local function normalise_axes(x, axes, eps)
   local mean = x:reduce("mean", axes, true)
   local centred = x - mean
   local inverse = ((centred * centred):reduce("mean", axes, true) + eps):map("rsqrt")
   return centred * inverse, mean, inverse
 end
 
-value.normalised = normalised
+value.normalised = normalise_axes
 
 function ops.LayerNormalization(n, x, scale, bias)
   local axis, eps = n:axis(-1, #x.shape), n:float("epsilon", 1e-5)
@@ -571,14 +571,14 @@ function ops.LayerNormalization(n, x, scale, bias)
   if dtype == "float16" or dtype == "bfloat16" then
     x = x:cast("float32")
   end
-  local y, mean, inverse = normalised(x, value.axes_from(axis, #x.shape), eps)
+  local y, mean, inverse = normalise_axes(x, value.axes_from(axis, #x.shape), eps)
   y = y:cast(dtype) * scale
   return bias and y + bias or y, mean, inverse
 end
 
 function ops.GroupNormalization(n, x, scale, bias)
   local groups, shape = n:int("num_groups", 1), n:sizes(x, "its input")
-  local y = normalised(x:reshape{ shape[1], groups, product(shape) / shape[1] / groups }, { 2 },
+  local y = normalise_axes(x:reshape{ shape[1], groups, product(shape) / shape[1] / groups }, { 2 },
     n:float("epsilon", 1e-5))
   if scale.shape[1] == shape[2] then
     y = y:reshape(shape)
@@ -625,7 +625,7 @@ end
 local REDUCTIONS = { none = "none", mean = "mean", sum = "sum" }
 
 -- Returns the loss of log-probabilities x (N, C, ...) for labels (N, ...).
-local function likelihood(n, x, labels, weight)
+local function compute_likelihood(n, x, labels, weight)
   local reduction, ignored = n:choice("reduction", "mean", REDUCTIONS), n:int("ignore_index")
   local zero = value.scalar(0, labels.dtype)
   local counts = ignored and value.binary("equal", labels, ignored):map("logical_not")
@@ -646,11 +646,11 @@ local function likelihood(n, x, labels, weight)
   return loss:reduce("mean", axes, false)
 end
 
-ops.NegativeLogLikelihoodLoss = likelihood
+ops.NegativeLogLikelihoodLoss = compute_likelihood
 
 function ops.SoftmaxCrossEntropyLoss(n, x, labels, weight)
   local log = x:map("log_softmax", {}, { axis = 1 })
-  return likelihood(n, log, labels, weight), log
+  return compute_likelihood(n, log, labels, weight), log
 end
 
 return ops

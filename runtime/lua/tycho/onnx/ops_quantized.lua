@@ -1,14 +1,15 @@
 --- Operators of ONNX on quantized numbers (not for users); see onnx/ops_math.lua.
 --
--- A quantized number q stands for (q - zero point) * scale. Products are taken on 8-bit integers
--- where zero points and weights are constants, else in floats that hold their sums exactly: values
--- are those of integers.
+-- A quantized number q stands for (q - zero point) * scale. Products are computed in 8-bit integers
+-- where zero points and weights are constants, else in floats that hold their sums exactly, so that
+-- both give the same results.
 --
 -- @module tycho.onnx.ops_quantized
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local level_attributes = require "tycho.onnx.level_attributes"
+local rewriting = require "tycho.symbol.rewriting"
 local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
 local value = require "tycho.onnx.value"
@@ -56,7 +57,7 @@ end
 
 
 -- Returns x in a real type, minus the zero point.
-local function centred(x, zero, dtype)
+local function subtract_zero(x, zero, dtype)
   local y = x:cast(dtype)
   if zero and not (zero:is_constant() and product(zero.shape) == 1
       and zero:number("zero") == 0) then
@@ -66,8 +67,8 @@ local function centred(x, zero, dtype)
 end
 
 
--- Rounds to a quantized type.
-local function rounded(y, zero, range, dtype)
+-- Rounds y to whole numbers, adds the zero point, limits the result, and casts it.
+local function round_levels(y, zero, range, dtype)
   y = y:map("_contrib_round_half_even")
   if zero then
     y = y + zero:cast(y.dtype)
@@ -78,14 +79,14 @@ end
 
 --- Returns a value from quantized numbers.
 function quantized.decode(x, scale, zero)
-  return centred(x, zero, scale.dtype) * scale
+  return subtract_zero(x, zero, scale.dtype) * scale
 end
 
 
 --- Returns a value as quantized numbers of zero's type; uint8 without one.
 function quantized.encode(y, scale, zero)
   local name = zero and (zero.onnx_type or zero.dtype) or "uint8"
-  return rounded(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
+  return round_levels(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
 end
 
 
@@ -113,7 +114,7 @@ function ops.QuantizeLinear(n, x, scale, zero)
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
   local y = x:cast(precise) / repeated_over(n, scale, x, axis, block):cast(precise)
-  local q = rounded(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
+  local q = round_levels(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
   if q.entry and x.entry and name == dtype and level_attributes.RANGE[name]
       and is_number(scale) and is_number(zero) and x.dtype == "float32" then
     value.note_levels("encoded", q, { entry = x.entry, dtype = name, scale = number_of(scale, 1),
@@ -127,7 +128,7 @@ function ops.DequantizeLinear(n, x, scale, zero)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local dtype = scale.dtype == "float64" and "float64" or "float32"
-  local y = centred(x, zero and repeated_over(n, zero, x, axis, block), dtype)
+  local y = subtract_zero(x, zero and repeated_over(n, zero, x, axis, block), dtype)
     * repeated_over(n, scale, x, axis, block):cast(dtype)
   y = y:cast(kind and kind.dtype or scale.dtype)
   if y.dtype == "float32" and level_attributes.RANGE[x.dtype] and #scale.shape <= 1 then
@@ -153,8 +154,8 @@ end
 
 local EXACT = 2 ^ 24                     -- integers up to it are float32
 
--- Returns a type that holds all sums of a product of numbers below `most` with weights, whose
--- outputs are along `axis`; count: of terms.
+-- Returns a real type in which sums are exact: of `count` products of numbers up to `most` with
+-- weights, whose outputs are along `axis`.
 local function sum_type(most, weight, axis, count)
   local bound = count * most * 255
   if weight:is_constant() and bound >= EXACT then
@@ -174,7 +175,8 @@ local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil
   end
-  local w = centred(b, zero and product(zero.shape) == 1 and zero:reshape{} or zero, "float32")
+  zero = zero and product(zero.shape) == 1 and zero:reshape{} or zero
+  local w = subtract_zero(b, zero, "float32")
   if not w:is_constant() or w:reduce("min", { 0, 1 }, false):number("the least weight") < -128
       or w:reduce("max", { 0, 1 }, false):number("the largest weight") > 127 then
     return nil
@@ -182,7 +184,7 @@ local function narrow_weights(b, zero)
   return w
 end
 
--- Returns the same product in 32-bit integers: a b - zero point times the sums of b's columns.
+-- Returns (a - zero) w in 32-bit integers, as a w - zero times the sums of w's columns.
 local function exact_product(a, w, zero)
   local y = op("_contrib_integer_dot", { a, w:cast "int8" })
   if zero and not (zero:is_constant() and product(zero.shape) == 1
@@ -193,17 +195,14 @@ local function exact_product(a, w, zero)
   return y
 end
 
-local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
+
 
 -- Returns (a - its zero point) times (b - its zero point): in int32 where the kernels of 8 bits
 -- compute it exactly, else in floats.
 local function integer_product(n, a, b, a_zero, b_zero)
   local axis = #b.shape - 1
   local function columns(zero)
-    if not zero or product(zero.shape) == 1 or #zero.shape ~= 1 then
-      return zero and product(zero.shape) == 1 and zero:reshape{} or zero
-    end
-    return zero
+    return zero and product(zero.shape) == 1 and zero:reshape{} or zero
   end
   local function rows(zero)
     if not zero or product(zero.shape) == 1 then
@@ -212,14 +211,14 @@ local function integer_product(n, a, b, a_zero, b_zero)
     return #zero.shape == 1 and zero:unsqueeze(1) or zero
   end
   local narrow = value.has_integers() and level_attributes.RANGE[a.dtype] and #b.shape == 2
-    and b.shape[1] <= MOST_TERMS and narrow_weights(b, b_zero)
+    and b.shape[1] <= rewriting.MOST_TERMS and narrow_weights(b, b_zero)
   if narrow then
     return exact_product(a, narrow, rows(a_zero))
   end
-  local right = centred(b, columns(b_zero), "float32")
+  local right = subtract_zero(b, columns(b_zero), "float32")
   local count = n:sizes(a, "its input")[#a.shape]
   local dtype = sum_type(255, right, axis, count)
-  local left = centred(a, rows(a_zero), dtype)
+  local left = subtract_zero(a, rows(a_zero), dtype)
   return value.matmul(left, right:cast(dtype))
 end
 
@@ -294,14 +293,14 @@ local function per_output(v, rank)
 end
 
 local function integer_window(n, x, weight, x_zero, w_zero)
-  local right = centred(weight, per_output(w_zero, #weight.shape), "float32")
+  local right = subtract_zero(weight, per_output(w_zero, #weight.shape), "float32")
   local dtype = sum_type(255, right, 0, product(weight.shape) / weight.shape[1])
-  return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
+  return nn.Conv(n, subtract_zero(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- Computes the sums of a convolution of 8-bit integers with constant ones, if float32 holds them:
--- x's zero point may be known at run time only, and is multiplied by the weights that a window has
--- inside.
+-- Returns the sums of a convolution of 8-bit integers with constant weights; nil if float32 does
+-- not hold them. Where x's zero point is known at run time only, it is multiplied by the sum of the
+-- weights that lie inside the image (a convolution of ones), and taken off.
 local function exact_window(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()

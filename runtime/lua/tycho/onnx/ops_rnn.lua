@@ -114,11 +114,11 @@ local function hand_out(l, y, ...)
 end
 
 
-local function reversed(x) return (op("reverse", { x }, { axis = { 0 } })) end
+local function reverse_time(x) return (op("reverse", { x }, { axis = { 0 } })) end
 
 
 -- Returns the rows of gates in the order of the engine: part k of `order` is ONNX's part number.
-local function reordered(v, axis, order, units)
+local function reorder_gates(v, axis, order, units)
   local parts = {}
   for i, k in ipairs(order) do
     parts[i] = v:part(axis, (k - 1) * units, k * units)
@@ -132,20 +132,20 @@ local function whole_layer(n, l, mode, order, cell)
   local weights, biases, units = {}, {}, l.units
   local function flat(v) return v:reshape{ value.product(v.shape) } end
   for d = 0, l.directions - 1 do
-    weights[#weights + 1] = flat(reordered(l.weight:part(0, d, d + 1), 1, order, units))
-    weights[#weights + 1] = flat(reordered(l.recurrent:part(0, d, d + 1), 1, order, units))
+    weights[#weights + 1] = flat(reorder_gates(l.weight:part(0, d, d + 1), 1, order, units))
+    weights[#weights + 1] = flat(reorder_gates(l.recurrent:part(0, d, d + 1), 1, order, units))
     local bias, half = l.bias:part(0, d, d + 1), l.gates * units
-    biases[#biases + 1] = flat(reordered(bias:part(1, 0, half), 1, order, units))
-    biases[#biases + 1] = flat(reordered(bias:part(1, half, 2 * half), 1, order, units))
+    biases[#biases + 1] = flat(reorder_gates(bias:part(1, 0, half), 1, order, units))
+    biases[#biases + 1] = flat(reorder_gates(bias:part(1, half, 2 * half), 1, order, units))
   end
   for _, bias in ipairs(biases) do
     weights[#weights + 1] = bias
   end
   local states = n:wants(2) or n:wants(3)
-  local y, h, c = op("RNN", { l.reverse and reversed(l.x) or l.x, value.concat(weights, 0),
+  local y, h, c = op("RNN", { l.reverse and reverse_time(l.x) or l.x, value.concat(weights, 0),
     l.hidden, cell }, { state_size = units, num_layers = 1, mode = mode,
     bidirectional = l.directions == 2, state_outputs = states })
-  y = (l.reverse and reversed(y) or y):reshape{ l.time, l.batch, l.directions, units }
+  y = (l.reverse and reverse_time(y) or y):reshape{ l.time, l.batch, l.directions, units }
   return hand_out(l, y, h, c)
 end
 
@@ -156,7 +156,7 @@ local MOST_STEPS = 4096
 
 local function sequence_reversed(l, x)
   if not l.lengths then
-    return reversed(x)
+    return reverse_time(x)
   end
   return x:map("SequenceReverse", { l.lengths:cast(x.dtype) }, { use_sequence_length = true })
 end
@@ -191,7 +191,7 @@ local function run_direction(l, d, states, step)
 end
 
 -- Runs all directions step by step; first: lists of states, one of each kind.
-local function stepped(l, first, step)
+local function run_steps(l, first, step)
   if l.time > MOST_STEPS then
     value.refuse("%d steps of a cell that is not the usual one, at most %d", l.time, MOST_STEPS)
   end
@@ -220,11 +220,11 @@ local function recurrent_product(l, part, h)
     { num_hidden = l.gates * l.units, flatten = false }))
 end
 
-local function limited(l, x)
+local function limit_gate(l, x)
   return l.clip and x:map("clip", {}, { a_min = -l.clip, a_max = l.clip }) or x
 end
 
-local function gate(l, x, k) return x:part(1, k * l.units, (k + 1) * l.units) end
+local function take_gate(l, x, k) return x:part(1, k * l.units, (k + 1) * l.units) end
 
 
 function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
@@ -232,9 +232,9 @@ function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
   if l.usual then
     return whole_layer(n, l, "rnn_tanh", { 1 })
   end
-  return stepped(l, { l.hidden }, function(part, product, states)
+  return run_steps(l, { l.hidden }, function(part, product, states)
     local sum = product + recurrent_product(l, part, states[1])
-    return { l.act[part.d + 1](limited(l, sum)) }
+    return { l.act[part.d + 1](limit_gate(l, sum)) }
   end)
 end
 
@@ -245,7 +245,7 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   if l.usual and before then
     return whole_layer(n, l, "gru", { 2, 1, 3 })
   end
-  return stepped(l, { l.hidden }, function(part, product, states)
+  return run_steps(l, { l.hidden }, function(part, product, states)
     local f, g, h, half = l.act[2 * part.d + 1], l.act[2 * part.d + 2], states[1], 2 * l.units
     local inner, candidate
     if before then
@@ -255,16 +255,16 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
         half) },
         { num_hidden = half, flatten = false })
     end
-    local z = f(limited(l, gate(l, product, 0) + gate(l, inner, 0)))
-    local r = f(limited(l, gate(l, product, 1) + gate(l, inner, 1)))
+    local z = f(limit_gate(l, take_gate(l, product, 0) + take_gate(l, inner, 0)))
+    local r = f(limit_gate(l, take_gate(l, product, 1) + take_gate(l, inner, 1)))
     if before then
-      candidate = gate(l, product, 2) + r * gate(l, inner, 2)
+      candidate = take_gate(l, product, 2) + r * take_gate(l, inner, 2)
     else
-      candidate = gate(l, product, 2) + op("FullyConnected", { r * h,
+      candidate = take_gate(l, product, 2) + op("FullyConnected", { r * h,
         part.recurrent:part(0, half, half + l.units), part.bias:part(0, half, half + l.units) },
         { num_hidden = l.units, flatten = false })
     end
-    candidate = g(limited(l, candidate))
+    candidate = g(limit_gate(l, candidate))
     return { candidate - z * candidate + z * h }
   end)
 end
@@ -277,7 +277,7 @@ function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole
   if l.usual and not joined and not peephole then
     return whole_layer(n, l, "lstm", { 1, 3, 4, 2 }, c0)
   end
-  return stepped(l, { l.hidden, c0 }, function(part, product, states)
+  return run_steps(l, { l.hidden, c0 }, function(part, product, states)
     local f, g, h = unpack(tables.part(l.act, 3 * part.d + 1, 3 * part.d + 3))
     local c, sum = states[2], product + recurrent_product(l, part, states[1])
     local function seen(k, v, from)
@@ -287,10 +287,10 @@ function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole
       local own = peephole:part(0, part.d, part.d + 1)
       return v + own:part(1, k * l.units, (k + 1) * l.units) * from
     end
-    local i = f(limited(l, seen(0, gate(l, sum, 0), c)))
-    local forget = joined and -i + 1 or f(limited(l, seen(2, gate(l, sum, 2), c)))
-    local new = forget * c + i * g(limited(l, gate(l, sum, 3)))
-    local o = f(limited(l, seen(1, gate(l, sum, 1), new)))
+    local i = f(limit_gate(l, seen(0, take_gate(l, sum, 0), c)))
+    local forget = joined and -i + 1 or f(limit_gate(l, seen(2, take_gate(l, sum, 2), c)))
+    local new = forget * c + i * g(limit_gate(l, take_gate(l, sum, 3)))
+    local o = f(limit_gate(l, seen(1, take_gate(l, sum, 1), new)))
     return { o * h(new), new }
   end)
 end

@@ -164,7 +164,7 @@ function ops.Constant(n)
 end
 
 -- Returns an array of one number everywhere.
-local function full(shape, number, dtype)
+local function make_full(shape, number, dtype)
   check_rank(shape)
   for _, size in ipairs(shape) do
     if size < 0 then
@@ -178,11 +178,11 @@ local function full(shape, number, dtype)
   return y
 end
 
-value.full = full
+value.full = make_full
 
 function ops.ConstantOfShape(n, shape)
   local v = n.attrs.value and n:tensor("value") or value.scalar(0, "float32")
-  return full(shape:numbers("shape"), v:number("value"), v.dtype)
+  return make_full(shape:numbers("shape"), v:number("value"), v.dtype)
 end
 
 function ops.Range(n, start, limit, delta)
@@ -204,7 +204,7 @@ function ops.EyeLike(n, x)
 end
 
 -- Returns a boolean matrix that is 1 where holds(row, column) is true, both from 0: for triangles.
-local function triangle(rows, columns, holds)
+local function make_triangle(rows, columns, holds)
   local list = {}
   value.spend(rows * columns, "a triangle")
   for i = 0, rows - 1 do
@@ -215,7 +215,7 @@ local function triangle(rows, columns, holds)
   return value.list(list, "bool", { rows, columns })
 end
 
-value.triangle = triangle
+value.triangle = make_triangle
 
 function ops.Trilu(n, x, k)
   local shift, upper = k and k:number("k") or 0, n:flag("upper", true)
@@ -224,7 +224,7 @@ function ops.Trilu(n, x, k)
   if product(shape) == 0 then
     return x
   end
-  local inside = triangle(rows, columns, function(i, j)
+  local inside = make_triangle(rows, columns, function(i, j)
     return upper and j - i >= shift or not upper and j - i <= shift
   end)
   return value.where(inside, x, value.scalar(0, x.dtype))
@@ -314,7 +314,7 @@ function ops.Split(n, x, split)
 end
 
 -- Returns indices counted from 0; negative ones count from the end.
-local function counted(indices, size)
+local function count_from_zero(indices, size)
   if indices:is_constant() then
     local list, changed = {}, false
     for i, index in ipairs(indices:numbers("indices")) do
@@ -326,7 +326,7 @@ local function counted(indices, size)
   return value.where(indices:lesser(0), indices + size, indices)
 end
 
-value.counted = counted
+value.counted = count_from_zero
 
 function ops.Gather(n, x, indices)
   local axis = n:axis(0, #x.shape)
@@ -341,7 +341,7 @@ function ops.Gather(n, x, indices)
   if x:is_empty() or indices:is_empty() then
     return value.empty(shape, x.dtype)
   elseif indices:is_constant() and product(indices.shape) == 1 then
-    local at = counted(indices, n:sizes(x, "its input")[axis + 1]):number("indices")
+    local at = count_from_zero(indices, n:sizes(x, "its input")[axis + 1]):number("indices")
     if at < 0 or at >= size then
       value.damaged("index %d of axis %d, which has %d elements", at, axis, size)
     end
@@ -350,7 +350,7 @@ function ops.Gather(n, x, indices)
   if size < 0 then
     n:sizes(x, "its input")
   end
-  local y = op("take", { x, counted(indices, size) }, { axis = axis, mode = "clip" })
+  local y = op("take", { x, count_from_zero(indices, size) }, { axis = axis, mode = "clip" })
   return y:reshape(shape)
 end
 
@@ -615,7 +615,7 @@ function ops.Pad(n, x, pads, number, axes)
     return value.pad(n, x, before, after, mode,
       number and number:number("constant_value") or n:float("value", 0))
   end
-  local inside = value.pad(n, full(x.shape, 1, "float32"), before, after, mode, 0)
+  local inside = value.pad(n, make_full(x.shape, 1, "float32"), before, after, mode, 0)
   return value.where(inside, value.pad(n, x, before, after, mode, 0), number:reshape{})
 end
 

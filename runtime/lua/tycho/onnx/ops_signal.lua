@@ -28,7 +28,7 @@ end
 -- Windows -----------------------------------------------------------------------------------------
 
 -- Returns a sum of cosines: weights[k + 1] cos(2 pi k i / N).
-local function window(weights)
+local function make_window(weights)
   return function(n, size)
     local count, list = size:number("size"), {}
     if count < 1 or count ~= floor(count) then
@@ -47,9 +47,9 @@ local function window(weights)
   end
 end
 
-ops.HannWindow = window{ 0.5, -0.5 }
-ops.HammingWindow = window{ 25 / 46, -21 / 46 }
-ops.BlackmanWindow = window{ 0.42, -0.5, 0.08 }
+ops.HannWindow = make_window{ 0.5, -0.5 }
+ops.HammingWindow = make_window{ 25 / 46, -21 / 46 }
+ops.BlackmanWindow = make_window{ 0.42, -0.5, 0.08 }
 
 
 local function mel_of(hertz) return 2595 * math.log10(1 + hertz / 700) end
@@ -92,7 +92,7 @@ end
 local MOST_MATRIX = 2 ^ 22               -- elements: 2,048 samples
 
 -- Returns matrices (rows, columns) of factor * cos(2 pi i j / period) and of the sines.
-local function waves(rows, columns, period, factor, dtype)
+local function make_waves(rows, columns, period, factor, dtype)
   if rows * columns > MOST_MATRIX then
     value.refuse("a Fourier transform of %d samples", math.max(rows, columns))
   end
@@ -104,7 +104,7 @@ end
 
 
 -- Returns the last axis cut or filled up with zeros.
-local function sized(n, x, size)
+local function resize_last(n, x, size)
   local rank = #x.shape
   local before, after = {}, {}
   for i = 1, rank do
@@ -124,9 +124,9 @@ end
 local function transform(n, real, imaginary, length, options)
   local dtype, inverse = real.dtype, options.inverse
   local count = options.onesided and not inverse and floor(length / 2) + 1 or length
-  real = sized(n, real, length)
-  imaginary = imaginary and sized(n, imaginary, length)
-  local c, s = waves(length, count, length, inverse and 1 / length or 1, dtype)
+  real = resize_last(n, real, length)
+  imaginary = imaginary and resize_last(n, imaginary, length)
+  local c, s = make_waves(length, count, length, inverse and 1 / length or 1, dtype)
   local sign = inverse and 1 or -1
   local function times(x, m) return value.matmul(x, m) end
   if not imaginary then
@@ -142,11 +142,11 @@ end
 local function real_inverse(n, real, imaginary, length)
   local half = floor(length / 2) + 1
   local factors = {}
-  real, imaginary = sized(n, real, half), imaginary and sized(n, imaginary, half)
+  real, imaginary = resize_last(n, real, half), imaginary and resize_last(n, imaginary, half)
   for i = 0, half - 1 do
     factors[i + 1] = (i == 0 or 2 * i == length) and 1 or 2
   end
-  local c, s = waves(half, length, length, 1 / length, real.dtype)
+  local c, s = make_waves(half, length, length, 1 / length, real.dtype)
   local twice = value.list(factors, real.dtype)
   local y = value.matmul(real * twice, c)
   y = imaginary and y - value.matmul(imaginary * twice, s) or y
@@ -155,7 +155,7 @@ end
 
 
 -- Returns the axis as the last one, and back.
-local function moved(rank, axis)
+local function move_last(rank, axis)
   local axes, back = {}, {}
   for i = 0, rank - 1 do
     axes[#axes + 1] = i ~= axis and i or nil
@@ -194,7 +194,7 @@ function ops.DFT(n, x, length, axis)
   if count < 1 then
     value.damaged("a transform of %d samples", count)
   end
-  local axes, back = moved(rank, where)
+  local axes, back = move_last(rank, where)
   local real, imaginary = split_parts(x)
   real = real:transpose(axes)
   imaginary = imaginary and imaginary:transpose(axes)

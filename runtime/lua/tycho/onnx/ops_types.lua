@@ -68,7 +68,7 @@ end
 
 
 -- Returns the largest number of a kind of small float.
-local function largest(form)
+local function get_largest(form)
   local exponents, mantissas, bias, kind = unpack(form)
   local e, m = 2 ^ exponents - 1, 2 ^ mantissas - 1
   if kind == "ieee" then
@@ -84,7 +84,7 @@ end
 local function as_small_float(n, x, form)
   local _, mantissas, bias, kind = unpack(form)
   local wide = x:cast("float64")
-  local size, most = wide:map("abs"), largest(form)
+  local size, most = wide:map("abs"), get_largest(form)
   local least = 2 ^ (1 - bias)                           -- the smallest that is not subnormal
   local unit = lower_power(size:maximum(least):minimum(2 * most)) * 2 ^ -mantissas
   local y = (wide / unit):map("_contrib_round_half_even") * unit
@@ -119,7 +119,7 @@ local INTEGERS = {
 }
 
 -- Returns integers in int64 wrapped to a type of so many bits, in the engine's dtype.
-local function wrapped(y, bits, signed, dtype, onnx_type)
+local function wrap_integers(y, bits, signed, dtype, onnx_type)
   if bits < 64 then
     local top = signed and 2 ^ (bits - 1) or 0
     y = y % 2 ^ bits
@@ -132,7 +132,7 @@ end
 
 
 -- Returns the value as a new node of another type name: the type name belongs to one value.
-local function retyped(x, name)
+local function rename_type(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
   y.onnx_type = name
@@ -146,13 +146,13 @@ local function cast(n, x, kind)
     return x
   elseif kind.float then
     local f = kind.float[4] == "e8m0" and as_power or as_small_float
-    return retyped(f(n, x, kind.float), kind.name)
+    return rename_type(f(n, x, kind.float), kind.name)
   elseif kind.bits then
-    return retyped(as_few_bits(x, kind), kind.name)
+    return rename_type(as_few_bits(x, kind), kind.name)
   elseif from and to and not kind.same and from[1] >= to[1] then
-    return wrapped(x:cast("int64"), to[1], to[2], kind.dtype, kind.name)
+    return wrap_integers(x:cast("int64"), to[1], to[2], kind.dtype, kind.name)
   end
-  return retyped(x:cast(kind.dtype), kind.name)
+  return rename_type(x:cast(kind.dtype), kind.name)
 end
 
 
@@ -196,7 +196,7 @@ local function nibble_table(f)
 end
 
 
-local function bitwise(f)
+local function make_bitwise(f)
   return function(n, a, b)
     local bits, signed = integers_of(n, a)
     local x, y = a:cast("int64"), b:cast("int64")
@@ -208,12 +208,12 @@ local function bitwise(f)
       result = result and result + part * 2 ^ at or part
       x, y = (x - low_x) / NIBBLE, (y - low_y) / NIBBLE
     end
-    return wrapped(result, bits, signed, a.dtype, a.onnx_type)
+    return wrap_integers(result, bits, signed, a.dtype, a.onnx_type)
   end
 end
 
-ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor = bitwise(bit.band), bitwise(bit.bor),
-  bitwise(bit.bxor)
+ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor = make_bitwise(bit.band), make_bitwise(bit.bor),
+  make_bitwise(bit.bxor)
 
 function ops.BitwiseNot(n, x)
   local bits, signed = integers_of(n, x)
@@ -266,7 +266,7 @@ function ops.BitShift(n, x, shift)
   local shifted = left and wide * integer_power(k)
     or bits == 64 and not signed and unsigned_shifted_right(wide, k) or shifted_right(wide, k)
   local y = value.where(inside, shifted, rest)
-  return wrapped(y, bits, signed, x.dtype, x.onnx_type)
+  return wrap_integers(y, bits, signed, x.dtype, x.onnx_type)
 end
 
 
@@ -288,7 +288,7 @@ function ops.BitCast(n, x)
   if not INTEGERS[source] or not target or to.dtype == "bool" then
     n:refuse("bits of %s as %s, of what is no constant", from.name, to.name)
   end
-  return wrapped(x:cast("int64"), target[1], target[2] or false, to.dtype, to.name)
+  return wrap_integers(x:cast("int64"), target[1], target[2] or false, to.dtype, to.name)
 end
 
 

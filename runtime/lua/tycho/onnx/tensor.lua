@@ -16,8 +16,14 @@ local transfer = require "tycho.ndarray.transfer"
 
 local tensor = {}
 
--- By TensorProto.DataType: ONNX's name; dtype here; type of the elements in the file, where that is
--- another one; bits of an element, where these are no whole bytes; how the elements are decoded.
+-- By TensorProto.DataType:
+-- - name: as errors and metadata show it
+-- - dtype: of the array; nil: refused
+-- - c: type of an element in the file; of one that is no whole byte, of the bytes
+-- - same: elements are stored as the array has them
+-- - bits: of an element, where it is no whole byte; signed: in two's complement
+-- - float: bits of the exponent, bits of the mantissa, bias, form: "ieee" has infinities and NaN,
+--   "fn" only NaN, "uz" NaN in the place of negative zero, "all" neither, "e8m0" powers of two
 local TYPES = {
   [1]  = { name = "float32", dtype = "float32", c = "float", same = true },
   [2]  = { name = "uint8", dtype = "uint8", c = "uint8_t", same = true },
@@ -35,7 +41,6 @@ local TYPES = {
   [14] = { name = "complex64" },
   [15] = { name = "complex128" },
   [16] = { name = "bfloat16", dtype = "bfloat16", c = "uint16_t", same = true },
-  -- exponent bits, mantissa bits, bias; fn: no infinities; uz: no negative zero either
   [17] = { name = "float8e4m3fn", dtype = "float32", c = "uint8_t", float = { 4, 3, 7, "fn" } },
   [18] = { name = "float8e4m3fnuz", dtype = "float32", c = "uint8_t", float = { 4, 3, 8, "uz" } },
   [19] = { name = "float8e5m2", dtype = "float32", c = "uint8_t", float = { 5, 2, 15, "ieee" } },
@@ -48,8 +53,8 @@ local TYPES = {
   [26] = { name = "int2", dtype = "int8", c = "uint8_t", bits = 2, signed = true },
 }
 
-local MOST_DIMS = 16
-local MOST_ELEMENTS = 2 ^ 47
+local MOST_DIMS = 16                                     -- TY_MAXDIM
+local MOST_ELEMENTS = 2 ^ 47                             -- bytes that a processor can address
 
 
 --- Returns the description of a file's type code.
@@ -97,7 +102,7 @@ local function count_elements(t)
 end
 
 
-local function integer(t, key, default)
+local function read_integer(t, key, default)
   local text = t.external[key]
   local n = text == nil and default or tonumber(text)
   if not n or n < 0 or n ~= math.floor(n) then
@@ -108,7 +113,7 @@ end
 
 
 -- Returns the file with the elements, and their place in it: {at, bytes}.
-local function external_position(t, model)
+local function find_external_position(t, model)
   local name = t.external and t.external.location
   if not name then
     fail(t, "format", "its data are in another file, which has no name")
@@ -116,8 +121,8 @@ local function external_position(t, model)
   local files = model.files or {}
   model.files = files
   files[name] = files[name] or file_arrays.open_in(model.folder, name, t.func)
-  local file, at = files[name], integer(t, "offset", 0)
-  local bytes = integer(t, "length", math.max(file.size - at, 0))
+  local file, at = files[name], read_integer(t, "offset", 0)
+  local bytes = read_integer(t, "length", math.max(file.size - at, 0))
   if at > file.size or bytes > file.size - at then
     fail(t, "format", "bytes %d to %d of '%s', which has %d", at, at + bytes, name, file.size)
   end
@@ -127,9 +132,9 @@ end
 
 -- Returns the file and the position of a tensor's elements if they are in one piece and stored as
 -- the type has them, else nil.
-local function dense_position(t, kind, model)
+local function find_dense_position(t, kind, model)
   if t.is_external then
-    return external_position(t, model)
+    return find_external_position(t, model)
   elseif t.raw then
     return model.file, t.raw
   end
@@ -168,7 +173,7 @@ end
 
 -- Returns element i (from 0) of bytes that hold several elements of few bits each, the lowest bits
 -- first.
-local function few_bits(bytes, i, kind)
+local function read_bits(bytes, i, kind)
   local per_byte = 8 / kind.bits
   local code = bit.band(bit.rshift(bytes[math.floor(i / per_byte)], i % per_byte * kind.bits),
     2 ^ kind.bits - 1)
@@ -176,12 +181,12 @@ local function few_bits(bytes, i, kind)
 end
 
 
--- Returns elements of the file's type as numbers of an FFI array.
-local function convert(n, kind, source)
+-- Returns an FFI array of kind.dtype with n elements of the file.
+local function convert_elements(n, kind, source)
   local target = ffi.new(kind.dtype == "float32" and "float[?]" or kind.dtype == "int64"
     and "int64_t[?]" or kind.dtype == "int32" and "int32_t[?]" or "uint8_t[?]", n)
   for i = 0, n - 1 do
-    local v = kind.bits and few_bits(source, i, kind) or source[i]
+    local v = kind.bits and read_bits(source, i, kind) or source[i]
     target[i] = kind.float and decode_float(v, kind.float) or v
   end
   return target
@@ -189,7 +194,7 @@ end
 
 
 -- Returns the numbers of fields that hold one each, or several packed ones, in the element's type.
-local function scattered(t, n, kind, model)
+local function read_scattered(t, n, kind, model)
   local values, from = ffi.new(kind.c .. "[?]", math.max(n, 1)), 0
   local function put(v)
     if from < n then
@@ -249,15 +254,15 @@ tensor.BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1,
   int32 = 4, int64 = 8, bool = 1 }
 
 
-local function bytes_of(n, kind)
+local function count_bytes(n, kind)
   return kind.bits and math.ceil(n * kind.bits / 8) or n * ffi.sizeof(kind.c)
 end
 
 
 -- Returns the array of contiguous elements; they are read only when needed if the engine has the
 -- type.
-local function dense_array(t, n, kind, shape, file, position)
-  local want = bytes_of(n, kind)
+local function make_dense_array(t, n, kind, shape, file, position)
+  local want = count_bytes(n, kind)
   if position.bytes ~= want then
     fail(t, "format", "%d bytes of elements instead of %d", position.bytes, want)
   end
@@ -266,23 +271,24 @@ local function dense_array(t, n, kind, shape, file, position)
   end
   local source = ffi.new(kind.c .. "[?]", kind.bits and want or n)
   ffi.copy(source, file:read(position.at, want), want)
-  return make_array(convert(n, kind, source), n, shape, kind.dtype, t.func)
+  return make_array(convert_elements(n, kind, source), n, shape, kind.dtype, t.func)
 end
 
 
-local function scattered_array(t, n, kind, shape, model)
-  local count = kind.bits and bytes_of(n, kind) or n
+-- Returns the array of elements that are in several fields.
+local function make_scattered_array(t, n, kind, shape, model)
+  local count = kind.bits and count_bytes(n, kind) or n
   if count > model.file.size then
     fail(t, "format", "%d elements, more than the file has bytes", n)
   end
-  local source, got = scattered(t, count, kind, model)
+  local source, got = read_scattered(t, count, kind, model)
   if got ~= count then
     fail(t, "format", "%d elements instead of %d", got, count)
   end
   if kind.same then
     return make_array(source, n, shape, kind.dtype, t.func)
   end
-  return make_array(convert(n, kind, source), n, shape, kind.dtype, t.func)
+  return make_array(convert_elements(n, kind, source), n, shape, kind.dtype, t.func)
 end
 
 
@@ -299,9 +305,9 @@ function tensor.read(t, model)
   local shape = #t.dims > 0 and t.dims or { 1 }
   local value = { shape = t.dims, dtype = kind.dtype, onnx_type = kind.name }
   if n > 0 then
-    local file, position = dense_position(t, kind, model)
-    local x = position and dense_array(t, n, kind, shape, file, position)
-      or scattered_array(t, n, kind, shape, model)
+    local file, position = find_dense_position(t, kind, model)
+    local x = position and make_dense_array(t, n, kind, shape, file, position)
+      or make_scattered_array(t, n, kind, shape, model)
     value.array = x
   end
   return value

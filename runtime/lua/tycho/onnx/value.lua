@@ -353,7 +353,7 @@ end
 
 
 -- Returns the descriptions of an operator's outputs: {shape, dtype} each.
-local function infer(op, texts, inputs)
+local function infer_outputs(op, texts, inputs)
   if #inputs > capacity then
     capacity = 2 * #inputs
     descs = ffi.new("ty_desc[?]", capacity)
@@ -395,7 +395,7 @@ end
 
 
 -- Returns whether outputs are small enough to be made now, in the budget of the import.
-local function affordable(outputs)
+local function is_affordable(outputs)
   local bytes = 0
   for _, v in ipairs(outputs) do
     bytes = bytes + product(v.shape) * 8
@@ -405,7 +405,7 @@ local function affordable(outputs)
 end
 
 
-local function run(op, inputs, texts, outputs)
+local function run_operator(op, inputs, texts, outputs)
   local arrays, flat = {}, {}
   for i, v in ipairs(inputs) do
     arrays[i] = v.array
@@ -455,9 +455,9 @@ function value.op(op, inputs, params)
   if schema.variadic and schema.by_name[schema.variadic] then
     texts[schema.variadic] = tostring(#inputs)
   end
-  local outputs = infer(op, texts, inputs)
-  if all_constant(inputs) and affordable(outputs) then
-    return unpack(run(op, inputs, texts, outputs))
+  local outputs = infer_outputs(op, texts, inputs)
+  if all_constant(inputs) and is_affordable(outputs) then
+    return unpack(run_operator(op, inputs, texts, outputs))
   end
   return unpack(make_node(op, inputs, texts, outputs))
 end
@@ -601,7 +601,7 @@ local function number_node(v)
   end
   local texts = { shape = "(1,)", dtype = v.dtype,
     value = ("%.17g"):format(v:number("a constant")) }
-  local y = make_node("_full", {}, texts, infer("_full", texts, {}))[1]
+  local y = make_node("_full", {}, texts, infer_outputs("_full", texts, {}))[1]
   y.shape = v.shape
   return y
 end
@@ -681,7 +681,7 @@ function Value:transpose(axes)
   elseif self.transposed then
     return self.transposed
   elseif #axes == 2 and self:is_constant() and REAL[self.dtype] and not self.levels
-    and product(self.shape) >= LARGE_MATRIX and affordable({ self }) then
+    and product(self.shape) >= LARGE_MATRIX and is_affordable({ self }) then
     return transposed_later(self)
   end
   local y, levels = op("transpose", { self }, { axes = axes }), self.levels

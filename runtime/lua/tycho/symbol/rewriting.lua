@@ -9,8 +9,15 @@ jit.off(true, true)                                      -- not worth JIT-compil
 
 local node = require "tycho.symbol.node"
 local registry = require "tycho.op.registry"
+local tables = require "tycho.core.tables"
 
 local rewriting = {}
+
+-- Terms of a product of 8-bit integers, 255 x 128 each, that are certain to fit 32 bits.
+rewriting.MOST_TERMS = 65792
+
+-- Rows and terms of a group from which its product in 8-bit integers is worth its start.
+local FEW_ROWS, FEW_TERMS = 8, 64
 
 
 -- Returns how often each output is read: node -> output -> count.
@@ -86,6 +93,14 @@ function rewriting.new_parameter(g, name, x)
   local shape = table.concat(x.shape, ", ")
   local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
   return { node.variable(name, dict), 0 }
+end
+
+
+-- Returns whether the products of a layer are large enough for kernels of 8-bit integers; those of
+-- a depthwise convolution are not. shape: of the weight, whose first axis counts rows.
+function rewriting.has_large_groups(shape, groups)
+  local terms = tables.product(shape) / shape[1]
+  return groups == 1 or shape[1] / groups >= FEW_ROWS and terms >= FEW_TERMS
 end
 
 

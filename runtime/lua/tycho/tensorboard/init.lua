@@ -48,7 +48,7 @@ tensorboard.Writer = Writer
 -- The clock of the system has seconds only; that of the profiler goes on from there.
 local started, ticks = os.time(), tonumber(C.ty_profile_now())
 
-local function now()
+local function get_time()
   return started + (tonumber(C.ty_profile_now()) - ticks) * 1e-9
 end
 
@@ -89,7 +89,7 @@ end
 -- would hide what comes after it.
 local function flush(self)
   local bytes = table.concat(self._waiting)
-  self._waiting, self._bytes, self._flushed = {}, 0, now()
+  self._waiting, self._bytes, self._flushed = {}, 0, get_time()
   local file = self._file
   local ok, why = file:write(bytes)
   if ok then
@@ -113,13 +113,13 @@ end
 -- Adds an Event with the time, the step and the field that `fill` writes.
 local function add_event(self, step, fill)
   local m = message()
-  m:double(1, now())
+  m:double(1, get_time())
   m:integer(2, step)
   fill(m)
   local bytes = record.frame(m:bytes_text())
   self._waiting[#self._waiting + 1] = bytes
   self._bytes = self._bytes + #bytes
-  if self._bytes >= MOST_WAITING or now() - self._flushed >= self._flush_secs then
+  if self._bytes >= MOST_WAITING or get_time() - self._flushed >= self._flush_secs then
     flush(self)
   end
 end
@@ -159,7 +159,7 @@ function Writer:init(...)
   end
   file:setvbuf("no")                                     -- records wait here
   self._file, self._waiting, self._bytes = file, {}, 0
-  self._flush_secs, self._flushed = a.flush_secs, now()
+  self._flush_secs, self._flushed = a.flush_secs, get_time()
   add_event(self, 0, function(event) event:text(3, VERSION) end)
   flush(self)
 end
@@ -326,7 +326,7 @@ function Writer:add_hparams(...)
         expected = "the tag of a scalar", got = Error.kind(tag), message = "bad 'metrics'" }
     end
   end
-  for _, v in ipairs(summary.hparams(a.hparams, a.metrics, now())) do
+  for _, v in ipairs(summary.hparams(a.hparams, a.metrics, get_time())) do
     add_values(self, 0, { v })
   end
 end

@@ -18,7 +18,7 @@ local STATUS_SUCCESS = 1                 -- hparams.Status
 
 
 -- Returns a message whose fields `fill` writes.
-local function made(fill)
+local function make_message(fill)
   local m = message()
   fill(m)
   return m
@@ -26,9 +26,9 @@ end
 
 
 -- Returns a SummaryMetadata: the plugin that reads the data, and content for it.
-local function metadata(plugin, content)
-  return made(function(m)
-    m:message(1, made(function(data)
+local function make_metadata(plugin, content)
+  return make_message(function(m)
+    m:message(1, make_message(function(data)
       data:text(1, plugin)
       if content then
         data:message(2, content)
@@ -42,7 +42,7 @@ end
 -- @string tag
 -- @number value
 function summary.scalar(tag, value)
-  return made(function(m)
+  return make_message(function(m)
     m:text(1, tag)
     m:float(2, value)
   end)
@@ -53,9 +53,9 @@ end
 -- @string tag
 -- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
 function summary.histogram(tag, h)
-  return made(function(m)
+  return make_message(function(m)
     m:text(1, tag)
-    m:message(5, made(function(histogram)
+    m:message(5, make_message(function(histogram)
       histogram:double(1, h.low)
       histogram:double(2, h.high)
       histogram:double(3, h.count)
@@ -74,9 +74,9 @@ end
 -- @string func for errors
 function summary.image(tag, pixels, func)
   local shape = pixels.shape
-  return made(function(m)
+  return make_message(function(m)
     m:text(1, tag)
-    m:message(4, made(function(image)
+    m:message(4, make_message(function(image)
       image:integer(1, shape[1])
       image:integer(2, shape[2])
       image:integer(3, shape[3])
@@ -90,13 +90,13 @@ end
 -- @string tag
 -- @string text
 function summary.text(tag, text)
-  return made(function(m)
+  return make_message(function(m)
     m:text(1, tag)
-    m:message(9, metadata("text"))
-    m:message(8, made(function(tensor)
+    m:message(9, make_metadata("text"))
+    m:message(8, make_message(function(tensor)
       tensor:integer(1, DT_STRING)
-      tensor:message(2, made(function(shape)
-        shape:message(2, made(function(size) size:integer(1, 1) end))
+      tensor:message(2, make_message(function(shape)
+        shape:message(2, make_message(function(size) size:integer(1, 1) end))
       end))
       tensor:text(8, text)
     end))
@@ -109,10 +109,11 @@ end
 -- Returns a value with HParamsPluginData of one field; its version is 0. The plugin also needs a
 -- tensor: an empty float.
 local function plugin_value(tag, field, content)
-  return made(function(m)
+  return make_message(function(m)
     m:text(1, tag)
-    m:message(9, metadata("hparams", made(function(data) data:message(field, content) end)))
-    m:message(8, made(function(tensor)
+    local data = make_message(function(fields) fields:message(field, content) end)
+    m:message(9, make_metadata("hparams", data))
+    m:message(8, make_message(function(tensor)
       tensor:integer(1, DT_FLOAT)
       tensor:message(2, message())
       tensor:floats(5, { 0 })
@@ -123,7 +124,7 @@ end
 
 -- Returns a number, boolean or text as google.protobuf.Value.
 local function any_value(v)
-  return made(function(m)
+  return make_message(function(m)
     if type(v) == "number" then
       m:double(2, v)
     elseif type(v) == "boolean" then
@@ -138,17 +139,17 @@ end
 local DATA_TYPES = { string = 1, boolean = 2, number = 3 }   -- hparams.DataType
 
 -- Returns an Experiment: the names and types of hyperparameters, and the metrics.
-local function experiment(names, values, metrics)
-  return made(function(m)
+local function make_experiment(names, values, metrics)
+  return make_message(function(m)
     for _, name in ipairs(names) do
-      m:message(4, made(function(info)
+      m:message(4, make_message(function(info)
         info:text(1, name)
         info:integer(4, DATA_TYPES[type(values[name])])
       end))
     end
     for _, name in ipairs(metrics) do
-      m:message(5, made(function(info)
-        info:message(1, made(function(metric) metric:text(2, name) end))
+      m:message(5, make_message(function(info)
+        info:message(1, make_message(function(metric) metric:text(2, name) end))
       end))
     end
   end)
@@ -167,17 +168,17 @@ function summary.hparams(values, metrics, now)
   end
   table.sort(names)
   return {
-    plugin_value("_hparams_/experiment", 2, experiment(names, values, metrics)),
-    plugin_value("_hparams_/session_start_info", 3, made(function(m)
+    plugin_value("_hparams_/experiment", 2, make_experiment(names, values, metrics)),
+    plugin_value("_hparams_/session_start_info", 3, make_message(function(m)
       for _, name in ipairs(names) do
-        m:message(1, made(function(entry)
+        m:message(1, make_message(function(entry)
           entry:text(1, name)
           entry:message(2, any_value(values[name]))
         end))
       end
       m:double(5, now)
     end)),
-    plugin_value("_hparams_/session_end_info", 4, made(function(m)
+    plugin_value("_hparams_/session_end_info", 4, make_message(function(m)
       m:integer(1, STATUS_SUCCESS)
       m:double(2, now)
     end)),

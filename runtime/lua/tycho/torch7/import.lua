@@ -89,7 +89,7 @@ local find_form
 
 local FORMS = {}
 
-local function of_first(m)
+local function find_first_form(m)
   local list = m.modules
   return type(list) == "table" and objects.is(list[1]) and find_form(list[1]) or nil
 end
@@ -104,7 +104,7 @@ end
 
 -- Returns the form of the input of branches, which all read the same one: that of the first branch
 -- that takes a table.
-local function of_branches(m)
+local function find_branch_form(m)
   for _, inner in ipairs(m.modules or {}) do
     local form = find_form(inner)
     if form then
@@ -114,7 +114,7 @@ local function of_branches(m)
 end
 
 FORMS["nn.ConcatTable"], FORMS["nn.Concat"], FORMS["nn.DepthConcat"] =
-  of_branches, of_branches, of_branches
+  find_branch_form, find_branch_form, find_branch_form
 
 FORMS["nn.gModule"] = function(m)
   local forms, entries = {}, graphs.entries(m)
@@ -137,7 +137,7 @@ end
 local depth = 0
 
 function find_form(m)
-  local f = objects.is(m) and FORMS[objects.typename(m)] or of_first
+  local f = objects.is(m) and FORMS[objects.typename(m)] or find_first_form
   depth = depth + 1
   local form = depth < 100 and objects.is(m) and f(m) or nil
   depth = depth - 1
@@ -169,10 +169,10 @@ end
 
 
 -- Returns how many tensors a form takes.
-local function leaves(form)
+local function count_leaves(form)
   local n = 0
   for _, inner in ipairs(form) do
-    n = n + (inner and leaves(inner) or 1)
+    n = n + (inner and count_leaves(inner) or 1)
   end
   return n
 end
@@ -180,7 +180,7 @@ end
 
 -- Returns { {a, b}, {c, d} } for a ZipTable in front of two modules; nil for other modules or
 -- counts.
-local function zipped(m, list)
+local function zip_inputs(m, list)
   local first, second = m.modules[1], m.modules[2]
   local size = objects.typename(second) == "nn.ParallelTable" and type(second.modules) == "table"
     and #second.modules or 2
@@ -195,11 +195,11 @@ local function zipped(m, list)
 end
 
 
-local function fill(form, list, at)
+local function fill_form(form, list, at)
   local value = {}
   for i, inner in ipairs(form) do
     if inner then
-      value[i], at = fill(inner, list, at)
+      value[i], at = fill_form(inner, list, at)
     else
       value[i], at = list[at], at + 1
     end
@@ -210,14 +210,14 @@ end
 
 -- Returns the inputs as the module takes them: one tensor, its form of nested tables, or else a
 -- list.
-local function arranged(m, list)
-  local groups = #list > 2 and type(m.modules) == "table" and zipped(m, list)
+local function arrange_inputs(m, list)
+  local groups = #list > 2 and type(m.modules) == "table" and zip_inputs(m, list)
   if groups then
     return groups
   end
   local form = #list > 1 and find_form(m)
-  if form and leaves(form) == #list then
-    return (fill(form, list, 1))
+  if form and count_leaves(form) == #list then
+    return (fill_form(form, list, 1))
   end
   return #list == 1 and list[1] or list
 end
@@ -275,7 +275,7 @@ end
 
 
 -- Returns the parameters that the symbol reads.
-local function used(params, names)
+local function select_params(params, names)
   local dict = named{}
   for _, name in ipairs(names) do
     dict[name] = params[name]
@@ -302,7 +302,7 @@ local function build(net, a, object)
   if criterions.is(object) then
     y, loss = #inputs == 1 and inputs[1] or inputs, object
   else
-    y = net:apply(object, arranged(object, inputs), "")
+    y = net:apply(object, arrange_inputs(object, inputs), "")
   end
   if loss == nil then
     return y
@@ -333,8 +333,8 @@ function torch7.import_model(...)
   end
   local sym, list = list_outputs(y)
   check_shapes(sym, a.shapes, net, list)
-  return sym, used(net.arg_params, sym:list_arguments()),
-    used(net.aux_params, sym:list_auxiliary_states())
+  return sym, select_params(net.arg_params, sym:list_arguments()),
+    select_params(net.aux_params, sym:list_auxiliary_states())
 end
 
 

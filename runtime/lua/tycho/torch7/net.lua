@@ -76,7 +76,7 @@ end
 
 -- Fields ------------------------------------------------------------------------------------------
 
-local function integer(v, least)
+local function is_integer(v, least)
   return type(v) == "number" and v == math.floor(v) and v <= MOST_INTEGER
     and v >= (least or -MOST_INTEGER)
 end
@@ -92,7 +92,7 @@ function Net:integer(m, name, default, least)
   if v == nil then
     v = default
   end
-  if not integer(v, least) then
+  if not is_integer(v, least) then
     self:fail("value", "the field '%s' is %s, not an integer%s", name, objects.kind(v),
       least and (" of at least " .. least) or "")
   end
@@ -124,7 +124,7 @@ function Net:integers(m, name)
     self:fail("value", "the field '%s' is %s, not a list of integers", name, objects.kind(v))
   end
   for _, n in ipairs(list) do
-    if not integer(n) then
+    if not is_integer(n) then
       self:fail("value", "the field '%s' has %s, which is no integer", name, objects.kind(n))
     end
   end
@@ -230,7 +230,7 @@ end
 
 
 -- Returns a flat variable in another shape, whose storage order is that of `axes`.
-local function arranged(flat, shape, axes)
+local function arrange_axes(flat, shape, axes)
   if is_sorted(axes) then
     return flat:reshape(shape)
   end
@@ -286,7 +286,7 @@ local function shared_variable(net, x, origin, name)
   local key = not axes and table.concat(origin.strides, ",") .. ":" .. table.concat(shape, ",")
   local region, list = find_region(net, origin, from, from + n)
   if axes and region and not region.key then
-    return arranged(region.tensor:reshape{ region.to - region.from }
+    return arrange_axes(region.tensor:reshape{ region.to - region.from }
       :slice(0, from - region.from, from - region.from + n), shape, axes)
   elseif key then
     for _, other in ipairs(list) do

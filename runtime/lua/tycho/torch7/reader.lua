@@ -187,7 +187,7 @@ end
 -- Objects -----------------------------------------------------------------------------------------
 
 -- Returns how many objects a class writes before the one that has the fields.
-local function headers_of(name, version)
+local function count_headers(name, version)
   return name == "nn.GPU" and 1 or name == "nn.DataParallelTable" and version >= 2 and 1 or 0
 end
 
@@ -231,7 +231,7 @@ end
 
 -- Returns the element type of a class of tensors or storages, and which of both it is;
 -- "torch.CudaTensor" is one of floats.
-local function kind_of(class)
+local function find_kind(class)
   local what = class:match("Tensor$") or class:match("Storage$")
   local name = what and class:match("^torch%.(.*)" .. what)
   if name and name:sub(1, 4) == "Cuda" then
@@ -243,7 +243,7 @@ end
 
 local function begin_torch(r, index)
   local name, version = read_class(r)
-  local kind, what = kind_of(name)
+  local kind, what = find_kind(name)
   if kind and what == "Tensor" then
     return begin_tensor(r, name)
   elseif kind then
@@ -254,7 +254,7 @@ local function begin_torch(r, index)
   if BEGIN_TDS[name] then
     return BEGIN_TDS[name](r, object)
   end
-  local headers = headers_of(name, version)
+  local headers = count_headers(name, version)
   r.into = headers == 0 and object or nil
   return nil, { take = take_fields, value = object, headers = headers }
 end
@@ -313,7 +313,7 @@ end
 
 -- Returns a reader of objects with an index, which are read once: `begin(r, index, into)` reads a
 -- new one.
-local function indexed(begin)
+local function read_once(begin)
   return function(r, into)
     local index, new, known = read_index(r)
     if not new then
@@ -329,20 +329,20 @@ local function indexed(begin)
   end
 end
 
-BEGIN[TABLE] = indexed(function(r, index, into)
+BEGIN[TABLE] = read_once(function(r, index, into)
   local value = into or {}
   r.known[index] = value
   return begin_table(r, value, r.stream:int())
 end)
 
-BEGIN[TORCH] = indexed(begin_torch)
+BEGIN[TORCH] = read_once(begin_torch)
 BEGIN[FUNCTION] = begin_function
-BEGIN[OLD_FUNCTION] = indexed(begin_function)
-BEGIN[NEW_FUNCTION] = indexed(begin_function)
+BEGIN[OLD_FUNCTION] = read_once(begin_function)
+BEGIN[NEW_FUNCTION] = read_once(begin_function)
 
 
 -- Begins to read an object: returns its value, or the frame that will have it.
-local function begin(r)
+local function begin_object(r)
   local tag, into = r.stream:int(), r.into
   r.into = nil
   local f = BEGIN[tag]
@@ -369,7 +369,7 @@ end
 local function read_object(r)
   local frames, n = {}, 0
   while true do
-    local value, frame = begin(r)
+    local value, frame = begin_object(r)
     if frame then
       n = n + 1
       frames[n] = frame

@@ -77,7 +77,7 @@ end
 
 
 -- Skips white space and returns the word that follows.
-local function token(s)
+local function read_token(s)
   local size = s.file.size
   while s.at < size and is_space(s:have(1)[0]) do
     s.at = s.at + 1
@@ -99,8 +99,8 @@ end
 
 local SPECIAL = { nan = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
 
-local function number(s)
-  local text = token(s)
+local function read_number(s)
+  local text = read_token(s)
   local v = SPECIAL[text] or text:find("^[-+]?%.?%d[%d.eE+-]*$") and tonumber(text)
   if not v then
     s:fail("%q is no number", text)
@@ -117,8 +117,8 @@ local function end_line(s)
 end
 
 
-local function whole(s, most)
-  local v = number(s)
+local function read_whole(s, most)
+  local v = read_number(s)
   if v ~= math.floor(v) or v > most or v < -most - 1 then
     s:fail("the number %s is out of range", tostring(v))
   end
@@ -128,17 +128,17 @@ end
 
 
 function Ascii:int()
-  return whole(self, MOST_INT)
+  return read_whole(self, MOST_INT)
 end
 
 
 function Ascii:long()
-  return whole(self, MOST_LONG)
+  return read_whole(self, MOST_LONG)
 end
 
 
 function Ascii:double()
-  local v = number(self)
+  local v = read_number(self)
   end_line(self)
   return v
 end
@@ -154,8 +154,8 @@ end
 
 
 -- Returns an integer of up to 64 bits, digit by digit.
-local function integer(s)
-  local text = token(s)
+local function read_integer(s)
+  local text = read_token(s)
   local sign, digits = text:match("^([-+]?)(%d+)$")
   if not digits or #digits > 19 then
     s:fail("%q is no integer of 64 bits", text)
@@ -185,7 +185,7 @@ function Ascii:elements(kind, n)
   end
   local dtype = kind.dtype == "float16" and "float32" or kind.dtype
   local values = POINTERS[dtype](n)
-  local next_value = kind.long and integer or number
+  local next_value = kind.long and read_integer or read_number
   for i = 0, n - 1 do
     values[i] = next_value(self)
   end

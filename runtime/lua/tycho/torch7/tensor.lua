@@ -73,7 +73,7 @@ end
 
 
 -- Returns a part or another arrangement of a tensor, which shares its memory.
-local function view(base, shape, read, write)
+local function make_view(base, shape, read, write)
   local v = Tensor(base:get(), shape)
   v.base, v.read, v.write, v.seen = base, read, write, nil
   return v
@@ -147,7 +147,7 @@ end
 
 -- Returns a binary function from the names of four operators: for tensors of one shape, for shapes
 -- that broadcast, for tensor and number, for number and tensor.
-local function binary(same, broadcast, number, reverse)
+local function make_binary(same, broadcast, number, reverse)
   return function(a, b)
     if type(b) == "number" then
       return scalar(a, number, b)
@@ -160,16 +160,16 @@ local function binary(same, broadcast, number, reverse)
   end
 end
 
-Tensor.__add = binary("elemwise_add", "broadcast_add", "_plus_scalar")
-Tensor.__sub = binary("elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar")
-Tensor.__mul = binary("elemwise_mul", "broadcast_mul", "_mul_scalar")
-Tensor.__div = binary("elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar")
-Tensor.maximum = binary("_maximum", "broadcast_maximum", "_maximum_scalar")
-Tensor.minimum = binary("_minimum", "broadcast_minimum", "_minimum_scalar")
-Tensor.eq = binary("_equal", "broadcast_equal", "_equal_scalar")
-Tensor.ne = binary("_not_equal", "broadcast_not_equal", "_not_equal_scalar")
-Tensor.gt = binary("_greater", "broadcast_greater", "_greater_scalar")
-Tensor.lt = binary("_lesser", "broadcast_lesser", "_lesser_scalar")
+Tensor.__add = make_binary("elemwise_add", "broadcast_add", "_plus_scalar")
+Tensor.__sub = make_binary("elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar")
+Tensor.__mul = make_binary("elemwise_mul", "broadcast_mul", "_mul_scalar")
+Tensor.__div = make_binary("elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar")
+Tensor.maximum = make_binary("_maximum", "broadcast_maximum", "_maximum_scalar")
+Tensor.minimum = make_binary("_minimum", "broadcast_minimum", "_minimum_scalar")
+Tensor.eq = make_binary("_equal", "broadcast_equal", "_equal_scalar")
+Tensor.ne = make_binary("_not_equal", "broadcast_not_equal", "_not_equal_scalar")
+Tensor.gt = make_binary("_greater", "broadcast_greater", "_greater_scalar")
+Tensor.lt = make_binary("_lesser", "broadcast_lesser", "_lesser_scalar")
 
 function Tensor.__unm(a)
   return a * -1
@@ -222,7 +222,7 @@ function Tensor:reshape(shape)
     Tensor.fail("%s cannot be viewed as %s", Error.show(self.shape), Error.show(shape))
   end
   local own = self.shape
-  return view(self, shape, function(s)
+  return make_view(self, shape, function(s)
     return compose("Reshape", { s }, { shape = shape })
   end, function(_, s)
     return compose("Reshape", { s }, { shape = own })
@@ -230,7 +230,7 @@ function Tensor:reshape(shape)
 end
 
 
-local function inverse(axes)
+local function invert_axes(axes)
   local list = {}
   for i, axis in ipairs(axes) do
     list[axis + 1] = i - 1
@@ -245,10 +245,10 @@ function Tensor:transpose(axes)
   for i, axis in ipairs(axes) do
     shape[i] = self.shape[axis + 1]
   end
-  return view(self, shape, function(s)
+  return make_view(self, shape, function(s)
     return compose("transpose", { s }, { axes = axes })
   end, function(_, s)
-    return compose("transpose", { s }, { axes = inverse(axes) })
+    return compose("transpose", { s }, { axes = invert_axes(axes) })
   end)
 end
 
@@ -264,7 +264,7 @@ function Tensor:swap(a, b)
 end
 
 
-local function with(shape, axis, size)
+local function replace_size(shape, axis, size)
   local copy = tables.copied(shape)
   copy[axis + 1] = size
   return copy
@@ -284,7 +284,7 @@ function Tensor:slice(axis, from, to)
   elseif from == 0 and to == size then
     return self
   end
-  return view(self, with(self.shape, axis, to - from), function(s)
+  return make_view(self, replace_size(self.shape, axis, to - from), function(s)
     return make_slice(s, axis, from, to)
   end, function(all, s)
     local parts = { s }
@@ -334,13 +334,13 @@ function Tensor.concat(list, axis)
   local size = 0
   for _, x in ipairs(list) do
     if axis < 0 or axis >= #first
-        or not tables.same(with(x.shape, axis, 0), with(first, axis, 0)) then
+        or not tables.same(replace_size(x.shape, axis, 0), replace_size(first, axis, 0)) then
       Tensor.fail("shapes %s and %s cannot be joined along axis %d", Error.show(first),
         Error.show(x.shape), axis)
     end
     size = size + x.shape[axis + 1]
   end
-  return call("Concat", list, { dim = axis }, with(first, axis, size))
+  return call("Concat", list, { dim = axis }, replace_size(first, axis, size))
 end
 
 
@@ -353,7 +353,7 @@ end
 --- Repeats each element several times in a row along an axis (from 0).
 function Tensor:repeated(times, axis)
   return call("repeat", { self }, { repeats = times, axis = axis },
-    with(self.shape, axis, self.shape[axis + 1] * times))
+    replace_size(self.shape, axis, self.shape[axis + 1] * times))
 end
 
 
@@ -372,7 +372,7 @@ end
 --- Returns a reduction along one axis: "sum", "mean", "max", "min"; the axis stays, with one
 -- element.
 function Tensor:reduce(op, axis)
-  return call(op, { self }, { axis = axis, keepdims = true }, with(self.shape, axis, 1))
+  return call(op, { self }, { axis = axis, keepdims = true }, replace_size(self.shape, axis, 1))
 end
 
 
