@@ -35,8 +35,8 @@ static void *make_numbers(int type, int64_t n)
   return p;
 }
 
-/* Fills the stack that the next call uses: sums of rows past the last one start from what is there,
-** and may wrap. */
+/* Fills the stack below the caller with a word. The next call takes it as the old sums of rows past
+** the last one, which may overflow. */
 static __attribute__((noinline)) void fill_stack(int32_t word)
 {
   volatile int32_t stack[16 * 1024];

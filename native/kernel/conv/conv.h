@@ -91,7 +91,8 @@ void convolve_bias(
 /* A convolution of 8-bit levels (kernel/gemm/levels.h) with an int8 weight. */
 struct convolve_levels {
   struct window w;
-  /* of x: TY_I8; TY_U8, from whose levels 128 is taken; TY_F32, which becomes int8 */
+  /* Type of x. 128 is subtracted from the levels of TY_U8; numbers of TY_F32 are quantized to int8;
+  ** TY_I8 is read as it is. */
   int dtype;
   const void *x;
   const struct operand *weight;

@@ -86,7 +86,9 @@ struct gemm_both {
   void *dx;                                           /* m x k: G W */
   void *dw;                                           /* n x k: G^T X */
   void *db;                                           /* n: sums of G's columns */
-  bool add_x, add_w, add_b;                           /* add to what is there */
+  bool add_x;                                         /* adds to dx, and does not replace it */
+  bool add_w;                                         /* likewise dw */
+  bool add_b;                                         /* likewise db */
 };
 void   gemm_both(const struct gemm_both *g);
 /* Writes row i of an m x n matrix into its panels. */

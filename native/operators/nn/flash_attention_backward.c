@@ -15,7 +15,7 @@ struct back_job {
   struct flash_side dq, dk, dv;                       /* results, p NULL where not wanted */
   struct flash_grid dbias;                            /* result; x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
-  bool keys_apart;                                    /* dq has tasks of its own; dk, dv others */
+  bool keys_apart;                                    /* tasks compute either dq or dk and dv */
   int failed;                                         /* code of a task that failed; atomic */
 };
 

@@ -307,8 +307,8 @@ end
 
 -- Public ------------------------------------------------------------------------------------------
 
--- Returns the table g of the rewrites (symbol/rewriting.lua) with what they note here: weights that
--- were quantized, and which node of the given network a new one stands for.
+-- Returns the table g of the rewrites (symbol/rewriting.lua) with what they note here: the weights
+-- that were quantized, and for each new node the node of the given network that it replaces.
 local function start(sym, arg_params, aux_params, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
     excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }

@@ -205,10 +205,10 @@ function gc.begin()
 end
 
 
--- Returns whether the collector is between two cycles: since the last one ended, the heap has not
--- come near the size at which Lua begins the next. The 10 % are for what it frees beside cycles. A
--- cycle that the script has begun by steps of its own is not noticed: what that had marked before
--- it was dropped is found by the next sweep.
+-- Returns whether the collector is between two cycles: the heap is still smaller than 0.9 times the
+-- size at which Lua begins the next one; the rest allows for memory that is freed outside cycles.
+-- Does not detect a cycle that the script began by calling `collectgarbage("step")`. Objects that
+-- such a cycle marked before they were dropped are freed by the next sweep.
 local function is_between_cycles()
   local pause = collectgarbage("setpause", LUAS_PAUSE)
   collectgarbage("setpause", pause)

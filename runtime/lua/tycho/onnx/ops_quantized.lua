@@ -1,8 +1,8 @@
 --- Operators of ONNX on quantized numbers (not for users); see onnx/ops_math.lua.
 --
--- A quantized number q stands for (q - zero point) * scale. Products are computed in 8-bit integers
--- where zero points and weights are constants, else in floats that hold their sums exactly, so that
--- both give the same results.
+-- A quantized number q has the value (q - zero point) * scale. Products are computed in 8-bit
+-- integers where zero points and weights are constants, else in floats that hold their sums
+-- exactly, so that both give the same results.
 --
 -- @module tycho.onnx.ops_quantized
 
