@@ -28,6 +28,8 @@ struct team {
   int closing;                  /* atomic */
   _Alignas(64) uint32_t posted; /* atomic: number of calls of team_run; threads sleep on it */
   int sleeping;                 /* atomic: threads that sleep, or are about to */
+  uint32_t call;                /* number of the call that `entry` is of; written when no thread is
+                                   at work */
   _Alignas(64) uint32_t entry;  /* atomic */
   int owner_sleeps;             /* atomic: on `entry` */
   struct helper helpers[];
@@ -109,15 +111,18 @@ static void helper_leave(struct team *t)
     sys_wake(&t->entry, 1);
 }
 
-/* Runs as a thread of a team. */
+/* Runs as a thread of a team. A thread that was interrupted after helper_wait enters the call of
+** then or a later one, which `posted` may tell it of once more: `served` keeps it from a second
+** part in it. */
 static void *helper_serve(void *context)
 {
   const struct helper *h = context;
   struct team *t = h->team;
-  for (uint32_t seen = 0; !LOAD(t->closing);) {
+  for (uint32_t seen = 0, served = 0; !LOAD(t->closing);) {
     seen = helper_wait(t, seen);
     if (!helper_enter(t)) continue;
-    t->body(h->member, t->context);
+    if (t->call != served) t->body(h->member, t->context);
+    served = t->call;
     helper_leave(t);
   }
   return NULL;
@@ -177,6 +182,7 @@ void team_run(struct team *t, int members, int helpers, team_fn body, void *cont
   if (t->started) {
     t->body = body;
     t->context = context;
+    t->call++;
     __atomic_store_n(&t->entry, OPEN, __ATOMIC_RELEASE);
     __atomic_add_fetch(&t->posted, 1, __ATOMIC_SEQ_CST);
     if (LOAD(t->sleeping)) sys_wake(&t->posted, helpers);

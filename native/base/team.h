@@ -12,10 +12,10 @@ struct team;
 /* Makes a team of at most `most` members, without threads: they start with the first team_run.
 ** Returns NULL if there is no memory for it. */
 struct team *team_new(int most);
-/* Calls body as member 0, and as members 1 to `members` - 1 in those of the team's threads that
-** come before that call returns. Returns after all of these calls. The call of member 0 has to do
-** what is left, all of it if no thread comes. helpers: threads that there is work for; sleeping
-** ones are woken for it. One thread at a time uses a team. */
+/* Calls body as member 0, and once each as members 1 to `members` - 1 in those of the team's
+** threads that come before that call returns. Returns after all of these calls. The call of member
+** 0 has to do what is left, all of it if no thread comes. helpers: threads that there is work for;
+** sleeping ones are woken for it. One thread at a time uses a team. */
 void team_run(struct team *t, int members, int helpers, team_fn body, void *context);
 /* Subtracts one from *missing, then waits a moment for it to become 0. */
 void team_meet(uint32_t *missing);

@@ -58,6 +58,27 @@ static void test_sizes(void)
   team_free(NULL);
 }
 
+static void count_call(int member, void *context)
+{
+  __atomic_add_fetch((int *)context + member, 1, __ATOMIC_RELAXED);
+}
+
+/* A thread that is interrupted between two calls serves the one that it finds, once. Calls that
+** take less than that interruption show it. */
+static void test_short_calls(void)
+{
+  enum { CALLS = 200000 };
+  struct team *t = team_new(MOST);
+  int wrong = 0;
+  for (int i = 0; i < CALLS; i++) {
+    int calls[MOST] = { 0 };
+    team_run(t, 3, 2, count_call, calls);
+    wrong += calls[0] != 1 || calls[1] > 1 || calls[2] > 1;
+  }
+  CHECK(!wrong, "%d of %d calls ran twice in a thread", wrong, CALLS);
+  team_free(t);
+}
+
 /* Threads that have gone to sleep are woken, and the owner waits for one that is slow. */
 static void test_sleep(void)
 {
@@ -114,6 +135,7 @@ int main(void)
 {
   setenv("TYCHO_THREADS", "4", 1);
   test_sizes();
+  test_short_calls();
   test_sleep();
   test_loops();
   parallel_close();
