@@ -161,7 +161,7 @@ $(BUILD)/ops.inc: FORCE
 # whether warnings stop the compiler makes no other objects; the folders of all objects are made here
 FLAGS = $(CC) $(filter-out -Werror,$(ALL)) $(OPENMP) $(LIBS)
 $(BUILD)/flags: FORCE
-	@mkdir -p $(sort $(dir $@ $(OBJ) $(PROGRAM:%=$(BUILD)/%)))
+	@mkdir -p $(sort $(dir $@ $(OBJ) $(PROGRAM:%=$(BUILD)/%) $(TESTS:%=$(BUILD)/%)))
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
