@@ -24,7 +24,7 @@ struct imperative {
   void *list[];                                       /* in, out, target */
 };
 
-/* Records how long the call took, which has ended on the device. */
+/* Adds a call that has ended on its device to the profile, if its times can be read. */
 static void note_time(struct imperative *m)
 {
   const struct call *c = &m->r->v.call;
@@ -36,7 +36,7 @@ static void note_time(struct imperative *m)
   profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
 }
 
-/* Returns the bytes of a call with its list. */
+/* Returns the size of a call's block, in bytes, with its list of arrays. */
 static size_t imperative_bytes(int nin, int nout)
 {
   return sizeof(struct imperative) + sizeof(void *) * (size_t)(nin + 2 * nout);
@@ -57,7 +57,7 @@ static void imperative_drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Serves as `run` of the task. */
+/* Serves as `run` of the task: sets the pointers of the cached call and runs its kernel. */
 static int imperative_run(void *context)
 {
   struct imperative *m = context;
@@ -87,8 +87,8 @@ static bool bytes_overlap(const ty_tensor *a, const ty_tensor *b)
   return a->offset < b->offset + (int64_t)b->bytes && b->offset < a->offset + (int64_t)a->bytes;
 }
 
-/* Returns whether the kernel may write output i over input k: a formula, element by element, or an
-** operator that declares it. */
+/* Returns whether the kernel may write output i to the bytes of input k: both are the same
+** elements, and the operator is a formula of one element or declares it. */
 static bool may_share(const struct imperative *m, int i, int k, const ty_tensor *given)
 {
   const ty_tensor *in = m->in[k];
@@ -117,7 +117,8 @@ static int set_output(struct imperative *m, int i, ty_tensor *given)
   return TY_OK;
 }
 
-/* Takes references to the arrays of a call, and makes those that it needs. */
+/* Takes references to the given arrays of a call, and makes its other outputs and scratch memory.
+** After a failure imperative_drop releases them. */
 static int imperative_take(struct imperative *m, const struct call_key *q)
 {
   const struct cached_call *r = m->r;
@@ -138,7 +139,7 @@ static int imperative_take(struct imperative *m, const struct call_key *q)
   return TY_OK;
 }
 
-/* Makes a call without arrays. Returns NULL without memory. */
+/* Makes a call without arrays; takes over the reference to r. Returns NULL where memory is out. */
 static struct imperative *imperative_new(struct cached_call *r)
 {
   int nin = r->v.call.nin, nout = r->v.call.nout;
@@ -152,8 +153,9 @@ static struct imperative *imperative_new(struct cached_call *r)
 
 /* -- submission -------------------------------------------------------------------------------- */
 
-/* Lists an array that the call writes; in place where it is an input as well. Fills the entry where
-** it is: copying a struct that was just written by parts stalls the processor (12 ns a call). */
+/* Writes the access of an array that the call writes to *out, in place where it is an input as
+** well. It returns no struct, since copying one that was just written field by field stalls the
+** processor (12 ns a call). */
 static void list_write(const struct imperative *m, const ty_tensor *t, struct access *out)
 {
   bool in_place = false;
@@ -165,7 +167,7 @@ static void list_write(const struct imperative *m, const ty_tensor *t, struct ac
 /* Accesses of a task that are listed on the stack, at most. */
 enum { FEW_ACCESSES = 32 };
 
-/* Submits the task, which owns m from here on, also if it fails. */
+/* Submits the task, which owns m from here on; if that fails, m is freed. */
 static int imperative_submit(struct imperative *m)
 {
   struct access few[FEW_ACCESSES], *list = few;

@@ -10,6 +10,7 @@
 
 /* -- making ------------------------------------------------------------------------------------ */
 
+/* Parses the attributes, names the ports, and checks the numbers of inputs and outputs. */
 static int parse_attributes(struct cached_call *r, const struct call_key *q)
 {
   char number[16];
@@ -69,7 +70,8 @@ static int infer_outputs(struct cached_call *r)
   return TY_OK;
 }
 
-/* Computes shapes that depend on the contents of the inputs; waits for these. */
+/* Computes output shapes that depend on the contents of the inputs; waits for these. Does nothing
+** for other operators. */
 static int measure_outputs(struct cached_call *r, const struct call_key *q)
 {
   struct call *c = &r->v.call;
@@ -86,8 +88,8 @@ static int measure_outputs(struct cached_call *r, const struct call_key *q)
   return c->op->measure(c);
 }
 
-/* Completes an output that nothing determines: it takes the shape and dtype of the given array,
-** else float32. */
+/* Completes output i where inference left something open: from the given array, the dtype otherwise
+** float32. Fails where the given array does not have the output's shape and dtype. */
 static int complete_output(struct cached_call *r, int i, const ty_tensor *given)
 {
   const struct op *op = r->v.call.op;
@@ -116,7 +118,9 @@ static int complete_output(struct cached_call *r, int i, const ty_tensor *given)
   return code;
 }
 
-static int find_device(struct cached_call *r, const struct call_key *q)
+/* Sets the device: that of the attribute ctx or of the arrays, else the CPU. Fails where two
+** differ, and where the device cannot be opened. */
+static int set_device(struct cached_call *r, const struct call_key *q)
 {
   int device = -1, nout = MIN(q->nout, r->ports.nout);
   for (int i = 0; i < q->nattr; i++)
@@ -146,7 +150,7 @@ static int fill_call(struct cached_call *r, const struct call_key *q)
   TRY(describe_inputs(r, q));
   TRY(infer_outputs(r));
   TRY(measure_outputs(r, q));
-  TRY(find_device(r, q));
+  TRY(set_device(r, q));
   for (int i = 0; i < r->ports.nout; i++)
     TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
   struct call *c = &r->v.call;
@@ -182,11 +186,15 @@ void cached_call_release(struct cached_call *r)
 
 enum {
   KEY   = 8192, /* bytes of a key, at most */
-  SLOTS = 2048  /* calls that are remembered */
+  SLOTS = 2048  /* calls that are remembered, at most */
 };
-struct key_bytes { size_t n; bool full; char s[KEY]; };
+struct key_bytes {
+  size_t n;
+  bool full;                                          /* too long, or the call is not remembered */
+  char s[KEY];
+};
 
-/* Appends bytes to a key. */
+/* Appends bytes to a key, or marks it as full. */
 static void put_bytes(struct key_bytes *k, const void *p, size_t n)
 {
   if (k->full || n > KEY - k->n) {
@@ -233,13 +241,13 @@ static uint64_t hash_key(const struct key_bytes *k)
 
 /* -- remembering ------------------------------------------------------------------------------- */
 
-/* A cached call is in one of two neighbouring slots: a new one takes the first, and the one that
-** was there moves to the second. */
+/* A cached call is in its own slot (hash % SLOTS) or in that slot's neighbour: a new one takes its
+** own slot, and the call that was there moves to the neighbour, whose call is dropped. */
 static struct call_cache { pthread_mutex_t lock; struct cached_call *slot[SLOTS]; } known = {
   PTHREAD_MUTEX_INITIALIZER, { 0 }
 };
 
-/* Returns whether a slot holds the call of a key. */
+/* Returns whether a call, which may be NULL, has a key. */
 static bool call_matches(const struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   return r && r->hash == h && r->nkey == k->n && !memcmp(r->key, k->s, k->n);
@@ -260,7 +268,7 @@ static struct cached_call *find_call(const struct key_bytes *k, uint64_t h)
   return r;
 }
 
-/* Remembers a call, which no other thread has yet. */
+/* Adds a call that no other thread has yet to the cache, with a reference; not if memory is out. */
 static void remember_call(struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   char *copy = arena_new(&r->arena, k->n);

@@ -44,11 +44,15 @@ struct call_key {
   int nout;
   const char *where;                                  /* line of the script, lives on; NULL */
 };
-/* Returns the remembered call, or makes it; with a reference. */
+/* Gives the remembered call of a key, or makes it, with a reference. Checks all of the call's
+** arguments: attributes, number of arrays, shapes, dtypes, devices. */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
+/* Adds a reference and returns r. */
 struct cached_call *cached_call_keep(struct cached_call *r);
+/* Drops a reference, the last one frees the call; r may be NULL. */
 void cached_call_release(struct cached_call *r);
-/* Returns whether two answer the same question: the cache forgets, and makes a call again. */
+/* Returns whether two cached calls have the same key. Those of one key may be two objects, since
+** the cache drops some of them and a later call of the key makes another. */
 static inline bool cached_call_same(const struct cached_call *a, const struct cached_call *b)
 {
   return a == b ||

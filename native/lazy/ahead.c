@@ -1,11 +1,12 @@
 /* ahead.c - see ahead.h. */
 #include "lazy/ahead.h"
 
-/* Bytes of results of unfinished runs, at most. Above it a run waits until half of that is left, so
-** that the script's thread sleeps once for several short runs, but not for the latest run: the
-** device has work while the next one is prepared. Measured on 64 lengths (doc/decisions.md). */
+/* Bytes of results of unfinished runs, at most. A run that would exceed them waits until half of
+** them are left, so that the script's thread sleeps once for several short runs. It does not wait
+** for the latest run, so that the device has work while the next one is prepared. Measured on 64
+** lengths (doc/decisions.md). */
 enum { MOST_BYTES = 4 << 20 };
-/* Runs that are noted apart; bytes of further ones are added to the last. */
+/* Runs that have an entry of their own; the bytes of further ones are added to the last. */
 enum { MOST_RUNS = 256 };
 
 static struct {

@@ -7,7 +7,7 @@
 #pragma once
 #include "device/device.h"
 
-/* Waits until a run may take as many bytes for its results. */
+/* Waits, if need be, until so few results are on their way that a run may write `bytes` more. */
 void ahead_wait(int64_t bytes);
-/* Notes a run that was submitted, by its last task. */
+/* Notes that a run was submitted which writes `bytes` of results and ends with the task `last`. */
 void ahead_note(int64_t bytes, struct ticket last);

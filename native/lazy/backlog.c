@@ -4,12 +4,14 @@
 #include "lazy/kept.h"
 #include "lazy/recording.h"
 
-enum { MOST_CALLS = 10000 };                          /* TYCHO_LAZY_OPS */
-/* Arrays that a backlog keeps alive: bytes, and the share of all bytes in use. */
-enum { LEAST_HELD = 64 << 20, SHARE_HELD = 4 };
+enum { MOST_CALLS = 10000 };                          /* in a backlog; TYCHO_LAZY_OPS changes it */
+/* A backlog is full where its calls read more bytes than LEAST_HELD, and more than a SHARE_HELD-th
+** of all bytes in use: it keeps these arrays alive. */
+enum { LEAST_HELD = 64 << 20 };
+enum { SHARE_HELD = 4 };
 
-static struct backlog *backlogs;
-static _Thread_local struct backlog *own;
+static struct backlog *backlogs;                      /* of all threads */
+static _Thread_local struct backlog *own;             /* this thread's; NULL: not made yet */
 static pthread_mutex_t lock;
 static pthread_key_t thread_end;
 
@@ -54,7 +56,7 @@ static struct storage *input_storage(const struct history_input *in)
   return in->array ? in->array->storage : in->from->out[in->out].storage;
 }
 
-/* Marks what a call reads as awaited, and what it changes as promised. */
+/* Marks what a call reads as awaited, and the arrays that it changes as promised. */
 static void await_inputs(struct backlog *backlog, const struct history *h)
 {
   for (int i = 0; i < h->nin; i++) {
@@ -66,6 +68,7 @@ static void await_inputs(struct backlog *backlog, const struct history *h)
   }
 }
 
+/* Takes back what await_inputs has marked for a call. */
 static void release_inputs(struct backlog *backlog, const struct history *h)
 {
   for (int i = 0; i < h->nin; i++) {
@@ -99,8 +102,8 @@ void backlog_forget(const struct kept *k)
   }
 }
 
-/* Returns the bytes that a call is to make for arrays that exist. */
-static int64_t visible_bytes(const struct history *h)
+/* Returns the bytes of a pending call's outputs that arrays have. */
+static int64_t count_visible_bytes(const struct history *h)
 {
   int64_t bytes = 0;
   for (int i = 0; i < h->nout && !h->view; i++) {
@@ -132,7 +135,7 @@ void backlog_add(struct backlog *backlog, struct history *h)
   backlog->n++;
   backlog->late += h->late;
   await_inputs(backlog, h);
-  if (h->changes) history_keep(h); /* what it writes is seen whatever becomes of its results */
+  if (h->changes) history_keep(h); /* it has to run even if all of its results are dropped */
 }
 
 void backlog_remove(struct history *h)
@@ -152,13 +155,15 @@ void backlog_remove(struct history *h)
 
 bool backlog_full(const struct backlog *backlog)
 {
-  static int64_t most = -1;
-  if (most < 0) most = MAX(1, env_number("TYCHO_LAZY_OPS", MOST_CALLS));
-  if (backlog->late) return false; /* those that wait could not run */
-  return backlog->n >= most ||
+  static int64_t most_calls = -1;
+  if (most_calls < 0) most_calls = MAX(1, env_number("TYCHO_LAZY_OPS", MOST_CALLS));
+  if (backlog->late) return false; /* submitting it would leave the calls that wait */
+  return backlog->n >= most_calls ||
       (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
 }
 
+/* Returns whether an input reads bytes that a failure has broken, or the result of a pending call
+** that is marked so. */
 static bool reads_broken(const struct history_input *in)
 {
   struct storage *s = input_storage(in);
@@ -170,7 +175,8 @@ static bool reads_broken(const struct history_input *in)
 
 bool backlog_mark_broken(struct backlog *backlog)
 {
-  bool any = false, ordered = false;
+  bool any = false;
+  bool ordered = false;                               /* some call changes an input */
   if (!storage_ever_failed()) return false;
   for (struct history *h = backlog->first; h; h = h->after) {
     h->broken = false;
@@ -223,7 +229,8 @@ int64_t ty_lazy_bytes(void)
 {
   const struct backlog *t = backlog_own();
   int64_t bytes = 0;
-  for (const struct history *h = t ? t->first : NULL; h; h = h->after) bytes += visible_bytes(h);
+  for (const struct history *h = t ? t->first : NULL; h; h = h->after)
+    bytes += count_visible_bytes(h);
   return bytes;
 }
 

@@ -9,24 +9,30 @@
 #include "lazy/history.h"
 
 struct backlog {
+  /* pending calls in their order, linked by history.before and after */
   struct history *first, *last;
   int n;
   int late;                                           /* calls whose input was not given yet */
-  int64_t held;                                       /* bytes of arrays that it reads */
+  int64_t held;                                       /* bytes of storages that its calls read */
   bool training;                                      /* the mode of all its calls */
   int precision;                                      /* PRECISION_*, of all its calls */
   /* the program that the thread ran last; NULL: none */
   struct kept *latest;
   /* the one whose calls this repeats so far; NULL: none */
   struct kept *guess;
-  struct backlog *next;
+  struct backlog *next;                               /* another thread's */
 };
 
+/* Takes the lock that serves all backlogs. It is recursive. */
 void backlog_lock(void);
 void backlog_unlock(void);
-/* Returns this thread's backlog; NULL: out of memory. */
+/* Returns this thread's backlog, which the thread's end frees; NULL: out of memory. */
 struct backlog *backlog_own(void);
-/* Puts a call at the end of a backlog: what it reads is awaited, what it changes is promised. */
+
+/* The lock is held by the callers of all functions from here to backlog_full. */
+
+/* Puts a call at the end of a backlog. What it reads is awaited, what it changes is promised
+** (device.h), until backlog_remove. */
 void backlog_add(struct backlog *backlog, struct history *h);
 /* Returns whether a backlog has calls of another mode than those that this thread adds now, so that
 ** these need a program of their own: another mode of training, or another precision. */
@@ -36,20 +42,22 @@ void backlog_set_mode(struct backlog *backlog, bool training);
 /* Returns the line of the script for the call that comes next in this thread's backlog; NULL: not
 ** known. Tells the front end whether a line must be noted (struct line_request). */
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call);
-/* Forgets a program that is about to be freed. */
+/* Removes a program that is about to be freed from all backlogs. */
 void backlog_forget(const struct kept *k);
 /* Takes a call out of its backlog, since it is submitted or dropped. */
 void backlog_remove(struct history *h);
-/* Marks the calls that read bytes that an earlier failure has broken, and those that read what such
-** calls make. Returns whether there are some, and the order of the calls may change: a program that
-** reads broken bytes fails as a whole, so the others run before them. */
+/* Sets `broken` of the calls that read bytes that an earlier failure has broken, and of those that
+** read what such calls make. Returns whether these must run in a program of their own, after the
+** others, since a program that reads broken bytes fails as a whole: there are some, and no call of
+** the backlog changes an input, which would fix the order. */
 bool backlog_mark_broken(struct backlog *backlog);
-/* Marks the calls that are late, and those that read what such calls make: they stay when the
-** others are submitted. Returns whether there are some. */
+/* Sets `waits` of the calls that are late, and of those that read what such calls make. They stay
+** when the others are submitted. Returns whether there are some. */
 bool backlog_mark_waiting(struct backlog *backlog);
-/* Returns a failure that says why a call that waits cannot go on. what: what needs its value. */
+/* Fails with TY_ESTATE: a call waits for a late value that was not given yet. what: the action that
+** needs the call's result, for the text. */
 int  backlog_fail_waiting(const char *what);
-/* Returns the first of all backlogs, whose `next` leads to the others. */
+/* Returns the first backlog of all threads, whose `next` leads to the others. */
 struct backlog *backlog_first(void);
 /* Removes the calls of a backlog that are left, and frees it. */
 void backlog_free(struct backlog *backlog);
@@ -57,9 +65,10 @@ void backlog_free(struct backlog *backlog);
 bool backlog_elsewhere(const struct backlog *backlog);
 /* Returns whether a backlog has as many calls, or holds as many bytes, as may wait. */
 bool backlog_full(const struct backlog *backlog);
-/* Returns whether recorded calls wait (TYCHO_LAZY). */
+
+/* Returns whether recorded calls wait; TYCHO_LAZY=0 turns that off. */
 bool backlog_enabled(void);
-/* Lets recorded calls wait, or not. Returns whether they did. */
+/* Sets whether recorded calls wait. Returns the setting before. */
 bool backlog_enable(bool on);
 /* Prepares the lock; end_thread is called with the backlog of a thread that ends. Called once, when
 ** the library is loaded. */

@@ -11,7 +11,9 @@
 
 /* -- where gradients go ------------------------------------------------------------------------ */
 
-/* Assigns the arrays of gradients: those that variables have, or those that were given. */
+/* Says of each leaf where its gradient goes. n = 0: all variables have gradients, in their own
+** arrays; else n variables have them, in the given arrays. A given variable that the heads do not
+** reach fails, unless flags has TY_UNREACHED. */
 static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tensor *const *grad,
     int n, int flags)
 {
@@ -44,8 +46,8 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* Returns the reason why a head has no history. */
-static const char *not_recorded(const ty_tensor *t)
+/* Returns why a head has no history, and what to do about it. */
+static const char *explain_plain(const ty_tensor *t)
 {
   switch (t->made) {
   case MADE_NOT_RECORDING: return "it was made while recording was off: use autograd.record";
@@ -62,7 +64,7 @@ static int check_heads(ty_tensor *const *head, ty_tensor *const *grad, int n)
   for (int i = 0; i < n; i++) {
     NEED(head[i], TY_ETYPE, "backward: head %d is missing", i + 1);
     NEED(head[i]->history, TY_ESTATE, "backward: this array was not recorded: %s",
-        not_recorded(head[i]));
+        explain_plain(head[i]));
     if (!grad || !grad[i]) continue;
     const ty_desc *d = &grad[i]->d;
     if (!desc_same_shape(d, &head[i]->d)) {
@@ -78,8 +80,9 @@ static int check_heads(ty_tensor *const *head, ty_tensor *const *grad, int n)
   return TY_OK;
 }
 
-/* Runs calls of other threads, those of another mode, and those that read broken bytes, in programs
-** of their own. */
+/* Submits the backlogs where their calls cannot be in the program of this backward: calls of other
+** threads, of another mode, late ones, those that read broken bytes. Drops the calls that wait for
+** a late value, and fails if there are some. */
 static int run_others(bool train)
 {
   struct backlog *backlog = backlog_own();
@@ -107,6 +110,8 @@ static int collect_calls(struct trace *t, ty_tensor *const *head, int nhead)
   }
 }
 
+/* Submits the calls that have not run with the gradients of the heads, and frees the graph unless
+** t->retain. */
 static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,
     int nhead, ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
 {

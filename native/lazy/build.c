@@ -2,24 +2,28 @@
 #include "lazy/build.h"
 #include "lazy/numbers.h"
 
+/* What is made of a trace on the way to its program; owned but for t. */
 struct building {
   const struct trace *t;
   ty_graph *g;
-  ty_entry *leaf;                                     /* per leaf */
-  struct leaf_name { char text[24]; } *leaf_name;
-  ty_entry *head;
-  int *node;                                          /* per call */
+  ty_entry *leaf;                                     /* per leaf: its variable */
+  struct leaf_name { char text[24]; } *leaf_name;     /* per leaf */
+  ty_entry *head;                                     /* per head */
+  int *node;                                          /* per call: its node */
+  /* outputs of done calls that have values, and arrays on these */
   ty_entry *known;
   ty_tensor **known_array;
   int nknown;
+  /* outputs of calls that run which are written to arrays, and arrays on these */
   ty_entry *end;
   ty_tensor **end_array;
-  int nend, nown;
+  int nend;
+  int nown;                                           /* calls that draw random numbers */
   struct { int device; char name[16]; } group[MAX_DEVICES]; /* a ctx group per device */
   int ngroup;
 };
 
-static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recorded calls"); }
+static int fail_no_memory(void) { return fail(TY_EMEMORY, "out of memory: recorded calls"); }
 
 int tensor_fill_ones(ty_tensor *x)
 {
@@ -30,12 +34,13 @@ int tensor_fill_ones(ty_tensor *x)
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
-/* Returns the ctx group of a device; groups are used where there are several devices. */
-static const char *find_group(struct building *b, int device)
+/* Returns the name of a device's ctx group, which it adds if it is new. Nodes get groups only where
+** there are several devices. */
+static const char *intern_group(struct building *b, int device)
 {
   int i = 0;
   while (i < b->ngroup && b->group[i].device != device) i++;
-  if (i == MAX_DEVICES) return b->group[0].name; /* no more devices than that exist */
+  if (i == MAX_DEVICES) return b->group[0].name; /* never: no more devices than that exist */
   if (i == b->ngroup) {
     b->group[i].device = device;
     snprintf(b->group[i].name, sizeof b->group[i].name, "%d", device);
@@ -52,13 +57,13 @@ static ty_entry find_entry(const struct building *b, uint64_t code)
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
 }
 
-/* Adds a call whose number is an argument. */
+/* Adds the node of call i, whose number is an argument. input: codes of its inputs (input_code). */
 static int add_with_number(
     struct building *b, const struct history *h, int i, const uint64_t *input)
 {
   bool first;
   const struct op *op = number_operator(h->call, &first);
-  const ty_attr group = { "__ctx_group__", find_group(b, h->call->device) };
+  const ty_attr group = { "__ctx_group__", intern_group(b, h->call->device) };
   ty_entry made, in[2];
   char name[64];
   in[first] = find_entry(b, input[0]);
@@ -70,6 +75,7 @@ static int add_with_number(
   return TY_OK;
 }
 
+/* Adds the node of call i, named by its operator and i (mark_steps reads the number). */
 static int add_node(struct building *b, const struct history *h, int i, const uint64_t *input)
 {
   if (b->t->number[i] >= 0) return add_with_number(b, h, i, input);
@@ -78,10 +84,10 @@ static int add_node(struct building *b, const struct history *h, int i, const ui
   char name[64];
   ty_attr *attr = NEWS(ty_attr, c->nattr + 1);
   ty_entry made, *in = NEWS(ty_entry, h->nin + 1);
-  int nattr = 0, code = attr && in ? TY_OK : out_of_memory();
+  int nattr = 0, code = attr && in ? TY_OK : fail_no_memory();
   for (; !code && nattr < c->nattr; nattr++) attr[nattr] = c->attr[nattr];
   if (!code && b->ngroup > 1)
-    attr[nattr++] = (ty_attr){ "__ctx_group__", find_group(b, c->device) };
+    attr[nattr++] = (ty_attr){ "__ctx_group__", intern_group(b, c->device) };
   for (int k = 0; !code && k < h->nin; k++) in[k] = find_entry(b, input[k]);
   snprintf(name, sizeof name, "%.40s_%d", op->name, i);
   if (!code) code = ty_graph_origin(b->g, h->where);
@@ -99,9 +105,9 @@ static int add_graph(struct building *b)
   const struct trace *t = b->t;
   const uint64_t *input = t->input;
   TRY(ty_graph_new(&b->g));
-  for (int i = 0; i < t->n; i++) find_group(b, t->call[i]->call->device);
+  for (int i = 0; i < t->n; i++) intern_group(b, t->call[i]->call->device);
   for (int i = 0; i < t->nleaf; i++) {
-    find_group(b, t->leaf[i].value->d.device);
+    intern_group(b, t->leaf[i].value->d.device);
     snprintf(b->leaf_name[i].text, sizeof b->leaf_name[i].text, "var%d", i);
     TRY(graph_var(b->g, b->leaf_name[i].text, NULL, 0, &b->leaf[i]));
   }
@@ -127,10 +133,10 @@ static bool gradient_may_follow(const struct trace *t, int i)
   return t->retain || !t->nhead || !t->reached[i];
 }
 
-/* Returns the output that has the storage of a call's output, since views have none of their own;
-** -1: the storage is an array's. first: per call, its first output among those of the calls that
-** run. */
-static int output_slot(
+/* Returns the index, among the outputs of the calls that run, of the output whose storage a call's
+** output has: a view has that of its input. -1: the storage is an array's. first: per call, the
+** index of its first output; input_at: per call, the index of its first input in t->input. */
+static int find_storage_output(
     const struct trace *t, const int *first, const int *input_at, int call, int out)
 {
   while (call >= t->ndone && t->call[call]->view) {
@@ -142,7 +148,8 @@ static int output_slot(
   return call >= t->ndone ? first[call] + out : -1;
 }
 
-/* Marks what gradient operators of call i would read of calls that run. */
+/* Marks the outputs of calls that run which the gradient of call i would read. first, input_at: as
+** of find_storage_output. */
 static int mark_reads(const struct trace *t, const int *first, const int *input_at, int i,
     uint8_t *wanted)
 {
@@ -154,22 +161,22 @@ static int mark_reads(const struct trace *t, const int *first, const int *input_
   struct read_walk w = reads_walk(reads, h->nin, h->nout);
   while (reads_next(&w)) {
     int at = -1;
-    if (w.kind == READ_OUT) at = output_slot(t, first, input_at, i, w.k);
+    if (w.kind == READ_OUT) at = find_storage_output(t, first, input_at, i, w.k);
     if (w.kind == READ_IN) {
       const struct trace_input x = decode_input(t->input[input_at[i] + w.k]);
-      if (!x.is_leaf) at = output_slot(t, first, input_at, x.at, x.out);
+      if (!x.is_leaf) at = find_storage_output(t, first, input_at, x.at, x.out);
     }
     if (at >= 0) wanted[at] = 1;
   }
   return TY_OK;
 }
 
-/* Adds to the outputs that are kept what later gradients need. A call keeps all of its outputs or
-** none, since it is done as a whole. */
+/* Marks, besides those that are marked, the outputs that later gradients need. A call keeps all of
+** its outputs or none, since it is done as a whole. */
 static int mark_wanted(const struct trace *t, uint8_t *wanted)
 {
   int *first = NEWS(int, t->n + 1), *input_at = NEWS(int, t->n + 1);
-  int code = first && input_at ? TY_OK : out_of_memory();
+  int code = first && input_at ? TY_OK : fail_no_memory();
   for (int i = 0, o = 0, in = 0; !code && i < t->n; i++) {
     first[i] = o;
     input_at[i] = in;
@@ -181,8 +188,8 @@ static int mark_wanted(const struct trace *t, uint8_t *wanted)
   }
   for (int i = t->ndone; !code && i < t->n; i++) {
     const struct history *h = t->call[i];
-    const bool once = h->changes || h->call->v.call.op->flags & OP_RANDOM;
-    bool any = once && gradient_may_follow(t, i); /* it must not run again */
+    const bool cannot_repeat = h->changes || h->call->v.call.op->flags & OP_RANDOM;
+    bool any = cannot_repeat && gradient_may_follow(t, i);
     for (int k = 0; k < h->nout; k++) any |= wanted[first[i] + k];
     for (int k = 0; k < h->nout; k++) wanted[first[i] + k] = any && !h->view;
   }
@@ -194,7 +201,7 @@ static int mark_wanted(const struct trace *t, uint8_t *wanted)
 int trace_count_ends(const struct trace *t, const uint8_t *alive, int noutput, int *n)
 {
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
-  if (!wanted) return out_of_memory();
+  if (!wanted) return fail_no_memory();
   memcpy(wanted, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
   *n = 0;
@@ -225,7 +232,7 @@ static int make_executor(struct building *b, ty_exec **out)
   ty_pool *pool;
   TRY(kept_pool(&pool));
   ty_bind *bind = NEWS(ty_bind, t->nleaf + 1);
-  if (!bind) return out_of_memory();
+  if (!bind) return fail_no_memory();
   for (int i = 0; i < t->nleaf; i++) {
     const struct leaf *l = &t->leaf[i];
     bind[i] = (ty_bind){
@@ -258,7 +265,8 @@ static int make_executor(struct building *b, ty_exec **out)
   return code;
 }
 
-/* Marks which calls run, and of which the gradient does; their numbers end their nodes' names. */
+/* Sets per call whether the program runs it, and whether its gradient (CALL_RUNS, GRADIENT_RUNS). A
+** node's call is known by the number at the end of its name. */
 static void mark_steps(const struct trace *t, const ty_exec *e, uint8_t *steps)
 {
   const struct program *p = e->variant[FUSED];
@@ -303,7 +311,7 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
       b->end && b->end_array && k->key && k->call && k->where &&
       k->leaf && k->leaf_grad && k->known &&
       k->end_of && k->end && k->steps && k->ones && k->alive && k->latest;
-  return enough ? TY_OK : out_of_memory();
+  return enough ? TY_OK : fail_no_memory();
 }
 
 static int build_program(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
@@ -312,7 +320,7 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
   TRY(allocate_lists(b, k, noutput));
   TRY(add_graph(b));
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
-  if (!wanted) return out_of_memory();
+  if (!wanted) return fail_no_memory();
   memcpy(wanted, alive, (size_t)noutput);
   memcpy(k->alive, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
@@ -344,7 +352,7 @@ int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct
 {
   struct building b = { .t = t };
   struct kept *k = NEW(struct kept);
-  if (!k) return out_of_memory();
+  if (!k) return fail_no_memory();
   int code = build_program(&b, k, alive, noutput);
   for (int i = 0; i < b.nknown; i++) ty_tensor_free(b.known_array[i]);
   for (int i = 0; i < b.nend; i++) ty_tensor_free(b.end_array[i]);

@@ -2,9 +2,10 @@
 #pragma once
 #include "lazy/kept.h"
 
-/* Makes the program. alive: outputs of the calls that run which it keeps for others. */
+/* Makes the program of a trace, which kept_free frees. alive: per output of the calls that run, in
+** their order, whether an array has it, so that the program must write it. */
 int  trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct kept **out);
-/* Sets every element to 1, in the order of the array's device. */
+/* Queues a call that sets every element of x to 1. */
 int  tensor_fill_ones(ty_tensor *x);
-/* Counts the values that a program of the trace would write to arrays. */
+/* Counts the outputs that such a program would write to arrays, into *n. */
 int  trace_count_ends(const struct trace *t, const uint8_t *alive, int noutput, int *n);

@@ -26,7 +26,7 @@ int ty_watched(const ty_tensor *t)
 
 /* -- the rules of writing while recording ------------------------------------------------------ */
 
-static bool any_history(ty_tensor *const *t, int n)
+static bool any_has_history(ty_tensor *const *t, int n)
 {
   for (int i = 0; i < n; i++)
     if (t[i] && t[i]->history) return true;
@@ -41,49 +41,55 @@ static int refuse_write(const char *name, const char *why)
   return code;
 }
 
-/* Fails where an array may not be written as long as recording is on. recorded: what is written
-** depends on a variable. */
+/* Fails where an array may not be written while recording is on. recorded: the new values depend on
+** a variable. */
 static int check_write(const char *name, const ty_tensor *to, bool recorded)
 {
   if (to->history)
     return refuse_write(name, to->history->kind == HISTORY_VARIABLE
       ? "a variable is not written in place: it has its new value, but what was recorded "
         "does not know it; pause recording for updates"
-      : "a recorded array cannot be written; its old value would be lost");
+      : "a recorded array cannot be written, since backward may need its old value; write to a "
+        "copy of it");
   if (recorded && (to->offset || desc_bytes(&to->d) != to->storage->bytes))
-    return refuse_write(name, "a part of an array cannot become the result of a recorded call");
+    return refuse_write(name, "a part of an array cannot become the result of a recorded call; "
+        "write to a whole array");
   return TY_OK;
 }
 
+/* Fails where a given output of a call may not be written while recording is on. */
 static int check_writes(const struct call_key *q)
 {
-  const bool recorded = any_history(q->in, q->nin);
+  const bool recorded = any_has_history(q->in, q->nin);
   for (int i = 0; i < q->nout; i++) {
     const ty_tensor *to = q->out[i];
     if (!to) continue;
     TRY(check_write(q->op->name, to, recorded));
     for (int k = 0; recorded && k < q->nin; k++)
       if (q->in[k]->storage == to->storage)
-        return refuse_write(q->op->name, "an array cannot be changed in place by recorded ones");
+        return refuse_write(q->op->name, "an array cannot be changed in place by recorded ones; "
+            "let the call make a new array");
   }
   return TY_OK;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-/* A call that gets a history. */
-struct noting { const struct call_key *q; struct history *made; };
+/* A call that gets a history: what note_call is given, and what it makes. */
+struct noted_call { const struct call_key *q; struct history *made; };
 
+/* Serves as `note` of imperative_call: makes the call's history. */
 static int note_call(void *context, const struct made_call *made)
 {
-  struct noting *n = context;
+  struct noted_call *n = context;
   return history_call(made->call, &made->run, n->q->in, n->q->nin, made->out, made->nout, &n->made);
 }
 
+/* Submits a call by itself, and records it. */
 static int call_now(const struct call_key *q, ty_tensor **out)
 {
   const struct recording *now = thread_recording();
-  struct noting n = { q, NULL };
+  struct noted_call n = { q, NULL };
   int code = imperative_call(q, now->training, out, note_call, &n);
   struct history *h = n.made;
   if (!code) {
@@ -95,8 +101,8 @@ static int call_now(const struct call_key *q, ty_tensor **out)
   return code;
 }
 
-/* Returns whether a call reads what a pending one makes: where calls do not wait otherwise, a late
-** one. */
+/* Returns whether a call reads the result of a pending one. With TYCHO_LAZY=0 only late values, and
+** what depends on them, are pending. */
 static bool reads_pending(const struct call_key *q)
 {
   for (int i = 0; i < q->nin; i++)
@@ -104,8 +110,9 @@ static bool reads_pending(const struct call_key *q)
   return false;
 }
 
-/* Returns whether a call may wait: its results are new arrays, the front end has no part in it, it
-** cannot fail for what is in its inputs, and their addresses are not known outside. */
+/* Returns whether a call may wait: its results are new arrays, it calls no function of the front
+** end, the values of its inputs cannot make it fail or decide the shapes of its results, and the
+** addresses of its inputs are not known outside. */
 static bool may_wait(const struct call_key *q)
 {
   const struct op *op = q->op;
@@ -120,6 +127,7 @@ static bool may_wait(const struct call_key *q)
   return true;
 }
 
+/* Makes the first nout outputs of a node as tensors with it as their history; none if it fails. */
 static int make_outputs(struct history *h, ty_tensor **out, int nout)
 {
   const int n = MIN(h->nout, nout);
@@ -138,8 +146,8 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
   return TY_OK;
 }
 
-/* Adds a call to the backlog, which runs first where its mode differs, where it is full, or where a
-** pending call changes an input of this one: the input has its new value only after that. */
+/* Adds a call to the backlog. The backlog runs first where its mode differs, where it is full, or
+** where a pending call changes an array that this call reads. */
 static int add_pending(const struct call_key *q, struct cached_call *c, ty_tensor **out)
 {
   struct backlog *backlog = backlog_own();
@@ -175,6 +183,7 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   return code;
 }
 
+/* Records a call that waits in this thread's backlog. */
 static int call_later(const struct call_key *q, ty_tensor **out)
 {
   struct cached_call *c;
@@ -186,7 +195,7 @@ static int call_later(const struct call_key *q, ty_tensor **out)
   return code;
 }
 
-/* Notes why results have no history. */
+/* Notes, in results without a history, why they have none. */
 static void note_plain(ty_tensor *const *out, int n)
 {
   const struct recording *now = thread_recording();
@@ -212,10 +221,10 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
   const bool may_fail = op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
   struct call_key q = { op, attr, nattr, in, nin, out, nout, may_fail ? now->where : NULL };
   int code = TY_OK;
-  if (now->on && nout == 1 && is_variable(out[0]))    /* as the reference: refused once written */
+  if (now->on && nout == 1 && is_variable(out[0])) /* written, then refused below, as in MXNet */
     code = imperative_call(&q, now->training, out, NULL, NULL);
   if (!code && now->on) code = check_writes(&q);
-  if (!code && now->on && any_history(in, nin))
+  if (!code && now->on && any_has_history(in, nin))
     code = may_wait(&q) ? call_later(&q, out) : call_now(&q, out);
   else if (!code && !(code = imperative_call(&q, now->training, out, NULL, NULL)))
     note_plain(out, nout);
@@ -225,15 +234,14 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
 
 /* -- views and copies -------------------------------------------------------------------------- */
 
-/* Makes the history of something that was done otherwise than by a call: as if op had made `to` of
-** `from`. */
+/* Records a view or a copy that no call made, as if the operator `op` had made `to` of `from`. */
 static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *from, ty_tensor *to)
 {
   struct recording *now = thread_recording();
   struct cached_call *call;
   struct history *h;
   ty_tensor here = *from, *in = &here, *out = to;
-  here.d.device = to->d.device; /* a copy's gradient is there; backward brings values across */
+  here.d.device = to->d.device; /* a copy to another device is recorded as a call on that device */
   const struct call_key q = { op_find(op), attr, nattr, &in, 1, &out, 1, NULL };
   TRY(cached_call_find(&q, &call));
   const struct run none = { .is_train = now->training };
@@ -245,7 +253,7 @@ static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *
   history_attach(to, h, 0);
   backlog_lock();
   if (h->view && from->history && from->history->backlog) {
-    backlog_line(from->history->backlog, call); /* its line is noted in any case */
+    backlog_line(from->history->backlog, call); /* keeps its guess in step; the line is h->where */
     now->line.missed = 0;
     backlog_add(from->history->backlog, h);
   }
@@ -254,7 +262,7 @@ static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *
   return TY_OK;
 }
 
-/* Makes a part of the first axis of `from`, or of its elements where rows are cut. */
+/* Makes a view of `count` entries of the first axis, and records it as slice_axis. */
 static int view_rows(ty_tensor *from, int64_t first, int64_t count, ty_tensor **out)
 {
   char begin[24], end[24];
@@ -268,6 +276,7 @@ static int view_rows(ty_tensor *from, int64_t first, int64_t count, ty_tensor **
   return note_step("slice_axis", attr, COUNT(attr), from, *out);
 }
 
+/* Makes a view of all elements in another shape, and records it as Reshape. */
 static int view_reshaped(ty_tensor *from, const ty_desc *d, ty_tensor **out)
 {
   char shape[256];
@@ -277,7 +286,8 @@ static int view_reshaped(ty_tensor *from, const ty_desc *d, ty_tensor **out)
   return note_step("Reshape", &attr, 1, from, *out);
 }
 
-/* Makes a view in at most three steps: all elements in a row, a part of them, another shape. */
+/* Makes a recorded view in at most three steps: as a vector where the part cuts rows, the part, its
+** shape. offset: bytes from the start of x. */
 static int view_recorded(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
 {
   const int64_t size = (int64_t)dtype_size(x->d.dtype), n = desc_count(d);
@@ -314,7 +324,7 @@ int ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
   if (!x || !d || !out || !thread_recording()->on || !x->history)
     return ty_tensor_view(x, d, offset, out);
   ty_tensor *plain;
-  TRY(ty_tensor_view(x, d, offset, &plain)); /* is there such a view? */
+  TRY(ty_tensor_view(x, d, offset, &plain)); /* checks the arguments */
   if (d->dtype != x->d.dtype) {
     *out = plain;
     return TY_OK;

@@ -16,11 +16,11 @@ int backlog_run(void)
 /* Serves as history_drop_pending. */
 static bool drop_pending(struct history *h)
 {
-  bool seen = false;                                  /* an array has an output of the call */
+  bool needed = false;                                /* an array has an output of the call */
   backlog_lock();
   for (int i = 0; i < h->nout && !h->view; i++)
-    seen |= __atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1;
-  if (!seen) {
+    needed |= __atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1;
+  if (!needed) {
     backlog_remove(h);
     backlog_unlock();
     return true;
@@ -34,7 +34,8 @@ static bool drop_pending(struct history *h)
   return false;
 }
 
-/* Submits what fills a storage, or all. */
+/* Serves as storage_settle: submits all backlogs, and computes the value of s again if it was not
+** kept. s may be NULL. */
 static int settle_storage(struct storage *s)
 {
   backlog_lock();
@@ -44,7 +45,9 @@ static int settle_storage(struct storage *s)
   return code;
 }
 
-/* Serves as storage_settle_reads. What a run writes itself comes after the calls that wait. */
+/* Serves as storage_settle_reads: submits the calls that read s before s is written. Fails where a
+** call that reads it waits for a late value, unless a run is being submitted: it writes s in order.
+** */
 static int settle_reads(struct storage *s)
 {
   backlog_lock();
@@ -55,7 +58,7 @@ static int settle_reads(struct storage *s)
   return code;
 }
 
-/* Runs and frees the backlog of a thread that ends: others may still need its calls. */
+/* Submits and frees the backlog of a thread that ends, since others may need its results. */
 static void end_thread(void *backlog)
 {
   struct backlog *t = backlog;

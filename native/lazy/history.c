@@ -34,7 +34,7 @@ struct history *history_keep(struct history *h)
   return h;
 }
 
-/* Drops one reference. What has none left goes in front of *list. */
+/* Drops one reference. A node without any goes in front of *list, for release_list. */
 static void release_history(struct history *h, struct history **list)
 {
   if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL)) return;
@@ -43,12 +43,12 @@ static void release_history(struct history *h, struct history **list)
   *list = h;
 }
 
-/* Serial numbers of functions whose steps are gone, which the front end has not asked for. */
+/* Serial numbers of functions whose nodes were freed, for ty_function_gone. */
 static struct { pthread_mutex_t lock; uint64_t *serial; int n, cap; } gone = {
   PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0
 };
 
-static void note_gone(uint64_t serial)
+static void note_function_gone(uint64_t serial)
 {
   pthread_mutex_lock(&gone.lock);
   if (GROW(gone.serial, gone.n, gone.cap)) gone.serial[gone.n++] = serial;
@@ -69,6 +69,7 @@ uint64_t ty_function_gone(void)
   return serial;
 }
 
+/* Releases what a node holds of its call; nodes that nothing else holds go in front of *list. */
 static void release_contents(struct history *h, struct history **list)
 {
   for (int i = 0; i < h->nin; i++) {
@@ -84,13 +85,14 @@ static void release_contents(struct history *h, struct history **list)
   }
   mem_free(h->desc);
   if (h->call) cached_call_release(h->call);
-  if (h->desc) note_gone(h->serial);
+  if (h->desc) note_function_gone(h->serial);
   h->desc = NULL;
   h->call = NULL;
   h->nin = h->nout = 0;
 }
 
-/* Releases a chain of nodes in a loop, since a long one would overflow the stack. */
+/* Frees a list of nodes, and those that they alone held, in a loop: recursion would overflow the
+** stack for a long graph. */
 static void release_list(struct history *list)
 {
   while (list) {
@@ -130,6 +132,7 @@ int history_variable(ty_tensor *grad, int req, struct history **out)
   return TY_OK;
 }
 
+/* Sets the inputs of a node. It holds the node that made an input, or else the array itself. */
 static void hold_inputs(struct history *h, ty_tensor *const *in, int nin)
 {
   h->nin = nin;
@@ -174,7 +177,8 @@ int history_call(struct cached_call *call, const struct run *run, ty_tensor *con
   return TY_OK;
 }
 
-/* Makes the node of a call with promised outputs and room for nin inputs, of which there are n. */
+/* Makes the node of a call with promised outputs and room for nin inputs, of which the first n are
+** given. */
 static int promise_outputs(struct cached_call *call, const struct run *run, ty_tensor *const *in,
     int nin, int n, struct history **made)
 {
@@ -252,6 +256,7 @@ void history_note_versions(struct history *h)
   for (int i = 0; i < h->nout; i++) h->out[i].version = storage_version(h->out[i].storage);
 }
 
+/* Drops the reference of a tensor to its history. */
 static void drop_attached(struct history *h)
 {
   if (h && h->kind != HISTORY_VARIABLE) live_add(LIVE_RECORDED, -1);
@@ -282,7 +287,7 @@ int history_input_tensor(const struct history *h, int in, ty_tensor **tensor)
   return TY_OK;
 }
 
-/* Tensors drop what they hold of here when they are freed. */
+/* Makes tensors drop their history when they are freed. */
 __attribute__((constructor)) static void register_history(void)
 {
   tensor_drop_history = drop_attached;

@@ -39,8 +39,8 @@ struct history {
   enum history_kind kind;
   uint64_t serial;                                    /* larger than those of its inputs' nodes */
   const char *where;                                  /* line of the script, interned; NULL */
-  struct history *next;                               /* while a chain is dropped */
-  uint64_t seen;                                      /* the last walk that visited it */
+  struct history *next;                               /* in a list of nodes that are dropped */
+  uint64_t seen;                                      /* number of the last walk that visited it */
   int index;                                          /* its index in that walk */
   size_t bytes;                                       /* of this block */
   /* HISTORY_VARIABLE; the gradient is NULL where req is TY_NULL */
@@ -54,13 +54,16 @@ struct history {
   struct history_input *in;
   struct history_output *out;
   ty_desc *desc;                                      /* of a function's outputs */
-  bool view;                                          /* its output is in its input's storage */
+  bool view;                                          /* its output shares its input's storage */
   bool changes;                                       /* it writes to an input */
   bool broken;                                        /* see backlog_mark_broken */
   bool late;                                          /* its input was not given yet (late.c) */
   bool waits;                                         /* see backlog_mark_waiting */
-  /* of late calls: id 0: none; of: number of late values that the group has */
-  struct late_group { uint64_t id; int of; } group;
+  /* Late values that belong together. */
+  struct late_group {
+    uint64_t id;                                      /* 0: no group */
+    int of;                                           /* late values in the group */
+  } group;
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
   const char *freed_at;                               /* the line of that backward; NULL */
@@ -72,57 +75,66 @@ struct history {
 /* Returns a number for history.seen and storage.seen that no walk has had. */
 uint64_t history_new_walk(void);
 
-/* How a tensor without a history came about (ty_tensor.made). */
+/* Why a tensor has no history (ty_tensor.made). */
 enum {
-  MADE_BY_HOST,
-  MADE_NOT_RECORDING,
-  MADE_WHILE_PAUSED,
-  MADE_OF_PLAIN_ARRAYS,                               /* recording was on */
-  MADE_DETACHED,
+  MADE_BY_HOST,                                       /* no call made it */
+  MADE_NOT_RECORDING,                                 /* recording was off */
+  MADE_WHILE_PAUSED,                                  /* recording was paused */
+  MADE_OF_PLAIN_ARRAYS,                               /* recording was on, no input had a history */
+  MADE_DETACHED,                                      /* ty_detach dropped its history */
 };
 
-/* Makes the node of a variable, with one reference; keeps the gradient. */
+/* Makes the node of a variable, with one reference. grad: its gradient, of which the node keeps a
+** reference; may be NULL. req: TY_NULL, TY_WRITE or TY_ADD. */
 int  history_variable(ty_tensor *grad, int req, struct history **out);
-/* Makes the node of a call, with one reference. in: what it was called with; out: all outputs. */
+/* Makes the node of a call that is submitted, with one reference; keeps its arrays. in: what it was
+** called with; out: all outputs, private ones as well. */
 int  history_call(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
     ty_tensor *const *out, int nout, struct history **made);
-/* Makes the node of a call whose outputs are promised. */
+/* Makes the node of a pending call, with one reference: its outputs are promised storages. */
 int  history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
     struct history **made);
-/* Makes the node of a call whose output is promised, and whose one input history_give sets. */
+/* Makes the node of a pending call with one input, which history_give sets later. */
 int  history_late(struct cached_call *call, const struct run *run, struct history **made);
 /* Sets the input of a late call. Its serial number becomes the highest. */
 void history_give(struct history *h, ty_tensor *value);
-/* Gives a node the highest serial number: it is moved after those that there are. */
+/* Gives a node the highest serial number, since it is moved after all other nodes. */
 void history_renumber(struct history *h);
-/* Makes the node of a function of the front end, likewise. */
+/* Makes the node of a function of the front end, with one reference; keeps its arrays. */
 int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
     struct history **made);
 /* Notes the versions of what a call has read and given, once it is submitted. */
 void history_note_versions(struct history *h);
+/* Adds a reference and returns h, which may be NULL. */
 struct history *history_keep(struct history *h);
+/* Drops a reference; the last one frees the node, and the nodes that it alone held. Any thread may
+** call it, without the lock of the backlogs or with it. */
 void history_drop(struct history *h);
-/* Called when the last reference to a pending call is dropped (flush.c). Returns true if it may be
-** freed, since no array has an output of it. Else runs the call and drops it again. */
+/* Serves history_drop where the last reference to a pending call is dropped (flush.c). Returns true
+** if no array has an output of it: the caller frees it. Otherwise runs the call and drops it. */
 extern bool (*history_drop_pending)(struct history *h);
 /* Drops the inputs and outputs of a node, which backward has used. where: the line of that
 ** backward, for errors. */
 void history_free(struct history *h, const char *where);
-/* Replaces the history of a tensor; h NULL: by none. */
+/* Makes t output `out` of h, of which it keeps a reference, and drops the history that it had. h
+** NULL: it has none from then on. */
 void history_attach(ty_tensor *t, struct history *h, int out);
+/* Returns the descriptor of an output, which lives as long as the node is not freed. */
 const ty_desc *history_desc(const struct history *h, int out);
 /* Returns the operator's name, or "Function". */
 const char *history_name(const struct history *h);
-/* Returns a tensor, one reference, on an output of a call, or on what an input reads. They have no
-** history, but for an input that is an array of its own. */
+/* Makes a tensor on the storage of an output, one reference, without a history. */
 int  history_output_tensor(const struct history *h, int out, ty_tensor **tensor);
+/* Gives the array that an input reads, one reference: the call's own array, with its history, or a
+** new tensor without one on the output of another node. */
 int  history_input_tensor(const struct history *h, int in, ty_tensor **tensor);
-/* Returns whether an output has bytes, or will have: those of a pending call have none. */
+/* Returns whether an output has bytes, or gets them in a run that is submitted: those of a pending
+** call, and those that a program did not keep, have none. */
 static inline bool history_has_value(const struct history *h, int out)
 {
   return __atomic_load_n(&h->out[out].storage->source, __ATOMIC_ACQUIRE) != &storage_promise;
 }
-/* Returns whether t has values that a variable takes part in. */
+/* Returns whether t was made by a recorded call or function: a variable was not. */
 static inline bool history_is_recorded(const ty_tensor *t)
 {
   return t->history && t->history->kind != HISTORY_VARIABLE;

@@ -1,18 +1,19 @@
 /* kept.c - see kept.h. */
 #include "lazy/kept.h"
 
-/* programs that are kept, at most; those of one structure that keep other outputs count apart */
+/* Programs in the cache, at most. One structure has several, which keep different outputs. */
 enum { MOST_KEPT = 256 };
-/* runs in a row with the same outputs alive, fewer than the program keeps, after which a program is
-** built that keeps just these. In one run they may be fewer by chance, since a collector frees
+/* Runs in a row with the same outputs alive, fewer than the program keeps, after which a program is
+** built that keeps just these. In a single run they may be fewer by chance, since a collector frees
 ** arrays at any time. */
 enum { RUNS_ALIKE = 2 };
-enum { MOST_ALIKE = 4 };                              /* programs of a structure, at most */
+/* Programs of one structure in the cache, at most. */
+enum { MOST_ALIKE = 4 };
 
 static struct kept *kept[MOST_KEPT];
 static int nkept;
 static ty_pool *pool;
-static uint64_t runs;
+static uint64_t runs;                                 /* serial number of the last run */
 struct kept_stats kept_stats;
 
 int kept_pool(ty_pool **out)
@@ -22,6 +23,8 @@ int kept_pool(ty_pool **out)
   return TY_OK;
 }
 
+/* Returns whether k was made of a trace like t: the same key and the same calls. Calls whose number
+** is an argument are compared by the key alone. */
 static bool has_structure(const struct kept *k, const struct trace *t, uint64_t hash)
 {
   if (k->hash != hash || k->nkey != t->nkey || k->ncall != t->n) return false;
@@ -105,11 +108,11 @@ void kept_free(struct kept *k)
 void kept_add(struct kept *k, uint64_t hash)
 {
   if (nkept == MOST_KEPT) {
-    int at = 0;                                       /* of the least recently used one */
+    int oldest = 0;
     for (int i = 1; i < nkept; i++)
-      if (kept[i]->used < kept[at]->used) at = i;
-    kept_free(kept[at]);
-    kept[at] = kept[--nkept];
+      if (kept[i]->used < kept[oldest]->used) oldest = i;
+    kept_free(kept[oldest]);
+    kept[oldest] = kept[--nkept];
   }
   k->hash = hash;
   k->used = ++runs;

@@ -1,19 +1,24 @@
-/* kept.h - programs of traces, kept by their structure. All under the lock of backlog.h. */
+/* kept.h - a cache of programs, found by the structure of their traces. All of it is used under the
+** lock of backlog.h. */
 #pragma once
 #include "exec/exec.h"
 #include "lazy/trace.h"
 
-enum { CALL_RUNS = 1, GRADIENT_RUNS = 2 };
-/* A program, and what of its runs decides which programs are kept. */
+/* What a program does with a call (kept.steps). */
+enum {
+  CALL_RUNS     = 1,                                  /* it computes the call's outputs */
+  GRADIENT_RUNS = 2,                                  /* it computes the call's gradient */
+};
+/* A program with its key, and counts of its runs by which the cache chooses what to keep. */
 struct kept {
-  uint64_t hash;
-  uint64_t *key;
+  uint64_t hash;                                      /* of key */
+  uint64_t *key;                                      /* trace.key */
   int nkey;
   struct cached_call **call;                          /* one reference each */
   int ncall;
-  int ndone;                                          /* the first ones, which have run before */
+  int ndone;                                          /* the first ones, done before the run */
   const char **where;                                 /* per call: its line in the last run */
-  struct kept *next;                                  /* program that its thread ran after it */
+  struct kept *next;                                  /* what its thread ran after it; NULL */
   ty_exec *e;
   /* per leaf: index of its bound array; -1: the program does not read it */
   int *leaf;
@@ -24,11 +29,11 @@ struct kept {
   ** program does not read it */
   int *known;
   int nknown;
-  /* ends: outputs of the calls that run which are written to arrays. Per end: index of its bound
-  ** array; -1: it has none */
+  /* An end is an output of a call that runs which is written to an array. Per end: index of its
+  ** bound array; -1: it has none */
   int *end;
   int nend;
-  int64_t end_bytes;                                  /* of these arrays; 0: not on a single CPU */
+  int64_t end_bytes;                                  /* of these arrays; 0 unless all on one CPU */
   /* per output of the calls that run, in their order: number of its end; -1: it is none */
   int *end_of;
   int noutput;
@@ -37,25 +42,27 @@ struct kept {
   uint64_t used;                                      /* serial number of its last run */
   /* per output of the calls that run: an array had it when the program was built */
   uint8_t *alive;
-  /* the same in the last run */
+  /* per output of the calls that run: an array had it in the last run */
   uint8_t *latest;
   int repeated;                                       /* runs in a row with the same `latest` */
 };
 
-/* Notes which outputs are alive, that is, have an array, in a run of a program. Returns whether
-** they are fewer than it keeps, for several runs in a row: then a program that keeps just these is
-** worth the time to build it. */
+/* Notes which outputs are alive, that is, have an array, in a run of a program. Returns whether the
+** same outputs, fewer than the program keeps, were alive in the last runs: a smaller program is
+** then worth the time to build it. */
 bool kept_is_large(struct kept *k, const uint8_t *alive);
 
-/* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL: there
-** is none. */
+/* Returns the cache's program of a structure that keeps at least the outputs that are `alive`, and
+** no more than it must where there are several; NULL: there is none. */
 struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput);
-/* Keeps a program, which kept_free frees; may free the least recently used one. */
+/* Adds a program to the cache, which owns it from then on. A full cache frees the program that ran
+** least recently. */
 void kept_add(struct kept *k, uint64_t hash);
+/* Frees a program that is not, or no longer, in the cache. */
 void kept_free(struct kept *k);
-/* Returns the pool that all programs share; they run one after another. */
+/* Gives the pool that all programs share, since they run one after another; the cache owns it. */
 int  kept_pool(ty_pool **out);
-/* Marks the outputs that programs of this structure keep. */
+/* Sets alive[i] of each output i that some program of this structure keeps. */
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput);
 
 struct kept_stats {

@@ -7,6 +7,8 @@
 #include "lazy/late.h"
 #include "lazy/recording.h"
 
+/* Adds the call of a late value to this thread's backlog, which runs first where it has another
+** mode. Under the lock. */
 static int add_late(const ty_desc *d, struct late_group group, ty_tensor **out)
 {
   const struct run run = { .is_train = thread_recording()->training };
@@ -40,8 +42,10 @@ int ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out)
 {
   NEED(d && out, TY_ETYPE, "late: the description or the result's place is missing");
   NEED(desc_known(d) && d->dtype != TY_NODTYPE, TY_ESHAPE, "late: its shape or type is missing");
-  NEED(thread_recording()->on, TY_ESTATE, "late: recording is off");
-  NEED(group && of > 0, TY_EVALUE, "late: there is no group");
+  NEED(thread_recording()->on, TY_ESTATE, "late: recording is off; turn it on (ty_recording)");
+  NEED(group && of > 0, TY_EVALUE,
+      "late: group %llu of %d values; expected a group number and a size of at least 1",
+      (unsigned long long)group, of);
   backlog_lock();
   int code = add_late(d, (struct late_group){ group, of }, out);
   backlog_unlock();
@@ -75,8 +79,11 @@ static int give_value(ty_tensor *late, ty_tensor *value)
   struct history *h = late->history;
   NEED(h && h->late && h->backlog == backlog_own(), TY_ESTATE,
       "give: this value was given, or the calls that wait for it were dropped");
+  char want[160], got[160];
   NEED(late->d.dtype == value->d.dtype && desc_same_shape(&late->d, &value->d), TY_ESHAPE,
-      "give: the value has another shape or type");
+      "give: expected %s %s, got %s %s", dtype_name(late->d.dtype),
+      text_shape(&late->d, want, sizeof want), dtype_name(value->d.dtype),
+      text_shape(&value->d, got, sizeof got));
   struct backlog *backlog = h->backlog;
   history_keep(h);
   backlog_remove(h);
@@ -126,8 +133,8 @@ void ty_late_drop(void)
 
 /* A walk from heads that counts the late values of each group. */
 struct group_walk {
-  uint64_t mark;
-  struct history **list;
+  uint64_t walk;
+  struct history **list;                              /* nodes that were visited, borrowed */
   int n, cap;
   struct group_count { struct late_group group; int found; } *count;
   int ncount, count_cap;
@@ -148,8 +155,8 @@ static int count_value(struct group_walk *w, const struct late_group *g)
 
 static int visit_value(struct group_walk *w, struct history *h)
 {
-  if (!h || h->kind == HISTORY_VARIABLE || h->seen == w->mark) return TY_OK;
-  h->seen = w->mark;
+  if (!h || h->kind == HISTORY_VARIABLE || h->seen == w->walk) return TY_OK;
+  h->seen = w->walk;
   NEED(GROW(w->list, w->n, w->cap), TY_EMEMORY, "out of memory: recording");
   w->list[w->n++] = h;
   return h->group.id ? count_value(w, &h->group) : TY_OK;
@@ -158,7 +165,7 @@ static int visit_value(struct group_walk *w, struct history *h)
 int ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group)
 {
   NEED(head && group, TY_ETYPE, "late_missing: the heads or the result's place is missing");
-  struct group_walk w = { .mark = history_new_walk() };
+  struct group_walk w = { .walk = history_new_walk() };
   int code = TY_OK;
   *group = 0;
   backlog_lock();

@@ -3,10 +3,14 @@
 #include "lazy/numbers.h"
 
 enum { NO_FORM = 1 };                                 /* the form of calls without a number */
-enum { FORMS = 1024 };                                /* slots, a power of two; newer forms win */
+/* Slots for forms, a power of two. A new form replaces the one in its slot. */
+enum { FORMS = 1024 };
 
-/* Scalar operators and what computes the same with an array; swapped: the number comes first. */
-static const struct { const char *scalar, *array; bool swapped; } table[] = {
+/* Operators with a number, and those that take it as an array. */
+static const struct {
+  const char *scalar, *array;
+  bool swapped;                                       /* the number is the first input */
+} operators[] = {
   { "_plus_scalar", "broadcast_add", false },
   { "_minus_scalar", "broadcast_sub", false },
   { "_rminus_scalar", "broadcast_sub", true },
@@ -15,10 +19,11 @@ static const struct { const char *scalar, *array; bool swapped; } table[] = {
   { "_rdiv_scalar", "broadcast_div", true },
 };
 
+/* Returns the index of an operator with a number in `operators`; -1: it is none. */
 static int find_row(const struct op *op)
 {
-  for (int i = 0; i < COUNT(table); i++)
-    if (!strcmp(table[i].scalar, op->name)) return i;
+  for (int i = 0; i < COUNT(operators); i++)
+    if (!strcmp(operators[i].scalar, op->name)) return i;
   return -1;
 }
 
@@ -28,8 +33,8 @@ static uint64_t mix_hash(uint64_t h, uint64_t word)
   return h ^ h >> 29;
 }
 
-/* Returns the form of a call, at least 2, and notes its number; NO_FORM: it has none. */
-static uint64_t find_form(struct cached_call *c)
+/* Computes the form of a call, at least 2, and sets its number; NO_FORM: it has none. */
+static uint64_t compute_form(struct cached_call *c)
 {
   const struct call *v = &c->v.call;
   const ty_desc *d = &v->in[0].d;
@@ -46,7 +51,7 @@ uint64_t number_form(struct cached_call *c, bool *argument)
 {
   static struct { uint64_t form; double first; } seen[FORMS];
   *argument = false;
-  if (!c->form) c->form = find_form(c);
+  if (!c->form) c->form = compute_form(c);
   if (c->form == NO_FORM) return 0;
   const uint64_t at = (c->form >> 7) & (uint64_t)(FORMS - 1);
   if (seen[at].form != c->form) {
@@ -60,6 +65,6 @@ uint64_t number_form(struct cached_call *c, bool *argument)
 const struct op *number_operator(const struct cached_call *c, bool *first)
 {
   const int row = find_row(c->v.call.op);
-  *first = table[row].swapped;
-  return op_find(table[row].array);
+  *first = operators[row].swapped;
+  return op_find(operators[row].array);
 }

@@ -9,8 +9,10 @@
 #pragma once
 #include "imperative/call_cache.h"
 
-/* Returns a hash of a call without its number (cached_call.number); 0: it has no number that could
-** be an argument. *argument: whether it is one. Call it under the lock of backlog.h. */
+/* Returns the form of a call, as a hash of it without its number (cached_call.number); 0: it has no
+** number that could be an argument. *argument: whether the number is one. Notes the number of a
+** form that is new. Call it under the lock of backlog.h. */
 uint64_t number_form(struct cached_call *c, bool *argument);
-/* Returns the operator that computes the same with an array; *first: which is its first input. */
+/* Returns the operator that takes the number of such a call as an array; *first: whether that array
+** is its first input. */
 const struct op *number_operator(const struct cached_call *c, bool *first);

@@ -22,7 +22,9 @@ int ty_training(int set)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-enum { LINES = 4096 };                                /* slots, a power of two */
+/* Slots of the hash table of lines, a power of two. A script whose calls are on more lines has
+** calls without one. */
+enum { LINES = 4096 };
 
 const char *intern_line(const char *line)
 {

@@ -7,15 +7,18 @@ struct recording {
   bool on;                                            /* calls are recorded */
   bool paused;                                        /* they would be, but for a pause */
   bool training;                                      /* Dropout and its like are on */
-  const char *where;                                  /* line of the script, interned; NULL */
-  /* The front end reads these. Lines repeat: a backlog that begins as one before did, at the same
-  ** line, takes the lines of that one, as long as its calls are the same. */
+  const char *where;                                  /* current line, interned; NULL: unknown */
+  /* For the front end, which looks a line up only where it is asked for: a loop repeats the lines
+  ** of its calls. A backlog that begins with the same call at the same line as one before takes the
+  ** lines of that one, as long as its calls are the same. */
   struct line_request {
-    int32_t wanted;                                   /* a line must be noted for the next call */
-    int32_t missed;                                   /* the last call has none */
+    int32_t wanted;                                   /* the next call needs its line beforehand */
+    int32_t missed;                                   /* the last call has no line */
   } line;
 };
 extern _Thread_local struct recording recording_of_thread;
+/* Returns what the calling thread records. */
 static inline struct recording *thread_recording(void) { return &recording_of_thread; }
-/* Returns the one copy of a line's text, which lives as long as the process; NULL: no room. */
+/* Returns the one copy of a line's text, which lives as long as the process; NULL where the table
+** of lines is full or memory is out. Any thread may call it. */
 const char *intern_line(const char *line);

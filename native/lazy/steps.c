@@ -14,17 +14,20 @@ int ty_step_of(ty_tensor *t, ty_step **out, int *which)
 
 void ty_step_free(ty_step *s) { history_drop(s); }
 
+/* A walk from heads for the step with the largest serial number below a limit. */
 struct step_search {
-  struct history **list;
+  struct history **list;                              /* nodes that were visited, borrowed */
   int n, cap;
-  uint64_t now, below;
-  struct history *found;
+  uint64_t walk;
+  uint64_t below;
+  struct history *found;                              /* NULL: none yet */
 };
 
+/* Visits a node of the walk. functions: look for functions only, and not beyond them. */
 static int visit_history(struct step_search *s, struct history *h, int functions)
 {
-  if (!h || h->kind == HISTORY_VARIABLE || h->seen == s->now) return TY_OK;
-  h->seen = s->now;
+  if (!h || h->kind == HISTORY_VARIABLE || h->seen == s->walk) return TY_OK;
+  h->seen = s->walk;
   if (h->serial < s->below && (!functions || h->kind == HISTORY_FUNCTION))
     if (!s->found || s->found->serial < h->serial) s->found = h;
   if (functions && h->kind == HISTORY_FUNCTION) return TY_OK;
@@ -37,7 +40,7 @@ int ty_step_before(
     ty_tensor *const *head, int nhead, uint64_t below, int functions, ty_step **out)
 {
   NEED(head && out, TY_ETYPE, "step_before: the heads or the result's place is missing");
-  struct step_search s = { .now = history_new_walk(), .below = below };
+  struct step_search s = { .walk = history_new_walk(), .below = below };
   int code = TY_OK;
   for (int i = 0; i < nhead && !code; i++) code = visit_history(&s, head[i]->history, functions);
   for (int i = 0; i < s.n && !code; i++)
@@ -62,7 +65,9 @@ int ty_step_info_of(const ty_step *s, ty_step_info *out)
 
 int ty_step_input(ty_step *s, int i, ty_tensor **out)
 {
-  NEED(s && out && i >= 0 && i < s->nin, TY_EINDEX, "step_input: there is no input %d", i);
+  NEED(s && out, TY_ETYPE, "step_input: the step or the result's place is missing");
+  NEED(i >= 0 && i < s->nin, TY_EINDEX,
+      "step_input: there is no input %d; %s has %d, counted from 0", i, history_name(s), s->nin);
   struct history_input *in = &s->in[i];
   TRY(history_input_tensor(s, i, out));
   if (!in->array) history_attach(*out, in->from, in->out);
@@ -71,7 +76,9 @@ int ty_step_input(ty_step *s, int i, ty_tensor **out)
 
 int ty_step_output(ty_step *s, int i, ty_tensor **out)
 {
-  NEED(s && out && i >= 0 && i < s->nout, TY_EINDEX, "step_output: there is no output %d", i);
+  NEED(s && out, TY_ETYPE, "step_output: the step or the result's place is missing");
+  NEED(i >= 0 && i < s->nout, TY_EINDEX,
+      "step_output: there is no output %d; %s has %d, counted from 0", i, history_name(s), s->nout);
   TRY(history_output_tensor(s, i, out));
   history_attach(*out, s, i);
   return TY_OK;

@@ -1,7 +1,7 @@
 /* trace.c - see trace.h. Collects calls, describes their structure, and runs it.
 **
-** Order: trace_collect, trace_number, (gradients are assigned), trace_run. That looks the
-** structure up; where it is new it becomes a graph and an executor (build.c).
+** Order: trace_collect, trace_number, (gradients are assigned), trace_run. trace_run looks the
+** structure up in the cache (kept.c); a new one becomes a graph and an executor (build.c).
 */
 #include "lazy/ahead.h"
 #include "lazy/build.h"
@@ -10,11 +10,11 @@
 
 bool trace_submitting;
 
-static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
+static int fail_no_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
 
 /* -- which calls ------------------------------------------------------------------------------- */
 
-static int graph_was_freed(const struct history *h)
+static int fail_graph_freed(const struct history *h)
 {
   int code = fail(TY_ESTATE,
       "the graph of this array was freed by the backward%s%s; retain_graph = true there keeps it",
@@ -25,33 +25,35 @@ static int graph_was_freed(const struct history *h)
 
 static int add_call(struct trace *t, struct history *h)
 {
-  if (!GROW(t->call, t->n, t->cap)) return out_of_memory();
+  if (!GROW(t->call, t->n, t->cap)) return fail_no_memory();
   t->call[t->n++] = history_keep(h);
   return TY_OK;
 }
 
-/* Visits a node on the way from the heads; a pending one is listed with its backlog. */
+/* Visits a node on the way from the heads: adds a call to *list, a function to t. */
 static int visit_node(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == t->walk) return TY_OK;
-  if (h->freed) return graph_was_freed(h);
+  if (h->freed) return fail_graph_freed(h);
   h->seen = t->walk;
   if (h->kind == HISTORY_FUNCTION) {
-    if (!GROW(t->function, t->nfunction, t->function_cap)) return out_of_memory();
+    if (!GROW(t->function, t->nfunction, t->function_cap)) return fail_no_memory();
     t->function[t->nfunction++] = history_keep(h);
     return TY_OK;
   }
-  if (!GROW(*list, *n, *cap)) return out_of_memory();
+  if (!GROW(*list, *n, *cap)) return fail_no_memory();
   (*list)[(*n)++] = h;
   return TY_OK;
 }
 
-static int by_serial(const void *a_, const void *b_)
+/* Compares two nodes for qsort. */
+static int compare_serials(const void *a_, const void *b_)
 {
   const struct history *a = *(struct history *const *)a_, *b = *(struct history *const *)b_;
   return a->serial < b->serial ? -1 : a->serial > b->serial;
 }
 
+/* Appends the pending calls of a backlog; those before them are done. */
 static int add_backlog(struct trace *t, const struct backlog *backlog)
 {
   t->ndone = t->n;
@@ -64,7 +66,7 @@ int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
   struct backlog *backlog = backlog_own();
   struct history **list = NULL;
   int n = 0, cap = 0, code = TY_OK;
-  if (!backlog) return out_of_memory();
+  if (!backlog) return fail_no_memory();
   t->walk = history_new_walk();
   t->head = head;
   t->nhead = nhead;
@@ -76,7 +78,7 @@ int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
     if (!list[i]->backlog) code = add_call(t, list[i]);
   mem_free(list);
   TRY(code);
-  if (t->n) qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
+  if (t->n) qsort(t->call, (size_t)t->n, sizeof *t->call, compare_serials);
   return add_backlog(t, backlog);
 }
 
@@ -108,15 +110,17 @@ void trace_done(struct trace *t)
 
 /* -- structure --------------------------------------------------------------------------------- */
 
+/* Appends a word to the key. */
 static int put_key(struct trace *t, uint64_t word)
 {
-  if (!GROW(t->key, t->nkey, t->key_cap)) return out_of_memory();
+  if (!GROW(t->key, t->nkey, t->key_cap)) return fail_no_memory();
   t->key[t->nkey++] = word;
   return TY_OK;
 }
 
-/* Adds to the key which storage an array shares with an earlier one, and its offset; storage.index
-** counts from 1. */
+/* Appends to the key whether array number `index` shares its storage with an earlier one, and then
+** its offset there. *same: the number of the last such one, -1: none. Notes the number, from 1, in
+** storage.index. */
 static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same)
 {
   struct storage *s = x->storage;
@@ -127,7 +131,9 @@ static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same
   return *same >= 0 ? put_key(t, (uint64_t)x->offset) : TY_OK;
 }
 
-static bool is_leaf_of(
+/* Returns whether a leaf stands for output `out` of a node, or, without one, for an array with the
+** elements of x. */
+static bool leaf_matches(
     const struct leaf *l, const struct history *from, int out, const ty_tensor *x)
 {
   if (from || l->from) return l->from == from && l->out == out;
@@ -136,17 +142,18 @@ static bool is_leaf_of(
           desc_same_shape(&l->value->d, &x->d));
 }
 
-/* Finds the leaf of an array, or makes it. from: NULL for a plain one. Takes over x. */
-static int find_leaf(struct trace *t, struct history *from, int out, ty_tensor *x, int *at)
+/* Gives the index of an array's leaf, which it adds if it is new. from: NULL for a plain array.
+** Takes over the caller's reference to x, also if it fails. */
+static int intern_leaf(struct trace *t, struct history *from, int out, ty_tensor *x, int *at)
 {
   const struct storage *s = x->storage;
   for (int i = s->seen == t->walk ? s->index - 1 : -1; i >= 0; i = t->leaf[i].same_storage) {
-    if (!is_leaf_of(&t->leaf[i], from, out, x)) continue;
+    if (!leaf_matches(&t->leaf[i], from, out, x)) continue;
     ty_tensor_free(x);
     *at = i;
     return TY_OK;
   }
-  if (!GROW(t->leaf, t->nleaf, t->leaf_cap)) return ty_tensor_free(x), out_of_memory();
+  if (!GROW(t->leaf, t->nleaf, t->leaf_cap)) return ty_tensor_free(x), fail_no_memory();
   struct leaf *l = &t->leaf[t->nleaf];
   *l = (struct leaf){ .from = from, .out = out, .value = x };
   *at = t->nleaf++;
@@ -154,8 +161,9 @@ static int find_leaf(struct trace *t, struct history *from, int out, ty_tensor *
   return put_key(t, from ? from->kind : 0);
 }
 
-/* Finds where the value of an array comes from. */
-static int find_input(struct trace *t, struct history *from, int out, ty_tensor *array,
+/* Says where the value of an input comes from: a call of the trace, or a leaf, which it adds if it
+** is new. array: the input itself; NULL: output `out` of `from`. */
+static int resolve_input(struct trace *t, struct history *from, int out, ty_tensor *array,
     struct trace_input *x)
 {
   const bool call = from && from->kind == HISTORY_CALL;
@@ -167,17 +175,19 @@ static int find_input(struct trace *t, struct history *from, int out, ty_tensor 
   if (value) ty_tensor_keep(value);
   else TRY(history_output_tensor(from, out, &value));
   *x = (struct trace_input){ .is_leaf = true };
-  return find_leaf(t, call ? NULL : from, call ? 0 : out, value, &x->at);
+  return intern_leaf(t, call ? NULL : from, call ? 0 : out, value, &x->at);
 }
 
+/* Appends an input to the list of inputs and to the key. */
 static int put_input(struct trace *t, struct trace_input x)
 {
-  if (!GROW(t->input, t->ninput, t->input_cap)) return out_of_memory();
+  if (!GROW(t->input, t->ninput, t->input_cap)) return fail_no_memory();
   t->input[t->ninput++] = input_code(x);
   return put_key(t, input_code(x));
 }
 
-/* Computes what calls read that was not kept. Other walks meet the same nodes meanwhile. */
+/* Computes again the values that pending calls read and that were not kept. These runs are walks of
+** their own, which overwrite `seen` and `index` of nodes that t has too. */
 static int complete_inputs(const struct trace *t)
 {
   for (int i = t->ndone; i < t->n; i++)
@@ -190,8 +200,9 @@ static int complete_inputs(const struct trace *t)
   return TY_OK;
 }
 
-/* Makes a leaf of a number. */
-static int add_number(struct trace *t, const struct cached_call *c, int *at)
+/* Gives the index of the leaf of a call's number: an array of one element, of the type of its
+** input. Writes it at once. */
+static int intern_number(struct trace *t, const struct cached_call *c, int *at)
 {
   const ty_desc *d = &c->v.call.in[0].d;
   const ty_desc one = { .dtype = d->dtype, .ndim = 1, .dim = { 1 }, .device = c->device };
@@ -201,11 +212,11 @@ static int add_number(struct trace *t, const struct cached_call *c, int *at)
   TRY(ty_tensor_new(&one, &x));
   int code = ty_tensor_write(x, bytes, dtype_size(d->dtype));
   if (code) return ty_tensor_free(x), code;
-  return find_leaf(t, NULL, 0, x, at);
+  return intern_leaf(t, NULL, 0, x, at);
 }
 
-/* Adds a call to the key: what it is, with its number as an argument or not; whether it is done,
-** reached by the heads, a view; whether it has values, as all of its outputs have, or none. */
+/* Appends call i to the key: what it is, with its number as an argument or not; whether it is done,
+** is reached from the heads, is a view, has values (all of its outputs have them, or none). */
 static int put_call(struct trace *t, const struct history *h, int i)
 {
   bool argument;
@@ -213,7 +224,7 @@ static int put_call(struct trace *t, const struct history *h, int i)
   const uint64_t valued = done && history_has_value(h, 0);
   t->number[i] = -1;
   TRY(put_key(t, argument ? form : h->call->hash));
-  if (argument) TRY(add_number(t, h->call, &t->number[i]));
+  if (argument) TRY(intern_number(t, h->call, &t->number[i]));
   return put_key(t, done | (uint64_t)t->reached[i] << 1 | (uint64_t)h->view << 2 | valued << 3);
 }
 
@@ -221,7 +232,7 @@ int trace_number(struct trace *t)
 {
   t->reached = NEWS(uint8_t, t->n + 1);
   t->number = NEWS(int, t->n + 1);
-  if (!t->reached || !t->number) return out_of_memory();
+  if (!t->reached || !t->number) return fail_no_memory();
   for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
   TRY(complete_inputs(t));
   TRY(put_key(t, (uint64_t)precision_now()));
@@ -231,7 +242,7 @@ int trace_number(struct trace *t)
     struct trace_input x;
     TRY(put_call(t, h, i));
     for (int k = 0; k < h->nin; k++) {
-      TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
+      TRY(resolve_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
       if (x.is_leaf) t->leaf[x.at].reached |= t->reached[i];
     }
@@ -239,7 +250,7 @@ int trace_number(struct trace *t)
   for (int i = 0; i < t->nhead; i++) {
     ty_tensor *head = t->head[i];
     struct trace_input x;
-    TRY(find_input(t, head->history, head->history_out, head, &x));
+    TRY(resolve_input(t, head->history, head->history_out, head, &x));
     TRY(put_input(t, x));
     if (x.is_leaf) t->leaf[x.at].reached = true;
     TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
@@ -258,6 +269,7 @@ struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
   return NULL;
 }
 
+/* Appends to the key which leaves have gradients, and how they are written. */
 static int put_gradients(struct trace *t)
 {
   for (int i = 0; i < t->nleaf; i++) {
@@ -282,12 +294,12 @@ static uint64_t hash_key(const struct trace *t)
 
 /* -- values that have changed since ------------------------------------------------------------ */
 
-static int value_changed(const struct history *h, const char *what, const struct storage *s)
+static int fail_changed(const struct history *h, const char *what, const struct storage *s)
 {
   const char *at = __atomic_load_n(&s->written_at, __ATOMIC_RELAXED);
   int code = fail(TY_ESTATE,
-      "backward of %s needs its %s, which was written after it was recorded%s%s", history_name(h),
-      what, at ? ": at " : "", at ? at : "");
+      "backward of %s needs its %s, which was written%s%s after it was recorded; write to a copy, "
+      "or after backward", history_name(h), what, at ? " at " : "", at ? at : "");
   fail_node(history_name(h), NULL, h->where);
   return code;
 }
@@ -297,7 +309,7 @@ static bool is_changed(const struct storage *s, uint64_t version)
   return storage_version(s) != version;
 }
 
-/* Fails where the gradient of a call reads a value that is not what it was. */
+/* Fails where the gradient of a call reads a value that was written since it was recorded. */
 static int check_versions(const struct history *h)
 {
   const struct call *c = &h->call->v.call;
@@ -308,28 +320,30 @@ static int check_versions(const struct history *h)
   while (reads_next(&w)) {
     if (w.changed) continue; /* its own state */
     if (w.kind == READ_OUT && is_changed(h->out[w.k].storage, h->out[w.k].version))
-      return value_changed(h, "result", h->out[w.k].storage);
+      return fail_changed(h, "result", h->out[w.k].storage);
     if (w.kind != READ_IN) continue;
     const struct history_input *in = &h->in[w.k];
     const struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
-    if (is_changed(s, in->version)) return value_changed(h, h->call->ports.in[w.k].name, s);
+    if (is_changed(s, in->version)) return fail_changed(h, h->call->ports.in[w.k].name, s);
   }
   return TY_OK;
 }
 
-/* Fails where a call has to run again and one of its arrays is not what it was. */
+/* Fails where a call that has to run again reads an array that was written since it was recorded.
+** */
 static int check_inputs(const struct history *h)
 {
   for (int k = 0; k < h->nin; k++) {
     const struct history_input *in = &h->in[k];
     if (in->array && is_changed(in->array->storage, in->version))
-      return value_changed(h, h->call->ports.in[k].name, in->array->storage);
+      return fail_changed(h, h->call->ports.in[k].name, in->array->storage);
   }
   return TY_OK;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
 
+/* Makes output `out` of a call the program's bound array `at`. */
 static int set_output(struct kept *k, int at, const struct history *h, int out)
 {
   ty_tensor *x;
@@ -339,7 +353,7 @@ static int set_output(struct kept *k, int at, const struct history *h, int out)
   return TY_OK;
 }
 
-/* Sets leaves, and the outputs of done calls that have values. */
+/* Sets the arrays that a program reads: leaves with their gradients, outputs of done calls. */
 static int set_known(const struct trace *t, struct kept *k)
 {
   int at = 0;
@@ -356,7 +370,7 @@ static int set_known(const struct trace *t, struct kept *k)
   return TY_OK;
 }
 
-/* Gives the ends their memory. */
+/* Allocates the storages of the ends and sets their arrays. */
 static int set_ends(const struct trace *t, struct kept *k)
 {
   for (int i = t->ndone, o = 0; i < t->n; i++)
@@ -377,26 +391,28 @@ static void for_each_end(const struct trace *t, const struct kept *k,
       if (k->end_of[o] >= 0) f(t->call[i]->out[out].storage, context);
 }
 
-static void take_memory(struct storage *s, void *context)
+/* Makes a storage a promise again. */
+static void release_storage(struct storage *s, void *context)
 {
   (void)context;
   storage_unfulfil(s);
 }
 
+/* Marks all bytes of a storage as broken by a failure, which reads of them then report. */
 static void break_storage(struct storage *s, void *failure)
 {
   const struct access all = access_all(s);
   storage_mark(&all, failure);
 }
 
-/* Sets the arrays of a run; after a failure no end has memory. */
+/* Sets the arrays of a run. After a failure all ends are promises, as before. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
   TRY(set_known(t, k));
   int code = set_ends(t, k);
   if (!code) code = exec_rebind(k->e);
   if (!code) code = exec_prepare_whole(k->e);
-  if (code) for_each_end(t, k, take_memory, NULL);
+  if (code) for_each_end(t, k, release_storage, NULL);
   return code;
 }
 
@@ -412,25 +428,27 @@ static void release_arrays(const struct trace *t, struct kept *k)
   for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
 }
 
-static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *given)
+/* Writes the head gradients: those given, or ones, which are filled in once and stay until others
+** are given. */
+static int write_head_gradients(const struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   for (int i = 0; i < t->nhead; i++) {
     if (k->e->bind.head_grad[i] < 0) continue;
     ty_tensor *to = k->e->bind.bound[k->e->bind.head_grad[i]];
-    const bool same = !given || !given[i];
-    if (same && k->ones[i]) continue; /* they are those of the last run */
-    if (same && !k->ones[i]) TRY(tensor_fill_ones(to));
-    if (!same) TRY(ty_tensor_copy(to, given[i]));
+    const bool is_ones = !given || !given[i];
+    if (is_ones && k->ones[i]) continue;
+    if (is_ones) TRY(tensor_fill_ones(to));
+    else TRY(ty_tensor_copy(to, given[i]));
     ty_tensor_free(k->ones[i]);
     k->ones[i] = NULL;
-    if (same) ty_tensor_keep(k->ones[i] = to);
+    if (is_ones) ty_tensor_keep(k->ones[i] = to);
   }
   return TY_OK;
 }
 
-/* Submits a run. A failure breaks the ends and the gradients: each read of one fails. The calls
-** cannot be made again then, so a lack of memory, after which callers try again, is reported by
-** these reads only. */
+/* Submits a run. A failure breaks the ends and the gradients, so that each read of one fails. The
+** calls cannot be submitted a second time, so TY_EMEMORY, after which callers try again, is left to
+** these reads: it returns TY_OK then. */
 static int submit_run(struct trace *t, struct kept *k)
 {
   trace_submitting = true;
@@ -447,7 +465,8 @@ static int submit_run(struct trace *t, struct kept *k)
   return code;
 }
 
-/* Makes a program ready to run. A failure leaves everything as it was. */
+/* Prepares a run: checks that values are those that were recorded, writes the head gradients, sets
+** the arrays. A failure leaves the calls pending. */
 static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
@@ -455,27 +474,27 @@ static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
     if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
     if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
   }
-  if (k->e->nown) {                                   /* random operators have their own states */
+  if (k->e->nown) {                                   /* each random call has its own state */
     int n = 0;
-    if (!(t->own = NEWS(struct run, t->n + 1))) return out_of_memory();
+    if (!(t->own = NEWS(struct run, t->n + 1))) return fail_no_memory();
     for (int i = 0; i < t->n; i++)
       if (t->call[i]->call->v.call.op->flags & OP_RANDOM) t->own[n++] = t->call[i]->run;
   }
-  TRY(give_heads(t, k, given));
+  TRY(write_head_gradients(t, k, given));
   ahead_wait(k->end_bytes);
   return set_arrays(t, k);
 }
 
-/* Finds the program of a trace, or makes it. It keeps at least the outputs that others than the
-** calls of this trace refer to. */
-static int find_program(struct trace *t, struct kept **k)
+/* Gives the program of a trace from the cache, or builds it and adds it there. It keeps at least
+** the outputs to which anything but the calls of this trace refers. */
+static int obtain_program(struct trace *t, struct kept **k)
 {
   int noutput = 0, code = TY_OK;
   for (int i = t->ndone; i < t->n; i++) noutput += t->call[i]->nout;
   TRY(put_gradients(t));
   const uint64_t hash = hash_key(t);
   uint8_t *alive = NEWS(uint8_t, noutput + 1);
-  if (!alive) return out_of_memory();
+  if (!alive) return fail_no_memory();
   for (int i = t->ndone, o = 0; i < t->n; i++)
     for (int out = 0; out < t->call[i]->nout; out++, o++)
       alive[o] = !t->call[i]->view && t->call[i]->out[out].storage->refs > 1;
@@ -508,7 +527,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
     backlog = t->call[i]->backlog;
     backlog_remove(t->call[i]);
   }
-  int code = find_program(t, &k);
+  int code = obtain_program(t, &k);
   if (!code) code = prepare_run(t, k, given);
   if (code) {
     for (int i = t->ndone; backlog && i < t->n; i++) backlog_add(backlog, t->call[i]);
@@ -529,7 +548,8 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   return code;
 }
 
-/* Runs the calls of t, which has all that they read and that has no value. */
+/* Submits the calls of t without gradients. t lists, before each call, the calls without a value
+** that it reads. */
 static int run_forward(struct trace *t)
 {
   int code = trace_number(t);
@@ -539,38 +559,42 @@ static int run_forward(struct trace *t)
   return code;
 }
 
-/* Parts of the pending calls, which run one after the other, in this order. Calls of the last part
-** wait and do not run. */
-enum part { PART_WHOLE, PART_BROKEN, PART_WAITING };
+/* Parts of the pending calls, which run one after the other, in this order. */
+enum part {
+  PART_WHOLE,                                         /* neither of the others */
+  PART_BROKEN,                                        /* history.broken */
+  PART_WAITING,                                       /* history.waits: these do not run */
+};
 
-/* Which marks of calls (struct history) are up to date. */
+/* Which marks of calls (history.broken, history.waits) are up to date; others mean nothing. */
 struct marked { bool broken, waiting; };
 
-static enum part part_of(const struct history *h, struct marked marked)
+static enum part get_part(const struct history *h, struct marked marked)
 {
   if (marked.waiting && h->waits) return PART_WAITING;
   return marked.broken && h->broken ? PART_BROKEN : PART_WHOLE;
 }
 
+/* Submits the calls of a part as one program. */
 static int run_part(struct backlog *backlog, struct marked marked, enum part part)
 {
   struct trace t = { .walk = history_new_walk() };
   int code = TY_OK;
   for (struct history *h = backlog->first; h && !code; h = h->after)
-    if (part_of(h, marked) == part) code = add_call(&t, h);
+    if (get_part(h, marked) == part) code = add_call(&t, h);
   if (!code && t.n) code = run_forward(&t);
   trace_done(&t);
   return code;
 }
 
-/* Puts the calls of a part after the others. */
+/* Moves the calls of a part to the end of the backlog, in their order. */
 static void move_part(struct backlog *backlog, struct marked marked, enum part part)
 {
   struct history *last = backlog->last, *h = backlog->first, *after;
   for (bool more = h != NULL; more; h = after) {
     after = h->after;
     more = h != last;
-    if (part_of(h, marked) != part) continue;
+    if (get_part(h, marked) != part) continue;
     history_keep(h);
     backlog_remove(h);
     backlog_add(backlog, h);
@@ -578,9 +602,10 @@ static void move_part(struct backlog *backlog, struct marked marked, enum part p
   }
 }
 
-/* Runs the calls that are whole, then those that are broken. Calls of a part read values of those
-** before it: a reference to its storage makes a value an end. */
-static int run_apart(struct backlog *backlog, struct marked marked)
+/* Submits the calls that are whole, then those that are broken, as programs of their own. A value
+** that a later part reads must be written by the earlier program: the reference to its storage that
+** is held here makes it an end. */
+static int run_in_parts(struct backlog *backlog, struct marked marked)
 {
   struct storage **held = NULL;
   int n = 0, cap = 0, code = TY_OK;
@@ -588,13 +613,13 @@ static int run_apart(struct backlog *backlog, struct marked marked)
     for (int i = 0; i < h->nin && !code; i++) {
       const struct history_input *in = &h->in[i];
       if (in->array || !in->from->backlog) continue;
-      if (part_of(in->from, marked) >= part_of(h, marked)) continue;
+      if (get_part(in->from, marked) >= get_part(h, marked)) continue;
       if (GROW(held, n, cap)) held[n++] = storage_keep(in->from->out[in->out].storage);
-      else code = out_of_memory();
+      else code = fail_no_memory();
     }
   if (!code) code = run_part(backlog, marked, PART_WHOLE);
   if (!code) code = run_part(backlog, marked, PART_BROKEN);
-  if (code) { /* those that failed are at the end */
+  if (code) { /* failed calls were added at the end, after those that wait */
     move_part(backlog, marked, PART_BROKEN);
     move_part(backlog, marked, PART_WAITING);
   }
@@ -616,14 +641,14 @@ int trace_run_backlog(struct backlog *backlog)
 {
   const bool waiting = backlog_mark_waiting(backlog), broken = backlog_mark_broken(backlog);
   const int before = ty_precision(backlog->precision);
-  const int code = waiting || broken ? run_apart(backlog, (struct marked){ broken, waiting })
+  const int code = waiting || broken ? run_in_parts(backlog, (struct marked){ broken, waiting })
                                      : run_whole(backlog);
   ty_precision(before);
   return code;
 }
 
-/* Lists a call, and before it those without a value that it reads. */
-static int add_again(struct trace *t, struct history *h)
+/* Lists a call, and before it the calls without a value that it reads, these in turn, and so on. */
+static int add_with_inputs(struct trace *t, struct history *h)
 {
   if (h->late) return backlog_fail_waiting("reading an array");
   TRY(add_call(t, h));
@@ -632,24 +657,25 @@ static int add_again(struct trace *t, struct history *h)
     for (int k = 0; k < t->call[i]->nin; k++) {
       const struct history_input *in = &t->call[i]->in[k];
       if (in->array || in->from->seen == t->walk) continue;
-      if (in->from->freed) return graph_was_freed(in->from);
+      if (in->from->freed) return fail_graph_freed(in->from);
       if (history_has_value(in->from, in->out)) continue;
       if (in->from->late) return backlog_fail_waiting("reading an array");
       in->from->seen = t->walk;
       TRY(add_call(t, in->from));
     }
-  qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
+  qsort(t->call, (size_t)t->n, sizeof *t->call, compare_serials);
   return TY_OK;
 }
 
-/* Computes a call again in its own precision; products of another one that it reads come first. */
+/* Computes a call again, with all that it needs, in its own precision. Products of another
+** precision among these run first, each in its own. */
 static int run_call_again(struct history *h)
 {
   struct history *other = NULL;
   int code = TY_OK;
   do {
     struct trace t = { .walk = history_new_walk() };
-    code = add_again(&t, h);
+    code = add_with_inputs(&t, h);
     other = code ? NULL : trace_other_product(&t, h->call->precision);
     if (other) history_keep(other);
     else if (!code) code = run_forward(&t);

@@ -39,7 +39,7 @@ struct trace {
   int *number;                                        /* per call: the leaf of its number, -1 */
   uint64_t *input;                                    /* per input of each call: see input_code */
   int ninput, input_cap;
-  struct run *own;                                    /* of calls that draw; NULL: none does */
+  struct run *own;                                    /* per call that draws; NULL: none does */
 };
 
 /* Where an input comes from: output `out` of call `at` of the trace, or leaf `at`. */
@@ -53,23 +53,29 @@ static inline struct trace_input decode_input(uint64_t code)
   return (struct trace_input){ (int)(code >> 32), (int)(code >> 1 & INT32_MAX), code & 1 };
 }
 
+/* All functions are called under the lock of backlog.h, in this order. */
+
 /* Lists the calls that heads were made of, and all of this thread's backlog. */
 int  trace_collect(struct trace *t, ty_tensor *const *head, int nhead);
-/* Returns the first product among the calls that are done and have no value which is of another
-** precision (PRECISION_*); NULL: there is none. */
+/* Returns the first product of another precision (PRECISION_*) among the calls that are done and
+** whose values were not kept; NULL: there is none. */
 struct history *trace_other_product(const struct trace *t, int precision);
-/* Numbers the inputs of all calls and begins the key. Before gradients are asked for. */
+/* Lists the leaves, says of each input where it comes from, and begins the key. Computes values
+** again that the pending calls read and that were not kept. */
 int  trace_number(struct trace *t);
-/* Returns the leaf of a variable or of a function's output; NULL: the calls do not read it. */
+/* Returns the leaf of a variable or of a function's output, whose gradient may then be asked for;
+** NULL: the heads do not depend on it. */
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x);
-/* Submits the calls that have not run, and where there are heads their gradients. given: per head,
-** NULL for ones. */
+/* Submits the calls that have not run, and where there are heads the gradients of leaves. given:
+** head gradients, NULL for ones; itself NULL if all are. A failure before the run is submitted
+** leaves the calls pending; one after it breaks the results, and reads of them fail. */
 int  trace_run(struct trace *t, ty_tensor *const *given);
+/* Frees what a trace holds, but not the trace itself. */
 void trace_done(struct trace *t);
 
-/* A run is being submitted. Changed with the lock of the backlogs. */
+/* Whether a run is being submitted; changed under the lock of backlog.h. */
 extern bool trace_submitting;
 /* Submits the calls of a backlog, but for those that wait (late.c). */
 int  trace_run_backlog(struct backlog *backlog);
-/* Computes a value again that was not kept. */
+/* Computes the value of a storage again that no program has kept, with those that it needs. */
 int  trace_run_again(struct storage *s);
