@@ -229,8 +229,10 @@ int64_t ty_lazy_bytes(void)
 {
   const struct backlog *t = backlog_own();
   int64_t bytes = 0;
+  backlog_lock();
   for (const struct history *h = t ? t->first : NULL; h; h = h->after)
     bytes += count_visible_bytes(h);
+  backlog_unlock();
   return bytes;
 }
 

@@ -16,7 +16,9 @@ void ty_line_late(const char *line)
   struct backlog *backlog = backlog_own();
   now->line.missed = 0;
   now->where = line ? intern_line(line) : NULL;
+  backlog_lock();
   if (backlog && backlog->last) backlog->last->where = now->where;
+  backlog_unlock();
 }
 
 int ty_watched(const ty_tensor *t)
