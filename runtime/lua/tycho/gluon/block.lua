@@ -10,8 +10,8 @@
 --     end
 --     local net = Net(10)                  -- net.prefix == "net0_"
 --
--- What is assigned to a field is in the table `_fields` of the object, so that each assignment
--- passes `__newindex`, which registers blocks and parameters.
+-- Fields that are assigned go to the table `_fields` of the object, so that each assignment calls
+-- `__newindex`, which registers blocks and parameters.
 --
 -- @classmod ty.gluon.Block
 
@@ -35,22 +35,25 @@ local getmetatable, print, rawget, rawset, select, type =
   getmetatable, print, rawget, rawset, select, type
 local is_a, is_plain = Class.is_a, values.is_plain
 
---- The base of layers and networks. Fields, read-only: prefix, name (the prefix without its last
--- underscore), params (a ParameterDict of its own parameters). Fields of one's own are free; blocks
--- and parameters among them are registered. An unknown field is nil.
+--- The base of layers and networks. Read-only fields: prefix, name (the prefix without its last
+-- underscore), params (a ParameterDict of the block's own parameters, without those of children).
+-- A class may assign any other field; blocks and parameters that are assigned are registered. An
+-- unknown field is nil.
 local Block = Class:extend("Block")
 
 
 -- Making ------------------------------------------------------------------------------------------
 
 -- Returns the options of a constructor's call: its only or last argument, if that is a plain table.
-local function options_of(...)
+local function find_options(...)
   local last = select("#", ...) > 0 and select(-1, ...) or nil
   return is_plain(last) and last or nil
 end
 
 
-local function hint_of(class, ...)
+-- Returns what the automatic prefix of a new block begins with: `_hint` of its class (a text, or a
+-- function of the constructor's arguments), or the class's name in lower case.
+local function find_hint(class, ...)
   local hint = class._hint
   if type(hint) == "function" then
     hint = hint(class, ...)
@@ -59,10 +62,10 @@ local function hint_of(class, ...)
 end
 
 
--- Returns the prefix and the parameters of a new block.
-local function names_for(prefix, params, class, ...)
+-- Returns the full prefix of a new block and a dictionary for its parameters.
+local function make_names(prefix, params, class, ...)
   local outer = name_scope.current()
-  prefix = prefix or name_scope.next_prefix(hint_of(class, ...))
+  prefix = prefix or name_scope.next_prefix(find_hint(class, ...))
   local full = (outer and outer.prefix or "") .. prefix
   if params then
     return full, ParameterDict(params.prefix, { shared = params })
@@ -74,6 +77,7 @@ local function names_for(prefix, params, class, ...)
 end
 
 
+-- Checks the options that all blocks take; returns prefix and params.
 local function check_options(class, options)
   local prefix, params = options.prefix, options.params
   if prefix ~= nil and type(prefix) ~= "string" then
@@ -89,10 +93,11 @@ end
 
 local NONE = {}
 
-local function construct(class, ...)
-  local options = options_of(...) or NONE
+-- Serves as `__call` of classes: makes a block.
+local function construct_block(class, ...)
+  local options = find_options(...) or NONE
   local prefix, params = check_options(class, options)
-  local full, own = names_for(prefix, params, class, ...)
+  local full, own = make_names(prefix, params, class, ...)
   local b = setmetatable({ _fields = {}, _own = {}, _children = {}, _parents =
     setmetatable({}, { __mode = "k" }), _prefix = full, _params = own }, class)
   rawset(b, "_scope", name_scope.Scope(prefix == "" and "" or full, own))
@@ -106,17 +111,18 @@ local function construct(class, ...)
 end
 
 
---- Returns a class of blocks. Its objects are made by calling it; `init` then gets the arguments,
--- in the block's name scope. Fields of the class: `scoped = false` has `init` run in the scope that
--- is current at construction.
--- @string[opt] name whose lower case begins automatic prefixes; the base's otherwise
+--- Returns a subclass. A call of it makes an object: `init` gets the arguments and runs in the
+-- block's name scope, or, with the class's field `scoped = false`, in the scope that is current
+-- then. A class that defines no `init` has that of its base.
+-- @string[opt] name of the class, the base's by default; in lower case it begins automatic prefixes
+-- @treturn table class
 function Block:extend(name)
   local class = Class.extend(self, name)
-  getmetatable(class).__call = construct
+  getmetatable(class).__call = construct_block
   return class
 end
 
-getmetatable(Block).__call = construct
+getmetatable(Block).__call = construct_block
 
 -- Prepares fields before `init` runs; base classes define it, so that a user's class need not call
 -- the `init` of its base.
@@ -124,28 +130,25 @@ function Block._begin()
 end
 
 
---- Makes children and parameters; a subclass may define it. It gets the arguments of the
--- constructor.
-function Block.init(_)
+--- Makes children and parameters; a subclass may define it.
+-- @param ... arguments of the constructor
+function Block.init(...)
 end
 
 
 -- Children and parameters -------------------------------------------------------------------------
 
--- Drops what was traced of a block and of those that contain it.
-local function forget(b)
+-- Drops the traces of a block and of the blocks that contain it.
+local function drop_traces(b)
   rawset(b, "_traces", nil)
   rawset(b, "_last_trace", nil)
   rawset(b, "_ready", nil)
   for parent in next, rawget(b, "_parents") do
-    forget(parent)
+    drop_traces(parent)
   end
 end
 
-Block._forget = forget
-
-
--- Returns the position of the child of a name in the list.
+-- Returns the position of the child of a name in the list; nil: there is none.
 local function find_position(self, name)
   for i, child in ipairs(self._children) do
     if child.name == name then
@@ -155,20 +158,22 @@ local function find_position(self, name)
 end
 
 
--- Checks a new child; a subclass may override it to refuse blocks that cannot be its children.
+-- Raises an error for a block that cannot be a child; a subclass may override it.
 function Block._check_child()
 end
 
 
+-- Registers a child, in the place of one of the same name.
 local function put_child(self, name, block)
   self:_check_child(block)
   block._parents[self] = true
   local child = { name, block, name = name, block = block }
   self._children[find_position(self, name) or #self._children + 1] = child
-  forget(self)
+  drop_traces(self)
 end
 
 
+-- Removes a field that holds a block or a parameter, which is then no longer registered.
 local function remove_field(self, key)
   local position = find_position(self, key)
   if position and self._children[position].block == self._fields[key] then
@@ -181,15 +186,15 @@ local function remove_field(self, key)
     end
   end
   self._fields[key] = nil
-  forget(self)
+  drop_traces(self)
 end
 
 
 local function fail_replace(self, key, old, new)
   Error.raise{ code = "type", func = self.class_name, argument = tostring(key),
-    expected = "a " .. old.class_name .. " or nil", got = Error.kind(new),
-    message = ("'%s' is a registered %s and cannot become something else"):format(tostring(key),
-      is_a(old, Block) and "block" or "parameter") }
+    expected = is_a(old, Block) and "a block or nil" or "nil", got = Error.kind(new),
+    message = ("'%s' is a registered %s and cannot become something else; set it to nil first")
+      :format(tostring(key), is_a(old, Block) and "block" or "parameter") }
 end
 
 
@@ -234,7 +239,7 @@ function Block.__newindex(self, key, v)
       fail_replace(self, key, old, v)
     end
     self._own[#self._own + 1] = { name = tostring(key), param = v }
-    forget(self)
+    drop_traces(self)
   elseif is_a(old, Block) or is_a(old, Parameter) then
     if v ~= nil then
       fail_replace(self, key, old, v)
@@ -245,20 +250,20 @@ function Block.__newindex(self, key, v)
 end
 
 
---- Registers a child.
--- @tparam Block block
--- @string[opt] name the number of the children so far
+--- Registers a child. One of the same name is replaced.
+-- @tparam Block block another kind of value is E(`type`)
+-- @string[opt] name by default the number of children so far, as text
 function Block:register_child(block, name)
   if not is_a(block, Block) then
     Error.raise{ code = "type", func = self.class_name .. ":register_child", argument = "block",
-      expected = "a block", got = Error.kind(block), message = "children are blocks" }
+      expected = "a block", got = Error.kind(block), message = "bad 'block'" }
   end
   put_child(self, name and tostring(name) or tostring(#self._children), block)
 end
 
 
---- Returns the children in order: a list of `{name, block}`, also as fields of these names.
--- @treturn table
+--- Returns the children in order.
+-- @treturn table list of `{ name, block, name = name, block = block }`
 function Block:children()
   local list = {}
   for i, child in ipairs(self._children) do
@@ -270,9 +275,9 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
---- Runs f in the block's name scope: blocks made inside get its prefix.
+--- Runs f in the block's name scope: the prefixes of blocks that it makes begin with this block's.
 -- @tparam[opt] function f
--- @return the results of f; without f a scope: `s:with(f)`, `s:enter()`, `s:exit()`
+-- @return the results of f; without f the scope itself: `s:with(f)`, `s:enter()`, `s:exit()`
 function Block:name_scope(f)
   if f == nil then
     return self._scope
@@ -340,7 +345,9 @@ local function own_parameters(self)
 end
 
 
-local function collect(self, dict, accepts, done)
+-- Adds the parameters of a block and of its children to a dictionary. accepts: name -> whether it
+-- is wanted; done: set of the blocks that were visited.
+local function collect_into(self, dict, accepts, done)
   if done[self] then
     return
   end
@@ -352,13 +359,13 @@ local function collect(self, dict, accepts, done)
     end
   end
   for _, child in ipairs(self._children) do
-    collect(child.block, dict, accepts, done)
+    collect_into(child.block, dict, accepts, done)
   end
 end
 
 
--- Returns a function of a name from what `collect_params` may select by.
-local function selector(select_by)
+-- Returns the function name -> whether it is selected, for an argument of `collect_params`.
+local function make_selector(select_by)
   if select_by == nil then
     return function() return true end
   elseif type(select_by) == "function" then
@@ -390,25 +397,28 @@ end
 
 
 --- Returns the parameters of the block and of all blocks in it: its own first, shared ones once.
--- @param[opt] select_by a regular expression that the beginning of a name must match, a list of
---   such, or a function of the name
+-- @param[opt] select_by a regular expression that must match a name from its beginning, a list of
+--   expressions of which one must, or a function of the name that returns whether it is wanted; all
+--   names by default. A pattern of Lua (`%a`) is E(`value`)
 -- @treturn ParameterDict
 function Block:collect_params(select_by)
   local dict = ParameterDict(self._params.prefix)
-  collect(self, dict, selector(select_by), {})
+  collect_into(self, dict, make_selector(select_by), {})
   return dict
 end
 
 
---- Initializes all parameters.
--- @tparam[opt] table options init = `ty.init.Uniform()`, ctx (a context or a list of them; the
---   current one), verbose = false, force_reinit = false
+--- Initializes all parameters. Those that are initialized already stay as they are, with a warning;
+-- those of unknown shape wait for the first call of their block.
+-- @tparam[opt] table options init = `ty.init.Uniform()` (an initializer or its name, for parameters
+--   without one of their own), ctx = the current one (a context, or a list of them for a copy on
+--   each), verbose = false, force_reinit = false: true initializes again
 function Block:initialize(...)
   self:collect_params():initialize(...)
 end
 
 
---- Fills all gradients with 0.
+--- Sets all gradients to 0.
 function Block:zero_grad()
   self:collect_params():zero_grad()
 end
@@ -416,9 +426,11 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- Computes the outputs from the inputs. Classes define it; without a definition it raises
--- E(unsupported).
-function Block:forward()
+--- Computes the outputs from the inputs; a class defines it. Called where none is defined:
+-- E(`unsupported`).
+-- @param ... the inputs: arrays, or lists of them
+-- @return the outputs
+function Block:forward(...)
   local name = self.class_name
   local text = self.hybrid_forward
     and "class '%s' has hybrid_forward; rename it to %s:forward(x), with ty.F where it has F"
@@ -427,7 +439,8 @@ function Block:forward()
 end
 
 
--- Runs the block with its hooks. Without hooks it calls forward directly.
+-- Calls the hooks that follow forward, and returns its outputs, which are the arguments from the
+-- third on.
 local function call_hooks(self, inputs, ...)
   local outputs = { ... }
   for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
@@ -437,6 +450,7 @@ local function call_hooks(self, inputs, ...)
 end
 
 
+-- Calls the hooks that precede forward, then run(self, inputs ...), then the hooks that follow it.
 local function call_hooked(self, run, ...)
   local n, inputs = select("#", ...), { ... }
   for _, hook in ipairs(rawget(self, "_pre_hooks") or NONE) do
@@ -453,10 +467,10 @@ local call_forward = location.runner(function(self, ...)
   return location.results(self:forward(...))
 end)
 
--- Runs forward; errors find out from here which block is running.
+-- Runs forward. Errors find the running block by this function on the stack (gluon/location.lua).
 Block._call_forward = call_forward
 
--- Runs the block between its hooks; classes override it.
+-- Runs the block without its hooks; classes override it.
 function Block:_run(...)
   return call_forward(self, ...)
 end
@@ -477,7 +491,7 @@ function Handle:init(list, hook)
 end
 
 
---- Takes the hook away.
+--- Removes the hook; does nothing if it was removed before.
 function Handle:detach()
   for i, hook in ipairs(self._list) do
     if hook == self._hook then
@@ -505,17 +519,17 @@ local function add_hook(self, kind, f, func)
 end
 
 
---- Registers f(block, inputs), which is called before each forward.
--- @tparam function f
--- @return a handle: `handle:detach()`
+--- Registers a function that is called before each forward.
+-- @tparam function f called as f(block, inputs), inputs a list; what it changes there, forward gets
+-- @return a handle: `handle:detach()` removes the hook
 function Block:register_forward_pre_hook(f)
   return add_hook(self, "_pre_hooks", f, "register_forward_pre_hook")
 end
 
 
---- Registers f(block, inputs, outputs), which is called after each forward; both are lists.
--- @tparam function f
--- @return a handle: `handle:detach()`
+--- Registers a function that is called after each forward.
+-- @tparam function f called as f(block, inputs, outputs), both lists
+-- @return a handle: `handle:detach()` removes the hook
 function Block:register_forward_hook(f)
   return add_hook(self, "_hooks", f, "register_forward_hook")
 end
@@ -523,8 +537,8 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Appends the parameters, named by structure: "body.0.weight". reading: with all names that files
--- have for them.
+-- Appends { name, parameter } pairs to a list and returns it. Names are those of the structure:
+-- "body.0.weight". reading: also under the other names that files may have for a parameter.
 function Block:_append_named(prefix, list, reading)
   for _, own in ipairs(self._own) do
     list[#list + 1] = { prefix .. own.name, own.param }
@@ -539,9 +553,10 @@ end
 local SAVE = args.form("Block:save_parameters", { { "filename", "text" },
   { "deduplicate", "boolean", false } })
 
---- Writes all parameters, named by the fields in which they are: `body.0.weight`.
+--- Writes all parameters to a file, named by the fields that hold them: `body.0.weight`. The mean
+-- of the devices is written. The file is whole, or the old one stays.
 -- @string filename
--- @tparam[opt] table options deduplicate = false: true writes a shared one once
+-- @tparam[opt] table options deduplicate = false: true writes a shared parameter once
 function Block:save_parameters(...)
   local a, list, seen = SAVE(...), {}, {}
   for _, entry in ipairs(self:_append_named("", {})) do
@@ -554,9 +569,10 @@ function Block:save_parameters(...)
 end
 
 
--- Returns the parameters by their own names, as files of ParameterDict:save and export have them:
--- with the block's prefix or without, whichever matches the file.
-local function by_name(self, loaded, exported)
+-- Returns { name, parameter } pairs under the parameters' own names, as files of ParameterDict:save
+-- and export have them: with the block's prefix or without, whichever matches more names of the
+-- file.
+local function list_by_name(self, loaded, exported)
   local plain, restored, all, full = 0, 0, {}, {}
   for i, p in ipairs(self:collect_params():values()) do
     local rest = p.name:sub(1, #self._prefix) == self._prefix and p.name:sub(#self._prefix + 1)
@@ -568,7 +584,7 @@ local function by_name(self, loaded, exported)
 end
 
 
-local function has_point(loaded)
+local function has_dotted_name(loaded)
   for name in next, loaded do
     if name:find(".", 1, true) then
       return true
@@ -580,24 +596,27 @@ end
 
 local LOAD = args.form("Block:load_parameters", parameter_files.LOAD)
 
---- Reads parameters that `save_parameters`, `ParameterDict:save` or `export` wrote. Names that are
--- missing here or in the file are E(`name`); nothing is changed on an error. A block that was not
--- initialized gets its arrays.
+--- Reads parameters that `save_parameters`, `ParameterDict:save` or `export` wrote. Parameters that
+-- were not initialized get their arrays and shapes from the file. An error changes nothing:
+-- E(`io`) and E(`format`) of the file, E(`name`) for names that only the file or only the block
+-- has, E(`shape`), E(`dtype`), E(`device`).
 -- @string filename
--- @tparam[opt] table options ctx, allow_missing = false, ignore_extra = false, cast_dtype = false,
---   dtype_source = "current" or "saved"
+-- @tparam[opt] table options ctx (a context or a list of them, for parameters that were not
+--   initialized), allow_missing = false, ignore_extra = false, cast_dtype = false: true converts
+--   arrays of another dtype; dtype_source = "current" (to the parameter's dtype) or "saved" (the
+--   parameter takes that of the file)
 function Block:load_parameters(...)
   local a = LOAD(...)
   local loaded, exported = parameter_files.read(a.filename, "Block:load_parameters")
-  local structured = not exported and (has_point(loaded) or next(loaded) == nil)
+  local structured = not exported and (has_dotted_name(loaded) or next(loaded) == nil)
   parameter_files.apply(a.filename, loaded, structured and self:_append_named("", {}, true)
-    or by_name(self, loaded, exported), a, "Block:load_parameters")
+    or list_by_name(self, loaded, exported), a, "Block:load_parameters")
 end
 
 
 -- All blocks --------------------------------------------------------------------------------------
 
---- Calls f with the children, their children first, then with the block.
+--- Calls f(block) for all blocks inside, each after its children, and last for this one.
 -- @tparam function f
 -- @treturn Block itself
 function Block:apply(f)
@@ -609,10 +628,10 @@ function Block:apply(f)
 end
 
 
---- Converts parameters to another dtype.
--- @string dtype
+--- Converts all parameters and their gradients to another dtype.
+-- @string dtype such as "float16"
 function Block:cast(dtype)
-  forget(self)
+  drop_traces(self)
   for _, child in ipairs(self._children) do
     child.block:cast(dtype)
   end
@@ -628,12 +647,13 @@ local HYBRIDIZE = args.form("Block:hybridize", { { "active", "boolean", true }, 
 
 Block._hybridize_options = HYBRIDIZE
 
---- Makes the hybrid blocks among the children run what was traced of them.
--- @bool[opt=true] active
--- @tparam[opt] table options static_alloc = false, static_shape = false
+--- Makes the HybridBlocks inside trace their forward at the next call, and run the trace from then
+-- on (see `HybridBlock:hybridize`).
+-- @bool[opt=true] active false: forward runs again at each call
+-- @tparam[opt] table options static_alloc = false (accepted, without effect), static_shape = false
 function Block:hybridize(...)
   HYBRIDIZE(...)
-  forget(self)
+  drop_traces(self)
   for _, child in ipairs(self._children) do
     child.block:hybridize(...)
   end
@@ -645,11 +665,11 @@ local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" }
 
 Block._op_hook_options = OP_HOOK
 
---- Registers f(name, array), which is called for the outputs of every operator of the hybrid blocks
--- inside, as the callback of a Monitor is; with monitor_all also for the inputs, as
--- "dense0_fwd_weight", or "relu0_fwd_input0" if the operator does not name its inputs.
--- @tparam function f
--- @tparam[opt] table options monitor_all = false
+--- Registers a function that is called for the outputs of every operator of the HybridBlocks
+-- inside, as the callback of a Monitor is.
+-- @tparam function f called as f(name, array), with names such as "dense0_fwd_output"
+-- @tparam[opt] table options monitor_all = false: true calls f for the inputs too, under names such
+--   as "dense0_fwd_weight", or "relu0_fwd_input0" where the operator does not name its inputs
 function Block:register_op_hook(...)
   OP_HOOK(...)
   for _, child in ipairs(self._children) do
@@ -658,9 +678,9 @@ function Block:register_op_hook(...)
 end
 
 
---- Runs the block on inputs, and prints a table of its layers: output shapes, numbers of
--- parameters. Blocks that are hybridized are E(`state`).
--- @param ... inputs
+--- Runs the block on inputs, and prints a table of its layers with output shapes and numbers of
+-- parameters. A block that is hybridized, or has one inside, is E(`state`).
+-- @param ... inputs as of a call
 -- @treturn string the table
 function Block:summary(...)
   local text = require "tycho.gluon.summary"(self, ...)
@@ -670,9 +690,10 @@ function Block:summary(...)
 end
 
 
---- Frees the parameters' arrays and what was traced now, without waiting for the collector.
+--- Frees the parameters' arrays and the traces at once, without waiting for the garbage collector.
+-- The parameters are then as before `initialize`.
 function Block:free()
-  forget(self)
+  drop_traces(self)
   for _, p in ipairs(self:collect_params():values()) do
     p:_free()
   end
@@ -681,22 +702,22 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- Returns what is between the parentheses of the text of a block without children.
+-- Returns the text between the parentheses in `tostring` of a block; "": its children are listed.
 function Block._describe()
   return ""
 end
 
 
-local function indented(text)
+local function indent_lines(text)
   return (text:gsub("\n", "\n  "))
 end
 
 
---- Returns the reference's text: the class, what it is made with, the children below each other.
+--- Returns the block as text, as the reference writes it: class, arguments, a line per child.
 function Block:__tostring()
   local lines = {}
   for i, child in ipairs(self._children) do
-    lines[i] = "  (" .. child.name .. "): " .. indented(tostring(child.block))
+    lines[i] = "  (" .. child.name .. "): " .. indent_lines(tostring(child.block))
   end
   local text = self:_describe()
   if text ~= "" then

@@ -1,4 +1,4 @@
---- A parameter whose value stays: it has no gradient, and every initialization gives the same.
+--- A parameter with a fixed value: it has no gradient, and each initialization sets the same value.
 --
 -- @classmod ty.gluon.Constant
 
@@ -10,10 +10,10 @@ local Parameter = require "tycho.gluon.parameter"
 
 local rawset = rawset
 
---- A parameter that is not learned. Field `value`: an NDArray.
+--- A parameter that is not trained. Field `value`: its NDArray.
 local Constant = Parameter:extend("Constant")
 
-local Fill = init.Initializer:extend("ConstantValue")    -- copies one array
+local Fill = init.Initializer:extend("ConstantValue")    -- initializes with the values of an array
 
 function Fill:init(value)
   Fill.super.init(self)
@@ -26,7 +26,7 @@ end
 
 
 --- @string name
--- @param value an NDArray or a nested table
+-- @param value an NDArray or a nested table of numbers (float32)
 function Constant:init(name, value)
   value = class.keep(nd._as_array(value, "float32", "gluon.Constant"):copy())
   Constant.super.init(self, { name = name, grad_req = "null", shape = value.shape,

@@ -1,4 +1,4 @@
---- The devices of parameters: a context or a list of contexts, as an argument's type.
+--- Devices as arguments: a context, or a list of contexts with one entry per device.
 --
 -- @module tycho.gluon.devices
 
@@ -16,6 +16,7 @@ local function is_context(v)
 end
 
 
+-- Serves as `check` of the types: returns true and the list, or false.
 local function check(v)
   if is_context(v) then
     return true, { v }
@@ -30,20 +31,20 @@ local function check(v)
   return true, tables.copied(v)
 end
 
--- The type "contexts" of forms: what comes out is a list.
+-- The type "contexts" of forms. Its value is a list, also for a single context.
 args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a list of them",
   takes = function(t)
     return not values.has_names(t)
   end }
 
--- The same where options may follow in its place: an empty table is no options.
+-- As "contexts", where a table of options may come in its place; an empty table is options.
 args.types.contexts_or_options = { check = check, text = args.types.contexts.text,
   takes = function(t)
     return #t > 0 and not values.has_names(t)
   end }
 
 
---- Returns a list of contexts; nil: the current one.
+--- Returns the given list of contexts, or for nil one of the current context.
 -- @tparam ?{Context,...} list
 -- @treturn {Context,...}
 function devices.or_current(list)
@@ -51,7 +52,22 @@ function devices.or_current(list)
 end
 
 
+--- Returns a list of contexts as text: "cpu(0), cpu(1)".
+-- @tparam {Context,...} list
+-- @treturn string
+function devices.show(list)
+  local names = {}
+  for i, c in ipairs(list) do
+    names[i] = tostring(c)
+  end
+  return table.concat(names, ", ")
+end
+
+
 --- Returns whether two lists have the same contexts in the same order.
+-- @tparam {Context,...} a
+-- @tparam {Context,...} b
+-- @treturn bool
 function devices.same(a, b)
   return tables.same(a, b)
 end

@@ -26,8 +26,9 @@ local tracing = require "tycho.symbol.tracing"
 local getmetatable, rawget, rawset, select, type, unpack =
   getmetatable, rawget, rawset, select, type, unpack
 
---- The base of layers and networks that `hybridize` makes fast. Its forward uses `ty.F`, and
--- `self.weight:data(x)` for its own parameters. Called with symbols it gives symbols.
+--- The base of layers and networks that can be traced. Forward must work with arrays and with
+-- symbols: it calls operators of `ty.F`, and takes the block's own parameters as
+-- `self.weight:data(x)`. Called with symbols, a block returns symbols.
 local HybridBlock = Block:extend("HybridBlock")
 
 local BLOCK_CALL = Block.__call
@@ -37,17 +38,19 @@ function HybridBlock:_check_child(block)
   if not Class.is_a(block, HybridBlock) then
     Error.raise{ code = "type", func = self.class_name, expected = "a HybridBlock",
       got = Error.kind(block),
-      message = ("'%s' is a HybridBlock, and so must be its children; derive it from gluon.Block, or \z
-        use nn.Sequential"):format(self.name) }
+      message = ("children of the HybridBlock '%s' must be HybridBlocks; derive the child's class \z
+        from gluon.HybridBlock, or use gluon.Block or nn.Sequential in place of '%s'")
+        :format(self.name, self.name) }
   end
 end
 
 
 -- Kinds of arguments ------------------------------------------------------------------------------
 
--- Returns the class of the tensors in a list, nil where there are none; other kinds together are
--- refused.
-local function class_in(self, found, n, list)
+-- Returns the class of the tensors among the n values of a list and in lists inside: NDArray,
+-- Symbol, or nil where there are none. Raises E(type) if both are among them. found: the class so
+-- far.
+local function find_class_in(self, found, n, list)
   for i = 1, n do
     local v = list[i]
     local class = getmetatable(v)
@@ -58,20 +61,22 @@ local function class_in(self, found, n, list)
       end
       found = class
     elseif class == nil and type(v) == "table" then
-      found = class_in(self, found, table.maxn(v), v)
+      found = find_class_in(self, found, table.maxn(v), v)
     end
   end
   return found
 end
 
 
+-- Returns the class of the tensors among the arguments of a call; raises E(type) where there are
+-- none.
 local function find_class(self, ...)
   local first, second = ...
   local class, count = getmetatable(first), select("#", ...)
   if class == NDArray and (count == 1 or count == 2 and getmetatable(second) == NDArray) then
-    return class                                         -- most calls
+    return class                                         -- the usual calls, without a table
   elseif count > 1 or class ~= Symbol then
-    class = class_in(self, nil, select("#", ...), { ... })
+    class = find_class_in(self, nil, select("#", ...), { ... })
   end
   if not class then
     Error.raise{ code = "type", func = self.class_name, expected = "at least one NDArray or Symbol",
@@ -84,7 +89,9 @@ end
 
 -- Traces ------------------------------------------------------------------------------------------
 
-local function trace_for(self, structure, count)
+-- Returns the trace for a structure of arguments, and makes it where there is none, or where it was
+-- made under other settings of amp.
+local function obtain_trace(self, structure, count)
   local traces = rawget(self, "_traces")
   if not traces then
     traces = {}
@@ -100,7 +107,7 @@ local function trace_for(self, structure, count)
 end
 
 
--- Returns whether parameters of a trace still need their shapes.
+-- Returns whether parameters of a trace have no arrays yet.
 local function is_waiting(t)
   for _, p in ipairs(t.plan and t.plan.params or {}) do
     if not p.param:_is_ready() then
@@ -111,18 +118,21 @@ local function is_waiting(t)
 end
 
 
+-- Raises E(device) unless all inputs are on one device.
 local function check_devices(self, inputs)
   local device = inputs[1]._device
   for i = 2, #inputs do
     if inputs[i]._device ~= device then
       Error.raise{ code = "device", func = self.class_name, argument = tostring(i),
         expected = tostring(inputs[1].context), got = tostring(inputs[i].context),
-        message = "the inputs of a hybridized block are on one device; as_in_context moves them" }
+        message = ("all inputs of the hybridized block '%s' must be on one device; as_in_context \z
+          moves them"):format(self.name) }
     end
   end
 end
 
 
+-- Raises E(shape) unless the shapes of the inputs are those of the first call of the trace.
 local function check_shapes(self, t, inputs)
   local shapes = {}
   for i, x in ipairs(inputs) do
@@ -132,8 +142,8 @@ local function check_shapes(self, t, inputs)
   t.shapes = t.shapes or text
   if t.shapes ~= text then
     Error.raise{ code = "shape", func = self.class_name, expected = t.shapes, got = text,
-      message = ("block '%s' was hybridized with static_shape = true; without it other shapes work")
-        :format(self.name) }
+      message = ("block '%s' was hybridized with static_shape = true, but the inputs have other \z
+        shapes; call hybridize() without it to allow these"):format(self.name) }
   end
 end
 
@@ -148,7 +158,7 @@ local function run_trace(self, ...)
     flat, structure = nested.flatten(n, { ... }, self.class_name)
     check_devices(self, flat)
   end
-  local t = trace_for(self, structure, #flat)
+  local t = obtain_trace(self, structure, #flat)
   if is_waiting(t) then
     trace.infer_shapes(t, flat, self.class_name)
     trace.finish(t)
@@ -168,13 +178,12 @@ local function run_trace(self, ...)
 end
 
 
--- For blocks that are graphs.
-HybridBlock._run_trace = run_trace
+HybridBlock._run_trace = run_trace       -- for SymbolBlock
 
 
--- Makes own parameters that waited for their shapes, which a trace infers. Records when there are
--- none left.
-local function get_ready(self, ...)
+-- Makes the arrays of the block's own parameters that wait for their shapes, which a trace for the
+-- given inputs infers. Sets `_ready` once all of them have arrays.
+local function make_waiting(self, ...)
   local list = self._params:values()
   for _, own in ipairs(self._own) do
     list[#list + 1] = own.param
@@ -196,24 +205,24 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- What the block does with symbols.
+-- Runs the block on symbols; SymbolBlock overrides it.
 HybridBlock._symbolic = Block._call_forward
 
 
-
+-- Runs the block on arrays or symbols, without its hooks.
 function HybridBlock:_run(...)
   if find_class(self, ...) == Symbol then
     return trace.symbolic(self, ...)
   elseif rawget(self, "_active") or rawget(self, "_watch") then
     return run_trace(self, ...)
   elseif rawget(self, "_ready") ~= self._params:len() then
-    get_ready(self, ...)
+    make_waiting(self, ...)
   end
   return self._call_forward(self, ...)
 end
 
 
--- Calls the block. Hooks do not run while a block around this one is traced.
+-- Calls the block. While a block around this one is traced, hooks do not run.
 function HybridBlock:__call(...)
   if tracing.current() then
     return self:_run(...)
@@ -222,11 +231,12 @@ function HybridBlock:__call(...)
 end
 
 
---- Makes the next call trace forward with symbols, and later calls run the traced operators; also
--- for the children.
--- @bool[opt=true] active
--- @tparam[opt] table options static_alloc = false; static_shape = false: other shapes than at the
---   first call are refused
+--- Makes the next call trace forward with symbols, and later calls run the traced operators without
+-- calling forward; likewise for the children. A forward that branches on values does so once, while
+-- it is traced.
+-- @bool[opt=true] active false: forward runs again at each call
+-- @tparam[opt] table options static_alloc = false (accepted, without effect); static_shape = false:
+--   true makes another shape than at the first call E(`shape`)
 function HybridBlock:hybridize(...)
   local a = Block._hybridize_options(...)
   rawset(self, "_active", a.active or nil)
@@ -235,9 +245,9 @@ function HybridBlock:hybridize(...)
 end
 
 
--- Returns the function that is called after each step: it passes the outputs and their names to a
--- hook, with `all` first the inputs and theirs ("dense0_fwd_weight", "relu0_fwd_input0").
-local function watcher(f, all)
+-- Returns the function that `replay.run` calls after each step. It calls f(name, array) for each
+-- output, and with `all` for each input before ("dense0_fwd_weight", "relu0_fwd_input0").
+local function make_watcher(f, all)
   return function(step, slots)
     local n = step.node
     local named = registry.find(n.op).names_inputs
@@ -251,37 +261,40 @@ local function watcher(f, all)
 end
 
 
---- Registers a hook as `Block:register_op_hook` does. While there is one, the block runs operator
--- by operator.
--- @tparam function f
--- @tparam[opt] table options monitor_all = false
+--- Registers a hook as `Block:register_op_hook` does. From then on the block runs its trace,
+-- operator by operator, whether it is hybridized or not.
+-- @tparam function f called as f(name, array)
+-- @tparam[opt] table options monitor_all = false: true calls f for the inputs too
 function HybridBlock:register_op_hook(...)
   local a = Block._op_hook_options(...)
-  rawset(self, "_watch", watcher(a.callback, a.monitor_all))
+  rawset(self, "_watch", make_watcher(a.callback, a.monitor_all))
   Block.register_op_hook(self, ...)
 end
 
 
 -- Inference ---------------------------------------------------------------------------------------
 
-local function traced(self, ...)
+-- Returns a new trace for example inputs, and these inputs as a flat list.
+local function make_trace(self, ...)
   local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
   return trace.make(self, structure, #flat), flat
 end
 
 
---- Sets the shapes of parameters from example inputs; computes nothing.
--- @param ... arrays
+--- Sets unknown shapes of parameters from example inputs; computes nothing. Shapes that these do
+-- not determine are E(`shape`).
+-- @param ... arrays, as a call takes them
 function HybridBlock:infer_shape(...)
-  local t, flat = traced(self, ...)
+  local t, flat = make_trace(self, ...)
   trace.infer_shapes(t, flat, self.class_name .. ":infer_shape")
 end
 
 
---- Sets the dtypes of parameters from example inputs; computes nothing.
--- @param ... arrays
+--- Converts parameters to the dtypes that follow from those of example inputs; computes nothing
+-- else.
+-- @param ... arrays, as a call takes them
 function HybridBlock:infer_type(...)
-  local t, flat = traced(self, ...)
+  local t, flat = make_trace(self, ...)
   trace.infer_types(t, flat)
 end
 
@@ -291,11 +304,12 @@ end
 local EXPORT = args.form("HybridBlock:export", { { "path", "text" }, { "epoch", "integer", 0 },
   { "remove_amp_cast", "boolean", true } })
 
---- Writes what the last call has traced as `PATH-symbol.json`, and the parameters as
--- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. The
--- block must be hybridized and have run.
--- @string path
--- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file
+--- Writes the trace of the last call as `PATH-symbol.json`, and the parameters as
+-- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. A
+-- block that is not hybridized, or has not run since, is E(`state`).
+-- @string path where the names of both files begin
+-- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file;
+--   remove_amp_cast = true: casts of mixed precision are left out of the symbol
 -- @treturn string the name of the symbol's file
 -- @treturn string that of the parameters'
 function HybridBlock:export(...)

@@ -1,5 +1,5 @@
---- What built-in layers, losses and cells share: a constructor with a form, and texts as the
--- reference writes them.
+--- What built-in layers, losses and cells share: a constructor whose arguments a form reads
+-- (core/args.lua), checks, calls of operators, and texts as the reference writes them.
 --
 --     local Dropout = layer.extend(HybridBlock, "nn.Dropout",
 --       { { "rate", "number" }, { "axes", "shape", {} } })
@@ -29,14 +29,15 @@ local layer = {}
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- What every block's constructor takes by name; the block has read them before `init` runs.
+-- The options of all blocks, which Block has read before `init` runs.
 local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
 
 
---- Returns a subclass whose `init` reads the arguments of its form and calls `set_up(self, a)`.
--- @tparam table base
--- @string func public name, "nn.Dense"; the class is named by what follows the last dot
--- @tparam table spec parameters of its form
+--- Returns a subclass whose `init` reads its arguments by a form and calls `set_up(self, a)`, a
+-- being the arguments by name.
+-- @tparam table base class
+-- @string func public name for errors, "nn.Dense"; what follows its last dot is the class's name
+-- @tparam table spec parameters of the form, without `prefix` and `params`
 -- @treturn table class
 function layer.extend(base, func, spec)
   local class = base:extend(func:match("[^.]+$"))
@@ -56,19 +57,20 @@ end
 
 -- Inner arrays ------------------------------------------------------------------------------------
 
--- Classes whose blocks keep neither what they are given nor what they give.
+-- Classes whose blocks keep neither the array that they are given nor the one that they return.
 local passing = {}
 
 
---- Declares that the blocks of a class make one new array of one, and keep neither. This does not
--- hold for derived classes.
+--- Declares that the blocks of a class make one new array of one array, and keep neither. Derived
+-- classes are not included.
 -- @tparam table class
 function layer.note_passing(class)
   passing[class] = true
 end
 
 
---- Returns whether only the caller keeps what a block gets and returns.
+--- Returns whether a block's class was declared so, and the block has no hooks that might keep
+-- arrays.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)
@@ -77,9 +79,9 @@ function layer.is_passing(block)
 end
 
 
---- Calls a passing block on an array that only the caller has, and releases that array if it is
--- recorded: an array that still exists when the program of the recorded calls is made gets its own
--- memory, and the operators next to it are not fused.
+--- Calls a block for which `is_passing` holds on an array that only the caller has. Releases that
+-- array if it is recorded: one that exists when the program of the recorded calls is made has
+-- memory of its own, and the operators that make it and read it are not fused.
 -- @tparam Block block
 -- @param x array or symbol
 -- @return the result
@@ -92,10 +94,11 @@ function layer.pass_on(block, x)
 end
 
 
---- Makes the forward of a class free the temporary arrays that it makes while it is recorded. It
--- must keep none, nor pass one to a function of the script.
+--- Makes the forward of a class free the temporary arrays that it makes while it is recorded.
+-- Forward must not keep any, nor pass one to a function of the script.
 -- @tparam table class
--- @tparam[opt] function may object -> whether that is so; all objects otherwise
+-- @tparam[opt] function may called as may(object): returns whether this holds for the object; all
+--   objects by default
 function layer.tidy(class, may)
   local forward = class.forward
   function class.forward(self, ...)
@@ -107,10 +110,11 @@ function layer.tidy(class, may)
 end
 
 
---- Applies the activation, if there is one, to an array that the caller has just made.
+--- Applies an activation, if there is one, to an array that the caller has just made and does not
+-- use any more.
 -- @param act Block or nil
 -- @param x array or symbol
--- @return the result
+-- @return the result; x without an activation
 function layer.activated(act, x)
   if not act then
     return x
@@ -119,7 +123,7 @@ function layer.activated(act, x)
 end
 
 
---- Returns a copy of a form's spec with more parameters after it.
+--- Returns a form's parameters followed by others.
 -- @tparam table spec
 -- @tparam table more
 -- @treturn table
@@ -136,12 +140,12 @@ end
 
 -- Checks ------------------------------------------------------------------------------------------
 
---- Returns a size per axis from a number or a list of sizes; another length is E(value).
--- @string func
--- @string argument
--- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one
--- @int dims
--- @treturn {int,...}
+--- Returns a size for each axis. A list of another length than 1 or dims is E(value).
+-- @string func public name of the layer, for errors
+-- @string argument name of the argument, for errors
+-- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one, for all axes
+-- @int dims number of axes
+-- @treturn {int,...} dims sizes
 function layer.sizes(func, argument, sizes, dims)
   if #sizes == 1 and dims > 1 then
     local all = {}
@@ -158,9 +162,10 @@ function layer.sizes(func, argument, sizes, dims)
 end
 
 
---- Returns the channels of a group of a convolution; E(value) where the groups do not divide them.
--- @string func
--- @string argument
+--- Returns the number of channels in a group of a convolution. Groups that do not divide the
+-- channels are E(value).
+-- @string func public name of the layer, for errors
+-- @string argument name of the channels' argument, for errors
 -- @int channels
 -- @int groups
 -- @treturn int
@@ -174,9 +179,9 @@ function layer.per_group(func, argument, channels, groups)
 end
 
 
---- Raises E(value) unless a text is one of those accepted.
--- @string func
--- @string argument
+--- Returns a text if it is accepted; any other is E(value), which lists those accepted.
+-- @string func public name of the layer, for errors
+-- @string argument name of the argument, for errors
 -- @string text
 -- @tparam {string,...} accepted
 -- @treturn string text
@@ -193,8 +198,8 @@ end
 
 
 --- Raises E(unsupported) for `sparse_grad = true`.
--- @string func
--- @bool given
+-- @string func public name of the layer, for errors
+-- @bool given value of the argument
 function layer.refuse_sparse(func, given)
   if given then
     Error.raise{ code = "unsupported", func = func, argument = "sparse_grad",
@@ -205,25 +210,24 @@ end
 
 -- Nodes -------------------------------------------------------------------------------------------
 
---- Returns the name of a layer's node in a graph, after the prefix; calls on arrays have none.
+--- Returns the name of a layer's node in a graph, without the prefix.
 -- @param x the layer's input
--- @treturn ?string
+-- @treturn ?string "fwd" for a symbol; nil for an array, whose calls have no names
 function layer.node_name(x)
   return getmetatable(x) == Symbol and "fwd" or nil
 end
 
 
-local function no_name() end
+local function return_nil() end
 
 
---- Returns the names of a step's nodes: a function of what comes after "t0_", whose results are nil
--- for calls on arrays.
+--- Returns the function that names the nodes of a cell's present step: "i2h" -> "t0_i2h".
 -- @param cell
--- @param x its input
+-- @param x the cell's input; for an array all names are nil
 -- @treturn function
 function layer.step_names(cell, x)
   if getmetatable(x) ~= Symbol then
-    return no_name
+    return return_nil
   end
   local step = ("t%d_"):format(cell._counter)
   return function(rest)
@@ -234,10 +238,10 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- Returns a function (name of the node, array or symbol) of an operator with one input. It hands
--- arrays on by position; the arguments of `F.tanh{ x, name = name }` would be read each time.
--- @string op
--- @treturn function
+--- Returns a function that calls an operator with one input. Arrays are handed on without a table
+-- of arguments, which `F.tanh{ x, name = name }` would read in each call.
+-- @string op name of an operator
+-- @treturn function called as f(name of the node or nil, array or symbol)
 function layer.unary(op)
   local on_arrays, on_symbols = nd[op], sym[op]
   return function(name, x)
@@ -249,9 +253,9 @@ function layer.unary(op)
 end
 
 
---- Returns a function (name of the node, two arrays or symbols) of an operator with two inputs.
--- @string op
--- @treturn function
+--- Returns a function that calls an operator with two inputs.
+-- @string op name of an operator
+-- @treturn function called as f(name of the node or nil, x, y), both arrays or both symbols
 function layer.binary(op)
   local on_arrays, on_either = nd[op], either[op]
   return function(name, a, b)
@@ -277,11 +281,11 @@ local function call_entry(entry, x, y, z)
 end
 
 
---- Returns a function (value, array or symbol, a second one or nil) of an operator whose parameters
--- depend on one value: those that `params_of(value)` gives when the value is first met.
--- @string op
--- @tparam function params_of
--- @treturn function
+--- Returns a function that calls an operator whose parameters depend on one value. The parameters
+-- for a value are made once.
+-- @string op name of an operator
+-- @tparam function params_of called as params_of(value): returns the parameters by name
+-- @treturn function called as f(value, x, y or nil), arrays or symbols
 function layer.by_value(op, params_of)
   local entries = { {}, {} }                             -- by number of inputs, then by value
   return function(value, x, y)
@@ -301,11 +305,11 @@ function layer.by_value(op, params_of)
 end
 
 
---- Returns a function (block, name of the node, x, weight or nil, bias or nil) of an operator such
--- as Convolution. Its parameters are those that `params_of(block)` gives at the first call.
--- @string op
--- @tparam function params_of
--- @treturn function
+--- Returns a function that calls an operator with a weight and a bias, such as Convolution. The
+-- parameters for a block are made at its first call.
+-- @string op name of an operator
+-- @tparam function params_of called as params_of(block): returns the parameters by name
+-- @treturn function called as f(block, name of the node or nil, x, weight or nil, bias or nil)
 function layer.weighted(op, params_of)
   local key = "_call_" .. op
   return function(block, name, x, weight, bias)
@@ -332,11 +336,10 @@ end
 
 -- Results -----------------------------------------------------------------------------------------
 
---- Returns the outputs of an operator as a list: arrays come as one or as a list, symbols as one
--- symbol.
--- @param result
--- @int n how many there are
--- @treturn table
+--- Returns the outputs of an operator as a list.
+-- @param result what the call returned: an array, a list of arrays, or a symbol with all outputs
+-- @int n number of outputs
+-- @treturn table n arrays or symbols
 function layer.outputs(result, n)
   if n == 1 and not values.is_plain(result) then
     return { result }
@@ -353,7 +356,7 @@ end
 
 -- Texts -------------------------------------------------------------------------------------------
 
---- Returns a value as the reference shows it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
+--- Returns a value as the reference writes it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
 -- @param v list, boolean, number, text or nil
 -- @treturn string
 function layer.show(v)
@@ -374,8 +377,8 @@ function layer.show(v)
 end
 
 
---- Returns a number as the reference shows a float: `1.0` for 1.
--- @number[opt] v
+--- Returns a number as the reference writes a float: `1.0` for 1.
+-- @number[opt] v nil: `None`
 -- @treturn string
 function layer.show_real(v)
   return type(v) == "number" and v == math.floor(v) and v - v == 0 and ("%.1f"):format(v)
@@ -383,16 +386,16 @@ function layer.show_real(v)
 end
 
 
---- Returns the sizes before and after a layer as text: `None -> 4` while the first is unknown.
--- @param from number, 0 or nil: unknown
--- @param to
+--- Returns the sizes before and after a layer as text: `3 -> 4`, or `None -> 4`.
+-- @param from number; 0 or nil: unknown
+-- @param to number
 -- @treturn string
 function layer.mapping(from, to)
   return ("%s -> %s"):format(layer.show(from ~= 0 and from or nil), layer.show(to))
 end
 
 
-local function all_are(list, value)
+local function are_all(list, value)
   for _, v in ipairs(list) do
     if v ~= value then
       return false
@@ -412,17 +415,17 @@ function layer.convolution_text(self, weight, bias)
   local shape, show = weight.shape, layer.show
   return table.concat{ ("%s(%s, kernel_size=%s, stride=%s"):format(self.class_name,
     layer.mapping(shape[2], shape[1]), show(self._kernel), show(self._stride)),
-    all_are(self._pad, 0) and "" or ", padding=" .. show(self._pad),
-    all_are(self._dilate, 1) and "" or ", dilation=" .. show(self._dilate),
+    are_all(self._pad, 0) and "" or ", padding=" .. show(self._pad),
+    are_all(self._dilate, 1) and "" or ", dilation=" .. show(self._dilate),
     self._groups == 1 and "" or ", groups=" .. show(self._groups),
     bias and "" or ", bias=False",
     self.act and ", " .. tostring(self.act) or "", ")" }
 end
 
 
---- Sets the text that `tostring` returns for objects of a class and of its subclasses.
+--- Sets the text between the parentheses in `tostring` of objects of a class and its subclasses.
 -- @tparam table class
--- @func describe object -> text
+-- @func describe called as describe(object): returns the text
 function layer.describe(class, describe)
   class.__tostring = describe
 end

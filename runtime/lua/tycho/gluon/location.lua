@@ -1,8 +1,9 @@
---- Where an error in a block happened: the line in the user's forward, the built-in layer.
+--- The place of an error in a block: the line in the user's forward, and the built-in layer.
 --
--- A forward that ends in `return self.fc(x)` is no longer on the stack while `fc` runs. So the
--- library's function that called it stays there, and gives the line of the tail call; of several
--- the last one.
+-- A forward that ends in a tail call, `return self.fc(x)`, is no longer on the stack while `fc`
+-- runs. The library's function that called forward, a runner, stays there: it has the block as its
+-- first local, and so the forward, whose bytecode has the line of the tail call (of several the
+-- last one).
 --
 -- @module tycho.gluon.location
 
@@ -14,7 +15,7 @@ local band, getinfo, getlocal = bit.band, debug.getinfo, debug.getlocal
 
 local location = {}
 
-local runners = {}                       -- functions that call a block's forward
+local runners = {}                       -- set of the functions that call a block's forward
 
 
 -- Returns the opcode of a function's last instruction.
@@ -34,7 +35,7 @@ local TAIL_CALLS = {
 
 
 -- Returns the source line of a function's last tail call, "file.lua:12", or nil if it has none.
-local function tail_call(f)
+local function find_tail_call(f)
   local pc, line = 1, nil
   while util.funcbc(f, pc) do
     if TAIL_CALLS[band((util.funcbc(f, pc)), 0xff)] then
@@ -46,22 +47,25 @@ local function tail_call(f)
 end
 
 
--- Returns the line of the tail call by which the user's forward called on; `level` is that of a
--- runner on the stack. Returns nil if the forward is the library's.
-local function find(level)
+-- Returns the line of the tail call by which the user's forward left the stack, "file.lua:12"; nil
+-- if it has none or is the library's. level: of a runner on the stack.
+local function find_line(level)
   local _, block = getlocal(level, 1)
   local forward = type(block) == "table" and block.forward
-  return type(forward) == "function" and Error.user_file(forward) and tail_call(forward) or nil
+  return type(forward) == "function" and Error.user_file(forward) and find_tail_call(forward) or nil
 end
 
 
---- Returns its arguments. A call of it after forward keeps the caller on the stack.
+--- Returns its arguments. A runner passes the results of forward through it, since a tail call of
+-- forward would take the runner off the stack.
 function location.results(...)
   return ...
 end
 
 
-local function release(ok, ...)
+-- Ends the attribution that location.recorded began; returns the results of pcall, or raises its
+-- error.
+local function release_results(ok, ...)
   recording.release()
   if not ok then
     error((...), 0)
@@ -70,61 +74,65 @@ local function release(ok, ...)
 end
 
 
+-- Attributes calls to a line again, and returns the results.
 local function hold_again(line, ...)
   recording.hold(line)
   return ...
 end
 
 
--- function -> whether it is the library's; asking for its file is never compiled
-local own = setmetatable({}, { __mode = "k" })
+-- Forward -> whether it is the library's. Kept since LuaJIT does not compile the question for a
+-- function's file.
+local is_library = setmetatable({}, { __mode = "k" })
 
-local function find_own(forward)
-  own[forward] = type(forward) == "function" and not Error.user_file(forward)
-  return own[forward]
+-- Finds out whether a forward is the library's, and notes it.
+local function note_library(forward)
+  is_library[forward] = type(forward) == "function" and not Error.user_file(forward)
+  return is_library[forward]
 end
 
 
---- Declares that a forward of the library runs a function of the script, whose calls have lines of
--- their own.
+--- Declares that a forward of the library calls a function of the script, so that its calls keep
+-- lines of their own.
 -- @tparam function forward
 function location.runs_script(forward)
-  own[forward] = false
+  is_library[forward] = false
 end
 
 
 --- Runs a block's forward while calls are recorded. All calls of a built-in block are attributed to
--- the line that called the block. It is found before they are made if the core asks for one then,
--- as for the first call of a step: here the stack is not deep. Otherwise it is found once, if one
--- of them needs it.
+-- the line that called the block. If the core asks for a line now (`recording.is_line_wanted`), it
+-- is found here, where the stack is not deep yet; otherwise when the first call needs one.
 -- @tparam function forward
 -- @param ... its arguments
 -- @return its results
 function location.recorded(forward, ...)
-  local is_own = own[forward]
+  local is_own = is_library[forward]
   if is_own == nil then
-    is_own = find_own(forward)
+    is_own = note_library(forward)
   end
   if is_own == (recording.held or false) or not recording.lines then
     return forward(...)
   elseif is_own then
     recording.hold(recording.is_line_wanted() and recording.script_line() or false)
-    return release(pcall(forward, ...))
+    return release_results(pcall(forward, ...))
   end
-  return hold_again(recording.release(), forward(...))   -- after an error the holder releases it
+  -- after an error nothing holds the line again: the caller that held it releases it
+  return hold_again(recording.release(), forward(...))
 end
 
 
---- Registers a function that runs a block's forward; its first argument is the block.
--- @tparam function f must not call forward by a tail call
+--- Registers a runner: a function that calls a block's forward.
+-- @tparam function f its first argument is the block; it must not call forward by a tail call
 -- @treturn function f
 function location.runner(f)
-  runners[f], Error.runners[f] = true, find
+  runners[f], Error.runners[f] = true, find_line
   return f
 end
 
 
--- Returns the name of the built-in layer that is running.
+-- Returns the name of the built-in layer that runs at or below a level of the stack; nil: none
+-- does.
 function Error.running(level)
   level = level + 1
   while true do
@@ -142,7 +150,8 @@ function Error.running(level)
 end
 
 
--- Returns the block whose prefix is the longest that a name begins with.
+-- Returns the block, among this one, its children and `best`, with the longest prefix with which
+-- the name begins; nil: there is none.
 local function find_owner(block, name, best)
   local prefix = block.prefix
   if name:sub(1, #prefix) == prefix and (not best or #prefix > #best.prefix) then
@@ -155,9 +164,10 @@ local function find_owner(block, name, best)
 end
 
 
---- Returns the name of the built-in layer that made a node of a trace, or nil.
+--- Returns the name of the built-in layer that made a node of a trace.
 -- @tparam Block block that was traced
 -- @string name of the node
+-- @treturn ?string nil: a forward of the script made it
 function location.find_layer(block, name)
   local owner = find_owner(block, name)
   return owner and owner.prefix ~= "" and not Error.user_file(owner.forward) and owner.name or nil

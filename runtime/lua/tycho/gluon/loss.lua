@@ -1,8 +1,10 @@
 --- Losses: `ty.gluon.loss`.
 --
--- A loss is a HybridBlock, called `loss(pred, label, sample_weight)`; it gives one value per sample
--- (PoissonNLLLoss: one). `weight` is a factor for all, `sample_weight` an array that broadcasts to
--- the loss before it is reduced; `batch_axis` is the axis of samples.
+-- A loss is a HybridBlock, called as `loss(pred, label, sample_weight)` unless it says otherwise.
+-- It returns one value per sample, of shape (batch), which is the mean over the other axes unless
+-- it says otherwise. `weight` is a factor for all samples. `sample_weight`, which may be left out,
+-- is an array that broadcasts to the loss before that mean: (batch, 1) for a weight per sample.
+-- `batch_axis` is the axis of samples, from 0.
 --
 --     local loss = ty.gluon.loss.SoftmaxCrossEntropyLoss()
 --     local l = ty.autograd.record(function() return loss(net(x), y) end)
@@ -24,8 +26,8 @@ local loss = {}
 
 -- The base ----------------------------------------------------------------------------------------
 
---- Base of losses. Fields, from the options of the constructor as `prefix` is: `weight` (nil) and
--- `batch_axis` (0).
+--- The base of losses. Options of the constructor, by name, which become fields: `weight` = nil, a
+-- factor, and `batch_axis` = 0.
 -- @type Loss
 local Loss = HybridBlock:extend("Loss")
 loss.Loss = Loss
@@ -33,7 +35,7 @@ loss.Loss = Loss
 Loss.batch_axis = 0
 
 
--- Sets `weight` and `batch_axis` from the options of a constructor.
+-- Sets the fields `weight` and `batch_axis` from the options of a constructor.
 function Loss._begin(self, options)
   for _, name in ipairs{ "weight", "batch_axis" } do
     local value = options[name]
@@ -57,10 +59,10 @@ end)
 
 local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0 }
 
-local defined = {}                       -- classes of losses, whose forward keeps no array
+local defined = {}                       -- set of the classes below, whose forward keeps no array
 
--- Returns a loss whose form has the given parameters; `weight` and `batch_axis` are kept if they
--- are among them, the others become fields with an underscore.
+-- Returns a class of losses whose arguments are those of `spec`. They become fields: `weight` and
+-- `batch_axis` under these names, the others with an underscore before.
 local function define(name, spec)
   local class = layer.extend(Loss, "loss." .. name, spec)
   function class:set_up(a)
@@ -77,7 +79,7 @@ end
 
 -- Pieces ------------------------------------------------------------------------------------------
 
--- Returns a loss times the weight of each sample and a factor for all.
+-- Returns a loss times sample_weight and times a factor; both may be nil.
 local function weighted(l, factor, sample_weight)
   if sample_weight ~= nil then
     l = F.broadcast_mul(l, sample_weight)
@@ -86,19 +88,19 @@ local function weighted(l, factor, sample_weight)
 end
 
 
--- Returns the mean of each sample.
+-- Called as mean(batch_axis, x). Returns the mean of each sample.
 local mean = layer.by_value("mean", function(batch_axis)
   return { axis = batch_axis, exclude = true }
 end)
 
 
--- Returns the mean of each sample, weighted.
+-- Returns the mean of each sample, weighted by the block's weight and by sample_weight.
 local function compute_mean(self, l, sample_weight)
   return mean(self.batch_axis, weighted(l, self.weight, sample_weight))
 end
 
 
--- Returns x in the shape of y.
+-- Returns x reshaped to the shape of y.
 local function like(x, y)
   return F.reshape_like(x, y)
 end
@@ -112,7 +114,8 @@ end
 
 -- Regression --------------------------------------------------------------------------------------
 
---- weight / 2 (label - pred)^2, the mean of each sample.
+--- Computes weight / 2 (label - pred)^2, the mean of each sample. `weight` = 1. The label has as
+-- many elements as pred.
 -- @type L2Loss
 local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
@@ -122,7 +125,7 @@ function L2Loss:forward(pred, label, sample_weight)
 end
 
 
---- |label - pred|, the mean of each sample.
+--- Computes |label - pred|, the mean of each sample. The label has as many elements as pred.
 -- @type L1Loss
 local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
@@ -131,7 +134,8 @@ function L1Loss:forward(pred, label, sample_weight)
 end
 
 
---- |label - pred| - rho / 2 where that difference is above rho, else its square / (2 rho).
+--- Computes d - rho / 2 where d = |label - pred| is above rho, else d^2 / (2 rho): the mean of each
+-- sample. `rho` = 1. The label has as many elements as pred.
 -- @type HuberLoss
 local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AXIS })
 
@@ -143,10 +147,11 @@ function HuberLoss:forward(pred, label, sample_weight)
 end
 
 
---- The negative logarithm of Poisson's probability of the target, up to a constant: exp(pred) -
--- target pred, or, with `from_logits = false`, pred - target log(pred + epsilon). `compute_full`
--- adds Stirling's approximation of log(target!) where the target is above 1. The mean over
--- everything: one value. Called `(pred, target, sample_weight, epsilon)`.
+--- Computes the negative logarithm of the probability of the target under a Poisson distribution,
+-- up to a constant: exp(pred) - target pred, or, with `from_logits = false`, pred - target
+-- log(pred + epsilon). `compute_full = true` adds Stirling's approximation of log(target!) where
+-- the target is above 1. Returns the mean over all elements, one value. Called as `loss(pred,
+-- target, sample_weight, epsilon)`, epsilon = 1e-8; the target has as many elements as pred.
 -- @type PoissonNLLLoss
 local PoissonNLLLoss = define("PoissonNLLLoss", { WEIGHT, { "from_logits", "boolean", true },
   BATCH_AXIS, { "compute_full", "boolean", false } })
@@ -172,9 +177,10 @@ end
 
 -- Classification ----------------------------------------------------------------------------------
 
---- The cross entropy of independent labels from 0 to 1 and the sigmoid of pred, or pred itself with
--- `from_sigmoid`. Called `(pred, label, sample_weight, pos_weight)`; `pos_weight` multiplies the
--- part of positive labels.
+--- Computes the cross entropy between labels from 0 to 1, of the shape of pred, and the sigmoid of
+-- pred, or pred itself with `from_sigmoid = true`: the mean of each sample. Called as `loss(pred,
+-- label, sample_weight, pos_weight)`; `pos_weight` broadcasts to pred and multiplies the part of
+-- positive labels.
 -- @type SigmoidBinaryCrossEntropyLoss
 local SigmoidBCELoss = define("SigmoidBinaryCrossEntropyLoss",
   { { "from_sigmoid", "boolean", false }, WEIGHT, BATCH_AXIS })
@@ -206,8 +212,8 @@ function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
 end
 
 
--- Fails where labels that have to be classes are as many elements as pred holds: one-hot rows.
--- Symbols, whose sizes are not known, pass.
+-- Raises E(shape) where labels that have to be classes have as many elements as pred, as one-hot
+-- rows have. Does nothing for symbols, whose sizes are not known.
 local function check_classes(pred, label, axis)
   if is_array(pred) and is_array(label) and label.size == pred.size then
     local shape = pred.shape
@@ -221,9 +227,11 @@ local function check_classes(pred, label, axis)
 end
 
 
---- The cross entropy of labels and the softmax of pred along `axis`. Labels are classes from 0, or,
--- with `sparse_label = false`, distributions of the shape of pred. `from_logits`: pred holds
--- logarithms of probabilities.
+--- Computes the cross entropy between labels and the softmax of pred along `axis` = -1: the mean of
+-- each sample. Labels are classes from 0, of the shape of pred without that axis, or with size 1
+-- there; with `sparse_label = false` distributions of the shape of pred. `from_logits = true`:
+-- pred holds logarithms of probabilities already. Raises E(`shape`) for one-hot rows without
+-- `sparse_label = false`.
 -- @type SoftmaxCrossEntropyLoss
 local SoftmaxCELoss = define("SoftmaxCrossEntropyLoss", { { "axis", "integer", -1 },
   { "sparse_label", "boolean", true }, { "from_logits", "boolean", false }, WEIGHT, BATCH_AXIS })
@@ -253,8 +261,9 @@ function SoftmaxCELoss:forward(pred, label, sample_weight)
 end
 
 
---- The Kullback-Leibler divergence, label (log(label) - pred), where pred holds logarithms of
--- probabilities, or is what log_softmax along `axis` is taken of. The sum over the other axes.
+--- Computes the Kullback-Leibler divergence label (log(label) - pred), the sum over each sample,
+-- where pred holds logarithms of probabilities; with `from_logits = false` its log_softmax along
+-- `axis` = -1 is taken first. Labels have the shape of pred.
 -- @type KLDivLoss
 local KLDivLoss = define("KLDivLoss",
   { { "from_logits", "boolean", true }, { "axis", "integer", -1 }, WEIGHT, BATCH_AXIS })
@@ -268,7 +277,7 @@ function KLDivLoss:forward(pred, label, sample_weight)
 end
 
 
---- max(0, margin - pred label) of labels -1 and 1.
+--- Computes max(0, margin - pred label) for labels -1 and 1, the mean of each sample. `margin` = 1.
 -- @type HingeLoss
 local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
@@ -277,7 +286,8 @@ function HingeLoss:forward(pred, label, sample_weight)
 end
 
 
---- The square of HingeLoss's.
+--- Computes max(0, margin - pred label)^2 for labels -1 and 1, the mean of each sample. `margin` =
+-- 1.
 -- @type SquaredHingeLoss
 local SquaredHingeLoss = define("SquaredHingeLoss",
   { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
@@ -288,7 +298,8 @@ function SquaredHingeLoss:forward(pred, label, sample_weight)
 end
 
 
---- log(1 + exp(-pred label)) of labels -1 and 1, or 0 and 1 with `label_format = "binary"`.
+--- Computes log(1 + exp(-pred label)) for labels -1 and 1 (`label_format` = "signed"), or for
+-- labels 0 and 1 (`label_format = "binary"`, another is E(`value`)): the mean of each sample.
 -- @type LogisticLoss
 local LogisticLoss = define("LogisticLoss",
   { WEIGHT, BATCH_AXIS, { "label_format", "text", "signed" } })
@@ -312,8 +323,9 @@ end
 
 -- Pairs -------------------------------------------------------------------------------------------
 
---- max(0, |positive - pred|^2 - |negative - pred|^2 + margin), sums over each sample. Called
--- `(pred, positive, negative)`.
+--- Computes max(0, |positive - pred|^2 - |negative - pred|^2 + margin) for each sample; the squares
+-- are summed over the sample. `margin` = 1. Called as `loss(pred, positive, negative)`, all of one
+-- shape.
 -- @type TripletLoss
 local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
@@ -324,8 +336,9 @@ function TripletLoss:forward(pred, positive, negative)
 end
 
 
---- 1 - cos(input1, input2) where the label is 1, max(0, cos - margin) where it is -1; (N, 1).
--- Called `(input1, input2, label, sample_weight)`.
+--- Computes 1 - cos(input1, input2) where the label is 1, max(0, cos - margin) where it is -1.
+-- `margin` = 0. Called as `loss(input1, input2, label, sample_weight)`; the result has shape (N,
+-- 1).
 -- @type CosineEmbeddingLoss
 local CosineEmbeddingLoss = define("CosineEmbeddingLoss",
   { WEIGHT, BATCH_AXIS, { "margin", "number", 0 } })
@@ -350,10 +363,10 @@ function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
 end
 
 
---- Smoothed deep metric learning: x1[i] and x2[i] are pairs, all others of the batch are not. The
--- divergence of the softmax of the negative squared distances from labels that give
--- `smoothing_parameter` to the others. Called `(x1, x2)`; `weight` and `batch_axis` are unused, as
--- in the reference.
+--- Computes smoothed deep metric learning: rows i of x1 and x2 are a pair, all other rows of the
+-- batch are not. It is the divergence of the softmax of the negative squared distances from labels
+-- of which a share `smoothing_parameter` = 0.3 is spread over the other rows. Called as `loss(x1,
+-- x2)`, both (N, D); returns (N). `weight` and `batch_axis` are not used, as in the reference.
 -- @type SDMLLoss
 local SDMLLoss = define("SDMLLoss",
   { { "smoothing_parameter", "number", 0.3 }, { "weight", "number", 1 }, BATCH_AXIS })
@@ -380,8 +393,10 @@ end
 
 -- Sequences ---------------------------------------------------------------------------------------
 
---- Connectionist temporal classification; the last class is the blank. Called `(pred, label,
--- pred_lengths, label_lengths, sample_weight)`; without lengths labels end at the first -1.
+--- Computes connectionist temporal classification, one value per sample; the last class is the
+-- blank. Called as `loss(pred, label, pred_lengths, label_lengths, sample_weight)`, pred (N, T, C)
+-- or, with `layout = "TNC"`, (T, N, C), label (N, L) or, with `label_layout = "TN"`, (L, N).
+-- Lengths are (N) and may be left out: then all steps count, and labels end at the first -1.
 -- @type CTCLoss
 local CTCLoss = define("CTCLoss", { { "layout", "text", "NTC" }, { "label_layout", "text", "NT" },
   WEIGHT })

@@ -1,7 +1,7 @@
---- Names of blocks: a scope counts the blocks that are made inside, one count per hint.
+--- Prefixes of blocks: each scope counts the blocks that are made inside it, by hint ("dense").
 --
--- A block that is made in the scope of another begins its prefix with the other's. Outside of all
--- scopes the name manager in force counts (`ty.name`).
+-- The prefix of a block that is made in the scope of another begins with that one's:
+-- "net0_dense1_". Outside of all scopes the current name manager counts (`ty.name`).
 --
 -- @module tycho.gluon.name_scope
 
@@ -13,7 +13,7 @@ local name_scope = {}
 
 local KIND = "gluon.name_scope"
 
--- What is on the stack: the counts of one block.
+-- What a scope puts on the stack of scopes: prefix, parameters, and counts by hint.
 local Counter = Class:extend("NameScope")
 scope.make(Counter, KIND)
 
@@ -22,9 +22,9 @@ function Counter:init(prefix, params)
 end
 
 
---- The scope of a block: `s:with(f)`, `s:enter()`, `s:exit()`. Blocks that are made inside get the
--- block's prefix, and so do operators, which are counted from 0. That of a block whose prefix is
--- "" does nothing.
+--- The scope of a block: `s:with(f)`, `s:enter()`, `s:exit()`. The prefixes of blocks that are made
+-- inside begin with the block's, and so do the names of operators, counted from 0. The scope of a
+-- block whose prefix is "" does nothing.
 local Scope = Class:extend("NameScope")
 name_scope.Scope = Scope
 
@@ -47,7 +47,7 @@ function Scope:enter()
 end
 
 
---- Makes the scope current that was when it was entered.
+--- Makes the scope current that was current before `enter`.
 function Scope:exit()
   if self._counter then
     self._counter:exit()
@@ -56,19 +56,20 @@ function Scope:exit()
 end
 
 
--- Calls a function, or an object such as a class.
-local function run(f, ...)
+-- Calls a function, or an object that can be called, such as a class.
+local function call_value(f, ...)
   return f(...)
 end
 
 
-local function run_counted(counter, f, ...)
-  return counter:with(run, f, ...)
+-- Calls f with the counter on the stack of scopes.
+local function call_counted(counter, f, ...)
+  return counter:with(call_value, f, ...)
 end
 
 
---- Runs f inside the scope. Passes arguments on, so that no closure is needed: a LuaJIT trace keeps
--- the functions that it calls, with their upvalues.
+--- Runs f inside the scope. The arguments of f are passed on, so that no closure is needed, whose
+-- upvalues a LuaJIT trace would keep.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -76,17 +77,18 @@ function Scope:with(f, ...)
   if not self._counter then
     return f(...)
   end
-  return names.Prefix(self._counter.prefix):with(run_counted, self._counter, f, ...)
+  return names.Prefix(self._counter.prefix):with(call_counted, self._counter, f, ...)
 end
 
 
---- Returns the current scope: prefix, params, counts; or nil.
+--- Returns the current scope.
+-- @treturn ?table prefix, params, counts (hint -> number); nil outside of all scopes
 function name_scope.current()
   return scope.current(KIND)
 end
 
 
---- Returns the next prefix for a hint, without that of the scope: "dense0_".
+--- Returns the next prefix for a hint, without the scope's, and counts it: "dense0_".
 -- @string hint
 -- @treturn string
 function name_scope.next_prefix(hint)

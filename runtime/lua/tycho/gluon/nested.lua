@@ -1,6 +1,8 @@
---- Arguments and results of blocks: flat lists of tensors, and the structure that they had.
+--- Arguments and results of blocks as a flat list of tensors and a text that says how they were
+-- nested: their structure.
 --
--- A structure is text: "." for a tensor, "_" for nothing, "(" and ")" around a list.
+-- In a structure "." stands for a tensor, "_" for nil or `ty.null`, "(" and ")" for the ends of a
+-- list: `f(x, { h, c })` has ".(..)".
 --
 -- @module tycho.gluon.nested
 
@@ -20,7 +22,8 @@ local function is_tensor(v)
 end
 
 
-local function put(v, flat, texts, func)
+-- Appends the tensors of a value to `flat` and its structure to `texts`.
+local function flatten_value(v, flat, texts, func)
   if is_tensor(v) then
     flat[#flat + 1] = v
     texts[#texts + 1] = "."
@@ -29,35 +32,36 @@ local function put(v, flat, texts, func)
   elseif values.is_plain(v) and not values.has_names(v) then
     texts[#texts + 1] = "("
     for i = 1, table.maxn(v) do
-      put(v[i], flat, texts, func)
+      flatten_value(v[i], flat, texts, func)
     end
     texts[#texts + 1] = ")"
   else
     Error.raise{ code = "type", func = func, expected = "arrays, symbols, nil and lists of them",
-      got = Error.kind(v), message = "a block that is traced takes tensors only; numbers and \z
-        options are fields of the block" }
+      got = Error.kind(v), message = "a block that is traced takes and returns tensors only; make \z
+        numbers and options fields of the block" }
   end
 end
 
 
---- Returns the tensors among values, and their structure.
--- @int n how many values
+--- Returns the tensors among values in order, and the structure of the values. A value of another
+-- kind is E(type).
+-- @int n number of values
 -- @tparam table list the values
--- @string func for errors
+-- @string func name of the caller, for errors
 -- @treturn {NDArray|Symbol,...}
--- @treturn string
+-- @treturn string structure
 function nested.flatten(n, list, func)
   local flat, texts = {}, {}
   for i = 1, n do
-    put(list[i], flat, texts, func)
+    flatten_value(list[i], flat, texts, func)
   end
   return flat, table.concat(texts)
 end
 
 
--- Reads values up to the end of a list. `at` counts the tensors that are read, `from` is the place
--- in the structure. Returns the values, how many there are, and both places after them.
-local function read(flat, structure, at, from)
+-- Reads the values of one list. at: number of tensors that are used so far; from: position in the
+-- structure, from 1. Returns the values, their number, and `at` and `from` after them.
+local function regroup_list(flat, structure, at, from)
   local list, n = {}, 0
   while from <= #structure do
     local c = structure:sub(from, from)
@@ -71,7 +75,7 @@ local function read(flat, structure, at, from)
       list[n] = flat[at]
     elseif c == "(" then
       local inner, _
-      inner, _, at, from = read(flat, structure, at, from)
+      inner, _, at, from = regroup_list(flat, structure, at, from)
       list[n] = inner
     end
   end
@@ -85,7 +89,7 @@ end
 -- @treturn table the values
 -- @treturn int how many there are
 function nested.regroup(flat, structure)
-  local list, n = read(flat, structure, 0, 1)
+  local list, n = regroup_list(flat, structure, 0, 1)
   return list, n
 end
 

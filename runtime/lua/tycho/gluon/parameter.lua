@@ -1,7 +1,7 @@
 --- A parameter of a block: one array per device, with its gradient.
 --
--- Its shape may have unknown sizes (0); then the arrays are made when the first call of the block
--- tells them (deferred initialization).
+-- Its shape may have unknown sizes, written 0. Its arrays are then made at the first call of the
+-- block, whose inputs determine them (deferred initialization).
 --
 -- @classmod ty.gluon.Parameter
 
@@ -26,32 +26,35 @@ local tables = require "tycho.core.tables"
 local NDArray, Symbol, Context = class.NDArray, sym.Symbol, context.Context
 local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 
---- A parameter. Fields: name, and writable grad_req, dtype, shape, lr_mult, wd_mult, init.
+--- A parameter. Fields: name (read-only), grad_req ("write", "add" or "null"), dtype, shape (only
+-- unknown sizes can be set), lr_mult and wd_mult (factors of the learning rate and of the weight
+-- decay), init.
 local Parameter = Class:extend("Parameter")
 
--- Constructs a parameter. `init` is called through the class, since the field `p.init` is the
--- parameter's initializer.
-local function construct(kind, ...)
+-- Serves as `__call` of classes: makes a parameter. It takes `init` from the class, since the field
+-- `p.init` is the parameter's initializer.
+local function construct_parameter(kind, ...)
   local p = setmetatable({}, kind)
   kind.init(p, ...)
   return p
 end
 
 --- Returns a subclass.
--- @string[opt] name the base's otherwise
+-- @string[opt] name of the class, the base's by default
+-- @treturn table class
 function Parameter:extend(name)
   local kind = Class.extend(self, name)
-  getmetatable(kind).__call = construct
+  getmetatable(kind).__call = construct_parameter
   return kind
 end
 
-getmetatable(Parameter).__call = construct
+getmetatable(Parameter).__call = construct_parameter
 
 -- Checks ------------------------------------------------------------------------------------------
 
 local REQUESTS = { write = true, add = true, null = true }
 
-local function check_request(word)
+local function check_grad_req(word)
   if not REQUESTS[word] then
     Error.raise{ code = "value", func = "gluon.Parameter", argument = "grad_req",
       expected = "write, add or null", got = Error.show(word), message = "bad 'grad_req'" }
@@ -59,7 +62,7 @@ local function check_request(word)
 end
 
 
--- Refuses sparse storage, which the reference has.
+-- Raises E(unsupported) for sparse storage, which the reference has.
 local function check_stype(word, argument, func)
   if word ~= nil and word ~= "default" then
     Error.raise{ code = "unsupported", func = func, argument = argument, expected = "default",
@@ -68,6 +71,7 @@ local function check_stype(word, argument, func)
 end
 
 
+-- Returns whether a shape is given and has no size of 0.
 local function is_known(shape)
   if not shape then
     return false
@@ -81,14 +85,14 @@ local function is_known(shape)
 end
 
 
--- Returns the initializer that a name or an object stands for; nil for nil.
+-- Returns the initializer of a name, or the given one; nil for nil. An unknown name is E(name).
 local function make_initializer(v)
   return v ~= nil and init.create(v) or nil
 end
 
 
--- Runs f without recording it.
-local function quietly(f, ...)
+-- Calls f without recording what it does.
+local function run_unrecorded(f, ...)
   return modes.run(false, recording.training, f, ...)
 end
 
@@ -107,12 +111,13 @@ local FORM = args.form("gluon.Parameter", {
 local DEFAULT = "<class 'numpy.float32'>"
 
 --- @string name
--- @tparam[opt] table options grad_req = "write", shape (0: an unknown size), dtype = "float32",
---   lr_mult = 1, wd_mult = 1, init (an initializer or its name), allow_deferred_init = false,
---   differentiable = true
+-- @tparam[opt] table options grad_req = "write" ("add": gradients are summed until `zero_grad`,
+--   "null": there is none), shape (0: an unknown size), dtype = "float32", lr_mult = 1, wd_mult =
+--   1, init (an initializer or its name), allow_deferred_init = false: true lets `initialize` wait
+--   for unknown sizes; differentiable = true: false makes grad_req "null" for good
 function Parameter:init(...)
   local a = FORM(...)
-  check_request(a.grad_req)
+  check_grad_req(a.grad_req)
   check_stype(a.stype, "stype", "gluon.Parameter")
   check_stype(a.grad_stype, "grad_stype", "gluon.Parameter")
   make_initializer(a.init)
@@ -157,14 +162,14 @@ end
 
 local function fail_deferred(self, func)
   Error.raise{ code = "state", func = func, argument = self.name,
-    message = ("parameter '%s' waits for its shape, %s: call the block with a batch first, or give \z
-      the sizes (in_units, in_channels ...) when it is made")
+    message = ("parameter '%s' waits for its shape, %s: call the block with a batch first, or \z
+      give the sizes (in_units, in_channels ...) when it is made")
       :format(self.name, Error.show(self._shape or {})) }
 end
 
 
--- Makes the array's gradient as the gradient request demands.
-local function attach(self, x)
+-- Gives an array a gradient, or takes it away, as grad_req says.
+local function attach_gradient(self, x)
   if self._grad_req ~= "null" then
     x:attach_grad(self._grad_req)
   elseif x.grad then
@@ -173,20 +178,20 @@ local function attach(self, x)
 end
 
 
--- Counts a change of the values, for Trainers whose store has copies.
+-- Counts a change of the values, so that Trainers update the copies in their stores.
 local function note_values(self)
   rawset(self, "_version", self._version + 1)
 end
 
 
--- Sets the parameter's arrays, one per device.
-local function take(self, list)
+-- Sets the parameter's arrays, one per device, with gradients. They outlive scopes.
+local function set_arrays(self, list)
   note_values(self)
   local by_device = {}
   for _, x in ipairs(list) do
     by_device[x._device] = class.keep(x)
     class.make_lasting(x)
-    attach(self, x)
+    attach_gradient(self, x)
   end
   rawset(self, "_data", list)
   rawset(self, "_by_device", by_device)
@@ -194,8 +199,8 @@ local function take(self, list)
 end
 
 
--- Returns copies of an array on devices; with `keep`, the array itself on its own device.
-local function copies_on(ctx, x, keep)
+-- Returns copies of an array, one per device; with `keep`, the array itself on its own device.
+local function copy_to_devices(ctx, x, keep)
   local list = {}
   for i, c in ipairs(ctx) do
     list[i] = keep and c == x.context and x or x:copyto(c)
@@ -204,9 +209,10 @@ local function copies_on(ctx, x, keep)
 end
 
 
--- Fills the array by an initializer. It is asked to fill a weight, whatever the parameter's name
--- is; an initializer without a rule of its own for weights (Mixed, Load) uses the name.
-local function fill(self, how, default, x)
+-- Fills an array by the initializer `how`: by its rule for weights, whatever the parameter's name
+-- is. One that has no such rule of its own (Mixed, Load) chooses by the name. default: the
+-- initializer of `initialize`, which has the setting `verbose`.
+local function fill_array(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
   local rule = how._init_weight
   if rule and rule ~= init.Initializer._init_weight then
@@ -221,24 +227,26 @@ local function fill(self, how, default, x)
 end
 
 
--- Makes the arrays of a parameter whose shape is known.
-local function make(self, deferred)
+-- Makes the arrays of a parameter whose shape is known: from the data that were set while it
+-- waited, else by the initializer.
+local function make_arrays(self, deferred)
   local x = deferred.data
   if not x then
     x = nd.zeros(self._shape, { dtype = self._dtype, ctx = context.cpu() })
-    fill(self, deferred.init, deferred.default, x)
+    fill_array(self, deferred.init, deferred.default, x)
   elseif not tables.same(x._shape, self._shape) then
     Error.raise{ code = "shape", func = "Parameter:set_data", argument = self.name,
       expected = tables.copied(self._shape), got = x.shape,
-      message = ("the values that were set for '%s' have another shape"):format(self.name) }
+      message = ("the values that set_data was given for '%s' do not have the shape that the \z
+        block needs"):format(self.name) }
   elseif x.dtype ~= self._dtype then
     x = x:astype(self._dtype)
   end
-  take(self, copies_on(deferred.ctx, x, not deferred.data))
+  set_arrays(self, copy_to_devices(deferred.ctx, x, not deferred.data))
 end
 
 
---- Fills in unknown sizes (not for users).
+--- Sets unknown sizes of the shape (not for users).
 function Parameter:_know_shape(shape)
   if not is_known(self._shape) then
     self.shape = shape
@@ -246,14 +254,15 @@ function Parameter:_know_shape(shape)
 end
 
 
---- Makes the arrays whose shape has become known (not for users).
+--- Makes the arrays of a parameter that waited for its shape; others stay as they are (not for
+-- users).
 function Parameter:_finish()
   local deferred = rawget(self, "_deferred")
   if deferred then
     if not is_known(self._shape) then
       fail_deferred(self, "Parameter:initialize")
     end
-    class.outside(quietly, make, self, deferred)
+    class.outside(run_unrecorded, make_arrays, self, deferred)
   end
 end
 
@@ -261,11 +270,12 @@ end
 local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
---- Makes the arrays and fills them. A parameter that has them already is left unchanged, with a
--- warning. One whose shape is unknown waits for the first call of its block, if
--- `allow_deferred_init`.
--- @tparam[opt] table options init (nil: the parameter's own, or `default_init`), ctx (a context or
---   a list of them; the current one), default_init = `ty.init.Uniform()`, force_reinit = false
+--- Makes the arrays and fills them. A parameter that has arrays stays as it is, with a warning. One
+-- with unknown sizes waits for the first call of its block; without `allow_deferred_init` it is
+-- E(`shape`).
+-- @tparam[opt] table options init (an initializer or its name; nil: the parameter's own, else
+--   default_init), ctx = the current one (a context, or a list of them for an array on each),
+--   default_init = `ty.init.Uniform()`, force_reinit = false: true replaces arrays that it has
 function Parameter:initialize(...)
   local a = INITIALIZE(...)
   if rawget(self, "_data") and not a.force_reinit then
@@ -299,6 +309,7 @@ function Parameter:_is_ready()
 end
 
 
+-- Raises E(state), which says why there are no arrays.
 local function fail_data(self, func)
   if rawget(self, "_deferred") then
     fail_deferred(self, func)
@@ -319,29 +330,31 @@ local function fail_device(self, func, ctx)
 end
 
 
--- Returns the array on a device.
-local function on_device(self, device, func, ctx)
+-- Returns the array on a device; E(state) where there are none, E(device) where it has none there.
+-- ctx: the device as the caller named it, for the error.
+local function get_array(self, device, func, ctx)
   local by_device = rawget(self, "_by_device") or fail_data(self, func)
   return by_device[device] or fail_device(self, func, ctx or context.of_device(device))
 end
 
 
---- Returns the value of the parameter: the array itself, a variable with `grad`.
--- @param[opt] where a context; an array, beside which the value is wanted; a symbol, for which it
---   is the parameter's variable; nil: the only array, or that on the current context
--- @treturn NDArray
+--- Returns the parameter's array on a device: not a copy, and with its gradient in `grad`. A
+-- parameter without arrays is E(`state`), one without an array on this device E(`device`).
+-- @param[opt] where a context; an array, for its device; a symbol, for which the parameter's
+--   variable is returned; nil: the only array, or the one on the current context
+-- @treturn NDArray or Symbol
 function Parameter:data(where)
   local kind = getmetatable(where)
   if kind == NDArray then
-    return on_device(self, where._device, "Parameter:data")
+    return get_array(self, where._device, "Parameter:data")
   elseif kind == Symbol then
     return self:var()
   elseif where == nil then
     local list = rawget(self, "_data") or fail_data(self, "Parameter:data")
     return list[2] == nil and list[1]
-      or on_device(self, context.current_context()._device, "Parameter:data")
+      or get_array(self, context.current_context()._device, "Parameter:data")
   elseif Class.is_a(where, Context) then
-    return on_device(self, where._device, "Parameter:data", where)
+    return get_array(self, where._device, "Parameter:data", where)
   end
   Error.raise{ code = "type", func = "Parameter:data", argument = "where",
     expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
@@ -349,8 +362,8 @@ function Parameter:data(where)
 end
 
 
---- Returns the arrays themselves, not to be changed (not for users).
--- @string func for errors
+--- Returns the list of arrays itself, which must not be changed (not for users).
+-- @string func name of the caller, for errors
 function Parameter:_arrays(func)
   return rawget(self, "_data") or fail_data(self, func)
 end
@@ -362,24 +375,26 @@ function Parameter:_values_version()
 end
 
 
---- Returns the arrays on all devices, in the order of `initialize`.
+--- Returns the arrays on all devices, in the order of `initialize`. There are none: E(`state`).
 -- @treturn {NDArray,...}
 function Parameter:list_data()
   return tables.copied(rawget(self, "_data") or fail_data(self, "Parameter:list_data"))
 end
 
 
--- Refuses a parameter without gradients.
+-- Raises E(state) for a parameter whose grad_req is "null".
 local function check_grad(self, func)
   if rawget(self, "_data") and self._grad_req == "null" then
     Error.raise{ code = "state", func = func, argument = self.name,
-      message = ("parameter '%s' has no gradient: its grad_req is \"null\""):format(self.name) }
+      message = ("parameter '%s' has no gradient, since its grad_req is \"null\"; set grad_req to \z
+        \"write\" or \"add\""):format(self.name) }
   end
 end
 
 
---- Returns the gradient on a device.
--- @param[opt] where as of `data`
+--- Returns the gradient on a device: the array to which backward writes. With grad_req "null" it is
+-- E(`state`); other errors are those of `data`.
+-- @param[opt] where a context, an array, or nil, as of `data`
 -- @treturn NDArray
 function Parameter:grad(where)
   check_grad(self, "Parameter:grad")
@@ -387,7 +402,7 @@ function Parameter:grad(where)
 end
 
 
---- Returns the gradients on all devices.
+--- Returns the gradients on all devices, in the order of `initialize`. Errors are those of `grad`.
 -- @treturn {NDArray,...}
 function Parameter:list_grad()
   check_grad(self, "Parameter:list_grad")
@@ -399,7 +414,8 @@ function Parameter:list_grad()
 end
 
 
---- Returns the devices of the parameter.
+--- Returns the devices of the parameter, also of one that waits for its shape. One that was not
+-- initialized is E(`state`).
 -- @treturn {Context,...}
 function Parameter:list_ctx()
   local deferred, list = rawget(self, "_deferred"), {}
@@ -415,7 +431,9 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
-local function merged(old, new)
+-- Returns the shape that has the known sizes of two shapes; nil: they contradict each other. old
+-- may be nil.
+local function merge_shapes(old, new)
   if not old then
     return new
   elseif #old ~= #new then
@@ -431,7 +449,7 @@ local function merged(old, new)
   return shape
 end
 
-Parameter._merged_shape = merged         -- for ParameterDict:get
+Parameter._merged_shape = merge_shapes         -- for ParameterDict:get
 
 
 local function copy_to_all(list, x, func, name)
@@ -441,11 +459,13 @@ local function copy_to_all(list, x, func, name)
 end
 
 
---- Sets the values on all devices; gradients stay.
--- @param x an NDArray or a nested table
+--- Sets the values on all devices; gradients stay. For a parameter that waits for its shape, the
+-- values are kept for it. Another shape is E(`shape`), a parameter that was not initialized
+-- E(`state`).
+-- @param x an NDArray (copied) or a nested table of numbers, of the parameter's shape
 function Parameter:set_data(x)
   x = nd._as_array(x, self._dtype, "Parameter:set_data")
-  local shape = merged(self._shape, x._shape)
+  local shape = merge_shapes(self._shape, x._shape)
   if not shape then
     Error.raise{ code = "shape", func = "Parameter:set_data", argument = self.name,
       expected = tables.copied(self._shape), got = x.shape,
@@ -461,19 +481,20 @@ function Parameter:set_data(x)
     return
   end
   note_values(self)
-  quietly(copy_to_all, list, x, "Parameter:set_data", self.name)
+  run_unrecorded(copy_to_all, list, x, "Parameter:set_data", self.name)
 end
 
 
-local function take_copies(self, ctx, x)
-  take(self, copies_on(ctx, x, false))
+-- Sets copies of an array as the parameter's arrays, one per device.
+local function set_copies(self, ctx, x)
+  set_arrays(self, copy_to_devices(ctx, x, false))
 end
 
 
---- Sets a value from a file; a parameter without arrays gets them (not for users).
+--- Sets the values to those of a file; a parameter without arrays gets them (not for users).
 -- @tparam NDArray x
--- @string[opt] dtype the parameter's new one
--- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
+-- @string[opt] dtype the parameter's new dtype
+-- @tparam ?{Context,...} ctx devices of a parameter that was not initialized; nil: the CPU
 function Parameter:_load(x, dtype, ctx)
   if dtype then
     self:cast(dtype)
@@ -485,15 +506,16 @@ function Parameter:_load(x, dtype, ctx)
   end
   local deferred = rawget(self, "_deferred")
   ctx = deferred and deferred.ctx or ctx or { context.cpu() }
-  class.outside(quietly, take_copies, self, ctx, x)
+  class.outside(run_unrecorded, set_copies, self, ctx, x)
 end
 
 
---- Uses the given arrays as the parameter's own, one per device (not for users).
+--- Makes given arrays the parameter's own, one per device (not for users). Another shape or dtype
+-- is E(shape) and E(dtype).
 -- @tparam {NDArray,...} list
--- @string func for errors
+-- @string func name of the caller, for errors
 function Parameter:_adopt(list, func)
-  local shape = merged(rawget(self, "_shape"), list[1]._shape)
+  local shape = merge_shapes(rawget(self, "_shape"), list[1]._shape)
   local differs = not shape and "shape" or list[1].dtype ~= self._dtype and "dtype"
   if differs then
     Error.raise{ code = differs, func = func, argument = self.name, expected = self[differs],
@@ -502,11 +524,11 @@ function Parameter:_adopt(list, func)
   end
   rawset(self, "_shape", shape)
   rawset(self, "_var", nil)
-  class.outside(quietly, take, self, list)
+  class.outside(run_unrecorded, set_arrays, self, list)
 end
 
 
---- Fills the gradients with 0.
+--- Sets the gradients to 0; does nothing where there are none.
 function Parameter:zero_grad()
   for _, x in ipairs(rawget(self, "_data") or {}) do
     if x.grad then
@@ -517,12 +539,12 @@ end
 
 
 -- Replaces the arrays by copies of another dtype.
-local function take_converted(self, dtype)
+local function set_converted(self, dtype)
   local old, list = self._data, {}
   for i, x in ipairs(old) do
     list[i] = x:astype(dtype)
   end
-  take(self, list)
+  set_arrays(self, list)
   for i, x in ipairs(old) do
     if x.grad and self._data[i].grad then
       call.copy(self._data[i].grad, x.grad:astype(dtype), "Parameter:cast")
@@ -532,7 +554,7 @@ end
 
 
 --- Converts values and gradients to another dtype.
--- @string dtype
+-- @string dtype such as "float16"
 function Parameter:cast(dtype)
   local ok, _, expected, code = args.types.dtype.check(dtype)
   if not ok then
@@ -546,7 +568,7 @@ function Parameter:cast(dtype)
   rawset(self, "_dtype_text", dtype)
   rawset(self, "_var", nil)
   if rawget(self, "_data") then
-    class.outside(quietly, take_converted, self, dtype)
+    class.outside(run_unrecorded, set_converted, self, dtype)
   end
 end
 
@@ -561,14 +583,16 @@ local function compute_mean(list)
 end
 
 
-local function take_mean(self, ctx)
-  take(self, copies_on(ctx, compute_mean(self._data), false))
+-- Sets copies of the mean over the present devices as the parameter's arrays.
+local function set_mean(self, ctx)
+  set_arrays(self, copy_to_devices(ctx, compute_mean(self._data), false))
 end
 
 
 local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "contexts" } })
 
---- Moves the parameter to other devices: the mean over the old ones goes to all of them.
+--- Moves the parameter to other devices: each gets the mean over the old ones, and a new gradient.
+-- One that was not initialized is E(`state`).
 -- @param ctx a context or a list of them
 function Parameter:reset_ctx(...)
   local ctx = RESET(...).ctx
@@ -578,22 +602,22 @@ function Parameter:reset_ctx(...)
   elseif not old then
     fail_uninitialized(self, "Parameter:reset_ctx")
   else
-    class.outside(quietly, take_mean, self, ctx)
+    class.outside(run_unrecorded, set_mean, self, ctx)
   end
 end
 
 
--- Node of a variable -> its parameter. The parameter holds its variable, so neither may be held
--- here.
-local of_variable = setmetatable({}, { __mode = "kv" })
+-- Node of a variable -> its parameter. Both are weak: the parameter holds its variable, so a strong
+-- one would keep both.
+local by_variable = setmetatable({}, { __mode = "kv" })
 
 --- Returns the parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
-  return of_variable[n]
+  return by_variable[n]
 end
 
 
---- Frees the arrays now; the parameter is then as before `initialize` (not for users).
+--- Frees the arrays at once; the parameter is then as before `initialize` (not for users).
 function Parameter:_free()
   for _, x in ipairs(rawget(self, "_data") or {}) do
     if x.grad then
@@ -607,7 +631,8 @@ function Parameter:_free()
 end
 
 
---- Returns the parameter's variable for symbols.
+--- Returns the parameter's variable for symbols: the same one until shape, dtype, or an attribute
+-- changes.
 -- @treturn Symbol
 function Parameter:var()
   local v = rawget(self, "_var")
@@ -615,7 +640,7 @@ function Parameter:var()
     v = sym.Variable(self.name, { shape = self._shape, dtype = self._dtype,
       lr_mult = self._lr_mult, wd_mult = self._wd_mult, init = self._init })
     rawset(self, "_var", v)
-    of_variable[v._entries[1][1]] = self
+    by_variable[v._entries[1][1]] = self
   end
   return v
 end
@@ -639,12 +664,12 @@ local READ = {
 local WRITE = {}
 
 function WRITE.grad_req(self, word)
-  check_request(word)
+  check_grad_req(word)
   word = self._differentiable and word or "null"
   if word ~= self._grad_req then
     rawset(self, "_grad_req", word)
     for _, x in ipairs(rawget(self, "_data") or {}) do
-      attach(self, x)
+      attach_gradient(self, x)
     end
   end
 end
@@ -669,7 +694,8 @@ function WRITE.shape(self, shape)
   rawset(self, "_var", nil)
 end
 
-local function number_writer(key)
+-- Returns the function that sets a field to a number.
+local function make_number_writer(key)
   return function(self, v)
     if type(v) ~= "number" then
       Error.raise{ code = "type", func = "Parameter", argument = key, expected = "a number",
@@ -680,7 +706,7 @@ local function number_writer(key)
   end
 end
 
-WRITE.lr_mult, WRITE.wd_mult = number_writer("lr_mult"), number_writer("wd_mult")
+WRITE.lr_mult, WRITE.wd_mult = make_number_writer("lr_mult"), make_number_writer("wd_mult")
 
 function WRITE.init(self, v)
   make_initializer(v)
@@ -689,7 +715,8 @@ function WRITE.init(self, v)
 end
 
 
-local function member_names(self)
+-- Returns the names of fields and methods, for the error of an unknown one.
+local function list_members(self)
   local names = {}
   for name in next, READ do
     names[#names + 1] = name
@@ -719,7 +746,7 @@ function Parameter.__index(self, key)
     return field(self)
   end
   Error.unknown{ func = "Parameter", argument = key, what = "field or method",
-    names = member_names(self) }
+    names = list_members(self) }
 end
 
 

@@ -19,7 +19,8 @@ local tables = require "tycho.core.tables"
 
 local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 
---- Parameters by name. Field: prefix, which begins the name of what `get` makes.
+--- Parameters by full name: `d["net_weight"]`, an unknown one is E(`name`). Read-only field:
+-- prefix, with which the names begin of parameters that `get` makes.
 local ParameterDict = Class:extend("ParameterDict")
 
 
@@ -27,7 +28,8 @@ local FORM = args.form("gluon.ParameterDict",
   { { "prefix", "text", "" }, "*", { "shared", "any?" } })
 
 --- @string[opt=""] prefix
--- @tparam[opt] table options shared: a ParameterDict whose parameters `get` finds
+-- @tparam[opt] table options shared: another ParameterDict, in which `get` looks for a parameter
+--   before it makes one
 function ParameterDict:init(...)
   local a = FORM(...)
   if a.shared ~= nil and not Class.is_a(a.shared, ParameterDict) then
@@ -43,27 +45,28 @@ end
 
 -- Access ------------------------------------------------------------------------------------------
 
--- Adds a parameter.
-local function add(self, name, p)
+-- Adds a parameter at the end.
+local function add_parameter(self, name, p)
   self._names[#self._names + 1] = name
   self._params[name] = p
 end
 
 
--- Returns the parameter of a full name, here or in what is shared; nil: there is none.
-local function find(self, name)
+-- Returns the parameter of a full name; nil: there is none. One that the shared dictionary has is
+-- added here.
+local function find_or_share(self, name)
   local p = self._params[name]
   if not p and rawget(self, "_shared") then
-    p = find(self._shared, name)
+    p = find_or_share(self._shared, name)
     if p then
-      add(self, name, p)
+      add_parameter(self, name, p)
     end
   end
   return p
 end
 
 
---- Returns the names, in order.
+--- Returns the full names, in order.
 -- @treturn {string,...}
 function ParameterDict:keys()
   return tables.copied(self._names)
@@ -81,8 +84,8 @@ function ParameterDict:values()
 end
 
 
---- `for name, p in d:items() do`
--- @treturn function
+--- Iterates over names and parameters in order: `for name, p in d:items() do`.
+-- @treturn function iterator
 -- @function ParameterDict:items
 ParameterDict.items = iterate.alike(function(self)
   local i = 0
@@ -95,12 +98,15 @@ end)
 
 
 --- Returns the number of parameters.
+-- @treturn int
 function ParameterDict:len()
   return #self._names
 end
 
 
 --- Returns whether there is a parameter of a full name.
+-- @string name
+-- @treturn bool
 function ParameterDict:contains(name)
   return self._params[name] ~= nil
 end
@@ -112,7 +118,7 @@ local function fail_unknown(self, name, func)
 end
 
 
---- Returns the parameter of a full name; unknown E(`name`).
+--- Returns the parameter of a full name; an unknown name is E(`name`).
 -- @string name
 -- @treturn Parameter
 function ParameterDict:at(name)
@@ -134,11 +140,12 @@ end
 
 function ParameterDict.__newindex(_, key)
   Error.raise{ code = "state", func = "ParameterDict", argument = tostring(key),
-    message = "parameters are added by get, get_constant and update" }
+    message = "fields of a ParameterDict cannot be set; get, get_constant and update add \z
+      parameters" }
 end
 
 
---- Returns the reference's text: one line per parameter.
+--- Returns the dictionary as text, as the reference writes it: one line per parameter.
 function ParameterDict:__tostring()
   local lines = { (self.prefix == "" and "" or self.prefix .. " ") .. "(" }
   for _, p in ipairs(self:values()) do
@@ -154,8 +161,8 @@ end
 local function fail_disagree(p, key, want)
   Error.raise{ code = "value", func = "ParameterDict:get", argument = key,
     expected = Error.show(p[key]), got = Error.show(want),
-    message = ("parameter '%s' is there with another %s; share it with the same, or give this \z
-      one another name"):format(p.name, key) }
+    message = ("parameter '%s' exists with another %s; give the same one to share it, or another \z
+      name"):format(p.name, key) }
 end
 
 
@@ -164,8 +171,9 @@ local function is_equal(a, b)
 end
 
 
--- Checks that a parameter has the given properties, and sets those that were unknown.
-local function agree(p, given)
+-- Sets properties of a parameter that were unknown; raises E(value) where one differs from the
+-- given.
+local function merge_properties(p, given)
   for key, want in pairs(given) do
     local have = p[key]
     if have == nil then
@@ -192,30 +200,31 @@ local GET = args.form("ParameterDict:get", { { "name", "text" }, "*",
 
 local FIXED = { "allow_deferred_init", "differentiable", "stype", "grad_stype" }
 
---- Returns the parameter called prefix .. name: the one that is here or in what is shared, or a new
--- one. Known sizes of both shapes are merged; other contradictions are E(`value`).
--- @string name
+--- Returns the parameter called prefix .. name: that of this dictionary or of the shared one, or a
+-- new one. Options of a parameter that exists must agree with it, else E(`value`); unknown sizes
+-- of its shape are set.
+-- @string name without the prefix
 -- @tparam[opt] table options as of `Parameter`
 -- @treturn Parameter
 function ParameterDict:get(...)
   local a = GET(...)
   local name = self.prefix .. a.name
-  local p = find(self, name)
+  local p = find_or_share(self, name)
   a.name = name
   if not p then
     p = Parameter(a)
-    add(self, name, p)
+    add_parameter(self, name, p)
     return p
   end
   a.name = nil
   for _, key in ipairs(FIXED) do
     a[key] = nil
   end
-  return agree(p, a)
+  return merge_properties(p, a)
 end
 
 
-local function same_values(a, b)
+local function has_same_values(a, b)
   return tables.same(a._shape, b._shape) and a._dtype == b._dtype
     and a:tostring_raw() == b:tostring_raw()
 end
@@ -224,9 +233,10 @@ end
 local CONSTANT = args.form("ParameterDict:get_constant",
   { { "name", "text" }, { "value", "any?" } })
 
---- Returns the constant called prefix .. name.
--- @string name
--- @param[opt] value an NDArray or a nested table; nil: it is there
+--- Returns the constant called prefix .. name, or makes it.
+-- @string name without the prefix
+-- @param[opt] value an NDArray or a nested table of numbers; a constant that exists with another
+--   value is E(`value`). nil: the constant exists, else E(`name`)
 -- @treturn Constant
 function ParameterDict:get_constant(name, value)
   if type(name) == "table" then
@@ -236,20 +246,20 @@ function ParameterDict:get_constant(name, value)
     CONSTANT{ name = name }
   end
   name = self.prefix .. name
-  local p = find(self, name)
+  local p = find_or_share(self, name)
   if not p and value == nil then
     Error.unknown{ func = "ParameterDict:get_constant", argument = name, among = self._params,
-      message = ("there is no constant '%s'; give its value to make one"):format(name) }
+      message = ("there is no constant '%s'; give a value to make one"):format(name) }
   elseif not p then
     p = Constant(name, value)
-    add(self, name, p)
+    add_parameter(self, name, p)
   elseif value ~= nil then
-    local is_same = Class.is_a(p, Constant) and same_values(p.value,
+    local is_same = Class.is_a(p, Constant) and has_same_values(p.value,
       nd._as_array(value, "float32", "ParameterDict:get_constant"))
     if not is_same then
       Error.raise{ code = "value", func = "ParameterDict:get_constant", argument = name,
         message = Class.is_a(p, Constant) and ("constant '%s' has another value"):format(name)
-          or ("'%s' is a parameter, no constant"):format(name) }
+          or ("'%s' is a parameter, not a constant"):format(name) }
     end
   end
   return p
@@ -258,8 +268,8 @@ end
 
 local function fail_clash(name)
   Error.raise{ code = "name", func = "ParameterDict:update", argument = name,
-    message = ("there is another parameter '%s' already; give one of the blocks another prefix, or \z
-      share parameters by the option params"):format(name) }
+    message = ("two parameters are called '%s'; give one of their blocks another prefix, or share \z
+      the parameter by the option params"):format(name) }
 end
 
 
@@ -267,14 +277,15 @@ end
 function ParameterDict:_add(p)
   local here = self._params[p.name]
   if here == nil then
-    add(self, p.name, p)
+    add_parameter(self, p.name, p)
   elseif here ~= p then
     fail_clash(p.name)
   end
 end
 
 
---- Adds the parameters of another dictionary; another parameter of the same name is E(`name`).
+--- Adds the parameters of another dictionary. If this one has a different parameter of the same
+-- name, it is E(`name`), and nothing is added.
 -- @tparam ParameterDict other
 function ParameterDict:update(other)
   if not Class.is_a(other, ParameterDict) then
@@ -297,9 +308,10 @@ end
 local INITIALIZE = args.form("ParameterDict:initialize", { { "init", "any?" },
   { "ctx", "contexts?" }, { "verbose", "boolean", false }, { "force_reinit", "boolean", false } })
 
---- Initializes all parameters; each one's own initializer wins over the given one.
--- @tparam[opt] table options init = `ty.init.Uniform()`, ctx (a context or a list of them; the
---   current one), verbose = false, force_reinit = false
+--- Initializes all parameters (see `Parameter:initialize`).
+-- @tparam[opt] table options init = `ty.init.Uniform()` (an initializer or its name, for parameters
+--   without one of their own), ctx = the current one (a context, or a list of them), verbose =
+--   false: true logs each parameter; force_reinit = false
 function ParameterDict:initialize(...)
   local a = INITIALIZE(...)
   local default = require("tycho.initializer").create(a.init or "uniform")
@@ -312,7 +324,7 @@ function ParameterDict:initialize(...)
 end
 
 
---- Fills all gradients with 0.
+--- Sets all gradients to 0.
 function ParameterDict:zero_grad()
   for _, p in ipairs(self:values()) do
     p:zero_grad()
@@ -322,7 +334,7 @@ end
 
 local RESET = args.form("ParameterDict:reset_ctx", { list = true, { "ctx", "contexts" } })
 
---- Moves all parameters to other devices.
+--- Moves all parameters to other devices (see `Parameter:reset_ctx`).
 -- @param ctx a context or a list of them
 function ParameterDict:reset_ctx(...)
   local ctx = RESET(...).ctx
@@ -332,7 +344,7 @@ function ParameterDict:reset_ctx(...)
 end
 
 
---- Returns the devices on which parameters are.
+--- Returns the devices on which parameters are, each once.
 -- @treturn {Context,...}
 function ParameterDict:list_ctx()
   local seen, list = {}, {}
@@ -349,8 +361,8 @@ end
 
 
 --- Sets a field of all parameters: `d:setattr("grad_req", "null")` freezes them.
--- @string field
--- @param value
+-- @string field a writable field of `Parameter`, else E(`name`)
+-- @param value its new value
 function ParameterDict:setattr(field, value)
   for _, p in ipairs(self:values()) do
     p[field] = value
@@ -363,24 +375,25 @@ end
 local SAVE = args.form("ParameterDict:save", { { "filename", "text" },
   { "strip_prefix", "text", "" } })
 
--- Returns a name without a prefix; another name is E(value).
-local function stripped(name, prefix, func, argument)
+-- Returns a name without a prefix; a name that does not begin with it is E(value).
+local function strip_prefix(name, prefix, func, argument)
   if name:sub(1, #prefix) ~= prefix then
     Error.raise{ code = "value", func = func, argument = argument, expected = prefix .. "...",
-      got = name, message = ("parameter '%s' does not begin with '%s'; it may be shared with \z
-        another block; save_parameters writes names by structure"):format(name, prefix) }
+      got = name, message = ("the name of parameter '%s' does not begin with '%s', perhaps since \z
+        another block shares it; save_parameters writes names by structure"):format(name, prefix) }
   end
   return name:sub(#prefix + 1)
 end
 
 
---- Writes the parameters under their names.
+--- Writes the parameters to a file under their names. The mean of the devices is written.
 -- @string filename
--- @tparam[opt] table options strip_prefix = "": what names are written without
+-- @tparam[opt] table options strip_prefix = "": text that the names are written without; a name
+--   that does not begin with it is E(`value`)
 function ParameterDict:save(...)
   local a, list = SAVE(...), {}
   for i, p in ipairs(self:values()) do
-    list[i] = { stripped(p.name, a.strip_prefix, "ParameterDict:save", "strip_prefix"), p }
+    list[i] = { strip_prefix(p.name, a.strip_prefix, "ParameterDict:save", "strip_prefix"), p }
   end
   parameter_files.write(a.filename, list)
 end
@@ -391,16 +404,15 @@ table.insert(LOAD_OPTIONS, 5, { "restore_prefix", "text", "" })
 
 local LOAD = args.form("ParameterDict:load", LOAD_OPTIONS)
 
---- Reads parameters by name. Names that are missing here or in the file are E(`name`); nothing is
--- changed on an error.
+--- Reads parameters by name. Errors are those of `Block:load_parameters`, and change nothing.
 -- @string filename
--- @tparam[opt] table options ctx, allow_missing = false, ignore_extra = false, restore_prefix = "":
---   what the names of the file are to begin with, cast_dtype = false, dtype_source = "current" or
---   "saved"
+-- @tparam[opt] table options restore_prefix = "": text that is put before each name of the file;
+--   ctx, allow_missing = false, ignore_extra = false, cast_dtype = false, dtype_source = "current"
+--   or "saved", as of `Block:load_parameters`
 function ParameterDict:load(...)
   local a, list, loaded = LOAD(...), {}, {}
   for i, p in ipairs(self:values()) do
-    stripped(p.name, a.restore_prefix, "ParameterDict:load", "restore_prefix")
+    strip_prefix(p.name, a.restore_prefix, "ParameterDict:load", "restore_prefix")
     list[i] = { p.name, p }
   end
   for name, x in pairs((parameter_files.read(a.filename, "ParameterDict:load"))) do

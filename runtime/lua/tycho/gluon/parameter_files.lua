@@ -1,13 +1,14 @@
 --- Files of parameters: `Block:save_parameters`, `Block:load_parameters`, `ParameterDict:save` and
 -- `load`, the parameters of `export`.
 --
--- Everything that a file holds is compared with the parameters before the first of them changes.
+-- All arrays of a file are compared with the parameters before the first parameter changes.
 --
 -- @module tycho.gluon.parameter_files
 
 local pairs = require("tycho.core.iterate").pairs
 local array_files = require "tycho.ndarray.files"
 local context = require "tycho.core.context"
+local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local nd = require "tycho.ndarray"
 local tables = require "tycho.core.tables"
@@ -17,7 +18,7 @@ local parameter_files = {}
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- Returns a parameter's value on the CPU: the mean over its devices.
+--- Returns the mean of a parameter over its devices, on the CPU.
 -- @tparam Parameter p
 -- @treturn NDArray
 function parameter_files.average(p)
@@ -30,7 +31,7 @@ function parameter_files.average(p)
 end
 
 
---- Writes parameters under names; the file is whole or the old one.
+--- Writes parameters to a file under names. The file is whole, or the old one stays.
 -- @string path
 -- @tparam table list of {name, Parameter}, in order
 function parameter_files.write(path, list)
@@ -44,15 +45,16 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
-local function sorted(list)
+local function sort_names(list)
   table.sort(list)
   return list
 end
 
 
-local SHOWN = 8                                          -- names in an error's text
+local SHOWN = 8                                          -- names in an error's text, at most
 
-local function shown(list)
+-- Returns the first names of a list, quoted, and the number of the others.
+local function show_names(list)
   local text = "'" .. table.concat(tables.part(list, 1, math.min(#list, SHOWN)), "', '") .. "'"
   return #list > SHOWN and ("%s and %d more"):format(text, #list - SHOWN) or text
 end
@@ -62,34 +64,36 @@ local function fail_names(path, missing, extra, func)
   local parts = {}
   if missing[1] then
     parts[#parts + 1] = ("the file has no %s (allow_missing = true leaves these as they are)")
-      :format(shown(missing))
+      :format(show_names(missing))
   end
   if extra[1] then
     parts[#parts + 1] = ("the network has no %s (ignore_extra = true leaves these out)")
-      :format(shown(extra))
+      :format(show_names(extra))
   end
   Error.raise{ code = "name", func = func, argument = missing[1] or extra[1], missing = missing,
     extra = extra, mismatch = {}, message = ("'%s': %s"):format(path, table.concat(parts, "; ")) }
 end
 
 
-local function fail_mismatch(name, code, expected, got, text, func)
+-- Raises E(code) for the array of a name; code is the property that differs, "shape" or "dtype".
+local function fail_mismatch(path, name, code, expected, got, advice, func)
   Error.raise{ code = code, func = func, argument = name, missing = {}, extra = {},
-    mismatch = { name }, expected = expected, got = got, message = text:format(name) }
+    mismatch = { name }, expected = expected, got = got,
+    message = ("'%s': the file's '%s' has another %s than the network's%s"):format(path, name, code,
+      advice) }
 end
 
 
--- Returns the value that a parameter gets from an array of a file.
-local function read_value(name, p, x, options, func)
+-- Returns what a parameter gets from an array of a file: { param, value, dtype }, dtype nil where
+-- the parameter keeps its own.
+local function read_value(path, name, p, x, options, func)
   local have = rawget(p, "_shape")
   local shape = x.shape
   if have and not p._merged_shape(have, shape) then
-    fail_mismatch(name, "shape", tables.copied(have), shape,
-      "the file's '%s' has another shape than the network's", func)
+    fail_mismatch(path, name, "shape", tables.copied(have), shape, "", func)
   end
   if x.dtype ~= p.dtype and not options.cast_dtype then
-    fail_mismatch(name, "dtype", p.dtype, x.dtype, "the file's '%s' has another dtype than the \z
-      network's; cast_dtype = true converts it", func)
+    fail_mismatch(path, name, "dtype", p.dtype, x.dtype, "; cast_dtype = true converts it", func)
   end
   local saved = options.dtype_source == "saved"
   if x.dtype ~= p.dtype and not saved then
@@ -99,7 +103,8 @@ local function read_value(name, p, x, options, func)
 end
 
 
-local function same_devices(a, b)
+-- Returns whether two lists have the same contexts, in any order.
+local function are_same_devices(a, b)
   local set = {}
   for _, c in ipairs(a) do
     set[c] = true
@@ -113,22 +118,26 @@ local function same_devices(a, b)
 end
 
 
+
+-- Raises E(device) where a parameter has arrays, or waits for its shape, on other devices than ctx.
 local function check_devices(p, ctx, func)
   local ready = rawget(p, "_data") or rawget(p, "_deferred")
-  if ready and ctx and not same_devices(p:list_ctx(), ctx) then
-    Error.raise{ code = "device", func = func, argument = p.name,
-      message = ("parameter '%s' is on other devices than ctx says; reset_ctx moves it")
-        :format(p.name) }
+  if ready and ctx and not are_same_devices(p:list_ctx(), ctx) then
+    Error.raise{ code = "device", func = func, argument = p.name, expected = devices.show(ctx),
+      got = devices.show(p:list_ctx()), message = ("parameter '%s' is on other devices than ctx \z
+        says; leave ctx out, or move the parameter by reset_ctx"):format(p.name) }
   end
 end
 
 
---- Gives parameters the values of a file.
+--- Gives parameters the values of a file. An error changes nothing: E(name), E(shape), E(dtype),
+-- E(device).
 -- @string path for errors
 -- @tparam table loaded name -> array
 -- @tparam table params list of {name, Parameter}; a parameter may have several names
--- @tparam table options ctx, allow_missing, ignore_extra, cast_dtype, dtype_source
--- @string func for errors
+-- @tparam table options ctx, allow_missing, ignore_extra, cast_dtype, dtype_source, as of
+--   `Block:load_parameters`
+-- @string func name of the caller, for errors
 function parameter_files.apply(path, loaded, params, options, func)
   local known, found, missing, extra, values, taken = {}, {}, {}, {}, {}, {}
   for _, entry in ipairs(params) do
@@ -144,15 +153,15 @@ function parameter_files.apply(path, loaded, params, options, func)
     extra[#extra + 1] = not known[name] and name or nil
   end
   if missing[1] and not options.allow_missing or extra[1] and not options.ignore_extra then
-    fail_names(path, options.allow_missing and {} or sorted(missing),
-      options.ignore_extra and {} or sorted(extra), func)
+    fail_names(path, options.allow_missing and {} or sort_names(missing),
+      options.ignore_extra and {} or sort_names(extra), func)
   end
   for _, entry in ipairs(params) do
     local name, p = entry[1], entry[2]
     if loaded[name] and not taken[p] then
       taken[p] = true
       check_devices(p, options.ctx, func)
-      values[#values + 1] = read_value(name, p, loaded[name], options, func)
+      values[#values + 1] = read_value(path, name, p, loaded[name], options, func)
     end
   end
   for _, v in ipairs(values) do
@@ -161,16 +170,18 @@ function parameter_files.apply(path, loaded, params, options, func)
 end
 
 
---- Returns the arrays of a file by name; without `arg:` and `aux:`, which `export` writes.
+--- Returns the arrays of a file by name, without the prefixes `arg:` and `aux:` that `export`
+-- writes. A file whose arrays have no names is E(format).
 -- @string path
--- @string func for errors
+-- @string func name of the caller, for errors
 -- @treturn table name -> array
--- @treturn bool whether names began so
+-- @treturn bool whether there were such prefixes
 function parameter_files.read(path, func)
   local loaded, names = nd.load(path)
   if not names and #loaded > 0 then
     Error.raise{ code = "format", func = func, argument = path,
-      message = ("the arrays of '%s' have no names"):format(path) }
+      message = ("the arrays of '%s' have no names, so it is no file of parameters; nd.load reads \z
+        it"):format(path) }
   end
   local dict, exported = {}, false
   for _, name in ipairs(names or {}) do                 -- a file of no arrays has no names
@@ -182,7 +193,7 @@ function parameter_files.read(path, func)
 end
 
 
---- Parameters of the functions that load, in the reference's order.
+--- Arguments of the functions that load, for args.form, in the reference's order.
 parameter_files.LOAD = {
   { "filename", "text" }, { "ctx", "contexts_or_options?" }, { "allow_missing", "boolean", false },
   { "ignore_extra", "boolean", false }, { "cast_dtype", "boolean", false },

@@ -1,12 +1,13 @@
---- Runs a symbol on arrays, operator by operator, as the script that made it would: so that
--- autograd records the calls, and a lazy engine takes them together.
+--- Runs a symbol on arrays, operator by operator, as the script that made it would, so that
+-- autograd records the calls and they run together (ARCHITECTURE.md, "Recorded calls").
 --
 --     local plan = replay.compile(symbol, { [node] = 1 }, block)  -- inputs by node
 --     local results = replay.run(plan, inputs, func)
 --
--- A plan is a flat list of steps: the node, its attributes ready for the core, and slots of inputs
--- and outputs. Steps are in the order in which the script called the operators, which is that of
--- random draws. Tables that are equal are shared: each collection visits those of all traces.
+-- A plan is a flat list of steps. Each has its node, its attributes as the core takes them, and the
+-- slots of its inputs and outputs; slots are indices, from 1, of the list of arrays of one run.
+-- Steps are in the order in which the script called the operators, so that random numbers are drawn
+-- in that order. Equal tables are shared, since each collection visits those of all traces.
 --
 -- @module tycho.gluon.replay
 
@@ -35,9 +36,9 @@ local MOST_INPUTS = 60                                   -- `call.put_input` tak
 
 -- Compiling ---------------------------------------------------------------------------------------
 
--- Returns a node's parameters as a flat list of names and texts; annotations of symbols are left
--- out.
-local function flat_params(n, schema)
+-- Returns a node's parameters as { name, text, name, text ... } sorted by name, without annotations
+-- such as `__ctx_group__`.
+local function list_params(n, schema)
   local keys, flat = {}, {}
   for key in pairs(n.attrs) do
     if schema.by_name[key] or n.op == "Custom" and not attrs.is_annotation(key) then
@@ -63,14 +64,15 @@ local function make_entry(op, flat, nin)
 end
 
 
+-- Returns whether the text of a shape has a size of 0.
 local function has_unknown_size(text)
   return text ~= nil and text:find("%f[%d]0%f[%D]") ~= nil
 end
 
 
--- Returns the layer of a SyncBatchNorm, nil if there is none: the operator itself works on one
--- device.
-local function shared_layer(n)
+-- Returns the layer of a SyncBatchNorm's node, which shares statistics over devices; nil: no layer
+-- made the node, and the operator runs on one device.
+local function find_shared_layer(n)
   local input = n.inputs[2][1]
   while input.op and #input.inputs == 1 do
     input = input.inputs[1][1]
@@ -80,24 +82,24 @@ local function shared_layer(n)
 end
 
 
--- Returns the prepared call of a node, the same for all nodes that are alike.
+-- Returns the prepared call of a node, the same for all nodes of one operator, parameters and
+-- number of inputs. entries: those that there are, by key.
 local function share_entry(entries, n, schema)
-  local flat, nin = flat_params(n, schema), #n.inputs
+  local flat, nin = list_params(n, schema), #n.inputs
   local key = ("%s %d %s"):format(n.op, nin, table.concat(flat, "\0"))
   entries[key] = entries[key] or make_entry(n.op, flat, nin)
   return entries[key]
 end
 
 
--- a list that stays empty
-local NONE = {}
+local NONE = {}                                          -- a list that stays empty
 
 
--- Makes the step that runs a node; `first` is the slot of its first output, the others follow. A
--- step with one output and few inputs has an `entry`, its prepared call. Others have a `kind`:
--- "custom" (an operator written in Lua), "made" (no inputs: attributes depend on the device,
--- perhaps on shapes), "shared" (SyncBatchNorm: by devices, or with the call `alone`) or "many" (the
--- rest).
+-- Makes the step that runs a node. `first` is the slot of its first output; the others follow it. A
+-- step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
+-- have a `kind`: - "custom": an operator written in Lua - "made": it has no inputs, and its
+-- attributes depend on the device, perhaps on shapes - "shared": a SyncBatchNorm of `layer`; on one
+-- device its prepared call is `alone` - "many": all others
 local function make_step(n, slots, entries)
   local schema, inputs = registry.find(n.op), {}
   for i, input in ipairs(n.inputs) do
@@ -106,7 +108,7 @@ local function make_step(n, slots, entries)
   local step = { node = n, nin = #inputs, nout = n.ports.nvisible, inputs = inputs,
     first = slots[n], free = NONE, drop = NONE, entry = share_entry(entries, n, schema) }
   if n.op ~= "Custom" and step.nin > 0 and step.nout == 1 and step.nin <= MOST_INPUTS then
-    local layer = n.op == "_contrib_SyncBatchNorm" and shared_layer(n)
+    local layer = n.op == "_contrib_SyncBatchNorm" and find_shared_layer(n)
     if layer then
       step.kind, step.layer, step.alone, step.entry = "shared", layer, step.entry, nil
     end
@@ -125,7 +127,8 @@ local function make_step(n, slots, entries)
 end
 
 
--- Returns the nodes that the outputs need: variables, then operators as the script made them.
+-- Returns the nodes that the outputs need: variables, then operators in the order in which the
+-- script made them.
 local function list_in_order(symbol)
   local order, list = graph.walk(symbol), {}
   for _, n in ipairs(order) do
@@ -140,7 +143,7 @@ local function list_in_order(symbol)
 end
 
 
--- Adds a variable to the plan's inputs or parameters.
+-- Adds a variable to the plan's inputs or parameters; raises E(value) where it is neither.
 local function add_variable(plan, n, slot, position)
   local index, p = position[n], Parameter._of_variable(n)
   if index then
@@ -155,8 +158,9 @@ local function add_variable(plan, n, slot, position)
 end
 
 
--- Records in each step which values are not read after it, and which of these a step has made:
--- nothing else keeps their arrays, except an operator of Lua that keeps them for its backward.
+-- Sets in each step the slots that no later step reads: `drop` where a step of the plan made the
+-- array and nothing but the slot holds it, so that it can be released; `free` for the others. What
+-- an operator of Lua reads or makes is in `free`, since it may keep arrays for its backward.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -189,11 +193,12 @@ local function add_frees(plan)
 end
 
 
---- Returns a symbol as a list of steps.
--- @tparam Symbol symbol its variables are inputs or parameters of blocks
--- @tparam table position node of a variable -> its index among the inputs
+--- Returns the plan of a symbol. A variable that is neither an input nor a block's parameter is
+-- E(value).
+-- @tparam Symbol symbol
+-- @tparam table position node of an input's variable -> its index among the inputs, from 1
 -- @tparam Block block that was traced, for errors
--- @treturn table nil where the graph has loops or branches, which run as Lua only
+-- @treturn table nil where the graph has loops or branches: only its forward runs these
 function replay.compile(symbol, position, block)
   local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
     outputs = {}, open = false }
@@ -221,8 +226,8 @@ end
 
 -- Shapes that only the inputs tell ----------------------------------------------------------------
 
--- Returns the output shapes, by node, of steps without inputs whose shape has unknown sizes, and
--- the key of the inputs' shapes, for which they are kept.
+-- Returns the shapes of nodes' outputs by node, for steps without inputs whose shape has unknown
+-- sizes, and the text of the inputs' shapes under which the plan keeps them.
 local function infer_open_shapes(plan, inputs)
   local keys, given = {}, {}
   for i, x in ipairs(inputs) do
@@ -246,7 +251,8 @@ local function infer_open_shapes(plan, inputs)
 end
 
 
--- Returns the call of a step without inputs on a device.
+-- Returns the prepared call of a step without inputs on a device, which the step keeps. key: the
+-- text of the inputs' shapes.
 local function find_made_entry(step, device, shapes, key)
   local name = step.open and device .. ";" .. key or device
   local entry = step.entries[name]
@@ -270,10 +276,11 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
-local at                                 -- the step under way, for errors
+local current_step                                 -- the step under way, for errors
 
 
-local function take_values(plan, inputs, slots)
+-- Puts the inputs and the parameters, on the device of the first input, into their slots.
+local function set_variables(plan, inputs, slots)
   local beside = inputs[1]
   for _, input in ipairs(plan.inputs) do
     slots[input.slot] = inputs[input.index]
@@ -284,6 +291,7 @@ local function take_values(plan, inputs, slots)
 end
 
 
+-- Runs a step of the kind "many" or "custom".
 local function run_many(step, slots, func)
   local inputs = {}
   for i = 1, step.nin do
@@ -306,6 +314,7 @@ local function run_many(step, slots, func)
 end
 
 
+-- Runs a step of the kind "shared".
 local function run_shared(step, slots, func)
   local from, values = step.inputs, {}
   for k = 1, step.nin do
@@ -322,6 +331,7 @@ local function run_shared(step, slots, func)
 end
 
 
+-- Runs a step of the kind "made" on the device of the first input.
 local function run_made(plan, step, slots, inputs, func)
   local shapes, key
   if step.open then
@@ -339,12 +349,13 @@ local function run_made(plan, step, slots, inputs, func)
 end
 
 
+-- Runs all steps; calls watch(step, slots), if given, after each.
 local function run_steps(plan, inputs, slots, func, watch)
   local steps = plan.steps
   local hold_next = recording.on and recording.lines and recording.hold_next
   for i = 1, #steps do
     local step = steps[i]
-    at = step
+    current_step = step
     if hold_next then
       hold_next(step.node.where)
     end
@@ -378,8 +389,9 @@ local function run_steps(plan, inputs, slots, func, watch)
 end
 
 
-local function fail(plan, e)
-  local n = at and at.node
+-- Raises an error again, with the line, node and operator of the step that was running.
+local function raise_for_step(plan, e)
+  local n = current_step and current_step.node
   if n and Error.is_error(e) then
     e.where = n.where ~= "" and n.where or e.where
     e.node = location.find_layer(plan.block, n.name) or n.name
@@ -389,15 +401,15 @@ local function fail(plan, e)
 end
 
 
---- Runs a plan.
+--- Runs a plan. Errors name the line, node and operator of the step that failed.
 -- @tparam table plan
 -- @tparam {NDArray,...} inputs at least one, all on one device
--- @string func for errors
--- @tparam[opt] function watch (step, slots), after each step
--- @treturn {NDArray,...}
+-- @string func name of the caller, for errors
+-- @tparam[opt] function watch called as watch(step, slots) after each step
+-- @treturn {NDArray,...} outputs
 function replay.run(plan, inputs, func, watch)
   local slots, held = {}, recording.held
-  take_values(plan, inputs, slots)
+  set_variables(plan, inputs, slots)
   local line = recording.release()
   recording.hold(nil)
   local ok, e = pcall(run_steps, plan, inputs, slots, func, watch)
@@ -406,7 +418,7 @@ function replay.run(plan, inputs, func, watch)
     recording.hold(line)
   end
   if not ok then
-    fail(plan, e)
+    raise_for_step(plan, e)
   end
   local results = {}
   for i, slot in ipairs(plan.outputs) do

@@ -11,9 +11,9 @@ local WIDTH = 80                                         -- columns, as in the r
 local LINE = "%20s  %42s %15s"
 
 
--- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for several; a list inside a list
--- is in brackets.
-local function shape_text(v, inside)
+-- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for a list of two, with brackets
+-- around a list inside a list.
+local function show_shapes(v, inside)
   if Class.is_a(v, NDArray) then
     local shape = v._shape
     return "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
@@ -22,7 +22,7 @@ local function shape_text(v, inside)
   end
   local parts = {}
   for i = 1, table.maxn(v) do
-    parts[i] = shape_text(v[i], true)
+    parts[i] = show_shapes(v[i], true)
   end
   local text = table.concat(parts, ", ")
   return inside and "[" .. text .. "]" or text
@@ -44,12 +44,14 @@ local function is_container(block)
 end
 
 
--- Adds a hook to each block that is a layer, and returns the function that removes them.
+-- Adds a hook that appends a row to each block that is no container. Returns the function that
+-- removes the hooks. seen: set of the parameters in the rows so far. Raises E(state) for a
+-- hybridized block.
 local function add_hooks(b, rows, seen)
   local handles = {}
 
   local function note(block, _, outputs)
-    local row = { name = ("%s-%d"):format(block.class_name, #rows), shape = shape_text(outputs),
+    local row = { name = ("%s-%d"):format(block.class_name, #rows), shape = show_shapes(outputs),
       params = 0, trainable = 0, shared = 0 }
     for _, p in ipairs(block.params:values()) do
       local size = p:list_data()[1].size
@@ -81,7 +83,7 @@ local function add_hooks(b, rows, seen)
 end
 
 
-local function sum(rows, key)
+local function sum_column(rows, key)
   local total = 0
   for _, row in ipairs(rows) do
     total = total + row[key]
@@ -96,7 +98,8 @@ local function format_rows(rows)
   for _, row in ipairs(rows) do
     lines[#lines + 1] = LINE:format(row.name, row.shape, ("%d"):format(row.params))
   end
-  local total, trainable, shared = sum(rows, "params"), sum(rows, "trainable"), sum(rows, "shared")
+  local total, trainable = sum_column(rows, "params"), sum_column(rows, "trainable")
+  local shared = sum_column(rows, "shared")
   for _, line in ipairs{ ("="):rep(WIDTH),
       "Parameters in forward computation graph, duplicate included",
       "   Total params: " .. total, "   Trainable params: " .. trainable,
@@ -109,9 +112,9 @@ local function format_rows(rows)
 end
 
 
--- Removes hooks of operators, which make blocks run their traces, in which layers are not called.
--- Returns the function that restores them.
-local function put_aside_watches(b)
+-- Removes the hooks of operators, since blocks that have them run their traces, and so do not call
+-- their layers. Returns the function that restores them.
+local function suspend_watches(b)
   local watches = {}
   b:apply(function(block)
     watches[block] = rawget(block, "_watch")
@@ -125,15 +128,15 @@ local function put_aside_watches(b)
 end
 
 
---- Runs a block once, and says what its layers give. Hooks of operators are not called.
--- @tparam Block b not hybridized
--- @param ... inputs
+--- Runs a block once and returns a table of its layers. Hooks of operators are not called.
+-- @tparam Block b not hybridized, else E(state)
+-- @param ... inputs as of a call
 -- @treturn string
 return function(b, ...)
-  local rows = { { name = "Input", shape = shape_text({ ... }), params = 0, trainable = 0,
+  local rows = { { name = "Input", shape = show_shapes({ ... }), params = 0, trainable = 0,
     shared = 0 } }
   local remove = add_hooks(b, rows, {})
-  local put_back = put_aside_watches(b)
+  local put_back = suspend_watches(b)
   local ok, e = pcall(b, ...)
   put_back()
   remove()

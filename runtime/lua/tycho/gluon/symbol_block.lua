@@ -1,4 +1,4 @@
---- A block that a symbol says: a network from a file, or a part of one.
+--- A block that runs a symbol: a network from a file, or a part of one.
 --
 --     local net = gluon.SymbolBlock.imports("cnn-symbol.json", "data", "cnn-0003.params")
 --     local features = gluon.SymbolBlock(y:get_internals()["act1_output"], data,
@@ -21,13 +21,14 @@ local values = require "tycho.core.values"
 
 local Symbol, unpack = sym.Symbol, unpack
 
---- A block whose outputs are those of a symbol; its parameters are the symbol's other variables.
+--- A block whose forward is a symbol. The symbol's variables that are not inputs are its
+-- parameters.
 local SymbolBlock = HybridBlock:extend("SymbolBlock")
 SymbolBlock.scoped = false
 
 
 -- Returns one symbol or a list of them as a list; raises E(type) for anything else.
-local function listed(v, argument)
+local function list_symbols(v, argument)
   local list = Class.is_a(v, Symbol) and { v } or v
   if not values.is_plain(list) or #list == 0 then
     Error.raise{ code = "type", func = "gluon.SymbolBlock", argument = argument,
@@ -45,13 +46,14 @@ local function listed(v, argument)
 end
 
 
-local function number_of(attrs, key)
+-- Returns the number in an attribute of a variable, `__key__` or `key`; nil: there is none.
+local function read_number(attrs, key)
   return tonumber(attrs["__" .. key .. "__"] or attrs[key])
 end
 
 
--- Returns the shape in a variable's attribute, if it is known.
-local function shape_of(n)
+-- Returns the shape in a variable's attribute; nil: there is none.
+local function read_shape(n)
   local text = n.attrs.__shape__
   if not text then
     return nil
@@ -64,12 +66,13 @@ local function shape_of(n)
 end
 
 
--- Makes the parameter of a variable, or takes the shared one, as the variable of the graph.
+-- Returns the parameter for a variable's node: the one of its name in `_params` or in what that
+-- shares, or a new one with the variable's attributes. mutated: set of the auxiliary states.
 local function make_parameter(self, n, mutated)
   local options = { allow_deferred_init = true, grad_req = mutated[n] and "null" or nil,
-    shape = shape_of(n), lr_mult = number_of(n.attrs, "lr_mult"),
-    wd_mult = number_of(n.attrs, "wd_mult"), init = n.attrs.__init__,
-    dtype = args.DTYPE_NAMES[number_of(n.attrs, "dtype")] }
+    shape = read_shape(n), lr_mult = read_number(n.attrs, "lr_mult"),
+    wd_mult = read_number(n.attrs, "wd_mult"), init = n.attrs.__init__,
+    dtype = args.DTYPE_NAMES[read_number(n.attrs, "dtype")] }
   if self._params:contains(n.name) then
     options = {}
   end
@@ -81,15 +84,15 @@ end
 local FORM = args.form("gluon.SymbolBlock", { { "outputs", "any" }, { "inputs", "any" }, "*",
   { "params", "any?" } })
 
--- Returns the inputs' names: each is a variable.
-local function input_names(inputs)
+-- Returns the names of the inputs; raises E(value) for one that is no variable.
+local function list_input_names(inputs)
   local names = {}
-  for i, s in ipairs(listed(inputs, "inputs")) do
+  for i, s in ipairs(list_symbols(inputs, "inputs")) do
     local n = #s._entries == 1 and s._entries[1][1]
     if not n or n.op then
       Error.raise{ code = "value", func = "gluon.SymbolBlock", argument = "inputs",
-        expected = "variables", got = tostring(s), message = ("input %d is an output of an \z
-          operator, no variable"):format(i) }
+        expected = "variables", got = tostring(s), message = ("input %d is the output of an \z
+          operator; inputs are variables of the symbol"):format(i) }
     end
     names[i] = n.name
   end
@@ -97,26 +100,27 @@ local function input_names(inputs)
 end
 
 
--- Prepares the prefix "" and the parameters from the options, which follow the symbols among
--- `init`'s arguments.
+-- Sets the prefix "" and the dictionary of parameters, since parameters keep the variables' names.
 function SymbolBlock:_begin(options)
   rawset(self, "_prefix", "")
   rawset(self, "_params", ParameterDict{ prefix = "", shared = options.params })
 end
 
 
---- @param outputs a Symbol, or a list of them
--- @param inputs the variables among the symbol's that are inputs: one or a list
--- @tparam[opt] table options params: a ParameterDict to share with
+--- @param outputs a Symbol, or a list of them; a call returns an array for each output
+-- @param inputs the variables that are inputs, in the order of a call's arguments: a Symbol or a
+--   list of them. One that the outputs do not read is E(`name`)
+-- @tparam[opt] table options params: a ParameterDict whose parameters are used for variables of
+--   their names
 function SymbolBlock:init(...)
   local a = FORM(...)
-  local outputs, names = listed(a.outputs, "outputs"), input_names(a.inputs)
+  local outputs, names = list_symbols(a.outputs, "outputs"), list_input_names(a.inputs)
   local is_input, widths, entries = {}, {}, {}
   for i, name in ipairs(names) do
     is_input[name] = i
   end
   if #outputs == 1 then
-    outputs = outputs[1]                                 -- several outputs are several results
+    outputs = outputs[1]                                 -- each of its outputs is a result
   end
   for i, y in ipairs(outputs) do
     widths[i] = #y._entries
@@ -130,7 +134,8 @@ function SymbolBlock:init(...)
 end
 
 
--- Takes a copy of a graph, in which the parameters' variables stand for its own.
+-- Makes a copy of a graph the block's symbol, with the parameters' variables in place of its own.
+-- Raises E(name) for an input that the graph does not read.
 function SymbolBlock:_use(entries, is_input)
   local order = node.walk(entries)
   local mutated, known = node.mutated(order), {}
@@ -181,7 +186,7 @@ function SymbolBlock:_symbolic(...)
       return { by_name[v.name] or { v, 0 } }
     end
   end, order)
-  node.renumber(order, clone)                            -- they are called now
+  node.renumber(order, clone)                            -- the copies count as made now
   local results, at = {}, 0
   for i, width in ipairs(self._widths) do
     local part = {}
@@ -210,8 +215,8 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns how many bytes all parameters' names begin with.
-local function common_length(own)
+-- Returns the length in bytes of the text with which the names of all parameters begin.
+local function measure_common_prefix(own)
   local first, n = own[1] and own[1].name or "", own[1] and #own[1].name or 0
   for _, other in ipairs(own) do
     while other.name:sub(1, n) ~= first:sub(1, n) do
@@ -222,12 +227,12 @@ local function common_length(own)
 end
 
 
--- Adds {name, parameter} pairs for a parameter file to the list. In the file of a network that has
--- the block as a child, the part with which all names begin is left out, as in the reference, since
--- it would contain the number of the network; when reading, full names are accepted, too. A block
--- alone has full names.
+-- Appends { name, parameter } pairs for a parameter file to a list and returns it. A block alone
+-- has full names. As a child it has names without the part with which all of them begin, as in the
+-- reference, since that part has the number of the network that was exported; when reading, full
+-- names are accepted too.
 function SymbolBlock:_append_named(prefix, list, reading)
-  local n = prefix ~= "" and common_length(self._own) or 0
+  local n = prefix ~= "" and measure_common_prefix(self._own) or 0
   for _, own in ipairs(self._own) do
     list[#list + 1] = { prefix .. own.name:sub(n + 1), own.param }
     if reading and n > 0 then
@@ -242,12 +247,14 @@ local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
   { "input_names", "text|list" }, { "param_file", "text?" }, { "ctx", "contexts_or_options?" },
   { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })
 
---- Returns a block from files of `export`, of `save_checkpoint` or of the reference.
--- @string symbol_file
--- @param input_names a name or a list of them
--- @string[opt] param_file without it the parameters wait for `initialize`
--- @tparam[opt] table options ctx (a context or a list of them), allow_missing = false,
---   ignore_extra = false
+--- Returns a block from files of `export`, of `save_checkpoint` or of the reference. Errors are
+-- those of `ty.sym.load` and `Block:load_parameters`, and E(`name`) for an input that the network
+-- lacks.
+-- @string symbol_file path
+-- @param input_names name of an input, or a list of them in the order of a call's arguments
+-- @string[opt] param_file path; without it the parameters wait for `initialize`
+-- @tparam[opt] table options ctx = the current one (a context or a list of them),
+--   allow_missing = false, ignore_extra = false
 -- @treturn SymbolBlock
 function SymbolBlock.imports(...)
   local a, func = IMPORTS(...), "SymbolBlock.imports"

@@ -1,4 +1,4 @@
---- What a block's forward does, as a symbol: once per structure of arguments.
+--- Traces: a block's forward as a symbol, one for each structure of arguments (gluon/nested.lua).
 --
 -- @module tycho.gluon.trace
 
@@ -19,31 +19,35 @@ local getmetatable, select, unpack = getmetatable, select, unpack
 
 local trace = {}
 
+-- Returns whether arrays have a member that is missing in symbols, for the error of its use in a
+-- forward that is traced.
 function tracing.is_of_arrays(key)
   return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
 end
 
 
---- Runs a block's forward with symbols, in its name scope.
+--- Runs a block's forward with symbols, in the block's name scope.
 -- @tparam HybridBlock b
 -- @param ... symbols and lists of them
--- @return what forward returns
+-- @return the results of forward
 function trace.symbolic(b, ...)
   return tracing.run(b.name, b._scope.with, b._scope, b._symbolic, b, ...)
 end
 
 
-local function packed(...)
+local function pack_results(...)
   return select("#", ...), { ... }
 end
 
 
---- Traces a block.
+--- Traces a block: runs its forward once with symbols, whose shapes are not known. A result that is
+-- no symbol is E(type).
 -- @tparam HybridBlock b
 -- @string structure of the arguments
--- @int count tensors among them
--- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs),
---   plan (nil: the graph has loops or branches), mixed (`amp._version` of its casts)
+-- @int count number of tensors among them
+-- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs; plan:
+--   for `replay.run`, nil where the graph has loops or branches; mixed: `amp._version()` when it
+--   was made
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -52,17 +56,18 @@ function trace.make(b, structure, count)
     position[inputs[i]._entries[1][1]] = i
   end
   local list, n = nested.regroup(inputs, structure)
-  local nout, results = packed(trace.symbolic(b, unpack(list, 1, n)))
+  local nout, results = pack_results(trace.symbolic(b, unpack(list, 1, n)))
   local outputs, out_structure = nested.flatten(nout, results, b.class_name .. ":forward")
   for i, y in ipairs(outputs) do
     if getmetatable(y) ~= sym.Symbol then
       Error.raise{ code = "type", func = b.class_name .. ":forward", expected = "symbols",
-        got = Error.kind(y), message = ("result %d of a traced forward is no symbol"):format(i) }
+        got = Error.kind(y), message = ("result %d of forward is no symbol, though it was called \z
+          with symbols; use ty.F, which works with both"):format(i) }
     end
   end
   if #outputs == 0 then
     Error.raise{ code = "type", func = b.class_name .. ":forward", expected = "arrays",
-      got = "nothing", message = "forward returns no arrays" }
+      got = "nothing", message = "forward returns no arrays; a return may be missing" }
   end
   local widths, entries = {}, {}
   for i, y in ipairs(outputs) do
@@ -78,9 +83,10 @@ function trace.make(b, structure, count)
 end
 
 
---- Returns a structure in which a symbol of several outputs is a list.
+--- Returns a structure of symbols as one of outputs: a symbol of several outputs becomes a list.
 -- @string structure
--- @tparam {int,...} widths number of outputs per symbol
+-- @tparam {int,...} widths number of outputs of each symbol
+-- @treturn string structure
 function trace.widen(structure, widths)
   local i = 0
   return (structure:gsub("%.", function()
@@ -114,10 +120,11 @@ local function each_parameter(symbol, arguments, auxiliary, f)
 end
 
 
---- Fills in unknown sizes of the parameters that a trace reads.
--- @tparam table t from `make`
+--- Sets unknown sizes of the parameters that a trace reads. Sizes that the inputs do not determine
+-- are E(shape).
+-- @tparam table t trace
 -- @tparam {NDArray,...} inputs
--- @string func for errors
+-- @string func name of the caller, for errors
 function trace.infer_shapes(t, inputs, func)
   local given = {}
   for i, name in ipairs(t.names) do
@@ -143,15 +150,16 @@ function trace.infer_shapes(t, inputs, func)
 end
 
 
---- Sets the dtypes of the parameters that a trace reads.
--- @tparam table t from `make`
+--- Converts the parameters that a trace reads to the dtypes that follow from those of the inputs.
+-- @tparam table t trace
 -- @tparam {NDArray,...} inputs
 function trace.infer_types(t, inputs)
   local given, found = {}, {}
   for i, name in ipairs(t.names) do
     given[name] = inputs[i].dtype
   end
-  local free = node.copy(t.symbol._entries, function(n)  -- the variables say their present dtypes
+  -- variables without their present dtypes, so that these are inferred
+  local free = node.copy(t.symbol._entries, function(n)
     if not n.op and Parameter._of_variable(n) then
       local attrs = tables.copy(n.attrs)
       attrs.__dtype__ = nil
@@ -175,8 +183,8 @@ function trace.infer_types(t, inputs)
 end
 
 
---- Makes the arrays of parameters that waited for their shapes.
--- @tparam table t from `make`
+--- Makes and fills the arrays of parameters that waited for their shapes.
+-- @tparam table t trace
 function trace.finish(t)
   for _, n in ipairs((graph.walk(t.symbol))) do
     local p = not n.op and Parameter._of_variable(n)

@@ -5,9 +5,9 @@
 --     l:backward()
 --     trainer:step(x.shape[1])
 --
--- Parameters are numbered in their order, from 0, and the optimizer sees parameter i on device d of
--- n as i * n + d; a store that updates sees its name. The store is made at the first step, since
--- parameters may still wait for their shapes when the trainer is made.
+-- The optimizer knows parameter i on device d of n, both from 0, by the index i * n + d. A store
+-- that updates knows it by its name. The store is made at the first step, since parameters may
+-- still wait for their shapes when the trainer is made.
 --
 -- @classmod ty.gluon.Trainer
 
@@ -29,7 +29,7 @@ local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
---- Takes steps. Fields: learning_rate, optimizer.
+--- Updates parameters by an optimizer. Read-only fields: learning_rate, optimizer.
 local Trainer = Class:extend("Trainer")
 
 
@@ -44,8 +44,9 @@ local function fail_params(given)
 end
 
 
--- Returns the parameters in order; those of a dictionary are sorted by name.
-local function listed(params)
+-- Returns the parameters as a list: in the order of a list, otherwise sorted by name. Raises
+-- E(type) for anything else than parameters, E(name) where two have one name.
+local function list_parameters(params)
   local list = {}
   if Class.is_a(params, ParameterDict) then
     list = params:values()
@@ -66,7 +67,8 @@ local function listed(params)
       fail_params(p)
     elseif names[p.name] then
       Error.raise{ code = "name", func = "gluon.Trainer", argument = p.name,
-        message = ("two parameters are called '%s'"):format(p.name) }
+        message = ("two parameters are called '%s'; give one of their blocks another prefix")
+          :format(p.name) }
     end
     names[p.name] = true
   end
@@ -77,6 +79,7 @@ local function listed(params)
 end
 
 
+-- Returns the optimizer of a name, made with options, or the given one.
 local function make_optimizer(given, options)
   if type(given) == "string" then
     return optimizers.create(given, options or {})
@@ -85,7 +88,7 @@ local function make_optimizer(given, options)
       expected = "a name or an Optimizer", got = Error.kind(given), message = "bad 'optimizer'" }
   elseif options and next(options) ~= nil then
     Error.raise{ code = "value", func = "gluon.Trainer", argument = "optimizer_params",
-      message = "the optimizer is made already; its options belong to its constructor" }
+      message = "the optimizer is made already; give its options to its constructor" }
   end
   return given
 end
@@ -96,8 +99,9 @@ local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "a
   { "compression_params", "dict?" }, { "update_on_kvstore", "boolean|null?" } })
 
 
--- Returns the arguments of a call by position: each table in its place, the last one options.
-local function read(params, optimizer, ...)
+-- Returns the arguments of a call by name, for the form, which would take a table among those by
+-- position for its options: optimizer_params is one, and the fourth argument may be the options.
+local function read_arguments(params, optimizer, ...)
   if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
       and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
     return params
@@ -115,15 +119,17 @@ local function read(params, optimizer, ...)
 end
 
 
---- @param params a ParameterDict, or a list or a dictionary of Parameters
--- @param optimizer name or Optimizer
--- @tparam[opt] table optimizer_params of the optimizer that is named; rescale_grad is divided by
---   the batch size of each step
--- @tparam[opt] table options kvstore = "device" (name, store or `ty.null`), compression_params,
---   update_on_kvstore (nil: as the store can)
+--- @param params a ParameterDict such as `net:collect_params()`, a list of Parameters, or a table
+--   name -> Parameter
+-- @param optimizer name such as "sgd", or an Optimizer
+-- @tparam[opt] table optimizer_params options of the optimizer that is named; its rescale_grad is
+--   divided by the batch size at each step
+-- @tparam[opt] table options kvstore = "device" (a name, a store, or `ty.null` for none),
+--   compression_params (of the store), update_on_kvstore (whether the store updates; nil: where it
+--   can)
 function Trainer:init(...)
-  local a = FORM(read(...))
-  self._params, self._kvstore_name = listed(a.params), a.kvstore
+  local a = FORM(read_arguments(...))
+  self._params, self._kvstore_name = list_parameters(a.params), a.kvstore
   self._compression, self._on_store_given = a.compression_params, values.value(a.update_on_kvstore)
   if a.update_on_kvstore == false then
     self._on_store_given = false
@@ -156,7 +162,7 @@ function Trainer:__tostring()
 end
 
 
---- Sets the rate; with a schedule E(`state`).
+--- Sets the learning rate. An optimizer with a schedule raises E(`state`).
 -- @number lr
 function Trainer:set_learning_rate(lr)
   self._optimizer:set_learning_rate(lr)
@@ -165,15 +171,16 @@ end
 
 -- The store ---------------------------------------------------------------------------------------
 
--- Returns the devices, which all parameters share.
+-- Returns the devices of the parameters; raises E(device) unless they are the same for all.
 local function find_devices(self)
   local ctx, first
   for _, p in ipairs(self._params) do
     local own = p:list_ctx()
     if ctx and not devices.same(ctx, own) then
       Error.raise{ code = "device", func = "Trainer", argument = p.name,
-        message = ("all parameters of a Trainer are on the same devices: '%s' and '%s' are not")
-          :format(first, p.name) }
+        expected = devices.show(ctx), got = devices.show(own),
+        message = ("all parameters of a Trainer must be on the same devices: '%s' and '%s' are \z
+          not; reset_ctx moves a parameter"):format(first, p.name) }
     end
     ctx, first = ctx or own, first or p.name
   end
@@ -181,7 +188,7 @@ local function find_devices(self)
 end
 
 
--- Gives the optimizer the parameter and the name of each index.
+-- Tells the optimizer which parameter each index is, and its name.
 local function number_parameters(self)
   local o, n = self._optimizer, #self._ctx
   local numbered, names = {}, {}
@@ -195,7 +202,8 @@ local function number_parameters(self)
 end
 
 
-local function prepare(self)
+-- Makes the store and the updater for the present devices.
+local function make_store(self)
   self._ctx = find_devices(self)
   local arrays = {}
   for _, p in ipairs(self._params) do
@@ -225,9 +233,9 @@ local function prepare(self)
 end
 
 
--- Gives the store the parameters that got their arrays since the last step, and values that were
--- set by others than the store.
-local function tell_store(self)
+-- Gives the store the parameters that got their arrays since the last step, and the values that the
+-- script has set since.
+local function update_store(self)
   local kv = self._kv
   for _, p in ipairs(kv and self._params or {}) do
     local version = p:_values_version()
@@ -236,7 +244,7 @@ local function tell_store(self)
       stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
         self._on_store)
       if not self._on_store and kv.num_workers > 1 then
-        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin alike
+        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin with the same values
       end
       self._versions[p.name] = version
     elseif known and known ~= version and self._on_store and kv._put then
@@ -247,7 +255,7 @@ local function tell_store(self)
 end
 
 
--- Returns whether parameters have other arrays, or values that were set, since the last call.
+-- Returns whether parameters got other arrays, or values were set, since the last call.
 local function have_changed(self)
   local changed, seen = not self._ready, self._seen
   for i, p in ipairs(self._params) do
@@ -259,26 +267,26 @@ local function have_changed(self)
 end
 
 
--- Prepares devices and store again if parameters were moved or set. Raises E(state) if they were
--- moved to other devices after the store has taken the optimizer's states.
-local function get_ready(self)
+-- Prepares the store for a step, where parameters were made, moved or set since the last one.
+-- Raises E(state) if they were moved after the store has taken the optimizer's states.
+local function prepare_step(self)
   if not have_changed(self) then
     return
   end
   if self._ready and self._params[1] and not devices.same(self._ctx, find_devices(self)) then
     if self._on_store then
       self._seen = {}
-      Error.raise{ code = "state", func = "Trainer", message = "the parameters were moved to other \z
-        devices after the first step, and the store keeps the optimizer's states; make a new \z
-        Trainer (save_states and load_states carry these over)" }
+      Error.raise{ code = "state", func = "Trainer", message = "the parameters were moved to \z
+        other devices after the first step, and the store keeps the optimizer's states; make a \z
+        new Trainer (save_states and load_states carry these over)" }
     end
     self._ready, self._versions = false, {}
   end
   self._lists = nil
   if not self._ready then
-    class.outside(prepare, self)
+    class.outside(make_store, self)
   end
-  class.outside(tell_store, self)
+  class.outside(update_store, self)
 end
 
 
@@ -292,8 +300,9 @@ local function fail_stale(p, func)
 end
 
 
--- Returns the parameters whose gradients backward has written since the last step.
-local function fresh_parameters(self, ignore, func)
+-- Returns the parameters whose gradients backward has written since the last step. Raises E(state)
+-- for others, unless they are ignored or have the request "null".
+local function list_fresh(self, ignore, func)
   local chosen = {}
   if class.check_gradient then
     class.check_gradient(func)
@@ -315,7 +324,7 @@ local function fresh_parameters(self, ignore, func)
 end
 
 
--- Returns whether the gradients of parameters are still the arrays in a list.
+-- Returns whether the gradients of parameters are the arrays in a list: by parameter, then device.
 local function same_gradients(chosen, grads)
   for k, p in ipairs(chosen) do
     for d, x in ipairs(rawget(p, "_data")) do
@@ -328,9 +337,9 @@ local function same_gradients(chosen, grads)
 end
 
 
--- Returns names, gradients and weights for `stores.update`. The table is the same as long as
--- parameters and arrays are, since updaters keep plans by its lists.
-local function lists_for(self, chosen)
+-- Returns names, gradients and weights for `stores.update`: the same table as long as the
+-- parameters and their arrays are the same, since updaters keep plans by its lists.
+local function get_lists(self, chosen)
   local u = self._lists
   if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then
     u = { chosen = chosen, names = {}, grads = {}, weights = {} }
@@ -345,6 +354,7 @@ local function lists_for(self, chosen)
 end
 
 
+-- Notes that the gradients of parameters were used.
 local function clear_fresh(chosen)
   for _, p in ipairs(chosen) do
     for _, x in ipairs(rawget(p, "_data")) do
@@ -367,8 +377,8 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns the functions by which a LossScale asks a group of ranks. The closures are made here, not
--- in code that every step runs: LuaJIT compiles no function that makes one.
+-- Returns the functions by which a LossScale asks a group of ranks; nil for no group. The closures
+-- are made in a function of their own, since LuaJIT does not compile a function that makes one.
 local function make_ranks(group)
   return group and {
     count = function() return group.size end,
@@ -379,15 +389,16 @@ local function make_ranks(group)
 end
 
 
--- Returns whether all gradients are finite, on all ranks; true if losses are not scaled.
+-- Returns whether all gradients are finite on all ranks; true, without a look, if losses are not
+-- scaled.
 local function are_finite(self, u)
   local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
   return not scaler or scaler:can_step({ { u.grads } }, make_ranks(group))
 end
 
 
--- Updates by gradients that are divided by the batch size and by the scale of the losses; leaves
--- the step out if one of them is not finite.
+-- Updates by the gradients divided by the batch size and by the scale of the losses. With a scale,
+-- gradients that are not finite make it leave the step out.
 local function update_finite(self, u, batch_size)
   local scaler = self._scaler
   if are_finite(self, u) then
@@ -404,10 +415,10 @@ local function update_finite(self, u, batch_size)
 end
 
 
---- Makes steps divide gradients by the losses' scale, and leave out those with infinite gradients
--- (not for users: `ty.amp.init_trainer`).
--- @tparam number|string loss_scale "dynamic", or a number that stays
--- @string func for errors
+--- Makes steps divide gradients by the scale of the losses, and leave out those whose gradients are
+-- not finite (not for users: `ty.amp.init_trainer`).
+-- @tparam number|string loss_scale "dynamic", or a fixed number
+-- @string func name of the caller, for errors
 function Trainer:_scale_losses(loss_scale, func)
   self._scaler = LossScale(loss_scale, func)
 end
@@ -428,7 +439,7 @@ end
 local STEP = args.form("Trainer:step", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
--- Reads the arguments of a step; a single number, the usual case, without the form.
+-- Reads the arguments of a step. A single number, the usual case, does not go through the form.
 local function read_step(...)
   local batch_size = ...
   if select("#", ...) == 1 and type(batch_size) == "number" then
@@ -446,64 +457,69 @@ local function check_batch(a, func)
 end
 
 
---- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
--- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
--- @number batch_size rows that make up one gradient, of all devices and ranks
--- @tparam[opt] table options ignore_stale_grad = false: parameters with such gradients are passed
---   over
+--- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates the
+-- parameters. Called while recording, it is not recorded. A gradient that backward has not written
+-- since the last step is E(`state`), and nothing is updated then.
+-- @number batch_size number of rows, over all devices and ranks, whose losses backward has summed;
+--   above 0
+-- @tparam[opt] table options ignore_stale_grad = false: true leaves parameters with such gradients
+--   as they are
 function Trainer:step(...)
   local a = read_step(...)
   check_batch(a, "Trainer:step")
-  if recording.on then                                   -- an update is no part of what is recorded
+  if recording.on then                                   -- an update is not recorded
     return modes.run(false, recording.training, self.step, self, a)
   end
-  get_ready(self)
-  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
-  update_finite(self, lists_for(self, chosen), a.batch_size)
+  prepare_step(self)
+  local chosen = list_fresh(self, a.ignore_stale_grad, "Trainer:step")
+  update_finite(self, get_lists(self, chosen), a.batch_size)
   clear_fresh(chosen)
 end
 
 
-local function check_halves(self, func)
+-- Raises E(state) where the store updates, so that sum and update are one operation.
+local function check_split_step(self, func)
   if self._on_store then
     Error.raise{ code = "state", func = func,
-      message = "the store updates the parameters, so a step has no halves; make the Trainer with \z
-        update_on_kvstore = false" }
+      message = "the store sums and updates in one operation; make the Trainer with \z
+        update_on_kvstore = false to do them apart" }
   end
 end
 
 
---- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
+--- Sums gradients over devices and ranks, in place, so that they can be changed before `update`. A
+-- store that updates raises E(`state`).
 function Trainer:allreduce_grads()
   if recording.on then
     return modes.run(false, recording.training, self.allreduce_grads, self)
   end
-  get_ready(self)
-  check_halves(self, "Trainer:allreduce_grads")
+  prepare_step(self)
+  check_split_step(self, "Trainer:allreduce_grads")
   local chosen = {}
   for _, p in ipairs(self._params) do
     chosen[#chosen + 1] = p.grad_req ~= "null" and p or nil
   end
-  sum_gradients(self, lists_for(self, chosen))
+  sum_gradients(self, get_lists(self, chosen))
 end
 
 
 local UPDATE = args.form("Trainer:update", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
---- Updates the parameters by gradients that `allreduce_grads` has summed.
--- @number batch_size
--- @tparam[opt] table options ignore_stale_grad = false
+--- Updates the parameters by gradients that `allreduce_grads` has summed. Errors are those of
+-- `step`, and E(`state`) for a store that updates.
+-- @number batch_size as of `step`
+-- @tparam[opt] table options ignore_stale_grad = false, as of `step`
 function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
   if recording.on then
     return modes.run(false, recording.training, self.update, self, a)
   end
-  get_ready(self)
-  check_halves(self, "Trainer:update")
-  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
-  local u, kv = lists_for(self, chosen), self._kv
+  prepare_step(self)
+  check_split_step(self, "Trainer:update")
+  local chosen = list_fresh(self, a.ignore_stale_grad, "Trainer:update")
+  local u, kv = get_lists(self, chosen), self._kv
   u.kvstore = nil
   update_finite(self, u, a.batch_size)
   u.kvstore = kv
@@ -513,7 +529,9 @@ end
 
 -- States ------------------------------------------------------------------------------------------
 
-local function updater_of(self, func)
+-- Returns the updater that has the optimizer's states; raises E(unsupported) where a store keeps
+-- them.
+local function find_updater(self, func)
   local updater = self._on_store and self._kv._updater or self._updater
   if not Class.is_a(updater, optimizers.Updater) then
     Error.raise{ code = "unsupported", func = func,
@@ -524,9 +542,9 @@ local function updater_of(self, func)
 end
 
 
--- Returns the parameters for which the optimizer has states, as optimizer/saved_states.lua takes
--- them.
-local function state_targets(self)
+-- Returns the parameters that may have states, as optimizer/saved_states.lua takes them, and key ->
+-- name of the parameter.
+local function list_targets(self)
   local targets, names, n = {}, {}, #self._ctx
   for i, p in ipairs(self._params) do
     local data = p:_is_ready() and p:list_data()
@@ -543,27 +561,28 @@ end
 
 local SAVE = args.form("Trainer:save_states", { { "fname", "text" } })
 
---- Writes the optimizer: states, counts of updates, rates, the schedule.
--- @string fname
+--- Writes the optimizer to a file: states, counts of updates, rates, the schedule. A store that
+-- keeps the states to itself is E(`unsupported`).
+-- @string fname path
 function Trainer:save_states(...)
   local a, func = SAVE(...), "Trainer:save_states"
-  get_ready(self)
-  local _, names = state_targets(self)
-  files.write(a.fname, updater_of(self, func):_get_states(true, names), func)
+  prepare_step(self)
+  local _, names = list_targets(self)
+  files.write(a.fname, find_updater(self, func):_get_states(true, names), func)
 end
 
 
 local LOAD = args.form("Trainer:load_states", { { "fname", "text" } })
 
---- Reads what `save_states` wrote; the training goes on bit for bit, with the rates and the
--- schedule of the file. Foreign bytes are E(`format`), states of another optimizer or of other
--- parameters E(`state`), and nothing has changed then. Parameters whose names differ from the saved
--- ones in numbers only, as automatic names do, are taken in order.
--- @string fname
+--- Reads what `save_states` wrote. The training then goes on bit for bit, with the rates and the
+-- schedule of the file. A file of another kind is E(`format`), states of another optimizer or of
+-- other parameters E(`state`); an error changes nothing. Parameters whose names differ from the
+-- saved ones in numbers only, as automatic names do, are matched in order.
+-- @string fname path
 function Trainer:load_states(...)
   local a, func = LOAD(...), "Trainer:load_states"
-  get_ready(self)
-  local updater, targets = updater_of(self, func), state_targets(self)
+  prepare_step(self)
+  local updater, targets = find_updater(self, func), list_targets(self)
   files.parse(a.fname, func, function(bytes)
     return updater:_prepare_states(bytes,
       { func = func, targets = targets, keep_unknown = true, same_optimizer = true })

@@ -1,4 +1,4 @@
---- Tools of training loops: `ty.gluon.utils`.
+--- Functions for training loops: `ty.gluon.utils`.
 --
 -- @module tycho.gluon.utils
 
@@ -20,7 +20,8 @@ local utils = {}
 
 -- Splitting ---------------------------------------------------------------------------------------
 
-local function split(x, n, axis, even, func)
+-- Returns n slices of an array. even: sizes that n does not divide raise E(value).
+local function split_array(x, n, axis, even, func)
   local ndim = #x._shape
   axis = axis < 0 and axis + ndim or axis
   if axis < 0 or axis >= ndim then
@@ -49,30 +50,30 @@ end
 local SPLIT = args.form("utils.split_data", { { "data", "array" }, { "num_slice", "positive" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Returns the slices of an array along an axis.
+--- Returns slices of an array along an axis. A size below num_slice is E(`value`).
 -- @tparam NDArray data
--- @int num_slice
--- @tparam[opt] table options batch_axis = 0, even_split = true: uneven slices are E(`value`); else
---   the first ones get the extra rows
--- @treturn {NDArray,...}
+-- @int num_slice number of slices, at least 1
+-- @tparam[opt] table options batch_axis = 0 (from 0; negative from the end), even_split = true: a
+--   size that num_slice does not divide is E(`value`); false: the first slices get a row more
+-- @treturn {NDArray,...} num_slice slices
 function utils.split_data(...)
   local a = SPLIT(...)
-  return split(a.data, a.num_slice, a.batch_axis, a.even_split, "utils.split_data")
+  return split_array(a.data, a.num_slice, a.batch_axis, a.even_split, "utils.split_data")
 end
 
 
 local LOAD = args.form("utils.split_and_load", { { "data", "any" }, { "ctx_list", "contexts" },
   { "batch_axis", "integer", 0 }, { "even_split", "boolean", true } })
 
---- Returns the slices of an array, each on its device.
--- @param data an NDArray or a nested table
--- @tparam {Context,...} ctx_list
--- @tparam[opt] table options batch_axis = 0, even_split = true
--- @treturn {NDArray,...}
+--- Returns slices of an array along an axis, one on each device.
+-- @param data an NDArray, or a nested table of numbers (float32)
+-- @tparam {Context,...} ctx_list devices
+-- @tparam[opt] table options batch_axis = 0, even_split = true, as of `split_data`
+-- @treturn {NDArray,...} a slice for each device, in their order
 function utils.split_and_load(...)
   local a, func = LOAD(...), "utils.split_and_load"
   local x = nd._as_array(a.data, "float32", func)
-  local list = split(x, #a.ctx_list, a.batch_axis, a.even_split, func)
+  local list = split_array(x, #a.ctx_list, a.batch_axis, a.even_split, func)
   for i, c in ipairs(a.ctx_list) do
     list[i] = list[i]:as_in_context(c)
   end
@@ -97,7 +98,8 @@ local function sum_of_squares(arrays)
 end
 
 
-local function clip(arrays, max_norm, check)
+-- Scales arrays to a norm of at most max_norm; returns the norm before, as an array unless check.
+local function clip_arrays(arrays, max_norm, check)
   local norm = sum_of_squares(arrays):sqrt()
   local factor = nd.minimum(max_norm / (norm + 1e-8), 1)
   local value = check and norm:asscalar() or nil
@@ -112,11 +114,14 @@ local function clip(arrays, max_norm, check)
 end
 
 
---- Scales arrays, in place, so that the square root of the sum of all squares is at most max_norm.
--- @tparam {NDArray,...} arrays
+--- Scales arrays in place so that their joint norm, the square root of the sum of all squares, is
+-- at most max_norm.
+-- @tparam {NDArray,...} arrays at least one; they may be on several devices
 -- @number max_norm
--- @tparam[opt] table options check_isfinite = true: a norm that is NaN or infinite warns
--- @treturn number the norm before; an array with check_isfinite = false
+-- @tparam[opt] table options check_isfinite = true: waits for the norm, and warns if it is NaN or
+--   infinite
+-- @treturn number the norm before; with check_isfinite = false an NDArray of shape (1), without
+--   waiting
 function utils.clip_global_norm(...)
   local a = CLIP(...)
   local list = a.arrays
@@ -130,7 +135,7 @@ function utils.clip_global_norm(...)
         expected = "a list of NDArrays", got = Error.kind(x), message = "bad 'arrays'" }
     end
   end
-  return modes.run(false, recording.training, clip, list, a.max_norm, a.check_isfinite)
+  return modes.run(false, recording.training, clip_arrays, list, a.max_norm, a.check_isfinite)
 end
 
 
@@ -139,12 +144,13 @@ end
 local SHARE = args.form("utils.share_parameters", { { "params", ParameterDict },
   { "module", "any" }, { "ignore_extra", "boolean", false } })
 
---- Makes parameters use the arrays of a Module that has parameters of the same names, without
--- copies: what either of them trains, the other one has. The Module's values are kept.
+--- Makes parameters use the arrays of a Module's parameters of the same names, without copies: an
+-- update of one is seen by the other. The values are the Module's. Arrays of another shape or dtype
+-- are E(`shape`) and E(`dtype`).
 -- @tparam ParameterDict params such as `net:collect_params()`
--- @tparam Module module bound, with parameters
--- @tparam[opt] table options ignore_extra = false: parameters that the Module has not are left as
---   they are; else E(`name`)
+-- @tparam Module module bound, with parameters; else E(`state`)
+-- @tparam[opt] table options ignore_extra = false: parameters that the Module lacks are E(`name`);
+--   true: they stay as they are
 function utils.share_parameters(...)
   local a, func = SHARE(...), "utils.share_parameters"
   local module = a.module
@@ -177,7 +183,8 @@ end
 
 local SHA1 = args.form("utils.check_sha1", { { "filename", "text" }, { "sha1_hash", "text" } })
 
---- Returns whether a file has a SHA-1 hash.
+--- Returns whether the SHA-1 hash of a file is the given one. A file that cannot be read is
+-- E(`io`).
 -- @string filename
 -- @string sha1_hash 40 hexadecimal digits
 -- @treturn bool
@@ -190,9 +197,9 @@ end
 
 local REPLACE = args.form("utils.replace_file", { { "src", "text" }, { "dst", "text" } })
 
---- Moves a file over another one.
--- @string src
--- @string dst
+--- Renames a file, over another one if there is one. A failure is E(`io`).
+-- @string src path
+-- @string dst new path, on the same file system
 function utils.replace_file(...)
   local a = REPLACE(...)
   local ok, why = os.rename(a.src, a.dst)
@@ -202,10 +209,10 @@ function utils.replace_file(...)
 end
 
 
---- Raises E(unsupported): Tycho does not access the network.
+--- Raises E(`unsupported`): Tycho does not access the network.
 function utils.download()
   Error.raise{ code = "unsupported", func = "utils.download",
-    message = "Tycho fetches nothing from the net; fetch the file with curl or wget, and name its \z
+    message = "Tycho does not access the network; fetch the file with curl or wget, and give its \z
       path" }
 end
 
