@@ -88,6 +88,14 @@ describe("a block of a symbol", function()
     assert.raises("value", net, nd.ones{ 1, 5 }, nd.ones{ 1, 5 })
   end)
 
+  it("names an input that is no array", function()
+    local p, q = sym.Variable("p"), sym.Variable("q")
+    local net, x = SymbolBlock(p + q, { p, q }), nd.ones{ 2 }
+    assert.matches("'q'", tostring(assert.raises("type", net, x, { x })))
+    assert.matches("'q'", tostring(assert.raises("type", net, x, nil)))
+    assert.matches("'p'", tostring(assert.raises("type", net, nil, x)))
+  end)
+
   it("is shown with its symbol and the numbers of inputs and outputs", function()
     local x, a, y = two_layers()
     assert.equal("SymbolBlock(\n<Symbol fc2> : 1 -> 1\n)", tostring(SymbolBlock(y, x)))

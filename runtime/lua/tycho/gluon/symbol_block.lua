@@ -167,8 +167,8 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- Returns the block's graph with the given symbols in place of its inputs; raises E(value) for a
--- wrong number of them.
+-- Returns the block's graph with the given symbols in place of its inputs. Raises E(value) for a
+-- wrong number of them, E(type) for anything else than symbols.
 function SymbolBlock:_symbolic(...)
   local n, given = select("#", ...), { ... }
   if n ~= #self._names then
@@ -178,6 +178,11 @@ function SymbolBlock:_symbolic(...)
   end
   local by_name = {}
   for i, name in ipairs(self._names) do
+    if not Class.is_a(given[i], Symbol) then
+      Error.raise{ code = "type", func = "SymbolBlock", argument = name,
+        expected = "an NDArray or a Symbol", got = Error.kind(given[i]),
+        message = ("bad input '%s'"):format(name) }
+    end
     by_name[name] = given[i]._entries[1]
   end
   local order = node.walk(self._symbol._entries)
