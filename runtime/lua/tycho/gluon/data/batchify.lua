@@ -4,8 +4,8 @@
 --       gluon.data.batchify.stack)
 --     local loader = gluon.data.DataLoader{ set, batch_size = 8, batchify_fn = f }
 --
--- A function of this kind gets the list of samples (a value each, or a list of values) and returns
--- the batch's fields.
+-- A function of this kind is called with the list of samples, each a value or a list of values, and
+-- returns the fields of the batch.
 --
 -- @module tycho.gluon.data.batchify
 
@@ -27,11 +27,13 @@ local batchify = {}
 
 -- One field ---------------------------------------------------------------------------------------
 
-local function same_kind(list, test, what, func)
+-- Raises E(type), which names the sample, unless all entries of a list pass a test.
+local function check_kinds(list, test, what, func)
   for i, v in ipairs(list) do
     if not test(v) then
       Error.raise{ code = "type", func = func, argument = tostring(i - 1), expected = what,
-        got = Error.kind(v), message = "the samples of a batch are of one kind" }
+        got = Error.kind(v), message = ("sample %d of the batch is of another kind than sample 0")
+          :format(i - 1) }
     end
   end
 end
@@ -42,7 +44,7 @@ local function is_number(v)
 end
 
 
-local function all_whole(list)
+local function are_whole(list)
   for _, v in ipairs(list) do
     if v ~= math.floor(v) then
       return false
@@ -52,27 +54,28 @@ local function all_whole(list)
 end
 
 
--- Stacks numbers and booleans to an array of `dtype` (that of the array that they come from; nil:
--- float32). If `whole`, the type holds only if all numbers are whole, else the result is float32.
+-- Returns numbers and booleans as an array. dtype: of the array that they come from, nil: float32;
+-- whole: use dtype only if all numbers are whole, else float32.
 local function stack_numbers(list, dtype, whole, func)
-  same_kind(list, is_number, "a number", func)
+  check_kinds(list, is_number, "a number", func)
   local plain = {}
   for i, v in ipairs(list) do
     plain[i] = v == true and 1 or v or 0
   end
-  if whole and not all_whole(plain) then
+  if whole and not are_whole(plain) then
     dtype = nil
   end
   return nd.array(plain, { dtype = dtype or "float32" })
 end
 
 
-local make_batch                           -- of any field
+local make_batch                           -- defined below; calls stack_lists
 
--- Stacks the values of each position of lists of equal length.
+-- Returns the fields of samples that are lists of equal length: one field for each position.
 local function stack_lists(list, func)
   local n, fields = #list[1], {}
-  same_kind(list, function(v) return is_plain(v) and #v == n end, ("a list of %d"):format(n), func)
+  check_kinds(list, function(v) return is_plain(v) and #v == n end, ("a list of %d"):format(n),
+    func)
   for k = 1, n do
     local column = {}
     for i, v in ipairs(list) do
@@ -85,17 +88,17 @@ end
 
 
 local spec, ready, made = ffi.new("ty_batch_spec"), ffi.new("int[1]"), ffi.new("ty_tensor *[1]")
-local loader_of, source_of, id = ffi.new("ty_loader *[1]"), ffi.new("ty_source *[1]"),
+local new_loader, new_source, id = ffi.new("ty_loader *[1]"), ffi.new("ty_source *[1]"),
   ffi.new("int64_t[1]")
 local number = ffi.new("double[1]")
 
 
--- Stacks arrays in host memory, without a limit of their number.
+-- Returns arrays in host memory stacked along a new axis 0, in any number.
 local function stack_here(list, func)
-  check(C.ty_loader_new(0, loader_of), func)
-  local loader = native.own(loader_of[0], C.ty_loader_free)
-  check(C.ty_source_new(source_of), func)
-  local source = native.own(source_of[0], C.ty_source_free)
+  check(C.ty_loader_new(0, new_loader), func)
+  local loader = native.own(new_loader[0], C.ty_loader_free)
+  check(C.ty_source_new(new_source), func)
+  local source = native.own(new_source[0], C.ty_source_free)
   check(C.ty_source_given(source), func)
   local given, numbers = ffi.new("ty_tensor *[?]", #list), ffi.new("int64_t[?]", #list)
   for i, x in ipairs(list) do
@@ -113,8 +116,9 @@ local function stack_here(list, func)
 end
 
 
+-- Returns arrays stacked along a new axis 0.
 local function stack_arrays(list, func)
-  same_kind(list, is_array, "an array", func)
+  check_kinds(list, is_array, "an array", func)
   for _, x in ipairs(list) do
     if x.context.device_type ~= "cpu" then
       return nd.stack(list)
@@ -137,11 +141,12 @@ function make_batch(list, dtype, whole, func)
 end
 
 
---- One field of a batch (not for users).
+--- Returns one field of a batch: arrays stacked, numbers as an array, lists field by field, other
+-- values as the list that they are in (not for users).
 -- @tparam table list the values
--- @tparam ?string dtype of numbers
--- @tparam ?bool whole dtype holds while they are whole
--- @string func for errors
+-- @tparam ?string dtype of an array of numbers, nil: float32
+-- @tparam ?bool whole use dtype only if all numbers are whole, else float32
+-- @string func name of the caller, for errors
 batchify.field = make_batch
 
 
@@ -156,10 +161,11 @@ local function check_samples(samples, func)
 end
 
 
---- Makes batches in the usual way: arrays are stacked, numbers become an array (float32), lists of
--- values are taken field by field, other values stay in lists.
--- @tparam table samples a list of what the data set gives
--- @return the fields
+--- Makes a batch in the usual way. Arrays are stacked along a new axis 0, numbers become a float32
+-- array of shape (batch), lists of values are taken field by field, other values stay in a list.
+-- @tparam table samples list of samples
+-- @return a field for each value of a sample
+-- @raise E(`type`) for samples of different kinds, E(`shape`), E(`dtype`) for arrays that differ
 function batchify.default(samples)
   check_samples(samples, "gluon.data.batchify.default")
   if is_plain(samples[1]) then
@@ -170,14 +176,16 @@ function batchify.default(samples)
 end
 
 
---- Stacks arrays and numbers to one array; lists of values field by field.
+--- Makes a batch as `default` does, but returns the fields of samples that are lists as one list.
+-- @tparam table samples list of samples
+-- @return an array, or a list of fields
 function batchify.stack(samples)
   check_samples(samples, "gluon.data.batchify.stack")
   return make_batch(samples, nil, nil, "gluon.data.batchify.stack")
 end
 
 
--- Returns a list of numbers, perhaps nested, or a number, as an array.
+-- Returns an array as it is; a number, or a nested list of numbers, as a float32 array.
 local function as_array(v)
   if is_array(v) then
     return v
@@ -186,19 +194,22 @@ local function as_array(v)
 end
 
 
-local function longest(list, axis, func)
+-- Returns the shape that holds all arrays of a list. Raises E(shape) where they differ on other
+-- axes than `axis` (from 1; nil: any), E(dtype) for another dtype.
+local function find_longest(list, axis, func)
   local shape = list[1].shape
   for i, x in ipairs(list) do
     if x.ndim ~= #shape or x.dtype ~= list[1].dtype then
       Error.raise{ code = x.ndim ~= #shape and "shape" or "dtype", func = func,
         argument = tostring(i - 1), expected = ("%d dimensions, %s"):format(#shape, list[1].dtype),
         got = ("%d dimensions, %s"):format(x.ndim, x.dtype),
-        message = "the samples of a batch are of one kind" }
+        message = ("sample %d of the batch is of another kind than sample 0"):format(i - 1) }
     end
     for k, n in ipairs(x.shape) do
       if axis and k ~= axis and n ~= shape[k] then
         Error.raise{ code = "shape", func = func, argument = tostring(i - 1), expected = shape,
-          got = x.shape, message = ("samples may differ on axis %d only"):format(axis - 1) }
+          got = x.shape, message = ("sample %d of the batch differs from sample 0 on axis %d; \z
+            only axis %d may differ"):format(i - 1, k - 1, axis - 1) }
       end
       shape[k] = math.max(shape[k], n)
     end
@@ -207,11 +218,12 @@ local function longest(list, axis, func)
 end
 
 
-local function axis_of(axis, ndim, func)
+-- Returns an axis counted from 1, for one from 0 or, negative, from the end; nil for nil.
+local function resolve_axis(axis, ndim, func)
   if axis and (axis >= ndim or axis < -ndim) then
     Error.raise{ code = "value", func = func, argument = "axis",
       expected = ("%d to %d"):format(-ndim, ndim - 1), got = axis,
-      message = "the samples have no such axis" }
+      message = ("the samples have no axis %d"):format(axis) }
   end
   return axis and axis % ndim + 1
 end
@@ -220,14 +232,15 @@ end
 local PAD = args.form("gluon.data.batchify.pad", { { "axis", "integer?" }, { "val", "number", 0 },
   { "dtype", "dtype?" } })
 
-local function padded(samples, a)
+-- Returns samples as one array, filled up to the largest; a: arguments of `pad`.
+local function pad_samples(samples, a)
   local func = "gluon.data.batchify.pad"
   check_samples(samples, func)
   local list = {}
   for i, v in ipairs(samples) do
     list[i] = as_array(v)
   end
-  local shape = longest(list, axis_of(a.axis, list[1].ndim, func), func)
+  local shape = find_longest(list, resolve_axis(a.axis, list[1].ndim, func), func)
   local out = nd.full({ #list, unpack(shape) }, a.val, { dtype = a.dtype or list[1].dtype })
   for i, x in ipairs(list) do
     local key = { tostring(i - 1) }
@@ -240,20 +253,22 @@ local function padded(samples, a)
 end
 
 
---- Returns a function that fills samples (arrays, or lists of numbers) up to the longest one and
--- stacks them.
--- @int[opt] axis the one along which samples differ, from 0; nil: any
--- @number[opt=0] val what they are filled with
--- @tparam[opt] table options dtype: of the batch, that of the samples otherwise
--- @treturn function
+--- Returns a function that fills samples up to the longest one and stacks them along a new axis 0.
+-- Samples are arrays of one dtype, numbers, or nested lists of numbers (float32).
+-- @int[opt] axis along which samples may differ, from 0, negative from the end; nil: all axes. A
+--   difference on another axis is E(`shape`)
+-- @number[opt=0] val value of the elements that are filled in
+-- @tparam[opt] table options dtype: of the batch; that of the samples by default
+-- @treturn function of a list of samples: returns an array
 function batchify.pad(...)
   local a = PAD(...)
   return function(samples)
-    return padded(samples, a)
+    return pad_samples(samples, a)
   end
 end
 
 
+-- Returns the results of functions, each called with the list of one value of all samples.
 local function run_group(list, samples)
   local fields = {}
   for k, f in ipairs(list) do
@@ -263,7 +278,8 @@ local function run_group(list, samples)
         Error.raise{ code = "value", func = "gluon.data.batchify.group",
           argument = tostring(i - 1), expected = #list .. " values",
           got = is_plain(sample) and #sample or Error.kind(sample),
-          message = "there is a function for each value of a sample" }
+          message = ("sample %d of the batch does not have a value for each of the %d functions")
+            :format(i - 1, #list) }
       end
       column[i] = sample[k]
     end
@@ -273,9 +289,11 @@ local function run_group(list, samples)
 end
 
 
---- Returns a function that calls one for each value of a sample.
--- @param ... functions, or a list of them
--- @treturn function
+--- Returns a function that makes each field of a batch by a function of its own.
+-- @param ... functions, or a list of them: one for each value of a sample, called with the list of
+--   that value of all samples
+-- @treturn function of a list of samples: returns a field for each function. Samples with another
+--   number of values are E(`value`)
 function batchify.group(...)
   local first = ...
   local list = is_plain(first) and first or { ... }

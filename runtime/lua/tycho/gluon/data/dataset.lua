@@ -26,7 +26,8 @@ local dataset = {}
 
 -- Base --------------------------------------------------------------------------------------------
 
---- The base of data sets. To be defined: `get(i)` (one or several values) and `len()`.
+--- The base of data sets. A subclass defines `get(i)`, which returns the values of a sample, and
+-- `len()`. `set[i]` is the sample as one value or a list of several.
 -- @type Dataset
 local Dataset = Class:extend("Dataset")
 dataset.Dataset = Dataset
@@ -34,8 +35,8 @@ dataset.Dataset = Dataset
 fields.give(Dataset, {})
 
 
---- Returns several values as a list, one value as it is.
-local function packed(...)
+-- Returns one value as it is, several as a list.
+local function pack_values(...)
   if select("#", ...) > 1 then
     return { ... }
   end
@@ -43,46 +44,48 @@ local function packed(...)
 end
 
 
+-- Returns i if it is the number of a sample; raises E(index), or E(type) for no number.
 local function check_index(self, i)
   local n = self:len()
   if type(i) ~= "number" or i ~= math.floor(i) or i < 0 or i >= n then
     Error.raise{ code = type(i) == "number" and "index" or "type",
       func = self.class_name .. ":get", argument = tostring(i),
       expected = ("a sample from 0 to %d"):format(n - 1), got = i,
-      message = ("there is no sample %s"):format(tostring(i)) }
+      message = ("there is no sample %s; samples are numbered from 0"):format(tostring(i)) }
   end
   return i
 end
 
 
-local read = Dataset.__index
+local get_member = Dataset.__index
 
 function Dataset.__index(self, key)
   if type(key) == "number" then
-    return packed(self:get(check_index(self, key)))
+    return pack_values(self:get(check_index(self, key)))
   end
-  return read(self, key)
+  return get_member(self, key)
 end
 
 
-local function undefined(self, method)
+local function fail_undefined(self, method)
   Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
-    message = ("a data set defines get(i) and len(); '%s' has no %s"):format(self.class_name,
-      method) }
+    message = ("class '%s' has no %s; a data set must define get(i) and len()")
+      :format(self.class_name, method) }
 end
 
 
---- Returns the values of a sample; `set[i]` is the same, with several values in a list. A subclass
--- must define it.
--- @int _ its number, from 0; outside E(index)
+--- Returns the values of a sample; a subclass must define it.
+-- @int _ number of the sample, from 0; another one is E(`index`)
+-- @return one or several values
 function Dataset:get(_)
-  undefined(self, "get")
+  fail_undefined(self, "get")
 end
 
 
 --- Returns the number of samples; a subclass must define it.
+-- @treturn int
 function Dataset:len()
-  undefined(self, "len")
+  fail_undefined(self, "len")
 end
 
 
@@ -93,12 +96,13 @@ end
 
 -- Lists -------------------------------------------------------------------------------------------
 
---- A Lua list, or anything with `len` and `get`, as a data set. A list of lists has several values
--- per sample.
+--- A Lua list, or any object with `len` and `get`, as a data set: `SimpleDataset(list)`. An entry
+-- that is a list of two or more has several values.
 -- @type SimpleDataset
 local SimpleDataset = Dataset:extend("SimpleDataset")
 dataset.SimpleDataset = SimpleDataset
 
+-- Returns whether a value can be a source of samples: an array, a list, an object with len and get.
 local function is_source(v)
   return type(v) == "table" and (is_plain(v) or is_array(v)
     or type(v.len) == "function" and type(v.get) == "function")
@@ -115,7 +119,8 @@ function SimpleDataset:init(data)
 end
 
 
-local function length_of(data)
+-- Returns the number of samples of a source.
+local function get_length(data)
   if is_array(data) then
     return data.shape[1]
   elseif is_plain(data) then
@@ -125,9 +130,8 @@ local function length_of(data)
 end
 
 
--- Returns sample i (from 0) of an array, a list or a data set. A sample of an array of one
--- dimension is a number.
-local function item_of(data, i)
+-- Returns sample i (from 0) of a source; of an array of one dimension it is a number.
+local function get_sample(data, i)
   if is_array(data) then
     local x = data[i]
     return #data._shape == 1 and x:asscalar() or x
@@ -143,25 +147,27 @@ end
 
 
 function SimpleDataset:get(i)
-  return item_of(self._data, check_index(self, i))
+  return get_sample(self._data, check_index(self, i))
 end
 
 
 function SimpleDataset:len()
-  return length_of(self._data)
+  return get_length(self._data)
 end
 
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- Arrays, lists or data sets of equal length, side by side.
+--- Arrays, lists or data sets of equal length, side by side: `ArrayDataset(images, labels)`. A
+-- sample has a value of each; entry i along axis 0 of an array, a number for an array of one
+-- dimension.
 -- @type ArrayDataset
 local ArrayDataset = Dataset:extend("ArrayDataset")
 dataset.ArrayDataset = ArrayDataset
 
--- Returns the list of data sources and their number. A lone table of arrays or lists is the list of
--- sources itself; a lone table of numbers or texts is one source.
-local function arguments(n, first, ...)
+-- Returns the list of sources and their number. A single table of tables is the list of sources
+-- itself; a single table of numbers or texts is one source.
+local function list_sources(n, first, ...)
   if n == 1 and is_plain(first) and type(first[1]) == "table" then
     return first, #first
   end
@@ -169,48 +175,49 @@ local function arguments(n, first, ...)
 end
 
 
---- @param ... arrays, lists, data sets; of different length E(shape)
+--- @param ... arrays, lists, data sets. Different lengths are E(`shape`), other values E(`type`)
 function ArrayDataset:init(...)
-  local list, n = arguments(select("#", ...), ...)
+  local list, n = list_sources(select("#", ...), ...)
   if n == 0 then
     Error.raise{ code = "value", func = "gluon.data.ArrayDataset", argument = "data",
-      expected = "arrays, lists or data sets", got = "nothing", message = "there is nothing in it" }
+      expected = "arrays, lists or data sets", got = "nothing", message = "'data' is missing" }
   end
   for k = 1, n do
     if not is_source(list[k]) then
       Error.raise{ code = "type", func = "gluon.data.ArrayDataset", argument = tostring(k),
         expected = "an array, a list or a data set", got = Error.kind(list[k]),
         message = ("bad argument %d"):format(k) }
-    elseif length_of(list[k]) ~= length_of(list[1]) then
+    elseif get_length(list[k]) ~= get_length(list[1]) then
       Error.raise{ code = "shape", func = "gluon.data.ArrayDataset", argument = tostring(k),
-        expected = length_of(list[1]), got = length_of(list[k]),
+        expected = get_length(list[1]), got = get_length(list[k]),
         message = ("argument %d has %d samples, argument 1 has %d"):format(k,
-          length_of(list[k]), length_of(list[1])) }
+          get_length(list[k]), get_length(list[1])) }
     end
   end
   self._data = array_class.keep(list)
 end
 
 
-local function items(list, i, k)
+-- Returns sample i of sources k, k + 1 ... of a list; several values of one source as a list.
+local function get_samples(list, i, k)
   if k == #list then
-    return packed(item_of(list[k], i))
+    return pack_values(get_sample(list[k], i))
   end
-  return packed(item_of(list[k], i)), items(list, i, k + 1)
+  return pack_values(get_sample(list[k], i)), get_samples(list, i, k + 1)
 end
 
 
 function ArrayDataset:get(i)
   check_index(self, i)
   if #self._data == 1 then
-    return item_of(self._data[1], i)
+    return get_sample(self._data[1], i)
   end
-  return items(self._data, i, 1)
+  return get_samples(self._data, i, 1)
 end
 
 
 function ArrayDataset:len()
-  return length_of(self._data[1])
+  return get_length(self._data[1])
 end
 
 
@@ -221,14 +228,15 @@ end)
 
 -- Records -----------------------------------------------------------------------------------------
 
---- The texts of a file of records.
+--- The records of a RecordIO file, each as a text: `RecordFileDataset(filename)`.
 -- @type RecordFileDataset
 local RecordFileDataset = Dataset:extend("RecordFileDataset")
 dataset.RecordFileDataset = RecordFileDataset
 
 local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "text" } })
 
---- @string filename the index is beside it under the same name with `.idx`; missing E(io)
+--- @string filename path of the records. The index has the same path with `.idx` in place of the
+--   ending. A file that is missing is E(`io`)
 function RecordFileDataset:init(...)
   self:_open(RECORDS(...).filename)
 end
@@ -253,9 +261,9 @@ function RecordFileDataset:get(i)
 end
 
 
--- What is made of other data sets -----------------------------------------------------------------
+-- Data sets made of others ------------------------------------------------------------------------
 
--- Samples of another data set, by a list of their numbers.
+-- Samples of another data set, by a list of their numbers from 0.
 local Sampled = Dataset:extend("SampledDataset")
 
 function Sampled:init(base, numbers)
@@ -278,6 +286,7 @@ plan.describe(Sampled.get, function(self)
 end)
 
 
+-- Samples of another data set after a function of all their values.
 local Transformed = Dataset:extend("TransformedDataset")
 
 function Transformed:init(base, f)
@@ -300,6 +309,7 @@ plan.describe(Transformed.get, function(self)
 end)
 
 
+-- Samples of another data set after a function of their first value.
 local TransformedFirst = Transformed:extend("TransformedDataset")
 
 local function change_first(f, x, ...)
@@ -317,14 +327,15 @@ plan.describe(TransformedFirst.get, function(self)
 end)
 
 
-local function evaluated(set)
+-- Returns a data set of all samples of another one, read now.
+local function evaluate(set)
   local list = {}
   for i = 0, set:len() - 1 do
     list[i + 1] = set[i]
     if list[i + 1] == nil then
       Error.raise{ code = "value", func = "Dataset:transform", argument = tostring(i),
         expected = "values", got = "nil",
-        message = ("sample %d: the function returned nothing"):format(i) }
+        message = ("sample %d: 'fn' returned nothing; a return may be missing"):format(i) }
     end
   end
   return SimpleDataset(list)
@@ -335,27 +346,29 @@ local TRANSFORM = { { "fn", "function" }, { "lazy", "boolean", true } }
 local ALL, FIRST = args.form("Dataset:transform", TRANSFORM),
   args.form("Dataset:transform_first", TRANSFORM)
 
---- Returns a data set of samples that a function changes.
--- @tparam function fn gets a sample's values, returns the new ones; may be a block
--- @bool[opt=true] lazy when a sample is read; false: all of them now
+--- Returns a data set of the samples after a function of all their values.
+-- @tparam function fn called as fn(values of a sample ...): returns the new values; may be a block
+-- @bool[opt=true] lazy true: fn is called each time a sample is read; false: for all samples now
 -- @treturn Dataset
 function Dataset:transform(...)
   local a = ALL(...)
   local set = Transformed(self, a.fn)
-  return a.lazy and set or evaluated(set)
+  return a.lazy and set or evaluate(set)
 end
 
 
---- Returns a data set whose samples have their first value changed by a function, as `transform`
--- does it; the other values stay.
+--- Returns a data set of the samples after a function of their first value; the others stay.
+-- @tparam function fn called as fn(first value): returns the new one; may be a block
+-- @bool[opt=true] lazy as of `transform`
+-- @treturn Dataset
 function Dataset:transform_first(...)
   local a = FIRST(...)
   local set = TransformedFirst(self, a.fn)
-  return a.lazy and set or evaluated(set)
+  return a.lazy and set or evaluate(set)
 end
 
 
--- Returns the numbers that a sampler returns.
+-- Returns the numbers that a sampler gives in an epoch.
 local function collect_numbers(numbers)
   local list = {}
   for i in numbers do
@@ -367,15 +380,16 @@ end
 
 local FILTER = args.form("Dataset:filter", { { "fn", "function" } })
 
---- Returns the samples for which a function gives true. All samples are read now.
--- @tparam function fn of a sample's values
+--- Returns a data set of the samples for which a function is true. All samples are read now.
+-- @tparam function fn called as fn(values of a sample ...)
 -- @treturn Dataset
 function Dataset:filter(...)
   return Sampled(self, collect_numbers(sampler.FilterSampler(FILTER(...).fn, self)))
 end
 
 
-local function range(from, to)
+-- Returns the integers from `from` to below `to`.
+local function list_range(from, to)
   local list = {}
   for i = from, to - 1 do
     list[#list + 1] = i
@@ -386,28 +400,29 @@ end
 
 local SHARD = args.form("Dataset:shard", { { "num_shards", "positive" }, { "index", "integer" } })
 
---- Returns one of several parts of nearly equal length; the first ones get what is left over.
--- @int num_shards
--- @int index from 0; outside E(value)
+--- Returns one of several consecutive parts, whose lengths differ by at most one: the first ones
+-- are longer.
+-- @int num_shards number of parts, at least 1
+-- @int index of the part, from 0; another one is E(`value`)
 -- @treturn Dataset
 function Dataset:shard(...)
   local a = SHARD(...)
   if a.index < 0 or a.index >= a.num_shards then
     Error.raise{ code = "value", func = "Dataset:shard", argument = "index",
       expected = ("0 to %d"):format(a.num_shards - 1), got = a.index,
-      message = "there is no such shard" }
+      message = ("there is no shard %d of %d"):format(a.index, a.num_shards) }
   end
   local n = self:len()
   local size, rest = math.floor(n / a.num_shards), n % a.num_shards
   local from = size * a.index + math.min(a.index, rest)
-  return Sampled(self, range(from, from + size + (a.index < rest and 1 or 0)))
+  return Sampled(self, list_range(from, from + size + (a.index < rest and 1 or 0)))
 end
 
 
 local TAKE = args.form("Dataset:take", { { "count", "integer?" } })
 
---- Returns the first samples.
--- @int[opt] count all where there are fewer
+--- Returns a data set of the first samples.
+-- @int[opt] count number of samples; all of them where there are fewer, or without it
 -- @treturn Dataset
 function Dataset:take(...)
   local count = TAKE(...).count or self:len()
@@ -415,14 +430,14 @@ function Dataset:take(...)
     Error.raise{ code = "value", func = "Dataset:take", argument = "count", expected = "0 or more",
       got = count, message = "bad 'count'" }
   end
-  return Sampled(self, range(0, math.min(count, self:len())))
+  return Sampled(self, list_range(0, math.min(count, self:len())))
 end
 
 
 local SAMPLE = args.form("Dataset:sample", { { "sampler", "any" } })
 
---- Returns the samples whose numbers a sampler gives now.
--- @param sampler
+--- Returns a data set of the samples whose numbers a sampler gives now.
+-- @tparam Sampler sampler of numbers from 0; one that is no sample is E(`index`)
 -- @treturn Dataset
 function Dataset:sample(...)
   local numbers = SAMPLE(...).sampler

@@ -3,13 +3,13 @@
 --     local loader = gluon.data.DataLoader{ set, batch_size = 32, shuffle = true, num_workers = 2 }
 --     for x, y in loader do ... end                        -- a new epoch in each loop
 --
--- With workers batches are made ahead: native threads read, decode and change images, functions in
--- Lua run on this thread between two batches. What comes out is the same with any number of them.
--- Arrays of a data set must not be written to while a loop runs.
+-- With workers, batches are made ahead: native threads read, decode and transform images; functions
+-- in Lua run on the thread of the loop, between two batches. The batches are the same for any
+-- number of workers. Arrays of a data set must not be written to while a loop runs.
 --
--- A batch goes through these stages: "origin" (the threads make its samples), "middle" (Lua changes
--- them), "suffix" (the threads make the batch of them), "done". Where Lua has nothing to do, the
--- first is the last.
+-- A batch has a stage: "origin" (the threads make its samples), "middle" (Lua changes them),
+-- "suffix" (the threads stack them), "done". Where Lua has nothing to do, the threads stack the
+-- batch in "origin", and "done" follows.
 --
 -- @module tycho.gluon.data.loader
 
@@ -33,32 +33,36 @@ local is_array, is_plain = array_class.is_array, values.is_plain
 local select, unpack = select, unpack
 
 local FUNC = "gluon.data.DataLoader"
-local WAIT_MS = 100                                      -- between looks for Ctrl-C
+local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
 
--- What a batch's own function draws follows from a position that no sample has.
+-- Positions of batches in the random numbers of an epoch, for `batchify_fn`, begin here: no sample
+-- has a position as high.
 local BATCH_POSITION = 2 ^ 48
 
 
 -- Epochs ------------------------------------------------------------------------------------------
 
+-- One pass over a data set. Fields: loader, plan (plan.compile), numbers (iterator of the sampler),
+-- seed and epoch (stream.key), suffix_seed, queue (batches under way, the next one first), position
+-- (number of samples begun), native (the threads; nil once closed), ended (the sampler has ended).
 local Epoch = Class:extend("Epoch")
 
-local made = ffi.new("ty_loader *[1]")
+local new_loader = ffi.new("ty_loader *[1]")
 
 function Epoch:init(loader)
   self.loader = loader
   self.plan = plan.compile(plan.of(loader._dataset))
   self.numbers = loader._batch_sampler:iter()
   self.seed, self.epoch = stream.key(self.plan.draws or loader._batchify ~= nil)
-  -- the transforms after those of Lua draw from streams of their own
+  -- transforms that follow those of Lua draw from streams of their own
   self.suffix_seed = C.ty_sample_seed(self.seed, self.epoch, -1ULL)
   self.queue, self.position = {}, 0
-  check(C.ty_loader_new(loader._workers, made), FUNC)
-  self.native = native.own(made[0], C.ty_loader_free)
+  check(C.ty_loader_new(loader._workers, new_loader), FUNC)
+  self.native = native.own(new_loader[0], C.ty_loader_free)
 end
 
 
---- Stops the threads and gives the memory back.
+--- Stops the threads and frees their memory.
 function Epoch:close()
   if self.native then
     C.ty_loader_free(ffi.gc(self.native, nil))
@@ -69,8 +73,10 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Gives a batch to the threads. given: lists of arrays by sample; nil if the source has an origin.
-local function submit(self, batch, source, given, seed, stack)
+-- Gives a batch to the threads. source: a native source; given: by sample a list of arrays, nil if
+-- the source reads the samples itself; seed: of random transforms; stack: make a batch of the
+-- samples.
+local function submit_batch(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
   local arrays
@@ -96,6 +102,7 @@ local function submit(self, batch, source, given, seed, stack)
 end
 
 
+-- Raises E(type) or E(index) unless i is the number of a sample.
 local function check_number(self, i)
   local n = self.plan.numbers and #self.plan.numbers or self.plan.length
   if type(i) ~= "number" or i ~= math.floor(i) or i < 0 or i >= n then
@@ -106,8 +113,9 @@ local function check_number(self, i)
 end
 
 
--- Reads the sample numbers of a batch from the sampler's list: `batch.numbers`, and `batch.origin`,
--- the numbers in the original data set. Raises E(type) if it is not a list of numbers.
+-- Sets the numbers of a batch's samples from the sampler's list: `batch.numbers`, and
+-- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is no list of
+-- numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
     Error.raise{ code = "type", func = FUNC, argument = "batch_sampler",
@@ -126,7 +134,7 @@ local function read_numbers(self, batch, list)
 end
 
 
--- Returns whether the first stage is the last one, too.
+-- Returns whether the threads make whole batches, so that Lua has nothing to do.
 local function is_whole(self)
   return self.plan.source and #self.plan.middle == 0 and #self.plan.suffix == 0
     and not self.loader._batchify
@@ -134,8 +142,8 @@ end
 
 
 -- Calls f(self, batch, ...) and returns its result. An error is stored in the batch, and raised
--- when the batch is next; only E(interrupted) is raised at once.
-local function guarded(self, batch, f, ...)
+-- when the batch is the next one; E(interrupted) is raised at once.
+local function call_guarded(self, batch, f, ...)
   local ok, result = pcall(f, self, batch, ...)
   if ok then
     return result
@@ -147,10 +155,11 @@ local function guarded(self, batch, f, ...)
 end
 
 
+-- Begins the first stage of a batch. list: what the sampler gave.
 local function begin_batch(self, batch, list)
   read_numbers(self, batch, list)
   if self.plan.source then
-    submit(self, batch, self.plan.source, nil, self.seed, is_whole(self))
+    submit_batch(self, batch, self.plan.source, nil, self.seed, is_whole(self))
     batch.stage = "origin"
   else
     batch.stage = "middle"
@@ -158,6 +167,7 @@ local function begin_batch(self, batch, list)
 end
 
 
+-- Returns the sampler's next list; nil, and sets `ended`, at the end.
 local function take_numbers(self)
   local list = self.numbers()
   self.ended = list == nil
@@ -165,7 +175,8 @@ local function take_numbers(self)
 end
 
 
--- Takes the next batch of the sampler; false at the end.
+-- Adds the sampler's next batch to the queue and begins it; returns false at the end. An error of
+-- the sampler becomes the error of a batch, which is the last one.
 local function begin_next(self)
   local batch = { position = self.position }
   local ok, list = pcall(take_numbers, self)
@@ -174,7 +185,7 @@ local function begin_next(self)
   elseif list == nil then
     return false
   else
-    guarded(self, batch, begin_batch, list)
+    call_guarded(self, batch, begin_batch, list)
     self.position = self.position + (is_plain(list) and #list or 0)
   end
   self.queue[#self.queue + 1] = batch
@@ -186,7 +197,8 @@ end
 
 local tensor, number, ready = ffi.new("ty_tensor *[1]"), ffi.new("double[1]"), ffi.new("int[1]")
 
--- Returns a field of a batch that is complete, or of sample `row`.
+-- Returns a field that the threads made, from 0: of the whole batch with row = -1, else of sample
+-- `row`, from 0. It is an array or a number.
 local function read_field(self, batch, field, row)
   check(C.ty_loader_field(self.native, batch.id, field, row, tensor, number), FUNC)
   if tensor[0] == nil then
@@ -196,7 +208,7 @@ local function read_field(self, batch, field, row)
 end
 
 
--- Returns the values of a sample that the threads made, with their number as n.
+-- Returns the values of sample k, from 1, that the threads made: a list with its length as n.
 local function read_sample(self, batch, k, fields)
   local list = { n = fields }
   for f = 1, fields do
@@ -206,42 +218,43 @@ local function read_sample(self, batch, k, fields)
 end
 
 
-local function collect(...)
+local function pack_values(...)
   return { n = select("#", ...), ... }
 end
 
 
 local function change_first(f, x, ...)
-  return collect((f(x)), ...)
+  return pack_values((f(x)), ...)
 end
 
 
--- Returns the values that changes make of values.
-local function apply(changes, list)
+-- Returns the values of a sample after changes { f, "first" } or { f, "all" }.
+local function apply_changes(changes, list)
   for _, change in ipairs(changes) do
     if change[2] == "first" then
       list = change_first(change[1], unpack(list, 1, list.n))
     else
-      list = collect(change[1](unpack(list, 1, list.n)))
+      list = pack_values(change[1](unpack(list, 1, list.n)))
     end
   end
   return list
 end
 
 
+-- Returns the values of sample k, from 1, after the changes that Lua makes.
 local function make_sample(self, batch, k)
   local list
   if self.plan.source then
     list = read_sample(self, batch, k, self.plan.fields)
   else
-    list = collect(self.plan.dataset:get(batch.origin[k]))
+    list = pack_values(self.plan.dataset:get(batch.origin[k]))
   end
-  return apply(self.plan.middle, list)
+  return apply_changes(self.plan.middle, list)
 end
 
 
--- Returns an error that names the sample. Tables of the user's own and Lua's out-of-memory text are
--- returned unchanged.
+-- Returns an error with the number of the sample in its text. Error objects of the user's own and
+-- Lua's text for lack of memory are returned unchanged.
 local function name_sample(err, which)
   if type(err) == "string" and err ~= "not enough memory" then
     err = Error.new{ code = "run", func = FUNC, message = err }
@@ -254,7 +267,8 @@ local function name_sample(err, which)
 end
 
 
--- Calls f(...) for sample k, with its random numbers. An error names the sample.
+-- Calls f(...) with the random numbers of sample k, from 1, and returns its result. An error names
+-- the sample.
 local function for_sample(self, batch, k, seed, f, ...)
   local ok, result = pcall(stream.with, seed, self.epoch, batch.position + k - 1, f, ...)
   if not ok then
@@ -269,7 +283,7 @@ local function on_host(x)
 end
 
 
--- Returns whether value f of all samples is an array of the host.
+-- Returns whether value f, from 1, of all samples is an array in host memory.
 local function all_on_host(samples, f)
   for _, list in ipairs(samples) do
     if not on_host(list[f]) then
@@ -282,6 +296,7 @@ end
 
 local PIXELS = { uint8 = true, float32 = true }
 
+-- Returns whether the first value of all samples is an image that native steps can take.
 local function all_images(samples)
   for _, list in ipairs(samples) do
     local x = list[1]
@@ -293,7 +308,8 @@ local function all_images(samples)
 end
 
 
--- Returns the fields that the threads get from Lua: those of arrays in host memory.
+-- Returns the positions, from 1, of the values that are arrays in host memory in all samples: the
+-- threads stack these.
 local function given_fields(samples)
   local fields = {}
   for f = 1, samples[1].n do
@@ -305,7 +321,7 @@ local function given_fields(samples)
 end
 
 
--- Makes the threads stack a batch of arrays that Lua made.
+-- Gives samples that Lua made to the threads, for the steps of the first value and for stacking.
 local function submit_samples(self, batch, steps)
   local source = plan.source()
   for _ = 1, #batch.given do
@@ -323,13 +339,13 @@ local function submit_samples(self, batch, steps)
     end
   end
   batch.stacked = not self.loader._batchify
-  submit(self, batch, source, given, self.suffix_seed, batch.stacked)
+  submit_batch(self, batch, source, given, self.suffix_seed, batch.stacked)
   batch.stage = "suffix"
 end
 
 
--- Returns a sample's values as functions get them: several in a list.
-local function packed(list)
+-- Returns a sample as `batchify_fn` gets it: one value as it is, several in a list.
+local function unpack_sample(list)
   if list.n == 1 then
     return list[1]
   end
@@ -337,26 +353,27 @@ local function packed(list)
 end
 
 
-local function collect_of(f, ...)
-  return collect(f(...))
+local function pack_results(f, ...)
+  return pack_values(f(...))
 end
 
 
+-- Makes the fields of a batch by `batchify_fn`. Raises E(value) if it returns nothing.
 local function call_batchify(self, batch)
   local samples = {}
   for k, list in ipairs(batch.samples) do
-    samples[k] = packed(list)
+    samples[k] = unpack_sample(list)
   end
   batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_POSITION + batch.position,
-    collect_of, self.loader._batchify, samples)
-  if batch.fields[1] == nil then                         -- a loop would end there
+    pack_results, self.loader._batchify, samples)
+  if batch.fields[1] == nil then                         -- the `for` loop would end here
     Error.raise{ code = "value", func = FUNC, argument = "batchify_fn", expected = "a batch",
-      got = "nil", message = "batchify_fn returned nothing" }
+      got = "nil", message = "batchify_fn returned nothing; a return may be missing" }
   end
 end
 
 
--- Returns the fields of a batch: those that the threads stacked, the others from their values.
+-- Returns the fields of a batch: those that the threads stacked, and the others stacked here.
 local function read_fields(self, batch)
   local first = batch.samples[1]
   local fields, from = { n = first.n }, {}
@@ -378,7 +395,7 @@ local function read_fields(self, batch)
 end
 
 
--- Returns whether a sample has all its values. With a function `batchify_fn`, values may be nil.
+-- Returns whether a sample has all its values. With a `batchify_fn`, values may be nil.
 local function is_complete(self, list)
   for f = 1, self.loader._batchify and 0 or list.n do
     if list[f] == nil then
@@ -389,24 +406,27 @@ local function is_complete(self, list)
 end
 
 
+-- Raises E(value) unless the samples of a batch are complete and have equally many values.
 local function check_samples(self, samples, numbers)
   for k, list in ipairs(samples) do
     if not is_complete(self, list) then
       Error.raise{ code = "value", func = FUNC, argument = tostring(numbers[k]),
         expected = "values", got = "nil",
-        message = ("sample %s: a value is nil; the data set's get, and what is given to transform, \z
-          return the values"):format(tostring(numbers[k])) }
+        message = ("sample %s: a value is nil; get of the data set and functions given to \z
+          transform must return all values"):format(tostring(numbers[k])) }
     end
     if list.n ~= samples[1].n then
       Error.raise{ code = "value", func = FUNC, argument = tostring(numbers[k]),
         expected = samples[1].n .. " values", got = list.n,
-        message = "the samples of a batch have the same number of values" }
+        message = ("sample %s has another number of values than sample %s of the same batch")
+          :format(tostring(numbers[k]), tostring(numbers[1])) }
     end
   end
 end
 
 
--- Runs the functions of Lua on a batch whose samples are read, and begins its next stage.
+-- Runs the stage "middle" of a batch whose samples are read: the functions in Lua. Begins the next
+-- stage.
 local function run_middle(self, batch)
   local samples, steps = {}, self.plan.steps
   for k = 1, #batch.origin do
@@ -418,7 +438,8 @@ local function run_middle(self, batch)
   check_samples(self, samples, batch.numbers)
   if #steps > 0 and not all_images(samples) then
     for k, list in ipairs(samples) do
-      samples[k] = for_sample(self, batch, k, self.suffix_seed, apply, self.plan.suffix, list)
+      samples[k] = for_sample(self, batch, k, self.suffix_seed, apply_changes, self.plan.suffix,
+        list)
     end
     steps = {}
     check_samples(self, samples, batch.numbers)
@@ -436,7 +457,7 @@ local function run_middle(self, batch)
 end
 
 
--- Takes what the threads made of the samples that Lua gave them.
+-- Ends the stage "suffix": takes what the threads made of the samples that Lua gave them.
 local function finish_suffix(self, batch)
   if batch.stacked then
     batch.fields = read_fields(self, batch)
@@ -453,6 +474,7 @@ local function finish_suffix(self, batch)
 end
 
 
+-- Takes a batch that the threads made without Lua.
 local function finish_whole(self, batch)
   local fields = { n = self.plan.fields }
   for f = 1, fields.n do
@@ -463,44 +485,46 @@ local function finish_whole(self, batch)
 end
 
 
--- Going on ----------------------------------------------------------------------------------------
+-- Stages ------------------------------------------------------------------------------------------
 
+-- Waits up to wait_ms milliseconds for the threads; returns whether they have done a batch's stage.
 local function is_ready(self, batch, wait_ms)
   check(C.ty_loader_wait(self.native, batch.id, wait_ms, ready), FUNC)
   return ready[0] ~= 0
 end
 
 
--- Moves a batch to its next stage; returns false if the threads are still working on it. `mine`: it
--- is the next batch.
-local function advance(self, batch, wait_ms, mine)
+-- Moves a batch to its next stage. Returns false if the threads still work on it after wait_ms
+-- milliseconds. is_next: it is the next batch of the loop; others are not finished yet, since their
+-- arrays would belong to the caller's scope.
+local function advance_batch(self, batch, wait_ms, is_next)
   if batch.stage ~= "middle" and not is_ready(self, batch, wait_ms) then
     return false
   end
   if batch.stage == "suffix" then
-    if mine then
+    if is_next then
       finish_suffix(self, batch)
     end
-    return mine
+    return is_next
   elseif batch.stage == "origin" and is_whole(self) then
-    if mine then
+    if is_next then
       finish_whole(self, batch)
     end
-    return mine
+    return is_next
   end
-  -- what is made ahead is not the caller's scope's
+  -- a batch that is made ahead must outlive the caller's scope
   array_class.outside(run_middle, self, batch)
   return true
 end
 
 
--- Runs the functions of Lua on the first of the later batches whose samples are read; returns false
--- if there is none.
+-- Runs the functions in Lua for the first of the later batches whose samples are read. Returns
+-- false if there is none.
 local function go_ahead(self)
   for i = 2, #self.queue do
     local batch = self.queue[i]
     local in_lua = batch.stage == "middle" or batch.stage == "origin" and not is_whole(self)
-    if in_lua and guarded(self, batch, advance, 0, false) then
+    if in_lua and call_guarded(self, batch, advance_batch, 0, false) then
       return true
     end
   end
@@ -508,11 +532,11 @@ local function go_ahead(self)
 end
 
 
--- Begins batches until as many as wanted are made ahead of the next one.
-local function fill(self)
+-- Begins batches until `prefetch` of them are under way behind the next one.
+local function begin_batches(self)
   local ahead = self.loader._workers > 0 and math.max(self.loader._prefetch, 1) or 0
-  local left = self.queue[1] and self.queue[1].stage == "done" and 1 or 0
-  while not self.ended and #self.queue - left <= ahead do
+  local done = self.queue[1] and self.queue[1].stage == "done" and 1 or 0
+  while not self.ended and #self.queue - done <= ahead do
     if not begin_next(self) then
       return
     end
@@ -523,16 +547,17 @@ end
 local function fail_timeout(self)
   Error.raise{ code = "run", func = FUNC, argument = "timeout",
     got = ("no batch after %g seconds"):format(self.loader._timeout),
-    message = "the workers are too slow, or hang; a larger timeout waits longer" }
+    message = "the workers are too slow, or hang; give a larger timeout (seconds)" }
 end
 
 
--- Completes the next batch; other batches advance meanwhile.
-local function complete(self, batch)
+-- Waits until the next batch is done, and runs functions in Lua for later ones meanwhile. Raises
+-- the error that the batch has, or E(run) after the timeout.
+local function complete_batch(self, batch)
   local waited = 0
   while batch.stage ~= "done" do
-    local moved = guarded(self, batch, advance, 0, true) or go_ahead(self)
-      or guarded(self, batch, advance, WAIT_MS, true)
+    local moved = call_guarded(self, batch, advance_batch, 0, true) or go_ahead(self)
+      or call_guarded(self, batch, advance_batch, WAIT_MS, true)
     waited = moved and 0 or waited + WAIT_MS
     if waited >= self.loader._timeout * 1000 then
       fail_timeout(self)
@@ -546,20 +571,21 @@ end
 
 -- Returns the fields of the next batch, nil at the end.
 local function next_fields(self)
-  fill(self)
+  begin_batches(self)
   local batch = self.queue[1]
   if not batch then
     return nil
   end
-  complete(self, batch)
-  fill(self)
+  complete_batch(self, batch)
+  begin_batches(self)
   go_ahead(self)
   table.remove(self.queue, 1)
   return batch.fields
 end
 
 
-local function pinned(self, fields)
+-- Copies the arrays among the fields to pinned memory, if the loader was asked for it.
+local function pin_fields(self, fields)
   for f = 1, self.loader._pin and fields.n or 0 do
     if is_array(fields[f]) then
       fields[f] = fields[f]:as_in_context(self.loader._pin)
@@ -569,7 +595,8 @@ local function pinned(self, fields)
 end
 
 
---- Returns the next batch's fields; nothing at the end, when the threads have stopped.
+--- Returns the fields of the next batch, nil at the end. At the end and after an error the epoch is
+-- closed.
 function Epoch:next()
   if not self.native then
     return nil
@@ -582,14 +609,16 @@ function Epoch:next()
     self:close()
     return nil
   end
-  fields = pinned(self, fields)
+  fields = pin_fields(self, fields)
   return unpack(fields, 1, fields.n)
 end
 
 
 -- The class ---------------------------------------------------------------------------------------
 
---- Batches of a data set. `for x, y in loader do`: one variable per value of a sample.
+--- Batches of a data set: `for x, y in loader do`, with a variable for each value of a sample. Each
+-- loop is a new epoch. Arrays are stacked along a new axis 0, numbers become an array of shape
+-- (batch); other values stay a list.
 -- @type DataLoader
 local DataLoader = Class:extend("DataLoader")
 
@@ -601,11 +630,13 @@ local LOADER = args.form(FUNC, {
   { "prefetch", "integer?" }, { "timeout", "number", 120 },
 })
 
-local function bad_value(argument, message, got, expected)
+local function fail_value(argument, message, got, expected)
   Error.raise{ code = "value", func = FUNC, argument = argument, message = message, got = got,
     expected = expected }
 end
 
+
+local LAST = { keep = true, discard = true, rollover = true }
 
 local function check_sampler(v, argument)
   if not Class.is_a(v, sampler.Sampler) then
@@ -616,21 +647,24 @@ local function check_sampler(v, argument)
 end
 
 
+-- Returns the sampler of batches that the options ask for; raises E(value) where they contradict.
 local function make_batch_sampler(a, set)
   if a.batch_sampler then
     for _, name in ipairs{ "batch_size", "sampler", "last_batch" } do
       if a[name] ~= nil then
-        bad_value(name, ("'%s' and 'batch_sampler' exclude each other"):format(name))
+        fail_value(name, ("'%s' and 'batch_sampler' exclude each other"):format(name))
       end
     end
     if a.shuffle then
-      bad_value("shuffle", "'shuffle' and 'batch_sampler' exclude each other")
+      fail_value("shuffle", "'shuffle' and 'batch_sampler' exclude each other")
     end
     return check_sampler(a.batch_sampler, "batch_sampler")
   elseif not a.batch_size then
-    bad_value("batch_size", "'batch_size' is missing; without it there is a batch_sampler")
+    fail_value("batch_size", "'batch_size' is missing; give it, or a batch_sampler")
   elseif a.shuffle and a.sampler then
-    bad_value("shuffle", "'shuffle' and 'sampler' exclude each other")
+    fail_value("shuffle", "'shuffle' and 'sampler' exclude each other")
+  elseif a.last_batch and not LAST[a.last_batch] then
+    fail_value("last_batch", "bad 'last_batch'", a.last_batch, "keep, discard or rollover")
   end
   local inner = a.sampler and check_sampler(a.sampler, "sampler")
     or a.shuffle and sampler.RandomSampler(set:len()) or sampler.SequentialSampler(set:len())
@@ -638,6 +672,7 @@ local function make_batch_sampler(a, set)
 end
 
 
+-- Returns a data set for the argument `dataset`; raises E(type) if there is none for it.
 local function make_dataset(v)
   if is_array(v) then
     return require("tycho.gluon.data.dataset").ArrayDataset(v)
@@ -645,27 +680,36 @@ local function make_dataset(v)
     return require("tycho.gluon.data.dataset").SimpleDataset(v)
   elseif type(v) ~= "table" or type(v.get) ~= "function" or type(v.len) ~= "function" then
     Error.raise{ code = "type", func = FUNC, argument = "dataset",
-      expected = "a data set (with get and len)", got = Error.kind(v), message = "bad 'dataset'" }
+      expected = "a data set (with get and len), an array or a list", got = Error.kind(v),
+      message = "bad 'dataset'" }
   end
   return v
 end
 
 
---- @param dataset a data set, or a list or an array
--- @tparam[opt] table options batch_size; shuffle = false; sampler; last_batch = "keep", "discard"
---   or "rollover"; batch_sampler (instead of these); batchify_fn; num_workers = 0;
---   pin_memory = false, pin_device_id = 0; prefetch = 2 * num_workers: batches that are made ahead;
---   timeout = 120: seconds
+--- @param dataset a data set, anything else with `get(i)` and `len()`, an array, or a list of
+--   samples
+-- @tparam[opt] table options batch_size: samples in a batch; shuffle = false: true for a new random
+--   order in each epoch; sampler: a Sampler of sample numbers, in place of shuffle;
+--   last_batch = "keep", "discard", or "rollover" (an incomplete last batch begins the next epoch);
+--   batch_sampler: a Sampler of lists of numbers, in place of all these; batchify_fn: makes the
+--   fields of a batch from the list of its samples (`data.batchify`); num_workers = 0: native
+--   threads; pin_memory = false, pin_device_id = 0: arrays in pinned memory of that GPU;
+--   prefetch = 2 * num_workers: batches that are made ahead; timeout = 120: seconds to wait for a
+--   batch
+-- @raise E(`type`), E(`value`) for options; in a loop also E(`shape`) and E(`dtype`) for samples
+--   that cannot be stacked, E(`index`) for a number from a sampler, and what functions in Lua
+--   raise, each with the number of the sample
 function DataLoader:init(...)
   local a = LOADER(...)
   self._dataset = make_dataset(a.dataset)
   self._batch_sampler = make_batch_sampler(a, self._dataset)
   if a.num_workers < 0 then
-    bad_value("num_workers", "bad 'num_workers'", a.num_workers, "0 or more")
+    fail_value("num_workers", "bad 'num_workers'", a.num_workers, "0 or more")
   elseif a.prefetch and a.prefetch < 0 then
-    bad_value("prefetch", "bad 'prefetch'", a.prefetch, "0 or more")
+    fail_value("prefetch", "bad 'prefetch'", a.prefetch, "0 or more")
   elseif a.timeout ~= a.timeout or a.timeout <= 0 then
-    bad_value("timeout", "bad 'timeout'", a.timeout, "seconds above 0")
+    fail_value("timeout", "bad 'timeout'", a.timeout, "seconds above 0")
   end
   self._workers, self._prefetch = a.num_workers, a.prefetch or 2 * a.num_workers
   self._timeout = a.timeout
@@ -676,26 +720,28 @@ function DataLoader:init(...)
 end
 
 
-local batches = iterate.alike(function(epoch)
+local make_iterator = iterate.alike(function(epoch)
   return function()
     return epoch:next()
   end
 end)
 
---- Returns an iterator function of one epoch.
--- @treturn function gives the fields of a batch
+--- Begins an epoch and returns its iterator.
+-- @treturn function returns the fields of the next batch, nil at the end
 function DataLoader:iter()
-  return batches(Epoch(self))
+  return make_iterator(Epoch(self))
 end
 
 
---- Returns how many batches an epoch has.
+--- Returns the number of batches in an epoch.
+-- @treturn int
 function DataLoader:len()
   return self._batch_sampler:len()
 end
 
 
---- Stops the threads of a loop that was left early; they end by themselves after a moment, too.
+--- Stops the threads of a loop that was left early, and frees its memory at once. Without it, the
+-- threads end by themselves when there is nothing to do.
 function DataLoader:free()
   if self._epoch then
     self._epoch:close()
@@ -704,7 +750,8 @@ function DataLoader:free()
 end
 
 
-local function handed_out(self, ...)
+-- Forgets the epoch after its last batch, and returns the batch's fields.
+local function note_end(self, ...)
   if (...) == nil then
     self._epoch = nil
   end
@@ -712,6 +759,7 @@ local function handed_out(self, ...)
 end
 
 
+-- Serves `for ... in loader do`: begins an epoch at the first call of a loop.
 function DataLoader:__call(_, control)
   if control == nil then
     self:free()
@@ -719,7 +767,7 @@ function DataLoader:__call(_, control)
   elseif not self._epoch then
     return nil
   end
-  return handed_out(self, self._epoch:next())
+  return note_end(self, self._epoch:next())
 end
 
 

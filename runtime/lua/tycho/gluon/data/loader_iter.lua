@@ -11,7 +11,8 @@ local nd = require "tycho.ndarray"
 
 local FUNC = "io.Loader"
 
---- An iterator over a data set of `ty.gluon.data`, or anything else with `get(i)` and `len()`.
+--- Batches, for modules, of a data set of `ty.gluon.data` or of anything else with `get(i)` and
+-- `len()`.
 -- @type Loader
 local Loader = base.DataIter:extend("Loader")
 
@@ -24,7 +25,8 @@ local FORM = args.form(FUNC, {
 })
 
 
--- Returns the next batch's arrays; nil at the end.
+-- Returns the arrays of the next batch, converted to the iterator's dtype; nil at the end. Raises
+-- E(value) if their number is not that of the names, E(type) for a value that is no array.
 local function next_fields(self)
   local fields = { self._epoch() }
   if fields[1] == nil then
@@ -32,12 +34,14 @@ local function next_fields(self)
   elseif #fields ~= #self._names then
     Error.raise{ code = "value", func = FUNC, argument = "label_names",
       expected = ("%d names of data and labels"):format(#fields), got = #self._names,
-      message = ("a sample of the data set has %d values"):format(#fields) }
+      message = ("a sample of the data set has %d values; data_names and label_names must name \z
+        each"):format(#fields) }
   end
   for i, x in ipairs(fields) do
     if not array_class.is_array(x) then
       Error.raise{ code = "type", func = FUNC, argument = self._names[i], expected = "an array",
-        got = Error.kind(x), message = "a batch of the data set has a value that is no array" }
+        got = Error.kind(x), message = ("the values for '%s' cannot be stacked to an array")
+          :format(tostring(self._names[i])) }
     end
     fields[i] = x.dtype == self._dtype and x or x:astype(self._dtype)
   end
@@ -45,7 +49,8 @@ local function next_fields(self)
 end
 
 
-local function describe(self, names, from)
+-- Returns descriptions of arrays of the first batch, whose indices are above `from`.
+local function describe_inputs(self, names, from)
   local list = {}
   for i, name in ipairs(names) do
     local shape = self._first[from + i].shape
@@ -56,17 +61,20 @@ local function describe(self, names, from)
 end
 
 
---- Takes a data set's first batch, which says shapes, and is the first that `next` gives.
+--- Reads the first batch of a data set, which determines shapes and is the first one that `next`
+-- returns.
 --
 --     local set = ty.gluon.data.vision.ImageFolderDataset("pets"):transform_first(transforms)
 --     mod:fit{ train_data = ty.io.Loader{ set, 32, workers = 2, shuffle = true }, num_epoch = 4 }
 --
--- @param dataset samples are values in the order of data_names and label_names
--- @int batch_size
--- @tparam[opt] table options workers (0: threads that make batches ahead), shuffle (false) or
---   sampler, last_batch_handle ("pad": its own rows, repeated, fill a last batch; "discard"),
---   data_names ({"data"}), label_names ({"softmax_label"}), dtype ("float32", of all arrays);
---   prefetch, batchify_fn and timeout are those of `gluon.data.DataLoader`
+-- @param dataset each sample has the values of data_names, then of label_names, in this order
+-- @int batch_size rows in a batch
+-- @tparam[opt] table options workers = 0: threads that make batches ahead; shuffle = false, or
+--   sampler; last_batch_handle = "pad" (the rows of an incomplete last batch are repeated to fill
+--   it) or "discard"; data_names = {"data"}, label_names = {"softmax_label"}; dtype = "float32": of
+--   all arrays; prefetch, batchify_fn and timeout as of `gluon.data.DataLoader`
+-- @raise E(`value`) for a data set without a batch, or whose samples have another number of values
+--   than there are names; what `gluon.data.DataLoader` raises
 function Loader:init(...)
   local a = FORM(...)
   Loader.super.init(self, { batch_size = a.batch_size })
@@ -84,16 +92,17 @@ function Loader:init(...)
   self._first = next_fields(self)
   if not self._first then
     Error.raise{ code = "value", func = FUNC, argument = "dataset", expected = "a batch",
-      got = ("%d samples"):format(a.dataset:len()), message = "the data set holds no batch" }
+      got = ("%d samples"):format(a.dataset:len()),
+      message = "the data set has too few samples for a batch" }
   end
   array_class.keep(self._first)
-  self.provide_data, self.provide_label = describe(self, a.data_names, 0),
-    describe(self, a.label_names, #a.data_names)
+  self.provide_data, self.provide_label = describe_inputs(self, a.data_names, 0),
+    describe_inputs(self, a.label_names, #a.data_names)
   self._fresh = true
 end
 
 
---- Begins a new epoch. An epoch that was not begun stays as it is.
+--- Begins a new epoch; does nothing before the first batch of one.
 function Loader:reset()
   if not self._fresh then
     self._epoch, self._first, self._fresh = self._loader:iter(), nil, true
@@ -101,8 +110,8 @@ function Loader:reset()
 end
 
 
--- Returns an array of `count` rows, which repeats those of x.
-local function repeated(x, count)
+-- Returns an array of `count` rows: those of x, repeated.
+local function repeat_rows(x, count)
   local parts, rows = {}, x.shape[1]
   for i = 1, math.ceil(count / rows) do
     parts[i] = x
@@ -111,14 +120,15 @@ local function repeated(x, count)
 end
 
 
---- Goes to the next batch; false at the end.
+--- Goes to the next batch.
+-- @treturn bool false: the epoch has ended
 function Loader:iter_next()
   local fields = self._first or next_fields(self)
   self._first, self._fresh, self.current_batch = nil, false, nil
   if fields then
     local rows = fields[1].shape[1]
     for i, x in ipairs(rows < self.batch_size and fields or {}) do
-      fields[i] = repeated(x, self.batch_size)
+      fields[i] = repeat_rows(x, self.batch_size)
     end
     self.current_batch = base.DataBatch{ data = { unpack(fields, 1, self._data_count) },
       label = { unpack(fields, self._data_count + 1) }, pad = self.batch_size - rows,

@@ -1,12 +1,18 @@
---- What of a data set native threads do: where the fields of its samples come from, and which
--- transforms they know.
+--- Plans of data sets: where the fields of samples come from, and which transforms native threads
+-- can run.
 --
--- A plan is `{ fill, stored, fields, image, dataset, numbers, changes, dtypes, whole }`:
--- fill(source, stored) puts the fields into a native source, from what is stored (nil: `dataset` is
--- asked in Lua); image: the first one is an image; numbers: which samples of the origin these are
--- (nil: all); changes: what is done to them, `{ f, "first" }` (to the first value) or
--- `{ f, "all" }`; dtypes: of numbers by field; whole: fields whose dtype holds only while their
--- numbers are whole.
+-- A plan has these fields:
+--
+-- - fill: called as fill(source, stored), adds the fields to a native source; nil: `get` of
+--   `dataset` is called in Lua
+-- - stored: what fill needs, such as arrays
+-- - fields: number of values in a sample, where fill is given
+-- - image: whether the first value is an image
+-- - dataset: the data set of origin
+-- - numbers: numbers, from 0, of the samples of the origin; nil: all of them
+-- - changes: transforms in order, `{ f, "first" }` (of the first value) or `{ f, "all" }`
+-- - dtypes: by field, the dtype of a batch of numbers; nil: float32
+-- - whole: by field, true where that dtype holds only while all numbers are whole
 --
 -- @module tycho.gluon.data.plan
 
@@ -26,15 +32,17 @@ local plan = {}
 
 local describers = setmetatable({}, { __mode = "k" })
 
---- Registers f, which describes the data sets whose `get` is this function.
+--- Registers the plan of a class of data sets, which are known by their `get`.
 -- @tparam function get
--- @tparam function f of the data set, gives a plan
+-- @tparam function f called as f(dataset): returns a plan
 function plan.describe(get, f)
   describers[get] = f
 end
 
 
---- Returns the plan of a data set; an unknown one is read in Lua.
+--- Returns the plan of a data set. One of an unknown class is read in Lua.
+-- @tparam Dataset dataset
+-- @treturn table plan
 function plan.of(dataset)
   local describe = describers[dataset.get]
   if describe then
@@ -46,6 +54,7 @@ end
 
 local PIXELS = { uint8 = true, float32 = true }
 
+-- Returns whether all entries of a list are arrays on the CPU.
 local function is_native(list)
   for _, x in ipairs(list) do
     if not is_array(x) or x.context.device_type ~= "cpu" then
@@ -63,7 +72,10 @@ local function fill_rows(source, list)
 end
 
 
---- Returns the plan of arrays (perhaps lists and data sets) side by side.
+--- Returns the plan of sources side by side. The threads read it if all of them are arrays.
+-- @tparam table list arrays, lists and data sets of equal length
+-- @tparam Dataset dataset which has these sources
+-- @treturn table plan
 function plan.of_arrays(list, dataset)
   local p = { dataset = dataset, changes = {}, dtypes = {}, whole = {} }
   for k, x in ipairs(list) do
@@ -82,7 +94,7 @@ function plan.of_arrays(list, dataset)
 end
 
 
-local function copied(p)
+local function copy_table(p)
   local q = {}
   for key, value in pairs(p) do
     q[key] = value
@@ -91,10 +103,12 @@ local function copied(p)
 end
 
 
--- Returns the plan of some samples of another one.
--- @tparam {int,...} numbers from 0
+--- Returns the plan of some samples of another plan.
+-- @tparam table p plan
+-- @tparam {int,...} numbers of the samples there, from 0
+-- @treturn table plan
 function plan.chosen(p, numbers)
-  local q = copied(p)
+  local q = copy_table(p)
   if p.numbers then
     q.numbers = {}
     for k, i in ipairs(numbers) do
@@ -107,11 +121,14 @@ function plan.chosen(p, numbers)
 end
 
 
--- Returns the plan of samples that a function changes.
--- @string what "first" or "all"
+--- Returns a plan with one more transform.
+-- @tparam table p plan
+-- @param f function or block
+-- @string what "first": of the first value; "all": of all values
+-- @treturn table plan
 function plan.changed(p, f, what)
-  local q = copied(p)
-  q.changes, q.dtypes, q.whole = copied(p.changes), copied(p.dtypes), copied(p.whole)
+  local q = copy_table(p)
+  q.changes, q.dtypes, q.whole = copy_table(p.changes), copy_table(p.dtypes), copy_table(p.whole)
   q.changes[#q.changes + 1] = { f, what }
   if what == "first" or plan.make_steps(f, what) then
     q.dtypes[1], q.whole[1] = nil, nil
@@ -126,16 +143,19 @@ end
 
 local steppers = {}
 
---- Registers the native steps of blocks whose `forward` is this function.
+--- Registers the native steps of a class of blocks, which are known by their `forward`.
 -- @tparam function forward
--- @tparam function f of the block and the list that steps `{ kind, count, value, ... }` are added
---   to; false where there are none
+-- @tparam function f called as f(block, list): appends steps `{ kind, count, value, ... }` to the
+--   list; returns false where the block has none
 function plan.register_steps(forward, f)
   steppers[forward] = f
 end
 
 
---- Adds the native steps of a block; returns false if it has none.
+--- Appends the native steps of a block to a list.
+-- @param f function or block
+-- @tparam table list
+-- @treturn bool false: it has none, is a function, or has hooks
 function plan.add_steps(f, list)
   local block = type(f) == "table" and Class.is_class(getmetatable(f)) and f
   local stepper = block and steppers[block.forward]
@@ -146,10 +166,11 @@ function plan.add_steps(f, list)
 end
 
 
--- Returns the native steps of a transform.
--- @string what "first", or "all": the block gets all values, and hands on all but the first; Cast
---   changes all
--- @return list, or nil
+--- Returns the native steps of a transform.
+-- @param f function or block
+-- @string what "first", or "all": blocks with native steps change the first value only and return
+--   the others, except for Cast, which then has no native step
+-- @treturn ?table list of steps; nil: it has none
 function plan.make_steps(f, what)
   local list = {}
   if not plan.add_steps(f, list) then
@@ -173,6 +194,8 @@ local RANDOM = {
 }
 
 --- Returns whether one of the steps draws random numbers.
+-- @tparam table steps
+-- @treturn bool
 function plan.is_random(steps)
   for _, step in ipairs(steps) do
     if RANDOM[step[1]] then
@@ -183,9 +206,10 @@ function plan.is_random(steps)
 end
 
 
---- Returns the steps as the core takes them.
--- @treturn ty_image_step array
--- @treturn int
+--- Returns steps as the core takes them.
+-- @tparam table steps
+-- @treturn cdata array of ty_image_step
+-- @treturn int their number
 function plan.native_steps(steps)
   local list = ffi.new("ty_image_step[?]", math.max(#steps, 1))
   for i, step in ipairs(steps) do
@@ -200,15 +224,15 @@ end
 
 -- Compiling ---------------------------------------------------------------------------------------
 
-local function append(list, more)
+local function append_all(list, more)
   for _, v in ipairs(more) do
     list[#list + 1] = v
   end
 end
 
 
--- Returns the native steps of changes, one by one; false if one has none.
-local function steps_of_all(changes)
+-- Returns a list with the native steps of each change; false for one that has none.
+local function list_steps(changes)
   local list = {}
   for i, change in ipairs(changes) do
     list[i] = plan.make_steps(change[1], change[2]) or false
@@ -217,25 +241,29 @@ local function steps_of_all(changes)
 end
 
 
-local made = ffi.new("ty_source *[1]")
+local new_source = ffi.new("ty_source *[1]")
 
---- Returns a new source; it is freed with the last reference.
+--- Returns a new native source, which is freed with its last reference.
+-- @treturn cdata
 function plan.source()
-  check(C.ty_source_new(made), "gluon.data.DataLoader")
-  return native.own(made[0], C.ty_source_free)
+  check(C.ty_source_new(new_source), "gluon.data.DataLoader")
+  return native.own(new_source[0], C.ty_source_free)
 end
 
 
---- Returns the compiled plan of a loader: `{ source, fields, numbers, dataset, length, middle,
--- suffix, steps, dtypes, whole, draws }`. source: the origin with the first transforms, nil if
--- samples are read in Lua; middle: changes that are made in Lua; suffix: the last ones, whose
--- native steps are `steps`; draws: some step may draw random numbers.
+--- Returns a plan as a loader runs it. Native steps at its beginning and at its end are run by the
+-- threads; the changes between them, in Lua.
+-- @tparam table p plan
+-- @treturn table fields, numbers, dataset, dtypes, whole: as of the plan; source: native, with the
+--   first steps, nil if samples are read in Lua; length: samples of the data set of origin; middle:
+--   changes that Lua makes; suffix: the changes after them, whose native steps are `steps`; draws:
+--   whether random numbers may be drawn
 function plan.compile(p)
-  local steps = steps_of_all(p.changes)
+  local steps = list_steps(p.changes)
   local first, last = 1, #p.changes
   local prefix, suffix = {}, {}
   while p.fill and p.image and first <= last and steps[first] do
-    append(prefix, steps[first])
+    append_all(prefix, steps[first])
     first = first + 1
   end
   while last >= first and steps[last] do
@@ -246,7 +274,7 @@ function plan.compile(p)
     steps = suffix }
   for i = first, #p.changes do
     table.insert(i <= last and c.middle or c.suffix, p.changes[i])
-    append(suffix, i > last and steps[i] or {})
+    append_all(suffix, i > last and steps[i] or {})
   end
   if p.fill then
     c.source = plan.source()

@@ -1,4 +1,4 @@
---- Samplers: which samples come in which order (part of `ty.gluon.data`).
+--- Samplers: the order of samples in an epoch (part of `ty.gluon.data`).
 --
 --     for i in gluon.data.RandomSampler(10) do print(i) end        -- numbers from 0
 --     for batch in gluon.data.BatchSampler(gluon.data.SequentialSampler(10), 4) do
@@ -19,8 +19,8 @@ local ceil, floor, rawset = math.ceil, math.floor, rawset
 local sampler = {}
 
 
---- The base of samplers. To be defined: `iter()` (an iterator function) and `len()`. An object is
--- called by `for`, and begins anew in each loop.
+--- The base of samplers. A subclass defines `iter()` and `len()`. `for i in sampler do` iterates
+-- over an epoch, and a new loop begins another one.
 -- @type Sampler
 local Sampler = Class:extend("Sampler")
 sampler.Sampler = Sampler
@@ -28,6 +28,7 @@ sampler.Sampler = Sampler
 fields.give(Sampler, {})
 
 
+-- Serves `for ... in sampler do`: begins an epoch at the first call of a loop.
 function Sampler:__call(_, control)
   if control == nil then
     rawset(self, "_iterator", self:iter())
@@ -36,33 +37,36 @@ function Sampler:__call(_, control)
 end
 
 
-local function undefined(self, method)
+local function fail_undefined(self, method)
   Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
-    message = ("a sampler defines iter() and len(); '%s' has no %s"):format(self.class_name,
-      method) }
+    message = ("class '%s' has no %s; a sampler must define iter() and len()")
+      :format(self.class_name, method) }
 end
 
 
---- Returns an iterator function over one epoch; a subclass must define it.
+--- Begins an epoch; a subclass must define it.
+-- @treturn function iterator of sample numbers, from 0, or of lists of them
 function Sampler:iter()
-  undefined(self, "iter")
+  fail_undefined(self, "iter")
 end
 
 
---- Returns the number of values of an epoch; a subclass must define it.
+--- Returns how many values `iter` gives in an epoch; a subclass must define it.
+-- @treturn int
 function Sampler:len()
-  undefined(self, "len")
+  fail_undefined(self, "len")
 end
 
 
-local function extend(name)
+-- Returns a new class of the namespace.
+local function define_sampler(name)
   local class = Sampler:extend(name)
   sampler[name] = class
   return class
 end
 
 
-local function natural(v, argument, func)
+local function check_length(v, argument, func)
   if v < 0 then
     Error.raise{ code = "value", func = func, argument = argument, expected = "0 or more",
       got = v, message = ("bad '%s'"):format(argument) }
@@ -71,9 +75,10 @@ local function natural(v, argument, func)
 end
 
 
---- The numbers from `start` on, in order.
+--- Gives `length` numbers in order: `start` = 0, start + 1 ... `SequentialSampler(length, start)`.
+-- A negative length is E(`value`).
 -- @type SequentialSampler
-local SequentialSampler = extend "SequentialSampler"
+local SequentialSampler = define_sampler "SequentialSampler"
 
 local SEQUENTIAL = args.form("gluon.data.SequentialSampler", { { "length", "integer" },
   { "start", "integer", 0 } })
@@ -81,7 +86,7 @@ local SEQUENTIAL = args.form("gluon.data.SequentialSampler", { { "length", "inte
 function SequentialSampler:init(...)
   local a = SEQUENTIAL(...)
   self._length, self._start =
-    natural(a.length, "length", "gluon.data.SequentialSampler"), a.start
+    check_length(a.length, "length", "gluon.data.SequentialSampler"), a.start
 end
 
 
@@ -101,19 +106,20 @@ function SequentialSampler:len()
 end
 
 
---- The numbers below `length` in random order, drawn from `ty.random` when a loop begins.
+--- Gives the numbers from 0 to length - 1 in random order, drawn from `ty.random` when an epoch
+-- begins: `RandomSampler(length)`.
 -- @type RandomSampler
-local RandomSampler = extend "RandomSampler"
+local RandomSampler = define_sampler "RandomSampler"
 
 local RANDOM = args.form("gluon.data.RandomSampler", { { "length", "integer" } })
 
 function RandomSampler:init(...)
-  self._length = natural(RANDOM(...).length, "length", "gluon.data.RandomSampler")
+  self._length = check_length(RANDOM(...).length, "length", "gluon.data.RandomSampler")
 end
 
 
--- Returns an iterator function of what is in a list.
-local elements = iterate.alike(function(list)
+-- Returns an iterator of the entries of a list.
+local iterate_list = iterate.alike(function(list)
   local at = 0
   return function()
     at = at + 1
@@ -131,7 +137,7 @@ function RandomSampler:iter()
     local k = random.integer(1, i)
     order[i], order[k] = order[k], order[i]
   end
-  return elements(order)
+  return iterate_list(order)
 end
 
 
@@ -140,9 +146,10 @@ function RandomSampler:len()
 end
 
 
---- The numbers of samples for which a function gives true; all samples are read when it is made.
+--- Gives the numbers of the samples for which fn(values of the sample ...) is true:
+-- `FilterSampler(fn, dataset)`. All samples are read when it is made.
 -- @type FilterSampler
-local FilterSampler = extend "FilterSampler"
+local FilterSampler = define_sampler "FilterSampler"
 
 local FILTER = args.form("gluon.data.FilterSampler", { { "fn", "function" }, { "dataset", "any" } })
 
@@ -158,7 +165,7 @@ end
 
 
 function FilterSampler:iter()
-  return elements(self._numbers)
+  return iterate_list(self._numbers)
 end
 
 
@@ -167,10 +174,11 @@ function FilterSampler:len()
 end
 
 
---- Lists of numbers from another sampler. The last, incomplete list is kept ("keep"), left out
--- ("discard"), or begins the next epoch ("rollover").
+--- Gives lists of `batch_size` numbers from another sampler: `BatchSampler(sampler, batch_size,
+-- last_batch)`. An incomplete last list is kept (`last_batch` = "keep"), left out ("discard"), or
+-- begins the next epoch ("rollover").
 -- @type BatchSampler
-local BatchSampler = extend "BatchSampler"
+local BatchSampler = define_sampler "BatchSampler"
 
 local BATCH = args.form("gluon.data.BatchSampler", { { "sampler", "any" },
   { "batch_size", "positive" }, { "last_batch", { "keep", "discard", "rollover" }, "keep" } })
@@ -185,8 +193,9 @@ function BatchSampler:init(...)
 end
 
 
--- Returns an iterator function of batches, of which the first begins with what is in `list`.
-local batches = iterate.alike(function(self, inner, list)
+-- Returns an iterator of lists, of which the first begins with the entries of `list`. inner:
+-- iterator of numbers.
+local iterate_batches = iterate.alike(function(self, inner, list)
   local ended = false
   return function()
     while not ended do
@@ -211,7 +220,7 @@ end)
 function BatchSampler:iter()
   local list = self._rest
   self._rest = {}
-  return batches(self, self._sampler:iter(), list)
+  return iterate_batches(self, self._sampler:iter(), list)
 end
 
 

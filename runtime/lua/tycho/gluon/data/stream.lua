@@ -1,5 +1,5 @@
---- Random numbers of a sample: what a function draws while it makes a sample follows from (seed,
--- epoch, position of the sample) alone, as what the native threads draw does.
+--- Random numbers of a sample. Those that a function in Lua draws while it makes a sample depend
+-- only on the seed, the epoch and the position of the sample, as those of native threads do.
 --
 -- @module tycho.gluon.data.stream
 
@@ -14,8 +14,10 @@ local state = ffi.new("uint64_t[2]")
 local unit = ffi.new("double[1]")
 
 
---- Returns the key of a new epoch, from the random state of cpu(0), which advances if `draws`.
--- @treturn uint64_t,uint64_t seed and epoch
+--- Returns the key of a new epoch: the random state of cpu(0).
+-- @bool draws whether the epoch draws random numbers: the state then advances
+-- @treturn uint64_t seed
+-- @treturn uint64_t epoch
 function stream.key(draws)
   check(C.ty_rng(C.TY_CPU, 0, state, state + 1), "gluon.data.DataLoader")
   local seed, epoch = state[0], state[1]
@@ -26,7 +28,8 @@ function stream.key(draws)
 end
 
 
-local function back_to(seed, counter, ok, ...)
+-- Sets the random state of cpu(0) and returns the results of pcall, or raises its error.
+local function restore_state(seed, counter, ok, ...)
   state[0], state[1] = seed, counter
   check(C.ty_rng(C.TY_CPU, 1, state, state + 1), "gluon.data.DataLoader")
   if not ok then
@@ -36,14 +39,20 @@ local function back_to(seed, counter, ok, ...)
 end
 
 
---- Calls f(...) with the random state of cpu(0) that a sample has, and puts the old one back.
+--- Calls f(...) with the random state of a sample as that of cpu(0), and restores the old state,
+-- also after an error.
+-- @tparam uint64_t seed
+-- @tparam uint64_t epoch
+-- @int position of the sample in the epoch, from 0
+-- @tparam function f
+-- @param ... its arguments
 -- @return the results of f
 function stream.with(seed, epoch, position, f, ...)
   check(C.ty_rng(C.TY_CPU, 0, state, state + 1), "gluon.data.DataLoader")
   local old_seed, old_counter = state[0], state[1]
   state[0], state[1] = C.ty_sample_seed(seed, epoch, position), 0
   check(C.ty_rng(C.TY_CPU, 1, state, state + 1), "gluon.data.DataLoader")
-  return back_to(old_seed, old_counter, pcall(f, ...))
+  return restore_state(old_seed, old_counter, pcall(f, ...))
 end
 
 

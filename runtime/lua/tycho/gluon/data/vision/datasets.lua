@@ -1,7 +1,10 @@
---- Pictures with labels: MNIST, CIFAR, records and folders (part of `ty.gluon.data.vision`).
+--- Data sets of images with labels: MNIST, CIFAR, records and folders (part of
+-- `ty.gluon.data.vision`).
 --
--- A sample is an image, (height, width, channels) uint8, and a label, a number. Files are those of
--- the reference's names in `root`, plain or with `.gz` appended; nothing is fetched.
+-- A sample is an image, (height, width, channels) uint8, and a label, a number from 0. Files have
+-- the reference's names, plain or with `.gz` appended, and are in the folder `root`; nothing is
+-- fetched. `transform` is called as transform(image, label) and returns both. A file that is
+-- missing is E(`io`), one of another kind E(`format`).
 --
 -- @module tycho.gluon.data.vision.datasets
 
@@ -28,14 +31,15 @@ local datasets = {}
 
 local made = ffi.new("ty_tensor *[1]")
 
--- Reads up to `most` bytes of a file, packed by gzip or not, from byte `skip` (from 0) on; returns
--- a uint8 array, nil if there are none.
+-- Returns up to `most` bytes of a file, unpacked if it is packed by gzip, from byte `skip` (from 0)
+-- on, as a uint8 array; nil if there are none.
 local function read_bytes(path, skip, most, func)
   check(C.ty_gz_read(path, skip, most, made), func, { argument = path })
   return made[0] ~= nil and array_class.own(made[0]) or nil
 end
 
 
+-- Returns the folder of a data set: in TYCHO_HOME, else in ~/.tycho.
 local function default_root(name)
   local home = os.getenv("TYCHO_HOME")
   if not home or home == "" then
@@ -45,8 +49,9 @@ local function default_root(name)
 end
 
 
--- Returns the path of a file in a folder, or in one of the folders that archives make there.
-local function find(root, name, func, folders)
+-- Returns the path of a file in a folder or in one of its subfolders `folders`; E(io): there is
+-- none.
+local function find_file(root, name, func, folders)
   for _, folder in ipairs{ "", unpack(folders or {}) } do
     for _, ending in ipairs{ "", ".gz" } do
       local path = ("%s/%s%s%s"):format(root, folder, name, ending)
@@ -57,8 +62,8 @@ local function find(root, name, func, folders)
   end
   Error.raise{ code = "io", func = func, argument = root,
     expected = ("%s or %s.gz"):format(name, name), got = "neither",
-    message = ("the folder '%s' has no file '%s'; nothing is fetched: put it there"):format(root,
-      name) }
+    message = ("the folder '%s' has no file '%s'; put it there, or give root: Tycho does not \z
+      download it"):format(root, name) }
 end
 
 
@@ -70,7 +75,7 @@ end
 
 -- In memory ---------------------------------------------------------------------------------------
 
--- Base of data sets whose images and labels are read when they are made.
+-- The base of data sets whose images and labels are read when they are made.
 local Loaded = dataset.Dataset:extend("Loaded")
 
 function Loaded:_set(images, labels, transform)
@@ -84,7 +89,8 @@ function Loaded:len()
 end
 
 
-local function sample_at(self, i)
+-- Returns the image and the label of sample i, without the transform; raises E(index).
+local function get_sample(self, i)
   if type(i) ~= "number" or i < 0 or i >= self:len() or i ~= math.floor(i) then
     Error.raise{ code = "index", func = self.class_name .. ":get", argument = tostring(i),
       expected = ("a sample from 0 to %d"):format(self:len() - 1), got = i,
@@ -96,9 +102,9 @@ end
 
 function Loaded:get(i)
   if self._transform then
-    return self._transform(sample_at(self, i))
+    return self._transform(get_sample(self, i))
   end
-  return sample_at(self, i)
+  return get_sample(self, i)
 end
 
 
@@ -123,20 +129,21 @@ local function read_head(path, ndim, func)
   local text = head and head:tostring_raw() or ""
   if #text < size or text:byte(1) ~= 0 or text:byte(2) ~= 0 or text:byte(3) ~= IDX_BYTES
       or text:byte(4) ~= ndim then
-    fail_format(path, ("no idx file of %d dimensions of bytes"):format(ndim), func)
+    fail_format(path, ("it is no idx file of bytes with %d dimensions"):format(ndim), func)
   end
   local sizes = {}
   for k = 1, ndim do
     local a, b, c, d = text:byte(1 + 4 * k, 4 + 4 * k)
     sizes[k] = ((a * 256 + b) * 256 + c) * 256 + d
     if sizes[k] == 0 then
-      fail_format(path, "a dimension of 0", func)
+      fail_format(path, ("dimension %d has size 0"):format(k - 1), func)
     end
   end
   return sizes, size
 end
 
 
+-- Returns the bytes of an idx file as an array, and its sizes; raises E(format).
 local function read_idx(path, ndim, func)
   local sizes, skip = read_head(path, ndim, func)
   local n = 1
@@ -153,7 +160,8 @@ local function read_idx(path, ndim, func)
 end
 
 
-local function mnist(class_name, folder)
+-- Defines a data set of images and labels in idx files. folder: below the folder of data sets.
+local function define_mnist(class_name, folder)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
   local form = args.form(func, { { "root", "text?" }, { "train", "boolean", true },
@@ -161,8 +169,8 @@ local function mnist(class_name, folder)
   function Set:init(...)
     local a = form(...)
     local root, stem = a.root or default_root(folder), a.train and "train" or "t10k"
-    local images_path = find(root, stem .. "-images-idx3-ubyte", func)
-    local labels_path = find(root, stem .. "-labels-idx1-ubyte", func)
+    local images_path = find_file(root, stem .. "-images-idx3-ubyte", func)
+    local labels_path = find_file(root, stem .. "-labels-idx1-ubyte", func)
     local images, sizes = read_idx(images_path, 3, func)
     local labels = read_idx(labels_path, 1, func)
     if labels.size ~= sizes[1] then
@@ -176,14 +184,16 @@ local function mnist(class_name, folder)
 end
 
 
---- Handwritten digits in idx files (`train-images-idx3-ubyte` and so on).
--- Options root = TYCHO_HOME/datasets/mnist, train = true, transform(image, label).
+--- Handwritten digits, images (28, 28, 1) and labels 0 to 9, in idx files
+-- (`train-images-idx3-ubyte` and so on). Options: root = TYCHO_HOME/datasets/mnist; train = true:
+-- false for the test set (`t10k-...`); transform.
 -- @function MNIST
-mnist("MNIST", "mnist")
+define_mnist("MNIST", "mnist")
 
---- As `MNIST`, pieces of clothing; root = TYCHO_HOME/datasets/fashion-mnist.
+--- Pieces of clothing, in files as of `MNIST`. Options: root = TYCHO_HOME/datasets/fashion-mnist;
+-- train = true; transform.
 -- @function FashionMNIST
-mnist("FashionMNIST", "fashion-mnist")
+define_mnist("FashionMNIST", "fashion-mnist")
 
 
 -- CIFAR -------------------------------------------------------------------------------------------
@@ -191,14 +201,14 @@ mnist("FashionMNIST", "fashion-mnist")
 local SIDE, CHANNELS = 32, 3
 local PIXELS = SIDE * SIDE * CHANNELS
 
--- Returns the records of a file as rows: label bytes, then an image, channels first.
+-- Returns the records of a CIFAR file as rows of bytes: labels, then an image, channels first.
 local function read_records(path, label_bytes, func)
   local size = label_bytes + PIXELS
   local bytes = read_bytes(path, 0, 2 ^ 40, func)
   local count = bytes and bytes.size / size or 0
   if count == 0 or count ~= math.floor(count) then
-    fail_format(path, ("%d bytes are not records of %d"):format(bytes and bytes.size or 0, size),
-      func)
+    fail_format(path, ("it has %d bytes, which are not whole records of %d bytes")
+      :format(bytes and bytes.size or 0, size), func)
   end
   return bytes:reshape{ count, size }
 end
@@ -224,7 +234,9 @@ local function read_cifar(paths, label_bytes, label_at, func)
 end
 
 
-local function cifar(class_name, folder, archive, kind)
+-- Defines a data set of CIFAR files. archive: folder that the archive makes; kind: label_bytes of a
+-- record, fine (whether there is an option fine_label), names of the files train and test.
+local function define_cifar(class_name, folder, archive, kind)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
   local spec = { { "root", "text?" } }
@@ -237,7 +249,7 @@ local function cifar(class_name, folder, archive, kind)
   function Set:init(...)
     local a, paths = form(...), {}
     for k, name in ipairs(a.train and kind.train or kind.test) do
-      paths[k] = find(a.root or default_root(folder), name, func, { archive })
+      paths[k] = find_file(a.root or default_root(folder), name, func, { archive })
     end
     local images, labels = read_cifar(paths, kind.label_bytes, a.fine_label and 1 or 0, func)
     self:_set(images, labels, a.transform)
@@ -246,23 +258,25 @@ local function cifar(class_name, folder, archive, kind)
 end
 
 
---- Small pictures of ten kinds in binary files (`data_batch_1.bin` and so on, `test_batch.bin`).
--- Options root = TYCHO_HOME/datasets/cifar10, train = true, transform(image, label).
+--- Images (32, 32, 3) of ten kinds, in binary files (`data_batch_1.bin` and so on,
+-- `test_batch.bin`). Options: root = TYCHO_HOME/datasets/cifar10; train = true: false for the test
+-- set; transform.
 -- @function CIFAR10
-cifar("CIFAR10", "cifar10", "cifar-10-batches-bin/", { label_bytes = 1, test = { "test_batch.bin" },
-  train = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-    "data_batch_5.bin" } })
+define_cifar("CIFAR10", "cifar10", "cifar-10-batches-bin/", { label_bytes = 1,
+  test = { "test_batch.bin" }, train = { "data_batch_1.bin", "data_batch_2.bin",
+    "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin" } })
 
---- As `CIFAR10`, a hundred kinds in twenty groups (`train.bin`, `test.bin`);
--- root = TYCHO_HOME/datasets/cifar100. Option fine_label = false: the label is the group.
+--- Images (32, 32, 3) of a hundred kinds in twenty groups (`train.bin`, `test.bin`). Options:
+-- root = TYCHO_HOME/datasets/cifar100; fine_label = false: the label is the group, true: the kind;
+-- train = true; transform.
 -- @function CIFAR100
-cifar("CIFAR100", "cifar100", "cifar-100-binary/",
+define_cifar("CIFAR100", "cifar100", "cifar-100-binary/",
   { label_bytes = 2, fine = true, train = { "train.bin" }, test = { "test.bin" } })
 
 
 -- Records -----------------------------------------------------------------------------------------
 
---- Images in a file of records. A label is a number, several are an array.
+--- Images in a RecordIO file with an index. The label is a number; several are a float32 array.
 -- @type ImageRecordDataset
 local ImageRecordDataset = dataset.RecordFileDataset:extend("ImageRecordDataset")
 datasets.ImageRecordDataset = ImageRecordDataset
@@ -270,9 +284,10 @@ datasets.ImageRecordDataset = ImageRecordDataset
 local RECORDS = args.form("gluon.data.vision.ImageRecordDataset", { { "filename", "text" },
   { "flag", "integer", 1 }, { "transform", "function?" } })
 
---- @string filename the index is beside it under the same name with `.idx`; missing E(io)
+--- @string filename path of the records; the index has the same path with `.idx` in place of the
+--   ending
 -- @int[opt=1] flag 1: three channels, 0: grey, -1: as stored
--- @tparam[opt] function transform of image and label
+-- @tparam[opt] function transform called as transform(image, label), returns both
 function ImageRecordDataset:init(...)
   local a = RECORDS(...)
   self._flag, self._transform = a.flag, a.transform
@@ -280,7 +295,8 @@ function ImageRecordDataset:init(...)
 end
 
 
-local function record_at(self, i)
+-- Returns the image and the label of sample i, without the transform.
+local function get_record(self, i)
   local text = ImageRecordDataset.super.get(self, i)
   local header, bytes = recordio.unpack(text)
   local label = header.label
@@ -293,9 +309,9 @@ end
 
 function ImageRecordDataset:get(i)
   if self._transform then
-    return self._transform(record_at(self, i))
+    return self._transform(get_record(self, i))
   end
-  return record_at(self, i)
+  return get_record(self, i)
 end
 
 
@@ -319,8 +335,8 @@ end)
 
 -- Folders -----------------------------------------------------------------------------------------
 
---- Images in folders, one for each kind. Fields: synsets (names of the kinds), items (lists of
--- path and label).
+--- Images in folders, one folder for each kind. A label is the position of the folder, from 0, in
+-- the order of names. Fields: synsets (names of the folders), items (list of { path, label }).
 -- @type ImageFolderDataset
 local ImageFolderDataset = dataset.Dataset:extend("ImageFolderDataset")
 datasets.ImageFolderDataset = ImageFolderDataset
@@ -330,6 +346,7 @@ local FOLDER = args.form("gluon.data.vision.ImageFolderDataset", { { "root", "te
 
 local IMAGES = { jpg = true, jpeg = true, png = true }
 
+-- Appends the images of a folder to `items`; warns of other files.
 local function add_images(self, path, label, func)
   for _, entry in ipairs(list_folder(path, func)) do
     local file = path .. "/" .. entry.name
@@ -342,9 +359,9 @@ local function add_images(self, path, label, func)
 end
 
 
---- @string root a folder of folders; missing E(io)
+--- @string root path of the folder that has a folder for each kind; one that is missing is E(`io`)
 -- @int[opt=1] flag 1: three channels, 0: grey, -1: as stored
--- @tparam[opt] function transform of image and label
+-- @tparam[opt] function transform called as transform(image, label), returns both
 function ImageFolderDataset:init(...)
   local a, func = FOLDER(...), "gluon.data.vision.ImageFolderDataset"
   self._flag, self._transform = a.flag, a.transform
@@ -366,7 +383,8 @@ function ImageFolderDataset:len()
 end
 
 
-local function image_at(self, i)
+-- Returns the image and the label of sample i, without the transform; raises E(index).
+local function get_image(self, i)
   local item = self.items[i + 1]
   if not item then
     Error.raise{ code = "index", func = "ImageFolderDataset:get", argument = tostring(i),
@@ -382,9 +400,9 @@ end
 
 function ImageFolderDataset:get(i)
   if self._transform then
-    return self._transform(image_at(self, i))
+    return self._transform(get_image(self, i))
   end
-  return image_at(self, i)
+  return get_image(self, i)
 end
 
 

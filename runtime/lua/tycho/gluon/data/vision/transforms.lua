@@ -1,13 +1,15 @@
---- What is done to pictures: blocks for `Dataset:transform_first` and for networks
+--- Transforms of images: blocks for `Dataset:transform_first` and for networks
 -- (`ty.gluon.data.vision.transforms`).
 --
 --     local change = transforms.Compose{ transforms.RandomCrop{ 32, pad = 4 },
 --       transforms.RandomFlipLeftRight(), transforms.ToTensor(), transforms.Normalize(0.5, 0.25) }
 --
--- An image is (height, width, channels), uint8 or float32, until ToTensor. Sizes are a number or
--- {width, height}. In a `DataLoader` they run in native threads. What is random is drawn there from
--- the stream of the sample, elsewhere from `ty.random`. A block that is called with more inputs
--- hands the others on.
+-- An image is (height, width, channels), uint8 or float32, until ToTensor; many transforms also
+-- take a batch of images, (batch, height, width, channels). A size is a number of pixels, for a
+-- square, or {width, height}. In a `DataLoader` transforms run in native threads, and their random
+-- numbers depend on the sample only (data/stream.lua); elsewhere they are drawn from `ty.random`. A
+-- transform changes its first input and returns further ones as they are. Options that it cannot
+-- have are E(`value`).
 --
 -- @module tycho.gluon.data.vision.transforms
 
@@ -41,12 +43,13 @@ local transforms = {}
 local PIXELS = { uint8 = true, float32 = true }
 local made = ffi.new("ty_tensor *[1]")
 
+-- Returns whether native steps can take x: an image in host memory.
 local function is_image(x)
   return is_array(x) and x.ndim == 3 and PIXELS[x.dtype] and x.context.device_type == "cpu"
 end
 
 
--- Returns a block's native steps on one image.
+-- Returns an image after the native steps of a block.
 local function run_steps(block, x)
   local steps = {}
   plan.add_steps(block, steps)
@@ -57,7 +60,7 @@ local function run_steps(block, x)
 end
 
 
-local function bad_value(block, argument, expected, got)
+local function fail_value(block, argument, expected, got)
   Error.raise{ code = "value", func = "transforms." .. block.class_name, argument = argument,
     expected = expected, got = got, message = ("bad '%s'"):format(argument) }
 end
@@ -72,9 +75,9 @@ local function make_form(func, spec)
 end
 
 
--- Returns the arguments of a form whose first one is a list of numbers: `f{ { 6, 4 }, pad = 1 }`
--- has names for what is in a row, as `f{ 6, 4 }` is that list itself.
-local function named(spec, first, ...)
+-- Returns the arguments for a form whose first parameter is a list of numbers. `f{ 6, 4 }` is that
+-- list itself, so the arguments by position in `f{ { 6, 4 }, pad = 1 }` are given their names here.
+local function name_arguments(spec, first, ...)
   if not spec.list or select("#", ...) > 0 or not (is_plain(first) and is_plain(first[1])) then
     return first, ...
   end
@@ -86,20 +89,20 @@ local function named(spec, first, ...)
 end
 
 
--- Returns a class of transforms. base: Block or HybridBlock; spec: parameters in order. Of t:
--- read(self, a) checks and keeps them; arguments(spec, ...), if present, returns the form's
--- arguments for those of the constructor; change(self, x) returns the new image; steps(self, add),
--- if present, calls add(kind, values ...) for each native step.
-local function define(name, base, spec, t)
+-- Returns a new class of transforms. base: Block or HybridBlock; spec: parameters in order. Of t:
+-- - read(self, a), may be nil: checks and keeps the parameters
+-- - arguments(spec, ...), may be nil: returns the arguments of the form for the constructor's
+-- - change(self, x): returns the new image
+-- - steps(self, add), may be nil: calls add(kind, values ...) for each native step
+local function define_transform(name, base, spec, t)
   local T = base:extend(name)
   local form = make_form("transforms." .. name, spec)
   function T:init(...)
-    local a = form((t.arguments or named)(spec, ...))
+    local a = form((t.arguments or name_arguments)(spec, ...))
     if t.read then
       t.read(self, a)
     end
-    -- the native side refuses values that it cannot have
-    if t.steps then
+    if t.steps then                                      -- the core checks their values
       local list = {}
       plan.add_steps(self, list)
       local steps, n = plan.native_steps(list)
@@ -126,18 +129,19 @@ local function refuse_symbol(block, x)
   if not is_array(x) then
     Error.raise{ code = "unsupported", func = "transforms." .. block.class_name,
       argument = "x", expected = "an NDArray", got = Error.kind(x),
-      message = "this transform runs on arrays only" }
+      message = ("%s runs on arrays, not on symbols"):format(block.class_name) }
   end
 end
 
 
--- Runs a transform that has no operator: on the host, image by image of a batch.
-local function on_host(self, x)
+-- Returns an image, or a batch of them, after the native steps of a block, which run on the CPU
+-- image by image.
+local function run_on_host(self, x)
   refuse_symbol(self, x)
   if x.ndim == 4 then
     local list = {}
     for i = 1, x.shape[1] do
-      list[i] = on_host(self, x[i - 1])
+      list[i] = run_on_host(self, x[i - 1])
     end
     return nd.stack(list)
   end
@@ -145,9 +149,9 @@ local function on_host(self, x)
 end
 
 
--- Returns a forward that runs the native steps on a single image in host memory, and `operator` on
--- other inputs.
-local function steps_or(operator)
+-- Returns a `change` that runs the native steps for one image in host memory, and calls
+-- operator(self, x) for other inputs.
+local function run_steps_or(operator)
   return function(self, x)
     if is_image(x) then
       return run_steps(self, x)
@@ -166,23 +170,25 @@ local function is_size(n)
 end
 
 
-local function size_of(self, size, argument)
+-- Returns width and height from a size; raises E(value) for anything else than whole numbers above
+-- 0.
+local function read_size_argument(self, size, argument)
   local list = is_plain(size) and size or { size }
   local w, h = list[1], list[2] or list[1]
   if #list < 1 or #list > 2 or not is_size(w) or not is_size(h) then
-    bad_value(self, argument or "size", "a number of pixels, or {width, height}", size)
+    fail_value(self, argument or "size", "a number of pixels, or {width, height}", size)
   end
   return w, h
 end
 
 
---- To another size; keep_ratio: a number is the shorter side. Options size, keep_ratio = false,
--- interpolation = 1 (0 to 4, as in `ty.image`).
+--- Resizes an image or a batch of images. Options: size; keep_ratio = false: true makes a single
+-- number the shorter side; interpolation = 1: 0 to 4, as in `ty.image`.
 -- @function Resize
-define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false },
+define_transform("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false },
   INTERPOLATION }, {
   read = function(self, a)
-    self._w, self._h = size_of(self, a.size)
+    self._w, self._h = read_size_argument(self, a.size)
     self._one = type(a.size) == "number" or #a.size == 1
     self._keep, self._how = a.keep_ratio and self._one, a.interpolation
   end,
@@ -196,16 +202,16 @@ define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", fa
 })
 
 
---- A window from column x and row y, resized to `size` if that is given. Options x, y, width,
--- height, size, interpolation = 1.
+--- Cuts a window out of an image or a batch of images, and resizes it if `size` is given. Options:
+-- x, y: its left column and top row, from 0; width, height: in pixels; size; interpolation = 1.
 -- @function CropResize
-define("CropResize", HybridBlock, { { "x", "integer" }, { "y", "integer" }, { "width", "integer" },
-  { "height", "integer" }, { "size", "number|list?" }, INTERPOLATION }, {
+define_transform("CropResize", HybridBlock, { { "x", "integer" }, { "y", "integer" },
+  { "width", "integer" }, { "height", "integer" }, { "size", "number|list?" }, INTERPOLATION }, {
   read = function(self, a)
     self._x, self._y, self._width, self._height, self._how =
       a.x, a.y, a.width, a.height, a.interpolation
     if a.size ~= nil then
-      self._w, self._h = size_of(self, a.size)
+      self._w, self._h = read_size_argument(self, a.size)
     end
   end,
   change = function(self, x)
@@ -222,19 +228,19 @@ define("CropResize", HybridBlock, { { "x", "integer" }, { "y", "integer" }, { "w
 
 
 local function read_size(self, a)
-  self._w, self._h = size_of(self, a.size)
+  self._w, self._h = read_size_argument(self, a.size)
   self._how = a.interpolation
 end
 
 
---- The middle; a smaller image gives a smaller window, which is enlarged. Options size,
--- interpolation = 1 (0 to 4, 9: by the sizes).
+--- Cuts the middle out of an image. From a smaller image it cuts a smaller window, and enlarges it.
+-- Options: size; interpolation = 1: 0 to 4, 9 chooses by the sizes.
 -- @function CenterCrop
-define("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
+define_transform("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
   read = read_size,
   change = function(self, x)
     if is_image(x) or is_array(x) and x.ndim == 4 then
-      return on_host(self, x)
+      return run_on_host(self, x)
     end
     refuse_symbol(self, x)
     return (image.center_crop(x, { self._w, self._h }, self._how))
@@ -245,10 +251,11 @@ define("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
 })
 
 
---- A window anywhere, of an image with a border of `pad` pixels (a number, or {above, below, left,
--- right}). Options size, pad, pad_value = 0, interpolation = 1.
+--- Cuts a window at a random place out of an image. Options: size; pad: width of a border that is
+-- added before, in pixels, a number or {above, below, left, right}; pad_value = 0; interpolation =
+-- 1, for images smaller than the window.
 -- @function RandomCrop
-define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
+define_transform("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
   { "pad_value", "number", 0 }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
@@ -257,11 +264,11 @@ define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
       p = { p, p, p, p }
     end
     if p ~= nil and #p ~= 4 then
-      bad_value(self, "pad", "a number, or {above, below, left, right}", a.pad)
+      fail_value(self, "pad", "a number, or {above, below, left, right}", a.pad)
     end
     self._pad, self._fill = p, a.pad_value
   end,
-  change = on_host,
+  change = run_on_host,
   steps = function(self, add)
     if self._pad then
       add(C.TY_STEP_BORDER, self._pad[1], self._pad[2], self._pad[3], self._pad[4], self._fill)
@@ -271,27 +278,29 @@ define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
 })
 
 
-local function range_of(self, v, argument)
+-- Returns the ends of a range {from, to}; a number v is {v, 1}.
+local function read_range(self, v, argument)
   if type(v) == "number" then
     return v, 1
   elseif #v ~= 2 then
-    bad_value(self, argument, "{from, to}", v)
+    fail_value(self, argument, "{from, to}", v)
   end
   return v[1], v[2]
 end
 
 
---- A window of random area and proportions, resized. Options size, scale = {0.08, 1} of the area,
--- ratio = {3/4, 4/3} of width to height, interpolation = 1.
+--- Cuts a window of random area, proportions and place out of an image, and resizes it. Options:
+-- size; scale = {0.08, 1}: least and largest share of the image's area; ratio = {3/4, 4/3}: least
+-- and largest width over height; interpolation = 1.
 -- @function RandomResizedCrop
-define("RandomResizedCrop", Block, { list = true, SIZE,
+define_transform("RandomResizedCrop", Block, { list = true, SIZE,
   { "scale", "number|list", { 0.08, 1 } }, { "ratio", "list", { 3 / 4, 4 / 3 } }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
-    self._from, self._to = range_of(self, a.scale, "scale")
-    self._narrow, self._wide = range_of(self, a.ratio, "ratio")
+    self._from, self._to = read_range(self, a.scale, "scale")
+    self._narrow, self._wide = read_range(self, a.ratio, "ratio")
   end,
-  change = on_host,
+  change = run_on_host,
   steps = function(self, add)
     add(C.TY_STEP_SIZE_CROP, self._w, self._h, self._from, self._to, self._narrow, self._wide,
       self._how)
@@ -303,18 +312,19 @@ define("RandomResizedCrop", Block, { list = true, SIZE,
 
 local P = { "p", "number", 0.5 }
 
+-- Keeps the probability p; raises E(value) unless it is from 0 to 1.
 local function read_p(self, a)
   if a.p < 0 or a.p > 1 then
-    bad_value(self, "p", "0 to 1", a.p)
+    fail_value(self, "p", "0 to 1", a.p)
   end
   self._p = a.p
 end
 
 
--- Returns a forward that flips images with the object's probability: `always` is the operator that
--- flips, `at_random` the one that flips with probability 0.5.
-local function flipper(always, at_random)
-  return steps_or(function(self, x)
+-- Returns a `change` that flips images with the object's probability. always: operator that flips;
+-- at_random: operator that flips with probability 0.5.
+local function make_flip(always, at_random)
+  return run_steps_or(function(self, x)
     if self._p >= 1 then
       return F.image[always](x)
     elseif self._p <= 0 then
@@ -322,43 +332,45 @@ local function flipper(always, at_random)
     elseif self._p == 0.5 then
       return F.image[at_random](x)
     end
-    return on_host(self, x)
+    return run_on_host(self, x)
   end)
 end
 
 
---- The mirror image, with probability p = 0.5.
+--- Mirrors an image, left to right, with probability p = 0.5.
 -- @function RandomFlipLeftRight
-define("RandomFlipLeftRight", HybridBlock, { P }, {
-  read = read_p, change = flipper("flip_left_right", "random_flip_left_right"),
+define_transform("RandomFlipLeftRight", HybridBlock, { P }, {
+  read = read_p, change = make_flip("flip_left_right", "random_flip_left_right"),
   steps = function(self, add) add(C.TY_STEP_FLIP_COLUMNS, self._p) end,
 })
 
---- Upside down, with probability p = 0.5.
+--- Mirrors an image, top to bottom, with probability p = 0.5.
 -- @function RandomFlipTopBottom
-define("RandomFlipTopBottom", HybridBlock, { P }, {
-  read = read_p, change = flipper("flip_top_bottom", "random_flip_top_bottom"),
+define_transform("RandomFlipTopBottom", HybridBlock, { P }, {
+  read = read_p, change = make_flip("flip_top_bottom", "random_flip_top_bottom"),
   steps = function(self, add) add(C.TY_STEP_FLIP_ROWS, self._p) end,
 })
 
 
 -- Colours -----------------------------------------------------------------------------------------
 
+-- Raises E(value) for a negative number or NaN.
 local function check_part(self, argument, v)
   if v ~= v or v < 0 then
-    bad_value(self, argument, "0 or more", v)
+    fail_value(self, argument, "0 or more", v)
   end
 end
 
 
-local function factors(name, parameter, step, operator)
-  define(name, HybridBlock, { { parameter, "number" } }, {
+-- Defines a transform by a random factor from 1 - v to 1 + v, at least 0, v being its parameter.
+local function define_factor(name, parameter, step, operator)
+  define_transform(name, HybridBlock, { { parameter, "number" } }, {
     read = function(self, a)
       local part = a[parameter]
       check_part(self, parameter, part)
       self._least, self._most = math.max(0, 1 - part), 1 + part
     end,
-    change = steps_or(function(self, x)
+    change = run_steps_or(function(self, x)
       return F.image[operator]{ x, min_factor = self._least, max_factor = self._most }
     end),
     steps = function(self, add) add(step, self._least, self._most) end,
@@ -366,27 +378,31 @@ local function factors(name, parameter, step, operator)
 end
 
 
---- Brightness by a factor of 1 - brightness to 1 + brightness (at least 0).
+--- Multiplies the brightness by a random factor from max(0, 1 - brightness) to 1 + brightness.
+-- Option brightness, at least 0.
 -- @function RandomBrightness
-factors("RandomBrightness", "brightness", C.TY_STEP_BRIGHTNESS, "random_brightness")
+define_factor("RandomBrightness", "brightness", C.TY_STEP_BRIGHTNESS, "random_brightness")
 
---- Contrast likewise.
+--- Multiplies the contrast by a random factor from max(0, 1 - contrast) to 1 + contrast. Option
+-- contrast, at least 0.
 -- @function RandomContrast
-factors("RandomContrast", "contrast", C.TY_STEP_CONTRAST, "random_contrast")
+define_factor("RandomContrast", "contrast", C.TY_STEP_CONTRAST, "random_contrast")
 
---- Saturation likewise.
+--- Multiplies the saturation by a random factor from max(0, 1 - saturation) to 1 + saturation.
+-- Option saturation, at least 0.
 -- @function RandomSaturation
-factors("RandomSaturation", "saturation", C.TY_STEP_SATURATION, "random_saturation")
+define_factor("RandomSaturation", "saturation", C.TY_STEP_SATURATION, "random_saturation")
 
---- The hue turned by a part of the circle of 1 - hue to 1 + hue.
+--- Turns the hue by a random part of the colour circle, from max(0, 1 - hue) to 1 + hue, where 1 is
+-- a full turn. Option hue, at least 0.
 -- @function RandomHue
-factors("RandomHue", "hue", C.TY_STEP_HUE, "random_hue")
+define_factor("RandomHue", "hue", C.TY_STEP_HUE, "random_hue")
 
 
---- Brightness, contrast, saturation and hue in random order. Options brightness = 0, contrast = 0,
--- saturation = 0, hue = 0.
+--- Applies RandomBrightness, RandomContrast, RandomSaturation and RandomHue in random order.
+-- Options brightness = 0, contrast = 0, saturation = 0, hue = 0: one that is 0 is left out.
 -- @function RandomColorJitter
-define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
+define_transform("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
   { "contrast", "number", 0 }, { "saturation", "number", 0 }, { "hue", "number", 0 } }, {
   read = function(self, a)
     for _, name in ipairs{ "brightness", "contrast", "saturation", "hue" } do
@@ -394,7 +410,7 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
     end
     self._b, self._c, self._s, self._h = a.brightness, a.contrast, a.saturation, a.hue
   end,
-  change = steps_or(function(self, x)
+  change = run_steps_or(function(self, x)
     return F.image.random_color_jitter{ x, brightness = self._b, contrast = self._c,
       saturation = self._s, hue = self._h }
   end),
@@ -402,33 +418,34 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
 })
 
 
---- Normal numbers of deviation alpha times the principal components of colours.
+--- Adds the principal components of colours, as AlexNet does, times normal random numbers of
+-- standard deviation alpha. Option alpha, at least 0.
 -- @function RandomLighting
-define("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
+define_transform("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
   read = function(self, a)
     check_part(self, "alpha", a.alpha)
     self._alpha = a.alpha
   end,
-  change = steps_or(function(self, x)
+  change = run_steps_or(function(self, x)
     return F.image.random_lighting{ x, alpha_std = self._alpha }
   end),
   steps = function(self, add) add(C.TY_STEP_LIGHTING, self._alpha) end,
 })
 
 
---- Grey, in as many channels as before, with probability p = 0.5.
+--- Makes an image grey, in as many channels as before, with probability p = 0.5.
 -- @function RandomGray
-define("RandomGray", Block, { P }, {
-  read = read_p, change = on_host,
+define_transform("RandomGray", Block, { P }, {
+  read = read_p, change = run_on_host,
   steps = function(self, add) add(C.TY_STEP_GREY, self._p) end,
 })
 
 
 -- Numbers -----------------------------------------------------------------------------------------
 
---- Another dtype; of all inputs. Option dtype = "float32".
+--- Casts all inputs, further ones too. Option dtype = "float32".
 -- @type Cast
-local Cast = define("Cast", HybridBlock, { { "dtype", "dtype", "float32" } }, {
+local Cast = define_transform("Cast", HybridBlock, { { "dtype", "dtype", "float32" } }, {
   read = function(self, a) self._dtype = a.dtype end,
   change = function() end,
 })
@@ -451,28 +468,29 @@ plan.register_steps(Cast.forward, function(self, list)
 end)
 
 
---- Images of bytes, (height, width, channels) or a batch of them, as float32 from 0 to 1 with
--- channels first.
+--- Converts an image (height, width, channels) of numbers from 0 to 255 to float32 from 0 to 1 with
+-- the channels first, (channels, height, width); likewise a batch of images.
 -- @function ToTensor
-define("ToTensor", HybridBlock, {}, {
+define_transform("ToTensor", HybridBlock, {}, {
   change = function(_, x) return F.image.to_tensor(x) end,
   steps = function(_, add) add(C.TY_STEP_TO_TENSOR) end,
 })
 
 
 -- Returns a number or numbers per channel as a list of 1 or 3; raises E(value) for other lengths.
-local function by_channel(self, v, argument)
+local function list_channels(self, v, argument)
   local list = type(v) == "number" and { v } or is_array(v) and v:totable() or v
   if #list ~= 1 and #list ~= 3 then
-    bad_value(self, argument, "a number, or 3 of them", v)
+    fail_value(self, argument, "a number, or 3 of them", v)
   end
   return list
 end
 
 
---- (x - mean) / std by channel; channels come first. Options mean = 0, std = 1: numbers or lists.
+--- Computes (x - mean) / std for each channel of (channels, height, width), as ToTensor makes it,
+-- or of a batch. Options mean = 0, std = 1: a number, or a list of 3.
 -- @function Normalize
-define("Normalize", HybridBlock, { { "mean", "number|list|array", 0 },
+define_transform("Normalize", HybridBlock, { { "mean", "number|list|array", 0 },
   { "std", "number|list|array", 1 } }, {
   arguments = function(_, first, ...)
     if select("#", ...) == 0 and is_plain(first) and #first == 3 then
@@ -481,7 +499,7 @@ define("Normalize", HybridBlock, { { "mean", "number|list|array", 0 },
     return first, ...
   end,
   read = function(self, a)
-    self._mean, self._std = by_channel(self, a.mean, "mean"), by_channel(self, a.std, "std")
+    self._mean, self._std = list_channels(self, a.mean, "mean"), list_channels(self, a.std, "std")
   end,
   change = function(self, x)
     return F.image.normalize{ x, mean = self._mean, std = self._std }
@@ -503,35 +521,37 @@ local function flag(v)
 end
 
 
---- Turned about the middle by an angle, counter-clockwise; float32, channels first. zoom_in:
--- nothing from outside is seen; zoom_out: all of the image is seen. Options rotation_degrees,
--- zoom_in = false, zoom_out = false.
+--- Rotates an image (channels, height, width), float32, or a batch, about its middle. Options:
+-- rotation_degrees: angle, counter-clockwise; zoom_in = false: true enlarges it so that nothing
+-- outside of the image is seen; zoom_out = false: true reduces it so that all of the image is
+-- seen.
 -- @function Rotate
-define("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, ZOOM_OUT }, {
+define_transform("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, ZOOM_OUT }, {
   read = function(self, a)
     self._angle, self._in, self._out = a.rotation_degrees, a.zoom_in, a.zoom_out
   end,
-  change = on_host,
+  change = run_on_host,
   steps = function(self, add)
     add(C.TY_STEP_ROTATE, self._angle, flag(self._in), flag(self._out))
   end,
 })
 
 
---- Turned by a random angle, with probability rotate_with_proba = 1. Options angle_limits = {least,
--- largest}, zoom_in = false, zoom_out = false, rotate_with_proba.
+--- Rotates an image, as Rotate does, by a random angle. Options: angle_limits = {least, largest},
+-- in degrees; zoom_in = false, zoom_out = false; rotate_with_proba = 1: probability that it
+-- rotates.
 -- @function RandomRotation
-define("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_IN, ZOOM_OUT,
-  { "rotate_with_proba", "number", 1 } }, {
+define_transform("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_IN,
+  ZOOM_OUT, { "rotate_with_proba", "number", 1 } }, {
   read = function(self, a)
-    local least, largest = range_of(self, a.angle_limits, "angle_limits")
+    local least, largest = read_range(self, a.angle_limits, "angle_limits")
     if type(least) ~= "number" or type(largest) ~= "number" or least >= largest then
-      bad_value(self, "angle_limits", "{least, largest}", a.angle_limits)
+      fail_value(self, "angle_limits", "{least, largest}", a.angle_limits)
     end
     self._least, self._largest, self._in, self._out, self._p =
       least, largest, a.zoom_in, a.zoom_out, a.rotate_with_proba
   end,
-  change = on_host,
+  change = run_on_host,
   steps = function(self, add)
     add(C.TY_STEP_RANDOM_ROTATE, self._least, self._largest, flag(self._in), flag(self._out),
       self._p)
@@ -539,10 +559,10 @@ define("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_
 })
 
 
--- Several -----------------------------------------------------------------------------------------
+-- Containers --------------------------------------------------------------------------------------
 
--- Returns the blocks among the arguments of a constructor: in a list, in the array part of the
--- options, or one after the other.
+-- Returns the blocks among the arguments of a constructor: a list, the array part of the options,
+-- or the arguments themselves.
 local function collect_blocks(func, ...)
   local list, first = {}, ...
   local from = is_plain(first) and first or { ... }
@@ -554,13 +574,14 @@ local function collect_blocks(func, ...)
       list[#list + 1] = block
     elseif not is_plain(block) then
       Error.raise{ code = "type", func = func, argument = tostring(i), expected = "a block",
-        got = Error.kind(block), message = "transforms are blocks" }
+        got = Error.kind(block), message = ("bad argument %d"):format(i) }
     end
   end
   return list
 end
 
 
+-- Returns the inputs after all children, one after the other.
 local function run_all(self, ...)
   local function run(i, ...)
     local child = self._children[i]
@@ -573,6 +594,7 @@ local function run_all(self, ...)
 end
 
 
+-- Appends the native steps of all children; returns false if one has none.
 local function steps_of_children(self, list)
   for _, child in ipairs(self._children) do
     if not plan.add_steps(child.block, list) then
@@ -582,11 +604,13 @@ local function steps_of_children(self, list)
 end
 
 
-local function container(name, base)
+-- Defines a class of blocks that run their children one after the other.
+local function define_container(name, base)
   local T = base:extend(name)
 
   --- Appends blocks.
-  -- @return itself
+  -- @param ... blocks, or a list of them; another value is E(`type`)
+  -- @return the container
   function T:add(...)
     for _, block in ipairs(collect_blocks("transforms." .. name .. ":add", ...)) do
       self:register_child(block)
@@ -619,13 +643,13 @@ local function container(name, base)
 end
 
 
---- One after the other. `Compose{ a, b, c }`, or a list as the only argument.
+--- Applies transforms one after the other: `Compose{ a, b, c }`, or a list as the only argument.
 -- @type Compose
-container("Compose", Block)
+define_container("Compose", Block)
 
---- As `Compose`, of HybridBlocks only, hybridized.
+--- Applies transforms as `Compose` does; all must be HybridBlocks, and they are hybridized.
 -- @type HybridCompose
-container("HybridCompose", HybridBlock)
+define_container("HybridCompose", HybridBlock)
 
 function transforms.HybridCompose:init(...)
   self:add(...)
@@ -635,7 +659,8 @@ end
 
 local APPLY = make_form("transforms.RandomApply", { { "transforms", "any" }, P })
 
---- All of the transforms (a block or a list), with probability p = 0.5, else none.
+--- Applies either all of its transforms, with probability p = 0.5, or none:
+-- `RandomApply(transforms, p)`, transforms a block or a list of them.
 -- @type RandomApply
 local RandomApply = Block:extend("RandomApply")
 transforms.RandomApply = RandomApply
