@@ -29,6 +29,20 @@ describe("backward called with a dot", function()
 end)
 
 
+describe("gradients of no variable", function()
+  it("are refused, and the variables' own gradients stay", function()
+    local x = variable{ 1, 2 }
+    for _, create_graph in ipairs{ false, true } do
+      local y = autograd.record(function() return x * x end)
+      local e = assert.raises("value", autograd.grad, y, {}, { create_graph = create_graph })
+      assert.matches("'variables'", tostring(e))
+    end
+    assert.same({ 0, 0 }, x.grad:totable())
+    assert.raises("value", autograd.backward, {})
+  end)
+end)
+
+
 describe("backward of what was not recorded tells why:", function()
   local function why(x)
     return tostring(assert.raises("state", x.backward, x))

@@ -161,6 +161,7 @@ describe("samplers", function()
     assert.equal(2, s:len())
     assert.raises("value", batches, "other")
     assert.raises("type", data.BatchSampler, { 1, 2 }, 2)
+    assert.raises("type", data.FilterSampler, function() return true end, 3)
   end)
 
   it("go through in strides", function()

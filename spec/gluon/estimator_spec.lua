@@ -167,6 +167,8 @@ describe("fit", function()
     assert.raises("value", e.fit, e, { data, epochs = 1, event_handlers = { {} } })
     assert.raises("value", e.fit, e, { data, epochs = 1,
       event_handlers = { estimator.MetricHandler(ty.metric.MSE()) } })
+    assert.raises("value", estimator.Estimator, 3, gluon.loss.L2Loss())
+    assert.raises("value", estimator.Estimator, { net, gluon.loss.L2Loss(), val_net = {} })
     assert.raises("value", estimator.Estimator, net, function() end)
     assert.raises("value", estimator.Estimator, { net, gluon.loss.L2Loss(), trainer = 3 })
     assert.raises("value", estimator.Estimator, { net, gluon.loss.L2Loss(), context = { 3 } })

@@ -216,7 +216,30 @@ describe("io", function()
     end)
   end)
 
+  describe("iterators around iterators", function()
+    it("refuse the states of others", function()
+      local function make() return ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 1 }, batch_size = 2 } end
+      local resized, joined = ty.io.ResizeIter(make(), 3), ty.io.PrefetchingIter{ make(), make() }
+      for _, it in ipairs{ resized, joined } do
+        for _, state in ipairs{ 3, {}, make():state(), ty.io.PrefetchingIter(make()):state() } do
+          assert.raises("value", it.set_state, it, state)
+        end
+        it:set_state(it:state())
+      end
+      assert.raises("value", resized.set_state, resized)
+    end)
+  end)
+
   describe("record files", function()
+    it("name what is no text and no key", function()
+      local e = assert.raises("type", ty.recordio.pack, { 0, 1, 0, 0 })
+      assert.matches("'text'", tostring(e))
+      local w = ty.recordio.MXIndexedRecordIO(os.tmpname(), os.tmpname(), "w")
+      e = assert.raises("type", w.write_idx, w, "seven", "a record")
+      assert.matches("seven", tostring(e))
+      w:close()
+    end)
+
     it("say what a full disk did not take, at the latest when they are closed", function()
       local w = ty.recordio.MXRecordIO("/dev/full", "w")
       w:write("a record")

@@ -20,13 +20,18 @@ local function make_list(v, func, argument)
   if is_array(v) then
     return { v }
   end
-  for i = 1, values.is_plain(v) and #v or 1 do
-    local x = values.is_plain(v) and v[i] or not values.is_plain(v) and v or nil
+  local is_list = values.is_plain(v)
+  for _, x in ipairs(is_list and v or { v }) do
     if not is_array(x) then
       Error.raise{ code = "type", func = func, argument = argument,
-        expected = "an NDArray or a list of them",
-        got = x == nil and "an empty list" or Error.kind(x), message = "bad '" .. argument .. "'" }
+        expected = "an NDArray or a list of them", got = Error.kind(x),
+        message = ("bad '%s'"):format(argument) }
     end
+  end
+  if is_list and #v == 0 then
+    Error.raise{ code = "value", func = func, argument = argument,
+      expected = "an NDArray or a list of them", got = "an empty list",
+      message = ("bad '%s'"):format(argument) }
   end
   return v
 end

@@ -97,9 +97,11 @@ local NONE = {}                                          -- a list that stays em
 
 -- Makes the step that runs a node. `first` is the slot of its first output; the others follow it. A
 -- step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
--- have a `kind`: - "custom": an operator written in Lua - "made": it has no inputs, and its
--- attributes depend on the device, perhaps on shapes - "shared": a SyncBatchNorm of `layer`; on one
--- device its prepared call is `alone` - "many": all others
+-- have a `kind`:
+-- - "custom": an operator written in Lua
+-- - "made": it has no inputs, and its attributes depend on the device, perhaps on shapes
+-- - "shared": a SyncBatchNorm of `layer`; on one device its prepared call is `alone`
+-- - "many": all others
 local function make_step(n, slots, entries)
   local schema, inputs = registry.find(n.op), {}
   for i, input in ipairs(n.inputs) do

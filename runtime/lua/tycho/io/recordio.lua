@@ -236,10 +236,12 @@ end
 --- Appends a record under a key.
 function MXIndexedRecordIO:write_idx(key, text)
   handle_of(self, "write_idx", true)
+  local given = key
   key = key_of(self, key)
   if key == nil then
     Error.raise{ code = "type", func = "MXIndexedRecordIO:write_idx", argument = "key",
-      expected = "an integer", got = Error.kind(key), message = "bad key" }
+      expected = "an integer, since key_type is \"int\"", got = Error.kind(given),
+      message = "bad 'key'" }
   end
   local at = self:tell()
   self:write(text)
@@ -298,6 +300,10 @@ end
 -- @string text
 function recordio.pack(header, text)
   header = Class.is_a(header, IRHeader) and header or IRHeader(header)
+  if type(text) ~= "string" then
+    Error.raise{ code = "type", func = "recordio.pack", argument = "text", expected = "text",
+      got = Error.kind(text), message = "bad 'text'" }
+  end
   local list = label_list(header.label)
   local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label,
     id = header.id, id2 = header.id2 }

@@ -19,6 +19,16 @@ local function check_iter(v, func)
 end
 
 
+-- Raises E(value) for a state that is not of an iterator's class, or that does not fit it.
+local function check_state(self, state, fits)
+  if not fits or state.kind ~= self.class_name then
+    Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",
+      expected = ("a state of a %s"):format(self.class_name), got = Error.kind(state),
+      message = "the state is that of another iterator" }
+  end
+end
+
+
 -- Defines the readers of the current batch and `next` for a class with a `current_batch`.
 local function add_readers(class)
   function class:getdata() return self.current_batch.data end
@@ -85,6 +95,7 @@ end
 
 
 function ResizeIter:set_state(state)
+  check_state(self, state, type(state) == "table" and state.cur)
   self.cur = state.cur
   self.data_iter:set_state(state.inner)
 end
@@ -204,6 +215,8 @@ end
 
 
 function PrefetchingIter:set_state(state)
+  check_state(self, state, type(state) == "table" and type(state.inner) == "table"
+    and #state.inner == #self.iters)
   for i, inner in ipairs(self.iters) do
     inner:set_state(state.inner[i])
   end

@@ -155,9 +155,15 @@ local FILTER = args.form("gluon.data.FilterSampler", { { "fn", "function" }, { "
 
 function FilterSampler:init(...)
   local a = FILTER(...)
+  local set = a.dataset
+  if type(set) ~= "table" or type(set.get) ~= "function" or type(set.len) ~= "function" then
+    Error.raise{ code = "type", func = "gluon.data.FilterSampler", argument = "dataset",
+      expected = "a data set (with get and len)", got = Error.kind(set),
+      message = "bad 'dataset'" }
+  end
   self._numbers = {}
-  for i = 0, a.dataset:len() - 1 do
-    if a.fn(a.dataset:get(i)) then
+  for i = 0, set:len() - 1 do
+    if a.fn(set:get(i)) then
       self._numbers[#self._numbers + 1] = i
     end
   end

@@ -4,6 +4,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local Block = require "tycho.gluon.block"
 local BatchProcessor = require "tycho.gluon.contrib.estimator.batch_processor"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
@@ -67,6 +68,15 @@ local function val_metrics(given, training)
     m.name = replaced > 0 and name or "validation " .. m.name
   end
   return list
+end
+
+
+local function check_net(net, argument)
+  if not Class.is_a(net, Block) then
+    Error.raise{ code = "value", func = "estimator.Estimator", argument = argument,
+      expected = "a gluon.Block", got = Error.kind(net), message = ("bad '%s'"):format(argument) }
+  end
+  return net
 end
 
 
@@ -153,10 +163,10 @@ local FORM = args.form("estimator.Estimator", {
 -- @param[opt] batch_processor
 function Estimator:init(...)
   local a = FORM(...)
-  self.net, self.loss = a.net, check_loss(a.loss, "loss")
+  self.net, self.loss = check_net(a.net, "net"), check_loss(a.loss, "loss")
   self.train_metrics = train_metrics(a.train_metrics, a.loss)
   self.val_metrics = val_metrics(a.val_metrics, self.train_metrics)
-  self.val_net = a.val_net or a.net
+  self.val_net = a.val_net and check_net(a.val_net, "val_net") or a.net
   self.val_loss = a.val_loss and check_loss(a.val_loss, "val_loss") or a.loss
   self.logger, self.context, self.batch_axis = log, context_list(a.context), 0
   if not is_initialized(a.net) then
