@@ -1,4 +1,4 @@
---- Gradients of plain arrays: records what a script does and computes gradients from the record.
+--- Gradients of plain arrays: records the calls of a script and computes gradients from the record.
 --
 --     local x = ty.nd.array{1, 2, 3}
 --     x:attach_grad()
@@ -7,8 +7,9 @@
 --     print(x.grad)                       --> 2 4 6
 --
 -- The parts: `autograd.modes` (recording and training), `variables`, `backward`, `higher`
--- (gradients of gradients), `function` (functions of Lua), `symbol`, `steps` (what the core has
--- recorded); `ndarray.gradients` calls the core.
+-- (gradients of gradients), `function` (functions of Lua), `symbol` (`get_symbol`), `steps`
+-- (recorded calls as the core reports them), `late` (values shared by devices); `ndarray.gradients`
+-- calls the core.
 --
 -- @module tycho.autograd
 
@@ -38,9 +39,12 @@ end
 
 local counts = ffi.new("ty_lazy_stats")
 
---- Returns counts of the recording of calls since the start: programs, hits, misses, flushes,
--- pending, ops, and whether calls wait to be run together (lazy).
--- @tparam[opt] bool reset sets the counts to 0
+--- Returns counts of recorded calls (ARCHITECTURE.md, "Recorded calls"): programs (kept now), hits
+-- (runs of kept programs), misses (programs that were built), flushes (times that waiting calls
+-- were submitted), ops (calls in these), pending (calls that wait now), lazy (whether calls wait
+-- at all).
+-- @tparam[opt] bool reset true: sets hits, misses, flushes and ops to 0 afterwards
+-- @treturn table
 function autograd.stats(reset)
   native.check(native.C.ty_lazy(counts, reset and 1 or 0), "autograd.stats")
   return { programs = tonumber(counts.programs), hits = tonumber(counts.hits),

@@ -16,6 +16,7 @@ local backward = {}
 
 -- Arguments ---------------------------------------------------------------------------------------
 
+-- Returns an array or a list of arrays as a list; raises E(type), or E(value) for an empty list.
 local function make_list(v, func, argument)
   if is_array(v) then
     return { v }
@@ -37,7 +38,7 @@ local function make_list(v, func, argument)
 end
 
 
--- Returns head gradients by position: false for ones.
+-- Returns a list with a head gradient for each of n heads; false stands for ones.
 local function list_head_grads(v, n, func)
   local list = (v == nil or v == null) and {} or is_array(v) and { v } or v
   if not values.is_plain(list) then
@@ -46,7 +47,7 @@ local function list_head_grads(v, n, func)
   local count = table.maxn(list)
   if v ~= nil and v ~= null and count ~= n then
     Error.raise{ code = "shape", func = func, argument = "head_grads", expected = n, got = count,
-      message = ("there are %d heads and %d head gradients"):format(n, count) }
+      message = ("there are %d heads, but %d head gradients"):format(n, count) }
   end
   local grads = {}
   for i = 1, n do
@@ -60,7 +61,7 @@ local function list_head_grads(v, n, func)
 end
 
 
-local function flags_of(a)
+local function make_flags(a)
   return gradients.flags(a.retain_graph, a.train_mode)
 end
 
@@ -71,17 +72,19 @@ local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" 
   { "head_grads", "any?" }, { "retain_graph", "boolean", false },
   { "train_mode", "boolean", true } })
 
---- Computes the gradients of heads with respect to all variables that they depend on, into the
--- variables' `grad`.
--- @param heads array or list of arrays that were recorded
--- @param[opt] head_grads array or list, of the heads' shapes; nil or `ty.null`: ones
--- @tparam[opt] table options retain_graph = false: what was recorded is kept for another backward;
+--- Computes the gradients of heads with respect to all variables on which they depend, and writes
+-- them to the variables' `grad`, or adds them there if their request is "add". Heads that were not
+-- recorded, whose graph was freed, or whose values were overwritten since are E(`state`).
+-- @param heads recorded array, or a list of them
+-- @param[opt] head_grads array or list with the shapes and dtypes of the heads, else E(`shape`),
+--   E(`dtype`); nil or `ty.null` stand for ones
+-- @tparam[opt] table options retain_graph = false: true keeps the graph for another backward;
 --   train_mode = true: as in the recording
 function backward.backward(...)
   local a = BACKWARD(...)
   local heads = make_list(a.heads, "autograd.backward", "heads")
   local grads = list_head_grads(a.head_grads, #heads, "autograd.backward")
-  gradients.run("autograd.backward", heads, grads, nil, nil, flags_of(a))
+  gradients.run("autograd.backward", heads, grads, nil, nil, make_flags(a))
 end
 
 
@@ -89,13 +92,15 @@ local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "an
   { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
   { "train_mode", "boolean", true } })
 
---- Returns the gradients of heads with respect to variables; the variables' own `grad` stays as it
--- is.
--- @param heads array or list of arrays that were recorded
--- @param variables array or list
--- @tparam[opt] table options head_grads, retain_graph (true with create_graph), create_graph =
---   false: the gradients are recorded, for gradients of them; train_mode = true
--- @return a list of arrays, or one array where `variables` is one
+--- Returns the gradients of heads with respect to variables as new arrays; `grad` of the variables
+-- is not changed. A variable on which the heads do not depend is E(`value`); other errors are
+-- those of `backward`.
+-- @param heads recorded array, or a list of them
+-- @param variables array or list of arrays
+-- @tparam[opt] table options head_grads, train_mode = true: as of `backward`; create_graph = false:
+--   true records the gradients, so that they have gradients, E(`unsupported`) for an operator
+--   without second derivatives; retain_graph = create_graph: true keeps the graph
+-- @return a list of arrays, or one array if `variables` is one
 function backward.grad(...)
   local a = GRAD(...)
   local heads = make_list(a.heads, "autograd.grad", "heads")
@@ -112,7 +117,7 @@ function backward.grad(...)
     for i, x in ipairs(variables) do
       results[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
     end
-    gradients.run("autograd.grad", heads, grads, variables, results, flags_of(a))
+    gradients.run("autograd.grad", heads, grads, variables, results, make_flags(a))
   end
   return is_array(a.variables) and results[1] or results
 end

@@ -1,4 +1,4 @@
---- Operators written in Lua (`ty.operator.CustomOp`) among recorded calls: their backward is the
+--- Recording of operators written in Lua (`ty.operator.CustomOp`), whose backward is their
 -- gradient.
 --
 -- @module tycho.autograd.custom
@@ -10,7 +10,7 @@ local functions = require "tycho.autograd.function"
 local modes = require "tycho.autograd.modes"
 local recording = require "tycho.ndarray.recording"
 
--- What `functions.record` keeps: the operator's call.
+-- The object that `functions.record` keeps for a call.
 local Recorded = {}
 Recorded.__index = Recorded
 
@@ -32,10 +32,10 @@ function Recorded:backward(...)
 end
 
 
---- Runs an operator without recording what it does, and records it as one step.
--- @tparam table c the call, as ndarray/custom.lua has it: op, ins, outs, auxs
--- @tparam function forward of the call
--- @treturn {NDArray,...} the outputs
+--- Runs an operator with recording off, and records it as one step.
+-- @tparam table c the call, as of ndarray/custom.lua: op, ins, outs, auxs
+-- @tparam function forward called as forward(c)
+-- @treturn {NDArray,...} outputs, with their history
 return function(c, forward)
   class.outside(modes.run, false, recording.training, forward, c)
   return functions.record(c.ins, c.outs,

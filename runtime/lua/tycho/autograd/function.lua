@@ -11,9 +11,10 @@
 --     end
 --     y = autograd.record(function() return Clip(0)(x) end)
 --
--- The core knows a call of one as a step without an operator; the object is kept here by the step's
--- serial number as long as the step lives. Backward calls functions from the last to the first:
--- what their outputs get is computed first, and what they give for their inputs are further heads.
+-- For the core a call of a function is a step without an operator; its object is kept here, by the
+-- step's serial number, as long as the step lives. Backward calls functions from the last to the
+-- first in the order of recording: it computes the gradients of a function's outputs, calls the
+-- function, and takes the function's inputs, with the gradients that it returns, as further heads.
 --
 -- @module tycho.autograd.function
 
@@ -37,38 +38,39 @@ local functions = {}
 
 -- Steps -------------------------------------------------------------------------------------------
 
-local alive = {}                         -- serial number of a step -> its object
+local objects = {}                       -- serial number of a step -> its object
 local serial = ffi.new("uint64_t[1]")
 
 
-local function release_gone()
+-- Forgets the objects of steps that the core has freed.
+local function release_objects()
   local gone = tonumber(C.ty_function_gone())
   while gone ~= 0 do
-    alive[gone] = nil
+    objects[gone] = nil
     gone = tonumber(C.ty_function_gone())
   end
 end
 
-gc.watch(release_gone)
+gc.watch(release_objects)
 
 
---- Records a computation that operators did not make.
+--- Records a computation as one step without an operator.
 -- @tparam {NDArray,...} inputs
--- @tparam {NDArray,...} outputs that nothing recorded has made
--- @param object has `backward(self, ...)`: gradients of outputs -> gradients of inputs
--- @treturn {NDArray,...} the outputs to return to the caller: they carry the history, those given
---   do not
+-- @tparam {NDArray,...} outputs made while recording was off
+-- @param object with a method `backward(gradients of outputs ...)` that returns the gradients of
+--   inputs
+-- @treturn {NDArray,...} new arrays on the outputs, which have the history; those given do not
 function functions.record(inputs, outputs, object)
   local results = {}
   for i, y in ipairs(outputs) do
     results[i] = class.detached(y)
   end
-  release_gone()
+  release_objects()
   recording.note_line_always()
   check(C.ty_function(gradients.handles(inputs), #inputs, gradients.handles(results), #results,
     serial))
   if serial[0] ~= 0 then
-    alive[tonumber(serial[0])] = object
+    objects[tonumber(serial[0])] = object
   end
   return results
 end
@@ -77,29 +79,32 @@ end
 recording.record_function = functions.record
 
 
+-- Raises an error in the backward of a function.
 local function fail_gradient(object, fields)
   fields.func = (object.class_name or "Function") .. ":backward"
   Error.raise(fields)
 end
 
 
--- Checks the gradients that a function has given.
+-- Returns the n gradients that a function has returned, in the dtypes of its inputs; raises
+-- E(value) for another number, E(type), E(shape).
 local function check_gradients(object, step, n, list)
   if n ~= step.nin then
     fail_gradient(object, { code = "value", expected = step.nin, got = n,
-      message = ("one gradient per input is needed (nil: zeros): %d, not %d")
-        :format(step.nin, n) })
+      message = ("backward must return a gradient for each of the %d inputs (nil for zeros), but \z
+        returned %d"):format(step.nin, n) })
   end
   for i = 1, n do
     local g = list[i]
     if g ~= nil and not is_array(g) then
       fail_gradient(object, { code = "type", argument = tostring(i), expected = "an NDArray or nil",
-        got = Error.kind(g), message = "bad gradient" })
+        got = Error.kind(g), message = ("bad gradient of input %d"):format(i) })
     elseif g ~= nil then
       local x = step:input(i)
       if not tables.same(g._shape, x._shape) then
         fail_gradient(object, { code = "shape", argument = tostring(i), expected = x.shape,
-          got = g.shape, message = ("the gradient of input %d has another shape"):format(i) })
+          got = g.shape, message = ("the gradient of input %d has another shape than the input")
+            :format(i) })
       end
       list[i] = g._dtype ~= x._dtype and g:astype(x.dtype) or g
     end
@@ -114,12 +119,12 @@ end
 
 
 --- Calls the backward of a recorded function.
--- @param step from `steps`
--- @tparam {NDArray,...} grads of all its outputs
--- @bool record whether what it does is recorded
--- @treturn table gradients of its inputs, some may be nil
+-- @tparam Step step
+-- @tparam {NDArray,...} grads gradients of all its outputs
+-- @bool record whether the calls of backward are recorded
+-- @treturn table gradients of its inputs; nil for zeros
 function functions.backward(step, grads, record)
-  local object = alive[step.serial]
+  local object = objects[step.serial]
   if object._enter_backward then
     object:_enter_backward(step, record)
   end
@@ -128,16 +133,15 @@ function functions.backward(step, grads, record)
 end
 
 
--- Beyond functions --------------------------------------------------------------------------------
+-- Backward through functions ----------------------------------------------------------------------
 
--- The heads of a backward and their gradients by position. A gradient for an array that is a head
--- already is added to it.
+-- The heads of a backward, and their gradients by position; false for ones.
 local Heads = {}
 Heads.__index = Heads
 
 
--- Returns a key of an array that is the same for all arrays on one recorded output.
-local function identity(x)
+-- Returns a text that is the same for all arrays on one recorded output, and for no others.
+local function get_identity(x)
   local step, which = steps.of(x)
   return step and step.serial .. ":" .. which or tostring(x._h)
 end
@@ -147,14 +151,15 @@ function Heads.new(heads, grads)
   local self = setmetatable({ list = { unpack(heads) }, grads = { unpack(grads, 1, #heads) },
     position = {} }, Heads)
   for i, x in ipairs(heads) do
-    self.position[identity(x)] = i
+    self.position[get_identity(x)] = i
   end
   return self
 end
 
 
+-- Adds a head with a gradient; to a head that is there already the gradient is added.
 function Heads:add(x, g)
-  local key = identity(x)
+  local key = get_identity(x)
   local i = self.position[key]
   if not i then
     i = #self.list + 1
@@ -165,12 +170,13 @@ function Heads:add(x, g)
 end
 
 
--- Functions of Lua whose outputs have received gradients: { step, outputs, totals } by serial
--- number.
+-- Functions of Lua that are still to be called: serial number -> { step, outputs, totals }, totals
+-- being the gradients of the outputs so far.
 local Pending = {}
 Pending.__index = Pending
 
 
+-- Returns the entry of a step, which is made with gradients of zero if there is none.
 function Pending:entry(step)
   local entry = self[step.serial]
   if not entry then
@@ -186,12 +192,14 @@ function Pending:entry(step)
 end
 
 
--- Adds the gradients of heads to those of the functions of Lua that they depend on directly.
+-- Computes gradients of heads with respect to the outputs of the functions of Lua on which they
+-- depend directly, and adds them to the entries of these.
 function Pending:scatter(func, heads, grads, flags)
   local outputs, parts, entries = {}, {}, {}
   local step = steps.before(heads, nil, true)
   while step do
-    local entry = step:is_freed() and { outputs = {} } or self:entry(step) -- the core refuses it
+    -- a freed step has no outputs; the core's backward then raises the error
+    local entry = step:is_freed() and { outputs = {} } or self:entry(step)
     for i, y in ipairs(entry.outputs) do
       outputs[#outputs + 1], entries[#entries + 1] = y, { entry, i }
       parts[#parts + 1] = call.zeros(y._shape, y._dtype, y._device, func)
@@ -210,8 +218,7 @@ function Pending:scatter(func, heads, grads, flags)
 end
 
 
--- Removes the entry of the last function in the order of recording, and returns it; nil: there is
--- none.
+-- Removes and returns the entry of the last function in the order of recording; nil: there is none.
 function Pending:take()
   local last
   for number in pairs(self) do
@@ -223,9 +230,9 @@ function Pending:take()
 end
 
 
--- Calls the functions of Lua that `func`'s heads depend on, the last first, and adds the gradients
--- of their inputs to the heads in `all`. Takes arguments instead of being a closure: a LuaJIT trace
--- keeps the functions that it calls, and their upvalues, for as long as the trace is valid.
+-- Calls the functions of Lua on which heads depend, the last first, and adds their inputs, with the
+-- gradients that they return, to the heads in `all`. It has arguments instead of being a closure,
+-- since a LuaJIT trace keeps the functions that it calls, and their upvalues.
 local function call_functions(func, heads, grads, flags, all)
   local pending = setmetatable({}, Pending)
   pending:scatter(func, heads, grads, flags)
@@ -248,10 +255,10 @@ local function call_functions(func, heads, grads, flags, all)
 end
 
 
--- Calls the functions of Lua that heads depend on, and returns the heads with the gradients of
--- these functions' inputs added.
+-- Calls the functions of Lua on which heads depend; returns the heads, and their gradients,
+-- together with the inputs of these functions.
 local function pass_functions(func, heads, grads, flags)
-  if next(alive) == nil then
+  if next(objects) == nil then
     return heads, grads
   end
   local all = Heads.new(heads, grads)
@@ -265,41 +272,40 @@ gradients.pass_functions = pass_functions
 
 -- The class ---------------------------------------------------------------------------------------
 
---- The base of functions of one's own: `extend` it, define `forward` and `backward`. Both run once,
--- with recording off; `forward` gives one or several arrays, `backward` one gradient per input, nil
--- for zeros.
+--- The base of functions of one's own: `extend` it, define `forward` and `backward`, make an object
+-- for each call. Recording is off in both methods. An object that is called a second time is
+-- E(`state`).
 local Function = Class:extend("Function")
 functions.Function = Function
 
 
---- Computes the function; a subclass must define it. Called here it raises E(unsupported).
--- @param ... arrays
--- @return arrays
+--- Computes the outputs; a subclass must define it, else E(`unsupported`).
+-- @param ... input arrays
+-- @return one or several arrays
 function Function:forward()
   Error.raise{ code = "unsupported", func = self.class_name .. ":forward",
-    message = "the function has no forward; define it" }
+    message = ("class '%s' has no forward; define it"):format(self.class_name) }
 end
 
 
---- Computes the gradient of the function; a subclass must define it. Called here it raises
--- E(unsupported).
--- @param ... gradients of what forward gave
--- @return gradients of what it got
+--- Computes the gradients of the inputs; a subclass must define it, else E(`unsupported`).
+-- @param ... gradients of all outputs of forward
+-- @return a gradient for each input, of its shape; nil for zeros
 function Function:backward()
   Error.raise{ code = "unsupported", func = self.class_name .. ":backward",
-    message = "the function has no gradient; define backward" }
+    message = ("class '%s' has no backward; define it to have gradients"):format(self.class_name) }
 end
 
 
---- Keeps arrays for `backward`, in `self.saved_tensors`.
+--- Keeps arrays for `backward` in the list `self.saved_tensors`.
 -- @param ... arrays
 function Function:save_for_backward(...)
   self.saved_tensors = { ... }
 end
 
 
--- Replaces saved tensors that are outputs of the step by outputs that carry its history, if the
--- backward pass is recorded (create_graph).
+-- Replaces saved arrays that are outputs of the step by arrays with the step's history, if backward
+-- is recorded (create_graph).
 function Function:_enter_backward(step, record)
   for i, x in ipairs(record and self.saved_tensors or {}) do
     for k, y in ipairs(self._outputs) do
@@ -311,34 +317,40 @@ function Function:_enter_backward(step, record)
 end
 
 
+-- Returns a list of n arrays; raises E(type) for anything else among them. what: "forward" for
+-- results of forward, "__call" for arguments of a call.
 local function check_arrays(object, what, n, list)
   for i = 1, n do
     if not is_array(list[i]) then
       Error.raise{ code = "type", func = object.class_name .. ":" .. what, argument = tostring(i),
         expected = "an NDArray", got = Error.kind(list[i]),
-        message = what == "forward" and "forward returns arrays"
-          or "a function is called on arrays" }
+        message = what == "forward" and ("result %d of forward is no array"):format(i)
+          or ("bad argument %d"):format(i) }
     end
   end
   return list
 end
 
 
+-- Records a call; the arguments from the third on are the results of forward.
 local function record_outputs(self, inputs, ...)
   local outputs = check_arrays(self, "forward", select("#", ...), { ... })
   if #outputs == 0 then
     Error.raise{ code = "value", func = self.class_name .. ":forward",
-      expected = "at least one array", got = "nothing", message = "forward returns arrays" }
+      expected = "at least one array", got = "nothing",
+      message = "forward returned nothing; a return may be missing" }
   end
   self._outputs = outputs
   return unpack(functions.record(inputs, outputs, self))
 end
 
 
+-- Serves as `__call` of objects: runs forward and records it as one step.
 local function call_function(self, ...)
   if self._called then
     Error.raise{ code = "state", func = self.class_name,
-      message = "one object serves one call; make another: " .. self.class_name .. "(...)(...)" }
+      message = "an object can be called once only; make another for each call: "
+        .. self.class_name .. "(...)(...)" }
   end
   local inputs = check_arrays(self, "__call", select("#", ...), { ... })
   self._called = true

@@ -1,13 +1,13 @@
 --- Gradients that are recorded themselves: `autograd.grad{create_graph = true}`.
 --
--- Visits the steps that the heads depend on, from the last to the first, and computes the gradients
--- by calls on arrays while recording is on. The rules of operators:
+-- Visits the steps on which the heads depend, from the last to the first, and computes gradients by
+-- calls on arrays while recording is on. How the gradient of an operator is computed:
 --
--- - element-wise operators: the core's own formulas (rules/formula.lua);
--- - operators that are linear in their inputs, or products: the core's gradient, as a recorded
---   function whose gradient is the operator again (rules/linear.lua);
--- - the most common of these, and all others: a line of the tables in rules/, which is the gradient
---   or makes the operator of others.
+-- - element-wise operators: by the core's own formulas (rules/formula.lua)
+-- - operators that are linear in their inputs, or products of inputs: by the core's gradient, which
+--   is recorded as a function whose gradient calls the operator again (rules/linear.lua)
+-- - the most common of these, and all others: by an entry of the tables in rules/, which is the
+--   gradient, or computes the outputs by other operators
 --
 -- @module tycho.autograd.higher
 
@@ -30,7 +30,7 @@ local C = native.C
 
 -- Slots -------------------------------------------------------------------------------------------
 
-local MOST_OUTPUTS = 2 ^ 17                              -- SliceChannel has up to 2 ^ 16
+local MOST_OUTPUTS = 2 ^ 17              -- above the outputs of any step: SliceChannel has 2 ^ 16
 
 -- Returns a positive number that identifies output `which` (from 1) of a step.
 local function output_key(step, which)
@@ -44,12 +44,15 @@ local function variable_key(x)
 end
 
 
--- A place for a gradient: an output of a step, or a variable that was asked for.
+-- Slots of gradients. A slot is a number that stands for an output of a step, or for a variable.
+-- wanted: the arrays whose gradients were asked for; keys: their slots in the same order, false for
+-- none; asked: the set of these slots.
 local Slots = {}
 Slots.__index = Slots
 
 
--- Returns the key of an array, nil if gradients end there, and the step that made it.
+-- Returns the slot of an array and the step that made it; nil for a plain array, nil as step for a
+-- variable.
 local function get_key(x)
   local step, which = steps.of(x)
   if step then
@@ -69,8 +72,8 @@ function Slots.new(wanted)
 end
 
 
--- Returns the slot of an array, nil if a gradient ends there, and its step if that has to be
--- visited.
+-- Returns the slot of an array, nil if no gradient goes there, and the step that made it if that is
+-- to be visited: not beyond an array whose gradient was asked for.
 function Slots:of(x)
   local key, step = get_key(x)
   if key and self.asked[key] then
@@ -80,16 +83,18 @@ function Slots:of(x)
 end
 
 
--- The steps between heads and what was asked for --------------------------------------------------
+-- The steps between heads and the wanted arrays ---------------------------------------------------
 
---- A step as rules see it: op, attrs, p (parameters as values), x and y (inputs and outputs), g
--- (head gradients, zeros where none came), wanted (by input), names (of inputs), nvisible, train.
+--- A step as rules see it. Fields: op, attrs (texts), p (parameters as values), x and y (lists of
+-- inputs and outputs), g (gradients of the outputs, zeros where there is none), wanted (list:
+-- whether the gradient of an input is needed), names (of inputs), nvisible (number of visible
+-- outputs), train.
 local Visit = {}
 
 
--- Lists that a visit fills where a rule reads them, with the visit as a field. They have metatables
--- in common: a trace keeps a function that it finds in one, and its upvalues, as long as it is
--- valid, so a closure over the visit would keep the graph.
+-- Metatables of the lists y and g of a visit, which are filled when a rule reads them; each has the
+-- visit as a field. They are shared by all visits: a LuaJIT trace keeps a function that it finds in
+-- a metatable, and its upvalues, so a closure over the visit would keep the graph alive.
 local Outputs, HeadGradients = {}, {}
 
 
@@ -128,13 +133,13 @@ function Visit:__index(key)
 end
 
 
---- Returns a parameter as a number: of a choice its position, of a boolean 0 or 1.
+--- Returns a parameter as a number: a choice as its position, from 0, a boolean as 0 or 1.
 function Visit:number(name)
   return rules.number(self.op, name, self.p[name])
 end
 
 
---- Sums a gradient over what input i was broadcast along.
+--- Returns a gradient summed over the axes along which input i, from 1, was broadcast.
 function Visit:reduced(g, i)
   local shape, axes = self.x[i]._shape, {}
   local lead = #g._shape - #shape
@@ -149,13 +154,16 @@ function Visit:reduced(g, i)
 end
 
 
---- Raises E(unsupported).
+--- Raises E(unsupported), which names the operator and its line.
 function Visit:unsupported(why)
   Error.raise{ code = "unsupported", func = "autograd.grad", op = self.op, where = self.step.where,
-    message = why or "create_graph: the gradient of this operator is not made of operators" }
+    message = why or "create_graph = true: the gradient of this operator is not made of \z
+      operators, so it has no gradient of its own" }
 end
 
 
+-- Returns the visit of a step: beside the fields above, slot (by input) and from (by input: the
+-- step that made it, if that is to be visited).
 local function make_visit(step, slots)
   local visit = setmetatable({ step = step, op = step.op, attrs = step.attrs, train = step.train,
     x = {}, slot = {}, wanted = {}, from = {} }, Visit)
@@ -167,7 +175,8 @@ local function make_visit(step, slots)
 end
 
 
--- Returns all steps between the heads and the wanted arrays, in the order in which they were made.
+-- Returns the visits of all steps between the heads and the wanted arrays, in the order of
+-- recording.
 local function collect_steps(heads, slots)
   local found, list, todo = {}, {}, {}
   local function add_step(step)
@@ -191,7 +200,8 @@ local function collect_steps(heads, slots)
 end
 
 
--- Marks the inputs whose gradients are needed. Returns the slots that are reached at all.
+-- Marks the inputs whose gradients are needed, and the visits that have some. Returns the set of
+-- slots on which the heads depend.
 local function mark_needed(list, slots, heads)
   local needed, reached = {}, {}
   for _, key in ipairs(slots.keys) do
@@ -219,10 +229,12 @@ end
 
 -- The walk ----------------------------------------------------------------------------------------
 
-local walk
+local walk_back
 
---- Returns the gradients of the step's inputs through other operators.
--- @tparam table outputs made of the inputs, with the derivatives of the step's own; false: none
+--- Returns the gradients of the step's inputs as those of other operators.
+-- @tparam table outputs arrays that other operators have computed from the step's inputs, with the
+--   derivatives of the step's outputs; false for one without a derivative
+-- @treturn table gradients by input
 function Visit:through(outputs)
   local inputs, at, heads, grads = {}, {}, {}, {}
   for i, x in ipairs(self.x) do
@@ -236,8 +248,8 @@ function Visit:through(outputs)
     end
   end
   local results = {}
-  local totals, slots = walk(heads, grads, inputs)
-  for k, i in ipairs(at) do                              -- one array that is two inputs counts once
+  local totals, slots = walk_back(heads, grads, inputs)
+  for k, i in ipairs(at) do                              -- an array that is two inputs: only once
     local key = slots.keys[k]
     results[i], totals[key] = totals[key], nil
   end
@@ -276,6 +288,8 @@ local function fit_to_array(g, x)
 end
 
 
+-- Adds the gradients of a step's inputs to the totals by slot, if one of its outputs has a
+-- gradient.
 local function visit_gradients(visit, totals)
   local given, any = {}, rules.is_loss(visit.op)
   for k = 1, visit.step.nout do
@@ -297,12 +311,13 @@ local function visit_gradients(visit, totals)
 end
 
 
--- Returns gradients by slot, and the slots. The caller has turned recording on.
-function walk(heads, grads, wanted)
+-- Returns the gradients of the wanted arrays by slot, the slots, and the set of slots on which the
+-- heads depend. Recording must be on.
+function walk_back(heads, grads, wanted)
   local slots = Slots.new(wanted)
   local list, totals = collect_steps(heads, slots), {}
   local reached = mark_needed(list, slots, heads)
-  for i, x in ipairs(heads) do                           -- of one array twice the last counts
+  for i, x in ipairs(heads) do                           -- an array given twice: the last gradient
     local slot = slots:of(x)
     if slot then
       totals[slot] = grads[i]
@@ -324,17 +339,18 @@ end
 
 local function fail_unreached(i)
   Error.raise{ code = "value", func = "autograd.grad", argument = tostring(i),
-    message = ("the heads do not depend on variable %d"):format(i) }
+    message = ("the heads do not depend on variable %d; attach_grad must precede the recorded \z
+      calls that use it"):format(i) }
 end
 
 
--- Runs the core's backward once without adding to any array: it raises the errors of heads and
--- variables that it raises without create_graph, and it updates the moving averages of BatchNorm.
+-- Runs the core's backward once, into arrays that are not used: for its errors of heads and
+-- variables, and for the moving averages of BatchNorm, which it updates.
 local function check_arguments(heads, grads, variables, train)
   local unused = {}
   for i, x in ipairs(variables) do
     local step = steps.of(x)
-    if step and step.op then                             -- no variable, as without create_graph
+    if step and step.op then                             -- an array that an operator made
       fail_unreached(i)
     end
     unused[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
@@ -344,13 +360,14 @@ local function check_arguments(heads, grads, variables, train)
 end
 
 
--- Returns a gradient that depends on nothing recorded as a recorded one whose derivative is zero.
+-- Returns a gradient, if it is a plain array, as a recorded one with derivative zero.
 local function as_recorded(g, x)
   return steps.kind(g) == "plain" and nd._identity_with_attr_like_rhs(g, x) or g
 end
 
 
--- Returns the results as separate arrays: none is a given array or another result.
+-- Returns the gradients of the variables as arrays of their own: none is a given array or another
+-- result. Raises E(value) for a variable on which the heads do not depend.
 local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
   for _, g in ipairs(grads) do
@@ -369,16 +386,16 @@ local function own_results(totals, slots, reached, variables, grads)
 end
 
 
--- Walks back from the heads and returns the gradients of the variables.
+-- Returns the gradients of the variables. Recording must be on.
 local function walk_recorded(heads, grads, variables)
-  local totals, slots, reached = walk(heads, grads, variables)
+  local totals, slots, reached = walk_back(heads, grads, variables)
   return own_results(totals, slots, reached, variables, grads)
 end
 
 
--- Returns the recorded gradients of the heads by the variables. A function with arguments instead
--- of a closure over the heads: a LuaJIT trace keeps the functions that it calls, and their
--- upvalues, for as long as the trace is valid.
+-- Returns the recorded gradients of the heads with respect to the variables. It has arguments
+-- instead of being a closure, since a LuaJIT trace keeps the functions that it calls, and their
+-- upvalues.
 local function recorded_gradients(heads, grads, variables, train_mode)
   check_arguments(heads, grads, variables, train_mode)
   local given = {}
@@ -390,7 +407,8 @@ local function recorded_gradients(heads, grads, variables, train_mode)
 end
 
 
---- Recorded gradients of heads with respect to variables.
+--- Returns recorded gradients of heads with respect to variables. Operators without second
+-- derivatives are E(unsupported).
 -- @tparam {NDArray,...} heads
 -- @tparam table grads head gradients by position, false for ones
 -- @tparam {NDArray,...} variables

@@ -1,12 +1,13 @@
---- Values that the devices of a step share while its calls are recorded: each device's part, of
--- which those of devices that are called later are not there yet.
+--- Values that the devices of a step share while its calls are recorded: a part of each device,
+-- such as the statistics of its slice.
 --
 --     local parts = late.share(key, "batchnorm0", { 0, 1 }, 1, x)  -- parts[1] is x
 --
--- The calls of one thread on several devices come one after another. A part that is missing is a
--- late value of the core: calls that read it wait until it is given, so what the first device does
--- runs when the last one has been called. Backward needs the heads of all devices: heads of some of
--- them are held until the others come.
+-- A thread makes the calls on one device after those on another, so the parts of later devices do
+-- not exist yet. Such a part is a late value of the core: calls that read it wait until it is
+-- given, so the calls of the first device run when the last one has been called. Backward needs the
+-- heads of all devices: where it is called for some of them, it is held until it is called for the
+-- others.
 --
 -- @module tycho.autograd.late
 
@@ -24,17 +25,17 @@ local late = {}
 
 local made, missing = ffi.new("ty_tensor *[1]"), ffi.new("uint64_t[1]")
 
-local hold                               -- see Backward
-local open = {}                          -- groups that wait for devices, the oldest first
-local names = {}                         -- number of a group that had all its parts -> name
-local last = 0                           -- number of the last group
-local held                               -- a backward that waits: heads, grads, flags
+local hold_heads                         -- defined below
+local open_groups = {}                   -- groups that lack parts, the oldest first
+local group_names = {}                   -- number of a group -> name, for errors
+local last_number = 0                    -- number of the last group
+local held_backward                      -- a backward that waits: heads, grads, flags, name; or nil
 
 
 -- Groups ------------------------------------------------------------------------------------------
 
--- Returns the devices that a group has, and those that it lacks, as text.
-local function devices_of(group)
+-- Returns the devices whose parts a group has, and those whose parts it lacks, as two texts.
+local function show_devices(group)
   local has, lacks = {}, {}
   for i, device in ipairs(group.devices) do
     local list = group.parts[i] and has or lacks
@@ -45,73 +46,76 @@ end
 
 
 local function fail_open(func, group)
-  local has, lacks = devices_of(group)
+  local has, lacks = show_devices(group)
   Error.raise{ code = "state", func = func, argument = group.name, expected = has .. ", " .. lacks,
-    got = has, message = ("'%s' shares statistics between devices, and was called on %s, not on \z
-      %s: call the network on all devices of the step, then backward; num_devices says how many \z
-      devices share"):format(group.name, has, lacks) }
+    got = has, message = ("'%s' shares statistics between devices, and was called on %s, but not \z
+      on %s: call the network on all devices of the step, then backward; num_devices sets how \z
+      many devices share"):format(group.name, has, lacks) }
 end
 
 
 local function fail_held(func)
-  local name = held.name
-  held = nil
+  local name = held_backward.name
+  held_backward = nil
   Error.raise{ code = "state", func = func, argument = name,
-    message = ("backward was called for some of the devices that share the statistics of '%s': call \z
-      it for the loss of each device, or autograd.backward with a list of all losses, before \z
-      gradients are used"):format(name) }
+    message = ("backward was called for some of the devices that share the statistics of '%s', \z
+      but not for all: call it for the loss of each device, or autograd.backward with a list of \z
+      all losses, before gradients are used"):format(name) }
 end
 
 
--- Raises an error if gradients are used that a held backward has not written yet.
+-- Raises E(state) if a backward is held, so that gradients that are about to be used are not
+-- written.
 local function check_held(func)
-  if held then
+  if held_backward then
     fail_held(func)
   end
 end
 
 
--- Returns an array for a copy of a part on a device; its values are given later.
-local function late_copy(group, x, device)
+-- Returns an array with the shape of a part on a device, whose values are given later.
+local function make_late_copy(group, x, device)
   local of = #group.devices * (#group.devices - 1)
   check(C.ty_late(class.describe(x._shape, x._dtype, device, group.name), group.number, of, made))
   return class.share(made[0])
 end
 
 
-local function group_for(key, name, devices, i)
-  for at, group in ipairs(open) do
+-- Returns the oldest group of a key that lacks the part of device i, and its position among the
+-- open groups; opens one if there is none.
+local function find_or_open_group(key, name, devices, i)
+  for at, group in ipairs(open_groups) do
     if group.key == key and not group.parts[i] and group.devices[i] == devices[i] then
       return group, at
     end
   end
-  last = last + 1
-  local group = { key = key, name = name, devices = devices, number = last, count = 0, parts = {},
-    wanted = {} }
+  last_number = last_number + 1
+  local group = { key = key, name = name, devices = devices, number = last_number, count = 0,
+    parts = {}, wanted = {} }
   for k = 1, #devices do
     group.wanted[k] = {}
   end
-  open[#open + 1], names[last] = group, name
-  return group, #open
+  open_groups[#open_groups + 1], group_names[last_number] = group, name
+  return group, #open_groups
 end
 
 
---- Returns the parts of all devices on the device of one of them. The k-th call of a key on one
--- device belongs to the k-th on each other.
--- @param key what the calls of a group have in common
--- @string name of it, for errors
--- @tparam {int,...} devices codes of those that share, the same list in each call
--- @int i which of them this is
+--- Returns the parts of all devices as arrays on one of them. The k-th call for a key on one device
+-- belongs to the k-th call for it on each other device.
+-- @param key value that the calls of a group have in common
+-- @string name of the group, for errors
+-- @tparam {int,...} devices codes of the devices that share, the same list in each call
+-- @int i position in that list of the device of this call, from 1
 -- @tparam NDArray x its part
--- @treturn {NDArray,...} a part per device
+-- @treturn {NDArray,...} a part for each device, in their order; parts[i] is x
 function late.share(key, name, devices, i, x)
-  gradients.hold, class.check_gradient = hold, check_held -- other scripts do not pay for these
+  gradients.hold, class.check_gradient = hold_heads, check_held -- hooks of scripts that share only
   check_held(name)
-  local group, at = group_for(key, name, devices, i)
+  local group, at = find_or_open_group(key, name, devices, i)
   local parts, waiting = {}, group.wanted[i]
   recording.note_line_always()
   for k = 1, #devices do
-    parts[k] = k == i and x or late_copy(group, x, devices[i])
+    parts[k] = k == i and x or make_late_copy(group, x, devices[i])
   end
   group.parts[i], group.count = x, group.count + 1
   for k = 1, #devices do
@@ -125,7 +129,7 @@ function late.share(key, name, devices, i, x)
     check(C.ty_late_give(value._h, x._h), name)
   end
   if group.count == #devices then
-    table.remove(open, at)
+    table.remove(open_groups, at)
   end
   return parts
 end
@@ -133,47 +137,51 @@ end
 
 -- Backward ----------------------------------------------------------------------------------------
 
-local function append(list, grads, heads, given)
+-- Appends heads and their gradients to lists.
+local function append_heads(list, grads, heads, given)
   for i, x in ipairs(heads) do
     list[#list + 1], grads[#list + 1] = x, given[i] or false
   end
 end
 
 
--- Drops groups that wait for calls on other devices. Raises an error if heads depend on one.
-local function drop_open(func, heads)
-  local groups = open
+-- Drops the groups that lack parts, with the calls that wait for these. Raises E(state) if heads
+-- depend on one of them.
+local function drop_open_groups(func, heads)
+  local groups = open_groups
   check(C.ty_late_missing(gradients.handles(heads), #heads, missing), func)
   C.ty_late_drop()
-  open = {}
+  open_groups = {}
   for _, group in ipairs(groups) do
     if group.number == tonumber(missing[0]) then
-      held = nil
+      held_backward = nil
       fail_open(func, group)
     end
   end
 end
 
 
--- Returns the heads of a backward together with those that were held; nil if they depend on a group
--- that waits for other devices, so that they are held, too.
-function hold(func, heads, grads, variables, flags)
-  if #open > 0 then
-    drop_open(func, heads)
+-- Returns the heads, gradients and flags of a backward together with those of the held one. Returns
+-- nil, and holds the backward, if heads of other devices are missing; with given variables, whose
+-- gradients the caller needs now, it raises E(state) instead.
+function hold_heads(func, heads, grads, variables, flags)
+  if #open_groups > 0 then
+    drop_open_groups(func, heads)
   end
   local list, all = {}, {}
-  if held then
-    append(list, all, held.heads, held.grads)
-    flags = bit.bor(flags, held.flags)
+  if held_backward then
+    append_heads(list, all, held_backward.heads, held_backward.grads)
+    flags = bit.bor(flags, held_backward.flags)
   end
-  append(list, all, heads, grads)
+  append_heads(list, all, heads, grads)
   check(C.ty_late_missing(gradients.handles(list), #list, missing), func)
   local number = tonumber(missing[0])
   if number == 0 then
-    held, names = nil, {}
+    held_backward, group_names = nil, {}
     return list, all, flags
   end
-  held = { heads = list, grads = all, flags = flags, name = names[number] or "a group" }
+  held_backward = { heads = list, grads = all, flags = flags,
+    name = group_names[number] or "a group" }
   if variables then
     fail_held(func)
   end

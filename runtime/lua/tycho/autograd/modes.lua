@@ -1,7 +1,7 @@
---- Recording and training: the two flags, and the scopes that set them.
+--- The flags "recording" and "training", and the scopes that set them.
 --
--- A scope is a place on a stack, with the flags that were in force before it. Functions that run in
--- a scope restore these on errors, too, and close what was begun inside and not finished.
+-- A scope is an entry of a stack with the flags that were set before it. The functions that run
+-- others in a scope restore these also after an error, and end scopes inside that were not ended.
 --
 -- @module tycho.autograd.modes
 
@@ -16,12 +16,14 @@ local set = recording.set
 
 local modes = {}
 
--- { on, training, paused, begun } of the outer scopes: what each found
+-- Scopes: { on, training, paused, begun }, the flags that each has found, and where `begin` was
+-- called.
 local stack, depth = {}, 0
-local paused = false                     -- not recording, but inside of something recorded
+local paused = false                     -- recording is off in a scope inside of one that records
 
 
-local function push(on, training, begun)
+-- Begins a scope with the given flags. begun: line of a call of `begin`, nil for other scopes.
+local function push_scope(on, training, begun)
   depth = depth + 1
   stack[depth] = { on = recording.on, training = recording.training, paused = paused,
     begun = begun }
@@ -30,8 +32,9 @@ local function push(on, training, begun)
 end
 
 
--- Ends all scopes above a depth and restores the flags that were set there.
-local function pop_to(at)
+-- Ends the scope at a depth and all above it, and restores the flags that it has found. Does
+-- nothing if there is none.
+local function pop_scopes(at)
   local found = stack[at]
   if not found then
     return
@@ -44,8 +47,9 @@ local function pop_to(at)
 end
 
 
-local function leave(at, ok, ...)
-  pop_to(at)
+-- Ends the scope at a depth, and returns the results of pcall or raises its error.
+local function leave_scope(at, ok, ...)
+  pop_scopes(at)
   if not ok then
     error((...), 0)
   end
@@ -53,25 +57,24 @@ local function leave(at, ok, ...)
 end
 
 
-local function run(on, training, f, ...)
-  push(on, training)
-  return leave(depth, pcall(f, ...))
+local function run_scoped(on, training, f, ...)
+  push_scope(on, training)
+  return leave_scope(depth, pcall(f, ...))
 end
 
 
---- Runs f with both flags set, and restores them.
--- @bool on
+--- Runs f with the given flags, and restores those before, also after an error.
+-- @bool on whether calls are recorded
 -- @bool training
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
-modes.run = run
+modes.run = run_scoped
 
 
 -- Scopes as objects -------------------------------------------------------------------------------
 
---- A scope that is entered and left by hand, or around a function: `s:with(f)`, `s:enter()`,
--- `s:exit()`.
+--- A scope as an object: around a function, `s:with(f)`, or by hand, `s:enter()` and `s:exit()`.
 local Scope = Class:extend("AutogradScope")
 
 function Scope:init(what, flags)
@@ -87,20 +90,20 @@ end
 --- Sets the flags until `exit`.
 -- @return itself
 function Scope:enter()
-  push(self._flags())
+  push_scope(self._flags())
   self._depths[#self._depths + 1] = depth
   return self
 end
 
 
---- Restores the flags that `enter` found.
+--- Restores the flags that the last `enter` found; without one it is E(`state`).
 function Scope:exit()
   local at = table.remove(self._depths)
   if not at then
     Error.raise{ code = "state", func = "autograd." .. self._what .. ":exit",
-      message = "the scope was not entered" }
+      message = "the scope was not entered; call enter first" }
   end
-  pop_to(at)
+  pop_scopes(at)
 end
 
 
@@ -110,11 +113,11 @@ end
 -- @return the results of f
 function Scope:with(f, ...)
   local on, training = self._flags()
-  return run(on, training, f, ...)
+  return run_scoped(on, training, f, ...)
 end
 
 
--- The four words ----------------------------------------------------------------------------------
+-- record, pause, train_mode, predict_mode ---------------------------------------------------------
 
 local function is_callable(f)
   local meta = type(f) == "table" and getmetatable(f)
@@ -124,7 +127,7 @@ end
 
 -- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none; raises
 -- E(type) if f is not callable.
-local function read(word, default, first, second)
+local function read_arguments(word, default, first, second)
   local train, f = default, first
   if type(first) == "boolean" then
     train, f = first, second
@@ -139,45 +142,46 @@ local function read(word, default, first, second)
 end
 
 
-local function scoped(word, default)
+-- Returns the function `record` or `pause`. default: its train_mode.
+local function make_scope_function(word, default)
   local function flags(train)
     return function()
       return word == "record", train
     end
   end
   return function(first, second)
-    local train, f = read(word, default, first, second)
+    local train, f = read_arguments(word, default, first, second)
     if f then
-      return run(word == "record", train, f)
+      return run_scoped(word == "record", train, f)
     end
     return Scope(word, flags(train))
   end
 end
 
 
---- Records what f does with variables (`attach_grad`), so that gradients of its results can be
--- computed: `y:backward()`. Training is on, unless the first argument is false. Without a function,
--- returns a scope: `s:enter()`, `s:exit()`, `s:with(f)`.
+--- Runs f and records its calls on variables (`attach_grad`) and on their results, so that
+-- gradients can be computed: `y:backward()`.
 -- @function record
--- @bool[opt=true] train_mode
--- @tparam[opt] function f
--- @return the results of f
-modes.record = scoped("record", true)
+-- @bool[opt=true] train_mode whether Dropout and its like behave as in training; may be left out
+-- @tparam[opt] function f anything else is E(`type`)
+-- @return the results of f; without f a scope: `s:with(f)`, `s:enter()`, `s:exit()`
+modes.record = make_scope_function("record", true)
 
 
---- Runs f without recording it; training is off, unless the first argument is true.
+--- Runs f without recording its calls.
 -- @function pause
--- @bool[opt=false] train_mode
+-- @bool[opt=false] train_mode as of `record`
 -- @tparam[opt] function f
--- @return the results of f
-modes.pause = scoped("pause", false)
+-- @return the results of f; without f a scope
+modes.pause = make_scope_function("pause", false)
 
 
-local function training_only(word, train)
+-- Returns the function `train_mode` or `predict_mode`.
+local function make_training_function(word, train)
   return function(f)
-    local _, given = read(word, train, f)
+    local _, given = read_arguments(word, train, f)
     if given then
-      return run(recording.on, train, given)
+      return run_scoped(recording.on, train, given)
     end
     return Scope(word, function()
       return recording.on, train
@@ -185,29 +189,32 @@ local function training_only(word, train)
   end
 end
 
---- Runs f as in training: Dropout drops, BatchNorm uses its batch.
+--- Runs f in training mode: Dropout drops, BatchNorm uses the statistics of its batch. Recording
+-- stays on or off.
 -- @function train_mode
 -- @tparam[opt] function f
--- @return the results of f
-modes.train_mode = training_only("train_mode", true)
+-- @return the results of f; without f a scope
+modes.train_mode = make_training_function("train_mode", true)
 
 
---- Runs f as in prediction.
+--- Runs f in prediction mode: Dropout does nothing, BatchNorm uses its moving averages. Recording
+-- stays on or off.
 -- @function predict_mode
 -- @tparam[opt] function f
--- @return the results of f
-modes.predict_mode = training_only("predict_mode", false)
+-- @return the results of f; without f a scope
+modes.predict_mode = make_training_function("predict_mode", false)
 
 
 -- For prompts -------------------------------------------------------------------------------------
 
-local watch                              -- warns when a script ends that has not finished
+local exit_guard                         -- object whose finalizer calls warn_of_begin
 
-local function warn()
+-- Warns, when a script ends, if its last `begin` was not finished. At the prompt the user sees it.
+local function warn_of_begin()
   local begun = stack[depth] and stack[depth].begun
-  if begun and not begun:find("^prompt") then            -- the user sees it
-    log:warning(("the script ends while recording is on: autograd.finish() belongs to "
-      .. "autograd.begin() (%s)"):format(begun))
+  if begun and not begun:find("^prompt") then
+    log:warning(("the script ends while recording is on: autograd.finish() is missing for \z
+      autograd.begin() (%s)"):format(begun))
   end
 end
 
@@ -215,23 +222,23 @@ end
 local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
 
 --- Turns recording on until `finish`, for code that runs line by line, as at the prompt. An error
--- in between changes nothing.
--- @bool[opt=true] train_mode
+-- in between does not turn it off.
+-- @bool[opt=true] train_mode as of `record`
 function modes.begin(...)
   local train_mode = BEGIN(...).train_mode
   local where = Error.caller()
-  push(true, train_mode, where ~= "" and where or "prompt")
-  watch = watch or ffi.gc(ffi.new("char[1]"), warn)       -- runs when the Lua state closes
+  push_scope(true, train_mode, where ~= "" and where or "prompt")
+  exit_guard = exit_guard or ffi.gc(ffi.new("char[1]"), warn_of_begin)
 end
 
 
---- Restores the flags that the last `begin` found.
+--- Restores the flags that the last `begin` found; without one it is E(`state`).
 function modes.finish()
   if depth == 0 or not stack[depth].begun then
     Error.raise{ code = "state", func = "autograd.finish",
-      message = "nothing was begun here: autograd.begin() comes first" }
+      message = "autograd.begin() was not called in this scope; call it first" }
   end
-  pop_to(depth)
+  pop_scopes(depth)
 end
 
 
@@ -244,7 +251,7 @@ function modes.is_recording()
 end
 
 
---- Returns whether Dropout and its like behave as in training.
+--- Returns whether training mode is on.
 -- @treturn bool
 function modes.is_training()
   return recording.training
@@ -253,7 +260,7 @@ end
 
 --- Turns recording on or off.
 -- @bool on
--- @treturn bool what it was
+-- @treturn bool whether it was on
 function modes.set_recording(on)
   local before = recording.on
   set(on and true or false, recording.training, paused)
@@ -261,9 +268,9 @@ function modes.set_recording(on)
 end
 
 
---- Turns training on or off.
+--- Turns training mode on or off.
 -- @bool on
--- @treturn bool what it was
+-- @treturn bool whether it was on
 function modes.set_training(on)
   local before = recording.training
   set(recording.on, on and true or false, paused)

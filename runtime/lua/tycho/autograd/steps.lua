@@ -1,4 +1,5 @@
---- Recorded steps as the core reports them: those that made an array, their inputs and outputs.
+--- Recorded calls, as steps that the core reports: which step made an array, its inputs and
+-- outputs.
 --
 --     local step, which = steps.of(y)               -- nil: y was not recorded
 --     step.op, step.attrs, step.serial, step.nin    -- op nil: a function of Lua
@@ -20,8 +21,10 @@ local handle, which = ffi.new("ty_step *[1]"), ffi.new("int[1]")
 local info, made = ffi.new("ty_step_info"), ffi.new("ty_tensor *[1]")
 
 
---- A recorded call. Fields: op (name, or nil: a function of Lua), attrs (texts by name), where,
--- serial (above those of the steps of its inputs), nin, nout, train.
+--- A recorded call. Fields: op (name of the operator; nil: a function of Lua), attrs (texts by
+-- name), where (line of the script, or nil), serial (number, larger than those of the steps that
+-- made its inputs), nin and nout (numbers of inputs and outputs), train (whether it ran in
+-- training mode).
 local Step = Class:extend("Step")
 steps.Step = Step
 
@@ -45,22 +48,28 @@ function Step:is_freed()
 end
 
 
---- Returns input i of the step, counted from 1.
+--- Returns an input of the step as an array with its history.
+-- @int i from 1
+-- @treturn NDArray
 function Step:input(i)
   check(C.ty_step_input(self._h, i - 1, made))
   return class.share(made[0])
 end
 
 
---- Returns output i of the step, counted from 1.
+--- Returns an output of the step as an array with its history.
+-- @int i from 1
+-- @treturn NDArray
 function Step:output(i)
   check(C.ty_step_output(self._h, i - 1, made))
   return class.share(made[0])
 end
 
 
---- Returns the step that made an array, and which of its outputs the array is, from 1; nil: it was
--- not recorded.
+--- Returns the step that made an array.
+-- @tparam NDArray x
+-- @treturn ?Step nil: x was not recorded
+-- @treturn int which of its outputs x is, from 1
 function steps.of(x)
   check(C.ty_step_of(x._h, handle, which))
   if handle[0] ~= nil then
@@ -71,10 +80,11 @@ end
 
 local LAST = 2 ^ 53                      -- above all serial numbers
 
---- Returns the last step before another that arrays depend on; nil: there is none.
+--- Returns the last step, in the order of recording, of those that arrays depend on.
 -- @tparam {NDArray,...} heads
--- @tparam ?number below its serial number is below this
--- @tparam ?bool functions functions of Lua alone, and nothing beyond them
+-- @tparam ?number below only steps with a serial number below this
+-- @tparam ?bool functions only functions of Lua, and not those on which these depend
+-- @treturn ?Step nil: there is none
 function steps.before(heads, below, functions)
   check(C.ty_step_before(gradients.handles(heads), #heads, below or LAST, functions and 1 or 0,
     handle))
@@ -84,13 +94,13 @@ function steps.before(heads, below, functions)
 end
 
 
---- Returns all steps that arrays depend on, in the order in which they were made; functions of Lua
--- are among them, but nothing beyond these.
+--- Returns all steps that arrays depend on, in the order of recording. Functions of Lua are among
+-- them, but not the steps on which only these depend.
 -- @tparam {NDArray,...} heads
 -- @treturn {Step,...}
 function steps.all(heads)
-  local found, list, met = {}, {}, 0
-  local function meet(x)
+  local found, list, visited = {}, {}, 0
+  local function add_step_of(x)
     local step = steps.of(x)
     if step and not found[step.serial] then
       found[step.serial] = true
@@ -98,12 +108,13 @@ function steps.all(heads)
     end
   end
   for _, x in ipairs(heads) do
-    meet(x)
+    add_step_of(x)
   end
-  while met < #list do
-    met = met + 1
-    for i = 1, list[met].op and list[met].nin or 0 do
-      meet(list[met]:input(i))
+  while visited < #list do
+    visited = visited + 1
+    local step = list[visited]
+    for i = 1, step.op and step.nin or 0 do
+      add_step_of(step:input(i))
     end
   end
   table.sort(list, function(a, b) return a.serial < b.serial end)
@@ -111,7 +122,9 @@ function steps.all(heads)
 end
 
 
---- Returns what the core knows an array as: "plain", "variable", "recorded" or "freed".
+--- Returns what an array is for the core.
+-- @tparam NDArray x
+-- @treturn string "plain", "variable", "recorded", or "freed": a backward has freed its graph
 function steps.kind(x)
   check(C.ty_history(x._h, 0, which, ffi.new("int[1]")))
   return ({ [0] = "plain", "variable", "recorded", "freed" })[which[0]]

@@ -1,4 +1,4 @@
---- The symbol of what was recorded.
+--- Recorded calls as a symbol: `autograd.get_symbol`.
 --
 -- @module tycho.autograd.symbol
 
@@ -21,8 +21,8 @@ local function fail_state(message)
 end
 
 
--- Raises the core's error if a part of the graph of x was freed. Runs the core's backward with a
--- variable that it cannot reach, so nothing is computed.
+-- Raises E(state) if a part of the graph of x was freed: runs the core's backward for a variable
+-- that it cannot reach, so that it checks the graph and computes nothing.
 local function check_kept(x)
   local unused = call.zeros(x._shape, x._dtype, x._device, "autograd.get_symbol")
   gradients.run_core("autograd.get_symbol", { x }, { false }, { x }, { unused },
@@ -30,15 +30,17 @@ local function check_kept(x)
 end
 
 
---- What made an array, as a symbol: variables are var0, var1 ... in the order in which backward
--- meets them, operators node_0, node_1 ...
--- @tparam NDArray x recorded; else E(`state`)
+--- Returns the recorded calls that made an array as a symbol. Its variables are called var0, var1
+-- ... in the order in which calls read them, its operators node_0, node_1 ... An array that was
+-- not recorded, or whose graph was freed, is E(`state`); one that a function of Lua has made is
+-- E(`unsupported`).
+-- @tparam NDArray x
 -- @treturn Symbol
 return function(...)
   local x = FORM(...).x
   local last, which = steps.of(x)
   if not last then
-    fail_state("the array was not recorded: nothing is known of what made it")
+    fail_state("the array was not recorded; make it of variables inside autograd.record")
   end
   check_kept(x)
   local made, variables, count = {}, {}, 0
@@ -58,7 +60,8 @@ return function(...)
   for i, step in ipairs(steps.all{ x }) do
     if not step.op then
       Error.raise{ code = "unsupported", func = "autograd.get_symbol", op = "Function",
-        where = step.where, message = "a function of Lua has no symbol" }
+        where = step.where,
+        message = "the array depends on a function of Lua, which no symbol can express" }
     end
     local inputs = {}
     for k = 1, step.nin do

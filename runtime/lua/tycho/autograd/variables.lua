@@ -11,29 +11,34 @@ local values = require "tycho.core.values"
 
 local variables = {}
 
-local function listed(v, func, argument)
+-- Returns an array or a list of arrays as a list; raises E(type) for anything else.
+local function make_list(v, func, argument)
   local list = class.is_array(v) and { v } or v
   if not values.is_plain(list) then
     Error.raise{ code = "type", func = func, argument = argument,
-      expected = "an NDArray or a list of them", got = Error.kind(v), message = "bad arrays" }
+      expected = "an NDArray or a list of them", got = Error.kind(v),
+      message = ("bad '%s'"):format(argument) }
   end
   for _, x in ipairs(list) do
     if not class.is_array(x) then
       Error.raise{ code = "type", func = func, argument = argument,
-        expected = "an NDArray or a list of them", got = Error.kind(x), message = "bad arrays" }
+        expected = "an NDArray or a list of them", got = Error.kind(x),
+        message = ("bad '%s'"):format(argument) }
     end
   end
   return list
 end
 
 
+-- Raises an error unless a gradient has the dtype, the device and the shape of variable i.
 local function check_gradient(x, grad, i, func)
   local differs = x._dtype ~= grad._dtype and "dtype" or x._device ~= grad._device and "device"
     or not tables.same(x._shape, grad._shape) and "shape"
   if differs then
     local field = differs == "device" and "context" or differs
     Error.raise{ code = differs, func = func, argument = "gradients", expected = x[field],
-      got = grad[field], message = ("gradient %d does not fit its variable"):format(i) }
+      got = grad[field], message = ("gradient %d has another %s than variable %d"):format(i, field,
+        i) }
   end
 end
 
@@ -43,18 +48,22 @@ local NULL = gradients.request("null")
 local MARK = args.form("autograd.mark_variables", { { "variables", "any" },
   { "gradients", "any" }, "*", { "grad_reqs", "any", "write" } })
 
---- Makes arrays variables whose gradients go to given arrays.
--- @param variables array or list
--- @param gradients array or list, of the same shapes, types and devices
--- @tparam[opt] table options grad_reqs = "write", for all or a list
+--- Makes arrays variables whose gradients are written to given arrays.
+-- @param variables array or list of them
+-- @param gradients array or list of as many, with the variables' shapes, dtypes and devices; others
+--   are E(`shape`), E(`dtype`), E(`device`)
+-- @tparam[opt] table options grad_reqs = "write": "write", "add" or "null", for all variables, or a
+--   list with one for each
 function variables.mark_variables(...)
   local a, func = MARK(...), "autograd.mark_variables"
-  local list, grads = listed(a.variables, func, "variables"), listed(a.gradients, func, "gradients")
+  local list = make_list(a.variables, func, "variables")
+  local grads = make_list(a.gradients, func, "gradients")
   local requests = type(a.grad_reqs) == "table" and a.grad_reqs
   if #list ~= #grads or requests and #requests ~= #list then
     Error.raise{ code = "shape", func = func, argument = #list ~= #grads and "gradients"
       or "grad_reqs", expected = #list, got = #list ~= #grads and #grads or #requests,
-      message = "one is needed for each variable" }
+      message = ("there are %d variables, but %d %s"):format(#list, #list ~= #grads and #grads
+        or #requests, #list ~= #grads and "gradients" or "grad_reqs") }
   end
   local wanted = {}
   for i, x in ipairs(list) do

@@ -1,4 +1,4 @@
---- What iterators are made of: descriptions of inputs, batches, and the base class of iterators.
+--- Descriptions of inputs, batches, and the base class of iterators.
 --
 --     local Count = ty.io.DataIter:extend("Count")
 --     function Count:init(n) Count.super.init(self, { batch_size = 1 }); self.n, self.at = n, 0 end
@@ -7,8 +7,8 @@
 --     function Count:getdata() return { ty.nd.full({ 1, 1 }, self.at) } end
 --     for batch in Count(3) do print(batch.data[1]) end
 --
--- An iterator is called for the next batch and returns nil at the end of an epoch;
--- only `reset` begins another one.
+-- A call of an iterator returns the next batch, or nil at the end of the epoch. `reset` begins
+-- another epoch.
 --
 -- @module tycho.io.data
 
@@ -25,7 +25,8 @@ local data_of = {}
 
 -- Descriptions ------------------------------------------------------------------------------------
 
---- Name, shape, dtype and layout of an input; `d[1]` is the name, `d[2]` the shape.
+--- The name, shape, dtype and layout of an input: `DataDesc(name, shape, dtype, layout)`, dtype =
+-- "float32", layout = "NCHW". `d[1]` is the name, `d[2]` the shape.
 -- @type DataDesc
 local DataDesc = Class:extend("DataDesc")
 data_of.DataDesc = DataDesc
@@ -49,8 +50,9 @@ function DataDesc:__tostring()
 end
 
 
---- Returns whether name and shape agree; dtype and layout do not count.
+--- Returns whether name and shape are equal; dtype and layout are not compared.
 -- @param other a description or `{name, shape}`
+-- @treturn bool
 function DataDesc:equals(other)
   if type(other) ~= "table" or other[1] ~= self.name or type(other[2]) ~= "table" then
     return false
@@ -59,9 +61,9 @@ function DataDesc:equals(other)
 end
 
 
---- Returns the axis (from 0) that counts samples: the position of N; 0 without layout, -1 where
--- there is no N.
--- @tparam[opt] string layout
+--- Returns the axis of samples, from 0.
+-- @tparam[opt] string layout such as "NCHW"
+-- @treturn int position of N; 0 without a layout, -1 without N
 function DataDesc.get_batch_axis(layout)
   if values.value(layout) == nil then
     return 0
@@ -70,9 +72,9 @@ function DataDesc.get_batch_axis(layout)
 end
 
 
---- Returns descriptions made of shapes and element types.
+--- Returns descriptions from shapes and dtypes.
 -- @tparam table shapes list of `{name, shape}`
--- @tparam[opt] table types list of `{name, dtype}`, in any order
+-- @tparam[opt] table types list of `{name, dtype}`, in any order; others are float32
 -- @treturn {DataDesc,...}
 function DataDesc.get_list(shapes, types)
   local dtypes, list = {}, {}
@@ -87,9 +89,10 @@ end
 
 
 --- Returns a description from a description, `{name, shape}`, `{name, shape, dtype}` or
--- `{name, shape, dtype, layout}`.
+-- `{name, shape, dtype, layout}`; anything else is E(`type`).
 -- @param given
--- @string func for errors
+-- @string func name of the caller, for errors
+-- @treturn DataDesc
 function DataDesc.of(given, func)
   if Class.is_a(given, DataDesc) then
     return given
@@ -103,7 +106,9 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
---- What an iterator gives: arrays and how many rows of them count.
+--- A batch: arrays, and the number of padding rows. Fields: data and label (lists of arrays), pad
+-- (rows that do not count), index (numbers of the samples; may be nil), bucket_key, provide_data
+-- and provide_label (lists of descriptions), n (rows that count).
 -- @type DataBatch
 local DataBatch = Class:extend("DataBatch")
 data_of.DataBatch = DataBatch
@@ -123,8 +128,8 @@ function DataBatch:init(...)
 end
 
 
--- Returns the rows of the first array along its batch axis, less the padding.
-local function rows_that_count(batch)
+-- Returns the size of the first array along its batch axis, less the padding.
+local function count_rows(batch)
   local first = batch.data and batch.data[1]
   if type(first) ~= "table" or not first.shape then
     return 0
@@ -139,13 +144,13 @@ end
 -- the class.
 function DataBatch.__index(batch, key)
   if key == "n" then
-    return rows_that_count(batch)
+    return count_rows(batch)
   end
   return getmetatable(batch)[key]
 end
 
 
-local function shapes_text(list)
+local function show_shapes(list)
   local texts = {}
   for i, x in ipairs(list or {}) do
     texts[i] = Error.show(x.shape)
@@ -155,15 +160,16 @@ end
 
 
 function DataBatch:__tostring()
-  return ("DataBatch: data shapes: %s label shapes: %s"):format(shapes_text(self.data),
-    self.label and shapes_text(self.label) or "None")
+  return ("DataBatch: data shapes: %s label shapes: %s"):format(show_shapes(self.data),
+    self.label and show_shapes(self.label) or "None")
 end
 
 
 -- Iterators ---------------------------------------------------------------------------------------
 
---- The base of iterators. Fields: `batch_size`, `provide_data`,
--- `provide_label` (lists of descriptions).
+--- The base of iterators. Fields: `batch_size`, `provide_data` and `provide_label` (lists of
+-- descriptions). A subclass defines `reset`, and `next` or `iter_next` with `getdata`, `getlabel`,
+-- `getpad` and perhaps `getindex`.
 -- @type DataIter
 local DataIter = Class:extend("DataIter")
 data_of.DataIter = DataIter
@@ -171,8 +177,8 @@ data_of.DataIter = DataIter
 local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
 local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
---- Reads the options of the base. A subclass may pass its own options on: those that the base does
--- not know are ignored here.
+--- Reads the options of the base. Options that it does not know are an error for a DataIter itself;
+-- from a subclass, which may hand on its own, they are ignored.
 -- @int[opt=0] batch_size
 function DataIter:init(...)
   local form = getmetatable(self) == DataIter and ITER or BASE
@@ -180,29 +186,30 @@ function DataIter:init(...)
 end
 
 
---- Begins a new epoch.
+--- Begins a new epoch; a subclass defines it.
 function DataIter.reset(_) end
 
 
--- Returns descriptions as a list; nil for shapes by name, which have no order of arrays.
-local function listed(descs)
+-- Returns descriptions if they are a list; nil for shapes by name, which have no order.
+local function get_list(descs)
   return type(descs) == "table" and #descs > 0 and descs or nil
 end
 
 
---- Returns the next batch, nil at the end of the epoch.
+--- Returns the next batch.
+-- @treturn ?DataBatch nil: the epoch has ended
 function DataIter:next()
   if not self:iter_next() then
     return nil
   end
   return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(),
-    index = self:getindex(), provide_data = listed(self.provide_data),
-    provide_label = listed(self.provide_label) }
+    index = self:getindex(), provide_data = get_list(self.provide_data),
+    provide_label = get_list(self.provide_label) }
 end
 
 
---- Returns the next batch of a class with a `current_batch`, nil at the end. The caller owns it, so
--- that `ty.scope` frees it (not for users).
+--- Returns the next batch, nil at the end, for the `next` of a class whose `iter_next` sets
+-- `current_batch`. The caller owns the batch, so `ty.scope` frees it (not for users).
 function DataIter:_hand_out()
   self._handing_out = true
   local more = self:iter_next()
@@ -211,8 +218,8 @@ function DataIter:_hand_out()
 end
 
 
---- Returns whether there is a current batch, for such a class's `iter_next`. A batch that `next`
--- does not return is the iterator's own, and outlives a scope (not for users).
+--- Returns whether there is a `current_batch`, for the `iter_next` of such a class. Unless `next`
+-- is about to return it, the iterator owns the batch, so a scope does not free it (not for users).
 function DataIter:_has_current()
   local batch = self.current_batch
   if batch and not self._handing_out then
@@ -228,43 +235,50 @@ function DataIter:__call()
 end
 
 
---- Goes to the next batch; false at the end.
+--- Goes to the next batch; a subclass defines it.
+-- @treturn bool false: the epoch has ended
 function DataIter.iter_next(_)
   return false
 end
 
 
 --- Returns the input arrays of the current batch; a subclass defines it.
+-- @treturn {NDArray,...}
 function DataIter.getdata(_) end
 
 --- Returns the labels of the current batch; a subclass defines it.
+-- @treturn {NDArray,...}
 function DataIter.getlabel(_) end
 
---- Returns the sample numbers of the current batch, if the iterator knows them; a subclass may
--- define it.
+--- Returns the numbers of the samples in the current batch; a subclass may define it.
+-- @return nil: the iterator does not know them
 function DataIter.getindex(_) end
 
 --- Returns the number of padding rows of the current batch; a subclass defines it.
+-- @treturn int
 function DataIter.getpad(_) end
 
 
-local function no_state(self, method)
+local function fail_state(self, method)
   Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
-    message = "this iterator cannot give its position" }
+    message = ("a %s has no state; define state and set_state to resume it"):format(
+      self.class_name) }
 end
 
 
---- Returns the iterator's position: a table of numbers and texts that `set_state`
--- takes, also in another process.
+--- Returns the iterator's position, for `set_state`, also in another process. A class without one
+-- raises E(`unsupported`).
+-- @treturn table of numbers and texts
 function DataIter:state()
-  no_state(self, "state")
+  fail_state(self, "state")
 end
 
 
---- Continues from a position that `state` returned.
--- @tparam table state what `state` returned
+--- Goes to a position. A class without one raises E(`unsupported`); a state of another iterator is
+-- E(`value`).
+-- @tparam table state what `state` of an equal iterator returned
 function DataIter:set_state(state)
-  no_state(self, "set_state")
+  fail_state(self, "set_state")
 end
 
 

@@ -1,8 +1,12 @@
---- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter.
+--- Iterators over files, which a thread in C reads ahead: MNISTIter, CSVIter, LibSVMIter, RawIter,
+-- ImageRecordIter, ImageDetRecordIter.
 --
--- The first batch is fetched when the iterator is made, which is how its shapes are known and
--- mistakes in files come out early. `round_batch` completes the last batch of an epoch with the
--- first samples; the next epoch goes on after those.
+-- The constructor reads the first batch, which determines the shapes. A file that is missing is
+-- E(`io`), one that is damaged E(`format`), in the constructor or when the batch comes. With
+-- `round_batch`, the last batch of an epoch is completed by the first samples, and the next epoch
+-- goes on after these. `num_parts` and `part_index`, from 0, divide the samples among processes;
+-- `prefetch_buffer` is the number of batches read ahead; `data_name` and `label_name` are the names
+-- of the inputs.
 --
 -- @module tycho.io.native
 
@@ -22,12 +26,12 @@ local C, check = native.C, native.check
 
 local iters = {}
 
-local WAIT_MS = 100                                      -- between looks for Ctrl-C
+local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
 
 
 -- The class ---------------------------------------------------------------------------------------
 
---- Base of these iterators.
+--- The base of these iterators.
 -- @type MXDataIter
 local MXDataIter = base.DataIter:extend("MXDataIter")
 iters.MXDataIter = MXDataIter
@@ -35,8 +39,8 @@ iters.MXDataIter = MXDataIter
 local more, out, pad = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int[1]")
 
 
--- Returns a native iterator; `options` in Lua's values.
-local function open(kind, options, func)
+-- Returns a new native iterator. kind: its native name; options: Lua values by name.
+local function open_iterator(kind, options, func)
   local keys, dict = {}, {}
   for key, value in pairs(options) do
     keys[#keys + 1], dict[key] = key, attrs.text(value, func, key)
@@ -53,7 +57,8 @@ local function open(kind, options, func)
 end
 
 
-local function live(self, method)
+-- Returns the native iterator; E(state) after `free`.
+local function get_handle(self, method)
   if not self._handle then
     Error.raise{ code = "state", func = self.class_name .. ":" .. method,
       message = "the iterator was freed" }
@@ -62,8 +67,8 @@ local function live(self, method)
 end
 
 
--- Returns an array of the current batch.
-local function array_at(self, i, dtype)
+-- Returns array i, from 0, of the native batch, converted to dtype if that is given.
+local function get_array(self, i, dtype)
   check(C.ty_iter_data(self._handle, i, out), self.class_name .. ":next")
   C.ty_tensor_keep(out[0])
   local x = class.own(out[0])
@@ -71,31 +76,31 @@ local function array_at(self, i, dtype)
 end
 
 
--- Returns the next batch of the native iterator, nil at the end.
-local function fetch(self)
+-- Waits for the next batch of the native iterator and returns it; nil at the end.
+local function fetch_batch(self)
   local func = self.class_name .. ":next"
   repeat
-    check(C.ty_iter_next(live(self, "next"), WAIT_MS, more), func)
+    check(C.ty_iter_next(get_handle(self, "next"), WAIT_MS, more), func)
   until more[0] ~= -1
   if more[0] == 0 then
     return nil
   end
   check(C.ty_iter_pad(self._handle, pad), func)
-  return base.DataBatch{ data = { array_at(self, 0, self._dtype) },
-    label = { array_at(self, 1) }, pad = pad[0] }
+  return base.DataBatch{ data = { get_array(self, 0, self._dtype) },
+    label = { get_array(self, 1) }, pad = pad[0] }
 end
 
 
--- @string kind native name
--- @tparam table options for the core
--- @tparam table a checked values: batch_size, data_name, label_name, dtype
+-- Makes the native iterator, reads the first batch and describes the inputs. kind: native name;
+-- options: for the core; a: arguments of the constructor. E(value): there is no batch.
 function MXDataIter:_open(kind, options, a)
   MXDataIter.super.init(self, { batch_size = a.batch_size })
   self._kind, self._options, self._dtype, self._round = kind, options, a.dtype, a.round_batch
-  self._handle = open(kind, options, "io." .. self.class_name)
-  -- samples before this epoch's first; batches handed out; resets
-  self._skip, self._batches, self._epoch = 0, 0, 0
-  self._first = class.outside(fetch, self)
+  self._handle = open_iterator(kind, options, "io." .. self.class_name)
+  self._skip = 0                                         -- samples that the last epoch took of this
+  self._batches = 0                                      -- batches returned in this epoch
+  self._epoch = 0                                        -- number of resets
+  self._first = class.outside(fetch_batch, self)
   if not self._first then
     Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size",
       got = a.batch_size, message = "the files do not hold one batch" }
@@ -106,46 +111,49 @@ function MXDataIter:_open(kind, options, a)
 end
 
 
--- Returns the number of samples that the last batch takes from the next epoch.
-local function pad_of(self)
+-- Returns the number of samples that the last batch took from the next epoch.
+local function get_pad(self)
   return self._last and self._last.pad or 0
 end
 
 
---- Goes to the next batch; false at the end.
+--- Goes to the next batch.
+-- @treturn bool false: the epoch has ended
 function MXDataIter:iter_next()
   local held = self._first
   if not (held and self._again) then
     self._first = nil
   end
-  self.current_batch = held or fetch(self)
+  self.current_batch = held or fetch_batch(self)
   self._last = self.current_batch or self._last
   self._batches = self._batches + (self.current_batch and 1 or 0)
   return self:_has_current()
 end
 
 
---- Returns the next batch, nil at the end.
+--- Returns the next batch.
+-- @treturn ?DataBatch nil: the epoch has ended
 function MXDataIter:next()
   return self:_hand_out()
 end
 
 
---- Begins a new epoch.
+--- Begins a new epoch; does nothing before the first batch of one.
 function MXDataIter:reset()
   if self._first then
-    return                       -- nothing of this epoch was handed out, or nothing will change
+    return
   end
-  check(C.ty_iter_reset(live(self, "reset")), self.class_name .. ":reset")
-  self._skip, self._batches, self._last = self._round and pad_of(self) or 0, 0, nil
+  check(C.ty_iter_reset(get_handle(self, "reset")), self.class_name .. ":reset")
+  self._skip, self._batches, self._last = self._round and get_pad(self) or 0, 0, nil
   self._epoch = self._epoch + 1
 end
 
 
---- Makes the iterator return the first batch again and again: to time everything but the reading.
+--- Makes the iterator return its first batch at each call from now on, to time a training without
+-- the reading of files.
 function MXDataIter:debug_skip_load()
   self._again = true
-  self._first = self._first or class.outside(fetch, self)
+  self._first = self._first or class.outside(fetch_batch, self)
 end
 
 
@@ -159,7 +167,9 @@ function MXDataIter:state()
 end
 
 
---- Opens the files again and reads up to the position.
+--- Goes to a position: opens the files again and reads up to it. A state of another kind of
+-- iterator is E(`value`).
+-- @tparam table state what `state` returned
 function MXDataIter:set_state(state)
   if type(state) ~= "table" or state.kind ~= self._kind then
     Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",
@@ -171,15 +181,15 @@ function MXDataIter:set_state(state)
   end
   options.skip_samples, options.first_epoch = state.skip, state.epoch
   self:free()
-  self._handle = open(self._kind, options, self.class_name .. ":set_state")
+  self._handle = open_iterator(self._kind, options, self.class_name .. ":set_state")
   self._skip, self._batches, self._epoch = state.skip, state.batches, state.epoch or 0
   for _ = 1, state.batches do
-    self._last = fetch(self)
+    self._last = fetch_batch(self)
   end
 end
 
 
---- Stops the thread and gives the memory back.
+--- Stops the thread and frees its memory. The iterator cannot be used then: E(`state`).
 function MXDataIter:free()
   if self._handle then
     C.ty_iter_free(ffi.gc(self._handle, nil))
@@ -190,22 +200,24 @@ end
 
 -- Kinds -------------------------------------------------------------------------------------------
 
--- parameters of all kinds
+-- Parameters of all kinds.
 local SHARED = {
   { "prefetch_buffer", "integer", 4 }, { "ctx", "context?" }, { "data_name", "text", "data" },
   { "label_name", "text", "softmax_label" },
 }
 
--- not for the core
-local OURS = { ctx = true, data_name = true, label_name = true, silent = true,
+-- Parameters that are not handed on to the core.
+local NOT_FOR_CORE = { ctx = true, data_name = true, label_name = true, silent = true,
   verbose = true, device_id = true }
 
--- dtypes that text is read as before it is converted
+-- Dtype of the batch -> dtype as which text is read; others are read as float32.
 local READ_AS = { int32 = "float64", int64 = "float64", float64 = "float64" }
 
 
--- Returns a kind of iterator: its native name and parameters.
-local function kind(class_name, native_name, own)
+-- Defines and returns a class of iterators. own: its parameters; read_as, a field of it: dtype of
+-- the batch -> dtype that the core gives. The caller may set `check` of the class, called with the
+-- arguments before it opens files, and `opened`, called with object and arguments after that.
+local function define_iterator(class_name, native_name, own)
   local Kind = MXDataIter:extend(class_name)
   local spec = { "*" }
   for _, list in ipairs{ own, SHARED } do
@@ -217,8 +229,8 @@ local function kind(class_name, native_name, own)
   function Kind:init(...)
     local a, options = form(...), {}
     for key, value in pairs(a) do
-      options[key] = not OURS[key] and value or nil
-      if not OURS[key] and value == false then
+      options[key] = not NOT_FOR_CORE[key] and value or nil
+      if not NOT_FOR_CORE[key] and value == false then
         options[key] = false
       end
     end
@@ -241,13 +253,15 @@ local BATCH, ROUND, DTYPE =
   { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
 local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 
---- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch
--- is dropped; shuffled once. Options image, label, batch_size = 128, shuffle = true,
--- flat = false, seed = 0, silent = false, num_parts = 1, part_index = 0, prefetch_buffer = 4,
--- dtype, data_name, label_name; data_shape or input_shape: what one image is expected to be,
--- {1, 28, 28} or, with flat, {784} (another one raises E(shape)).
+--- Reads images and labels from idx files, plain or packed by gzip. Pixels are divided by 256. An
+-- incomplete last batch is left out; samples are shuffled once, before the first epoch. Options:
+-- image, label: paths; batch_size = 128; shuffle = true; flat = false: true for images of one
+-- axis; seed = 0; data_shape or input_shape: expected shape of an image, {1, 28, 28} or, with
+-- flat, {784}, another one is E(`shape`); num_parts = 1, part_index = 0, prefetch_buffer = 4,
+-- dtype = "float32", data_name = "data", label_name = "softmax_label"; silent is accepted, without
+-- effect.
 -- @function MNISTIter
-kind("MNISTIter", "mnist", {
+define_iterator("MNISTIter", "mnist", {
   { "image", "text", "./train-images-idx3-ubyte" },
   { "label", "text", "./train-labels-idx1-ubyte" },
   { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
@@ -260,46 +274,48 @@ kind("MNISTIter", "mnist", {
     if given and Error.show(given) ~= Error.show(sample) then
       self:free()
       Error.raise{ code = "shape", func = "io.MNISTIter", argument = argument, expected = given,
-        got = sample, message = ("the images are not of '%s' (flat = %s)"):format(argument,
-          tostring(a.flat)) }
+        got = sample, message = ("the images do not have the shape '%s' (flat = %s)")
+          :format(argument, tostring(a.flat)) }
     end
   end
 end
 
 
---- Rows of numbers between commas, and perhaps a comma at the end. Options data_csv, data_shape,
--- label_csv = "NULL" (labels 0), label_shape = {1}, batch_size, round_batch = true,
--- prefetch_buffer = 4, dtype, data_name, label_name; header: whether the first line of each file is
--- one of names, which is skipped (nil: it is where none of its fields is a number).
+--- Reads lines of numbers that commas separate; a comma may end a line. Options: data_csv: path;
+-- data_shape: of a sample; label_csv = "NULL": path, without it labels are 0; label_shape = {1};
+-- batch_size; round_batch = true; header: whether the first line of each file has names and is
+-- skipped, nil: where none of its fields is a number; prefetch_buffer = 4, dtype = "float32",
+-- data_name = "data", label_name = "softmax_label".
 -- @function CSVIter
-kind("CSVIter", "csv", {
+define_iterator("CSVIter", "csv", {
   { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
   { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE, { "header", "boolean?" },
 })
 
 
---- Rows of a label and index:value pairs, as dense arrays; what follows #, a weight of the label
--- and the number of a query (qid:) are passed over. Options data_libsvm, data_shape,
--- label_libsvm = "NULL" (the labels of the data), label_shape = {1}, num_parts = 1,
--- part_index = 0, batch_size, round_batch = true (nothing else is possible), prefetch_buffer = 4,
--- dtype, data_name, label_name.
+--- Reads lines of a label and index:value pairs as dense arrays. Comments after #, weights of
+-- labels and numbers of queries (qid:) are ignored. Options: data_libsvm: path; data_shape: of a
+-- sample; label_libsvm = "NULL": path, without it the labels are those of the data; label_shape =
+-- {1}; num_parts = 1, part_index = 0; batch_size; round_batch = true (false is E(`value`));
+-- prefetch_buffer = 4, dtype = "float32", data_name = "data", label_name = "softmax_label".
 -- @function LibSVMIter
-kind("LibSVMIter", "libsvm", {
+define_iterator("LibSVMIter", "libsvm", {
   { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
   { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
 }).check = function(a)
   if not a.round_batch then
     Error.raise{ code = "value", func = "io.LibSVMIter", argument = "round_batch", expected = true,
-      got = "false", message = "LibSVMIter completes its last batch in any case" }
+      got = "false", message = "LibSVMIter always completes its last batch" }
   end
 end
 
 
---- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample.
--- Options path, shape, dtype = "uint8", label_bytes = 0, batch_size, round_batch = true,
--- prefetch_buffer = 4, data_name, label_name.
+--- Reads binary records of one size: `label_bytes` labels of one byte each, then the elements of a
+-- sample. Options: path; shape: of a sample; dtype = "uint8": of its elements, little-endian;
+-- label_bytes = 0; batch_size; round_batch = true; prefetch_buffer = 4, data_name = "data",
+-- label_name = "softmax_label".
 -- @function RawIter
-kind("RawIter", "raw", {
+define_iterator("RawIter", "raw", {
   { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" },
   { "label_bytes", "integer", 0 }, BATCH, ROUND,
 })
@@ -318,7 +334,8 @@ local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_
 
 local FLOATS = { "float32", "float64", "float16", "bfloat16" }
 
--- Returns the reference's parameters; those without a default here have it in the core.
+-- Returns the parameters of an iterator over records of images: `rows` has { names, type } of those
+-- whose defaults the core knows. bytes: names of the 8-bit dtypes; sequence: value of aug_seq.
 local function record_params(dtype, bytes, label_width, sequence, rows)
   local dtypes = { unpack(FLOATS) }
   for _, name in ipairs(bytes) do
@@ -346,8 +363,8 @@ local function image_params(dtype)
 end
 
 
--- Writes the mean of the images, as they are before normalisation, into the file that is to hold
--- it.
+-- Reads all images, as they are before mean and scale, and writes their mean to the file
+-- `mean_img`.
 local function make_mean(a, class_name)
   local options = { batch_size = 1, round_batch = false, shuffle = false, dtype = "float32" }
   for key, value in pairs(a) do
@@ -369,8 +386,9 @@ end
 
 local MEANS = { mean_img = true, mean_r = true, mean_g = true, mean_b = true, mean_a = true }
 
--- Returns a check of the options that change levels: dtype uint8 allows none of them, int8 only a
--- mean; others raise E(value). It also makes the mean image if its file does not exist.
+-- Returns the function `check` for the options that change levels: with dtype uint8 none of them,
+-- with int8 only a mean is allowed, else E(value). It also makes the mean image if its file does
+-- not exist.
 local function check_levels(class_name)
   return function(a)
     for _, name in ipairs{ "mean_img", unpack(LEVELS) } do
@@ -378,7 +396,7 @@ local function check_levels(class_name)
       if not fits and a[name] ~= nil then
         Error.raise{ code = "value", func = "io." .. class_name, argument = name,
           expected = "nothing, as dtype is " .. a.dtype, got = tostring(a[name]),
-          message = ("'%s' is for floats"):format(name) }
+          message = ("'%s' needs a dtype of floats"):format(name) }
       end
     end
     if a.mean_img and not files.exists(a.mean_img) then
@@ -388,30 +406,31 @@ local function check_levels(class_name)
 end
 
 
---- Labelled JPEG and PNG images of a record file, decoded and changed by threads; the same
--- batches for any number of them. What is done to an image, in this order: `resize`, turns and
--- scales, border, window, colours; then mirror image, mean, contrast, illumination, scale,
--- deviation. A new order in each epoch if `shuffle`.
+--- Reads labelled JPEG and PNG images from a RecordIO file; threads decode and change them. The
+-- batches are the same for any number of threads. An image is changed in this order: resize,
+-- rotation and scale, border, crop, colours, mirroring, mean, contrast, illumination, scale,
+-- deviation. With shuffle = true each epoch has a new order. Damaged records and images are
+-- E(`format`).
 --
--- Without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed (all records
--- are shuffled). Without round_batch the last batch does not say how many rows it lacks. Damaged
--- records and images: E(format).
--- @param data_shape 1, 3 or 4 channels, height, width
+-- Accepted, without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed
+-- (all records are shuffled). With round_batch = false the last batch does not say how many of its
+-- rows are padding.
+-- @param data_shape {channels, height, width} of a sample, 1, 3 or 4 channels
 -- @function ImageRecordIter
-kind("ImageRecordIter", "image_record", image_params("float32")).check =
+define_iterator("ImageRecordIter", "image_record", image_params("float32")).check =
   check_levels("ImageRecordIter")
 
 
---- As `ImageRecordIter`, with dtype = "uint8": pixels as they are.
+--- Reads images as `ImageRecordIter` does, with dtype = "uint8": pixels are not changed to floats.
 -- @function ImageRecordUInt8Iter
-kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check =
+define_iterator("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check =
   check_levels("ImageRecordUInt8Iter")
 
 
---- As `ImageRecordIter`, with dtype = "int8": pixels less the rounded mean (mean_r, ... or
--- mean_img), from -128 to 127; without a mean all above 127 are 127.
+--- Reads images as `ImageRecordIter` does, with dtype = "int8": pixels less the rounded mean
+-- (mean_r, ... or mean_img), limited to -128 to 127. Without a mean, pixels above 127 become 127.
 -- @function ImageRecordInt8Iter
-kind("ImageRecordInt8Iter", "image_record", image_params("int8")).check =
+define_iterator("ImageRecordInt8Iter", "image_record", image_params("int8")).check =
   check_levels("ImageRecordInt8Iter")
 
 
@@ -427,7 +446,7 @@ local DET_LISTS = { "min_crop_scales", "max_crop_scales", "min_crop_aspect_ratio
   "max_crop_sample_coverages", "min_crop_object_coverages", "max_crop_object_coverages",
   "max_crop_trials" }
 
-local function det_params()
+local function detection_params()
   local spec = record_params("float32", { "uint8" }, -1, "det_aug_default", { { PATHS, "text?" },
     { DET_COUNTS, "integer?" }, { DET_NUMBERS, "number?" }, { DET_LISTS, "number|list?" },
     { { "verbose" }, "boolean?" } })
@@ -437,30 +456,36 @@ local function det_params()
 end
 
 
---- Images with boxes of what they show, of a record file, decoded and changed by threads. The label
--- of a record (or of path_imglist) is how many numbers stand before the objects (2 at least), how
--- many an object has (5 at least), the rest of those before, then for each object its class, left,
--- top, right, bottom in shares of the image. A batch's label is (batch, 4 + the widest label):
--- channels, height and width of the image, how many numbers follow, these, and label_pad_value.
--- Options path_imgrec, data_shape, batch_size; and
+--- Reads images with labelled boxes of objects from a RecordIO file; threads decode and change
+-- them.
 --
--- records: as of `ImageRecordIter`, but label_width = -1 (any number), label_pad_width = 0 (that of
--- the widest label, for which all records are looked through), label_pad_value = -1;
+-- The label of a record (or of its line in path_imglist) is a list of numbers: A, how many numbers
+-- precede the objects (at least 2, A itself counts); B, how many each object has (at least 5); A -
+-- 2 further numbers; then, for each object, its class and left, top, right, bottom as shares of the
+-- image's size, and B - 5 further numbers. A batch's label has shape (batch, 4 + width of the
+-- widest label): channels, height and width of the image, the number of numbers that follow, these
+-- numbers, and label_pad_value in the rest.
 --
--- windows: rand_crop_prob = 0, num_crop_sampler = 1, and for each sampler (a list, or one number
--- for all) min_crop_scales = 0, max_crop_scales = 1, min_crop_aspect_ratios, max_crop_aspect_ratios
--- = 1, min_crop_overlaps, min_crop_sample_coverages, min_crop_object_coverages = 0,
--- max_crop_overlaps, max_crop_sample_coverages, max_crop_object_coverages = 1, max_crop_trials =
--- 25; crop_emit_mode = "center" (an object stays whose middle does) or "overlap"
--- (emit_overlap_thresh = 0.3 of it do);
+-- Options path_imgrec, data_shape, batch_size, and these:
 --
--- the rest: resize = -1 (of the shorter side), rand_pad_prob = 0, max_pad_scale = 1, fill_value =
--- 127, rand_mirror_prob = 0, max_random_hue, max_random_saturation, max_random_illumination (of
--- 180, 255, 255), max_random_contrast = 0, each with its random_..._prob = 0, inter_method = 1,
--- resize_mode = "force", "shrink" or "fit" (the image keeps its proportions, fill_value is beside
--- and below it), mean_img, mean_r, ... std_r, ... scale, dtype as of `ImageRecordIter`.
+-- Records: those of `ImageRecordIter`, but label_width = -1 (any number); label_pad_width = 0
+-- (width of the widest label, for which all records are read once), label_pad_value = -1.
+--
+-- Random crops: rand_crop_prob = 0; num_crop_sampler = 1, and for each sampler (a list, or one
+-- number for all) min_crop_scales = 0, max_crop_scales = 1, min_crop_aspect_ratios = 1,
+-- max_crop_aspect_ratios = 1, min_crop_overlaps = 0, max_crop_overlaps = 1,
+-- min_crop_sample_coverages = 0, max_crop_sample_coverages = 1, min_crop_object_coverages = 0,
+-- max_crop_object_coverages = 1, max_crop_trials = 25; crop_emit_mode = "center" keeps an object
+-- whose centre is inside the crop, "overlap" one of which a share of emit_overlap_thresh = 0.3 is.
+--
+-- Others: resize = -1 (size of the shorter side, in pixels); rand_pad_prob = 0, max_pad_scale = 1,
+-- fill_value = 127; rand_mirror_prob = 0; max_random_hue = 0 (of 180), max_random_saturation = 0
+-- and max_random_illumination = 0 (of 255), max_random_contrast = 0, each with its random_..._prob
+-- = 0; inter_method = 1; resize_mode = "force", "shrink" or "fit" (the image keeps its proportions,
+-- and fill_value is to the right of it and below); mean_img, mean_r, ... std_r, ... scale, dtype as
+-- of `ImageRecordIter`.
 -- @function ImageDetRecordIter
-kind("ImageDetRecordIter", "image_det_record", det_params()).check =
+define_iterator("ImageDetRecordIter", "image_det_record", detection_params()).check =
   check_levels("ImageDetRecordIter")
 
 

@@ -1,11 +1,11 @@
---- Iterating over arrays in memory.
+--- Batches of arrays in memory: `ty.io.NDArrayIter`.
 --
--- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new
--- permutation at every reset. Rows that are neighbours in the data come as views, others are
--- gathered. What happens to a last incomplete batch: "pad" completes it with the first rows, again
--- and again if need be; "discard" drops it; "roll_over" holds its rows back and puts them in front
--- of the next epoch. The cursor is the first row of the current batch; it is below 0 before the
--- first one and while held rows are given out.
+-- An epoch has the rows in their own order or, with `shuffle`, in a new permutation at each reset.
+-- Consecutive rows of the data are returned as views, others as copies. An incomplete last batch is
+-- completed with the first rows of the epoch ("pad", repeatedly if need be), left out ("discard"),
+-- or held back for the beginning of the next epoch ("roll_over"). The cursor is the position, from
+-- 0, of the current batch's first row in the epoch. It is below 0 before the first batch, and in a
+-- batch that begins with held rows.
 --
 -- @module tycho.io.ndarray_iter
 
@@ -23,7 +23,8 @@ require "tycho.ndarray"
 local is_array, is_plain = class.is_array, values.is_plain
 local F32, I32 = args.DTYPES.float32, args.DTYPES.int32
 
---- Iterator over arrays. Field: idx, the numbers of the rows in the order of the epoch (NDArray).
+--- An iterator over arrays. Fields: idx, the numbers of the rows in the order of the epoch
+-- (NDArray); num_data, the number of rows; cursor.
 -- @type NDArrayIter
 local NDArrayIter = base.DataIter:extend("NDArrayIter")
 
@@ -42,8 +43,9 @@ local function is_pair(v)
 end
 
 
--- Returns what was given as a list of {name, array or table}; nil for something that is no table.
-local function named_sources(given, name)
+-- Returns data or labels as a list of {name, array or table}; nil for a value that is neither an
+-- array nor a table.
+local function list_sources(given, name)
   if is_array(given) then
     return { { name, given } }
   elseif not is_plain(given) then
@@ -66,8 +68,9 @@ local function named_sources(given, name)
 end
 
 
+-- Returns data or labels as a list of {name, array}, sorted by name; raises E(type).
 local function read_sources(given, name, argument)
-  local list = values.value(given) == nil and {} or named_sources(given, name)
+  local list = values.value(given) == nil and {} or list_sources(given, name)
   if not list then
     Error.raise{ code = "type", func = "io.NDArrayIter", argument = argument,
       got = Error.kind(given), expected = "an NDArray, a nested table, or a list or table of them",
@@ -84,19 +87,21 @@ local function read_sources(given, name, argument)
 end
 
 
-local function check_rows(sources, n, argument)
+-- Raises E(shape) unless all arrays have n rows.
+local function check_rows(sources, n, argument, first)
   for _, source in ipairs(sources) do
     if source[2]._shape[1] ~= n then
       Error.raise{ code = "shape", func = "io.NDArrayIter", argument = source[1],
-        expected = n .. " rows", got = source[2].shape,
-        message = ("array '%s' of '%s' has another number of rows than the data")
-          :format(source[1], argument) }
+        expected = n .. " rows", got = ("%d rows"):format(source[2]._shape[1]),
+        message = ("array '%s' of '%s' has another number of rows than '%s' of 'data'")
+          :format(source[1], argument, first) }
     end
   end
 end
 
 
-local function describe(sources, layout, batch_size)
+-- Returns the descriptions of batches of sources.
+local function describe_sources(sources, layout, batch_size)
   local list = {}
   for i, source in ipairs(sources) do
     local shape = source[2].shape
@@ -112,7 +117,8 @@ end
 
 -- Order -------------------------------------------------------------------------------------------
 
-local function numbered(n)
+-- Returns 0, 1 ... n - 1 as an FFI array of int32.
+local function list_numbers(n)
   local rows = ffi.new("int32_t[?]", n)
   for i = 0, n - 1 do
     rows[i] = i
@@ -121,42 +127,45 @@ local function numbered(n)
 end
 
 
-local function index_array(rows, n)
+-- Returns an NDArray of n numbers of an FFI array.
+local function make_index(rows, n)
   return transfer.from_string(ffi.string(rows, 4 * n), { n }, I32, "io.NDArrayIter")
 end
 
 
--- Sets the field `idx`, the row numbers in order, which users read.
-local function show_order(self, idx)
+-- Sets the public field `idx`.
+local function set_index(self, idx)
   self.idx = class.keep(idx)
 end
 
 
--- Sets the order of the epoch to the numbers of an int32 array.
-local function take_order(self, idx)
+-- Sets the order of the epoch to the row numbers in an int32 NDArray.
+local function set_order(self, idx)
   self._order = ffi.new("int32_t[?]", self.num_data)
   ffi.copy(self._order, idx:tostring_raw(), 4 * self.num_data)
-  show_order(self, idx)
+  set_index(self, idx)
 end
 
 
--- Draws a new permutation of the rows from the random state of cpu(0), if the iterator shuffles.
+-- If the iterator shuffles, sets the order to a new permutation, drawn from the random state of
+-- cpu(0).
 local function reorder(self)
   if self.shuffle then
     local n = self.num_data
-    take_order(self, call.unary("_shuffle", "io.NDArrayIter", index_array(numbered(n), n)))
+    set_order(self, call.unary("_shuffle", "io.NDArrayIter", make_index(list_numbers(n), n)))
   end
 end
 
 
 -- The iterator ------------------------------------------------------------------------------------
 
---- Reads the options. Data and labels are an NDArray, a nested table (float32), a list of arrays,
--- or arrays by name, which are sorted by name. The order of a shuffling iterator comes from the
--- random state of cpu(0).
--- @param data rows along axis 0
--- @param[opt] label
--- @int[opt=1] batch_size
+--- @param data an NDArray, a nested table of numbers (float32), a list of arrays, or a table name
+--   -> array, sorted by name; all with the same number of rows along axis 0, else E(`shape`)
+-- @param[opt] label likewise, with as many rows
+-- @int[opt=1] batch_size rows in a batch, at least 1
+-- @tparam[opt] table options shuffle = false: true for a new order in each epoch, drawn from the
+--   random state of cpu(0); last_batch_handle = "pad", "discard" or "roll_over"; data_name =
+--   "data", label_name = "softmax_label": names of inputs given without one; layout = "NCHW"
 function NDArrayIter:init(...)
   local a = FORM(...)
   if a.batch_size < 1 then
@@ -168,21 +177,21 @@ function NDArrayIter:init(...)
   self._label = read_sources(a.label, a.label_name, "label")
   if #self._data == 0 then
     Error.raise{ code = "value", func = "io.NDArrayIter", argument = "data",
-      message = "there is no data" }
+      expected = "at least one array", got = "none", message = "bad 'data'" }
   end
   self.num_data = self._data[1][2]._shape[1]
-  check_rows(self._data, self.num_data, "data")
-  check_rows(self._label, self.num_data, "label")
+  check_rows(self._data, self.num_data, "data", self._data[1][1])
+  check_rows(self._label, self.num_data, "label", self._data[1][1])
   self.shuffle, self.last_batch_handle = a.shuffle, a.last_batch_handle
-  self.provide_data = describe(self._data, a.layout, a.batch_size)
-  self.provide_label = describe(self._label, a.layout, a.batch_size)
+  self.provide_data = describe_sources(self._data, a.layout, a.batch_size)
+  self.provide_label = describe_sources(self._label, a.layout, a.batch_size)
   self.cursor = -a.batch_size
-  show_order(self, index_array(numbered(self.num_data), self.num_data))
+  set_index(self, make_index(list_numbers(self.num_data), self.num_data))
   self:reset()
 end
 
 
---- Begins a new epoch. With "roll_over" after the last batch, held rows come first.
+--- Begins a new epoch. After a whole epoch with "roll_over", held rows come first.
 function NDArrayIter:reset()
   reorder(self)
   local n, size = self.num_data, self.batch_size
@@ -194,7 +203,7 @@ function NDArrayIter:reset()
 end
 
 
---- Begins a new epoch and forgets held rows.
+--- Begins a new epoch and drops held rows.
 function NDArrayIter:hard_reset()
   reorder(self)
   self._held, self.cursor = nil, -self.batch_size
@@ -203,13 +212,15 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
-local function rolls(self)
+-- Returns whether the current batch begins with rows held from the last epoch.
+local function has_held_rows(self)
   return self.last_batch_handle == "roll_over" and self.cursor < 0
     and self.cursor > -self.batch_size
 end
 
 
--- Returns row numbers as the bytes of int32: `count` rows of the epoch from position `from` on.
+-- Returns the numbers of `count` rows from position `from` of the epoch on, as the bytes of int32.
+-- Positions beyond the end begin at the first again.
 local function list_rows(self, from, count)
   local order, n = self._order, self.num_data
   local rows = ffi.new("int32_t[?]", math.max(count, 1))
@@ -221,14 +232,15 @@ local function list_rows(self, from, count)
 end
 
 
--- Returns first row and number of rows of the epoch in the current batch, and the held rows before
--- them.
-local function extent(self)
+-- Returns the position of the current batch's first row in the epoch, the number of its rows in the
+-- epoch, and the held rows before them, as the bytes of int32. Raises E(state) where there is no
+-- current batch.
+local function get_extent(self)
   local n, size = self.num_data, self.batch_size
-  if rolls(self) then
+  if has_held_rows(self) then
     if not self._held then
       Error.raise{ code = "state", func = "NDArrayIter:getdata",
-        message = "there are no rows from the epoch before" }
+        message = "the rows held from the last epoch were not read; call next" }
     end
     return 0, math.min(self.cursor + size, n), self._held
   elseif self.cursor < 0 or self.cursor >= n then
@@ -241,6 +253,7 @@ local function extent(self)
 end
 
 
+-- Returns a view of `count` rows of an array.
 local function view_rows(x, from, count)
   local shape = x.shape
   local row = x._size / shape[1] * class.BYTES[x._dtype]
@@ -249,8 +262,9 @@ local function view_rows(x, from, count)
 end
 
 
+-- Returns the arrays of the current batch.
 local function take_rows(self, sources)
-  local from, count, held = extent(self)
+  local from, count, held = get_extent(self)
   local index, list = nil, {}
   if held ~= "" or self._order or from + count > self.num_data then
     local bytes = held .. list_rows(self, from, count)
@@ -269,19 +283,21 @@ local function take_rows(self, sources)
 end
 
 
---- Goes to the next batch; false at the end.
+--- Goes to the next batch.
+-- @treturn bool false: the epoch has ended
 function NDArrayIter:iter_next()
   self.cursor = self.cursor + self.batch_size
   return self.cursor < self.num_data
 end
 
 
---- Returns the next batch, nil at the end of the epoch.
+--- Returns the next batch.
+-- @treturn ?DataBatch nil: the epoch has ended
 function NDArrayIter:next()
   if not self:iter_next() then
     return nil
   end
-  local from, count, held = extent(self)
+  local from, count, held = get_extent(self)
   if #held / 4 + count < self.batch_size then
     self._held = held .. list_rows(self, from, count)
     return nil
@@ -305,13 +321,15 @@ function NDArrayIter:getlabel()
 end
 
 
---- Returns the number of rows that do not count: borrowed ones at the end of the last batch
--- ("pad"), or rows of the epoch before at the front of the first one ("roll_over").
+--- Returns the number of rows of the current batch that do not count: those added at the end of the
+-- last batch ("pad"), or those held from the last epoch at the beginning of the first
+-- ("roll_over").
+-- @treturn int
 function NDArrayIter:getpad()
   if self.last_batch_handle == "pad" then
     return math.max(self.cursor + self.batch_size - self.num_data, 0)
   end
-  return rolls(self) and -self.cursor or 0
+  return has_held_rows(self) and -self.cursor or 0
 end
 
 
@@ -330,11 +348,11 @@ function NDArrayIter:set_state(state)
     Error.raise{ code = "value", func = "NDArrayIter:set_state", argument = "state",
       message = "the state is that of another iterator" }
   end
-  -- the row that comes next is the same, whatever the size of batches
+  -- the next row is the same, also if the state is that of an iterator of another batch_size
   self.cursor = state.cursor + (state.batch_size or self.batch_size) - self.batch_size
   self._held = state.held
   if state.order then
-    take_order(self, transfer.from_string(state.order, { self.num_data }, I32,
+    set_order(self, transfer.from_string(state.order, { self.num_data }, I32,
       "NDArrayIter:set_state"))
   end
 end

@@ -1,8 +1,8 @@
 --- Batches from a folder of `.npz` files: `ty.io.NPZIter`.
 --
--- One file is in memory at a time, and what a batch still needs of the one before. Files come in
--- the order of their names; with `shuffle` files come in a new order in each epoch, and the rows of
--- each file, too, by the random state of cpu(0).
+-- One file is in memory at a time, beside rows of the last one that a batch still needs. Files come
+-- in the order of their names. With `shuffle`, the order of the files, and that of the rows in each
+-- file, is drawn anew for each epoch from the random state of cpu(0).
 --
 -- @module tycho.io.npz_iter
 
@@ -21,7 +21,7 @@ local transfer = require "tycho.ndarray.transfer"
 local FUNC = "io.NPZIter"
 local I32 = args.DTYPES.int32
 
---- Iterator over the files of a folder. Fields: path, files (names, sorted).
+--- An iterator over the files of a folder. Fields: path, files (names of its own files, sorted).
 -- @type NPZIter
 local NPZIter = base.DataIter:extend("NPZIter")
 
@@ -36,7 +36,9 @@ local FORM = args.form(FUNC, {
 
 -- Files -------------------------------------------------------------------------------------------
 
-local function npz_files(a)
+-- Returns the names of the iterator's files, of those in the folder; raises E(value) if there are
+-- none.
+local function list_files(a)
   local all, own = {}, {}
   for _, entry in ipairs(folder.list(a.path, FUNC)) do
     all[#all + 1] = not entry.folder and entry.name:lower():find("%.npz$") and entry.name or nil
@@ -67,7 +69,7 @@ local function list_names(arrays)
 end
 
 
--- Returns an array of a file, one row for a whole file.
+-- Returns the array of an input from a file, as one row if each file is a sample; raises E(name).
 local function find_array(self, loaded, name, path)
   local key = self._arrays[name] or name
   local x = loaded[key]
@@ -79,7 +81,8 @@ local function find_array(self, loaded, name, path)
 end
 
 
--- Raises an error if an array's rows do not match those of the first file.
+-- Raises E(shape) if the rows of an array have another shape than those of the first file, or if
+-- their number is not `rows`.
 local function check_rows(self, x, name, path, rows)
   local want, shape = self._row_shapes[name], x.shape
   local row = { unpack(shape, 2, #shape) }
@@ -95,7 +98,7 @@ local function check_rows(self, x, name, path, rows)
 end
 
 
--- Returns the arrays of a file in the order of the names.
+-- Returns the arrays of a file in the order of the inputs, and their number of rows.
 local function load_file(self, name)
   local path = self.path .. "/" .. name
   local loaded, list, rows = nd.load(path), {}, nil
@@ -112,7 +115,8 @@ end
 
 -- Order -------------------------------------------------------------------------------------------
 
-local function counted(n)
+-- Returns 0, 1 ... n - 1 as an int32 array.
+local function make_numbers(n)
   local rows = ffi.new("int32_t[?]", n)
   for i = 0, n - 1 do
     rows[i] = i
@@ -121,12 +125,14 @@ local function counted(n)
 end
 
 
-local function mixed(n)
-  return call.unary("_shuffle", FUNC, counted(n))
+-- Returns 0, 1 ... n - 1 in random order as an int32 array.
+local function shuffle_numbers(n)
+  return call.unary("_shuffle", FUNC, make_numbers(n))
 end
 
 
--- Opens the next file of the epoch, its rows mixed if asked for; returns false where there is none.
+-- Reads the next file of the epoch, and shuffles its rows if `mixes`. Returns false where there is
+-- none.
 local function open_next(self, mixes)
   if self._at == #self._order then
     self._open = nil
@@ -134,14 +140,15 @@ local function open_next(self, mixes)
   end
   self._at, self._row = self._at + 1, 0
   self._open, self._rows = load_file(self, self.files[self._order[self._at]])
-  self._mixed = mixes and class.keep(mixed(self._rows)) or nil
+  self._mixed = mixes and class.keep(shuffle_numbers(self._rows)) or nil
   return true
 end
 
 
 -- The iterator ------------------------------------------------------------------------------------
 
-local function describe(self, names)
+-- Returns the descriptions of inputs.
+local function describe_inputs(self, names)
   local list = {}
   for i, name in ipairs(names) do
     local shape = { self.batch_size, unpack(self._row_shapes[name]) }
@@ -151,10 +158,11 @@ local function describe(self, names)
 end
 
 
+-- Checks the names of inputs and the table `arrays`.
 local function check_names(a)
   if #a.data_names == 0 then
     Error.raise{ code = "value", func = FUNC, argument = "data_names", expected = "at least one",
-      got = "none", message = "there is no data" }
+      got = "none", message = "bad 'data_names'" }
   end
   local known = {}
   for _, key in ipairs{ "data_names", "label_names" } do
@@ -178,21 +186,22 @@ local function check_names(a)
 end
 
 
---- Reads the first file, which says shapes and types.
+--- Reads the first file, which determines shapes and dtypes.
 -- @string path of the folder
--- @int batch_size
--- @tparam[opt] table options data_names ({"data"}) and label_names ({"softmax_label"}): the names
---   of inputs; arrays (name of an input -> name in the files, where they differ); whole_files
---   (false: axis 0 of the arrays counts samples; true: each file is one sample), shuffle (false),
---   last_batch_handle ("pad": rows of the epoch's beginning fill the last batch; "discard"),
---   num_parts = 1, part_index = 0 (each part has its own files)
--- @raise E(io), E(value): no files; E(name), E(shape), when a file is read: it lacks an array, or
---   its rows are not like those of the first one
+-- @int batch_size rows in a batch
+-- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}: names of
+--   inputs; arrays = {}: name of an input -> name of its array in the files, where they differ;
+--   whole_files = false: axis 0 of the arrays counts samples, true: each file is one sample;
+--   shuffle = false; last_batch_handle = "pad" (the first rows of the files fill the last batch) or
+--   "discard"; num_parts = 1, part_index = 0: each part has files of its own
+-- @raise E(`io`): the folder cannot be read; E(`value`): it has no file for this part; when a file
+--   is read, E(`name`): it lacks an array, E(`shape`): its rows are not like those of the first
+--   file
 function NPZIter:init(...)
   local a = FORM(...)
   check_names(a)
   NPZIter.super.init(self, { batch_size = a.batch_size })
-  self.path, self.files = a.path, npz_files(a)
+  self.path, self.files = a.path, list_files(a)
   self.num_parts = a.num_parts
   self._names, self._data_count, self._arrays = {}, #a.data_names, a.arrays
   for _, list in ipairs{ a.data_names, a.label_names } do
@@ -207,8 +216,8 @@ function NPZIter:init(...)
     self._row_shapes[self._names[i]] = { unpack(shape, 2, #shape) }
     self._dtypes[self._names[i]] = x.dtype
   end
-  self.provide_data, self.provide_label = describe(self, a.data_names),
-    describe(self, a.label_names)
+  self.provide_data, self.provide_label = describe_inputs(self, a.data_names),
+    describe_inputs(self, a.label_names)
   self:reset()
 end
 
@@ -216,7 +225,7 @@ end
 --- Begins a new epoch.
 function NPZIter:reset()
   self._order = {}
-  for i, k in ipairs(self._shuffle and mixed(#self.files):totable() or {}) do
+  for i, k in ipairs(self._shuffle and shuffle_numbers(#self.files):totable() or {}) do
     self._order[i] = k + 1
   end
   for i = 1, self._shuffle and 0 or #self.files do
@@ -227,7 +236,7 @@ function NPZIter:reset()
 end
 
 
--- Returns rows `from` to `from + count - 1` of each array of the open file.
+-- Returns `count` rows of each array of the open file, from position `from` of its order on.
 local function take_rows(self, from, count)
   local index = self._mixed and self._mixed:slice_axis{ axis = 0, begin = from,
     end_ = from + count }
@@ -240,8 +249,9 @@ local function take_rows(self, from, count)
 end
 
 
--- Returns the pieces of files that make a batch, and how many rows they have.
-local function gather(self, mixes)
+-- Returns pieces of files that make a batch, and the number of their rows, which is smaller at the
+-- end of the epoch.
+local function gather_rows(self, mixes)
   local pieces, count = {}, 0
   while count < self.batch_size do
     if self._row == self._rows and not open_next(self, mixes) then
@@ -257,13 +267,13 @@ local function gather(self, mixes)
 end
 
 
--- Fills a last batch with rows from the beginning of the files, unshuffled: drawing another order
--- for them would change what comes after.
-local function fill(self, pieces, count)
+-- Adds rows from the beginning of the files until a batch is full. They are not shuffled, since
+-- drawing an order for them would change later random numbers.
+local function fill_batch(self, pieces, count)
   local at, row, open, rows, mix = self._at, self._row, self._open, self._rows, self._mixed
   while count < self.batch_size do
     self._at, self._row, self._rows, self._mixed = 0, 0, 0, nil
-    local more, n = gather(self, false)
+    local more, n = gather_rows(self, false)
     for i = 1, #more do
       pieces[#pieces + 1] = more[i]
     end
@@ -273,7 +283,8 @@ local function fill(self, pieces, count)
 end
 
 
-local function assemble(self, pieces, pad)
+-- Returns the batch of pieces; rows beyond the batch size are cut off.
+local function make_batch(self, pieces, pad)
   local arrays = {}
   for i = 1, #self._names do
     local parts = {}
@@ -290,26 +301,28 @@ local function assemble(self, pieces, pad)
 end
 
 
---- Goes to the next batch; false at the end.
+--- Goes to the next batch.
+-- @treturn bool false: the epoch has ended
 function NPZIter:iter_next()
   self.current_batch = nil
   if self._ended then
     return false
   end
-  local pieces, count = gather(self, self._shuffle)
+  local pieces, count = gather_rows(self, self._shuffle)
   self._ended = count < self.batch_size
   if count == 0 or self._ended and self._handle == "discard" then
     return false
   end
   if self._ended then
-    fill(self, pieces, count)
+    fill_batch(self, pieces, count)
   end
-  self.current_batch = assemble(self, pieces, self.batch_size - math.min(count, self.batch_size))
+  self.current_batch = make_batch(self, pieces, self.batch_size - math.min(count, self.batch_size))
   return self:_has_current()
 end
 
 
---- Returns the next batch, nil at the end of the epoch.
+--- Returns the next batch.
+-- @treturn ?DataBatch nil: the epoch has ended
 function NPZIter:next()
   return self:_hand_out()
 end

@@ -1,5 +1,5 @@
---- Record files: byte strings one after the other, with or without an index, and what a record of a
--- labelled image is (`ty.recordio`).
+--- RecordIO files: byte strings one after the other, with or without an index, and the format of a
+-- labelled image in a record (`ty.recordio`).
 --
 --     local w = ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "w")
 --     w:write_idx(0, ty.recordio.pack(ty.recordio.IRHeader{ 0, 4, 0, 0 }, bytes))
@@ -28,14 +28,15 @@ local recordio = {}
 
 -- Files -------------------------------------------------------------------------------------------
 
---- A file of records.
+--- A file of records, open for reading or for writing: `MXRecordIO(uri, flag)`. A method of the
+-- other mode, or after `close`, is E(`state`).
 -- @type MXRecordIO
 local MXRecordIO = Class:extend("MXRecordIO")
 recordio.MXRecordIO = MXRecordIO
 
 local FILE = args.form("recordio.MXRecordIO", { { "uri", "text" }, { "flag", "text" } })
 
---- @string uri path
+--- @string uri path; a file that cannot be opened is E(`io`)
 -- @string flag "r" or "w"
 function MXRecordIO:init(...)
   local a = FILE(...)
@@ -44,6 +45,7 @@ function MXRecordIO:init(...)
 end
 
 
+-- Sets path and mode; raises E(value) for another flag.
 function MXRecordIO:_set(uri, flag)
   if flag ~= "r" and flag ~= "w" then
     Error.raise{ code = "value", func = self.class_name, argument = "flag",
@@ -53,7 +55,7 @@ function MXRecordIO:_set(uri, flag)
 end
 
 
---- Opens the file; writing begins it anew.
+--- Opens the file again, at its beginning. A file for writing becomes empty.
 function MXRecordIO:open()
   self:close()
   local out = ffi.new("ty_record *[1]")
@@ -63,7 +65,8 @@ function MXRecordIO:open()
 end
 
 
---- Closes the file. E(io) where what was written could not all be stored.
+--- Closes the file; does nothing if it is closed. If not all that was written could be stored, it
+-- is E(`io`).
 function MXRecordIO:close()
   local handle = self._handle
   if handle then
@@ -76,14 +79,16 @@ end
 MXRecordIO.free = MXRecordIO.close
 
 
---- Goes to the beginning; a file open for writing becomes empty.
+--- Goes to the beginning, as `open` does.
 function MXRecordIO:reset()
   self:close()
   self:open()
 end
 
 
-local function handle_of(self, method, writes)
+-- Returns the native file; raises E(state) if it is closed, or open in another mode. writes:
+-- whether the method writes, nil: both modes will do.
+local function get_handle(self, method, writes)
   if not self._handle or writes ~= nil and self.writable ~= writes then
     Error.raise{ code = "state", func = self.class_name .. ":" .. method, argument = self.uri,
       message = not self._handle and "the file is closed"
@@ -94,21 +99,23 @@ end
 
 
 --- Appends a record.
--- @string text
+-- @string text its bytes
 function MXRecordIO:write(text)
   if type(text) ~= "string" then
     Error.raise{ code = "type", func = self.class_name .. ":write", argument = "text",
-      expected = "text", got = Error.kind(text), message = "a record is text" }
+      expected = "text", got = Error.kind(text), message = "bad 'text'" }
   end
-  check(C.ty_record_write(handle_of(self, "write", true), text, #text), self.class_name .. ":write")
+  check(C.ty_record_write(get_handle(self, "write", true), text, #text),
+    self.class_name .. ":write")
 end
 
 
 local data, bytes = ffi.new("const char *[1]"), ffi.new("size_t[1]")
 
---- Returns the next record, nil at the end.
+--- Returns the next record. A damaged file is E(`format`).
+-- @treturn ?string its bytes; nil at the end
 function MXRecordIO:read()
-  check(C.ty_record_read(handle_of(self, "read", false), data, bytes), self.class_name .. ":read",
+  check(C.ty_record_read(get_handle(self, "read", false), data, bytes), self.class_name .. ":read",
     { argument = self.uri })
   if data[0] == nil then
     return nil
@@ -119,9 +126,10 @@ end
 
 local offset = ffi.new("int64_t[1]")
 
---- Returns the offset of the next record in bytes.
+--- Returns the offset of the next record.
+-- @treturn int in bytes from the beginning of the file
 function MXRecordIO:tell()
-  check(C.ty_record_tell(handle_of(self, "tell"), offset), self.class_name .. ":tell")
+  check(C.ty_record_tell(get_handle(self, "tell"), offset), self.class_name .. ":tell")
   return tonumber(offset[0])
 end
 
@@ -133,8 +141,9 @@ end
 
 -- Indexed files -----------------------------------------------------------------------------------
 
---- A file of records with an index: a text file of lines "key TAB offset". Field: keys, in file
--- order.
+--- A file of records with an index, a text file with a line "key TAB offset in bytes" for each
+-- record: `MXIndexedRecordIO(idx_path, uri, flag)`. Fields: keys (list, in the order of the file),
+-- idx (key -> offset).
 -- @type MXIndexedRecordIO
 local MXIndexedRecordIO = MXRecordIO:extend("MXIndexedRecordIO")
 recordio.MXIndexedRecordIO = MXIndexedRecordIO
@@ -144,10 +153,10 @@ local INDEXED = args.form("recordio.MXIndexedRecordIO", {
   { "key_type", { "int", "str" }, "int" },
 })
 
---- @string idx_path the index
--- @string uri the records
+--- @string idx_path path of the index
+-- @string uri path of the records
 -- @string flag "r" or "w"
--- @tparam[opt] table options key_type = "int" or "str"
+-- @tparam[opt] table options key_type = "int" (keys are numbers) or "str" (texts)
 function MXIndexedRecordIO:init(...)
   local a = INDEXED(...)
   self.idx_path, self.key_type = a.idx_path, a.key_type
@@ -156,27 +165,30 @@ function MXIndexedRecordIO:init(...)
 end
 
 
-local function key_of(self, text)
+-- Returns a key as the file's key_type has it; nil: it is none.
+local function read_key(self, text)
   return self.key_type == "str" and tostring(text) or tonumber(text)
 end
 
 
-local function raise_index(self, method, why)
+local function fail_index(self, method, why)
   Error.raise{ code = "io", func = "MXIndexedRecordIO:" .. method, argument = self.idx_path,
     message = why }
 end
 
 
+-- Reads the index into `keys` and `idx`; raises E(format).
 local function read_index(self)
   local number = 0
   for line in files.lines(self.idx_path, "MXIndexedRecordIO:open") do
     number = number + 1
     local text, at = line:match("^(.-)\t(%d+)%s*$")
-    local key = text and key_of(self, text)
+    local key = text and read_key(self, text)
     local blank = not line:find("%S")
     if key == nil and not blank then
       Error.raise{ code = "format", func = "MXIndexedRecordIO:open", argument = self.idx_path,
-        message = ("line %d is no key and offset"):format(number) }
+        expected = "a key, a tab and an offset in bytes",
+        message = ("'%s', line %d: no entry of an index"):format(self.idx_path, number) }
     elseif not blank then
       self.keys[#self.keys + 1], self.idx[key] = key, tonumber(at)
     end
@@ -193,7 +205,7 @@ function MXIndexedRecordIO:open()
   local why
   self._index, why = io.open(self.idx_path, "w")
   if not self._index then
-    raise_index(self, "open", why)
+    fail_index(self, "open", why)
   end
 end
 
@@ -207,26 +219,29 @@ function MXIndexedRecordIO:close()
   end
   MXIndexedRecordIO.super.close(self)
   if not stored then
-    raise_index(self, "close", why)
+    fail_index(self, "close", why)
   end
 end
 
 MXIndexedRecordIO.free = MXIndexedRecordIO.close
 
 
---- Goes to the record of a key; unknown E(name).
+--- Goes to the record of a key; an unknown key is E(`name`).
+-- @param key number or text
 function MXIndexedRecordIO:seek(key)
-  local at = self.idx[key_of(self, key)]
+  local at = self.idx[read_key(self, key)]
   if not at then
     Error.raise{ code = "name", func = "MXIndexedRecordIO:seek", argument = tostring(key),
-      message = ("there is no record '%s'"):format(tostring(key)) }
+      message = ("'%s' has no key '%s'"):format(self.idx_path, tostring(key)) }
   end
-  check(C.ty_record_seek(handle_of(self, "seek", false), at), "MXIndexedRecordIO:seek",
+  check(C.ty_record_seek(get_handle(self, "seek", false), at), "MXIndexedRecordIO:seek",
     { argument = self.uri })
 end
 
 
---- Returns the record of a key.
+--- Returns the record of a key; an unknown key is E(`name`).
+-- @param key number or text
+-- @treturn string its bytes
 function MXIndexedRecordIO:read_idx(key)
   self:seek(key)
   return self:read()
@@ -234,10 +249,12 @@ end
 
 
 --- Appends a record under a key.
+-- @param key number, or text with key_type = "str"
+-- @string text its bytes
 function MXIndexedRecordIO:write_idx(key, text)
-  handle_of(self, "write_idx", true)
+  get_handle(self, "write_idx", true)
   local given = key
-  key = key_of(self, key)
+  key = read_key(self, key)
   if key == nil then
     Error.raise{ code = "type", func = "MXIndexedRecordIO:write_idx", argument = "key",
       expected = "an integer, since key_type is \"int\"", got = Error.kind(given),
@@ -248,7 +265,7 @@ function MXIndexedRecordIO:write_idx(key, text)
   local written, why = self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t",
     ("%d"):format(at), "\n")
   if not written then
-    raise_index(self, "write_idx", why)
+    fail_index(self, "write_idx", why)
   end
   self.keys[#self.keys + 1], self.idx[key] = key, at
 end
@@ -256,8 +273,8 @@ end
 
 -- Records of images -------------------------------------------------------------------------------
 
---- What precedes the bytes of an image: flag (number of labels, 0: the one in the header),
--- label (number or list), id, id2.
+--- The header of an image's record: `IRHeader(flag, label, id, id2)`. flag = 0: number of labels, 0
+-- for a single one; label = 0: number or list of numbers; id = 0; id2 = 0.
 -- @type IRHeader
 local IRHeader = Class:extend("IRHeader")
 recordio.IRHeader = IRHeader
@@ -281,7 +298,8 @@ local Packed = ffi.typeof("struct { uint32_t flag; float label; uint64_t id, id2
 local LABEL_AT = ffi.offsetof(Packed, "label")
 
 
-local function label_list(label)
+-- Returns labels as a list of numbers; nil for a single number. Raises E(type).
+local function list_labels(label)
   if type(label) == "number" then
     return nil
   elseif type(label) == "table" and label.totable then
@@ -289,22 +307,24 @@ local function label_list(label)
   end
   if not values.is_plain(label) then
     Error.raise{ code = "type", func = "recordio.pack", argument = "label",
-      expected = "a number or a list", got = Error.kind(label), message = "bad label" }
+      expected = "a number, a list or an array", got = Error.kind(label),
+      message = "bad 'label' of the header" }
   end
   return label
 end
 
 
---- Returns header and bytes as a record.
--- @param header an IRHeader or its four values in a list
--- @string text
+--- Returns the record of a header and bytes.
+-- @param header an IRHeader, or its four values in a list
+-- @string text bytes, such as those of an image's file
+-- @treturn string
 function recordio.pack(header, text)
   header = Class.is_a(header, IRHeader) and header or IRHeader(header)
   if type(text) ~= "string" then
     Error.raise{ code = "type", func = "recordio.pack", argument = "text", expected = "text",
       got = Error.kind(text), message = "bad 'text'" }
   end
-  local list = label_list(header.label)
+  local list = list_labels(header.label)
   local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label,
     id = header.id, id2 = header.id2 }
   local labels = list and ffi.string(ffi.new("float[?]", #list, list), 4 * #list) or ""
@@ -312,8 +332,10 @@ function recordio.pack(header, text)
 end
 
 
---- Returns header and bytes of a record; several labels are a list.
--- @string text
+--- Returns the header and the bytes of a record. One that is too short is E(`format`).
+-- @string text record
+-- @treturn IRHeader its label is a number, or a list of several
+-- @treturn string
 function recordio.unpack(text)
   local head, size = Packed(), ffi.sizeof(Packed)
   if type(text) ~= "string" or #text < size then
@@ -345,10 +367,12 @@ local PACK_IMG = args.form("recordio.pack_img", {
   { "img_fmt", "text", ".jpg" },
 })
 
---- Returns header and image as a record.
--- @tparam IRHeader header
--- @param img (height, width, channels)
--- @tparam[opt] table options quality = 95, img_fmt = ".jpg" or ".png"
+--- Returns the record of a header and an image.
+-- @param header as of `pack`
+-- @param img array (height, width, channels), uint8
+-- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality = 95: of JPEG, 1 to 100; of PNG,
+--   the compression, 0 to 9
+-- @treturn string
 function recordio.pack_img(...)
   local a = PACK_IMG(...)
   local image = codec.encode_as(a.img, a.quality, a.img_fmt, "recordio.pack_img")
@@ -359,9 +383,11 @@ end
 local UNPACK_IMG = args.form("recordio.unpack_img",
   { { "text", "text" }, { "iscolor", "integer", -1 } })
 
---- Returns header and image of a record.
--- @string text
+--- Returns the header and the image of a record. Damaged bytes are E(`format`).
+-- @string text record
 -- @int[opt=-1] iscolor 0: grey, 1: three channels, -1: as it is stored
+-- @treturn IRHeader
+-- @treturn NDArray (height, width, channels), uint8
 function recordio.unpack_img(...)
   local a = UNPACK_IMG(...)
   local header, bytes_of = recordio.unpack(a.text)

@@ -1,7 +1,7 @@
 --- Text files as numbers of words: `ty.io.text(path)`.
 --
--- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are
--- numbered from 0 in the order in which they first come. The numbers are in C memory.
+-- A line is a sentence, whose words are separated by blanks; empty lines are left out. Words are
+-- numbered from 0 in the order of their first occurrence. The numbers are in C memory.
 --
 --     local corpus = ty.io.text("ptb.train.txt")
 --     corpus.vocab.the                  -- number of a word          corpus.words[1]   -- word 0
@@ -17,9 +17,10 @@ local files = require "tycho.core.files"
 local Numbers = require "tycho.core.numbers"
 
 
---- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the
--- words of sentence i, from 0, are ids[starts[i]] up to before ids[starts[i + 1]]), count
--- (sentences), size (words in all).
+--- A text as numbers of words. Fields: vocab (word -> number), words (list: word i is words[i +
+-- 1]), ids (FFI array of int32_t: the numbers of all words), starts (FFI array of int32_t:
+-- sentence i, from 0, is ids[starts[i]] to ids[starts[i + 1] - 1]), count (sentences), size (words
+-- in all).
 -- @type Corpus
 local Corpus = Class:extend("Corpus")
 
@@ -50,13 +51,15 @@ function Corpus:init(lines)
 end
 
 
---- Returns how many sentences there are.
+--- Returns the number of sentences.
+-- @treturn int
 function Corpus:len()
   return self.count
 end
 
 
---- Returns the words of a sentence, from 1.
+--- Returns the words of a sentence.
+-- @int i number of the sentence, from 1; another one is E(`index`)
 -- @treturn {string,...}
 function Corpus:sentence(i)
   if type(i) ~= "number" or i < 1 or i > self.count then
@@ -72,6 +75,7 @@ end
 
 
 --- Iterates over the sentences as lists of words.
+-- @treturn function iterator
 function Corpus:sentences()
   local i = 0
   return function()
@@ -89,7 +93,7 @@ end
 
 local TEXT = args.form("io.text", { { "path", "text" } })
 
---- Reads a text file.
+--- Reads a text file. One that cannot be read is E(`io`).
 -- @string path
 -- @treturn Corpus
 return function(...)

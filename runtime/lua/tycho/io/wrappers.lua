@@ -1,4 +1,4 @@
---- Iterators around iterators: another length of epoch, several at once.
+--- Iterators around other iterators: ResizeIter and PrefetchingIter.
 --
 -- @module tycho.io.wrappers
 
@@ -10,6 +10,7 @@ local values = require "tycho.core.values"
 local wrappers = {}
 
 
+-- Returns a value that has `next`; raises E(type) for another one.
 local function check_iter(v, func)
   if type(v) ~= "table" or values.is_plain(v) or not v.next then
     Error.raise{ code = "type", func = func, expected = "an iterator", got = Error.kind(v),
@@ -29,7 +30,7 @@ local function check_state(self, state, fits)
 end
 
 
--- Defines the readers of the current batch and `next` for a class with a `current_batch`.
+-- Defines `getdata` and its like, and `next`, for a class whose `iter_next` sets `current_batch`.
 local function add_readers(class)
   function class:getdata() return self.current_batch.data end
   function class:getlabel() return self.current_batch.label end
@@ -44,7 +45,8 @@ end
 
 -- Resizing ----------------------------------------------------------------------------------------
 
---- Exactly `size` batches per epoch; an inner iterator that ends before is reset and goes on.
+--- An iterator with epochs of `size` batches of another iterator, which is reset where it ends
+-- before.
 -- @type ResizeIter
 local ResizeIter = base.DataIter:extend("ResizeIter")
 wrappers.ResizeIter = ResizeIter
@@ -54,9 +56,10 @@ local RESIZE = args.form("io.ResizeIter", {
   { "data_iter", "any" }, { "size", "integer" }, { "reset_internal", "boolean", true },
 })
 
---- @tparam DataIter data_iter
--- @int size batches per epoch
--- @tparam[opt] table options reset_internal = true: `reset` resets the inner iterator too
+--- @tparam DataIter data_iter inner iterator
+-- @int size batches in an epoch
+-- @tparam[opt] table options reset_internal = true: `reset` resets the inner iterator too; false:
+--   it goes on
 function ResizeIter:init(...)
   local a = RESIZE(...)
   local inner = check_iter(a.data_iter, "io.ResizeIter")
@@ -103,9 +106,10 @@ end
 
 -- Joining -----------------------------------------------------------------------------------------
 
---- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is
--- queued, so Lua fetches a batch while the devices still compute on the one before; native
--- iterators read ahead in threads of their own.
+--- Several iterators as one: a batch has the inputs and labels of all of them. Iterators that end
+-- at different batches, or pad them differently, are E(`state`). Unlike in the reference it starts
+-- no thread: calls are queued, so a batch is fetched while devices still compute on the last one,
+-- and native iterators read ahead by themselves.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
 wrappers.PrefetchingIter = PrefetchingIter
@@ -116,13 +120,13 @@ local PREFETCH = args.form("io.PrefetchingIter", {
 })
 
 
--- Returns the descriptions of all inner iterators, with names from `renames[i]` if it has some.
-local function join(iters, field, renames)
+-- Returns the descriptions of all inner iterators in a field, renamed by the tables of `renames`.
+local function join_descriptions(iters, field, renames)
   renames = renames and #renames > 0 and renames
   if renames and #renames ~= #iters then
     Error.raise{ code = "value", func = "io.PrefetchingIter",
       argument = "rename_" .. field:match("_(%a+)$"), expected = #iters .. " tables",
-      got = #renames, message = "one table of names is needed per iterator" }
+      got = #renames, message = "each iterator needs a table of names" }
   end
   local list = {}
   for i, inner in ipairs(iters) do
@@ -136,21 +140,22 @@ local function join(iters, field, renames)
 end
 
 
---- @tparam {DataIter,...} iters one or a list
--- @tparam[opt] table options rename_data, rename_label: per iterator, new names by old ones
+--- @tparam {DataIter,...} iters an iterator or a list of them
+-- @tparam[opt] table options rename_data, rename_label: for each iterator a table old name -> new
+--   name
 function PrefetchingIter:init(...)
   local a = PREFETCH(...)
   local iters = values.is_plain(a.iters) and a.iters or { a.iters }
   if #iters == 0 then
     Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "iters",
-      message = "there is no iterator" }
+      expected = "at least one iterator", got = "none", message = "bad 'iters'" }
   end
   for _, inner in ipairs(iters) do
     check_iter(inner, "io.PrefetchingIter")
   end
   self.iters, self.n_iter = iters, #iters
-  self.provide_data = join(iters, "provide_data", a.rename_data)
-  self.provide_label = join(iters, "provide_label", a.rename_label)
+  self.provide_data = join_descriptions(iters, "provide_data", a.rename_data)
+  self.provide_label = join_descriptions(iters, "provide_label", a.rename_label)
   PrefetchingIter.super.init(self,
     { batch_size = self.provide_data[1] and self.provide_data[1].shape[1] or 0 })
 end
@@ -163,27 +168,28 @@ function PrefetchingIter:reset()
 end
 
 
-local function fail_together(what)
+local function fail_apart(what)
   Error.raise{ code = "state", func = "PrefetchingIter:next",
     message = "the iterators do not " .. what }
 end
 
 
-local function append(to, list)
+local function append_all(to, list)
   for _, x in ipairs(list or {}) do
     to[#to + 1] = x
   end
 end
 
 
-local function merge(self, batches)
+-- Returns batches as one; raises E(state) where their padding differs.
+local function merge_batches(self, batches)
   local data, label = {}, {}
   for _, batch in ipairs(batches) do
     if batch.pad ~= batches[1].pad then
-      fail_together("agree in the padding of a batch")
+      fail_apart("agree in the padding of a batch")
     end
-    append(data, batch.data)
-    append(label, batch.label)
+    append_all(data, batch.data)
+    append_all(label, batch.label)
   end
   return base.DataBatch{ data = data, label = label, pad = batches[1].pad, index = batches[1].index,
     bucket_key = batches[1].bucket_key, provide_data = self.provide_data,
@@ -198,9 +204,9 @@ function PrefetchingIter:iter_next()
     n = n + (batches[i] and 1 or 0)
   end
   if n > 0 and n < self.n_iter then
-    fail_together("end together")
+    fail_apart("end together")
   end
-  self.current_batch = n > 0 and merge(self, batches) or nil
+  self.current_batch = n > 0 and merge_batches(self, batches) or nil
   return self:_has_current()
 end
 

@@ -15,15 +15,15 @@ local formula = {}
 -- Functions ---------------------------------------------------------------------------------------
 
 -- Returns a function that applies `on_array` to an array and `on_number` to a number.
-local function unary(on_array, on_number)
+local function make_unary(on_array, on_number)
   return function(x)
     return is_array(x) and on_array(x) or not is_array(x) and on_number(x)
   end
 end
 
 
--- Returns the normal distribution function of an array. For very negative x, where 1 + erf cancels,
--- it is gelu(x) / x.
+-- Returns the distribution function of the normal distribution at an array. Below -1, where 1 +
+-- erf(x) cancels, it is computed as gelu(x) / x.
 local function normcdf(x)
   local low = nd.minimum(x, -1)
   return nd.where(nd.lesser(x, -1), nd.LeakyReLU{ low, act_type = "gelu" } / low,
@@ -31,21 +31,21 @@ local function normcdf(x)
 end
 
 
-local function filled(v, like)
+local function fill_like(v, like)
   return is_array(v) and v or nd.ones_like(like) * v
 end
 
 
-local function where(condition, yes, no)
+local function select_where(condition, yes, no)
   if not is_array(condition) then
     return condition ~= 0 and yes or no
   end
   local shape = nd.zeros_like(condition + yes * 0 + no * 0)
-  return nd.where(condition + shape, filled(yes, shape) + shape, filled(no, shape) + shape)
+  return nd.where(condition + shape, fill_like(yes, shape) + shape, fill_like(no, shape) + shape)
 end
 
 
--- what has another name as an operator, or is made of several
+-- Functions of formulas whose operator has another name, or that need several operators.
 local FUNCTIONS = {
   step = function(x) return nd.greater(x, 0) end,
   isnan = function(x) return nd.not_equal(x, x) end,
@@ -57,10 +57,11 @@ local FUNCTIONS = {
   max = nd.maximum, min = nd.minimum, pow = nd.power, hypot = nd.hypot, xor = nd.logical_xor,
   mod = nd.modulo,
   clip = function(x, low, high) return nd.maximum(nd.minimum(x, high), low) end,
-  where = where,
+  where = select_where,
   square = function(x) return x * x end,
-  sqrt = unary(nd.sqrt, math.sqrt), exp = unary(nd.exp, math.exp), log = unary(nd.log, math.log),
-  abs = unary(nd.abs, math.abs), floor = unary(nd.floor, math.floor),
+  sqrt = make_unary(nd.sqrt, math.sqrt), exp = make_unary(nd.exp, math.exp),
+  log = make_unary(nd.log, math.log),
+  abs = make_unary(nd.abs, math.abs), floor = make_unary(nd.floor, math.floor),
   asin = nd.arcsin, acos = nd.arccos, atan = nd.arctan,
   asinh = nd.arcsinh, acosh = nd.arccosh, atanh = nd.arctanh,
   lgamma = nd.gammaln, tgamma = nd.gamma, fabs = nd.abs, sign = nd.sign, normcdf = normcdf,
@@ -80,8 +81,8 @@ local CONSTANTS = { pi = math.pi, inf = 1 / 0, nan = 0 / 0 }
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- A node is a function of env: letters and parameters ($name) by name. The grammar is that of
--- native/pointwise/parse.c.
+-- Parses a formula to a function of env, a table of the values of letters and parameters ("$name").
+-- The grammar is that of native/pointwise/parse.c.
 local Parser = {}
 Parser.__index = Parser
 
@@ -181,7 +182,7 @@ function Parser:either()
     if not is_array(c) then                              -- only the chosen branch is computed
       return c ~= 0 and yes(env) or no(env)
     end
-    return where(c, yes(env), no(env))
+    return select_where(c, yes(env), no(env))
   end
 end
 
@@ -205,21 +206,23 @@ function Parser:formula()
 end
 
 
-local read = {}                          -- text -> function
+local parsed = {}                        -- text -> function
 
---- Returns a formula as a function of its letters and parameters.
+--- Returns a formula as a function of its letters and parameters. One that cannot be parsed is
+-- E(internal).
 -- @string text
--- @treturn function of a table: "a" .. "f", "y", "g", "$name" -> array or number
+-- @treturn function of a table: "a" to "f", "y", "g" and "$name" -> array or number
 function formula.read(text)
-  read[text] = read[text] or setmetatable({ text = text, at = 1 }, Parser):formula()
-  return read[text]
+  parsed[text] = parsed[text] or setmetatable({ text = text, at = 1 }, Parser):formula()
+  return parsed[text]
 end
 
 
 -- As rules ----------------------------------------------------------------------------------------
 
--- What a formula's letters and parameters are in a step: `{ step = s }`, looked up by name. One
--- metatable for all: a trace keeps the function that it finds there, and what that refers to.
+-- Metatable of the env of a step, { step = s }: looks letters and parameters up in the step. It is
+-- shared by all steps, since a LuaJIT trace keeps the function that it finds there, with its
+-- upvalues.
 local Environment = {}
 
 
@@ -236,7 +239,7 @@ function Environment.__index(env, name)
 end
 
 
--- Returns whether a formula has a function that is no operator.
+-- Returns whether a formula calls digamma, for which there is no operator.
 local function reads_digamma(text)
   return text:find("%f[%w_]digamma%f[^%w_]") or text:find("%f[%w_]psi%f[^%w_]")
 end
@@ -252,7 +255,7 @@ function formula.rule(texts)
       if s.wanted[i] and reads_digamma(text) then
         s:unsupported("create_graph: the gradient reads digamma, which is no operator")
       elseif s.wanted[i] and text ~= "" then
-        grads[i] = s:reduced(filled(formula.read(text)(env), s.x[i]), i)
+        grads[i] = s:reduced(fill_like(formula.read(text)(env), s.x[i]), i)
       end
     end
     return grads
@@ -260,8 +263,9 @@ function formula.rule(texts)
 end
 
 
---- Returns the texts of gradients by input, from the core's description: "a: g * b; b: g * a".
--- @treturn ?table nil where it is in other words
+--- Returns the formulas of gradients by input from the core's text: "a: g * b; b: g * a".
+-- @string description
+-- @treturn ?{string,...} nil: the text has no formulas
 function formula.texts(description)
   if not description:find("^%l: ") then
     return nil

@@ -25,8 +25,8 @@ function index.along(x, positions, axis)
 end
 
 
--- Returns the data and the axis, counted from 0; without an axis the data as a vector and 0.
-local function line(s)
+-- Returns the data and the axis, from 0; for axis = None the data as a vector, and 0.
+local function get_line(s)
   local x, axis = s.x[1], s.p.axis
   if axis == nil then
     return x:reshape{ -1 }, 0
@@ -36,7 +36,7 @@ end
 
 
 function expansions.sort(s)
-  local x, axis = line(s)
+  local x, axis = get_line(s)
   local positions = nd.argsort(x, { axis = axis, is_ascend = s.p.is_ascend, dtype = "int64" })
   return { index.along(x, positions, axis) }
 end
@@ -45,14 +45,14 @@ function expansions.topk(s)
   if s.p.ret_typ == "indices" or s.p.ret_typ == "mask" then
     return {}
   end
-  local x, axis = line(s)
+  local x, axis = get_line(s)
   local positions = nd.topk(x, { axis = axis, k = s.p.k, is_ascend = s.p.is_ascend,
     ret_typ = "indices", dtype = "int64" })
   return { index.along(x, positions, axis) }
 end
 
--- Returns the logarithm of the probability of what was drawn, which is the second output; nothing
--- without `get_prob`.
+-- Returns the second output, the logarithms of the probabilities of the samples; with `get_prob`
+-- only.
 function expansions._sample_multinomial(s)
   local x, drawn = s.x[1], s.y[1]
   if not s.p.get_prob then

@@ -1,9 +1,9 @@
---- How gradients of operators are computed by other operators: `rules.find(op)` gives one of two
--- kinds of functions of a step (see `autograd.higher`).
+--- Gradients of operators by other operators. `rules.find(op)` returns one of two kinds of
+-- functions, both called with a step (Visit of `autograd.higher`).
 --
--- - A rule returns the gradients by input; what is not there is zero.
--- - An expansion returns outputs that have the operator's derivatives (constants may differ), made
---   of the step's inputs by other operators; their gradients are walked in turn.
+-- - A rule returns the gradients by input; one that is missing is zero.
+-- - An expansion computes the outputs from the step's inputs by other operators, up to constants,
+--   and returns them; their gradients are then computed in the same way.
 --
 -- @module tycho.autograd.rules
 
@@ -16,7 +16,7 @@ local C, check = native.C, native.check
 
 local rules = {}
 
-local FAMILIES = {                       -- the first one that knows an operator counts
+local FAMILIES = {                       -- the first one that has an operator is used
   require "tycho.autograd.rules.plain", require "tycho.autograd.rules.linear",
   require "tycho.autograd.rules.elementwise", require "tycho.autograd.rules.reduction",
   require "tycho.autograd.rules.normalization", require "tycho.autograd.rules.index",
@@ -28,13 +28,15 @@ local FAMILIES = {                       -- the first one that knows an operator
 
 local text = ffi.new("const char *[1]")
 
-local function description(op)
+-- Returns the core's text about the gradient of an operator: formulas, or words such as "zero".
+local function describe_gradient(op)
   check(C.ty_op_gradient(op, text))
   return native.text(text[0])
 end
 
 
-local function pass_on(s)
+-- Is the rule of operators whose inputs all get the head gradient itself.
+local function pass_gradient(s)
   local grads = {}
   for i in ipairs(s.x) do
     grads[i] = s.wanted[i] and s.g[1] or nil
@@ -43,10 +45,12 @@ local function pass_on(s)
 end
 
 
-local known = {}                         -- name -> { rule, expansion, zero, loss }
+local known = {}                         -- name of an operator -> its row
 
-local function look_up(op)
-  local found, how = {}, description(op)
+-- Returns a new row: rule and expand may be nil; zero: no gradient goes through the operator; loss:
+-- it has gradients without head gradients.
+local function look_up_operator(op)
+  local found, how = {}, describe_gradient(op)
   local texts = formula.texts(how)
   for _, family in ipairs(FAMILIES) do
     found.rule = found.rule or family.rules and family.rules[op]
@@ -54,7 +58,7 @@ local function look_up(op)
   end
   if not found.expand then
     found.rule = found.rule or texts and formula.rule(texts)
-      or how == "the head gradient itself" and pass_on or nil
+      or how == "the head gradient itself" and pass_gradient or nil
   end
   found.zero = how == "zero"
   found.loss = registry.find(op).is_loss
@@ -62,38 +66,45 @@ local function look_up(op)
 end
 
 
-local function row(op)
-  known[op] = known[op] or look_up(op)
+-- Returns { rule, expand, zero, loss } of an operator, which is looked up once.
+local function get_row(op)
+  known[op] = known[op] or look_up_operator(op)
   return known[op]
 end
 
 
 --- Returns the rule or the expansion of an operator; both nil: there is none.
+-- @string op name
+-- @treturn ?function rule
+-- @treturn ?function expansion
 function rules.find(op)
-  return row(op).rule, row(op).expand
+  return get_row(op).rule, get_row(op).expand
 end
 
 
---- Returns whether no gradient goes through an operator. op nil: a function of Lua.
+--- Returns whether no gradient goes through an operator.
+-- @tparam ?string op name; nil: a function of Lua
 function rules.is_zero(op)
-  return op ~= nil and row(op).zero
+  return op ~= nil and get_row(op).zero
 end
 
 
---- Returns whether an operator has gradients where no head gradient comes.
+--- Returns whether an operator has gradients without head gradients, as losses do.
+-- @tparam ?string op name; nil: a function of Lua
 function rules.is_loss(op)
-  return op ~= nil and row(op).loss
+  return op ~= nil and get_row(op).loss
 end
 
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- operators whose numbers are rounded to single precision, as files of the reference have them
+-- Operators whose parameters are rounded to float32, as in the reference.
 local SINGLE = { LeakyReLU = true, hard_sigmoid = true, clip = true, _contrib_quadratic = true }
 
 local CONSTANTS = { True = true, ["true"] = true, False = false, ["false"] = false }
 
 
+-- Returns the value of a parameter's text; nil for None. kind: its type in the registry.
 local function parse_value(kind, v)
   if v == nil or v == "None" then
     return nil
@@ -111,6 +122,9 @@ end
 
 
 --- Returns the parameters of an operator as values: numbers, booleans, lists, texts; nil for None.
+-- @string op name
+-- @tparam table attrs texts by name; defaults for others
+-- @treturn table values by name
 function rules.parameters(op, attrs)
   local p = {}
   for _, param in ipairs(registry.find(op).params) do
@@ -121,7 +135,8 @@ function rules.parameters(op, attrs)
 end
 
 
---- Returns a parameter as formulas read it: of a choice its position, of a boolean 0 or 1.
+--- Returns the value of a parameter as formulas read it: a choice as its position, from 0, a
+-- boolean as 0 or 1.
 function rules.number(op, name, v)
   if type(v) == "boolean" then
     return v and 1 or 0

@@ -1,9 +1,10 @@
---- Operators that are linear in their inputs, or in each of several that are multiplied.
+--- Operators that are linear in their inputs, or in each of several inputs that are multiplied.
 --
--- For these the core's gradient serves every order: with T(g, x) = sum(g f(x)), the gradient of
--- input i is T's slope there, linear in g and in the other factors. A gradient is recorded as a
--- function (autograd/function.lua) whose own gradient calls the operator with what comes back, h,
--- in place of a factor, and the core's gradient of the other factors.
+-- The core's gradient suffices for derivatives of any order. For y = f(x) and head gradient g let
+-- T(g, x) = sum(g f(x)). The gradient of input i is dT/dx_i, which is linear in g and in the other
+-- factors of its term. It is recorded as a function (autograd/function.lua). Let h be the gradient
+-- that comes back for dT/dx_i: the gradient with respect to g is then f with h in place of x_i, and
+-- the one with respect to another factor is the core's gradient of f with h in place of x_i.
 --
 -- @module tycho.autograd.rules.linear
 
@@ -18,17 +19,17 @@ local modes = require "tycho.autograd.modes"
 local C = native.C
 local NULL = gradients.request("null")
 
--- Terms, separated by commas: "data weight, bias" is a product of two inputs, and one alone. "*":
--- all inputs, each alone. Inputs without a name here are constant.
+-- Operator -> its terms, separated by commas: "data weight, bias" is a product of two inputs plus
+-- one input alone; "*" is the sum of all inputs. The result is constant in other inputs.
 local TERMS = {}
 
-local function add(terms, names)
+local function add_terms(terms, names)
   for name in names:gmatch("%S+") do
     TERMS[name] = terms
   end
 end
 
-add("data", [[
+add_terms("data", [[
   reverse depth_to_space space_to_depth slice slice_axis slice_like tile repeat diag Pad
   _image_crop _image_flip_left_right _image_flip_top_bottom _image_to_tensor _image_normalize
   gather_nd scatter_nd pick _contrib_boolean_mask _sparse_retain
@@ -37,38 +38,38 @@ add("data", [[
   _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D _contrib_ROIAlign
   _contrib_PSROIPooling _contrib_DeformablePSROIPooling _contrib_take_along_axis
 ]])
-add("A", "_linalg_extractdiag _linalg_makediag _linalg_extracttrian _linalg_maketrian")
-add("a", "take _np_cumsum")
-add("weight", "Embedding _contrib_SparseEmbedding")
-add("arg0", "Crop")
-add("x, y", "where")
-add("old_tensor, new_tensor", "_contrib_index_copy")
-add("*", "_rnn_param_concat stack amp_multicast")
-add("A B", "_linalg_trmm")
-add("A B, C", "_linalg_gemm")
-add("data weight, bias", [[
+add_terms("A", "_linalg_extractdiag _linalg_makediag _linalg_extracttrian _linalg_maketrian")
+add_terms("a", "take _np_cumsum")
+add_terms("weight", "Embedding _contrib_SparseEmbedding")
+add_terms("arg0", "Crop")
+add_terms("x, y", "where")
+add_terms("old_tensor, new_tensor", "_contrib_index_copy")
+add_terms("*", "_rnn_param_concat stack amp_multicast")
+add_terms("A B", "_linalg_trmm")
+add_terms("A B, C", "_linalg_gemm")
+add_terms("data weight, bias", [[
   Convolution Convolution_v1 Deconvolution
   _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution
 ]])
-add("queries_keys_values attention", "_contrib_interleaved_matmul_selfatt_valatt")
-add("queries keys_values", "_contrib_interleaved_matmul_encdec_qk")
-add("keys_values attention", "_contrib_interleaved_matmul_encdec_valatt")
+add_terms("queries_keys_values attention", "_contrib_interleaved_matmul_selfatt_valatt")
+add_terms("queries keys_values", "_contrib_interleaved_matmul_encdec_qk")
+add_terms("keys_values attention", "_contrib_interleaved_matmul_encdec_valatt")
 
--- parameters under which the operator adds nothing of its own
+-- Operator -> values of parameters with which it adds no constant to the terms.
 local WITHOUT_CONSTANT = {
   Pad = { constant_value = "0" },
   SequenceMask = { value = "0" },
   _image_normalize = { mean = "(0,)" },
 }
 
--- inputs in which the operator is not linear, although it has their gradients
+-- Names of inputs in which an operator is not linear, though it has their gradients.
 local OTHERS = { offset = true, mask = true, trans = true }
 
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- Returns the terms as lists of positions; "*" stands for each input by itself.
-local function positions(terms, names)
+-- Returns the terms as lists of positions of inputs, from 1.
+local function list_positions(terms, names)
   local index_of, list = {}, {}
   for i, name in ipairs(names) do
     index_of[name] = i
@@ -89,8 +90,9 @@ local function positions(terms, names)
 end
 
 
--- Returns what all calls of one step have in common.
-local function describe(s, terms)
+-- Returns what all calls for one step share: op, flat and homogeneous (attributes as they are, and
+-- without constants), nout, terms, train.
+local function describe_calls(s, terms)
   local flat, homogeneous, changed = {}, {}, WITHOUT_CONSTANT[s.op] or {}
   for key, value in pairs(s.attrs) do
     flat[#flat + 1], flat[#flat + 2] = key, value
@@ -102,11 +104,12 @@ local function describe(s, terms)
     homogeneous[#homogeneous + 1], homogeneous[#homogeneous + 2] = key, value
   end
   return { op = s.op, flat = flat, homogeneous = homogeneous, nout = s.nvisible,
-    terms = positions(terms, s.names), train = s.train }
+    terms = list_positions(terms, s.names), train = s.train }
 end
 
 
-local function apply(c, x, flat)
+-- Returns the outputs of the operator for inputs x. flat: attributes, without constants by default.
+local function apply_operator(c, x, flat)
   return call.many(c.op, "autograd.grad", x, #x, flat or c.homogeneous, {}, c.nout)
 end
 
@@ -116,9 +119,10 @@ local function zeros_like(x)
 end
 
 
--- Records the call on detached inputs and lets the core write its gradients into `results`.
+-- Calls the operator while recording is on, and lets the core write the gradients of `variables`
+-- into `results`.
 local function run_core_backward(c, inputs, g, variables, results)
-  local heads, grads = apply(c, inputs, c.flat), {}
+  local heads, grads = apply_operator(c, inputs, c.flat), {}
   for k = 1, c.nout do
     grads[k] = g[k]
   end
@@ -127,7 +131,7 @@ local function run_core_backward(c, inputs, g, variables, results)
 end
 
 
--- Returns the core's gradients of the inputs named in `wanted`, as plain arrays.
+-- Returns the core's gradients of the inputs at the positions in `wanted`, as plain arrays.
 local function core_gradients(c, x, g, wanted)
   local inputs, variables, results = {}, {}, {}
   for i, v in ipairs(x) do
@@ -142,10 +146,10 @@ local function core_gradients(c, x, g, wanted)
 end
 
 
-local pull
+local record_gradients
 
--- A recorded gradient: inputs are head gradients, then the operator's inputs; outputs are the
--- gradients of those in `wanted`.
+-- The object of a recorded gradient (functions.record). Inputs of that step are the head gradients,
+-- then the operator's inputs; outputs are the gradients of the inputs at the positions in `wanted`.
 local Pull = { class_name = "autograd.grad" }
 Pull.__index = Pull
 
@@ -165,9 +169,9 @@ local function count_rounds(c)
 end
 
 
--- Returns inputs with h in place of the r-th factor of each term, nil if no h is among them, and
--- the other factors of terms that take part.
-local function replaced(c, x, h, r)
+-- Returns the inputs with h in place of the r-th factor of each term (zeros for terms without one),
+-- or nil if no h is among them; and the positions of the other factors of terms that have an h.
+local function replace_factors(c, x, h, r)
   local inputs, rest, any = { unpack(x) }, {}, false
   for _, term in ipairs(c.terms) do
     local at = term[r]
@@ -206,12 +210,12 @@ function Pull:backward(...)
     h[i] = (select(k, ...))
   end
   for r = 1, count_rounds(c) do
-    local inputs, rest = replaced(c, x, h, r)
+    local inputs, rest = replace_factors(c, x, h, r)
     if inputs then
-      for k, y in ipairs(apply(c, inputs)) do
+      for k, y in ipairs(apply_operator(c, inputs)) do
         sum_into(grads, k, y)
       end
-      for k, v in ipairs(#rest > 0 and pull(c, inputs, g, rest) or {}) do
+      for k, v in ipairs(#rest > 0 and record_gradients(c, inputs, g, rest) or {}) do
         sum_into(grads, c.nout + rest[k], v)
       end
     end
@@ -220,8 +224,9 @@ function Pull:backward(...)
 end
 
 
--- Returns the gradients of the inputs named in `wanted`; they are recorded if recording is on.
-function pull(c, x, g, wanted)
+-- Returns the gradients of the inputs at the positions in `wanted`; they are recorded if recording
+-- is on.
+function record_gradients(c, x, g, wanted)
   local inputs = { unpack(g, 1, c.nout) }
   for i, v in ipairs(x) do
     inputs[c.nout + i] = v
@@ -236,11 +241,12 @@ end
 local linear = {}
 
 
---- Returns the gradients of a step that is linear.
--- @param s the step, see `autograd.higher`
--- @string terms the factors
+--- Returns the gradients of a step's inputs.
+-- @tparam Visit s the step, see `autograd.higher`
+-- @string terms as in TERMS
+-- @treturn table gradients by input
 function linear.gradients(s, terms)
-  local c, wanted, grads = describe(s, terms), {}, {}
+  local c, wanted, grads = describe_calls(s, terms), {}, {}
   for _, term in ipairs(c.terms) do
     for _, i in ipairs(term) do
       wanted[#wanted + 1] = s.wanted[i] and i or nil
@@ -256,7 +262,7 @@ function linear.gradients(s, terms)
     for k = 1, c.nout do
       g[k] = s.g[k]
     end
-    for k, v in ipairs(pull(c, s.x, g, wanted)) do
+    for k, v in ipairs(record_gradients(c, s.x, g, wanted)) do
       grads[wanted[k]] = v
     end
   end
@@ -264,7 +270,7 @@ function linear.gradients(s, terms)
 end
 
 
---- Rules by operator.
+--- Rules by name of operator.
 linear.rules = {}
 for name, terms in pairs(TERMS) do
   linear.rules[name] = function(s)

@@ -75,7 +75,7 @@ end
 
 
 -- Returns the number of elements before, along and after the axis of classes.
-local function split(x, p)
+local function split_sizes(x, p)
   local n, first = x.ndim, x.shape[1]
   if p.multi_output and n > 1 then
     return first, x.shape[2], x.size / (first * x.shape[2])
@@ -89,7 +89,7 @@ end
 function rules.SoftmaxOutput(s)
   local x, p = s.x[1], s.p
   local label = s.x[2]:astype(x.dtype)
-  local y = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 })
+  local y = nd.softmax(x:reshape{ split_sizes(x, p) }, { axis = 1 })
   local g
   if tables.same(label.shape, x.shape) then
     g = (y:reshape(x.shape) - label) * p.grad_scale
@@ -135,7 +135,7 @@ local LAWS = {
 }
 
 -- Returns parameters with as many axes as the samples: each parameter has a block of samples.
-local function widened(v, x)
+local function widen(v, x)
   local shape = { unpack(v.shape) }
   for k = #shape + 1, x.ndim do
     shape[k] = 1
@@ -153,7 +153,7 @@ end
 
 for law, f in pairs(LAWS) do
   expansions["_random_pdf_" .. law] = function(s)
-    local x, a, b = s.x[1], widened(s.x[2], s.x[1]), s.x[3] and widened(s.x[3], s.x[1])
+    local x, a, b = s.x[1], widen(s.x[2], s.x[1]), s.x[3] and widen(s.x[3], s.x[1])
     return density(s, f(x, a, b))
   end
 end

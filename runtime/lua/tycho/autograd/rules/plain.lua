@@ -11,12 +11,13 @@ local rules = plain.rules
 
 -- Shapes ------------------------------------------------------------------------------------------
 
-local function reshaped(s)
+local function reshape_gradient(s)
   return { s.g[1]:reshape(s.x[1].shape) }
 end
 
-rules.Reshape, rules.Flatten, rules.reshape_like = reshaped, reshaped, reshaped
-rules.expand_dims, rules.squeeze = reshaped, reshaped
+rules.Reshape, rules.Flatten, rules.reshape_like =
+  reshape_gradient, reshape_gradient, reshape_gradient
+rules.expand_dims, rules.squeeze = reshape_gradient, reshape_gradient
 
 function rules.transpose(s)
   local axes, back = s.p.axes, {}
@@ -30,11 +31,12 @@ function rules.SwapAxis(s)
   return { nd.SwapAxis(s.g[1], { dim1 = s.p.dim1, dim2 = s.p.dim2 }) }
 end
 
-local function unspread(s)
+local function unspread_gradient(s)
   return { s:reduced(s.g[1], 1) }
 end
 
-rules.broadcast_to, rules.broadcast_axis, rules.broadcast_like = unspread, unspread, unspread
+rules.broadcast_to, rules.broadcast_axis, rules.broadcast_like =
+  unspread_gradient, unspread_gradient, unspread_gradient
 
 function rules.Concat(s)
   local axis, at, grads = s.p.dim % s.x[1].ndim, 0, {}
@@ -51,7 +53,7 @@ end
 
 -- Returns the gradients of a and b in y = alpha op(a) op(b), computed with `multiply`, the operator
 -- of y. alpha is nil for an operator without that parameter.
-local function product(multiply, s, alpha)
+local function multiply_gradients(multiply, s, alpha)
   local a, b, g, ta, tb = s.x[1], s.x[2], s.g[1], s.p.transpose_a, s.p.transpose_b
   local of_a, of_b
   if s.wanted[1] then
@@ -70,18 +72,18 @@ function rules.dot(s)
   if s.x[1].ndim ~= 2 or s.x[2].ndim ~= 2 then
     return linear.gradients(s, "lhs rhs")
   end
-  return product(nd.dot, s)
+  return multiply_gradients(nd.dot, s)
 end
 
 function rules.batch_dot(s)
-  return product(nd.batch_dot, s)
+  return multiply_gradients(nd.batch_dot, s)
 end
 
 function rules._linalg_gemm2(s)
   if s.p.axis and s.p.axis ~= -2 then
     return linear.gradients(s, "A B")
   end
-  return product(nd._linalg_gemm2, s, s.p.alpha)
+  return multiply_gradients(nd._linalg_gemm2, s, s.p.alpha)
 end
 
 function rules.FullyConnected(s)

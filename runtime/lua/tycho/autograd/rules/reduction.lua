@@ -8,7 +8,7 @@ local reduction = { rules = {}, expansions = {} }
 local rules, expansions = reduction.rules, reduction.expansions
 
 -- Returns an output reshaped to its shape with keepdims.
-local function kept(s, v)
+local function keep_axes(s, v)
   local shape, given, named = { unpack(s.x[1].shape) }, s.p.axis, {}
   given = type(given) == "number" and { given } or given or {}
   for _, axis in ipairs(given) do
@@ -23,48 +23,48 @@ local function kept(s, v)
 end
 
 
-local function both(s)
-  return kept(s, s.g[1]), kept(s, s.y[1]), s.x[1]
+local function get_both(s)
+  return keep_axes(s, s.g[1]), keep_axes(s, s.y[1]), s.x[1]
 end
 
 
 function rules.sum(s)
-  return { nd.broadcast_like(kept(s, s.g[1]), s.x[1]) }
+  return { nd.broadcast_like(keep_axes(s, s.g[1]), s.x[1]) }
 end
 
 function rules.mean(s)
   local x = s.x[1]
-  return { nd.broadcast_like(kept(s, s.g[1] * (s.y[1].size / x.size)), x) }
+  return { nd.broadcast_like(keep_axes(s, s.g[1] * (s.y[1].size / x.size)), x) }
 end
 
 function rules.max(s)
-  local g, y, x = both(s)
+  local g, y, x = get_both(s)
   return { g * nd.equal(x, y) }
 end
 
 rules.min = rules.max
 
 function rules.prod(s)
-  local g, y, x = both(s)
+  local g, y, x = get_both(s)
   return { g * (y / x) }
 end
 
 function rules.nanprod(s)
-  local g, y, x = both(s)
+  local g, y, x = get_both(s)
   return { nd.where(nd.equal(x, x), g * (y / x), nd.zeros_like(x)) }
 end
 
 function rules.nansum(s)
   local x = s.x[1]
-  return { nd.where(nd.equal(x, x), nd.broadcast_like(kept(s, s.g[1]), x), nd.zeros_like(x)) }
+  return { nd.where(nd.equal(x, x), nd.broadcast_like(keep_axes(s, s.g[1]), x), nd.zeros_like(x)) }
 end
 
 function rules._square_sum(s)
-  return { kept(s, s.g[1]) * (2 * s.x[1]) }
+  return { keep_axes(s, s.g[1]) * (2 * s.x[1]) }
 end
 
 function rules.norm(s)
-  local g, y, x = both(s)
+  local g, y, x = get_both(s)
   return { s.p.ord == 1 and g * nd.sign(x) or g * (x / y) }
 end
 

@@ -11,9 +11,9 @@ local rules, expansions = vision.rules, vision.expansions
 
 -- Pooling -----------------------------------------------------------------------------------------
 
--- Returns x with -inf around it along an axis, counted from 0: `before` elements in front, and so
--- many at the end that there are n, or x cut to n.
-local function framed(x, axis, before, n)
+-- Returns x with `before` elements of -inf in front of it along an axis, from 0, and then filled up
+-- with -inf, or cut, to n elements.
+local function frame_axis(x, axis, before, n)
   local parts, size = {}, x.shape[axis + 1]
   local function frame(width)
     local shape = { unpack(x.shape) }
@@ -29,8 +29,8 @@ local function framed(x, axis, before, n)
 end
 
 
--- Returns the windows of x, laid over each other along a new first axis.
-local function windows(s)
+-- Returns the windows of x along a new first axis: entry k has element k of every window.
+local function list_windows(s)
   local x, p, out = s.x[1], s.p, s.y[1].shape
   local n, stacked = x.ndim - 2, {}
   local first = p.layout and p.layout:sub(-1) == "C" and 1 or 2
@@ -40,7 +40,7 @@ local function windows(s)
     kernel[k] = p.global_pool and x.shape[axis + 1] or p.kernel[k]
     stride[k] = not p.global_pool and p.stride[k] or 1
     total = total * kernel[k]
-    x = framed(x, axis, not p.global_pool and p.pad[k] or 0,
+    x = frame_axis(x, axis, not p.global_pool and p.pad[k] or 0,
       (out[axis + 1] - 1) * stride[k] + kernel[k])
   end
   for i = 0, total - 1 do
@@ -62,15 +62,15 @@ local function windows(s)
 end
 
 
--- Returns the largest element of each window; of equal ones the gradient goes to the first.
+-- Returns the largest element of each window. `pick` sends its gradient to the first of equal ones.
 local function max_pooling(s)
-  local all = windows(s)
+  local all = list_windows(s)
   return nd.pick(all, nd.argmax(all, { axis = 0 }), { axis = 0 })
 end
 
 
 -- Returns the sums that an average or a norm is made of.
-local function sums(s, x)
+local function sum_windows(s, x)
   local p = s.p
   return nd[s.op]{ x, pool_type = "sum", kernel = p.kernel, stride = p.stride, pad = p.pad,
     global_pool = p.global_pool, pooling_convention = p.pooling_convention, layout = p.layout }
@@ -85,7 +85,7 @@ function rules.Pooling(s)
     return s:through{ max_pooling(s) }
   end
   local power = s.p.p_value or 2
-  local sum = sums(s, nd.power(nd.abs(s.x[1]), power))
+  local sum = sum_windows(s, nd.power(nd.abs(s.x[1]), power))
   local empty = nd.equal(sum, 0)                         -- its root has no slope
   return s:through{ nd.power(sum + empty, 1 / power) * (1 - empty) }
 end
@@ -97,7 +97,7 @@ rules.Pooling_v1 = rules.Pooling
 
 -- Samples data (n, c, h, w) by linear interpolation at the positions of grid (n, 2, rows, columns):
 -- x first, both from -1 to 1.
-local function sample(data, grid)
+local function sample_images(data, grid)
   local n, c, h, w = unpack(data.shape)
   local rows, columns = grid.shape[3], grid.shape[4]
   local function coordinate(k, size)
@@ -123,13 +123,13 @@ end
 
 
 function expansions.BilinearSampler(s)
-  return { sample(s.x[1], s.x[2]) }
+  return { sample_images(s.x[1], s.x[2]) }
 end
 
 function expansions.SpatialTransformer(s)
   local grid = nd.GridGenerator{ s.x[2], transform_type = "affine",
     target_shape = s.p.target_shape }
-  return { sample(s.x[1], grid) }
+  return { sample_images(s.x[1], grid) }
 end
 
 -- Returns the gradient of an affine transform by linearity. A flow is added to constant positions
