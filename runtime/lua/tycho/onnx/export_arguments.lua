@@ -1,4 +1,4 @@
---- What `ty.onnx.export_model` takes, as the exporter wants it (not for users).
+--- Arguments of `ty.onnx.export_model`, converted for the exporter (not for users).
 --
 -- @module tycho.onnx.export_arguments
 
@@ -13,8 +13,8 @@ local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 
--- Returns the symbol and the parameters that the arguments name.
-local function network(a, func)
+-- Returns the symbol and the parameters: given, or read from files; raises E(io).
+local function read_network(a, func)
   if type(a.symbol) ~= "string" then
     return a.symbol, a.params
   elseif type(a.params) == "number" then
@@ -27,13 +27,13 @@ local function network(a, func)
   local path = files.exists(a.symbol) and a.symbol or a.symbol .. "-symbol.json"
   if not files.exists(path) then
     Error.raise{ code = "io", func = func, argument = a.symbol,
-      message = ("there is no file '%s' and no '%s'"):format(a.symbol, path) }
+      message = ("there is neither a file '%s' nor '%s'"):format(a.symbol, path) }
   end
   return symbol.load(path), a.params
 end
 
 
--- Returns the arrays by name, without the prefixes "arg:" and "aux:".
+-- Returns parameters, given or in a file, as name -> array, without the prefixes "arg:" and "aux:".
 local function load_arrays(params, func)
   if type(params) == "string" then
     params = array_files.load(params)
@@ -49,7 +49,7 @@ local function load_arrays(params, func)
 end
 
 
--- Returns the sizes by input, from such a table or from a list in the order of inputs.
+-- Returns input -> sizes, from such a table, or from a list of shapes in the order of the inputs.
 local function list_shapes(given, net, params, func)
   if given == nil or given[1] == nil then
     return given or {}
@@ -64,20 +64,20 @@ local function list_shapes(given, net, params, func)
   end
   if at < #list then
     Error.raise{ code = "value", func = func, argument = "input_shapes", expected = at, got = #list,
-      message = "more shapes than inputs" }
+      message = ("input_shapes has %d shapes, but the network has %d inputs"):format(#list, at) }
   end
   return shapes
 end
 
 
 return function(a, func)
-  local net, params = network(a, func)
+  local net, params = read_network(a, func)
   params = load_arrays(params, func)
   local shapes = list_shapes(a.input_shapes, net, params, func)
   for name in pairs(a.dynamic or {}) do
     if not shapes[name] then
       Error.raise{ code = "name", func = func, argument = name,
-        message = ("dynamic names '%s', which has no shape in input_shapes"):format(name) }
+        message = ("'dynamic' names '%s', for which input_shapes has no shape"):format(name) }
     end
   end
   export.run({ symbol = net, params = params, shapes = shapes, dtypes = a.input_types or {},

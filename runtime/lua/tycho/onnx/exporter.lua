@@ -1,8 +1,9 @@
 --- Converts a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
 --
--- Nodes are written in the symbol's order by functions of the tables (onnx/to_math.lua and its
--- like); what depends on parameters alone is computed first. Shapes are inferred twice, with
--- different sizes of the dynamic axes, so that it is known which sizes must stay open.
+-- Nodes are written in the symbol's order by converters, the functions of the tables in
+-- onnx/to_math.lua and its like. Values that depend on parameters alone are computed at once.
+-- Shapes are inferred twice, with different sizes of the dynamic axes: a size that differs stays
+-- open, under a name.
 --
 -- @module tycho.onnx.exporter
 
@@ -50,7 +51,7 @@ local FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 
 
 local Float = {}
 
---- Returns a number, or a list of them, that an attribute has as a float.
+--- Returns a number, or a list of them, marked as an attribute of floats.
 function export.float(v)
   return setmetatable({ v = v }, Float)
 end
@@ -150,7 +151,7 @@ local function node_message(n)
 end
 
 
---- Returns a graph as a message.
+--- Returns a graph as a message of Protocol Buffers.
 function export.graph_message(g)
   local m = writer.message()
   for _, n in ipairs(g.nodes) do
@@ -175,6 +176,7 @@ Export.float = export.float
 
 -- Writing nodes -----------------------------------------------------------------------------------
 
+-- Returns a name that is not in use, and uses it: the hint itself, or with a number after it.
 function Export:free_name(hint)
   local name = hint
   while self.names[name] do
@@ -186,12 +188,12 @@ function Export:free_name(hint)
 end
 
 
---- Writes a node.
+--- Adds a node to the graph that is being written.
 -- @string op ONNX's operator
--- @tparam {string,...} inputs names, "" for an absent one
--- @tparam[opt] table attrs numbers are integers, others `export.float`
--- @int[opt=1] count of outputs
--- @treturn string,... their names
+-- @tparam {string,...} inputs names of values, "" for an absent one
+-- @tparam[opt] table attrs name -> value; numbers are integers, floats are made by `export.float`
+-- @int[opt=1] count number of outputs
+-- @treturn string,... names of the outputs
 function Export:emit(op, inputs, attrs, count)
   local n = { op = op, inputs = inputs, attrs = attrs or {}, outputs = {}, order = {} }
   n.name = self:free_name(self.hint .. "_" .. op)
@@ -207,7 +209,9 @@ function Export:emit(op, inputs, attrs, count)
 end
 
 
---- Adds a constant array; returns its name.
+--- Adds a constant array to the graph.
+-- @tparam NDArray x
+-- @string[opt] hint what its name begins with
 -- @treturn string its name
 function Export:array(x, hint)
   local name = self:free_name(hint or self.hint .. "_const")
@@ -216,10 +220,11 @@ function Export:array(x, hint)
 end
 
 
---- Adds a constant of numbers; returns its name.
+--- Adds a constant of numbers to the graph.
 -- @tparam {number,...} list
 -- @string dtype
--- @tparam[opt] {int,...} shape
+-- @tparam[opt] {int,...} shape a vector by default
+-- @treturn string its name
 function Export:list(list, dtype, shape)
   local x = transfer.from_table(list, DTYPES[dtype], self.func)
   return self:array(shape and x:reshape(shape) or x)
@@ -243,19 +248,22 @@ function Export:scalar(v, dtype)
 end
 
 
---- Refuses the node that is being converted: E(unsupported).
+--- Raises E(unsupported) for the node that is being converted.
+-- @string text what the exporter does not support, a format of string.format
+-- @param ... its arguments
 function Export:refuse(text, ...)
   local n = self.node
   Error.raise{ code = "unsupported", func = self.func, op = n.op, node = n.name, where = n.where,
-    message = text:format(...) }
+    message = "cannot be exported: " .. text:format(...) }
 end
 
 
---- Emits a Reshape to another shape; a dynamic size is copied from the same axis, or -1. Refuses
--- several sizes of -1.
--- @string x
--- @tparam table from shape of x, with names of open sizes
--- @tparam table to
+--- Adds a Reshape to another shape, or nothing if the shape is the same. A dynamic size is that of
+-- the same axis of x, or -1, which only one can be: otherwise it raises E(unsupported).
+-- @string x name of a value
+-- @tparam table from its shape; open sizes are names
+-- @tparam table to the new shape, likewise
+-- @treturn string name of the result
 function Export:reshape(x, from, to)
   if tables.same(from, to) then
     return x
@@ -283,7 +291,7 @@ function Export:reshape(x, from, to)
 end
 
 
---- Returns a shape whose sizes are all known.
+--- Returns a shape if all its sizes are known; raises E(unsupported) for an open one.
 function Export:known(shape)
   for axis, size in ipairs(shape) do
     if type(size) ~= "number" then
@@ -294,6 +302,8 @@ function Export:known(shape)
 end
 
 
+-- Adds a Cast from one dtype to another, or nothing if they are the same; returns the result's
+-- name.
 function Export:cast(x, from, to)
   if from == to then
     return x
@@ -313,7 +323,8 @@ local function parse_list(text)
 end
 
 
-local function parse(text, kind)
+-- Returns the value of a parameter's text; nil for None. kind: its type in the registry.
+local function parse_value(text, kind)
   if text == nil or text == "None" then
     return nil
   elseif kind:find "tuple" then
@@ -335,7 +346,7 @@ function export.params(n)
     if text == nil then
       text = param.default
     end
-    p[param.name] = parse(text, param.type)
+    p[param.name] = parse_value(text, param.type)
     if param.type:find "^dtype" and p[param.name] and tonumber(p[param.name]) then
       p[param.name] = DTYPE_NAMES[tonumber(p[param.name])]
     end
@@ -346,10 +357,13 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
-local ALTERNATIVE, NEXT = 7919, 16       -- sizes that no other axes are likely to have
+-- The second sizes of dynamic axes begin at ALTERNATIVE and are NEXT apart: sizes that other axes
+-- are unlikely to have.
+local ALTERNATIVE, NEXT = 7919, 16
 
--- Returns all values' descriptions for given shapes and types.
-local function infer(self, shapes)
+-- Returns the descriptions of all values for given shapes of the inputs, as an FFI array, and node
+-- -> index of its first output there.
+local function infer_descriptions(self, shapes)
   local built = self.built
   local count, kept = 0, {}
   for _ in pairs(shapes) do
@@ -375,8 +389,9 @@ local function infer(self, shapes)
 end
 
 
--- Returns shapes with other sizes for the dynamic axes, and names of dynamic sizes by "size_other".
--- `shared`: axes of one size get the same other size, as the batch of several inputs must.
+-- Returns the shapes with second sizes for the dynamic axes, and names of dynamic sizes by
+-- "first_second". shared: axes with the same first size get the same second one, as the batches of
+-- several inputs must.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
   for _, name in ipairs(sorted_keys(self.shapes)) do
@@ -386,7 +401,8 @@ local function other_sizes(self, shared)
       local size = shape[axis + 1]
       if size == nil then
         Error.raise{ code = "value", func = self.func, argument = "dynamic", got = axis,
-          expected = ("an axis of %d"):format(#shape), message = ("bad axis of '%s'"):format(name) }
+          expected = ("0 to %d"):format(#shape - 1),
+          message = ("'dynamic' names an axis that '%s' does not have"):format(name) }
       end
       local other = shared and by_size[size] or alternative
       by_size[size], alternative = other, math.max(alternative, other + NEXT)
@@ -399,15 +415,15 @@ local function other_sizes(self, shared)
 end
 
 
--- Infers the shapes and types of all values. Dynamic sizes, which differ between two inferences,
--- get names.
+-- Sets `described`: node -> list of { shape, dtype } of its outputs. A size that differs between
+-- the two inferences is dynamic, and has a name in place of a number.
 local function infer_all(self)
-  local a, first = infer(self, self.shapes)
+  local a, first = infer_descriptions(self, self.shapes)
   local shapes, open_names = other_sizes(self, false)
-  local ok, b = pcall(infer, self, shapes)
+  local ok, b = pcall(infer_descriptions, self, shapes)
   if not ok then
     shapes, open_names = other_sizes(self, true)
-    b = infer(self, shapes)
+    b = infer_descriptions(self, shapes)
   end
   self.described = {}
   for n, at in pairs(first) do
@@ -440,7 +456,7 @@ for _, list in ipairs{ require "tycho.onnx.to_math", require "tycho.onnx.to_shap
   end
 end
 
---- Returns the names of the operators that can be written, sorted.
+--- Returns the names of the engine's operators that have a converter, sorted.
 function export.operators()
   local list = {}
   for name in pairs(converters) do
@@ -451,7 +467,8 @@ function export.operators()
 end
 
 
--- Returns the name of a node's output; constants become initializers when something reads them.
+-- Returns the name of a node's output. A constant becomes an initializer when its name is first
+-- asked for. nil: the output is not in the file.
 local function find_name(self, entry)
   local n, k = entry[1], entry[2]
   self.value_names[n] = self.value_names[n] or {}
@@ -467,8 +484,9 @@ local function find_name(self, entry)
 end
 
 
--- Returns what a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and
--- dtype of each output), constant(i): the array of an input that is a parameter.
+-- Returns the second argument of a converter: node; p (parameters as values); count (of inputs);
+-- inputs (names), shapes, dtypes (of the inputs); out (list of { shape, dtype }); constant(i),
+-- which returns the array of input i, from 1, if it is a constant.
 local function node_context(self, n)
   local c = { node = n, p = export.params(n), shapes = {}, dtypes = {}, out = self.described[n],
     count = #n.inputs }
@@ -487,8 +505,8 @@ local function node_context(self, n)
 end
 
 
--- Runs a node whose inputs are all constants; its outputs are constants then.
-local function fold(self, n)
+-- Runs a node whose inputs are constants, and sets its outputs as constants.
+local function fold_node(self, n)
   local arrays, flat = {}, {}
   for i, entry in ipairs(n.inputs) do
     arrays[i] = self.constants[entry[1]][entry[2] + 1]
@@ -507,6 +525,8 @@ local function fold(self, n)
 end
 
 
+-- Returns whether a node can be run now: all its inputs are constants, and it draws no random
+-- numbers.
 local function all_constant(self, n)
   for _, entry in ipairs(n.inputs) do
     if not self.constants[entry[1]] then
@@ -524,15 +544,16 @@ local function all_constant(self, n)
 end
 
 
-local function step(self, n)
+-- Runs a node of constants, or writes it by its converter.
+local function convert_node(self, n)
   if all_constant(self, n) then
-    fold(self, n)
+    fold_node(self, n)
     return
   end
   local convert = converters[n.op]
   self.node, self.hint = n, n.name
   if not convert then
-    self:refuse("ONNX files of this exporter have no such operator")
+    self:refuse("there is no converter for this operator")
   end
   self.value_names[n] = { convert(self, node_context(self, n)) }
 end
@@ -542,7 +563,7 @@ end
 function Export:run(order)
   for _, n in ipairs(order) do
     if n.op then
-      step(self, n)
+      convert_node(self, n)
     end
   end
 end
@@ -612,8 +633,9 @@ function Export:inline(body, bound)
 end
 
 
--- Returns an output under the wanted name, by an Identity; if the name is taken, under another one.
-local function head_name(self, entry, wanted)
+-- Adds an Identity that gives an output the wanted name, or another one if that is in use; returns
+-- the name.
+local function name_output(self, entry, wanted)
   local name = find_name(self, entry)
   self.hint = wanted
   local out = self:emit("Identity", { name })
@@ -627,7 +649,8 @@ local function head_name(self, entry, wanted)
 end
 
 
-local function sorted_inputs(self)
+-- Returns the nodes of variables that are no parameters, in order.
+local function list_inputs(self)
   local list = {}
   for _, n in ipairs(self.built.order) do
     if not n.op and not self.params[n.name] then
@@ -638,8 +661,8 @@ local function sorted_inputs(self)
 end
 
 
--- Returns the names that nodes of a graph read: other inputs, as labels of losses, are left out.
-local function used_names(g)
+-- Returns the set of names that nodes of a graph read, those inside of their graphs included.
+local function list_used_names(g)
   local used = {}
   for _, n in ipairs(g.nodes) do
     for _, name in ipairs(n.inputs) do
@@ -647,7 +670,7 @@ local function used_names(g)
     end
     for _, v in pairs(n.attrs) do
       if type(v) == "table" and v.nodes then
-        for name in pairs(used_names(v)) do
+        for name in pairs(list_used_names(v)) do
           used[name] = true
         end
       end
@@ -657,8 +680,8 @@ local function used_names(g)
 end
 
 
--- Removes nodes and constants that the outputs do not need.
-local function prune(g)
+-- Removes nodes and constants on which no output depends; returns the set of names that are left.
+local function prune_graph(g)
   local wanted = {}
   for _, info in ipairs(g.outputs) do
     wanted[info.name] = true
@@ -671,7 +694,7 @@ local function prune(g)
     end
     if needed then
       table.insert(kept, 1, n)
-      for name in pairs(used_names{ nodes = { n } }) do
+      for name in pairs(list_used_names{ nodes = { n } }) do
         wanted[name] = true
       end
     end
@@ -699,7 +722,8 @@ local function model_message(self)
 end
 
 
-local function missing_shapes(self, inputs)
+-- Raises E(shape) for an input whose shape is not known.
+local function check_shapes(self, inputs)
   for _, n in ipairs(inputs) do
     local d = self.described[n][1]
     for _, size in ipairs(d.shape) do
@@ -712,16 +736,15 @@ local function missing_shapes(self, inputs)
     if #d.shape == 0 then
       Error.raise{ code = "shape", func = self.func, argument = n.name, expected = "a shape",
         got = "nothing",
-          message = ("'%s' is neither a parameter nor has it a shape in input_shapes")
-        :format(n.name) }
+        message = ("'%s' has neither an array in params nor a shape in input_shapes")
+          :format(n.name) }
     end
   end
 end
 
 
--- Returns the inputs that other nodes than losses read, and the data of losses in their place:
--- labels are left out of the file.
-local function without_labels(self, inputs)
+-- Returns the inputs without those that only losses read as labels.
+local function drop_labels(self, inputs)
   local wanted, list = {}, {}
   for _, n in ipairs(self.built.order) do
     local is_loss = n.op and registry.find(n.op).is_loss
@@ -759,19 +782,19 @@ function export.run(a, func)
     end
   end
   infer_all(self)
-  local inputs = sorted_inputs(self)
+  local inputs = list_inputs(self)
   for _, n in ipairs(inputs) do
     self.names[n.name] = true
     self.value_names[n] = { n.name }
   end
-  missing_shapes(self, without_labels(self, inputs))
+  check_shapes(self, drop_labels(self, inputs))
   self:run(self.built.order)
   for _, entry in ipairs(a.symbol._entries) do
     local d = self.described[entry[1]][entry[2] + 1]
-    local name = head_name(self, entry, node.output_name(entry[1], entry[2]))
+    local name = name_output(self, entry, node.output_name(entry[1], entry[2]))
     table.insert(self.graph.outputs, { name = name, shape = d.shape, dtype = d.dtype })
   end
-  local used = prune(self.graph)
+  local used = prune_graph(self.graph)
   local kept = {}
   for _, n in ipairs(inputs) do
     if used[n.name] then
@@ -780,7 +803,7 @@ function export.run(a, func)
       table.insert(self.graph.inputs, { name = n.name, dtype = d.dtype, shape = d.shape })
     end
   end
-  missing_shapes(self, kept)
+  check_shapes(self, kept)
   writer.save(a.file, model_message(self), func)
 end
 

@@ -1,7 +1,14 @@
 --- Converts an ONNX file to a symbol and its parameters (not for users; `ty.onnx.import_model`).
 --
--- Nodes are converted in the file's order by functions of the operator tables. What depends on
--- constants only is computed at once (onnx/value.lua), so that shape arithmetic makes no nodes.
+-- Nodes are converted in the file's order by the functions of the operator tables
+-- (onnx/operators.lua). Values that depend on constants only are computed at once (onnx/value.lua).
+--
+-- An Import has: path; func (for errors); model (onnx/model_file.lua); opsets (domain -> version);
+-- shapes, constants, partial (options of the caller); missing (what a partial import lacks); inputs
+-- and params (what it makes); shapes_of (node -> shapes of outputs); names (set of names in use);
+-- named (set of the nodes that have the name of a value); node and hint (the node that is being
+-- converted, and the name that its nodes begin with); depth (of graphs); integers (whether the
+-- device has kernels for 8-bit integers).
 --
 -- @module tycho.onnx.importer
 
@@ -30,12 +37,12 @@ local Import = {}
 Import.__index = Import
 
 local LEAST_OPSET, MOST_OPSET = 1, 28
-local MOST_DEPTH = 64                                    -- graphs and functions in each other
+local MOST_DEPTH = 64                    -- nesting of graphs and functions, at most
 
 
 -- Errors ------------------------------------------------------------------------------------------
 
--- Returns the text for a node in errors.
+-- Returns the name of a node for errors: its own, or that of its first output.
 local function get_label(n)
   if n.name ~= "" then
     return n.name
@@ -44,24 +51,27 @@ local function get_label(n)
 end
 
 
-local function full_name(n)
+-- Returns the operator of a node with its domain.
+local function get_full_name(n)
   return n.domain == "" and n.op or n.domain .. "." .. n.op
 end
 
 
+-- Raises an error that names the file and the node that is being converted.
 function Import:fail(code, message)
   local n, version = self.node, ""
   if n then
     local opset = self.opsets[n.domain]
     version = opset and (" (opset %d)"):format(opset) or ""
   end
-  Error.raise{ code = code, func = self.func, op = n and full_name(n) .. version,
+  Error.raise{ code = code, func = self.func, op = n and get_full_name(n) .. version,
     node = n and get_label(n), argument = self.path, where = self.path,
     message = message }
 end
 
 
--- Adds an unsupported node to `missing` if the import is `partial`; raises other errors.
+-- Adds the error of an unsupported node to `missing` if the import is `partial`; raises other
+-- errors.
 function Import:miss(e)
   if not (self.partial and Error.is_error(e) and e.code == "unsupported") then
     error(e, 0)
@@ -70,9 +80,9 @@ function Import:miss(e)
 end
 
 
--- Returns an error of a converter as the file's mistake, if it is one of Lua in a node that breaks
--- its operator's rules (inputs that are absent, dimensions that do not exist); other errors are
--- returned unchanged.
+-- Returns the error of a converter. Converters do not check what ONNX guarantees, so an error of
+-- Lua in one (an input that is absent, a dimension that does not exist) becomes E(format) of the
+-- file; other errors are returned unchanged.
 function Import:explained(e)
   if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
   then
@@ -87,12 +97,13 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- Returns a scope of values by name, inside another scope.
+-- Returns a new scope of values by name, inside another scope or none.
 local function new_scope(outer)
   return { values = {}, outer = outer }
 end
 
 
+-- Returns the value of a name in a scope or those around it; nil: there is none.
 local function find_value(scope, name)
   while scope do
     local v = scope.values[name]
@@ -104,6 +115,7 @@ local function find_value(scope, name)
 end
 
 
+-- Sets the value of a name; raises E(format) if it has one.
 function Import:put(scope, name, v)
   if scope.values[name] ~= nil then
     self:fail("format", ("the name '%s' is given twice"):format(name))
@@ -116,7 +128,8 @@ end
 function Import:get(scope, name)
   local v = find_value(scope, name)
   if v == nil then
-    self:fail("format", ("'%s' is read, but no node before gives it"):format(name))
+    self:fail("format", ("'%s' is read, but no input, constant or earlier node has that name")
+      :format(name))
   end
   return v
 end
@@ -133,7 +146,7 @@ function Import:make_constant(t)
 end
 
 
--- Returns a shape of the file, completed by the caller's shapes.
+-- Returns the shape of an input, with the sizes that the caller gave for open ones.
 function Import:input_shape(info)
   local given, dims = self.shapes[info.name], info.type.dims
   if not given and not dims then
@@ -190,7 +203,7 @@ end
 
 function Import:add_input(scope, info)
   if info.type.kind ~= "tensor" then
-    self:fail("unsupported", ("input '%s' is %s, no tensor"):format(info.name,
+    self:fail("unsupported", ("input '%s' is %s, not a tensor"):format(info.name,
       info.type.kind or "of no type"))
   end
   local kind = tensor.type_of(info.type.type)
@@ -221,7 +234,8 @@ end
 
 -- Nodes -------------------------------------------------------------------------------------------
 
--- Returns the function of the tables, or of the file, that converts a node; nil: there is none.
+-- Returns the function that converts a node, from the tables or the file's own functions; nil:
+-- none.
 function Import:converter(n)
   local own = self.model.functions[model_file.function_key(n.domain, n.op)]
   if own then
@@ -246,8 +260,8 @@ function Import:opset_of(n)
 end
 
 
--- Names the node that makes a value, if this import made it, it has no name yet, and the name is
--- free.
+-- Gives the node that makes a value the value's name, if this import made the node, it was not
+-- named so before, and the name is free.
 local function name_node(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then
@@ -257,8 +271,7 @@ local function name_node(self, v, name)
 end
 
 
--- Returns the values of the inputs; absent ones are nil. Returns nil if one of them was not
--- imported.
+-- Returns the values of a node's inputs, nil for absent ones; nil if one of them was not imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
   for i, name in ipairs(n.inputs) do
@@ -267,8 +280,8 @@ function Import:read_inputs(n, scope)
       if v == false then
         return nil
       elseif v.rows_of_run and n.op ~= "Identity" then
-        value.refuse("'%s' has as many rows as a run finds; it can only be an output of the \z
-          network", name)
+        value.refuse("'%s' has as many rows as a run finds, so no node can read it; it can only \z
+          be an output of the network", name)
       end
       inputs[i] = v
     end
@@ -277,10 +290,11 @@ function Import:read_inputs(n, scope)
 end
 
 
+-- Converts a node and returns the list of its outputs; nil if one of its inputs was not imported.
 function Import:convert(n, scope)
   local convert = self:converter(n)
   if not convert then
-    value.refuse("there is no such operator here")
+    value.refuse("there is no converter for this operator")
   end
   local context = setmetatable({ node = n, attrs = n.attrs, opset = self:opset_of(n),
     import = self, scope = scope, count = #n.outputs }, Node)
@@ -292,6 +306,7 @@ function Import:convert(n, scope)
 end
 
 
+-- Converts a node and sets its outputs in the scope; false for those that were not imported.
 function Import:step(n, scope)
   local before, hint = self.node, self.hint
   self.node = n
@@ -305,7 +320,8 @@ function Import:step(n, scope)
     if name ~= "" then
       local v = results and results[i] or false
       if results and not v then
-        self:fail("unsupported", ("its output %d is not made"):format(i))
+        self:fail("unsupported", ("cannot be imported: its output %d is used, which the importer \z
+          does not make"):format(i))
       end
       self:put(scope, name, v)
       if v then
@@ -317,16 +333,16 @@ function Import:step(n, scope)
 end
 
 
---- Converts the nodes of a graph and returns its outputs.
+--- Converts the nodes of a graph.
 -- @tparam table graph
--- @tparam table scope with its inputs
--- @treturn {Value,...} false: what makes it is missing
+-- @tparam table scope with the values of its inputs
+-- @treturn {Value,...} its outputs; false for one that was not imported
 function Import:run_graph(graph, scope)
   self.depth = self.depth + 1
   if self.depth > MOST_DEPTH then
     self:fail("format", ("more than %d graphs in each other"):format(MOST_DEPTH))
   elseif graph.has_sparse then
-    self:fail("unsupported", "sparse initializers")
+    self:fail("unsupported", "cannot be imported: sparse initializers")
   end
   for _, t in ipairs(graph.initializers) do
     if scope.values[t.name] == nil then
@@ -345,10 +361,10 @@ function Import:run_graph(graph, scope)
 end
 
 
---- Converts a graph of a node: its inputs are given, other names are those around it.
+--- Converts a graph that is an attribute of a node.
 -- @tparam table graph
--- @tparam {Value,...} inputs
--- @tparam table outer scope
+-- @tparam {Value,...} inputs values of its inputs
+-- @tparam table outer scope of the node, whose names the graph may read
 -- @treturn {Value,...} outputs
 function Import:run_body(graph, inputs, outer)
   local scope = new_scope(outer)
@@ -361,7 +377,7 @@ function Import:run_body(graph, inputs, outer)
   local outputs = self:run_graph(graph, scope)
   for i = 1, #outputs do
     if not outputs[i] then
-      self:fail("unsupported", "its graph holds what is missing")
+      self:fail("unsupported", "cannot be imported: its graph has a node that cannot be imported")
     end
   end
   return outputs
@@ -389,7 +405,7 @@ local function with_attributes(nodes, given, defaults)
 end
 
 
---- Converts the nodes of a function of the file in place of a node.
+--- Converts a node that calls a function of the file: converts the function's nodes in its place.
 function Import:call_function(f, context, inputs)
   local scope, outputs = new_scope(nil), {}
   for i, name in ipairs(f.inputs) do
@@ -429,18 +445,19 @@ local function make_heads(self, outputs, graph)
 end
 
 
+-- Raises E(unsupported), which lists all nodes that a partial import lacks.
 local function fail_missing(self)
   local lines = {}
   for i, m in ipairs(self.missing) do
     lines[i] = ("%s, node %s: %s"):format(m.op or "?", m.node or "?", m.message)
   end
   Error.raise{ code = "unsupported", func = self.func, argument = self.path,
-    missing = self.missing, message = ("'%s' needs what is missing here: %s")
+    missing = self.missing, message = ("'%s' has nodes that cannot be imported: %s")
       :format(self.path, table.concat(lines, "; ")) }
 end
 
 
--- Refuses options for inputs that the graph does not have.
+-- Raises E(name) for an option of an input that the graph does not have.
 function Import:check_names(given, scope)
   for name in pairs(given) do
     if not scope.values[name] then
@@ -454,6 +471,8 @@ function Import:check_names(given, scope)
 end
 
 
+-- Converts the graph of the file; returns the entries of the network's outputs, and the outputs as
+-- values.
 local function convert_model(self)
   local graph, scope = self.model.graph, new_scope(nil)
   local given = {}
@@ -494,9 +513,10 @@ end
 
 
 --- Converts a file.
--- @tparam table a path, shapes, constants, partial, ctx
--- @string func the public function that was asked
--- @treturn table symbol, arguments, auxiliary, inputs and outputs (name, shape, dtype), model
+-- @tparam table a path, shapes, constants, partial, ctx: as of `ty.onnx.import_model`
+-- @string func name of the public function, for errors
+-- @treturn table symbol; arguments and auxiliary: name -> array; inputs and outputs: lists of {
+--   name, shape, dtype }; model
 function import.run(a, func)
   local model = model_file.read(a.path, func)
   local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,

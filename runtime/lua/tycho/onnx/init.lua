@@ -16,18 +16,20 @@ local onnx = {}
 local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shapes", "dict?" },
   { "partial", "boolean", false }, { "ctx", "context?" }, { "constants", "dict?" } })
 
---- Reads a network.
+--- Reads a network. A file that cannot be read is E(`io`), one that is damaged or breaks ONNX's
+-- rules E(`format`); a node that the importer cannot convert is E(`unsupported`), a size that is
+-- missing in `shapes` E(`shape`), an input in the options that the file lacks E(`name`).
 -- @string file path
--- @tparam[opt] table options shapes: input to sizes, for dimensions that the file leaves open;
---   constants: input to a number, a list of them or an array, for inputs that are the same in all
---   runs, such as a rate of samples: no argument of the network, and a choice that depends on it
---   is the branch that it chooses;
---   partial: if operators are missing, the error lists all of them in `missing`, not the first one;
---   ctx = current: where it will run; quantized layers are computed in 8-bit integers on a CPU, in
+-- @tparam[opt] table options shapes: input -> sizes, for dimensions that the file leaves open;
+--   constants: input -> a number, a list of numbers or an array, for inputs that have the same
+--   value in all runs, such as a sample rate: they are no arguments of the network, and a branch
+--   that depends on one is chosen at import; partial = false: true lists all nodes that cannot be
+--   converted in the error's field `missing`, instead of the first one only; ctx = the current one:
+--   the device on which the network will run, since quantized layers use 8-bit integers on a CPU,
 --   floats on a GPU
 -- @treturn Symbol its arguments are the file's inputs and parameters, its outputs the file's
--- @treturn table parameters by name, read when they are first needed
--- @treturn table auxiliary states by name
+-- @treturn table arguments: name -> array, read when it is first needed
+-- @treturn table auxiliary states: name -> array
 function onnx.import_model(...)
   local a = IMPORT(...)
   local r = require("tycho.onnx.importer").run({ path = a.file, shapes = a.shapes,
@@ -36,10 +38,12 @@ function onnx.import_model(...)
 end
 
 
---- Returns the inputs and outputs of a network, and the file's metadata.
+--- Returns the inputs and outputs of a network, and the file's metadata, without reading weights.
+-- Errors of the file are those of `import_model`.
 -- @string file path
--- @treturn table input_tensor_data and output_tensor_data: lists of `{name, shape, dtype}`, open
---   sizes by name or "?"; ir_version, opsets, producer_name, producer_version, metadata
+-- @treturn table input_tensor_data and output_tensor_data: lists of `{name, shape, dtype}`, where
+--   an open size is a name or "?"; ir_version, opsets (domain -> version), producer_name,
+--   producer_version, metadata (key -> text)
 function onnx.get_model_metadata(file)
   local ok = type(file) == "string"
   if not ok then
@@ -53,9 +57,9 @@ end
 local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict?" },
   { "ctx", "context?" }, { "constants", "dict?" } })
 
---- Reads a network as a Module that is bound for inference.
+--- Reads a network as a Module that is bound for inference. Errors are those of `import_model`.
 -- @string file path
--- @tparam[opt] table options shapes and constants as of `import_model`; ctx
+-- @tparam[opt] table options shapes, constants, ctx: as of `import_model`
 -- @treturn Module
 function onnx.load(...)
   local a = LOAD(...)
@@ -67,14 +71,15 @@ local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "
   { "input_shapes", "any?" }, { "file", "text", "model.onnx" }, "*", { "opset", "integer", 17 },
   { "dynamic", "dict?" }, { "input_types", "dict?" } })
 
---- Writes a network for inference. Losses become their predictions, labels are left out.
+--- Writes a network for inference. Losses are replaced by their predictions, labels are left out.
+-- An operator that ONNX cannot express is E(`unsupported`), an input without a shape E(`shape`).
 -- @param symbol a Symbol, or the path of its file, or the prefix of a checkpoint
--- @tparam table params arrays by name, with or without "arg:" and "aux:", or a path; of a
--- checkpoint   its epoch
--- @tparam table input_shapes input to sizes, or a list of sizes in the order of the inputs
+-- @param params name -> array, with or without "arg:" and "aux:" before the name, or the path of
+--   such a file; for a checkpoint the number of its epoch
+-- @tparam table input_shapes input -> sizes, or a list of shapes in the order of the inputs
 -- @string file path
--- @tparam[opt] table options opset = 17: 13 to 24; dynamic: input to axes whose size stays open;
---   input_types: input to dtype, float32 where it is not said
+-- @tparam[opt] table options opset = 17: 13 to 24; dynamic: input -> list of axes, from 0, whose
+--   size stays open in the file; input_types: input -> dtype, float32 for others
 function onnx.export_model(...)
   require("tycho.onnx.export_arguments")(EXPORT(...), "onnx.export_model")
 end

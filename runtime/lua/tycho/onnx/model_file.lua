@@ -1,8 +1,8 @@
 --- ONNX files as tables: models, graphs, nodes, tensors, as onnx.proto describes them (not for
 -- users).
 --
--- Weights are not read: a tensor says where its elements are (onnx/tensor.lua makes arrays of it).
--- Names and counts are a stranger's; what is made of them checks them.
+-- Weights are not read: a tensor says where its elements are, and onnx/tensor.lua makes arrays of
+-- it. Names and numbers are as the file has them; the code that uses them checks them.
 --
 -- @module tycho.onnx.model_file
 
@@ -12,7 +12,7 @@ local wire = require "tycho.onnx.wire"
 
 local model_file = {}
 
--- Attributes by AttributeProto.type; those of files without it are what they hold.
+-- AttributeProto.type. In files that do not set it, the field that is there decides.
 local FLOAT, INT, STRING, FLOATS, INTS, STRINGS = 1, 2, 3, 6, 7, 8
 
 local MOST_LIST = 2 ^ 20                                 -- entries of an attribute's list
@@ -338,9 +338,9 @@ end
 
 --- Reads a file.
 -- @string path
--- @string func the public function that was asked, for errors
--- @treturn table file, folder, ir_version, opsets (domain to version), metadata, graph
---   (nodes, initializers, inputs, outputs), functions
+-- @string func name of the public function, for errors
+-- @treturn table file, folder, ir_version, opsets (domain -> version), metadata, graph (nodes,
+--   initializers, inputs, outputs), functions (key -> function); a damaged file is E(format)
 function model_file.read(path, func)
   local file = file_arrays.open(path, func)
   local m = { file = file, folder = path:match("^(.*)/[^/]*$") or ".", opsets = {}, metadata = {},

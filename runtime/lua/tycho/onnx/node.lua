@@ -1,11 +1,12 @@
---- A node of an ONNX file while it is converted: what functions of the operator tables are given
--- beside their inputs (not for users).
+--- A node of an ONNX file that is being converted: the first argument of the functions in the
+-- operator tables, before the inputs (not for users).
 --
 --     operators.Elu = function(n, x)
 --       return x:map("LeakyReLU", {}, { act_type = "elu", slope = n:float("alpha", 1) })
 --     end
 --
--- The file is not trusted, so each attribute is read with its expected type.
+-- The file is not trusted: each attribute is read with its expected type, and another type, or a
+-- missing attribute without a default, is E(`format`).
 --
 -- @module tycho.onnx.node
 
@@ -15,7 +16,7 @@ local Node = {}
 Node.__index = Node
 
 
---- Refuses the node: E(`unsupported`).
+--- Raises E(`unsupported`) for the node; see `value.refuse`.
 function Node.refuse(_, text, ...)
   value.refuse(text, ...)
 end
@@ -35,15 +36,17 @@ local function read_typed(self, name, kind, default, required)
 end
 
 
---- Returns a number.
+--- Returns an attribute that is a number.
 -- @string name
--- @number default
+-- @number[opt] default
 function Node:float(name, default)
   return read_typed(self, name, "number", default)
 end
 
 
---- Returns an integer.
+--- Returns an attribute that is an integer.
+-- @string name
+-- @int[opt] default
 function Node:int(name, default)
   local v = read_typed(self, name, "number", default)
   if v and v ~= math.floor(v) then
@@ -53,22 +56,27 @@ function Node:int(name, default)
 end
 
 
---- Returns a flag.
+--- Returns an attribute that is an integer, as a boolean.
+-- @string name
+-- @param[opt] default 0 or 1
 function Node:flag(name, default)
   return self:int(name, default and 1 or 0) ~= 0
 end
 
 
---- Returns a text.
+--- Returns an attribute that is a text.
+-- @string name
+-- @string[opt] default
 function Node:text(name, default)
   return read_typed(self, name, "string", default)
 end
 
 
---- Returns one of several words.
+--- Returns the value of an attribute that is one of several words; another word is
+-- E(`unsupported`).
 -- @string name
--- @string default
--- @tparam table words what each stands for, by word
+-- @string default word
+-- @tparam table words word -> its value
 function Node:choice(name, default, words)
   local word = self:text(name, default)
   if words[word] == nil then
@@ -78,7 +86,10 @@ function Node:choice(name, default, words)
 end
 
 
---- Returns a list of numbers; nil where there is none and no default.
+--- Returns an attribute that is a list of numbers.
+-- @string name
+-- @tparam[opt] {number,...} default
+-- @treturn ?{number,...} nil: there is neither the attribute nor a default
 function Node:list(name, default)
   local list = read_typed(self, name, "table", default)
   if list and type(list[1]) ~= "number" and #list > 0 then
@@ -88,7 +99,9 @@ function Node:list(name, default)
 end
 
 
---- Returns a tensor as a constant.
+--- Returns an attribute that is a tensor, as a constant.
+-- @string name
+-- @treturn ?Value nil: there is none
 function Node:tensor(name)
   local t = read_typed(self, name, "table", nil, true)
   if not t.dims then
@@ -98,7 +111,8 @@ function Node:tensor(name)
 end
 
 
---- Returns a graph.
+--- Returns an attribute that is a graph, as `onnx.model_file` reads it.
+-- @string name
 function Node:graph(name)
   local g = read_typed(self, name, "table", nil, true)
   if not g.nodes then
@@ -108,9 +122,9 @@ function Node:graph(name)
 end
 
 
--- Returns an axis, counted from 0.
--- @number axis negative: from the end
--- @int rank
+--- Returns an axis counted from 0; one that does not exist is E(`format`).
+-- @number axis from 0, or negative from the end
+-- @int rank number of axes
 function Node.axis_of(_, axis, rank)
   if axis < -rank or axis >= rank or axis ~= math.floor(axis) then
     value.damaged("axis %g of %d", axis, rank)
@@ -119,15 +133,18 @@ function Node.axis_of(_, axis, rank)
 end
 
 
---- Returns the attribute `axis`, counted from 0.
+--- Returns an attribute that is an axis, counted from 0.
+-- @int default
+-- @int rank number of axes
+-- @string[opt="axis"] name
 function Node:axis(default, rank, name)
   return self:axis_of(self:int(name or "axis", default), rank)
 end
 
 
---- Returns several axes, counted from 0; each may be given once.
--- @tparam {number,...} list
--- @int rank
+--- Returns axes counted from 0; one that is given twice is E(`format`).
+-- @tparam {number,...} list from 0, or negative from the end
+-- @int rank number of axes
 function Node:axes_of(list, rank)
   local axes, seen = {}, {}
   for i, axis in ipairs(list) do
@@ -141,10 +158,10 @@ function Node:axes_of(list, rank)
 end
 
 
---- Returns a list that is an input since some opset and was an attribute before.
--- @tparam ?Value input
+--- Returns a list of numbers that is an input from some opset on, and an attribute before it.
+-- @tparam ?Value input if it is there, it must be a constant
 -- @string name of the attribute, and of the input for errors
--- @treturn ?{number,...}
+-- @treturn ?{number,...} nil: there is neither
 function Node:list_of(input, name)
   if input then
     return input:numbers(name)
@@ -153,16 +170,17 @@ function Node:list_of(input, name)
 end
 
 
---- Returns whether the node's output number i, from 1, is used.
+--- Returns whether an output of the node is used.
+-- @int i number of the output, from 1
 function Node:wants(i)
   local name = self.node.outputs[i]
   return name ~= nil and name ~= ""
 end
 
 
--- Returns the sizes of a value, all of which must be known.
+--- Returns the sizes of a value; one that is not known is E(`unsupported`).
 -- @tparam Value v
--- @string what for errors
+-- @string what name of the value, for errors
 function Node.sizes(_, v, what)
   for axis, size in ipairs(v.shape) do
     if size < 0 then

@@ -1,17 +1,17 @@
---- Values of an import: what a name of an ONNX file stands for, and arithmetic over them (not for
+--- Values of an import: the value of a name in an ONNX file, and arithmetic on values (not for
 -- users).
 --
--- A value has ONNX's `shape` (`{}` for a scalar, which the engine has as `{1}`; -1 where a size is
--- not known), a `dtype` of the engine, and is
+-- A value has fields `shape` (ONNX's: `{}` for a scalar, which the engine has as `{1}`; -1 for a
+-- size that is not known) and `dtype` (of the engine), and is
 --
--- - a constant: `array`, an NDArray that may be read when it is first needed; nil if it is empty;
---   `levels` where it was made of 8-bit integers: q (a constant), scale, zero (constants), axis (of
---   several scales); `transposed` where it is a matrix that another constant has the other way
---   round, and is not made before its elements are needed;
--- - or an output of a node of the symbol that is being made: `entry`.
+-- - a constant: `array`, an NDArray that may be read when it is first needed, nil where there are
+--   no elements. `levels`, where it was dequantized: q, scale, zero (constants), axis (of several
+--   scales). `transposed`, where it is the transpose of another constant, made when its elements
+--   are needed
+-- - or an output of a node of the symbol that is being made: `entry`
 --
--- Operators over constants run at once, others become nodes, so that what a file computes from
--- shapes alone makes no nodes. Both are written the same way:
+-- Operators on constants run at once, so that the arithmetic of a file on shapes makes no nodes;
+-- others become nodes. Both are written in the same way:
 --
 --     local y = (x - mean) / x:unary("sqrt")
 --     local z = value.op("Convolution", { x, weight }, { kernel = { 3, 3 }, num_filter = 8 })
@@ -40,7 +40,8 @@ local value = {}
 local Value = {}
 value.Value = Value
 
--- Returns a member; the array of a constant with a function `make` is made when it is first read.
+-- Returns a method, or a field that is not set yet: the array of a constant with a function `make`
+-- is made when it is first read.
 function Value.__index(v, key)
   local make = key == "array" and rawget(v, "make")
   if not make then
@@ -53,19 +54,19 @@ end
 --- "None" in lists of parameters.
 value.null = values.null
 
--- Limits of what is computed at import; operators beyond them stay in the network.
-local MOST_BYTES = 2 ^ 28                -- bytes of constants that one operator makes
-local MOST_ALL = 2 ^ 30                  -- bytes of constants that all operators make
+-- Limits of constants that are computed at import; operators beyond them become nodes.
+local MOST_BYTES = 2 ^ 28                -- bytes of the results of one operator
+local MOST_ALL = 2 ^ 30                  -- bytes of the results of all operators
 local MOST_STEPS = 200000                -- operators that run
 
 local state                              -- of the import under way
 
 
---- Begins an import.
--- @tparam table s func (for errors), raise (raises an error that names the node), params (name ->
---   array, filled in), shapes_of (node -> shapes of its outputs, filled in), names (set of names
---   in use)
--- @treturn table the state before, for `finish`
+--- Begins an import, which may be inside of another one.
+-- @tparam table s func: name of the public function, for errors; raise(code, message): raises an
+--   error that names the node; params: name -> array, is filled in; shapes_of: node -> shapes of
+--   its outputs, is filled in; names: set of the names in use
+-- @treturn table the state of the import around it, for `finish`
 function value.begin(s)
   local before = state
   s.bytes, s.steps, s.counter, s.numbers = 0, 0, 0, 0
@@ -75,35 +76,40 @@ function value.begin(s)
 end
 
 
---- Ends an import; restores the state that was in use before it.
+--- Ends an import.
+-- @tparam table before what `begin` returned
 function value.finish(before)
   state = before
 end
 
 
---- Returns whether the network is going to run where products of 8-bit integers have kernels.
+--- Returns whether the network is meant for a device with kernels for products of 8-bit integers.
 function value.has_integers()
   return state.integers
 end
 
 
---- Refuses what the node being converted asks for: E(`unsupported`) unless stated otherwise.
+--- Raises E(`unsupported`) for the node that is being converted.
+-- @string text what the importer does not support, a format of string.format
+-- @param ... its arguments
 function value.refuse(text, ...)
-  state.raise("unsupported", text:format(...))
+  state.raise("unsupported", "cannot be imported: " .. text:format(...))
 end
 
 
---- Refuses a file that breaks ONNX's rules.
+--- Raises E(`format`) for a node that breaks ONNX's rules.
+-- @string text what is wrong, a format of string.format
+-- @param ... its arguments
 function value.damaged(text, ...)
-  state.raise("format", text:format(...))
+  state.raise("format", "the file breaks ONNX's rules: " .. text:format(...))
 end
 
 
 local MOST_NUMBERS = 2 ^ 22
 
---- Counts numbers that Lua is about to make, and refuses a file that would need too many.
+--- Counts numbers that Lua is about to make; a file that needs too many is E(`unsupported`).
 -- @number count
--- @string what for errors
+-- @string what name of the node or of its part, for errors
 function value.spend(count, what)
   state.numbers = state.numbers + count
   if state.numbers > MOST_NUMBERS or count ~= count then

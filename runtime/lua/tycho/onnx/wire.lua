@@ -6,8 +6,9 @@
 --       if field == 6 then text = reader:text() end
 --     end
 --
--- Only what is asked for is read, so weights cost nothing. The core checks lengths and depths; what
--- is here counts the fields, since each becomes something in Lua that is larger than in the file.
+-- A field is read only if it is asked for, so weights cost nothing. The core checks lengths and
+-- depths; the number of fields is limited here, since each takes more memory in Lua than in the
+-- file.
 --
 -- @module tycho.onnx.wire
 
@@ -23,8 +24,8 @@ local wire = {}
 local Reader = {}
 Reader.__index = Reader
 
--- Fields that a file may have: real models have some 25 a node. A field takes 16 bytes of Lua on
--- average, so a file of nothing but fields stays below the bound of doc/reliability.md.
+-- Fields of a file, at most; models have some 25 for each node. A field takes 16 bytes in Lua on
+-- average, so a file of this many fields stays within the bound of doc/reliability.md.
 local MOST_FIELDS = 2 ^ 20
 local BYTES_PER_FIELD = 64
 
@@ -34,7 +35,7 @@ local VARINT, BITS64, BYTES, BITS32 = C.TY_FIELD_VARINT, C.TY_FIELD_64, C.TY_FIE
 
 --- Begins at the first field of a file.
 -- @param file as `ndarray.file_arrays` opens it
--- @string func the public function that was asked, for errors
+-- @string func name of the public function, for errors
 function wire.open(file, func)
   local out = ffi.new("ty_wire *[1]")
   check(C.ty_wire_open(file._h, out), func, { argument = file.path })
@@ -51,17 +52,17 @@ function Reader:fail(text, ...)
 end
 
 
-local function checked(self, code)
+local function check_code(self, code)
   if code ~= 0 then
     local e = native.failure(code, self.func, { argument = self.path })
-    e.message = ("'%s': %s"):format(self.path, e.message)
+    e.message = ("'%s': %s; is it an ONNX file?"):format(self.path, e.message)
     error(e, 0)
   end
 end
 
 
 local function next_field(self)
-  checked(self, C.ty_wire_next(self._h, self.field, self.more))
+  check_code(self, C.ty_wire_next(self._h, self.field, self.more))
   if self.more[0] == 0 then
     return nil
   end
@@ -82,11 +83,11 @@ end
 --- Calls a function that reads the message in the last field; returns its result.
 -- @tparam function read called with the reader and what follows
 function Reader:message(read, ...)
-  checked(self, C.ty_wire_enter(self._h))
+  check_code(self, C.ty_wire_enter(self._h))
   self.depth = self.depth + 1
   local result = read(self, ...)
   self.depth = self.depth - 1
-  checked(self, C.ty_wire_leave(self._h))
+  check_code(self, C.ty_wire_leave(self._h))
   return result
 end
 
@@ -96,7 +97,7 @@ local pointer = ffi.new("const char *[1]")
 --- Returns the last field's bytes.
 -- @treturn string
 function Reader:text()
-  checked(self, C.ty_wire_bytes(self._h, pointer))
+  check_code(self, C.ty_wire_bytes(self._h, pointer))
   return ffi.string(pointer[0], self.field.bytes)
 end
 
@@ -112,7 +113,7 @@ function Reader:name(what)
 end
 
 
-local function expect(self, type)
+local function expect_type(self, type)
   if self.field.type ~= type then
     self:fail("byte %d: field %d is of type %d, not %d", tonumber(self.field.at),
       self.field.number, self.field.type, type)
@@ -122,7 +123,7 @@ end
 
 --- Returns the last field as an integer; what a double cannot hold is rounded.
 function Reader:integer()
-  expect(self, VARINT)
+  expect_type(self, VARINT)
   return tonumber(ffi.cast("int64_t", self.field.value))
 end
 
@@ -131,7 +132,7 @@ local single, double = ffi.new("union { uint32_t bits; float value; }"),
   ffi.new("union { uint64_t bits; double value; }")
 
 -- Returns a number without NaN bits that LuaJIT must not hold.
-local function plain(v)
+local function clean_number(v)
   if v ~= v then
     return 0 / 0
   end
@@ -141,17 +142,17 @@ end
 
 --- Returns the last field as a float of 32 bits.
 function Reader:float()
-  expect(self, BITS32)
+  expect_type(self, BITS32)
   single.bits = tonumber(self.field.value)
-  return plain(single.value)
+  return clean_number(single.value)
 end
 
 
 --- Returns the last field as a float of 64 bits.
 function Reader:double()
-  expect(self, BITS64)
+  expect_type(self, BITS64)
   double.bits = self.field.value
-  return plain(double.value)
+  return clean_number(double.value)
 end
 
 
@@ -165,7 +166,7 @@ end
 -- @treturn int the first one's place in the file
 -- @treturn int how many
 function Reader:position()
-  expect(self, BYTES)
+  expect_type(self, BYTES)
   return tonumber(self.field.at), tonumber(self.field.bytes)
 end
 
@@ -185,7 +186,7 @@ function Reader:integers(list)
     self:fail("more numbers than a model of this size has")
   end
   local values = ffi.new("int64_t[?]", most)
-  checked(self, C.ty_wire_numbers(self._h, values, most, count))
+  check_code(self, C.ty_wire_numbers(self._h, values, most, count))
   for i = 0, tonumber(count[0]) - 1 do
     list[#list + 1] = tonumber(values[i])
   end
@@ -206,7 +207,7 @@ function Reader:floats(list)
   local values = ffi.new("float[?]", #bytes / 4)
   ffi.copy(values, bytes, #bytes)
   for i = 0, #bytes / 4 - 1 do
-    list[#list + 1] = plain(values[i])
+    list[#list + 1] = clean_number(values[i])
   end
 end
 
