@@ -48,8 +48,8 @@ end
 local function fail_open(func, group)
   local has, lacks = show_devices(group)
   Error.raise{ code = "state", func = func, argument = group.name, expected = has .. ", " .. lacks,
-    got = has, message = ("'%s' shares statistics between devices, and was called on %s, but not \z
-      on %s: call the network on all devices of the step, then backward; num_devices sets how \z
+    got = has, message = ("'%s' shares statistics between devices, and was called on %s, not on \z
+      %s: call the network on all devices of the step, then backward; num_devices sets how \z
       many devices share"):format(group.name, has, lacks) }
 end
 

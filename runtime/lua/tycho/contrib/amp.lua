@@ -1,15 +1,16 @@
---- Mixed precision: products in a half type, what needs its digits in float32.
+--- Mixed precision: products in float16 or bfloat16, operators that need more precision in float32.
 --
 --     local mixed = ty.amp.convert(net, {target = "bfloat16"})
 --     ty.amp.init()                           -- for modules, blocks, calls on arrays from here on
 --
--- Casts are put in by three lists of operators. "always": what is read is cast to the target.
--- "never": to float32. "widest": inputs of several types are cast to the widest of them. All others
--- take what comes. Variables stay float32, so the optimizer's weights do; gradients come back
--- through the casts. Symbol files leave the casts out (`remove_amp_cast`).
+-- Casts are inserted before operators by three lists. Inputs of an operator in "always" are cast to
+-- the target, those of one in "never" to float32; inputs of different types of one in "widest" are
+-- cast to the widest of them. Inputs of other operators stay as they are. Variables, and so the
+-- optimizer's weights, stay float32; their gradients pass through the casts. Symbol files are
+-- written without the casts (`remove_amp_cast`).
 --
--- Float16 has a small range, so that small gradients become 0. `init_trainer` and `scale_loss` keep
--- them, as `loss_scale` of `Module:fit` does; bfloat16 does without.
+-- The range of float16 is so small that small gradients become 0. `init_trainer` and `scale_loss`
+-- prevent that, as `loss_scale` of `Module:fit` does; bfloat16 does not need it.
 --
 -- @module tycho.amp
 
@@ -32,7 +33,7 @@ local C = native.C
 
 local amp = {}
 
--- Products: most of the time, and sums in float32 anyway.
+-- Products, which take most of the time and add in float32 in any case.
 local ALWAYS = [[
   Convolution Convolution_v1 Deconvolution FullyConnected RNN dot batch_dot _linalg_gemm
   _linalg_gemm2 khatri_rao _contrib_interleaved_matmul_selfatt_qk
@@ -41,7 +42,7 @@ local ALWAYS = [[
   _contrib_ModulatedDeformableConvolution
 ]]
 
--- Losses, functions that leave the range or cancel, sums of many numbers, factorizations.
+-- Losses, functions that overflow or cancel in a half type, sums of many numbers, factorizations.
 local NEVER = [[
   SoftmaxOutput SVMOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
   MakeLoss make_loss CTCLoss softmax_cross_entropy _contrib_linear_cross_entropy smooth_l1 softmax
@@ -53,7 +54,7 @@ local NEVER = [[
   BilinearSampler GridGenerator SpatialTransformer Correlation _contrib_count_sketch
 ]]
 
--- Operators whose inputs must agree.
+-- Operators whose inputs must have one type.
 local WIDEST = [[
   elemwise_add elemwise_sub elemwise_mul elemwise_div _maximum _minimum _hypot _mod broadcast_add
   broadcast_sub broadcast_mul broadcast_div broadcast_mod broadcast_maximum broadcast_minimum
@@ -72,14 +73,15 @@ local function split_names(text)
 end
 
 
---- Returns the lists as they are without options: `{always = {...}, never = {...}, widest =
--- {...}}`.
+--- Returns the default lists of operators.
+-- @treturn table `{ always = {...}, never = {...}, widest = {...} }`
 function amp.lists()
   return { always = split_names(ALWAYS), never = split_names(NEVER), widest = split_names(WIDEST) }
 end
 
 
--- Returns operator -> "always", "never" or "widest".
+-- Returns operator -> "always", "never" or "widest", for the lists in the options a; raises E(name)
+-- for an unknown operator.
 local function collect_kinds(a, func)
   local kinds = {}
   for kind, list in pairs(amp.lists()) do
@@ -106,7 +108,7 @@ local function make_node(g, op, name, attrs, inputs)
 end
 
 
--- Returns an entry cast to a type, once for all its readers.
+-- Returns an entry cast to a type; all its readers share the cast.
 local function cast_entry(g, entry, dtype)
   local casts = g.casts[entry[1]] or {}
   g.casts[entry[1]] = casts
@@ -176,14 +178,15 @@ local function check_target(target, func)
 end
 
 
---- Puts casts into a network.
+--- Returns a network with casts.
 --
--- Options: target = "bfloat16" (or "float16"), always, never, widest (lists of operators instead of
--- those of `lists`), excluded_sym_names (nodes that compute in float32).
+-- Options: target = "bfloat16" or "float16", another one is E(`value`); always, never, widest:
+-- lists of operators in place of those of `lists`, an unknown one is E(`name`); excluded_sym_names:
+-- names of nodes that compute in float32.
 -- @tparam Symbol symbol
 -- @treturn Symbol
--- @treturn table what was decided, in order: `{name, op, list}`, list "always", "never", "widest"
--- or "either"
+-- @treturn table the decision for each operator, in order: `{ name, op, list }`, list being
+--   "always", "never", "widest" or "either"
 function amp.convert(...)
   local a = CONVERT(...)
   local g = { func = "amp.convert", target = check_target(a.target, "amp.convert"), casts = {},
@@ -199,8 +202,8 @@ function amp.convert(...)
 end
 
 
-local chosen                                             -- options of init, nil: off
-local version = 0                                        -- counts calls of init and off
+local chosen                                             -- options of init; nil: amp is off
+local version = 0                                        -- number of calls of init and off
 
 local INIT = args.form("amp.init", {
   { "target", "text", "bfloat16" }, { "always", "list?" }, { "never", "list?" },
@@ -213,7 +216,7 @@ local INIT = args.form("amp.init", {
 local FLOAT32, HALVES = args.DTYPES.float32,
   { [args.DTYPES.float16] = true, [args.DTYPES.bfloat16] = true }
 
--- scratch: filled and used at once
+-- Filled in and used at once by cast_input.
 local desc, attr = ffi.new("ty_desc"), ffi.new("ty_attr[1]")
 local from, to = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
 
@@ -231,8 +234,9 @@ local function cast_input(ins, i, dtype, casts)
 end
 
 
--- Returns the element type to which inputs of an operator are cast, by the list that has it; nil:
--- none. Inputs of float64 and integers are not cast: their type is intended.
+-- Returns the dtype to which the inputs of a call are cast; nil: they are not. kind: the list that
+-- has the operator. Inputs of float64 and of integers are not cast, since the script has chosen
+-- them.
 local function dtype_for(kind, target, ins, nin)
   if kind == "always" then
     return target
@@ -247,7 +251,7 @@ local function dtype_for(kind, target, ins, nin)
 end
 
 
--- Returns the function that casts the inputs of calls on arrays (ndarray/call.lua).
+-- Returns the function that casts the inputs of calls on arrays, for ndarray/call.lua.
 local function make_converter(kinds, target)
   local code = args.DTYPES[target]
   return function(op, ins, nin)
@@ -270,11 +274,11 @@ end
 
 -- Turning it on and off ---------------------------------------------------------------------------
 
---- Puts casts into modules that are bound, blocks that are called, and operators that are called on
--- arrays, from here on.
+--- Turns mixed precision on: from now on, modules that are bound, blocks that are called, and
+-- operators that are called on arrays have casts.
 --
 -- Options are those of `convert`: target = "bfloat16", always, never, widest, excluded_sym_names
--- (of symbols only). Calls with `out =`, in place, and of float64 stay as they are.
+-- (for symbols only). Calls with `out =`, calls in place, and calls of float64 have no casts.
 function amp.init(...)
   local a = INIT(...)
   check_target(a.target, "amp.init")
@@ -284,7 +288,7 @@ function amp.init(...)
 end
 
 
---- Ends mixed precision for networks and calls from now on.
+--- Turns mixed precision off, for networks and calls from now on.
 function amp.off()
   if chosen then
     chosen, version = nil, version + 1
@@ -293,7 +297,7 @@ function amp.off()
 end
 
 
---- Returns the symbol that a module or a block runs (not for users).
+--- Returns a symbol with casts, if amp is on, else the symbol itself (not for users).
 function amp._applied(sym)
   if not chosen then
     return sym
@@ -303,7 +307,7 @@ function amp._applied(sym)
 end
 
 
---- Returns a number that changes with what `_applied` does (not for users).
+--- Returns a number that changes when `_applied` may return something else (not for users).
 function amp._version()
   return version
 end
@@ -323,7 +327,7 @@ local function check_trainer(trainer, func)
 end
 
 
-local function scaler_of(trainer, func)
+local function get_scaler(trainer, func)
   check_trainer(trainer, func)
   return rawget(trainer, "_scaler") or Error.raise{ code = "state", func = func,
     argument = "trainer", message = "the trainer has no scale yet: call amp.init_trainer(trainer)" }
@@ -331,9 +335,10 @@ end
 
 
 --- Makes a trainer divide gradients by the scale of `scale_loss`. A step whose gradients are not
--- all finite is left out; a dynamic scale is halved then, and doubles after 2000 good steps.
+-- all finite is left out. A dynamic scale is halved then, and doubled after 2000 steps without
+-- that.
 -- @tparam Trainer trainer
--- @tparam[opt] table options loss_scale = "dynamic", or a number that stays
+-- @tparam[opt] table options loss_scale = "dynamic", or a fixed number
 function amp.init_trainer(...)
   local a = TRAINER(...)
   check_trainer(a.trainer, "amp.init_trainer")
@@ -345,10 +350,10 @@ end
 --
 --     amp.scale_loss(l, trainer):backward()
 -- @param loss a recorded array, or a list of them
--- @tparam Trainer trainer after `init_trainer`
--- @return array or list
+-- @tparam Trainer trainer after `init_trainer`, else E(`state`)
+-- @return an array, or a list of them, recorded
 function amp.scale_loss(loss, trainer)
-  local scale = scaler_of(trainer, "amp.scale_loss").scale
+  local scale = get_scaler(trainer, "amp.scale_loss").scale
   if class.is_array(loss) then
     local modes = require "tycho.autograd.autograd"      -- few programs scale losses
     return modes.record(recording.training or not recording.on, function()
@@ -366,11 +371,11 @@ function amp.scale_loss(loss, trainer)
 end
 
 
---- Divides the gradients of a trainer by its scale, so that they can be clipped; the next step does
+--- Divides the gradients of a trainer by its scale, so that they can be clipped. The next step does
 -- not divide them again.
--- @tparam Trainer trainer after `init_trainer`
+-- @tparam Trainer trainer after `init_trainer`, else E(`state`)
 function amp.unscale(trainer)
-  scaler_of(trainer, "amp.unscale")
+  get_scaler(trainer, "amp.unscale")
   trainer:_unscale()
 end
 

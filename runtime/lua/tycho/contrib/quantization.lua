@@ -1,13 +1,14 @@
---- Networks on 8-bit integers, for inference.
+--- Quantization of networks to 8-bit integers, for inference.
 --
 --     local q, args, auxs = ty.contrib.quantization.quantize_model{ sym = net, arg_params = args,
 --       aux_params = auxs, calib_mode = "entropy", calib_data = iter, num_calib_examples = 500 }
 --     local q, params = ty.contrib.quantization.quantize_dynamic(net, params)
 --
--- A FullyConnected or Convolution whose weight is a parameter becomes `_contrib_int8_...`: weights
--- are int8 with a scale per output channel, data is int8 with a scale from calibration, or from the
--- data itself at each run. BatchNorm after a convolution goes into its weight; a sum, then relu,
--- into the pass that ends the product. A result that only such layers read stays 8-bit.
+-- A FullyConnected or Convolution whose weight is a parameter is replaced by `_contrib_int8_...`.
+-- Its weight is int8 with a scale for each output channel; its data is int8 with a scale from
+-- calibration, or computed from the data in each run. A BatchNorm after a convolution is folded
+-- into the weight. A sum and a relu that follow are computed in the same pass as the product. A
+-- result that only such layers read stays in 8 bits.
 --
 -- @module tycho.contrib.quantization
 
@@ -29,7 +30,7 @@ local is_only_read, new_node, new_parameter, parameter_of, run = rewriting.is_on
 
 local quantization = {}
 
-local BINS = 8001                                        -- of a histogram, as the reference's
+local BINS = 8001                                        -- bins of a histogram, as in the reference
 local LEVELS = { int8 = 127, uint8 = 255 }
 local INT8 = {
   FullyConnected = "_contrib_int8_fully_connected", Convolution = "_contrib_int8_convolution",
@@ -41,7 +42,7 @@ local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = 
 
 -- Graphs ------------------------------------------------------------------------------------------
 
--- Returns x with its elements along the first of `rank` axes.
+-- Returns a vector reshaped to `rank` axes, with its elements along the first.
 local function align_rows(x, rank)
   local shape = { x.size }
   for i = 2, rank do
@@ -91,7 +92,7 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
--- Returns the weight in int8 and the scale of each row.
+-- Returns a weight as int8, and the scale of each row.
 local function quantize_weight(w)
   local rows = w:reshape{ w.shape[1], -1 }
   local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
@@ -101,7 +102,7 @@ local function quantize_weight(w)
 end
 
 
--- Returns the weight of a layer that can run on 8-bit integers; nil for other nodes.
+-- Returns the weight, an array, of a node that can run on 8-bit integers; nil for others.
 local function find_weight(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
   local last = n.op == "Convolution" and n.attrs.layout and n.attrs.layout:find "C$"
@@ -136,7 +137,8 @@ local function quantize_layer(g, n)
 end
 
 
--- Returns the int8 node without an activation whose output `entry` is, if only one node reads it.
+-- Returns the int8 node that has an entry as its output, if it has no activation and a single
+-- reader; nil otherwise.
 local function layer_before(g, entry)
   local before = g.moved(entry)[1]
   return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before
@@ -144,8 +146,8 @@ local function layer_before(g, entry)
 end
 
 
--- Returns a copy of an int8 node that also does what n, its only reader, does.
--- @tparam[opt] entry more a further input
+-- Returns a copy of an int8 node that also computes n, its only reader. attrs: what n adds to its
+-- attributes; more: a further input, or nil.
 local function extend_layer(g, n, before, attrs, more)
   local inputs = tables.copied(before.inputs)
   inputs[#inputs + 1] = more
@@ -155,7 +157,8 @@ local function extend_layer(g, n, before, attrs, more)
 end
 
 
--- Moves relu, or a sum of two values of one shape, into the int8 node before it.
+-- Returns what replaces n: if it is a relu, or a sum of two values of one shape, the int8 node
+-- before it, extended; else nil.
 local function fuse_into(g, n)
   local is_relu = n.op == "relu" or n.op == "Activation" and n.attrs.act_type == "relu"
   if is_relu then
@@ -173,7 +176,7 @@ local function fuse_into(g, n)
 end
 
 
--- Lets int8 nodes whose results only int8 nodes read store levels.
+-- Makes int8 nodes whose results only int8 nodes read store 8-bit integers.
 local function keep_levels(g)
   local order = node.walk(g.entries)
   local kind = {}                                        -- node -> {dtype, scale of a level}
@@ -220,13 +223,14 @@ end
 
 -- Calibration -------------------------------------------------------------------------------------
 
--- Returns the histogram's threshold with the least loss.
+-- Returns the threshold of a histogram with the least loss of information.
 local function entropy_threshold(hist, edges)
   return nd.contrib.calibrate_entropy{ hist, edges, num_quantized_bins = 255 }[1]:asscalar()
 end
 
 
--- Calls f(i, values) for the values of each entry over the batches of an iterator.
+-- Runs the network over the batches of the calibration data, and calls f(i, array) for entry i of
+-- the list in each batch.
 local function each_batch(g, entries, a, f)
   local seen, exe = 0, nil
   a.calib_data:reset()
@@ -265,7 +269,8 @@ local function each_batch(g, entries, a, f)
 end
 
 
--- Returns thresholds: node -> output -> the largest magnitude that keeps its own level.
+-- Returns the thresholds of calibration: node -> output -> the largest magnitude that is not cut
+-- off.
 local function calibrate(g, a)
   local entries, asked = {}, {}
   for _, n in ipairs((node.walk(g.entries))) do
@@ -307,18 +312,17 @@ end
 
 -- Public ------------------------------------------------------------------------------------------
 
--- Returns the table g of the rewrites (symbol/rewriting.lua) with what they note here: the weights
--- that were quantized, and for each new node the node of the given network that it replaces.
-local function start(sym, arg_params, aux_params, excluded, func)
+-- Begins the rewriting of a network: returns the table g of symbol/rewriting.lua, with the weights
+-- that are quantized and, for each new node, the node that it replaces, both empty at first.
+local function begin_rewrites(sym, arg_params, aux_params, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
     excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }
 end
 
 
--- Rewrites the network. Returns the symbol and its parameters.
--- @tparam table thresholds node -> output -> largest magnitude that keeps its own level
--- @tparam[opt] table shapes node -> shapes of its outputs; without it no sum is fused
-local function quantize(g, thresholds, shapes)
+-- Rewrites the network. Returns the symbol and its parameters. thresholds: as of `calibrate`;
+-- shapes: node -> shapes of its outputs, nil: no sum is fused.
+local function quantize_graph(g, thresholds, shapes)
   function g.threshold(entry)
     local of = entry and thresholds[entry[1]]
     return of and of[entry[2]]
@@ -384,21 +388,24 @@ end
 
 --- Quantizes a network with its parameters.
 --
--- Options: sym, arg_params, aux_params, data_names = {"data"}, label_names, ctx = current,
--- excluded_sym_names (nodes that stay), calib_mode = "entropy" ("naive": largest magnitudes;
--- "none": scales are taken from the data at each run), calib_data (an iterator),
--- num_calib_examples, calib_layer (a function of an output's name; false: not calibrated),
--- quantized_dtype = "int8" ("auto": results after relu are uint8).
+-- Options: sym; arg_params, aux_params: name -> array; data_names = {"data"}, label_names; ctx =
+-- current: the device of the calibration; excluded_sym_names: names of nodes that are not
+-- quantized; calib_mode = "entropy" (the threshold with the least loss of information), "naive"
+-- (the largest magnitude), or "none" (scales are computed from the data in each run); calib_data:
+-- an iterator, needed unless calib_mode is "none", else E(`value`); num_calib_examples: samples
+-- that are used, all by default; calib_layer: called with the name of an output, returns false for
+-- one that is not to be calibrated; quantized_dtype = "int8", or "auto": results after relu are
+-- uint8.
 -- @treturn Symbol
--- @treturn table parameters
--- @treturn table auxiliary states
+-- @treturn table parameters: name -> array
+-- @treturn table auxiliary states: name -> array
 function quantization.quantize_model(...)
   local a = MODEL(...)
   local func = "contrib.quantization.quantize_model"
   check_word(func, "calib_mode", a.calib_mode, { "none", "naive", "entropy" })
   check_word(func, "quantized_dtype", a.quantized_dtype, { "int8", "uint8", "auto" })
   a.ctx = a.ctx or context.current_context()
-  local g = start(a.sym, a.arg_params, a.aux_params, a.excluded_sym_names, func)
+  local g = begin_rewrites(a.sym, a.arg_params, a.aux_params, a.excluded_sym_names, func)
   g.dtype = a.quantized_dtype
   if a.calib_mode ~= "none" and not a.calib_data then
     Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
@@ -418,7 +425,7 @@ function quantization.quantize_model(...)
     end
     shapes = infer_shapes(g.entries, given)
   end
-  local sym, params = quantize(g, thresholds, shapes)
+  local sym, params = quantize_graph(g, thresholds, shapes)
   local aux, kept = {}, tables.positions(sym:list_auxiliary_states())
   for name, x in pairs(a.aux_params or {}) do
     aux[name] = kept[name] and x or nil
@@ -431,8 +438,8 @@ local DYNAMIC = args.form("contrib.quantization.quantize_dynamic", {
   { "sym", "symbol" }, { "params", "dict" }, "*", { "excluded_sym_names", "list?" },
 })
 
--- Replaces dot with a parameter matrix by FullyConnected with the transposed matrix. Returns the
--- entries that replace the node, or nil if it stays.
+-- Returns the entries that replace a dot with a matrix of parameters: those of a FullyConnected
+-- with the transposed matrix; nil for other nodes.
 local function replace_dot(g, n)
   local w = n.op == "dot" and not g.excluded[n.name] and parameter_of(g, n.inputs[2])
   if not w or #w.shape ~= 2 or n.attrs.transpose_a == "True" or n.attrs.transpose_b == "True" then
@@ -444,20 +451,21 @@ local function replace_dot(g, n)
 end
 
 
---- Quantizes the products of a network whose data stays float32: FullyConnected, Convolution, and
--- dot with a matrix of parameters. Each row of data (each image) has the scale of its own numbers.
+--- Quantizes the products of a network without calibration: FullyConnected, Convolution, and dot
+-- with a matrix of parameters. The data between layers stays float32; in each run, each row of a
+-- product's data (each image) gets a scale from its own numbers.
 -- @tparam Symbol sym
--- @tparam table params name -> array
--- @tparam[opt] table options excluded_sym_names
+-- @tparam table params name -> array; products whose weight is not among them stay as they are
+-- @tparam[opt] table options excluded_sym_names: names of nodes that are not quantized
 -- @treturn Symbol
--- @treturn table parameters
+-- @treturn table parameters: name -> array
 function quantization.quantize_dynamic(...)
   local a = DYNAMIC(...)
-  local g = start(a.sym, a.params, nil, a.excluded_sym_names,
+  local g = begin_rewrites(a.sym, a.params, nil, a.excluded_sym_names,
     "contrib.quantization.quantize_dynamic")
   local aux = tables.positions(a.sym:list_auxiliary_states())
   run(g, replace_dot)
-  local sym, params = quantize(g, {}, nil)
+  local sym, params = quantize_graph(g, {}, nil)
   for name in pairs(aux) do
     params[name] = a.params[name]
   end

@@ -122,7 +122,7 @@ function Node:graph(name)
 end
 
 
---- Returns an axis counted from 0; one that does not exist is E(`format`).
+-- Returns an axis counted from 0; one that does not exist is E(`format`).
 -- @number axis from 0, or negative from the end
 -- @int rank number of axes
 function Node.axis_of(_, axis, rank)
@@ -178,7 +178,7 @@ function Node:wants(i)
 end
 
 
---- Returns the sizes of a value; one that is not known is E(`unsupported`).
+-- Returns the sizes of a value; one that is not known is E(`unsupported`).
 -- @tparam Value v
 -- @string what name of the value, for errors
 function Node.sizes(_, v, what)

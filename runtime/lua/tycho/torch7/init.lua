@@ -16,38 +16,40 @@ local torch7 = {}
 
 local LOAD = args.form("torch7.load", { { "path", "text" } })
 
---- Reads a file. Tables, numbers, texts and booleans are Lua's, tensors and storages are arrays
--- (those without elements `ty.null`, an object), objects of classes are tables of their fields.
--- What is referred to twice is the same value. Functions are not read. Arrays take memory when they
--- are first used.
--- @string path missing E(io), damaged E(format)
--- @return the object
+--- Reads a file of `torch.save`, binary or as text. Tables, numbers, texts and booleans become
+-- those of Lua, tensors and storages NDArrays (`ty.null` where they have no elements), objects of
+-- classes tables of their fields, functions nothing. An object to which the file refers twice is
+-- one value. Arrays take memory when they are first used.
+-- @string path a file that is missing is E(`io`), one that is damaged E(`format`)
+-- @return the object in the file
 function torch7.load(...)
   return reader.read(LOAD(...).path, "torch7.load")
 end
 
 
 --- Returns a network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs
--- are named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in
--- order. A weight that several modules share is one argument; parameters keep the precision of the
--- file. A criterion becomes a loss of `data` and `label`.
--- @param net path, or an object that `load` gave: a module or a criterion
--- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
---   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
+-- are called `data`, `data2` ..., outputs are in the same order: depth first, where they are
+-- tables of tables. A weight that several modules share is one argument. Parameters keep the
+-- precision of the file. A criterion becomes a loss of `data` and `label`.
+-- @param net path, or an object that `load` returned: a module or a criterion
+-- @tparam table options shapes: name of an input -> its sizes, on which layers depend; criterion:
+--   an object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
 -- @treturn Symbol
--- @treturn table arg_params
--- @treturn table aux_params; E(unsupported) names a class that cannot be imported, E(format) a
---   damaged file, E(value), E(shape) and E(type) a module that does not fit
+-- @treturn table arg_params: name -> array
+-- @treturn table aux_params: name -> array
+-- @raise E(`unsupported`) for a class that cannot be imported, E(`io`) and E(`format`) for the
+--   file, E(`value`), E(`shape`), E(`type`) for a module that does not fit its input; the error
+--   names the class of the module and its position in the network
 function torch7.import_model(...)
-  -- loaded when it is first needed: the collector visits all code that is there
+  -- loaded when it is first needed, since each garbage collection visits loaded code
   torch7.import_model = require("tycho.torch7.import").import_model
   return torch7.import_model(...)
 end
 
 
---- The class of what a file held.
+--- Returns the class that a value had in its file.
 -- @param value anything
--- @treturn string such as "nn.Linear" or "torch.FloatTensor"; nil for plain values
+-- @treturn ?string such as "nn.Linear" or "torch.FloatTensor"; nil for other values
 torch7.typename = objects.typename
 
 

@@ -1,5 +1,5 @@
---- A network while it is imported: its parameters as variables, names, and where in the object the
--- import is.
+--- A network that is being imported: its parameters as variables, names of nodes, and the position
+-- of the import in the object.
 --
 -- @module tycho.torch7.net
 
@@ -20,8 +20,8 @@ local values = require "tycho.core.values"
 
 local FUNC = "torch7.import_model"
 
-local DEEPEST = 200                                      -- modules in each other
-local MOST_CALLS = 100000                                -- of layers in a network
+local DEEPEST = 200                                      -- nesting of modules, at most
+local MOST_CALLS = 100000                                -- layers of a network, at most
 local MOST_INTEGER = 2 ^ 31 - 1
 
 local Net = Class:extend("net")
@@ -82,11 +82,11 @@ local function is_integer(v, least)
 end
 
 
---- Returns an integer field.
--- @tparam table m the module
--- @string name
--- @param default where the field is missing; nil: it must be there
--- @int[opt] least
+--- Returns a field that is an integer; another value is E(value).
+-- @tparam table m module
+-- @string name of the field
+-- @param default value where the field is missing; nil: it must be there
+-- @int[opt] least smallest value
 function Net:integer(m, name, default, least)
   local v = m[name]
   if v == nil then
@@ -100,7 +100,7 @@ function Net:integer(m, name, default, least)
 end
 
 
---- Returns a number field.
+--- Returns a field that is a number; another value is E(value).
 function Net:number(m, name, default)
   local v = m[name]
   if v == nil then
@@ -113,8 +113,9 @@ function Net:number(m, name, default)
 end
 
 
---- Returns the integers of a LongStorage or a list.
--- @treturn {int,...} nil where the field is missing
+--- Returns a field that is a LongStorage or a list, as a list of integers; another value is
+-- E(value).
+-- @treturn ?{int,...} nil: the field is missing
 function Net:integers(m, name)
   local v = m[name]
   local list = class.is_array(v) and v._size <= 64 and v:reshape{ -1 }:totable() or v
@@ -132,7 +133,7 @@ function Net:integers(m, name)
 end
 
 
---- Returns a field with the numbers of a tensor, as a nested list.
+--- Returns a field that is a tensor, as a nested list of numbers; another value is E(value).
 function Net:numbers(m, name)
   local v = m[name]
   if not class.is_array(v) then
@@ -142,7 +143,8 @@ function Net:numbers(m, name)
 end
 
 
---- Returns a module's module: field `name`, or entry `index` of it.
+--- Returns a module inside of a module: the field `name`, or entry `index` of that; another value
+-- is E(value).
 function Net:module(m, name, index)
   local v = m[name]
   if index ~= nil and type(v) == "table" and not objects.is(v) and not class.is_array(v) then
@@ -156,7 +158,7 @@ function Net:module(m, name, index)
 end
 
 
---- Returns how many modules a container has; E(value) for none.
+--- Returns the number of modules in a container; none is E(value).
 function Net:count(m)
   local list = m.modules
   if type(list) ~= "table" or class.is_array(list) or #list == 0 then

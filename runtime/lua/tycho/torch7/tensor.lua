@@ -1,9 +1,9 @@
---- What flows through a network while it is imported: symbols with known shapes.
+--- Tensors of a network that is being imported: symbols with known shapes.
 --
--- Torch computes on tensors that may share memory: a view sees what is written into its base, and a
--- layer that works in place changes its input for all later readers. A tensor here
--- is therefore a place that holds a symbol: `get` reads it, `set` is what a layer in place does,
--- and a view reads and writes through its base. Axes count from 0, shapes have at least one.
+-- Tensors of Torch may share memory: writing to one changes its views, and a layer that works in
+-- place changes its input for all later readers. A Tensor is therefore a variable that holds a
+-- symbol: `get` reads it, `set` replaces it, as a layer in place does, and a view reads and writes
+-- through its base. Axes count from 0; a shape has at least one axis.
 --
 -- @module tycho.torch7.tensor
 
@@ -42,13 +42,13 @@ function Tensor:init(sym, shape)
 end
 
 
---- Returns whether x is a tensor; tables of tensors are plain lists.
+--- Returns whether x is a Tensor, not a list of them.
 function Tensor.is(x)
   return Class.is_a(x, Tensor)
 end
 
 
---- Returns the current symbol; that of a view is made again after its base has changed.
+--- Returns the current symbol. That of a view is made anew after its base has changed.
 function Tensor:get()
   local base = self.base
   if base then
@@ -61,7 +61,7 @@ function Tensor:get()
 end
 
 
---- Sets another symbol of the same shape; for a view its base is changed.
+--- Replaces the symbol by one of the same shape. Of a view, the base is changed.
 function Tensor:set(sym)
   if self.base then
     self.base:set(self.write(self.base:get(), sym))
@@ -72,7 +72,7 @@ function Tensor:set(sym)
 end
 
 
--- Returns a part or another arrangement of a tensor, which shares its memory.
+-- Returns a view of a tensor: a part of it, or its elements in another arrangement.
 local function make_view(base, shape, read, write)
   local v = Tensor(base:get(), shape)
   v.base, v.read, v.write, v.seen = base, read, write, nil
@@ -85,7 +85,7 @@ function Tensor:ndim()
 end
 
 
---- Returns how many elements it has.
+--- Returns the number of elements.
 function Tensor:size()
   return tables.product(self.shape)
 end

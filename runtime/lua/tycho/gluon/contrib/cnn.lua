@@ -1,7 +1,7 @@
---- Convolutions whose windows are bent by what they see: `ty.gluon.contrib.cnn`.
+--- Deformable convolutions: `ty.gluon.contrib.cnn`.
 --
--- A convolution of the input gives offsets of the points of each window (Dai et al. 2017) and,
--- where modulated, weights of these points from 0 to 2 (Zhu et al. 2019).
+-- A convolution of the input computes offsets of the points of each window (Dai et al. 2017) and,
+-- in the modulated form, weights of these points from 0 to 2 (Zhu et al. 2019).
 --
 -- @module tycho.gluon.contrib.cnn
 
@@ -24,8 +24,8 @@ local SPEC = {
 }
 
 
--- Reads the options and makes the parameters of a deformable convolution. `numbers` is how many
--- numbers the offsets have per point of a window.
+-- Reads the options and makes the parameters of a deformable convolution. numbers: how many numbers
+-- the convolution of the offsets computes for each point of a window.
 local function set_up(self, a, func, numbers)
   layer.word(func, "layout", a.layout, { "NCHW" })
   self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, 2)
@@ -66,7 +66,7 @@ local function compute_offsets(self, x)
 end
 
 
--- Returns the convolution of bent windows; mask: weights of the points, or nil.
+-- Returns the convolution of windows with offsets. mask: weights of the points, or nil.
 local function convolve(self, op, x, offset, mask)
   local bias, act = self.deformable_conv_bias, self.act
   local y = op{ data = x, offset = offset, mask = mask,
@@ -96,13 +96,14 @@ local function define(name, hint, numbers, forward)
 end
 
 
---- Convolution of pictures whose windows have offsets.
+--- Convolves images (N, C, H, W) with offsets of the points of each window, which it learns.
+-- Options as of Conv2D, and num_deformable_group.
 -- @type DeformableConvolution
 define("DeformableConvolution", "deformable_conv", 2, function(self, x)
   return convolve(self, F.contrib.DeformableConvolution, x, compute_offsets(self, x))
 end)
 
---- As DeformableConvolution, the points of windows weighted.
+--- Convolves as DeformableConvolution does, with learned weights of the points of each window.
 -- @type ModulatedDeformableConvolution
 define("ModulatedDeformableConvolution", "modulated_deformable_conv", 3, function(self, x)
   local numbers, split = compute_offsets(self, x), 2 * self._points

@@ -13,8 +13,8 @@ local data = {}
 local INTERVAL = args.form("gluon.contrib.data.IntervalSampler", { { "length", "positive" },
   { "interval", "positive" }, { "rollover", "boolean", true } })
 
---- Every `interval`-th number below `length`; with rollover again from 1, 2 and so on, until all
--- came.
+--- Gives every `interval`-th number below `length`, from 0; with rollover then those from 1, from 2
+-- and so on, until all were given.
 -- @type IntervalSampler
 local IntervalSampler = Sampler:extend("IntervalSampler")
 data.IntervalSampler = IntervalSampler

@@ -1,7 +1,7 @@
 --- Further cells: `ty.gluon.contrib.rnn`.
 --
--- Convolutional cells have convolutions for maps; their states are pictures. `dynamic_unroll` runs
--- a cell over a sequence as a loop of the graph.
+-- In convolutional cells the maps of input and state are convolutions, and states are images.
+-- `dynamic_unroll` runs a cell over a sequence as a loop of the graph.
 --
 -- @module tycho.gluon.contrib.rnn
 
@@ -24,7 +24,7 @@ local contrib = { LSTMPCell = cells.LSTMPCell,
 
 local LAYOUTS = { { "NCW", "NWC" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
--- What the cells of all kinds share.
+-- The base of convolutional cells.
 local ConvCell = base.HybridRecurrentCell:extend("ConvCell")
 
 
@@ -39,7 +39,7 @@ local function convolved(sizes, kernel, pad, dilate)
 end
 
 
--- Returns the sizes with the channels where the layout has them: before or after the others.
+-- Returns a shape of channels and sizes. first: the channels come first in the layout, else last.
 local function with_channels(channels, sizes, first)
   local list = { unpack(sizes) }
   table.insert(list, first and 1 or #list + 1, channels)
@@ -210,8 +210,8 @@ local DYNAMIC = args.form("contrib.rnn.dynamic_unroll", {
   { "drop_outputs", "number", 0 }, { "layout", "text", "TNC" }, { "valid_length", "any?" },
 })
 
--- Returns the body of the loop. With valid lengths the last state is the number of the step, and
--- samples that have ended keep their states.
+-- Returns the body of the loop. With valid lengths, the last state counts the steps, and samples
+-- beyond their length keep their states.
 local function make_body(cell, valid_length)
   if valid_length == nil then
     return function(x, states)
@@ -232,11 +232,13 @@ local function make_body(cell, valid_length)
 end
 
 
---- Runs a cell over a sequence as a loop, whose length need not be known when it is traced.
--- @tparam table options cell, inputs (one tensor), begin_state, drop_inputs = 0, drop_outputs = 0,
---   layout = "TNC", valid_length
--- @return outputs, one tensor
--- @return list of states
+--- Runs a cell over a sequence as a loop of the graph. The length need not be known when it is
+-- traced.
+-- @tparam table options cell; inputs: one tensor of the layout; begin_state: list of states;
+--   drop_inputs = 0, drop_outputs = 0: probabilities of dropout; layout = "TNC" or "NTC";
+--   valid_length: array (batch)
+-- @return outputs as one tensor of the layout
+-- @return list of the last states
 function contrib.dynamic_unroll(...)
   local func = "contrib.rnn.dynamic_unroll"
   local a = DYNAMIC(...)

@@ -1,4 +1,4 @@
---- What the families of networks share: functions with options, and weights from local files.
+--- Common parts of the families of networks: reading of options, and weights from local files.
 --
 -- @module tycho.gluon.model_zoo.families
 
@@ -57,7 +57,8 @@ local function find_file(root, name)
 end
 
 
---- Returns a network, with its weights if `pretrained` asks for them.
+--- Returns a network, with weights from a local file if `pretrained` is set; a missing file is
+-- E(io).
 -- @param net
 -- @string name of the file
 -- @tparam table a what the form gave

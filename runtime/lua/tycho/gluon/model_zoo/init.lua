@@ -1,4 +1,4 @@
---- Networks that are known by name: `ty.gluon.model_zoo`, with `vision`.
+--- Well-known networks by name: `ty.gluon.model_zoo`, with `vision`.
 --
 -- @module tycho.gluon.model_zoo
 

@@ -1,4 +1,5 @@
---- Layers of one element: Activation, LeakyReLU, PReLU, ELU, SELU, GELU, Swish.
+--- Element-wise layers: Activation, LeakyReLU, PReLU, ELU, SELU, GELU, Swish. Input and output have
+-- the same shape.
 --
 -- @module tycho.gluon.nn.activations
 
@@ -14,8 +15,8 @@ local activations = {}
 local ACTIVATIONS = { "relu", "sigmoid", "tanh", "softrelu", "softsign" }
 
 
---- `relu`, `sigmoid`, `tanh`, `softrelu` or `softsign` of each element. The automatic prefix is
--- the activation's name.
+--- Applies "relu", "sigmoid", "tanh", "softrelu" or "softsign": `Activation(activation)`; another
+-- name is E(`value`). The automatic prefix is the activation's name.
 -- @type Activation
 local Activation = layer.extend(HybridBlock, "nn.Activation", { { "activation", "text" } })
 
@@ -25,7 +26,7 @@ function Activation._hint(_, given)
 end
 
 
--- activations of other names -> the layer that has them
+-- Name of an activation that is a layer of its own -> that layer, for the error.
 local ELSEWHERE = { elu = "ELU", gelu = "GELU", leaky = "LeakyReLU", leaky_relu = "LeakyReLU",
   leakyrelu = "LeakyReLU", prelu = "PReLU", selu = "SELU", silu = "Swish", swish = "Swish" }
 
@@ -55,7 +56,7 @@ layer.describe(Activation, function(self)
 end)
 
 
---- x, or alpha x where x is negative.
+--- Computes x, or alpha x where x is negative: `LeakyReLU(alpha)`.
 -- @type LeakyReLU
 local LeakyReLU = layer.extend(HybridBlock, "nn.LeakyReLU", { { "alpha", "number" } })
 
@@ -79,7 +80,8 @@ layer.describe(LeakyReLU, function(self)
 end)
 
 
---- As LeakyReLU, with a slope that is learned: one for all or, with `in_channels`, one per channel.
+--- Computes x, or alpha x where x is negative, with an alpha that is learned. `in_channels` = 1:
+-- with more, one alpha per channel, of axis 1.
 -- @type PReLU
 local PReLU = layer.extend(HybridBlock, "nn.PReLU",
   { { "alpha_initializer", "any?" }, { "in_channels", "positive", 1 } })
@@ -95,7 +97,7 @@ function PReLU:forward(x)
 end
 
 
---- x, or alpha (exp(x) - 1) where x is negative.
+--- Computes x, or alpha (exp(x) - 1) where x is negative: `ELU(alpha)`, alpha = 1.
 -- @type ELU
 local ELU = layer.extend(HybridBlock, "nn.ELU", { { "alpha", "number", 1 } })
 
@@ -109,7 +111,7 @@ function ELU:forward(x)
 end
 
 
---- The scaled exponential unit, with the constants of its paper.
+--- Computes the scaled exponential linear unit, with the constants of its paper.
 -- @type SELU
 local SELU = layer.extend(HybridBlock, "nn.SELU", {})
 
@@ -121,7 +123,7 @@ function SELU:forward(x)
 end
 
 
---- x times the normal distribution function of x.
+--- Computes x times the distribution function of the normal distribution at x.
 -- @type GELU
 local GELU = layer.extend(HybridBlock, "nn.GELU", {})
 
@@ -133,7 +135,7 @@ function GELU:forward(x)
 end
 
 
---- x sigmoid(beta x).
+--- Computes x sigmoid(beta x): `Swish(beta)`, beta = 1.
 -- @type Swish
 local Swish = layer.extend(HybridBlock, "nn.Swish", { { "beta", "number", 1 } })
 

@@ -17,8 +17,11 @@ local basic = {}
 
 -- Dense -------------------------------------------------------------------------------------------
 
---- act(x weight^T + bias). With `flatten` the axes after the first are one; without it only the
--- last axis is mapped.
+--- Computes act(x weight^T + bias), weight (units, in_units), bias (units): `Dense(units,
+-- activation)`. With `flatten` = true the input is (N, ...) and the output (N, units); with false
+-- the input is (..., in_units) and the output (..., units). Options: use_bias = true, dtype =
+-- "float32", weight_initializer, bias_initializer = "zeros", in_units = 0 (taken from the first
+-- input).
 -- @type Dense
 local Dense = layer.extend(HybridBlock, "nn.Dense", {
   { "units", "positive" }, { "activation", "text?" }, { "use_bias", "boolean", true },
@@ -61,8 +64,9 @@ end)
 
 -- Dropout -----------------------------------------------------------------------------------------
 
---- In training mode sets elements to 0 with probability `rate` and divides the others by 1 - rate;
--- along `axes` (from 0) the choice is the same. Outside training mode, or with rate 0, the input.
+--- In training mode sets elements to 0 with probability `rate` and divides the others by 1 - rate:
+-- `Dropout(rate, axes)`. Along `axes`, from 0, all elements have the same fate. Outside training
+-- mode, or with rate 0, it returns its input.
 -- @type Dropout
 local Dropout = layer.extend(HybridBlock, "nn.Dropout",
   { { "rate", "number" }, { "axes", "shape", {} } })
@@ -92,7 +96,9 @@ end)
 
 -- Embedding ---------------------------------------------------------------------------------------
 
---- The rows of a weight (input_dim, output_dim) that indices name.
+--- Returns rows of a weight (input_dim, output_dim) for an array of indices, from 0, of any shape:
+-- (...) to (..., output_dim). `Embedding(input_dim, output_dim)`; options: dtype = "float32",
+-- weight_initializer; sparse_grad = true is E(`unsupported`).
 -- @type Embedding
 local Embedding = layer.extend(HybridBlock, "nn.Embedding", {
   { "input_dim", "positive" }, { "output_dim", "positive" }, { "dtype", "dtype", "float32" },
@@ -127,7 +133,7 @@ end)
 
 -- Without parameters ------------------------------------------------------------------------------
 
---- (N, ...) to (N, product of the others).
+--- Joins all axes but the first: (N, ...) to (N, product of the other sizes).
 -- @type Flatten
 local Flatten = layer.extend(HybridBlock, "nn.Flatten", {})
 
@@ -144,7 +150,7 @@ layer.describe(Flatten, function(self)
 end)
 
 
---- Its input. For skip connections in a Concurrent.
+--- Returns its input, for skip connections in a Concurrent.
 -- @type Identity
 local Identity = layer.extend(HybridBlock, "nn.Identity", {})
 
@@ -177,7 +183,7 @@ local function describe_lambda(self)
 end
 
 
---- A Block that calls a function of arrays, or the operator of a name.
+--- Calls a function of arrays, or the operator of a name in `ty.nd`: `Lambda(function)`.
 -- @type Lambda
 local Lambda = layer.extend(Block, "nn.Lambda", LAMBDA)
 
@@ -195,7 +201,8 @@ location.runs_script(Lambda.forward)
 layer.describe(Lambda, describe_lambda)
 
 
---- As Lambda, a HybridBlock: the function serves arrays and symbols, as those of `ty.F` do.
+--- Calls a function, as Lambda does, in a HybridBlock: the function must take arrays and symbols,
+-- as those of `ty.F` do.
 -- @type HybridLambda
 local HybridLambda = layer.extend(HybridBlock, "nn.HybridLambda", LAMBDA)
 

@@ -1,6 +1,7 @@
 --- Containers: Sequential, HybridSequential, Concurrent, HybridConcurrent.
 --
--- Children sit in the array part: `net[1]`, `#net`, `ipairs(net)`.
+-- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`. `net[ty.slice(1,
+-- 3)]`, counted from 0, is a container of some of them.
 --
 -- @module tycho.gluon.nn.containers
 
@@ -18,8 +19,8 @@ local is_passing, pass_on = layer.is_passing, layer.pass_on
 local containers = {}
 
 
--- Reads a constructor's arguments: blocks, in a row or in the array part of a table of options.
--- The option names that a class has besides those of blocks go to `take(name, value)`.
+-- Registers the blocks among a constructor's arguments: the arguments themselves, or the array part
+-- of a table of options. Options that are not those of all blocks go to take(name, value).
 local function read_arguments(self, func, take, ...)
   for i = 1, values.count(...) do
     local given = select(i, ...)
@@ -45,20 +46,20 @@ local function read_arguments(self, func, take, ...)
 end
 
 
--- Passes the results of one child to the next.
-local function pass(self, i, ...)
+-- Calls child i and those after it, each with the results of the one before.
+local function run_from(self, i, ...)
   local child = self[i]
   if child == nil then
     return ...
   elseif i > 1 and is_passing(child) and is_passing(self[i - 1]) then
-    return pass(self, i + 1, pass_on(child, (...)))
+    return run_from(self, i + 1, pass_on(child, (...)))
   end
-  return pass(self, i + 1, child(...))
+  return run_from(self, i + 1, child(...))
 end
 
 
--- Returns a new container of the same class with some of the children, which both share.
-local function slice(self, range)
+-- Returns a new container of the same class with a range of the children, which both share.
+local function slice_children(self, range)
   if range.step and range.step ~= 1 then
     Error.raise{ code = "value", func = self.class_name, argument = "step", got = range.step,
       expected = 1, message = "children are taken in order" }
@@ -76,8 +77,8 @@ local function slice(self, range)
 end
 
 
--- Makes the array part the list of the children.
-local function mirror(self)
+-- Sets the array part to the list of the children.
+local function mirror_children(self)
   local children = self:children()
   for i = 1, math.max(#children, #self) do
     rawset(self, i, children[i] and children[i].block)
@@ -106,7 +107,7 @@ local function make_container(class, func)
 
   function class:register_child(block, name)
     class.super.register_child(self, block, name)
-    mirror(self)
+    mirror_children(self)
   end
 
 
@@ -114,7 +115,7 @@ local function make_container(class, func)
 
   function class.__newindex(self, key, value)
     assign(self, key, value)
-    mirror(self)
+    mirror_children(self)
   end
 
 
@@ -126,7 +127,7 @@ local function make_container(class, func)
 
 
   function class:forward(...)
-    return pass(self, 1, ...)
+    return run_from(self, 1, ...)
   end
 
 
@@ -134,7 +135,7 @@ local function make_container(class, func)
 
   function class.__index(self, key)
     if Class.is_a(key, values.Slice) then
-      return slice(self, key)
+      return slice_children(self, key)
     elseif type(inherited) == "function" then
       return inherited(self, key)
     end
@@ -153,7 +154,8 @@ local function make_container(class, func)
 end
 
 
---- Calls its children in order: each gets what the one before gave.
+--- Calls its children in order, each with the results of the one before: `Sequential{ a, b, c }`,
+-- or `add`. A child that is no block is E(`type`).
 -- @type Sequential
 local Sequential = Block:extend("Sequential")
 make_container(Sequential, "nn.Sequential")
@@ -173,7 +175,8 @@ function Sequential:hybridize(...)
 end
 
 
---- As Sequential, a HybridBlock of HybridBlocks.
+--- Calls its children in order, as Sequential does, and can be hybridized as a whole; the children
+-- must be HybridBlocks, else E(`type`).
 -- @type HybridSequential
 local HybridSequential = HybridBlock:extend("HybridSequential")
 make_container(HybridSequential, "nn.HybridSequential")
@@ -207,12 +210,14 @@ local function make_concurrent(class, func)
 end
 
 
---- Calls all children with the same input and joins what they give along an axis.
+--- Calls all children with the same input and concatenates their results along an axis: option
+-- `axis` = -1.
 -- @type Concurrent
 local Concurrent = Sequential:extend("Concurrent")
 make_concurrent(Concurrent, "nn.Concurrent")
 
---- As Concurrent, a HybridBlock of HybridBlocks.
+--- Concatenates the results of its children, as Concurrent does, and can be hybridized as a whole;
+-- the children must be HybridBlocks.
 -- @type HybridConcurrent
 local HybridConcurrent = HybridSequential:extend("HybridConcurrent")
 make_concurrent(HybridConcurrent, "nn.HybridConcurrent")

@@ -1,5 +1,11 @@
 --- Convolutions and transposed convolutions in one, two and three dimensions.
 --
+-- `Conv2D(channels, kernel_size)`; options: strides = 1, padding = 0, dilation = 1, groups = 1,
+-- layout, in_channels = 0 (taken from the first input), activation, use_bias = true,
+-- weight_initializer, bias_initializer = "zeros"; output_padding = 0 for transposed ones. A single
+-- number stands for all axes; a list of another length, or groups that do not divide the channels,
+-- are E(`value`).
+--
 -- @module tycho.gluon.nn.convolution
 
 local layer = require "tycho.gluon.layer"
@@ -12,8 +18,8 @@ local convolution = {}
 local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
 
--- Returns the shape of a weight: the output channels (transposed: input channels), the kernel, and
--- the other channels of a group. Channels are where the layout has them.
+-- Returns the shape of a weight. rows: output channels (transposed: input channels); columns: the
+-- other channels of a group, which come before or after the kernel as channels do in the layout.
 local function weight_shape(rows, columns, kernel, layout)
   local shape = { rows }
   for _, size in ipairs(kernel) do
@@ -60,14 +66,14 @@ layer.describe(Conv, function(self)
 end)
 
 
-local function parameters_of(self)
+local function list_parameters(self)
   return { no_bias = not self.bias, kernel = self._kernel, stride = self._stride, pad = self._pad,
     dilate = self._dilate, adj = self._adj, num_filter = self._channels, num_group = self._groups,
     layout = self._layout }
 end
 
-local convolve = layer.weighted("Convolution", parameters_of)
-local deconvolve = layer.weighted("Deconvolution", parameters_of)
+local convolve = layer.weighted("Convolution", list_parameters)
+local deconvolve = layer.weighted("Deconvolution", list_parameters)
 
 
 function Conv:forward(x)
@@ -100,7 +106,7 @@ local function make_spec(dims, transposed)
 end
 
 
-local function define(name, dims, transposed)
+local function define_layer(name, dims, transposed)
   local func = "nn." .. name
   local class = layer.extend(Conv, func, make_spec(dims, transposed))
   function class:set_up(a)
@@ -113,30 +119,31 @@ local function define(name, dims, transposed)
 end
 
 
---- Convolution along one axis: (N, C, W) to (N, channels, ...). A number as kernel size, stride,
--- padding or dilation stands for all axes.
+--- Convolves along one axis: (N, C, W) to (N, channels, W'), where W' = floor((W + 2 padding -
+-- dilation (kernel - 1) - 1) / stride) + 1. Layout "NCW".
 -- @type Conv1D
-define("Conv1D", 1, false)
+define_layer("Conv1D", 1, false)
 
---- Convolution of pictures, layout "NCHW" or "NHWC".
+--- Convolves images: (N, C, H, W) to (N, channels, H', W'). Layout "NCHW" or "NHWC".
 -- @type Conv2D
-define("Conv2D", 2, false)
+define_layer("Conv2D", 2, false)
 
---- Convolution of volumes, layout "NCDHW" or "NDHWC".
+--- Convolves volumes: (N, C, D, H, W) to (N, channels, D', H', W'). Layout "NCDHW" or "NDHWC".
 -- @type Conv3D
-define("Conv3D", 3, false)
+define_layer("Conv3D", 3, false)
 
---- The gradient of Conv1D with respect to its input, as a layer.
+--- Computes the gradient of Conv1D with respect to its input, as a layer: W' = (W - 1) stride - 2
+-- padding + dilation (kernel - 1) + 1 + output_padding.
 -- @type Conv1DTranspose
-define("Conv1DTranspose", 1, true)
+define_layer("Conv1DTranspose", 1, true)
 
---- The gradient of Conv2D with respect to its input, as a layer.
+--- Computes the gradient of Conv2D with respect to its input, as a layer.
 -- @type Conv2DTranspose
-define("Conv2DTranspose", 2, true)
+define_layer("Conv2DTranspose", 2, true)
 
---- The gradient of Conv3D with respect to its input, as a layer.
+--- Computes the gradient of Conv3D with respect to its input, as a layer.
 -- @type Conv3DTranspose
-define("Conv3DTranspose", 3, true)
+define_layer("Conv3DTranspose", 3, true)
 
 
 return convolution

@@ -1,7 +1,8 @@
 --- Layers: `ty.gluon.nn`.
 --
--- Parameters of unknown size get it at the first forward. Initializers are names, objects or nil,
--- which is the one given to `initialize`. In a traced graph the node of a layer is `<prefix>fwd`.
+-- Parameters of unknown size get their size from the first input. An initializer is a name, an
+-- object, or nil: the one given to `initialize`. In a traced graph the node of a layer is
+-- `<prefix>fwd`.
 --
 --     local nn = ty.gluon.nn
 --     local net = nn.HybridSequential{ nn.Conv2D{16, 3, activation = "relu"}, nn.Flatten(),
@@ -24,7 +25,7 @@ for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluo
   end
 end
 
--- Not blocks that call a function of the script, or others.
+-- Blocks that call functions of the script, or other blocks, are not among these.
 for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluon.nn.convolution",
     require "tycho.gluon.nn.norms", require "tycho.gluon.nn.pooling" } do
   for _, class in pairs(part) do

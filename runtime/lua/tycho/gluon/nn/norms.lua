@@ -1,6 +1,7 @@
 --- Normalizing layers: BatchNorm, BatchNormReLU, SyncBatchNorm, LayerNorm, InstanceNorm, GroupNorm.
 --
--- Each has `gamma` and `beta`; without `scale` or `center` they exist and are not trained.
+-- Each computes (x - mean) / sqrt(variance + epsilon) gamma + beta. With scale = false gamma, with
+-- center = false beta exists and is not trained. Output and input have the same shape.
 --
 -- @module tycho.gluon.nn.norms
 
@@ -16,17 +17,17 @@ local node_name = layer.node_name
 local norms = {}
 
 
--- Makes the parameter `name` of a layer, a vector; without `trained` it has no gradient and is not
--- differentiable.
-local function vector(self, name, size, initializer, trained)
+-- Makes a vector as the parameter `name` of a layer. Without `trained` it has no gradient for good.
+local function make_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true,
     differentiable = trained })
 end
 
 
--- Makes a vector as `vector` does, which stays differentiable, so that the user may train it later.
-local function trainable_vector(self, name, size, initializer, trained)
+-- Makes a vector as `make_vector` does. Without `trained` it has no gradient, but the user may give
+-- it one.
+local function make_trainable_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true })
 end
@@ -34,7 +35,7 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- The gamma of a layer without scale: its values are 1 whatever is set.
+-- The gamma of a layer without scale: its values stay 1, whatever is set.
 local FixedGamma = Parameter:extend("Parameter")
 
 function FixedGamma:set_data(x)
@@ -51,13 +52,13 @@ local STATISTICS = {
 local function set_up_statistics(self, a)
   self._axis, self._eps, self._momentum = a.axis or 1, a.epsilon, a.momentum
   self._fix_gamma, self._use_global_stats = not a.scale, a.use_global_stats
-  vector(self, "gamma", a.in_channels, a.scale and a.gamma_initializer or "ones", a.scale)
+  make_vector(self, "gamma", a.in_channels, a.scale and a.gamma_initializer or "ones", a.scale)
   if not a.scale then
     setmetatable(self.gamma, FixedGamma)
   end
-  vector(self, "beta", a.in_channels, a.beta_initializer, a.center)
-  vector(self, "running_mean", a.in_channels, a.running_mean_initializer, false)
-  vector(self, "running_var", a.in_channels, a.running_variance_initializer, false)
+  make_vector(self, "beta", a.in_channels, a.beta_initializer, a.center)
+  make_vector(self, "running_mean", a.in_channels, a.running_mean_initializer, false)
+  make_vector(self, "running_var", a.in_channels, a.running_variance_initializer, false)
 end
 
 
@@ -67,9 +68,11 @@ local BATCH = layer.joined(layer.joined({
   { "use_global_stats", "boolean", false },
 }, STATISTICS), { { "in_channels", "integer", 0 } })
 
---- Each channel with mean 0 and variance 1 over the batch, times gamma, plus beta. In training mode
--- the running averages move; outside it, or with `use_global_stats`, they are used. A cast to
--- float16 or bfloat16 leaves the parameters float32.
+--- Normalizes each channel over the batch and all other axes. In training mode it uses the
+-- statistics of the batch and updates the running averages; outside of it, or with
+-- use_global_stats = true, it uses the running averages. A cast to float16 or bfloat16 leaves the
+-- parameters float32. Options: axis = 1, momentum = 0.9, epsilon = 1e-5, center = true, scale =
+-- true, use_global_stats = false, in_channels = 0 (taken from the first input), initializers.
 -- @type BatchNorm
 local BatchNorm = layer.extend(HybridBlock, "nn.BatchNorm", BATCH)
 
@@ -98,7 +101,7 @@ layer.describe(BatchNorm, function(self)
 end)
 
 
---- BatchNorm and relu as one operator.
+--- Computes BatchNorm and then relu as one operator.
 -- @type BatchNormReLU
 local BatchNormReLU = layer.extend(BatchNorm, "nn.BatchNormReLU", BATCH)
 
@@ -110,13 +113,13 @@ function BatchNormReLU:forward(x)
 end
 
 
---- BatchNorm over the channels of axis 1, of a batch that is spread over devices: statistics,
--- results and gradients are those of BatchNorm on all slices together. The devices are those of the
--- parameters, or the groups of `num_devices` among them.
+--- Normalizes the channels of axis 1 of a batch that is spread over devices: statistics, results
+-- and gradients are those of BatchNorm on all slices together. The devices are those of the
+-- parameters, or groups of `num_devices` of them.
 --
--- While recording, the layer is called on each device, then backward: of all losses at once, or
--- loss by loss. What a device computes runs when all have been called; reading it before is
--- E(state).
+-- While recording, call the network on each device, then backward, for all losses at once or for
+-- one after the other. The calls on a device run when the layer has been called on all devices;
+-- reading a result before is E(`state`).
 -- @type SyncBatchNorm
 local SyncBatchNorm = layer.extend(BatchNorm, "nn.SyncBatchNorm", layer.joined({
   { "in_channels", "integer", 0 }, { "num_devices", "integer?" }, { "momentum", "number", 0.9 },
@@ -164,13 +167,13 @@ end
 
 local function set_up_sample_norm(self, a)
   self._axis, self._eps, self._center, self._scale = a.axis, a.epsilon, a.center, a.scale
-  trainable_vector(self, "gamma", a.in_channels, a.gamma_initializer, a.scale)
-  trainable_vector(self, "beta", a.in_channels, a.beta_initializer, a.center)
+  make_trainable_vector(self, "gamma", a.in_channels, a.gamma_initializer, a.scale)
+  make_trainable_vector(self, "beta", a.in_channels, a.beta_initializer, a.center)
 end
 
 
 -- Returns the parameters of a form for norms over one sample.
-local function sample_norm(axis, scale)
+local function make_spec(axis, scale)
   return { { "axis", "integer", axis }, { "epsilon", "number", 1e-5 },
     { "center", "boolean", true }, { "scale", "boolean", scale },
     { "beta_initializer", "any", "zeros" }, { "gamma_initializer", "any", "ones" },
@@ -178,9 +181,10 @@ local function sample_norm(axis, scale)
 end
 
 
---- Mean 0 and variance 1 along an axis, times gamma, plus beta.
+--- Normalizes along an axis of each sample: axis = -1. Options: epsilon = 1e-5, center = true,
+-- scale = true, in_channels = 0 (taken from the first input), initializers.
 -- @type LayerNorm
-local LayerNorm = layer.extend(HybridBlock, "nn.LayerNorm", sample_norm(-1, true))
+local LayerNorm = layer.extend(HybridBlock, "nn.LayerNorm", make_spec(-1, true))
 
 LayerNorm.set_up = set_up_sample_norm
 
@@ -194,9 +198,10 @@ end
 layer.describe(LayerNorm, describe_sample_norm)
 
 
---- Mean 0 and variance 1 of each channel of each sample, times gamma, plus beta.
+--- Normalizes each channel of each sample over the other axes: axis = 1 is that of channels.
+-- Options: epsilon = 1e-5, center = true, scale = false, in_channels = 0, initializers.
 -- @type InstanceNorm
-local InstanceNorm = layer.extend(HybridBlock, "nn.InstanceNorm", sample_norm(1, false))
+local InstanceNorm = layer.extend(HybridBlock, "nn.InstanceNorm", make_spec(1, false))
 
 InstanceNorm.set_up = set_up_sample_norm
 
@@ -215,7 +220,7 @@ end
 layer.describe(InstanceNorm, describe_sample_norm)
 
 
---- Mean 0 and variance 1 of each group of channels of each sample; gamma and beta have an entry per
+--- Normalizes each group of channels (axis 1) of each sample; gamma and beta have an entry per
 -- group.
 -- @type GroupNorm
 local GroupNorm = layer.extend(HybridBlock, "nn.GroupNorm", {
@@ -227,8 +232,8 @@ local GroupNorm = layer.extend(HybridBlock, "nn.GroupNorm", {
 function GroupNorm:set_up(a)
   self._num_groups, self._eps, self._center, self._scale =
     a.num_groups, a.epsilon, a.center, a.scale
-  trainable_vector(self, "gamma", a.num_groups, a.gamma_initializer, a.scale)
-  trainable_vector(self, "beta", a.num_groups, a.beta_initializer, a.center)
+  make_trainable_vector(self, "gamma", a.num_groups, a.gamma_initializer, a.scale)
+  make_trainable_vector(self, "beta", a.num_groups, a.beta_initializer, a.center)
 end
 
 

@@ -38,8 +38,7 @@ end)
 
 local CEIL_MODE = { "ceil_mode", "boolean", false }
 
--- Returns the parameters of a form. Their order is the reference's, which differs from class to
--- class.
+-- Returns the parameters of a pooling layer in the reference's order, which depends on the class.
 local function make_spec(kind, dims)
   local layout = { "layout", "text", LAYOUTS[dims][1] }
   local spec = { { "pool_size", "shape", { 2 } }, { "strides", "shape?" },
@@ -53,7 +52,7 @@ local function make_spec(kind, dims)
 end
 
 
-local function define(name, kind, dims)
+local function define_layer(name, kind, dims)
   local func = "nn." .. name
   local class = layer.extend(Pooling, func, make_spec(kind, dims))
   function class:set_up(a)
@@ -81,59 +80,62 @@ local function define_global(name, kind, dims)
 end
 
 
---- The largest element of each window. `strides` nil: the windows do not overlap.
+--- Takes the largest element of each window along W: (N, C, W) to (N, C, W'). Options: pool_size =
+-- 2, strides = nil (the pool size: windows do not overlap), padding = 0, layout = "NCW", ceil_mode
+-- = false (true keeps a last window that is not full).
 -- @type MaxPool1D
-define("MaxPool1D", "max", 1)
+define_layer("MaxPool1D", "max", 1)
 
---- As MaxPool1D, of pictures.
+--- Takes the largest element of each window of images (N, C, H, W); options as of MaxPool1D.
 -- @type MaxPool2D
-define("MaxPool2D", "max", 2)
+define_layer("MaxPool2D", "max", 2)
 
---- As MaxPool1D, of volumes.
+--- Takes the largest element of each window of volumes (N, C, D, H, W); options as of MaxPool1D.
 -- @type MaxPool3D
-define("MaxPool3D", "max", 3)
+define_layer("MaxPool3D", "max", 3)
 
---- The mean of each window; without `count_include_pad` of the elements that are no padding.
+--- Takes the mean of each window along W. Options as of MaxPool1D, and count_include_pad = true:
+-- false leaves padding out of the mean.
 -- @type AvgPool1D
-define("AvgPool1D", "avg", 1)
+define_layer("AvgPool1D", "avg", 1)
 
---- As AvgPool1D, of pictures.
+--- Takes the mean of each window of images (N, C, H, W); options as of AvgPool1D.
 -- @type AvgPool2D
-define("AvgPool2D", "avg", 2)
+define_layer("AvgPool2D", "avg", 2)
 
---- As AvgPool1D, of volumes.
+--- Takes the mean of each window of volumes (N, C, D, H, W); options as of AvgPool1D.
 -- @type AvgPool3D
-define("AvgPool3D", "avg", 3)
+define_layer("AvgPool3D", "avg", 3)
 
---- The largest element of each channel.
+--- Takes the largest element of each channel: (N, C, W) to (N, C, 1).
 -- @type GlobalMaxPool1D
 define_global("GlobalMaxPool1D", "max", 1)
 
---- As GlobalMaxPool1D, of pictures.
+--- Takes the largest element of each channel: (N, C, H, W) to (N, C, 1, 1).
 -- @type GlobalMaxPool2D
 define_global("GlobalMaxPool2D", "max", 2)
 
---- As GlobalMaxPool1D, of volumes.
+--- Takes the largest element of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
 -- @type GlobalMaxPool3D
 define_global("GlobalMaxPool3D", "max", 3)
 
---- The mean of each channel.
+--- Takes the mean of each channel: (N, C, W) to (N, C, 1).
 -- @type GlobalAvgPool1D
 define_global("GlobalAvgPool1D", "avg", 1)
 
---- As GlobalAvgPool1D, of pictures.
+--- Takes the mean of each channel: (N, C, H, W) to (N, C, 1, 1).
 -- @type GlobalAvgPool2D
 define_global("GlobalAvgPool2D", "avg", 2)
 
---- As GlobalAvgPool1D, of volumes.
+--- Takes the mean of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
 -- @type GlobalAvgPool3D
 define_global("GlobalAvgPool3D", "avg", 3)
 
 
 -- Padding -----------------------------------------------------------------------------------------
 
---- Pads pictures (N, C, H, W) by reflection at their edges: by so many rows and columns on each
--- side, or by the eight numbers before and after each axis.
+--- Pads images (N, C, H, W) by reflection at their edges: `ReflectionPad2D(padding)`, a number of
+-- rows and columns for each side, or eight numbers, those before and after each axis.
 -- @type ReflectionPad2D
 local ReflectionPad2D = layer.extend(HybridBlock, "nn.ReflectionPad2D",
   { list = true, { "padding", "shape", { 0 } } })
@@ -186,9 +188,10 @@ local function define_shuffle(name, dims, forward)
 end
 
 
--- In the codes of reshape: 0 keeps an axis, -1 is what is left, -3 joins two, -4 divides one.
+-- Codes of reshape below: 0 keeps an axis, -1 is the remaining size, -3 joins two axes, -4 divides
+-- one.
 
---- (N, f C, W) to (N, C, f W): channels become positions.
+--- Moves channels to positions: (N, f C, W) to (N, C, f W). `PixelShuffle1D(f)`.
 -- @type PixelShuffle1D
 define_shuffle("PixelShuffle1D", 1, function(self, x)
   local f = self._factors[1]
@@ -197,7 +200,7 @@ define_shuffle("PixelShuffle1D", 1, function(self, x)
   return F.reshape{ x, shape = { 0, 0, -3 } }
 end)
 
---- (N, f g C, H, W) to (N, C, f H, g W).
+--- Moves channels to positions: (N, f g C, H, W) to (N, C, f H, g W). `PixelShuffle2D({ f, g })`.
 -- @type PixelShuffle2D
 define_shuffle("PixelShuffle2D", 2, function(self, x)
   local f, g = self._factors[1], self._factors[2]
@@ -207,7 +210,8 @@ define_shuffle("PixelShuffle2D", 2, function(self, x)
   return F.reshape{ x, shape = { 0, 0, -3, -3 } }
 end)
 
---- (N, f g h C, D, H, W) to (N, C, f D, g H, h W).
+--- Moves channels to positions: (N, f g h C, D, H, W) to (N, C, f D, g H, h W).
+-- `PixelShuffle3D({ f, g, h })`.
 -- @type PixelShuffle3D
 define_shuffle("PixelShuffle3D", 3, function(self, x)
   local f, g, h = self._factors[1], self._factors[2], self._factors[3]

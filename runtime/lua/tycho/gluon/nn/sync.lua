@@ -1,8 +1,8 @@
---- BatchNorm over a batch that is spread over devices: the statistics of all slices together.
+--- BatchNorm with the statistics of all slices of a batch that is spread over devices.
 --
--- Each device computes mean and variance of its own slice; the parts go to all devices
--- (`tycho.autograd.late`), which combine them in the same order, so their moving averages are equal
--- bit for bit. The gradient is that of the operators, across the devices.
+-- Each device computes mean and variance of its own slice. These go to all devices
+-- (`tycho.autograd.late`), which combine them in the same order, so that their moving averages are
+-- equal bit for bit. The gradient is that of these calls, across the devices.
 --
 -- @module tycho.gluon.nn.sync
 
@@ -14,7 +14,7 @@ local recording = require "tycho.ndarray.recording"
 local sync = {}
 
 
--- Returns the axes of an array other than 1, from 0, and their number of elements.
+-- Returns the axes of an array other than 1, from 0, and the number of elements along them.
 local function other_axes(x)
   local axes, count = { 0 }, x.shape[1]
   for i = 3, x.ndim do
@@ -33,7 +33,7 @@ local function own_statistics(x)
 end
 
 
--- Returns mean and variance of all slices together.
+-- Returns the mean and the variance of each channel over all slices.
 local function combine(parts, channels)
   local mean, var, total, n = {}, {}, nil, {}
   for i, part in ipairs(parts) do
@@ -67,10 +67,10 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
-local layers = setmetatable({}, { __mode = "kv" })       -- by their gamma
+local layers = setmetatable({}, { __mode = "kv" })       -- gamma -> layer
 
 
---- Registers a layer by its gamma.
+--- Registers a layer, so that `layer_of` finds it by its gamma.
 -- @tparam SyncBatchNorm layer
 function sync.add_layer(layer)
   layers[layer.gamma] = layer
@@ -85,8 +85,9 @@ function sync.layer_of(gamma)
 end
 
 
--- Returns the devices that share statistics with x's, and the position of x's among them.
-local function devices_for(layer, all, x)
+-- Returns the codes of the devices that share statistics with that of x, and its position among
+-- them.
+local function find_sharing(layer, all, x)
   local share = math.min(layer._num_devices or #all, #all)
   local list, at = {}, nil
   for i, value in ipairs(all) do
@@ -107,20 +108,21 @@ local function fail_not_recorded(layer, n)
 end
 
 
---- Normalises a slice by the statistics of all, and moves the averages.
+--- Normalizes a slice by the statistics of all slices, and updates the running averages. Outside of
+-- a recording it raises E(state), since the other slices are missing.
 -- @tparam SyncBatchNorm layer
 -- @tparam NDArray x
 -- @tparam NDArray gamma
 -- @tparam NDArray beta
 -- @tparam NDArray running_mean
 -- @tparam NDArray running_var
--- @treturn NDArray nil: nothing is shared, BatchNorm does it
+-- @treturn ?NDArray nil: one device only, or no training: BatchNorm itself is to run
 function sync.forward(layer, x, gamma, beta, running_mean, running_var)
   local all = rawget(layer.gamma, "_data")
   if #all < 2 or layer._use_global_stats or not recording.training then
     return nil
   end
-  local devices, at = devices_for(layer, all, x)
+  local devices, at = find_sharing(layer, all, x)
   if #devices < 2 then
     return nil
   elseif not recording.on then

@@ -1,7 +1,8 @@
 --- The bases of recurrent cells: RecurrentCell and HybridRecurrentCell.
 --
--- A cell is called with an input and the list of states, and gives an output and the new states.
--- A class of one's own defines `state_info(batch_size)` and `forward(x, states)`.
+-- A cell is called with an input (batch, size) and the list of states, and returns an output and
+-- the list of new states. A class of one's own defines `state_info(batch_size)` and `forward(x,
+-- states)`.
 --
 -- @module tycho.gluon.rnn.base
 
@@ -29,7 +30,7 @@ local BEGIN = args.form("RecurrentCell:begin_state", {
   { "ctx", "context?" }, { "dtype", "dtype?" },
 })
 
--- Functions that make symbols; they are called with a name and without a device.
+-- Set of functions that make symbols, which are called with a name and without a device.
 local MAKES_SYMBOLS = {}
 for _, name in ipairs{ "zeros", "ones", "full", "Variable", "var" } do
   MAKES_SYMBOLS[sym[name]] = true
@@ -37,10 +38,10 @@ end
 
 
 --- Makes states from their descriptions.
--- @tparam table infos list of `{shape = ...}`
--- @tparam table a what the form of `begin_state` gave
--- @func name_of number of the state -> its name
--- @treturn table list
+-- @tparam table infos list of `{ shape = ... }`
+-- @tparam table a arguments of `begin_state`
+-- @func name_of number of a state, from 1 -> its name
+-- @treturn table list of arrays or symbols
 function base.make_states(infos, a, name_of)
   local make, states = a.func or nd.zeros, {}
   for i, info in ipairs(infos) do
@@ -54,7 +55,7 @@ function base.make_states(infos, a, name_of)
 end
 
 
---- Refuses a list of states of another length than a cell has: E(shape).
+--- Raises E(shape) for a list of states of another length than a cell has.
 -- @tparam HybridBlock block whose states they are
 -- @tparam table states
 -- @int expected
@@ -82,12 +83,12 @@ end
 base.refuse_modified = refuse_modified
 
 
---- Returns the states to begin with: the given ones, or zeros like the inputs.
+--- Returns the states to begin with: those given, or zeros.
 -- @param cell
--- @param given or nil
--- @param like an input: its device and type
+-- @param given list of states, or nil
+-- @param like an input, whose device and dtype the zeros have
 -- @int batch_size 0 for symbols
--- @treturn table list
+-- @treturn table list of states
 function base.begin(cell, given, like, batch_size)
   if given ~= nil then
     return given
@@ -105,7 +106,8 @@ local UNROLL = args.form("RecurrentCell:unroll", {
   { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
 })
 
---- Returns the arguments of `unroll`, with the axes of the layout: `time` and `batch`, from 0.
+--- Returns the arguments of `unroll` by name, and the axes `time` and `batch` of the layout, from
+-- 0.
 function base.read_unroll(...)
   local a = UNROLL(...)
   a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
@@ -167,10 +169,11 @@ end
 local LeakyReLU = require("tycho.gluon.nn.activations").LeakyReLU
 
 
---- Returns an activation by name, by layer or by function.
--- @param x
--- @param activation text, LeakyReLU or function
+--- Applies an activation.
+-- @param x array or symbol
+-- @param activation name, LeakyReLU block or function
 -- @string name of the node
+-- @return array or symbol
 function base.activate(x, activation, name)
   if ACTIVATIONS[activation] then
     return ACTIVATIONS[activation](name, x)
@@ -185,8 +188,8 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
--- Returns the states of a step that are not given as a list: a single one, or none for a cell
--- without states.
+-- Returns the states of a call as a list: a single state may be given without one, and a cell
+-- without states needs none. Raises E(type).
 local function list_of_states(self, states)
   if class.is_array(states) or F.is_symbol(states) then
     return { states }
@@ -200,8 +203,8 @@ local function list_of_states(self, states)
 end
 
 
--- Returns whether a cell, or one in it, keeps arrays from step to step; a trace of one step would
--- lose these.
+-- Returns whether a cell, or one in it, keeps arrays from step to step, which a trace of a single
+-- step would lose.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
@@ -226,7 +229,7 @@ local function make_cell(cell)
   function cell.init() end
 
 
-  --- Resets the cell and its children: steps are counted from 0 again.
+  --- Resets the cell and its children: it drops what they keep, and counts steps from 0 again.
   function cell:reset()
     self._counter, self._begun = -1, -1
     for _, pair in ipairs(self:children()) do
@@ -239,17 +242,18 @@ local function make_cell(cell)
 
   --- Returns the descriptions of the states; a cell must define it.
   -- @int[opt=0] batch_size
-  -- @treturn table list of `{shape =, __layout__ =}`
+  -- @treturn table list of `{ shape = { batch_size, size }, __layout__ = "NC" }`
   function cell:state_info()
     Error.raise{ code = "unsupported", func = self.class_name .. ":state_info",
       message = "the class has no state_info" }
   end
 
 
-  --- Returns the states to begin with.
-  -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype; func is called as
-  --   `func{shape = ..., ctx = ..., dtype = ...}`, one of `ty.sym` with a name and no ctx
-  -- @treturn table list
+  --- Makes the states to begin with.
+  -- @tparam table options batch_size = 0; func = ty.nd.zeros: makes a state, called as `func{ shape
+  --   = ..., ctx = ..., dtype = ... }`, or, if it is of `ty.sym`, with a name and no ctx; ctx,
+  --   dtype: of arrays
+  -- @treturn table list of states
   function cell:begin_state(...)
     refuse_modified(self, "RecurrentCell:begin_state")
     local a = BEGIN(...)
@@ -260,10 +264,13 @@ local function make_cell(cell)
   end
 
 
-  --- Calls the cell step by step.
-  -- @tparam table options length, inputs (array, symbol or list), begin_state = zeros,
-  --   layout = "NTC", merge_outputs (true: one array; false: a list; nil: as `sequence` gives it),
-  --   valid_length (outputs past it are 0, states those of the last valid step)
+  --- Calls the cell for each step of a sequence.
+  -- @tparam table options length: number of steps; inputs: an array or symbol of the layout, or a
+  --   list with (batch, size) for each step, other lengths are E(`shape`); begin_state: list of
+  --   states, zeros by default; layout = "NTC" or "TNC"; merge_outputs: true for one array of the
+  --   layout, false for a list, nil for the form in which the cell computes them; valid_length:
+  --   array (batch) of the number of steps of each sample, after which outputs are 0, and whose
+  --   last states are returned
   -- @return outputs
   -- @return list of states
   function cell:unroll(...)
@@ -287,7 +294,8 @@ local function make_cell(cell)
 
   local call = rawget(cell, "__call")
 
-  --- Runs one step: `output, states = cell(x, states)`.
+  --- Runs one step: `output, states = cell(x, states)`. Another number of states is E(`shape`),
+  -- none E(`type`).
   function cell.__call(self, x, states)
     refuse_modified(self, self.class_name)
     if not values.is_plain(states) then
@@ -297,8 +305,7 @@ local function make_cell(cell)
   end
 
 
-  -- Runs one step without checking whether a modifier contains the cell: modifiers call it on their
-  -- base.
+  -- Runs one step. Modifiers call this on their base, which must not be called by itself.
   function cell:_step(x, states)
     self._counter = self._counter + 1
     return call(self, x, states)
@@ -306,18 +313,18 @@ local function make_cell(cell)
 end
 
 
---- A cell that is a Block.
+--- The base of cells that are Blocks.
 -- @type RecurrentCell
 base.RecurrentCell = Block:extend("RecurrentCell")
 make_cell(base.RecurrentCell)
 
---- A cell that is a HybridBlock.
+--- The base of cells that are HybridBlocks.
 -- @type HybridRecurrentCell
 base.HybridRecurrentCell = HybridBlock:extend("HybridRecurrentCell")
 make_cell(base.HybridRecurrentCell)
 
 
---- Returns the states of several cells one after the other.
+--- Returns the descriptions of the states of several cells, one after the other.
 -- @tparam table cells
 -- @int batch_size
 -- @treturn table

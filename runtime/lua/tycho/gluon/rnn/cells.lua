@@ -1,7 +1,8 @@
 --- RNNCell, LSTMCell, GRUCell, and LSTMPCell of contrib.
 --
--- A step is two linear maps, of the input (i2h) and of the state (h2h), and the cell's formula on
--- their results, whose rows are blocks of gates.
+-- A step applies two linear maps, to the input (i2h) and to the state (h2h), and the cell's formula
+-- to their results, which are blocks of hidden_size columns, one for each gate. Weights are (gates
+-- hidden_size, size). An input is (batch, input_size), an output and a state (batch, hidden_size).
 --
 -- @module tycho.gluon.rnn.cells
 
@@ -20,8 +21,8 @@ local INITIALIZERS = {
 }
 
 
--- Makes a parameter and keeps it as a field.
-local function parameter(self, name, shape, initializer)
+-- Makes a parameter and sets it as a field of the cell.
+local function make_parameter(self, name, shape, initializer)
   self[name] = self.params:get(name, { shape = shape, init = initializer,
     allow_deferred_init = true })
 end
@@ -31,13 +32,15 @@ end
 local function set_up(self, a, gates, state_size)
   local rows = gates * a.hidden_size
   self._hidden_size, self._rows = a.hidden_size, rows
-  parameter(self, "i2h_weight", { rows, a.input_size }, a.i2h_weight_initializer)
-  parameter(self, "h2h_weight", { rows, state_size or a.hidden_size }, a.h2h_weight_initializer)
+  make_parameter(self, "i2h_weight", { rows, a.input_size }, a.i2h_weight_initializer)
+  make_parameter(self, "h2h_weight", { rows, state_size or a.hidden_size },
+    a.h2h_weight_initializer)
   if a.projection_size then
-    parameter(self, "h2r_weight", { a.projection_size, a.hidden_size }, a.h2r_weight_initializer)
+    make_parameter(self, "h2r_weight", { a.projection_size, a.hidden_size },
+      a.h2r_weight_initializer)
   end
-  parameter(self, "i2h_bias", { rows }, a.i2h_bias_initializer)
-  parameter(self, "h2h_bias", { rows }, a.h2h_bias_initializer)
+  make_parameter(self, "i2h_bias", { rows }, a.i2h_bias_initializer)
+  make_parameter(self, "h2h_bias", { rows }, a.h2h_bias_initializer)
 end
 
 
@@ -59,7 +62,7 @@ end)
 
 
 -- Returns the maps of input and state; nodes are named by the step.
-local function maps(self, x, state)
+local function apply_maps(self, x, state)
   local name = layer.step_names(self, x)
   local i2h = linear(self, name("i2h"), x, self.i2h_weight:data(x), self.i2h_bias:data(x))
   local h2h = linear(self, name("h2h"), state, self.h2h_weight:data(x), self.h2h_bias:data(x))
@@ -73,7 +76,7 @@ local function slice_blocks(x, n, name)
 end
 
 
-local function describe(self)
+local function describe_cell(self)
   local shape = self.i2h_weight.shape
   return ("%s(%s)"):format(self.class_name, layer.mapping(shape[2], shape[1]))
 end
@@ -81,7 +84,8 @@ end
 
 -- RNNCell -----------------------------------------------------------------------------------------
 
---- h' = activation(W x + b + U h + c).
+--- Computes h' = activation(W x + b + U h + c): `RNNCell(hidden_size, activation)`, activation =
+-- "tanh". State: h, which is also the output.
 -- @type RNNCell
 local RNNCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.RNNCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" }, { "activation", "text|function", "tanh" } },
@@ -103,7 +107,7 @@ end
 
 function RNNCell:forward(x, states)
   base.check_count(self, states, 1)
-  local i2h, h2h, name = maps(self, x, states[1])
+  local i2h, h2h, name = apply_maps(self, x, states[1])
   local sum = add(name("plus0"), i2h, h2h)
   local y = base.activate(sum, self._activation, name("out"))
   return y, { y }
@@ -132,8 +136,9 @@ local function lstm_state(i2h, h2h, c, activation, recurrent, name)
 end
 
 
---- c' = f c + i g, h' = o activation(c'), where i, f, o are the recurrent activation, and g the
--- activation, of the blocks. States: h, c.
+--- Computes c' = f c + i g and h' = o activation(c'), where the gates i, f, o are the recurrent
+-- activation of their blocks, g the activation of its block: `LSTMCell(hidden_size)`. States: h
+-- (the output), c.
 -- @type LSTMCell
 local LSTMCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.LSTMCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
@@ -156,7 +161,7 @@ end
 
 function LSTMCell:forward(x, states)
   base.check_count(self, states, 2)
-  local i2h, h2h, name = maps(self, x, states[1])
+  local i2h, h2h, name = apply_maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], self._activation,
     self._recurrent_activation, name)
   local squashed = base.activate(next_c, self._activation, name("activation0"))
@@ -165,12 +170,14 @@ function LSTMCell:forward(x, states)
 end
 
 
-layer.describe(LSTMCell, describe)
+layer.describe(LSTMCell, describe_cell)
 
 
 -- GRUCell -----------------------------------------------------------------------------------------
 
---- h' = (1 - z) tanh(x + r h) + z h, where r and z are sigmoids of the sums of blocks.
+--- Computes h' = (1 - z) tanh(x_n + r h_n) + z h, where the gates r and z are sigmoids of the sums
+-- of their blocks, x_n and h_n the third blocks of both maps: `GRUCell(hidden_size)`. State: h
+-- (the output).
 -- @type GRUCell
 local GRUCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.GRUCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
@@ -192,7 +199,7 @@ end
 function GRUCell:forward(x, states)
   base.check_count(self, states, 1)
   local h = states[1]
-  local i2h, h2h, name = maps(self, x, h)
+  local i2h, h2h, name = apply_maps(self, x, h)
   local i, s = slice_blocks(i2h, 3, name("i2h_slice")), slice_blocks(h2h, 3, name("h2h_slice"))
   local r = F.Activation{ add(name("plus0"), i[1], s[1]), act_type = "sigmoid",
     name = name("r_act") }
@@ -207,12 +214,13 @@ function GRUCell:forward(x, states)
 end
 
 
-layer.describe(GRUCell, describe)
+layer.describe(GRUCell, describe_cell)
 
 
 -- LSTMPCell ---------------------------------------------------------------------------------------
 
---- An LSTM whose output is projected to `projection_size` units, which are its first state.
+--- Computes an LSTM whose h' is projected to `projection_size` units: `LSTMPCell(hidden_size,
+-- projection_size)`. States: the projected h (the output), c.
 -- @type LSTMPCell
 local LSTMPCell = layer.extend(base.HybridRecurrentCell, "contrib.rnn.LSTMPCell", {
   { "hidden_size", "positive" }, { "projection_size", "positive" },
@@ -237,7 +245,7 @@ end
 
 function LSTMPCell:forward(x, states)
   base.check_count(self, states, 2)
-  local i2h, h2h, name = maps(self, x, states[1])
+  local i2h, h2h, name = apply_maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], "tanh", "sigmoid", name)
   local hidden = multiply(name("hidden"), o, F.tanh(next_c))
   local y = F.FullyConnected{ hidden, self.h2r_weight:data(x), num_hidden = self._projection_size,

@@ -1,5 +1,11 @@
 --- RNN, LSTM, GRU: layers that run whole sequences as one operator.
 --
+-- `LSTM(hidden_size, num_layers, layout)`; options: num_layers = 1, layout = "TNC" or "NTC",
+-- dropout = 0 (between layers, in training mode), bidirectional = false, input_size = 0 (taken from
+-- the first input), initializers. The input is (time, batch, input_size) in the order of the
+-- layout, the output (time, batch, hidden_size), twice as wide if bidirectional. A state is (layers
+-- x directions, batch, hidden_size).
+--
 -- @module tycho.gluon.rnn.layers
 
 local Error = require "tycho.core.error"
@@ -20,7 +26,7 @@ local GATES = { rnn_relu = 1, rnn_tanh = 1, lstm = 4, gru = 3 }
 
 -- Parameters --------------------------------------------------------------------------------------
 
---- What the three layers share.
+--- The base of the three layers.
 -- @type RNNLayer
 local RNNLayer = HybridBlock:extend("RNNLayer")
 
@@ -28,8 +34,8 @@ local RNNLayer = HybridBlock:extend("RNNLayer")
 local DIRECTIONS = { { "l" }, { "l", "r" } }
 
 
--- Returns the cells in the order of parameters: a list of {direction, number (from 0), size (of the
--- input)}.
+-- Returns the cells in the order of their parameters: a list of { direction, number of the layer
+-- from 0, size of its input }.
 local function list_cells(self)
   local list, size = {}, self._input_size
   for i = 0, self._num_layers - 1 do
@@ -42,8 +48,8 @@ local function list_cells(self)
 end
 
 
--- Returns the parameters as the operator has them in its vector: weights of all cells, then their
--- biases.
+-- Returns the parameters in the order of the operator's vector: the weights of all cells, then the
+-- biases of all cells.
 local function parameters_in_order(self)
   local list = {}
   for _, kind in ipairs{ "weight", "bias" } do
@@ -90,8 +96,8 @@ local function set_up(self, a, mode, func)
 end
 
 
--- Adds {name, parameter} pairs for a parameter file to the list; a parameter has the name that it
--- would have in a stack of cells.
+-- Appends { name, parameter } pairs for a parameter file to a list, under the names that the
+-- parameters have in a stack of cells.
 function RNNLayer:_append_named(prefix, list)
   for _, own in ipairs(self._own) do
     local direction, i, rest = own.name:match("^([lr])(%d+)_(.*)$")
@@ -125,7 +131,7 @@ end)
 
 --- Returns the descriptions of the states.
 -- @int[opt=0] batch_size
--- @treturn table list of `{shape =, __layout__ =, dtype =}`
+-- @treturn table list of `{ shape =, __layout__ = "LNC", dtype = }`
 function RNNLayer:state_info(batch_size)
   local list = {}
   for i = 1, self._mode == "lstm" and 2 or 1 do
@@ -137,9 +143,9 @@ function RNNLayer:state_info(batch_size)
 end
 
 
---- Returns the states to begin with, zeros.
--- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype
--- @treturn table list
+--- Makes the states to begin with.
+-- @tparam table options batch_size = 0; func = ty.nd.zeros: makes a state; ctx, dtype: of arrays
+-- @treturn table list of states
 function RNNLayer:begin_state(...)
   local a = base.read_begin(...)
   return base.make_states(self:state_info(a.batch_size), a, function(i)
@@ -195,8 +201,9 @@ local function join_parameters(self, x)
 end
 
 
---- Runs the layer over a sequence: `layer(x)` returns the output, `layer(x, states)` the output and
--- a list of states.
+--- Runs the layer over a sequence: `layer(x)` begins with zeros and returns the output; `layer(x,
+-- states)` returns the output and the list of the last states. States of another number or shape
+-- are E(`shape`).
 function RNNLayer:forward(x, states)
   local given = states ~= nil
   states = states_for(self, x, values.value(states))
@@ -243,7 +250,7 @@ local function add_cells(self, stack, Cell)
 end
 
 
---- Returns a stack of cells that share the layer's parameters and compute the same.
+--- Returns a stack of cells that compute the same with the layer's own parameters.
 -- @treturn HybridSequentialRNNCell
 function RNNLayer:unfuse()
   if self._projection_size or self._clip_min or self._clip_max then
@@ -279,7 +286,7 @@ local function joined(...)
 end
 
 
---- The simple recurrence, with relu or tanh.
+--- Runs h' = activation(W x + b + U h + c), activation = "relu" or "tanh". State: h.
 -- @type RNN
 local RNN = layer.extend(RNNLayer, "gluon.rnn.RNN", joined(SIZES,
   { { "activation", "text", "relu" } }, SHAPE, INITIALIZERS, INPUT, LAST))
@@ -290,7 +297,8 @@ function RNN:set_up(a)
 end
 
 
---- Long short-term memory. States: h, c; with a projection h has `projection_size` units.
+--- Runs an LSTM (see LSTMCell). States: h, c. With `projection_size` h and the output have that
+-- many units.
 -- @type LSTM
 local LSTM = layer.extend(RNNLayer, "gluon.rnn.LSTM", joined(SIZES, SHAPE, INPUT, INITIALIZERS, {
   { "projection_size", "positive?" }, { "h2r_weight_initializer", "any?" },
@@ -303,7 +311,7 @@ function LSTM:set_up(a)
 end
 
 
---- Gated recurrent units.
+--- Runs gated recurrent units (see GRUCell). State: h.
 -- @type GRU
 local GRU = layer.extend(RNNLayer, "gluon.rnn.GRU", joined(SIZES, SHAPE, INPUT, INITIALIZERS, LAST))
 

@@ -1,8 +1,8 @@
---- Cells that change others: DropoutCell, ZoneoutCell, ResidualCell, and VariationalDropoutCell of
--- contrib.
+--- Cells that change other cells: DropoutCell, ZoneoutCell, ResidualCell, and
+-- VariationalDropoutCell of contrib.
 --
--- A modifier has its base's parameters, and a prefix that is its base's and the modifier's hint.
--- The base is not called by itself any more.
+-- A modifier has the parameters of its base cell; its prefix is the base's followed by the
+-- modifier's hint. A base that is called by itself is an error.
 --
 -- @module tycho.gluon.rnn.modifiers
 
@@ -24,8 +24,8 @@ local modifiers = {}
 
 local construct = getmetatable(Block).__call
 
---- Makes objects of a class and of its subclasses get a prefix that depends on the constructor's
--- arguments, if none is given.
+--- Gives objects of a class and of its subclasses, if they have no option `prefix`, one that
+-- depends on the constructor's arguments.
 -- @tparam table cell_class
 -- @func prefix_of class, arguments of the constructor -> prefix
 function modifiers.set_prefix(cell_class, prefix_of)
@@ -60,7 +60,7 @@ end
 
 -- The base ----------------------------------------------------------------------------------------
 
---- Base of modifiers. Field: base_cell.
+--- The base of modifiers. Field: base_cell.
 -- @type ModifierCell
 local ModifierCell = base.HybridRecurrentCell:extend("ModifierCell")
 
@@ -100,7 +100,7 @@ function ModifierCell:state_info(batch_size)
 end
 
 
--- Runs a method of the base, which is usable during the call.
+-- Calls a method of the base, which allows that during the call.
 local function with_base(self, method, ...)
   local cell = self.base_cell
   local function finish(ok, ...)
@@ -126,7 +126,7 @@ layer.describe(ModifierCell, function(self)
 end)
 
 
--- Refuses a base that has no single steps.
+-- Raises an error for a bidirectional base, which has no single steps.
 local function refuse_bidirectional(cell, func)
   if type(cell) == "table" and cell.is_bidirectional then
     Error.raise{ code = "unsupported", func = func, argument = "base_cell",
@@ -137,7 +137,7 @@ end
 
 -- Dropout -----------------------------------------------------------------------------------------
 
---- Dropout of its input, as a cell of a stack. No states.
+--- Applies dropout to its input, as a cell of a stack: `DropoutCell(rate, axes)`. It has no states.
 -- @type DropoutCell
 local DropoutCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.DropoutCell",
   { { "rate", "number" }, { "axes", "shape", {} } })
@@ -183,7 +183,9 @@ end)
 
 -- Zoneout -----------------------------------------------------------------------------------------
 
---- In training mode keeps elements of the last output and of the states with these probabilities.
+--- In training mode keeps elements of the last output, and of the last states, in place of new
+-- ones: `ZoneoutCell(base_cell, zoneout_outputs, zoneout_states)`, both probabilities, 0 by
+-- default.
 -- @type ZoneoutCell
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 
@@ -242,7 +244,7 @@ end)
 
 -- Residual ----------------------------------------------------------------------------------------
 
---- Adds its input to the output of the base.
+--- Adds its input to the output of the base: `ResidualCell(base_cell)`. Both have one shape.
 -- @type ResidualCell
 local ResidualCell = ModifierCell:extend("ResidualCell")
 
@@ -278,7 +280,9 @@ end
 
 -- Variational dropout -----------------------------------------------------------------------------
 
---- Dropout of inputs, outputs and the first state, with the same choice at every step.
+--- Applies dropout to inputs, outputs and the first state, with the same mask in all steps of a
+-- sequence: `VariationalDropoutCell(base_cell, drop_inputs, drop_states, drop_outputs)`,
+-- probabilities, 0 by default.
 -- @type VariationalDropoutCell
 local VariationalDropoutCell = ModifierCell:extend("VariationalDropoutCell")
 
@@ -305,7 +309,7 @@ function VariationalDropoutCell:reset()
 end
 
 
--- Multiplies x by the dropout mask of a kind, which is drawn at its first use and then kept.
+-- Returns x times the mask of a kind, which is drawn at its first use and kept until `reset`.
 local function mask(self, kind, p, x)
   if p == 0 then
     return x

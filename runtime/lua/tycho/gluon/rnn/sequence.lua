@@ -1,4 +1,4 @@
---- Sequences as cells take them: one tensor with an axis of time, or a list with one per step.
+--- Sequences of cells: one tensor with an axis of time, or a list with a tensor for each step.
 --
 -- @module tycho.gluon.rnn.sequence
 
@@ -11,9 +11,9 @@ local values = require "tycho.core.values"
 local sequence = {}
 
 
---- Returns the axis of time, from 0, and that of the batch, of a layout.
+--- Returns the axes of time and batch of a layout, from 0; another layout is E(value).
 -- @string layout "NTC" or "TNC"
--- @string func
+-- @string func name of the caller, for errors
 -- @treturn int time
 -- @treturn int batch
 function sequence.axes(layout, func)
@@ -43,11 +43,11 @@ local function check_length(n, length, func)
 end
 
 
---- Returns the steps of a sequence as a list.
+--- Returns the steps of a sequence as a list; another number of steps is E(shape).
 -- @param x array, symbol or list
 -- @int length number of steps
--- @int axis of time
--- @string func
+-- @int axis of time, from 0
+-- @string func name of the caller, for errors
 -- @treturn table
 function sequence.split(x, length, axis, func)
   check(x, func)
@@ -74,9 +74,9 @@ function sequence.join(x, axis)
 end
 
 
---- Returns a sequence in the form asked for.
+--- Returns a sequence as one tensor or as a list.
 -- @param x array, symbol or list
--- @param merge true: one tensor; false: a list; nil: as it is
+-- @param merge true: one tensor; false: a list; nil: in the form that it has
 -- @int length
 -- @int axis of time
 -- @string func
@@ -90,9 +90,9 @@ function sequence.format(x, merge, length, axis, func)
 end
 
 
---- Sets steps from each sample's valid length on to 0.
+--- Returns a sequence with zeros from each sample's valid length on.
 -- @param x array, symbol or list
--- @param valid_length of each sample
+-- @param valid_length array (batch): number of valid steps of each sample
 -- @int axis of time
 -- @return one tensor
 function sequence.mask(x, valid_length, axis)
@@ -101,8 +101,8 @@ function sequence.mask(x, valid_length, axis)
 end
 
 
---- Returns the steps of a list in reverse; with valid lengths the valid steps of each sample are
--- reversed and the others stay.
+--- Returns the steps of a list in reverse. With valid lengths, the valid steps of each sample are
+-- reversed and the others stay in their places.
 -- @tparam table steps
 -- @param valid_length or nil
 -- @string func

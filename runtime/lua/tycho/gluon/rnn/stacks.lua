@@ -24,7 +24,7 @@ local function list_cells(self)
 end
 
 
--- Returns a lone table of options from the arguments of `begin_state`.
+-- Returns the arguments of `begin_state` as one table of options.
 local function begin_options(self, ...)
   base.refuse_modified(self, "RecurrentCell:begin_state")
   local options = {}
@@ -35,7 +35,7 @@ local function begin_options(self, ...)
 end
 
 
--- Sequences of cells ------------------------------------------------------------------------------
+-- Stacks ------------------------------------------------------------------------------------------
 
 -- Adds the methods of a stack to a class of cells.
 local function make_stack(class)
@@ -127,12 +127,12 @@ local function make_stack(class)
 end
 
 
---- Cells on top of each other; the states are those of all in order.
+--- Calls cells one after the other in each step. The states are those of all cells, in order.
 -- @type SequentialRNNCell
 stacks.SequentialRNNCell = base.RecurrentCell:extend("SequentialRNNCell")
 make_stack(stacks.SequentialRNNCell)
 
---- As SequentialRNNCell, a HybridBlock of HybridBlocks.
+--- Calls cells as SequentialRNNCell does, and can be hybridized; the cells must be HybridBlocks.
 -- @type HybridSequentialRNNCell
 stacks.HybridSequentialRNNCell = base.HybridRecurrentCell:extend("HybridSequentialRNNCell")
 make_stack(stacks.HybridSequentialRNNCell)
@@ -140,8 +140,8 @@ make_stack(stacks.HybridSequentialRNNCell)
 
 -- Both directions ---------------------------------------------------------------------------------
 
---- Two cells, one of which gets the sequence in reverse; the outputs of both are joined. It has no
--- single steps.
+--- Runs a cell over the sequence and another one over the sequence in reverse, and joins their
+-- outputs of each step: `BidirectionalCell(l_cell, r_cell)`. It can only be unrolled.
 -- @type BidirectionalCell
 local BidirectionalCell = base.HybridRecurrentCell:extend("BidirectionalCell")
 stacks.BidirectionalCell = BidirectionalCell
@@ -190,7 +190,8 @@ function BidirectionalCell:begin_state(...)
 end
 
 
--- Returns the outputs of both directions joined, step by step or as a whole.
+-- Returns the outputs of both directions, joined along the last axis: for each step, or as one
+-- tensor.
 local function join_outputs(self, l, r, merge, time)
   if merge then
     l, r = sequence.join(l, time), sequence.join(r, time)

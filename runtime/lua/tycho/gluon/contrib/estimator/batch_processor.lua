@@ -1,4 +1,4 @@
---- What an estimator does with a batch; a class of one's own changes it.
+--- The computation of an estimator for a batch, which a class of one's own may change.
 --
 --     local Mixup = ty.gluon.contrib.estimator.BatchProcessor:extend("Mixup")
 --     function Mixup:fit_batch(estimator, batch, batch_axis) ... return data, label, pred, loss end
@@ -10,7 +10,7 @@ local gradients = require "tycho.autograd.backward"
 local modes = require "tycho.autograd.modes"
 local utils = require "tycho.gluon.utils"
 
---- Base of batch processors.
+--- The base of batch processors.
 -- @type BatchProcessor
 local BatchProcessor = Class:extend("BatchProcessor")
 
@@ -33,7 +33,7 @@ local function forward(net, loss, data, label)
 end
 
 
---- Runs net and loss on a batch, and backward; GradientUpdateHandler takes the trainer's step.
+--- Runs network, loss and backward for a batch; GradientUpdateHandler calls the trainer.
 -- @param estimator
 -- @tparam table batch list of its fields: data, labels
 -- @int batch_axis
@@ -49,7 +49,7 @@ function BatchProcessor:fit_batch(estimator, batch, batch_axis)
 end
 
 
---- Runs net and loss on a batch.
+--- Runs network and loss for a batch.
 -- @param estimator
 -- @tparam table batch
 -- @int batch_axis

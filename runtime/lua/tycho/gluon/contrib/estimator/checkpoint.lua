@@ -1,4 +1,4 @@
---- CheckpointHandler: parameters and the trainer's states in files, and going on from them.
+--- CheckpointHandler: saves parameters and the trainer's states, and resumes a training from them.
 --
 -- @module tycho.gluon.contrib.estimator.checkpoint
 
@@ -14,7 +14,7 @@ local values = require "tycho.core.values"
 
 local FUNC = "estimator.CheckpointHandler"
 
---- Saves after every so many epochs or batches, and the best one of a metric. Files:
+--- Saves after a number of epochs or batches, and when a metric is best. Files:
 -- `<model_dir>/<model_prefix>-epochEbatchB.params` and `.states`, `...-best...`, and, of a
 -- hybridized network, `...-symbol.json`.
 -- @type CheckpointHandler

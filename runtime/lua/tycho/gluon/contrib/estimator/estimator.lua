@@ -1,4 +1,4 @@
---- The training loop of gluon networks as an object.
+--- A training loop of gluon networks as an object.
 --
 -- @module tycho.gluon.contrib.estimator.estimator
 
@@ -16,8 +16,9 @@ local metric = require "tycho.metric"
 local Trainer = require "tycho.gluon.trainer"
 local values = require "tycho.core.values"
 
---- Fields: net, loss, trainer, context (a list), logger (`ty.log`), train_metrics, val_metrics,
--- val_net, val_loss, max_epoch, max_batch.
+--- A network with its loss, trainer and metrics, and the loop that trains it. Fields: net, loss,
+-- trainer, context (list of devices), logger (`ty.log`), train_metrics, val_metrics, val_net,
+-- val_loss, max_epoch, max_batch.
 -- @type Estimator
 local Estimator = Class:extend("Estimator")
 
@@ -151,16 +152,18 @@ local FORM = args.form("estimator.Estimator", {
   { "val_loss", "any?" }, { "batch_processor", "any?" },
 })
 
---- @param net block
--- @param loss
--- @param[opt] train_metrics accuracy for a loss of classes, and the loss
--- @param[opt] val_metrics copies of train_metrics
--- @param[opt] initializer for a network that is not initialized
--- @param[opt] trainer sgd, learning rate 0.001
--- @param[opt] context a device or a list of devices; the first GPU, or the CPU
--- @param[opt] val_net net
--- @param[opt] val_loss loss
--- @param[opt] batch_processor
+--- @tparam Block net a value that is none is E(`value`), as other arguments of a wrong class are
+-- @tparam Loss loss
+-- @param[opt] train_metrics a metric or a list; by default accuracy, for a loss of classes, and the
+--   loss
+-- @param[opt] val_metrics likewise; copies of train_metrics by default
+-- @param[opt] initializer for a network that is not initialized yet
+-- @tparam[opt] Trainer trainer by default sgd with learning rate 0.001, with a warning
+-- @param[opt] context a device or a list of devices; by default the first GPU, or else the CPU
+-- @tparam[opt] Block val_net net of the validation; net by default
+-- @tparam[opt] Loss val_loss loss of the validation; loss by default
+-- @param[opt] batch_processor an object with fit_batch and evaluate_batch; a BatchProcessor by
+--   default
 function Estimator:init(...)
   local a = FORM(...)
   self.net, self.loss = check_net(a.net, "net"), check_loss(a.loss, "loss")

@@ -1,8 +1,9 @@
 --- Event handlers of estimators.
 --
 -- A handler is any object with some of the methods `train_begin`, `epoch_begin`, `batch_begin`,
--- `batch_end`, `epoch_end`, `train_end`, called `(estimator, {batch, pred, label, loss})`; true
--- from `batch_end` or `epoch_end` stops. Those of a smaller `priority` (0 without one) come first.
+-- `batch_end`, `epoch_end`, `train_end`. They are called with (estimator, { batch, pred, label,
+-- loss }); if `batch_end` or `epoch_end` returns true, the training stops. Handlers with a smaller
+-- field `priority` (0 by default) are called first.
 --
 -- @module tycho.gluon.contrib.estimator.handlers
 
@@ -27,7 +28,7 @@ end
 local INFINITY = math.huge
 
 
---- Returns metrics as a list: one, a list, or the parts of a composite.
+--- Returns a metric, a list of them, or the parts of a composite, as a list.
 -- @param given
 -- @string func
 -- @string argument
@@ -69,7 +70,7 @@ end
 
 -- Stopping ----------------------------------------------------------------------------------------
 
---- Stops after a number of epochs or batches; an estimator adds one for `fit`'s epochs or batches.
+--- Stops after a number of epochs or batches. `fit` adds one for its own options.
 -- @type StoppingHandler
 local StoppingHandler = Class:extend("StoppingHandler")
 handlers.StoppingHandler = StoppingHandler
@@ -144,7 +145,7 @@ function MetricHandler:batch_end(_, event)
 end
 
 
---- Evaluates after every so many epochs or batches.
+--- Evaluates after a number of epochs or batches, again and again.
 -- @type ValidationHandler
 local ValidationHandler = Class:extend("ValidationHandler")
 handlers.ValidationHandler = ValidationHandler
@@ -195,7 +196,7 @@ function ValidationHandler:epoch_end(estimator)
 end
 
 
---- Has the trainer take a step after each batch.
+--- Calls the trainer's step after each batch.
 -- @type GradientUpdateHandler
 local GradientUpdateHandler = Class:extend("GradientUpdateHandler")
 handlers.GradientUpdateHandler = GradientUpdateHandler
@@ -219,8 +220,8 @@ end
 
 -- Logs --------------------------------------------------------------------------------------------
 
---- Writes lines: when training begins and ends, for each epoch, and with `log_interval = n` after
--- every n batches. On a terminal a line that is overwritten shows how far the epoch is.
+--- Logs when training begins and ends, each epoch, and, with `log_interval = n`, every n batches.
+-- On a terminal it shows the progress of the epoch on a line that it overwrites.
 -- @type LoggingHandler
 local LoggingHandler = Class:extend("LoggingHandler")
 handlers.LoggingHandler = LoggingHandler
@@ -316,7 +317,7 @@ function LoggingHandler:batch_begin()
 end
 
 
--- Shows how far the epoch is, on a line that the next one overwrites.
+-- Shows the progress of the epoch on a line that the next one overwrites.
 local function show_progress(self, estimator, now)
   local total = estimator.batches_per_epoch
   if estimator.logger ~= log or now - self._shown < FLEETING_SECONDS or not log:overwrites() then
@@ -367,8 +368,9 @@ end
 
 -- Improvement -------------------------------------------------------------------------------------
 
---- Returns whether a metric's larger values are better, from a mode: "max", "min", or "auto", which
--- is by its name: accuracy, F1 and correlations grow, losses and errors shrink.
+--- Returns whether larger values of a metric are better. mode: "max", "min", or "auto", which
+-- decides by the metric's name: accuracy, F1 and correlations are to grow, losses and errors to
+-- shrink.
 -- @param monitor a metric
 -- @string mode
 -- @string func
@@ -389,7 +391,7 @@ function handlers.grows(monitor, mode, func)
 end
 
 
---- Checks that a monitor is one simple metric.
+--- Raises an error unless a monitor is a single metric, not a composite.
 -- @param monitor
 -- @string func
 function handlers.check_monitor(monitor, func)
@@ -413,10 +415,10 @@ local EARLY = args.form("estimator.EarlyStoppingHandler", {
 })
 
 --- @param monitor a metric of the estimator
--- @number[opt=0] min_delta smaller changes are no improvement
--- @int[opt=0] patience
--- @string[opt="auto"] mode "min", "max", "auto"
--- @number[opt] baseline what is to be exceeded first
+-- @number[opt=0] min_delta smallest change that is an improvement
+-- @int[opt=0] patience epochs without improvement after which it stops
+-- @string[opt="auto"] mode whether smaller or larger values are better: "min", "max", "auto"
+-- @number[opt] baseline value that the first improvement has to exceed
 function EarlyStoppingHandler:init(...)
   local a, func = EARLY(...), "estimator.EarlyStoppingHandler"
   handlers.check_monitor(a.monitor, func)
