@@ -339,8 +339,8 @@ end
 
 local function fail_unreached(i)
   Error.raise{ code = "value", func = "autograd.grad", argument = tostring(i),
-    message = ("the heads do not depend on variable %d; attach_grad must precede the recorded \z
-      calls that use it"):format(i) }
+    message = ("the heads do not depend on variable %d; it must become a variable before the \z
+      recorded calls that use it"):format(i) }
 end
 
 

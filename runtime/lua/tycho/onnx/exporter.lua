@@ -766,7 +766,7 @@ end
 function export.run(a, func)
   if a.opset < LEAST_OPSET or a.opset > MOST_OPSET then
     Error.raise{ code = "value", func = func, argument = "opset", got = a.opset,
-      expected = ("%d to %d"):format(LEAST_OPSET, MOST_OPSET), message = "bad opset" }
+      expected = ("%d to %d"):format(LEAST_OPSET, MOST_OPSET), message = "bad 'opset'" }
   end
   local self = setmetatable({ func = func, symbol = a.symbol, params = a.params, shapes = {},
     dtypes = {}, opset = a.opset, dynamic = a.dynamic, graph = new_graph(a.name), names = {},

@@ -158,14 +158,16 @@ function Import:input_shape(info)
     return {}
   elseif given and #given ~= #dims then
     Error.raise{ code = "shape", func = self.func, argument = info.name, expected = dims,
-      got = given, message = ("input '%s' has %d dimensions"):format(info.name, #dims) }
+      got = given, message = ("input '%s' has %d dimensions in the file, but %d in shapes")
+        :format(info.name, #dims, #given) }
   end
   local shape = {}
   for i, size in ipairs(dims) do
     local wanted = given and given[i]
     if type(size) == "number" and wanted and wanted ~= size and wanted > 0 and size > 0 then
       Error.raise{ code = "shape", func = self.func, argument = info.name, expected = dims,
-        got = given, message = ("axis %d of input '%s'"):format(i - 1, info.name) }
+        got = given, message = ("axis %d of input '%s' has size %d in the file, but %d in shapes")
+          :format(i - 1, info.name, size, wanted) }
     end
     local fixed = type(size) == "number" and size > 0 and size or wanted
     shape[i] = fixed and fixed > 0 and fixed or -1
@@ -180,7 +182,8 @@ function Import:input_shape(info)
 end
 
 
--- Returns the value of an input that the caller has fixed: a number, a list of them or an array.
+-- Returns the constant for an input that the caller fixes to a number, a list of them or an array;
+-- raises E(shape) where it does not fit the input.
 function Import:given_constant(name, given, shape, dtype)
   local x
   if class.is_array(given) then
@@ -195,12 +198,15 @@ function Import:given_constant(name, given, shape, dtype)
   end
   if not fits then
     Error.raise{ code = "shape", func = self.func, argument = name, expected = shape,
-      got = x.shape, message = ("the constant for input '%s'"):format(name) }
+      got = x.shape, message = ("the constant for input '%s' has another shape than the input")
+        :format(name) }
   end
   return value.constant(x:reshape(value.inner_shape(sizes)), sizes, dtype, name)
 end
 
 
+-- Adds an input of the graph to the scope: as a constant if the caller fixes it, or if it has no
+-- elements, else as a variable. Raises E(unsupported) for one that is no tensor of numbers.
 function Import:add_input(scope, info)
   if info.type.kind ~= "tensor" then
     self:fail("unsupported", ("input '%s' is %s, not a tensor"):format(info.name,

@@ -97,11 +97,12 @@ function value.refuse(text, ...)
 end
 
 
---- Raises E(`format`) for a node that breaks ONNX's rules.
+--- Raises E(`format`) for a node that breaks ONNX's rules, or does not fit the shapes of its
+-- inputs.
 -- @string text what is wrong, a format of string.format
 -- @param ... its arguments
 function value.damaged(text, ...)
-  state.raise("format", "the file breaks ONNX's rules: " .. text:format(...))
+  state.raise("format", "the node is invalid: " .. text:format(...))
 end
 
 

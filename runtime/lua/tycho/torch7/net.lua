@@ -373,8 +373,8 @@ function Net:size_of(m, name, axis)
     return instead.shape[axis]
   end
   if not class.is_array(x) or not x._shape[axis] then
-    self:fail("value", "the field '%s' is %s", name, class.is_array(x)
-      and ("a tensor of shape " .. Error.show(x._shape)) or objects.kind(x))
+    self:fail("value", "the field '%s' is %s, not a tensor with axis %d", name, class.is_array(x)
+      and ("a tensor of shape " .. Error.show(x._shape)) or objects.kind(x), axis)
   end
   return x._shape[axis]
 end
