@@ -223,7 +223,8 @@ describe("contrib.attention gives what separate operators give", function()
     end
     local seen = {
       later = above(-gap, -1), earlier = above(gap, -1), near = above(-nd.abs(gap), -40),
-      far = above(nd.abs(gap), 200), ["one for all"] = above(nd.broadcast_add(query * 0, -nd.abs(key - 160)), -1),
+      far = above(nd.abs(gap), 200),
+      ["one for all"] = above(nd.broadcast_add(query * 0, -nd.abs(key - 160)), -1),
       none = above(gap, n), all = above(gap, -n), ["rows of none"] = above(gap, 100),
     }
     local head = noise{ B, H, n, d }
