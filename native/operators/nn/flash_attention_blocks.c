@@ -132,13 +132,109 @@ static int64_t find_first_position(const struct flash *f, int64_t sample)
   return position < -most ? -most : MIN(position, most);
 }
 
+static int64_t count_row_blocks(const struct flash *f)
+{
+  return (f->tq + FLASH_QUERIES - 1) / FLASH_QUERIES;
+}
+
+/* Returns the number of a block of rows of a sample among those of flash_find_spans. */
+static int64_t span_number(const struct flash *f, int64_t sample, int64_t block)
+{
+  return sample * count_row_blocks(f) + block;
+}
+
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
 {
+  if (f->spans) return f->spans[span_number(f, b->sample, b->q0 / FLASH_QUERIES)];
   const int64_t first = find_first_position(f, b->sample) + b->q0,
                 keys = count_valid_keys(f, b->sample);
   struct flash_span lo = find_query_span(f, first, keys),
                     hi = find_query_span(f, first + (b->across ? 0 : b->m - 1), keys);
   return (struct flash_span){ lo.lo, hi.hi };
+}
+
+/* -- keys that a bias hides -------------------------------------------------------------------- */
+
+enum { HIDDEN_KEYS = 32 };                            /* are looked at together */
+/* e^x is 0 for x below minus this, in float64 and all narrower types */
+#define NO_WEIGHT 750.0
+
+/* Returns whether a bias may hide keys from blocks of rows, in the same way from all heads. Nothing
+** else does: of keys that the bias leaves one has to count. */
+static bool may_find_spans(const struct flash *f)
+{
+  const struct flash_grid *g = &f->bias;
+  return g->x && f->tq > 1 && f->tk > FLASH_KEYS && g->step[2] && g->step[3] && !g->step[1] &&
+      !f->mask.x && !f->causal && !f->window && !f->valid_length;
+}
+
+size_t flash_spans_bytes(const struct flash *f)
+{
+  if (!may_find_spans(f)) return 0;
+  return align_up((size_t)(f->batch * count_row_blocks(f)) * sizeof(struct flash_span), ALIGN);
+}
+
+/* Returns the greatest norm of a position's numbers in all heads, which is none below that of a
+** head; infinity if a number is not finite. */
+static double find_norm(const struct flash *f, const struct flash_side *s, int64_t sample,
+    int64_t heads, int64_t positions)
+{
+  const bool beside = s->head < s->row;               /* the heads of a position are */
+  const int64_t n = beside ? (heads - 1) * s->head + f->d : f->d;
+  double most = 0;
+  for (int64_t h = 0; h < (beside ? 1 : heads); h++)
+    for (int64_t i = 0; i < positions; i++) {
+      const char *x = flash_at(f, s, sample, h, i);
+      const double square = f->r->dot(x, x, n);
+      if (!isfinite(square)) return INFINITY;
+      most = MAX(most, square);
+    }
+  return sqrt(most);
+}
+
+/* Returns which keys of a row of the bias count where scores differ by at most `range`. A stretch
+** with NaN counts. */
+static struct flash_span find_row_span(const struct flash *f, const char *row, double range)
+{
+  const double greatest = f->r->max(row, f->tk);
+  struct flash_span s = { f->tk, 0 };
+  for (int64_t k = 0; k < f->tk; k += HIDDEN_KEYS) {
+    const int64_t n = MIN(HIDDEN_KEYS, f->tk - k);
+    const void *x = vec_at(f->r, row, k);
+    if (greatest - f->r->max(x, n) > range && !isnan(f->r->sum(x, n))) continue;
+    s.lo = MIN(s.lo, k);
+    s.hi = k + n;
+  }
+  return s;
+}
+
+static void find_sample_spans(int64_t begin, int64_t end, void *context)
+{
+  struct flash *f = context;
+  const int64_t blocks = count_row_blocks(f);
+  for (int64_t sample = begin; sample < end; sample++) {
+    const double bound = fabs(f->scale) * find_norm(f, &f->q, sample, f->heads, f->tq) *
+        find_norm(f, &f->k, sample, f->kv_heads, f->tk);
+    for (int64_t i = 0; i < blocks; i++) {
+      struct flash_span all = { f->tk, 0 };
+      const int64_t first = i * FLASH_QUERIES, last = MIN(first + FLASH_QUERIES, f->tq);
+      for (int64_t q = first; q < last; q++) {
+        const struct flash_rows b = { .sample = sample, .q0 = q, .m = 1 };
+        const char *row = vec_at(f->r, f->bias.x->p, flash_grid_element(&f->bias, &b, 0, 0));
+        const struct flash_span s = find_row_span(f, row, 2 * bound + NO_WEIGHT);
+        all = (struct flash_span){ MIN(all.lo, s.lo), MAX(all.hi, s.hi) };
+      }
+      f->spans[span_number(f, sample, i)] = all;
+    }
+  }
+}
+
+void flash_find_spans(struct flash *f, char *base)
+{
+  if (!may_find_spans(f)) return;
+  f->spans = (struct flash_span *)base;
+  parallel_for(f->batch, NS_ELEMENT * (double)f->tq * (double)(f->tk + f->heads * f->d),
+      find_sample_spans, f);
 }
 
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
