@@ -30,8 +30,9 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
     if (!l && (flags & TY_UNREACHED)) continue;
     if (!l) {
       char number[24];
-      int code = fail(TY_EVALUE, "the heads do not depend on variable %d; it must become a variable "
-          "before the recorded calls that use it", k + 1);
+      int code = fail(TY_EVALUE,
+          "the heads do not depend on variable %d; it must become a variable before the recorded "
+          "calls that use it", k + 1);
       snprintf(number, sizeof number, "%d", k + 1);
       fail_argument(number, NULL, NULL);
       return code;

@@ -218,7 +218,9 @@ describe("io", function()
 
   describe("iterators around iterators", function()
     it("refuse the states of others", function()
-      local function make() return ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 1 }, batch_size = 2 } end
+      local function make()
+        return ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 1 }, batch_size = 2 }
+      end
       local resized, joined = ty.io.ResizeIter(make(), 3), ty.io.PrefetchingIter{ make(), make() }
       for _, it in ipairs{ resized, joined } do
         for _, state in ipairs{ 3, {}, make():state(), ty.io.PrefetchingIter(make()):state() } do

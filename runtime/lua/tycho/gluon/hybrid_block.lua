@@ -39,7 +39,7 @@ function HybridBlock:_check_child(block)
     Error.raise{ code = "type", func = self.class_name, expected = "a HybridBlock",
       got = Error.kind(block),
       message = ("children of the HybridBlock '%s' must be HybridBlocks; derive the child's class \z
-        from gluon.HybridBlock, or use gluon.Block or nn.Sequential in place of '%s'")
+        from gluon.HybridBlock, or use gluon.Block or nn.Sequential instead of '%s'")
         :format(self.name, self.name) }
   end
 end
