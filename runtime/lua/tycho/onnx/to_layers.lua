@@ -22,7 +22,7 @@ local CELLS = {
 
 -- Returns the rows of gates in the vector of parameters as ONNX orders them, (1, gates * units,
 -- columns), and the position after them.
-local function gate_rows(vector, at, cell, units, columns)
+local function order_gate_rows(vector, at, cell, units, columns)
   local parts, params = {}, { "begin", "", "end", "", "axis", "0" }
   for i, k in ipairs(cell[3]) do
     local from = at + (k - 1) * units * columns
@@ -34,7 +34,8 @@ local function gate_rows(vector, at, cell, units, columns)
   return x, at + cell[2] * units * columns
 end
 
-local function joined(list, shape)
+-- Joins arrays along axis 0 and gives the result the shape. Returns a new NDArray.
+local function join_parts(list, shape)
   local x = list[1]
   if #list > 1 then
     x = call.params("Concat", "onnx.export_model", list, { "dim", "0", "num_args",
@@ -50,24 +51,25 @@ local function split_layers(vector, p, cell, inputs)
   for layer = 1, p.num_layers do
     local width, w, r = layer == 1 and inputs or directions * units, {}, {}
     for d = 1, directions do
-      w[d], at = gate_rows(vector, at, cell, units, width)
-      r[d], at = gate_rows(vector, at, cell, units, units)
+      w[d], at = order_gate_rows(vector, at, cell, units, width)
+      r[d], at = order_gate_rows(vector, at, cell, units, units)
     end
-    layers[layer] = { w = joined(w, { directions, cell[2] * units, width }),
-      r = joined(r, { directions, cell[2] * units, units }) }
+    layers[layer] = { w = join_parts(w, { directions, cell[2] * units, width }),
+      r = join_parts(r, { directions, cell[2] * units, units }) }
   end
   for layer = 1, p.num_layers do
     local b = {}
     for d = 1, directions do
-      b[2 * d - 1], at = gate_rows(vector, at, cell, units, 1)
-      b[2 * d], at = gate_rows(vector, at, cell, units, 1)
+      b[2 * d - 1], at = order_gate_rows(vector, at, cell, units, 1)
+      b[2 * d], at = order_gate_rows(vector, at, cell, units, 1)
     end
-    layers[layer].b = joined(b, { directions, 2 * cell[2] * units })
+    layers[layer].b = join_parts(b, { directions, 2 * cell[2] * units })
   end
   return layers
 end
 
-local function rows(e, x, from, to_row)
+-- Emits rows `from` to `to_row` - 1 (from 0) of x. Returns the value's name.
+local function emit_rows(e, x, from, to_row)
   return e:emit("Slice", { x, e:ints{ from }, e:ints{ to_row }, e:ints{ 0 } })
 end
 
@@ -83,9 +85,9 @@ function to.RNN(e, c)
   for i, layer in ipairs(layers) do
     local from, stop = (i - 1) * directions, i * directions
     local inputs = { x, e:array(layer.w), e:array(layer.r), e:array(layer.b), "",
-      rows(e, c.inputs[3], from, stop) }
+      emit_rows(e, c.inputs[3], from, stop) }
     if p.mode == "lstm" then
-      inputs[7] = rows(e, c.inputs[4], from, stop)
+      inputs[7] = emit_rows(e, c.inputs[4], from, stop)
     end
     local y
     y, hidden[i], cells[i] = e:emit(cell[1], inputs, { hidden_size = units,
@@ -108,8 +110,8 @@ end
 
 -- Control flow ------------------------------------------------------------------------------------
 
--- Returns the descriptions of the node's inputs at the places that an attribute lists.
-local function positions(c, key)
+-- Returns a copy of the list of places (from 0) that an attribute of the node holds; {} without it.
+local function list_positions(c, key)
   local list = {}
   for _, at in ipairs(c.p[key] or {}) do
     list[#list + 1] = at
@@ -117,28 +119,29 @@ local function positions(c, key)
   return list
 end
 
-local function described(c, i, drop_first)
+-- Returns shape and dtype of input i (from 0) of the node; drop_first: without its first axis.
+local function describe_input(c, i, drop_first)
   local shape = c.shapes[i + 1]
   return { shape = drop_first and tables.part(shape, 2, #shape) or shape, dtype = c.dtypes[i + 1] }
 end
 
 function to._foreach(e, c)
   local n, p = c.node, c.p
-  local data, states, rest = positions(c, "in_data_locs"), positions(c, "in_state_locs"),
-    positions(c, "remain_locs")
+  local data, states, rest = list_positions(c, "in_data_locs"), list_positions(c, "in_state_locs"),
+    list_positions(c, "remain_locs")
   local bound, inputs, given = {}, {}, {}
   for k, at in ipairs(states) do
     local i = #data + k - 1
-    bound[at] = { described(c, i), "state" .. k, input = true }
+    bound[at] = { describe_input(c, i), "state" .. k, input = true }
     inputs[#inputs + 1], given[#given + 1] = c.inputs[i + 1], at
   end
   for k, at in ipairs(data) do
-    bound[at] = { described(c, k - 1, true), "row" .. k, input = true }
+    bound[at] = { describe_input(c, k - 1, true), "row" .. k, input = true }
     inputs[#inputs + 1], given[#given + 1] = c.inputs[k], at
   end
   for k, at in ipairs(rest) do
     local i = #data + #states + k - 1
-    bound[at] = { described(c, i), c.inputs[i + 1] }
+    bound[at] = { describe_input(c, i), c.inputs[i + 1] }
   end
   local body, outputs = e:body(n.bodies[1], bound, given)
   local results, count = {}, #outputs
@@ -160,35 +163,37 @@ function to._foreach(e, c)
   return unpack(list)
 end
 
--- Returns a branch as a graph, whose variables are values of the enclosing graph.
-local function branch(e, c, body, key)
+-- Exports a branch as a graph of its own, which reads the enclosing graph's values by their names.
+-- Returns the graph.
+local function export_branch(e, c, body, key)
   local bound = {}
-  for k, i in ipairs(positions(c, key)) do
-    bound[k - 1] = { described(c, i), c.inputs[i + 1] }
+  for k, i in ipairs(list_positions(c, key)) do
+    bound[k - 1] = { describe_input(c, i), c.inputs[i + 1] }
   end
   local g, outputs = e:body(body, bound, {})
   g.outputs = outputs
   return g
 end
 
--- Writes the nodes of a condition among those around it; returns its result, one number as bool.
-local function condition(e, c, body, bound)
+-- Emits the nodes of a condition into the enclosing graph. Returns the name of the result: a bool
+-- without axes.
+local function emit_condition(e, c, body, bound)
   local name, d = e:inline(body, bound)
   return e:reshape(e:cast(name, d.dtype, "bool"), d.shape, {})
 end
 
 function to._cond(e, c)
   local bodies, bound = c.node.bodies, {}
-  for k, i in ipairs(positions(c, "cond_input_locs")) do
-    bound[k - 1] = { described(c, i), c.inputs[i + 1] }
+  for k, i in ipairs(list_positions(c, "cond_input_locs")) do
+    bound[k - 1] = { describe_input(c, i), c.inputs[i + 1] }
   end
-  local test = condition(e, c, bodies[1], bound)
-  return e:emit("If", { test }, { then_branch = branch(e, c, bodies[2], "then_input_locs"),
-    else_branch = branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
+  local test = emit_condition(e, c, bodies[1], bound)
+  return e:emit("If", { test }, { then_branch = export_branch(e, c, bodies[2], "then_input_locs"),
+    else_branch = export_branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
 end
 
--- Adds rows of zeros after those of the steps that ran.
-local function filled_up(e, x, out, most)
+-- Emits x with rows of zeros after those of the steps that ran, `most` rows in all.
+local function fill_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
   local zeros = {}
   for i = 1, #out.shape do
@@ -204,30 +209,30 @@ end
 
 function to._while_loop(e, c)
   local p, bodies = c.p, c.node.bodies
-  local outer, in_cond, in_func, vars = {}, positions(c, "cond_input_locs"), positions(c,
+  local outer, in_cond, in_func, vars = {}, list_positions(c, "cond_input_locs"), list_positions(c,
     "func_input_locs"),
-    positions(c, "func_var_locs")
+    list_positions(c, "func_var_locs")
   for k, i in ipairs(in_cond) do
-    outer[k - 1] = { described(c, i), c.inputs[i + 1] }
+    outer[k - 1] = { describe_input(c, i), c.inputs[i + 1] }
   end
-  local first = condition(e, c, bodies[1], outer)
+  local first = emit_condition(e, c, bodies[1], outer)
   local bound, inputs, given, is_var = {}, {}, {}, {}
   for k, i in ipairs(in_func) do
-    bound[k - 1] = { described(c, i), c.inputs[i + 1] }
+    bound[k - 1] = { describe_input(c, i), c.inputs[i + 1] }
   end
   for k, at in ipairs(vars) do
     local i = in_func[at + 1]
-    bound[at] = { described(c, i), "var" .. k, input = true }
+    bound[at] = { describe_input(c, i), "var" .. k, input = true }
     inputs[k], given[k], is_var[i] = c.inputs[i + 1], at, k
   end
   local body, outputs = e:body(bodies[2], bound, given, function(results)
     local after = {}
     for k, i in ipairs(in_cond) do
       local var = is_var[i]
-      after[k - 1] = { described(c, i), var and results[p.num_out_data + var].name or c.inputs[i
-        + 1] }
+      after[k - 1] = { describe_input(c, i),
+        var and results[p.num_out_data + var].name or c.inputs[i + 1] }
     end
-    return condition(e, c, bodies[1], after)
+    return emit_condition(e, c, bodies[1], after)
   end)
   local results, scans = { body.condition }, p.num_out_data
   for k = scans + 1, #outputs do
@@ -243,7 +248,7 @@ function to._while_loop(e, c)
     unpack(inputs) }, { body = body }, #outputs) }
   local list, states = {}, #outputs - scans
   for k = 1, scans do
-    list[k] = filled_up(e, names[states + k], c.out[k], p.max_iterations)
+    list[k] = fill_up(e, names[states + k], c.out[k], p.max_iterations)
   end
   for k = 1, states do
     list[scans + k] = names[k]
@@ -253,8 +258,9 @@ end
 
 -- Detection ---------------------------------------------------------------------------------------
 
--- Emits the result of an operator that reads only the shape of its input, as a constant.
-local function by_shape(e, c)
+-- Runs an operator that reads only the shape of its input. Returns the name of its result, which is
+-- stored as a constant.
+local function emit_by_shape(e, c)
   local x, flat = create.zeros{ shape = e:known(c.shapes[1]), dtype = c.dtypes[1] }, {}
   for key, text in pairs(c.node.attrs) do
     if not key:find "^__" then
@@ -264,29 +270,30 @@ local function by_shape(e, c)
   return e:array(call.params(c.node.op, e.func, { x }, flat))
 end
 
-to._contrib_MultiBoxPrior = by_shape
+to._contrib_MultiBoxPrior = emit_by_shape
 
-local function column(e, x, k)
+-- Emits column k (from 0) of x, that is of its last axis, which stays with one element.
+local function emit_column(e, x, k)
   return e:emit("Slice", { x, e:ints{ k }, e:ints{ k + 1 }, e:ints{ -1 } })
 end
 
-local function times(e, a, b) return e:emit("Mul", { a, b }) end
-local function sum(e, a, b) return e:emit("Add", { a, b }) end
-local function number(e, v) return e:number(v, "float32") end
+local function emit_product(e, a, b) return e:emit("Mul", { a, b }) end
+local function emit_sum(e, a, b) return e:emit("Add", { a, b }) end
+local function emit_number(e, v) return e:number(v, "float32") end
 
--- Returns corners (batch, boxes, 4) from offsets (batch, boxes, 4) and anchors (1, boxes, 4) as
--- corners.
-local function corners(e, offsets, anchors, variances, clip)
+-- Emits the corners (batch, boxes, 4) of boxes from their offsets (batch, boxes, 4) to anchors,
+-- which are corners too: (1, boxes, 4).
+local function emit_corners(e, offsets, anchors, variances, clip)
   local function side(k)
-    local low, high = column(e, anchors, k), column(e, anchors, k + 2)
+    local low, high = emit_column(e, anchors, k), emit_column(e, anchors, k + 2)
     local size = e:emit("Sub", { high, low })
-    local centre = times(e, sum(e, low, high), number(e, 0.5))
-    local shift = times(e, column(e, offsets, k), number(e, variances[k + 1]))
-    centre = sum(e, times(e, shift, size), centre)
-    local factor = e:emit("Exp", { times(e, column(e, offsets, k + 2), number(e, variances[k
-      + 3])) })
-    local half = times(e, times(e, factor, size), number(e, 0.5))
-    return e:emit("Sub", { centre, half }), sum(e, centre, half)
+    local centre = emit_product(e, emit_sum(e, low, high), emit_number(e, 0.5))
+    local shift = emit_product(e, emit_column(e, offsets, k), emit_number(e, variances[k + 1]))
+    centre = emit_sum(e, emit_product(e, shift, size), centre)
+    local variance = emit_number(e, variances[k + 3])
+    local factor = e:emit("Exp", { emit_product(e, emit_column(e, offsets, k + 2), variance) })
+    local half = emit_product(e, emit_product(e, factor, size), emit_number(e, 0.5))
+    return e:emit("Sub", { centre, half }), emit_sum(e, centre, half)
   end
   local x1, x2 = side(0)
   local y1, y2 = side(1)
@@ -297,24 +304,25 @@ local function corners(e, offsets, anchors, variances, clip)
   return boxes
 end
 
--- Returns which boxes (batch, boxes, 4) are kept, as 1 or 0: (batch, boxes). Scores are (batch, 1,
--- boxes). Boxes of different classes are moved apart, unless `together`.
-local function kept(e, boxes, scores, classes, shape, threshold, least, together)
+-- Emits which boxes (batch, boxes, 4) non-maximum suppression keeps, as a bool (batch, boxes).
+-- Scores are (batch, 1, boxes). Unless `together`, boxes of different classes are moved apart, so
+-- that none suppresses one of another class.
+local function mark_kept(e, boxes, scores, classes, shape, threshold, least, together)
   if not together then
-    boxes = sum(e, boxes, times(e, classes, number(e, 4)))
+    boxes = emit_sum(e, boxes, emit_product(e, classes, emit_number(e, 4)))
   end
   local chosen = e:emit("NonMaxSuppression", { boxes, scores,
     e:scalar(shape[2], "int64"), e:scalar(threshold, "float32"),
     e:scalar(least, "float32") })
   local at = e:emit("Gather", { chosen, e:ints{ 0, 2 } }, { axis = 1 })
   local count = e:emit("Slice", { e:emit("Shape", { chosen }), e:ints{ 0 }, e:ints{ 1 } })
-  local marks = e:emit("Expand", { number(e, 1), count })
-  local none = e:emit("Expand", { number(e, 0), e:ints(shape) })
+  local marks = e:emit("Expand", { emit_number(e, 1), count })
+  local none = e:emit("Expand", { emit_number(e, 0), e:ints(shape) })
   return e:cast(e:emit("ScatterND", { none, at, marks }), "float32", "bool")
 end
 
--- Sorts rows (batch, rows, n) by keys (batch, rows), largest first.
-local function by_key(e, data, keys, shape, width)
+-- Emits rows (batch, rows, n) sorted by keys (batch, rows), largest first.
+local function sort_by_key(e, data, keys, shape, width)
   local _, order = e:emit("TopK", { keys, e:ints{ shape[2] } }, { axis = 1, largest = 1,
     sorted = 1 }, 2)
   local at = e:emit("Expand", { e:emit("Unsqueeze", { order, e:ints{ 2 } }),
@@ -331,27 +339,28 @@ function to._contrib_MultiBoxDetection(e, c)
     e:refuse("background_id = %d, nms_topk = %d", p.background_id, p.nms_topk)
   end
   local offsets = e:emit("Reshape", { c.inputs[2], e:ints{ batch, count, 4 } })
-  local boxes = corners(e, offsets, c.inputs[3], p.variances, p.clip)
+  local boxes = emit_corners(e, offsets, c.inputs[3], p.variances, p.clip)
   local objects = e:emit("Slice", { c.inputs[1], e:ints{ 1 }, e:ints{ classes }, e:ints{ 1 } })
   local scores = e.opset >= 18 and e:emit("ReduceMax", { objects, e:ints{ 1 } }, { keepdims = 0 })
     or e:emit("ReduceMax", { objects }, { axes = { 1 }, keepdims = 0 })
   local class = e:cast(e:emit("ArgMax", { objects }, { axis = 1, keepdims = 0 }), "int64",
     "float32")
-  local valid = e:emit("GreaterOrEqual", { scores, number(e, p.threshold) })
-  local keys = e:emit("Where", { valid, scores, number(e, LOWEST) })
+  local valid = e:emit("GreaterOrEqual", { scores, emit_number(e, p.threshold) })
+  local keys = e:emit("Where", { valid, scores, emit_number(e, LOWEST) })
   local function last(x) return e:emit("Unsqueeze", { x, e:ints{ 2 } }) end
   local data = e:emit("Concat", { last(class), last(scores), boxes }, { axis = 2 })
-  data = by_key(e, data, keys, { batch, count }, 6)
-  local sorted_valid = e:emit("GreaterOrEqual", { column(e, data, 1), number(e, p.threshold) })
-  data = e:emit("Where", { sorted_valid, data, number(e, -1) })
+  data = sort_by_key(e, data, keys, { batch, count }, 6)
+  local sorted_valid = e:emit("GreaterOrEqual",
+    { emit_column(e, data, 1), emit_number(e, p.threshold) })
+  data = e:emit("Where", { sorted_valid, data, emit_number(e, -1) })
   if p.nms_threshold <= 0 or p.nms_threshold > 1 then
     return data
   end
   local own = e:emit("Slice", { data, e:ints{ 2 }, e:ints{ 6 }, e:ints{ 2 } })
-  local key = e:emit("Transpose", { column(e, data, 1) }, { perm = { 0, 2, 1 } })
-  local mask = kept(e, own, key, column(e, data, 0), { batch, count }, p.nms_threshold, p.threshold,
-    p.force_suppress)
-  class = e:emit("Where", { last(mask), column(e, data, 0), number(e, -1) })
+  local key = e:emit("Transpose", { emit_column(e, data, 1) }, { perm = { 0, 2, 1 } })
+  local mask = mark_kept(e, own, key, emit_column(e, data, 0), { batch, count }, p.nms_threshold,
+    p.threshold, p.force_suppress)
+  class = e:emit("Where", { last(mask), emit_column(e, data, 0), emit_number(e, -1) })
   return e:emit("Concat", { class, e:emit("Slice", { data, e:ints{ 1 }, e:ints{ 6 },
     e:ints{ 2 } }) },
     { axis = 2 })
@@ -369,17 +378,18 @@ function to._contrib_box_nms(e, c)
     batch = batch * s[i]
   end
   local data = e:emit("Reshape", { c.inputs[1], e:ints{ batch, count, width } })
-  local scores = column(e, data, p.score_index)
+  local scores = emit_column(e, data, p.score_index)
   local boxes = e:emit("Slice", { data, e:ints{ p.coord_start }, e:ints{ p.coord_start + 4 },
     e:ints{ 2 } })
   local together = p.force_suppress or p.id_index < 0
-  local classes = not together and column(e, data, p.id_index) or nil
-  local mask = kept(e, boxes, e:emit("Transpose", { scores }, { perm = { 0, 2, 1 } }), classes,
+  local classes = not together and emit_column(e, data, p.id_index) or nil
+  local mask = mark_kept(e, boxes, e:emit("Transpose", { scores }, { perm = { 0, 2, 1 } }), classes,
     { batch, count }, p.overlap_thresh, p.valid_thresh, together)
   mask = e:emit("Unsqueeze", { mask, e:ints{ 2 } })
-  local keys = e:emit("Squeeze", { e:emit("Where", { mask, scores, number(e, LOWEST) }),
+  local keys = e:emit("Squeeze", { e:emit("Where", { mask, scores, emit_number(e, LOWEST) }),
     e:ints{ 2 } })
-  data = by_key(e, e:emit("Where", { mask, data, number(e, -1) }), keys, { batch, count }, width)
+  data = e:emit("Where", { mask, data, emit_number(e, -1) })
+  data = sort_by_key(e, data, keys, { batch, count }, width)
   return e:emit("Reshape", { data, e:ints(s) })
 end
 
@@ -388,7 +398,7 @@ function to._contrib_box_decode(e, c)
   if p.format ~= "corner" or p.clip > 0 then
     e:refuse("format = '%s', clip = %g", p.format, p.clip)
   end
-  return corners(e, c.inputs[1], c.inputs[2], { p.std0, p.std1, p.std2, p.std3 }, false)
+  return emit_corners(e, c.inputs[1], c.inputs[2], { p.std0, p.std1, p.std2, p.std3 }, false)
 end
 
 return to

@@ -18,8 +18,9 @@ local PI = math.pi
 -- Element by element ------------------------------------------------------------------------------
 
 local UNARY = {
-  relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softsign = "Softsign", exp = "Exp", log = "Log",
-  sqrt = "Sqrt", abs = "Abs", negative = "Neg", sign = "Sign", ceil = "Ceil", floor = "Floor",
+  relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softsign = "Softsign", exp = "Exp",
+  log = "Log", sqrt = "Sqrt", abs = "Abs", negative = "Neg", sign = "Sign", ceil = "Ceil",
+  floor = "Floor",
   sin = "Sin", cos = "Cos", tan = "Tan", arcsin = "Asin", arccos = "Acos", arctan = "Atan",
   sinh = "Sinh", cosh = "Cosh", arcsinh = "Asinh", arccosh = "Acosh", arctanh = "Atanh",
   erf = "Erf", reciprocal = "Reciprocal", _copy = "Identity", BlockGrad = "Identity",
@@ -30,38 +31,46 @@ for name, op in pairs(UNARY) do
 end
 
 -- Emits x times a number.
-local function scaled(e, x, factor, dtype) return e:emit("Mul", { x, e:number(factor, dtype) }) end
-local function plus(e, x, term, dtype) return e:emit("Add", { x, e:number(term, dtype) }) end
+local function emit_scaled(e, x, factor, dtype)
+  return e:emit("Mul", { x, e:number(factor, dtype) })
+end
 
-local function composed(f)
+-- Emits x plus a number.
+local function emit_sum(e, x, term, dtype) return e:emit("Add", { x, e:number(term, dtype) }) end
+
+-- Returns a converter of an operator of one input: calls f(exporter, input, its dtype, node).
+local function make_unary(f)
   return function(e, c) return f(e, c.inputs[1], c.dtypes[1], c) end
 end
 
-to.square = composed(function(e, x) return e:emit("Mul", { x, x }) end)
-to.rsqrt = composed(function(e, x) return e:emit("Reciprocal", { e:emit("Sqrt", { x }) }) end)
-to.log10 = composed(function(e, x, t) return scaled(e, e:emit("Log", { x }), 1 / math.log(10),
-  t) end)
-to.log2 = composed(function(e, x, t) return scaled(e, e:emit("Log", { x }), 1 / math.log(2), t) end)
-to.log1p = composed(function(e, x, t) return e:emit("Log", { plus(e, x, 1, t) }) end)
-to.expm1 = composed(function(e, x, t) return plus(e, e:emit("Exp", { x }), -1, t) end)
-to.degrees = composed(function(e, x, t) return scaled(e, x, 180 / PI, t) end)
-to.radians = composed(function(e, x, t) return scaled(e, x, PI / 180, t) end)
+to.square = make_unary(function(e, x) return e:emit("Mul", { x, x }) end)
+to.rsqrt = make_unary(function(e, x) return e:emit("Reciprocal", { e:emit("Sqrt", { x }) }) end)
+to.log10 = make_unary(function(e, x, t)
+  return emit_scaled(e, e:emit("Log", { x }), 1 / math.log(10), t)
+end)
+to.log2 = make_unary(function(e, x, t)
+  return emit_scaled(e, e:emit("Log", { x }), 1 / math.log(2), t)
+end)
+to.log1p = make_unary(function(e, x, t) return e:emit("Log", { emit_sum(e, x, 1, t) }) end)
+to.expm1 = make_unary(function(e, x, t) return emit_sum(e, e:emit("Exp", { x }), -1, t) end)
+to.degrees = make_unary(function(e, x, t) return emit_scaled(e, x, 180 / PI, t) end)
+to.radians = make_unary(function(e, x, t) return emit_scaled(e, x, PI / 180, t) end)
 
--- Returns a converter of the sign of x times f of its absolute value.
-local function odd(f)
-  return composed(function(e, x, t)
+-- Returns a converter of an odd function: the sign of x times f of its absolute value.
+local function make_odd(f)
+  return make_unary(function(e, x, t)
     return e:emit("Mul", { e:emit("Sign", { x }), f(e, e:emit("Abs", { x }), t) })
   end)
 end
 
-local function cube_root(e, x, t) return e:emit("Pow", { x, e:number(1 / 3, t) }) end
+local function emit_cube_root(e, x, t) return e:emit("Pow", { x, e:number(1 / 3, t) }) end
 
-to.round = odd(function(e, x, t) return e:emit("Floor", { plus(e, x, 0.5, t) }) end)
-to.trunc = odd(function(e, x) return e:emit("Floor", { x }) end)
+to.round = make_odd(function(e, x, t) return e:emit("Floor", { emit_sum(e, x, 0.5, t) }) end)
+to.trunc = make_odd(function(e, x) return e:emit("Floor", { x }) end)
 to.fix = to.trunc
-to.cbrt = odd(cube_root)
-to.rcbrt = odd(function(e, x, t) return e:emit("Reciprocal", { cube_root(e, x, t) }) end)
-to.rint = composed(function(e, x, t) return e:emit("Ceil", { plus(e, x, -0.5, t) }) end)
+to.cbrt = make_odd(emit_cube_root)
+to.rcbrt = make_odd(function(e, x, t) return e:emit("Reciprocal", { emit_cube_root(e, x, t) }) end)
+to.rint = make_unary(function(e, x, t) return e:emit("Ceil", { emit_sum(e, x, -0.5, t) }) end)
 
 function to.hard_sigmoid(e, c)
   return e:emit("HardSigmoid", { c.inputs[1] }, { alpha = e.float(c.p.alpha),
@@ -77,40 +86,43 @@ end
 function to.smooth_l1(e, c)
   local x, t, s = c.inputs[1], c.dtypes[1], c.p.scalar * c.p.scalar
   local size = e:emit("Abs", { x })
-  local inner = scaled(e, e:emit("Mul", { x, x }), 0.5 * s, t)
+  local inner = emit_scaled(e, e:emit("Mul", { x, x }), 0.5 * s, t)
   return e:emit("Where", { e:emit("Greater", { size, e:number(1 / s, t) }),
-    plus(e, size, -0.5 / s, t), inner })
+    emit_sum(e, size, -0.5 / s, t), inner })
 end
 
 function to._contrib_quadratic(e, c)
   local x, t, p = c.inputs[1], c.dtypes[1], c.p
-  return plus(e, e:emit("Mul", { x, plus(e, scaled(e, x, p.a, t), p.b, t) }), p.c, t)
+  return emit_sum(e, e:emit("Mul", { x, emit_sum(e, emit_scaled(e, x, p.a, t), p.b, t) }), p.c, t)
 end
 
 function to._contrib_div_sqrt_dim(e, c)
   local shape = c.shapes[1]
-  return scaled(e, c.inputs[1], 1 / math.sqrt(e:known{ shape[#shape] }[1]), c.dtypes[1])
+  return emit_scaled(e, c.inputs[1], 1 / math.sqrt(e:known{ shape[#shape] }[1]), c.dtypes[1])
 end
 
 
 -- Returns a converter of a comparison, which gives 0 and 1 in the type of its inputs.
-local function test(op, negated)
+local function make_test(op, negated)
   return function(e, a, b, dtype)
     local y = e:emit(op, { a, b })
     return e:cast(negated and e:emit("Not", { y }) or y, "bool", dtype)
   end
 end
 
-local function logic(op)
+-- Returns a converter of a logical operator, whose inputs are true where they are not 0.
+local function make_logic(op)
   return function(e, a, b, dtype)
     local y = e:emit(op, { e:cast(a, dtype, "bool"), e:cast(b, dtype, "bool") })
     return e:cast(y, "bool", dtype)
   end
 end
 
-local function plain(op) return function(e, a, b) return e:emit(op, { a, b }) end end
+-- Returns a converter to an operator of ONNX that does the same.
+local function make_plain(op) return function(e, a, b) return e:emit(op, { a, b }) end end
 
-local function modulo(e, a, b, dtype)
+-- Emits a modulo b with the sign of b.
+local function emit_modulo(e, a, b, dtype)
   if dtype:find "^int" or dtype:find "^uint" then
     return e:emit("Mod", { a, b })
   end
@@ -118,30 +130,31 @@ local function modulo(e, a, b, dtype)
   return e:emit("Sub", { a, e:emit("Mul", { whole, b }) })
 end
 
-local function hypotenuse(e, a, b)
+local function emit_hypotenuse(e, a, b)
   return e:emit("Sqrt", { e:emit("Add", { e:emit("Mul", { a, a }), e:emit("Mul", { b, b }) }) })
 end
 
 -- Operators of two arrays, of an array and a number, of a number and an array; what they do.
 local BINARY = {
-  { "elemwise_add broadcast_add _grad_add", "_plus_scalar", "", plain "Add" },
-  { "elemwise_sub broadcast_sub", "_minus_scalar", "_rminus_scalar", plain "Sub" },
-  { "elemwise_mul broadcast_mul", "_mul_scalar", "", plain "Mul" },
-  { "elemwise_div broadcast_div", "_div_scalar", "_rdiv_scalar", plain "Div" },
-  { "_mod broadcast_mod", "_mod_scalar", "_rmod_scalar", modulo },
-  { "_power broadcast_power", "_power_scalar", "_rpower_scalar", plain "Pow" },
-  { "_maximum broadcast_maximum", "_maximum_scalar", "", plain "Max" },
-  { "_minimum broadcast_minimum", "_minimum_scalar", "", plain "Min" },
-  { "_hypot broadcast_hypot", "_hypot_scalar", "", hypotenuse },
-  { "_equal broadcast_equal", "_equal_scalar", "", test "Equal" },
-  { "_not_equal broadcast_not_equal", "_not_equal_scalar", "", test("Equal", true) },
-  { "_greater broadcast_greater", "_greater_scalar", "", test "Greater" },
-  { "_greater_equal broadcast_greater_equal", "_greater_equal_scalar", "", test "GreaterOrEqual" },
-  { "_lesser broadcast_lesser", "_lesser_scalar", "", test "Less" },
-  { "_lesser_equal broadcast_lesser_equal", "_lesser_equal_scalar", "", test "LessOrEqual" },
-  { "_logical_and broadcast_logical_and", "_logical_and_scalar", "", logic "And" },
-  { "_logical_or broadcast_logical_or", "_logical_or_scalar", "", logic "Or" },
-  { "_logical_xor broadcast_logical_xor", "_logical_xor_scalar", "", logic "Xor" },
+  { "elemwise_add broadcast_add _grad_add", "_plus_scalar", "", make_plain "Add" },
+  { "elemwise_sub broadcast_sub", "_minus_scalar", "_rminus_scalar", make_plain "Sub" },
+  { "elemwise_mul broadcast_mul", "_mul_scalar", "", make_plain "Mul" },
+  { "elemwise_div broadcast_div", "_div_scalar", "_rdiv_scalar", make_plain "Div" },
+  { "_mod broadcast_mod", "_mod_scalar", "_rmod_scalar", emit_modulo },
+  { "_power broadcast_power", "_power_scalar", "_rpower_scalar", make_plain "Pow" },
+  { "_maximum broadcast_maximum", "_maximum_scalar", "", make_plain "Max" },
+  { "_minimum broadcast_minimum", "_minimum_scalar", "", make_plain "Min" },
+  { "_hypot broadcast_hypot", "_hypot_scalar", "", emit_hypotenuse },
+  { "_equal broadcast_equal", "_equal_scalar", "", make_test "Equal" },
+  { "_not_equal broadcast_not_equal", "_not_equal_scalar", "", make_test("Equal", true) },
+  { "_greater broadcast_greater", "_greater_scalar", "", make_test "Greater" },
+  { "_greater_equal broadcast_greater_equal", "_greater_equal_scalar", "",
+    make_test "GreaterOrEqual" },
+  { "_lesser broadcast_lesser", "_lesser_scalar", "", make_test "Less" },
+  { "_lesser_equal broadcast_lesser_equal", "_lesser_equal_scalar", "", make_test "LessOrEqual" },
+  { "_logical_and broadcast_logical_and", "_logical_and_scalar", "", make_logic "And" },
+  { "_logical_or broadcast_logical_or", "_logical_or_scalar", "", make_logic "Or" },
+  { "_logical_xor broadcast_logical_xor", "_logical_xor_scalar", "", make_logic "Xor" },
 }
 
 for _, row in ipairs(BINARY) do
@@ -202,19 +215,21 @@ function to.where(e, c)
   return e:emit("Where", { condition, c.inputs[2], c.inputs[3] })
 end
 
-local function like(number)
+-- Returns a converter of an array like the input, filled with a number.
+local function make_like(number)
   return function(e, c)
     local zero = e:emit("Mul", { c.inputs[1], e:number(0, c.dtypes[1]) })
     return number == 0 and zero or e:emit("Add", { zero, e:number(number, c.dtypes[1]) })
   end
 end
 
-to.zeros_like, to.ones_like = like(0), like(1)
+to.zeros_like, to.ones_like = make_like(0), make_like(1)
 
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the axes of a reduction, from 0.
+-- Returns the axes (from 0, ascending) that a reduction removes; `list`: those of the call, which
+-- may count from the end.
 local function list_axes(c, list)
   local rank, axes, set = #c.shapes[1], {}, {}
   for _, axis in ipairs(list or {}) do
@@ -229,8 +244,9 @@ local function list_axes(c, list)
 end
 
 
--- Emits a reduction with all axes kept; from opset 18 axes are an input.
-local function reduced(e, op, x, axes)
+-- Emits a reduction that keeps the reduced axes with one element each. Axes are an input of ONNX's
+-- operator from opset 18 on, an attribute before; of ReduceSum always an input.
+local function emit_reduction(e, op, x, axes)
   if op == "ReduceSum" or e.opset >= 18 then
     return e:emit(op, { x, e:ints(axes) }, { keepdims = 1 })
   end
@@ -239,7 +255,7 @@ end
 
 
 -- Returns the shape with axes of one element in place of those that are reduced.
-local function kept_shape(shape, axes)
+local function make_kept_shape(shape, axes)
   local copy = tables.copied(shape)
   for _, axis in ipairs(axes) do
     copy[axis + 1] = 1
@@ -248,39 +264,44 @@ local function kept_shape(shape, axes)
 end
 
 
-local function reduction(op, before, after)
+-- Returns a converter of a reduction; before(exporter, input, dtype) and after(exporter, result)
+-- may add nodes around it.
+local function make_reduction(op, before, after)
   return function(e, c)
     local axis = c.p.axis
     local axes = list_axes(c, type(axis) == "number" and { axis } or axis)
     local x = before and before(e, c.inputs[1], c.dtypes[1]) or c.inputs[1]
-    local y = reduced(e, op, x, axes)
+    local y = emit_reduction(e, op, x, axes)
     y = after and after(e, y) or y
-    return e:reshape(y, kept_shape(c.shapes[1], axes), c.out[1].shape)
+    return e:reshape(y, make_kept_shape(c.shapes[1], axes), c.out[1].shape)
   end
 end
 
-local function without_nan(number)
+-- Returns a function that emits its input with a number in place of NaN.
+local function make_nan_filter(number)
   return function(e, x, dtype)
     return e:emit("Where", { e:emit("IsNaN", { x }), e:number(number, dtype), x })
   end
 end
 
-local function squared(e, x) return e:emit("Mul", { x, x }) end
+local function emit_square(e, x) return e:emit("Mul", { x, x }) end
 
-to.sum, to.mean, to.prod = reduction "ReduceSum", reduction "ReduceMean", reduction "ReduceProd"
-to.max, to.min = reduction "ReduceMax", reduction "ReduceMin"
-to.nansum, to.nanprod = reduction("ReduceSum", without_nan(0)), reduction("ReduceProd",
-  without_nan(1))
-to._square_sum = reduction("ReduceSum", squared)
+to.sum, to.mean = make_reduction "ReduceSum", make_reduction "ReduceMean"
+to.prod = make_reduction "ReduceProd"
+to.max, to.min = make_reduction "ReduceMax", make_reduction "ReduceMin"
+to.nansum = make_reduction("ReduceSum", make_nan_filter(0))
+to.nanprod = make_reduction("ReduceProd", make_nan_filter(1))
+to._square_sum = make_reduction("ReduceSum", emit_square)
 
 function to.norm(e, c)
   if c.p.ord == 1 then
-    return reduction("ReduceL1")(e, c)
+    return make_reduction("ReduceL1")(e, c)
   end
-  return reduction("ReduceL2")(e, c)
+  return make_reduction("ReduceL2")(e, c)
 end
 
-local function arg(op)
+-- Returns a converter of argmax or argmin; without an axis, of the flattened input.
+local function make_arg(op)
   return function(e, c)
     local x, shape, axis = c.inputs[1], c.shapes[1], c.p.axis
     if axis == nil then
@@ -288,11 +309,12 @@ local function arg(op)
     end
     local y = e:emit(op, { x }, { axis = axis, keepdims = 1 })
     y = e:cast(y, "int64", c.out[1].dtype)
-    return e:reshape(y, kept_shape(shape, { axis < 0 and axis + #shape or axis }), c.out[1].shape)
+    local kept = make_kept_shape(shape, { axis < 0 and axis + #shape or axis })
+    return e:reshape(y, kept, c.out[1].shape)
   end
 end
 
-to.argmax, to.argmin = arg "ArgMax", arg "ArgMin"
+to.argmax, to.argmin = make_arg "ArgMax", make_arg "ArgMin"
 
 function to.argmax_channel(e, c)
   local y = e:emit("ArgMax", { c.inputs[1] }, { axis = 1, keepdims = 0 })
@@ -311,8 +333,8 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Emits a transpose of the last two axes.
-local function swapped(e, x, rank)
+-- Emits x, of that many axes, with its last two axes exchanged.
+local function swap_last_axes(e, x, rank)
   local axes = {}
   for i = 1, rank do
     axes[i] = i - 1
@@ -321,15 +343,16 @@ local function swapped(e, x, rank)
   return e:emit("Transpose", { x }, { perm = axes })
 end
 
-local function product(e, c)
+-- Emits the product of matrices of each sample, with the node's transposes and factor.
+local function emit_product(e, c)
   local p, rank = c.p, #c.shapes[1]
-  local a = p.transpose_a and swapped(e, c.inputs[1], rank) or c.inputs[1]
-  local b = p.transpose_b and swapped(e, c.inputs[2], #c.shapes[2]) or c.inputs[2]
+  local a = p.transpose_a and swap_last_axes(e, c.inputs[1], rank) or c.inputs[1]
+  local b = p.transpose_b and swap_last_axes(e, c.inputs[2], #c.shapes[2]) or c.inputs[2]
   local y = e:emit("MatMul", { a, b })
-  return (p.alpha or 1) ~= 1 and scaled(e, y, p.alpha, c.dtypes[1]) or y
+  return (p.alpha or 1) ~= 1 and emit_scaled(e, y, p.alpha, c.dtypes[1]) or y
 end
 
-function to.batch_dot(e, c) return product(e, c) end
+function to.batch_dot(e, c) return emit_product(e, c) end
 
 function to.dot(e, c)
   local p, ra, rb = c.p, #c.shapes[1], #c.shapes[2]
@@ -338,19 +361,19 @@ function to.dot(e, c)
   elseif ra == 1 and rb == 1 then
     return e:reshape(e:emit("MatMul", { c.inputs[1], c.inputs[2] }), {}, { 1 })
   end
-  return product(e, c)
+  return emit_product(e, c)
 end
 
 function to._linalg_gemm2(e, c)
   if c.p.axis ~= -2 then
     e:refuse("axis = %d", c.p.axis)
   end
-  return product(e, c)
+  return emit_product(e, c)
 end
 
 function to._linalg_gemm(e, c)
   local y = to._linalg_gemm2(e, c)
-  return e:emit("Add", { y, scaled(e, c.inputs[3], c.p.beta, c.dtypes[1]) })
+  return e:emit("Add", { y, emit_scaled(e, c.inputs[3], c.p.beta, c.dtypes[1]) })
 end
 
 function to._linalg_det(e, c) return e:emit("Det", { c.inputs[1] }) end

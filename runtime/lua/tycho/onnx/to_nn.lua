@@ -10,7 +10,8 @@ local tables = require "tycho.core.tables"
 local to = {}
 
 
-local function ones(count, v)
+-- Returns a list of count times v, or 1.
+local function list_ones(count, v)
   local list = {}
   for i = 1, count do
     list[i] = v or 1
@@ -18,11 +19,13 @@ local function ones(count, v)
   return list
 end
 
-local function or_ones(list, count, v)
-  return list and #list > 0 and list or ones(count, v)
+-- Returns the list if it has elements, else one of count times v, or 1.
+local function list_or_ones(list, count, v)
+  return list and #list > 0 and list or list_ones(count, v)
 end
 
-local function twice(list)
+-- Returns the list twice, one after the other: the pads of ONNX, before and after each axis.
+local function repeat_list(list)
   local both = tables.copied(list)
   for i = 1, #list do
     both[#list + i] = list[i]
@@ -30,7 +33,8 @@ local function twice(list)
   return both
 end
 
-local function needs_channels_first(e, p)
+-- Raises an error if the node's layout has its channels last.
+local function require_channels_first(e, p)
   if p.layout and p.layout:find "C$" then
     e:refuse("layout = '%s'", p.layout)
   end
@@ -49,19 +53,19 @@ end
 
 function to.Convolution(e, c)
   local p, count = c.p, #c.p.kernel
-  needs_channels_first(e, p)
+  require_channels_first(e, p)
   return e:emit("Conv", list_inputs(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
-    strides = or_ones(p.stride, count), dilations = or_ones(p.dilate, count),
-    pads = twice(or_ones(p.pad, count, 0)), group = p.num_group })
+    strides = list_or_ones(p.stride, count), dilations = list_or_ones(p.dilate, count),
+    pads = repeat_list(list_or_ones(p.pad, count, 0)), group = p.num_group })
 end
 
 to.Convolution_v1 = to.Convolution
 
 function to.Deconvolution(e, c)
   local p, count = c.p, #c.p.kernel
-  needs_channels_first(e, p)
-  local stride, dilate = or_ones(p.stride, count), or_ones(p.dilate, count)
-  local pad, more = or_ones(p.pad, count, 0), or_ones(p.adj, count, 0)
+  require_channels_first(e, p)
+  local stride, dilate = list_or_ones(p.stride, count), list_or_ones(p.dilate, count)
+  local pad, more = list_or_ones(p.pad, count, 0), list_or_ones(p.adj, count, 0)
   if p.target_shape and #p.target_shape > 0 then
     pad, more = {}, {}
     for i = 1, count do
@@ -72,7 +76,7 @@ function to.Deconvolution(e, c)
     end
   end
   return e:emit("ConvTranspose", list_inputs(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
-    strides = stride, dilations = dilate, pads = twice(pad), output_padding = more,
+    strides = stride, dilations = dilate, pads = repeat_list(pad), output_padding = more,
     group = p.num_group })
 end
 
@@ -91,7 +95,7 @@ end
 local POOLS = { max = "MaxPool", avg = "AveragePool", sum = "AveragePool", lp = "LpPool" }
 local GLOBAL = { max = "GlobalMaxPool", avg = "GlobalAveragePool", lp = "GlobalLpPool" }
 
-local function product(list)
+local function multiply_all(list)
   local n = 1
   for _, v in ipairs(list) do
     n = n * v
@@ -102,7 +106,7 @@ end
 function to.Pooling(e, c)
   local p, x, shape = c.p, c.inputs[1], c.shapes[1]
   local count = #shape - 2
-  needs_channels_first(e, p)
+  require_channels_first(e, p)
   if p.global_pool then
     if p.pool_type == "sum" then
       local axes = {}
@@ -113,7 +117,7 @@ function to.Pooling(e, c)
     end
     return e:emit(GLOBAL[p.pool_type], { x }, { p = p.pool_type == "lp" and p.p_value or nil })
   end
-  local stride, pad = or_ones(p.stride, count), or_ones(p.pad, count, 0)
+  local stride, pad = list_or_ones(p.stride, count), list_or_ones(p.pad, count, 0)
   local with_pad = p.count_include_pad ~= false
   local after, uneven = {}, false
   for i = 1, count do
@@ -141,7 +145,7 @@ function to.Pooling(e, c)
   end
   local y = e:emit(POOLS[p.pool_type], { x }, attrs)
   if p.pool_type == "sum" then
-    return e:emit("Mul", { y, e:number(product(p.kernel), c.dtypes[1]) })
+    return e:emit("Mul", { y, e:number(multiply_all(p.kernel), c.dtypes[1]) })
   end
   return y
 end
@@ -149,7 +153,7 @@ end
 to.Pooling_v1 = to.Pooling
 
 -- Returns the matrix of `out` rows by which averages over equal parts of an axis are a product.
-local function average_matrix(size, out)
+local function make_average_matrix(size, out)
   local list = {}
   for i = 0, out - 1 do
     local from, stop = math.floor(i * size / out), math.ceil((i + 1) * size / out)
@@ -162,8 +166,8 @@ end
 
 function to._contrib_AdaptiveAvgPooling2D(e, c)
   local shape, out, dtype = e:known{ c.shapes[1][3], c.shapes[1][4] }, c.out[1].shape, c.dtypes[1]
-  local rows = e:list(average_matrix(shape[1], out[3]), dtype, { out[3], shape[1] })
-  local columns = e:list(average_matrix(shape[2], out[4]), dtype, { out[4], shape[2] })
+  local rows = e:list(make_average_matrix(shape[1], out[3]), dtype, { out[3], shape[1] })
+  local columns = e:list(make_average_matrix(shape[2], out[4]), dtype, { out[4], shape[2] })
   local y = e:emit("MatMul", { rows, c.inputs[1] })
   return e:emit("MatMul", { y, e:emit("Transpose", { columns }, { perm = { 1, 0 } }) })
 end
@@ -177,7 +181,7 @@ local ACTIVATIONS = { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softrel
 function to.Activation(e, c) return e:emit(ACTIVATIONS[c.p.act_type], { c.inputs[1] }) end
 
 -- Emits 0.5 x (1 + erf(x / sqrt 2)).
-local function gelu(e, x, dtype)
+local function emit_gelu(e, x, dtype)
   local half = e:emit("Erf", { e:emit("Mul", { x, e:number(math.sqrt(0.5), dtype) }) })
   half = e:emit("Add", { half, e:number(1, dtype) })
   return e:emit("Mul", { e:emit("Mul", { x, half }), e:number(0.5, dtype) })
@@ -192,7 +196,7 @@ function to.LeakyReLU(e, c)
   elseif p.act_type == "selu" then
     return e:emit("Selu", { x })
   elseif p.act_type == "gelu" then
-    return gelu(e, x, c.dtypes[1])
+    return emit_gelu(e, x, c.dtypes[1])
   elseif p.act_type == "rrelu" then
     return e:emit("LeakyRelu", { x }, { alpha = e.float((p.lower_bound + p.upper_bound) / 2) })
   end
@@ -205,7 +209,7 @@ end
 
 -- Returns a converter of a softmax along the node's axis, of the input divided by the temperature;
 -- `negative`: of the negated input.
-local function soft(op, negative)
+local function make_softmax(op, negative)
   return function(e, c)
     local x, p = c.inputs[1], c.p
     if p.use_length then
@@ -218,11 +222,11 @@ local function soft(op, negative)
   end
 end
 
-to.softmax, to.log_softmax = soft "Softmax", soft "LogSoftmax"
-to.softmin = soft("Softmax", true)
+to.softmax, to.log_softmax = make_softmax "Softmax", make_softmax "LogSoftmax"
+to.softmin = make_softmax("Softmax", true)
 
 -- Emits a softmax over all numbers of a sample.
-local function sample_softmax(e, c)
+local function emit_sample_softmax(e, c)
   local shape = c.shapes[1]
   if #shape == 2 then
     return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
@@ -235,7 +239,7 @@ function to.SoftmaxActivation(e, c)
   if c.p.mode == "channel" then
     return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
   end
-  return sample_softmax(e, c)
+  return emit_sample_softmax(e, c)
 end
 
 function to.SoftmaxOutput(e, c)
@@ -244,15 +248,16 @@ function to.SoftmaxOutput(e, c)
   elseif c.p.preserve_shape then
     return e:emit("Softmax", { c.inputs[1] }, { axis = #c.shapes[1] - 1 })
   end
-  return sample_softmax(e, c)
+  return emit_sample_softmax(e, c)
 end
 
 function to.LogisticRegressionOutput(e, c) return e:emit("Sigmoid", { c.inputs[1] }) end
 
-local function same(_, c) return c.inputs[1] end
+-- Returns the node's first input: a loss gives its input unchanged outside of training.
+local function pass_input(_, c) return c.inputs[1] end
 
 to.LinearRegressionOutput, to.MAERegressionOutput, to.SVMOutput, to.IdentityAttachKLSparseReg =
-  same, same, same, same
+  pass_input, pass_input, pass_input, pass_input
 
 function to.Dropout(e, c)
   if c.p.mode ~= "always" then
@@ -263,8 +268,9 @@ function to.Dropout(e, c)
     e:scalar(1, "bool") })
 end
 
--- Emits the loss of each row, from its label.
-local function cross_entropy(e, logits, labels, options)
+-- Emits the cross entropy of logits (rows, classes) and labels (rows); the options say whether it
+-- is summed.
+local function emit_cross_entropy(e, logits, labels, options)
   return e:emit("SoftmaxCrossEntropyLoss", { logits, labels }, options)
 end
 
@@ -277,20 +283,22 @@ function to._contrib_linear_cross_entropy(e, c)
   local labels = e:cast(c.inputs[last], c.dtypes[last], "int64")
   y = e:reshape(y, { "rows", p.num_hidden, "any" }, { "all", p.num_hidden })
   labels = #shape == 2 and labels or e:reshape(labels, c.shapes[last], { "all" })
-  y = cross_entropy(e, y, labels, { reduction = "none",
+  y = emit_cross_entropy(e, y, labels, { reduction = "none",
     ignore_index = p.use_ignore and p.ignore_label or nil })
   return #shape == 2 and y or e:reshape(y, { "rows" }, c.out[1].shape)
 end
 
 function to.softmax_cross_entropy(e, c)
   local labels = e:cast(c.inputs[2], c.dtypes[2], "int64")
-  return e:reshape(cross_entropy(e, c.inputs[1], labels, { reduction = "sum" }), {}, { 1 })
+  return e:reshape(emit_cross_entropy(e, c.inputs[1], labels, { reduction = "sum" }), {}, { 1 })
 end
 
 
 -- Normalisation -----------------------------------------------------------------------------------
 
-local function mean(e, x, axes)
+-- Emits the mean over axes, which stay with one element each. Axes are an input of ONNX's operator
+-- from opset 18 on, an attribute before.
+local function emit_mean(e, x, axes)
   if e.opset >= 18 then
     return e:emit("ReduceMean", { x, e:ints(axes) }, { keepdims = 1 })
   end
@@ -298,23 +306,24 @@ local function mean(e, x, axes)
 end
 
 -- Emits x with mean 0 and variance 1 over axes.
-local function normalised(e, x, axes, eps, dtype)
-  local centred = e:emit("Sub", { x, mean(e, x, axes) })
-  local variance = mean(e, e:emit("Mul", { centred, centred }), axes)
+local function normalise(e, x, axes, eps, dtype)
+  local centred = e:emit("Sub", { x, emit_mean(e, x, axes) })
+  local variance = emit_mean(e, e:emit("Mul", { centred, centred }), axes)
   return e:emit("Div", { centred, e:emit("Sqrt", { e:emit("Add", { variance, e:number(eps,
     dtype) }) }) })
 end
 
--- Emits a vector reshaped along one axis of an array.
-local function along(e, v, shape, axis, rank)
-  local line = ones(rank)
+-- Emits a vector reshaped to `rank` axes: its elements lie along `axis` (from 0).
+local function reshape_along(e, v, shape, axis, rank)
+  local line = list_ones(rank)
   line[axis + 1] = shape[1]
   return e:reshape(v, shape, line)
 end
 
-local function affine(e, c, y, axis, rank)
-  y = e:emit("Mul", { y, along(e, c.inputs[2], c.shapes[2], axis, rank) })
-  return e:emit("Add", { y, along(e, c.inputs[3], c.shapes[3], axis, rank) })
+-- Emits y times the node's gamma plus its beta (inputs 2 and 3), which are vectors along an axis.
+local function emit_affine(e, c, y, axis, rank)
+  y = e:emit("Mul", { y, reshape_along(e, c.inputs[2], c.shapes[2], axis, rank) })
+  return e:emit("Add", { y, reshape_along(e, c.inputs[3], c.shapes[3], axis, rank) })
 end
 
 function to.BatchNorm(e, c)
@@ -323,7 +332,7 @@ function to.BatchNorm(e, c)
   if p.output_mean_var then
     e:refuse("output_mean_var")
   elseif p.fix_gamma then
-    scale = e:list(ones(e:known(c.shapes[2])[1]), c.dtypes[2])
+    scale = e:list(list_ones(e:known(c.shapes[2])[1]), c.dtypes[2])
   end
   if axis == 1 then
     return e:emit("BatchNormalization", { c.inputs[1], scale, c.inputs[3], c.inputs[4],
@@ -331,10 +340,10 @@ function to.BatchNorm(e, c)
       { epsilon = e.float(p.eps) })
   end
   local deviation = e:emit("Sqrt", { e:emit("Add", { c.inputs[5], e:number(p.eps, c.dtypes[5]) }) })
-  local factor = along(e, e:emit("Div", { scale, deviation }), c.shapes[2], axis, rank)
-  local y = e:emit("Sub", { c.inputs[1], along(e, c.inputs[4], c.shapes[4], axis, rank) })
+  local factor = reshape_along(e, e:emit("Div", { scale, deviation }), c.shapes[2], axis, rank)
+  local y = e:emit("Sub", { c.inputs[1], reshape_along(e, c.inputs[4], c.shapes[4], axis, rank) })
   y = e:emit("Mul", { e:cast(y, c.dtypes[4], dtype), factor })
-  return e:emit("Add", { y, along(e, c.inputs[3], c.shapes[3], axis, rank) })
+  return e:emit("Add", { y, reshape_along(e, c.inputs[3], c.shapes[3], axis, rank) })
 end
 
 to.BatchNorm_v1, to._contrib_SyncBatchNorm = to.BatchNorm, to.BatchNorm
@@ -350,7 +359,7 @@ function to.LayerNorm(e, c)
     return e:emit("LayerNormalization", { c.inputs[1], c.inputs[2], c.inputs[3] },
       { axis = -1, epsilon = e.float(p.eps) })
   end
-  return affine(e, c, normalised(e, c.inputs[1], { axis }, p.eps, c.dtypes[1]), axis, rank)
+  return emit_affine(e, c, normalise(e, c.inputs[1], { axis }, p.eps, c.dtypes[1]), axis, rank)
 end
 
 function to.InstanceNorm(e, c)
@@ -364,11 +373,11 @@ function to.GroupNorm(e, c)
     e:refuse("output_mean_var")
   end
   local groups = e:reshape(c.inputs[1], shape, { shape[1], p.num_groups, "rest" })
-  local y = normalised(e, groups, { 2 }, p.eps, c.dtypes[1])
+  local y = normalise(e, groups, { 2 }, p.eps, c.dtypes[1])
   if c.shapes[2][1] == p.num_groups then
-    return e:reshape(affine(e, c, y, 1, 3), { shape[1], p.num_groups, "rest" }, shape)
+    return e:reshape(emit_affine(e, c, y, 1, 3), { shape[1], p.num_groups, "rest" }, shape)
   end
-  return affine(e, c, e:reshape(y, { shape[1], p.num_groups, "rest" }, shape), 1, #shape)
+  return emit_affine(e, c, e:reshape(y, { shape[1], p.num_groups, "rest" }, shape), 1, #shape)
 end
 
 function to.L2Normalization(e, c)
@@ -403,7 +412,8 @@ function to.Pad(e, c)
   return e:emit("Pad", { c.inputs[1], e:ints(pads), number }, { mode = c.p.mode })
 end
 
-local function resized(e, c, attrs)
+-- Emits the input, (batch, channels, height, width), resized to the node's output's shape.
+local function emit_resize(e, c, attrs)
   local out = e:known{ c.out[1].shape[3], c.out[1].shape[4] }
   local input = e:known{ c.shapes[1][3], c.shapes[1][4] }
   local list = { 1, 1, out[1] / input[1], out[2] / input[2] }
@@ -416,7 +426,7 @@ function to.UpSampling(e, c)
     if c.count > 1 then
       e:refuse("several inputs")
     end
-    return resized(e, c, { mode = "nearest", coordinate_transformation_mode = "asymmetric",
+    return emit_resize(e, c, { mode = "nearest", coordinate_transformation_mode = "asymmetric",
       nearest_mode = "floor" })
   end
   local size = 2 * p.scale - p.scale % 2
@@ -427,7 +437,7 @@ function to.UpSampling(e, c)
 end
 
 to["_contrib_BilinearResize2D"] = function(e, c)
-  return resized(e, c, { mode = "linear",
+  return emit_resize(e, c, { mode = "linear",
     coordinate_transformation_mode = c.p.align_corners and "align_corners" or "half_pixel" })
 end
 
@@ -458,7 +468,7 @@ end
 
 -- Emits part k (from 0) of a projection (time, batch, heads * parts * size) as (batch * heads,
 -- time, size); returns its name and the size.
-local function head_part(e, c, i, parts, k)
+local function emit_head_part(e, c, i, parts, k)
   local s, heads = e:known(c.shapes[i]), c.p.heads
   local size = s[3] / heads / parts
   local x = e:emit("Reshape", { c.inputs[i], e:ints{ s[1], s[2], heads, parts, size } })
@@ -467,15 +477,16 @@ local function head_part(e, c, i, parts, k)
   return e:emit("Reshape", { x, e:ints{ s[2] * heads, s[1], size } }), size
 end
 
--- Emits the scores of queries and keys.
-local function scores(e, c, q, k, size)
+-- Emits the scores of queries and keys, both (batch * heads, time, size), divided by the root of
+-- the size.
+local function emit_scores(e, c, q, k, size)
   k = e:emit("Transpose", { k }, { perm = { 0, 2, 1 } })
   q = e:emit("Mul", { q, e:number(1 / math.sqrt(size), c.dtypes[1]) })
   return e:emit("MatMul", { q, k })
 end
 
 -- Emits weights times values, as (time, batch, heads * size).
-local function weighed(e, c, weights, v, size)
+local function weigh_values(e, c, weights, v, size)
   local out, heads = e:known(c.out[1].shape), c.p.heads
   local y = e:emit("MatMul", { weights, v })
   y = e:emit("Reshape", { y, e:ints{ out[2], heads, out[1], size } })
@@ -484,27 +495,27 @@ local function weighed(e, c, weights, v, size)
 end
 
 function to._contrib_interleaved_matmul_selfatt_qk(e, c)
-  local q, size = head_part(e, c, 1, 3, 0)
-  return scores(e, c, q, head_part(e, c, 1, 3, 1), size)
+  local q, size = emit_head_part(e, c, 1, 3, 0)
+  return emit_scores(e, c, q, emit_head_part(e, c, 1, 3, 1), size)
 end
 
 function to._contrib_interleaved_matmul_selfatt_valatt(e, c)
-  local v, size = head_part(e, c, 1, 3, 2)
-  return weighed(e, c, c.inputs[2], v, size)
+  local v, size = emit_head_part(e, c, 1, 3, 2)
+  return weigh_values(e, c, c.inputs[2], v, size)
 end
 
 function to._contrib_interleaved_matmul_encdec_qk(e, c)
-  local q, size = head_part(e, c, 1, 1, 0)
-  return scores(e, c, q, head_part(e, c, 2, 2, 0), size)
+  local q, size = emit_head_part(e, c, 1, 1, 0)
+  return emit_scores(e, c, q, emit_head_part(e, c, 2, 2, 0), size)
 end
 
 function to._contrib_interleaved_matmul_encdec_valatt(e, c)
-  local v, size = head_part(e, c, 1, 2, 1)
-  return weighed(e, c, c.inputs[2], v, size)
+  local v, size = emit_head_part(e, c, 1, 2, 1)
+  return weigh_values(e, c, c.inputs[2], v, size)
 end
 
--- Adds the positions 0 to count - 1 of queries or keys as int64, for masks of attention.
-local function counted(e, count, shape)
+-- Emits the positions 0 to count - 1 of queries or keys as an int64 constant, for masks.
+local function count_positions(e, count, shape)
   local list = {}
   for i = 1, count do
     list[i] = i - 1
@@ -513,7 +524,7 @@ local function counted(e, count, shape)
 end
 
 -- Returns the inputs of a node of contrib.attention by port.
-local function attention_ports(c)
+local function map_attention_ports(c)
   local p, at, ports = c.p, 1, {}
   for _, row in ipairs{ { "query", true }, { "key", p.packed ~= "qkv" },
       { "value", p.packed == "none" }, { "mask", p.use_mask }, { "bias", p.use_bias },
@@ -528,7 +539,7 @@ end
 
 -- Emits part k (from 0) of an array that holds several: (batch, time, heads * size) or (time,
 -- batch, heads * size).
-local function packed_part(e, x, heads, parts, k)
+local function emit_packed_part(e, x, heads, parts, k)
   if parts == 1 then
     return x.name
   end
@@ -540,13 +551,13 @@ local function packed_part(e, x, heads, parts, k)
 end
 
 -- Emits (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
-local function heads_first(e, name, s, heads, size, time_first)
+local function emit_heads_first(e, name, s, heads, size, time_first)
   local y = e:emit("Reshape", { name, e:ints{ s[1], s[2], heads, size } })
   return e:emit("Transpose", { y }, { perm = time_first and { 1, 2, 0, 3 } or { 0, 2, 1, 3 } })
 end
 
 -- Returns queries, keys and values as (batch, heads, time, size), with their sizes.
-local function attention_heads(e, c, ports)
+local function emit_attention_heads(e, c, ports)
   local p, q = c.p, e:known(c.shapes[1])
   if p.layout == "NHTC" then
     local k = e:known(c.shapes[2])
@@ -566,8 +577,8 @@ local function attention_heads(e, c, ports)
     local own = i == 1 and heads or kv_heads
     local s = e:known(sources[i].shape)
     sizes[i] = s[3] / own / parts[i]
-    x[i] = heads_first(e, packed_part(e, sources[i], own, parts[i], first[i]), s, own, sizes[i],
-      time_first)
+    local part = emit_packed_part(e, sources[i], own, parts[i], first[i])
+    x[i] = emit_heads_first(e, part, s, own, sizes[i], time_first)
   end
   local k = sources[2].shape
   x.batch, x.queries, x.keys = q[time_first and 2 or 1], q[time_first and 1 or 2],
@@ -577,13 +588,13 @@ local function attention_heads(e, c, ports)
 end
 
 -- Returns which keys count for which queries, as bool; nil if all do.
-local function attention_mask(e, c, ports, x, with_causal)
+local function emit_attention_mask(e, c, ports, x, with_causal)
   local p, mask = c.p, nil
   local function also(test) mask = mask and e:emit("And", { mask, test }) or test end
   local function per_sample(port)
     return e:emit("Reshape", { e:cast(port.name, port.dtype, "int64"), e:ints{ x.batch, 1, 1, 1 } })
   end
-  local keys = counted(e, x.keys, { 1, x.keys })
+  local keys = count_positions(e, x.keys, { 1, x.keys })
   if p.use_mask then
     also(e:cast(ports.mask.name, ports.mask.dtype, "bool"))
   end
@@ -591,7 +602,7 @@ local function attention_mask(e, c, ports, x, with_causal)
     also(e:emit("Less", { keys, per_sample(ports.valid_length) }))
   end
   if p.window > 0 or p.causal and with_causal then
-    local at = counted(e, x.queries, { x.queries, 1 })
+    local at = count_positions(e, x.queries, { x.queries, 1 })
     at = p.use_offset and e:emit("Add", { at, per_sample(ports.offset) }) or at
     local distance = e:emit("Sub", { at, keys })
     if p.causal and with_causal then
@@ -605,7 +616,7 @@ local function attention_mask(e, c, ports, x, with_causal)
 end
 
 -- Emits attention as products and a softmax, for opsets before 23.
-local function attention_parts(e, c, x, mask, bias)
+local function emit_attention_parts(e, c, x, mask, bias)
   local dtype = c.dtypes[1]
   local function repeated(name, size)
     if x.heads == x.kv_heads then
@@ -632,7 +643,7 @@ end
 
 -- Emits ONNX's Attention, which takes one mask: if there is a bias, a mask is written into it as
 -- -infinity.
-local function attention_node(e, c, x, mask, bias, causal)
+local function emit_attention_node(e, c, x, mask, bias, causal)
   local dtype, given = c.dtypes[1], mask
   if mask and bias then
     given = e:emit("Where", { mask, bias, e:number(-math.huge, dtype) })
@@ -646,16 +657,16 @@ local function attention_node(e, c, x, mask, bias, causal)
 end
 
 function to._contrib_attention(e, c)
-  local p, ports = c.p, attention_ports(c)
-  local x = attention_heads(e, c, ports)
+  local p, ports = c.p, map_attention_ports(c)
+  local x = emit_attention_heads(e, c, ports)
   x.scale = p.scale ~= 0 and p.scale or 1 / math.sqrt(x.size)
   local bias = ports.bias and ports.bias.name
   local y
   if e.opset >= 23 and p.empty == "zero" then
     local causal = p.causal and not p.use_offset
-    y = attention_node(e, c, x, attention_mask(e, c, ports, x, not causal), bias, causal)
+    y = emit_attention_node(e, c, x, emit_attention_mask(e, c, ports, x, not causal), bias, causal)
   else
-    y = attention_parts(e, c, x, attention_mask(e, c, ports, x, true), bias)
+    y = emit_attention_parts(e, c, x, emit_attention_mask(e, c, ports, x, true), bias)
   end
   if p.layout == "NHTC" then
     return y
@@ -673,10 +684,10 @@ function to._contrib_RMSNorm(e, c)
     return e:emit("RMSNormalization", { c.inputs[1], c.inputs[2] }, { axis = -1,
       epsilon = e.float(p.eps) })
   end
-  local square = mean(e, e:emit("Mul", { c.inputs[1], c.inputs[1] }), { axis })
+  local square = emit_mean(e, e:emit("Mul", { c.inputs[1], c.inputs[1] }), { axis })
   local root = e:emit("Sqrt", { e:emit("Add", { square, e:number(p.eps, dtype) }) })
   return e:emit("Mul", { e:emit("Div", { c.inputs[1], root }),
-    along(e, c.inputs[2], c.shapes[2], axis, rank) })
+    reshape_along(e, c.inputs[2], c.shapes[2], axis, rank) })
 end
 
 function to._contrib_swiglu(e, c)
@@ -684,9 +695,8 @@ function to._contrib_swiglu(e, c)
   return e:emit("Mul", { e:emit("Mul", { gate, e:emit("Sigmoid", { gate }) }), c.inputs[2] })
 end
 
--- Returns the cosines and sines of the angles: (time, pairs), or with an offset (batch, time,
--- pairs).
-local function angles(e, c, length, turned)
+-- Emits the cosines and sines of the angles: (time, pairs), or with an offset (batch, time, pairs).
+local function emit_angles(e, c, length, turned)
   local p, factors = c.p, {}
   for i = 1, turned / 2 do
     factors[i] = p.scale * p.base ^ (-2 * (i - 1) / turned)
@@ -703,7 +713,8 @@ local function angles(e, c, length, turned)
     return e:list(list_cos, "float32", shape), e:list(list_sin, "float32", shape)
   end
   local first = e:cast(c.inputs[2], c.dtypes[2], "int64")
-  local at = e:emit("Add", { e:emit("Unsqueeze", { first, e:ints{ 1 } }), counted(e, length) })
+  first = e:emit("Unsqueeze", { first, e:ints{ 1 } })
+  local at = e:emit("Add", { first, count_positions(e, length) })
   at = e:emit("Unsqueeze", { e:cast(at, "int64", "float32"), e:ints{ 2 } })
   local angle = e:emit("Mul", { at, e:list(factors, "float32") })
   return e:emit("Cos", { angle }), e:emit("Sin", { angle })
@@ -714,8 +725,8 @@ function to._contrib_rotary_embedding(e, c)
   local nhtc, time_first = p.layout == "NHTC", p.layout == "TNC"
   local heads, size = nhtc and s[2] or p.heads, nhtc and s[4] or s[3] / p.heads
   local length, turned = nhtc and s[3] or s[time_first and 1 or 2], p.size > 0 and p.size or size
-  local x = nhtc and c.inputs[1] or heads_first(e, c.inputs[1], s, heads, size, time_first)
-  local cos, sin = angles(e, c, length, turned)
+  local x = nhtc and c.inputs[1] or emit_heads_first(e, c.inputs[1], s, heads, size, time_first)
+  local cos, sin = emit_angles(e, c, length, turned)
   local function over_heads(name)        -- (time, pairs) broadcasts; (batch, 1, time, pairs)
     name = p.use_offset and e:emit("Unsqueeze", { name, e:ints{ 1 } }) or name
     return e:cast(name, "float32", dtype)

@@ -14,12 +14,15 @@ local MOST = 2 ^ 31 - 1                                  -- an end after all ele
 
 -- Shapes ------------------------------------------------------------------------------------------
 
-local function as_output(e, c) return e:reshape(c.inputs[1], c.shapes[1], c.out[1].shape) end
+-- Emits the input reshaped to the node's output's shape.
+local function emit_reshaped(e, c) return e:reshape(c.inputs[1], c.shapes[1], c.out[1].shape) end
 
-to.Reshape, to.expand_dims, to.squeeze, to.Flatten, to.reshape_like = as_output, as_output,
-  as_output, as_output, as_output
+for _, name in ipairs{ "Reshape", "expand_dims", "squeeze", "Flatten", "reshape_like" } do
+  to[name] = emit_reshaped
+end
 
-local function axes_from_end(rank)
+-- Returns the axes rank - 1 to 0.
+local function list_axes_from_end(rank)
   local axes = {}
   for axis = rank - 1, 0, -1 do
     axes[#axes + 1] = axis
@@ -29,25 +32,28 @@ end
 
 function to.transpose(e, c)
   local axes, rank = c.p.axes, #c.shapes[1]
-  axes = axes and #axes > 0 and tables.copied(axes) or axes_from_end(rank)
+  axes = axes and #axes > 0 and tables.copied(axes) or list_axes_from_end(rank)
   for i, axis in ipairs(axes) do
     axes[i] = axis < 0 and axis + rank or axis
   end
   return e:emit("Transpose", { c.inputs[1] }, { perm = axes })
 end
 
-local function identity_axes(rank)
-  return tables.reversed(axes_from_end(rank))
+-- Returns the axes 0 to rank - 1.
+local function list_axes(rank)
+  return tables.reversed(list_axes_from_end(rank))
 end
 
 function to.SwapAxis(e, c)
-  local axes, rank = identity_axes(#c.shapes[1]), #c.shapes[1]
+  local axes, rank = list_axes(#c.shapes[1]), #c.shapes[1]
   local a, b = c.p.dim1 % rank, c.p.dim2 % rank
   axes[a + 1], axes[b + 1] = b, a
   return e:emit("Transpose", { c.inputs[1] }, { perm = axes })
 end
 
-local function expanded(e, c)
+-- Emits the input repeated to the node's output's shape; an axis whose size is not known keeps the
+-- input's.
+local function emit_expand(e, c)
   local shape = {}
   for i, size in ipairs(c.out[1].shape) do
     shape[i] = type(size) == "number" and size or 1
@@ -59,11 +65,11 @@ local function expanded(e, c)
   return e:emit("Expand", { e:reshape(c.inputs[1], from, padded), e:ints(shape) })
 end
 
-to.broadcast_to, to.broadcast_axis = expanded, expanded
+to.broadcast_to, to.broadcast_axis = emit_expand, emit_expand
 
 function to.broadcast_like(e, c)
   if c.p.lhs_axes then
-    return expanded(e, c)
+    return emit_expand(e, c)
   end
   return e:emit("Expand", { c.inputs[1], e:emit("Shape", { c.inputs[2] }) })
 end
@@ -112,36 +118,37 @@ end
 
 -- Parts -------------------------------------------------------------------------------------------
 
-local function part(e, x, axis, from, stop, step)
+-- Emits elements from, from + step … before stop (from 0) of an axis.
+local function slice_axis(e, x, axis, from, stop, step)
   return e:emit("Slice", { x, e:ints{ from }, e:ints{ stop }, e:ints{ axis }, e:ints{ step or 1 } })
 end
 
 function to.slice_axis(e, c)
-  return part(e, c.inputs[1], c.p.axis % #c.shapes[1], c.p.begin, c.p["end"] or MOST)
+  return slice_axis(e, c.inputs[1], c.p.axis % #c.shapes[1], c.p.begin, c.p["end"] or MOST)
 end
 
-local function given(v) return type(v) == "number" end
+local function is_given(v) return type(v) == "number" end
 
 function to.slice(e, c)
   local begins, ends, axes, steps = {}, {}, {}, {}
   local from, stop, step = c.p.begin, c.p["end"], c.p.step or {}
   for i = 1, #from do
-    local by = given(step[i]) and step[i] or 1
+    local by = is_given(step[i]) and step[i] or 1
     axes[i], steps[i] = i - 1, by
-    begins[i] = given(from[i]) and from[i] or by > 0 and 0 or MOST
-    ends[i] = given(stop[i]) and stop[i] or by > 0 and MOST or -MOST
+    begins[i] = is_given(from[i]) and from[i] or by > 0 and 0 or MOST
+    ends[i] = is_given(stop[i]) and stop[i] or by > 0 and MOST or -MOST
   end
   return e:emit("Slice", { c.inputs[1], e:ints(begins), e:ints(ends), e:ints(axes), e:ints(steps) })
 end
 
 function to.slice_like(e, c)
   local axes, x = c.p.axes, c.inputs[1]
-  axes = axes and #axes > 0 and axes or identity_axes(#c.shapes[2])
+  axes = axes and #axes > 0 and axes or list_axes(#c.shapes[2])
   for _, axis in ipairs(axes) do
     axis = axis % #c.shapes[1]
     local size = c.shapes[2][axis + 1]
     if c.shapes[1][axis + 1] ~= size then
-      x = part(e, x, axis, 0, e:known{ size }[1])
+      x = slice_axis(e, x, axis, 0, e:known{ size }[1])
     end
   end
   return x
@@ -152,13 +159,13 @@ function to.Crop(e, c)
   local offset = c.p.offset or { 0, 0 }
   for i = 3, 4 do
     local at = c.p.center_crop and math.floor((e:known(shape)[i] - out[i]) / 2) or offset[i - 2]
-    y = part(e, y, i - 1, at, at + e:known(out)[i])
+    y = slice_axis(e, y, i - 1, at, at + e:known(out)[i])
   end
   return y
 end
 
--- Splits an axis into parts of the given sizes; squeezed: without the axis.
-local function split(e, c, axis, sizes, squeezed)
+-- Emits the parts of an axis of the given sizes; squeezed: without that axis. Returns their names.
+local function split_axis(e, c, axis, sizes, squeezed)
   local names = { e:emit("Split", { c.inputs[1], e:ints(sizes) }, { axis = axis }, #sizes) }
   for i, name in ipairs(squeezed and names or {}) do
     names[i] = e:emit("Squeeze", { name, e:ints{ axis } })
@@ -172,7 +179,7 @@ function to.SliceChannel(e, c)
   for i = 1, c.p.num_outputs do
     sizes[i] = size
   end
-  return split(e, c, axis, sizes, c.p.squeeze_axis)
+  return split_axis(e, c, axis, sizes, c.p.squeeze_axis)
 end
 
 function to._split_v2(e, c)
@@ -180,7 +187,7 @@ function to._split_v2(e, c)
   for i, out in ipairs(c.out) do
     sizes[i] = c.p.squeeze_axis and 1 or e:known{ out.shape[axis + 1] }[1]
   end
-  return split(e, c, axis, sizes, c.p.squeeze_axis)
+  return split_axis(e, c, axis, sizes, c.p.squeeze_axis)
 end
 
 local function all_inputs(c)
@@ -217,7 +224,8 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
-local function filled(number)
+-- Returns a converter of an array full of a number, or of the node's value.
+local function make_filled(number)
   return function(e, c)
     local shape = e:known(c.out[1].shape)
     local x = e:number(number or c.p.value, c.out[1].dtype)
@@ -225,8 +233,8 @@ local function filled(number)
   end
 end
 
-to._zeros, to._ones, to._full, to._zeros_without_dtype = filled(0), filled(1), filled(nil),
-  filled(0)
+to._zeros, to._zeros_without_dtype = make_filled(0), make_filled(0)
+to._ones, to._full = make_filled(1), make_filled(nil)
 
 function to._contrib_arange_like(e, c)
   local out, list = e:known(c.out[1].shape), {}
@@ -243,10 +251,11 @@ end
 
 -- Indices -----------------------------------------------------------------------------------------
 
-local function indices(e, c, i) return e:cast(c.inputs[i], c.dtypes[i], "int64") end
+-- Emits input i (from 1) of the node as int64.
+local function cast_indices(e, c, i) return e:cast(c.inputs[i], c.dtypes[i], "int64") end
 
--- Brings indices into an axis of known size: wraps or clips them.
-local function bounded(e, x, size, mode)
+-- Emits int64 indices brought into an axis of known size: wrapped or clipped.
+local function bound_indices(e, x, size, mode)
   if mode == "wrap" then
     return e:emit("Mod", { x, e:ints{ size } })
   end
@@ -257,12 +266,12 @@ end
 function to.take(e, c)
   local axis = c.p.axis % #c.shapes[1]
   local size = e:known{ c.shapes[1][axis + 1] }[1]
-  return e:emit("Gather", { c.inputs[1], bounded(e, indices(e, c, 2), size, c.p.mode) },
+  return e:emit("Gather", { c.inputs[1], bound_indices(e, cast_indices(e, c, 2), size, c.p.mode) },
     { axis = axis })
 end
 
 function to.Embedding(e, c)
-  return e:emit("Gather", { c.inputs[2], bounded(e, indices(e, c, 1), c.p.input_dim) })
+  return e:emit("Gather", { c.inputs[2], bound_indices(e, cast_indices(e, c, 1), c.p.input_dim) })
 end
 
 to._contrib_SparseEmbedding = to.Embedding
@@ -270,7 +279,7 @@ to._contrib_SparseEmbedding = to.Embedding
 function to.pick(e, c)
   local rank = #c.shapes[1]
   local axis = (c.p.axis or -1) % rank
-  local at = bounded(e, indices(e, c, 2), e:known{ c.shapes[1][axis + 1] }[1], c.p.mode)
+  local at = bound_indices(e, cast_indices(e, c, 2), e:known{ c.shapes[1][axis + 1] }[1], c.p.mode)
   local kept = tables.copied(c.shapes[1])
   kept[axis + 1] = 1
   at = e:reshape(at, c.shapes[2], kept)
@@ -279,14 +288,14 @@ function to.pick(e, c)
 end
 
 function to.batch_take(e, c)
-  local at = e:emit("Unsqueeze", { bounded(e, indices(e, c, 2), e:known(c.shapes[1])[2]),
+  local at = e:emit("Unsqueeze", { bound_indices(e, cast_indices(e, c, 2), e:known(c.shapes[1])[2]),
     e:ints{ 1 } })
   return e:emit("Squeeze", { e:emit("GatherElements", { c.inputs[1], at }, { axis = 1 }),
     e:ints{ 1 } })
 end
 
--- Moves coordinates from the first axis to the last one.
-local function coordinates_last(e, x, rank)
+-- Emits x with its first axis, that of coordinates, moved behind the others.
+local function move_coordinates_last(e, x, rank)
   local axes = {}
   for axis = 1, rank - 1 do
     axes[axis] = axis
@@ -296,17 +305,19 @@ local function coordinates_last(e, x, rank)
 end
 
 function to.gather_nd(e, c)
-  local y = e:emit("GatherND", { c.inputs[1], coordinates_last(e, indices(e, c, 2), #c.shapes[2]) })
-  return y
+  local at = move_coordinates_last(e, cast_indices(e, c, 2), #c.shapes[2])
+  return e:emit("GatherND", { c.inputs[1], at })
 end
 
 function to.scatter_nd(e, c)
   local zeros = e:emit("Expand", { e:number(0, c.dtypes[1]), e:ints(e:known(c.out[1].shape)) })
-  return e:emit("ScatterND", { zeros, coordinates_last(e, indices(e, c, 2), #c.shapes[2]),
-    c.inputs[1] })
+  local at = move_coordinates_last(e, cast_indices(e, c, 2), #c.shapes[2])
+  return e:emit("ScatterND", { zeros, at, c.inputs[1] })
 end
 
-local function reduction_of(e, p)
+-- Returns the attribute `reduction` of ONNX's operator, or nil for none. Raises an error if the
+-- exporter's opset has no such reduction.
+local function choose_reduction(e, p)
   if p.reduction ~= "none" and e.opset < (p.reduction == "add" and 16 or p.reduction == "mul"
       and 16 or 18) then
     e:refuse("reduction = '%s' before opset 18", p.reduction)
@@ -315,23 +326,24 @@ local function reduction_of(e, p)
 end
 
 function to._contrib_take_along_axis(e, c)
-  return e:emit("GatherElements", { c.inputs[1], indices(e, c, 2) }, { axis = c.p.axis })
+  return e:emit("GatherElements", { c.inputs[1], cast_indices(e, c, 2) }, { axis = c.p.axis })
 end
 
 function to._contrib_scatter_along_axis(e, c)
-  return e:emit("ScatterElements", { c.inputs[1], indices(e, c, 2), c.inputs[3] },
-    { axis = c.p.axis, reduction = reduction_of(e, c.p) })
+  return e:emit("ScatterElements", { c.inputs[1], cast_indices(e, c, 2), c.inputs[3] },
+    { axis = c.p.axis, reduction = choose_reduction(e, c.p) })
 end
 
 function to._contrib_scatter_nd(e, c)
-  return e:emit("ScatterND", { c.inputs[1], coordinates_last(e, indices(e, c, 2), #c.shapes[2]),
-    c.inputs[3] }, { reduction = reduction_of(e, c.p) })
+  local at = move_coordinates_last(e, cast_indices(e, c, 2), #c.shapes[2])
+  return e:emit("ScatterND", { c.inputs[1], at, c.inputs[3] },
+    { reduction = choose_reduction(e, c.p) })
 end
 
 function to.one_hot(e, c)
   local dtype = c.out[1].dtype
   local values = e:list({ c.p.off_value, c.p.on_value }, dtype)
-  local at, zero = indices(e, c, 1), e:ints{ 0 }
+  local at, zero = cast_indices(e, c, 1), e:ints{ 0 }
   local safe = e:emit("Where", { e:emit("Less", { at, zero }), e:ints{ c.p.depth }, at })
   return e:emit("OneHot", { safe, e:scalar(c.p.depth, "int64"), values })
 end
@@ -353,7 +365,9 @@ function to.topk(e, c)
   return e:cast(at, c.out[#c.out].dtype, c.out[1].dtype)
 end
 
-local function sorted(e, c, which)
+-- Emits the input sorted along the node's axis. Returns the name of the sorted values (which = 1)
+-- or of their places from 0, int64 (which = 2).
+local function emit_sort(e, c, which)
   local axis = (c.p.axis or -1) % #c.shapes[1]
   if c.p.axis == nil and #c.shapes[1] > 1 then
     e:refuse("axis = None")
@@ -363,20 +377,20 @@ local function sorted(e, c, which)
   return results[which]
 end
 
-function to.sort(e, c) return sorted(e, c, 1) end
+function to.sort(e, c) return emit_sort(e, c, 1) end
 
-function to.argsort(e, c) return e:cast(sorted(e, c, 2), "int64", c.out[1].dtype) end
+function to.argsort(e, c) return e:cast(emit_sort(e, c, 2), "int64", c.out[1].dtype) end
 
 
 -- Sequences: time first ---------------------------------------------------------------------------
 
 -- Returns the lengths of sequences, or nil if all steps count.
-local function lengths_of(e, c)
-  return c.p.use_sequence_length and indices(e, c, 2) or nil
+local function emit_lengths(e, c)
+  return c.p.use_sequence_length and cast_indices(e, c, 2) or nil
 end
 
 function to.SequenceMask(e, c)
-  local lengths, shape, axis = lengths_of(e, c), c.shapes[1], c.p.axis
+  local lengths, shape, axis = emit_lengths(e, c), c.shapes[1], c.p.axis
   if not lengths then
     return c.inputs[1]
   end
@@ -394,17 +408,17 @@ function to.SequenceMask(e, c)
 end
 
 function to.SequenceReverse(e, c)
-  local lengths = lengths_of(e, c)
+  local lengths = emit_lengths(e, c)
   if not lengths then
-    return part(e, c.inputs[1], 0, MOST, -MOST, -1)
+    return slice_axis(e, c.inputs[1], 0, MOST, -MOST, -1)
   end
   return e:emit("ReverseSequence", { c.inputs[1], lengths }, { time_axis = 0, batch_axis = 1 })
 end
 
 function to.SequenceLast(e, c)
-  local lengths, shape, axis = lengths_of(e, c), c.shapes[1], c.p.axis
+  local lengths, shape, axis = emit_lengths(e, c), c.shapes[1], c.p.axis
   if not lengths then
-    local y = part(e, c.inputs[1], axis, -1, MOST)
+    local y = slice_axis(e, c.inputs[1], axis, -1, MOST)
     return e:emit("Squeeze", { y, e:ints{ axis } })
   elseif axis ~= 0 then
     e:refuse("axis = 1 with sequence_length")

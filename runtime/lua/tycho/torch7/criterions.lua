@@ -12,7 +12,8 @@ local criterions = {}
 
 local LOSSES = {}                                        -- class -> f(net, m, x, target)
 
-local function add(names, f)
+-- Registers f(net, m, x, target), which returns a loss, for classes whose names spaces separate.
+local function define_losses(names, f)
   for name in names:gmatch("%S+") do
     LOSSES[name] = f
   end
@@ -26,7 +27,9 @@ function criterions.is(object)
 end
 
 
-local function compute(net, m, x, target, at)
+-- Returns the loss of criterion m, which is at the place `at` of its parent. Raises an error of an
+-- object that is no criterion, of an unknown class, or of too deep a nesting.
+local function compute_loss(net, m, x, target, at)
   local name = objects.is(m) and objects.typename(m)
   net.path[#net.path + 1] = { at = at, class = name or objects.kind(m) }
   if #net.path > 100 then
@@ -43,7 +46,7 @@ end
 
 
 -- Returns the target in the shape of the input; fails unless both are tensors of as many elements.
-local function alike(net, x, target)
+local function reshape_target(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of its shape")
   elseif x:size() ~= target:size() then
@@ -54,39 +57,43 @@ local function alike(net, x, target)
 end
 
 
--- Returns the sum or the mean over all elements.
-local function total(m, x, count)
+-- Returns the sum of losses divided by `count`, by default by their number; the sum itself if the
+-- module's `sizeAverage` is false.
+local function reduce_losses(m, x, count)
   local sum = x:total()
   return m.sizeAverage == false and sum or sum / (count or x:size())
 end
 
 
 -- Defines criterions that compute a loss for each element and sum or average them.
-local function each(names, f)
-  add(names, function(net, m, x, target)
-    target = alike(net, x, target)
-    return total(m, f(x, target, m, net))
+local function define_elementwise(names, f)
+  define_losses(names, function(net, m, x, target)
+    target = reshape_target(net, x, target)
+    return reduce_losses(m, f(x, target, m, net))
   end)
 end
 
-each("nn.MSECriterion", function(x, t) return (x - t):square() end)
-each("nn.AbsCriterion", function(x, t) return (x - t):abs() end)
-each("nn.SmoothL1Criterion", function(x, t)
+define_elementwise("nn.MSECriterion", function(x, t) return (x - t):square() end)
+define_elementwise("nn.AbsCriterion", function(x, t) return (x - t):abs() end)
+define_elementwise("nn.SmoothL1Criterion", function(x, t)
   return (x - t):unary("smooth_l1", { scalar = 1 })
 end)
-each("nn.SoftMarginCriterion nn.BinaryLogisticRegression", function(x, t) return (-(x * t)):softplus() end)
-each("nn.MarginCriterion", function(x, t, m, net)
+define_elementwise("nn.SoftMarginCriterion nn.BinaryLogisticRegression", function(x, t)
+  return (-(x * t)):softplus()
+end)
+define_elementwise("nn.MarginCriterion", function(x, t, m, net)
   return (net:number(m, "margin", 1) - x * t):relu()
 end)
 
 local SMALL = 1e-12
 
-local function cross_entropy(x, t)
+-- Returns the binary cross entropy of each element.
+local function compute_cross_entropy(x, t)
   return -(t * (x + SMALL):log() + (1 - t) * ((1 - x) + SMALL):log())
 end
 
 -- Returns losses times the module's weights, one for each column; unchanged without weights.
-local function weighted(net, m, x, losses)
+local function apply_weights(net, m, x, losses)
   local weights = net:optional(m, "weights")
   if not weights then
     return losses
@@ -98,31 +105,31 @@ local function weighted(net, m, x, losses)
   return losses:reshape{ x:size() / n, n } * weights:reshape{ 1, n }:block()
 end
 
-each("nn.BCECriterion", function(x, t, m, net)
-  return weighted(net, m, x, cross_entropy(x, t))
+define_elementwise("nn.BCECriterion", function(x, t, m, net)
+  return apply_weights(net, m, x, compute_cross_entropy(x, t))
 end)
 
-each("nn.MultiLabelSoftMarginCriterion", function(x, t, m, net)
-  return weighted(net, m, x, x:softplus() - x * t)
+define_elementwise("nn.MultiLabelSoftMarginCriterion", function(x, t, m, net)
+  return apply_weights(net, m, x, x:softplus() - x * t)
 end)
 
-each("nn.DistKLDivCriterion", function(x, t)
+define_elementwise("nn.DistKLDivCriterion", function(x, t)
   local positive = t:gt(0)
   return positive * t * ((t + (1 - positive)):log() - x)
 end)
 
-each("nn.HingeEmbeddingCriterion", function(x, t, m, net)
+define_elementwise("nn.HingeEmbeddingCriterion", function(x, t, m, net)
   local positive = t:gt(0)
   return positive * x + (1 - positive) * (net:number(m, "margin", 1) - x):relu()
 end)
 
-add("nn.L1Cost", function(_, _, x) return x:abs():total() end)
+define_losses("nn.L1Cost", function(_, _, x) return x:abs():total() end)
 
 
 -- Classes -----------------------------------------------------------------------------------------
 
 -- Returns scores as (rows, classes), and classes (from 1) as rows.
-local function rows_and_classes(net, x, target)
+local function split_rows_and_classes(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of classes")
   end
@@ -143,37 +150,38 @@ end
 
 
 -- Returns the entry of each row at its class.
-local function picked(x, target, rows)
+local function pick_classes(x, target, rows)
   return Tensor.call("pick", { x, target - 1 }, { axis = 1 }, { rows })
 end
 
 
-local function negative_log_likelihood(net, m, x, target, average)
-  local scores, classes, rows, n = rows_and_classes(net, x, target)
+local function compute_likelihood(net, m, x, target, average)
+  local scores, classes, rows, n = split_rows_and_classes(net, x, target)
   local weights = net:optional(m, "weights", { 1, n })
   local counted = classes:ne(net:number(m, "ignoreIndex", -100)):block()
   if weights then
-    counted = counted * picked(weights:block():expand{ rows, n }, classes, rows)
+    counted = counted * pick_classes(weights:block():expand{ rows, n }, classes, rows)
   end
-  local sum = -(picked(scores, classes, rows) * counted):total()
+  local sum = -(pick_classes(scores, classes, rows) * counted):total()
   return average and sum / counted:total() or sum
 end
 
-add("nn.ClassNLLCriterion nn.SpatialClassNLLCriterion",
+define_losses("nn.ClassNLLCriterion nn.SpatialClassNLLCriterion",
   function(net, m, x, target)
-    return negative_log_likelihood(net, m, x, target, m.sizeAverage ~= false)
+    return compute_likelihood(net, m, x, target, m.sizeAverage ~= false)
   end)
 
-add("nn.CrossEntropyCriterion cudnn.SpatialCrossEntropyCriterion", function(net, m, x, target)
-  local scores, classes = rows_and_classes(net, x, target)
+define_losses("nn.CrossEntropyCriterion cudnn.SpatialCrossEntropyCriterion", function(net, m, x,
+    target)
+  local scores, classes = split_rows_and_classes(net, x, target)
   local inner = m.nll or m
-  return negative_log_likelihood(net, inner, scores:log_softmax(1), classes,
+  return compute_likelihood(net, inner, scores:log_softmax(1), classes,
     m.sizeAverage ~= false)
 end)
 
-add("nn.MultiMarginCriterion", function(net, m, x, target)
-  local scores, classes, rows, n = rows_and_classes(net, x, target)
-  local own = picked(scores, classes, rows):reshape{ rows, 1 }
+define_losses("nn.MultiMarginCriterion", function(net, m, x, target)
+  local scores, classes, rows, n = split_rows_and_classes(net, x, target)
+  local own = pick_classes(scores, classes, rows):reshape{ rows, 1 }
   local others = 1 - Tensor.call("one_hot", { classes - 1 }, { depth = n, dtype = net.dtype },
     { rows, n })
   local losses = (net:number(m, "margin", 1) - own + scores):relu()
@@ -183,16 +191,18 @@ add("nn.MultiMarginCriterion", function(net, m, x, target)
   losses = losses * others / n
   local weights = net:optional(m, "weights", { 1, n })
   if weights then
-    losses = losses * picked(weights:block():expand{ rows, n }, classes, rows):reshape{ rows, 1 }
+    local picked = pick_classes(weights:block():expand{ rows, n }, classes, rows)
+    losses = losses * picked:reshape{ rows, 1 }
   end
-  return total(m, losses, rows)
+  return reduce_losses(m, losses, rows)
 end)
 
 
 -- Pairs -------------------------------------------------------------------------------------------
 
-local function pair(names, f)
-  add(names, function(net, m, x, target)
+-- Defines criterions f(net, m, a, b, target) of a table of two tensors and a target.
+local function define_pair(names, f)
+  define_losses(names, function(net, m, x, target)
     if Tensor.is(x) or #x ~= 2 or not Tensor.is(x[1]) or not Tensor.is(x[2])
         or not Tensor.is(target) then
       net:fail("type", "the loss is of two tensors and a target")
@@ -202,33 +212,34 @@ local function pair(names, f)
 end
 
 -- Returns a vector as one row, other tensors as they are.
-local function as_rows(x)
+local function make_rows(x)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x
 end
 
-pair("nn.MarginRankingCriterion", function(net, m, a, b, target)
-  local t = alike(net, a, target)
-  return total(m, (net:number(m, "margin", 1) - t * (a - b)):relu())
+define_pair("nn.MarginRankingCriterion", function(net, m, a, b, target)
+  local t = reshape_target(net, a, target)
+  return reduce_losses(m, (net:number(m, "margin", 1) - t * (a - b)):relu())
 end)
 
-pair("nn.CosineEmbeddingCriterion", function(net, m, a, b, target)
-  a, b = as_rows(a), as_rows(b)
+define_pair("nn.CosineEmbeddingCriterion", function(net, m, a, b, target)
+  a, b = make_rows(a), make_rows(b)
   local cosine = (a * b):sum(1) / ((a:square():sum(1) + SMALL):sqrt()
     * (b:square():sum(1) + SMALL):sqrt())
-  local t = alike(net, cosine, target):gt(0)
-  return total(m, t * (1 - cosine) + (1 - t) * (cosine - net:number(m, "margin", 0)):relu())
+  local t = reshape_target(net, cosine, target):gt(0)
+  return reduce_losses(m, t * (1 - cosine) + (1 - t) * (cosine - net:number(m, "margin", 0)):relu())
 end)
 
-pair("nn.L1HingeEmbeddingCriterion", function(net, m, a, b, target)
+define_pair("nn.L1HingeEmbeddingCriterion", function(net, m, a, b, target)
   local d = (a - b):abs():total()
-  local t = alike(net, d, target):gt(0)
+  local t = reshape_target(net, d, target):gt(0)
   return t * d + (1 - t) * (net:number(m, "margin", 1) - d):relu()
 end)
 
 
 -- Criterions of criterions ------------------------------------------------------------------------
 
-local function weight_of(net, m, i)
+-- Returns the weight of inner criterion i (from 1): 1 unless the module has weights.
+local function read_weight(net, m, i)
   local weights = m.weights
   if type(weights) == "table" and weights[i] ~= nil then
     return net:number(weights, i)
@@ -237,7 +248,8 @@ local function weight_of(net, m, i)
 end
 
 
-local function inner_count(net, m)
+-- Returns the number of inner criterions; fails if there are none.
+local function count_criterions(net, m)
   if type(m.criterions) ~= "table" or #m.criterions == 0 then
     net:fail("value", "the field 'criterions' is missing")
   end
@@ -245,19 +257,21 @@ local function inner_count(net, m)
 end
 
 
+-- Returns the weighted sum of n inner criterions' losses; each_input(i) and each_target(i) give
+-- what criterion i (from 1) reads.
 local function compute_sum(net, m, n, each_input, each_target)
   local sum
   for i = 1, n do
-    local part = compute(net, net:module(m, "criterions", i), each_input(i), each_target(i),
-      "criterions." .. i) * weight_of(net, m, i)
+    local part = compute_loss(net, net:module(m, "criterions", i), each_input(i), each_target(i),
+      "criterions." .. i) * read_weight(net, m, i)
     sum = sum and sum + part or part
   end
   return sum
 end
 
 
-add("nn.ParallelCriterion", function(net, m, x, target)
-  local n = inner_count(net, m)
+define_losses("nn.ParallelCriterion", function(net, m, x, target)
+  local n = count_criterions(net, m)
   if Tensor.is(x) or #x ~= n then
     net:fail("type", "the loss is of a table of %d", n)
   elseif not m.repeatTarget and (not target or Tensor.is(target) or #target ~= n) then
@@ -268,8 +282,8 @@ add("nn.ParallelCriterion", function(net, m, x, target)
   end)
 end)
 
-add("nn.MultiCriterion", function(net, m, x, target)
-  return compute_sum(net, m, inner_count(net, m),
+define_losses("nn.MultiCriterion", function(net, m, x, target)
+  return compute_sum(net, m, count_criterions(net, m),
     function() return x end, function() return target end)
 end)
 
@@ -285,7 +299,7 @@ local function split_steps(net, x, what)
   return list
 end
 
-add("nn.SequencerCriterion nn.RepeaterCriterion", function(net, m, x, target)
+define_losses("nn.SequencerCriterion nn.RepeaterCriterion", function(net, m, x, target)
   local repeats = objects.typename(m) == "nn.RepeaterCriterion"
   local steps = split_steps(net, x, "input")
   local targets = not repeats and split_steps(net, target, "target")
@@ -294,21 +308,22 @@ add("nn.SequencerCriterion nn.RepeaterCriterion", function(net, m, x, target)
   end
   local sum
   for i, step in ipairs(steps) do
-    local part = compute(net, net:module(m, "criterion"), step, targets and targets[i] or target,
+    local part = compute_loss(net, net:module(m, "criterion"), step,
+      targets and targets[i] or target,
       "criterion")
     sum = sum and sum + part or part
   end
   return m.sizeAverage == true and sum / #steps or sum
 end)
 
-add("nn.ModuleCriterion", function(net, m, x, target)
+define_losses("nn.ModuleCriterion", function(net, m, x, target)
   if m.inputModule ~= nil then
     x = net:apply(net:module(m, "inputModule"), x, "inputModule")
   end
   if m.targetModule ~= nil then
     target = net:apply(net:module(m, "targetModule"), target, "targetModule")
   end
-  return compute(net, net:module(m, "criterion"), x, target, "criterion")
+  return compute_loss(net, net:module(m, "criterion"), x, target, "criterion")
 end)
 
 
@@ -324,7 +339,7 @@ function criterions.loss(net, m, x, labels, keep)
     Error.raise{ code = "name", func = "torch7.import_model", argument = "shapes",
       message = ("a %s needs the shape of 'label'"):format(objects.typename(m) or "criterion") }
   end
-  local loss = compute(net, m, x, #labels == 1 and labels[1] or labels, "criterion")
+  local loss = compute_loss(net, m, x, #labels == 1 and labels[1] or labels, "criterion")
     :reshape{ 1 }:unary("MakeLoss")
   if not keep then
     return loss

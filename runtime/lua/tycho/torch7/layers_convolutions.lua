@@ -69,13 +69,14 @@ function convolutions.moved(net, x, kernel, stride, pad, dilation)
 end
 
 
-local function with_channels(x, channels, spatial)
+-- Returns the shape of an output: the input's batch, that many channels, and the spatial sizes.
+local function make_target_shape(x, channels, spatial)
   return { x.shape[1], channels, unpack(spatial) }
 end
 
 
--- Returns the numbers of output planes and input planes of a module.
-local function planes_of(net, m)
+-- Returns a module's number of output planes, and that of its input planes.
+local function read_planes(net, m)
   return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end
 
@@ -89,21 +90,22 @@ local function convolve(net, x, weight, bias, p)
   local spatial = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   return Tensor.call("Convolution", { x, weight, bias }, { kernel = p.kernel, stride = p.stride,
     pad = p.pad, dilate = p.dilation or {}, num_filter = weight.shape[1],
-    num_group = p.groups or 1, no_bias = not bias }, with_channels(x, weight.shape[1], spatial),
+    num_group = p.groups or 1, no_bias = not bias }, make_target_shape(x, weight.shape[1], spatial),
     net:name())
 end
 
 
 -- Returns the paddings of a module; old files have one field `padding`, or none.
-local function paddings(net, m, n)
+local function read_paddings(net, m, n)
   return sizes(net, m, "pad", n, m.padding ~= nil and net:integer(m, "padding") or 0, 0)
 end
 
 
-local function convolution(n)
+-- Returns a layer of convolutions over n axes.
+local function make_convolution(n)
   return function(net, m, x)
     local kernel, groups = sizes(net, m, "k", n, nil, 1), net:integer(m, "groups", 1, 1)
-    local out, planes = planes_of(net, m)
+    local out, planes = read_planes(net, m)
     if planes % groups ~= 0 or out % groups ~= 0 then
       net:fail("value", "%d and %d planes in %d groups", planes, out, groups)
     end
@@ -111,22 +113,22 @@ local function convolution(n)
     local bias = net:optional(m, "bias", { out })
     return batched(net, x, n, function(images)
       return convolve(net, images, weight, bias, { kernel = kernel, groups = groups,
-        stride = sizes(net, m, "d", n, 1, 1), pad = paddings(net, m, n),
+        stride = sizes(net, m, "d", n, 1, 1), pad = read_paddings(net, m, n),
         dilation = sizes(net, m, "dilation", n, 1, 1) })
     end)
   end
 end
 
 layers.tensor("nn.SpatialConvolution nn.SpatialConvolutionMM nn.SpatialDilatedConvolution",
-  convolution(2))
-layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", convolution(3))
+  make_convolution(2))
+layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", make_convolution(3))
 
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Returns the rows and columns that are added at the end; with a second input, those that give its
--- size.
-local function adjustments(net, m, n, target, kernel, stride, pad)
+-- Returns how many rows and columns a transposed convolution adds at the end: the module's, or with
+-- a second input (target) as many as give its size.
+local function read_adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do
     local size = target.shape[#target.shape - n + i]
@@ -136,6 +138,7 @@ local function adjustments(net, m, n, target, kernel, stride, pad)
 end
 
 
+-- Returns a transposed convolution with a weight (in, out / groups, ...).
 local function deconvolve(net, x, weight, bias, p)
   if x.shape[2] ~= weight.shape[1] then
     net:fail("shape", "the input has %d channels, the weight is for %d", x.shape[2],
@@ -151,11 +154,12 @@ local function deconvolve(net, x, weight, bias, p)
   end
   return Tensor.call("Deconvolution", { x, weight, bias }, { kernel = p.kernel, stride = p.stride,
     pad = p.pad, adj = p.adj, num_filter = out, num_group = p.groups or 1, no_bias = not bias },
-    with_channels(x, out, spatial), net:name())
+    make_target_shape(x, out, spatial), net:name())
 end
 
 
-local function full_convolution(n)
+-- Returns a layer of transposed convolutions over n axes.
+local function make_full_convolution(n)
   return function(net, m, x)
     local target
     if not Tensor.is(x) then
@@ -166,18 +170,18 @@ local function full_convolution(n)
     end
     local kernel, stride = sizes(net, m, "k", n, nil, 1), sizes(net, m, "d", n, 1, 1)
     local pad, groups = sizes(net, m, "pad", n, 0, 0), net:integer(m, "groups", 1, 1)
-    local out, planes = planes_of(net, m)
+    local out, planes = read_planes(net, m)
     local weight = net:parameter(m, "weight", { planes, out / groups, unpack(kernel) })
     local bias = net:optional(m, "bias", { out })
     return batched(net, x, n, function(images)
       return deconvolve(net, images, weight, bias, { kernel = kernel, stride = stride, pad = pad,
-        groups = groups, adj = adjustments(net, m, n, target, kernel, stride, pad) })
+        groups = groups, adj = read_adjustments(net, m, n, target, kernel, stride, pad) })
     end)
   end
 end
 
-layers.any("nn.SpatialFullConvolution", full_convolution(2))
-layers.any("nn.VolumetricFullConvolution", full_convolution(3))
+layers.any("nn.SpatialFullConvolution", make_full_convolution(2))
+layers.any("nn.VolumetricFullConvolution", make_full_convolution(3))
 
 
 -- Other convolutions ------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ layers.any("nn.VolumetricFullConvolution", full_convolution(3))
 -- too, so this does the same.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
-  local times, planes = planes_of(net, m)
+  local times, planes = read_planes(net, m)
   local weight = net:parameter(m, "weight", { times, planes, kernel[1], kernel[2] })
     :transpose{ 1, 0, 2, 3 }:reshape{ planes * times, 1, kernel[1], kernel[2] }
   local bias = net:optional(m, "bias", { times, planes })
@@ -196,14 +200,15 @@ layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
     local n, channels, height, width = unpack(images.shape)
     images = images:reshape{ n, channels, width, height }
     return convolve(net, images, weight, bias, { kernel = kernel, groups = planes,
-      stride = sizes(net, m, "d", 2, 1, 1), pad = paddings(net, m, 2) })
+      stride = sizes(net, m, "d", 2, 1, 1), pad = read_paddings(net, m, 2) })
   end)
 end)
 
--- Returns the rows of a connection table: {from, to}, from 0.
-local function connections(net, m)
+-- Returns the rows {from, to} (from 0) of a module's connection table, then its numbers of input
+-- and output planes. Fails if a row names no plane.
+local function read_connections(net, m)
   local rows = net:numbers(m, "connTable")
-  local out, planes = planes_of(net, m)
+  local out, planes = read_planes(net, m)
   for i, row in ipairs(rows) do
     local from, to = type(row) == "table" and row[1], type(row) == "table" and row[2]
     if not (from and to and from >= 1 and from <= planes and to >= 1 and to <= out)
@@ -215,10 +220,10 @@ local function connections(net, m)
   return rows, planes, out
 end
 
--- Returns a full weight of kernels for some pairs of planes, as a product with a matrix of 0 and 1.
--- `first`: whether the planes of the input come first.
-local function mapped_weight(net, m, kernel, first)
-  local rows, planes, out = connections(net, m)
+-- Returns the weight of a full convolution, made of kernels for only some pairs of planes by a
+-- product with a matrix of 0 and 1. `first`: whether the planes of the input come first.
+local function make_mapped_weight(net, m, kernel, first)
+  local rows, planes, out = read_connections(net, m)
   local count, matrix = planes * out, {}
   if count * #rows > 2 ^ 24 then
     net:fail("value", "%d connections between %d and %d planes", #rows, planes, out)
@@ -241,7 +246,7 @@ end
 
 layers.tensor("nn.SpatialConvolutionMap", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
-  local weight, out = mapped_weight(net, m, kernel, false)
+  local weight, out = make_mapped_weight(net, m, kernel, false)
   return batched(net, x, 2, function(images)
     return convolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
       stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 } })
@@ -250,7 +255,7 @@ end)
 
 layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
-  local weight, out = mapped_weight(net, m, kernel, true)
+  local weight, out = make_mapped_weight(net, m, kernel, true)
   return batched(net, x, 2, function(images)
     return deconvolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
       stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 }, adj = { 0, 0 } })
@@ -261,7 +266,7 @@ end)
 layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
   local kernel, stride = sizes(net, m, "k", 2, nil, 1), sizes(net, m, "d", 2, 1, 1)
   local pad = sizes(net, m, "pad", 2, 0, 0)
-  local out, planes = planes_of(net, m)
+  local out, planes = read_planes(net, m)
   return batched(net, x, 2, function(images)
     local spatial = convolutions.moved(net, images, kernel, stride, pad)
     if images.shape[2] ~= planes then
@@ -284,13 +289,13 @@ end)
 -- Sequences: (time, frame) or (batch, time, frame) ------------------------------------------------
 
 --- Returns f(x, batch) of sequences with their frames as channels: (batch, frame, time).
-local function framed(net, x, f)
+local function apply_to_frames(net, x, f)
   return batched(net, x, 1, function(sequences)
     return f(sequences:swap(1, 2)):swap(1, 2)
   end)
 end
 
-convolutions.framed = framed
+convolutions.framed = apply_to_frames
 
 -- The weight (out, kW * in) has the frames of a step together.
 layers.tensor("nn.TemporalConvolution", function(net, m, x)
@@ -298,7 +303,7 @@ layers.tensor("nn.TemporalConvolution", function(net, m, x)
   local frame = net:integer(m, "inputFrameSize", nil, 1)
   local out = net:integer(m, "outputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { out, width, frame }):transpose{ 0, 2, 1 }
-  return framed(net, x, function(sequences)
+  return apply_to_frames(net, x, function(sequences)
     return convolve(net, sequences, weight, net:optional(m, "bias", { out }),
       { kernel = { width }, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end)
@@ -312,13 +317,14 @@ layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
     return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), {
       kernel = { width }, groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end
-  return m.featFirst == true and batched(net, x, 1, f) or framed(net, x, f)
+  return m.featFirst == true and batched(net, x, 1, f) or apply_to_frames(net, x, f)
 end)
 
 
 -- Resampling --------------------------------------------------------------------------------------
 
-local function grown(net, m, x, n)
+-- Returns x with each element repeated `scale_factor` times along its last n axes.
+local function repeat_pixels(net, m, x, n)
   local scale = net:integer(m, "scale_factor", nil, 1)
   for k = 1, n do
     x = x:repeated(scale, #x.shape - n + k - 1)
@@ -328,11 +334,11 @@ end
 
 layers.tensor("nn.SpatialUpSamplingNearest", function(net, m, x)
   net:need_dims(x, 3, 4)
-  return grown(net, m, x, 2)
+  return repeat_pixels(net, m, x, 2)
 end)
 
--- Enlarges linearly; the corners of both grids coincide.
-local function bilinear(net, m, x)
+-- Returns x enlarged bilinearly; the corners of both grids coincide.
+local function resize_linearly(net, m, x)
   return batched(net, x, 2, function(images)
     local shape = tables.copied(images.shape)
     if m.oheight ~= nil and m.owidth ~= nil then
@@ -346,16 +352,16 @@ local function bilinear(net, m, x)
   end)
 end
 
-layers.tensor("nn.SpatialUpSamplingBilinear", bilinear)
+layers.tensor("nn.SpatialUpSamplingBilinear", resize_linearly)
 
 layers.tensor("nn.UpSampling", function(net, m, x)
   net:need_dims(x, 3, 5)
   if m.mode == "linear" then
-    return bilinear(net, m, x)
+    return resize_linearly(net, m, x)
   elseif m.mode ~= nil and m.mode ~= "nearest" then
     net:fail("value", "the mode is %s", tostring(m.mode))
   end
-  return grown(net, m, x, #x.shape == 5 and 3 or 2)
+  return repeat_pixels(net, m, x, #x.shape == 5 and 3 or 2)
 end)
 
 

@@ -23,7 +23,8 @@ local function is_table(v)
 end
 
 
-local function data_of(net, node)
+-- Returns the table `data` of a node of nngraph; fails without one.
+local function read_data(net, node)
   if not (objects.is(node) and is_table(node.data)) then
     net:fail("value", "a node of the graph is %s", objects.kind(node))
   end
@@ -31,8 +32,8 @@ local function data_of(net, node)
 end
 
 
--- Returns the nodes in order.
-local function nodes_of(net, m)
+-- Returns the nodes of a graph in the order in which they are computed.
+local function read_nodes(net, m)
   local list = m.forwardnodes
   if not is_table(list) or #list == 0 then
     net:fail("value", "the field 'forwardnodes' is %s", is_table(list) and "empty"
@@ -56,8 +57,8 @@ local function list_children(net, node)
 end
 
 
--- Returns what a node computes of its inputs: one, or a list.
-local function compute(net, node, data, input)
+-- Returns what a node computes of its input, a tensor or a list.
+local function compute_node(net, node, data, input)
   if data.selectindex ~= nil then
     local i = net:integer(data, "selectindex", nil, 1)
     if Tensor.is(input) or input[i] == nil then
@@ -71,8 +72,9 @@ local function compute(net, node, data, input)
 end
 
 
--- Returns the inputs that are computed so far, in their order.
-local function gathered(net, data, given)
+-- Returns the inputs of a node, in their order: a tensor, or a list of several. Fails if one is
+-- missing.
+local function gather_inputs(net, data, given)
   local inputs = given[data]
   if not inputs then
     net:fail("value", "a node of the graph is evaluated before its input")
@@ -87,8 +89,9 @@ local function gathered(net, data, given)
 end
 
 
-local function give(net, from, to, given, value)
-  local data = data_of(net, to)
+-- Stores a value that one node computes among the inputs of another, in `given`.
+local function pass_value(net, from, to, given, value)
+  local data = read_data(net, to)
   local i = is_table(data.mapindex) and data.mapindex[from]
   if type(i) ~= "number" or i < 1 or i % 1 ~= 0 or i > 1e6 then
     net:fail("value", "a node of the graph has no place for an input")
@@ -99,22 +102,22 @@ end
 
 
 layers.any("nn.gModule", function(net, m, x)
-  local nodes, given = nodes_of(net, m), {}
+  local nodes, given = read_nodes(net, m), {}
   if net:integer(m, "nInputs", 1) > 1 and Tensor.is(x) then
     net:fail("type", "the input is a tensor, not a table of %d", m.nInputs)
   end
-  given[data_of(net, m.innode)] = { x, most = 1 }
+  given[read_data(net, m.innode)] = { x, most = 1 }
   for _, node in ipairs(nodes) do
-    local data = data_of(net, node)
-    local y = compute(net, node, data, gathered(net, data, given))
+    local data = read_data(net, node)
+    local y = compute_node(net, node, data, gather_inputs(net, data, given))
     for _, child in ipairs(list_children(net, node)) do
-      give(net, data, child, given, y)
+      pass_value(net, data, child, given, y)
     end
     if data == m.outnode.data then
       return y
     end
   end
-  return gathered(net, data_of(net, m.outnode), given)
+  return gather_inputs(net, read_data(net, m.outnode), given)
 end)
 
 

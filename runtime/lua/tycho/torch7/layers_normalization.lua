@@ -19,8 +19,9 @@ local WEIGHT_NORM_EPS = 1e-4                             -- of nn.WeightNorm
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Returns a running average of `n` entries.
-local function running(net, m, name, n)
+-- Returns a module's running average as an array (n), nil if the file has none; fails if it has
+-- another size.
+local function read_average(net, m, name, n)
   local x = m[name]
   if x == nil then
     return nil
@@ -33,15 +34,16 @@ end
 
 
 -- Returns the running variance; files of version 1 have 1 / sqrt(variance + eps) instead.
-local function variance(net, m, n, eps)
-  local std = running(net, m, "running_std", n)
-  return running(net, m, "running_var", n) or std and std ^ -2 - eps
+local function read_variance(net, m, n, eps)
+  local std = read_average(net, m, "running_std", n)
+  return read_average(net, m, "running_var", n) or std and std ^ -2 - eps
 end
 
 
-local function batch_norm(net, m, x)
+-- Returns x (batch, channels, ...) normalised by the module's running mean and variance.
+local function normalize_batch(net, m, x)
   local n, eps = x.shape[2], net:number(m, "eps", 1e-5)
-  local mean, var = running(net, m, "running_mean", n), variance(net, m, n, eps)
+  local mean, var = read_average(net, m, "running_mean", n), read_variance(net, m, n, eps)
   if not mean or not var then
     net:fail("value", "the field '%s' is missing", mean and "running_var" or "running_mean")
   end
@@ -55,20 +57,20 @@ local function batch_norm(net, m, x)
 end
 
 
--- Returns a normalization of rows, images or volumes with n axes; without a batch of a single one.
-local function normalization(n)
+-- Returns a layer of normalization of inputs with n axes; one with n - 1 is a single sample.
+local function make_normalization(n)
   return function(net, m, x)
     net:need_dims(x, n - 1, n)
     if #x.shape == n then
-      return batch_norm(net, m, x)
+      return normalize_batch(net, m, x)
     end
-    return batch_norm(net, m, x:unsqueeze(0)):reshape(x.shape)
+    return normalize_batch(net, m, x:unsqueeze(0)):reshape(x.shape)
   end
 end
 
-layers.tensor("nn.BatchNormalization", normalization(2))
-layers.tensor("nn.SpatialBatchNormalization", normalization(4))
-layers.tensor("nn.VolumetricBatchNormalization", normalization(5))
+layers.tensor("nn.BatchNormalization", make_normalization(2))
+layers.tensor("nn.SpatialBatchNormalization", make_normalization(4))
+layers.tensor("nn.VolumetricBatchNormalization", make_normalization(5))
 
 -- fast-neural-style: of each image, in evaluation too
 layers.tensor("nn.InstanceNormalization", function(net, m, x)
@@ -111,7 +113,7 @@ end)
 
 -- Returns the sums over neighbourhoods, by modules that are in the file, divided by the sums of
 -- ones, which correct for what is outside the image.
-local function neighbourhood(net, m, x, name, normalizer)
+local function average_neighbours(net, m, x, name, normalizer)
   local coefficients = net:apply(net:module(m, normalizer or name), x:ones_like(),
     normalizer or name):block()
   local sums = net:apply(net:module(m, name), x, name)
@@ -119,12 +121,12 @@ local function neighbourhood(net, m, x, name, normalizer)
 end
 
 layers.tensor("nn.SpatialSubtractiveNormalization", function(net, m, x)
-  local means = neighbourhood(net, m, x, "meanestimator")
+  local means = average_neighbours(net, m, x, "meanestimator")
   return net:apply(net:module(m, "subtractor"), { x, means }, "subtractor")
 end)
 
 layers.tensor("nn.SpatialDivisiveNormalization", function(net, m, x)
-  local stds = neighbourhood(net, m, x, "stdestimator", "meanestimator")
+  local stds = average_neighbours(net, m, x, "stdestimator", "meanestimator")
   stds = net:apply(net:module(m, "thresholder"), stds, "thresholder")
   return net:apply(net:module(m, "normalizer"), { x, stds }, "normalizer")
 end)

@@ -33,9 +33,9 @@ local function read_window(net, m, n, stride)
 end
 
 
--- Returns the number of windows on each axis. A last window that begins after the image is left
--- out, as without `ceil_mode`: the second result holds the numbers with it.
-local function counts(net, x, p)
+-- Returns the number of windows on each axis, without a last one that begins after the image
+-- (which Torch leaves out with `ceil_mode`), and as a second list the numbers with it.
+local function count_windows(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)
   for i = 1, #shape do
@@ -54,9 +54,9 @@ local function counts(net, x, p)
 end
 
 
--- Pools with the engine's operator; windows that Torch leaves out are cut off.
-local function pool(net, x, p, kind, more)
-  local shape, full = counts(net, x, p)
+-- Returns x pooled by the engine's operator, cut to the windows that Torch has.
+local function pool_windows(net, x, p, kind, more)
+  local shape, full = count_windows(net, x, p)
   local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
     pool_type = kind, pooling_convention = p.ceil and "full" or "valid",
     count_include_pad = more and more.count_include_pad }, { x.shape[1], x.shape[2],
@@ -70,8 +70,8 @@ end
 
 -- Calls f(slice) for each position in a window, in order, with the values at this position of all
 -- windows. `fill` is the value around the image.
-local function each_shift(net, x, p, fill, f)
-  local shape = counts(net, x, p)
+local function visit_shifts(net, x, p, fill, f)
+  local shape = count_windows(net, x, p)
   local n, after, total = #shape, {}, tables.product(p.kernel)
   if total > MOST_SHIFTS then
     net:fail("value", "a kernel of %s", table.concat(p.kernel, " x "))
@@ -96,6 +96,7 @@ local function each_shift(net, x, p, fill, f)
 end
 
 
+-- Returns whether a window has gaps between its elements.
 local function has_dilation(p)
   for _, d in ipairs(p.dilation) do
     if d > 1 then
@@ -107,17 +108,17 @@ end
 
 
 -- Returns a layer of maxima, which keeps its input and output for an unpooling layer.
-local function max_pooling(n)
+local function make_max_pooling(n)
   return function(net, m, x)
     local p = read_window(net, m, n)
     return batched(net, x, n, function(images)
       local y
       if has_dilation(p) then
-        each_shift(net, images, p, LEAST, function(slice)
+        visit_shifts(net, images, p, LEAST, function(slice)
           y = y and y:maximum(slice) or slice
         end)
       else
-        y = pool(net, images, p, "max")
+        y = pool_windows(net, images, p, "max")
       end
       net.pooled = net.pooled or {}
       net.pooled[m] = { x = Tensor(images:get(), images.shape), y = Tensor(y:get(), y.shape),
@@ -127,50 +128,51 @@ local function max_pooling(n)
   end
 end
 
-layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", max_pooling(2))
-layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", max_pooling(3))
+layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", make_max_pooling(2))
+layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", make_max_pooling(3))
 
 
 -- Returns an average pooling. Old files of nn, which have no field `divide`, have sums.
-local function average_pooling(n, divides)
+local function make_average_pooling(n, divides)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
     return batched(net, x, n, function(images)
-      local y = pool(net, images, p, "avg", { count_include_pad = m.count_include_pad ~= false })
+      local y = pool_windows(net, images, p, "avg",
+        { count_include_pad = m.count_include_pad ~= false })
       return (divides or m.divide) and y or y * tables.product(p.kernel)
     end)
   end
 end
 
-layers.tensor("nn.SpatialAveragePooling", average_pooling(2, false))
-layers.tensor("nn.VolumetricAveragePooling", average_pooling(3, true))
+layers.tensor("nn.SpatialAveragePooling", make_average_pooling(2, false))
+layers.tensor("nn.VolumetricAveragePooling", make_average_pooling(3, true))
 
 -- Returns an average pooling of cudnn, whose field `mode` says whether padding counts.
-local function cudnn_average(n)
+local function make_cudnn_average(n)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
     local excludes = m.mode == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
     return batched(net, x, n, function(images)
-      return pool(net, images, p, "avg", { count_include_pad = not excludes })
+      return pool_windows(net, images, p, "avg", { count_include_pad = not excludes })
     end)
   end
 end
 
-layers.tensor("cudnn.SpatialAveragePooling", cudnn_average(2))
-layers.tensor("cudnn.VolumetricAveragePooling", cudnn_average(3))
+layers.tensor("cudnn.SpatialAveragePooling", make_cudnn_average(2))
+layers.tensor("cudnn.VolumetricAveragePooling", make_cudnn_average(3))
 
 layers.tensor("nn.TemporalMaxPooling", function(net, m, x)
   local width = net:integer(m, "kW", nil, 1)
   local p = { kernel = { width }, stride = { net:integer(m, "dW", width, 1) }, pad = { 0 },
     dilation = { 1 } }
   return convolutions.framed(net, x, function(sequences)
-    return pool(net, sequences, p, "max")
+    return pool_windows(net, sequences, p, "max")
   end)
 end)
 
 
 -- Returns the sums of windows with a weight and a bias for each plane.
-local function subsampling(net, m, x, p, planes)
+local function sum_windows(net, m, x, p, planes)
   if x.shape[2] ~= planes then
     net:fail("shape", "the input has %d channels instead of %d", x.shape[2], planes)
   end
@@ -178,14 +180,14 @@ local function subsampling(net, m, x, p, planes)
   for i = 1, #p.kernel do
     shape[i + 2] = 1
   end
-  return pool(net, x, p, "sum") * net:parameter(m, "weight", shape)
+  return pool_windows(net, x, p, "sum") * net:parameter(m, "weight", shape)
     + net:parameter(m, "bias", shape)
 end
 
 layers.tensor("nn.SpatialSubSampling", function(net, m, x)
   local p = read_window(net, m, 2, 1)
   return batched(net, x, 2, function(images)
-    return subsampling(net, m, images, p, net:integer(m, "nInputPlane", nil, 1))
+    return sum_windows(net, m, images, p, net:integer(m, "nInputPlane", nil, 1))
   end)
 end)
 
@@ -193,14 +195,14 @@ layers.tensor("nn.TemporalSubSampling", function(net, m, x)
   local p = { kernel = { net:integer(m, "kW", nil, 1) }, stride = { net:integer(m, "dW", 1, 1) },
     pad = { 0 }, dilation = { 1 } }
   return convolutions.framed(net, x, function(sequences)
-    return subsampling(net, m, sequences, p, net:integer(m, "inputFrameSize", nil, 1))
+    return sum_windows(net, m, sequences, p, net:integer(m, "inputFrameSize", nil, 1))
   end)
 end)
 
 
 -- Returns the maxima over n windows of an axis (from 0); window i is from floor(i size / n) to
 -- ceil((i + 1) size / n).
-local function adapted(y, axis, n)
+local function take_maxima(y, axis, n)
   local size, parts = y.shape[axis + 1], {}
   for i = 0, n - 1 do
     parts[i + 1] = y:slice(axis, math.floor(i * size / n), math.ceil((i + 1) * size / n)):max(axis)
@@ -208,7 +210,8 @@ local function adapted(y, axis, n)
   return Tensor.concat(parts, axis)
 end
 
-local function adaptive_sizes(net, m, x)
+-- Returns the height and width (windows) of an adaptive layer's output, by default the input's.
+local function read_adaptive_sizes(net, m, x)
   local height, width = net:integer(m, "H", x.shape[3], 1), net:integer(m, "W", x.shape[4], 1)
   if height * width > 2 ^ 16 then
     net:fail("value", "%d x %d windows", height, width)
@@ -218,14 +221,14 @@ end
 
 layers.tensor("nn.SpatialAdaptiveMaxPooling", function(net, m, x)
   return batched(net, x, 2, function(images)
-    local height, width = adaptive_sizes(net, m, images)
-    return adapted(adapted(images, 2, height), 3, width)
+    local height, width = read_adaptive_sizes(net, m, images)
+    return take_maxima(take_maxima(images, 2, height), 3, width)
   end)
 end)
 
 layers.tensor("nn.SpatialAdaptiveAveragePooling", function(net, m, x)
   return batched(net, x, 2, function(images)
-    local height, width = adaptive_sizes(net, m, images)
+    local height, width = read_adaptive_sizes(net, m, images)
     return Tensor.call("_contrib_AdaptiveAvgPooling2D", { images },
       { output_size = { height, width } }, { images.shape[1], images.shape[2], height, width })
   end)
@@ -241,7 +244,8 @@ layers.tensor("nn.FeatureLPPooling", function(net, m, x)
   for k = axis + 2, #x.shape do
     rest = rest * x.shape[k]
   end
-  local y = pool(net, x:reshape{ batch, 1, features, rest }:pow(power), { kernel = { width, 1 },
+  local powers = x:reshape{ batch, 1, features, rest }:pow(power)
+  local y = pool_windows(net, powers, { kernel = { width, 1 },
     stride = { stride, 1 }, pad = { 0, 0 }, dilation = { 1, 1 } }, "sum"):pow(1 / power)
   local shape = tables.copied(x.shape)
   shape[axis + 1] = y.shape[3]
@@ -253,7 +257,7 @@ end)
 
 -- Returns several tensors as one, in which each element along an axis (from 0) is followed by those
 -- of the others.
-local function interleaved(list, axis)
+local function interleave_tensors(list, axis)
   local shape, parts = tables.copied(list[1].shape), {}
   for i, x in ipairs(list) do
     parts[i] = x:unsqueeze(axis + 1)
@@ -265,17 +269,17 @@ end
 
 -- Returns the values at each position of a window next to each other; zeros where the stride is
 -- larger than the kernel. `at` counts the positions.
-local function interleaved_window(parts, window, axis, at)
+local function interleave_window(parts, window, axis, at)
   local kernel, stride = window.kernel[axis], window.stride[axis]
   if not kernel then
     return parts[at + 1]
   end
   local list = {}
   for k = 0, stride - 1 do
-    list[k + 1] = k < kernel and interleaved_window(parts, window, axis + 1, at * kernel + k)
+    list[k + 1] = k < kernel and interleave_window(parts, window, axis + 1, at * kernel + k)
       or list[1]:zeros_like()
   end
-  return interleaved(list, axis + 1)
+  return interleave_tensors(list, axis + 1)
 end
 
 
@@ -288,7 +292,7 @@ local function unpool(net, x, pooled)
       Error.show(y.shape))
   end
   local parts, found = {}, nil
-  each_shift(net, pooled.x, window, LEAST, function(slice)
+  visit_shifts(net, pooled.x, window, LEAST, function(slice)
     local here = slice:eq(y)
     if found then
       here, found = here * (1 - found), found:maximum(here)
@@ -297,7 +301,7 @@ local function unpool(net, x, pooled)
     end
     parts[#parts + 1] = x * here:block()
   end)
-  local wide, before, after = interleaved_window(parts, window, 1, 0), {}, {}
+  local wide, before, after = interleave_window(parts, window, 1, 0), {}, {}
   for k = 1, #window.kernel do
     local size, pad = pooled.x.shape[k + 2], window.pad[k]
     local to = math.min(wide.shape[k + 2], pad + size)
@@ -308,7 +312,8 @@ local function unpool(net, x, pooled)
 end
 
 
-local function unpooling(n)
+-- Returns a layer that undoes the pooling over n axes of the module in its field `pooling`.
+local function make_unpooling(n)
   return function(net, m, x)
     local pooled = net.pooled and net.pooled[net:module(m, "pooling")]
     if not pooled then
@@ -325,8 +330,8 @@ local function unpooling(n)
   end
 end
 
-layers.tensor("nn.SpatialMaxUnpooling", unpooling(2))
-layers.tensor("nn.VolumetricMaxUnpooling", unpooling(3))
+layers.tensor("nn.SpatialMaxUnpooling", make_unpooling(2))
+layers.tensor("nn.VolumetricMaxUnpooling", make_unpooling(3))
 
 layers.refuse("nn.SpatialFractionalMaxPooling nn.VolumetricFractionalMaxPooling",
   "its windows are drawn anew in each run")

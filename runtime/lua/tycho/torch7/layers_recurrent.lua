@@ -28,7 +28,8 @@ local function zero_state(net, x, size)
 end
 
 
-local function joined(x, states)
+-- Returns the list of an input and states.
+local function join_states(x, states)
   local list = { x }
   for i, state in ipairs(states) do
     list[i + 1] = state
@@ -37,9 +38,9 @@ local function joined(x, states)
 end
 
 
--- Returns a module of an input and `count` states of `outputSize`, which returns the next states;
--- the first is the output.
-local function stepper(names, count)
+-- Defines modules that apply their `recurrentModule` to an input and `count` states of `outputSize`
+-- each, and keep the next states; the first of them is the output.
+local function define_stepper(names, count)
   layers.any(names, function(net, m, x)
     local states = net.states[m]
     if not states then
@@ -48,7 +49,8 @@ local function stepper(names, count)
         states[i] = zero_state(net, x, net:integer(m, "outputSize", nil, 1))
       end
     end
-    local y = net:apply(net:module(m, "recurrentModule"), joined(x, states), "recurrentModule")
+    local y = net:apply(net:module(m, "recurrentModule"), join_states(x, states),
+      "recurrentModule")
     local following = Tensor.is(y) and { y } or y
     if #following ~= count then
       net:fail("value", "the recurrent module gives %d states instead of %d", #following, count)
@@ -58,8 +60,8 @@ local function stepper(names, count)
   end)
 end
 
-stepper("nn.LSTM nn.FastLSTM", 2)
-stepper("nn.GRU nn.MuFuRu", 1)
+define_stepper("nn.LSTM nn.FastLSTM", 2)
+define_stepper("nn.GRU nn.MuFuRu", 1)
 
 layers.any("nn.Recursor", function(net, m, x)
   return net:apply(net:module(m, m.recurrentModule ~= nil and "recurrentModule" or "module"), x,
@@ -75,7 +77,7 @@ layers.any("nn.Recurrent", function(net, m, x)
 end)
 
 
--- Runs steps through a module that starts without states.
+-- Runs steps through a module that starts without states. Returns the list of its outputs.
 local function run_steps(net, m, steps)
   local outer, list = net.states, {}
   net.states = {}
@@ -87,7 +89,8 @@ local function run_steps(net, m, steps)
 end
 
 
-local function inner_module(net, m)
+-- Returns the module inside of m, whose field is `module` or the first of `modules`.
+local function read_inner_module(net, m)
   return m.module ~= nil and net:module(m, "module") or net:module(m, "modules", 1)
 end
 
@@ -102,7 +105,8 @@ local function split_steps(x)
 end
 
 
-local function stacked(net, list)
+-- Returns a list of tensors as one, with time as its first axis; fails of a table.
+local function stack_steps(net, list)
   for i, y in ipairs(list) do
     if not Tensor.is(y) then
       net:fail("type", "step %d gives a table", i)
@@ -115,12 +119,12 @@ end
 
 -- A table of steps, or a tensor whose first axis is time.
 layers.any("nn.Sequencer", function(net, m, x)
-  local inner = inner_module(net, m)
+  local inner = read_inner_module(net, m)
   if not Tensor.is(x) then
     return run_steps(net, inner, x)
   end
   net:need_dims(x, 2, 15)
-  return stacked(net, run_steps(net, inner, split_steps(x)))
+  return stack_steps(net, run_steps(net, inner, split_steps(x)))
 end)
 
 -- The same input several times.
@@ -129,13 +133,13 @@ layers.any("nn.Repeater", function(net, m, x)
   for i = 1, net:integer(m, "rho", nil, 1) do
     steps[i] = x
   end
-  return run_steps(net, inner_module(net, m), steps)
+  return run_steps(net, read_inner_module(net, m), steps)
 end)
 
 layers.any("nn.BiSequencer nn.SeqBRNN", function(net, m, x)
   local outer = net.states
   net.states = {}
-  local y = net:apply(inner_module(net, m), x, "module")
+  local y = net:apply(read_inner_module(net, m), x, "module")
   net.states = outer
   return y
 end)
@@ -144,16 +148,17 @@ end)
 -- Masks -------------------------------------------------------------------------------------------
 
 -- Returns 0 for rows of zeros, else 1; (batch, 1) or (1).
-local function row_mask(rows)
+local function make_row_mask(rows)
   return rows:abs():max(#rows.shape - 1):ne(0)
 end
 
 
-local function masked(y, mask)
+-- Returns y, a tensor or nested tables of them, times a mask of rows.
+local function apply_mask(y, mask)
   if not Tensor.is(y) then
     local list = {}
     for i, inner in ipairs(y) do
-      list[i] = masked(inner, mask)
+      list[i] = apply_mask(inner, mask)
     end
     return list
   end
@@ -170,15 +175,15 @@ layers.any("nn.MaskZero nn.TrimZero", function(net, m, x)
   local input, dims = find_first(x), net:integer(m, "nInputDim", 1, 1)
   net:need_dims(input, dims, dims + 1)
   local batch = #input.shape > dims and input.shape[1] or 1
-  local mask = row_mask(input:reshape{ batch, input:size() / batch }):reshape{ batch }
-  return masked(net:child(m, 1, x), mask)
+  local mask = make_row_mask(input:reshape{ batch, input:size() / batch }):reshape{ batch }
+  return apply_mask(net:child(m, 1, x), mask)
 end)
 
 
 -- Sequences at once -------------------------------------------------------------------------------
 
 -- Returns the weight's rows of the input and of the state, and the bias, in columns of gates.
-local function gate_weights(net, m, inputs, outputs, gates)
+local function read_gate_weights(net, m, inputs, outputs, gates)
   local weight = net:parameter(m, "weight", { inputs + outputs, gates })
   return weight:slice(0, 0, inputs), weight:slice(0, inputs, inputs + outputs),
     net:parameter(m, "bias", { 1, gates })
@@ -187,7 +192,7 @@ end
 
 -- Returns f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with
 -- `batchfirst`, or (time, inputs) of a batch of one.
-local function over_time(net, m, x, inputs, f)
+local function apply_over_time(net, m, x, inputs, f)
   net:need_dims(x, 2, 3)
   local y, first = x, m.batchfirst == true
   if #x.shape == 2 then
@@ -198,7 +203,7 @@ local function over_time(net, m, x, inputs, f)
   if y.shape[3] ~= inputs then
     net:fail("shape", "the input has %d features instead of %d", y.shape[3], inputs)
   end
-  local out = stacked(net, f(split_steps(y), y.shape[2]))
+  local out = stack_steps(net, f(split_steps(y), y.shape[2]))
   if #x.shape == 2 then
     return out:reshape{ out.shape[1], out.shape[3] }
   end
@@ -206,7 +211,8 @@ local function over_time(net, m, x, inputs, f)
 end
 
 
-local function gate(all, k, size)
+-- Returns the columns of gate k (from 0) of `size` columns each.
+local function slice_gate(all, k, size)
   return all:slice(1, k * size, (k + 1) * size)
 end
 
@@ -216,19 +222,19 @@ layers.tensor("nn.SeqLSTM nn.SeqLSTMP", function(net, m, x)
   local inputs = net:integer(m, "inputsize", m.inputSize, 1)
   local size = net:integer(m, "hiddensize", m.outputsize, 1)
   local outputs = net:integer(m, "outputsize", nil, 1)
-  local wx, wh, bias = gate_weights(net, m, inputs, outputs, 4 * size)
+  local wx, wh, bias = read_gate_weights(net, m, inputs, outputs, 4 * size)
   local projection = m.weightO ~= nil and net:parameter(m, "weightO", { size, outputs })
-  return over_time(net, m, x, inputs, function(steps, batch)
+  return apply_over_time(net, m, x, inputs, function(steps, batch)
     local h, c, list = net:full({ batch, outputs }, 0), net:full({ batch, size }, 0), {}
     for t, input in ipairs(steps) do
       local a = Tensor.dot(input, wx) + Tensor.dot(h, wh) + bias
-      local i, forget, o = gate(a, 0, size):sigmoid(), gate(a, 1, size):sigmoid(),
-        gate(a, 2, size):sigmoid()
-      c = forget * c + i * gate(a, 3, size):tanh()
+      local i, forget, o = slice_gate(a, 0, size):sigmoid(), slice_gate(a, 1, size):sigmoid(),
+        slice_gate(a, 2, size):sigmoid()
+      c = forget * c + i * slice_gate(a, 3, size):tanh()
       h = o * c:tanh()
       h = projection and Tensor.dot(h, projection) or h
       if m.maskzero == true then
-        local mask = row_mask(input)
+        local mask = make_row_mask(input)
         c, h = c * mask, h * mask
       end
       list[t] = h
@@ -241,18 +247,18 @@ end)
 layers.tensor("nn.SeqGRU", function(net, m, x)
   local inputs = net:integer(m, "inputSize", m.inputsize, 1)
   local size = net:integer(m, "outputSize", m.outputsize, 1)
-  local wx, wh, bias = gate_weights(net, m, inputs, size, 3 * size)
+  local wx, wh, bias = read_gate_weights(net, m, inputs, size, 3 * size)
   local wh_gates, wh_candidate = wh:slice(1, 0, 2 * size), wh:slice(1, 2 * size, 3 * size)
-  return over_time(net, m, x, inputs, function(steps, batch)
+  return apply_over_time(net, m, x, inputs, function(steps, batch)
     local h, list = net:full({ batch, size }, 0), {}
     for t, input in ipairs(steps) do
       local a = Tensor.dot(input, wx) + bias
       local gates = (a:slice(1, 0, 2 * size) + Tensor.dot(h, wh_gates)):sigmoid()
-      local r, u = gate(gates, 0, size), gate(gates, 1, size)
-      local candidate = (gate(a, 2, size) + Tensor.dot(r * h, wh_candidate)):tanh()
+      local r, u = slice_gate(gates, 0, size), slice_gate(gates, 1, size)
+      local candidate = (slice_gate(a, 2, size) + Tensor.dot(r * h, wh_candidate)):tanh()
       h = candidate - u * candidate + u * h
       if m.maskzero == true then
-        h = h * row_mask(input)
+        h = h * make_row_mask(input)
       end
       list[t] = h
     end

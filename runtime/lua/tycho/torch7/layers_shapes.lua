@@ -13,8 +13,9 @@ local Tensor = require "tycho.torch7.tensor"
 
 -- Views -------------------------------------------------------------------------------------------
 
--- Returns sizes with the one that is -1 computed from the number of elements.
-local function completed(net, sizes, count)
+-- Returns a copy of sizes with the one that is -1 computed from `count`, the number of elements;
+-- fails if no size fits.
+local function complete_sizes(net, sizes, count)
   local shape, open, product = {}, nil, 1
   for i, n in ipairs(sizes) do
     if n == -1 and not open then
@@ -37,7 +38,7 @@ end
 
 
 -- Returns how many batches a View makes of the input; nil: it is viewed as a whole.
-local function batches(net, m, x, sizes)
+local function count_batches(net, m, x, sizes)
   local n, most = #x.shape, m.numInputDims and net:integer(m, "numInputDims") or #x.shape
   local inner, elements, open = 1, 1, false
   for _, size in ipairs(sizes) do
@@ -67,11 +68,11 @@ layers.tensor("nn.View", function(net, m, x)
   if not sizes or #sizes == 0 then
     net:fail("value", "the field 'size' is missing")
   end
-  local count = batches(net, m, x, sizes)
+  local count = count_batches(net, m, x, sizes)
   if count then
     table.insert(sizes, 1, count)
   end
-  return x:reshape(completed(net, sizes, x:size()))
+  return x:reshape(complete_sizes(net, sizes, x:size()))
 end)
 
 layers.tensor("nn.Reshape", function(net, m, x)
@@ -84,7 +85,7 @@ layers.tensor("nn.Reshape", function(net, m, x)
   if not whole then
     table.insert(sizes, 1, x.shape[1])
   end
-  return x:reshape(completed(net, sizes, x:size()))
+  return x:reshape(complete_sizes(net, sizes, x:size()))
 end)
 
 -- Axes of one element vanish: all, or one.
@@ -257,8 +258,8 @@ layers.tensor("nn.Padding", function(net, m, x)
   return Tensor.concat(parts, axis)
 end)
 
--- Adds borders; sizes below 0 cut.
-local function padded(net, x, before, after, mode)
+-- Returns x with borders of `before` and `after` elements around its last axes; sizes below 0 cut.
+local function pad_borders(net, x, before, after, mode)
   local spatial = #before
   net:need_dims(x, spatial + 1, spatial + 2)
   local y = #x.shape == spatial + 1 and x:unsqueeze(0) or x
@@ -283,13 +284,13 @@ for name, mode in pairs{ ["nn.SpatialZeroPadding"] = "constant",
     ["nn.SpatialReflectionPadding"] = "reflect", ["nn.SpatialReplicationPadding"] = "edge" } do
   layers.tensor(name, function(net, m, x)
     local left = net:integer(m, "pad_l", 0)
-    return padded(net, x, { net:integer(m, "pad_t", left), left },
+    return pad_borders(net, x, { net:integer(m, "pad_t", left), left },
       { net:integer(m, "pad_b", left), net:integer(m, "pad_r", left) }, mode)
   end)
 end
 
 layers.tensor("nn.VolumetricReplicationPadding", function(net, m, x)
-  return padded(net, x, { net:integer(m, "pfront"), net:integer(m, "ptop"),
+  return pad_borders(net, x, { net:integer(m, "pfront"), net:integer(m, "ptop"),
     net:integer(m, "pleft") }, { net:integer(m, "pback"), net:integer(m, "pbottom"),
     net:integer(m, "pright") }, "edge")
 end)
@@ -297,14 +298,14 @@ end)
 -- fast-neural-style
 layers.tensor("nn.ShaveImage", function(net, m, x)
   local n = net:integer(m, "size", nil, 0)
-  return padded(net, x, { -n, -n }, { -n, -n }, "constant")
+  return pad_borders(net, x, { -n, -n }, { -n, -n }, "constant")
 end)
 
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Removes an axis (from 0) of one element, unless it is the only axis.
-local function squeezed(y, axis)
+-- Returns y without an axis (from 0) of one element, unless it is the only axis.
+local function squeeze_axis(y, axis)
   if #y.shape == 1 then
     return y
   end
@@ -313,18 +314,19 @@ local function squeezed(y, axis)
   return y:reshape(shape)
 end
 
-local function sum(net, m, x, average)
+-- Returns the sum or the average of x over the module's `dimension`.
+local function reduce_axis(net, m, x, average)
   local axis = net:axis(net:integer(m, "dimension", 1), #x.shape, m.nInputDims)
   local y = average and x:mean(axis) or x:sum(axis)
-  return m.squeeze ~= false and squeezed(y, axis) or y
+  return m.squeeze ~= false and squeeze_axis(y, axis) or y
 end
 
-layers.tensor("nn.Sum", function(net, m, x) return sum(net, m, x, m.sizeAverage) end)
-layers.tensor("nn.Mean", function(net, m, x) return sum(net, m, x, true) end)
+layers.tensor("nn.Sum", function(net, m, x) return reduce_axis(net, m, x, m.sizeAverage) end)
+layers.tensor("nn.Mean", function(net, m, x) return reduce_axis(net, m, x, true) end)
 
 for name, op in pairs{ ["nn.Max"] = "max", ["nn.Min"] = "min" } do
   layers.tensor(name, function(net, m, x)
     local axis = net:axis(net:integer(m, "dimension", 1), #x.shape, m.nInputDims)
-    return squeezed(x:reduce(op, axis), axis)
+    return squeeze_axis(x:reduce(op, axis), axis)
   end)
 end

@@ -49,85 +49,91 @@ end)
 
 -- Functions of one element ------------------------------------------------------------------------
 
--- Adds layers whose field `inplace` is respected.
-local function element(names, f)
+-- Defines layers of f(x, m, net) for each element; with their field `inplace`, later readers of the
+-- input get the result too.
+local function define_elementwise(names, f)
   layers.tensor(names, function(net, m, x)
     return placed(m, x, f(x, m, net))
   end)
 end
 
-local function threshold(x, least, other)
+-- Returns x where it is greater than `least`, elsewhere `other`.
+local function apply_threshold(x, least, other)
   if least == 0 and other == 0 then
     return x:relu()
   end
   return Tensor.where(x:gt(least), x, x:zeros_like() + other)
 end
 
-element("nn.Threshold nn.ReLU", function(x, m, net)
-  return threshold(x, net:number(m, "threshold", 0), net:number(m, "val", 0))
+define_elementwise("nn.Threshold nn.ReLU", function(x, m, net)
+  return apply_threshold(x, net:number(m, "threshold", 0), net:number(m, "val", 0))
 end)
 
-element("cudnn.ReLU", function(x) return x:relu() end)
-element("nn.Tanh", function(x) return x:tanh() end)
-element("nn.Sigmoid", function(x) return x:sigmoid() end)
-element("nn.ReLU6", function(x) return x:clip(0, 6) end)
+define_elementwise("cudnn.ReLU", function(x) return x:relu() end)
+define_elementwise("nn.Tanh", function(x) return x:tanh() end)
+define_elementwise("nn.Sigmoid", function(x) return x:sigmoid() end)
+define_elementwise("nn.ReLU6", function(x) return x:clip(0, 6) end)
 
-element("cudnn.ClippedReLU", function(x, m, net)
+define_elementwise("cudnn.ClippedReLU", function(x, m, net)
   return x:clip(0, net:number(m, "ceiling"))
 end)
 
-element("nn.HardTanh nn.Clamp", function(x, m, net)
+define_elementwise("nn.HardTanh nn.Clamp", function(x, m, net)
   return x:clip(net:number(m, "min_val", -1), net:number(m, "max_val", 1))
 end)
 
-element("nn.Clip", function(x, m, net)
+define_elementwise("nn.Clip", function(x, m, net)
   return x:clip(net:number(m, "minval"), net:number(m, "maxval"))
 end)
 
-element("nn.LeakyReLU", function(x, m, net)
+define_elementwise("nn.LeakyReLU", function(x, m, net)
   return x:unary("LeakyReLU", { act_type = "leaky", slope = net:number(m, "negval", 0.01) })
 end)
 
-element("nn.RReLU", function(x, m, net)
+define_elementwise("nn.RReLU", function(x, m, net)
   return x:unary("LeakyReLU", { act_type = "rrelu", lower_bound = net:number(m, "lower", 1 / 8),
     upper_bound = net:number(m, "upper", 1 / 3) })
 end)
 
-element("nn.ELU", function(x, m, net)
+define_elementwise("nn.ELU", function(x, m, net)
   return x:unary("LeakyReLU", { act_type = "elu", slope = net:number(m, "alpha", 1) })
 end)
 
-element("nn.LogSigmoid", function(x) return -(-x):softplus() end)
-element("nn.SoftSign", function(x) return x:unary("softsign") end)
-element("nn.Abs", function(x) return x:abs() end)
-element("nn.Square", function(x) return x:square() end)
-element("nn.Exp", function(x) return x:exp() end)
-element("nn.Log", function(x) return x:log() end)
-element("nn.TanhShrink", function(x) return x - x:tanh() end)
+define_elementwise("nn.LogSigmoid", function(x) return -(-x):softplus() end)
+define_elementwise("nn.SoftSign", function(x) return x:unary("softsign") end)
+define_elementwise("nn.Abs", function(x) return x:abs() end)
+define_elementwise("nn.Square", function(x) return x:square() end)
+define_elementwise("nn.Exp", function(x) return x:exp() end)
+define_elementwise("nn.Log", function(x) return x:log() end)
+define_elementwise("nn.TanhShrink", function(x) return x - x:tanh() end)
 
 -- linear above threshold / beta
-element("nn.SoftPlus", function(x, m, net)
+define_elementwise("nn.SoftPlus", function(x, m, net)
   local beta, most = net:number(m, "beta", 1), net:number(m, "threshold", 20)
   local y = (x * beta):softplus() / beta
   return most >= 20 and y or Tensor.where((x * beta):gt(most), x, y)
 end)
 
-element("nn.HardShrink", function(x, m, net)
+define_elementwise("nn.HardShrink", function(x, m, net)
   return x * x:abs():gt(net:number(m, "lambda", 0.5))
 end)
 
-element("nn.SoftShrink", function(x, m, net)
+define_elementwise("nn.SoftShrink", function(x, m, net)
   local lambda = net:number(m, "lambda", 0.5)
   return x - x:clip(-lambda, lambda)
 end)
 
-element("nn.Sqrt", function(x) return x:root() end)
+define_elementwise("nn.Sqrt", function(x) return x:root() end)
 
-element("nn.Power", function(x, m, net) return x:pow(net:number(m, "pow")) end)
-element("nn.AddConstant", function(x, m, net) return x + net:number(m, "constant_scalar") end)
-element("nn.MulConstant", function(x, m, net) return x * net:number(m, "constant_scalar") end)
+define_elementwise("nn.Power", function(x, m, net) return x:pow(net:number(m, "pow")) end)
+define_elementwise("nn.AddConstant", function(x, m, net)
+  return x + net:number(m, "constant_scalar")
+end)
+define_elementwise("nn.MulConstant", function(x, m, net)
+  return x * net:number(m, "constant_scalar")
+end)
 
-element("nn.SAdd", function(x, m, net)
+define_elementwise("nn.SAdd", function(x, m, net)
   local y = x + net:number(m, "addend")
   return m.negate and -y or y
 end)
@@ -146,33 +152,40 @@ end)
 -- Softmax -----------------------------------------------------------------------------------------
 
 -- Returns the axis of classes: the first of a vector or an image, the second after a batch.
-local function class_axis(net, x)
+local function find_class_axis(net, x)
   net:need_dims(x, 1, 4)
   return #x.shape % 2 == 1 and 0 or 1
 end
 
-local function spatial_axis(net, x)
+-- Returns the axis of channels of images, with a batch or without.
+local function find_spatial_axis(net, x)
   net:need_dims(x, 3, 4)
   return #x.shape - 3
 end
 
-layers.tensor("nn.SoftMax", function(net, _, x) return x:softmax(class_axis(net, x)) end)
-layers.tensor("nn.SoftMin", function(net, _, x) return (-x):softmax(class_axis(net, x)) end)
-layers.tensor("nn.LogSoftMax", function(net, _, x) return x:log_softmax(class_axis(net, x)) end)
-layers.tensor("nn.SpatialSoftMax", function(net, _, x) return x:softmax(spatial_axis(net, x)) end)
+layers.tensor("nn.SoftMax", function(net, _, x) return x:softmax(find_class_axis(net, x)) end)
+layers.tensor("nn.SoftMin", function(net, _, x) return (-x):softmax(find_class_axis(net, x)) end)
+layers.tensor("nn.LogSoftMax", function(net, _, x)
+  return x:log_softmax(find_class_axis(net, x))
+end)
+layers.tensor("nn.SpatialSoftMax", function(net, _, x)
+  return x:softmax(find_spatial_axis(net, x))
+end)
 layers.tensor("nn.SpatialLogSoftMax", function(net, _, x)
-  return x:log_softmax(spatial_axis(net, x))
+  return x:log_softmax(find_spatial_axis(net, x))
 end)
 
 
 -- Random layers -----------------------------------------------------------------------------------
 
-local function dropout(m, x, p, axes)
+-- Returns x after dropout with probability p; axes (from 0): along which all elements share a draw.
+local function apply_dropout(m, x, p, axes)
   return x:unary("Dropout", { p = p, axes = axes or {},
     mode = m.stochastic_inference == true and "always" or "training" })
 end
 
-local function probability(net, m)
+-- Returns the module's probability of dropping; fails unless it is at least 0 and below 1.
+local function read_probability(net, m)
   local p = net:number(m, "p", 0.5)
   if not (p >= 0 and p < 1) then
     net:fail("value", "the field 'p' is %s, not a probability below 1", tostring(p))
@@ -182,25 +195,25 @@ end
 
 -- Without `v2` the outputs of training are not scaled, but those of evaluation are.
 layers.tensor("nn.Dropout", function(net, m, x)
-  local p = probability(net, m)
-  local y = dropout(m, x, p, m.mono == true and { 0 } or nil)
+  local p = read_probability(net, m)
+  local y = apply_dropout(m, x, p, m.mono == true and { 0 } or nil)
   return placed(m, x, m.v2 == true and y or y * (1 - p))
 end)
 
 -- Defines dropouts with one draw for each map, of images (`spatial` 2) or volumes (3). Other inputs
 -- are allowed, as Torch does in evaluation.
-local function map_dropout(names, spatial)
+local function define_map_dropout(names, spatial)
   layers.tensor(names, function(net, m, x)
-    local p, axes = probability(net, m), {}
+    local p, axes = read_probability(net, m), {}
     for k = 1, #x.shape > spatial and spatial or 0 do
       axes[k] = #x.shape - spatial + k - 1
     end
-    return placed(m, x, dropout(m, x, p, axes) * (1 - p))
+    return placed(m, x, apply_dropout(m, x, p, axes) * (1 - p))
   end)
 end
 
-map_dropout("nn.SpatialDropout", 2)
-map_dropout("nn.VolumetricDropout", 3)
+define_map_dropout("nn.SpatialDropout", 2)
+define_map_dropout("nn.VolumetricDropout", 3)
 
 -- Drops all elements or none.
 layers.tensor("nn.TotalDropout", function(net, m, x)
@@ -208,7 +221,7 @@ layers.tensor("nn.TotalDropout", function(net, m, x)
   for i = 1, #x.shape do
     ones[i] = 1
   end
-  return x * dropout(m, net:full(ones, 1), probability(net, m)):ne(0)
+  return x * apply_dropout(m, net:full(ones, 1), read_probability(net, m)):ne(0)
 end)
 
 -- Adds noise in training only: a Dropout of ones shows whether the network trains, since it leaves
@@ -281,7 +294,7 @@ layers.tensor("nn.Add", function(net, m, x)
 end)
 
 -- Returns a parameter whose axes are the input's, or those after a batch.
-local function with_parameter(net, m, x, name)
+local function read_parameter(net, m, x, name)
   local sizes = net:integers(m, "size")
   local own = sizes or m[name] and m[name]._shape
   if not own or #own == 0 then
@@ -314,12 +327,12 @@ local function with_parameter(net, m, x, name)
 end
 
 layers.tensor("nn.CMul", function(net, m, x)
-  local a, b = with_parameter(net, m, x, "weight")
+  local a, b = read_parameter(net, m, x, "weight")
   return (a * b):reshape(x.shape)
 end)
 
 layers.tensor("nn.CAdd", function(net, m, x)
-  local a, b = with_parameter(net, m, x, "bias")
+  local a, b = read_parameter(net, m, x, "bias")
   return (a + b):reshape(x.shape)
 end)
 
@@ -341,12 +354,13 @@ end)
 -- Distances and other products --------------------------------------------------------------------
 
 -- Returns x as rows, and whether it was a single one.
-local function as_rows(net, x)
+local function make_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x, #x.shape == 1
 end
 
-local function rows_or_row(y, single)
+-- Returns rows as they are, or the single one as a vector.
+local function restore_row(y, single)
   return single and y:reshape{ y:size() } or y
 end
 
@@ -354,16 +368,17 @@ local SMALL = 1e-12
 
 -- products of unit vectors
 layers.tensor("nn.Cosine", function(net, m, x)
-  local rows, single = as_rows(net, x)
+  local rows, single = make_rows(net, x)
   local w = net:parameter(m, "weight")
   local y = Tensor.dot(rows, w, false, true) / (rows:square():sum(1):sqrt() + SMALL)
   local norms = (w:square():sum(1):sqrt() + SMALL):reshape{ 1, w.shape[1] }
-  return rows_or_row(y / norms, single)
+  return restore_row(y / norms, single)
 end)
 
--- Returns the differences between each row and each column of the weight: (rows, in, out).
-local function differences(net, m, x)
-  local rows, single = as_rows(net, x)
+-- Returns the differences between each row and each column of the weight, (rows, in, out), and
+-- whether the input was a single row.
+local function subtract_columns(net, m, x)
+  local rows, single = make_rows(net, x)
   local w = net:parameter(m, "weight")
   if #w.shape ~= 2 or w.shape[1] ~= rows.shape[2] then
     net:fail("shape", "the input has %d features, the weight has shape %s", rows.shape[2],
@@ -372,18 +387,20 @@ local function differences(net, m, x)
   return rows:unsqueeze(2) - w:unsqueeze(0), single
 end
 
-local function distances(d, single)
+-- Returns the distances of differences d (rows, in, out): (rows, out), or (out) of a single row.
+local function measure_distances(d, single)
   local y = d:square():sum(1):root()
-  return rows_or_row(y:reshape{ y.shape[1], y.shape[3] }, single)
+  return restore_row(y:reshape{ y.shape[1], y.shape[3] }, single)
 end
 
 layers.tensor("nn.Euclidean", function(net, m, x)
-  return distances(differences(net, m, x))
+  return measure_distances(subtract_columns(net, m, x))
 end)
 
 layers.tensor("nn.WeightedEuclidean", function(net, m, x)
-  local d, single = differences(net, m, x)
-  return distances(d * net:parameter(m, "diagCov", { d.shape[2], d.shape[3] }):unsqueeze(0), single)
+  local d, single = subtract_columns(net, m, x)
+  local scale = net:parameter(m, "diagCov", { d.shape[2], d.shape[3] })
+  return measure_distances(d * scale:unsqueeze(0), single)
 end)
 
 layers.refuse("nn.SparseLinear nn.IndexLinear", "its input is a list of indices and values")

@@ -13,7 +13,7 @@ local containers = {}
 
 
 -- Returns entry i (from 1) of an input; fails unless it is a tensor.
-local function entry(net, x, i)
+local function get_entry(net, x, i)
   if not Tensor.is(x[i]) then
     net:fail("type", "entry %d of the input is %s, not a tensor", i,
       x[i] and "a table" or "missing")
@@ -22,6 +22,7 @@ local function entry(net, x, i)
 end
 
 
+-- Raises an error unless the input has n entries.
 local function need_entries(net, x, n)
   if #x ~= n then
     net:fail("value", "the input has %d entries instead of %d", #x, n)
@@ -31,14 +32,16 @@ end
 
 -- Containers --------------------------------------------------------------------------------------
 
-local function sequential(net, m, x)
+-- Applies the module's children one after the other. Returns the last one's output.
+local function apply_children(net, m, x)
   for i = 1, net:count(m) do
     x = net:child(m, i, x)
   end
   return x
 end
 
-layers.any("nn.Sequential nn.CReLU nn.SpatialLPPooling nn.Maxout nn.LayerNormalization", sequential)
+layers.any("nn.Sequential nn.CReLU nn.SpatialLPPooling nn.Maxout nn.LayerNormalization",
+  apply_children)
 
 -- Wrappers of their first module.
 layers.any("nn.Decorator nn.DontCast nn.GPU nn.DataParallelTable nn.Serial nn.Inception",
@@ -75,7 +78,7 @@ end)
 layers.any("nn.Concat", function(net, m, x)
   local list = {}
   for i = 1, net:count(m) do
-    list[i] = entry(net, { [i] = net:child(m, i, x) }, i)
+    list[i] = get_entry(net, { [i] = net:child(m, i, x) }, i)
   end
   return Tensor.concat(list, net:axis(net:integer(m, "dimension"), #list[1].shape))
 end)
@@ -85,7 +88,7 @@ layers.any("nn.DepthConcat", function(net, m, x)
   local list, largest = {}, nil
   for i = 1, net:count(m) do
     local y = net:child(m, i, x)
-    list[i] = entry(net, { [i] = y }, i)
+    list[i] = get_entry(net, { [i] = y }, i)
     net:need_dims(y, 3, 4)
     largest = largest or tables.copied(y.shape)
     for k = 1, #largest do
@@ -117,7 +120,7 @@ layers.tensor("nn.Parallel", function(net, m, x)
       n, axis)
   end
   for i = 1, n do
-    list[i] = entry(net, { [i] = net:child(m, i, x:select(axis, i - 1)) }, i)
+    list[i] = get_entry(net, { [i] = net:child(m, i, x:select(axis, i - 1)) }, i)
   end
   return Tensor.concat(list, net:axis(net:integer(m, "outputDimension"), #list[1].shape))
 end)
@@ -132,7 +135,7 @@ layers.tensor("nn.Bottle", function(net, m, x)
   local lead = #x.shape - inputs + 1
   local leading, rest = tables.part(x.shape, 1, lead), tables.part(x.shape, lead + 1, #x.shape)
   local y = net:child(m, 1, x:reshape{ tables.product(leading), unpack(rest) })
-  entry(net, { y }, 1)
+  get_entry(net, { y }, 1)
   if #y.shape ~= outputs then
     net:fail("shape", "the module gives shape %s, not %d dimensions", Error.show(y.shape), outputs)
   end
@@ -146,7 +149,8 @@ end)
 
 -- Tables ------------------------------------------------------------------------------------------
 
-local function position(net, index, n)
+-- Returns an index of n entries counted from 1; one below 0 counts from the end.
+local function resolve_position(net, index, n)
   local i = index < 0 and n + index + 1 or index
   if i < 1 or i > n then
     net:fail("index", "there is no entry %d among %d", index, n)
@@ -155,7 +159,7 @@ local function position(net, index, n)
 end
 
 layers.table("nn.SelectTable", function(net, m, x)
-  return x[position(net, net:integer(m, "index"), #x)]
+  return x[resolve_position(net, net:integer(m, "index"), #x)]
 end)
 
 layers.table("nn.NarrowTable", function(net, m, x)
@@ -163,25 +167,26 @@ layers.table("nn.NarrowTable", function(net, m, x)
   if length < 0 then
     length = #x + length - offset + 2
   end
-  position(net, offset, #x)
-  position(net, offset + length - 1, #x)
+  resolve_position(net, offset, #x)
+  resolve_position(net, offset + length - 1, #x)
   return tables.part(x, offset, offset + length - 1)
 end)
 
-local function flatten(x, list)
+-- Appends the tensors of nested tables to a list, depth first. Returns the list.
+local function flatten_table(x, list)
   if Tensor.is(x) then
     list[#list + 1] = x
   else
     for _, inner in ipairs(x) do
-      flatten(inner, list)
+      flatten_table(inner, list)
     end
   end
   return list
 end
 
-containers.flatten = flatten
+containers.flatten = flatten_table
 
-layers.any("nn.FlattenTable", function(_, _, x) return flatten(x, {}) end)
+layers.any("nn.FlattenTable", function(_, _, x) return flatten_table(x, {}) end)
 layers.table("nn.ReverseTable", function(_, _, x) return tables.reversed(x) end)
 
 -- { {a, b}, {c, d} } -> { {a, c}, {b, d} }
@@ -221,7 +226,7 @@ end)
 layers.table("nn.JoinTable", function(net, m, x)
   local list = {}
   for i = 1, #x do
-    list[i] = entry(net, x, i)
+    list[i] = get_entry(net, x, i)
   end
   return Tensor.concat(list, net:axis(net:integer(m, "dimension"), #list[1].shape, m.nInputDims))
 end)
@@ -231,55 +236,57 @@ end)
 
 -- Returns b in the shape of a. Torch's in-place additions allow other shapes of as many elements;
 -- fails for another number.
-local function like(net, a, b)
+local function reshape_like(net, a, b)
   if a:size() ~= b:size() then
     net:fail("shape", "entries of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))
   end
   return b:reshape(a.shape)
 end
 
-local function fold(names, f)
+-- Defines layers that combine their entries from the left by f(a, b).
+local function define_fold(names, f)
   layers.table(names, function(net, m, x)
-    local y = entry(net, x, 1)
+    local y = get_entry(net, x, 1)
     for i = 2, #x do
-      y = f(y, like(net, y, entry(net, x, i)))
+      y = f(y, reshape_like(net, y, get_entry(net, x, i)))
     end
     return m.inplace and x[1]:set(y:get()) or y
   end)
 end
 
-fold("nn.CAddTable", function(a, b) return a + b end)
-fold("nn.CMulTable", function(a, b) return a * b end)
-fold("nn.CMaxTable", Tensor.maximum)
-fold("nn.CMinTable", Tensor.minimum)
+define_fold("nn.CAddTable", function(a, b) return a + b end)
+define_fold("nn.CMulTable", function(a, b) return a * b end)
+define_fold("nn.CMaxTable", Tensor.maximum)
+define_fold("nn.CMinTable", Tensor.minimum)
 
 layers.table("nn.CAveTable", function(net, _, x)
-  local y = entry(net, x, 1)
+  local y = get_entry(net, x, 1)
   for i = 2, #x do
-    y = y + like(net, y, entry(net, x, i))
+    y = y + reshape_like(net, y, get_entry(net, x, i))
   end
   return y / #x
 end)
 
-local function pair(names, f)
+-- Defines layers f(net, m, a, b) of a table of two tensors.
+local function define_pair(names, f)
   layers.table(names, function(net, m, x)
     need_entries(net, x, 2)
-    return f(net, m, entry(net, x, 1), entry(net, x, 2))
+    return f(net, m, get_entry(net, x, 1), get_entry(net, x, 2))
   end)
 end
 
-pair("nn.CSubTable", function(net, _, a, b) return a - like(net, a, b) end)
-pair("nn.CDivTable", function(net, _, a, b) return a / like(net, a, b) end)
+define_pair("nn.CSubTable", function(net, _, a, b) return a - reshape_like(net, a, b) end)
+define_pair("nn.CDivTable", function(net, _, a, b) return a / reshape_like(net, a, b) end)
 
 -- { a, {b, c} } -> { a + b, a + c }
 layers.table("nn.CAddTensorTable", function(net, _, x)
   need_entries(net, x, 2)
-  local a, list = entry(net, x, 1), {}
+  local a, list = get_entry(net, x, 1), {}
   if Tensor.is(x[2]) then
     net:fail("type", "entry 2 of the input is a tensor, not a table")
   end
   for i = 1, #x[2] do
-    list[i] = a + like(net, a, entry(net, x[2], i))
+    list[i] = a + reshape_like(net, a, get_entry(net, x[2], i))
   end
   return list
 end)
@@ -287,7 +294,7 @@ end)
 -- Weights of the first entry, one for each expert of the second.
 layers.table("nn.MixtureTable", function(net, m, x)
   need_entries(net, x, 2)
-  local gates, experts = entry(net, x, 1), x[2]
+  local gates, experts = get_entry(net, x, 1), x[2]
   local batch = #gates.shape - 1
   if batch > 1 then
     net:fail("shape", "the gates have shape %s", Error.show(gates.shape))
@@ -305,7 +312,7 @@ layers.table("nn.MixtureTable", function(net, m, x)
     net:fail("value", "%d experts and gates of shape %s", #experts, Error.show(gates.shape))
   end
   for i = 1, #experts do
-    local expert, shape = entry(net, experts, i), {}
+    local expert, shape = get_entry(net, experts, i), {}
     for k = 1, #expert.shape do
       shape[k] = k == 1 and batch == 1 and expert.shape[1] or 1
     end
@@ -318,7 +325,7 @@ end)
 
 -- Products of two tensors -------------------------------------------------------------------------
 
-pair("nn.MM", function(_, m, a, b)
+define_pair("nn.MM", function(_, m, a, b)
   if #a.shape == 2 then
     return Tensor.dot(a, b, m.transA == true, m.transB == true)
   end
@@ -326,7 +333,7 @@ pair("nn.MM", function(_, m, a, b)
 end)
 
 -- a matrix and a vector
-pair("nn.MV", function(net, m, a, b)
+define_pair("nn.MV", function(net, m, a, b)
   net:need_dims(a, 2, 3)
   if #a.shape == 2 then
     local y = Tensor.dot(a, b:unsqueeze(#b.shape), m.trans == true)
@@ -342,34 +349,35 @@ local function make_rows(net, x)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x
 end
 
-local function flat(y)
+-- Returns y as a vector.
+local function flatten_tensor(y)
   return y:reshape{ y:size() }
 end
 
-pair("nn.DotProduct", function(net, _, a, b)
-  return flat((make_rows(net, a) * make_rows(net, b)):sum(1))
+define_pair("nn.DotProduct", function(net, _, a, b)
+  return flatten_tensor((make_rows(net, a) * make_rows(net, b)):sum(1))
 end)
 
 local SMALL = 1e-12
 
-pair("nn.CosineDistance", function(net, _, a, b)
+define_pair("nn.CosineDistance", function(net, _, a, b)
   a, b = make_rows(net, a), make_rows(net, b)
   local norms = (a:square():sum(1) + SMALL):sqrt() * (b:square():sum(1) + SMALL):sqrt()
-  return flat((a * b):sum(1) / norms)
+  return flatten_tensor((a * b):sum(1) / norms)
 end)
 
-pair("nn.PairwiseDistance", function(net, m, a, b)
+define_pair("nn.PairwiseDistance", function(net, m, a, b)
   local p, d = net:number(m, "norm", 2), make_rows(net, a) - make_rows(net, b)
   if p == 1 then
-    return flat(d:abs():sum(1))
+    return flatten_tensor(d:abs():sum(1))
   elseif p == 2 then
-    return flat(d:square():sum(1):root())
+    return flatten_tensor(d:square():sum(1):root())
   end
-  return flat(d:abs():pow(p):sum(1):pow(1 / p))
+  return flatten_tensor(d:abs():pow(p):sum(1):pow(1 / p))
 end)
 
 -- a' W b + bias, one matrix for each output
-pair("nn.Bilinear", function(net, m, a, b)
+define_pair("nn.Bilinear", function(net, m, a, b)
   net:need_dims(a, 2)
   net:need_dims(b, 2)
   local out = net:size_of(m, "weight", 1)

@@ -172,7 +172,7 @@ end
 -- Names -------------------------------------------------------------------------------------------
 
 -- Returns the name of a new layer: "linear3" for the third nn.Linear.
-local function layer_name(net, typename)
+local function make_layer_name(net, typename)
   local base = typename:match("([%w_]+)$") or "layer"
   base = base:lower()
   net.counts[base] = (net.counts[base] or 0) + 1
@@ -183,12 +183,13 @@ end
 --- Returns the name of the module that is being imported, for nodes and parameters.
 function Net:name()
   local step = self.path[#self.path]
-  step.name = step.name or layer_name(self, step.class)
+  step.name = step.name or make_layer_name(self, step.class)
   return step.name
 end
 
 
-local function free_name(net, name)
+-- Returns the name, or the first of name_2, name_3 … that no parameter has yet.
+local function make_free_name(net, name)
   local n, free = 1, name
   while net.arg_params[free] or net.aux_params[free] do
     n = n + 1
@@ -202,7 +203,7 @@ end
 
 -- Returns the axes of an array by falling stride, if its strides are those of a dense array; else
 -- nil.
-local function dense_order(shape, strides)
+local function order_dense_axes(shape, strides)
   local axes = {}
   for i, size in ipairs(shape) do
     if size > 1 then
@@ -252,7 +253,7 @@ end
 
 
 -- Returns a variable for an array, as a tensor of the network's dtype.
-local function new_variable(net, x, name)
+local function add_variable(net, x, name)
   net.arg_params[name] = x
   local v = Tensor(symbol.Variable(name), tables.copied(x._shape))
   return net:cast(v, x.dtype)
@@ -281,9 +282,9 @@ end
 
 
 -- Returns the variable of elements of a file: tensors that share elements share one variable.
-local function shared_variable(net, x, origin, name)
+local function share_variable(net, x, origin, name)
   local shape, n = x._shape, x._size
-  local axes = dense_order(shape, origin.strides)
+  local axes = order_dense_axes(shape, origin.strides)
   local from = origin.offset
   local key = not axes and table.concat(origin.strides, ",") .. ":" .. table.concat(shape, ",")
   local region, list = find_region(net, origin, from, from + n)
@@ -297,7 +298,7 @@ local function shared_variable(net, x, origin, name)
       end
     end
   end
-  local v = new_variable(net, x, name)
+  local v = add_variable(net, x, name)
   if axes and not is_sorted(axes) then
     -- the variable has the array's own order, others may see it in the storage's
     local forward = {}
@@ -338,8 +339,8 @@ function Net:optional(m, name, shape)
   end
   local origin, v = objects.origin(x), self.variables[x]
   if not v then
-    local full = free_name(self, self:name() .. "_" .. name)
-    v = origin and shared_variable(self, x, origin, full) or new_variable(self, x, full)
+    local full = make_free_name(self, self:name() .. "_" .. name)
+    v = origin and share_variable(self, x, origin, full) or add_variable(self, x, full)
     self.variables[x] = v
   end
   return v:reshape(shape or tables.copied(x._shape))
@@ -385,7 +386,7 @@ end
 -- @tparam NDArray x
 -- @treturn Symbol
 function Net:state(name, x)
-  local full = free_name(self, self:name() .. "_" .. name)
+  local full = make_free_name(self, self:name() .. "_" .. name)
   if x.dtype ~= self.dtype and FLOATS[x.dtype] then
     x = x:astype(self.dtype)
   end
@@ -402,7 +403,7 @@ end
 function Net:constant(list, name)
   local x = class.is_array(list) and list
     or transfer.from_table(list, args.DTYPES[self.dtype], FUNC)
-  local full = free_name(self, self:name() .. "_" .. name)
+  local full = make_free_name(self, self:name() .. "_" .. name)
   self.arg_params[full] = x
   local v = Tensor(symbol.Variable{ full, lr_mult = 0, wd_mult = 0 }, tables.copied(x._shape))
   return self:cast(v, x.dtype):block()
@@ -438,7 +439,7 @@ local function check_input(net, takes, x)
 end
 
 
-local function unknown(net, name)
+local function fail_unknown(net, name)
   local why = layers.refused[name]
   net:fail("unsupported", why and "this layer cannot be imported: " .. why
     or "there is no layer of this class")
@@ -462,7 +463,7 @@ function Net:apply(m, x, at)
   elseif self.calls > MOST_CALLS then
     self:fail("value", "the network has more than %d layers", MOST_CALLS)
   end
-  local layer = layers.find(name) or unknown(self, name)
+  local layer = layers.find(name) or fail_unknown(self, name)
   check_input(self, layer.takes, x)
   self.active[m] = true
   local y = layer.f(self, m, x)
