@@ -266,6 +266,14 @@ describe("contrib.attention gives what separate operators give", function()
       return numbers:mean():asscalar()
     end
     assert.equal(0, compare(function(a) a.k[{ 0, ":", 299 }] = 0 / 0 end, -1e9))
+    -- 0 times infinity in a sample of two
+    local two = { B = 3, H = 1, KH = 1, d = 4, dv = 4, Tq = n, Tk = n, bias = { n, n },
+      above = -1e9 }
+    local arrays = make_arrays(two)
+    arrays.q[{ 1 }], arrays.k[{ 1, ":", 299 }] = 0, math.huge
+    local y = run(fused(two), arrays, noise{ 3, 1, n, 4 })
+    local sums = y:reshape{ 3, -1 }:sum{ axis = 1 }:totable()
+    assert.is_true(sums[1] == sums[1] and sums[2] ~= sums[2] and sums[3] == sums[3])
     local kept = compare(function(a) a.bias[{ 3, 290 }] = 0 / 0 end, -1e9)
     assert.near(299 / 300, kept, 1e-12)
     for _, times in ipairs{ 100, 1e4, 1e6 } do

@@ -140,7 +140,7 @@ static int64_t count_row_blocks(const struct flash *f)
 /* Returns the number of a block of rows of a sample among those of flash_find_spans. */
 static int64_t span_number(const struct flash *f, int64_t sample, int64_t block)
 {
-  return sample * count_row_blocks(f) + block;
+  return (f->bias.step[0] ? sample * count_row_blocks(f) : 0) + block;
 }
 
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
@@ -155,7 +155,10 @@ struct flash_span flash_find_span(const struct flash *f, const struct flash_rows
 
 /* -- keys that a bias hides -------------------------------------------------------------------- */
 
-enum { HIDDEN_KEYS = 32 };                            /* are looked at together */
+enum {
+  LEAST_STRETCH  = 32,                                /* keys that are looked at together */
+  MOST_STRETCHES = 256                                /* of a row */
+};
 /* e^x is 0 for x below minus this, in float64 and all narrower types */
 #define NO_WEIGHT 750.0
 
@@ -168,10 +171,17 @@ static bool may_find_spans(const struct flash *f)
       !f->mask.x && !f->causal && !f->window && !f->valid_length;
 }
 
+/* Returns the number of blocks of rows for which the bias differs. */
+static int64_t count_spans(const struct flash *f)
+{
+  return (f->bias.step[0] ? f->batch : 1) * count_row_blocks(f);
+}
+
 size_t flash_spans_bytes(const struct flash *f)
 {
   if (!may_find_spans(f)) return 0;
-  return align_up((size_t)(f->batch * count_row_blocks(f)) * sizeof(struct flash_span), ALIGN);
+  return align_up((size_t)count_spans(f) * sizeof(struct flash_span) +
+      (size_t)f->batch * sizeof(double), ALIGN);
 }
 
 /* Returns the greatest norm of a position's numbers in all heads, which is none below that of a
@@ -196,45 +206,66 @@ static double find_norm(const struct flash *f, const struct flash_side *s, int64
 ** with NaN counts. */
 static struct flash_span find_row_span(const struct flash *f, const char *row, double range)
 {
-  const double greatest = f->r->max(row, f->tk);
+  const int64_t least = (f->tk + MOST_STRETCHES - 1) / MOST_STRETCHES,
+                each = align_up((size_t)least, LEAST_STRETCH);
+  double most[MOST_STRETCHES], greatest = -INFINITY;
+  for (int64_t k = 0, i = 0; k < f->tk; k += each, i++) {
+    most[i] = f->r->max(vec_at(f->r, row, k), MIN(each, f->tk - k));
+    greatest = MAX(greatest, most[i]);
+  }
   struct flash_span s = { f->tk, 0 };
-  for (int64_t k = 0; k < f->tk; k += HIDDEN_KEYS) {
-    const int64_t n = MIN(HIDDEN_KEYS, f->tk - k);
-    const void *x = vec_at(f->r, row, k);
-    if (greatest - f->r->max(x, n) > range && !isnan(f->r->sum(x, n))) continue;
+  for (int64_t k = 0, i = 0; k < f->tk; k += each, i++) {
+    const int64_t n = MIN(each, f->tk - k);
+    if (greatest - most[i] > range && !isnan(f->r->sum(vec_at(f->r, row, k), n))) continue;
     s.lo = MIN(s.lo, k);
     s.hi = k + n;
   }
   return s;
 }
 
-static void find_sample_spans(int64_t begin, int64_t end, void *context)
+struct span_job { struct flash *f; double *range; };
+
+/* Finds how far scores of a sample may differ in excess of the bias, for their weights to be 0. */
+static void find_ranges(int64_t begin, int64_t end, void *context)
 {
-  struct flash *f = context;
-  const int64_t blocks = count_row_blocks(f);
+  const struct span_job *j = context;
+  const struct flash *f = j->f;
   for (int64_t sample = begin; sample < end; sample++) {
-    const double bound = fabs(f->scale) * find_norm(f, &f->q, sample, f->heads, f->tq) *
+    const double most = fabs(f->scale) * find_norm(f, &f->q, sample, f->heads, f->tq) *
         find_norm(f, &f->k, sample, f->kv_heads, f->tk);
-    for (int64_t i = 0; i < blocks; i++) {
-      struct flash_span all = { f->tk, 0 };
-      const int64_t first = i * FLASH_QUERIES, last = MIN(first + FLASH_QUERIES, f->tq);
-      for (int64_t q = first; q < last; q++) {
-        const struct flash_rows b = { .sample = sample, .q0 = q, .m = 1 };
-        const char *row = vec_at(f->r, f->bias.x->p, flash_grid_element(&f->bias, &b, 0, 0));
-        const struct flash_span s = find_row_span(f, row, 2 * bound + NO_WEIGHT);
-        all = (struct flash_span){ MIN(all.lo, s.lo), MAX(all.hi, s.hi) };
-      }
-      f->spans[span_number(f, sample, i)] = all;
+    j->range[sample] = isfinite(most) ? 2 * most + NO_WEIGHT : INFINITY;
+  }
+}
+
+static void find_block_spans(int64_t begin, int64_t end, void *context)
+{
+  const struct span_job *j = context;
+  const struct flash *f = j->f;
+  const int64_t blocks = count_row_blocks(f);
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t sample = i / blocks, first = i % blocks * FLASH_QUERIES,
+                  last = MIN(first + FLASH_QUERIES, f->tq);
+    struct flash_span all = { f->tk, 0 };
+    for (int64_t q = first; q < last; q++) {
+      const struct flash_rows b = { .sample = sample, .q0 = q, .m = 1 };
+      const char *row = vec_at(f->r, f->bias.x->p, flash_grid_element(&f->bias, &b, 0, 0));
+      const struct flash_span s = find_row_span(f, row, j->range[sample]);
+      all = (struct flash_span){ MIN(all.lo, s.lo), MAX(all.hi, s.hi) };
     }
+    f->spans[i] = all;
   }
 }
 
 void flash_find_spans(struct flash *f, char *base)
 {
   if (!may_find_spans(f)) return;
-  f->spans = (struct flash_span *)base;
-  parallel_for(f->batch, NS_ELEMENT * (double)f->tq * (double)(f->tk + f->heads * f->d),
-      find_sample_spans, f);
+  const int64_t n = count_spans(f);
+  struct span_job j = { f, (double *)base };
+  parallel_for(f->batch, NS_ELEMENT * (double)((f->tq + f->tk) * f->heads * f->d), find_ranges, &j);
+  for (int64_t i = 1; i < f->batch && !f->bias.step[0]; i++)
+    j.range[0] = MAX(j.range[0], j.range[i]);
+  f->spans = (struct flash_span *)(j.range + f->batch);
+  parallel_for(n, NS_ELEMENT * (double)(FLASH_QUERIES * f->tk), find_block_spans, &j);
 }
 
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
