@@ -434,19 +434,31 @@ int steps_run(const ty_image_step *step, int n, struct rng *rng, struct picture 
 
 static bool check_range(double v, double least, double most) { return v >= least && v <= most; }
 
-static bool check_whole(const ty_image_step *s, int from, int to, double least)
+/* Fails unless values `from` to `to` - 1 are whole numbers of pixels, `least` or more. */
+static int check_pixels(const ty_image_step *s, int from, int to, double least, const char *what)
 {
   for (int i = from; i < to; i++)
-    if (!check_range(s->value[i], least, MOST_SIDE) || floor(s->value[i]) != s->value[i])
-      return false;
-  return true;
+    NEED(check_range(s->value[i], least, MOST_SIDE) && floor(s->value[i]) == s->value[i],
+        TY_EVALUE, "%s: %s is %g, expected a whole number from %g to %d", STEP_NAMES[s->kind],
+        what, s->value[i], least, (int)MOST_SIDE);
+  return TY_OK;
 }
 
-/* Checks rules 9 and 10 of ty.image, which choose by sizes and at random. */
-static bool check_rule(const ty_image_step *s, int at, bool random)
+/* Fails unless value `at` is a rule of ty.image; 9 chooses by sizes, 10 at random. */
+static int check_rule(const ty_image_step *s, int at, bool random)
 {
   double v = s->value[at];
-  return (check_range(v, 0, RESAMPLINGS - 1) || v == 9 || (random && v == 10)) && floor(v) == v;
+  NEED((check_range(v, 0, RESAMPLINGS - 1) || v == 9 || (random && v == 10)) && floor(v) == v,
+      TY_EVALUE, "%s: interpolation is %g, expected 0 to %d%s", STEP_NAMES[s->kind], v,
+      (int)RESAMPLINGS - 1, random ? ", 9 or 10" : " or 9");
+  return TY_OK;
+}
+
+static int check_zoom(const ty_image_step *s, bool zoom_in, bool zoom_out)
+{
+  NEED(!(zoom_in && zoom_out), TY_EVALUE, "%s: zoom_in and zoom_out exclude each other",
+      STEP_NAMES[s->kind]);
+  return TY_OK;
 }
 
 static int check_step(const ty_image_step *s)
@@ -455,22 +467,26 @@ static int check_step(const ty_image_step *s)
   NEED(s->kind >= 0 && s->kind < TY_STEPS, TY_EVALUE, "there is no step %d", s->kind);
   switch (s->kind) {
   case TY_STEP_RESIZE:
-    return check_whole(s, 0, 2, 1) && check_rule(s, 3, false)
-        ? TY_OK : fail_step(s, TY_EVALUE, "bad size or interpolation");
+    TRY(check_pixels(s, 0, 2, 1, "a size"));
+    return check_rule(s, 3, false);
   case TY_STEP_CROP:
-    return check_whole(s, 0, 2, 0) && check_whole(s, 2, 4, 1)
-        ? TY_OK
-        : fail_step(s, TY_EVALUE, "bad window");
+    TRY(check_pixels(s, 0, 2, 0, "a place (x or y)"));
+    return check_pixels(s, 2, 4, 1, "a size");
   case TY_STEP_CENTER_CROP:
   case TY_STEP_RANDOM_CROP:
-    return check_whole(s, 0, 2, 1) && check_rule(s, 2, s->kind == TY_STEP_RANDOM_CROP)
-        ? TY_OK : fail_step(s, TY_EVALUE, "bad size or interpolation");
+    TRY(check_pixels(s, 0, 2, 1, "a size"));
+    return check_rule(s, 2, s->kind == TY_STEP_RANDOM_CROP);
   case TY_STEP_SIZE_CROP:
-    if (!check_whole(s, 0, 2, 1) || !check_rule(s, 6, true))
-      return fail_step(s, TY_EVALUE, "bad size or interpolation");
-    return v[2] > 0 && v[2] <= v[3] && v[3] <= 1 && v[4] > 0 && v[4] <= v[5] && v[5] <= MOST_SIDE
-        ? TY_OK : fail_step(s, TY_EVALUE, "bad scale or ratio");
-  case TY_STEP_BORDER: return check_whole(s, 0, 4, 0) ? TY_OK : fail_step(s, TY_EVALUE, "bad pad");
+    TRY(check_pixels(s, 0, 2, 1, "a size"));
+    TRY(check_rule(s, 6, true));
+    NEED(v[2] > 0 && v[2] <= v[3] && v[3] <= 1, TY_EVALUE,
+        "%s: scale is {%g, %g}, expected 0 < least <= largest <= 1", STEP_NAMES[s->kind], v[2],
+        v[3]);
+    NEED(v[4] > 0 && v[4] <= v[5] && v[5] <= MOST_SIDE, TY_EVALUE,
+        "%s: ratio is {%g, %g}, expected 0 < least <= largest <= %d", STEP_NAMES[s->kind], v[4],
+        v[5], (int)MOST_SIDE);
+    return TY_OK;
+  case TY_STEP_BORDER: return check_pixels(s, 0, 4, 0, "a border of pad");
   case TY_STEP_FLIP_COLUMNS:
   case TY_STEP_FLIP_ROWS:
   case TY_STEP_GREY:
@@ -479,7 +495,10 @@ static int check_step(const ty_image_step *s)
   case TY_STEP_BRIGHTNESS:
   case TY_STEP_CONTRAST:
   case TY_STEP_SATURATION:
-  case TY_STEP_HUE: return v[0] <= v[1] ? TY_OK : fail_step(s, TY_EVALUE, "bad factor");
+  case TY_STEP_HUE:
+    NEED(v[0] <= v[1], TY_EVALUE, "%s: the factors are {%g, %g}, expected {least, largest}",
+        STEP_NAMES[s->kind], v[0], v[1]);
+    return TY_OK;
   case TY_STEP_NORMALIZE:
     for (int i = 3; i < 3 + (int)v[7]; i++)
       if (i < 6 && v[i] == 0) return fail_step(s, TY_EVALUE, "std has a 0");
@@ -487,15 +506,18 @@ static int check_step(const ty_image_step *s)
         ? TY_OK : fail_step(s, TY_EVALUE, "mean and std have 1 or 3 numbers");
   case TY_STEP_CAST:
     return floor(v[0]) == v[0] && check_range(v[0], 0, TY_BF16) && dtype_size((int)v[0])
-        ? TY_OK : fail_step(s, TY_EVALUE, "bad dtype");
+        ? TY_OK : fail_step(s, TY_EVALUE, "there is no such dtype");
   case TY_STEP_ROTATE:
-    return v[0] - v[0] == 0 && !(v[1] != 0 && v[2] != 0)
-        ? TY_OK : fail_step(s, TY_EVALUE, "bad angle, or zoom_in and zoom_out");
+    NEED(v[0] - v[0] == 0, TY_EVALUE, "%s: the angle is %g degrees, expected a finite number",
+        STEP_NAMES[s->kind], v[0]);
+    return check_zoom(s, v[1] != 0, v[2] != 0);
   case TY_STEP_RANDOM_ROTATE:
-    return v[0] < v[1] && v[1] - v[0] < HUGE_VAL && check_range(v[4], 0, 1) &&
-            !(v[2] != 0 && v[3] != 0)
-        ? TY_OK
-        : fail_step(s, TY_EVALUE, "bad limits or probability, or zoom_in and zoom_out");
+    NEED(v[0] < v[1] && v[1] - v[0] < HUGE_VAL, TY_EVALUE,
+        "%s: angle_limits are {%g, %g}, expected {least, largest}", STEP_NAMES[s->kind], v[0],
+        v[1]);
+    NEED(check_range(v[4], 0, 1), TY_EVALUE,
+        "%s: rotate_with_proba is %g, expected 0 to 1", STEP_NAMES[s->kind], v[4]);
+    return check_zoom(s, v[2] != 0, v[3] != 0);
   default: return TY_OK;
   }
 }

@@ -305,6 +305,20 @@ describe("transforms", function()
     assert.raises("name", function() return transforms.Resise end)
   end)
 
+  it("name the option, its value and what it may be", function()
+    for _, row in ipairs{
+        { "Resize", { { 4, interpolation = 7 } }, "interpolation is 7, expected 0 to 4" },
+        { "CropResize", { -1, 0, 2, 2 }, "a place (x or y) is -1" },
+        { "CropResize", { 0, 0, 0, 2 }, "a size is 0" },
+        { "RandomResizedCrop", { 4, { 0, 2 } }, "scale is {0, 2}" },
+        { "RandomResizedCrop", { 4, { 0.1, 1 }, { 2, 1 } }, "ratio is {2, 1}" },
+        { "Rotate", { 3, true, true }, "zoom_in and zoom_out exclude each other" },
+        { "RandomRotation", { { 1, 3 }, false, false, 3 }, "rotate_with_proba is 3" } } do
+      local e = assert.raises("value", transforms[row[1]], unpack(row[2]))
+      assert.truthy(tostring(e):find(row[3], 1, true), tostring(e))
+    end
+  end)
+
   it("refuse images that do not fit", function()
     assert.raises("shape", transforms.CropResize(5, 5, 4, 4), x)
     assert.raises("shape", transforms.Normalize({ 0, 0, 0 }), transforms.ToTensor()(nd.zeros{ 2, 2,
