@@ -16,14 +16,16 @@ local BatchProcessor = Class:extend("BatchProcessor")
 
 
 -- Returns the data and the labels of a batch, each as a list of slices, one per device.
-local function slices(estimator, batch, batch_axis)
+local function split_batch(estimator, batch, batch_axis)
   local options = { batch_axis = batch_axis }
   return utils.split_and_load(batch[1], estimator.context, options),
     utils.split_and_load(batch[2], estimator.context, options)
 end
 
 
-local function forward(net, loss, data, label)
+-- Computes a batch. Returns the outputs of the network and the losses, each a list with one per
+-- slice.
+local function compute_losses(net, loss, data, label)
   local preds, losses = {}, {}
   for i, x in ipairs(data) do
     preds[i] = net(x)
@@ -42,8 +44,9 @@ end
 -- @treturn {NDArray,...} predictions
 -- @treturn {NDArray,...} losses
 function BatchProcessor:fit_batch(estimator, batch, batch_axis)
-  local data, label = slices(estimator, batch, batch_axis)
-  local preds, losses = modes.run(true, true, forward, estimator.net, estimator.loss, data, label)
+  local data, label = split_batch(estimator, batch, batch_axis)
+  local preds, losses = modes.run(true, true, compute_losses, estimator.net, estimator.loss, data,
+    label)
   gradients.backward(losses)
   return data, label, preds, losses
 end
@@ -58,8 +61,8 @@ end
 -- @treturn {NDArray,...} predictions
 -- @treturn {NDArray,...} losses
 function BatchProcessor:evaluate_batch(estimator, batch, batch_axis)
-  local data, label = slices(estimator, batch, batch_axis)
-  local preds, losses = forward(estimator.val_net, estimator.val_loss, data, label)
+  local data, label = split_batch(estimator, batch, batch_axis)
+  local preds, losses = compute_losses(estimator.val_net, estimator.val_loss, data, label)
   return data, label, preds, losses
 end
 

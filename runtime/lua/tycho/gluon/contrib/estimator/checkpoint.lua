@@ -111,7 +111,7 @@ end
 
 
 -- Returns the number of epochs or batches that remain after a checkpoint.
-local function remaining(limit, done, what)
+local function count_remaining(limit, done, what)
   if done >= limit - 1 then
     Error.raise{ code = "value", func = FUNC, argument = "resume_from_checkpoint",
       message = ("the checkpoint has all %d %s already; resume_from_checkpoint = false trains from \z
@@ -121,7 +121,7 @@ local function remaining(limit, done, what)
 end
 
 
-local function resume(self, estimator)
+local function resume_training(self, estimator)
   check_periods(self, estimator)
   self.saved_checkpoints = {}
   local epoch, batch = find_newest(self)
@@ -131,9 +131,9 @@ local function resume(self, estimator)
     return
   end
   if estimator.max_epoch then
-    estimator.max_epoch = remaining(estimator.max_epoch, epoch, "epochs")
+    estimator.max_epoch = count_remaining(estimator.max_epoch, epoch, "epochs")
   else
-    estimator.max_batch = remaining(estimator.max_batch, batch, "batches")
+    estimator.max_batch = count_remaining(estimator.max_batch, batch, "batches")
   end
   local path = self:_path(("%s-epoch%dbatch%d"):format(self.model_prefix, epoch, batch))
   estimator.net:load_parameters{ path .. ".params", ctx = estimator.context }
@@ -148,7 +148,7 @@ function CheckpointHandler:train_begin(estimator)
   self.current_epoch, self.current_batch = 0, 0
   self.best = self._grows and -math.huge or math.huge
   if self.resume_from_checkpoint then
-    resume(self, estimator)
+    resume_training(self, estimator)
   end
 end
 
@@ -207,7 +207,7 @@ local function save_best(self, estimator)
 end
 
 
-local function save(self, estimator)
+local function save_checkpoint(self, estimator)
   local epoch, batch = self.current_epoch, self.current_batch
   if self.resume_from_checkpoint then
     epoch = epoch + self.trained_epoch + 1
@@ -232,7 +232,7 @@ function CheckpointHandler:batch_end(estimator)
     save_symbol(self, estimator)
   end
   if self.batch_period and (self.current_batch + 1) % self.batch_period == 0 then
-    save(self, estimator)
+    save_checkpoint(self, estimator)
   end
   self.current_batch = self.current_batch + 1
 end
@@ -240,7 +240,7 @@ end
 
 function CheckpointHandler:epoch_end(estimator)
   if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0 then
-    save(self, estimator)
+    save_checkpoint(self, estimator)
   end
   self.current_epoch = self.current_epoch + 1
 end

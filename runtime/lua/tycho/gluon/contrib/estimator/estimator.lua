@@ -247,7 +247,7 @@ end
 
 
 -- Sorts handlers by priority; those of equal priority keep their order.
-local function sort(list)
+local function sort_handlers(list)
   local position = {}
   for i, h in ipairs(list) do
     position[h] = i
@@ -284,7 +284,7 @@ local function fit_handlers(self, val_data, given)
     end
     check_metrics(list, known)
   end
-  return sort(list)
+  return sort_handlers(list)
 end
 
 
@@ -300,12 +300,12 @@ local function evaluate_handlers(self, given)
   if own > 0 then
     check_metrics(list, self.val_metrics)
   end
-  return sort(list)
+  return sort_handlers(list)
 end
 
 
 -- Calls all handlers of an event; returns whether one of them asks to stop.
-local function tell(self, list, event, info)
+local function notify_handlers(self, list, event, info)
   local stop = false
   for _, h in ipairs(list) do
     if h[event] ~= nil then
@@ -346,9 +346,9 @@ local function run_batches(self, loader, list, method, batch_axis)
   local process, step = self.batch_processor[method], loader:iter()
   local batch = pack_fields(step())
   while batch do
-    tell(self, list, "batch_begin", { batch = batch })
+    notify_handlers(self, list, "batch_begin", { batch = batch })
     local _, label, pred, l = process(self.batch_processor, self, batch, batch_axis)
-    local stop = tell(self, list, "batch_end",
+    local stop = notify_handlers(self, list, "batch_end",
       { batch = batch, pred = pred, label = label, loss = l })
     batch = not stop and pack_fields(step()) or nil
   end
@@ -370,9 +370,9 @@ function Estimator:evaluate(...)
   end
   local list, outer = evaluate_handlers(self, a.event_handlers), self.batches_per_epoch
   self.batches_per_epoch = count_batches(a.val_data)
-  tell(self, list, "epoch_begin")
+  notify_handlers(self, list, "epoch_begin")
   run_batches(self, a.val_data, list, "evaluate_batch", a.batch_axis)
-  tell(self, list, "epoch_end")
+  notify_handlers(self, list, "epoch_end")
   self.batches_per_epoch = outer
 end
 
@@ -401,12 +401,12 @@ function Estimator:fit(...)
   self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, a.batch_axis
   self.batches_per_epoch = count_batches(a.train_data)
   local list = fit_handlers(self, a.val_data, a.event_handlers)
-  tell(self, list, "train_begin")
+  notify_handlers(self, list, "train_begin")
   repeat
-    tell(self, list, "epoch_begin")
+    notify_handlers(self, list, "epoch_begin")
     run_batches(self, a.train_data, list, "fit_batch", a.batch_axis)
-  until tell(self, list, "epoch_end")
-  tell(self, list, "train_end")
+  until notify_handlers(self, list, "epoch_end")
+  notify_handlers(self, list, "train_end")
 end
 
 

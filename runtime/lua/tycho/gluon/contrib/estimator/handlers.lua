@@ -174,7 +174,7 @@ function ValidationHandler:train_begin()
 end
 
 
-local function evaluate(self, estimator)
+local function run_evaluation(self, estimator)
   self.eval_fn{ val_data = self.val_data, batch_axis = estimator.batch_axis,
     event_handlers = self.event_handlers }
 end
@@ -183,7 +183,7 @@ end
 function ValidationHandler:batch_end(estimator)
   self.current_batch = self.current_batch + 1
   if self.batch_period and self.current_batch % self.batch_period == 0 then
-    evaluate(self, estimator)
+    run_evaluation(self, estimator)
   end
 end
 
@@ -191,7 +191,7 @@ end
 function ValidationHandler:epoch_end(estimator)
   self.current_epoch = self.current_epoch + 1
   if self.epoch_period and self.current_epoch % self.epoch_period == 0 then
-    evaluate(self, estimator)
+    run_evaluation(self, estimator)
   end
 end
 
@@ -297,7 +297,7 @@ end
 
 
 -- Returns the beginning of the line of an epoch.
-local function subject(self)
+local function format_subject(self)
   return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
 end
 
@@ -307,7 +307,7 @@ function LoggingHandler:epoch_begin(estimator)
   self._interval_time, self._interval_samples = 0, 0
   self._shown, self._last_batch = self._epoch_start, self._epoch_start
   estimator.logger:info(is_training(self)
-    and ("%s Begin, current learning rate: %.4f"):format(subject(self),
+    and ("%s Begin, current learning rate: %.4f"):format(format_subject(self),
       estimator.trainer.learning_rate) or "Validation Begin")
 end
 
@@ -325,11 +325,11 @@ local function show_progress(self, estimator, now)
   end
   self._shown = now
   local seconds, done = now - self._epoch_start, self.batch_index + 1
-  local text = ("%s %d"):format(subject(self), done)
+  local text = ("%s %d"):format(format_subject(self), done)
   if total and total > 0 then
     local part = math.min(1, done / total)
     local filled = math.floor(BAR * part)
-    text = ("%s %s%s %d/%d, %.0fs left"):format(subject(self), ("="):rep(filled),
+    text = ("%s %s%s %d/%d, %.0fs left"):format(format_subject(self), ("="):rep(filled),
       ("-"):rep(BAR - filled), done, total, seconds / part - seconds)
   end
   log:info(with_values(text .. speed_text(self._epoch_samples, seconds), self.metrics) .. "\r")
@@ -360,7 +360,8 @@ end
 
 function LoggingHandler:epoch_end(estimator)
   local seconds = self._last_batch - self._epoch_start
-  local text = with_values(("%s Finished in %.3fs"):format(subject(self), seconds), self.metrics)
+  local text = ("%s Finished in %.3fs"):format(format_subject(self), seconds)
+  text = with_values(text, self.metrics)
   estimator.logger:info(text .. speed_text(self._epoch_samples, seconds))
   self.current_epoch, self.batch_index = self.current_epoch + 1, 0
 end

@@ -12,13 +12,13 @@ local nn = require "tycho.gluon.nn"
 local branched = { classes = {}, functions = {}, models = {} }
 
 
-local function forward(self, x)
+local function apply_network(self, x)
   return self.output(self.features(x))
 end
 
 
 -- Returns a container without a prefix of its own.
-local function sequence(...)
+local function make_sequence(...)
   local net = nn.HybridSequential{ prefix = "" }
   net:add(...)
   return net
@@ -26,7 +26,7 @@ end
 
 
 -- Returns a block of branches over the same input, whose channels are joined.
-local function branches(...)
+local function make_branches(...)
   local net = nn.HybridConcurrent{ axis = 1, prefix = "" }
   net:add(...)
   return net
@@ -36,21 +36,22 @@ end
 -- DenseNet ----------------------------------------------------------------------------------------
 
 -- Returns a layer that adds `growth_rate` channels to its input.
-local function dense_layer(growth_rate, bn_size, dropout)
-  local new = sequence(nn.BatchNorm(), nn.Activation("relu"),
+local function make_dense_layer(growth_rate, bn_size, dropout)
+  local new = make_sequence(nn.BatchNorm(), nn.Activation("relu"),
     nn.Conv2D{ bn_size * growth_rate, 1, use_bias = false },
     nn.BatchNorm(), nn.Activation("relu"),
     nn.Conv2D{ growth_rate, 3, padding = 1, use_bias = false })
   if dropout ~= 0 then
     new:add(nn.Dropout(dropout))
   end
-  return branches(nn.Identity(), new)
+  return make_branches(nn.Identity(), new)
 end
 
 
-local function transition(channels)
-  return sequence(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D{ channels, 1, use_bias = false },
-    nn.AvgPool2D{ 2, strides = 2 })
+-- Returns the block between two stages: to that many channels, half the height and width.
+local function make_transition(channels)
+  return make_sequence(nn.BatchNorm(), nn.Activation("relu"),
+    nn.Conv2D{ channels, 1, use_bias = false }, nn.AvgPool2D{ 2, strides = 2 })
 end
 
 
@@ -62,11 +63,11 @@ local DenseNet = layer.extend(HybridBlock, "model_zoo.vision.DenseNet", {
   { "bn_size", "positive", 4 }, { "dropout", "number", 0 }, { "classes", "positive", 1000 },
 })
 
-DenseNet.forward = forward
+DenseNet.forward = apply_network
 branched.classes.DenseNet = DenseNet
 
 function DenseNet:set_up(a)
-  local features = sequence(
+  local features = make_sequence(
     nn.Conv2D{ a.num_init_features, 7, strides = 2, padding = 3, use_bias = false },
     nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D{ 3, strides = 2, padding = 1 })
   local channels = a.num_init_features
@@ -74,14 +75,14 @@ function DenseNet:set_up(a)
     local stage = nn.HybridSequential{ prefix = ("stage%d_"):format(i) }
     stage:name_scope(function()
       for _ = 1, count do
-        stage:add(dense_layer(a.growth_rate, a.bn_size, a.dropout))
+        stage:add(make_dense_layer(a.growth_rate, a.bn_size, a.dropout))
       end
     end)
     features:add(stage)
     channels = channels + count * a.growth_rate
     if i < #a.block_config then
       channels = math.floor(channels / 2)
-      features:add(transition(channels))
+      features:add(make_transition(channels))
     end
   end
   features:add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D{ 7 }, nn.Flatten())
@@ -133,16 +134,16 @@ end
 -- SqueezeNet --------------------------------------------------------------------------------------
 
 local function fire_conv(channels, kernel_size, padding)
-  return sequence(nn.Conv2D{ channels, kernel_size, padding = padding or 0 },
+  return make_sequence(nn.Conv2D{ channels, kernel_size, padding = padding or 0 },
     nn.Activation("relu"))
 end
 
 
 -- Returns a fire module of SqueezeNet: a convolution to `squeeze` channels, then two convolutions
 -- of it, 1x1 and 3x3, to `expand` channels each.
-local function fire(squeeze, expand)
+local function make_fire(squeeze, expand)
   local first = fire_conv(squeeze, 1)
-  return sequence(first, branches(fire_conv(expand, 1), fire_conv(expand, 3, 1)))
+  return make_sequence(first, make_branches(fire_conv(expand, 1), fire_conv(expand, 3, 1)))
 end
 
 
@@ -162,20 +163,20 @@ local SQUEEZE = {
 local SqueezeNet = layer.extend(HybridBlock, "model_zoo.vision.SqueezeNet",
   { { "version", "text" }, { "classes", "positive", 1000 } })
 
-SqueezeNet.forward = forward
+SqueezeNet.forward = apply_network
 branched.classes.SqueezeNet = SqueezeNet
 
 function SqueezeNet:set_up(a)
   local parts = SQUEEZE[layer.word("model_zoo.vision.SqueezeNet", "version", a.version,
     { "1.0", "1.1" })]
-  local features = sequence(nn.Conv2D(parts[1]), nn.Activation("relu"))
+  local features = make_sequence(nn.Conv2D(parts[1]), nn.Activation("relu"))
   for i = 2, #parts do
     features:add(parts[i] == POOL and nn.MaxPool2D{ 3, strides = 2, ceil_mode = true }
-      or fire(parts[i][1], parts[i][2]))
+      or make_fire(parts[i][1], parts[i][2]))
   end
   features:add(nn.Dropout(0.5))
   self.features = features
-  self.output = sequence(nn.Conv2D{ a.classes, 1 }, nn.Activation("relu"), nn.AvgPool2D(13),
+  self.output = make_sequence(nn.Conv2D{ a.classes, 1 }, nn.Activation("relu"), nn.AvgPool2D(13),
     nn.Flatten())
 end
 
@@ -209,15 +210,15 @@ end
 -- Returns a convolution without bias, normalization, relu. `setting`: channels, kernel size,
 -- strides, padding; false for the default.
 local function basic_conv(setting)
-  return sequence(nn.Conv2D{ setting[1], setting[2], strides = setting[3] or 1,
+  return make_sequence(nn.Conv2D{ setting[1], setting[2], strides = setting[3] or 1,
     padding = setting[4] or 0, use_bias = false }, nn.BatchNorm{ epsilon = 0.001 },
     nn.Activation("relu"))
 end
 
 
 -- Returns a pool or none, then convolutions.
-local function branch(pool, ...)
-  local net = sequence()
+local function make_branch(pool, ...)
+  local net = make_sequence()
   if pool == "avg" then
     net:add(nn.AvgPool2D{ 3, strides = 1, padding = 1 })
   elseif pool == "max" then
@@ -232,7 +233,7 @@ end
 
 -- Returns a block of branches with a prefix; `make` returns them, called inside the block's name
 -- scope.
-local function joined(prefix, make)
+local function join_branches(prefix, make)
   local net = nn.HybridConcurrent{ axis = 1, prefix = prefix }
   net:name_scope(function()
     net:add(make())
@@ -242,18 +243,19 @@ end
 
 
 local function inception_a(pool_channels, prefix)
-  return joined(prefix, function()
-    return branch(nil, { 64, 1 }), branch(nil, { 48, 1 }, { 64, 5, false, 2 }),
-      branch(nil, { 64, 1 }, { 96, 3, false, 1 }, { 96, 3, false, 1 }),
-      branch("avg", { pool_channels, 1 })
+  return join_branches(prefix, function()
+    return make_branch(nil, { 64, 1 }), make_branch(nil, { 48, 1 }, { 64, 5, false, 2 }),
+      make_branch(nil, { 64, 1 }, { 96, 3, false, 1 }, { 96, 3, false, 1 }),
+      make_branch("avg", { pool_channels, 1 })
   end)
 end
 
 
 local function inception_b(prefix)
-  return joined(prefix, function()
-    return branch(nil, { 384, 3, 2 }), branch(nil, { 64, 1 }, { 96, 3, false, 1 }, { 96, 3, 2 }),
-      branch("max")
+  return join_branches(prefix, function()
+    return make_branch(nil, { 384, 3, 2 }),
+      make_branch(nil, { 64, 1 }, { 96, 3, false, 1 }, { 96, 3, 2 }),
+      make_branch("max")
   end)
 end
 
@@ -262,36 +264,36 @@ local WIDE, TALL = { 1, 7 }, { 7, 1 }
 local WIDE_PAD, TALL_PAD = { 0, 3 }, { 3, 0 }
 
 local function inception_c(n, prefix)
-  return joined(prefix, function()
-    return branch(nil, { 192, 1 }),
-      branch(nil, { n, 1 }, { n, WIDE, false, WIDE_PAD }, { 192, TALL, false, TALL_PAD }),
-      branch(nil, { n, 1 }, { n, TALL, false, TALL_PAD }, { n, WIDE, false, WIDE_PAD },
+  return join_branches(prefix, function()
+    return make_branch(nil, { 192, 1 }),
+      make_branch(nil, { n, 1 }, { n, WIDE, false, WIDE_PAD }, { 192, TALL, false, TALL_PAD }),
+      make_branch(nil, { n, 1 }, { n, TALL, false, TALL_PAD }, { n, WIDE, false, WIDE_PAD },
         { n, TALL, false, TALL_PAD }, { 192, WIDE, false, WIDE_PAD }),
-      branch("avg", { 192, 1 })
+      make_branch("avg", { 192, 1 })
   end)
 end
 
 
 local function inception_d(prefix)
-  return joined(prefix, function()
-    return branch(nil, { 192, 1 }, { 320, 3, 2 }),
-      branch(nil, { 192, 1 }, { 192, WIDE, false, WIDE_PAD }, { 192, TALL, false, TALL_PAD },
+  return join_branches(prefix, function()
+    return make_branch(nil, { 192, 1 }, { 320, 3, 2 }),
+      make_branch(nil, { 192, 1 }, { 192, WIDE, false, WIDE_PAD }, { 192, TALL, false, TALL_PAD },
         { 192, 3, 2 }),
-      branch("max")
+      make_branch("max")
   end)
 end
 
 
 local function inception_e(prefix)
   local function split()
-    return branches(branch(nil, { 384, { 1, 3 }, false, { 0, 1 } }),
-      branch(nil, { 384, { 3, 1 }, false, { 1, 0 } }))
+    return make_branches(make_branch(nil, { 384, { 1, 3 }, false, { 0, 1 } }),
+      make_branch(nil, { 384, { 3, 1 }, false, { 1, 0 } }))
   end
-  return joined(prefix, function()
-    local first = branch(nil, { 320, 1 })
-    local single = sequence(branch(nil, { 384, 1 }), split())
-    local double = sequence(branch(nil, { 448, 1 }, { 384, 3, false, 1 }), split())
-    return first, single, double, branch("avg", { 192, 1 })
+  return join_branches(prefix, function()
+    local first = make_branch(nil, { 320, 1 })
+    local single = make_sequence(make_branch(nil, { 384, 1 }), split())
+    local double = make_sequence(make_branch(nil, { 448, 1 }, { 384, 3, false, 1 }), split())
+    return first, single, double, make_branch("avg", { 192, 1 })
   end)
 end
 
@@ -301,11 +303,11 @@ end
 local Inception3 = layer.extend(HybridBlock, "model_zoo.vision.Inception3",
   { { "classes", "positive", 1000 } })
 
-Inception3.forward = forward
+Inception3.forward = apply_network
 branched.classes.Inception3 = Inception3
 
 function Inception3:set_up(a)
-  local features = sequence(basic_conv{ 32, 3, 2 }, basic_conv{ 32, 3 },
+  local features = make_sequence(basic_conv{ 32, 3, 2 }, basic_conv{ 32, 3 },
     basic_conv{ 64, 3, false, 1 }, nn.MaxPool2D{ 3, strides = 2 }, basic_conv{ 80, 1 },
     basic_conv{ 192, 3 }, nn.MaxPool2D{ 3, strides = 2 })
   features:add(inception_a(32, "A1_"), inception_a(64, "A2_"), inception_a(64, "A3_"),

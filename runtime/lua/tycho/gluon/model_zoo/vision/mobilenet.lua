@@ -59,12 +59,12 @@ end
 
 local NET = { { "multiplier", "number", 1 }, { "classes", "positive", 1000 } }
 
-local function forward(self, x)
+local function apply_network(self, x)
   return self.output(self.features(x))
 end
 
 
-local function define(name, set_up)
+local function define_network(name, set_up)
   local class = layer.extend(HybridBlock, "model_zoo.vision." .. name, NET)
   function class:set_up(a)
     if a.multiplier <= 0 then
@@ -75,7 +75,7 @@ local function define(name, set_up)
       return math.floor(channels * a.multiplier)
     end, a)
   end
-  class.forward = forward
+  class.forward = apply_network
   mobilenet.classes[name] = class
   return class
 end
@@ -88,7 +88,7 @@ local SEPARABLE = { { 32, 64, 1 }, { 64, 128, 2 }, { 128, 128, 1 }, { 128, 256, 
 
 --- Fields: features, output. `MobileNet(multiplier, classes)`: channels are multiplied.
 -- @type MobileNet
-local MobileNet = define("MobileNet", function(self, width, a)
+local MobileNet = define_network("MobileNet", function(self, width, a)
   self.features = nn.HybridSequential{ prefix = "" }
   add_conv(self.features, width(32), { kernel = 3, stride = 2, pad = 1 })
   for _, row in ipairs(SEPARABLE) do
@@ -107,7 +107,7 @@ local INVERTED = { { 16, 1, 1, 1 }, { 24, 6, 2, 2 }, { 32, 6, 2, 3 }, { 64, 6, 2
 
 --- Fields: features, output. `MobileNetV2(multiplier, classes)`.
 -- @type MobileNetV2
-local MobileNetV2 = define("MobileNetV2", function(self, width, a)
+local MobileNetV2 = define_network("MobileNetV2", function(self, width, a)
   self.features = nn.HybridSequential{ prefix = "features_" }
   self.features:name_scope(function()
     add_conv(self.features, width(32), { kernel = 3, stride = 2, pad = 1, relu6 = true })

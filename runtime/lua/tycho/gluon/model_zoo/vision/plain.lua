@@ -13,7 +13,7 @@ local nn = require "tycho.gluon.nn"
 local plain = { classes = {}, functions = {}, models = {} }
 
 
-local function forward(self, x)
+local function apply_network(self, x)
   return self.output(self.features(x))
 end
 
@@ -25,7 +25,7 @@ end
 local AlexNet = layer.extend(HybridBlock, "model_zoo.vision.AlexNet",
   { { "classes", "positive", 1000 } })
 
-AlexNet.forward = forward
+AlexNet.forward = apply_network
 plain.classes.AlexNet = AlexNet
 
 function AlexNet:set_up(a)
@@ -69,10 +69,10 @@ plain.models.alexnet = plain.functions.alexnet
 local VGG = layer.extend(HybridBlock, "model_zoo.vision.VGG", { { "layers", "list" },
   { "filters", "list" }, { "classes", "positive", 1000 }, { "batch_norm", "boolean", false } })
 
-VGG.forward = forward
+VGG.forward = apply_network
 plain.classes.VGG = VGG
 
-local function dense(units, activation)
+local function make_dense(units, activation)
   return nn.Dense{ units, activation = activation, weight_initializer = "normal" }
 end
 
@@ -94,9 +94,9 @@ function VGG:set_up(a)
     end
     features:add(nn.MaxPool2D{ strides = 2 })
   end
-  features:add(dense(4096, "relu"), nn.Dropout(0.5), dense(4096, "relu"), nn.Dropout(0.5))
+  features:add(make_dense(4096, "relu"), nn.Dropout(0.5), make_dense(4096, "relu"), nn.Dropout(0.5))
   self.features = features
-  self.output = dense(a.classes)
+  self.output = make_dense(a.classes)
 end
 
 

@@ -19,7 +19,7 @@ local function conv3x3(channels, stride, in_channels)
 end
 
 
-local function relu(x)
+local function apply_relu(x)
   return F.Activation{ x, act_type = "relu" }
 end
 
@@ -48,7 +48,7 @@ end
 
 local function forward_v1(self, x)
   local shortcut = self.downsample
-  return relu(self.body(x) + (shortcut and shortcut(x) or x))
+  return apply_relu(self.body(x) + (shortcut and shortcut(x) or x))
 end
 
 
@@ -91,9 +91,9 @@ local BasicBlockV2 = define_unit("BasicBlockV2", function(self, a)
     self.downsample = shortcut_v2(a)
   end
 end, function(self, x)
-  local y = relu(self.bn1(x))
+  local y = apply_relu(self.bn1(x))
   local residual = self.downsample and self.downsample(y) or x
-  y = relu(self.bn2(self.conv1(y)))
+  y = apply_relu(self.bn2(self.conv1(y)))
   return self.conv2(y) + residual
 end)
 
@@ -110,10 +110,10 @@ local BottleneckV2 = define_unit("BottleneckV2", function(self, a)
     self.downsample = shortcut_v2(a)
   end
 end, function(self, x)
-  local y = relu(self.bn1(x))
+  local y = apply_relu(self.bn1(x))
   local residual = self.downsample and self.downsample(y) or x
-  y = relu(self.bn2(self.conv1(y)))
-  y = relu(self.bn3(self.conv2(y)))
+  y = apply_relu(self.bn2(self.conv1(y)))
+  y = apply_relu(self.bn3(self.conv2(y)))
   return self.conv3(y) + residual
 end)
 
@@ -152,7 +152,7 @@ local function add_stages(features, a)
 end
 
 
-local function forward(self, x)
+local function apply_network(self, x)
   return self.output(self.features(x))
 end
 
@@ -169,7 +169,7 @@ local function define_net(name, set_up)
     set_up(self.features, a)
     self.output = nn.Dense{ a.classes, in_units = a.channels[#a.channels] }
   end
-  class.forward = forward
+  class.forward = apply_network
   resnet.classes[name] = class
   return class
 end
