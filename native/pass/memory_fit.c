@@ -360,8 +360,9 @@ static int64_t assign_backwards(struct fit *f)
 
 /* -- the search -------------------------------------------------------------------------------- */
 
-/* BY_PEAK: what lives at the fullest step, by life */
-enum { BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, BY_PEAK, KINDS };
+/* BY_PEAK: what lives at the fullest step, by life; the first, as it meets the bound of most
+** programs with gradients */
+enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, KINDS };
 static void make_key(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
