@@ -46,6 +46,7 @@ local PAGE = jit.arch == "x64" and 4096 or 65536
 --- Executors of one symbol on a list of devices.
 -- @type DataParallelExecutorGroup
 local Group = Class:extend("DataParallelExecutorGroup")
+Group.field_count = 48
 
 for _, part in ipairs{ require "tycho.module.group_running",
     require "tycho.module.group_states" } do
