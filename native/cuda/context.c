@@ -8,6 +8,8 @@
 static struct cuda_device devices[CUDA_DEVICES];
 /* the device whose queue this thread serves, -1: none */
 static __thread int served = -1;
+/* whether this thread starts its work on the second stream of that device */
+static __thread bool second;
 /* this thread's context */
 static __thread cu_context entered;
 
@@ -19,8 +21,11 @@ bool cuda_serves(int device) { return served == device; }
 cu_stream cuda_stream(int device)
 {
   const struct cuda_device *d = cuda_device(device);
-  return cuda_serves(device) ? d->stream : d->copies;
+  if (!cuda_serves(device)) return d->copies;
+  return second ? d->second : d->stream;
 }
+
+void cuda_choose_stream(bool of_second) { second = of_second; }
 
 int cuda_take_context(cu_context context)
 {

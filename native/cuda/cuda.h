@@ -55,14 +55,20 @@ struct cuda_work {
   int64_t launches;                                   /* kernels, calls of libraries */
   int64_t copies;                                     /* copies, fills */
 };
+/* Points in the order of a stream, see cuda_mark. */
+enum { CUDA_MARKS = 8 };
 struct cuda_device {
   int id;
   cu_context context;
   cu_stream stream;                                   /* of the queue's thread */
+  cu_stream second;                                   /* of the queue's thread, beside `stream` */
   cu_stream copies;                                   /* of all other threads */
+  cu_event marks[CUDA_MARKS];                         /* of cuda_mark */
+  cu_event forks[2];                                  /* of cuda_fork and cuda_join */
   int arch;                                           /* 90: compute capability 9.0 */
   int processors;                                     /* multiprocessors */
   int shared;                                         /* bytes of a block's shared memory */
+  bool waves;                                         /* TYCHO_DISABLE does not name "wavefront" */
   size_t total;                                       /* bytes of memory */
   size_t granularity;                                 /* bytes of a page of mapped memory */
   struct cuda_fault *fault;                           /* pinned memory, which kernels write */
@@ -78,8 +84,25 @@ int  cuda_take_context(cu_context context);
 /* Makes this thread the one that serves the device's queue. */
 void cuda_serve(int device);
 bool cuda_serves(int device);
-/* Returns the stream for work of this thread: the queue's on the thread that serves it. */
+/* Returns the stream for work of this thread: on the thread that serves the queue the queue's, or
+** the second one between cuda_fork and cuda_join. */
 cu_stream cuda_stream(int device);
+
+/* -- two streams (second.c): only on the thread that serves the device's queue ----------------- */
+
+/* Lets the second stream begin after what the queue's has been given so far. A recording takes
+** both. */
+int  cuda_fork(int device);
+/* Chooses the stream of what this thread starts from now on. */
+void cuda_choose_stream(bool second);
+/* Makes a mark, 0 to CUDA_MARKS - 1, after what the chosen stream has been given so far. */
+int  cuda_mark(int device, int mark);
+/* Orders what the chosen stream is given from now on after a mark. */
+int  cuda_await(int device, int mark);
+/* Chooses the queue's stream, and orders what it is given from now on after all that the second one
+** has been given. Every fork needs it. Returns `code`, that of what was started in between, or if
+** that is TY_OK its own. */
+int  cuda_join(int device, int code);
 
 /* -- growing ranges, peers (range.c): see struct device_ops ------------------------------------ */
 

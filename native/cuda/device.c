@@ -1,8 +1,9 @@
 /* device.c - a GPU as a kind of device: its memory, copies and streams.
 **
-** Each device has three streams: one of its queue's thread, on which everything that tasks start
-** runs in order, one for what the host sends meanwhile (send.c), and one for the other threads,
-** whose reads and writes wait. A task is complete when the queue has waited for its stream
+** Each device has four streams: one of its queue's thread, on which everything that tasks start
+** runs in order, a second one on which a task may run a part of its work beside it (second.c), one
+** for what the host sends meanwhile (send.c), and one for the other threads, whose reads and writes
+** wait. A task is complete when the queue has waited for its stream
 ** (`finish_queue`) or for the mark after it (`wait_for_task`). Copies between pageable memory of
 ** the host and the device go in pieces through two pinned buffers, one filled while the other
 ** travels.
@@ -53,6 +54,11 @@ static int read_attribute(int id, int which, int *value)
       cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
 }
 
+static int make_event(cu_event *e)
+{
+  return cuda_check(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event");
+}
+
 /* Makes the device's streams. Call under the lock, with the device's context. */
 static int make_streams(struct gpu *g)
 {
@@ -61,12 +67,15 @@ static int make_streams(struct gpu *g)
     .location = { CU_LOCATION_DEVICE, d->id } };
   TRY(cuda_take_context(d->context));
   TRY(cuda_check(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&d->second, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_check(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_check(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
   TRY(cuda_fault_new(&d->fault));
   for (int i = 0; i < MARKS; i++)
-    TRY(cuda_check(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(make_event(&g->mark[i]));
+  for (int i = 0; i < CUDA_MARKS; i++) TRY(make_event(&d->marks[i]));
+  for (int i = 0; i < 2; i++) TRY(make_event(&d->forks[i]));
   TRY(landings_new(&g->landings));
   TRY(staging_new(&g->queue));
   return staging_new(&g->other);
@@ -83,7 +92,12 @@ static void drop_streams(struct gpu *g)
     landings_done(&g->landings);
     for (int i = 0; i < MARKS; i++)
       if (g->mark[i]) cu_api.EventDestroy(g->mark[i]);
+    for (int i = 0; i < CUDA_MARKS; i++)
+      if (d->marks[i]) cu_api.EventDestroy(d->marks[i]);
+    for (int i = 0; i < 2; i++)
+      if (d->forks[i]) cu_api.EventDestroy(d->forks[i]);
     if (d->copies) cu_api.StreamDestroy(d->copies);
+    if (d->second) cu_api.StreamDestroy(d->second);
     if (d->stream) cu_api.StreamDestroy(d->stream);
     cuda_take_context(NULL);
   }
@@ -120,6 +134,7 @@ static int start_gpu(struct gpu *g, int id)
   TRY(read_attribute(id, CU_SHARED, &d->shared));
   TRY(read_attribute(id, CU_VIRTUAL_MEMORY, &maps));
   d->arch = 10 * major + minor;
+  d->waves = !env_disabled("wavefront");
   cu_api.DeviceGetName(d->name, sizeof d->name, id);
   NEED(d->arch >= LEAST_ARCH, TY_EDEVICE,
       "gpu(%d), %s, has compute capability %d.%d; at least %d.%d is needed", id, d->name, major,

@@ -1,7 +1,9 @@
 /* recurrent.c - RNN on a GPU: per layer and direction the inputs of all steps are one product, then
 ** one kernel does all steps (kernels/recurrence.cu), or, where the recurrent weight is large or the
 ** samples are many, each step is a recurrent product and a kernel for the cells
-** (kernels/cells.cu). Products are cublasLt's. See recurrent_forward.c, recurrent_backward.c. */
+** (kernels/cells.cu). Layers of which one kernel does all steps run beside each other, where the
+** GPU has processors for two: struct recurrent_wave. Products are cublasLt's. See
+** recurrent_forward.c, recurrent_backward.c. */
 #include "cuda/recurrent.h"
 #include "base/laws.h"
 
@@ -39,7 +41,7 @@ struct recurrent_pass recurrent_make_pass(
   int64_t first = weight_count(r, 0), other = weight_count(r, 1);
   int64_t begin = layer ? r->directions * (first + (layer - 1) * other) : 0;
   struct recurrent_pass l = { .layer = layer, .d = d, .in = input_size(r, layer), .x = x,
-    .y = y ? recurrent_element(r, y, d * r->outputs) : NULL };
+    .y = y ? recurrent_element(r, y, d * r->outputs) : NULL, .end = r->time };
   l.wx = begin + d * weight_count(r, layer);
   l.wh = l.wx + r->rows * l.in;
   l.wr = l.wh + r->rows * r->outputs;
@@ -142,13 +144,17 @@ int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, in
   return cuda_run(r->c, f, n / pack, params);
 }
 
-int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer)
+int recurrent_dropout(
+    const struct recurrent *r, const struct recurrent_pass *l, void *y, const void *x)
 {
+  const int64_t step = r->batch * output_row(r), begin = l->begin * step;
   struct cuda_draw_key key = cuda_draw_key(r->c);
   double keep = 1 - cuda_number(r->c, "p", 0);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
   union cuda_scalar scale = cuda_make_scalar(r->dtype, 1 / keep);
-  int64_t n = layer_size(r), first = layer * n;
+  int64_t n = (l->end - l->begin) * step, first = l->layer * layer_size(r) + begin;
+  y = recurrent_element(r, y, begin);
+  x = recurrent_element(r, x, begin);
   const char *type = cuda_type(r->dtype);
   cu_function f;
   TRY(cuda_family(r->c->device, FAMILY_dropout, "dropout_part", &f, "T=%s FACTOR=%s AXES=1", type,
@@ -199,13 +205,19 @@ struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool back
   return good ? k : (struct recurrence_plan){ 0 };
 }
 
-int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
+static int64_t count_blocks(const struct recurrent *r, const struct recurrence_plan *k)
+{
+  return (r->batch + k->samples - 1) / k->samples;
+}
+
+int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bool backward,
     void **params, int n)
 {
   struct recurrence_plan k = recurrence_make_plan(r, backward);
-  struct { int64_t time, batch, units, y_row, kept, held, reversed; } s = { r->time, r->batch,
-    r->units, output_row(r), recurrent_step(r), k.held, reversed };
-  void *const weight[] = { (void *)(uintptr_t)w };
+  struct { int64_t time, batch, units, y_row, kept, held, reversed, begin, end; } s = { r->time,
+    r->batch, r->units, output_row(r), recurrent_step(r), k.held, l->d, l->begin, l->end };
+  void *const weight[] = { recurrent_element(r, r->weights, l->wh) };
+  void *carry = l->carry;
   const int pack = cuda_pack(r->dtype, r->units, weight, 1);
   const size_t rows = align_up((size_t)(k.held * r->units) * r->size, LOAD);
   cu_function f;
@@ -213,9 +225,43 @@ int recurrence_run(const struct recurrent *r, bool backward, bool reversed, cons
       backward ? "recurrence_backward" : "recurrence_forward", &f,
       "T=%s MODE=%d SAMPLES=%d THREADS=%d PACK=%d", cuda_type(r->dtype), r->mode, k.samples,
       k.threads, pack));
-  params[n] = &s;
-  return cuda_launch(r->c->device, f, (r->batch + k.samples - 1) / k.samples, k.threads,
+  params[n] = &carry;
+  params[n + 1] = &s;
+  return cuda_launch(r->c->device, f, count_blocks(r, &k), k.threads,
       rows + (size_t)beside_rows(r, &k, backward, pack), params);
+}
+
+/* -- layers beside each other ------------------------------------------------------------------ */
+
+/* A chunk costs two launches more, some 3 us in a recorded graph; a step takes some 4 us. Both by
+** the rates of the cache and of launches that NVIDIA gives, 2026-11; measured on no GPU. */
+enum { LEAST_STEPS = 8, MOST_CHUNKS = CUDA_MARKS / 2 };
+
+struct recurrent_wave recurrent_make_wave(const struct recurrent *r, bool backward)
+{
+  const struct recurrence_plan k = recurrence_make_plan(r, backward);
+  const struct cuda_device *d = cuda_device(r->c->device);
+  const int64_t chunks = MIN(r->time / LEAST_STEPS, MOST_CHUNKS);
+  if (r->layers < 2 || r->directions > 1 || !k.samples || chunks < 2 || !d->waves ||
+      2 * count_blocks(r, &k) > d->processors)
+    return (struct recurrent_wave){ 0 };
+  const int64_t steps = (r->time + chunks - 1) / chunks;
+  return (struct recurrent_wave){ (int)((r->time + steps - 1) / steps), steps };
+}
+
+void recurrent_set_chunk(
+    const struct recurrent *r, const struct recurrent_wave *w, struct recurrent_pass *l, int i)
+{
+  l->begin = i * w->steps;
+  l->end = MIN(l->begin + w->steps, r->time);
+}
+
+int recurrent_mark(bool second, int chunk) { return second * MOST_CHUNKS + chunk; }
+
+size_t recurrent_carry_bytes(const struct recurrent *r, const struct recurrent_wave *w)
+{
+  const size_t size = r->dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  return w->chunks ? 2 * (size_t)(r->batch * r->units) * size : 0;
 }
 
 /* -- plans ------------------------------------------------------------------------------------- */

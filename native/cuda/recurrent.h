@@ -7,10 +7,11 @@
 
 enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* values of `mode` */
 /* places of plans in a call's state */
-enum { MOST_PLANS = 12, MOST_PLANS_WITH_SUMS = 3 };
+enum { MOST_PLANS = 16, MOST_PLANS_WITH_SUMS = 3 };
 struct recurrent_plans {
   struct product_plan *of[MOST_PLANS];
   struct product_with_sums with_sums[MOST_PLANS_WITH_SUMS];
+  size_t work;                                        /* bytes for a stream of a wave; 0: not yet */
 };
 
 /* A call. */
@@ -25,7 +26,7 @@ struct recurrent {
   bool projects, drops;
   const void *weights, *state, *cell, *reserve;
   void *inner[2];                                     /* outputs of inner layers in inference */
-  void *work;                                         /* of products */
+  void *work;                                         /* of products, on a stream */
 };
 struct recurrent recurrent_make(const struct call *c, const ty_desc *data);
 
@@ -38,7 +39,10 @@ struct recurrent_pass {
   int64_t wx, wh, wr, bx, bh;
   const void *x;
   void *y;                                            /* this direction's part of the output */
+  int64_t begin, end;                                 /* steps that are to be made */
+  void *carry;                                        /* kernels/recurrence.cu; NULL: all steps */
 };
+/* Makes one for all steps. */
 struct recurrent_pass recurrent_make_pass(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
 
@@ -122,10 +126,25 @@ struct recurrence_plan {
   int64_t held;                                       /* rows of the weight in shared memory */
 };
 struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward);
-/* Launches a plan's kernel with the first n of `params`, and sets element n itself. w: the
-** weight. */
-int recurrence_run(const struct recurrent *r, bool backward, bool reversed, const void *w,
+/* Launches a plan's kernel for the steps of a pass with the first n of `params`, and sets the next
+** two itself. */
+int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bool backward,
     void **params, int n);
+
+/* How layers run beside each other: as a wavefront, on two streams in turn. A layer makes a chunk
+** of steps, and the next one follows it by a chunk. */
+struct recurrent_wave {
+  int chunks;                                         /* 0: they run one after another */
+  int64_t steps;                                      /* of each chunk but the last */
+};
+struct recurrent_wave recurrent_make_wave(const struct recurrent *r, bool backward);
+/* Restricts a pass to the steps of chunk `i`. */
+void recurrent_set_chunk(
+    const struct recurrent *r, const struct recurrent_wave *w, struct recurrent_pass *l, int i);
+/* Returns the mark (cuda_mark) of a chunk of a layer that runs on the second stream, or not. */
+int recurrent_mark(bool second, int chunk);
+/* Returns the bytes of a pass's `carry`; 0: no wave needs it. */
+size_t recurrent_carry_bytes(const struct recurrent *r, const struct recurrent_wave *w);
 
 /* of kernels/cells.cu */
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
@@ -134,8 +153,10 @@ struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first);
 ** parameters and the rows of `s` allow it. */
 int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, int arrays,
     const struct cell_sizes *s, void **params);
-/* Multiplies an inner layer's output, or its gradient, by the factors of dropout; y may be x. */
-int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer);
+/* Multiplies an inner layer's output, or its gradient, at the times of a pass's steps by the
+** factors of dropout; y may be x. The pass has one direction or all steps. */
+int recurrent_dropout(
+    const struct recurrent *r, const struct recurrent_pass *l, void *y, const void *x);
 
 int    recurrent_forward(struct call *c);
 size_t recurrent_forward_scratch(const struct call *c);

@@ -3,11 +3,15 @@
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
-/* Places of plans. Where one has two, the second is for inner layers, or for rows further apart. */
-enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2 };
+/* Places of plans. Where one has two, the second is for inner layers, or for rows further apart.
+** INPUT_REST: of a wave's last chunk. */
+enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2, INPUT_REST = INPUT + 2 };
 /* of those with sums */
 enum { WEIGHT_X, WEIGHT_H_ALL = WEIGHT_X + 2 };
-struct backward_scratch { void *dgx, *dgh, *dh, *dc, *states, *dx[2], *dropped, *reduction; };
+/* what the layers on a stream use one after another */
+struct backward_scratch {
+  void *dgx, *dgh, *dh, *dc, *states, *dropped, *reduction, *carry, *work;
+};
 /* given, and asked for */
 struct recurrent_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
@@ -32,17 +36,19 @@ static struct recurrent_product state_weight_product(
     .ta = true };
 }
 
-static struct recurrent_product data_product(const struct recurrent *r, int64_t in)
+static struct recurrent_product data_product(const struct recurrent *r, int64_t steps, int64_t in)
 {
-  return (struct recurrent_product){ r->time * r->batch, in, r->rows, r->rows, in, in };
+  return (struct recurrent_product){ steps * r->batch, in, r->rows, r->rows, in, in };
 }
 
-static size_t work_bytes(const struct recurrent *r)
+static size_t work_bytes(const struct recurrent *r, const struct recurrent_wave *w)
 {
   int64_t row = output_row(r), rest = MAX(r->time - 1, 1);
+  const int64_t chunk = w->chunks ? w->steps : r->time,
+                last = w->chunks ? r->time - (w->chunks - 1) * w->steps : r->time;
   struct recurrent_product p[] = { state_product(r), state_weight_product(r, 1, r->units),
     state_weight_product(r, rest, r->units), state_weight_product(r, rest, row),
-    data_product(r, r->inputs), data_product(r, row) };
+    data_product(r, r->time, r->inputs), data_product(r, chunk, row), data_product(r, last, row) };
   struct recurrent_product with_sums[] = { input_weight_product(r, r->inputs),
     input_weight_product(r, row), state_weight_product(r, r->time, r->units) };
   const size_t plain = recurrent_work(r, p, COUNT(p));
@@ -56,22 +62,38 @@ static struct reduce bias_reduction(const struct recurrent *r)
   return cuda_reduce_all_but(r->dtype, r->time * r->batch, r->rows, 1);
 }
 
-static size_t take_scratch(struct recurrent *r, struct backward_scratch *s, char *base)
+/* Divides the scratch of a stream. */
+static void take_stream(const struct recurrent *r, const struct recurrent_wave *w,
+    struct backward_scratch *s, struct recurrent_scratch *at, size_t work)
 {
-  struct recurrent_scratch at = { base, 0 };
   struct reduce reduction = bias_reduction(r);
   size_t gates = (size_t)(r->time * r->batch * r->rows) * r->size, layer = layer_bytes(r);
   size_t states = (size_t)(r->batch * r->units) * r->size;
-  s->dgx = recurrent_take(&at, gates);
-  s->dgh = r->mode == GRU ? recurrent_take(&at, gates) : s->dgx;
-  s->dh = recurrent_take(&at, states);
-  s->dc = recurrent_take(&at, states);
+  s->dgx = recurrent_take(at, gates);
+  s->dgh = r->mode == GRU ? recurrent_take(at, gates) : s->dgx;
+  s->dh = recurrent_take(at, states);
+  s->dc = recurrent_take(at, states);
   const bool remakes = r->mode == LSTM || recurrence_make_plan(r, true).samples;
-  s->states = recurrent_take(&at, remakes ? (size_t)r->time * states : 0);
-  for (int i = 0; i < 2; i++) s->dx[i] = recurrent_take(&at, r->layers > 1 ? layer : 0);
-  s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
-  s->reduction = recurrent_take(&at, cuda_reduce_scratch(&reduction));
-  r->work = recurrent_take(&at, base ? 0 : work_bytes(r));
+  s->states = recurrent_take(at, remakes ? (size_t)r->time * states : 0);
+  s->dropped = recurrent_take(at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
+  s->reduction = recurrent_take(at, cuda_reduce_scratch(&reduction));
+  s->carry = recurrent_take(at, recurrent_carry_bytes(r, w));
+  s->work = recurrent_take(at, work);
+}
+
+/* Divides the scratch of a call. dx: gradients of the inputs of inner layers. */
+static size_t take_scratch(const struct recurrent *r, const struct recurrent_wave *w,
+    struct backward_scratch s[2], void *dx[2], char *base)
+{
+  struct recurrent_scratch at = { base, 0 };
+  struct recurrent_plans *plans = r->c->state;
+  size_t work = 0;                                    /* of a call that runs: only a wave's */
+  if (!base)
+    work = work_bytes(r, w);
+  else if (w->chunks)
+    work = plans->work = plans->work ? plans->work : work_bytes(r, w);
+  for (int i = 0; i < 2; i++) dx[i] = recurrent_take(&at, r->layers > 1 ? layer_bytes(r) : 0);
+  for (int i = 0; i < (w->chunks ? 2 : 1); i++) take_stream(r, w, &s[i], &at, work);
   return at.used;
 }
 
@@ -128,8 +150,8 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
   return g->dcx ? move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes) : TY_OK;
 }
 
-/* Runs all steps by one kernel, which takes the gradients of the last states and makes those of the
-** first ones, and the states before each step. */
+/* Runs the steps of a pass by one kernel, which takes the gradients of the last states and makes
+** those of the first ones, and the states before each step. */
 static int all_steps_at_once(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
@@ -141,8 +163,8 @@ static int all_steps_at_once(const struct recurrent *r, const struct recurrent_p
              *dcy = g->dcy ? state_of(r, l, g->dcy) : NULL;
   void *dhx = g->dhx ? state_of(r, l, g->dhx) : NULL, *dgx = b->dgx, *dgh = b->dgh,
        *dcx = g->dcx ? state_of(r, l, g->dcx) : NULL, *before = g->dp ? b->states : NULL;
-  void *params[14] = { &dgx, &dgh, &before, &dhx, &dcx, &dy, &dhy, &dcy, &kept, &h, &w, &h0, &c0 };
-  return recurrence_run(r, true, l->d, w, params, 13);
+  void *params[15] = { &dgx, &dgh, &before, &dhx, &dcx, &dy, &dhy, &dcy, &kept, &h, &w, &h0, &c0 };
+  return recurrence_run(r, l, true, params, 13);
 }
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
@@ -201,16 +223,97 @@ static int weight_gradients(const struct recurrent *r, const struct recurrent_pa
 
 /* -- layers ------------------------------------------------------------------------------------ */
 
+/* Multiplies the gradients of the gates of a pass's steps to those of its inputs, by plan number
+** `plan`. */
+static int multiply_data(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct backward_scratch *b, void *dx, int plan)
+{
+  const struct recurrent_product p = data_product(r, l->end - l->begin, l->in);
+  const int64_t row = l->begin * r->batch;
+  return recurrent_multiply(r, plan, &p, recurrent_element(r, b->dgx, row * r->rows),
+      recurrent_element(r, r->weights, l->wx), recurrent_element(r, dx, row * l->in), l->d > 0);
+}
+
 static int backward_pass(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
-  struct recurrent_product p = data_product(r, l->in);
   const bool at_once = recurrence_make_plan(r, true).samples;
   TRY(at_once ? all_steps_at_once(r, l, b, g) : all_steps(r, l, b, g));
   if (g->dp) TRY(weight_gradients(r, l, b, g->dp));
-  if (!g->dx) return TY_OK;
-  return recurrent_multiply(r, INPUT + (l->layer > 0), &p, b->dgx,
-      recurrent_element(r, r->weights, l->wx), g->dx, l->d > 0);
+  return g->dx ? multiply_data(r, l, b, g->dx, INPUT + (l->layer > 0)) : TY_OK;
+}
+
+/* The arrays of a call besides its gradients. dx: of inner layers, which take turns. */
+struct backward_arrays { const void *x, *y; void *dx[2], *dx_first; };
+
+static struct recurrent_pass make_pass(const struct recurrent *r, const struct backward_arrays *a,
+    int64_t layer, int64_t d)
+{
+  void *y = layer < r->layers - 1 ? recurrent_inner(r, layer) : (void *)(uintptr_t)a->y;
+  return recurrent_make_pass(r, layer, d, layer ? recurrent_inner(r, layer - 1) : a->x, y);
+}
+
+static int run_in_turn(struct recurrent *r, const struct backward_scratch *b,
+    const struct backward_arrays *a, struct recurrent_gradients *g)
+{
+  r->work = b->work;
+  for (int64_t i = r->layers - 1; i >= 0; i--) {
+    g->dx = i ? a->dx[i & 1] : a->dx_first;
+    for (int64_t d = 0; d < r->directions; d++) {
+      struct recurrent_pass l = make_pass(r, a, i, d);
+      const bool drops = i && r->drops && g->dp;
+      if (drops && !d) TRY(recurrent_dropout(r, &l, b->dropped, l.x));
+      if (drops) l.x = b->dropped;
+      TRY(backward_pass(r, &l, b, g));
+      if (i && r->drops && d == r->directions - 1) TRY(recurrent_dropout(r, &l, g->dx, g->dx));
+    }
+    g->dy = g->dx;
+  }
+  return TY_OK;
+}
+
+/* Runs a chunk of a layer after the same chunk of the layer above. */
+static int run_chunk(const struct recurrent *r, const struct recurrent_wave *w,
+    struct recurrent_pass *l, const struct backward_scratch *b,
+    const struct recurrent_gradients *g, int chunk)
+{
+  const int device = r->c->device;
+  const int64_t above = r->layers - 1 - l->layer;
+  const bool second = above & 1;
+  recurrent_set_chunk(r, w, l, chunk);
+  if (above) TRY(cuda_await(device, recurrent_mark(!second, chunk)));
+  TRY(all_steps_at_once(r, l, b, g));
+  if (!l->layer) return TY_OK;
+  const int plan = l->end - l->begin == w->steps ? INPUT + 1 : INPUT_REST;
+  TRY(multiply_data(r, l, b, g->dx, plan));
+  if (r->drops) TRY(recurrent_dropout(r, l, g->dx, g->dx));
+  return cuda_mark(device, recurrent_mark(second, chunk));
+}
+
+static int run_wave(struct recurrent *r, const struct recurrent_wave *w,
+    const struct backward_scratch b[2], const struct backward_arrays *a,
+    struct recurrent_gradients *g)
+{
+  for (int64_t i = r->layers - 1; i >= 0; i--) {
+    const bool second = (r->layers - 1 - i) & 1;
+    const struct backward_scratch *own = &b[second];
+    struct recurrent_pass l = make_pass(r, a, i, 0);
+    cuda_choose_stream(second);
+    r->work = own->work;
+    l.carry = own->carry;
+    g->dx = i ? a->dx[i & 1] : a->dx_first;
+    for (int k = w->chunks - 1; k >= 0; k--) TRY(run_chunk(r, w, &l, own, g, k));
+    g->dy = g->dx;
+    l.begin = 0;
+    l.end = r->time;
+    if (g->dp && i && r->drops) {
+      TRY(recurrent_dropout(r, &l, own->dropped, l.x));
+      l.x = own->dropped;
+    }
+    if (g->dp) TRY(weight_gradients(r, &l, own, g->dp));
+    if (!i && g->dx) TRY(multiply_data(r, &l, own, g->dx, INPUT));
+  }
+  return TY_OK;
 }
 
 /* Computes the gradients; in: data, parameters, state [, cell] [, output: not lstm], the private
@@ -218,10 +321,12 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
 int recurrent_backward(struct call *c)
 {
   struct recurrent r = recurrent_make(c, &c->in[0].d);
-  struct backward_scratch b;
+  const struct recurrent_wave w = recurrent_make_wave(&r, true);
+  struct backward_scratch b[2];
   const struct operand *head = &c->in[5];
   bool lstm = r.mode == LSTM, states = cuda_flag(c, "state_outputs");
-  take_scratch(&r, &b, c->tmp);
+  struct backward_arrays a = { c->in[0].p, lstm ? NULL : c->in[3].p, { NULL, NULL }, c->out[0].p };
+  take_scratch(&r, &w, b, a.dx, c->tmp);
   r.weights = c->in[1].p;
   r.state = c->in[2].p;
   r.cell = lstm ? c->in[3].p : NULL;
@@ -229,25 +334,16 @@ int recurrent_backward(struct call *c)
   struct recurrent_gradients g = { head[0].p, states ? head[1].p : NULL,
     states && lstm ? head[2].p : NULL, NULL, c->out[1].p, c->out[2].p,
     lstm ? c->out[3].p : NULL };
-  for (int64_t i = r.layers - 1; i >= 0; i--) {
-    void *y = i < r.layers - 1 ? recurrent_inner(&r, i) : lstm ? NULL : c->in[3].p;
-    const void *x = i ? recurrent_inner(&r, i - 1) : c->in[0].p;
-    if (i && r.drops && g.dp) TRY(recurrent_dropout(&r, b.dropped, x, i));
-    if (i && r.drops && g.dp) x = b.dropped;
-    g.dx = i ? b.dx[i & 1] : c->out[0].p;
-    for (int64_t d = 0; d < r.directions; d++) {
-      struct recurrent_pass l = recurrent_make_pass(&r, i, d, x, y);
-      TRY(backward_pass(&r, &l, &b, &g));
-    }
-    if (i && r.drops) TRY(recurrent_dropout(&r, g.dx, g.dx, i));
-    g.dy = g.dx;
-  }
-  return TY_OK;
+  if (!w.chunks) return run_in_turn(&r, b, &a, &g);
+  TRY(cuda_fork(c->device));
+  return cuda_join(c->device, run_wave(&r, &w, b, &a, &g));
 }
 
 size_t recurrent_backward_scratch(const struct call *c)
 {
   struct recurrent r = recurrent_make(c, &c->in[0].d);
-  struct backward_scratch b;
-  return take_scratch(&r, &b, NULL);
+  const struct recurrent_wave w = recurrent_make_wave(&r, true);
+  struct backward_scratch b[2];
+  void *dx[2];
+  return take_scratch(&r, &w, b, dx, NULL);
 }

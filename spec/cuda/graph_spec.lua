@@ -61,6 +61,35 @@ for step = 1, 5 do
 end
 ]]
 
+-- two layers on two streams, which a graph takes as branches
+local BRANCHES = [[
+local V = ty.sym.Variable
+local net = ty.sym.RNN{data = V "x", parameters = V "p", state = V "h", state_cell = V "c",
+  state_size = 4, num_layers = 2, mode = "lstm"}
+net = ty.sym.tanh(ty.sym.FullyConnected{data = net, num_hidden = 4, flatten = false, name = "fc"})
+local function bind(ctx)
+  local exe = net:simple_bind{ctx = ctx, shapes = {x = {17, 2, 3}}}
+  for _, x in pairs(exe.arg_dict) do
+    (ty.nd.arange{0, x.size, ctx = ty.cpu(0)}:reshape(x.shape) / x.size - 0.4):copyto(x)
+  end
+  return exe
+end
+local function step(exe)
+  exe:forward{is_train = true}
+  exe:backward(ty.nd.ones({17, 2, 4}, {ctx = exe.outputs[1].context}))
+end
+local here, there = bind(ty.cpu(0)), bind(ty.gpu(0))
+step(here)
+for i = 1, 5 do
+  local n = counts(function() step(there) end)
+  local far = 0
+  for name, g in pairs(here.grad_dict) do
+    far = math.max(far, ty.nd.abs(there.grad_dict[name]:as_in_context(ty.cpu(0)) - g):max():asscalar())
+  end
+  print(i, n.graphs, far < 1e-5 and "equal" or far)
+end
+]]
+
 -- inference and training of one executor, a pool that moves, a step of the host in the middle
 local CHANGES = [[
 local sym = ty.sym
@@ -252,6 +281,18 @@ describe_there("a step on a GPU", function()
       assert.equal(0, status, text)
       assert.matches("3\t0\t0\t0\t0\tequal", text)
       assert.matches("5\t0\t0\t0\t0\tequal", text)
+    end
+  end)
+
+  it("has branches of layers that run beside each other", function()
+    for _, streams in ipairs{ "late", "eager" } do
+      local text, status = stand_in.run(COUNTS .. BRANCHES,
+        { CUDASIM_STRICT = 1, CUDASIM_STREAMS = streams })
+      assert.equal(0, status, text)
+      for step = 1, 5 do
+        local graphs = step == 1 and 0 or 2
+        assert.matches(("%d\t%d\tequal\n"):format(step, graphs), text, 1, true)
+      end
     end
   end)
 

@@ -214,6 +214,72 @@ describe("contrib.attention gives what separate operators give", function()
     end
     check{ Tq = 300, bias = { 300, 300 }, above = -1e9, H = 4, KH = 2, B = 1, d = 3, dv = 40 }
   end)
+  it("with a bias that hides all but stretches of keys, as one for each head", function()
+    local B, H, n, d = 2, 2, 330, 5
+    local query, key = nd.arange(0, n, F64):reshape{ -1, 1 }, nd.arange(0, n, F64):reshape{ 1, -1 }
+    local gap = nd.broadcast_sub(query, key)
+    local function above(x, limit)
+      return nd.broadcast_greater(x, nd.full({ 1, 1 }, limit, F64))
+    end
+    local seen = {
+      later = above(-gap, -1), earlier = above(gap, -1), near = above(-nd.abs(gap), -40),
+      far = above(nd.abs(gap), 200),
+      ["one for all"] = above(nd.broadcast_add(query * 0, -nd.abs(key - 160)), -1),
+      none = above(gap, n), all = above(gap, -n), ["rows of none"] = above(gap, 100),
+    }
+    local head = noise{ B, H, n, d }
+    for name, counts in pairs(seen) do
+      for _, below in ipairs{ -math.huge, -1e300, -1e9, -10000, -755 } do
+        local arrays = { q = noise{ B, H, n, d }, k = noise{ B, H, n, d }, v = noise{ B, H, n, d } }
+        local bias = nd.where(counts, noise{ n, n }, nd.full({ n, n }, below, F64))
+        -- the second sample sees all
+        bias = nd.stack{ bias, (noise{ n, n }) }:reshape{ B, 1, n, n }
+        local results = {}
+        for k, h in ipairs{ 1, H } do
+          arrays.bias = nd["repeat"](bias, { repeats = h, axis = 1 })
+          local y, grads = run(fused{ bias = true }, arrays, head)
+          results[k] = { y, grads.q, grads.k, grads.v }
+        end
+        for i, y in ipairs(results[1]) do
+          local of_heads = results[2][i]
+          local numbers = nd.broadcast_equal(y, y)
+          local function plain(x) return nd.where(numbers, x, nd.zeros_like(x)) end
+          assert.equal(1, nd.broadcast_equal(numbers, nd.broadcast_equal(of_heads, of_heads)):min()
+            :asscalar())
+          assert.near(plain(of_heads), plain(y), 1e-13, 1e-13, ("%s %g %d"):format(name, below, i))
+        end
+      end
+    end
+  end)
+  it("with a bias that hides what is NaN, or large scores", function()
+    local n = 300
+    local function compare(change, above)
+      local o = { B = 1, H = 2, KH = 2, d = 4, dv = 4, Tq = n, Tk = n, bias = { n, n },
+        above = above }
+      local a = make_arrays(o)
+      change(a)
+      local want, got = run(apart(o), a, noise{ 1, 2, n, 4 }), run(fused(o), a, noise{ 1, 2, n, 4 })
+      local numbers = nd.broadcast_equal(want, want)
+      assert.equal(1, nd.broadcast_equal(numbers, nd.broadcast_equal(got, got)):min():asscalar())
+      local function plain(x) return nd.where(numbers, x, nd.zeros_like(x)) end
+      assert.near(plain(want), plain(got), 1e-12, 1e-12)
+      return numbers:mean():asscalar()
+    end
+    assert.equal(0, compare(function(a) a.k[{ 0, ":", 299 }] = 0 / 0 end, -1e9))
+    -- 0 times infinity in a sample of two
+    local two = { B = 3, H = 1, KH = 1, d = 4, dv = 4, Tq = n, Tk = n, bias = { n, n },
+      above = -1e9 }
+    local arrays = make_arrays(two)
+    arrays.q[{ 1 }], arrays.k[{ 1, ":", 299 }] = 0, math.huge
+    local y = run(fused(two), arrays, noise{ 3, 1, n, 4 })
+    local sums = y:reshape{ 3, -1 }:sum{ axis = 1 }:totable()
+    assert.is_true(sums[1] == sums[1] and sums[2] ~= sums[2] and sums[3] == sums[3])
+    local kept = compare(function(a) a.bias[{ 3, 290 }] = 0 / 0 end, -1e9)
+    assert.near(299 / 300, kept, 1e-12)
+    for _, times in ipairs{ 100, 1e4, 1e6 } do
+      compare(function(a) a.q, a.k = a.q * times, a.k * times end, -1e9)
+    end
+  end)
   it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
   it("with one or two of everything", function()
     for _, n in ipairs{ 1, 2 } do

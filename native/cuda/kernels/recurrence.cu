@@ -33,8 +33,8 @@ typedef lanes<A, STATES> H;
 
 // Sizes. y_row: distance of the rows of the output and of its gradient. kept: distance of the steps
 // of what backward reads, gates and then cells (gru: inner products). held: rows of the weight in
-// shared memory.
-struct recurrence { i64 time, batch, units, y_row, kept, held, reversed; };
+// shared memory. begin, end: the steps that a launch makes.
+struct recurrence { i64 time, batch, units, y_row, kept, held, reversed, begin, end; };
 
 FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
 FN A times_plus(A a, A b, A c) { return fma(a, b, c); }
@@ -115,10 +115,12 @@ FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h
   return v;
 }
 
-// Computes all steps forward. kept, hy and cy may be NULL.
+// Computes steps begin to end - 1 forward. kept, hy and cy may be NULL. carry: states and cells
+// (2, batch, units) from a launch to the next one, in the precision of sums; NULL: there is one
+// launch.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
-    const struct recurrence __grid_constant__ s)
+    A *carry, const struct recurrence __grid_constant__ s)
 {
   extern __shared__ __align__(16) char memory[];
   const int units = (int)s.units, rows = GATES * units, held = (int)s.held;
@@ -131,10 +133,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T
   {
     const i64 at = first * units + e;
     const bool in_batch = first + e / units < s.batch;
-    h[e] = in_batch ? get<A>(h0[at]) : 0;
-    if (LSTM) c[e] = in_batch ? get<A>(c0[at]) : 0;
+    h[e] = !in_batch ? 0 : s.begin ? carry[at] : get<A>(h0[at]);
+    if (LSTM) c[e] = !in_batch ? 0 : s.begin ? carry[s.batch * units + at] : get<A>(c0[at]);
   }
-  for (i64 step = 0; step < s.time; step++) {
+  for (i64 step = s.begin; step < s.end; step++) {
     const i64 t = time_of(s, step);
     __syncthreads();
     multiply_rows(z, near, 0, held, rows, h, units);
@@ -158,9 +160,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T
   }
   EACH_UNIT(e)
   {
+    const i64 at = first * units + e;
     if (first + e / units >= s.batch) break;
-    if (hy) set(hy[first * units + e], h[e]);
-    if (LSTM && cy) set(cy[first * units + e], c[e]);
+    if (s.end < s.time) {
+      carry[at] = h[e];
+      if (LSTM) carry[s.batch * units + at] = c[e];
+      continue;
+    }
+    if (hy) set(hy[at], h[e]);
+    if (LSTM && cy) set(cy[at], c[e]);
   }
 }
 
@@ -189,12 +197,12 @@ FN A join_slices(const A *part, int slices, int units, int e)
   return sum;
 }
 
-// Computes the gradients of all steps. h: the layer's output; NULL (lstm): it is made again from
-// gates and cells. before: the states before each step (time, batch, units), written. dgh may be
-// dgx; dy, dhy, dcy, dhx and dcx may be NULL.
+// Computes the gradients of steps end - 1 to begin. h: the layer's output; NULL (lstm): it is made
+// again from gates and cells. before: the states before each step (time, batch, units), written.
+// dgh may be dgx; dy, dhy, dcy, dhx and dcx may be NULL. carry: as forward, of the gradients.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
-    const T *h0, const T *c0, const struct recurrence __grid_constant__ s)
+    const T *h0, const T *c0, A *carry, const struct recurrence __grid_constant__ s)
 {
   extern __shared__ __align__(16) char memory[];
   const int units = (int)s.units, rows = GATES * units, held = (int)s.held, packs = units / PACK;
@@ -208,13 +216,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx
   {
     const i64 at = first * units + e;
     const bool in_batch = first + e / units < s.batch;
-    part[e] = in_batch && dhy ? get<A>(dhy[at]) : 0;
+    const bool resumes = in_batch && s.end < s.time;
+    part[e] = resumes ? carry[at] : in_batch && dhy ? get<A>(dhy[at]) : 0;
     for (int i = 1; i < slices; i++) part[i * SAMPLES * units + e] = 0;
-    if (GRU || LSTM) dc[e] = LSTM && in_batch && dcy ? get<A>(dcy[at]) : 0;
+    if (GRU || LSTM)
+      dc[e] = resumes ? carry[s.batch * units + at]
+          : LSTM && in_batch && dcy ? get<A>(dcy[at]) : 0;
     if (!in_batch)
       for (int k = 0; k < GATES; k++) dg[e / units * rows + k * units + e % units] = 0;
   }
-  for (i64 step = s.time - 1; step >= 0; step--) {
+  for (i64 step = s.end - 1; step >= s.begin; step--) {
     const i64 t = time_of(s, step), last = time_of(s, step - 1);
     __syncthreads();
     EACH_UNIT(e)
@@ -282,9 +293,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx
   __syncthreads();
   EACH_UNIT(e)
   {
+    const i64 at = first * units + e;
     if (first + e / units >= s.batch) break;
-    const A dh = join_slices(part, slices, units, e) + (GRU ? rest[e] : 0);
-    if (dhx) set(dhx[first * units + e], dh);
-    if (LSTM && dcx) set(dcx[first * units + e], dc[e]);
+    const A dh = join_slices(part, slices, units, e);
+    if (s.begin) {
+      carry[at] = dh;
+      if (GRU || LSTM) carry[s.batch * units + at] = dc[e];
+      continue;
+    }
+    if (dhx) set(dhx[at], GRU ? dh + rest[e] : dh);
+    if (LSTM && dcx) set(dcx[at], dc[e]);
   }
 }

@@ -485,15 +485,16 @@ static void forward_range(int64_t begin, int64_t end, void *context)
 static size_t forward_scratch_bytes(const struct call *c)
 {
   const struct flash f = flash_make(c, 0);
-  return divide_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
+  return flash_spans_bytes(&f) + divide_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
 }
 
 static int flash_forward(struct call *c)
 {
   struct forward_job j = { .f = flash_make(c, 0) };
   struct flash *f = &j.f;
-  f->scratch = c->tmp;
+  f->scratch = (char *)c->tmp + flash_spans_bytes(f);
   f->bytes = divide_scratch(f, NULL, NULL);
+  flash_find_spans(f, c->tmp);
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
   const double work = (double)count_task_rows(f) * (double)f->tk * (double)(f->d + f->dv),
                cost = f->tq == 1 ? FLASH_STEP_NS : NS_PRODUCT;

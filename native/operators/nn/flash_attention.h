@@ -54,6 +54,9 @@ struct flash_side {
   int64_t row;                                        /* from one position to the next */
 };
 
+/* Keys lo .. hi - 1, outside of which no key counts. */
+struct flash_span { int64_t lo, hi; };
+
 /* A mask or a bias, read as (sample, head, query, key). */
 struct flash_grid {
   const struct operand *x;                            /* NULL: there is none */
@@ -80,6 +83,7 @@ struct flash {
   int64_t window;                                     /* 0: none */
   struct flash_side q, k, v, y;
   struct flash_grid mask, bias;
+  struct flash_span *spans;                           /* flash_find_spans; NULL: none */
   const struct operand *valid_length;                 /* NULL: none */
   const struct operand *offset;                       /* NULL: none */
   void *logsum;                                       /* NULL: not wanted */
@@ -114,9 +118,6 @@ struct flash_rows {
   int64_t m;
   bool across;                                        /* rows are heads */
 };
-
-/* Keys lo .. hi - 1, outside of which no key counts. */
-struct flash_span { int64_t lo, hi; };
 
 /* Returns the queries of a head that a task takes. */
 static inline int64_t flash_chunk(const struct flash *f)
@@ -162,6 +163,12 @@ struct flash_grid flash_make_grid(const struct operand *x);
 /* Returns the number of the element of a grid that belongs to row i of rows b and key k0. */
 int64_t flash_grid_element(
     const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0);
+/* Returns the bytes of scratch of flash_find_spans. */
+size_t flash_spans_bytes(const struct flash *f);
+/* Finds which keys a bias hides from each block of rows: those whose score it lowers so far that
+** their weight is 0, as that of an additive mask does. flash_find_span leaves them out from then
+** on. base: flash_spans_bytes of memory. */
+void flash_find_spans(struct flash *f, char *base);
 /* Finds block number i of the rows of a task: queries q0 .. q1 - 1 of all heads that read key head
 ** kv. Returns false where there are no more. */
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,

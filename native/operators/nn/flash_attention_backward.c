@@ -314,8 +314,9 @@ int flash_backward(struct call *c)
   j.dq = flash_make_side(p, &c->out[0], f->heads, z.q_parts, 0);
   j.dk = flash_make_side(p, &c->out[z.key], f->kv_heads, z.kv_parts, z.key_part);
   j.dv = flash_make_side(p, &c->out[z.value], f->kv_heads, z.kv_parts, z.value_part);
-  f->scratch = c->tmp;
+  f->scratch = (char *)c->tmp + flash_spans_bytes(f);
   f->bytes = divide_back_scratch(f, NULL, NULL);
+  flash_find_spans(f, c->tmp);
   for (int i = 0; i < c->nout; i++)
     if ((i == ports.mask || i == ports.valid_length || i == ports.offset) && c->out[i].p)
       memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
@@ -336,5 +337,5 @@ int flash_backward(struct call *c)
 size_t flash_backward_scratch(const struct call *c)
 {
   const struct flash f = flash_make(c, 1);
-  return divide_back_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
+  return flash_spans_bytes(&f) + divide_back_scratch(&f, NULL, NULL) * (size_t)parallel_threads();
 }

@@ -132,13 +132,140 @@ static int64_t find_first_position(const struct flash *f, int64_t sample)
   return position < -most ? -most : MIN(position, most);
 }
 
+static int64_t count_row_blocks(const struct flash *f)
+{
+  return (f->tq + FLASH_QUERIES - 1) / FLASH_QUERIES;
+}
+
+/* Returns the number of a block of rows of a sample among those of flash_find_spans. */
+static int64_t span_number(const struct flash *f, int64_t sample, int64_t block)
+{
+  return (f->bias.step[0] ? sample * count_row_blocks(f) : 0) + block;
+}
+
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b)
 {
+  if (f->spans) return f->spans[span_number(f, b->sample, b->q0 / FLASH_QUERIES)];
   const int64_t first = find_first_position(f, b->sample) + b->q0,
                 keys = count_valid_keys(f, b->sample);
   struct flash_span lo = find_query_span(f, first, keys),
                     hi = find_query_span(f, first + (b->across ? 0 : b->m - 1), keys);
   return (struct flash_span){ lo.lo, hi.hi };
+}
+
+/* -- keys that a bias hides -------------------------------------------------------------------- */
+
+enum {
+  LEAST_STRETCH  = 32,                                /* keys that are looked at together */
+  MOST_STRETCHES = 256                                /* of a row */
+};
+/* e^x is 0 for x below minus this, in float64 and all narrower types */
+#define NO_WEIGHT 750.0
+
+/* Returns whether a bias may hide keys from blocks of rows, in the same way from all heads. Nothing
+** else does: of keys that the bias leaves one has to count. */
+static bool may_find_spans(const struct flash *f)
+{
+  const struct flash_grid *g = &f->bias;
+  return g->x && f->tq > 1 && f->tk > FLASH_KEYS && g->step[2] && g->step[3] && !g->step[1] &&
+      !f->mask.x && !f->causal && !f->window && !f->valid_length;
+}
+
+/* Returns the number of blocks of rows for which the bias differs. */
+static int64_t count_spans(const struct flash *f)
+{
+  return (f->bias.step[0] ? f->batch : 1) * count_row_blocks(f);
+}
+
+size_t flash_spans_bytes(const struct flash *f)
+{
+  if (!may_find_spans(f)) return 0;
+  return align_up((size_t)count_spans(f) * sizeof(struct flash_span) +
+      (size_t)f->batch * sizeof(double), ALIGN);
+}
+
+/* Returns the greatest norm of a position's numbers in all heads, which is none below that of a
+** head; infinity if a number is not finite. */
+static double find_norm(const struct flash *f, const struct flash_side *s, int64_t sample,
+    int64_t heads, int64_t positions)
+{
+  const bool beside = s->head < s->row;               /* the heads of a position are */
+  const int64_t n = beside ? (heads - 1) * s->head + f->d : f->d;
+  double most = 0;
+  for (int64_t h = 0; h < (beside ? 1 : heads); h++)
+    for (int64_t i = 0; i < positions; i++) {
+      const char *x = flash_at(f, s, sample, h, i);
+      const double square = f->r->dot(x, x, n);
+      if (!isfinite(square)) return INFINITY;
+      most = MAX(most, square);
+    }
+  return sqrt(most);
+}
+
+/* Returns which keys of a row of the bias count where scores differ by at most `range`. A stretch
+** with NaN counts. */
+static struct flash_span find_row_span(const struct flash *f, const char *row, double range)
+{
+  const int64_t least = (f->tk + MOST_STRETCHES - 1) / MOST_STRETCHES,
+                each = align_up((size_t)least, LEAST_STRETCH);
+  double most[MOST_STRETCHES], greatest = -INFINITY;
+  for (int64_t k = 0, i = 0; k < f->tk; k += each, i++) {
+    most[i] = f->r->max(vec_at(f->r, row, k), MIN(each, f->tk - k));
+    greatest = MAX(greatest, most[i]);
+  }
+  struct flash_span s = { f->tk, 0 };
+  for (int64_t k = 0, i = 0; k < f->tk; k += each, i++) {
+    const int64_t n = MIN(each, f->tk - k);
+    if (greatest - most[i] > range && !isnan(f->r->sum(vec_at(f->r, row, k), n))) continue;
+    s.lo = MIN(s.lo, k);
+    s.hi = k + n;
+  }
+  return s;
+}
+
+struct span_job { struct flash *f; double *range; };
+
+/* Finds how far scores of a sample may differ in excess of the bias, for their weights to be 0. */
+static void find_ranges(int64_t begin, int64_t end, void *context)
+{
+  const struct span_job *j = context;
+  const struct flash *f = j->f;
+  for (int64_t sample = begin; sample < end; sample++) {
+    const double most = fabs(f->scale) * find_norm(f, &f->q, sample, f->heads, f->tq) *
+        find_norm(f, &f->k, sample, f->kv_heads, f->tk);
+    j->range[sample] = isfinite(most) ? 2 * most + NO_WEIGHT : INFINITY;
+  }
+}
+
+static void find_block_spans(int64_t begin, int64_t end, void *context)
+{
+  const struct span_job *j = context;
+  const struct flash *f = j->f;
+  const int64_t blocks = count_row_blocks(f);
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t sample = i / blocks, first = i % blocks * FLASH_QUERIES,
+                  last = MIN(first + FLASH_QUERIES, f->tq);
+    struct flash_span all = { f->tk, 0 };
+    for (int64_t q = first; q < last; q++) {
+      const struct flash_rows b = { .sample = sample, .q0 = q, .m = 1 };
+      const char *row = vec_at(f->r, f->bias.x->p, flash_grid_element(&f->bias, &b, 0, 0));
+      const struct flash_span s = find_row_span(f, row, j->range[sample]);
+      all = (struct flash_span){ MIN(all.lo, s.lo), MAX(all.hi, s.hi) };
+    }
+    f->spans[i] = all;
+  }
+}
+
+void flash_find_spans(struct flash *f, char *base)
+{
+  if (!may_find_spans(f)) return;
+  const int64_t n = count_spans(f);
+  struct span_job j = { f, (double *)base };
+  parallel_for(f->batch, NS_ELEMENT * (double)((f->tq + f->tk) * f->heads * f->d), find_ranges, &j);
+  for (int64_t i = 1; i < f->batch && !f->bias.step[0]; i++)
+    j.range[0] = MAX(j.range[0], j.range[i]);
+  f->spans = (struct flash_span *)(j.range + f->batch);
+  parallel_for(n, NS_ELEMENT * (double)(FLASH_QUERIES * f->tk), find_block_spans, &j);
 }
 
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
