@@ -9,9 +9,9 @@
 ** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above),
 ** the other orders are climbed from as well. In a reshape a plan that needs no more bytes than are
 ** there already ends the search after a fraction of a millisecond, a look at all plans of few
-** items after one or two. Cost: O(n^2) an order; for large n
-** one pass in order of time with a free list, O(n log n), comes first, and the others only within
-** a budget.
+** items after one or two. Cost: O(n^2) an order; one pass in order of time with a free list,
+** O(n log n), comes first, and for large n the others only where it is more than 0.2 % above the
+** bound, within a budget.
 */
 #include "pass/passes.h"
 
@@ -360,8 +360,9 @@ static int64_t assign_backwards(struct fit *f)
 
 /* -- the search -------------------------------------------------------------------------------- */
 
-/* BY_PEAK: what lives at the fullest step, by life */
-enum { BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, BY_PEAK, KINDS };
+/* BY_PEAK: what lives at the fullest step, by life; the first, as it meets the bound of most
+** programs with gradients */
+enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, KINDS };
 static void make_key(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
@@ -375,6 +376,19 @@ static void make_key(struct fit *f, int kind)
         : peak                  ? INT64_MAX / 2 + life
                                 : f->bytes[i];
   }
+}
+
+/* part of the most bytes that are alive: a plan that is no more than this above them is good
+** enough */
+enum { NEAR = 500 };
+/* items of a large plan, for which the orders take longer than the rest of a bind */
+enum { MANY = 500 };
+
+/* Returns whether the best plan may be improved, and is more than one part above the most bytes
+** that are alive. */
+static bool above_bound(const struct fit *f, int part)
+{
+  return f->total > f->bound && f->total > f->live + f->live / part;
 }
 
 static uint32_t next_random(uint32_t *s)
@@ -427,13 +441,6 @@ static _Thread_local int64_t nchanges;
 
 int64_t plan_changes(void) { return nchanges; }
 
-/* Returns whether the best plan may be improved, and is more than one part above the most bytes
-** that are alive. */
-static bool above_bound(const struct fit *f, int part)
-{
-  return f->total > f->bound && f->total > f->live + f->live / part;
-}
-
 /* Improves a good order by hill climbing: an item at the top is moved earlier, or two are
 ** exchanged; orders of equal size are accepted too. */
 static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
@@ -442,7 +449,7 @@ static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
   int64_t current = assign_in_order(f, INT64_MAX),
           one = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
   int top = top_item(f, current, *seed);
-  for (; above_bound(f, 500) && budget > 0; budget -= one) {
+  for (; above_bound(f, NEAR) && budget > 0; budget -= one) {
     nchanges++;
     disturb_order(f, top, seed);
     int64_t total = assign_in_order(f, current + 1);
@@ -543,7 +550,7 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 static bool search_all(struct fit *f)
 {
   if (f->n > FEW_VALUES) return false;
-  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / 500 };
+  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / NEAR };
   int n = 0;
   int64_t top = 0;
   for (int t = 0; t < f->n; t++) {
@@ -565,11 +572,12 @@ enum { MOST_SEARCHED = 10000 };
 
 static void search_orders(struct fit *f)
 {
-  const bool small = f->n < 500;
+  const bool small = f->n < MANY;
   for (int i = 0; i < f->n; i++) f->nkept += f->kept[i] >= 0;
   if (f->nkept) raise_bound(f);
   keep_if_better(f, assign_in_time(f, f->first, f->last));
   if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
+  if (!small && !above_bound(f, NEAR)) return;
   int64_t budget = f->nkept ? INT64_MAX
       : small               ? PLAN_STEPS
                             : INT64_C(6000000),

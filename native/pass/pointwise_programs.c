@@ -122,13 +122,14 @@ static int step_dtype(struct program *p, const struct step *st)
 static int finish_program(struct builder *b, const ty_desc *space)
 {
   struct step *st = b->st;
+  struct pw_loop loop;
   TRY(pw_seal(b->t));
-  st->loop = arena_new(&b->p->arena, sizeof *st->loop);
-  NEED(st->loop, TY_EMEMORY, "out of memory: pointwise program");
-  TRY(pw_loop_make(st->loop, space, b->operand, b->n));
+  TRY(pw_loop_make(&loop, space, b->operand, b->n));
+  st->loop = arena_new(&b->p->arena, pw_loop_bytes(b->n));
   int *values = arena_new(&b->p->arena, sizeof(int) * (size_t)(b->n + 1));
   st->operand = arena_new(&b->p->arena, sizeof(void *) * (size_t)(b->n + 1));
-  NEED(values && st->operand, TY_EMEMORY, "out of memory: pointwise programs");
+  NEED(st->loop && values && st->operand, TY_EMEMORY, "out of memory: pointwise programs");
+  memcpy(st->loop, &loop, pw_loop_bytes(b->n));
   memcpy(values, b->value, sizeof(int) * (size_t)b->n);
   st->pw_value = values;
   st->npw = b->n;

@@ -21,8 +21,10 @@ const struct pw_opcode pw_opcode[PW_OPCODES] = {
 
 int pw_opcode_find(const char *name, size_t n)
 {
-  for (int i = 0; i < PW_OPCODES; i++)
-    if (strlen(pw_opcode[i].name) == n && !memcmp(pw_opcode[i].name, name, n)) return i;
+  for (int i = 0; i < PW_OPCODES; i++) {
+    const char *word = pw_opcode[i].name;
+    if (*word == *name && !strncmp(word, name, n) && !word[n]) return i;
+  }
   return -1;
 }
 

@@ -38,20 +38,26 @@ static int fail_formula(struct parse *p, const char *at, const char *what, int n
 
 static void skip_blanks(struct parse *p) { while (isspace((unsigned char)*p->s)) p->s++; }
 
-static bool take_char(struct parse *p, const char *token)
+static bool take_char(struct parse *p, char c)
 {
   skip_blanks(p);
-  size_t n = strlen(token);
-  if (strncmp(p->s, token, n)) return false;
-  p->s += n;
+  if (*p->s != c) return false;
+  p->s++;
   return true;
 }
 
-static void expect_char(struct parse *p, const char *token)
+static void expect_char(struct parse *p, char c)
 {
   char what[16];
-  snprintf(what, sizeof what, "expected '%s'", token);
-  if (!take_char(p, token)) fail_formula(p, p->s, what, 0);
+  if (take_char(p, c)) return;
+  snprintf(what, sizeof what, "expected '%c'", c);
+  fail_formula(p, p->s, what, 0);
+}
+
+/* Returns whether the first n bytes at s are a word. */
+static bool is_word(const char *word, const char *s, size_t n)
+{
+  return *word == *s && !strncmp(word, s, n) && !word[n];
 }
 
 static int make_unary(struct parse *p, int op, int a)
@@ -111,13 +117,13 @@ static int parse_call(struct parse *p, const char *name, size_t n)
 {
   int a[3] = { 0 }, op = pw_opcode_find(name, n), args = op >= 0 ? pw_opcode[op].args : 0;
   for (int i = 0; i < COUNT(more); i++)
-    if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n))
+    if (is_word(more[i].name, name, n))
       op = more[i].op, args = more[i].args;
   if (op < 0) return fail_formula(p, name, "there is no function", (int)n);
-  expect_char(p, "(");
+  expect_char(p, '(');
   for (int k = 0; k < args && !p->code; k++) {
     a[k] = parse_choice(p);
-    expect_char(p, k + 1 < args ? "," : ")");
+    expect_char(p, k + 1 < args ? ',' : ')');
   }
   if (p->code) return 0;
   return op >= SQUARE ? make_function(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
@@ -159,20 +165,19 @@ static int parse_word(struct parse *p)
     double value;
   } constant[] = { { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
   for (int i = 0; i < COUNT(constant); i++)
-    if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n))
-      return pw_number(p->t, constant[i].value);
+    if (is_word(constant[i].name, name, n)) return pw_number(p->t, constant[i].value);
   return parse_call(p, name, n);
 }
 
 static int parse_atom(struct parse *p)
 {
   skip_blanks(p);
-  if (take_char(p, "(")) {
+  if (take_char(p, '(')) {
     int r = parse_choice(p);
-    expect_char(p, ")");
+    expect_char(p, ')');
     return r;
   }
-  if (take_char(p, "$")) return parse_parameter(p);
+  if (take_char(p, '$')) return parse_parameter(p);
   if (isalpha((unsigned char)*p->s) || *p->s == '_') return parse_word(p);
   if (isdigit((unsigned char)*p->s) || *p->s == '.') {
     char *end;
@@ -194,9 +199,9 @@ static int parse_unary(struct parse *p)
   if (++p->depth > DEEPEST) return fail_formula(p, p->s, "too deep", 0);
   int r;
   skip_blanks(p);
-  if (take_char(p, "-"))
+  if (take_char(p, '-'))
     r = make_unary(p, PW_NEG, parse_unary(p));
-  else if (take_char(p, "+"))
+  else if (take_char(p, '+'))
     r = parse_unary(p);
   else if (*p->s == '!' && p->s[1] != '=')
     p->s++, r = make_unary(p, PW_NOT, parse_unary(p));
@@ -223,13 +228,23 @@ static const struct { const char *text; int op, precedence; bool swap;
   { "/", PW_DIV, 6, false },
 };
 
+/* Returns the number of the operator that a text begins with; COUNT(infix): none. */
+static int find_infix(const char *s)
+{
+  int i = 0;
+  for (; i < COUNT(infix); i++) {
+    const char *text = infix[i].text;
+    if (s[0] == text[0] && (!text[1] || s[1] == text[1])) break;
+  }
+  return i;
+}
+
 static int parse_binary(struct parse *p, int above)
 {
   int left = parse_unary(p);
   for (;;) {
-    int i = 0;
     skip_blanks(p);
-    while (i < COUNT(infix) && strncmp(p->s, infix[i].text, strlen(infix[i].text))) i++;
+    const int i = find_infix(p->s);
     if (p->code || i == COUNT(infix) || infix[i].precedence <= above) return left;
     p->s += strlen(infix[i].text);
     int right = parse_binary(p, infix[i].precedence);
@@ -242,9 +257,9 @@ static int parse_choice(struct parse *p)
 {
   if (++p->depth > DEEPEST) return fail_formula(p, p->s, "too deep", 0);
   int r = parse_binary(p, 0);
-  if (take_char(p, "?")) {
+  if (take_char(p, '?')) {
     int yes = parse_choice(p);
-    expect_char(p, ":");
+    expect_char(p, ':');
     int no = parse_choice(p);
     r = p->code ? 0 : pw_term_op(p->t, PW_WHERE, r, yes, no);
   }
@@ -283,9 +298,9 @@ int pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *
   struct parse p = { .t = t, .env = env, .text = text, .s = text };
   while (!p.code && parse_assignment(&p)) {
     char letter = *p.s++;
-    take_char(&p, "=");
+    take_char(&p, '=');
     int r = parse_choice(&p);
-    expect_char(&p, ";");
+    expect_char(&p, ';');
     if (!p.code) env->var[letter - 'a'] = r;
   }
   int r = parse_choice(&p);

@@ -78,9 +78,15 @@ struct pw_loop {
   int     n;                                          /* operands */
   uint32_t numbers;                                   /* operands in the host's memory, as bits */
   int64_t dim[TY_MAXDIM], count;
-  int64_t stride[PW_ARGS][TY_MAXDIM];
   int8_t  dtype[PW_ARGS];
+  /* per operand; last, as a loop that is kept ends after those it has */
+  int64_t stride[PW_ARGS][TY_MAXDIM];
 };
+/* Returns the bytes of a loop over n operands. */
+static inline size_t pw_loop_bytes(int n)
+{
+  return offsetof(struct pw_loop, stride) + sizeof(int64_t[TY_MAXDIM]) * (size_t)n;
+}
 /* Makes the loop over a space; operands are aligned to the right and broadcast. */
 int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand, int n);
 /* Runs a program on the device's queue; parallel inside. */

@@ -237,10 +237,10 @@ static int64_t count_task_rows(const struct flash *f)
   return f->group * MIN(f->tq, flash_chunk(f));
 }
 
-/* Returns the bytes of FLASH_KEYS packed values. */
+/* Returns the bytes of f->keys packed values. */
 static size_t get_value_bytes(const struct flash *f)
 {
-  return gemm_pack_bytes(f->product, f->dv, FLASH_KEYS);
+  return gemm_pack_bytes(f->product, f->dv, f->keys);
 }
 
 /* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
@@ -250,7 +250,8 @@ static size_t divide_scratch(const struct flash *f, char *base, struct flash_wor
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE),
                 row = f->tiles ? gemm_score_row(keys) : keys;
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * row) * f->size,
-    gemm_pack_bytes(f->product, keys, f->d), FLASH_WIDE / FLASH_KEYS * get_value_bytes(f),
+    gemm_pack_bytes(f->product, keys, f->d),
+    FLASH_WIDE / FLASH_FEW_KEYS * gemm_pack_bytes(f->product, f->dv, FLASH_FEW_KEYS),
     (size_t)count_task_rows(f) * sizeof(double), (size_t)count_task_rows(f) * sizeof(double) };
   char *part[6];
   size_t used = 0;
@@ -294,9 +295,9 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   if (!x->k)
     return gemm_one(f->product, false, false, b->m, f->dv, n, 1, x->s, n,
         flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
-  for (int64_t k = 0; k < n; k += FLASH_KEYS) {
-    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * get_value_bytes(f);
-    TRY(gemm_packed(f->product, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
+  for (int64_t k = 0; k < n; k += f->keys) {
+    const char *v = x->v + (size_t)((from + k) / f->keys) * get_value_bytes(f);
+    TRY(gemm_packed(f->product, false, b->m, f->dv, MIN(f->keys, n - k),
         x->s + (size_t)k * f->size, n, v, y, step, &(struct gemm_epilogue){ .add = true }));
   }
   return TY_OK;
@@ -354,8 +355,8 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
   const struct flash_span seen = flash_find_span(f, b);
-  const int64_t from = MAX(seen.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS, keys = n;
-  n = MIN(n, (seen.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
+  const int64_t from = MAX(seen.lo - k0, 0) / f->keys * f->keys, keys = n;
+  n = MIN(n, (seen.hi - k0 + f->keys - 1) / f->keys * f->keys) - from;
   k0 += from;
   if (x->k && f->tiles) {
     forward_block_on_tiles(f, x, b, kv, k0, n, from, keys, finite, row);
@@ -403,16 +404,16 @@ static void finish_rows(
 struct forward_job { struct flash f; int failed; };
 
 /* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v: on tiles as
-** one packing, else FLASH_KEYS at a time. */
+** one packing, else f->keys at a time. */
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
   gemm_pack(f->product, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
-  const int64_t each = f->tiles ? n : FLASH_KEYS;
+  const int64_t each = f->tiles ? n : f->keys;
   for (int64_t k = 0; k < n; k += each)
     gemm_pack(f->product, false, f->dv, MIN(each, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
-        x->v + (size_t)(k / FLASH_KEYS) * get_value_bytes(f));
+        x->v + (size_t)(k / f->keys) * get_value_bytes(f));
 }
 
 /* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. A single

@@ -84,6 +84,9 @@ struct flash {
   struct flash_side q, k, v, y;
   struct flash_grid mask, bias;
   struct flash_span *spans;                           /* flash_find_spans; NULL: none */
+  /* Keys of a block of backward, a multiple of the columns of any panel of a product. Forward
+  ** leaves out that many keys at the ends of its blocks where no row sees them. */
+  int64_t keys;
   const struct operand *valid_length;                 /* NULL: none */
   const struct operand *offset;                       /* NULL: none */
   void *logsum;                                       /* NULL: not wanted */
@@ -98,9 +101,9 @@ struct flash {
 
 enum {
   FLASH_QUERIES = 64,                                 /* rows of a block */
-  /* keys of a block of backward, a multiple of the columns of any panel of a product. Forward
-  ** leaves out that many keys at the ends of its blocks where no row sees them. */
-  FLASH_KEYS = 128,
+  FLASH_KEYS = 128,                                   /* see `keys` of struct flash */
+  FLASH_FEW_KEYS = 64,                                /* where rows see a part of at most */
+  FLASH_PART = 512,                                   /* keys: more saves less than it costs */
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* keys of a block of forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
   FLASH_LINE = 64,                                    /* bytes of a line of the caches */

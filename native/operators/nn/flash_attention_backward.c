@@ -164,8 +164,8 @@ static int compute_part_gradients(const struct back_job *j, const struct gradien
     flash_clear(f, t->k1 - t->k0, f->dv, flash_at(f, &j->dv, t->sample, t->kv, t->k0), j->dv.row);
   const struct flash_span span = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1);
   const int64_t last = MIN(t->k1, span.hi);
-  for (int64_t k0 = MAX(t->k0, span.lo / FLASH_KEYS * FLASH_KEYS); k0 < last; k0 += FLASH_KEYS) {
-    const int64_t n = MIN(FLASH_KEYS, last - k0);
+  for (int64_t k0 = MAX(t->k0, span.lo / f->keys * f->keys); k0 < last; k0 += f->keys) {
+    const int64_t n = MIN(f->keys, last - k0);
     const bool finite = pack_keys(f, &x, t->sample, t->kv, k0, n);
     for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
       const struct flash_span seen = flash_find_span(f, &b);

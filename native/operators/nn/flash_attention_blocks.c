@@ -94,6 +94,7 @@ struct flash flash_make(const struct call *c, int first)
   if (ports.offset >= 0) f.offset = &in[ports.offset];
   f.logsum = first ? c->in[first + ports.n + 1].p : c->out[1].p;
   f.tiles = gemm_attends(f.product, f.d, f.dv);
+  f.keys = f.causal && f.tk <= FLASH_PART ? FLASH_FEW_KEYS : FLASH_KEYS;
   if (!c->run) return f;
   f.drops = c->run->is_train && p->dropout > 0;
   f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
@@ -266,6 +267,8 @@ void flash_find_spans(struct flash *f, char *base)
     j.range[0] = MAX(j.range[0], j.range[i]);
   f->spans = (struct flash_span *)(j.range + f->batch);
   parallel_for(n, NS_ELEMENT * (double)(FLASH_QUERIES * f->tk), find_block_spans, &j);
+  for (int64_t i = 0; i < n && f->tk <= FLASH_PART; i++)
+    if (f->spans[i].hi - f->spans[i].lo <= f->tk - FLASH_FEW_KEYS) f->keys = FLASH_FEW_KEYS;
 }
 
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,

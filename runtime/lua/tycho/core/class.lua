@@ -13,12 +13,16 @@
 -- @module tycho.core.class
 
 local pairs = require("tycho.core.iterate").pairs
-local Class = { class_name = "Object" }
+local new_table = require "table.new"
+
+-- `field_count`: about how many fields a new object will have, where they are many
+local Class = { class_name = "Object", field_count = false }
 Class.__index = Class
 
 
 local function construct(class, ...)
-  local object = setmetatable({}, class)
+  local count = class.field_count
+  local object = setmetatable(count and new_table(0, count) or {}, class)
   object:init(...)
   return object
 end

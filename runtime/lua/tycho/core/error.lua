@@ -96,7 +96,7 @@ function Error.caller(level)
   level = (level or 2) + 1
   local called, through                  -- the library's outermost function; whether C called it
   while true do
-    local info = getinfo(level, "f")
+    local info = getinfo(level, "fl")
     if not info then
       return ""
     end
@@ -111,7 +111,7 @@ function Error.caller(level)
     elseif file == "=C" then
       through = true
     elseif not (through and was_given(called, level)) then
-      local line = getinfo(level, "l").currentline
+      local line = info.currentline
       if line > 0 then
         return file .. ":" .. line, level - 1
       end

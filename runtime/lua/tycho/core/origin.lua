@@ -24,7 +24,8 @@ local origin = {}
 local getinfo, user_file = debug.getinfo, Error.user_file
 local KEPT = 8                           -- lookups of one function that wait for their calls
 
--- function -> list of {from, file, line} or {from, location}, latest last
+-- function -> list of {from, file, line} or {from, location}, latest last, of which the first `n`
+-- wait; those behind are used again
 local notes = setmetatable({}, { __mode = "k" })
 local line                               -- of the call under way, in the file Error.here
 
@@ -33,11 +34,17 @@ local line                               -- of the call under way, in the file E
 local ENTRY = { __mode = "v" }
 
 
-local function add(list, entry)
-  if #list == KEPT then
-    table.remove(list, 1)
+local function add(list, from, file, at, location)
+  local n = list.n
+  local entry
+  if n == KEPT then
+    entry = table.remove(list, 1)
+  else
+    n = n + 1
+    entry = list[n] or setmetatable({}, ENTRY)
   end
-  list[#list + 1] = setmetatable(entry, ENTRY)
+  list[n], list.n = entry, n
+  entry.from, entry.file, entry.line, entry.location = from, file, at, location
 end
 
 
@@ -45,7 +52,7 @@ end
 local function note_caller(list)
   local location, level = Error.caller(3)
   if level then
-    add(list, { from = getinfo(level, "f").func, location = location })
+    add(list, getinfo(level, "f").func, nil, nil, location)
   end
 end
 
@@ -60,7 +67,7 @@ function origin.note(f)
   local info = getinfo(3, "fl")
   local name = info and info.currentline > 0 and user_file(info.func)
   if name then
-    add(list, { from = info.func, file = name, line = info.currentline })
+    add(list, info.func, name, info.currentline)
   else
     note_caller(list)
   end
@@ -69,8 +76,9 @@ end
 
 local function enter(f)
   local list = notes[f]
-  local seen = list[#list]
-  list[#list] = nil
+  local n = list.n
+  local seen = list[n]
+  list.n = seen and n - 1 or n
   local caller = getinfo(3, "fl")                        -- nil: a coroutine begins here
   Error.location, Error.here = nil, nil
   if seen and caller and caller.func ~= seen.from then
@@ -104,7 +112,7 @@ function origin.wrap(inner)
     enter(f)
     return leave(inner(...))
   end
-  notes[f] = {}
+  notes[f] = { n = 0 }
   return f
 end
 

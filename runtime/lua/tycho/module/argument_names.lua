@@ -40,6 +40,9 @@ end
 -- @string what the option that has them
 -- @param[opt] logger gets a warning instead
 function argument_names.check(symbol, given, what, logger)
+  if #given == 0 then
+    return
+  end
   local names = symbol:list_arguments()
   local known = tables.positions(names)
   for _, name in ipairs(given) do

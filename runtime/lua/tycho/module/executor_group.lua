@@ -34,6 +34,7 @@ local log = require "tycho.core.log"
 local sets = require "tycho.module.executor_sets"
 local shared_arrays = require "tycho.module.shared_arrays"
 local slices = require "tycho.module.batch_slices"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -45,6 +46,7 @@ local PAGE = jit.arch == "x64" and 4096 or 65536
 --- Executors of one symbol on a list of devices.
 -- @type DataParallelExecutorGroup
 local Group = Class:extend("DataParallelExecutorGroup")
+Group.field_count = 48
 
 for _, part in ipairs{ require "tycho.module.group_running",
     require "tycho.module.group_states" } do
@@ -171,7 +173,7 @@ function Group:init(...)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
   check_names(self.arg_names)
   check_names(self.aux_names)
-  self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
+  self.output_names, self._attrs = a.symbol:list_outputs(), symbol._variable_attrs(a.symbol)
   self._is_arg, self._is_param = tables.positions(self.arg_names), tables.positions(a.param_names)
   self._is_aux = tables.positions(self.aux_names)
   self.param_names = {}

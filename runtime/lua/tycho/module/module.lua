@@ -36,6 +36,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 -- @type Module
 local Module = ParameterModule:extend("Module")
 Module._guards_flags = true
+Module.field_count = 24
 
 Module:_include(require "tycho.module.parameters")
 Module:_include(require "tycho.module.running")

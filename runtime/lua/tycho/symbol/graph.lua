@@ -9,6 +9,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local ffi = require "ffi"
+local new_table = require "table.new"
 local native = require "tycho.core.ffi"
 local Error = require "tycho.core.error"
 local node = require "tycho.symbol.node"
@@ -175,7 +176,7 @@ end
 -- @treturn table
 function graph.snapshot(symbol)
   local order, built = graph.walk(symbol), rawget(symbol, "_built")
-  local dicts, ports = {}, {}
+  local dicts, ports = new_table(#order, 0), new_table(#order, 0)
   for i, n in ipairs(order) do
     dicts[i], ports[i] = n.attrs, n.ports
   end

@@ -242,12 +242,12 @@ end
 
 -- Returns shapes and dtypes of variables in order, and the arguments whose dtype is unknown; nil if
 -- a shape is unknown.
-local function read_variables(built, descs, first)
-  local mutated = node.mutated(built.order)
+local function read_variables(built, descs)
+  local mutated, at = node.mutated(built.order), 0
   local found, undecided = { arguments = {}, auxiliary = {} }, nil
   for _, n in ipairs(built.order) do
     if not n.op then
-      local desc, list = descs[first[n]], mutated[n] and found.auxiliary or found.arguments
+      local desc, list = descs[at], mutated[n] and found.auxiliary or found.arguments
       list[#list + 1] = { name = n.name, shape = class.shape_of(desc),
         dtype = args.DTYPE_NAMES[desc.dtype] }
       if not shape_known(desc) then
@@ -257,8 +257,44 @@ local function read_variables(built, descs, first)
         undecided[n.name] = true
       end
     end
+    at = at + #n.ports.outputs
   end
   return found, undecided
+end
+
+
+local function count_values(order)
+  local count = 0
+  for _, n in ipairs(order) do
+    count = count + #n.ports.outputs
+  end
+  return count
+end
+
+
+local function are_dtypes_known(descs, count)
+  for v = 0, count - 1 do
+    if not dtype_known(descs[v]) then
+      return false
+    end
+  end
+  return true
+end
+
+
+local MOST_KEPT = 4096                   -- descriptions that wait for the next inference: 576 KiB
+local kept, nkept = nil, 0
+
+-- Returns an array of at least n descriptions; the next call may return the same one.
+local function take_descs(n)
+  if n <= nkept then
+    return kept
+  end
+  local descs = desc_array(n)
+  if n <= MOST_KEPT then
+    kept, nkept = descs, n
+  end
+  return descs
 end
 
 
@@ -274,21 +310,21 @@ function inference.find_variables(symbol, shapes, types)
   if graph.is_custom(built) or not fit_descs(shapes) then
     return nil
   end
-  local first, total = node.firsts(built.order)
-  local descs, undecided, found = desc_array(total + 1), nil, nil
+  local count = count_values(built.order)
+  local descs, undecided, found = take_descs(count), nil, nil
   for _ = 1, 2 do
-    local wants, count = input_wants(names, shapes, types, undecided)
-    if C.ty_graph_infer(built.handle, wants, count, 1, descs) > 0 then
+    local wants, nwant = input_wants(names, shapes, types, undecided)
+    if C.ty_graph_infer(built.handle, wants, nwant, 1, descs) > 0 then
       return nil
     end
-    found, undecided = read_variables(built, descs, first)
+    found, undecided = read_variables(built, descs)
     if not found then
       return nil
     elseif not undecided then
       break
     end
   end
-  return not undecided and is_complete(built, descs, first, inference.DTYPES) and found or nil
+  return not undecided and are_dtypes_known(descs, count) and found or nil
 end
 
 

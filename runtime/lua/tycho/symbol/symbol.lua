@@ -291,15 +291,24 @@ function Symbol:list_attr(options)
 end
 
 
---- Returns the attributes of every node that has any: node name -> table.
-function Symbol:attr_dict()
+local function collect_attrs(self, variables_only)
   local dict = named{}
   for _, n in ipairs((graph.walk(self))) do
-    if next(n.attrs) then
+    if next(n.attrs) and not (variables_only and n.op) then
       dict[n.name] = node.shown_attrs(n)
     end
   end
   return dict
+end
+
+--- Returns the attributes of every node that has any: node name -> table.
+function Symbol:attr_dict()
+  return collect_attrs(self, false)
+end
+
+--- Returns the attributes of the variables that have any: name -> table.
+function symbol._variable_attrs(self)
+  return collect_attrs(self, true)
 end
 
 
