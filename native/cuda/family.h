@@ -6,6 +6,7 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(act_product) \
   _(batch_norm) \
   _(bias) \
   _(boxes) \

@@ -44,6 +44,9 @@ enum fused_kind {
   /* times the gradient of the activation that made the data of the forward part; the operand,
   ** output 0 of the forward part, decides it */
   POST_ACT_GRAD,
+  /* the same of relu, sigmoid or tanh; the operand, that data, decides it. Of what the kernel's
+  ** result is rounded to, with the bits of the activation's operator */
+  POST_DATA_GRAD,
 };
 #define CAN(kind) (1u << (kind))
 /* besides POST_ACT: of ACT_GELU, too, with the bits of its operator */

@@ -73,10 +73,10 @@ struct kernel_caps op_common_caps(const struct op *op, bool backward, int device
   bool fallback;
   while ((k = next_candidate(&c, &fallback))) {
     all.flags &= k->flags;
-    /* run_on_cpu does sums and converts half types; a kernel that lacks PRE_ACT or PRE_KEPT_GRAD
-    ** refuses a call that has it */
+    /* run_on_cpu does sums and POST_DATA_GRAD and converts half types; a kernel that lacks PRE_ACT
+    ** or PRE_KEPT_GRAD refuses a call that has it */
     const uint32_t always = CAN(POST_ADD) | CAN_ACT_OF_SUM | CAN(PRE_ACT) | CAN_HALF_GRAD |
-        CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
+        CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD) | CAN(POST_DATA_GRAD);
     all.fuses &= k->fuses | (fallback ? always : 0);
     all.add &= k->add;
   }
@@ -181,15 +181,16 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
-/* Returns the sum that a kernel does not do, and takes it and what is after it out of its call;
-** NULL: there is none. */
-static const struct fused_op *take_sum(const struct kernel *k, struct call *c)
+/* Returns the sum or gradient that a kernel does not do, and takes it and what is after it
+** out of its call; NULL: there is none. */
+static const struct fused_op *take_end(const struct kernel *k, struct call *c)
 {
-  const struct fused_op *sum = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);
-  if (!sum) return NULL;
-  c->nin = sum->operand;
+  const struct fused_op *end = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);
+  if (!end && !(k->fuses & CAN(POST_DATA_GRAD))) end = find_fused(c, POST_DATA_GRAD);
+  if (!end) return NULL;
+  c->nin = end->operand;
   c->epilogue = NULL;                                 /* nothing is before it */
-  return sum;
+  return end;
 }
 
 /* Returns whether a call has an activation of tanh in it that the kernel does not do. */
@@ -204,7 +205,7 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
 {
   static __thread char reason[96];
   struct call c = v->call;
-  take_sum(k, &c);
+  take_end(k, &c);
   bool half = false;
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
@@ -400,29 +401,60 @@ static size_t staging_bytes(const struct invoke *v)
   return bytes;
 }
 
-/* Adds x to y, of one dtype; then takes relu where it is asked for. */
-static void add_on_host(const struct operand *y, const struct operand *x, bool relu)
+static void add_part(double *y, const double *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+static void add_part_relu(double *y, const double *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) {
+    y[i] += x[i];
+    if (y[i] <= 0) y[i] = 0;                            /* NaN stays */
+  }
+}
+/* Multiplies by the slopes of activations of which x are the outputs. */
+static void slope_part_relu(double *y, const double *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) y[i] *= x[i] > 0 ? 1 : x[i] == x[i] ? 0 : x[i];
+}
+static void slope_part_sigmoid(double *y, const double *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) y[i] *= x[i] * (1 - x[i]);
+}
+static void slope_part_tanh(double *y, const double *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) y[i] *= 1 - x[i] * x[i];
+}
+
+typedef void change_part(double *y, const double *x, int64_t n);
+static change_part *find_change(const struct call *c, const struct fused_op *end)
+{
+  if (end->kind == POST_ADD) return fused_act(c) == ACT_RELU ? add_part_relu : add_part;
+  return end->act == ACT_RELU ? slope_part_relu
+      : end->act == ACT_TANH  ? slope_part_tanh
+                              : slope_part_sigmoid;
+}
+
+/* Changes y by x, of one dtype and shape, in parts of float64. */
+static void end_on_host(const struct operand *y, const struct operand *x, change_part *change)
 {
   enum { PART_ELEMENTS = 256 };
   const int64_t n = desc_count(&y->d), size = (int64_t)dtype_size(y->d.dtype);
-  double sum[PART_ELEMENTS], part[PART_ELEMENTS];
+  double to[PART_ELEMENTS], by[PART_ELEMENTS];
   for (int64_t first = 0; first < n; first += PART_ELEMENTS) {
     const int64_t count = MIN(PART_ELEMENTS, n - first);
-    char *to = (char *)y->p + first * size;
-    dtype_convert(sum, TY_F64, to, y->d.dtype, count);
-    dtype_convert(part, TY_F64, (const char *)x->p + first * size, x->d.dtype, count);
-    for (int64_t i = 0; i < count; i++) {
-      sum[i] += part[i];
-      if (relu && sum[i] <= 0) sum[i] = 0;              /* NaN stays */
-    }
-    dtype_convert(to, y->d.dtype, sum, TY_F64, count);
+    char *at = (char *)y->p + first * size;
+    dtype_convert(to, TY_F64, at, y->d.dtype, count);
+    dtype_convert(by, TY_F64, (const char *)x->p + first * size, x->d.dtype, count);
+    change(to, by, count);
+    dtype_convert(at, y->d.dtype, to, TY_F64, count);
   }
 }
 
 static int run_on_cpu(struct invoke *v)
 {
   struct call c = v->call;
-  const struct fused_op *sum = take_sum(v->kernel, &c);
+  const struct fused_op *end = take_end(v->kernel, &c);
   void *staging;
   TRY(device_ops(c.device)->staging(c.device, staging_bytes(v), &staging));
   TRY(copy_in(v, (char *)staging + v->host_scratch));
@@ -431,9 +463,9 @@ static int run_on_cpu(struct invoke *v)
   c.tmp = v->host_scratch ? staging : NULL;
   c.device = TY_CPU;
   TRY(run_converted(v, c));
-  if (sum && c.out[0].p)
-    add_on_host(&v->fallback_out[0], &v->fallback_in[sum->operand],
-        fused_act(&v->call) == ACT_RELU);
+  if (end && c.out[0].p)
+    end_on_host(
+        &v->fallback_out[0], &v->fallback_in[end->operand], find_change(&v->call, end));
   if (v->changes) TRY(copy_out(v, v->fallback_in, v->call.in, c.nin));
   return copy_out(v, v->fallback_out, v->call.out, c.nout);
 }

@@ -310,6 +310,52 @@ static int take_mask(struct finder *f, int i)
   return take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
 }
 
+/* -- after a gradient: that of the activation which made the data, by the data ----------------- */
+
+/* Returns whether a kernel that reads node a, the gradient of an activation, computes it in a pass
+** that it makes anyway. */
+static bool reader_does_act(const struct finder *f, int a)
+{
+  const struct readers *r = &f->p->readers;
+  for (int k = r->first[a]; k < r->first[a + 1]; k++) {
+    const struct node *n = &f->p->s.g->node[r->list[k]];
+    if (n->backward && fusion_caps(f, r->list[k]) & (CAN(PRE_ACT_GRAD) | CAN(PRE_KEPT_GRAD)))
+      return true;
+  }
+  return false;
+}
+
+/* Returns whether the gradient of node a's activation follows from its output. */
+static bool is_known_by_output(const struct finder *f, int a)
+{
+  const struct node *m = &f->p->s.g->node[a];
+  const int act = m->backward ? ACT_NONE : op_act(m->op, m->kind->param);
+  return act == ACT_RELU || act == ACT_SIGMOID || act == ACT_TANH;
+}
+
+/* Lets the gradient kernel of a product, which reads the data, apply the gradient of the activation
+** that made it. */
+static int take_slope(struct finder *f, int i)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i];
+  if (!(fusion_caps(f, i) & CAN(POST_DATA_GRAD)) || n->nin < 2 || is_known(s, i) ||
+      s->grad_of[n->first] >= 0 || s->is_head[n->first])
+    return TY_OK;
+  const int a = only_reader(f, i), dtype = s->desc[n->first].dtype;
+  if (a < 0 || !in_group_of(f, a, 1) || !runs_beside(f, i, a)) return TY_OK;
+  const struct node *m = &s->g->node[a];
+  const ty_entry y = n->in[1];
+  if (!m->backward || m->forward < 0 || !is_known_by_output(f, m->forward) ||
+      m->nin != 2 || m->in[0].node != i || m->in[1].node != y.node || m->in[1].out != y.out)
+    return TY_OK;
+  if (s->desc[m->first].dtype != dtype || s->desc[value_of(s->g, y)].dtype != dtype) return TY_OK;
+  if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
+  return reader_does_act(f, a)
+      ? TY_OK
+      : take_node(f, i, (struct fused_node){ POST_DATA_GRAD, a, y });
+}
+
 /* -- after any node: a sum with a value that is there before ----------------------------------- */
 
 /* Returns the node whose step makes the value of node a. */
@@ -371,6 +417,7 @@ static int find_epilogues(struct finder *f)
     if (n->backward) TRY(take_before(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_kept(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
+    if (n->backward && !p->fusion[i]) TRY(take_slope(f, i));
     if (!p->fusion[i]) TRY(take_sum(f, i));
   }
   return TY_OK;

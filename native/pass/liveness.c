@@ -61,7 +61,9 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   if (st->kind == STEP_POINTWISE)
     return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct fusion *f = step_fusion(p, st);
-  if (fusion_has(f, PRE_ACT_GRAD) || fusion_has(f, POST_ACT_GRAD)) return false;
+  if (fusion_has(f, PRE_ACT_GRAD) || fusion_has(f, POST_ACT_GRAD) ||
+      fusion_has(f, POST_DATA_GRAD))
+    return false;
   return step_in_place(p, st, out, in);
 }
 

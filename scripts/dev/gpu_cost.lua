@@ -192,8 +192,9 @@ local OPERATOR_HEAD = "| Operator | Launches forward | Bytes / ideal | Launches 
   .. "| Bytes / ideal |\n" .. LINE
 -- name, and how the page calls it
 local NETWORKS = {
-  {"lenet", "LeNet"}, {"resnet20", "ResNet-20"}, {"resnet20-medium", "ResNet-20 under `medium`"},
-  {"resnet50", "ResNet-50"}, {"lstm", "LSTM 2 × 200"},
+  {"mlp", "perceptron 784-128-64-10"}, {"lenet", "LeNet"}, {"resnet20", "ResNet-20"},
+  {"resnet20-medium", "ResNet-20 under `medium`"}, {"resnet50", "ResNet-50"},
+  {"lstm", "LSTM 2 × 200"},
   {"transformer", "transformer of W15, 4 layers of 256"},
   {"causal", "transformer of W12, 4 layers of 256"},
 }

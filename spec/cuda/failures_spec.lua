@@ -172,7 +172,7 @@ describe_there("a step on a GPU", function()
     local late = "gpu%(0%) reports late: the failure is this step's or that of one before it, \z
       and TYCHO_SYNC=1 shows which"
     local over = "nothing runs on gpu%(0%) until the program is started again"
-    for _, fail in ipairs{ "cublasLtMatmul:4:719", "cuLaunchKernel:3:719" } do
+    for _, fail in ipairs{ "cublasLtMatmul:3:719", "cuLaunchKernel:4:719" } do
       local text = steps(fail)
       assert.is_falsy(text:find("step\t1\t[^\n]*reports late"))
       assert.matches("step\t%d\t[^\n]*" .. late .. "; " .. over, text)
@@ -188,7 +188,7 @@ describe_there("a step on a GPU", function()
   end)
 
   it("fails for good on a device that is lost", function()
-    local text = steps("cublasLtMatmul:4:719")
+    local text = steps("cublasLtMatmul:3:719")
     assert.matches("step\t1\ttrue", text)
     local first = "a product of 2 x 4 x 8 fails[^\n]*operator FullyConnected, node fc"
     assert.matches("step\t2\t[^\n]*" .. first, text)

@@ -50,7 +50,8 @@ static double finish_element(const Product &p, double v, int64_t batch, int64_t 
 {
   int64_t at = batch * p.aux_stride + row + col * p.aux_ld;
   if (p.epilogue & BIAS) v += load_number(p.bias, p.bias_type, batch * p.bias_stride + row);
-  if (p.epilogue & AUX && p.epilogue & RELU) set_bit(p.aux, at, v > 0);
+  /* as the library sets it: zeros pass, though relu's own gradient is 0 there; NaN does not */
+  if (p.epilogue & AUX && p.epilogue & RELU) set_bit(p.aux, at, v >= 0);
   if (p.epilogue & AUX && p.epilogue & GELU) store_number(p.aux, p.aux_type, at, v);
   if (p.epilogue & RELU) return v > 0 ? v : v != v ? v : 0;
   if (p.epilogue & GELU) return compute_gelu(v);

@@ -116,6 +116,14 @@ static int make_epilogue(const Bag *d, Product *p)
   return p->aux_ld < p->d.rows || p->aux_ld % (mask ? 128 : 8) ? INVALID : GOOD;
 }
 
+/* Returns whether sums of A or B are ones that the library has: A as it is, B transposed. */
+static bool sums_fit(const Product &p, const Bag *d)
+{
+  const bool ta = d->get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N;
+  const bool tb = d->get(CUBLASLT_MATMUL_DESC_TRANSB) != CUBLAS_OP_N;
+  return !(p.epilogue & SUM_A && ta) && !(p.epilogue & SUM_B && !tb);
+}
+
 /* Returns whether a product of integers is one that the library has: A' B, dimensions in fours. */
 static bool whole_numbers_fit(const Product &p, const Bag *d)
 {
@@ -147,7 +155,7 @@ static int make_product(
   for (const Matrix *m : { &p->a, &p->b, &p->c })
     if (m->batch != p->d.batch) return INVALID;
   if (int r = make_epilogue(d, p)) return r;
-  return whole_numbers_fit(*p, d) ? GOOD : LACKS;
+  return whole_numbers_fit(*p, d) && sums_fit(*p, d) ? GOOD : LACKS;
 }
 
 /* -- algorithms -------------------------------------------------------------------------------- */

@@ -252,15 +252,18 @@ static void test_epilogues()
   OK(t.run(x, y, z));
   got = copy_down<float>(z, m * n);
   auto sums = copy_down<float>(v, m);
+  int at_zero = 0;                                    /* where what passes is not 0 itself */
   for (int i = 0; i < m; i++) {
     float sum = 0;
     for (int j = 0; j < n; j++) {
-      float p = plain[(size_t)(i + j * m)], want = p + bias[(size_t)i] > 0 ? p : 0;
+      float p = plain[(size_t)(i + j * m)], in = p + bias[(size_t)i], want = in >= 0 ? p : 0;
       CHECK(got[(size_t)(i + j * m)] == want);
+      at_zero += in == 0 && p != 0;
       sum += want;
     }
     CHECK(sums[(size_t)i] == sum);
   }
+  CHECK(at_zero > 0);
 
   t.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX);
   t.set<int64_t>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
@@ -300,6 +303,11 @@ static void test_refusals()
   CHECK_CODE(mixed.choose(), CUBLAS_STATUS_NOT_SUPPORTED);
   Try odd(3, 4, 4, CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I, true);
   CHECK_CODE(odd.choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  Try turned(4, 4, 4, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F, true);
+  for (auto e : { CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB }) {
+    turned.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, e);
+    CHECK_CODE(turned.choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  }
   Try shapes(4, 4, 4);
   uint64_t rows = 5;
   OK(cublasLtMatrixLayoutSetAttribute(shapes.b, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, 8));
