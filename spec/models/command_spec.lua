@@ -248,7 +248,7 @@ describe("files of ONNX", function()
       fails(1, "has 2 dimensions", "--inspect " .. path .. " --shape x=1,2,1")
       folder.write(path, models.bytes{ nodes = { { "Nothing", { "x" }, { "y" } } },
         outputs = { "y" }, inputs = { x = { 2 } } })
-      has("there is no such operator here", ok("--inspect " .. path))
+      has("there is no converter for this operator", ok("--inspect " .. path))
       folder.write(path, "no network")
       fails(1, "a field of an unknown type", "--inspect " .. path)
     end)

@@ -727,7 +727,7 @@ local make_iterator = iterate.alike(function(epoch)
 end)
 
 --- Begins an epoch and returns its iterator.
--- @treturn function returns the fields of the next batch, nil at the end
+-- @treturn function returns the fields of the next batch; nil after the last one
 function DataLoader:iter()
   return make_iterator(Epoch(self))
 end
