@@ -204,7 +204,8 @@ END]])
     assert.is_truthy(help("gluon"):find("^ty%.gluon\n.*names:%s+Block Constant HybridBlock"))
     assert.is_truthy(help("autograd"):find("^ty%.autograd\n.*names:%s+Function backward"))
     local text = help("autograd.record")
-    assert.is_truthy(text:find("^record%(%[train_mode%], %[f%]%)\nRuns f and records its calls"), text)
+    assert.is_truthy(
+      text:find("^record%(%[train_mode%], %[f%]%)\nRuns f and records its calls"), text)
     text = help("Dropout")                               -- the operator first, as ever
     assert.is_truthy(text:find("^Dropout%(data%) %-> output.*also:%s+ty.gluon.nn.Dropout\n"), text)
   end)
