@@ -34,8 +34,9 @@ function attention.join_heads(x)
 end
 
 
---- Repeats keys or values of fewer heads, each for several heads of the queries.
-function attention.repeated(x, heads)
+--- Returns keys or values with as many heads as the queries; each head is repeated for a group of
+-- heads of the queries.
+function attention.repeat_heads(x, heads)
   local s = x.shape
   if s[2] == heads then
     return x
@@ -47,16 +48,17 @@ end
 
 local NEVER = -math.huge
 
--- Returns 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else
--- -infinity.
+-- Returns a bias of the scores: 0 where a condition (rows, columns) or (batch, 1, rows, columns)
+-- holds, -infinity elsewhere.
 local function make_bias(allowed, dtype)
   return value.where(allowed, value.scalar(0, dtype), value.scalar(NEVER, dtype))
 end
 
 
--- Returns which keys a query may see: row i those up to i + offset, or inside a window around that
--- place.
-local function seen_keys(rows, columns, offset, causal, left, right)
+-- Returns the condition that query i may use key j. The query is at position i + offset; `offset`
+-- is a number, or has one for each sample. With `causal` no later key may be used; `left` and
+-- `right` limit the distance of earlier and later keys unless they are negative.
+local function find_visible_keys(rows, columns, offset, causal, left, right)
   if type(offset) == "number" then
     return value.triangle(rows, columns, function(i, j)
       local at = i + offset
@@ -68,24 +70,25 @@ local function seen_keys(rows, columns, offset, causal, left, right)
   local j = value.counted_along({ 1, columns }, 1, "int64")
   local at = i + offset:reshape{ offset.shape[1], 1, 1, 1 }
   local allowed
-  local function also(test) allowed = allowed and allowed:logical_and(test) or test end
+  local function add_test(test) allowed = allowed and allowed:logical_and(test) or test end
   if causal then
-    also(j:lesser_equal(at):truth())
+    add_test(j:lesser_equal(at):truth())
   end
   if left >= 0 then
-    also((at - j):lesser_equal(left):truth())
+    add_test((at - j):lesser_equal(left):truth())
   end
   if right >= 0 then
-    also((j - at):lesser_equal(right):truth())
+    add_test((j - at):lesser_equal(right):truth())
   end
   return allowed
 end
 
 
--- Returns what is added to the scores: masks as numbers; nil: nothing.
-local function bias_for(n, q, k, mask, past, lengths)
+-- Returns the bias that the mask, the window and the lengths of the keys add to the scores; nil if
+-- there is none of them.
+local function make_score_bias(n, q, k, mask, past, lengths)
   local rows, columns, bias = q.shape[3], k.shape[3], nil
-  local function add(more) bias = bias and bias + more or more end
+  local function add_bias(more) bias = bias and bias + more or more end
   if mask then
     local more = columns - mask.shape[#mask.shape]
     local as_bias = mask.dtype == "bool" and make_bias(mask, q.dtype) or mask
@@ -96,7 +99,7 @@ local function bias_for(n, q, k, mask, past, lengths)
       end
       as_bias = value.pad(n, as_bias, before, after, "constant", NEVER)
     end
-    add(as_bias)
+    add_bias(as_bias)
   end
   local causal, left, right = n:flag("is_causal"), n:int("left_window_size", -1),
     n:int("right_window_size", -1)
@@ -105,19 +108,19 @@ local function bias_for(n, q, k, mask, past, lengths)
     if lengths and not past then
       offset = lengths:cast("int64") - rows
     end
-    add(make_bias(seen_keys(rows, columns, offset, causal, left, right), q.dtype))
+    add_bias(make_bias(find_visible_keys(rows, columns, offset, causal, left, right), q.dtype))
   end
   if lengths then
     local j = value.counted_along({ 1, columns }, 1, "int64")
     local inside = value.binary("lesser", j, lengths:cast("int64"):reshape{ lengths.shape[1], 1 })
-    add(make_bias(inside:truth():reshape{ lengths.shape[1], 1, 1, columns }, q.dtype))
+    add_bias(make_bias(inside:truth():reshape{ lengths.shape[1], 1, 1, columns }, q.dtype))
   end
   return bias
 end
 
 
 --- Returns the softmax over the last axis; with `guarded`, 0 in rows whose keys are all excluded.
-function attention.weights(scores, bias, dtype, guarded)
+function attention.compute_weights(scores, bias, dtype, guarded)
   local y = scores:cast(dtype or scores.dtype):map("softmax", {}, { axis = -1 })
   if not guarded then
     return y
@@ -138,24 +141,26 @@ end
 -- @param q queries
 -- @param k keys
 -- @param v values
--- @tparam table o heads, kv_heads (of three dimensions), scale, causal, window, mask (keys count
---   where it is not 0), bias (is added to the scores), lengths (batch), first (batch: position of
---   the first query)
-function attention.own(q, k, v, o)
+-- @tparam table o heads, kv_heads (both for inputs of three dimensions), scale, causal, window,
+--   mask (0 where a key is ignored), bias (added to the scores), lengths (of the keys, by sample),
+--   first (position of the first query, by sample)
+function attention.call_engine(q, k, v, o)
   local inputs = { q, k, v }
-  local function also(x)
+  local function add_input(x)
     inputs[#inputs + 1] = x
     return x ~= nil
   end
   return (op("_contrib_attention", inputs, { layout = #q.shape == 3 and "NTC" or "NHTC",
     heads = o.heads or 1, kv_heads = o.kv_heads or 0, scale = o.scale or 0,
-    causal = o.causal or false, window = o.window or 0, use_mask = also(o.mask),
-    use_bias = also(o.bias), use_valid_length = also(o.lengths), use_offset = also(o.first) }))
+    causal = o.causal or false, window = o.window or 0, use_mask = add_input(o.mask),
+    use_bias = add_input(o.bias), use_valid_length = add_input(o.lengths),
+    use_offset = add_input(o.first) }))
 end
 
 
--- Returns whether the engine's attention supports what the node asks for.
-local function is_plain(n, q, mask, columns)
+-- Returns whether the engine's attention supports all attributes of the node, and its mask for
+-- `columns` keys.
+local function can_call_engine(n, q, mask, columns)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
     and n:int("left_window_size", -1) < 0 and n:int("right_window_size", -1) < 0
@@ -164,8 +169,8 @@ local function is_plain(n, q, mask, columns)
 end
 
 
--- Returns the position of the first query of each sample, for masks of what comes later.
-local function first_positions(n, q, past, lengths)
+-- Returns the position of the first query of each sample, which a causal mask needs; nil: 0.
+local function get_first_positions(n, q, past, lengths)
   if past then
     local list = {}
     for i = 1, n:sizes(q, "its query")[1] do
@@ -189,50 +194,51 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   k = past_key and value.concat({ past_key, k }, 2) or k
   v = past_value and value.concat({ past_value, v }, 2) or v
   local heads, scale = q.shape[2], n:float("scale", 1 / math.sqrt(q.shape[4]))
-  if is_plain(n, q, mask, k.shape[3]) then
+  if can_call_engine(n, q, mask, k.shape[3]) then
     local options = { scale = scale, causal = causal, lengths = lengths,
-      first = causal and first_positions(n, q, past, lengths) or nil }
+      first = causal and get_first_positions(n, q, past, lengths) or nil }
     if mask then
       options[mask.dtype == "bool" and "mask" or "bias"] = mask.dtype == "bool" and mask
         or mask:cast(dtype)
     end
     if flat and not past then
       options.heads, options.kv_heads = q_heads, kv_heads
-      return attention.own(whole[1], whole[2], whole[3], options), k, v
+      return attention.call_engine(whole[1], whole[2], whole[3], options), k, v
     end
-    local y = attention.own(q, k, v, options)
+    local y = attention.call_engine(q, k, v, options)
     return flat and attention.join_heads(y) or y, k, v
   end
-  local function widened(x) return attention.repeated(x, heads):cast(wide) end
+  local function widen_heads(x) return attention.repeat_heads(x, heads):cast(wide) end
   q = q:cast(wide)
-  local scores = value.batch_dot(q * scale, widened(k), false, true)
+  local scores = value.batch_dot(q * scale, widen_heads(k), false, true)
   local mode, softcap = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0)
   if softcap > 0 then
     scores = (scores / softcap):map("tanh") * softcap
   end
   local shown = scores
   mask = mask and mask.dtype ~= "bool" and mask:cast(wide) or mask
-  local bias = bias_for(n, q, k, mask, past, lengths)
+  local bias = make_score_bias(n, q, k, mask, past, lengths)
   scores = bias and scores + bias or scores
   shown = mode == 2 and scores or shown
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   local precise = kind and kind.dtype == "float64" and "float64" or wide
-  local weights = attention.weights(scores, bias, precise, bias ~= nil):cast(wide)
+  local weights = attention.compute_weights(scores, bias, precise, bias ~= nil):cast(wide)
   shown = mode == 3 and weights or shown
-  local y = value.batch_dot(weights, widened(v)):cast(dtype)
+  local y = value.batch_dot(weights, widen_heads(v)):cast(dtype)
   return flat and attention.join_heads(y) or y, k, v, n:wants(4) and shown:cast(dtype) or nil
 end
 
 
 -- Returns the type in which scores become weights: at least float32, unless the node states
 -- another.
-local function softmax_type(n, x)
+local function choose_softmax_type(n, x)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
 end
 
 
--- Applies a graph of the node to scores or weights.
+-- Returns scores or weights after the graph in the attribute `name`; unchanged without one. Fails
+-- if the graph changes their shape.
 local function apply_graph(n, x, name)
   if not n.attrs[name] then
     return x
@@ -247,16 +253,16 @@ end
 
 
 function ops.FlexAttention(n, q, k, v)
-  local heads, dtype = q.shape[2], softmax_type(n, q)
-  local scores = value.batch_dot(q:cast(dtype), attention.repeated(k, heads):cast(dtype), false,
+  local heads, dtype = q.shape[2], choose_softmax_type(n, q)
+  local scores = value.batch_dot(q:cast(dtype), attention.repeat_heads(k, heads):cast(dtype), false,
     true) * n:float("scale", 1 / math.sqrt(q.shape[4]))
-  local weights = attention.weights(apply_graph(n, scores, "score_mod"), nil, nil, false)
+  local weights = attention.compute_weights(apply_graph(n, scores, "score_mod"), nil, nil, false)
   weights = apply_graph(n, weights, "prob_mod")
-  return value.batch_dot(weights, attention.repeated(v, heads):cast(dtype)):cast(q.dtype)
+  return value.batch_dot(weights, attention.repeat_heads(v, heads):cast(dtype)):cast(q.dtype)
 end
 
 
-local MOST_LAID_OUT = 1024               -- positions of a recurrence, each some nodes
+local MOST_LAID_OUT = 1024               -- positions of a recurrence, each of several nodes
 
 local UPDATES = {
   linear = {}, gated = { gated = true }, delta = { delta = true },
@@ -271,10 +277,10 @@ function ops.LinearAttention(n, q, k, v, past, decay, beta)
   if (rule.gated or false) ~= (decay ~= nil) or (rule.delta or false) ~= (beta ~= nil) then
     value.damaged("update_rule = '%s' and its inputs do not fit", n:text("update_rule", ""))
   end
-  local function split(x, heads) return attention.split_heads(n, x:cast("float32"), heads) end
-  q, k, v = split(q, q_heads), split(k, kv_heads), split(v, kv_heads)
-  decay, beta = decay and split(decay, kv_heads):map("exp"), beta
-    and split(beta, beta.shape[3] == 1 and 1 or kv_heads)
+  local function split_input(x, heads) return attention.split_heads(n, x:cast("float32"), heads) end
+  q, k, v = split_input(q, q_heads), split_input(k, kv_heads), split_input(v, kv_heads)
+  decay, beta = decay and split_input(decay, kv_heads):map("exp"), beta
+    and split_input(beta, beta.shape[3] == 1 and 1 or kv_heads)
   local s, length = k.shape, k.shape[3]
   local scale = n:float("scale", 0)
   scale = scale ~= 0 and scale or 1 / math.sqrt(s[4])
@@ -285,16 +291,17 @@ function ops.LinearAttention(n, q, k, v, past, decay, beta)
     or value.full({ s[1], s[2], s[4], v.shape[4] }, 0, "float32")
   local rows = {}
   for i = 0, length - 1 do
-    local function at(x) return x:part(2, i, i + 1) end
-    local key, new = at(k):transpose{ 0, 1, 3, 2 }, at(v)
+    local function take_position(x) return x:part(2, i, i + 1) end
+    local key, new = take_position(k):transpose{ 0, 1, 3, 2 }, take_position(v)
     if rule.gated then
-      state = state * at(decay):transpose{ 0, 1, 3, 2 }
+      state = state * take_position(decay):transpose{ 0, 1, 3, 2 }
     end
     if rule.delta then
-      new = at(beta) * (new - (state * key):reduce("sum", { 2 }, true))
+      new = take_position(beta) * (new - (state * key):reduce("sum", { 2 }, true))
     end
     state = state + key * new
-    rows[#rows + 1] = value.batch_dot(at(q), attention.repeated(state, q_heads)) * scale
+    rows[#rows + 1] = value.batch_dot(take_position(q), attention.repeat_heads(state, q_heads))
+      * scale
   end
   return attention.join_heads(value.concat(rows, 2)):cast(dtype),
     state:cast(past and past.dtype or dtype)
@@ -303,9 +310,10 @@ end
 
 -- Rotary embeddings -------------------------------------------------------------------------------
 
---- Rotates pairs of numbers of (batch, time, heads, size) by angles (batch or 1, time, 1, size /
--- 2).
-function attention.rotated(x, cos, sin, interleaved)
+--- Rotates pairs of numbers of x (batch, time, heads, size) by angles, of which it takes cosines
+-- and sines (batch or 1, time, 1, size / 2). A pair is two neighbours if `interleaved`, else an
+-- element of the first half with one of the second.
+function attention.rotate_pairs(x, cos, sin, interleaved)
   local s = x.shape
   local first, second
   if interleaved then
@@ -322,8 +330,9 @@ function attention.rotated(x, cos, sin, interleaved)
 end
 
 
---- Returns the angles' cosines or sines at places: (batch or 1, time, 1, size / 2).
-function attention.angles(cache, positions)
+--- Returns the rows of a table of cosines or sines at the positions, by default all of them, as
+-- (batch or 1, time, 1, size / 2).
+function attention.take_angles(cache, positions)
   if not positions then
     local s = cache.shape
     return #s == 3 and cache:unsqueeze(2) or cache:reshape{ 1, s[1], 1, s[2] }
@@ -348,8 +357,8 @@ function ops.RotaryEmbedding(n, x, cos, sin, positions)
   local turned = n:int("rotary_embedding_dim", 0)
   turned = turned == 0 and size or turned
   local rest = turned < size and y:part(3, turned, size)
-  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
-    attention.angles(sin, positions), n:flag("interleaved"))
+  y = attention.rotate_pairs(y:part(3, 0, turned), attention.take_angles(cos, positions),
+    attention.take_angles(sin, positions), n:flag("interleaved"))
   y = rest and value.concat({ y, rest }, 3) or y
   return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
 end
@@ -366,7 +375,8 @@ end
 
 -- Sums over named axes ----------------------------------------------------------------------------
 
--- Returns the letters of a term, with an ellipsis as capitals from the right.
+-- Returns the letters of a term, one for each axis; the axes of an ellipsis are "...1", "...2" and
+-- so on from the last to the first.
 local function list_letters(term, rank)
   local list = {}
   local before, after = term:match("^(%a*)%.%.%.(%a*)$")
@@ -389,7 +399,7 @@ local function list_letters(term, rank)
 end
 
 
--- Takes the diagonal of axes with the same letter.
+-- Returns the diagonal of x over axes with the same letter, and the letters that remain.
 local function take_diagonal(x, letters)
   local seen = {}
   for i, letter in ipairs(letters) do
@@ -428,7 +438,7 @@ local function make_set(list)
 end
 
 
--- Returns the value with its axes in the given order of letters, which are all it has.
+-- Returns x with its axes in the given order of its letters.
 local function order_axes(x, letters, order)
   local at, axes = {}, {}
   for i, letter in ipairs(letters) do
@@ -441,8 +451,9 @@ local function order_axes(x, letters, order)
 end
 
 
--- Sums over axes that neither the result nor another term names.
-local function drop_unused(x, letters, used)
+-- Returns x summed over the axes whose letters are not in the set `used`, and the letters that
+-- remain.
+local function sum_unused_axes(x, letters, used)
   local axes, rest = {}, {}
   for i, letter in ipairs(letters) do
     if used[letter] then
@@ -466,8 +477,9 @@ local function join_lists(...)
 end
 
 
--- Returns the product of two terms, summed over what only they have: a batch of matrix products.
-local function pair_product(a, la, b, lb, kept)
+-- Returns the product of two terms, and its letters. Shared letters in the set `kept` are the batch
+-- of a matrix product; it sums over the other shared letters.
+local function multiply_terms(a, la, b, lb, kept)
   local in_a, in_b = make_set(la), make_set(lb)
   local batch, left, inner, right = {}, {}, {}, {}
   for _, letter in ipairs(la) do
@@ -495,19 +507,20 @@ local function pair_product(a, la, b, lb, kept)
     end
     size[letter] = math.max(size[letter] or 0, other)
   end
-  local function sizes(list)
+  local function list_sizes(list)
     local shape = {}
     for i, letter in ipairs(list) do
       shape[i] = size[letter]
     end
     return shape
   end
-  local function count(list) return product(sizes(list)) end
-  a, b = a:expand(sizes(of_a)), b:expand(sizes(of_b))
-  local y = value.batch_dot(a:reshape{ count(batch), count(left), count(inner) },
-    b:reshape{ count(batch), count(inner), count(right) })
+  local function count_elements(list) return product(list_sizes(list)) end
+  a, b = a:expand(list_sizes(of_a)), b:expand(list_sizes(of_b))
+  local y = value.batch_dot(a:reshape{ count_elements(batch), count_elements(left),
+    count_elements(inner) }, b:reshape{ count_elements(batch), count_elements(inner),
+    count_elements(right) })
   local letters = join_lists(batch, left, right)
-  return y:reshape(sizes(letters)), letters
+  return y:reshape(list_sizes(letters)), letters
 end
 
 
@@ -549,7 +562,8 @@ function ops.Einsum(n, ...)
         < (#b > 1 and 1000 - tonumber(b:sub(4)) or 2000 + b:byte())
     end)
   end
-  local function used_by_others(first)
+  -- Returns the set of letters of the result and of the terms from `first` on.
+  local function collect_used_letters(first)
     local used = make_set(wanted)
     for i = first, #terms do
       for _, letter in ipairs(terms[i][2]) do
@@ -561,14 +575,14 @@ function ops.Einsum(n, ...)
   local real = value.REAL[given[1].dtype]
   local y, letters = terms[1][1], terms[1][2]
   y = real and y or y:cast("float64")
-  y, letters = drop_unused(y, letters, used_by_others(2))
+  y, letters = sum_unused_axes(y, letters, collect_used_letters(2))
   for i = 2, #terms do
     local b, lb = terms[i][1], terms[i][2]
     b = real and b or b:cast("float64")
-    local kept = used_by_others(i + 1)
-    b, lb = drop_unused(b, lb, make_set(join_lists(letters, wanted, lb)))
-    y, letters = pair_product(y, letters, b, lb, kept)
-    y, letters = drop_unused(y, letters, kept)
+    local kept = collect_used_letters(i + 1)
+    b, lb = sum_unused_axes(b, lb, make_set(join_lists(letters, wanted, lb)))
+    y, letters = multiply_terms(y, letters, b, lb, kept)
+    y, letters = sum_unused_axes(y, letters, kept)
   end
   return order_axes(y, letters, wanted):cast(given[1].dtype)
 end

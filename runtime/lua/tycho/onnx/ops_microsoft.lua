@@ -20,7 +20,7 @@ local op, product = value.op, value.product
 
 -- Joined operators --------------------------------------------------------------------------------
 
-local function swap_last(x)
+local function swap_last_axes(x)
   local axes = value.axes_from(0, #x.shape)
   axes[#axes], axes[#axes - 1] = axes[#axes - 1], axes[#axes]
   return x:transpose(axes)
@@ -30,8 +30,8 @@ function ops.FusedMatMul(n, a, b)
   if n:flag("transBatchA") or n:flag("transBatchB") then
     n:refuse("transBatchA and transBatchB")
   end
-  a = n:flag("transA") and #a.shape > 1 and swap_last(a) or a
-  b = n:flag("transB") and #b.shape > 1 and swap_last(b) or b
+  a = n:flag("transA") and #a.shape > 1 and swap_last_axes(a) or a
+  b = n:flag("transB") and #b.shape > 1 and swap_last_axes(b) or b
   local y, alpha = value.matmul(a, b), n:float("alpha", 1)
   return alpha == 1 and y or y * alpha
 end
@@ -68,11 +68,11 @@ function ops.FusedGemm(n, ...) return apply_activation(n, math_ops.Gemm(n, ...))
 
 -- Activations and normalisation -------------------------------------------------------------------
 
-local function gelu(x) return x:map("LeakyReLU", {}, { act_type = "gelu" }) end
+local function make_gelu(x) return x:map("LeakyReLU", {}, { act_type = "gelu" }) end
 
-function ops.Gelu(_, x) return gelu(x) end
+function ops.Gelu(_, x) return make_gelu(x) end
 
-function ops.BiasGelu(_, x, bias) return gelu(x + bias) end
+function ops.BiasGelu(_, x, bias) return make_gelu(x + bias) end
 
 function ops.FastGelu(_, x, bias)
   x = bias and x + bias or x
@@ -81,7 +81,7 @@ end
 
 function ops.QuickGelu(n, x) return x * (x * n:float("alpha", 1.702)):map("sigmoid") end
 
-local function layer_norm(x, scale, bias, eps)
+local function normalise_layer(x, scale, bias, eps)
   if bias then
     return (op("LayerNorm", { x, scale, bias }, { eps = eps, axis = -1 }))
   end
@@ -91,46 +91,47 @@ end
 function ops.SkipLayerNormalization(n, x, skip, scale, shift, bias)
   local sum = x + skip
   sum = bias and sum + bias or sum
-  local y = layer_norm(sum, scale, shift, n:float("epsilon", 1e-12))
+  local y = normalise_layer(sum, scale, shift, n:float("epsilon", 1e-12))
   if n:wants(2) or n:wants(3) then
     n:refuse("the outputs mean and inv_std_var")
   end
   return y, nil, nil, sum
 end
 
-local function rms_norm(n, x, scale, eps)
+local function normalise_rms(n, x, scale, eps)
   return value.rms_norm(x, scale, #x.shape - 1, n:float("epsilon", eps))
 end
 
-function ops.SimplifiedLayerNormalization(n, x, scale) return rms_norm(n, x, scale, 1e-5) end
+function ops.SimplifiedLayerNormalization(n, x, scale) return normalise_rms(n, x, scale, 1e-5) end
 
 function ops.SkipSimplifiedLayerNormalization(n, x, skip, scale, bias)
   local sum = x + skip
   sum = bias and sum + bias or sum
-  return rms_norm(n, sum, scale, 1e-12), nil, nil, sum
+  return normalise_rms(n, sum, scale, 1e-12), nil, nil, sum
 end
 
 function ops.EmbedLayerNormalization(n, ids, segments, words, position_rows, parts, scale, shift,
     mask, positions)
-  local function rows(source, index)
+  local function take_rows(source, index)
     return (op("take", { source, index }, { axis = 0, mode = "clip" }))
   end
   local shape = n:sizes(ids, "its input")
-  local sum = rows(words, ids)
-  sum = sum + (positions and rows(position_rows, positions)
+  local sum = take_rows(words, ids)
+  sum = sum + (positions and take_rows(position_rows, positions)
     or position_rows:part(0, 0, shape[2]):reshape{ 1, shape[2], position_rows.shape[2] })
-  sum = segments and sum + rows(parts, segments) or sum
+  sum = segments and sum + take_rows(parts, segments) or sum
   local lengths = mask and mask:cast("int32"):reduce("sum", { 1 }, false)
     or value.full({ shape[1] }, 0, "int32")
-  return layer_norm(sum, scale, shift, n:float("epsilon", 1e-12)), lengths, sum
+  return normalise_layer(sum, scale, shift, n:float("epsilon", 1e-12)), lengths, sum
 end
 
 
 -- Attention ---------------------------------------------------------------------------------------
 
--- Returns what a mask of the older kinds adds to scores of (rows, columns): lengths (batch), keys
--- (batch, columns), or all of them; 1: seen.
-local function mask_bias(n, mask, columns, dtype, never)
+-- Returns the bias of the scores for a mask: 0 for a key that may be used, `never` for others. The
+-- mask has the length of each sample (batch), or is 1 for keys that may be used: (batch, columns),
+-- (batch, rows, columns) or (batch, heads or 1, rows, columns).
+local function make_mask_bias(n, mask, columns, dtype, never)
   if not mask then
     return nil
   end
@@ -150,27 +151,33 @@ local function mask_bias(n, mask, columns, dtype, never)
   return (mask:cast(dtype) * -1 + 1) * never
 end
 
-local function causal_bias(rows, columns, dtype)
+-- Returns the bias that excludes keys after the query; the last query is at the last key.
+local function make_causal_bias(rows, columns, dtype)
   local seen = value.triangle(rows, columns, function(i, j) return j <= i + columns - rows end)
   return value.where(seen, value.scalar(0, dtype), value.scalar(-math.huge, dtype))
 end
 
--- Computes attention of heads (batch, heads, time, size) of queries, keys and values.
+-- Returns the attention (batch, time, heads * size) of queries, keys and values (batch, heads,
+-- time, size).
 local function compute_attention(n, q, k, v, bias, scale)
   local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
   scores = bias and scores + bias or scores
   if n:flag("unidirectional") then
-    scores = scores + causal_bias(q.shape[3], k.shape[3], q.dtype)
+    scores = scores + make_causal_bias(q.shape[3], k.shape[3], q.dtype)
   end
-  return attention.join_heads(value.batch_dot(attention.weights(scores, nil, nil, false), v))
+  local weights = attention.compute_weights(scores, nil, nil, false)
+  return attention.join_heads(value.batch_dot(weights, v))
 end
 
-local function scale_of(n)
+-- Returns the attribute `scale`; nil if it is absent or 0.
+local function read_scale(n)
   local scale = n:float("scale", 0)
   return scale ~= 0 and scale or nil
 end
 
-local function joined_attention(n, x, weight, bias, mask, past, more)
+-- Returns the attention of x, whose queries, keys and values are one product with the weight, and
+-- the keys and values if the node has them as an output.
+local function compute_joined_attention(n, x, weight, bias, mask, past, more)
   local heads, sizes = n:int("num_heads", 0), n:list("qkv_hidden_sizes")
   local width = weight.shape[2]
   local cuts = sizes or { width / 3, width / 3, width / 3 }
@@ -184,19 +191,19 @@ local function joined_attention(n, x, weight, bias, mask, past, more)
     v = value.concat({ past:part(0, 1, 2):squeeze(0), v }, 2)
   end
   local never = n:float("mask_filter_value", -10000)
-  local extra = mask_bias(n, mask, k.shape[3], q.dtype, never)
+  local extra = make_mask_bias(n, mask, k.shape[3], q.dtype, never)
   extra = more and (extra and extra + more or more) or extra
   local present = n:wants(2) and value.concat({ k:unsqueeze(0), v:unsqueeze(0) }, 0) or nil
-  return compute_attention(n, q, k, v, extra, scale_of(n)), present
+  return compute_attention(n, q, k, v, extra, read_scale(n)), present
 end
 
 function ops.Attention(n, x, weight, bias, mask, past, more)
-  return joined_attention(n, x, weight, bias or value.scalar(0, x.dtype), mask, past, more)
+  return compute_joined_attention(n, x, weight, bias or value.scalar(0, x.dtype), mask, past, more)
 end
 
 function ops.QAttention(n, x, weight, bias, x_scale, w_scale, mask, x_zero, w_zero, past)
-  return joined_attention(n, quantized.decode(x, x_scale:reshape{}, x_zero and x_zero:reshape{}),
-    quantized.decode(weight, w_scale, w_zero), bias, mask, past)
+  x = quantized.decode(x, x_scale:reshape{}, x_zero and x_zero:reshape{})
+  return compute_joined_attention(n, x, quantized.decode(weight, w_scale, w_zero), bias, mask, past)
 end
 
 -- Returns queries, keys and values as (batch, time, heads * size), from (batch, time, heads, parts,
@@ -232,20 +239,21 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
     k = #k.shape == 3 and k + bias:part(0, width, 2 * width) or k
     v = #v.shape == 3 and v + bias:part(0, 2 * width, 2 * width + own) or v
   end
-  local function split(x) return #x.shape == 4 and x or attention.split_heads(n, x, heads) end
-  q, k, v = split(q), split(k), split(v)
+  local function split_input(x) return #x.shape == 4 and x or attention.split_heads(n, x, heads) end
+  q, k, v = split_input(q), split_input(k), split_input(v)
   k = past_k and value.concat({ past_k, k }, 2) or k
   v = past_v and value.concat({ past_v, v }, 2) or v
-  local extra = mask_bias(n, padding, k.shape[3], q.dtype, n:float("mask_filter_value", -10000))
+  local never = n:float("mask_filter_value", -10000)
+  local extra = make_mask_bias(n, padding, k.shape[3], q.dtype, never)
   extra = more and (extra and extra + more or more) or extra
-  return compute_attention(n, q, k, v, extra, scale_of(n)), k, v
+  return compute_attention(n, q, k, v, extra, read_scale(n)), k, v
 end
 
--- What is refused of GroupQueryAttention, by attribute and the value that changes nothing.
-local GROUPS_LACK = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_bit_width = 0 }
+-- Attributes of GroupQueryAttention that are refused unless they have these values, their defaults.
+local NEUTRAL_VALUES = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_bit_width = 0 }
 
--- Writes the rows of each sample (batch, heads, time, size) after those of a cache, from row first
--- (batch) on; the result has `size` rows.
+-- Returns a cache of `size` rows (batch, heads, size, ...): the past one, into which the rows of x
+-- are written from row first[sample] on.
 local function append_rows(n, past, x, first, size)
   local s = n:sizes(x, "its input")
   if not past and size == s[3] then
@@ -263,7 +271,7 @@ end
 function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos, sin, positions,
     bias, sink)
   local heads, kv_heads = n:int("num_heads", 0), n:int("kv_num_heads", 0)
-  for name, neutral in pairs(GROUPS_LACK) do
+  for name, neutral in pairs(NEUTRAL_VALUES) do
     if n:float(name, neutral) ~= neutral then
       n:refuse("%s = %g", name, n:float(name))
     end
@@ -289,18 +297,18 @@ function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos
   local first = (lengths:cast("int64"):reshape{ s[1] } + (1 - s[2])):maximum(0)
   if n:flag("do_rotary") then
     local at = positions or value.counted_along({ 1, s[2] }, 1, "int64") + first:reshape{ s[1], 1 }
-    local c, sn = attention.angles(cos, at), attention.angles(sin, at)
-    local function turned(x)
+    local c, sn = attention.take_angles(cos, at), attention.take_angles(sin, at)
+    local function rotate_heads(x)
       local y, rest = x:transpose{ 0, 2, 1, 3 }, 2 * cos.shape[2]
       local tail = rest < y.shape[4] and y:part(3, rest, y.shape[4])
-      y = attention.rotated(y:part(3, 0, rest), c, sn, n:flag("rotary_interleaved"))
+      y = attention.rotate_pairs(y:part(3, 0, rest), c, sn, n:flag("rotary_interleaved"))
       return (tail and value.concat({ y, tail }, 3) or y):transpose{ 0, 2, 1, 3 }
     end
-    q, k = turned(q), turned(k)
+    q, k = rotate_heads(q), rotate_heads(k)
   end
   k, v = append_rows(n, past_k, k, first, size), append_rows(n, past_v, v, first, size)
   local window = n:int("local_window_size", -1)
-  local y = attention.own(q, k, v, { scale = scale_of(n), causal = true, first = first,
+  local y = attention.call_engine(q, k, v, { scale = read_scale(n), causal = true, first = first,
     window = window > 0 and window or 0, bias = bias and bias:cast(q.dtype) })
   return attention.join_heads(y), k, v
 end
@@ -322,8 +330,8 @@ function ops.RotaryEmbedding(n, x, positions, cos, sin)
   local turned = n:int("rotary_embedding_dim", 0)
   turned = turned == 0 and y.shape[4] or turned
   local rest = turned < y.shape[4] and y:part(3, turned, y.shape[4])
-  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
-    attention.angles(sin, positions), n:flag("interleaved"))
+  y = attention.rotate_pairs(y:part(3, 0, turned), attention.take_angles(cos, positions),
+    attention.take_angles(sin, positions), n:flag("interleaved"))
   y = rest and value.concat({ y, rest }, 3) or y
   return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
 end
@@ -331,32 +339,43 @@ end
 
 -- Quantized numbers -------------------------------------------------------------------------------
 
-local decode, encode = quantized.decode, quantized.encode
+-- Returns a value of one element as a scalar, others unchanged.
+local function flatten_scalar(v) return v and product(v.shape) == 1 and v:reshape{} or v end
 
-local function flat(v) return v and product(v.shape) == 1 and v:reshape{} or v end
+-- Returns the values of quantized numbers, whose scale may be an array of one element.
+local function decode_levels(x, scale, zero)
+  return quantized.decode(x, flatten_scalar(scale), flatten_scalar(zero))
+end
 
-local function of_two(name)
+-- Returns values as quantized numbers, whose scale may be an array of one element.
+local function encode_levels(y, scale, zero)
+  return quantized.encode(y, flatten_scalar(scale), flatten_scalar(zero))
+end
+
+-- Returns a binary operator on quantized numbers.
+local function make_binary(name)
   return function(_, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
-    local y = value.binary(name, decode(a, flat(a_scale), flat(a_zero)),
-      decode(b, flat(b_scale), flat(b_zero)))
-    return encode(y, flat(y_scale), flat(y_zero))
+    local y = value.binary(name, decode_levels(a, a_scale, a_zero),
+      decode_levels(b, b_scale, b_zero))
+    return encode_levels(y, y_scale, y_zero)
   end
 end
 
-ops.QLinearAdd, ops.QLinearMul = of_two("add"), of_two("mul")
+ops.QLinearAdd, ops.QLinearMul = make_binary("add"), make_binary("mul")
 
-local function of_one(f)
+-- Returns an operator on quantized numbers that applies f(n, x) to their values.
+local function make_unary(f)
   return function(n, x, x_scale, x_zero, y_scale, y_zero)
-    return encode(f(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale), flat(y_zero))
+    return encode_levels(f(n, decode_levels(x, x_scale, x_zero)), y_scale, y_zero)
   end
 end
 
-ops.QLinearSigmoid = of_one(math_ops.Sigmoid)
-ops.QLinearLeakyRelu = of_one(math_ops.LeakyRelu)
+ops.QLinearSigmoid = make_unary(math_ops.Sigmoid)
+ops.QLinearLeakyRelu = make_unary(math_ops.LeakyRelu)
 
 -- Returns a pooling that also takes arrays whose channels are the last axis.
 local function make_pooling(f)
-  return of_one(function(n, x)
+  return make_unary(function(n, x)
     if not n:flag("channels_last") then
       return f(n, x)
     end
@@ -373,21 +392,19 @@ ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = make_pooling(nn.AveragePo
 
 function ops.QLinearSoftmax(n, x, x_scale, x_zero, y_scale, y_zero)
   n.opset = n:int("opset", 13)
-  return encode(math_ops.Softmax(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
-    flat(y_zero))
+  return encode_levels(math_ops.Softmax(n, decode_levels(x, x_scale, x_zero)), y_scale, y_zero)
 end
 
 function ops.QLinearReduceMean(n, x, x_scale, x_zero, y_scale, y_zero)
-  return encode(math_ops.ReduceMean(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
-    flat(y_zero))
+  return encode_levels(math_ops.ReduceMean(n, decode_levels(x, x_scale, x_zero)), y_scale, y_zero)
 end
 
 function ops.QLinearConcat(n, y_scale, y_zero, ...)
   local given, list = { ... }, {}
   for i = 1, #given, 3 do
-    list[#list + 1] = decode(given[i], flat(given[i + 1]), flat(given[i + 2]))
+    list[#list + 1] = decode_levels(given[i], given[i + 1], given[i + 2])
   end
-  return encode(value.concat(list, n:axis(1, #list[1].shape)), flat(y_scale), flat(y_zero))
+  return encode_levels(value.concat(list, n:axis(1, #list[1].shape)), y_scale, y_zero)
 end
 
 function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero)
@@ -398,22 +415,23 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
   if levels then
     return levels
   end
-  a, b = decode(a, flat(a_scale), flat(a_zero)), decode(b, flat(b_scale), flat(b_zero))
-  a, b = n:flag("transA") and swap_last(a) or a, n:flag("transB") and swap_last(b) or b
+  a, b = decode_levels(a, a_scale, a_zero), decode_levels(b, b_scale, b_zero)
+  a, b = n:flag("transA") and swap_last_axes(a) or a, n:flag("transB") and swap_last_axes(b) or b
   local y = value.matmul(a, b) * n:float("alpha", 1)
-  y = c and y + c:cast(y.dtype) * (flat(a_scale) * flat(b_scale)) or y
-  return y_scale and encode(y, flat(y_scale), flat(y_zero)) or y
+  y = c and y + c:cast(y.dtype) * (flatten_scalar(a_scale) * flatten_scalar(b_scale)) or y
+  return y_scale and encode_levels(y, y_scale, y_zero) or y
 end
 
 function ops.MatMulIntegerToFloat(n, a, b, a_scale, b_scale, a_zero, b_zero, bias)
-  local y = quantized.product(n, a, b, a_zero, b_zero):cast("float32") * (flat(a_scale)
-    * flat(b_scale))
+  local y = quantized.product(n, a, b, a_zero, b_zero):cast("float32") * (flatten_scalar(a_scale)
+    * flatten_scalar(b_scale))
   return bias and y + bias or y
 end
 
 function ops.DynamicQuantizeMatMul(n, a, b, b_scale, b_zero, bias)
   local q, scale, zero = quantized.ops.DynamicQuantizeLinear(n, a)
-  local y = quantized.product(n, q, b, zero, b_zero):cast("float32") * (scale * flat(b_scale))
+  local y = quantized.product(n, q, b, zero, b_zero):cast("float32")
+    * (scale * flatten_scalar(b_scale))
   return bias and y + bias or y
 end
 
@@ -421,39 +439,40 @@ end
 -- not.
 function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole,
     w_scale, w_zero, r_scale, r_zero)
-  local function whole(w, scale, zero)
-    local function per_gate(v)
+  local function decode_weight(w, scale, zero)
+    local function align_gates(v)
       if not v or product(v.shape) == 1 then
-        return flat(v)
+        return flatten_scalar(v)
       elseif product(v.shape) == w.shape[1] then
         return v:reshape{ w.shape[1], 1, 1 }
       end
       return v:reshape{ w.shape[1], 1, w.shape[3] }
     end
-    return decode(w, per_gate(scale), per_gate(zero)):transpose{ 0, 2, 1 }
+    return quantized.decode(w, align_gates(scale), align_gates(zero)):transpose{ 0, 2, 1 }
   end
-  return rnn.LSTM(n, x, whole(weight, w_scale, w_zero), whole(recurrent, r_scale, r_zero), bias,
-    lengths, hidden, cell, peephole)
+  return rnn.LSTM(n, x, decode_weight(weight, w_scale, w_zero),
+    decode_weight(recurrent, r_scale, r_zero), bias, lengths, hidden, cell, peephole)
 end
 
--- Multiplies by weights of 4 bits in blocks along the input: (outputs, blocks, bytes).
+-- Multiplies by weights of 4 bits (outputs, blocks, bytes), which have a scale for each block of
+-- inputs.
 function ops.MatMulNBits(n, a, b, scales, zeros, order, bias)
   local inputs, outputs, bits = n:int("K", 0), n:int("N", 0), n:int("bits", 4)
   local block, blocks = n:int("block_size", 32), b.shape[2]
   if order or bits ~= 4 or not b:is_constant() or inputs > blocks * block then
     n:refuse("bits = %d%s", bits, order and ", g_idx" or "")
   end
-  local function halves(v, count)        -- two numbers a byte, the low one first
+  local function split_bytes(v, count)   -- low half of a byte first
     local wide = v:cast("int32")
     local high = ((wide - wide % 16) / 16):unsqueeze(2)
     return value.concat({ (wide % 16):unsqueeze(2), high }, 2):reshape{ outputs, count }
   end
-  local q = halves(b:reshape{ outputs, blocks * block / 2 }, blocks * block)
+  local q = split_bytes(b:reshape{ outputs, blocks * block / 2 }, blocks * block)
     :reshape{ outputs, blocks, block }:cast(a.dtype)
   local zero = 8
   if zeros and zeros.dtype == "uint8" then
     local columns = zeros:reshape{ outputs, product(zeros.shape) / outputs }
-    zero = halves(columns, 2 * columns.shape[2]):part(1, 0, blocks)
+    zero = split_bytes(columns, 2 * columns.shape[2]):part(1, 0, blocks)
       :reshape{ outputs, blocks, 1 }:cast(a.dtype)
   elseif zeros then
     zero = zeros:reshape{ outputs, blocks, 1 }
