@@ -15,21 +15,21 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Returns the input position of element i of an output axis: scale = output / input, `size` of the
--- input, `out` of the output, roi = { begin, end }.
-local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
+-- Returns the position in the input of element i of an output axis. The fields of `a`: `size` of
+-- the input, `out` of the output, `scale` (output / input), `roi` = { begin, end }.
+local function map_half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
 local POSITIONS = {
-  half_pixel = half_pixel,
+  half_pixel = map_half_pixel,
   asymmetric = function(i, a) return i / a.scale end,
-  pytorch_half_pixel = function(i, a) return a.out == 1 and -0.5 or half_pixel(i, a) end,
+  pytorch_half_pixel = function(i, a) return a.out == 1 and -0.5 or map_half_pixel(i, a) end,
   align_corners = function(i, a)
     local out = a.scale * a.size
     return out == 1 and 0 or i * (a.size - 1) / (out - 1)
   end,
   half_pixel_symmetric = function(i, a)
     local adjustment = a.out / (a.scale * a.size)
-    return a.size / 2 * (1 - adjustment) + half_pixel(i, a)
+    return a.size / 2 * (1 - adjustment) + map_half_pixel(i, a)
   end,
   tf_half_pixel_for_nn = function(i, a) return (i + 0.5) / a.scale end,
   tf_crop_and_resize = function(i, a)
@@ -86,10 +86,10 @@ local function make_taps(position, axis, mode, a, antialias)
 end
 
 
-local MOST_TAPS = 8                      -- beyond, a product with a matrix
+local MOST_TAPS = 8                      -- with more, an axis is multiplied by a matrix
 
--- Plans the taps along an output axis: indices[k], weights[k] of tap k; outside[i]: beyond the
--- input.
+-- Returns the taps along an output axis: lists indices[k] and weights[k] of tap k by element, and
+-- outside[i], which is 1 if `o.crop` is set and element i lies outside of the input.
 local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
   value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
@@ -122,7 +122,7 @@ local function plan_axis(axis, o)
       plan.indices[k][i + 1], plan.weights[k][i + 1] = at, w
     end
   end
-  for k = 1, #plan.indices do            -- places have different numbers of taps near the ends
+  for k = 1, #plan.indices do            -- elements may have different numbers of taps
     for i = 1, axis.out do
       plan.indices[k][i] = plan.indices[k][i] or 0
       plan.weights[k][i] = plan.weights[k][i] or 0
@@ -132,8 +132,8 @@ local function plan_axis(axis, o)
 end
 
 
--- Returns the axis multiplied by a matrix (out, size).
-local function matrix_axis(x, axis, plan)
+-- Returns x resampled along an axis by a product with the matrix (out, size) of the plan's weights.
+local function multiply_axis(x, axis, plan)
   local list, size = {}, axis.size
   value.spend(axis.out * size, "a matrix")
   for i = 1, axis.out * size do
@@ -160,9 +160,10 @@ local function matrix_axis(x, axis, plan)
 end
 
 
+-- Returns x resampled along an axis, as the sum of its weighted taps if there are few.
 local function resample_axis(x, axis, plan)
   if #plan.indices > MOST_TAPS then
-    return matrix_axis(x, axis, plan)
+    return multiply_axis(x, axis, plan)
   end
   local line, y = {}, nil
   for i = 1, #x.shape do
@@ -183,8 +184,8 @@ local function resample_axis(x, axis, plan)
 end
 
 
--- Enlarges images by whole numbers by repetition, with the engine's UpSampling; returns nil if the
--- resize is another one.
+-- Returns images enlarged by repetition with the engine's UpSampling; nil unless both axes have the
+-- same factor, an integer, and the plans repeat each pixel.
 local function repeat_pixels(x, axes, plans)
   if #x.shape ~= 4 or #axes ~= 2 or axes[1].at ~= 2 or axes[2].at ~= 3 or not value.REAL[x.dtype]
   then
@@ -207,8 +208,8 @@ end
 
 local LINEAR = { half_pixel = true, pytorch_half_pixel = true, align_corners = true }
 
--- Enlarges images linearly with the engine's BilinearResize2D; returns nil if the resize is another
--- one.
+-- Returns images enlarged linearly with the engine's BilinearResize2D; nil if that operator
+-- computes another resize.
 local function resize_bilinear(x, axes, o)
   local whole = #x.shape == 4 and #axes == 2 and axes[1].at == 2 and axes[2].at == 3
     and o.mode == "linear" and LINEAR[o.transform] and not o.antialias and not o.exclude
@@ -223,8 +224,9 @@ end
 
 local POLICIES = { stretch = "stretch", not_larger = "not_larger", not_smaller = "not_smaller" }
 
--- Returns the axes that change: at, size, out, scale, roi.
-local function resized_axes(n, x, roi, scales, sizes)
+-- Returns the axes that the node lists, each a table: `at` (from 0), `size` of the input, `out` of
+-- the output, `scale`, `roi`.
+local function list_resized_axes(n, x, roi, scales, sizes)
   local rank, list = #x.shape, n:list("axes")
   local which = list and n:axes_of(list, rank) or value.axes_from(0, rank)
   local factor = scales and not scales:is_empty() and scales:numbers("scales")
@@ -260,7 +262,9 @@ end
 
 local MODES = { nearest = "nearest", linear = "linear", cubic = "cubic", bilinear = "linear" }
 
-local function resize(n, x, axes, o)
+-- Returns x resized along axes, in its own dtype. Options `o`: mode, transform, position (a
+-- function of POSITIONS), round (of ROUNDS), a (cubic coefficient), exclude, antialias, crop.
+local function resize_axes(n, x, axes, o)
   local changed, plans = {}, {}
   for _, axis in ipairs(axes) do
     if axis.out ~= axis.size or axis.scale ~= 1 or o.crop then
@@ -302,13 +306,14 @@ end
 function ops.Resize(n, x, roi, scales, sizes)
   local mode = n:choice("mode", "nearest", MODES)
   if n.opset < 11 then
-    return resize(n, x, resized_axes(n, x, nil, roi), { mode = mode,
+    return resize_axes(n, x, list_resized_axes(n, x, nil, roi), { mode = mode,
       position = POSITIONS.asymmetric,
       round = floor, transform = "asymmetric" })
   end
   local transform = n:text("coordinate_transformation_mode", "half_pixel")
-  return resize(n, x, resized_axes(n, x, roi, scales, sizes), { mode = mode, transform = transform,
-    position = POSITIONS[transform] or n:refuse("coordinate_transformation_mode = '%s'", transform),
+  return resize_axes(n, x, list_resized_axes(n, x, roi, scales, sizes), { mode = mode,
+    transform = transform, position = POSITIONS[transform]
+      or n:refuse("coordinate_transformation_mode = '%s'", transform),
     round = n:choice("nearest_mode", "round_prefer_floor", ROUNDS), a = n:float("cubic_coeff_a",
       -0.75),
     exclude = n:flag("exclude_outside"), antialias = n:flag("antialias") and mode ~= "nearest",
@@ -318,7 +323,7 @@ end
 function ops.Upsample(n, x, scales)
   local mode = n:choice("mode", "nearest", MODES)
   scales = scales or value.list(n:list("scales") or value.damaged("scales are missing"), "float32")
-  return resize(n, x, resized_axes(n, x, nil, scales), { mode = mode,
+  return resize_axes(n, x, list_resized_axes(n, x, nil, scales), { mode = mode,
     position = POSITIONS.asymmetric,
     round = floor, transform = "asymmetric" })
 end
@@ -356,14 +361,14 @@ end
 
 
 -- Returns the pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
-local function pixels_at(x, positions)
+local function take_pixels(x, positions)
   local s = x.shape
   local index = positions:unsqueeze(1):expand{ s[1], s[2], positions.shape[2] }
   return (op("_contrib_take_along_axis", { x, index }, { axis = 2 }))
 end
 
 
--- Reflects a coordinate at both borders until it is between them.
+-- Returns a coordinate, reflected at both borders until it lies between them.
 local function reflect_coordinate(p, low, high)
   local range = high - low
   if range <= 0 then
@@ -379,8 +384,9 @@ local GRID_MODES = { bilinear = "linear", linear = "linear", nearest = "nearest"
   cubic = "cubic" }
 local BORDERS = { zeros = "zeros", border = "border", reflection = "reflection" }
 
--- Returns the taps along one axis: { position in range, weight, whether inside } each.
-local function grid_taps(p, size, mode, border, aligned)
+-- Returns the taps at positions p along an axis, each { position in the axis, weight }; a weight of
+-- 1 is absent.
+local function make_grid_taps(p, size, mode, border, aligned)
   local low, high = aligned and 0 or -0.5, aligned and size - 1 or size - 0.5
   if mode == "nearest" then
     p = p:map("_contrib_round_half_even")
@@ -394,7 +400,7 @@ local function grid_taps(p, size, mode, border, aligned)
   local part = p - base
   local taps, first = {}, mode == "cubic" and -1 or 0
   local last = mode == "cubic" and 2 or mode == "linear" and 1 or 0
-  local function curve(x, near)
+  local function weigh_distance(x, near)
     if near then
       return (x * (CUBIC + 2) - (CUBIC + 3)) * x * x + 1
     end
@@ -406,7 +412,7 @@ local function grid_taps(p, size, mode, border, aligned)
       weight = k == 0 and -part + 1 or part
     elseif mode == "cubic" then
       local distance = k <= 0 and part - k or -part + k
-      weight = curve(distance, k == 0 or k == 1)
+      weight = weigh_distance(distance, k == 0 or k == 1)
     end
     if border == "reflection" then
       at = reflect_coordinate(at, low, high):map("floor")
@@ -434,23 +440,23 @@ function ops.GridSample(n, x, grid)
     local size = shape[k + 2]
     local g = flat:part(2, count - k, count - k + 1):squeeze(2)
     local p = aligned and (g + 1) * ((size - 1) / 2) or ((g + 1) * size - 1) * 0.5
-    axes[k] = grid_taps(p, size, mode, border, aligned)
+    axes[k] = make_grid_taps(p, size, mode, border, aligned)
   end
   local pixels = x:reshape{ shape[1], shape[2], product(tables.part(shape, 3, #shape)) }
   local y
-  local function visit(k, at, weight)
+  local function visit_axis(k, at, weight)
     if k > count then
-      local tap = pixels_at(pixels, at:cast("int64"))
+      local tap = take_pixels(pixels, at:cast("int64"))
       tap = weight and tap * weight:cast(x.dtype):unsqueeze(1) or tap
       y = y and y + tap or tap
       return
     end
     for _, tap in ipairs(axes[k]) do
-      visit(k + 1, at and at * shape[k + 2] + tap[1] or tap[1],
+      visit_axis(k + 1, at and at * shape[k + 2] + tap[1] or tap[1],
         weight and tap[2] and weight * tap[2] or weight or tap[2])
     end
   end
-  visit(1)
+  visit_axis(1)
   return y:reshape{ shape[1], shape[2], unpack(out) }
 end
 
@@ -459,15 +465,18 @@ end
 
 local ROI_MODES = { avg = "avg", max = "max" }
 
--- Returns the largest of the weighted corners of all samples, as ONNX defines it.
-local function roi_max(n, x, rois, batch, height, width, scale, aligned)
+-- Returns the RoiAlign of mode 'max': of each bin the largest weighted corner of its samples, as
+-- ONNX defines it.
+local function pool_roi_maxima(n, x, rois, batch, height, width, scale, aligned)
   local samples = n:int("sampling_ratio", 0)
   if samples < 1 then
     n:refuse("mode = 'max' with a number of samples that depends on the regions")
   end
   local shape, count = n:sizes(x, "its input"), rois.shape[1]
   local corner = rois * scale - (aligned and 0.5 or 0)
-  local function side(from, to, bins, size)
+  -- Returns the two corners { position, weight } of the samples along a side of the regions, and
+  -- whether they are inside the image.
+  local function sample_side(from, to, bins, size)
     local start = corner:part(1, from, from + 1)
     local length = corner:part(1, to, to + 1) - start
     length = aligned and length or length:maximum(1)
@@ -484,8 +493,8 @@ local function roi_max(n, x, rois, batch, height, width, scale, aligned)
     local part = p - low
     return { { low, -part + 1 }, { high, part } }, inside
   end
-  local rows, rows_inside = side(1, 3, height, shape[3])
-  local columns, columns_inside = side(0, 2, width, shape[4])
+  local rows, rows_inside = sample_side(1, 3, height, shape[3])
+  local columns, columns_inside = sample_side(0, 2, width, shape[4])
   local h, w = height * samples, width * samples
   local maps = op("take", { x:reshape{ shape[1], shape[2], shape[3] * shape[4] }, batch },
     { axis = 0, mode = "clip" })
@@ -495,7 +504,7 @@ local function roi_max(n, x, rois, batch, height, width, scale, aligned)
     for _, column in ipairs(columns) do
       local at = row[1]:reshape{ count, h, 1 } * shape[4] + column[1]:reshape{ count, 1, w }
       local weight = row[2]:reshape{ count, h, 1 } * column[2]:reshape{ count, 1, w } * inside
-      local tap = pixels_at(maps, at:reshape{ count, h * w }:cast("int64"))
+      local tap = take_pixels(maps, at:reshape{ count, h * w }:cast("int64"))
         * weight:reshape{ count, 1, h * w }
       best = best and best:maximum(tap) or tap
     end
@@ -511,7 +520,7 @@ function ops.RoiAlign(n, x, rois, batch)
   local default = n.opset >= 16 and "half_pixel" or "output_half_pixel"
   local aligned = n:text("coordinate_transformation_mode", default) == "half_pixel"
   if n:choice("mode", "avg", ROI_MODES) == "max" then
-    return roi_max(n, x, rois, batch, height, width, scale, aligned)
+    return pool_roi_maxima(n, x, rois, batch, height, width, scale, aligned)
   end
   local boxes = value.concat({ batch:cast(rois.dtype):reshape{ batch.shape[1], 1 }, rois }, 1)
   local samples = n:int("sampling_ratio", 0)
@@ -527,7 +536,7 @@ end
 -- Boxes -------------------------------------------------------------------------------------------
 
 -- Returns the indices, from 0, along an axis of a shape, as float32.
-local function counted_rows(shape, axis)
+local function count_rows(shape, axis)
   return value.counted_along(shape, axis, "float32")
 end
 
@@ -543,13 +552,14 @@ function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
     return value.empty({ 0, 3 }, "int64")
   end
   local centred = n:flag("center_point_box")
-  local function column(k) return boxes:part(2, k, k + 1) end
-  if not centred then                    -- any two opposite corners
-    boxes = value.concat({ column(0):minimum(column(2)), column(1):minimum(column(3)),
-      column(0):maximum(column(2)), column(1):maximum(column(3)) }, 2)
+  local function take_column(k) return boxes:part(2, k, k + 1) end
+  if not centred then                    -- corners may be any two opposite ones
+    boxes = value.concat({ take_column(0):minimum(take_column(2)),
+      take_column(1):minimum(take_column(3)), take_column(0):maximum(take_column(2)),
+      take_column(1):maximum(take_column(3)) }, 2)
   end
   local full = { samples, classes, count, 1 }
-  local data = value.concat({ counted_rows(full, 2), scores:unsqueeze(3),
+  local data = value.concat({ count_rows(full, 2), scores:unsqueeze(3),
     boxes:unsqueeze(1):expand{ samples, classes, count, 4 } }, 3)
   local format = centred and "center" or "corner"
   local kept = op("_contrib_box_nms", { data:reshape{ samples * classes, count, 6 } }, {
@@ -558,7 +568,7 @@ function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
     score_index = 1, force_suppress = true, in_format = format, out_format = format })
   local index = kept:part(1, 0, limit):part(2, 0, 1):reshape{ samples, classes, limit, 1 }
   local line = { samples, classes, limit, 1 }
-  local rows = value.concat({ counted_rows(line, 0), counted_rows(line, 1), index }, 3)
+  local rows = value.concat({ count_rows(line, 0), count_rows(line, 1), index }, 3)
   local total = samples * classes * limit
   local y = op("_contrib_boolean_mask", { rows:reshape{ total, 3 }:cast("int64"),
     index:reshape{ total }:greater_equal(0) })

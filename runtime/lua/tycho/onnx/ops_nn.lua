@@ -14,7 +14,8 @@ local op, product = value.op, value.product
 
 -- Windows -----------------------------------------------------------------------------------------
 
-local function ones(count, number)
+-- Returns a list of `count` times a number, 1 by default.
+local function fill_list(count, number)
   local list = {}
   for i = 1, count do
     list[i] = number or 1
@@ -24,6 +25,7 @@ end
 
 local AUTO = { NOTSET = "no", VALID = "valid", SAME_UPPER = "upper", SAME_LOWER = "lower" }
 
+-- Returns the list; fails unless it has `count` integers of at least `least`.
 local function check_list(list, count, least, name)
   if #list ~= count then
     value.damaged("%s has %d entries instead of %d", name, #list, count)
@@ -37,17 +39,17 @@ local function check_list(list, count, least, name)
 end
 
 
--- Returns the window of a node over an input with `count` axes of space: kernel, stride, dilate,
--- before, after, out (sizes of the output).
+-- Returns the window of a node: `count` spatial axes, and the lists by axis kernel, stride, dilate,
+-- before, after (borders) and out (size of the output, -1 if it is unknown).
 local function make_window(n, x, kernel)
   local count = #x.shape - 2
   if count < 1 then
     value.damaged("an input of %d dimensions", #x.shape)
   end
   local w = { count = count, kernel = check_list(kernel, count, 1, "kernel_shape") }
-  w.stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
-  w.dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
-  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  w.stride = check_list(n:list("strides", fill_list(count)), count, 1, "strides")
+  w.dilate = check_list(n:list("dilations", fill_list(count)), count, 1, "dilations")
+  local pads = check_list(n:list("pads", fill_list(2 * count, 0)), 2 * count, 0, "pads")
   w.before, w.after, w.out = {}, {}, {}
   local auto, ceil = n:choice("auto_pad", "NOTSET", AUTO), n:flag("ceil_mode")
   for i = 1, count do
@@ -88,7 +90,7 @@ local function is_symmetric(w)
   return tables.same(w.before, w.after)
 end
 
--- Adds a border to the spatial axes.
+-- Returns x with borders of a number around its spatial axes.
 local function pad_space(n, x, before, after, number)
   local lead = { 0, 0 }
   local first, last = tables.copied(lead), tables.copied(lead)
@@ -103,7 +105,7 @@ end
 -- @tparam Node n
 -- @tparam Value x
 -- @tparam Value weight
--- @number[opt=0] border what stands for 0 in the borders
+-- @number[opt=0] border value of the elements in the borders
 function ops.window_of_conv(n, x, weight, border)
   local shape = weight.shape
   local w = make_window(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
@@ -112,7 +114,7 @@ function ops.window_of_conv(n, x, weight, border)
   end
   local pad = w.before
   if not is_symmetric(w) then
-    x, pad = pad_space(n, x, w.before, w.after, border or 0), ones(w.count, 0)
+    x, pad = pad_space(n, x, w.before, w.after, border or 0), fill_list(w.count, 0)
   end
   return x, { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
     num_filter = shape[1], num_group = n:int("group", 1) }
@@ -129,10 +131,10 @@ function ops.ConvTranspose(n, x, weight, bias)
   local kernel = n:list("kernel_shape") or tables.part(shape, 3, #shape)
   local w = { count = #x.shape - 2 }
   local count = w.count
-  local stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
-  local dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
-  local more = check_list(n:list("output_padding", ones(count, 0)), count, 0, "output_padding")
-  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local stride = check_list(n:list("strides", fill_list(count)), count, 1, "strides")
+  local dilate = check_list(n:list("dilations", fill_list(count)), count, 1, "dilations")
+  local more = check_list(n:list("output_padding", fill_list(count, 0)), count, 0, "output_padding")
+  local pads = check_list(n:list("pads", fill_list(2 * count, 0)), 2 * count, 0, "pads")
   local wanted, auto = n:list("output_shape"), n:choice("auto_pad", "NOTSET", AUTO)
   local before, after, even = {}, {}, true
   wanted = wanted and #wanted > count and tables.part(wanted, #wanted - count + 1, #wanted)
@@ -151,7 +153,7 @@ function ops.ConvTranspose(n, x, weight, bias)
     end
     even = even and before[i] == after[i] and before[i] >= 0
   end
-  local function make(pad, adj)
+  local function make_deconvolution(pad, adj)
     return (op("Deconvolution", { x, weight, bias }, { kernel = kernel, stride = stride,
       dilate = dilate, pad = pad, adj = adj, num_filter = shape[2] * group, num_group = group,
       no_bias = bias == nil }))
@@ -161,9 +163,9 @@ function ops.ConvTranspose(n, x, weight, bias)
     fits = fits and more[i] < stride[i]
   end
   if even and fits then
-    return make(before, more)
+    return make_deconvolution(before, more)
   end
-  local last, full = {}, make(ones(count, 0), ones(count, 0))
+  local last, full = {}, make_deconvolution(fill_list(count, 0), fill_list(count, 0))
   for i = 1, count do
     before[i], last[i] = -before[i], more[i] - after[i]
     if bias and (before[i] > 0 or last[i] > 0) then
@@ -174,11 +176,12 @@ function ops.ConvTranspose(n, x, weight, bias)
 end
 
 
-local MOST_TAPS = 1024
+local MOST_TAPS = 1024                   -- elements of a window of which slices are made
 
--- Calls f with element k of every window as an array, for each k: for what the engine's pooling
--- lacks (dilation, positions of the largest).
-local function each_tap(n, x, w, number, f)
+-- Calls f(tap) for each place in the window, in row-major order; `tap` has the elements at that
+-- place of all windows, `number` in the borders. This serves poolings that the engine lacks: with
+-- dilation, or with positions of the maxima.
+local function visit_taps(n, x, w, number, f)
   local last = {}
   for i = 1, w.count do
     local extent = (w.kernel[i] - 1) * w.dilate[i] + 1
@@ -188,7 +191,7 @@ local function each_tap(n, x, w, number, f)
   local padded = pad_space(n, x, w.before, last, number)
   local begins, ends, steps = {}, {}, {}
   local at = {}
-  local function visit(i)
+  local function visit_axis(i)
     if i > w.count then
       for k = 1, w.count do
         begins[k + 2], steps[k + 2] = at[k] * w.dilate[k], w.stride[k]
@@ -203,14 +206,14 @@ local function each_tap(n, x, w, number, f)
     end
     for k = 0, w.kernel[i] - 1 do
       at[i] = k
-      visit(i + 1)
+      visit_axis(i + 1)
     end
   end
   if product(w.kernel) > MOST_TAPS then
     value.refuse("a window of %d elements, taken apart", product(w.kernel))
   end
   value.spend(100 * product(w.kernel), "a window")
-  visit(1)
+  visit_axis(1)
 end
 
 
@@ -223,10 +226,10 @@ local function is_dilated(w)
 end
 
 
--- Computes a pooling with the engine's operator, if its sizes are those of the window; else returns
--- nil. Borders at the end count only if averages are divided by whole windows: the engine's last
--- windows end where the input does.
-local function pooling(x, w, params)
+-- Returns a pooling by the engine's operator; nil if that would give other sizes, or other
+-- averages. The borders at the end may differ from those at the start except in averages that count
+-- them: the engine cuts the last windows at the end of the input.
+local function pool_windows(x, w, params)
   if w.count > 3 or params.count_include_pad and not is_symmetric(w) or is_dilated(w) then
     return nil
   end
@@ -248,8 +251,8 @@ local function pooling(x, w, params)
 end
 
 
--- Returns x with so wide a border that windows without a border of their own give the output, and
--- these windows.
+-- Returns x with the borders that its windows reach, and the window without borders that gives the
+-- same output of it.
 local function pad_windows(n, x, w, number)
   local after = {}
   for i = 1, w.count do
@@ -258,27 +261,28 @@ local function pad_windows(n, x, w, number)
   end
   local y = pad_space(n, x, w.before, after, number)
   return y, { count = w.count, kernel = w.kernel, stride = w.stride, dilate = w.dilate,
-    before = ones(w.count, 0), after = ones(w.count, 0), out = w.out }
+    before = fill_list(w.count, 0), after = fill_list(w.count, 0), out = w.out }
 end
 
 
-local function sum_of_taps(n, x, w)
+local function sum_taps(n, x, w)
   local y
-  each_tap(n, x, w, 0, function(tap) y = y and y + tap or tap end)
+  visit_taps(n, x, w, 0, function(tap) y = y and y + tap or tap end)
   return y
 end
 
 
-local function sum_pool(n, x, w)
+local function sum_windows(n, x, w)
   local padded, inner = pad_windows(n, x, w, 0)
-  return pooling(padded, inner, { pool_type = "sum" }) or sum_of_taps(n, x, w)
+  return pool_windows(padded, inner, { pool_type = "sum" }) or sum_taps(n, x, w)
 end
 
 
+-- Lowest number by type.
 local LOWEST = { uint8 = 0, int8 = -128, int32 = -2 ^ 31 }
 
--- Returns the positions of the largest elements, counted in the whole input.
-local function largest_positions(n, x, w)
+-- Returns the maxima of windows, and their positions in the whole input.
+local function find_maxima(n, x, w)
   local shape = n:sizes(x, "its input")
   local list, rows = {}, n:flag("storage_order")
   local space = tables.part(shape, 3, #shape)
@@ -292,9 +296,9 @@ local function largest_positions(n, x, w)
   end
   local positions, best, at = value.list(list, "int64", shape), nil, nil
   local taps = {}
-  each_tap(n, positions, w, 0, function(tap) taps[#taps + 1] = tap end)
+  visit_taps(n, positions, w, 0, function(tap) taps[#taps + 1] = tap end)
   local k = 0
-  each_tap(n, x, w, -math.huge, function(tap)
+  visit_taps(n, x, w, -math.huge, function(tap)
     k = k + 1
     if best then
       local larger = tap:greater(best)
@@ -307,8 +311,8 @@ local function largest_positions(n, x, w)
 end
 
 
--- Returns the largest elements of windows, one axis after the other.
-local function max_by_axes(n, x, w)
+-- Returns the maxima of windows, taken along one axis after the other.
+local function take_maxima_by_axis(n, x, w)
   for axis = 1, w.count do
     local line, y = { count = w.count }, nil
     for _, key in ipairs{ "kernel", "stride", "dilate", "before", "out" } do
@@ -318,7 +322,7 @@ local function max_by_axes(n, x, w)
         line[key][i] = i == axis and w[key][i] or unit
       end
     end
-    each_tap(n, x, line, -math.huge, function(tap) y = y and y:maximum(tap) or tap end)
+    visit_taps(n, x, line, -math.huge, function(tap) y = y and y:maximum(tap) or tap end)
     x = y
   end
   return x
@@ -328,23 +332,23 @@ end
 function ops.MaxPool(n, x)
   local w = make_window(n, x, n:list("kernel_shape", {}))
   if n:wants(2) then
-    return largest_positions(n, x:cast("float32"), w)
+    return find_maxima(n, x:cast("float32"), w)
   end
   if not value.REAL[x.dtype] then
     local y = ops.MaxPool(n, x:cast("float32"))
     return y:cast(x.dtype)
   end
-  local y = pooling(x, w, { pool_type = "max" })
+  local y = pool_windows(x, w, { pool_type = "max" })
   if y then
     return y
   end
   local padded, inner = pad_windows(n, x, w, LOWEST[x.dtype] or -math.huge)
-  return pooling(padded, inner, { pool_type = "max" }) or max_by_axes(n, x, w)
+  return pool_windows(padded, inner, { pool_type = "max" }) or take_maxima_by_axis(n, x, w)
 end
 
 function ops.AveragePool(n, x)
   local w, with_pad = make_window(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
-  local y = pooling(x, w, { pool_type = "avg", count_include_pad = with_pad })
+  local y = pool_windows(x, w, { pool_type = "avg", count_include_pad = with_pad })
   if y then
     return y
   end
@@ -360,28 +364,29 @@ function ops.AveragePool(n, x)
     end
     local inner = { count = w.count, kernel = w.kernel, stride = w.stride, dilate = w.dilate,
       before = wide, after = wide, out = w.out }
-    return sum_pool(n, x, w) / sum_pool(n, counted, inner)
+    return sum_windows(n, x, w) / sum_windows(n, counted, inner)
   end
-  return sum_pool(n, x, w) / sum_pool(n, counted, w)
+  return sum_windows(n, x, w) / sum_windows(n, counted, w)
 end
 
 function ops.LpPool(n, x)
   local w, p = make_window(n, x, n:list("kernel_shape", {})), n:int("p", 2)
-  return sum_pool(n, x:map("abs") ^ p, w) ^ (1 / p)
+  return sum_windows(n, x:map("abs") ^ p, w) ^ (1 / p)
 end
 
 
-local function pool_all(kind)
+-- Returns an operator that pools all spatial axes; kind: avg, max.
+local function make_global_pooling(kind)
   return function(_, x)
     if #x.shape >= 3 and #x.shape <= 5 and value.REAL[x.dtype] then
       return (op("Pooling", { x }, { pool_type = kind, global_pool = true,
-        kernel = ones(#x.shape - 2) }))
+        kernel = fill_list(#x.shape - 2) }))
     end
     return x:reduce(kind == "avg" and "mean" or "max", value.axes_from(2, #x.shape), true)
   end
 end
 
-ops.GlobalAveragePool, ops.GlobalMaxPool = pool_all("avg"), pool_all("max")
+ops.GlobalAveragePool, ops.GlobalMaxPool = make_global_pooling("avg"), make_global_pooling("max")
 
 function ops.GlobalLpPool(n, x)
   local p = n:int("p", 2)
@@ -391,8 +396,8 @@ end
 
 -- Windows put back --------------------------------------------------------------------------------
 
--- Returns zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
-local function scattered_rows(shape, numbers, positions, reduction)
+-- Returns an array (rows, columns) of zeros with numbers (rows, n) at positions (1, n) of each row.
+local function scatter_rows(shape, numbers, positions, reduction)
   local rows = value.full(shape, 0, numbers.dtype)
   local at = positions:expand(numbers.shape)
   return (op("_contrib_scatter_along_axis", { rows, at, numbers }, { axis = 1,
@@ -400,9 +405,9 @@ local function scattered_rows(shape, numbers, positions, reduction)
 end
 
 
--- Returns the position of each element of each window in an image of size `w.size`, row-major:
--- elements of the windows first.
-local function window_positions(w)
+-- Returns the row-major positions (1, count) in an image of size `w.size`: of the first element of
+-- each window, then of the second one of each, and so on.
+local function list_window_positions(w)
   local list, count = {}, product(w.kernel) * product(w.out)
   value.spend(count * w.count, "the places of windows")
   for i = 0, count - 1 do
@@ -425,9 +430,9 @@ function ops.Col2Im(n, x, image_shape, block_shape)
   local shape, count = n:sizes(x, "its input"), #image
   local w = { count = count, kernel = check_list(kernel, count, 1, "block_shape"), out = {},
     size = {} }
-  w.stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
-  w.dilate = check_list(n:list("dilations", ones(count)), count, 1, "dilations")
-  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  w.stride = check_list(n:list("strides", fill_list(count)), count, 1, "strides")
+  w.dilate = check_list(n:list("dilations", fill_list(count)), count, 1, "dilations")
+  local pads = check_list(n:list("pads", fill_list(2 * count, 0)), 2 * count, 0, "pads")
   local before, after = {}, {}
   for i, size in ipairs(check_list(image, count, 1, "image_shape")) do
     before[i], after[i] = -pads[i], -pads[count + i]
@@ -440,24 +445,24 @@ function ops.Col2Im(n, x, image_shape, block_shape)
       value.shape_text(kernel), value.shape_text(image))
   end
   local rows = shape[1] * channels
-  local y = scattered_rows({ rows, product(w.size) },
-    x:reshape{ rows, product(kernel) * shape[3] }, window_positions(w), "add")
+  local y = scatter_rows({ rows, product(w.size) },
+    x:reshape{ rows, product(kernel) * shape[3] }, list_window_positions(w), "add")
   return pad_space(n, y:reshape{ shape[1], channels, unpack(w.size) }, before, after, 0)
 end
 
 
--- Computes MaxUnpool. Indices count in the whole output; with an output_shape, in the output
--- without it.
+-- Computes MaxUnpool. Indices are positions in the whole output as the attributes give it; if there
+-- is an output_shape, that output is padded or cut to it.
 function ops.MaxUnpool(n, x, indices, output_shape)
   local shape, count = n:sizes(x, "its input"), #x.shape - 2
   local kernel = check_list(n:list("kernel_shape", {}), count, 1, "kernel_shape")
-  local stride = check_list(n:list("strides", ones(count)), count, 1, "strides")
-  local pads = check_list(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local stride = check_list(n:list("strides", fill_list(count)), count, 1, "strides")
+  local pads = check_list(n:list("pads", fill_list(2 * count, 0)), 2 * count, 0, "pads")
   local out = { shape[1], shape[2] }
   for i = 1, count do
     out[i + 2] = (shape[i + 2] - 1) * stride[i] - pads[i] - pads[count + i] + kernel[i]
   end
-  local y = scattered_rows({ 1, product(out) }, x:reshape{ 1, product(shape) },
+  local y = scatter_rows({ 1, product(out) }, x:reshape{ 1, product(shape) },
     indices:reshape{ 1, product(shape) }, "none"):reshape(out)
   if not output_shape then
     return y
@@ -481,7 +486,7 @@ function ops.DeformConv(n, x, weight, offset, bias, mask)
   end
   local pad = w.before
   if not is_symmetric(w) then
-    x, pad = pad_space(n, x, w.before, w.after, 0), ones(w.count, 0)
+    x, pad = pad_space(n, x, w.before, w.after, 0), fill_list(w.count, 0)
   end
   local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
     num_filter = shape[1], num_group = n:int("group", 1),
@@ -516,8 +521,8 @@ end
 
 -- Normalisation -----------------------------------------------------------------------------------
 
--- Returns a vector along axis 1 of an array of so many dimensions.
-local function along_channels(v, rank)
+-- Returns a vector in a shape that broadcasts along axis 1 of an array of `rank` dimensions.
+local function align_channels(v, rank)
   local shape = { 1, v.shape[1] }
   for i = 3, rank do
     shape[i] = 1
@@ -533,7 +538,7 @@ function ops.BatchNormalization(n, x, scale, bias, mean, variance)
     local v = (x - m) * (x - m)
     v = v:reduce("mean", axes, true)
     local y = (x - m) / (v + n:float("epsilon", 1e-5)):map("sqrt")
-      * along_channels(scale, #x.shape) + along_channels(bias, #x.shape)
+      * align_channels(scale, #x.shape) + align_channels(bias, #x.shape)
     return y, mean * momentum + m:reshape(mean.shape) * (1 - momentum),
       variance * momentum + v:reshape(mean.shape) * (1 - momentum)
   end
@@ -544,8 +549,8 @@ function ops.BatchNormalization(n, x, scale, bias, mean, variance)
   end
   local factor = scale / (variance + n:float("epsilon", 1e-5)):map("sqrt")
   local rank = #x.shape
-  return (x - along_channels(mean, rank)) * along_channels(factor, rank)
-    + along_channels(bias, rank)
+  return (x - align_channels(mean, rank)) * align_channels(factor, rank)
+    + align_channels(bias, rank)
 end
 
 function ops.InstanceNormalization(n, x, scale, bias)
@@ -582,9 +587,9 @@ function ops.GroupNormalization(n, x, scale, bias)
     n:float("epsilon", 1e-5))
   if scale.shape[1] == shape[2] then
     y = y:reshape(shape)
-    return y * along_channels(scale, #shape) + along_channels(bias, #shape)
+    return y * align_channels(scale, #shape) + align_channels(bias, #shape)
   end
-  y = y * along_channels(scale, 3) + along_channels(bias, 3)
+  y = y * align_channels(scale, 3) + align_channels(bias, 3)
   return y:reshape(shape)
 end
 
