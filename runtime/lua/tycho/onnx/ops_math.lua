@@ -1,7 +1,7 @@
 --- Operators of ONNX: arithmetic, comparison, reductions, products (not for users).
 --
--- A function is given the node (onnx/node.lua) and its inputs, nil where one is absent, and returns
--- the outputs. One to five lines each; what takes more has a function of its own above.
+-- An operator is a function that takes the node (onnx/node.lua) and its inputs, nil where one is
+-- absent, and returns the outputs.
 --
 -- @module tycho.onnx.ops_math
 
@@ -30,24 +30,26 @@ for name, target in pairs(UNARY) do
   ops[name] = function(_, x) return x:map(target) end
 end
 
-local function softplus(x) return x:map("Activation", {}, { act_type = "softrelu" }) end
+local function make_softplus(x) return x:map("Activation", {}, { act_type = "softrelu" }) end
 
-local function elu(x, slope) return x:map("LeakyReLU", {}, { act_type = "elu", slope = slope }) end
+local function make_elu(x, slope)
+  return x:map("LeakyReLU", {}, { act_type = "elu", slope = slope })
+end
 
 function ops.Identity(_, x) return x end
 
-function ops.Softplus(_, x) return softplus(x) end
+function ops.Softplus(_, x) return make_softplus(x) end
 
-function ops.Elu(n, x) return elu(x, n:float("alpha", 1)) end
+function ops.Elu(n, x) return make_elu(x, n:float("alpha", 1)) end
 
 function ops.Selu(n, x)
-  return elu(x, n:float("alpha", 1.67326319217681884765625))
+  return make_elu(x, n:float("alpha", 1.67326319217681884765625))
     * n:float("gamma", 1.05070102214813232421875)
 end
 
 function ops.Celu(n, x)
   local alpha = n:float("alpha", 1)
-  return elu(x / alpha, 1) * alpha
+  return make_elu(x / alpha, 1) * alpha
 end
 
 function ops.LeakyRelu(n, x)
@@ -76,7 +78,7 @@ end
 
 function ops.HardSwish(_, x) return x * x:map("hard_sigmoid", {}, { alpha = 1 / 6, beta = 0.5 }) end
 
-function ops.Mish(_, x) return x * softplus(x):map("tanh") end
+function ops.Mish(_, x) return x * make_softplus(x):map("tanh") end
 
 function ops.Swish(n, x) return x * (x * n:float("alpha", 1)):map("sigmoid") end
 
@@ -106,7 +108,8 @@ end
 
 -- Functions of two values -------------------------------------------------------------------------
 
--- Returns b reshaped to broadcast to a: before opset 7 it begins at the axis of an attribute.
+-- Returns b in a shape that broadcasts to a: before opset 7 the attribute `axis` is the axis of a
+-- to which the first one of b belongs.
 local function align_axes(n, a, b)
   local axis = n.opset < 7 and n:flag("broadcast") and n:int("axis")
   if not axis then
@@ -158,6 +161,7 @@ function ops.Mod(n, a, b)
   return value.where(other, y + b, y)
 end
 
+-- Returns an operator that combines its inputs from the left by a binary operator.
 local function make_fold(name)
   return function(_, first, ...)
     for _, other in ipairs{ ... } do
@@ -180,8 +184,8 @@ function ops.Clip(n, x, least, most)
   return most and x:minimum(most) or x
 end
 
--- Returns an operator that runs f over an axis, from either end; with `exclusive`, `first` comes
--- before the first element and the last one is left out.
+-- Returns an operator of f(n, x, axis), a sum or product that runs along an axis from either end.
+-- With `exclusive` each result excludes its own element, so that the first one is `first`.
 local function make_running(f, first)
   return function(n, x, axis)
     axis = n:axis_of(axis:number("axis"), #x.shape)
@@ -202,7 +206,7 @@ ops.CumSum = make_running(function(_, x, axis)
   return (op("_np_cumsum", { x }, { axis = axis }))
 end, 0)
 
--- Products over 1, 2, 4 ... elements, each from those of half as many.
+-- Multiplies each element by the one 1, then 2, 4 ... places before it.
 ops.CumProd = make_running(function(n, x, axis)
   local shape, reach = n:sizes(x, "the input"), 1
   while reach < shape[axis + 1] do
@@ -218,9 +222,9 @@ end, 1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the axes of a reduction, from 0: of an input since the given opset, of an attribute
--- before.
-local function reduced_axes(n, x, axes)
+-- Returns the axes of a reduction, from 0, of the input `axes` or of the attribute; without any,
+-- all axes, or none with `noop_with_empty_axes`.
+local function list_reduced_axes(n, x, axes)
   local list = n:list_of(axes, "axes")
   if list and #list > 0 then
     return n:axes_of(list, #x.shape)
@@ -235,18 +239,20 @@ local function reduced_axes(n, x, axes)
 end
 
 
--- The value of a reduction over nothing, by name; the least and the largest of integers by type.
-local OF_NOTHING = { sum = 0, prod = 1, max = -HUGE, min = HUGE }
+-- Results of reductions of no elements, by name; for max and min of integers the limits of their
+-- type.
+local EMPTY_RESULTS = { sum = 0, prod = 1, max = -HUGE, min = HUGE }
 local LIMITS = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int32 = { -2 ^ 31, 2 ^ 31 - 1 },
   int64 = { -2 ^ 63, 2 ^ 63 - 1024 }, bool = { 0, 1 } }
 
-local function of_nothing(name, dtype)
+local function get_empty_result(name, dtype)
   local limits = LIMITS[dtype]
-  return limits and (name == "max" and limits[1] or name == "min" and limits[2]) or OF_NOTHING[name]
+  return limits and (name == "max" and limits[1] or name == "min" and limits[2])
+    or EMPTY_RESULTS[name]
 end
 
--- Returns a reduction, also of scalars and of arrays without elements.
-local function reduce(name, x, axes, keep)
+-- Returns a reduction of x, which may be a scalar or have no elements.
+local function reduce_axes(name, x, axes, keep)
   if not x:is_empty() then
     if #axes == 0 and #x.shape > 0 then
       return x
@@ -262,36 +268,39 @@ local function reduce(name, x, axes, keep)
       shape[#shape + 1] = drop[i - 1] and 1 or size
     end
   end
-  if OF_NOTHING[name] == nil then
+  if EMPTY_RESULTS[name] == nil then
     value.refuse("the %s of no elements", name)
   end
-  return value.scalar(of_nothing(name, x.dtype), x.dtype):expand(shape)
+  return value.scalar(get_empty_result(name, x.dtype), x.dtype):expand(shape)
 end
 
 
--- Returns a reduction; `before`, if given, is applied to the elements, `after` to the result.
+-- Returns an operator that reduces; `before`, if given, is applied to the elements, `after` to the
+-- result.
 local function make_reduction(name, before, after)
   return function(n, x, axes)
     local keep = n:flag("keepdims", true)
-    local list = reduced_axes(n, x, axes)
-    local y = reduce(name, before and before(x) or x, list, keep)
+    local list = list_reduced_axes(n, x, axes)
+    local y = reduce_axes(name, before and before(x) or x, list, keep)
     return after and after(y) or y
   end
 end
 
 
-local function sqrt(x) return x:map("sqrt") end
-local function log(x) return x:map("log") end
-local function abs(x) return x:map("abs") end
-local function square(x) return x * x end
+local function make_sqrt(x) return x:map("sqrt") end
+local function make_log(x) return x:map("log") end
+local function make_abs(x) return x:map("abs") end
+local function make_square(x) return x * x end
 
 ops.ReduceSum, ops.ReduceProd = make_reduction("sum"), make_reduction("prod")
 ops.ReduceMean = make_reduction("mean")
-ops.ReduceL1, ops.ReduceL2 = make_reduction("sum", abs), make_reduction("sum", square, sqrt)
-ops.ReduceSumSquare = make_reduction("sum", square)
-ops.ReduceLogSum = make_reduction("sum", nil, log)
+ops.ReduceL1 = make_reduction("sum", make_abs)
+ops.ReduceL2 = make_reduction("sum", make_square, make_sqrt)
+ops.ReduceSumSquare = make_reduction("sum", make_square)
+ops.ReduceLogSum = make_reduction("sum", nil, make_log)
 
-local function of_truth(f)
+-- Returns an operator that applies f to booleans as int32, and to other types as they are.
+local function accept_booleans(f)
   return function(n, x, axes)
     if x.dtype ~= "bool" or x:is_empty() then
       return f(n, x, axes)
@@ -300,25 +309,27 @@ local function of_truth(f)
   end
 end
 
-ops.ReduceMax, ops.ReduceMin = of_truth(make_reduction("max")), of_truth(make_reduction("min"))
+ops.ReduceMax = accept_booleans(make_reduction("max"))
+ops.ReduceMin = accept_booleans(make_reduction("min"))
 
 -- Computes log(sum(exp(x))). The largest element is subtracted first, so that nothing overflows.
 function ops.ReduceLogSumExp(n, x, axes)
-  local list, keep = reduced_axes(n, x, axes), n:flag("keepdims", true)
+  local list, keep = list_reduced_axes(n, x, axes), n:flag("keepdims", true)
   if x:is_empty() then
-    return log(reduce("sum", x, list, keep))
+    return make_log(reduce_axes("sum", x, list, keep))
   end
-  local top = reduce("max", x, list, true)
+  local top = reduce_axes("max", x, list, true)
   top = value.where(top:map("abs"):equal(HUGE), value.scalar(0, top.dtype), top)
-  local y = log(reduce("sum", (x - top):map("exp"), list, true)) + top
+  local y = make_log(reduce_axes("sum", (x - top):map("exp"), list, true)) + top
   if keep then
     return y
   end
-  return reduce("sum", y, list, false)
+  return reduce_axes("sum", y, list, false)
 end
 
 
-local function make_arg(name)
+-- Returns an operator for the position of the largest or smallest element along an axis.
+local function make_arg_operator(name)
   return function(n, x)
     local axis = n:axis(0, #x.shape)
     local last = n:flag("select_last_index")
@@ -331,11 +342,12 @@ local function make_arg(name)
   end
 end
 
-ops.ArgMax, ops.ArgMin = make_arg("argmax"), make_arg("argmin")
+ops.ArgMax, ops.ArgMin = make_arg_operator("argmax"), make_arg_operator("argmin")
 
 
--- Runs f over the value with the axes from `axis` on joined, as before opset 13, else along it.
-local function run_along(n, x, default, f)
+-- Returns f(x, axis) for the axis of the node; before opset 13 the axes from that one on are joined
+-- for f.
+local function apply_along_axis(n, x, default, f)
   if n.opset >= 13 then
     return f(x, n:axis(-1, math.max(#x.shape, 1)))
   end
@@ -353,19 +365,17 @@ local function run_along(n, x, default, f)
   return y:reshape(shape)
 end
 
-value.along = run_along
-
 
 local function make_softmax(name)
   return function(n, x)
-    return run_along(n, x, 1, function(y, axis) return y:map(name, {}, { axis = axis }) end)
+    return apply_along_axis(n, x, 1, function(y, axis) return y:map(name, {}, { axis = axis }) end)
   end
 end
 
 ops.Softmax, ops.LogSoftmax = make_softmax("softmax"), make_softmax("log_softmax")
 
 function ops.Hardmax(n, x)
-  return run_along(n, x, 1, function(y, axis)
+  return apply_along_axis(n, x, 1, function(y, axis)
     local top = op("argmax", { y }, { axis = axis, keepdims = true })
     local shape = {}
     for i = 1, #y.shape do
@@ -379,7 +389,7 @@ end
 function ops.LpNormalization(n, x)
   local axes, p = { n:axis(-1, #x.shape) }, n:int("p", 2)
   local size = p == 1 and x:map("abs"):reduce("sum", axes, true)
-    or sqrt((x * x):reduce("sum", axes, true))
+    or make_sqrt((x * x):reduce("sum", axes, true))
   local zero = value.scalar(0, x.dtype)
   return value.where(size:equal(0), zero, x / size)
 end
@@ -387,14 +397,15 @@ end
 function ops.MeanVarianceNormalization(n, x)
   local axes = n:axes_of(n:list("axes", { 0, 2, 3 }), #x.shape)
   local centred = x - x:reduce("mean", axes, true)
-  return centred / (sqrt((centred * centred):reduce("mean", axes, true)) + 1e-9)
+  return centred / (make_sqrt((centred * centred):reduce("mean", axes, true)) + 1e-9)
 end
 
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Returns the product of ONNX and NumPy: vectors are rows on the left and columns on the right.
-local function matmul(a, b)
+-- Returns the matrix product as ONNX and NumPy define it: a vector on the left is a row, one on the
+-- right a column.
+local function multiply_matrices(a, b)
   if #a.shape == 0 or #b.shape == 0 then
     value.damaged("a product of scalars")
   end
@@ -414,18 +425,18 @@ local function matmul(a, b)
   return right and y:squeeze(#y.shape - 1) or y
 end
 
-value.matmul = matmul
+value.matmul = multiply_matrices
 
--- Returns the matrix product of integers, computed in float64, which holds them.
-local function integer_matmul(a, b)
-  return matmul(a:cast("float64"), b:cast("float64")):cast(a.dtype)
+-- Returns the matrix product of integers, computed in float64.
+local function multiply_integers(a, b)
+  return multiply_matrices(a:cast("float64"), b:cast("float64")):cast(a.dtype)
 end
 
 function ops.MatMul(_, a, b)
   if REAL[a.dtype] then
-    return matmul(a, b)
+    return multiply_matrices(a, b)
   end
-  return integer_matmul(a, b)
+  return multiply_integers(a, b)
 end
 
 function ops.Gemm(n, a, b, c)
@@ -441,7 +452,7 @@ function ops.Gemm(n, a, b, c)
   local hidden = b.shape[tb and 1 or 2]
   local plain = c and alpha == 1 and beta == 1 and #c.shape == 1 and c.shape[1] == hidden
   local weight = b:is_constant() and alpha == 1 and hidden > 0 and (tb and b or b:transpose{ 1, 0 })
-  -- a large matrix stays in the file as it is stored
+  -- no transposed copy is made of a large matrix, which stays in its file
   local linear = weight and not (weight.make and a.entry)
   local y
   if linear then

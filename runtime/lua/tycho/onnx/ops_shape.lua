@@ -16,8 +16,8 @@ local op, product = value.op, value.product
 
 function ops.Shape(n, x)
   local rank = #x.shape
-  local function position(i) return math.max(0, math.min(i < 0 and i + rank or i, rank)) end
-  local first, last = position(n:int("start", 0)), position(n:int("end", rank))
+  local function clamp_position(i) return math.max(0, math.min(i < 0 and i + rank or i, rank)) end
+  local first, last = clamp_position(n:int("start", 0)), clamp_position(n:int("end", rank))
   return value.list(tables.part(n:sizes(x, "its input"), first + 1, last), "int64")
 end
 
@@ -25,6 +25,7 @@ function ops.Size(n, x) return value.scalar(product(n:sizes(x, "its input")), "i
 
 local MOST_DIMS = 16
 
+-- Returns the shape; fails if it has too many dimensions.
 local function check_rank(shape)
   if #shape > MOST_DIMS then
     value.refuse("%d dimensions, at most %d", #shape, MOST_DIMS)
@@ -163,7 +164,7 @@ function ops.Constant(n)
   n:refuse("a constant that is text or sparse")
 end
 
--- Returns an array of one number everywhere.
+-- Returns an array that is filled with a number.
 local function make_full(shape, number, dtype)
   check_rank(shape)
   for _, size in ipairs(shape) do
@@ -203,7 +204,7 @@ function ops.EyeLike(n, x)
     :cast(dtype)
 end
 
--- Returns a boolean matrix that is 1 where holds(row, column) is true, both from 0: for triangles.
+-- Returns a boolean matrix that is 1 where holds(row, column) is true; both count from 0.
 local function make_triangle(rows, columns, holds)
   local list = {}
   value.spend(rows * columns, "a triangle")
@@ -238,8 +239,9 @@ function ops.Concat(n, ...)
   return value.concat(list, n:axis(1, #list[1].shape))
 end
 
--- Returns begin, end and number of elements along an axis, as NumPy has them.
-local function slice_bounds(from, to, step, size)
+-- Returns the begin, the end and the number of elements of a slice along an axis, limited to the
+-- axis as NumPy does.
+local function compute_slice_bounds(from, to, step, size)
   local low, high = step > 0 and 0 or -1, step > 0 and size or size - 1
   from = from < 0 and from + size or from
   to = to < 0 and to + size or to
@@ -272,7 +274,7 @@ function ops.Slice(n, x, starts, ends, axes, steps)
     if size < 0 and not (from[i] == 0 and to[i] > 2 ^ 30 and by == 1) then
       n:sizes(x, "its input")
     elseif size >= 0 then
-      local first, last, count = slice_bounds(from[i], to[i], by, size)
+      local first, last, count = compute_slice_bounds(from[i], to[i], by, size)
       shape[axis + 1] = count
       if count ~= size or by ~= 1 then
         changed = true
@@ -326,8 +328,6 @@ local function count_from_zero(indices, size)
   return value.where(indices:lesser(0), indices + size, indices)
 end
 
-value.counted = count_from_zero
-
 function ops.Gather(n, x, indices)
   local axis = n:axis(0, #x.shape)
   local size = x.shape[axis + 1]
@@ -358,8 +358,8 @@ function ops.GatherElements(n, x, indices)
   return (op("_contrib_take_along_axis", { x, indices }, { axis = n:axis(0, #x.shape) }))
 end
 
--- Moves coordinates from the last axis to the first one.
-local function coordinates_first(indices)
+-- Returns indices whose first axis is that of the coordinates, which was the last one.
+local function move_coordinates_first(indices)
   local axes = { #indices.shape - 1 }
   for axis = 0, #indices.shape - 2 do
     axes[#axes + 1] = axis
@@ -374,7 +374,7 @@ function ops.GatherND(n, x, indices)
   for i = lead + m + 1, #x.shape do
     shape[#shape + 1] = x.shape[i]
   end
-  local first = coordinates_first(indices)
+  local first = move_coordinates_first(indices)
   if lead > 0 then
     local full_shape, rows = tables.copied(first.shape), {}
     full_shape[1] = 1
@@ -417,13 +417,14 @@ function ops.ScatterND(n, x, indices, updates)
     return x
   end
   local inner = #updates.shape == 0 and updates:reshape{ 1 } or updates
-  return (op("_contrib_scatter_nd", { x, coordinates_first(indices), inner },
+  return (op("_contrib_scatter_nd", { x, move_coordinates_first(indices), inner },
     { reduction = n:choice("reduction", "none", REDUCTIONS) }))
 end
 
 local WRITES = { linear = "linear", circular = "circular" }
 
--- Replaces rows of each sample of a cache from a position on; they may wrap around.
+-- Replaces rows of each sample of a cache from a position on; in mode 'circular' they continue at
+-- its start.
 function ops.TensorScatter(n, cache, update, first)
   local axis, shape = n:axis(-2, #cache.shape), n:sizes(update, "its update")
   local size = n:sizes(cache, "its cache")[axis + 1]
@@ -531,8 +532,8 @@ function value.axes_from(a, b)
 end
 
 
--- Returns whether an optional value is present; all optional values here are, or no node reads
--- them.
+-- Returns whether an optional value is present. An absent one is an absent input, so that the
+-- result is a constant.
 function ops.OptionalHasElement(_, x) return value.scalar(x and 1 or 0, "bool") end
 
 function ops.OptionalGetElement(_, x) return x or value.damaged("its input is absent") end
@@ -540,8 +541,7 @@ function ops.OptionalGetElement(_, x) return x or value.damaged("its input is ab
 
 -- Borders -----------------------------------------------------------------------------------------
 
--- Adds a border along one axis. For Pad the array is reshaped to four dimensions, of which the
--- third is the axis.
+-- Returns x with borders along one axis, which is the third of four axes for the operator Pad.
 local function pad_axis(n, x, axis, before, after, mode, number)
   local shape = tables.copied(n:sizes(x, "its input"))
   if mode == "wrap" then
@@ -556,7 +556,7 @@ local function pad_axis(n, x, axis, before, after, mode, number)
   return y:reshape(shape)
 end
 
--- Adds all borders of images by one operator.
+-- Returns images with all of their borders, which one operator adds.
 local function pad_image(x, before, after, mode, number)
   local width = {}
   for i = 1, #x.shape do
@@ -565,7 +565,7 @@ local function pad_image(x, before, after, mode, number)
   return (op("Pad", { x }, { mode = mode, constant_value = number, pad_width = width }))
 end
 
--- Adds borders; negative ones cut.
+-- Returns x with borders; negative ones cut.
 -- @tparam {int,...} before per axis
 -- @tparam {int,...} after
 -- @string mode constant, edge, reflect, wrap

@@ -1,8 +1,8 @@
 --- Operators of ONNX: casts, also to types of few bits, and bits of integers (not for users); see
 -- onnx/ops_math.lua.
 --
--- The engine has no operators on bits, so they are made of integer arithmetic, which wraps in
--- int64, whose remainder has the sign of the divisor, and which is exact in all 64 bits.
+-- The engine has no operators on bits. They are made of arithmetic in int64, which is exact and
+-- wraps, and whose remainder has the sign of the divisor.
 --
 -- @module tycho.onnx.ops_types
 
@@ -22,10 +22,10 @@ local op = value.op
 
 -- Casts -------------------------------------------------------------------------------------------
 
--- 2^k for k from LEAST_POWER on, as a constant: exact, which exponentials need not be.
-local LEAST_POWER, MOST_POWER = -160, 130
+local LEAST_POWER, MOST_POWER = -160, 130                -- exponents in the table of powers of two
 
-local function power_of_two(k)
+-- Returns 2^k in float64, from a table, since an exponential need not be exact.
+local function get_power_of_two(k)
   local list = {}
   for i = LEAST_POWER, MOST_POWER do
     list[#list + 1] = 2 ^ i
@@ -38,8 +38,8 @@ end
 
 
 -- Returns the largest power of two that is at most x, a positive double in the range of float32.
-local function lower_power(x)
-  local p = power_of_two(x:map("log2"):map("floor"))
+local function round_down_to_power(x)
+  local p = get_power_of_two(x:map("log2"):map("floor"))
   p = value.where(p:greater(x), p * 0.5, p)
   return value.where((p * 2):lesser_equal(x), p * 2, p)
 end
@@ -47,12 +47,12 @@ end
 
 local POWER_ROUNDS = { up = "up", down = "down", nearest = "nearest" }
 
--- Rounds numbers to powers of two of 8 bits (2^-127 to 2^127, NaN).
-local function as_power(n, x)
+-- Returns numbers rounded to powers of two of 8 bits (2^-127 to 2^127, NaN), as float32.
+local function round_to_power(n, x)
   local round = n:choice("round_mode", "up", POWER_ROUNDS)
   local size = x:cast("float64"):map("abs")
   local least, most = value.scalar(2 ^ -127, "float64"), value.scalar(2 ^ 127, "float64")
-  local below = lower_power(size:maximum(least):minimum(most))
+  local below = round_down_to_power(size:maximum(least):minimum(most))
   local bound = round == "up" and below or round == "nearest" and below * 1.5
   local y = below
   if bound then
@@ -67,8 +67,8 @@ local function as_power(n, x)
 end
 
 
--- Returns the largest number of a kind of small float.
-local function get_largest(form)
+-- Returns the largest number of a small float type.
+local function get_largest_number(form)
   local exponents, mantissas, bias, kind = unpack(form)
   local e, m = 2 ^ exponents - 1, 2 ^ mantissas - 1
   if kind == "ieee" then
@@ -80,13 +80,13 @@ local function get_largest(form)
 end
 
 
--- Rounds numbers to those of a small float, halves to even; the result is float32.
-local function as_small_float(n, x, form)
+-- Returns numbers rounded to a small float type, halves to even, as float32.
+local function round_to_small_float(n, x, form)
   local _, mantissas, bias, kind = unpack(form)
   local wide = x:cast("float64")
-  local size, most = wide:map("abs"), get_largest(form)
+  local size, most = wide:map("abs"), get_largest_number(form)
   local least = 2 ^ (1 - bias)                           -- the smallest that is not subnormal
-  local unit = lower_power(size:maximum(least):minimum(2 * most)) * 2 ^ -mantissas
+  local unit = round_down_to_power(size:maximum(least):minimum(2 * most)) * 2 ^ -mantissas
   local y = (wide / unit):map("_contrib_round_half_even") * unit
   local large = y:map("abs"):greater(most)
   local sign = value.where(wide:lesser(0), value.scalar(-1, "float64"),
@@ -103,8 +103,8 @@ local function as_small_float(n, x, form)
 end
 
 
--- Returns the low bits of integers, signed or not.
-local function as_few_bits(x, kind)
+-- Returns the low bits of integers, as numbers of a type of few bits.
+local function keep_low_bits(x, kind)
   local whole = value.REAL[x.dtype] and x:map("trunc"):cast("int64") or x:cast("int64")
   local low, top = whole % 2 ^ kind.bits, 2 ^ (kind.bits - 1)
   low = kind.signed and (low + top) % 2 ^ kind.bits - top or low
@@ -112,13 +112,13 @@ local function as_few_bits(x, kind)
 end
 
 
--- Bits and sign of a value's integers: those of the file, where they are known.
+-- Integer types of ONNX: number of bits, and whether they are signed.
 local INTEGERS = {
   uint8 = { 8 }, int8 = { 8, true }, uint16 = { 16 }, int16 = { 16, true }, uint32 = { 32 },
   int32 = { 32, true }, uint64 = { 64 }, int64 = { 64, true },
 }
 
--- Returns integers in int64 wrapped to a type of so many bits, in the engine's dtype.
+-- Returns int64 numbers wrapped to an integer type of ONNX, which the engine holds in `dtype`.
 local function wrap_integers(y, bits, signed, dtype, onnx_type)
   if bits < 64 then
     local top = signed and 2 ^ (bits - 1) or 0
@@ -131,7 +131,7 @@ local function wrap_integers(y, bits, signed, dtype, onnx_type)
 end
 
 
--- Returns the value as a new node of another type name: the type name belongs to one value.
+-- Returns a new value with the numbers of x and another name of ONNX's type; x keeps its own.
 local function rename_type(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
@@ -140,15 +140,15 @@ local function rename_type(x, name)
 end
 
 
-local function cast(n, x, kind)
+local function cast_value(n, x, kind)
   local from, to = INTEGERS[x.onnx_type or x.dtype], INTEGERS[kind.name]
   if x.onnx_type == kind.name then
     return x
   elseif kind.float then
-    local f = kind.float[4] == "e8m0" and as_power or as_small_float
+    local f = kind.float[4] == "e8m0" and round_to_power or round_to_small_float
     return rename_type(f(n, x, kind.float), kind.name)
   elseif kind.bits then
-    return rename_type(as_few_bits(x, kind), kind.name)
+    return rename_type(keep_low_bits(x, kind), kind.name)
   elseif from and to and not kind.same and from[1] >= to[1] then
     return wrap_integers(x:cast("int64"), to[1], to[2], kind.dtype, kind.name)
   end
@@ -161,19 +161,20 @@ function ops.Cast(n, x)
   if not kind or not kind.dtype then
     n:refuse("a cast to %s", kind and kind.name or "an unknown type")
   end
-  return cast(n, x, kind)
+  return cast_value(n, x, kind)
 end
 
 
 function ops.CastLike(n, x, like)
   local kind = like.onnx_type and tensor.named(like.onnx_type)
-  return kind and cast(n, x, kind) or x:cast(like.dtype)
+  return kind and cast_value(n, x, kind) or x:cast(like.dtype)
 end
 
 
 -- Bits --------------------------------------------------------------------------------------------
 
-local function integers_of(n, x)
+-- Returns the number of bits of x's integers and whether they are signed; fails for other numbers.
+local function read_integer_type(n, x)
   local kind = INTEGERS[x.onnx_type] or INTEGERS[x.dtype]
   if not kind then
     n:refuse("numbers of type %s", x.onnx_type or x.dtype)
@@ -185,7 +186,7 @@ end
 local NIBBLE = 16
 
 -- Returns a table of f(a, b) for numbers a and b of four bits, at index 16 a + b.
-local function nibble_table(f)
+local function make_nibble_table(f)
   local list = {}
   for a = 0, NIBBLE - 1 do
     for b = 0, NIBBLE - 1 do
@@ -196,11 +197,12 @@ local function nibble_table(f)
 end
 
 
+-- Returns an operator that applies f(a, b) to four bits at a time.
 local function make_bitwise(f)
   return function(n, a, b)
-    local bits, signed = integers_of(n, a)
+    local bits, signed = read_integer_type(n, a)
     local x, y = a:cast("int64"), b:cast("int64")
-    local shape, results, result = value.broadcast(a.shape, b.shape), nibble_table(f), nil
+    local shape, results, result = value.broadcast(a.shape, b.shape), make_nibble_table(f), nil
     for at = 0, bits - 4, 4 do
       local low_x, low_y = x % NIBBLE, y % NIBBLE
       local part = op("take", { results, low_x * NIBBLE + low_y })
@@ -216,7 +218,7 @@ ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor = make_bitwise(bit.band), make_bit
   make_bitwise(bit.bxor)
 
 function ops.BitwiseNot(n, x)
-  local bits, signed = integers_of(n, x)
+  local bits, signed = read_integer_type(n, x)
   local y = (signed or bits == 64) and -x - 1 or -x + (2 ^ bits - 1)
   y = y:cast(x.dtype)
   y.onnx_type = x.onnx_type
@@ -225,7 +227,7 @@ end
 
 
 -- Returns 2^k in int64, k from 0 to 63; 2^63 is negative.
-local function integer_power(k)
+local function get_integer_power(k)
   local list = {}
   for i = 0, 62 do
     list[i + 1] = 2 ^ i
@@ -239,32 +241,33 @@ end
 
 local function floor_divide(x, divisor) return (x - x % divisor) / divisor end
 
--- Returns x shifted to the right by k from 0 to 63, in two parts, since 2^63 is not positive.
-local function shifted_right(x, k)
+-- Returns x shifted to the right by k from 0 to 63, in two divisions, since 2^63 is negative in
+-- int64.
+local function shift_right(x, k)
   local first = k:minimum(32)
-  return floor_divide(floor_divide(x, integer_power(first)), integer_power(k - first))
+  return floor_divide(floor_divide(x, get_integer_power(first)), get_integer_power(k - first))
 end
 
 
 -- Returns unsigned numbers of 64 bits shifted to the right by k from 0 to 63; they are negative
 -- int64 where their top bit is 1.
-local function unsigned_shifted_right(x, k)
+local function shift_unsigned_right(x, k)
   local half = floor_divide(x, 2)
   half = value.where(half:lesser(0), half + 2 ^ 62 + 2 ^ 62, half)
-  return value.where(k:equal(0), x, shifted_right(half, (k - 1):maximum(0)))
+  return value.where(k:equal(0), x, shift_right(half, (k - 1):maximum(0)))
 end
 
 
 function ops.BitShift(n, x, shift)
-  local bits, signed = integers_of(n, x)
+  local bits, signed = read_integer_type(n, x)
   local left = n:choice("direction", "", { LEFT = 1, RIGHT = 2 }) == 1
   local wide, k = x:cast("int64"), shift:cast("int64")
   local inside = k:greater_equal(0):logical_and(k:lesser(bits)):truth()
   local zero = value.scalar(0, "int64")
   local rest = signed and not left and -wide:lesser(0) or zero
   k = value.where(inside, k, zero)
-  local shifted = left and wide * integer_power(k)
-    or bits == 64 and not signed and unsigned_shifted_right(wide, k) or shifted_right(wide, k)
+  local shifted = left and wide * get_integer_power(k)
+    or bits == 64 and not signed and shift_unsigned_right(wide, k) or shift_right(wide, k)
   local y = value.where(inside, shifted, rest)
   return wrap_integers(y, bits, signed, x.dtype, x.onnx_type)
 end
