@@ -1,7 +1,8 @@
 --- Operators of ONNX with graphs in them: If, Loop, Scan (not for users); see onnx/ops_math.lua.
 --
--- A choice whose condition is known is the branch itself, a loop whose steps are known its steps in
--- a row: what changes from step to step may then fold. Others become control flow of the engine.
+-- An If whose condition is constant becomes the nodes of its branch. A loop whose number of steps
+-- is known is unrolled, so that values that depend on the step may become constants. Other nodes
+-- become control flow of the engine.
 --
 -- @module tycho.onnx.ops_control
 
@@ -17,10 +18,10 @@ local ops = {}
 
 local op = value.op
 
-local MOST_STEPS = 4096                  -- of a loop that is laid out in a row
+local MOST_STEPS = 4096                  -- of a loop that is unrolled
 
 
--- Returns a symbol of a value, of its own node where it is used as an output of a body.
+-- Returns a symbol of a value; as an output of a body it gets a node of its own.
 local function make_symbol(v, is_output)
   local entry = value.make_entry(v)
   if is_output then
@@ -39,13 +40,14 @@ local function make_symbols(list, is_output)
 end
 
 
--- Returns a value of a symbol that the engine made, described as another one is.
+-- Returns a value of a symbol that the engine made, with the dtype of `like`, and its shape unless
+-- another is given.
 local function make_value(s, like, shape)
   return value.output(s._entries[1], shape or like.shape, like.dtype)
 end
 
 
--- Converts a graph without inputs; returns true and its outputs, or false and the error.
+-- Converts a graph without inputs. Returns true and its outputs, or false and the error.
 local function try_graph(n, graph)
   local import = n.import
   local depth, node, hint = import.depth, import.node, import.hint
@@ -57,9 +59,9 @@ local function try_graph(n, graph)
 end
 
 
--- Returns outputs like those of another branch, which nothing computes: a run that selects them
--- fails, in a node whose name says why.
-local function make_impossible(n, condition, like, name)
+-- Returns outputs with the shapes and dtypes of the values in `like`. A run that computes them
+-- fails, in a node whose name states the reason.
+local function make_failing_outputs(n, condition, like, name)
   local import = n.import
   local hint = import.hint
   import.hint = ("%s_%s_does_not_fit_the_shapes_of_the_import"):format(hint, name)
@@ -74,20 +76,20 @@ local function make_impossible(n, condition, like, name)
 end
 
 
-local OF_SHAPES = { shape = true, format = true }        -- codes of errors
+local SHAPE_CODES = { shape = true, format = true }      -- codes of errors of a bad shape
 
 -- Returns the outputs of a branch. If it does not fit the shapes of the inputs, as a branch for
--- another sample rate does, it is replaced by one that fails when it is chosen.
+-- another sample rate does not, it returns those of a branch that fails when a run chooses it.
 local function make_branch(n, condition, graph, other, name)
   local ok, results = try_graph(n, graph)
   if ok then
     return results
   end
   local import = n.import
-  if import.is_guessing or not (Error.is_error(results) and OF_SHAPES[results.code]) then
+  if import.is_guessing or not (Error.is_error(results) and SHAPE_CODES[results.code]) then
     error(results, 0)
   end
-  import.is_guessing = true              -- a look at the other branch: only once, not in each graph
+  import.is_guessing = true              -- no such attempt in nested branches
   local fits, like = try_graph(n, other)
   import.is_guessing = nil
   for _, v in ipairs(fits and like or {}) do
@@ -96,7 +98,7 @@ local function make_branch(n, condition, graph, other, name)
   if not fits then
     error(results, 0)
   end
-  return make_impossible(n, condition, like, name)
+  return make_failing_outputs(n, condition, like, name)
 end
 
 
@@ -136,8 +138,9 @@ local function stack_rows(rows, axis)
 end
 
 
--- Unrolls a loop: body(step, carried) returns the condition, the carried values and the outputs of
--- the step.
+-- Unrolls a loop of `count` steps. body(step, carried) returns the condition, the carried values
+-- and the outputs of the step. Returns the last carried values, and the list of each output's
+-- values.
 local function unroll_loop(n, count, carried, scans, body)
   local rows = {}
   for k = 1, scans do
@@ -162,8 +165,8 @@ local function unroll_loop(n, count, carried, scans, body)
 end
 
 
--- Returns the outputs of a loop whose condition is computed.
-local function while_loop(n, count, condition, carried, graph)
+-- Returns the outputs of a loop of at most `count` steps whose condition is known at run time only.
+local function make_while_loop(n, count, condition, carried, graph)
   local inputs = { condition:cast("float32"):reshape{ 1 } }
   for i, v in ipairs(carried) do
     inputs[i + 1] = v
@@ -171,7 +174,7 @@ local function while_loop(n, count, condition, carried, graph)
   local step = value.full({ 1 }, 0, "float32")
   inputs[#inputs + 1] = step
   local results, scans
-  local function body(...)
+  local function convert_body(...)
     local symbols, values = { ... }, {}
     for i, s in ipairs(symbols) do
       values[i] = make_value(s, inputs[i])
@@ -196,7 +199,7 @@ local function while_loop(n, count, condition, carried, graph)
     end
     return outs, states
   end
-  local outs, states = contrib.while_loop{ function(alive) return alive end, body,
+  local outs, states = contrib.while_loop{ function(alive) return alive end, convert_body,
     make_symbols(inputs), max_iterations = count }
   local list = {}
   for i = 1, #carried do
@@ -218,7 +221,7 @@ function ops.Loop(n, count, condition, ...)
   end
   local forever = not condition or alive
   local scans = #graph.outputs - 1 - #carried
-  local function step(i, now)
+  local function run_step(i, now)
     local given = { value.scalar(i, "int64"), condition or value.scalar(1, "bool") }
     for k, v in ipairs(now) do
       given[k + 2] = v
@@ -228,19 +231,19 @@ function ops.Loop(n, count, condition, ...)
       tables.part(results, 2 + #carried, #results)
   end
   if not forever then
-    -- the condition of the first step is an input; those after it are what the body says
+    -- where the body returns its condition unchanged, the input decides about all steps
     local first = graph.inputs[2] and graph.inputs[2].name
     if ops.passes_condition(graph, first) and most < math.huge and most > 0 then
-      return ops.guarded(n, most, condition, carried, scans, step)
+      return ops.run_guarded(n, most, condition, carried, scans, run_step)
     elseif most == math.huge then
       n:refuse("a loop without a limit, whose condition is computed")
     end
-    return while_loop(n, most, condition, carried, graph)
+    return make_while_loop(n, most, condition, carried, graph)
   end
   if most == math.huge then
     n:refuse("a loop without a limit")
   end
-  local final, rows = unroll_loop(n, most, carried, scans, step)
+  local final, rows = unroll_loop(n, most, carried, scans, run_step)
   for k = 1, scans do
     final[#final + 1] = #rows[k] > 0 and stack_rows(rows[k])
       or n:refuse("outputs of a loop without steps")
@@ -271,9 +274,9 @@ function ops.passes_condition(graph, name)
 end
 
 
---- Returns the outputs of a loop that runs all of its steps or none, as an input says. They have
--- the shape for all steps, since a network has fixed shapes.
-function ops.guarded(n, count, condition, carried, scans, step)
+--- Returns the outputs of a loop that runs all of its steps, or none if `condition` is 0. Stacked
+-- outputs have the shape for all steps, since the shapes of a network are fixed.
+function ops.run_guarded(n, count, condition, carried, scans, step)
   local final, rows = unroll_loop(n, count, carried, scans, function(i, now)
     local _, after, outputs = step(i, now)
     return nil, after, outputs
@@ -290,7 +293,8 @@ function ops.guarded(n, count, condition, carried, scans, step)
 end
 
 
--- Unrolls a Scan; `given` holds the states, then the arrays whose parts are scanned.
+-- Unrolls a Scan and returns its outputs. `given` lists the states, then the arrays to scan; array
+-- k is scanned from its end if in_back[k] is 1.
 local function unroll_scan(n, given, in_back)
   local graph = n:graph("body")
   local arrays = n:int("num_scan_inputs", 1)
@@ -322,9 +326,9 @@ local function unroll_scan(n, given, in_back)
 end
 
 
--- Runs a Scan of before opset 9, whose first input has lengths and whose others have a batch axis:
--- each sample is scanned alone.
-local function scan_batch(n, lengths, ...)
+-- Scans each sample by itself, for a Scan before opset 9: its first input has lengths, its others
+-- have a batch axis.
+local function scan_samples(n, lengths, ...)
   local given, rows = { ... }, {}
   if lengths then
     n:refuse("sequences of different lengths")
@@ -348,7 +352,7 @@ end
 
 function ops.Scan(n, ...)
   if n.opset < 9 then
-    return scan_batch(n, ...)
+    return scan_samples(n, ...)
   end
   return unpack(unroll_scan(n, { ... }, n:list("scan_input_directions", {})))
 end

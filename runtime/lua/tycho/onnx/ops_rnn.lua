@@ -1,7 +1,7 @@
 --- Operators of ONNX: recurrent layers (not for users); see onnx/ops_math.lua.
 --
--- The usual cells become the engine's RNN; others (other activations, limits, peepholes, lengths,
--- the gate of the older GRU) are taken step by step.
+-- Cells that the engine's RNN computes become that operator. Others (with other activations,
+-- limits, peepholes, lengths, or the gate of the older GRU) are unrolled.
 --
 -- @module tycho.onnx.ops_rnn
 
@@ -17,7 +17,8 @@ local op = value.op
 
 -- Activations -------------------------------------------------------------------------------------
 
--- By ONNX's name in small letters: function of the value, alpha and beta, and their defaults.
+-- Activations by ONNX's name in small letters: f(x, alpha, beta), and the defaults of alpha and
+-- beta.
 local ACTIVATIONS = {
   relu = { function(x) return x:map("relu") end },
   tanh = { function(x) return x:map("tanh") end },
@@ -38,7 +39,8 @@ local ACTIVATIONS = {
   end, 1 },
 }
 
--- Returns the activations of all directions, one after the other; usual: they are the default ones.
+-- Returns the activations of all directions, one after the other, and whether they are the
+-- defaults.
 local function list_activations(n, defaults, directions)
   local words = n.attrs.activations or {}
   local alphas, betas = n:list("activation_alpha", {}), n:list("activation_beta", {})
@@ -65,7 +67,8 @@ end
 
 local DIRECTIONS = { forward = 1, reverse = 1, bidirectional = 2 }
 
--- Returns the fields that all kinds of layers have: sizes, and the arrays with time first.
+-- Returns the table of a layer of any kind: its sizes, its weights, its activations, its input and
+-- states. Time is the first axis of the input. `usual`: the engine's RNN may compute it.
 local function make_layer(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
   local l = { gates = gates, directions = n:choice("direction", "forward", DIRECTIONS),
     reverse = n:text("direction", "forward") == "reverse", swapped = n:int("layout", 0) == 1 }
@@ -103,9 +106,9 @@ local function make_layer(n, gates, defaults, x, weight, recurrent, bias, length
 end
 
 
--- Returns outputs in ONNX's order of axes, from y (time, batch, directions, units) and states
--- (directions, batch, units); with layout 1 the batch comes first.
-local function hand_out(l, y, ...)
+-- Returns y (time, batch, directions, units) and states (directions, batch, units) with the axes in
+-- ONNX's order; with layout 1 the batch is first.
+local function order_outputs(l, y, ...)
   local results = { y:transpose(l.swapped and { 1, 0, 2, 3 } or { 0, 2, 1, 3 }) }
   for _, state in ipairs{ ... } do
     results[#results + 1] = l.swapped and state:transpose{ 1, 0, 2 } or state
@@ -117,7 +120,8 @@ end
 local function reverse_time(x) return (op("reverse", { x }, { axis = { 0 } })) end
 
 
--- Returns the rows of gates in the order of the engine: part k of `order` is ONNX's part number.
+-- Returns the gates along an axis in the engine's order: order[i] is the place (from 1) of the
+-- engine's gate i in ONNX's order.
 local function reorder_gates(v, axis, order, units)
   local parts = {}
   for i, k in ipairs(order) do
@@ -127,16 +131,19 @@ local function reorder_gates(v, axis, order, units)
 end
 
 
--- Computes a whole layer with the engine's RNN; `order` is that of its gates.
-local function whole_layer(n, l, mode, order, cell)
+-- Returns the outputs of a layer by the engine's RNN; for `order` see reorder_gates.
+local function compute_layer(n, l, mode, order, cell)
   local weights, biases, units = {}, {}, l.units
-  local function flat(v) return v:reshape{ value.product(v.shape) } end
+  -- Returns weights of gates in the engine's order as a vector.
+  local function flatten_gates(v)
+    return reorder_gates(v, 1, order, units):reshape{ value.product(v.shape) }
+  end
   for d = 0, l.directions - 1 do
-    weights[#weights + 1] = flat(reorder_gates(l.weight:part(0, d, d + 1), 1, order, units))
-    weights[#weights + 1] = flat(reorder_gates(l.recurrent:part(0, d, d + 1), 1, order, units))
+    weights[#weights + 1] = flatten_gates(l.weight:part(0, d, d + 1))
+    weights[#weights + 1] = flatten_gates(l.recurrent:part(0, d, d + 1))
     local bias, half = l.bias:part(0, d, d + 1), l.gates * units
-    biases[#biases + 1] = flat(reorder_gates(bias:part(1, 0, half), 1, order, units))
-    biases[#biases + 1] = flat(reorder_gates(bias:part(1, half, 2 * half), 1, order, units))
+    biases[#biases + 1] = flatten_gates(bias:part(1, 0, half))
+    biases[#biases + 1] = flatten_gates(bias:part(1, half, 2 * half))
   end
   for _, bias in ipairs(biases) do
     weights[#weights + 1] = bias
@@ -146,7 +153,7 @@ local function whole_layer(n, l, mode, order, cell)
     l.hidden, cell }, { state_size = units, num_layers = 1, mode = mode,
     bidirectional = l.directions == 2, state_outputs = states })
   y = (l.reverse and reverse_time(y) or y):reshape{ l.time, l.batch, l.directions, units }
-  return hand_out(l, y, h, c)
+  return order_outputs(l, y, h, c)
 end
 
 
@@ -154,21 +161,24 @@ end
 
 local MOST_STEPS = 4096
 
-local function sequence_reversed(l, x)
+-- Returns x with time reversed, of each sample within its length.
+local function reverse_sequences(l, x)
   if not l.lengths then
     return reverse_time(x)
   end
   return x:map("SequenceReverse", { l.lengths:cast(x.dtype) }, { use_sequence_length = true })
 end
 
--- Runs one direction: step(products of the input, states, products of the state) returns the new
--- states, the first of which is the output.
+-- Unrolls direction d. step(part, product, states) returns the new states, of which the first is
+-- the output; `part` has the recurrent weight, its bias and d, `product` is that of the input with
+-- the weight. Returns all outputs, and the last states.
 local function run_direction(l, d, states, step)
   local backward = l.reverse or d == 1
-  local function own(v) return v:part(0, d, d + 1):squeeze(0) end
-  local weight, recurrent, bias = own(l.weight), own(l.recurrent), own(l.bias)
+  local function take_direction(v) return v:part(0, d, d + 1):squeeze(0) end
+  local weight, recurrent = take_direction(l.weight), take_direction(l.recurrent)
+  local bias = take_direction(l.bias)
   local half = l.gates * l.units
-  local x = backward and sequence_reversed(l, l.x) or l.x
+  local x = backward and reverse_sequences(l, l.x) or l.x
   local products = op("FullyConnected", { x, weight, bias:part(0, 0, half) },
     { num_hidden = half, flatten = false })
   local part = { recurrent = recurrent, bias = bias:part(0, half, 2 * half), d = d }
@@ -187,10 +197,10 @@ local function run_direction(l, d, states, step)
     outputs[t + 1] = shown:unsqueeze(0)
   end
   local y = value.concat(outputs, 0)
-  return backward and sequence_reversed(l, y) or y, states
+  return backward and reverse_sequences(l, y) or y, states
 end
 
--- Runs all directions step by step; first: lists of states, one of each kind.
+-- Unrolls all directions and returns the outputs; `first` lists the first state of each kind.
 local function run_steps(l, first, step)
   if l.time > MOST_STEPS then
     value.refuse("%d steps of a cell that is not the usual one, at most %d", l.time, MOST_STEPS)
@@ -211,11 +221,11 @@ local function run_steps(l, first, step)
   for i, list in ipairs(finals) do
     finals[i] = value.concat(list, 0)
   end
-  return hand_out(l, value.concat(outputs, 2), unpack(finals))
+  return order_outputs(l, value.concat(outputs, 2), unpack(finals))
 end
 
 
-local function recurrent_product(l, part, h)
+local function multiply_state(l, part, h)
   return (op("FullyConnected", { h, part.recurrent, part.bias },
     { num_hidden = l.gates * l.units, flatten = false }))
 end
@@ -230,10 +240,10 @@ local function take_gate(l, x, k) return x:part(1, k * l.units, (k + 1) * l.unit
 function ops.RNN(n, x, weight, recurrent, bias, lengths, hidden)
   local l = make_layer(n, 1, { "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   if l.usual then
-    return whole_layer(n, l, "rnn_tanh", { 1 })
+    return compute_layer(n, l, "rnn_tanh", { 1 })
   end
   return run_steps(l, { l.hidden }, function(part, product, states)
-    local sum = product + recurrent_product(l, part, states[1])
+    local sum = product + multiply_state(l, part, states[1])
     return { l.act[part.d + 1](limit_gate(l, sum)) }
   end)
 end
@@ -243,13 +253,13 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
   local l = make_layer(n, 3, { "sigmoid", "tanh" }, x, weight, recurrent, bias, lengths, hidden)
   local before = n:int("linear_before_reset", 0) ~= 0
   if l.usual and before then
-    return whole_layer(n, l, "gru", { 2, 1, 3 })
+    return compute_layer(n, l, "gru", { 2, 1, 3 })
   end
   return run_steps(l, { l.hidden }, function(part, product, states)
     local f, g, h, half = l.act[2 * part.d + 1], l.act[2 * part.d + 2], states[1], 2 * l.units
     local inner, candidate
     if before then
-      inner = recurrent_product(l, part, h)
+      inner = multiply_state(l, part, h)
     else
       inner = op("FullyConnected", { h, part.recurrent:part(0, 0, half), part.bias:part(0, 0,
         half) },
@@ -275,22 +285,22 @@ function ops.LSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole
     hidden)
   local joined, c0 = n:int("input_forget", 0) ~= 0, l.state(cell)
   if l.usual and not joined and not peephole then
-    return whole_layer(n, l, "lstm", { 1, 3, 4, 2 }, c0)
+    return compute_layer(n, l, "lstm", { 1, 3, 4, 2 }, c0)
   end
   return run_steps(l, { l.hidden, c0 }, function(part, product, states)
     local f, g, h = unpack(tables.part(l.act, 3 * part.d + 1, 3 * part.d + 3))
-    local c, sum = states[2], product + recurrent_product(l, part, states[1])
-    local function seen(k, v, from)
+    local c, sum = states[2], product + multiply_state(l, part, states[1])
+    local function add_peephole(k, v, from)
       if not peephole then
         return v
       end
       local own = peephole:part(0, part.d, part.d + 1)
       return v + own:part(1, k * l.units, (k + 1) * l.units) * from
     end
-    local i = f(limit_gate(l, seen(0, take_gate(l, sum, 0), c)))
-    local forget = joined and -i + 1 or f(limit_gate(l, seen(2, take_gate(l, sum, 2), c)))
+    local i = f(limit_gate(l, add_peephole(0, take_gate(l, sum, 0), c)))
+    local forget = joined and -i + 1 or f(limit_gate(l, add_peephole(2, take_gate(l, sum, 2), c)))
     local new = forget * c + i * g(limit_gate(l, take_gate(l, sum, 3)))
-    local o = f(limit_gate(l, seen(1, take_gate(l, sum, 1), new)))
+    local o = f(limit_gate(l, add_peephole(1, take_gate(l, sum, 1), new)))
     return { o * h(new), new }
   end)
 end

@@ -1,7 +1,7 @@
 --- Operators of ONNX: windows, frequencies of signals (not for users); see onnx/ops_math.lua.
 --
--- A Fourier transform is a product with a matrix of cosines and sines: signals in networks have
--- some hundred samples a frame, and products are what the engine is fast at.
+-- A Fourier transform is a product with a matrix of cosines and sines, which is fast for the few
+-- hundred samples of a frame in networks.
 --
 -- @module tycho.onnx.ops_signal
 
@@ -16,7 +16,7 @@ local op = value.op
 local cos, floor, PI = math.cos, math.floor, math.pi
 
 
-local function output_type(n)
+local function read_output_type(n)
   local kind = tensor.type_of(n:int("output_datatype", 1))
   if not kind or not kind.same then
     n:refuse("output_datatype = %d", n:int("output_datatype", 1))
@@ -27,7 +27,7 @@ end
 
 -- Windows -----------------------------------------------------------------------------------------
 
--- Returns a sum of cosines: weights[k + 1] cos(2 pi k i / N).
+-- Returns an operator that makes a window as a sum of cosines: weights[k + 1] cos(2 pi k i / N).
 local function make_window(weights)
   return function(n, size)
     local count, list = size:number("size"), {}
@@ -43,7 +43,7 @@ local function make_window(weights)
       end
       list[i + 1] = y
     end
-    return value.list(list, output_type(n))
+    return value.list(list, read_output_type(n))
   end
 end
 
@@ -52,23 +52,23 @@ ops.HammingWindow = make_window{ 25 / 46, -21 / 46 }
 ops.BlackmanWindow = make_window{ 0.42, -0.5, 0.08 }
 
 
-local function mel_of(hertz) return 2595 * math.log10(1 + hertz / 700) end
+local function convert_to_mel(hertz) return 2595 * math.log10(1 + hertz / 700) end
 
-local function hertz_of(mel) return 700 * (10 ^ (mel / 2595) - 1) end
+local function convert_to_hertz(mel) return 700 * (10 ^ (mel / 2595) - 1) end
 
--- Returns triangles over the bins of a spectrum, whose corners are evenly spaced in mel.
+-- Computes triangles over the bins of a spectrum, whose corners are evenly spaced in mel.
 function ops.MelWeightMatrix(n, bins, length, rate, lower, upper)
   local count, samples = bins:number("num_mel_bins"), length:number("dft_length")
   local hertz, rows = rate:number("sample_rate"), floor(samples / 2) + 1
   if count < 1 or rows < 1 or hertz <= 0 or count ~= floor(count) then
     value.damaged("%g bins of mel over %g of a spectrum at %g Hz", count, rows, hertz)
   end
-  local first = mel_of(lower:number("lower_edge_hertz"))
-  local step = (mel_of(upper:number("upper_edge_hertz")) - first) / (count + 2)
+  local first = convert_to_mel(lower:number("lower_edge_hertz"))
+  local step = (convert_to_mel(upper:number("upper_edge_hertz")) - first) / (count + 2)
   local corners, list = {}, {}
   value.spend(rows * count, "a matrix")
   for i = 0, count + 1 do
-    corners[i] = floor((samples + 1) * hertz_of(first + i * step) / hertz)
+    corners[i] = floor((samples + 1) * convert_to_hertz(first + i * step) / hertz)
   end
   for row = 0, rows - 1 do
     for i = 0, count - 1 do
@@ -83,7 +83,7 @@ function ops.MelWeightMatrix(n, bins, length, rate, lower, upper)
       list[#list + 1] = weight
     end
   end
-  return value.list(list, output_type(n), { rows, count })
+  return value.list(list, read_output_type(n), { rows, count })
 end
 
 
@@ -91,7 +91,7 @@ end
 
 local MOST_MATRIX = 2 ^ 22               -- elements: 2,048 samples
 
--- Returns matrices (rows, columns) of factor * cos(2 pi i j / period) and of the sines.
+-- Returns the matrices (rows, columns) of factor * cos(2 pi i j / period) and of the sines.
 local function make_waves(rows, columns, period, factor, dtype)
   if rows * columns > MOST_MATRIX then
     value.refuse("a Fourier transform of %d samples", math.max(rows, columns))
@@ -103,8 +103,8 @@ local function make_waves(rows, columns, period, factor, dtype)
 end
 
 
--- Returns the last axis cut or filled up with zeros.
-local function resize_last(n, x, size)
+-- Returns x with its last axis cut, or extended by zeros, to a size.
+local function resize_last_axis(n, x, size)
   local rank = #x.shape
   local before, after = {}, {}
   for i = 1, rank do
@@ -114,35 +114,38 @@ local function resize_last(n, x, size)
 end
 
 
-local function real_and_imaginary(real, imaginary)
+-- Returns the two parts of complex numbers along a new last axis.
+local function join_parts(real, imaginary)
   local axis = #real.shape
   return value.concat({ real:unsqueeze(axis), imaginary:unsqueeze(axis) }, axis)
 end
 
 
--- Returns the transform over the last axis of real and, where there are, imaginary parts.
-local function transform(n, real, imaginary, length, options)
+-- Returns the transform over the last axis of real parts and imaginary ones, which may be absent.
+-- Options: inverse, onesided.
+local function transform_axis(n, real, imaginary, length, options)
   local dtype, inverse = real.dtype, options.inverse
   local count = options.onesided and not inverse and floor(length / 2) + 1 or length
-  real = resize_last(n, real, length)
-  imaginary = imaginary and resize_last(n, imaginary, length)
+  real = resize_last_axis(n, real, length)
+  imaginary = imaginary and resize_last_axis(n, imaginary, length)
   local c, s = make_waves(length, count, length, inverse and 1 / length or 1, dtype)
   local sign = inverse and 1 or -1
-  local function times(x, m) return value.matmul(x, m) end
+  local multiply = value.matmul
   if not imaginary then
-    return real_and_imaginary(times(real, c), times(real, s) * sign)
+    return join_parts(multiply(real, c), multiply(real, s) * sign)
   end
-  return real_and_imaginary(times(real, c) - times(imaginary, s) * sign,
-    times(real, s) * sign + times(imaginary, c))
+  return join_parts(multiply(real, c) - multiply(imaginary, s) * sign,
+    multiply(real, s) * sign + multiply(imaginary, c))
 end
 
 
--- Returns the real signals of the first half of their frequencies; the other half are the
--- conjugates of these.
-local function real_inverse(n, real, imaginary, length)
+-- Returns the real signals (..., length, 1) of which the first half of the spectrum is given; the
+-- other half is its conjugate.
+local function invert_half_spectrum(n, real, imaginary, length)
   local half = floor(length / 2) + 1
   local factors = {}
-  real, imaginary = resize_last(n, real, half), imaginary and resize_last(n, imaginary, half)
+  real = resize_last_axis(n, real, half)
+  imaginary = imaginary and resize_last_axis(n, imaginary, half)
   for i = 0, half - 1 do
     factors[i + 1] = (i == 0 or 2 * i == length) and 1 or 2
   end
@@ -154,8 +157,9 @@ local function real_inverse(n, real, imaginary, length)
 end
 
 
--- Returns the axis as the last one, and back.
-local function move_last(rank, axis)
+-- Returns the order of axes that makes an axis the last one, and the order that restores it; the
+-- latter includes the axis of the parts of complex numbers.
+local function order_axis_last(rank, axis)
   local axes, back = {}, {}
   for i = 0, rank - 1 do
     axes[#axes + 1] = i ~= axis and i or nil
@@ -169,7 +173,7 @@ local function move_last(rank, axis)
 end
 
 
--- Returns the parts of (..., 1) or (..., 2): real, and imaginary or nil.
+-- Returns the real part of (..., 1) or (..., 2), and the imaginary one or nil.
 local function split_parts(x)
   local last = #x.shape - 1
   local parts = x.shape[last + 1]
@@ -194,14 +198,14 @@ function ops.DFT(n, x, length, axis)
   if count < 1 then
     value.damaged("a transform of %d samples", count)
   end
-  local axes, back = move_last(rank, where)
+  local axes, back = order_axis_last(rank, where)
   local real, imaginary = split_parts(x)
   real = real:transpose(axes)
   imaginary = imaginary and imaginary:transpose(axes)
   if inverse and onesided then
-    return real_inverse(n, real, imaginary, count):transpose(back)
+    return invert_half_spectrum(n, real, imaginary, count):transpose(back)
   end
-  return transform(n, real, imaginary, count, { inverse = inverse, onesided = onesided })
+  return transform_axis(n, real, imaginary, count, { inverse = inverse, onesided = onesided })
     :transpose(back)
 end
 
@@ -223,12 +227,12 @@ function ops.STFT(n, x, step, window_of, length)
     end
   end
   local positions = value.list(list, "int64", { count, size })
-  local function frames(part)
+  local function take_frames(part)
     local y = part and op("take", { part, positions }, { axis = 1, mode = "clip" })
     return y and window_of and y * window_of or y
   end
   local real, imaginary = split_parts(x)
-  return transform(n, frames(real), frames(imaginary), size,
+  return transform_axis(n, take_frames(real), take_frames(imaginary), size,
     { onesided = n:flag("onesided", true) })
 end
 
