@@ -31,14 +31,15 @@ local function is_number(v)
   return not v or v:is_constant() and product(v.shape) == 1
 end
 
-local function number_of(v, absent) return v and v:number("a scale or zero point") or absent end
+-- Returns the number of a constant scale or zero point, `absent` without one.
+local function get_number(v, absent) return v and v:number("a scale or zero point") or absent end
 
 
 -- Scales and zero points --------------------------------------------------------------------------
 
--- Returns a scale or zero point over the shape of x: one number, one per element of an axis, or one
--- per block of an axis.
-local function repeated_over(n, v, x, axis, block)
+-- Returns a scale or zero point in a shape that broadcasts to x. It has one number, one for each
+-- element of an axis, or one for each block of an axis.
+local function expand_parameter(n, v, x, axis, block)
   if product(v.shape) == 1 then
     return v:reshape{}
   elseif #v.shape == 1 then
@@ -67,7 +68,7 @@ local function subtract_zero(x, zero, dtype)
 end
 
 
--- Rounds y to whole numbers, adds the zero point, limits the result, and casts it.
+-- Returns y rounded to integers, plus the zero point, limited to a range { lowest, highest }.
 local function round_levels(y, zero, range, dtype)
   y = y:map("_contrib_round_half_even")
   if zero then
@@ -77,28 +78,29 @@ local function round_levels(y, zero, range, dtype)
 end
 
 
---- Returns a value from quantized numbers.
+--- Returns the values of quantized numbers.
 function quantized.decode(x, scale, zero)
   return subtract_zero(x, zero, scale.dtype) * scale
 end
 
 
---- Returns a value as quantized numbers of zero's type; uint8 without one.
+--- Returns values as quantized numbers of the zero point's type, of uint8 without a zero point.
 function quantized.encode(y, scale, zero)
   local name = zero and (zero.onnx_type or zero.dtype) or "uint8"
   return round_levels(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
 end
 
 
--- Records what y was decoded from, for onnx/levels.lua.
+-- Records for onnx/levels.lua that y has the values of the quantized numbers x, if the scale and the
+-- zero point are constants.
 local function note_decoded(y, x, scale, zero, axis)
   if not scale:is_constant() or zero and not zero:is_constant() then
     return
   elseif x:is_constant() and y:is_constant() then
     y.levels = { q = x, scale = scale, zero = zero, axis = axis }
   elseif x.entry and y.entry and is_number(scale) and is_number(zero) then
-    value.note_levels("decoded", y, { entry = x.entry, scale = number_of(scale, 1),
-      zero = number_of(zero, 0) })
+    value.note_levels("decoded", y, { entry = x.entry, scale = get_number(scale, 1),
+      zero = get_number(zero, 0) })
   end
 end
 
@@ -113,12 +115,12 @@ function ops.QuantizeLinear(n, x, scale, zero)
   end
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
-  local y = x:cast(precise) / repeated_over(n, scale, x, axis, block):cast(precise)
-  local q = round_levels(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
+  local y = x:cast(precise) / expand_parameter(n, scale, x, axis, block):cast(precise)
+  local q = round_levels(y, zero and expand_parameter(n, zero, x, axis, block), RANGE[name], dtype)
   if q.entry and x.entry and name == dtype and level_attributes.RANGE[name]
       and is_number(scale) and is_number(zero) and x.dtype == "float32" then
-    value.note_levels("encoded", q, { entry = x.entry, dtype = name, scale = number_of(scale, 1),
-      zero = number_of(zero, 0) })
+    value.note_levels("encoded", q, { entry = x.entry, dtype = name, scale = get_number(scale, 1),
+      zero = get_number(zero, 0) })
   end
   return q
 end
@@ -128,8 +130,8 @@ function ops.DequantizeLinear(n, x, scale, zero)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local dtype = scale.dtype == "float64" and "float64" or "float32"
-  local y = subtract_zero(x, zero and repeated_over(n, zero, x, axis, block), dtype)
-    * repeated_over(n, scale, x, axis, block):cast(dtype)
+  local y = subtract_zero(x, zero and expand_parameter(n, zero, x, axis, block), dtype)
+    * expand_parameter(n, scale, x, axis, block):cast(dtype)
   y = y:cast(kind and kind.dtype or scale.dtype)
   if y.dtype == "float32" and level_attributes.RANGE[x.dtype] and #scale.shape <= 1 then
     note_decoded(y, x, scale, zero, axis)
@@ -152,11 +154,11 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
-local EXACT = 2 ^ 24                     -- integers up to it are float32
+local EXACT = 2 ^ 24                     -- float32 has all integers up to it
 
--- Returns a real type in which sums are exact: of `count` products of numbers up to `most` with
--- weights, whose outputs are along `axis`.
-local function sum_type(most, weight, axis, count)
+-- Returns the real type in which sums of products with 8-bit weights are exact: of `count` products
+-- of numbers up to `most`. The outputs are along `axis` of the weight.
+local function choose_sum_type(most, weight, axis, count)
   local bound = count * most * 255
   if weight:is_constant() and bound >= EXACT then
     local rest = {}
@@ -169,8 +171,8 @@ local function sum_type(most, weight, axis, count)
   return bound < EXACT and "float32" or "float64"
 end
 
--- Returns the weights of a product less their zero point if these are constants within the range of
--- int8, else nil.
+-- Returns the weights of a product minus their zero point; nil unless these are constants in the
+-- range of int8.
 local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil
@@ -184,8 +186,8 @@ local function narrow_weights(b, zero)
   return w
 end
 
--- Returns (a - zero) w in 32-bit integers, as a w - zero times the sums of w's columns.
-local function exact_product(a, w, zero)
+-- Returns (a - zero) w in int32, computed as a w minus zero times the sums of w's columns.
+local function multiply_exactly(a, w, zero)
   local y = op("_contrib_integer_dot", { a, w:cast "int8" })
   if zero and not (zero:is_constant() and product(zero.shape) == 1
       and zero:number("zero") == 0) then
@@ -196,15 +198,14 @@ local function exact_product(a, w, zero)
 end
 
 
-
--- Returns (a - its zero point) times (b - its zero point): in int32 where the kernels of 8 bits
--- compute it exactly, else in floats.
-local function integer_product(n, a, b, a_zero, b_zero)
+-- Returns (a - a_zero) (b - b_zero): in int32 if the 8-bit kernels compute it, else in a real type
+-- that holds the sums.
+local function multiply_levels(n, a, b, a_zero, b_zero)
   local axis = #b.shape - 1
-  local function columns(zero)
+  local function align_columns(zero)
     return zero and product(zero.shape) == 1 and zero:reshape{} or zero
   end
-  local function rows(zero)
+  local function align_rows(zero)
     if not zero or product(zero.shape) == 1 then
       return zero and zero:reshape{}
     end
@@ -213,20 +214,21 @@ local function integer_product(n, a, b, a_zero, b_zero)
   local narrow = value.has_integers() and level_attributes.RANGE[a.dtype] and #b.shape == 2
     and b.shape[1] <= rewriting.MOST_TERMS and narrow_weights(b, b_zero)
   if narrow then
-    return exact_product(a, narrow, rows(a_zero))
+    return multiply_exactly(a, narrow, align_rows(a_zero))
   end
-  local right = subtract_zero(b, columns(b_zero), "float32")
+  local right = subtract_zero(b, align_columns(b_zero), "float32")
   local count = n:sizes(a, "its input")[#a.shape]
-  local dtype = sum_type(255, right, axis, count)
-  local left = subtract_zero(a, rows(a_zero), dtype)
+  local dtype = choose_sum_type(255, right, axis, count)
+  local left = subtract_zero(a, align_rows(a_zero), dtype)
   return value.matmul(left, right:cast(dtype))
 end
 
-quantized.product = integer_product
+quantized.product = multiply_levels
 
--- Returns the output levels of a layer of 8-bit integers: x (levels), weight (levels as in the
--- file, with their channels along `axis`), bias (int32), the scales and zero points. Returns nil if
--- one of these is not constant, or the kernels cannot run it.
+-- Returns the quantized output of a layer that 8-bit kernels compute; nil if they cannot, or if the
+-- weight, the bias, a scale or a zero point is not constant. x and weight are quantized, the
+-- weight's outputs are along `axis`, the bias is int32. `window` has the parameters of a
+-- convolution.
 function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias, y_scale, y_zero,
     window, groups)
   local range = level_attributes.RANGE[y_zero and (y_zero.onnx_type or y_zero.dtype) or "uint8"]
@@ -243,22 +245,22 @@ function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias
     return nil
   end
   local count = levels.shape[1]
-  scale = scale * (number_of(x_scale, 1) / number_of(y_scale, 1))
+  scale = scale * (get_number(x_scale, 1) / get_number(y_scale, 1))
   local shift = bias and bias.array:reshape{ -1 }:astype "float32" * scale
-  local function constant(array, dtype) return value.constant(array, array.shape, dtype) end
-  local params = { data_scale = 1, data_zero = number_of(x_zero, 0), out_scale = 1,
-    out_type = y_zero and y_zero.dtype or "uint8", out_zero = number_of(y_zero, 0),
+  local function make_constant(array, dtype) return value.constant(array, array.shape, dtype) end
+  local params = { data_scale = 1, data_zero = get_number(x_zero, 0), out_scale = 1,
+    out_type = y_zero and y_zero.dtype or "uint8", out_zero = get_number(y_zero, 0),
     no_bias = not bias }
   for key, v in pairs(window or { num_hidden = count, flatten = false }) do
     params[key] = v
   end
   return op(window and "_contrib_int8_convolution" or "_contrib_int8_fully_connected",
-    { x, constant(levels, "int8"), constant(scale, "float32"),
-      shift and constant(shift, "float32") }, params)
+    { x, make_constant(levels, "int8"), make_constant(scale, "float32"),
+      shift and make_constant(shift, "float32") }, params)
 end
 
 function ops.MatMulInteger(n, a, b, a_zero, b_zero)
-  return integer_product(n, a, b, a_zero, b_zero):cast("int32")
+  return multiply_levels(n, a, b, a_zero, b_zero):cast("int32")
 end
 
 function ops.QLinearMatMul(n, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
@@ -268,11 +270,11 @@ function ops.QLinearMatMul(n, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y
       return levels
     end
   end
-  local function rows(v) return #v.shape == 1 and v.shape[1] > 1 and v:unsqueeze(1) or v end
+  local function align_rows(v) return #v.shape == 1 and v.shape[1] > 1 and v:unsqueeze(1) or v end
   local one = product(a_scale.shape) == 1
-  local sum = integer_product(n, a, b, a_zero, b_zero)
+  local sum = multiply_levels(n, a, b, a_zero, b_zero)
   sum = sum.dtype == "int32" and sum:cast "float64" or sum
-  local left = one and a_scale:reshape{} or rows(a_scale)
+  local left = one and a_scale:reshape{} or align_rows(a_scale)
   local right = product(b_scale.shape) == 1 and b_scale:reshape{} or b_scale
   local y = sum * (left:cast(sum.dtype) * right:cast(sum.dtype))
   return quantized.encode(y, y_scale:reshape{}, y_zero and y_zero:reshape{})
@@ -280,8 +282,8 @@ end
 
 local nn = require "tycho.onnx.ops_nn"
 
--- Returns a number per output of a window's weights.
-local function per_output(v, rank)
+-- Returns a zero point in a shape that broadcasts to weights (outputs, ...) of `rank` dimensions.
+local function align_outputs(v, rank)
   if not v or product(v.shape) == 1 then
     return v and v:reshape{}
   end
@@ -292,16 +294,18 @@ local function per_output(v, rank)
   return v:reshape(shape)
 end
 
-local function integer_window(n, x, weight, x_zero, w_zero)
-  local right = subtract_zero(weight, per_output(w_zero, #weight.shape), "float32")
-  local dtype = sum_type(255, right, 0, product(weight.shape) / weight.shape[1])
+-- Returns the sums of a convolution of integers, in a real type that holds them.
+local function convolve_levels(n, x, weight, x_zero, w_zero)
+  local right = subtract_zero(weight, align_outputs(w_zero, #weight.shape), "float32")
+  local dtype = choose_sum_type(255, right, 0, product(weight.shape) / weight.shape[1])
   return nn.Conv(n, subtract_zero(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
--- Returns the sums of a convolution of 8-bit integers with constant weights; nil if float32 does
--- not hold them. Where x's zero point is known at run time only, it is multiplied by the sum of the
--- weights that lie inside the image (a convolution of ones), and taken off.
-local function exact_window(n, x, weight, x_zero, w_zero)
+-- Returns the sums of a convolution of 8-bit integers with constant weights, computed by 8-bit
+-- kernels; nil if float32 does not hold them. A zero point of x that is known at run time only is
+-- subtracted from the result, times the sums of the weights inside the image, which a convolution
+-- of ones gives.
+local function convolve_exactly(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()
     and (not w_zero or w_zero:is_constant())
@@ -311,46 +315,47 @@ local function exact_window(n, x, weight, x_zero, w_zero)
     return nil
   end
   local w = value.constant(levels, levels.shape, "int8")
-  if sum_type(255, w:cast "float32", 0, product(levels.shape) / levels.shape[1]) ~= "float32" then
+  local count = product(levels.shape) / levels.shape[1]
+  if choose_sum_type(255, w:cast "float32", 0, count) ~= "float32" then
     return nil
   end
   local known = is_number(x_zero)
-  local padded, params = nn.window_of_conv(n, x, weight, known and number_of(x_zero, 0))
-  local function convolve(data, zero)
+  local padded, params = nn.window_of_conv(n, x, weight, known and get_number(x_zero, 0))
+  local function convolve_data(data, zero)
     params.data_scale, params.data_zero, params.no_bias = 1, zero, true
     local scale = value.list(tables.ones(levels.shape[1]), "float32")
     return (op("_contrib_int8_convolution", { data, w, scale }, params))
   end
   if known then
-    return convolve(padded, number_of(x_zero, 0))
+    return convolve_data(padded, get_number(x_zero, 0))
   elseif not tables.is_known(x.shape) then
     return nil
   end
   local shape = tables.copied(x.shape)
   shape[1] = 1
   local inside = nn.window_of_conv(n, value.scalar(1, "uint8"):expand(shape), weight)
-  return convolve(padded, 0) - x_zero:reshape{}:cast "float32" * convolve(inside, 0)
+  return convolve_data(padded, 0) - x_zero:reshape{}:cast "float32" * convolve_data(inside, 0)
 end
 
 function ops.ConvInteger(n, x, weight, x_zero, w_zero)
-  local exact = exact_window(n, x, weight, x_zero, w_zero)
+  local exact = convolve_exactly(n, x, weight, x_zero, w_zero)
   if exact then
     return exact:cast "int32"
   end
-  return integer_window(n, x, weight, x_zero, w_zero):cast("int32")
+  return convolve_levels(n, x, weight, x_zero, w_zero):cast("int32")
 end
 
 function ops.QLinearConv(n, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, bias)
   if is_number(x_zero) then
-    local padded, params = nn.window_of_conv(n, x, weight, number_of(x_zero, 0))
+    local padded, params = nn.window_of_conv(n, x, weight, get_number(x_zero, 0))
     local levels = quantized.layer(padded, x_scale, x_zero, weight, w_scale, w_zero, 0, bias,
       y_scale, y_zero, params, params.num_group)
     if levels then
       return levels
     end
   end
-  local sum = integer_window(n, x, weight, x_zero, w_zero)
-  local function channels(v)
+  local sum = convolve_levels(n, x, weight, x_zero, w_zero)
+  local function align_channels(v)
     local shape = { 1, v.shape[1] }
     for i = 3, #sum.shape do
       shape[i] = 1
@@ -358,11 +363,11 @@ function ops.QLinearConv(n, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale
     return product(v.shape) == 1 and v:reshape{} or v:reshape(shape)
   end
   if bias then
-    sum = sum + channels(bias):cast(sum.dtype)
+    sum = sum + align_channels(bias):cast(sum.dtype)
   end
-  local factor = channels(w_scale):cast(sum.dtype) * x_scale:reshape{}:cast(sum.dtype)
+  local factor = align_channels(w_scale):cast(sum.dtype) * x_scale:reshape{}:cast(sum.dtype)
   return quantized.encode(sum * factor, y_scale:reshape{}, y_zero and y_zero:reshape{})
 end
 
-quantized.ops, quantized.tables = ops, tables
+quantized.ops = ops
 return quantized
