@@ -91,8 +91,8 @@ function quantized.encode(y, scale, zero)
 end
 
 
--- Records for onnx/levels.lua that y has the values of the quantized numbers x, if the scale and the
--- zero point are constants.
+-- Records for onnx/levels.lua that y has the values of the quantized numbers x, if the scale and
+-- the zero point are constants.
 local function note_decoded(y, x, scale, zero, axis)
   if not scale:is_constant() or zero and not zero:is_constant() then
     return
