@@ -141,7 +141,7 @@ local function split_rows_and_classes(net, x, target)
     net:fail("shape", "the input has shape %s, the target %s", Error.show(x.shape),
       Error.show(target.shape))
   end
-  -- classes last
+  -- classes become the last axis
   for k = axis, #x.shape - 2 do
     x = x:swap(k, k + 1)
   end
@@ -155,6 +155,8 @@ local function pick_classes(x, target, rows)
 end
 
 
+-- Returns the negative log-likelihood of the target's classes, summed, or with `average`
+-- divided by the sum of their weights.
 local function compute_likelihood(net, m, x, target, average)
   local scores, classes, rows, n = split_rows_and_classes(net, x, target)
   local weights = net:optional(m, "weights", { 1, n })
@@ -330,7 +332,7 @@ end)
 --- Returns the loss of a criterion.
 -- @tparam Net net
 -- @tparam table m criterion
--- @param x what the network gives
+-- @param x output of the network
 -- @tparam {Tensor,...} labels targets in their order
 -- @bool keep whether the network's outputs follow the loss, without a gradient
 -- @return a tensor of one element, or a list
@@ -345,16 +347,16 @@ function criterions.loss(net, m, x, labels, keep)
     return loss
   end
   local list = { loss }
-  local function blocked(y)
+  local function add_blocked(y)
     for _, inner in ipairs(Tensor.is(y) and { y } or y) do
       if Tensor.is(inner) then
         list[#list + 1] = inner:block()
       else
-        blocked(inner)
+        add_blocked(inner)
       end
     end
   end
-  blocked(x)
+  add_blocked(x)
   return list
 end
 

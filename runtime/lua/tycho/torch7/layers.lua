@@ -1,7 +1,7 @@
 --- The table of layers, by class: what the files `torch7/layers_*.lua` put there.
 --
--- A layer is a function `f(net, module, x)` that returns what the module gives: a tensor or a list
--- of them. `layers.tensor` is for classes that take a tensor, `layers.table` for those that take a
+-- A layer is a function `f(net, module, x)` that returns the module's output: a tensor or a list of
+-- them. `layers.tensor` is for classes that take a tensor, `layers.table` for those that take a
 -- table, `layers.any` for those that take either.
 --
 -- @module tycho.torch7.layers
@@ -9,7 +9,8 @@
 local layers = { of = {}, refused = {} }
 
 
-local function add(takes, names, f)
+-- Adds f as the layer of all classes whose names spaces separate.
+local function add_classes(takes, names, f)
   for name in names:gmatch("%S+") do
     layers.of[name] = { takes = takes, f = f }
   end
@@ -20,19 +21,19 @@ end
 -- @string names of classes, separated by blanks
 -- @tparam function f
 function layers.tensor(names, f)
-  add("tensor", names, f)
+  add_classes("tensor", names, f)
 end
 
 
 --- Adds layers that take a table.
 function layers.table(names, f)
-  add("table", names, f)
+  add_classes("table", names, f)
 end
 
 
 --- Adds layers that take either.
 function layers.any(names, f)
-  add("any", names, f)
+  add_classes("any", names, f)
 end
 
 

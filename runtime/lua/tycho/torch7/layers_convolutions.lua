@@ -36,7 +36,8 @@ end
 local sizes = convolutions.sizes
 
 
---- Returns f(x) for an input with a batch; an input without one is a batch of one for f.
+--- Returns f(x). An input without a batch is passed to f as a batch of one, and the result loses
+-- that axis.
 -- @tparam Net net
 -- @tparam Tensor x
 -- @int n axes of an image
@@ -126,8 +127,8 @@ layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", make_c
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Returns how many rows and columns a transposed convolution adds at the end: the module's, or with
--- a second input (target) as many as give its size.
+-- Returns how many rows and columns a transposed convolution adds at the end: the numbers of the
+-- module, or those that give the size of a second input, `target`.
 local function read_adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do
@@ -186,9 +187,8 @@ layers.any("nn.VolumetricFullConvolution", make_full_convolution(3))
 
 -- Other convolutions ------------------------------------------------------------------------------
 
--- nOutputPlane maps of each plane: weight (multiplier, in, kH, kW), outputs plane by plane. Torch
--- exchanges height and width: it reads the elements as an image of the exchanged sizes, in training
--- too, so this does the same.
+-- Computes nOutputPlane maps of each plane, plane by plane; the weight is (multiplier, in, kH, kW).
+-- As in Torch, the elements are read as an image with height and width exchanged.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local times, planes = read_planes(net, m)
@@ -220,8 +220,9 @@ local function read_connections(net, m)
   return rows, planes, out
 end
 
--- Returns the weight of a full convolution, made of kernels for only some pairs of planes by a
--- product with a matrix of 0 and 1. `first`: whether the planes of the input come first.
+-- Returns the weight of a full convolution for kernels of some pairs of planes only; those of other
+-- pairs are 0. It is the product of a matrix of 0 and 1 with the kernels. `first`: whether the
+-- input's planes are the first axis.
 local function make_mapped_weight(net, m, kernel, first)
   local rows, planes, out = read_connections(net, m)
   local count, matrix = planes * out, {}
@@ -262,7 +263,7 @@ layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
   end)
 end)
 
--- Another kernel at each position: windows as columns, a product for each position.
+-- Applies a kernel of its own at each position, as a product with the window's column.
 layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
   local kernel, stride = sizes(net, m, "k", 2, nil, 1), sizes(net, m, "d", 2, 1, 1)
   local pad = sizes(net, m, "pad", 2, 0, 0)
@@ -297,7 +298,7 @@ end
 
 convolutions.framed = apply_to_frames
 
--- The weight (out, kW * in) has the frames of a step together.
+-- Convolves sequences; the weight is (out, kW * in), each step with all of its features.
 layers.tensor("nn.TemporalConvolution", function(net, m, x)
   local width = net:integer(m, "kW", nil, 1)
   local frame = net:integer(m, "inputFrameSize", nil, 1)
@@ -309,15 +310,18 @@ layers.tensor("nn.TemporalConvolution", function(net, m, x)
   end)
 end)
 
--- A kernel for each frame.
+-- Convolves each feature of a sequence with a kernel of its own.
 layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
   local width, frame = net:integer(m, "kW", nil, 1), net:integer(m, "inputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { frame, 1, width })
-  local function f(sequences)
+  local function convolve_sequences(sequences)
     return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), {
       kernel = { width }, groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end
-  return m.featFirst == true and batched(net, x, 1, f) or apply_to_frames(net, x, f)
+  if m.featFirst == true then
+    return batched(net, x, 1, convolve_sequences)
+  end
+  return apply_to_frames(net, x, convolve_sequences)
 end)
 
 

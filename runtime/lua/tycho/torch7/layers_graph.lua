@@ -3,8 +3,8 @@
 -- A `gModule` lists its nodes in the order in which they are evaluated. A node has a module, or
 -- only passes its input on, or takes an entry of it (`selectindex`). The tables of nodes have
 -- tables as keys: `mapindex` of a node's data gives the place of each parent's data among its
--- inputs. The output node and those in the list are nodes of two graphs that share their data,
--- which is therefore what a node is known by.
+-- inputs. The output node and those in the list belong to two graphs whose nodes share their data,
+-- so that a node is identified by its data.
 --
 -- @module tycho.torch7.layers_graph
 
@@ -23,7 +23,7 @@ local function is_table(v)
 end
 
 
--- Returns the table `data` of a node of nngraph; fails without one.
+-- Returns the table `data` of a node of nngraph; fails if there is none.
 local function read_data(net, node)
   if not (objects.is(node) and is_table(node.data)) then
     net:fail("value", "a node of the graph is %s", objects.kind(node))

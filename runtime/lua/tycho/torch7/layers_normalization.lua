@@ -72,7 +72,7 @@ layers.tensor("nn.BatchNormalization", make_normalization(2))
 layers.tensor("nn.SpatialBatchNormalization", make_normalization(4))
 layers.tensor("nn.VolumetricBatchNormalization", make_normalization(5))
 
--- fast-neural-style: of each image, in evaluation too
+-- Normalises each image by itself, in evaluation too; a class of fast-neural-style.
 layers.tensor("nn.InstanceNormalization", function(net, m, x)
   return convolutions.batched(net, x, 2, function(images)
     local n = images.shape[2]
@@ -100,7 +100,7 @@ layers.tensor("nn.Normalize", function(net, m, x)
   return x / norm
 end)
 
--- The window reaches (size - 1) / 2 channels to each side, whatever the size is.
+-- Normalises over windows of channels, which reach floor((size - 1) / 2) channels to each side.
 layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   local size, alpha = net:integer(m, "size", nil, 1), net:number(m, "alpha", 1e-4)
   local window = 2 * math.floor((size - 1) / 2) + 1
@@ -111,8 +111,8 @@ layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   end)
 end)
 
--- Returns the sums over neighbourhoods, by modules that are in the file, divided by the sums of
--- ones, which correct for what is outside the image.
+-- Returns the sums over neighbourhoods divided by those of ones, which correct for neighbours
+-- outside the image. Modules of the file compute the sums.
 local function average_neighbours(net, m, x, name, normalizer)
   local coefficients = net:apply(net:module(m, normalizer or name), x:ones_like(),
     normalizer or name):block()
@@ -136,7 +136,7 @@ layers.tensor("nn.SpatialContrastiveNormalization", function(net, m, x)
 end)
 
 
--- A module whose weight is g v / sqrt(v v + 1e-4), row by row; the file may lack the product.
+-- Applies a module with the weight g v / sqrt(v v + 1e-4), row by row, which the file may lack.
 layers.any("nn.WeightNorm", function(net, m, x)
   local inner = net:module(m, "modules", 1)
   local own = net:integers(m, "viewOut")
@@ -169,8 +169,8 @@ end)
 
 -- Embeddings --------------------------------------------------------------------------------------
 
--- Rows of the weight by index, from 1. The rows of `maxNorm` are scaled; the row of `paddingValue`
--- is read but has no gradient.
+-- Returns rows of the weight by index, from 1. Rows with a norm above `maxNorm` are scaled to it;
+-- the row `paddingValue` is read but has no gradient.
 layers.tensor("nn.LookupTable", function(net, m, x)
   local n, size = net:size_of(m, "weight", 1), net:size_of(m, "weight", 2)
   local weight = net:parameter(m, "weight", { n, size })
@@ -189,7 +189,7 @@ layers.tensor("nn.LookupTable", function(net, m, x)
   return Tensor.where(here, y:block(), y)
 end)
 
--- Index 0 gives zeros; the weight has one row more, in front.
+-- Returns rows of the weight by index, zeros for index 0; row 0 of the weight is not used.
 layers.tensor("nn.LookupTableMaskZero", function(net, m, x)
   local n, size = net:size_of(m, "weight", 1), net:size_of(m, "weight", 2)
   local y = net:parameter(m, "weight", { n, size }):rows(x)

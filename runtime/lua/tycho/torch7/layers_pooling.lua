@@ -33,8 +33,8 @@ local function read_window(net, m, n, stride)
 end
 
 
--- Returns the number of windows on each axis, without a last one that begins after the image
--- (which Torch leaves out with `ceil_mode`), and as a second list the numbers with it.
+-- Returns the number of windows on each axis, and that of the engine's operator. With `ceil_mode`
+-- Torch leaves out a last window that begins after the image; the engine does not.
 local function count_windows(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)
@@ -54,7 +54,7 @@ local function count_windows(net, x, p)
 end
 
 
--- Returns x pooled by the engine's operator, cut to the windows that Torch has.
+-- Returns x pooled by the engine's operator, without the windows that Torch leaves out.
 local function pool_windows(net, x, p, kind, more)
   local shape, full = count_windows(net, x, p)
   local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
@@ -234,7 +234,8 @@ layers.tensor("nn.SpatialAdaptiveAveragePooling", function(net, m, x)
   end)
 end)
 
--- The p-norm of neighbouring features: of axis 1, or 2 after a batch.
+-- Computes the p-norm of neighbouring features, which are the first axis, or the second after a
+-- batch.
 layers.tensor("nn.FeatureLPPooling", function(net, m, x)
   local width, stride = net:integer(m, "width", nil, 2), net:integer(m, "stride", nil, 1)
   local power, axis = net:number(m, "power"), m.batch_mode == true and 1 or 0
@@ -285,7 +286,7 @@ end
 
 -- Returns the input's values at the first position of each window that has its maximum, zeros
 -- elsewhere.
-local function unpool(net, x, pooled)
+local function unpool_maxima(net, x, pooled)
   local window, y = pooled.window, pooled.y
   if not tables.same(x.shape, y.shape) then
     net:fail("shape", "the input has shape %s, the pooling gave %s", Error.show(x.shape),
@@ -326,7 +327,7 @@ local function make_unpooling(n)
     if overlap then
       net:fail("unsupported", "the windows of the pooling overlap")
     end
-    return batched(net, x, n, function(images) return unpool(net, images, pooled) end)
+    return batched(net, x, n, function(images) return unpool_maxima(net, images, pooled) end)
   end
 end
 

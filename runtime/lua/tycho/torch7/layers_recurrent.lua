@@ -20,8 +20,8 @@ local function find_first(x)
 end
 
 
--- Returns a state of zeros for a batch as large as the input's.
-local function zero_state(net, x, size)
+-- Returns a state of zeros for the input's batch.
+local function make_zero_state(net, x, size)
   local input = find_first(x)
   net:need_dims(input, 1, 2)
   return net:full(#input.shape == 2 and { input.shape[1], size } or { size }, 0)
@@ -46,7 +46,7 @@ local function define_stepper(names, count)
     if not states then
       states = {}
       for i = 1, count do
-        states[i] = zero_state(net, x, net:integer(m, "outputSize", nil, 1))
+        states[i] = make_zero_state(net, x, net:integer(m, "outputSize", nil, 1))
       end
     end
     local y = net:apply(net:module(m, "recurrentModule"), join_states(x, states),
@@ -68,7 +68,7 @@ layers.any("nn.Recursor", function(net, m, x)
     "recurrentModule")
 end)
 
--- The first step has a module of its own.
+-- Applies `initialModule` in the first step, `recurrentModule` in the others.
 layers.any("nn.Recurrent", function(net, m, x)
   local state = net.states[m]
   local name = state and "recurrentModule" or "initialModule"
@@ -105,7 +105,8 @@ local function split_steps(x)
 end
 
 
--- Returns a list of tensors as one, with time as its first axis; fails of a table.
+-- Returns a list of tensors as one, with time as its first axis; fails if
+-- one is a table.
 local function stack_steps(net, list)
   for i, y in ipairs(list) do
     if not Tensor.is(y) then
@@ -117,7 +118,7 @@ local function stack_steps(net, list)
 end
 
 
--- A table of steps, or a tensor whose first axis is time.
+-- Applies a module to each step of a table, or of a tensor along its first axis.
 layers.any("nn.Sequencer", function(net, m, x)
   local inner = read_inner_module(net, m)
   if not Tensor.is(x) then
@@ -127,7 +128,7 @@ layers.any("nn.Sequencer", function(net, m, x)
   return stack_steps(net, run_steps(net, inner, split_steps(x)))
 end)
 
--- The same input several times.
+-- Applies a module to the same input in each of `rho` steps.
 layers.any("nn.Repeater", function(net, m, x)
   local steps = {}
   for i = 1, net:integer(m, "rho", nil, 1) do
@@ -170,7 +171,7 @@ local function apply_mask(y, mask)
 end
 
 
--- Rows of zeros give zeros.
+-- Applies a module and sets the rows of its output to zeros where the input has rows of zeros.
 layers.any("nn.MaskZero nn.TrimZero", function(net, m, x)
   local input, dims = find_first(x), net:integer(m, "nInputDim", 1, 1)
   net:need_dims(input, dims, dims + 1)
@@ -217,7 +218,8 @@ local function slice_gate(all, k, size)
 end
 
 
--- Gates: input, forget, output, candidate. With `maskzero` rows of zeros give zeros and begin anew.
+-- Computes an LSTM whose gates are input, forget, output, candidate. With `maskzero` a
+-- step whose row is zeros sets its output and states to zeros.
 layers.tensor("nn.SeqLSTM nn.SeqLSTMP", function(net, m, x)
   local inputs = net:integer(m, "inputsize", m.inputSize, 1)
   local size = net:integer(m, "hiddensize", m.outputsize, 1)
@@ -243,7 +245,8 @@ layers.tensor("nn.SeqLSTM nn.SeqLSTMP", function(net, m, x)
   end)
 end)
 
--- Gates: reset, update, candidate; the reset works on the state before its product.
+-- Computes a GRU whose gates are reset, update, candidate. The state is multiplied by the reset
+-- gate before its product with the weight.
 layers.tensor("nn.SeqGRU", function(net, m, x)
   local inputs = net:integer(m, "inputSize", m.inputsize, 1)
   local size = net:integer(m, "outputSize", m.outputsize, 1)

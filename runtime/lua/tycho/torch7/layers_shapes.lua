@@ -88,7 +88,7 @@ layers.tensor("nn.Reshape", function(net, m, x)
   return x:reshape(complete_sizes(net, sizes, x:size()))
 end)
 
--- Axes of one element vanish: all, or one.
+-- Removes all axes of one element, or the one that the module names.
 layers.tensor("nn.Squeeze", function(net, m, x)
   local dims = m.numInputDims
   local shape = {}
@@ -141,14 +141,14 @@ layers.tensor("nn.Replicate", function(net, m, x)
   return y:expand(shape)
 end)
 
--- All axes but that of the batch become one.
+-- Joins all axes but that of the batch.
 layers.tensor("nn.Collapse", function(net, m, x)
   local dims = net:integer(m, "nInputDim", nil, 1)
   local batch = #x.shape > dims and x.shape[1]
   return x:reshape(batch and { batch, x:size() / batch } or { x:size() })
 end)
 
--- A constant for each entry of the batch.
+-- Returns a constant, repeated for each entry of a batch.
 layers.tensor("nn.Constant", function(net, m, x)
   local value = net:parameter(m, "value"):block()
   local dims = m.nInputDim and net:integer(m, "nInputDim")
@@ -196,7 +196,7 @@ layers.tensor("nn.Select", function(net, m, x)
   return x:select(axis, index)
 end)
 
--- Slices of the first entry, by the indices (from 1) of the second.
+-- Takes slices of the first entry, by the indices (from 1) in the second.
 layers.table("nn.Index", function(net, m, x)
   if #x ~= 2 or not Tensor.is(x[1]) or not Tensor.is(x[2]) or #x[2].shape ~= 1 then
     net:fail("value", "the input is no tensor with a list of indices")
@@ -207,7 +207,7 @@ layers.table("nn.Index", function(net, m, x)
   return Tensor.call("take", { x[1], x[2] - 1 }, { axis = axis, mode = "clip" }, shape)
 end)
 
--- char-rnn: indices from 1 as rows of a unit matrix
+-- Returns the rows of a unit matrix by indices from 1. OneHot is a class of char-rnn.
 layers.tensor("OneHot nn.OneHot", function(net, m, x)
   local n = net:integer(m, "outputSize", nil, 1)
   local shape = tables.copied(x.shape)
@@ -215,7 +215,7 @@ layers.tensor("OneHot nn.OneHot", function(net, m, x)
   return Tensor.call("one_hot", { x - 1 }, { depth = n, dtype = net.dtype }, shape)
 end)
 
--- The place of the largest, from 1.
+-- Returns the position of the maximum along an axis, from 1.
 layers.tensor("nn.ArgMax", function(net, m, x)
   local axis = net:axis(net:integer(m, "dim", 1), #x.shape, m.nInputDim)
   local shape = tables.copied(x.shape)
@@ -230,7 +230,8 @@ layers.refuse("nn.SpatialGlimpse nn.SpatialUniformCrop nn.SpatialRegionDropout "
 
 -- Padding -----------------------------------------------------------------------------------------
 
--- Slices with `pad` of a value before (negative) or after (positive) an index, from either side.
+-- Inserts |pad| slices of a value along an axis, at an index from its start (`pad` below 0) or its
+-- end.
 layers.tensor("nn.Padding", function(net, m, x)
   local dim = net:integer(m, "dim")
   local axis = net:axis(dim, #x.shape)
@@ -295,7 +296,7 @@ layers.tensor("nn.VolumetricReplicationPadding", function(net, m, x)
     net:integer(m, "pright") }, "edge")
 end)
 
--- fast-neural-style
+-- Cuts the borders of images; a class of fast-neural-style.
 layers.tensor("nn.ShaveImage", function(net, m, x)
   local n = net:integer(m, "size", nil, 0)
   return pad_borders(net, x, { -n, -n }, { -n, -n }, "constant")

@@ -26,7 +26,7 @@ local placed = simple.placed
 layers.any("nn.Identity nn.Contiguous nn.Copy nn.PrintSize nn.Profile nn.NaN nn.CopyGrad",
   function(_, _, x) return x end)
 
--- fast-neural-style
+-- Returns the input, as these layers of fast-neural-style do.
 layers.any("nn.TotalVariation nn.ContentLoss nn.StyleLoss", function(_, _, x) return x end)
 
 layers.tensor("nn.ZeroGrad", function(_, _, x) return x:block() end)
@@ -35,7 +35,7 @@ layers.tensor("nn.GradientReversal", function(net, m, x)
   return x:unary("_contrib_gradientmultiplier", { scalar = -net:number(m, "lambda", 1) })
 end)
 
--- A term that is 0 and whose gradient is that of the penalty, whatever the head's is.
+-- Adds a term that is 0 and has the gradient of the penalty, whatever the output's gradient is.
 layers.tensor("nn.L1Penalty", function(net, m, x)
   local weight = net:number(m, "l1weight")
   if m.sizeAverage == true then
@@ -49,8 +49,8 @@ end)
 
 -- Functions of one element ------------------------------------------------------------------------
 
--- Defines layers of f(x, m, net) for each element; with their field `inplace`, later readers of the
--- input get the result too.
+-- Defines layers that return f(x, m, net), computed element by element. If a module has the field
+-- `inplace`, later readers of its input get the result too.
 local function define_elementwise(names, f)
   layers.tensor(names, function(net, m, x)
     return placed(m, x, f(x, m, net))
@@ -107,7 +107,7 @@ define_elementwise("nn.Exp", function(x) return x:exp() end)
 define_elementwise("nn.Log", function(x) return x:log() end)
 define_elementwise("nn.TanhShrink", function(x) return x - x:tanh() end)
 
--- linear above threshold / beta
+-- Computes a softplus that is linear above threshold / beta.
 define_elementwise("nn.SoftPlus", function(x, m, net)
   local beta, most = net:number(m, "beta", 1), net:number(m, "threshold", 20)
   local y = (x * beta):softplus() / beta
@@ -138,7 +138,7 @@ define_elementwise("nn.SAdd", function(x, m, net)
   return m.negate and -y or y
 end)
 
--- One half times the sigmoid of the other.
+-- Multiplies the first half of an axis by the sigmoid of the second.
 layers.tensor("nn.GatedLinearUnit", function(net, m, x)
   local axis = net:axis(net:integer(m, "dim", #x.shape), #x.shape)
   local half = x.shape[axis + 1] / 2
@@ -193,7 +193,7 @@ local function read_probability(net, m)
   return p
 end
 
--- Without `v2` the outputs of training are not scaled, but those of evaluation are.
+-- Applies dropout. Without `v2`, outputs are scaled in evaluation instead of in training.
 layers.tensor("nn.Dropout", function(net, m, x)
   local p = read_probability(net, m)
   local y = apply_dropout(m, x, p, m.mono == true and { 0 } or nil)
@@ -215,7 +215,7 @@ end
 define_map_dropout("nn.SpatialDropout", 2)
 define_map_dropout("nn.VolumetricDropout", 3)
 
--- Drops all elements or none.
+-- Applies dropout with one draw for all elements.
 layers.tensor("nn.TotalDropout", function(net, m, x)
   local ones = {}
   for i = 1, #x.shape do
@@ -259,7 +259,7 @@ layers.tensor("nn.Linear nn.LinearNoBias", function(net, m, x)
     net:optional(m, "bias", { out }))
 end)
 
--- weight = g v / |v|, row by row
+-- Applies a linear layer whose weight is g v / |v|, row by row.
 layers.tensor("nn.LinearWeightNorm", function(net, m, x)
   local out, inputs = net:size_of(m, "v", 1), net:size_of(m, "v", 2)
   local v, g = net:parameter(m, "v", { out, inputs }), net:parameter(m, "g", { out, 1 })
@@ -274,7 +274,7 @@ layers.tensor("nn.Mul", function(net, m, x)
   return x * net:parameter(m, "weight", { 1 }):reshape(shape)
 end)
 
--- A parameter of one entry, or of as many as a row.
+-- Adds a bias of one entry, or of as many as a row has.
 layers.tensor("nn.Add", function(net, m, x)
   local n, shape = net:size_of(m, "bias", 1), {}
   for i = 1, #x.shape do
@@ -336,7 +336,7 @@ layers.tensor("nn.CAdd", function(net, m, x)
   return (a + b):reshape(x.shape)
 end)
 
--- One slope for all, or one for each plane.
+-- Computes a PReLU with one slope for all planes, or one for each.
 layers.tensor("nn.PReLU", function(net, m, x)
   local planes, shape = net:size_of(m, "weight", 1), {}
   local axis = #x.shape % 2 == 1 and 1 or 2              -- after a batch
@@ -353,20 +353,20 @@ end)
 
 -- Distances and other products --------------------------------------------------------------------
 
--- Returns x as rows, and whether it was a single one.
+-- Returns x as rows, and whether it was a vector.
 local function make_rows(net, x)
   net:need_dims(x, 1, 2)
   return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x, #x.shape == 1
 end
 
--- Returns rows as they are, or the single one as a vector.
+-- Returns rows unchanged, or as a vector if `single`.
 local function restore_row(y, single)
   return single and y:reshape{ y:size() } or y
 end
 
 local SMALL = 1e-12
 
--- products of unit vectors
+-- Returns the cosines between each row and each row of the weight.
 layers.tensor("nn.Cosine", function(net, m, x)
   local rows, single = make_rows(net, x)
   local w = net:parameter(m, "weight")

@@ -43,7 +43,7 @@ end
 layers.any("nn.Sequential nn.CReLU nn.SpatialLPPooling nn.Maxout nn.LayerNormalization",
   apply_children)
 
--- Wrappers of their first module.
+-- Applies the first module, which these classes wrap.
 layers.any("nn.Decorator nn.DontCast nn.GPU nn.DataParallelTable nn.Serial nn.Inception",
   function(net, m, x)
   return net:child(m, 1, x)
@@ -83,7 +83,7 @@ layers.any("nn.Concat", function(net, m, x)
   return Tensor.concat(list, net:axis(net:integer(m, "dimension"), #list[1].shape))
 end)
 
--- Smaller maps are centred in the size of the largest, with zeros around them.
+-- Joins maps; smaller ones are centred in the size of the largest, with zeros around them.
 layers.any("nn.DepthConcat", function(net, m, x)
   local list, largest = {}, nil
   for i = 1, net:count(m) do
@@ -111,7 +111,7 @@ layers.any("nn.DepthConcat", function(net, m, x)
   return Tensor.concat(list, joined)
 end)
 
--- Slices along one axis through a module each, joined along another.
+-- Applies a module to each slice along one axis, and joins the results along another.
 layers.tensor("nn.Parallel", function(net, m, x)
   local axis = net:axis(net:integer(m, "inputDimension"), #x.shape)
   local n, list = net:count(m), {}
@@ -125,7 +125,7 @@ layers.tensor("nn.Parallel", function(net, m, x)
   return Tensor.concat(list, net:axis(net:integer(m, "outputDimension"), #list[1].shape))
 end)
 
--- Leading axes become one for a module that takes fewer.
+-- Joins leading axes for a module that takes fewer axes.
 layers.tensor("nn.Bottle", function(net, m, x)
   local inputs = net:integer(m, "nInputDim", 2, 1)
   local outputs = inputs - net:integer(m, "dimDelta", inputs - net:integer(m, "nOutputDim", inputs))
@@ -189,7 +189,7 @@ containers.flatten = flatten_table
 layers.any("nn.FlattenTable", function(_, _, x) return flatten_table(x, {}) end)
 layers.table("nn.ReverseTable", function(_, _, x) return tables.reversed(x) end)
 
--- { {a, b}, {c, d} } -> { {a, c}, {b, d} }
+-- Returns { {a, c}, {b, d} } for { {a, b}, {c, d} }.
 layers.table("nn.ZipTable", function(net, _, x)
   local list = {}
   for i = 1, #x do
@@ -204,7 +204,7 @@ layers.table("nn.ZipTable", function(net, _, x)
   return list
 end)
 
--- { a, {b, c} } -> { {a, b}, {a, c} }
+-- Returns { {a, b}, {a, c} } for { a, {b, c} }.
 layers.table("nn.ZipTableOneToMany", function(net, _, x)
   need_entries(net, x, 2)
   local list = {}
@@ -278,7 +278,7 @@ end
 define_pair("nn.CSubTable", function(net, _, a, b) return a - reshape_like(net, a, b) end)
 define_pair("nn.CDivTable", function(net, _, a, b) return a / reshape_like(net, a, b) end)
 
--- { a, {b, c} } -> { a + b, a + c }
+-- Returns { a + b, a + c } for { a, {b, c} }.
 layers.table("nn.CAddTensorTable", function(net, _, x)
   need_entries(net, x, 2)
   local a, list = get_entry(net, x, 1), {}
@@ -291,7 +291,7 @@ layers.table("nn.CAddTensorTable", function(net, _, x)
   return list
 end)
 
--- Weights of the first entry, one for each expert of the second.
+-- Returns the sum of the experts in the second entry, weighted by the gates in the first.
 layers.table("nn.MixtureTable", function(net, m, x)
   need_entries(net, x, 2)
   local gates, experts = get_entry(net, x, 1), x[2]
@@ -332,7 +332,7 @@ define_pair("nn.MM", function(_, m, a, b)
   return Tensor.batch_dot(a, b, m.transA == true, m.transB == true)
 end)
 
--- a matrix and a vector
+-- Multiplies a matrix by a vector.
 define_pair("nn.MV", function(net, m, a, b)
   net:need_dims(a, 2, 3)
   if #a.shape == 2 then
@@ -376,7 +376,7 @@ define_pair("nn.PairwiseDistance", function(net, m, a, b)
   return flatten_tensor(d:abs():pow(p):sum(1):pow(1 / p))
 end)
 
--- a' W b + bias, one matrix for each output
+-- Returns a' W b + bias; W has a matrix for each output.
 define_pair("nn.Bilinear", function(net, m, a, b)
   net:need_dims(a, 2)
   net:need_dims(b, 2)
@@ -389,7 +389,7 @@ define_pair("nn.Bilinear", function(net, m, a, b)
   return bias and y + bias or y
 end)
 
--- chosen columns of a linear layer
+-- Returns the chosen outputs of a linear layer.
 layers.tensor("nn.PartialLinear", function(net, m, x)
   local partition = net:numbers(m, "partition")
   local list = type(partition[1]) == "table" and partition[1] or partition
