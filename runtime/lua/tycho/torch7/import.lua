@@ -43,11 +43,11 @@ local TYPES = {
 
 local FLOATS = { float32 = true, float64 = true, float16 = true }
 
--- Fields that have the network's element type; without any, the type that a module names.
+-- Fields whose arrays give the dtype of a network; without any, the type that a module names does.
 local PARAMETERS = { "weight", "bias", "running_mean", "v" }
 
 -- Calls f with an object and all that it holds, and returns its first result that is not nil.
-local function search(root, f)
+local function search_objects(root, f)
   local list, seen, at = { root }, { [root] = true }, 1
   while list[at] do
     local object = list[at]
@@ -67,8 +67,9 @@ local function search(root, f)
 end
 
 
+-- Returns the dtype of a network, float32 if nothing in it tells.
 local function find_dtype(object)
-  local found = search(object, function(part)
+  local found = search_objects(object, function(part)
     for _, name in ipairs(objects.is(part) and PARAMETERS or {}) do
       local x = rawget(part, name)
       if class.is_array(x) and FLOATS[x.dtype] then
@@ -76,7 +77,7 @@ local function find_dtype(object)
       end
     end
   end)
-  return found or search(object, function(part)
+  return found or search_objects(object, function(part)
     return objects.is(part) and TYPES[rawget(part, "_type")]
   end) or "float32"
 end
@@ -145,17 +146,17 @@ function find_form(m)
 end
 
 
-local function input_name(prefix, i)
+local function make_input_name(prefix, i)
   return i == 1 and prefix or prefix .. i
 end
 
 
--- Makes the inputs in their order: "data", "data2" ... or "label", "label2" ...; raises E(shape)
+-- Returns the inputs in their order: "data", "data2" ... or "label", "label2" ... Raises E(shape)
 -- for bad sizes.
 local function make_inputs(net, shapes, prefix)
   local list = {}
-  while shapes[input_name(prefix, #list + 1)] do
-    local name = input_name(prefix, #list + 1)
+  while shapes[make_input_name(prefix, #list + 1)] do
+    local name = make_input_name(prefix, #list + 1)
     local ok, sizes = args.types.shape.check(shapes[name])
     if not ok or not tables.is_known(sizes) then
       Error.raise{ code = "shape", func = FUNC, argument = name, expected = "sizes above 0",
@@ -195,6 +196,7 @@ local function zip_inputs(m, list)
 end
 
 
+-- Returns nested tables in a form, with tensors of a list from `at` on, and the next position.
 local function fill_form(form, list, at)
   local value = {}
   for i, inner in ipairs(form) do
@@ -208,8 +210,8 @@ local function fill_form(form, list, at)
 end
 
 
--- Returns the inputs as the module takes them: one tensor, its form of nested tables, or else a
--- list.
+-- Returns the inputs as the module takes them: a tensor, or nested tables in its form, or a list if
+-- the form is not known.
 local function arrange_inputs(m, list)
   local groups = #list > 2 and type(m.modules) == "table" and zip_inputs(m, list)
   if groups then
@@ -223,6 +225,7 @@ local function arrange_inputs(m, list)
 end
 
 
+-- Raises an error for an unknown name of an input, or one whose predecessor is missing.
 local function check_names(shapes)
   for name in pairs(shapes) do
     local number = type(name) == "string"
@@ -232,7 +235,7 @@ local function check_names(shapes)
       Error.raise{ code = "name", func = FUNC, argument = tostring(name),
         expected = "data, data2 ... of a network, label, label2 ... of a criterion",
         got = tostring(name), message = ("there is no input '%s'"):format(tostring(name)) }
-    elseif number ~= "" and shapes[input_name(name:match("^%l+"), n - 1)] == nil then
+    elseif number ~= "" and shapes[make_input_name(name:match("^%l+"), n - 1)] == nil then
       Error.raise{ code = "name", func = FUNC, argument = name,
         message = ("'%s' has no input before it"):format(name) }
     end
@@ -242,6 +245,7 @@ end
 
 -- Outputs -----------------------------------------------------------------------------------------
 
+-- Returns the symbol of a network's output and its tensors; several outputs are a group.
 local function list_outputs(y)
   local list = containers.flatten(y, {})
   if #list == 0 then
@@ -257,7 +261,7 @@ local function list_outputs(y)
 end
 
 
--- Checks that the core infers the same shapes.
+-- Raises an error if the core infers other shapes of the outputs.
 local function check_shapes(sym, shapes, net, list)
   local given = {}
   for _, name in ipairs(sym:list_arguments()) do
@@ -290,7 +294,9 @@ local IMPORT = args.form(FUNC, {
   { "net", "any" }, "*", { "shapes", "dict" }, { "criterion", "any?" },
 })
 
-local function build(net, a, object)
+-- Returns the output of a network, or with a criterion its loss, for the arguments `a` of the
+-- import.
+local function build_network(net, a, object)
   local inputs = make_inputs(net, a.shapes, "data")
   local labels = make_inputs(net, a.shapes, "label")
   if #inputs == 0 then
@@ -327,7 +333,7 @@ function torch7.import_model(...)
   end
   check_names(a.shapes)
   local net = Net(find_dtype(object))
-  local ok, y = pcall(build, net, a, object)
+  local ok, y = pcall(build_network, net, a, object)
   if not ok then
     error(net:explain(y), 0)
   end

@@ -93,7 +93,7 @@ end
 
 -- Calling operators -------------------------------------------------------------------------------
 
-local function compose(op, inputs, params, name)
+local function compose_node(op, inputs, params, name)
   return operators.compose(op, inputs, params or {}, FUNC, name and { name = name })
 end
 
@@ -109,7 +109,7 @@ function Tensor.call(op, inputs, params, shape, name)
   for i, x in ipairs(inputs) do
     syms[i] = x:get()
   end
-  local out = compose(op, syms, params, name)
+  local out = compose_node(op, syms, params, name)
   return Tensor(#out > 1 and out[1] or out, shape)
 end
 
@@ -122,14 +122,15 @@ function Tensor:unary(op, params, name)
 end
 
 
-local function scalar(x, op, v)
+local function apply_scalar(x, op, v)
   return x:unary(op, { scalar = v })
 end
 
 
 -- Broadcasting ------------------------------------------------------------------------------------
 
-local function broadcast_shape(a, b)
+-- Returns the shape to which two shapes of as many axes broadcast; fails if they do not fit.
+local function combine_shapes(a, b)
   local shape = {}
   if #a.shape ~= #b.shape then
     Tensor.fail("shapes %s and %s do not fit", Error.show(a.shape), Error.show(b.shape))
@@ -150,13 +151,13 @@ end
 local function make_binary(same, broadcast, number, reverse)
   return function(a, b)
     if type(b) == "number" then
-      return scalar(a, number, b)
+      return apply_scalar(a, number, b)
     elseif type(a) == "number" then
-      return scalar(b, reverse or number, a)
+      return apply_scalar(b, reverse or number, a)
     elseif tables.same(a.shape, b.shape) then
       return call(same, { a, b }, nil, a.shape)
     end
-    return call(broadcast, { a, b }, nil, broadcast_shape(a, b))
+    return call(broadcast, { a, b }, nil, combine_shapes(a, b))
   end
 end
 
@@ -176,7 +177,7 @@ function Tensor.__unm(a)
 end
 
 function Tensor:pow(exponent)
-  return scalar(self, "_power_scalar", exponent)
+  return apply_scalar(self, "_power_scalar", exponent)
 end
 
 
@@ -223,9 +224,9 @@ function Tensor:reshape(shape)
   end
   local own = self.shape
   return make_view(self, shape, function(s)
-    return compose("Reshape", { s }, { shape = shape })
+    return compose_node("Reshape", { s }, { shape = shape })
   end, function(_, s)
-    return compose("Reshape", { s }, { shape = own })
+    return compose_node("Reshape", { s }, { shape = own })
   end)
 end
 
@@ -246,9 +247,9 @@ function Tensor:transpose(axes)
     shape[i] = self.shape[axis + 1]
   end
   return make_view(self, shape, function(s)
-    return compose("transpose", { s }, { axes = axes })
+    return compose_node("transpose", { s }, { axes = axes })
   end, function(_, s)
-    return compose("transpose", { s }, { axes = invert_axes(axes) })
+    return compose_node("transpose", { s }, { axes = invert_axes(axes) })
   end)
 end
 
@@ -272,7 +273,7 @@ end
 
 
 local function make_slice(s, axis, from, to)
-  return compose("slice_axis", { s }, { axis = axis, begin = from, ["end"] = to })
+  return compose_node("slice_axis", { s }, { axis = axis, begin = from, ["end"] = to })
 end
 
 
@@ -294,7 +295,7 @@ function Tensor:slice(axis, from, to)
     if to < size then
       parts[#parts + 1] = make_slice(all, axis, to, size)
     end
-    return compose("Concat", parts, { dim = axis })
+    return compose_node("Concat", parts, { dim = axis })
   end)
 end
 
