@@ -262,7 +262,7 @@ function ops.FlexAttention(n, q, k, v)
 end
 
 
-local MOST_LAID_OUT = 1024               -- positions of a recurrence, each of several nodes
+local MOST_LAID_OUT = 1024               -- positions of a recurrence, which is unrolled
 
 local UPDATES = {
   linear = {}, gated = { gated = true }, delta = { delta = true },

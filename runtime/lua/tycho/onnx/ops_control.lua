@@ -89,7 +89,7 @@ local function make_branch(n, condition, graph, other, name)
   if import.is_guessing or not (Error.is_error(results) and SHAPE_CODES[results.code]) then
     error(results, 0)
   end
-  import.is_guessing = true              -- no such attempt in nested branches
+  import.is_guessing = true              -- nested branches do not try this again
   local fits, like = try_graph(n, other)
   import.is_guessing = nil
   for _, v in ipairs(fits and like or {}) do

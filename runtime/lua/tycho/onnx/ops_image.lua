@@ -249,7 +249,7 @@ local function list_resized_axes(n, x, roi, scales, sizes)
     a.scale = factor and factor[i] or common or wanted[i] / a.size
     a.out = factor and floor(a.size * a.scale) or common and floor(a.size * common + 0.5)
       or wanted[i]
-    local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- NaN does not
+    local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- false for NaN
     if not fits then
       value.damaged("axis %d would have %g elements", at, a.out)
     end
@@ -335,7 +335,7 @@ function ops.AffineGrid(n, theta, size)
   local sizes, aligned = size:numbers("size"), n:flag("align_corners")
   local count = #sizes - 2
   local space, parts = tables.part(sizes, 3, #sizes), {}
-  for k = 1, count do                    -- x first: the last axis
+  for k = 1, count do                    -- coordinate x, of the last axis, is first
     local axis = count - k + 1
     local list, shape = {}, {}
     value.spend(space[axis], "an axis")
