@@ -83,7 +83,7 @@ end
 
 
 -- Returns a convolution with a weight (out, in / groups, ...).
-local function convolve(net, x, weight, bias, p)
+local function convolve_images(net, x, weight, bias, p)
   local planes = weight.shape[2] * (p.groups or 1)
   if x.shape[2] ~= planes then
     net:fail("shape", "the input has %d channels, the weight is for %d", x.shape[2], planes)
@@ -113,7 +113,7 @@ local function make_convolution(n)
     local weight = net:parameter(m, "weight", { out, planes / groups, unpack(kernel) })
     local bias = net:optional(m, "bias", { out })
     return batched(net, x, n, function(images)
-      return convolve(net, images, weight, bias, { kernel = kernel, groups = groups,
+      return convolve_images(net, images, weight, bias, { kernel = kernel, groups = groups,
         stride = sizes(net, m, "d", n, 1, 1), pad = read_paddings(net, m, n),
         dilation = sizes(net, m, "dilation", n, 1, 1) })
     end)
@@ -140,7 +140,7 @@ end
 
 
 -- Returns a transposed convolution with a weight (in, out / groups, ...).
-local function deconvolve(net, x, weight, bias, p)
+local function deconvolve_images(net, x, weight, bias, p)
   if x.shape[2] ~= weight.shape[1] then
     net:fail("shape", "the input has %d channels, the weight is for %d", x.shape[2],
       weight.shape[1])
@@ -175,7 +175,8 @@ local function make_full_convolution(n)
     local weight = net:parameter(m, "weight", { planes, out / groups, unpack(kernel) })
     local bias = net:optional(m, "bias", { out })
     return batched(net, x, n, function(images)
-      return deconvolve(net, images, weight, bias, { kernel = kernel, stride = stride, pad = pad,
+      return deconvolve_images(net, images, weight, bias, { kernel = kernel,
+        stride = stride, pad = pad,
         groups = groups, adj = read_adjustments(net, m, n, target, kernel, stride, pad) })
     end)
   end
@@ -199,7 +200,7 @@ layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   return batched(net, x, 2, function(images)
     local n, channels, height, width = unpack(images.shape)
     images = images:reshape{ n, channels, width, height }
-    return convolve(net, images, weight, bias, { kernel = kernel, groups = planes,
+    return convolve_images(net, images, weight, bias, { kernel = kernel, groups = planes,
       stride = sizes(net, m, "d", 2, 1, 1), pad = read_paddings(net, m, 2) })
   end)
 end)
@@ -249,7 +250,7 @@ layers.tensor("nn.SpatialConvolutionMap", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local weight, out = make_mapped_weight(net, m, kernel, false)
   return batched(net, x, 2, function(images)
-    return convolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
+    return convolve_images(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
       stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 } })
   end)
 end)
@@ -258,8 +259,8 @@ layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local weight, out = make_mapped_weight(net, m, kernel, true)
   return batched(net, x, 2, function(images)
-    return deconvolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
-      stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 }, adj = { 0, 0 } })
+    return deconvolve_images(net, images, weight, net:optional(m, "bias", { out }), {
+      kernel = kernel, stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 }, adj = { 0, 0 } })
   end)
 end)
 
@@ -305,7 +306,7 @@ layers.tensor("nn.TemporalConvolution", function(net, m, x)
   local out = net:integer(m, "outputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { out, width, frame }):transpose{ 0, 2, 1 }
   return apply_to_frames(net, x, function(sequences)
-    return convolve(net, sequences, weight, net:optional(m, "bias", { out }),
+    return convolve_images(net, sequences, weight, net:optional(m, "bias", { out }),
       { kernel = { width }, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end)
 end)
@@ -315,7 +316,7 @@ layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
   local width, frame = net:integer(m, "kW", nil, 1), net:integer(m, "inputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { frame, 1, width })
   local function convolve_sequences(sequences)
-    return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), {
+    return convolve_images(net, sequences, weight, net:optional(m, "bias", { frame }), {
       kernel = { width }, groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end
   if m.featFirst == true then

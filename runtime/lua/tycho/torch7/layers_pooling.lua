@@ -15,7 +15,7 @@ local Tensor = require "tycho.torch7.tensor"
 
 local batched, sizes = convolutions.batched, convolutions.sizes
 
-local LEAST = -3.0e38                                    -- what padding is for a maximum
+local LEAST = -3.0e38                                    -- value of padding in a maximum
 local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
 
 

@@ -268,7 +268,8 @@ function Net:cast(x, dtype)
 end
 
 
--- Returns the list of variables on a storage, and the one that covers the elements from .. to - 1.
+-- Returns the region of a storage that covers the elements from .. to - 1, or nil, and the list of
+-- all regions that have variables.
 local function find_region(net, origin, from, to)
   local list = net.regions[origin.storage] or {}
   net.regions[origin.storage] = list
@@ -281,7 +282,7 @@ local function find_region(net, origin, from, to)
 end
 
 
--- Returns the variable of elements of a file: tensors that share elements share one variable.
+-- Returns a tensor of an array of a file; arrays that share elements share their variable.
 local function share_variable(net, x, origin, name)
   local shape, n = x._shape, x._size
   local axes = order_dense_axes(shape, origin.strides)
@@ -300,7 +301,7 @@ local function share_variable(net, x, origin, name)
   end
   local v = add_variable(net, x, name)
   if axes and not is_sorted(axes) then
-    -- the variable has the array's own order, others may see it in the storage's
+    -- the variable has the array's order of axes, the region that of the storage
     local forward = {}
     for k, axis in ipairs(axes) do
       forward[k] = axis - 1
@@ -439,6 +440,7 @@ local function check_input(net, takes, x)
 end
 
 
+-- Raises an error about a class without a layer, with the reason if one is known.
 local function fail_unknown(net, name)
   local why = layers.refused[name]
   net:fail("unsupported", why and "this layer cannot be imported: " .. why

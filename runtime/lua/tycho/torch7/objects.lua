@@ -13,7 +13,8 @@ local SHOWN = 8                                          -- fields that `tostrin
 local MARK = {}                                           -- marks metatables of this file
 
 
-local function show(object)
+-- Returns a text of an object's class and first fields.
+local function show_object(object)
   local names = attrs.keys(object)
   local parts = {}
   for i = 1, math.min(#names, SHOWN) do
@@ -33,11 +34,12 @@ end
 -- @int version 0 where the file has none
 -- @treturn table the metatable of its objects
 function objects.class(name, version)
-  return { class_name = name, version = version, own = MARK, __tostring = show }
+  return { class_name = name, version = version, own = MARK, __tostring = show_object }
 end
 
 
-local function class_of(value)
+-- Returns the class of an object of a file; nil for other values.
+local function get_class(value)
   local class = type(value) == "table" and getmetatable(value)
   return type(class) == "table" and rawget(class, "own") == MARK and class or nil
 end
@@ -45,7 +47,7 @@ end
 
 --- Returns whether a value is an object of a class, other than a tensor or a storage.
 function objects.is(value)
-  return class_of(value) ~= nil
+  return get_class(value) ~= nil
 end
 
 
@@ -54,7 +56,7 @@ end
 -- @param value anything
 -- @treturn string such as "nn.Linear"; nil for plain values
 function objects.typename(value)
-  local class = class_of(value)
+  local class = get_class(value)
   if class then
     return class.class_name
   end
@@ -65,7 +67,7 @@ end
 
 --- Returns the version of an object's class when it was written.
 function objects.version(object)
-  return class_of(object).version
+  return get_class(object).version
 end
 
 

@@ -22,7 +22,7 @@ local NIL, NUMBER, STRING, TABLE, TORCH, BOOLEAN, FUNCTION, OLD_FUNCTION, NEW_FU
   0, 1, 2, 3, 4, 5, 6, 7, 8
 
 local MOST_DIMENSIONS = 16                               -- TY_MAXDIM
-local OBJECT_BYTES = 200                                 -- of an empty table and what knows it
+local OBJECT_BYTES = 200                                 -- of an empty table and its place in `known`
 local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take: bytes, file
 local SMALLEST_ENTRY = 8                                 -- bytes of a table's key and value
 
@@ -38,9 +38,9 @@ reader.KINDS = {
 local PENDING = {}                                       -- an object that is still being read
 
 
--- The frames: what is being read, innermost last. `take(reader, frame, value)` gives a frame an
--- object that belongs to it and says whether that was the last one; the frame's `value` is then
--- handed to the frame before it.
+-- A frame is an object that is being read; the innermost one is the last. Its function
+-- `take(reader, frame, value)` stores a value in it and returns whether that was the last one. The
+-- frame's own `value` then goes to the `take` of the frame before it.
 
 local function check_key(r, key)
   if key == nil then
@@ -70,8 +70,8 @@ local function take_item(_, frame, value)
 end
 
 
--- Sets the fields of an object from a table: one that was read into the object itself, or one that
--- was read before.
+-- Sets the fields of an object from a table, which may have been read into the object itself.
+-- Returns whether the object is complete: headers before that table are taken one by one.
 local function take_fields(r, frame, value)
   local object = frame.value
   if frame.headers > 0 then
@@ -271,7 +271,7 @@ local function begin_function(r)
 end
 
 
--- Reads an index; returns it and whether it is new, or else the value that it stands for.
+-- Reads an index. Returns it and whether it is new, and the value of one that is not.
 local function read_index(r)
   local index = r.stream:int()
   local known = r.known[index]
@@ -311,8 +311,8 @@ BEGIN[BOOLEAN] = function(r)
   return v == 1
 end
 
--- Returns a reader of objects with an index, which are read once: `begin(r, index, into)` reads a
--- new one.
+-- Returns a reader of objects with an index: `begin(r, index, into)` reads an object the first
+-- time, a later reference returns the same one.
 local function read_once(begin)
   return function(r, into)
     local index, new, known = read_index(r)
@@ -396,8 +396,8 @@ local function read_as(file, format, long_bytes)
 end
 
 
--- Reads a binary file with longs of 8 bytes, or of 4. A damaged file may look whole with 4 bytes,
--- since the other half of a small long is a nil; such a file must end where the object does.
+-- Reads a binary file with longs of 8 bytes, or else of 4. With 4 bytes a damaged file may seem
+-- complete, since the upper half of a small long reads as a nil; so the object must end the file.
 local function read_binary(file)
   local ok, value = attempt(read_as, file, "binary", 8)
   if ok then
