@@ -22,7 +22,7 @@ local NIL, NUMBER, STRING, TABLE, TORCH, BOOLEAN, FUNCTION, OLD_FUNCTION, NEW_FU
   0, 1, 2, 3, 4, 5, 6, 7, 8
 
 local MOST_DIMENSIONS = 16                               -- TY_MAXDIM
-local OBJECT_BYTES = 200                                 -- of an empty table and its place in `known`
+local OBJECT_BYTES = 200                                 -- of an empty table and its index
 local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take: bytes, file
 local SMALLEST_ENTRY = 8                                 -- bytes of a table's key and value
 
