@@ -24,8 +24,8 @@ end
 -- calls of an opening and how often each is made
 local OPENING = [[
 local calls = {{"cuDeviceGetAttribute", 4}, {"cuDeviceTotalMem", 1}, {"cuDevicePrimaryCtxRetain", 1},
-  {"cuCtxSetCurrent", 1}, {"cuStreamCreate", 3}, {"cuMemGetAllocationGranularity", 1},
-  {"cuMemHostAlloc", 5}, {"cuEventCreate", 84}}
+  {"cuCtxSetCurrent", 1}, {"cuStreamCreate", 4}, {"cuMemGetAllocationGranularity", 1},
+  {"cuMemHostAlloc", 5}, {"cuEventCreate", 94}}
 local nothing
 ty.num_gpus()                                            -- starts the driver
 for _, call in ipairs(calls) do

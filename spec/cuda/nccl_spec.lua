@@ -293,7 +293,7 @@ describe_there("the store nccl", function()
   end)
 
   it("reports a stream that cannot be made, and the next store works", function()
-    for n = 7, 8 do                                      -- each GPU has made three
+    for n = 9, 10 do                                     -- each GPU has made four
       local text = run(STORE .. [[
         local x = pair{1, 2}
         for _ = 1, 2 do
