@@ -1,4 +1,5 @@
--- Blocks and Trainers on GPUs, on the stand-in for CUDA: several devices, the store "nccl".
+-- Blocks and Trainers on GPUs, on the stand-in for CUDA: several devices, the store "nccl"; loaders
+-- where a GPU is the context.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -67,5 +68,48 @@ describe("a Trainer on two GPUs", function()
     assert.equal(0, status, output)
     assert.equal("device\ttrue\ttrue\nnccl\ttrue\ttrue\ndevice\tfalse\ttrue\nnccl\tfalse\ttrue\n",
       output)
+  end)
+end)
+
+local PICTURES = [[
+local ty = require "tycho"
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local data = ty.gluon.data
+
+local function list(path, workers)
+  local out = {}
+  for x, t in data.DataLoader{data.vision.ImageFolderDataset(path), batch_size = 4,
+      num_workers = workers} do
+    out[#out + 1] = ("%s %s %g %g"):format(x.context, t.context,
+      x:astype("float32"):sum():asscalar(), t:sum():asscalar())
+  end
+  return table.concat(out, ", ")
+end
+
+folder.with(function(path)
+  for k, kind in ipairs{"a", "b"} do
+    lfs.mkdir(path .. "/" .. kind)
+    for i = 1, 3 do
+      ty.image.imwrite(("%s/%s/%d.png"):format(path, kind, i),
+        (ty.nd.ones{6, 5, 3} * (10 * i + k)):astype "uint8")
+    end
+  end
+  local on_cpu = list(path, 0)
+  ty.gpu(0):with(function()
+    for _, workers in ipairs{0, 2} do print(workers, list(path, workers) == on_cpu) end
+  end)
+end)
+]]
+
+describe("a folder of pictures", function()
+  it("is read by workers where a GPU is the context", function()
+    if not stand_in.exists() then
+      pending("make cudasim builds the stand-in")
+      return
+    end
+    local output, status = stand_in.run(PICTURES, {})
+    assert.equal(0, status, output)
+    assert.equal("0\ttrue\n2\ttrue\n", output)
   end)
 end)

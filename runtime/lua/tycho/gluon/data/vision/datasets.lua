@@ -11,6 +11,7 @@
 local args = require "tycho.core.args"
 local array_class = require "tycho.ndarray.class"
 local codec = require "tycho.ndarray.image_codec"
+local context = require "tycho.core.context"
 local dataset = require "tycho.gluon.data.dataset"
 local Error = require "tycho.core.error"
 local list_folder = require("tycho.ndarray.folder").list
@@ -413,8 +414,9 @@ local function fill_files(source, self)
     paths[k - 1], labels[k] = item[1], item[2]
   end
   check(C.ty_source_files(source, paths, n, self._flag), "gluon.data.DataLoader")
-  check(C.ty_source_rows(source, nd.array(labels, { dtype = "float32" }).handle),
-    "gluon.data.DataLoader")
+  -- on the CPU, where the threads read, whatever context is entered
+  local column = nd.array(labels, { dtype = "float32", ctx = context.cpu(0) })
+  check(C.ty_source_rows(source, column.handle), "gluon.data.DataLoader")
 end
 
 
