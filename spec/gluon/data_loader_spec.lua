@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local data, nd = ty.gluon.data, ty.nd
 local transforms = data.vision.transforms
@@ -87,6 +88,9 @@ local CHAINS = {
 
 
 describe("a loader", function()
+  setup(device.leave)                                    -- the threads read arrays of the host
+  teardown(device.come_back)
+
   it("stacks, and keeps the dtype of the arrays that numbers come from", function()
     local set = data.ArrayDataset(images(5), labels(5))
     for _, workers in ipairs{ 0, 2 } do
@@ -201,6 +205,9 @@ end)
 
 
 describe("workers", function()
+  setup(device.leave)                                    -- the threads read arrays of the host
+  teardown(device.come_back)
+
   for name, chain in pairs(CHAINS) do
     it("change nothing: " .. name, function()
       local set = data.ArrayDataset(images(8), labels(8)):transform_first(chain())

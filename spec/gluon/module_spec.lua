@@ -2,6 +2,7 @@
 
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local autograd, gluon, nd = ty.autograd, ty.gluon, ty.nd
 
@@ -22,6 +23,9 @@ end
 
 
 describe("a block's parameters", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   it("are the arrays of an executor that is bound with them", function()
     local net, symbol = exported()
     local args, grads = { data = blocks.numbers{ 4, 5 } }, {}

@@ -2,6 +2,7 @@
 
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local gluon, nd = ty.gluon, ty.nd
 local Dense, Net = blocks.Dense, blocks.Net
@@ -26,6 +27,9 @@ end
 
 
 describe("files of parameters", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   local path
 
   before_each(function() path = os.tmpname() end)

@@ -2,6 +2,7 @@
 
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local autograd, gluon, init, nd = ty.autograd, ty.gluon, ty.init, ty.nd
 local Parameter, ParameterDict = gluon.Parameter, gluon.ParameterDict
@@ -19,6 +20,9 @@ end)
 
 
 describe("a parameter", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   it("has the fields that it is made with", function()
     local p = Parameter{ "w", shape = { 2, 0 }, lr_mult = 0.5, grad_req = "add", dtype = "float64" }
     assert.same({ 2, 0 }, p.shape)
@@ -227,6 +231,9 @@ end)
 
 
 describe("a dictionary of parameters", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   it("keeps the order and finds by full names", function()
     local d = ParameterDict("n_")
     local b, a = d:get("b", { shape = { 1 } }), d:get{ "a", shape = { 2 } }

@@ -2,6 +2,7 @@
 
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local autograd, gluon, nd, sym = ty.autograd, ty.gluon, ty.nd, ty.sym
 local SymbolBlock = gluon.SymbolBlock
@@ -19,6 +20,9 @@ end
 
 
 describe("a block of a symbol", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   it("has the symbol's other variables as parameters, with shapes of the first call", function()
     local x, a, y = two_layers()
     local net = SymbolBlock({ y, a }, { x })

@@ -3,6 +3,7 @@
 local gluons = require "spec.support.gluon"
 local native = require "tycho.core.ffi"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local autograd, gluon, nd = ty.autograd, ty.gluon, ty.nd
 local nn, form = gluon.nn, gluons.form
@@ -129,6 +130,9 @@ end
 for _, lazy in ipairs{ true, false } do
   local how = lazy and "that wait" or "at once"
   describe("SyncBatchNorm on several devices, with calls " .. how, function()
+    setup(device.leave)                                  -- contexts are CPUs by name
+    teardown(device.come_back)
+
     for _, hybrid in ipairs{ false, true } do
       for name, back in pairs{ ["all losses at once"] = back_at_once,
           ["loss by loss"] = back_one_by_one } do
@@ -201,6 +205,9 @@ end
 
 
 describe("SyncBatchNorm", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   local ctx, layer, xs
 
   before_each(function()

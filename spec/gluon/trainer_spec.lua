@@ -2,6 +2,7 @@
 
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local autograd, gluon, nd = ty.autograd, ty.gluon, ty.nd
 local Parameter, Trainer, Net = gluon.Parameter, gluon.Trainer, blocks.Net
@@ -257,6 +258,9 @@ end)
 
 
 describe("states of a Trainer", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   local path
   before_each(function() path = os.tmpname() end)
   after_each(function() os.remove(path) end)

@@ -1,6 +1,7 @@
 -- Networks by name: all of the reference's, their parameters, outputs, files of weights, mistakes.
 
 local ty = require "tycho"
+local device = require "spec.support.device"
 
 local C = require("tycho.core.ffi").C
 local vision, nd = ty.gluon.model_zoo.vision, ty.nd
@@ -155,6 +156,9 @@ end)
 
 
 describe("pretrained", function()
+  setup(device.leave)                                    -- contexts are CPUs by name
+  teardown(device.come_back)
+
   local folder
 
   before_each(function()
