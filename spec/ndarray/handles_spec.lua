@@ -192,13 +192,17 @@ describe("the end of a Lua state", function()
     print(list[2]:totable()[1])
   ]]
 
-  it("frees what is left", function()
+  local function frees(program)
     shell.with_file(PROGRAM, function(path)
-      local plain = "LUA_PATH='runtime/lua/?.lua;runtime/lua/?/init.lua;;' luajit"
-      for _, program in ipairs{ shell.program, plain } do
-        local output, status = shell.run(program .. " " .. path)
-        assert.equal("3\n0", ("%s%s"):format(output, tostring(status)))
-      end
+      local output, status = shell.run(program .. " " .. path)
+      assert.equal("3\n0", ("%s%s"):format(output, tostring(status)))
     end)
+  end
+
+  it("frees what is left", function() frees(shell.program) end)
+
+  it("frees what is left in plain luajit", function()
+    if not shell.run("command -v luajit"):find("luajit") then return pending "no luajit" end
+    frees("LUA_PATH='runtime/lua/?.lua;runtime/lua/?/init.lua;;' luajit")
   end)
 end)
