@@ -233,9 +233,13 @@ int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bo
 
 /* -- layers beside each other ------------------------------------------------------------------ */
 
-/* A chunk costs two launches more, some 3 us in a recorded graph; a step takes some 4 us. Both by
-** the rates of the cache and of launches that NVIDIA gives, 2026-11; measured on no GPU. */
-enum { LEAST_STEPS = 8, MOST_CHUNKS = CUDA_MARKS / 2 };
+enum {
+  /* Steps of a chunk. It costs two more launches, some 3 us in a recorded graph, and a step takes
+  ** some 4 us, by the rates that NVIDIA gives (2026-11). Not measured on a GPU. */
+  LEAST_STEPS = 8,
+  /* chunks of a layer, each of which has a mark on both streams */
+  MOST_CHUNKS = CUDA_MARKS / 2,
+};
 
 struct recurrent_wave recurrent_make_wave(const struct recurrent *r, bool backward)
 {
@@ -254,6 +258,16 @@ void recurrent_set_chunk(
 {
   l->begin = i * w->steps;
   l->end = MIN(l->begin + w->steps, r->time);
+}
+
+size_t recurrent_stream_work(const struct recurrent *r, const struct recurrent_wave *w, bool runs,
+    size_t (*count)(const struct recurrent *, const struct recurrent_wave *))
+{
+  struct recurrent_plans *plans = r->c->state;
+  if (!runs) return count(r, w);
+  if (!w->chunks) return 0;
+  if (!plans->work) plans->work = count(r, w);
+  return plans->work;
 }
 
 int recurrent_mark(bool second, int chunk) { return second * MOST_CHUNKS + chunk; }

@@ -143,7 +143,12 @@ void recurrent_set_chunk(
     const struct recurrent *r, const struct recurrent_wave *w, struct recurrent_pass *l, int i);
 /* Returns the mark (cuda_mark) of a chunk of a layer that runs on the second stream, or not. */
 int recurrent_mark(bool second, int chunk);
-/* Returns the bytes of a pass's `carry`; 0: no wave needs it. */
+/* Returns the bytes of a stream's workspace of products, which `count` computes. A call that runs
+** (`runs`) needs them for a wave only, as its workspace is the last part of the scratch otherwise,
+** and keeps them in its state, as cublasLt takes long to say them. */
+size_t recurrent_stream_work(const struct recurrent *r, const struct recurrent_wave *w, bool runs,
+    size_t (*count)(const struct recurrent *, const struct recurrent_wave *));
+/* Returns the bytes of a pass's `carry`, 0 where there is no wave. */
 size_t recurrent_carry_bytes(const struct recurrent *r, const struct recurrent_wave *w);
 
 /* of kernels/cells.cu */

@@ -4,7 +4,7 @@
 #include "kernel/strided_copy.h"
 
 /* Places of plans. Where one has two, the second is for inner layers, or for rows further apart.
-** INPUT_REST: of a wave's last chunk. */
+** INPUT_REST is that of a wave's last chunk. */
 enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2, INPUT_REST = INPUT + 2 };
 /* of those with sums */
 enum { WEIGHT_X, WEIGHT_H_ALL = WEIGHT_X + 2 };
@@ -86,12 +86,7 @@ static size_t take_scratch(const struct recurrent *r, const struct recurrent_wav
     struct backward_scratch s[2], void *dx[2], char *base)
 {
   struct recurrent_scratch at = { base, 0 };
-  struct recurrent_plans *plans = r->c->state;
-  size_t work = 0;                                    /* of a call that runs: only a wave's */
-  if (!base)
-    work = work_bytes(r, w);
-  else if (w->chunks)
-    work = plans->work = plans->work ? plans->work : work_bytes(r, w);
+  const size_t work = recurrent_stream_work(r, w, base, work_bytes);
   for (int i = 0; i < 2; i++) dx[i] = recurrent_take(&at, r->layers > 1 ? layer_bytes(r) : 0);
   for (int i = 0; i < (w->chunks ? 2 : 1); i++) take_stream(r, w, &s[i], &at, work);
   return at.used;

@@ -3,7 +3,7 @@
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
-/* places of plans; INPUT_REST: of a wave's last chunk */
+/* Places of plans. INPUT_REST is that of a wave's last chunk. */
 enum { INPUT_FIRST, INPUT_INNER, INPUT_REST, STEP_FIRST, STEP_OTHER, PROJECTION };
 /* What the layers on a stream use one after another. hidden: the states of a step before they are
 ** projected. */
@@ -57,12 +57,7 @@ static size_t take_scratch(struct recurrent *r, const struct recurrent_wave *w,
     struct forward_scratch s[2], char *base)
 {
   struct recurrent_scratch at = { base, 0 };
-  struct recurrent_plans *plans = r->c->state;
-  size_t work = 0;                                    /* of a call that runs: only a wave's */
-  if (!base)
-    work = work_bytes(r, w);
-  else if (w->chunks)
-    work = plans->work = plans->work ? plans->work : work_bytes(r, w);
+  const size_t work = recurrent_stream_work(r, w, base, work_bytes);
   for (int i = 0; i < 2; i++) r->inner[i] = recurrent_take(&at, layer_bytes(r));
   for (int i = 0; i < (w->chunks ? 2 : 1); i++) take_stream(r, w, &s[i], &at, work);
   return at.used;
