@@ -111,9 +111,9 @@ static void helper_leave(struct team *t)
     sys_wake(&t->entry, 1);
 }
 
-/* Runs as a thread of a team. A thread that was interrupted after helper_wait enters the call of
-** then or a later one, which `posted` may tell it of once more: `served` keeps it from a second
-** part in it. */
+/* Runs as a thread of a team. A thread that is interrupted after helper_wait may enter a later call
+** than the one it was waiting for, before `posted` announces that call. `served` keeps it from
+** entering the same call again. */
 static void *helper_serve(void *context)
 {
   const struct helper *h = context;

@@ -360,8 +360,8 @@ static int64_t assign_backwards(struct fit *f)
 
 /* -- the search -------------------------------------------------------------------------------- */
 
-/* BY_PEAK: what lives at the fullest step, by life; the first, as it meets the bound of most
-** programs with gradients */
+/* Orders of values. BY_PEAK, what lives at the fullest step by life, is the first, since it meets
+** the bound of most programs with gradients. */
 enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, KINDS };
 static void make_key(struct fit *f, int kind)
 {
@@ -378,8 +378,7 @@ static void make_key(struct fit *f, int kind)
   }
 }
 
-/* part of the most bytes that are alive: a plan that is no more than this above them is good
-** enough */
+/* A plan that is at most one part in NEAR above the most bytes that are alive is good enough. */
 enum { NEAR = 500 };
 /* items of a large plan, for which the orders take longer than the rest of a bind */
 enum { MANY = 500 };

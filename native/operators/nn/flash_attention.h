@@ -101,9 +101,12 @@ struct flash {
 
 enum {
   FLASH_QUERIES = 64,                                 /* rows of a block */
-  FLASH_KEYS = 128,                                   /* see `keys` of struct flash */
-  FLASH_FEW_KEYS = 64,                                /* where rows see a part of at most */
-  FLASH_PART = 512,                                   /* keys: more saves less than it costs */
+  /* keys of a block, see `keys` of struct flash */
+  FLASH_KEYS = 128,
+  /* the same where rows see a part of the keys, of which there are at most FLASH_PART */
+  FLASH_FEW_KEYS = 64,
+  /* keys: with more, small blocks cost more than they save (T 1,024, Zen 4, 2026-11) */
+  FLASH_PART = 512,
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* keys of a block of forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
   FLASH_LINE = 64,                                    /* bytes of a line of the caches */

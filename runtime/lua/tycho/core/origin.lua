@@ -24,8 +24,8 @@ local origin = {}
 local getinfo, user_file = debug.getinfo, Error.user_file
 local KEPT = 8                           -- lookups of one function that wait for their calls
 
--- function -> list of {from, file, line} or {from, location}, latest last, of which the first `n`
--- wait; those behind are used again
+-- Function -> list of {from, file, line} or {from, location}, the latest last. The first `n` wait
+-- for their calls; the tables after them are reused.
 local notes = setmetatable({}, { __mode = "k" })
 local line                               -- of the call under way, in the file Error.here
 
