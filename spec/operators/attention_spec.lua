@@ -104,6 +104,14 @@ local function check(o)
   for name, g in pairs(grads) do
     assert.near(want_grads[name], g, 2e-13, 2e-13)
   end
+  for name, x in pairs(a) do
+    a[name] = x:astype "float32"
+  end
+  got, grads = run(fused(o), a, head:astype "float32")
+  assert.near(want, got:astype "float64", 1e-5, 1e-5, "float32")
+  for name, g in pairs(grads) do
+    assert.near(want_grads[name], g:astype "float64", 5e-5, 5e-5, "float32, gradient of " .. name)
+  end
 end
 
 -- Checks products of rounded operands, forward, against float64: operands and weights are within
@@ -307,6 +315,10 @@ describe("contrib.attention gives what separate operators give", function()
   it("in tasks of queries and of keys", function()
     check{ Tq = 600, B = 1, H = 1, causal = true, bias = { 600 } }
     check{ Tq = 300, Tk = 700, B = 1, H = 2, KH = 1, valid_length = { 420 } }
+  end)
+  it("with so many rows that the keys pass more than once", function()
+    check{ Tq = 1100, Tk = 70, B = 1, H = 2, KH = 1, causal = true }
+    check{ Tq = 1030, Tk = 300, B = 1, H = 8, window = 50, valid_length = { 290 } }
   end)
 end)
 

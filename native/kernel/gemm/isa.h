@@ -190,6 +190,10 @@ struct gemm_type {
   /* adds panel rows of whole output rows to an image; NULL for narrow vectors, where scatter_panel
   ** is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
+  /* attention (attend.h) */
+  void (*score)(const struct gemm_attend *g);
+  void (*weigh)(const struct gemm_attend *g);
+  double (*weights)(float *s, int64_t n, float shift);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
 /* types whose words hold several elements (isa/narrow.c); GEMM_NARROW + i is type[i] */
@@ -205,9 +209,6 @@ struct gemm_narrow {
   /* makes n words; byte r of a word is of row r of up to four rows of x, which are ld apart. Bits
   ** of `flip` are inverted. */
   void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t flip, void *out);
-  /* attention on tiles (attend.h); NULL without them */
-  void (*score)(const struct gemm_attend *g);
-  void (*weigh)(const struct gemm_attend *g);
 };
 
 /* Returns the table of TY_F32, TY_F64 or GEMM_* for this processor. */

@@ -36,13 +36,6 @@ const struct gemm_narrow *gemm_narrow(void)
   return n;
 }
 
-bool gemm_attends(int type, int64_t d, int64_t dv)
-{
-  return type == GEMM_ROUNDED && MAX(d, dv) <= ATTEND_TERMS && gemm_narrow()->score;
-}
-void gemm_score(const struct gemm_attend *g) { gemm_narrow()->score(g); }
-void gemm_weigh(const struct gemm_attend *g) { gemm_narrow()->weigh(g); }
-
 void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
 void levels_make(int64_t n, const float *x, float inverse, int shift, void *out)
 {
@@ -54,4 +47,20 @@ const struct gemm_type *gemm_type(int type)
 {
   if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
   return &products[cpu_isa()]->type[type == TY_F64];
+}
+
+bool gemm_attends(int type, int64_t d, int64_t dv)
+{
+  return (type == TY_F32 || type == GEMM_ROUNDED) && MAX(d, dv) <= ATTEND_TERMS &&
+      gemm_type(type)->score;
+}
+int64_t gemm_attend_rows(int type, int64_t m)
+{
+  return type == GEMM_ROUNDED ? m : gemm_height(m, gemm_type(type)->mr);
+}
+void gemm_score(const struct gemm_attend *g) { gemm_type(g->type)->score(g); }
+void gemm_weigh(const struct gemm_attend *g) { gemm_type(g->type)->weigh(g); }
+double gemm_weights(float *s, int64_t n, float shift)
+{
+  return gemm_type(TY_F32)->weights(s, n, shift);
 }

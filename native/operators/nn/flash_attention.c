@@ -248,7 +248,7 @@ static size_t get_value_bytes(const struct flash *f)
 static size_t divide_scratch(const struct flash *f, char *base, struct flash_workspace *x)
 {
   const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE),
-                row = f->tiles ? gemm_score_row(keys) : keys;
+                row = f->attends ? gemm_score_row(keys) : keys;
   const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * row) * f->size,
     gemm_pack_bytes(f->product, keys, f->d),
     FLASH_WIDE / FLASH_FEW_KEYS * gemm_pack_bytes(f->product, f->dv, FLASH_FEW_KEYS),
@@ -315,36 +315,45 @@ static void add_nonzero_values(const struct flash *f, const struct flash_workspa
       f->v.row, y, step);
 }
 
-/* Does forward_block on tiles, which want the values of a block in one packing. Keys k0 .. k0 + n -
-** 1 are those from number `from` on of `keys` packed ones. */
-static void forward_block_on_tiles(const struct flash *f, const struct flash_workspace *x,
-    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from, int64_t keys,
-    bool finite, int64_t row)
+/* Does forward_block with attend.h, some rows at a time. Keys k0 .. k0 + n - 1 are a packed block. */
+static void attend_block(const struct flash *f, const struct flash_workspace *x,
+    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
-  const struct gemm_attend g = { .m = b->m,
-    .n = n,
-    .d = f->d,
-    .dv = f->dv,
-    .q = (const float *)x->q,
-    .k = x->k + gemm_pack_bytes(f->product, from, f->d),
-    .s = (float *)x->s,
-    .lds = gemm_score_row(n),
-    .v = x->v,
-    .keys = keys,
-    .from = from,
-    .y = (float *)flash_rows_at(f, &f->y, b),
-    .ldy = flash_row_step(&f->y, b),
-    .greatest = x->greatest + row,
-    .sum = x->sum + row };
+  const int64_t each = gemm_attend_rows(f->product, b->m);
   flash_scale_queries(f, b, x->q);
-  gemm_score(&g);
-  const bool restricted = flash_restrict(f, b, x->s, g.lds, k0, n);
-  if (!restricted || finite) {
-    gemm_weigh(&g);
-    return;
+  for (int64_t i = 0; i < b->m; i += each) {
+    struct flash_rows part = *b;
+    *(b->across ? &part.head : &part.q0) += i;
+    part.m = MIN(each, b->m - i);
+    const struct flash_span seen = flash_find_span(f, &part);
+    const int64_t from = MAX(seen.lo - k0, 0) / f->keys * f->keys, to = MIN(n, seen.hi - k0);
+    if (from >= to) continue;
+    const struct gemm_attend g = { .type = f->product,
+      .m = part.m,
+      .n = to - from,
+      .d = f->d,
+      .dv = f->dv,
+      .q = (const float *)x->q + i * f->d,
+      .k = x->k + gemm_pack_bytes(f->product, from, f->d),
+      .s = (float *)x->s,
+      .lds = gemm_score_row(to - from),
+      .v = x->v,
+      .keys = n,
+      .from = from,
+      .y = (float *)flash_rows_at(f, &f->y, &part),
+      .ldy = flash_row_step(&f->y, &part),
+      .greatest = x->greatest + row + i,
+      .sum = x->sum + row + i };
+    gemm_score(&g);
+    if (!flash_restrict(f, &part, x->s, g.lds, k0 + from, g.n) || finite) {
+      gemm_weigh(&g);
+      continue;
+    }
+    for (int64_t r = 0; r < g.m; r++)
+      if (g.sum[r] == 0) memset(g.y + r * g.ldy, 0, (size_t)f->dv * sizeof(float));
+    weigh_scores(f, &part, x->s, g.lds, k0 + from, g.n, g.greatest, g.sum);
+    add_nonzero_values(f, x, &part, kv, k0 + from, g.n, g.lds);
   }
-  weigh_scores(f, b, x->s, g.lds, k0, n, g.greatest, g.sum);
-  add_nonzero_values(f, x, b, kv, k0, n, g.lds);
 }
 
 /* Adds to the sums of rows b what they see among keys k0 .. k0 + n - 1 of key head kv. row: number
@@ -354,14 +363,14 @@ static void forward_block_on_tiles(const struct flash *f, const struct flash_wor
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
-  const struct flash_span seen = flash_find_span(f, b);
-  const int64_t from = MAX(seen.lo - k0, 0) / f->keys * f->keys, keys = n;
-  n = MIN(n, (seen.hi - k0 + f->keys - 1) / f->keys * f->keys) - from;
-  k0 += from;
-  if (x->k && f->tiles) {
-    forward_block_on_tiles(f, x, b, kv, k0, n, from, keys, finite, row);
+  if (x->k && f->attends) {
+    attend_block(f, x, b, kv, k0, n, finite, row);
     return TY_OK;
   }
+  const struct flash_span seen = flash_find_span(f, b);
+  const int64_t from = MAX(seen.lo - k0, 0) / f->keys * f->keys;
+  n = MIN(n, (seen.hi - k0 + f->keys - 1) / f->keys * f->keys) - from;
+  k0 += from;
   if (x->k) {
     flash_scale_queries(f, b, x->q);
     TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d,
@@ -403,13 +412,13 @@ static void finish_rows(
 
 struct forward_job { struct flash f; int failed; };
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v: on tiles as
-** one packing, else f->keys at a time. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v: for attend.h
+** as one packing, else f->keys at a time. */
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
   gemm_pack(f->product, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
-  const int64_t each = f->tiles ? n : f->keys;
+  const int64_t each = f->attends ? n : f->keys;
   for (int64_t k = 0; k < n; k += each)
     gemm_pack(f->product, false, f->dv, MIN(each, n - k),
         flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
@@ -443,7 +452,7 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
   x.only_block = one_block && span.lo < span.hi && span.hi - span.lo <= FLASH_WIDE;
   int64_t rows = 0;
   for (int64_t i = 0; flash_cut_rows(f, sample, kv, q0, q1, i, &b); i++) {
-    if (!x.only_block)
+    if (!x.only_block && !(x.k && f->attends))
       flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
     rows += b.m;

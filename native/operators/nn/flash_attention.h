@@ -92,7 +92,7 @@ struct flash {
   void *logsum;                                       /* NULL: not wanted */
   struct drop drop;
   bool drops;                                         /* there is dropout */
-  bool tiles;                                         /* forward uses attend.h */
+  bool attends;                                       /* packed blocks of forward use attend.h */
   char *scratch;                                      /* a part for each thread */
   size_t bytes;                                       /* of such a part */
 };

@@ -19,32 +19,58 @@ struct back_job {
   int failed;                                         /* code of a task that failed; atomic */
 };
 
-/* A thread's part of scratch, for one task. */
+/* A thread's part of scratch, for one task. Arrays of rows have some blocks of rows one after the
+** other; a block is number `at` of them on. */
 struct flash_back_workspace {
   char *q;                                            /* Q: scaled queries */
-  char *p;                                            /* P: weights */
-  char *ds;                                           /* dS */
+  char *dy;                                           /* dY */
+  char *dq;                                           /* sums of dQ, less the scale */
+  double *mean;                                       /* D */
+  bool *q_finite;                                     /* per block: its queries are finite */
+  bool *dy_finite;                                    /* per block: dY Y of its rows is finite */
+  char *p;                                            /* P: weights of a block */
+  char *ds;                                           /* dS of a block */
   char *k;                                            /* K^T, packed as a right side */
   char *v;                                            /* V^T, packed as a right side */
   char *kt;                                           /* K, packed as a right side */
+  char *dk;                                           /* dK of the keys */
+  char *dv;                                           /* dV of the keys */
 };
+
+enum {
+  /* blocks of rows whose queries and gradients stay in the second cache while all keys pass */
+  BACK_BLOCKS = 16,
+  /* elements added to each row of P and dS, so that rows do not share sets of the first cache */
+  BACK_SKEW = 16,
+};
+
+/* Returns the elements from one row of P and dS to the next, of n keys. */
+static int64_t get_weight_row(int64_t n) { return n + BACK_SKEW; }
 
 /* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
 ** nothing else. */
 static size_t divide_back_scratch(const struct flash *f, char *base, struct flash_back_workspace *x)
 {
-  const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
-  const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
-    (size_t)(rows * keys) * f->size, gemm_pack_bytes(f->product, keys, f->d),
-    gemm_pack_bytes(f->product, keys, f->dv), gemm_pack_bytes(f->product, f->d, keys) };
-  char *part[6];
+  const int64_t most = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS),
+                all = f->tq == 1 ? f->group : f->group * f->tq,
+                rows = MIN(all, most * BACK_BLOCKS);
+  const size_t weights = (size_t)(most * get_weight_row(keys)) * f->size;
+  const size_t bytes[] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * f->dv) * f->size,
+    (size_t)(rows * f->d) * f->size, (size_t)rows * sizeof(double), BACK_BLOCKS, BACK_BLOCKS,
+    weights, weights, gemm_pack_bytes(f->product, keys, f->d),
+    gemm_pack_bytes(f->product, keys, f->dv), gemm_pack_bytes(f->product, f->d, keys),
+    (size_t)(keys * f->d) * f->size, (size_t)(keys * f->dv) * f->size };
+  enum { PARTS = sizeof bytes / sizeof *bytes };
+  char *part[PARTS];
   size_t used = 0;
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < PARTS; i++) {
     part[i] = base + used;
     used += align_up(bytes[i], ALIGN);
   }
   if (base)
-    *x = (struct flash_back_workspace){ part[0], part[1], part[2], part[3], part[4], part[5] };
+    *x = (struct flash_back_workspace){ part[0], part[1], part[2], (double *)part[3],
+      (bool *)part[4], (bool *)part[5], part[6], part[7], part[8], part[9], part[10], part[11],
+      part[12] };
   return used;
 }
 
@@ -60,55 +86,84 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
   return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
 }
 
+/* Returns the same part of scratch with the arrays of rows from row `at` on, those of block
+** `block`. */
+static struct flash_back_workspace get_rows(
+    const struct flash *f, const struct flash_back_workspace *x, int64_t block, int64_t at)
+{
+  struct flash_back_workspace y = *x;
+  y.q += (size_t)(at * f->d) * f->size;
+  y.dy += (size_t)(at * f->dv) * f->size;
+  y.dq += (size_t)(at * f->d) * f->size;
+  y.mean += at;
+  y.q_finite += block;
+  y.dy_finite += block;
+  return y;
+}
+
+/* Copies queries and dY of rows b to x, and finds D of each. */
+static void prepare_rows(
+    const struct back_job *j, const struct flash_back_workspace *x, const struct flash_rows *b)
+{
+  const struct flash *f = &j->f;
+  const char *dy = flash_rows_at(f, &j->dy, b), *y = flash_rows_at(f, &f->y, b);
+  const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
+  flash_scale_queries(f, b, x->q);
+  *x->q_finite = !flash_restricts(f) || flash_is_finite(f, b->m, f->d, x->q, f->d);
+  *x->dy_finite = true;
+  for (int64_t i = 0; i < b->m; i++) {
+    char *copy = vec_at(f->r, x->dy, i * f->dv);
+    memcpy(copy, vec_at(f->r, dy, i * dy_step), (size_t)f->dv * f->size);
+    x->mean[i] = f->r->dot(copy, vec_at(f->r, y, i * y_step), f->dv);
+    *x->dy_finite &= isfinite(x->mean[i]) != 0;
+  }
+}
+
 struct block_facts {
   bool restricted;                                    /* there may be keys that do not count */
   bool none;                                          /* no key counts: gradients are 0 */
-  bool dy_finite;                                     /* dY and Y of its rows are finite */
 };
 
-/* Computes x->q, x->p with dropout, and x->ds of a block; the last one not where no key counts.
-** Returns a code. */
+/* Computes x->p with dropout, and x->ds of a block; the last one not where no key counts. Returns a
+** code. */
 static int find_score_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
 {
   const struct flash *f = &j->f;
   const struct vec_ops *r = f->r;
-  const char *dy = flash_rows_at(f, &j->dy, b), *y = flash_rows_at(f, &f->y, b);
-  const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
-  flash_scale_queries(f, b, x->q);
-  TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
-  facts->restricted = flash_restrict(f, b, x->p, n, k0, n);
+  const int64_t ld = get_weight_row(n);
+  const bool floats = f->dtype == TY_F32 && gemm_attends(TY_F32, f->d, f->dv);
+  TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, ld, NULL));
+  facts->restricted = flash_restrict(f, b, x->p, ld, k0, n);
   facts->none = facts->restricted;
   for (int64_t i = 0; i < b->m; i++) {
-    void *p = vec_at(r, x->p, i * n);
-    const double logsum = r->get(f->logsum, flash_row_number(f, b, i));
-    if (r->softmax->exp_sum(p, p, logsum, n) != 0) facts->none = false;
+    void *p = vec_at(r, x->p, i * ld);
+    const double logsum = r->get(f->logsum, flash_row_number(f, b, i)),
+                 sum = floats ? gemm_weights(p, n, (float)logsum)
+                              : r->softmax->exp_sum(p, p, logsum, n);
+    if (sum != 0) facts->none = false;
   }
   if (facts->none) return TY_OK;
-  facts->dy_finite = true;
-  TRY(gemm_packed(f->product, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
+  TRY(gemm_packed(f->product, false, b->m, n, f->dv, x->dy, f->dv, x->v, x->ds, ld, NULL));
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t first = flash_row_number(f, b, i) * f->tk + k0;
-    void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
+    void *p = vec_at(r, x->p, i * ld), *ds = vec_at(r, x->ds, i * ld);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
-    const double mean = r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv);
-    facts->dy_finite &= isfinite(mean) != 0;
-    r->softmax->soft_gap(ds, p, ds, mean, n);
+    r->softmax->soft_gap(ds, p, ds, x->mean[i], n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;
 }
 
-/* Computes c (m x n) += a^T b; rows of a (k x m) are contiguous. skips: elements of a that are 0
-** add nothing, also where b is not finite. Returns a code. */
-static int add_product(const struct flash *f, bool skips, int64_t m, int64_t n, int64_t k,
-    const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
+/* Computes c (m x n) = a^T b, add: c += a^T b; rows of a (k x m) are lda apart. skips: elements of
+** a that are 0 add nothing, also where b is not finite. Returns a code. */
+static int add_product(const struct flash *f, bool skips, bool add, int64_t m, int64_t n,
+    int64_t k, const char *a, int64_t lda, const char *b, char *c)
 {
-  if (skips) {
-    flash_multiply_nonzero(f, true, m, n, k, a, m, b, ldb, c, ldc);
-    return TY_OK;
-  }
-  return gemm_one(f->product, true, false, m, n, k, 1, a, m, b, ldb, 1, c, ldc);
+  if (!skips) return gemm_one(f->product, true, false, m, n, k, 1, a, lda, b, n, add, c, n);
+  if (!add) flash_clear(f, m, n, c, n);
+  flash_multiply_nonzero(f, true, m, n, k, a, lda, b, n, c, n);
+  return TY_OK;
 }
 
 /* -- gradients of queries, keys and values ----------------------------------------------------- */
@@ -120,66 +175,101 @@ struct gradient_part {
   bool keys;                                          /* computes those of keys and values */
 };
 
-/* Adds to the gradients of part t what rows b and keys k0 .. k0 + n - 1 contribute. finite: result
-** of pack_keys. Returns a code. */
+/* Adds what rows b and keys k0 .. k0 + n - 1 contribute to the sums in x of part t. finite: result
+** of pack_keys. *some: the sums of the keys have contributions; set to true where this adds one.
+** Returns a code. */
 static int add_block_gradients(const struct back_job *j, const struct flash_back_workspace *x,
-    const struct gradient_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
+    const struct gradient_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite,
+    bool *some)
 {
   const struct flash *f = &j->f;
+  const int64_t ld = get_weight_row(n);
   struct block_facts facts;
   TRY(find_score_gradients(j, x, b, k0, n, &facts));
   if (facts.none) return TY_OK;
   if (t->keys && j->dv.p)
-    TRY(add_product(f, facts.restricted && !facts.dy_finite, n, f->dv, b->m, x->p,
-        flash_rows_at(f, &j->dy, b), flash_row_step(&j->dy, b),
-        flash_at(f, &j->dv, t->sample, t->kv, k0), j->dv.row));
+    TRY(add_product(
+        f, facts.restricted && !*x->dy_finite, *some, n, f->dv, b->m, x->p, ld, x->dy, x->dv));
   if (t->keys && j->dk.p)
-    TRY(add_product(f, facts.restricted && !flash_is_finite(f, b->m, f->d, x->q, f->d), n, f->d,
-        b->m, x->ds, x->q, f->d,
-        flash_at(f, &j->dk, t->sample, t->kv, k0), j->dk.row));
+    TRY(add_product(
+        f, facts.restricted && !*x->q_finite, *some, n, f->d, b->m, x->ds, ld, x->q, x->dk));
+  *some = true;
   if (!t->query || !j->dq.p) return TY_OK;
-  char *dq = flash_rows_at(f, &j->dq, b);
   if (facts.restricted && !finite) {
-    flash_multiply_nonzero(f, false, b->m, f->d, n, x->ds, n,
-        flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, dq, flash_row_step(&j->dq, b));
+    flash_multiply_nonzero(f, false, b->m, f->d, n, x->ds, ld,
+        flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, x->dq, f->d);
     return TY_OK;
   }
-  return gemm_packed(f->product, false, b->m, f->d, n, x->ds, n, x->kt, dq,
-      flash_row_step(&j->dq, b), &(struct gemm_epilogue){ .add = true });
+  return gemm_packed(f->product, false, b->m, f->d, n, x->ds, ld, x->kt, x->dq, f->d,
+      &(struct gemm_epilogue){ .add = true });
+}
+
+/* Stores sums of `have` keys from k0 on as their gradients, and 0 for those up to k0 + n - 1; with
+** add: adds the sums to what earlier rows contributed. */
+static void store_key_gradients(const struct flash *f, const struct gradient_part *t,
+    const struct flash_side *to, const char *sums, int64_t k0, int64_t have, int64_t n,
+    int64_t size, bool add)
+{
+  char *row = flash_at(f, to, t->sample, t->kv, k0);
+  if (!add) flash_clear(f, n - have, size, vec_at(f->r, row, have * to->row), to->row);
+  for (int64_t i = 0; i < have; i++, row += (size_t)to->row * f->size) {
+    const void *from = vec_at(f->r, sums, i * size);
+    if (add)
+      f->r->add(row, from, size);
+    else
+      memcpy(row, from, (size_t)size * f->size);
+  }
+}
+
+/* Computes the gradients of part t, of whose blocks of rows those from number `first` on, at most
+** BACK_BLOCKS. Returns a code. */
+static int compute_rows_gradients(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct gradient_part *t, int64_t first)
+{
+  const struct flash *f = &j->f;
+  struct flash_rows b[BACK_BLOCKS];
+  struct flash_back_workspace rows[BACK_BLOCKS];
+  int64_t blocks = 0, at = 0;
+  for (; blocks < BACK_BLOCKS &&
+      flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, first + blocks, &b[blocks]);
+      at += b[blocks++].m) {
+    rows[blocks] = get_rows(f, x, blocks, at);
+    prepare_rows(j, &rows[blocks], &b[blocks]);
+  }
+  if (t->query && j->dq.p) flash_clear(f, 1, at * f->d, x->dq, 0);
+  const int64_t last = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1).hi;
+  for (int64_t k0 = t->k0; k0 < t->k1; k0 += f->keys) {
+    const int64_t all = MIN(f->keys, t->k1 - k0), n = MIN(all, last - k0);
+    bool packed = false, finite = false, some = false;
+    for (int64_t i = 0; i < blocks; i++) {
+      const struct flash_span seen = flash_find_span(f, &b[i]);
+      if (seen.lo >= k0 + n || seen.hi <= k0) continue;
+      if (!packed) finite = pack_keys(f, x, t->sample, t->kv, k0, n);
+      packed = true;
+      TRY(add_block_gradients(j, &rows[i], t, &b[i], k0, n, finite, &some));
+    }
+    if (t->keys && j->dk.p)
+      store_key_gradients(f, t, &j->dk, x->dk, k0, some ? n : 0, all, f->d, first > 0);
+    if (t->keys && j->dv.p)
+      store_key_gradients(f, t, &j->dv, x->dv, k0, some ? n : 0, all, f->dv, first > 0);
+  }
+  for (int64_t i = 0; i < blocks && t->query && j->dq.p; i++) {
+    char *dq = flash_rows_at(f, &j->dq, &b[i]);
+    for (int64_t k = 0; k < b[i].m; k++, dq += (size_t)flash_row_step(&j->dq, &b[i]) * f->size)
+      f->r->affine(dq, vec_at(f->r, rows[i].dq, k * f->d), f->scale, 0, f->d);
+  }
+  return TY_OK;
 }
 
 /* Computes the gradients of part t. Returns a code. */
 static int compute_part_gradients(const struct back_job *j, const struct gradient_part *t)
 {
-  const struct flash *f = &j->f;
   struct flash_back_workspace x;
   struct flash_rows b;
-  divide_back_scratch(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
-  if (t->query && j->dq.p)
-    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++)
-      flash_clear(f, b.m, f->d, flash_rows_at(f, &j->dq, &b), flash_row_step(&j->dq, &b));
-  if (t->keys && j->dk.p)
-    flash_clear(f, t->k1 - t->k0, f->d, flash_at(f, &j->dk, t->sample, t->kv, t->k0), j->dk.row);
-  if (t->keys && j->dv.p)
-    flash_clear(f, t->k1 - t->k0, f->dv, flash_at(f, &j->dv, t->sample, t->kv, t->k0), j->dv.row);
-  const struct flash_span span = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1);
-  const int64_t last = MIN(t->k1, span.hi);
-  for (int64_t k0 = MAX(t->k0, span.lo / f->keys * f->keys); k0 < last; k0 += f->keys) {
-    const int64_t n = MIN(f->keys, last - k0);
-    const bool finite = pack_keys(f, &x, t->sample, t->kv, k0, n);
-    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
-      const struct flash_span seen = flash_find_span(f, &b);
-      if (seen.lo >= k0 + n || seen.hi <= k0) continue;
-      TRY(add_block_gradients(j, &x, t, &b, k0, n, finite));
-    }
-  }
-  if (t->query && j->dq.p)
-    for (int64_t i = 0; flash_cut_rows(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
-      char *dq = flash_rows_at(f, &j->dq, &b);
-      const int64_t step = flash_row_step(&j->dq, &b);
-      for (int64_t k = 0; k < b.m; k++)
-        f->r->affine(vec_at(f->r, dq, k * step), vec_at(f->r, dq, k * step), f->scale, 0, f->d);
-    }
+  divide_back_scratch(&j->f, j->f.scratch + (size_t)parallel_index() * j->f.bytes, &x);
+  for (int64_t i = 0; i == 0 || flash_cut_rows(&j->f, t->sample, t->kv, t->q0, t->q1, i, &b);
+      i += BACK_BLOCKS)
+    TRY(compute_rows_gradients(j, &x, t, i));
   return TY_OK;
 }
 
@@ -231,7 +321,7 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   const struct flash_grid *g = &j->dbias;
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t to = flash_grid_element(g, b, i, k0);
-    const void *ds = vec_at(r, x->ds, i * n);
+    const void *ds = vec_at(r, x->ds, i * get_weight_row(n));
     if (g->step[3])
       r->add(vec_at(r, g->x->p, to), ds, n);
     else
@@ -264,6 +354,7 @@ static int compute_bias_unit(const struct back_job *j, int64_t unit)
           const struct flash_span seen = flash_find_span(f, &b);
           struct block_facts facts;
           if (seen.lo >= k0 + n || seen.hi <= k0) continue;
+          prepare_rows(j, &x, &b);
           TRY(find_score_gradients(j, &x, &b, k0, n, &facts));
           if (!facts.none) add_to_bias(j, &x, &b, k0, n);
         }

@@ -93,12 +93,12 @@ struct flash flash_make(const struct call *c, int first)
   if (ports.valid_length >= 0) f.valid_length = &in[ports.valid_length];
   if (ports.offset >= 0) f.offset = &in[ports.offset];
   f.logsum = first ? c->in[first + ports.n + 1].p : c->out[1].p;
-  f.tiles = gemm_attends(f.product, f.d, f.dv);
+  f.attends = gemm_attends(f.product, f.d, f.dv);
   f.keys = f.causal && f.tk <= FLASH_PART ? FLASH_FEW_KEYS : FLASH_KEYS;
   if (!c->run) return f;
   f.drops = c->run->is_train && p->dropout > 0;
   f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
-  f.tiles = f.tiles && !f.drops;
+  f.attends = f.attends && !f.drops;
   return f;
 }
 

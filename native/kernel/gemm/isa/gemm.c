@@ -1,7 +1,8 @@
 /* gemm.c - inner loops of products, compiled once per instruction set with
 ** -DISA=baseline|avx2|avx512|neon. vector.inc says what a vector is, math.inc has loops over rows,
 ** tile.inc the tiles of a product, image.inc the way from an image and back, rows.inc products of a
-** few rows; all are written for REAL and read twice, for float and for double.
+** few rows; all are written for REAL and read twice, for float and for double. attend.inc, attention,
+** is for float only.
 */
 #include "base/vmath.h"
 #include "kernel/gemm/isa.h"
@@ -31,6 +32,13 @@ enum {
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
 #include "kernel/gemm/isa/rows.inc"
+#if VBYTES > 16 || defined TY_NEON
+#include "kernel/gemm/isa/weights.inc"
+#include "kernel/gemm/isa/attend.inc"
+#define ATTENTION .score = score_rows, .weigh = weigh_rows, .weights = weigh_scores
+#else
+#define ATTENTION
+#endif
 #include "kernel/gemm/isa/undef.inc"
 
 #define T_(name) JOIN(name, f64)
@@ -52,7 +60,7 @@ enum {
 #endif
 
 #define gelu_back_f64 NULL
-#define TYPE(t, bytes) { \
+#define TYPE(t, bytes, ...) { \
   .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .element = bytes, \
   .word = bytes, .per = 1, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
@@ -60,8 +68,8 @@ enum {
   .axpy = axpy_##t, .add_rows = add_rows_##t, .scatter = scatter_##t, .dot = dot_##t, \
   .sum = sum_##t, .fill = fill_##t, \
   .window_row = window_row_##t, .window_map = window_map_##t, \
-  .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
+  .scatter_panel = scatter_panel_##t, .fold = FOLD(t), __VA_ARGS__ }
 #define ISA_NAME_(isa) gemm_isa_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
 extern const struct gemm_isa ISA_NAME(ISA);
-const struct gemm_isa ISA_NAME(ISA) = { { TYPE(f32, 4), TYPE(f64, 8) } };
+const struct gemm_isa ISA_NAME(ISA) = { { TYPE(f32, 4, ATTENTION), TYPE(f64, 8) } };

@@ -377,17 +377,6 @@ static void finish_levels(const struct level_row *r)
     finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
 }
 
-/* Returns the larger of two; b where a is NaN. */
-INLINE V select_larger(V a, V b)
-{
-#if VBYTES == 64
-  return (V)_mm512_max_ps((__m512)a, (__m512)b);
-#elif VBYTES == 32
-  return (V)_mm256_max_ps((__m256)a, (__m256)b);
-#else
-  return SELECT(a > b, a, b);
-#endif
-}
 /* Returns the smaller of two; b where a is NaN. */
 INLINE V select_smaller(V a, V b)
 {
@@ -408,8 +397,7 @@ static void make_levels(int64_t n, const float *x, float inverse, int shift, voi
   const VI plus = splat(shift);
   int64_t i = 0;
   for (; i + W <= n; i += W) {
-
-    const V y = select_smaller(select_larger(LOAD(x + i) * times, least), most) + rounder;
+    const V y = select_smaller(LARGER(LOAD(x + i) * times, least), most) + rounder;
     *(bytes *)(out + i) = __builtin_convertvector((VI)y + plus, bytes);
   }
   for (; i < n; i++)
@@ -435,10 +423,10 @@ static float find_magnitude(int64_t n, const float *x)
   int64_t i = 0;
   for (; i + CHAINS * W <= n; i += CHAINS * W)
     UNROLL for (int j = 0; j < CHAINS; j++)
-      y[j] = select_larger((V)((VI)LOAD(x + i + j * W) & magnitude), y[j]);
-  for (; i + W <= n; i += W) y[0] = select_larger((V)((VI)LOAD(x + i) & magnitude), y[0]);
-  if (i < n) y[1] = select_larger((V)((VI)LOADM(x + i, MASK(n - i)) & magnitude), y[1]);
-  y[0] = select_larger(select_larger(y[0], y[1]), select_larger(y[2], y[3]));
+      y[j] = LARGER((V)((VI)LOAD(x + i + j * W) & magnitude), y[j]);
+  for (; i + W <= n; i += W) y[0] = LARGER((V)((VI)LOAD(x + i) & magnitude), y[0]);
+  if (i < n) y[1] = LARGER((V)((VI)LOADM(x + i, MASK(n - i)) & magnitude), y[1]);
+  y[0] = LARGER(LARGER(y[0], y[1]), LARGER(y[2], y[3]));
   float most = 0;
   for (int j = 0; j < W; j++) most = y[0][j] > most ? y[0][j] : most;
   return most;
@@ -448,23 +436,25 @@ static float find_magnitude(int64_t n, const float *x)
   .mr = rows, .nr = 2 * W, .w = W, .kc = WORDS * 4, .element = 1, .word = 4, .per = 4, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t }
-#define REAL_TYPE(t, bytes) { \
+#define REAL_TYPE(t, bytes, ...) { \
   .mr = STRIP_ROWS(MR), .nr = 2 * W, .w = W, .kc = WORDS * 2, \
   .element = bytes, .word = 4, .per = 2, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
-  .sum = sum_f32 }
+  .sum = sum_f32, __VA_ARGS__ }
 #ifdef TY_TILES
-#include "kernel/gemm/isa/attend.inc"
-#define ATTENTION score_rows, weigh_rows
+#include "kernel/gemm/isa/weights.inc"
+#include "kernel/gemm/isa/attend_tiles.inc"
+#define ATTENTION .score = score_rows, .weigh = weigh_rows
 #else
-#define ATTENTION NULL, NULL
+#define ATTENTION
 #endif
 
 #define ISA_NAME_(isa) gemm_narrow_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
 extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
-  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8), INTEGER_TYPE(s8, ROWS_S8) },
-  finish_levels, make_levels, find_magnitude, make_words, ATTENTION
+  { REAL_TYPE(rounded, 4, ATTENTION), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8),
+    INTEGER_TYPE(s8, ROWS_S8) },
+  finish_levels, make_levels, find_magnitude, make_words
 };
