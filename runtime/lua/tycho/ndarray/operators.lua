@@ -21,7 +21,8 @@ local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
 local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
-local put_input, find_table = call.put_input, call_cache.find_table
+local put_input, cached, cached_list = call.put_input, call.cached, call.cached_list
+local find_table = call_cache.find_table
 local getmetatable, select, type = getmetatable, select, type
 
 local operators = {}
@@ -268,10 +269,10 @@ function operators.maker(schema, func)
         entry, out = call_cache.find(cache, nil, false, ...)
       end
       if entry and entry.nout == 1 then
-        local y = call.cached(entry, func, out, a)       -- no tail call: `...` stays alive
+        local y = cached(entry, func, out, a)            -- no tail call: `...` stays alive
         return y
       elseif entry and not out then
-        local list = call.cached_list(entry, func, a)
+        local list = cached_list(entry, func, a)
         return list
       end
     end
@@ -361,10 +362,10 @@ function operators.method(key)
         entry, out = call_cache.find(cache, x, whole, ...)
       end
       if entry and entry.nout == 1 then
-        local y = call.cached(entry, func, out, x)       -- no tail call: `...` stays alive
+        local y = cached(entry, func, out, x)            -- no tail call: `...` stays alive
         return y
       elseif entry and not out then
-        local list = call.cached_list(entry, func, x)
+        local list = cached_list(entry, func, x)
         return list
       end
     end
