@@ -203,20 +203,20 @@ int imperative_call(const struct call_key *q, bool is_train, ty_tensor **out,
   if (code) return imperative_drop(m), code;
   ty_tensor *few[16], **made = m->nout > COUNT(few) ? NEWS(ty_tensor *, m->nout) : few;
   if (!made) return imperative_drop(m), TY_EMEMORY;
-  for (int i = 0; i < m->nout; i++) {
-    made[i] = m->target[i] ? m->target[i] : m->out[i];
-    ty_tensor_keep(made[i]);
-  }
+  for (int i = 0; i < m->nout; i++) made[i] = m->target[i] ? m->target[i] : m->out[i];
+  const int returned = MIN(m->nout, q->nout);
+  for (int i = 0; i < returned; i++)
+    if (!out[i]) ty_tensor_keep(made[i]);
   const struct made_call seen = { r, { .is_train = is_train, .rng = m->rng }, made, m->nout };
-  const int nout = m->nout;
   code = note ? note(context, &seen) : TY_OK;
   if (code)
     imperative_drop(m);
   else
     code = imperative_submit(m);
-  for (int i = 0; i < nout; i++) {
-    if (code || i >= q->nout || out[i])
-      ty_tensor_free(made[i]); /* the caller's own array, a private output, or nothing on failure */
+  for (int i = 0; i < returned; i++) {
+    if (out[i]) continue;
+    if (code)
+      ty_tensor_free(made[i]);
     else
       out[i] = made[i];
   }

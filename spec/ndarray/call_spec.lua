@@ -59,6 +59,10 @@ describe("a call made again", function()
     assert.same(want, stays(function() return nd.sum{axis = "1", data = x} end))
     assert.same(want, stays(function() return x:sum{axis = 1} end))
     assert.same(want, stays(function() return x:sum(1) end))
+    assert.same(want, stays(function() return x:sum{1} end))
+    assert.same(want, stays(function() return x:sum({axis = 1}, nil) end))
+    assert.same(want, stays(function() return x:sum{axis = 1LL} end))
+    assert.same({276}, stays(function() return x:sum{axis = ty.null} end))
     assert.same({0, 1, 2, 3}, stays(function()
       return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, end_ = 4}
     end))
@@ -179,9 +183,10 @@ describe("a call made again", function()
     nd.sum{x, axis = 1}
     local mistakes = {
       name = {{nd.sum, {x, axes = 1}}, {nd.sum, {x, data = x}}, {nd.clip, {x, 0, 1, a_min = 0}}},
-      type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, dim = 0, data = x}}},
+      type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, dim = 0, data = x}},
+        {nd.sum, {x, axis = 1, [x] = 1}}, {nd.sum, {data = x, axis = 1, [2.5] = 1}}},
       value = {{nd.sum, {axis = 1}}, {nd.broadcast_add, {lhs = x}}, {nd.sum, {x, axis = 7}},
-        {nd.clip, {x, a_min = 0}}},
+        {nd.clip, {x, a_min = 0}}, {nd.relu, {nil, x}}},
       state = {{nd.sum, {freed, axis = 0}}},
       device = {{nd.broadcast_add, {x, x:as_in_context(ty.cpu(1))}}},
     }

@@ -46,7 +46,9 @@ static void cut_parts(struct reduce *r)
 
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
-  *r = (struct reduce){ .dtype = dtype, .result = dtype, .in = 1, .out = 1 };
+  r->dtype = r->result = dtype;
+  r->n = 0; /* of the arrays, only the groups that there are get values */
+  r->in = r->out = 1;
   join_groups(n, dim, axes, r);
   int64_t from = 1;
   for (int i = r->n - 1; i >= 0; i--) {

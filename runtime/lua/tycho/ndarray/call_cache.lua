@@ -27,28 +27,29 @@ local call_cache = {}
 
 local MOST_NODES = 512                                   -- of a tree; then it is grown anew
 local MOST_INPUTS = 60                                   -- `call.put_input` takes 64
-local OUT = true
+local OUT = 0                                            -- the position of `out`
 
 
---- Returns an empty cache for an operator: `roles[name]` is the position of an input, the name of a
--- parameter or OUT; `params` are names of parameters by position; `root` and `size` are the tree.
+--- Returns an empty cache for an operator: `arrays[name]` is the position of an input, or OUT;
+-- `names[name]` is the name of a parameter, `params[i]` that of one given by position; `root` and
+-- `size` are the tree.
 -- @tparam table schema
 -- @treturn table nil: its calls depend on more than their arguments
 function call_cache.new(schema)
   if schema.name == "Custom" or schema.by_name.ctx then
     return nil
   end
-  local cache = { roles = { out = OUT }, params = {}, root = {}, size = 0 }
+  local cache = { arrays = { out = OUT }, names = {}, params = {}, root = {}, size = 0 }
   for position, name in ipairs(schema.variadic and {} or schema.input_names) do
-    cache.roles[name] = position
+    cache.arrays[name] = position
   end
   for i, p in ipairs(schema.params) do
-    if cache.roles[p.name] then
+    if cache.arrays[p.name] or cache.names[p.name] then
       return nil
     end
-    cache.params[i], cache.roles[p.name] = p.name, p.name
+    cache.params[i], cache.names[p.name] = p.name, p.name
     if args.bare_name(p.name .. "_") == p.name then
-      cache.roles[p.name .. "_"] = p.name
+      cache.names[p.name .. "_"] = p.name
     end
   end
   return cache
@@ -83,6 +84,8 @@ local function add_child(cache, node, name, value)
 end
 
 
+-- Returns the node of a value that is no key as it is: that of a list's text, or, with `grow`, a
+-- new one; nil if there is none.
 local function child(cache, node, name, value, grow)
   local kind = type(value)
   if kind == "table" and value ~= null then
@@ -105,7 +108,7 @@ local NOTHING = {}
 -- if the call is not found. Never compiled, so that it may use the standard `next` (see
 -- `core/iterate.lua`).
 local function walk(cache, grow, first, list, n, options)
-  local node, roles, count, used = cache.root, cache.roles, 0, 0
+  local arrays, names, node, count, used = cache.arrays, cache.names, cache.root, 0, 0
   if options ~= list and options ~= NOTHING and next(options) == nil then
     return nil                                           -- {}: a parameter, or no keywords
   end
@@ -118,33 +121,36 @@ local function walk(cache, grow, first, list, n, options)
     used, count = used + 1, count + 1
   end
   for i = used + 1, n do
-    local name = cache.params[i - used]
-    node = name and child(cache, node, name, list[i], grow)
+    local name, value = cache.params[i - used], list[i]
+    local children = node[name]
+    node = children and children[value] or name and child(cache, node, name, value, grow)
     if not node then
       return nil
     end
   end
   local positional, last, out = count, count, nil
   for key, value in next, options do
-    local role = roles[key]
-    if type(key) == "number" then
-      if key > n or list ~= options then
+    local position = arrays[key]
+    if position then
+      if getmetatable(value) ~= NDArray then
         return nil
+      elseif position == OUT then
+        out = value
+      elseif position <= positional then
+        return nil
+      else
+        put_input(position - 1, value)
+        count, last = count + 1, position > last and position or last
       end
-    elseif type(role) == "string" then
-      node = child(cache, node, role, value, grow)
+    elseif names[key] then
+      local name = names[key]
+      local children = node[name]
+      node = children and children[value] or child(cache, node, name, value, grow)
       if not node then
         return nil
       end
-    elseif role == nil or getmetatable(value) ~= NDArray then
+    elseif type(key) ~= "number" or key > n or list ~= options then
       return nil
-    elseif role == OUT then
-      out = value
-    elseif role <= positional then
-      return nil
-    else
-      put_input(role - 1, value)
-      count, last = count + 1, role > last and role or last
     end
   end
   if last ~= count then
@@ -155,16 +161,22 @@ end
 jit.off(walk)
 
 
+-- Follows a call whose only argument is a table without a metatable: options, a list, or both.
+local function follow_table(cache, grow, first, whole, t)
+  local n = t[1] ~= nil and #t or 0                      -- of a table of names, `#` takes longer
+  if n > (whole and 0 or MOST_INPUTS) then
+    return nil
+  end
+  return walk(cache, grow, first, t, n, t)
+end
+
+
 local function follow(cache, grow, first, whole, ...)
   local n, list = select("#", ...), ...
   if n > MOST_INPUTS then
     return nil
   elseif n == 1 and type(list) == "table" and getmetatable(list) == nil then
-    n = #list
-    if n > (whole and 0 or MOST_INPUTS) then
-      return nil
-    end
-    return walk(cache, grow, first, list, n, list)
+    return follow_table(cache, grow, first, whole, list)
   end
   list = { ... }
   local last = list[n]
@@ -188,10 +200,22 @@ function call_cache.find(cache, first, whole, ...)
 end
 
 
+--- Returns the same, sooner, where the only argument is a table without a metatable.
+-- @tparam table cache
+-- @tparam NDArray first as for `find`
+-- @tparam boolean whole as for `find`
+-- @tparam table t the argument
+-- @treturn table the entry, and `out`
+function call_cache.find_table(cache, first, whole, t)
+  local node, count, out = follow_table(cache, false, first, whole, t)
+  return node and node[count], out
+end
+
+
 -- Returns whether the walk has understood a call as reading it in full has.
 local function agrees(cache, c, count)
   for name, x in next, c.named do
-    if c.inputs[cache.roles[name]] ~= x then
+    if c.inputs[cache.arrays[name]] ~= x then
       return false
     end
   end

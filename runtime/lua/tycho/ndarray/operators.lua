@@ -21,7 +21,9 @@ local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
 local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
-local put_input = call.put_input
+local put_input, cached, cached_list = call.put_input, call.cached, call.cached_list
+local find_table = call_cache.find_table
+local getmetatable, select, type = getmetatable, select, type
 
 local operators = {}
 
@@ -248,8 +250,9 @@ end
 function operators.maker(schema, func)
   local name, cache, fixed = schema.name, call_cache.new(schema), fixed_inputs(schema)
   return function(...)
-    local a, b = ...
-    if fixed and select("#", ...) == fixed and getmetatable(a) == NDArray then
+    local n, a, b = select("#", ...), ...
+    local kind = getmetatable(a)
+    if fixed and n == fixed and kind == NDArray then
       if fixed == 1 then
         return call.unary(name, func, a)
       elseif getmetatable(b) == NDArray then
@@ -257,17 +260,19 @@ function operators.maker(schema, func)
       end
     elseif cache then
       local entry, out
-      if getmetatable(a) == NDArray then
-        entry = find_bare(cache, select("#", ...), a, b)
+      if kind == NDArray then
+        entry = find_bare(cache, n, a, b)
+      elseif n == 1 and kind == nil and type(a) == "table" then
+        entry, out = find_table(cache, nil, false, a)
       end
       if not entry then
         entry, out = call_cache.find(cache, nil, false, ...)
       end
       if entry and entry.nout == 1 then
-        local y = call.cached(entry, func, out, a)       -- no tail call: `...` stays alive
+        local y = cached(entry, func, out, a)            -- no tail call: `...` stays alive
         return y
       elseif entry and not out then
-        local list = call.cached_list(entry, func, a)
+        local list = cached_list(entry, func, a)
         return list
       end
     end
@@ -348,15 +353,19 @@ function operators.method(key)
     if fixed and select("#", ...) == 0 then
       return call.unary(name, func, x)
     elseif cache and getmetatable(x) == NDArray then
-      local entry, out = find_bare(cache, select("#", ...) + 1, x, (...)), nil
+      local n, a = select("#", ...), ...
+      local entry, out = find_bare(cache, n + 1, x, a), nil
+      if not entry and n == 1 and type(a) == "table" and getmetatable(a) == nil then
+        entry, out = find_table(cache, x, whole, a)
+      end
       if not entry then
         entry, out = call_cache.find(cache, x, whole, ...)
       end
       if entry and entry.nout == 1 then
-        local y = call.cached(entry, func, out, x)       -- no tail call: `...` stays alive
+        local y = cached(entry, func, out, x)            -- no tail call: `...` stays alive
         return y
       elseif entry and not out then
-        local list = call.cached_list(entry, func, x)
+        local list = cached_list(entry, func, x)
         return list
       end
     end
