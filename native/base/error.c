@@ -38,6 +38,13 @@ void error_memory_report(const char *text)
   snprintf(memory_report, sizeof memory_report, "%s", text);
 }
 
+void fail_prefix(const char *name)
+{
+  char text[sizeof now.message];
+  memcpy(text, now.message, sizeof text);
+  snprintf(now.message, sizeof now.message, "%s: %s", name, text);
+}
+
 void fail_node(const char *op, const char *node, const char *where)
 {
   set_part(now.op, sizeof now.op, op);

@@ -16,6 +16,8 @@
 
 /* Starts a new failure of this thread. Returns code. */
 int  fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts a name in front of the text: "name: text". */
+void fail_prefix(const char *name);
 /* Adds parts to the failure; NULL parts are skipped. */
 void fail_node(const char *op, const char *node, const char *where);
 void fail_argument(const char *argument, const char *expected, const char *got);

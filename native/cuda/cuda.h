@@ -64,7 +64,7 @@ struct cuda_device {
   cu_stream second;                                   /* of the queue's thread, beside `stream` */
   cu_stream copies;                                   /* of all other threads */
   cu_event marks[CUDA_MARKS];                         /* of cuda_mark */
-  cu_event forks[2];                                  /* of cuda_fork and cuda_join */
+  cu_event fork, join;                                /* of cuda_fork and cuda_join */
   int arch;                                           /* 90: compute capability 9.0 */
   int processors;                                     /* multiprocessors */
   int shared;                                         /* bytes of a block's shared memory */

@@ -72,10 +72,10 @@ static int make_streams(struct gpu *g)
   TRY(cuda_check(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
   TRY(cuda_fault_new(&d->fault));
-  for (int i = 0; i < MARKS; i++)
-    TRY(make_event(&g->mark[i]));
+  for (int i = 0; i < MARKS; i++) TRY(make_event(&g->mark[i]));
   for (int i = 0; i < CUDA_MARKS; i++) TRY(make_event(&d->marks[i]));
-  for (int i = 0; i < 2; i++) TRY(make_event(&d->forks[i]));
+  TRY(make_event(&d->fork));
+  TRY(make_event(&d->join));
   TRY(landings_new(&g->landings));
   TRY(staging_new(&g->queue));
   return staging_new(&g->other);
@@ -94,8 +94,8 @@ static void drop_streams(struct gpu *g)
       if (g->mark[i]) cu_api.EventDestroy(g->mark[i]);
     for (int i = 0; i < CUDA_MARKS; i++)
       if (d->marks[i]) cu_api.EventDestroy(d->marks[i]);
-    for (int i = 0; i < 2; i++)
-      if (d->forks[i]) cu_api.EventDestroy(d->forks[i]);
+    if (d->fork) cu_api.EventDestroy(d->fork);
+    if (d->join) cu_api.EventDestroy(d->join);
     if (d->copies) cu_api.StreamDestroy(d->copies);
     if (d->second) cu_api.StreamDestroy(d->second);
     if (d->stream) cu_api.StreamDestroy(d->stream);

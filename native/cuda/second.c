@@ -1,15 +1,18 @@
-/* second.c - the second stream of a device's queue: what does not depend on each other runs on both
-** at once. Events order them, eagerly as in a recording, which becomes a graph with branches.
+/* second.c - the second stream of a device's queue: parts of a task that do not depend on each
+** other run on both streams at once. Events order the streams; in a recording these orders become
+** the branches of a graph.
 */
 #include "cuda/cuda.h"
 #include "base/failure.h"
 
+/* Makes an event happen after what the chosen stream has been given so far. */
 static int record_event(int device, cu_event e)
 {
   return cuda_check(cu_api.EventRecord(e, cuda_stream(device)), "marking a point of a stream");
 }
 
-static int wait_event(int device, cu_event e)
+/* Lets the chosen stream wait for an event. */
+static int await_event(int device, cu_event e)
 {
   return cuda_check(
       cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "ordering the streams of a GPU");
@@ -17,11 +20,11 @@ static int wait_event(int device, cu_event e)
 
 int cuda_fork(int device)
 {
-  const cu_event e = cuda_device(device)->forks[0];
+  const cu_event e = cuda_device(device)->fork;
   cuda_choose_stream(false);
   TRY(record_event(device, e));
   cuda_choose_stream(true);
-  const int code = wait_event(device, e);
+  const int code = await_event(device, e);
   cuda_choose_stream(false);
   return code;
 }
@@ -33,17 +36,17 @@ int cuda_mark(int device, int mark)
 
 int cuda_await(int device, int mark)
 {
-  return wait_event(device, cuda_device(device)->marks[mark]);
+  return await_event(device, cuda_device(device)->marks[mark]);
 }
 
 int cuda_join(int device, int code)
 {
-  struct failure *f = code ? failure_take(code) : NULL; /* an order may fail on its own */
-  const cu_event e = cuda_device(device)->forks[1];
+  struct failure *f = code ? failure_take(code) : NULL; /* the calls below may fail, too */
+  const cu_event e = cuda_device(device)->join;
   cuda_choose_stream(true);
   int joined = record_event(device, e);
   cuda_choose_stream(false);
-  if (!joined) joined = wait_event(device, e);
+  if (!joined) joined = await_event(device, e);
   if (!f) return code ? code : joined;
   code = failure_report(f);
   failure_drop(f);

@@ -21,10 +21,16 @@ void exec_free_ring(ty_exec *e)
   mem_free(e->submit.ticket);
 }
 
+enum {
+  RUNS_AHEAD = 4,                                       /* runs that may wait at once */
+  RUNS_AHEAD_MOVABLE = 2,                               /* of contexts that hold all addresses */
+  SPARE_CONTEXTS = 7                                    /* per run: more runs of few segments */
+};
+
 int exec_make_ring(ty_exec *e, const struct program *p)
 {
   const bool movable = e->bind.movable;
-  int n = movable ? 2 * p->nsegment + 14 : 4 * p->nsegment + 28;
+  const int n = (movable ? RUNS_AHEAD_MOVABLE : RUNS_AHEAD) * (p->nsegment + SPARE_CONTEXTS);
   if (n <= e->submit.nring) return TY_OK;
   exec_wait_runs(e);
   const size_t arrays = (size_t)n * (size_t)e->bind.nbound;

@@ -64,12 +64,19 @@ static int run_check_head(const ty_exec *e, int h, const ty_tensor *t)
   return code;
 }
 
-int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
+/* Checks the head gradients that are given. */
+static int run_check_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->graph.nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n,
       e->graph.nhead);
   for (int h = 0; h < n; h++)
     if (head[h]) TRY(run_check_head(e, h, head[h]));
+  return TY_OK;
+}
+
+int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
+{
+  TRY(run_check_heads(e, head, n));
   for (int h = 0; h < n; h++) {
     if (e->bind.head_grad[h] < 0 || !head[h]) continue;
     ty_tensor *part, *to = e->bind.bound[e->bind.head_grad[h]];
@@ -87,13 +94,10 @@ int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
   return TY_OK;
 }
 
-/* Checks that each head that is no loss has a gradient. */
+/* Checks that each head that is no loss has a gradient, and those that are given. */
 static int run_need_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
-  NEED(n <= e->graph.nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n,
-      e->graph.nhead);
-  for (int h = 0; h < n; h++)
-    if (head[h]) TRY(run_check_head(e, h, head[h]));
+  TRY(run_check_heads(e, head, n));
   for (int h = 0; h < e->graph.nhead; h++) {
     if (e->bind.head_grad[h] < 0 || (h < n && head[h])) continue;
     const struct node *f = &e->graph.g->node[e->graph.head[h].node];
@@ -129,6 +133,7 @@ static int run_after_repeated(ty_exec *e, struct program *p, int code)
   return run_backward_nodes(e, p);
 }
 
+/* Runs backward, after forward once more where the last backward has used its results up. */
 static int run_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   struct program *p;

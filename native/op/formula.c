@@ -12,9 +12,9 @@
 #include "pointwise/ir.h"
 
 enum {
-  MOST    = 6,   /* inputs of a formula operator, at most */
-  KEY     = 256, /* bytes of a key of the cache, at most */
-  BUCKETS = 1024
+  MOST_INPUTS = 6,                                    /* of an operator with formulas */
+  KEY_BYTES = 256,                                    /* of the cache, at most */
+  BUCKETS = 1024                                      /* of the cache */
 };
 
 /* -- text -------------------------------------------------------------------------------------- */
@@ -29,10 +29,10 @@ static int find_letters(const char *formula)
   int mask = 0;
   for (const char *s = formula; s && *s; s++) {
     if (in_word(s[1]) || (s > formula && (in_word(s[-1]) || s[-1] == '$'))) continue;
-    mask |= *s >= 'a' && *s < 'a' + MOST ? 1 << (*s - 'a')
-        : *s == 'g'                      ? READ_G
-        : *s == 'y'                      ? READ_Y
-                                         : 0;
+    mask |= *s >= 'a' && *s < 'a' + MOST_INPUTS ? 1 << (*s - 'a')
+        : *s == 'g'                             ? READ_G
+        : *s == 'y'                             ? READ_Y
+                                                : 0;
   }
   return mask;
 }
@@ -40,17 +40,17 @@ static int find_letters(const char *formula)
 /* Returns the list of what a set of letters reads; made once. */
 static const struct reads *reads_of_letters(int mask)
 {
-  enum { SETS = 1 << (MOST + 2) };
+  enum { SETS = 1 << (MOST_INPUTS + 2) };
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static struct reads list[SETS];
-  static struct read item[SETS][MOST + 2];
+  static struct read item[SETS][MOST_INPUTS + 2];
   pthread_mutex_lock(&lock);
   struct reads *r = &list[mask];
   if (!r->read) {
     struct read *x = item[mask];
     int n = 0;
     if (mask & READ_G) x[n++] = (struct read){ .kind = READ_HEAD };
-    for (int k = 0; k < MOST; k++)
+    for (int k = 0; k < MOST_INPUTS; k++)
       if (mask >> k & 1) x[n++] = (struct read){ .kind = READ_IN, .k = k };
     if (mask & READ_Y) x[n++] = (struct read){ .kind = READ_OUT };
     *r = (struct reads){ .n = n, .heads = mask & READ_G, .read = x };
@@ -61,7 +61,7 @@ static const struct reads *reads_of_letters(int mask)
 
 static bool has_gradient(const struct op *op)
 {
-  for (int k = 0; k < MOST; k++)
+  for (int k = 0; k < MOST_INPUTS; k++)
     if (op->formula->grad[k]) return true;
   return false;
 }
@@ -71,12 +71,12 @@ char formula_letter(char kind, int k)
   return kind == READ_HEAD ? 'g' : kind == READ_OUT ? 'y' : (char)('a' + k);
 }
 
-/* Returns what the letters of all its gradients read; NULL: it has none. */
-static const struct reads *all_letters(const struct op *op)
+/* Returns what the letters of all gradients of an operator read; NULL: it has none. */
+static const struct reads *find_all_letters(const struct op *op)
 {
   int mask = 0;
   if (!has_gradient(op)) return NULL;
-  for (int k = 0; k < MOST; k++) mask |= find_letters(op->formula->grad[k]);
+  for (int k = 0; k < MOST_INPUTS; k++) mask |= find_letters(op->formula->grad[k]);
   return reads_of_letters(mask);
 }
 
@@ -110,7 +110,8 @@ struct pw_env formula_env(const struct op *op, const void *param, int numbers)
 
 /* -- making a pointwise program ---------------------------------------------------------------- */
 
-struct plan {                                         /* of one pointwise program */
+/* What a pointwise program is made from. */
+struct plan {
   const struct op *op;
   const void *param;
   int dtype;
@@ -120,13 +121,15 @@ struct plan {                                         /* of one pointwise progra
   const struct reads *reads;                          /* backward */
 };
 
+/* Fills in the program of an operator. Operands: its inputs, its output, the inputs that it
+** changes, numbers. */
 static int build_forward(const struct plan *p, struct pw_program *t)
 {
   const struct port_text *port = p->ports->port;
   int nin = p->ports->n, at = nin + 1, reg;
   for (int k = 0; k < nin; k++) at += port[k].mutated;
   struct pw_env env = formula_env(p->op, p->param, at);
-  for (int i = 0; i < nin && i < MOST; i++) env.var[i] = pw_load(t, i);
+  for (int i = 0; i < nin && i < MOST_INPUTS; i++) env.var[i] = pw_load(t, i);
   TRY(pw_formula(t, p->op->formula->y, &env, &reg));
   if (p->want & 1) pw_store(t, nin, reg);
   for (int k = 0, to = nin + 1; k < nin; k++)
@@ -134,6 +137,8 @@ static int build_forward(const struct plan *p, struct pw_program *t)
   return TY_OK;
 }
 
+/* Fills in the program of an operator's gradients. Operands: what they read, the gradients,
+** numbers. */
 static int build_backward(const struct plan *p, struct pw_program *t)
 {
   const int nin = p->ports->n, n = p->reads->n;
@@ -178,7 +183,7 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
   for (int i = 0; i < k && i < PW_ARGS; i++) dtypes[i] = dtype;
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
-    NEED(k < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    NEED(k < PW_ARGS, TY_EUNSUPPORTED, "%s: the formula has too many operands", op->name);
     dtypes[k++] = q->type == P_FLOAT ? TY_F64 : TY_I64;
   }
   *n = k;
@@ -187,14 +192,18 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
+/* What is kept of an operator, dtype and parameters. */
+enum kept { KEPT_FORWARD, KEPT_BACKWARD, KEPT_LETTERS };
+
 struct cached {
-  struct cached *next;
+  struct cached *next;                                /* in its bucket */
   const struct op *op;
-  uint8_t key[KEY];
+  uint8_t key[KEY_BYTES];
   size_t nkey;
-  struct pw_program *pw;
-  const struct reads *reads;
+  struct pw_program *pw;                              /* NULL: of letters */
+  const struct reads *reads;                          /* of letters */
 };
+
 static struct {
   pthread_mutex_t lock;
   struct cached *bucket[BUCKETS];
@@ -203,17 +212,17 @@ static struct {
 static uint8_t number_sign(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
 
 /* Writes the key of a program. Returns its length; 0: the parameters are too long for one. */
-static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
+static size_t make_key(const struct plan *p, enum kept what, uint8_t key[KEY_BYTES])
 {
   uint8_t *k = key;
-  int32_t head[3] = { what, p->dtype, (int32_t)p->want };
+  int32_t head[3] = { (int32_t)what, p->dtype, (int32_t)p->want };
   memcpy(k, head, sizeof head);
   k += sizeof head;
   for (const struct param *q = p->op->param; q && q->name; q++) {
     const char *field = (const char *)p->param + q->at;
     int64_t v;
     memcpy(&v, field, sizeof v);
-    if (k + sizeof v > key + KEY) return 0;
+    if (k + sizeof v > key + KEY_BYTES) return 0;
     if (q->type == P_FLOAT)
       *k++ = number_sign(*(const double *)(const void *)field);
     else if (q->type == P_INT)
@@ -233,11 +242,11 @@ static struct cached **find_cached(const struct op *op, const uint8_t *key, size
   return e;
 }
 
-static int live_letters(const struct plan *p, const struct reads **reads);
+static int find_live_letters(const struct plan *p, const struct reads **reads);
 
 /* Returns an entry with what was asked for, making it if need be. Call under the lock. */
 static int add_cached(
-    const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
+    const struct plan *p, enum kept what, const uint8_t *key, size_t n, struct cached **out)
 {
   struct cached **at = find_cached(p->op, key, n);
   if (!*at) {
@@ -246,7 +255,7 @@ static int add_cached(
     e->op = p->op;
     e->nkey = n;
     memcpy(e->key, key, n);
-    int code = what == 2 ? live_letters(p, &e->reads) : build_program(p, &e->pw);
+    int code = what == KEPT_LETTERS ? find_live_letters(p, &e->reads) : build_program(p, &e->pw);
     if (code) {
       mem_free(e);
       return code;
@@ -257,12 +266,12 @@ static int add_cached(
   return TY_OK;
 }
 
-static int get_cached(const struct plan *p, int what,
-    struct cached **out) /* what: 0 forward, 1 backward, 2 letters */
+/* Finds or makes the entry of a plan. */
+static int get_cached(const struct plan *p, enum kept what, struct cached **out)
 {
-  uint8_t key[KEY] = { 0 };
+  uint8_t key[KEY_BYTES] = { 0 };
   size_t n = make_key(p, what, key);
-  NEED(n, TY_EUNSUPPORTED, "%s: too many parameters for a row", p->op->name);
+  NEED(n, TY_EUNSUPPORTED, "%s: the formula has too many parameters", p->op->name);
   pthread_mutex_lock(&cache.lock);
   int code = add_cached(p, what, key, n, out);
   pthread_mutex_unlock(&cache.lock);
@@ -271,13 +280,14 @@ static int get_cached(const struct plan *p, int what,
 
 /* -- letters that remain when enums and booleans are known ------------------------------------- */
 
-static int live_letters(const struct plan *p, const struct reads **reads)
+/* Finds what the gradients of a plan read that its enums and booleans choose. */
+static int find_live_letters(const struct plan *p, const struct reads **reads)
 {
   struct plan full = *p;
   struct pw_program *t;
   int mask = 0;
   full.backward = true;
-  full.reads = all_letters(p->op);
+  full.reads = find_all_letters(p->op);
   TRY(build_program(&full, &t));
   for (int n = 0; n < full.reads->n; n++)
     for (int i = 0; i < t->nget; i++) {
@@ -292,14 +302,14 @@ static int live_letters(const struct plan *p, const struct reads **reads)
 
 const struct reads *formula_find_reads(const struct op *op, const void *param)
 {
-  const struct reads *all = all_letters(op);
+  const struct reads *all = find_all_letters(op);
   bool choice = false;
   for (const struct param *q = op->param; q && q->name; q++)
     choice |= q->type == P_BOOL || q->type == P_ENUM;
   if (!all || !choice || !param) return all;
   struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
   struct cached *e;
-  return op_inputs(op, NULL, &p.ports) || get_cached(&p, 2, &e) ? all : e->reads;
+  return op_inputs(op, NULL, &p.ports) || get_cached(&p, KEPT_LETTERS, &e) ? all : e->reads;
 }
 
 int op_reads(const struct op *op, const void *param, const struct reads **out)
@@ -310,21 +320,24 @@ int op_reads(const struct op *op, const void *param, const struct reads **out)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* An output that is summed after the pointwise program, from scratch at `at`, or from operand
-** -1 - at. */
-struct sum_out { int output; int64_t at; };
+/* An output that is summed after the pointwise program. */
+struct sum_out {
+  int output;
+  int64_t at;                                         /* in scratch; below 0: of input -1 - at */
+};
+
 /* A kernel's state: what its first run has found out. */
-struct ready {
+struct formula_state {
   bool done;
   bool sweeps;                                        /* formula->sweep takes such operands */
-  const struct pw_program *pw;                            /* NULL: there is nothing to compute */
+  const struct pw_program *pw;                        /* NULL: there is nothing to compute */
   struct pw_loop loop;
   int n;                                              /* operands that are no numbers */
   int number[PW_ARGS];                                /* offsets of numbers in the parameters */
   int nnumber;
   uint32_t mutated;                                   /* inputs that are stored to */
   ty_desc space;
-  struct sum_out sum[MOST];
+  struct sum_out sum[MOST_INPUTS];
   int nsum;
   struct pw_end end;                                  /* the sum at its end; operand -1: none */
   int64_t end_at;                                     /* offset of its scratch */
@@ -333,18 +346,21 @@ struct ready {
 };
 
 /* Returns the number in device memory that replaces the parameter at an offset; NULL: none does. */
-static const struct live_number *find_live_number(const struct ready *r, int at)
+static const struct live_number *find_live_number(const struct formula_state *r, int at)
 {
   for (int i = 0; i < r->nlive; i++)
     if (r->live[i].at == at) return &r->live[i];
   return NULL;
 }
 
-static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
+/* Lists the numbers among the parameters, with the descriptors of these operands after the n
+** others. */
+static int add_numbers(const struct op *op, ty_desc *d, int n, struct formula_state *r)
 {
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
-    NEED(n + r->nnumber < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    NEED(n + r->nnumber < PW_ARGS, TY_EUNSUPPORTED, "%s: the formula has too many operands",
+        op->name);
     const struct live_number *live = find_live_number(r, (int)q->at);
     int own = q->type == P_FLOAT ? TY_F64 : TY_I64;
     d[n + r->nnumber] = (ty_desc){ .dtype = live ? live->dtype : own, .ndim = 1, .dim = { 1 } };
@@ -353,7 +369,8 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
   return TY_OK;
 }
 
-static void put_numbers(const struct ready *r, const void *param, void **operand)
+/* Sets the operands that are numbers. */
+static void put_numbers(const struct formula_state *r, const void *param, void **operand)
 {
   for (int i = 0; i < r->nnumber; i++) {
     const struct live_number *live = find_live_number(r, r->number[i]);
@@ -363,7 +380,7 @@ static void put_numbers(const struct ready *r, const void *param, void **operand
 }
 
 /* Returns the operands that are numbers in the host's memory, as bits. */
-static uint32_t number_mask(const struct ready *r)
+static uint32_t find_number_operands(const struct formula_state *r)
 {
   uint32_t mask = 0;
   for (int i = 0; i < r->nnumber; i++)
@@ -390,15 +407,17 @@ static bool can_sweep(
   return true;
 }
 
-static int ready_forward(const struct op *op, const void *param, const struct operand *in, int nin,
-    const struct operand *out, struct ready *r)
+/* Finds out what forward needs to run. */
+static int prepare_forward(const struct op *op, const void *param, const struct operand *in,
+    int nin, const struct operand *out, struct formula_state *r)
 {
   ty_desc d[PW_ARGS];
   struct plan p = {
     .op = op, .param = param, .dtype = compute_dtype(in, nin, out, 1), .want = out->p != NULL
   };
   struct cached *e;
-  NEED(nin <= MOST, TY_EUNSUPPORTED, "%s: a row has at most %d inputs", op->name, MOST);
+  NEED(nin <= MOST_INPUTS, TY_EUNSUPPORTED, "%s: a formula reads at most %d inputs", op->name,
+      MOST_INPUTS);
   TRY(op_inputs(op, NULL, &p.ports));
   for (int k = 0; k < nin; k++) d[k] = in[k].d;
   d[nin] = out->d;
@@ -407,20 +426,20 @@ static int ready_forward(const struct op *op, const void *param, const struct op
   for (int k = 0; k < nin; k++)
     if (p.ports->port[k].mutated) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
-  TRY(get_cached(&p, 0, &e));
+  TRY(get_cached(&p, KEPT_FORWARD, &e));
   r->pw = e->pw;
   TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
-  r->loop.numbers = number_mask(r);
+  r->loop.numbers = find_number_operands(r);
   r->sweeps = can_sweep(op, in, nin, out);
   r->done = true;
   return TY_OK;
 }
 
-static int run_forward(int device, const struct op *op, const void *param,
-    const struct operand *in, int nin, const struct operand *out, struct ready *r)
+static int run_forward(int device, const struct op *op, const void *param, const struct operand *in,
+    int nin, const struct operand *out, struct formula_state *r)
 {
   void *operand[PW_ARGS];
-  if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
+  if (!r->done) TRY(prepare_forward(op, param, in, nin, out, r));
   bool sweeps = r->sweeps && out->p && device_kind(device) != TY_GPU;
   if (sweeps && op->formula->sweep(param, in, out)) return TY_OK;
   int n = 0;
@@ -435,7 +454,7 @@ static int run_forward(int device, const struct op *op, const void *param,
 int formula_apply(int device, const struct op *op, void *param, const struct operand *in, int nin,
     const struct operand *out, const struct live_number *live, int nlive)
 {
-  struct ready r;
+  struct formula_state r;
   bool here = device_kind(device) != TY_GPU;
   r.done = false;
   r.nnumber = r.nsum = 0;
@@ -447,14 +466,14 @@ int formula_apply(int device, const struct op *op, void *param, const struct ope
   return run_forward(device, op, param, in, nin, out, &r);
 }
 
-static int row_forward(struct call *c)
+static int formula_forward(struct call *c)
 {
   return run_forward(c->device, c->op, c->param, c->in, c->nin, c->out, c->state);
 }
-static size_t formula_state(const struct call *c) { return sizeof(struct ready); }
+static size_t measure_state(const struct call *c) { return sizeof(struct formula_state); }
 
 /* Returns the shape that all operands broadcast to. */
-static ty_desc common_space(const struct call *c)
+static ty_desc find_space(const struct call *c)
 {
   ty_desc s = { 0 };
   for (int i = 0; i < c->nin + c->nout; i++)
@@ -468,27 +487,26 @@ static ty_desc common_space(const struct call *c)
   return s;
 }
 
+/* Returns whether gradient k has fewer elements than the space that the formula runs over. */
 static bool is_summed(const struct call *c, const ty_desc *space, int k)
 {
   return c->out[k].p && c->op->formula->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
 }
 
-static bool is_head(const struct call *c, int k)
-{
-  return !strcmp(c->op->formula->grad[k], "g");
-} /* the head gradient itself */
+/* Returns whether gradient k is the head gradient itself. */
+static bool is_head(const struct call *c, int k) { return !strcmp(c->op->formula->grad[k], "g"); }
 
-static size_t summed_bytes(const ty_desc *space, int dtype)
+static size_t count_summed_bytes(const ty_desc *space, int dtype)
 {
   return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN);
 }
 
 /* Returns the output whose sum ends the program, if the device can do that; -1: none. Others are
 ** summed after it. */
-static int end_output(const struct call *c, const ty_desc *space)
+static int find_end_output(const struct call *c, const ty_desc *space)
 {
   int last = -1;
-  for (int k = 0; k < c->nout && k < MOST; k++)
+  for (int k = 0; k < c->nout && k < MOST_INPUTS; k++)
     if (is_summed(c, space, k) && !is_head(c, k)) last = k;
   return pw_can_end(c->device) && desc_count(space) > 0 ? last : -1;
 }
@@ -502,28 +520,30 @@ static struct pw_end find_end(const struct call *c, const ty_desc *space, int k)
   return end;
 }
 
-static size_t back_scratch(const struct call *c)
+static size_t measure_scratch(const struct call *c)
 {
-  ty_desc space = common_space(c);
+  ty_desc space = find_space(c);
   size_t bytes = 0;
   space.dtype = compute_dtype(c->in, c->nin, c->out, c->nout);
-  const int last = end_output(c, &space);
-  for (int k = 0; k < c->nout && k < MOST; k++)
+  const int last = find_end_output(c, &space);
+  for (int k = 0; k < c->nout && k < MOST_INPUTS; k++)
     if (is_summed(c, &space, k) && !is_head(c, k) && k != last)
-      bytes += summed_bytes(&space, space.dtype);
+      bytes += count_summed_bytes(&space, space.dtype);
   if (last < 0) return bytes;
   const struct pw_end end = find_end(c, &space, last);
   return bytes + pw_end_scratch(c->device, &end);
 }
 
-static int head_operand(const struct reads *reads)
+/* Returns which of the reads is the head gradient. */
+static int find_head_operand(const struct reads *reads)
 {
   int n = 0;
   while (n < reads->n && reads->read[n].kind != READ_HEAD) n++;
   return n;
 }
 
-static int ready_backward(struct call *c, struct ready *r)
+/* Finds out what backward needs to run. */
+static int prepare_backward(struct call *c, struct formula_state *r)
 {
   ty_desc d[PW_ARGS];
   struct plan p = { .op = c->op, .param = c->param, .backward = true };
@@ -532,14 +552,14 @@ static int ready_backward(struct call *c, struct ready *r)
   p.reads = formula_find_reads(c->op, c->param);
   TRY(op_inputs(c->op, NULL, &p.ports));
   size_t used = 0;
-  NEED(
-      c->nin + c->nout <= PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);
-  r->space = common_space(c);
+  NEED(c->nin + c->nout <= PW_ARGS, TY_EUNSUPPORTED, "%s: the formula has too many operands",
+      c->op->name);
+  r->space = find_space(c);
   r->space.dtype = p.dtype;
   r->n = c->nin + c->nout;
   r->nsum = r->nnumber = 0;
   r->end.operand = -1;
-  const int last = end_output(c, &r->space);
+  const int last = find_end_output(c, &r->space);
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
@@ -558,28 +578,28 @@ static int ready_backward(struct call *c, struct ready *r)
       continue;
     }
     r->sum[r->nsum++] = (struct sum_out){ k,
-      is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
+      is_head(c, k) ? -1 - find_head_operand(p.reads) : (int64_t)used };
     if (is_head(c, k)) continue;
     p.want |= 1u << k;
-    used += summed_bytes(&r->space, p.dtype);
+    used += count_summed_bytes(&r->space, p.dtype);
   }
   r->end_at = (int64_t)used;
   TRY(add_numbers(c->op, d, r->n, r));
   if (p.want) {
-    TRY(get_cached(&p, 1, &e));
+    TRY(get_cached(&p, KEPT_BACKWARD, &e));
     r->pw = e->pw;
   }
   TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
-  r->loop.numbers = number_mask(r);
+  r->loop.numbers = find_number_operands(r);
   r->done = true;
   return TY_OK;
 }
 
-static int row_backward(struct call *c)
+static int formula_backward(struct call *c)
 {
-  struct ready *r = c->state;
+  struct formula_state *r = c->state;
   void *operand[PW_ARGS];
-  if (!r->done) TRY(ready_backward(c, r));
+  if (!r->done) TRY(prepare_backward(c, r));
   for (int k = 0; k < c->nin; k++) operand[k] = c->in[k].p;
   for (int k = 0; k < c->nout; k++) {
     operand[c->nin + k] = c->out[k].p;
@@ -605,8 +625,8 @@ static int row_backward(struct call *c)
   return TY_OK;
 }
 
-const struct kernel formula_kernel[] = { { "row", row_forward, T_ANY, .state = formula_state },
+const struct kernel formula_kernel[] = { { "row", formula_forward, T_ANY, .state = measure_state },
   { 0 } };
 const struct kernel formula_back_kernel[] = {
-  { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = formula_state }, { 0 }
+  { "row_back", formula_backward, T_ANY, .scratch = measure_scratch, .state = measure_state }, { 0 }
 };

@@ -176,6 +176,25 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
   return buffer;
 }
 
+/* Writes what an error expects of a parameter: "an int of at least 1". */
+static const char *describe_expected(const struct param *p, char *buffer, size_t size)
+{
+  static const char *const noun[] = { "", "an int", "a number", "a boolean", "", "a dtype", "text",
+    "a list of ints", "a list of ints", "a list of numbers" };
+  char bounds[64] = "", low[32] = "", high[32] = "";
+  if (p->type == P_ENUM) return param_type(p, buffer, size);
+  if (p->range && !strcmp(p->range, "[-2147483648,2147483647]"))
+    snprintf(bounds, sizeof bounds, " of 32 bits");
+  else if (p->range) {
+    sscanf(p->range, "[%31[^],]", low);
+    sscanf(strchr(p->range, ','), ",%31[^]]", high);
+    snprintf(bounds, sizeof bounds, "%s%s%s%s", *low && *high ? " from " : *low ? " of at least " : "",
+        low, *high ? *low ? " to " : " of at most " : "", high);
+  }
+  snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none ? " or None" : "");
+  return buffer;
+}
+
 /* Returns the error's text for a list that has more numbers than its field holds. */
 static const char *too_long(const struct param *p, const char *s, char *want, size_t size)
 {
@@ -207,7 +226,7 @@ static void find_elsewhere(const struct param *p, const char *word, char *hint, 
 static int bad_value(const struct op *op, const struct param *p, const char *s)
 {
   char want[512], hint[128];
-  param_type(p, want, sizeof want);
+  describe_expected(p, want, sizeof want);
   s = too_long(p, s, want, sizeof want);
   find_elsewhere(p, s, hint, sizeof hint);
   int code = fail(TY_EVALUE, "%s: parameter %s: expected %s, got '%s'%s", op->name, p->name, want,
@@ -268,10 +287,19 @@ const char *attr_given(const ty_attr *attr, int n, const char *key)
 static int missing_param(const struct op *op, const struct param *p)
 {
   char want[512];
-  int code = fail(TY_EVALUE, "%s: required parameter %s is missing (%s)", op->name, p->name,
-      param_type(p, want, sizeof want));
+  int code = fail(TY_EVALUE, "%s: parameter %s is missing; expected %s", op->name, p->name,
+      describe_expected(p, want, sizeof want));
   fail_node(op->name, NULL, NULL);
   fail_argument(p->name, want, "nothing");
+  return code;
+}
+
+/* Lets an operator check its record. The operator's name is put in front of the error, so that
+** operators may share a check. */
+static int check_record(const struct op *op, void *param)
+{
+  const int code = op->check(param);
+  if (code) fail_prefix(op->name), fail_node(op->name, NULL, NULL);
   return code;
 }
 
@@ -287,7 +315,7 @@ int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
     if (!s) return missing_param(op, p);
     TRY(parse_one(op, p, s, param));
   }
-  return op->check ? op->check(param) : TY_OK;
+  return op->check ? check_record(op, param) : TY_OK;
 }
 
 bool op_has_param(const struct op *op, const char *key) { return find_param(op, key) != NULL; }

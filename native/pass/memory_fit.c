@@ -1,7 +1,7 @@
 /* memory_fit.c - offsets for values with known sizes and lifetimes, in as little memory as
 ** possible.
 **
-** The lower bound is the largest sum of bytes alive at one step; where places are kept, also what
+** The lower bound is the largest sum of bytes alive at one step; where offsets are kept, also what
 ** these leave no room for below them. Several orders of placing are tried, each at the tightest
 ** gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order
 ** by size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
@@ -15,36 +15,45 @@
 */
 #include "pass/passes.h"
 
-/* an assigned item: its steps and bytes, side by side for best_gap */
-struct assigned { int item, first, last; int64_t offset, end; };
-
-struct fit {
-  int n;
-  const int64_t *bytes;
-  const int *first, *last;
-  const int64_t *kept;                                /* >= 0: a place that may not change */
-  int nkept;                                          /* items with such a place */
-  int64_t *offset, *best, total;
-  int64_t live;                                       /* the most bytes alive at one step */
-  int64_t bound;                                      /* no plan that keeps places needs less */
-  int64_t held;                                       /* bytes that a plan has at no cost */
-  int peak;                                           /* the step that needs it */
-  /* which gap: the lowest (every plan is some order's so), else the tightest */
-  bool lowest;
-  int *order;
-  int *good;                                          /* the order to climb from */
-  struct assigned *assigned;                          /* sorted by offset */
-  int64_t *key;
+/* An item with an offset: what find_gap reads of it, side by side. */
+struct assigned {
+  int item;
+  int first, last;                                    /* steps of its life */
+  int64_t offset, end;                                /* its bytes */
 };
 
-static int64_t lower_bound(
-    int n, const int64_t *bytes, const int *first, const int *last, int *when)
+struct fit {
+  int n;                                              /* items */
+  const int64_t *bytes;                               /* per item: its size */
+  const int *first, *last;                            /* per item: the steps of its life */
+  const int64_t *kept;                                /* per item: the offset it keeps, or -1 */
+  int nkept;                                          /* items that keep theirs */
+  int64_t *offset;                                    /* per item: in the plan that is made */
+  int64_t *best;                                      /* per item: in the best plan so far */
+  int64_t total;                                      /* bytes of the best plan */
+  int64_t live;                                       /* the most bytes alive at one step */
+  int peak;                                           /* that step */
+  int64_t bound;                                      /* no plan with the kept offsets needs less */
+  int64_t held;                                       /* bytes that a plan has at no cost */
+  /* which gap: the lowest (every plan is some order's so), else the tightest */
+  bool lowest;
+  int *order;                                         /* the items, in the order to assign them */
+  int *base_order;                                    /* the order to climb from */
+  struct assigned *assigned;                          /* sorted by offset */
+  int64_t *key;                                       /* per item: what it is sorted by */
+};
+
+/* Returns the most bytes that are alive at one step, and that step in *when. Only items count that
+** begin at `least` or above; start NULL: all do. */
+static int64_t find_peak(int n, const int64_t *bytes, const int *first, const int *last,
+    const int64_t *start, int64_t least, int *when)
 {
   int end = 0;
   for (int i = 0; i < n; i++) end = MAX(end, last[i] + 2);
   int64_t *delta = NEWS(int64_t, end + 1), live = 0, peak = 0;
   if (!delta) return 0;
-  for (int i = 0; i < n; i++) delta[first[i]] += bytes[i], delta[last[i] + 1] -= bytes[i];
+  for (int i = 0; i < n; i++)
+    if (!start || start[i] >= least) delta[first[i]] += bytes[i], delta[last[i] + 1] -= bytes[i];
   for (int t = 0; t < end; t++) {
     live += delta[t];
     if (live > peak) peak = live, *when = t;
@@ -53,22 +62,23 @@ static int64_t lower_bound(
   return peak;
 }
 
-/* the largest key first */
-static _Thread_local const int64_t *sort_key;
-static int by_key(const void *a, const void *b)
+static _Thread_local const int64_t *sort_key;         /* of the sort that runs, per item */
+
+/* Compares items for qsort: the largest key comes first, the first item of equal ones. */
+static int compare_keys_down(const void *a, const void *b)
 {
   int i = *(const int *)a, j = *(const int *)b;
   return sort_key[i] != sort_key[j] ? (sort_key[i] > sort_key[j] ? -1 : 1) : i - j;
 }
-static int by_key_up(const void *a, const void *b) { return by_key(b, a); }
 
-/* -- the bound that places kept impose --------------------------------------------------------- */
+static int compare_keys_up(const void *a, const void *b) { return compare_keys_down(b, a); }
 
-/* thresholds that are looked at */
-enum { THRESHOLDS = 32 };
+/* -- the bound that kept offsets impose -------------------------------------------------------- */
 
-/* Returns where an item begins at the earliest if it fits below no place kept during its life: at
-** their end; 0 where it fits. `by_offset`: the n kept items in order of their places. */
+enum { MOST_THRESHOLDS = 32 };                        /* that raise_by_thresholds looks at */
+
+/* Returns where an item begins at the earliest if it fits below no kept item of its life: at the
+** end of these; 0 where it fits. `by_offset`: the n kept items in order of their offsets. */
 static int64_t forced_above(const struct fit *f, int i, const int *by_offset, int n)
 {
   int64_t at = 0;
@@ -81,40 +91,28 @@ static int64_t forced_above(const struct fit *f, int i, const int *by_offset, in
   return at;
 }
 
-/* Returns the largest sum at one step of the bytes of items that begin at `least` or above. */
-static int64_t peak_above(const struct fit *f, const int64_t *above, int64_t least)
-{
-  int end = 0;
-  for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i] + 2);
-  int64_t *delta = NEWS(int64_t, end + 1), live = 0, peak = 0;
-  if (!delta) return 0;
-  for (int i = 0; i < f->n; i++)
-    if (above[i] >= least) delta[f->first[i]] += f->bytes[i], delta[f->last[i] + 1] -= f->bytes[i];
-  for (int t = 0; t < end; t++) {
-    live += delta[t];
-    peak = MAX(peak, live);
-  }
-  mem_free(delta);
-  return peak;
-}
-
 /* Raises the bound: items that begin above a kept offset are above each other where they live at
 ** once. */
 static void raise_by_thresholds(struct fit *f)
 {
   int64_t least = INT64_MAX;
-  for (int tried = 0; tried < THRESHOLDS; tried++) {
+  int when;
+  for (int tried = 0; tried < MOST_THRESHOLDS; tried++) {
     int64_t next = 0;
     for (int i = 0; i < f->n; i++)
       if (f->key[i] < least) next = MAX(next, f->key[i]);
     if (!next) return;
-    f->bound = MAX(f->bound, next + peak_above(f, f->key, next));
+    f->bound = MAX(
+        f->bound, next + find_peak(f->n, f->bytes, f->first, f->last, f->key, next, &when));
     least = next;
   }
 }
 
-/* words of 64 units of ALIGN bytes that the sums of a hole take, and of all holes */
-enum { HOLE_WORDS = 1 << 14, SUM_WORDS = 1 << 19 };
+/* Sums of sizes are bits of words, a bit for ALIGN bytes. */
+enum {
+  HOLE_WORDS = 1 << 14,                               /* at most, for one hole */
+  SUM_WORDS = 1 << 19                                 /* all that a bound may look at */
+};
 
 /* Adds to the sums those with an item of so many units. Bit k of sums: some items have k units
 ** together. */
@@ -169,7 +167,7 @@ static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n,
   return at + MAX(free - filled, 0);
 }
 
-/* Raises the bound to what the places kept make necessary. */
+/* Raises the bound to what the kept offsets make necessary. */
 static void raise_bound(struct fit *f)
 {
   int n = 0, *by_offset = f->order;
@@ -177,7 +175,7 @@ static void raise_bound(struct fit *f)
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0) by_offset[n++] = i;
   sort_key = f->kept;
-  qsort(by_offset, (size_t)n, sizeof(int), by_key_up);
+  qsort(by_offset, (size_t)n, sizeof(int), compare_keys_up);
   for (int i = 0; i < f->n; i++) {
     f->key[i] = f->kept[i] < 0 ? forced_above(f, i, by_offset, n) : 0;
     if (f->kept[i] >= 0) f->bound = MAX(f->bound, f->kept[i] + f->bytes[i]);
@@ -193,7 +191,7 @@ static void raise_bound(struct fit *f)
 
 /* Returns the offset of the tightest gap (or the lowest one that fits) for item i between the
 ** assigned items that live with it. */
-static int64_t best_gap(const struct fit *f, int i, int assigned)
+static int64_t find_gap(const struct fit *f, int i, int assigned)
 {
   const int first = f->first[i], last = f->last[i];
   const int64_t bytes = f->bytes[i];
@@ -211,6 +209,7 @@ static int64_t best_gap(const struct fit *f, int i, int assigned)
   return best >= 0 ? best : at;
 }
 
+/* Inserts item i, which has its offset, into the list of assigned items. */
 static void insert_assigned(struct fit *f, int i, int assigned)
 {
   const int64_t offset = f->offset[i];
@@ -220,6 +219,8 @@ static void insert_assigned(struct fit *f, int i, int assigned)
       (struct assigned){ i, f->first[i], f->last[i], offset, offset + f->bytes[i] };
 }
 
+/* Assigns all items in f->order; returns the bytes that they take. Gives up, with INT64_MAX, where
+** these reach the limit. */
 static int64_t assign_in_order(struct fit *f, int64_t limit)
 {
   int assigned = 0;
@@ -231,7 +232,7 @@ static int64_t assign_in_order(struct fit *f, int64_t limit)
   for (int k = 0; k < f->n; k++) {
     int i = f->order[k];
     if (f->kept[i] >= 0) continue;
-    f->offset[i] = best_gap(f, i, assigned);
+    f->offset[i] = find_gap(f, i, assigned);
     insert_assigned(f, i, assigned++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
     if (total >= limit) return INT64_MAX; /* cannot win any more */
@@ -239,6 +240,7 @@ static int64_t assign_in_order(struct fit *f, int64_t limit)
   return total;
 }
 
+/* Takes f->offset as the best plan so far if it is smaller. */
 static void keep_if_better(struct fit *f, int64_t total)
 {
   if (total >= f->total) return;
@@ -246,18 +248,28 @@ static void keep_if_better(struct fit *f, int64_t total)
   memcpy(f->best, f->offset, sizeof(int64_t) * (size_t)f->n);
 }
 
+/* Sorts the items by f->key, the largest first. */
 static void sort_order(struct fit *f)
 {
   for (int i = 0; i < f->n; i++) f->order[i] = i;
   sort_key = f->key;
-  qsort(f->order, (size_t)f->n, sizeof(int), by_key);
+  qsort(f->order, (size_t)f->n, sizeof(int), compare_keys_down);
 }
 
 /* -- in order of time, with a free list -------------------------------------------------------- */
 
-struct hole { int64_t at, size; };
-struct holes { struct hole *h; int n, cap; int64_t top; };
+struct hole {
+  int64_t at, size;
+};
 
+/* The holes below `top`, where the items so far end; in order of their offsets. */
+struct holes {
+  struct hole *h;
+  int n, cap;
+  int64_t top;
+};
+
+/* Takes `size` bytes of the tightest hole, or adds them at the top; returns their offset. */
 static int64_t take_hole(struct holes *q, int64_t size)
 {
   int best = -1;
@@ -277,6 +289,7 @@ static int64_t take_hole(struct holes *q, int64_t size)
   return at;
 }
 
+/* Gives bytes back, and joins the hole with its neighbours. Returns false without memory. */
 static bool give_hole(struct holes *q, int64_t at, int64_t size)
 {
   int k = 0;
@@ -299,14 +312,15 @@ static bool give_hole(struct holes *q, int64_t at, int64_t size)
   return true;
 }
 
-/* Assigns items with kept offsets to these for good; the gaps between them are the first holes. */
-static bool hold_kept(struct fit *f, struct holes *q)
+/* Assigns their offsets to the kept items for good; the gaps between them are the first holes.
+** Returns false without memory. */
+static bool assign_kept(struct fit *f, struct holes *q)
 {
   int n = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0) f->order[n++] = i, f->offset[i] = f->kept[i];
   sort_key = f->kept;
-  qsort(f->order, (size_t)n, sizeof(int), by_key);
+  qsort(f->order, (size_t)n, sizeof(int), compare_keys_down);
   for (int k = n - 1; k >= 0; k--) { /* from the lowest on */
     const int i = f->order[k];
     const int64_t gap = f->kept[i] - q->top;
@@ -317,24 +331,28 @@ static bool hold_kept(struct fit *f, struct holes *q)
   return true;
 }
 
-static _Thread_local const int *sort_time;
-static int by_time(const void *a, const void *b)
+static _Thread_local const int *sort_time;            /* of the sort that runs, per item */
+
+/* Compares items for qsort: the earliest comes first, the first item of equal ones. */
+static int compare_times(const void *a, const void *b)
 {
   int i = *(const int *)a, j = *(const int *)b;
   return sort_time[i] != sort_time[j] ? sort_time[i] - sort_time[j] : i - j;
 }
 
+/* Assigns the items in order of their first steps, each to the tightest hole that those leave which
+** have ended; returns the bytes that all take, INT64_MAX without memory. */
 static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
 {
-  int *birth = f->order, *death = f->good, n = 0;
+  int *birth = f->order, *death = f->base_order, n = 0;
   struct holes q = { 0 };
-  bool ok = hold_kept(f, &q);
+  bool ok = assign_kept(f, &q);
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] < 0) birth[n] = death[n] = i, n++;
   sort_time = first;
-  qsort(birth, (size_t)n, sizeof(int), by_time);
+  qsort(birth, (size_t)n, sizeof(int), compare_times);
   sort_time = last;
-  qsort(death, (size_t)n, sizeof(int), by_time);
+  qsort(death, (size_t)n, sizeof(int), compare_times);
   for (int b = 0, d = 0; ok && b < n; b++) {
     for (; d < n && last[death[d]] < first[birth[b]]; d++)
       ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
@@ -360,10 +378,12 @@ static int64_t assign_backwards(struct fit *f)
 
 /* -- the search -------------------------------------------------------------------------------- */
 
-/* Orders of values. BY_PEAK, what lives at the fullest step by life, is the first, since it meets
+/* Orders of items. BY_PEAK, what lives at the fullest step by life, is the first, since it meets
 ** the bound of most programs with gradients. */
-enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, KINDS };
-static void make_key(struct fit *f, int kind)
+enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, ORDERS };
+
+/* Sets the keys that sort the items in an order. */
+static void make_keys(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
     int64_t life = f->last[i] - f->first[i] + 1, size = MIN(f->bytes[i] >> 6, 999);
@@ -378,18 +398,22 @@ static void make_key(struct fit *f, int kind)
   }
 }
 
-/* A plan that is at most one part in NEAR above the most bytes that are alive is good enough. */
-enum { NEAR = 500 };
-/* items of a large plan, for which the orders take longer than the rest of a bind */
-enum { MANY = 500 };
+/* How far a plan is above the most bytes that are alive: at most one part in so many. */
+enum {
+  NEAR_PART = 500,                                    /* good enough */
+  FAR_PART = 25                                       /* worth climbing from the other orders */
+};
 
-/* Returns whether the best plan may be improved, and is more than one part above the most bytes
-** that are alive. */
+enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */
+
+/* Returns whether the best plan may be improved, and is more than one part of `part` above the most
+** bytes that are alive. */
 static bool above_bound(const struct fit *f, int part)
 {
   return f->total > f->bound && f->total > f->live + f->live / part;
 }
 
+/* Returns the next number of a sequence, and its state in *s. */
 static uint32_t next_random(uint32_t *s)
 {
   *s ^= *s << 13;
@@ -398,7 +422,7 @@ static uint32_t next_random(uint32_t *s)
 }
 
 /* Returns an item that ends at the top of the plan, the first after a random one. */
-static int top_item(const struct fit *f, int64_t total, uint32_t from)
+static int find_top_item(const struct fit *f, int64_t total, uint32_t from)
 {
   for (int k = 0; k < f->n; k++) {
     int i = (int)((from + (uint32_t)k) % (uint32_t)f->n);
@@ -407,16 +431,17 @@ static int top_item(const struct fit *f, int64_t total, uint32_t from)
   return 0;
 }
 
-/* Moves item i of the order to place `to`, or (swap) lets two random items change places. */
+/* Changes the base order a little, in f->order: moves item i to an earlier position, or, in a third
+** of the cases, exchanges two items. */
 static void disturb_order(struct fit *f, int i, uint32_t *seed)
 {
   int n = f->n, at = 0, to;
-  memcpy(f->order, f->good, sizeof(int) * (size_t)n);
+  memcpy(f->order, f->base_order, sizeof(int) * (size_t)n);
   if (next_random(seed) % 3 == 0) {
     int a = (int)(next_random(seed) % (uint32_t)n), b = (int)(next_random(seed) % (uint32_t)n),
-        keep = f->order[a];
+        moved = f->order[a];
     f->order[a] = f->order[b];
-    f->order[b] = keep;
+    f->order[b] = moved;
     return;
   }
   while (at < n - 1 && f->order[at] != i) at++;
@@ -425,18 +450,23 @@ static void disturb_order(struct fit *f, int i, uint32_t *seed)
   f->order[to] = i;
 }
 
-/* of the search; a build whose code is slow asks for fewer */
+/* Budgets are in pairs of items that are compared, 4 ns each (Zen 5, November 2026). This one is
+** that of climbing from an order; a build whose code is slow asks for less. */
 #ifndef PLAN_STEPS
 #define PLAN_STEPS 24000000
 #endif
-/* What a change costs beside the pairs of items it compares, in their unit of 4 ns (Zen 5, November
-** 2026). It counts where places are kept, as at each step of a chain of reshapes. */
-enum { CHANGE_COST = 170 };
-/* Where a plan needs no more bytes than there are: about 0.3 ms. Before all plans of few items are
-** looked at: about 1 ms. */
-enum { PLAN_STEPS_HELD = 75000, PLAN_STEPS_QUICK = 250000 };
 
-static _Thread_local int64_t nchanges;
+enum {
+  PLAN_STEPS_HELD = 75000,                            /* until what is held is asked: 0.3 ms */
+  PLAN_STEPS_QUICK = 250000,                          /* until all plans are looked at: 1 ms */
+  PLAN_STEPS_ORDERS = 6000000,                        /* of a large plan, for the orders */
+  PLAN_STEPS_LARGE = 3000000,                         /* of a large plan, for climbing */
+  /* What a change costs beside its pairs. It counts where offsets are kept, as at each step of a
+  ** chain of reshapes. */
+  CHANGE_COST = 170
+};
+
+static _Thread_local int64_t nchanges;                /* of orders, in all plans of this thread */
 
 int64_t plan_changes(void) { return nchanges; }
 
@@ -444,41 +474,41 @@ int64_t plan_changes(void) { return nchanges; }
 ** exchanged; orders of equal size are accepted too. */
 static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
 {
-  memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
+  memcpy(f->order, f->base_order, sizeof(int) * (size_t)f->n);
   int64_t current = assign_in_order(f, INT64_MAX),
-          one = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
-  int top = top_item(f, current, *seed);
-  for (; above_bound(f, NEAR) && budget > 0; budget -= one) {
+          cost = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
+  int top = find_top_item(f, current, *seed);
+  for (; above_bound(f, NEAR_PART) && budget > 0; budget -= cost) {
     nchanges++;
     disturb_order(f, top, seed);
     int64_t total = assign_in_order(f, current + 1);
     if (total > current) continue;
     current = total;
-    memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
-    top = top_item(f, current, next_random(seed));
+    memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
+    top = find_top_item(f, current, next_random(seed));
     keep_if_better(f, total);
   }
 }
 
 /* -- all plans of few items -------------------------------------------------------------------- */
 
-/* items that the search takes */
-enum { FEW_VALUES = 16 };
-/* nodes of its tree that it looks at: about 1 ms */
-enum { MOST_NODES = 5000 };
-
-struct exact {
-  struct fit *f;
-  /* per item: all that live at its first step */
-  uint32_t alive[FEW_VALUES];
-  uint32_t placed;                                    /* set of items, the kept ones among them */
-  uint32_t all;
-  int nodes;                                          /* left */
-  int64_t limit;                                      /* of totals that are looked for */
+enum {
+  FEW_ITEMS = 16,                                     /* that the search takes */
+  MOST_NODES = 5000                                   /* of its tree: about 1 ms */
 };
 
-/* Returns the lowest place of item i that no placed one takes. f->assigned: these, by place. */
-static int64_t lowest_offset(const struct exact *x, int i, int n)
+/* Sets of items are bits. */
+struct exact {
+  struct fit *f;
+  uint32_t alive[FEW_ITEMS];                          /* per item: who lives at its first step */
+  uint32_t assigned;                                  /* items with an offset, kept ones too */
+  uint32_t all;
+  int nodes;                                          /* left */
+  int64_t limit;                                      /* totals from here on are of no use */
+};
+
+/* Returns the lowest offset for item i between the n assigned ones. */
+static int64_t find_lowest_offset(const struct exact *x, int i, int n)
 {
   const struct fit *f = x->f;
   int64_t at = 0;
@@ -491,7 +521,8 @@ static int64_t lowest_offset(const struct exact *x, int i, int n)
   return at;
 }
 
-/* Returns whether what is not placed fits between `least` and the best total at each step. */
+/* Returns whether the items that are not assigned fit between `least` and the limit at each
+** step. */
 static bool fits_above(const struct exact *x, int64_t least)
 {
   const struct fit *f = x->f;
@@ -499,15 +530,16 @@ static bool fits_above(const struct exact *x, int64_t least)
     int64_t need = 0;
     for (uint32_t set = x->alive[t]; set; set &= set - 1) {
       const int i = __builtin_ctz(set);
-      const bool placed = x->placed >> i & 1;
-      const int64_t from = placed ? MAX(f->offset[i], least) : 0;
-      need += placed ? MAX(f->offset[i] + f->bytes[i] - from, 0) : f->bytes[i];
+      const bool assigned = x->assigned >> i & 1;
+      const int64_t from = assigned ? MAX(f->offset[i], least) : 0;
+      need += assigned ? MAX(f->offset[i] + f->bytes[i] - from, 0) : f->bytes[i];
     }
     if (need && least + need >= x->limit) return false;
   }
   return true;
 }
 
+/* Returns whether two items may change places in any plan. */
 static bool are_alike(const struct fit *f, int i, int j)
 {
   return f->bytes[i] == f->bytes[j] && f->first[i] == f->first[j] && f->last[i] == f->last[j];
@@ -519,37 +551,38 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 {
   struct fit *f = x->f;
   if (x->nodes-- <= 0) return;
-  if (x->placed == x->all) {
+  if (x->assigned == x->all) {
     keep_if_better(f, top);
     x->limit = f->total;
     return;
   }
   if (!fits_above(x, least)) return;
-  int64_t lowest[FEW_VALUES];
+  int64_t lowest[FEW_ITEMS];
   for (int i = 0; i < f->n; i++) {
-    lowest[i] = x->placed >> i & 1 ? -1 : lowest_offset(x, i, n);
+    lowest[i] = x->assigned >> i & 1 ? -1 : find_lowest_offset(x, i, n);
     if (lowest[i] >= 0 && lowest[i] + f->bytes[i] >= x->limit) return;
   }
   for (int i = 0; i < f->n && f->total > f->bound; i++) {
-    bool again = lowest[i] < least;
-    for (int j = 0; j < i && !again; j++) again = !(x->placed >> j & 1) && are_alike(f, i, j);
-    if (again || lowest[i] + f->bytes[i] >= x->limit) continue;
+    bool seen = lowest[i] < least;                    /* as another branch, or of an alike item */
+    for (int j = 0; j < i && !seen; j++) seen = !(x->assigned >> j & 1) && are_alike(f, i, j);
+    if (seen || lowest[i] + f->bytes[i] >= x->limit) continue;
     f->offset[i] = lowest[i];
     insert_assigned(f, i, n);
-    x->placed |= 1u << i;
+    x->assigned |= 1u << i;
     assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
-    x->placed &= ~(1u << i);
+    x->assigned &= ~(1u << i);
     int k = 0;
     while (f->assigned[k].item != i) k++;
     memmove(&f->assigned[k], &f->assigned[k + 1], sizeof *f->assigned * (size_t)(n - k));
   }
 }
 
-/* Returns whether no plan is smaller by more than a part of 500, which may have been found. */
+/* Looks at all plans of few items for one that is better by more than one part in NEAR_PART.
+** Returns whether it has seen them all. */
 static bool search_all(struct fit *f)
 {
-  if (f->n > FEW_VALUES) return false;
-  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / NEAR };
+  if (f->n > FEW_ITEMS) return false;
+  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / NEAR_PART };
   int n = 0;
   int64_t top = 0;
   for (int t = 0; t < f->n; t++) {
@@ -559,36 +592,37 @@ static bool search_all(struct fit *f)
     if (f->kept[t] < 0) continue;
     f->offset[t] = f->kept[t];
     insert_assigned(f, t, n++);
-    x.placed |= 1u << t;
+    x.assigned |= 1u << t;
     top = MAX(top, f->kept[t] + f->bytes[t]);
   }
   assign_next(&x, n, 0, top);
   return x.nodes > 0;
 }
 
-/* values; an order takes the square of their number, so beyond this the order of time does */
+/* items; an order takes the square of their number, so beyond this the order of time does */
 enum { MOST_SEARCHED = 10000 };
 
-static void search_orders(struct fit *f)
+/* Looks for the best plan; the top of the file tells in which order. */
+static void search_plans(struct fit *f)
 {
-  const bool small = f->n < MANY;
+  const bool small = f->n < LARGE_PLAN;
   for (int i = 0; i < f->n; i++) f->nkept += f->kept[i] >= 0;
   if (f->nkept) raise_bound(f);
   keep_if_better(f, assign_in_time(f, f->first, f->last));
   if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
-  if (!small && !above_bound(f, NEAR)) return;
+  if (!small && !above_bound(f, NEAR_PART)) return;
   int64_t budget = f->nkept ? INT64_MAX
       : small               ? PLAN_STEPS
-                            : INT64_C(6000000),
-          one = (int64_t)f->n * f->n / 4 + 1;
-  for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0);
-       k++, budget -= one) {
+                            : PLAN_STEPS_ORDERS,
+          cost = (int64_t)f->n * f->n / 4 + 1;
+  for (int k = 0; k < 2 * ORDERS && f->total > f->bound && (budget >= cost || k == 0);
+       k++, budget -= cost) {
     if (f->n > MOST_SEARCHED && f->total < INT64_MAX) return;
     f->lowest = k & 1;
-    make_key(f, k / 2);
+    make_keys(f, k / 2);
     sort_order(f);
     int64_t total = assign_in_order(f, f->total);
-    if (k == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    if (k == 0 || total < f->total) memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
     keep_if_better(f, total);
   }
   if (f->n > MOST_SEARCHED || f->total <= f->bound) return;
@@ -600,11 +634,11 @@ static void search_orders(struct fit *f)
     improve_order(f, PLAN_STEPS_QUICK - PLAN_STEPS_HELD, &seed);
     if (search_all(f)) return;
   }
-  improve_order(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
-  for (int k = 0; small && k < KINDS && above_bound(f, 25); k++) { /* rare: from other orders */
-    make_key(f, k);
+  improve_order(f, MIN(budget, small ? PLAN_STEPS : PLAN_STEPS_LARGE), &seed);
+  for (int k = 0; small && k < ORDERS && above_bound(f, FAR_PART); k++) { /* rare */
+    make_keys(f, k);
     sort_order(f);
-    memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
     improve_order(f, PLAN_STEPS, &seed);
   }
 }
@@ -612,8 +646,8 @@ static void search_orders(struct fit *f)
 int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t held,
     int64_t *offset, int64_t *total, int64_t *bound)
 {
-  int worst = 0;
-  *total = *bound = lower_bound(n, bytes, first, last, &worst);
+  int peak = 0;
+  *total = *bound = find_peak(n, bytes, first, last, NULL, 0, &peak);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
   struct fit f = {
@@ -628,16 +662,16 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
     .live = *bound,
     .bound = *bound,
     .held = held,
-    .peak = worst,
+    .peak = peak,
     .order = NEWS(int, n),
     .assigned = NEWS(struct assigned, n),
-    .good = NEWS(int, n),
+    .base_order = NEWS(int, n),
     .key = NEWS(int64_t, n),
   };
-  bool complete = kept && f.best && f.order && f.assigned && f.good && f.key;
+  bool complete = kept && f.best && f.order && f.assigned && f.base_order && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
-    search_orders(&f);
+    search_plans(&f);
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
     *total = f.total;
   }
@@ -645,7 +679,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   mem_free(f.best);
   mem_free(f.order);
   mem_free(f.assigned);
-  mem_free(f.good);
+  mem_free(f.base_order);
   mem_free(f.key);
   return complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
 }

@@ -13,18 +13,26 @@
 #include <ctype.h>
 #include "pointwise/ir.h"
 
+enum {
+  LETTERS = 26,                                       /* variables are letters */
+  DEEPEST = 200,                                      /* nested choices and unary operators */
+  MISSING = -2                                        /* operand of the unknown variable 'a' */
+};
+
 struct parse {
   struct pw_program *t;
   struct pw_env *env;
-  const char *text, *s, *missing[26];
-  int code, depth;
+  const char *text;                                   /* the formula */
+  const char *s;                                      /* what is read next */
+  const char *missing[LETTERS];                       /* where an unknown variable is read first */
+  int code;                                           /* of the first mistake */
+  int depth;
 };
-enum { DEEPEST = 200,                                 /* nested parentheses */
-       /* operand of a variable that is unknown, less its number */
-       MISSING = -2 };
 
 static int parse_choice(struct parse *p);
 
+/* Fails at a place of the formula, with n characters of it as a quotation. Returns a term, which
+** nobody uses. */
 static int fail_formula(struct parse *p, const char *at, const char *what, int n)
 {
   if (p->code) return 0;
@@ -38,6 +46,7 @@ static int fail_formula(struct parse *p, const char *at, const char *what, int n
 
 static void skip_blanks(struct parse *p) { while (isspace((unsigned char)*p->s)) p->s++; }
 
+/* Returns whether c comes next, and skips it if so. */
 static bool take_char(struct parse *p, char c)
 {
   skip_blanks(p);
@@ -46,6 +55,7 @@ static bool take_char(struct parse *p, char c)
   return true;
 }
 
+/* Skips c, or fails. */
 static void expect_char(struct parse *p, char c)
 {
   char what[16];
@@ -64,6 +74,7 @@ static int make_unary(struct parse *p, int op, int a)
 {
   return p->code ? 0 : pw_term_op(p->t, op, a, -1, -1);
 }
+
 static int make_binary(struct parse *p, int op, int a, int b)
 {
   return p->code ? 0 : pw_term_op(p->t, op, a, b, -1);
@@ -71,10 +82,14 @@ static int make_binary(struct parse *p, int op, int a, int b)
 
 /* -- atoms ------------------------------------------------------------------------------------- */
 
-/* Other spellings, and functions made of others. */
-enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, ISREAL, XOR, CLIP };
-static const struct { const char *name; int op, args;
-} more[] = {
+enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, ISREAL, XOR, CLIP }; /* functions made of others */
+
+/* Functions beside those of pw_opcode: other spellings of these, and the ones made of others. */
+static const struct {
+  const char *name;
+  int op; /* PW_*, or one of the above */
+  int args;
+} other_functions[] = {
   { "psi", PW_DIGAMMA, 1 },
   { "arcsin", PW_ASIN, 1 },
   { "arccos", PW_ACOS, 1 },
@@ -96,6 +111,7 @@ static const struct { const char *name; int op, args;
   { "isreal", ISREAL, 1 },
 };
 
+/* Makes the terms of a function that is made of others. */
 static int make_function(struct parse *p, int op, const int *a)
 {
   if (p->code) return 0;
@@ -109,16 +125,16 @@ static int make_function(struct parse *p, int op, const int *a)
     return p->t->kind >= KIND_I32 ? one : make_binary(p, PW_GT, inf, make_unary(p, PW_ABS, a[0]));
   case ISREAL: return p->t->kind >= KIND_I32 ? zero : one;
   case XOR: return make_binary(p, PW_NE, make_unary(p, PW_NOT, a[0]), make_unary(p, PW_NOT, a[1]));
-  default: return make_binary(p, PW_MAX, make_binary(p, PW_MIN, a[0], a[2]), a[1]);
+  default: /* CLIP */ return make_binary(p, PW_MAX, make_binary(p, PW_MIN, a[0], a[2]), a[1]);
   }
 }
 
 static int parse_call(struct parse *p, const char *name, size_t n)
 {
   int a[3] = { 0 }, op = pw_opcode_find(name, n), args = op >= 0 ? pw_opcode[op].args : 0;
-  for (int i = 0; i < COUNT(more); i++)
-    if (is_word(more[i].name, name, n))
-      op = more[i].op, args = more[i].args;
+  for (int i = 0; i < COUNT(other_functions); i++)
+    if (is_word(other_functions[i].name, name, n))
+      op = other_functions[i].op, args = other_functions[i].args;
   if (op < 0) return fail_formula(p, name, "there is no function", (int)n);
   expect_char(p, '(');
   for (int k = 0; k < args && !p->code; k++) {
@@ -129,14 +145,20 @@ static int parse_call(struct parse *p, const char *name, size_t n)
   return op >= SQUARE ? make_function(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
 }
 
-/* Parses $name: a number; or, where the environment says so, an operand that is read at run time.
-** */
+/* Skips a word and returns its length. */
+static size_t skip_word(struct parse *p)
+{
+  const char *name = p->s;
+  while (isalnum((unsigned char)*p->s) || *p->s == '_') p->s++;
+  return (size_t)(p->s - name);
+}
+
+/* Parses $name: a number; or, where the environment says so, an operand that is read at run
+** time. */
 static int parse_parameter(struct parse *p)
 {
   const char *name = p->s;
-  size_t n = 0;
-  while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
-  p->s += n;
+  const size_t n = skip_word(p);
   int operand = -1;
   double value;
   if (!p->env->parameter || !p->env->parameter(p->env, name, n, &value, &operand))
@@ -147,18 +169,17 @@ static int parse_parameter(struct parse *p)
   return reg;
 }
 
+/* Parses a variable, a constant or a call. A variable that is unknown is a mistake only if the
+** result depends on it (check_missing): a choice may exclude it. */
 static int parse_word(struct parse *p)
 {
   const char *name = p->s;
-  size_t n = 0;
-  while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
-  p->s += n;
+  const size_t n = skip_word(p);
   if (n == 1 && islower((unsigned char)*name)) {
     int k = *name - 'a', reg = p->env->var[k];
     if (reg >= 0) return reg;
     if (!p->missing[k]) p->missing[k] = name;
-    return pw_load(
-        p->t, MISSING - k); /* an error only if the result depends on it: a choice may exclude it */
+    return pw_load(p->t, MISSING - k);
   }
   static const struct {
     const char *name;
@@ -211,8 +232,12 @@ static int parse_unary(struct parse *p)
   return r;
 }
 
-/* The longer spellings first. swap: the table has > and >= only. */
-static const struct { const char *text; int op, precedence; bool swap;
+/* Operators between two operands, the longer spellings first. */
+static const struct {
+  const char *text;
+  int op;
+  int precedence;
+  bool swap;                                          /* of the operands: there is no PW_LT */
 } infix[] = {
   { "||", PW_OR, 1, false },
   { "&&", PW_AND, 2, false },
@@ -239,6 +264,7 @@ static int find_infix(const char *s)
   return i;
 }
 
+/* Parses operands and the operators between them whose precedence is above a bound. */
 static int parse_binary(struct parse *p, int above)
 {
   int left = parse_unary(p);
@@ -269,7 +295,8 @@ static int parse_choice(struct parse *p)
 
 /* -- assignments ------------------------------------------------------------------------------- */
 
-static bool parse_assignment(struct parse *p)
+/* Returns whether an assignment comes next. */
+static bool begins_assignment(struct parse *p)
 {
   skip_blanks(p);
   const char *s = p->s;
@@ -296,7 +323,7 @@ static void check_missing(struct parse *p, int reg)
 int pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *reg)
 {
   struct parse p = { .t = t, .env = env, .text = text, .s = text };
-  while (!p.code && parse_assignment(&p)) {
+  while (!p.code && begins_assignment(&p)) {
     char letter = *p.s++;
     take_char(&p, '=');
     int r = parse_choice(&p);
@@ -307,7 +334,7 @@ int pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *
   skip_blanks(&p);
   if (*p.s && !p.code) fail_formula(&p, p.s, "the formula should end here, but goes on with", 1);
   if (!p.code && !t->error)
-    for (int i = 0; i < 26; i++)
+    for (int i = 0; i < LETTERS; i++)
       if (p.missing[i]) {
         check_missing(&p, r);
         break;

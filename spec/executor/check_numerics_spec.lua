@@ -35,7 +35,8 @@ local function said(e, heads)
     return false
   end
   assert.equal("run", failure.code, tostring(failure))
-  return (failure.message:gsub("%-nan", "nan"))         -- a sign is the machine's choice
+  local message = failure.message:gsub("%-nan", "nan")   -- a sign is the machine's choice
+  return ("%s %s: %s"):format(failure.op, failure.node, message)
 end
 
 describe("the search for bad numbers", function()

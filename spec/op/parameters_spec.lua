@@ -36,14 +36,14 @@ end
 describe("the text of a parameter", function()
   it("is a number in its range", function()
     takes("Dropout", "p", { "0", "1", "0.5", " .5", "1e-3", "0.5 ", "0.25\n" })
-    refuses("Dropout", "p", "float in [0,1]", { "1.5", "-0.1", "0.5x", "x", "", " ", "nan", "inf",
+    refuses("Dropout", "p", "a number from 0 to 1", { "1.5", "-0.1", "0.5x", "x", "", " ", "nan", "inf",
       "None", "0.5 0.5", "(0.5)" })
   end)
 
   it("is a whole number, as Python prints them", function()
     takes("FullyConnected", "num_hidden", { "1", "2L", "2.0", "1e2", " 3", "3 ",
       "9223372036854775807" })
-    refuses("FullyConnected", "num_hidden", "int in [1,]", { "0", "-1", "2.5", "1e30", "-1e30",
+    refuses("FullyConnected", "num_hidden", "an int of at least 1", { "0", "-1", "2.5", "1e30", "-1e30",
       "inf", "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
   end)
 
@@ -53,9 +53,9 @@ describe("the text of a parameter", function()
       "relu|sigmoid", "", "|", "reluu", " relu" })
     takes("LeakyReLU", "act_type", { "gelu" })
     takes("sum", "keepdims", { "True", "true", "1", "False", "false", "0" })
-    refuses("sum", "keepdims", "boolean", { "yes", "TRUE", "2", "", "None", "1 " })
+    refuses("sum", "keepdims", "a boolean", { "yes", "TRUE", "2", "", "None", "1 " })
     takes("Cast", "dtype", { "float16", "int64", "bool" })
-    refuses("Cast", "dtype", "dtype", { "float33", "", "float" })
+    refuses("Cast", "dtype", "a dtype", { "float33", "", "float" })
   end)
 
   it("says which operator has a word that another one takes", function()
@@ -84,12 +84,12 @@ describe("the text of a parameter", function()
   it("is a list, in brackets of one kind or none", function()
     takes("sum", "axis", { "()", "[]", "1", "(1,)", "(1)", "[0, 1]", "1,2", "1, 2,", " ( 1 , 2 ) ",
       "(1L, 2L)", "None" })
-    refuses("sum", "axis", "Shape(tuple) or None", { "(1", "1)", "[1)", "(1]", "(1 2)", "(1,,2)",
+    refuses("sum", "axis", "a list of ints or None", { "(1", "1)", "[1)", "(1]", "(1 2)", "(1,,2)",
       "(a)", "(1) 2", "(1.5,)", "((1))", "1 2" })
     takes("slice", "begin", { "(None, 2)", "(0, None)", "None" })
-    refuses("slice", "begin", "Shape(tuple)", { "(Nine, 2)", "(None 2)", "(Non)" })
+    refuses("slice", "begin", "a list of ints", { "(Nine, 2)", "(None 2)", "(Non)" })
     takes("_contrib_MultiBoxPrior", "sizes", { "(0.5, 1e-1)", "0.5,", "(.5)" })
-    refuses("_contrib_MultiBoxPrior", "sizes", "tuple of floats", { "(0.5, x)", "(0.5", "0.5]" })
+    refuses("_contrib_MultiBoxPrior", "sizes", "a list of numbers", { "(0.5, x)", "(0.5", "0.5]" })
   end)
 
   it("is a list no longer than there is room", function()
@@ -106,7 +106,7 @@ describe("the text of a parameter", function()
 
   it("is checked entry by entry where an operator says so", function()
     for key, value in pairs{ kernel = "(3, 0)", stride = "(0, 1)", dilate = "(1, -1)" } do
-      interface.fails("value", ("parameter %s: expected entries from 1 on, got %s"):format(key,
+      interface.fails("value", ("Convolution: parameter %s: expected entries from 1 on, got %s"):format(key,
         value:match("[-0]+1?") == "-1" and "-1" or "0"), "ty_op_ports",
         unpack(asked("Convolution", key, value), 1, 6))
     end
@@ -114,10 +114,10 @@ describe("the text of a parameter", function()
 
   it("must be there if the parameter has no default", function()
     local text = ffi.new("const char *[1]")
-    interface.fails("value", "Activation: required parameter act_type is missing (one of \z
-      relu|sigmoid|tanh|softrelu|softsign)", "ty_op_ports", "Activation", nil, 0, -1, text, text)
-    interface.fails("value", "FullyConnected: required parameter num_hidden is missing (int in [1,])",
-      "ty_op_ports", "FullyConnected", nil, 0, -1, text, text)
+    interface.fails("value", "Activation: parameter act_type is missing; expected one of \z
+      relu|sigmoid|tanh|softrelu|softsign", "ty_op_ports", "Activation", nil, 0, -1, text, text)
+    interface.fails("value", "FullyConnected: parameter num_hidden is missing; expected an int \z
+      of at least 1", "ty_op_ports", "FullyConnected", nil, 0, -1, text, text)
   end)
 end)
 

@@ -248,7 +248,7 @@ describe("refused, with all that is said of it:", function()
   it("Concat of less than its inputs need", function()
     local net = sym.elemwise_add{sym.Concat{V("a"), V("b"), dim = 0, name = "op"}, V("sum")}
     local e = assert.raises("shape", net.infer_shape_partial, net, {a = {3}, sum = {3}})
-    assert.equal("Concat op: output: size 3 along axis 0, but the inputs need more", e.message)
+    assert.equal("output: size 3 along axis 0, but the inputs need more", e.message)
     assert.same({{3}, {2}, {5}}, (net:infer_shape{a = {3}, sum = {5}}))
   end)
 end)

@@ -144,7 +144,7 @@ describe("BucketSentenceIter", function()
     mistake("type", "lists of words", ty.rnn.encode_sentences, { "a b" })
     mistake("type", "corpus", ty.rnn.encode_sentences, "a b")
     mistake("type", "integers", ty.rnn.BucketSentenceIter, { { { 1.5 } }, 1, buckets = { 2 } })
-    mistake("value", "one of NT, TN", ty.rnn.BucketSentenceIter, { { { 1 } }, 1, layout = "TC" })
+    mistake("value", "NT or TN", ty.rnn.BucketSentenceIter, { { { 1 } }, 1, layout = "TC" })
     mistake("value", "name the buckets", ty.rnn.BucketSentenceIter, { { { 1 } }, 2 })
     mistake("value", "fits a bucket", ty.rnn.BucketSentenceIter,
       { { { 1, 2, 3 } }, 1, buckets = { 2 } })

@@ -194,7 +194,7 @@ describe("the reader of graphs", function()
       { { x, node("relu", "r", '["x", 0]') }, "[1, 0]",
         "expected the number of a node, got a text" },
       { { x, node("relu", "s", "[0, 0]"), node("BatchNorm", "b", "[0, 0], [0, 0], [0, 0], [0, 0], \z
-        [1, 0]") }, "[2, 0]", "BatchNorm b: the operator changes input moving_var: a variable is \z
+        [1, 0]") }, "[2, 0]", "the operator changes input moving_var: a variable is \z
         needed, got s" },
       { { x, node("relu", "r", "[0, 0]"), '{"op": "relu", "name": 7, "inputs": [[1, 0]]}' },
         "[1, 0]", "expected a text, got a number" },

@@ -33,6 +33,48 @@ describe("what fails on request", function()
     assert.equal(0, status, output)
   end)
 
+  -- LuaJIT's functions in assembler write the message over a value of an outer function
+  it("reaches pcall as its message, whatever made the text that there is no memory for", function()
+    local text = [[local ffi = require "ffi"
+      ffi.cdef "int64_t ty_torture(int gate, int64_t at, int lasting, int fault);"
+      local C, text = ffi.load(arg[1]), ("abcdefgh"):rep(5)
+      jit.off()
+      jit.flush()
+      collectgarbage("stop")
+      local ways = {
+        function(i) return text:sub(i, i + 20) end,
+        function(i) return ("x" .. i):upper() end,
+        function(i) return ("X" .. i):lower() end,
+        function(i) return ("xy" .. i):reverse() end,
+        function(i) return tostring(i * 1.7) end,
+      }
+      local function call(depth, ...)
+        if depth == 0 then return pcall(...) end
+        local ok, e = call(depth - 1, ...)
+        return ok, e
+      end
+      local function try(way, depth, at)
+        local kept = "kept"
+        C.ty_torture(2, at, 0, 12)
+        local ok, e = call(depth, ways[way], 3 + at)
+        C.ty_torture(2, 0, 0, 0)
+        assert(ok or e == "not enough memory", ("way %d: %s"):format(way, tostring(e)))
+        assert(kept == "kept")
+        return not ok
+      end
+      call(100, ways[1], 1)
+      for way = 1, #ways do
+        for depth = 0, 20, 4 do
+          assert(try(way, depth, 2) or try(way, depth, 3))
+        end
+      end]]
+    folder.with(function(path)
+      folder.write(path .. "/texts.lua", text)
+      local output, status = shell.run(("%s%s/texts.lua %s"):format(RUN, path, LIBRARY))
+      assert.equal(0, status, output)
+    end)
+  end)
+
   -- names of ports are written to a buffer that stays
   it("does not spoil what is kept for later calls", function()
     local text = [[local ffi, ty = require "ffi", require "tycho"

@@ -30,8 +30,8 @@ enum { MOST = INT32_MAX / 64 };
 static int diagonal_check(void *param)
 {
   const struct diagonal_param *p = param;
-  NEED(p->offset >= -MOST && p->offset <= MOST, TY_EVALUE, "offset: expected %d to %d, got %lld",
-      -MOST, MOST, (long long)p->offset);
+  NEED(p->offset >= -MOST && p->offset <= MOST, TY_EVALUE,
+      "parameter offset: expected %d to %d, got %lld", -MOST, MOST, (long long)p->offset);
   return TY_OK;
 }
 

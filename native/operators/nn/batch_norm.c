@@ -64,7 +64,7 @@ static int norm1_check(void *param)
 static int sync_check(void *param)
 {
   struct norm_param *p = param;
-  NEED(p->ndev == 1, TY_EUNSUPPORTED, "_contrib_SyncBatchNorm: ndev: only 1 is supported, got %lld",
+  NEED(p->ndev == 1, TY_EUNSUPPORTED, "parameter ndev: only 1 is supported, got %lld",
       (long long)p->ndev);
   return axis_one(param);
 }

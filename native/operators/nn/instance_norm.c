@@ -266,7 +266,7 @@ static const struct param lrn_params[] = {
 static int lrn_check(void *param)
 {
   const struct lrn_param *p = param;
-  NEED(p->nsize > 0 && p->nsize % 2, TY_EVALUE, "LRN: nsize: expected an odd number, got %lld",
+  NEED(p->nsize > 0 && p->nsize % 2, TY_EVALUE, "parameter nsize: expected an odd number, got %lld",
       (long long)p->nsize);
   return TY_OK;
 }

@@ -42,26 +42,29 @@ static int pool_check(void *param)
   struct pool_param *p = param;
   int64_t n = p->kernel.n;
   if (!p->global_pool)
-    NEED(n >= 1 && n <= 3, TY_EVALUE, "Pooling: kernel: expected 1 to 3 numbers, got %lld",
+    NEED(n >= 1 && n <= 3, TY_EVALUE, "parameter kernel: expected 1 to 3 numbers, got %lld",
         (long long)n);
   NEED(p->pool_type != POOL_LP || p->p_value != NONE, TY_EVALUE,
-      "Pooling: p_value: pool_type lp needs 1, 2 or 3");
+      "p_value: pool_type lp needs 1, 2 or 3");
   NEED(p->pool_type != POOL_LP || (p->p_value >= 1 && p->p_value <= 3), TY_EVALUE,
-      "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
+      "parameter p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
   for (int64_t i = 0; !p->global_pool && i < n; i++)
-    NEED(p->kernel.d[i] > 0, TY_EVALUE, "Pooling: kernel: expected positive numbers");
+    NEED(p->kernel.d[i] > 0, TY_EVALUE, "parameter kernel: expected positive numbers, got %lld",
+        (long long)p->kernel.d[i]);
   NEED(p->global_pool || !p->stride.n || p->stride.n == n, TY_EVALUE,
-      "Pooling: stride: expected %lld numbers, as kernel has, got %lld", (long long)n,
+      "parameter stride: expected %lld numbers, as kernel has, got %lld", (long long)n,
       (long long)p->stride.n);
   NEED(p->global_pool || !p->pad.n || p->pad.n == n, TY_EVALUE,
-      "Pooling: pad: expected %lld numbers, as kernel has, got %lld", (long long)n,
+      "parameter pad: expected %lld numbers, as kernel has, got %lld", (long long)n,
       (long long)p->pad.n);
   for (int64_t i = 0; !p->global_pool && i < p->stride.n; i++)
-    NEED(p->stride.d[i] > 0, TY_EVALUE, "Pooling: stride: expected positive numbers");
+    NEED(p->stride.d[i] > 0, TY_EVALUE, "parameter stride: expected positive numbers, got %lld",
+        (long long)p->stride.d[i]);
   for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++) {
-    NEED(p->pad.d[i] >= 0, TY_EVALUE, "Pooling: pad: expected numbers from 0");
+    NEED(p->pad.d[i] >= 0, TY_EVALUE, "parameter pad: expected 0 or more, got %lld",
+        (long long)p->pad.d[i]);
     NEED(p->pooling_convention != POOL_SAME || p->pad.d[i] == 0, TY_EVALUE,
-        "Pooling: pad: pooling_convention same takes no padding, got %lld", (long long)p->pad.d[i]);
+        "pad: pooling_convention same takes no padding, got %lld", (long long)p->pad.d[i]);
   }
   return TY_OK;
 }

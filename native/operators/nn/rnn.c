@@ -41,11 +41,11 @@ static int rnn_check(void *param)
 {
   const struct rnn_param *p = param;
   NEED(!p->use_sequence_length, TY_EUNSUPPORTED,
-      "RNN: use_sequence_length is not supported; mask the output with SequenceMask");
+      "use_sequence_length is not supported; mask the output with SequenceMask");
   NEED(isnan(p->lstm_state_clip_min) && isnan(p->lstm_state_clip_max), TY_EUNSUPPORTED,
-      "RNN: clipping of the lstm state is not supported");
+      "clipping of the lstm state is not supported");
   NEED(p->projection_size == NONE || p->mode == LSTM, TY_EVALUE,
-      "RNN: projection_size: only lstm has a projection");
+      "projection_size: only lstm has a projection");
   return TY_OK;
 }
 

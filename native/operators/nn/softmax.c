@@ -65,8 +65,7 @@ static int soft_check(void *param)
 {
   const struct soft_param *p = param;
   if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
-  int code = fail(TY_EVALUE,
-      "softmax: parameter dtype: expected float16, float32, float64 or None, got %s",
+  int code = fail(TY_EVALUE, "parameter dtype: expected float16, float32, float64 or None, got %s",
       dtype_name((int)p->dtype));
   fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
   return code;

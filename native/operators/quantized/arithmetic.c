@@ -173,8 +173,8 @@ static const struct param act_params[] = {
     "relu|sigmoid|softrelu|softsign|tanh" }, { 0 } };
 static int act_check(void *param)
 {
-  NEED(!((struct act_param *)param)->act_type, TY_EUNSUPPORTED,
-      "_contrib_quantized_act: act_type: expected relu");
+  NEED(
+      !((struct act_param *)param)->act_type, TY_EUNSUPPORTED, "parameter act_type: expected relu");
   return TY_OK;
 }
 static int act_run(struct call *c)
@@ -387,7 +387,7 @@ static int norm_check(void *param)
 {
   const struct norm8 *p = param;
   NEED(!isnan(p->least) && !isnan(p->most), TY_EVALUE,
-      "_contrib_quantized_batch_norm: min_calib_range and max_calib_range are needed");
+      "min_calib_range and max_calib_range are needed");
   return TY_OK;
 }
 static int norm_shape(struct infer *s)

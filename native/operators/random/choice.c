@@ -42,8 +42,7 @@ static int multinomial_check(void *param)
   static const char want[] = "uint8, int32, float16, float32 or float64";
   int d = (int)((const struct multinomial *)param)->dtype;
   if (d == TY_U8 || d == TY_I32 || d == TY_F16 || d == TY_F32 || d == TY_F64) return TY_OK;
-  int code = fail(
-      TY_EVALUE, "_sample_multinomial: parameter dtype: expected %s, got %s", want, dtype_name(d));
+  int code = fail(TY_EVALUE, "parameter dtype: expected %s, got %s", want, dtype_name(d));
   fail_argument("dtype", want, dtype_name(d));
   return code;
 }

@@ -226,12 +226,12 @@ static int norm_check(void *param)
   const struct norm_reduce_param *p = param;
   int code = TY_OK;
   if (p->ord != 1 && p->ord != 2) {
-    code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
+    code = fail(TY_EVALUE, "parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
     fail_argument("ord", "1 or 2", NULL);
   }
   else if (p->out_dtype == TY_U8 || p->out_dtype == TY_BOOL) {
     const char *got = dtype_name((int)p->out_dtype);
-    code = fail(TY_EVALUE, "norm: parameter out_dtype: expected %s, got %s", dtypes, got);
+    code = fail(TY_EVALUE, "parameter out_dtype: expected %s, got %s", dtypes, got);
     fail_argument("out_dtype", dtypes, got);
   }
   return code;

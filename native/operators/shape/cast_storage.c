@@ -21,7 +21,7 @@ static int storage_check(void *param)
 {
   int64_t stype = ((const struct storage_param *)param)->stype;
   NEED(stype == DENSE, TY_EUNSUPPORTED,
-      "cast_storage: sparse storage (%s) is not part of Tycho, arrays are dense",
+      "sparse storage (%s) is not part of Tycho, arrays are dense",
       stype == ROW_SPARSE ? "row_sparse" : "csr");
   return TY_OK;
 }

@@ -316,7 +316,7 @@ static int cuts_check(void *param)
 {
   const struct cuts *p = param;
   NEED(p->sections || p->indices.n > 0, TY_EVALUE,
-      "_split_v2: expected sections, or indices where the pieces begin, got neither");
+      "expected sections, or indices where the pieces begin, got neither");
   return TY_OK;
 }
 

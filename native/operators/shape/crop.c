@@ -17,12 +17,12 @@ static const struct param crop_params[] = {
 static int crop_check(void *param)
 {
   const struct crop_param *p = param;
-  NEED(p->offset.n == 2, TY_EVALUE, "Crop: offset: expected 2 numbers, got %lld",
+  NEED(p->offset.n == 2, TY_EVALUE, "parameter offset: expected 2 numbers, got %lld",
       (long long)p->offset.n);
-  NEED(p->num_args > 1 || p->h_w.n == 2, TY_EVALUE, "Crop: h_w: expected 2 numbers, got %lld",
+  NEED(p->num_args > 1 || p->h_w.n == 2, TY_EVALUE, "parameter h_w: expected 2 numbers, got %lld",
       (long long)p->h_w.n);
   NEED(p->num_args > 1 || (p->h_w.d[0] > 0 && p->h_w.d[1] > 0), TY_EVALUE,
-      "Crop: h_w: expected positive numbers where there is no second input");
+      "parameter h_w: expected positive numbers where there is no second input");
   return TY_OK;
 }
 

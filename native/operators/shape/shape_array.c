@@ -247,10 +247,10 @@ static int histogram_check(void *param)
 {
   const struct histogram *p = param;
   if (p->bin_cnt == NONE) return TY_OK;
-  NEED(p->bin_cnt > 0, TY_EVALUE, "_histogram: parameter bin_cnt: expected 1 or more, got %lld",
+  NEED(p->bin_cnt > 0, TY_EVALUE, "parameter bin_cnt: expected 1 or more, got %lld",
       (long long)p->bin_cnt);
   NEED(p->range.n == 2 && p->range.d[0] < p->range.d[1], TY_EVALUE,
-      "_histogram: parameter range: expected two ends, the lower one first");
+      "parameter range: expected two ends, the lower one first");
   return TY_OK;
 }
 

@@ -101,12 +101,13 @@ static bool in_box(const struct nms_param *p, int64_t i)
 static int nms_check(void *param)
 {
   const struct nms_param *p = param;
-  NEED(p->coord_start >= 0, TY_EVALUE, "coord_start: expected 0 or more, got %lld",
+  NEED(p->coord_start >= 0, TY_EVALUE, "parameter coord_start: expected 0 or more, got %lld",
       (long long)p->coord_start);
   NEED(p->score_index >= 0 && !in_box(p, p->score_index), TY_EVALUE,
-      "score_index: expected a place outside the coordinates, got %lld", (long long)p->score_index);
+      "parameter score_index: expected a place outside the coordinates, got %lld",
+      (long long)p->score_index);
   NEED(p->id_index < 0 || (!in_box(p, p->id_index) && p->id_index != p->score_index), TY_EVALUE,
-      "id_index: expected a place of its own, got %lld", (long long)p->id_index);
+      "parameter id_index: expected a place of its own, got %lld", (long long)p->id_index);
   return TY_OK;
 }
 

@@ -116,7 +116,7 @@ static int normalize_check(void *param)
 {
   const struct normalize *p = param;
   for (int64_t i = 0; i < p->std.n; i++)
-    NEED(p->std.d[i] != 0, TY_EVALUE, "_image_normalize: std: entry %lld is 0", (long long)i);
+    NEED(p->std.d[i] != 0, TY_EVALUE, "std: entry %lld is 0", (long long)i);
   return TY_OK;
 }
 
@@ -292,9 +292,9 @@ static int resize_check(void *param)
 {
   const struct image_resize_param *p = param;
   NEED(p->size.n == 1 || p->size.n == 2, TY_EVALUE,
-      "_image_resize: size: expected 1 or 2 numbers, got %lld", (long long)p->size.n);
+      "parameter size: expected 1 or 2 numbers, got %lld", (long long)p->size.n);
   for (int64_t i = 0; i < p->size.n; i++)
-    NEED(p->size.d[i] > 0, TY_EVALUE, "_image_resize: size: expected positive numbers, got %lld",
+    NEED(p->size.d[i] > 0, TY_EVALUE, "parameter size: expected positive numbers, got %lld",
         (long long)p->size.d[i]);
   return TY_OK;
 }

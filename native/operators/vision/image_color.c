@@ -107,7 +107,7 @@ static const struct param random_light_params[] = {
 static int light_check(void *param)
 {
   const struct light *p = param;
-  NEED(p->alpha.n == 3, TY_EVALUE, "_image_adjust_lighting: alpha: expected 3 numbers, got %lld",
+  NEED(p->alpha.n == 3, TY_EVALUE, "parameter alpha: expected 3 numbers, got %lld",
       (long long)p->alpha.n);
   return TY_OK;
 }

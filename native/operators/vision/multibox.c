@@ -30,9 +30,10 @@ static int prior_check(void *param)
   NEED(p->steps.n == 2 && p->offsets.n == 2, TY_EVALUE,
       "steps, offsets: expected two numbers, y and x");
   NEED(p->steps.d[0] * p->steps.d[1] >= 0, TY_EVALUE,
-      "steps: expected both or neither, got %g and %g", p->steps.d[0], p->steps.d[1]);
+      "parameter steps: expected both or neither, got %g and %g", p->steps.d[0], p->steps.d[1]);
   for (int i = 0; i < p->ratios.n; i++)
-    NEED(p->ratios.d[i] > 0, TY_EVALUE, "ratios: expected numbers above 0, got %g", p->ratios.d[i]);
+    NEED(p->ratios.d[i] > 0, TY_EVALUE, "parameter ratios: expected numbers above 0, got %g",
+        p->ratios.d[i]);
   return TY_OK;
 }
 
@@ -119,7 +120,7 @@ static const struct param target_params[] = {
 static int target_check(void *param)
 {
   const struct target_param *p = param;
-  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld",
+  NEED(p->variances.n == 4, TY_EVALUE, "parameter variances: expected four numbers, got %lld",
       (long long)p->variances.n);
   return TY_OK;
 }
@@ -351,7 +352,7 @@ static const struct param detection_params[] = {
 static int detection_check(void *param)
 {
   const struct detection_param *p = param;
-  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld",
+  NEED(p->variances.n == 4, TY_EVALUE, "parameter variances: expected four numbers, got %lld",
       (long long)p->variances.n);
   return TY_OK;
 }

@@ -21,7 +21,7 @@ static int roi_check(void *param)
 {
   const struct roi_param *p = param;
   NEED(p->pooled_size.n == 2 && p->pooled_size.d[0] > 0 && p->pooled_size.d[1] > 0, TY_EVALUE,
-      "ROIPooling: pooled_size: expected two positive numbers");
+      "parameter pooled_size: expected two positive numbers");
   return TY_OK;
 }
 

@@ -27,10 +27,10 @@ static int image_only(struct infer *s, const ty_desc *slot, const char *what)
   return infer_fail(s, TY_ESHAPE, slot, "expected %s, got %d dimensions", what, slot->ndim);
 }
 
-static int positive_target(const struct dims *t, const char *op)
+static int positive_target(const struct dims *t)
 {
   NEED(t->n == 2 && t->d[0] > 0 && t->d[1] > 0, TY_EVALUE,
-      "%s: target_shape: expected two positive numbers", op);
+      "parameter target_shape: expected two positive numbers");
   return TY_OK;
 }
 
@@ -120,7 +120,7 @@ static const struct param grid_params[] = {
 static int grid_check(void *param)
 {
   const struct grid_param *p = param;
-  return p->transform_type == AFFINE ? positive_target(&p->target_shape, "GridGenerator") : TY_OK;
+  return p->transform_type == AFFINE ? positive_target(&p->target_shape) : TY_OK;
 }
 
 static int grid_shape(struct infer *s)
@@ -212,7 +212,7 @@ static const struct param transformer_params[] = {
 
 static int transformer_check(void *param)
 {
-  return positive_target(&((struct transformer_param *)param)->target_shape, "SpatialTransformer");
+  return positive_target(&((struct transformer_param *)param)->target_shape);
 }
 
 static int transformer_shape(struct infer *s)

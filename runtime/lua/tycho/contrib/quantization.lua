@@ -381,7 +381,7 @@ local function check_word(func, argument, word, words)
     end
   end
   Error.raise{ code = "value", func = func, argument = argument,
-    expected = table.concat(words, ", "), got = word, candidates = Error.nearest(word, words),
+    expected = Error.choice(words), got = Error.kind(word), candidates = Error.nearest(word, words),
     message = ("bad '%s'"):format(argument) }
 end
 

@@ -124,7 +124,9 @@ end
 local function show_list(v)
   local parts = {}
   for i = 1, #v do
-    parts[i] = v[i] == 0 and "?" or tostring(v[i])
+    local size = v[i]
+    local whole = type(size) == "number" and size % 1 == 0
+    parts[i] = size == 0 and "?" or whole and ("%.0f"):format(size) or tostring(size)
   end
   return "(" .. table.concat(parts, ", ") .. (#v == 1 and ",)" or ")")
 end
@@ -141,6 +143,12 @@ function Error.show(v)
 end
 
 
+--- Returns the name of a class with its article: "a Symbol", "an NDArray".
+function Error.with_article(name)
+  return (name:find("^[AEIOUaeiou]") or name == "NDArray") and "an " .. name or "a " .. name
+end
+
+
 --- Returns what a Lua value is, in a few words: "a number 3", "a table", "a Symbol".
 function Error.kind(v)
   local t = type(v)
@@ -153,9 +161,17 @@ function Error.kind(v)
   elseif t == "table" and getmetatable(v) then
     local class = getmetatable(v)
     local name = type(class) == "table" and rawget(class, "class_name")
-    return name and "a " .. name or tostring(v)
+    return name and Error.with_article(name) or tostring(v)
   end
   return "a " .. t
+end
+
+
+--- Returns words as a sentence lists them: "a, b or c".
+-- @tparam {string,...} words
+function Error.choice(words)
+  local n = #words
+  return n < 2 and words[1] or table.concat(words, ", ", 1, n - 1) .. " or " .. words[n]
 end
 
 
@@ -259,8 +275,8 @@ end
 
 local function shape_lines(e, lines)
   for _, s in ipairs(e.shapes or {}) do
-    lines[#lines + 1] = ("  input %s %s, %s")
-      :format(s.name, Error.show(s.shape), s.from or "unknown")
+    local shape = #s.shape == 0 and "of unknown shape" or Error.show(s.shape)
+    lines[#lines + 1] = ("  input %s %s%s"):format(s.name, shape, s.from and ", " .. s.from or "")
   end
 end
 

@@ -270,6 +270,36 @@ local function add_names(e)
 end
 
 
+local function read_symbol(name)
+  return C[name]
+end
+
+
+-- Returns whether a function of the core has this name, which its texts begin with: "reshape" for
+-- ty_exec_reshape.
+local function is_core_function(name)
+  return pcall(read_symbol, name) or pcall(read_symbol, "ty_" .. name)
+    or pcall(read_symbol, "ty_exec_" .. name)
+end
+
+
+-- Drops the name in front of the core's message where the error states it anyway, or another in its
+-- place: the operator's and the node's, in which the text ends, and that of the core's function,
+-- since the text begins with the public one.
+local function drop_name(e)
+  local name, rest = e.message:match("^([%w_][^:]-): (.+)$")
+  if not name then
+    return
+  end
+  local op, node = e.op, e.node
+  local method = e.func and e.func:match("[%w_]+$")
+  if name == op or name == node or op and node and name == op .. " " .. node or name == method
+      or e.func and name:find("^[%w_]+$") and is_core_function(name) then
+    e.message = rest
+  end
+end
+
+
 --- Returns the last failure of the core as an error object.
 -- @int code its status
 -- @string func the public function that was asked
@@ -291,6 +321,7 @@ function native.failure(code, func, extra)
   for key, value in pairs(extra or {}) do
     e[key] = value
   end
+  drop_name(e)
   return Error.new(e)
 end
 

@@ -8,6 +8,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
 
 local types = {}
@@ -150,7 +151,7 @@ types.named = {
 
 
 local function choice_type(words)
-  local text = "one of " .. table.concat(words, ", ")
+  local text = Error.choice(words)
   return { text = text, words = words, check = function(v)
     for _, word in ipairs(words) do
       if v == word then
@@ -168,7 +169,7 @@ local function make_any(list)
     texts[i] = t.text
   end
   return {
-    text = table.concat(texts, " or "),
+    text = Error.choice(texts),
     check = function(v)
       local code
       for _, t in ipairs(list) do
@@ -212,7 +213,8 @@ function types.resolve(kind)
   elseif kind.check then
     return kind
   elseif rawget(kind, "class_name") then
-    return { text = "a " .. kind.class_name, check = function(v) return Class.is_a(v, kind) end }
+    local text = Error.with_article(kind.class_name)
+    return { text = text, check = function(v) return Class.is_a(v, kind) end }
   end
   return choice_type(kind)
 end

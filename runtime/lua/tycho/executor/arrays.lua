@@ -12,7 +12,7 @@ local Error = require "tycho.core.error"
 local handles = require "tycho.executor.handle"
 local null = require("tycho.core.values").null
 
-local C, check = native.C, handles.check
+local C, check = native.C, native.check
 
 local arrays = {}
 

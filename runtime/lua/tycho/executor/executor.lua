@@ -324,7 +324,7 @@ function Executor:reshape(...)
   spec.partial_shaping, spec.allow_up_sizing =
     a.partial_shaping and 1 or 0, a.allow_up_sizing and 1 or 0
   local built = graph.resolved(self._symbol, wants, count, func, "float32")
-  handles.check(C.ty_exec_regraph(handle, built.handle), func)
+  native.check(C.ty_exec_regraph(handle, built.handle), func)
   local made = { symbol = self._symbol, ctx = self._ctx, grad_req = self._grad_req,
     group2ctx = self._group2ctx, names = self._names, dry_run = self._dry }
   made.handle = handles.make(function(out)

@@ -77,25 +77,12 @@ function handle.wait_for(exe, f, ...)
 end
 
 
---- Raises the core's failure if a status is not 0; the method's name, which `func` holds, is
--- removed from its text.
--- @int code
--- @string func for errors
-function handle.check(code, func)
-  if code > 0 then
-    local e, method = native.failure(code, func), func:match(":(.*)$")
-    e.message = method and e.message:gsub("^" .. method .. ": ", "") or e.message
-    error(e, 0)
-  end
-end
-
-
 local function fail(code, func, sym, given, prefix)
   local e = native.failure(code, func)
   if e.code == "memory" then
     e.expected = tonumber(e.expected) or e.expected
   end
-  e.message = (prefix or "") .. e.message:gsub("^[%l_]+: ", "")
+  e.message = (prefix or "") .. e.message
   error(inference.explain(e, graph.of(sym, func), given), 0)
 end
 

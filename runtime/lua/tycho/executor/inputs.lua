@@ -12,7 +12,7 @@ local tables = require "tycho.core.tables"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 
-local C, check = native.C, require("tycho.executor.handle").check
+local C, check = native.C, native.check
 local is_array, is_plain = class.is_array, values.is_plain
 
 local inputs = {}

@@ -12,7 +12,7 @@ local context = require "tycho.core.context"
 local handles = require "tycho.executor.handle"
 local symbol = require "tycho.symbol.symbol"
 
-local C, check, handle_of = native.C, handles.check, handles.of
+local C, check, handle_of = native.C, native.check, handles.of
 
 local Executor = {}                                      -- methods
 

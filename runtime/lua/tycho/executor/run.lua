@@ -17,7 +17,7 @@ local handles = require "tycho.executor.handle"
 local inputs = require "tycho.executor.inputs"
 local values = require "tycho.core.values"
 
-local C, check, handle_of, idle = native.C, handles.check, handles.of, handles.idle
+local C, check, handle_of, idle = native.C, native.check, handles.of, handles.idle
 local is_array, is_plain = class.is_array, values.is_plain
 
 local Executor = {}                                      -- methods

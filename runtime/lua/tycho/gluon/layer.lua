@@ -192,7 +192,7 @@ function layer.word(func, argument, text, accepted)
     end
   end
   Error.raise{ code = "value", func = func, argument = argument, got = Error.kind(text),
-    expected = table.concat(accepted, " or "), candidates = Error.nearest(text, accepted),
+    expected = Error.choice(accepted), candidates = Error.nearest(text, accepted),
     message = ("bad '%s'"):format(argument) }
 end
 

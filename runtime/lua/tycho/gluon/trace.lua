@@ -133,8 +133,9 @@ function trace.infer_shapes(t, inputs, func)
   local ok, arguments, _, auxiliary = pcall(t.symbol.infer_shape_partial, t.symbol, given)
   if not ok then
     local e = arguments
-    if Error.is_error(e) and e.node then
-      e.node = location.find_layer(t.block, e.node) or e.node
+    if Error.is_error(e) then
+      e.func = func
+      e.node = e.node and location.find_layer(t.block, e.node) or e.node
     end
     error(e, 0)
   end

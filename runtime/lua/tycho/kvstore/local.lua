@@ -77,7 +77,7 @@ local function find_entry(self, key, func)
   if not entry then
     self._unmet[key] = true
     Error.raise{ code = "name", func = func, argument = tostring(key),
-      message = ("key '%s' has not been inited"):format(tostring(key)) }
+      message = ("key '%s' has not been initialized; call init first"):format(tostring(key)) }
   end
   return entry
 end

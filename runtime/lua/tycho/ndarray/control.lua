@@ -68,6 +68,10 @@ function control.foreach(...)
     end
     local outs
     outs, states = a.body(like(rows, data_list), counted_from_1(states))
+    if states == nil then
+      Error.raise{ code = "type", func = func, argument = "body", got = "fewer",
+        expected = "two values: outputs and states", message = "body returned too little" }
+    end
     outs, outs_list = flatten(outs, "outputs", func)
     note(all, outs)
   end
@@ -79,6 +83,17 @@ end
 
 
 local MOST_ARGUMENTS = 7000              -- which Lua's stack holds, and some more
+
+-- Returns whether a condition, an array of one element, is not 0.
+local function condition_of(x, what, func)
+  local got = not is_array(x) and Error.kind(x) or x.size > 1 and Error.show(x.shape)
+  if got then
+    Error.raise{ code = "type", func = func, argument = what, expected = "an array of one element",
+      got = got, message = ("'%s' is no condition"):format(what) }
+  end
+  return x:asscalar() ~= 0
+end
+
 
 local WHILE = args.form("nd.contrib.while_loop", {
   { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
@@ -106,7 +121,7 @@ function control.while_loop(...)
       expected = "at most " .. MOST_ARGUMENTS, message = "too many arguments of a Lua function" }
   end
   local all, outs_list, steps = {}, true, 0
-  while steps < a.max_iterations and a.cond(unpack(vars)):asscalar() ~= 0 do
+  while steps < a.max_iterations and condition_of(a.cond(unpack(vars)), "cond", func) do
     local outs, next_vars = a.func(unpack(vars))
     outs, outs_list = flatten(outs or {}, "outputs", func)
     next_vars = flatten(next_vars, "loop_vars", func)
@@ -130,7 +145,7 @@ local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", 
 --- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
 function control.cond(...)
   local a = COND(...)
-  if a.pred:asscalar() ~= 0 then
+  if condition_of(a.pred, "pred", "nd.contrib.cond") then
     return a.then_func()
   end
   return a.else_func()

@@ -29,7 +29,8 @@ local INT32, INT64 = args.DTYPES.int32, args.DTYPES.int64
 local function fail_broadcast(from, to, func)
   Error.raise{ code = "shape", func = func, argument = "value", expected = tables.copied(to),
     got = tables.copied(from),
-    message = "the value does not broadcast to what is selected" }
+    message = func == "NDArray:broadcast_to" and "the array does not broadcast to this shape"
+      or "the value does not broadcast to what is selected" }
 end
 
 

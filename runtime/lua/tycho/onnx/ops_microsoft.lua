@@ -85,7 +85,7 @@ local function normalise_layer(x, scale, bias, eps)
   if bias then
     return (op("LayerNorm", { x, scale, bias }, { eps = eps, axis = -1 }))
   end
-  return value.normalised(x, { #x.shape - 1 }, eps) * scale
+  return value.normalise_axes(x, { #x.shape - 1 }, eps) * scale
 end
 
 function ops.SkipLayerNormalization(n, x, skip, scale, shift, bias)

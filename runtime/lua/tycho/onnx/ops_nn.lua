@@ -565,7 +565,7 @@ local function normalise_axes(x, axes, eps)
   return centred * inverse, mean, inverse
 end
 
-value.normalised = normalise_axes
+value.normalise_axes = normalise_axes
 
 function ops.LayerNormalization(n, x, scale, bias)
   local axis, eps = n:axis(-1, #x.shape), n:float("epsilon", 1e-5)

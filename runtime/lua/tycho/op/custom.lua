@@ -219,7 +219,7 @@ function custom._describe(dict, func, name)
   if not kind then
     Error.raise{ code = "value", func = func, op = "Custom", node = name, argument = "op_type",
       expected = "a registered name",
-      got = "nothing", message = "required parameter op_type is missing" }
+      got = "nothing", message = "parameter op_type is missing" }
   elseif not class then
     Error.unknown{ func = func, op = "Custom", node = name, argument = kind, what = "Lua operator",
       names = attrs.keys(registered) }

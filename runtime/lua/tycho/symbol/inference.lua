@@ -104,7 +104,7 @@ end
 -- Inference ---------------------------------------------------------------------------------------
 
 --- Adds to an error of the core where each input's shape of the failed node comes from: "given",
--- "attribute" or the node that made it.
+-- "attribute" or "of" the node that made it; nothing for a variable whose shape is unknown.
 -- @param e error object
 -- @tparam table built the native graph, as `graph.of`
 -- @tparam table given names whose shape or array was given
@@ -116,7 +116,8 @@ function inference.explain(e, built, given)
         local input = entry and entry[1]
         shape.name = input and node.output_name(input, entry[2]) or shape.name
         shape.from = input and (given[input.name] and not input.op and "given"
-          or input.attrs.__shape__ and not input.op and "attribute" or input.name) or shape.from
+          or input.attrs.__shape__ and not input.op and "attribute"
+          or input.op and "of " .. input.name) or nil
       end
     end
   end

@@ -137,8 +137,8 @@ local function is_row_mean(g, n)
 end
 
 
--- Returns the entry whose square a node is.
-local function squared(n)
+-- Returns the entry whose square a node is; nil: it is no square.
+local function find_squared(n)
   if n.op == "square" or n.op == "_power_scalar" and tonumber(n.attrs.scalar) == 2
     or n.op == "elemwise_mul" and same_entry(n.inputs[1], n.inputs[2]) then
     return n.inputs[1]
@@ -146,15 +146,15 @@ local function squared(n)
 end
 
 
--- Returns x and eps of (x - mean) / sqrt(mean((x - mean)^2) + eps).
-local function normalised(g, n)
+-- Returns x and eps where a node is (x - mean) / sqrt(mean((x - mean)^2) + eps); nil: it is not.
+local function find_normalised(g, n)
   if not is_one_of(n, "broadcast_div", "elemwise_div") then
     return nil
   end
   local centred, root = n.inputs[1], n.inputs[2][1]
   local sum = root.op == "sqrt" and root.inputs[1][1]
   local variance = sum and sum.op == "_plus_scalar" and sum.inputs[1][1]
-  local square = variance and is_row_mean(g, variance) and squared(variance.inputs[1][1])
+  local square = variance and is_row_mean(g, variance) and find_squared(variance.inputs[1][1])
   local difference = centred[1]
   if not square or not same_entry(square, centred)
     or not is_one_of(difference, "broadcast_sub", "elemwise_sub") then
@@ -193,7 +193,7 @@ local function join_layer_norm(g, n)
   local gamma, normal = vector_and_other(g, scaled[1], size)
   local x, eps = nil, nil
   if gamma then
-    x, eps = normalised(g, normal[1])
+    x, eps = find_normalised(g, normal[1])
   end
   local normal_shape = x and shape_of(g, normal)
   if not normal_shape or #normal_shape ~= #shape or normal_shape[#shape] ~= size then

@@ -103,7 +103,7 @@ end
 --- Returns a short text about a value, for errors.
 function objects.kind(value)
   local name = objects.typename(value)
-  return name and "a " .. name or Error.kind(value)
+  return name and Error.with_article(name) or Error.kind(value)
 end
 
 

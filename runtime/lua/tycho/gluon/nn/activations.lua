@@ -34,7 +34,7 @@ function Activation:set_up(a)
   local other = ELSEWHERE[a.activation:lower()]
   if other then
     Error.raise{ code = "value", func = "nn.Activation", argument = "activation",
-      expected = table.concat(ACTIVATIONS, " or "), got = Error.kind(a.activation),
+      expected = Error.choice(ACTIVATIONS), got = Error.kind(a.activation),
       message = ("'%s' is a layer of its own: nn.%s"):format(a.activation, other) }
   end
   self._act_type = layer.word("nn.Activation", "activation", a.activation, ACTIVATIONS)
