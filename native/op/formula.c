@@ -192,8 +192,8 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
-/* What is kept of an operator, dtype and parameters. */
-enum kept { KEPT_FORWARD, KEPT_BACKWARD, KEPT_LETTERS };
+/* What an entry has of an operator, dtype and parameters. */
+enum cached_part { CACHED_FORWARD, CACHED_BACKWARD, CACHED_LETTERS };
 
 struct cached {
   struct cached *next;                                /* in its bucket */
@@ -212,7 +212,7 @@ static struct {
 static uint8_t number_sign(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
 
 /* Writes the key of a program. Returns its length; 0: the parameters are too long for one. */
-static size_t make_key(const struct plan *p, enum kept what, uint8_t key[KEY_BYTES])
+static size_t make_key(const struct plan *p, enum cached_part what, uint8_t key[KEY_BYTES])
 {
   uint8_t *k = key;
   int32_t head[3] = { (int32_t)what, p->dtype, (int32_t)p->want };
@@ -246,7 +246,7 @@ static int find_live_letters(const struct plan *p, const struct reads **reads);
 
 /* Returns an entry with what was asked for, making it if need be. Call under the lock. */
 static int add_cached(
-    const struct plan *p, enum kept what, const uint8_t *key, size_t n, struct cached **out)
+    const struct plan *p, enum cached_part what, const uint8_t *key, size_t n, struct cached **out)
 {
   struct cached **at = find_cached(p->op, key, n);
   if (!*at) {
@@ -255,7 +255,7 @@ static int add_cached(
     e->op = p->op;
     e->nkey = n;
     memcpy(e->key, key, n);
-    int code = what == KEPT_LETTERS ? find_live_letters(p, &e->reads) : build_program(p, &e->pw);
+    int code = what == CACHED_LETTERS ? find_live_letters(p, &e->reads) : build_program(p, &e->pw);
     if (code) {
       mem_free(e);
       return code;
@@ -267,7 +267,7 @@ static int add_cached(
 }
 
 /* Finds or makes the entry of a plan. */
-static int get_cached(const struct plan *p, enum kept what, struct cached **out)
+static int get_cached(const struct plan *p, enum cached_part what, struct cached **out)
 {
   uint8_t key[KEY_BYTES] = { 0 };
   size_t n = make_key(p, what, key);
@@ -309,7 +309,7 @@ const struct reads *formula_find_reads(const struct op *op, const void *param)
   if (!all || !choice || !param) return all;
   struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
   struct cached *e;
-  return op_inputs(op, NULL, &p.ports) || get_cached(&p, KEPT_LETTERS, &e) ? all : e->reads;
+  return op_inputs(op, NULL, &p.ports) || get_cached(&p, CACHED_LETTERS, &e) ? all : e->reads;
 }
 
 int op_reads(const struct op *op, const void *param, const struct reads **out)
@@ -426,7 +426,7 @@ static int prepare_forward(const struct op *op, const void *param, const struct 
   for (int k = 0; k < nin; k++)
     if (p.ports->port[k].mutated) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
-  TRY(get_cached(&p, KEPT_FORWARD, &e));
+  TRY(get_cached(&p, CACHED_FORWARD, &e));
   r->pw = e->pw;
   TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
   r->loop.numbers = find_number_operands(r);
@@ -586,7 +586,7 @@ static int prepare_backward(struct call *c, struct formula_state *r)
   r->end_at = (int64_t)used;
   TRY(add_numbers(c->op, d, r->n, r));
   if (p.want) {
-    TRY(get_cached(&p, KEPT_BACKWARD, &e));
+    TRY(get_cached(&p, CACHED_BACKWARD, &e));
     r->pw = e->pw;
   }
   TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));

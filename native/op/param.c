@@ -188,7 +188,8 @@ static const char *describe_expected(const struct param *p, char *buffer, size_t
   else if (p->range) {
     sscanf(p->range, "[%31[^],]", low);
     sscanf(strchr(p->range, ','), ",%31[^]]", high);
-    snprintf(bounds, sizeof bounds, "%s%s%s%s", *low && *high ? " from " : *low ? " of at least " : "",
+    const char *from = *low && *high ? " from " : *low ? " of at least " : "";
+    snprintf(bounds, sizeof bounds, "%s%s%s%s", from,
         low, *high ? *low ? " to " : " of at most " : "", high);
   }
   snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none ? " or None" : "");

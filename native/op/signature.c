@@ -353,8 +353,8 @@ static int check_count(
   const char *key = in->port[in->counted].count;
   double count = op_number(op, param, key, &found);
   if (!found || count == n) return TY_OK;
-  int code = fail(
-      TY_EVALUE, "%s: parameter %s is %.0f, but the number of inputs is %d", op->name, key, count, n);
+  int code = fail(TY_EVALUE, "%s: parameter %s is %.0f, but the number of inputs is %d", op->name,
+      key, count, n);
   fail_argument(key, NULL, NULL);
   return code;
 }

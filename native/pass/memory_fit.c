@@ -400,8 +400,8 @@ static void make_keys(struct fit *f, int kind)
 
 /* How far a plan is above the most bytes that are alive: at most one part in so many. */
 enum {
-  NEAR_PART = 500,                                    /* good enough */
-  FAR_PART = 25                                       /* worth climbing from the other orders */
+  TIGHT_PART = 500,                                   /* good enough */
+  LOOSE_PART = 25                                     /* worth climbing from the other orders */
 };
 
 enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */
@@ -478,7 +478,7 @@ static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
   int64_t current = assign_in_order(f, INT64_MAX),
           cost = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
   int top = find_top_item(f, current, *seed);
-  for (; above_bound(f, NEAR_PART) && budget > 0; budget -= cost) {
+  for (; above_bound(f, TIGHT_PART) && budget > 0; budget -= cost) {
     nchanges++;
     disturb_order(f, top, seed);
     int64_t total = assign_in_order(f, current + 1);
@@ -577,12 +577,12 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
   }
 }
 
-/* Looks at all plans of few items for one that is better by more than one part in NEAR_PART.
+/* Looks at all plans of few items for one that is better by more than one part in TIGHT_PART.
 ** Returns whether it has seen them all. */
 static bool search_all(struct fit *f)
 {
   if (f->n > FEW_ITEMS) return false;
-  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / NEAR_PART };
+  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / TIGHT_PART };
   int n = 0;
   int64_t top = 0;
   for (int t = 0; t < f->n; t++) {
@@ -610,7 +610,7 @@ static void search_plans(struct fit *f)
   if (f->nkept) raise_bound(f);
   keep_if_better(f, assign_in_time(f, f->first, f->last));
   if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
-  if (!small && !above_bound(f, NEAR_PART)) return;
+  if (!small && !above_bound(f, TIGHT_PART)) return;
   int64_t budget = f->nkept ? INT64_MAX
       : small               ? PLAN_STEPS
                             : PLAN_STEPS_ORDERS,
@@ -635,7 +635,7 @@ static void search_plans(struct fit *f)
     if (search_all(f)) return;
   }
   improve_order(f, MIN(budget, small ? PLAN_STEPS : PLAN_STEPS_LARGE), &seed);
-  for (int k = 0; small && k < ORDERS && above_bound(f, FAR_PART); k++) { /* rare */
+  for (int k = 0; small && k < ORDERS && above_bound(f, LOOSE_PART); k++) { /* rare */
     make_keys(f, k);
     sort_order(f);
     memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);

@@ -1,4 +1,4 @@
--- The text of an error says each name once: the function in front, the operator and the node behind.
+-- The text of an error says each name once: the function in front, operator and node behind.
 
 local ty = require "tycho"
 
@@ -78,7 +78,9 @@ local CALLS = {
   ["ty.sym"] = {
     function() return sym.dot(V"a", V"b"):eval{ ctx = ty.cpu(), a = x, b = x } end,
     function() return sym.dot(V"a", V"b"):infer_shape{ a = { 2, 3 }, b = { 4, 5 } } end,
-    function() return sym.dot(V"a", V"b"):simple_bind{ ctx = ty.cpu(), a = { 2, 3 }, b = { 4 } } end,
+    function()
+      return sym.dot(V"a", V"b"):simple_bind{ ctx = ty.cpu(), a = { 2, 3 }, b = { 4 } }
+    end,
     function() return (V"a" + V"b"):infer_type{ a = "float32", b = "int32" } end,
     function() return sym.Reshape{ V"a", shape = { 5 } }:infer_shape{ a = { 2 } } end,
     function() return sym.LRN{ V"a", nsize = 2 } end,

@@ -36,15 +36,15 @@ end
 describe("the text of a parameter", function()
   it("is a number in its range", function()
     takes("Dropout", "p", { "0", "1", "0.5", " .5", "1e-3", "0.5 ", "0.25\n" })
-    refuses("Dropout", "p", "a number from 0 to 1", { "1.5", "-0.1", "0.5x", "x", "", " ", "nan", "inf",
-      "None", "0.5 0.5", "(0.5)" })
+    refuses("Dropout", "p", "a number from 0 to 1", { "1.5", "-0.1", "0.5x", "x", "", " ", "nan",
+      "inf", "None", "0.5 0.5", "(0.5)" })
   end)
 
   it("is a whole number, as Python prints them", function()
     takes("FullyConnected", "num_hidden", { "1", "2L", "2.0", "1e2", " 3", "3 ",
       "9223372036854775807" })
-    refuses("FullyConnected", "num_hidden", "an int of at least 1", { "0", "-1", "2.5", "1e30", "-1e30",
-      "inf", "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
+    refuses("FullyConnected", "num_hidden", "an int of at least 1", { "0", "-1", "2.5", "1e30",
+      "-1e30", "inf", "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
   end)
 
   it("is one word of several", function()
@@ -106,8 +106,9 @@ describe("the text of a parameter", function()
 
   it("is checked entry by entry where an operator says so", function()
     for key, value in pairs{ kernel = "(3, 0)", stride = "(0, 1)", dilate = "(1, -1)" } do
-      interface.fails("value", ("Convolution: parameter %s: expected entries from 1 on, got %s"):format(key,
-        value:match("[-0]+1?") == "-1" and "-1" or "0"), "ty_op_ports",
+      local got = value:match("[-0]+1?") == "-1" and "-1" or "0"
+      interface.fails("value", ("Convolution: parameter %s: expected entries from 1 on, got %s")
+        :format(key, got), "ty_op_ports",
         unpack(asked("Convolution", key, value), 1, 6))
     end
   end)

@@ -237,7 +237,7 @@ describe("anchors", function()
     end
     assert.same({0.5, 0.5}, {middle{-1, -1}})
     assert.same({0.125, 0.25}, {middle{0.5, 0.25}})
-    assert.equal("steps: expected both or neither, got 0.5 and -1",
+    assert.equal("parameter steps: expected both or neither, got 0.5 and -1",
       assert.raises("value", middle, {0.5, -1}).message)
   end)
 end)

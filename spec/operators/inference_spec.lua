@@ -178,7 +178,8 @@ end
 -- Raises an error unless the error of a wrong slot names the operator, and its name in the network.
 local function check_error(kind, line, what, e)
   local good = ty.is_error(e) and kind.codes[e.code]
-      and (line.build or tostring(e):find(" op: ", 1, true) or e.node:find("^elemwise_add"))
+      and (line.build or e.node == "op" or e.message:find(" op: ", 1, true)
+        or e.node:find("^elemwise_add"))
   if not good then error(what .. ": " .. tostring(e), 0) end
 end
 

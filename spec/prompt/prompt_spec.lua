@@ -175,7 +175,7 @@ END]])
     assert.is_truthy(help("x:reshape"):find("^NDArray:reshape"))
     text = help("ty.sym.Symbol.simple_bind")             -- its form is that of another function
     assert.is_truthy(text:find("^Symbol:simple_bind{"))
-    assert.is_truthy(text:find('grad_req%s+text or a table or ty.null = "write", by name; "write"'))
+    assert.is_truthy(text:find('grad_req%s+text, a table or ty.null = "write", by name; "write"'))
     assert.is_truthy(text:find("shared_exec%s+an Executor, by name; an executor whose memory"))
     assert.is_truthy(help("ty.io"):find("^ty.io\n"))
     assert.equal("3\n", help("n"))

@@ -9,7 +9,6 @@ local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local handles = require "tycho.executor.handle"
 local null = require("tycho.core.values").null
 
 local C, check = native.C, native.check
