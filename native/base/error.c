@@ -38,11 +38,14 @@ void error_memory_report(const char *text)
   snprintf(memory_report, sizeof memory_report, "%s", text);
 }
 
+enum { MOST_NAME = 256 };                             /* bytes of a name that a text begins with */
+
 void fail_prefix(const char *name)
 {
   char text[sizeof now.message];
   memcpy(text, now.message, sizeof text);
-  snprintf(now.message, sizeof now.message, "%s: %s", name, text);
+  const int used = snprintf(now.message, sizeof now.message, "%.*s: ", MOST_NAME, name);
+  set_part(now.message + used, sizeof now.message - (size_t)used, text);
 }
 
 void fail_node(const char *op, const char *node, const char *where)

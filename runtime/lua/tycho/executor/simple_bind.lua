@@ -238,7 +238,7 @@ end
 
 local MOST_SHAPES = 10                                   -- that an error lists
 
--- Returns the beginning of an error's message: "given data (2, 5): ".
+-- Returns the beginning of an error's message: "simple_bind error with data (2, 5): ".
 local function given_text(shapes)
   local parts, names = {}, attrs.keys(shapes)
   for i = 1, math.min(#names, MOST_SHAPES) do
@@ -247,7 +247,7 @@ local function given_text(shapes)
   if #names > MOST_SHAPES then
     parts[#parts + 1] = ("%d more"):format(#names - MOST_SHAPES)
   end
-  return ("given %s: ")
+  return ("simple_bind error with %s: ")
     :format(#parts > 0 and table.concat(parts, ", ") or "no shapes")
 end
 
