@@ -204,7 +204,8 @@ local function find_doubled(e)
   for i, name in ipairs(names) do
     local last = name:match("[%w_]+$")
     local next_name = names[i + 1]
-    if next_name and (next_name == name or next_name == last
+    local of_reference = next_name and next_name:find("^simple_bind error with ")
+    if next_name and not of_reference and (next_name == name or next_name == last
         or next_name:match("^[%w_]+") == last) then
       return name .. ": " .. next_name
     elseif i > 1 and (name == e.op or name == e.node or e.op and e.node
