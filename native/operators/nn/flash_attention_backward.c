@@ -19,8 +19,8 @@ struct back_job {
   int failed;                                         /* code of a task that failed; atomic */
 };
 
-/* A thread's part of scratch, for one task. Arrays of rows have some blocks of rows one after the
-** other; a block is number `at` of them on. */
+/* A thread's part of scratch, for one task. q to dy_finite are of up to BACK_BLOCKS blocks of rows,
+** one after the other; the others are of the block, or the keys, at hand. */
 struct flash_back_workspace {
   char *q;                                            /* Q: scaled queries */
   char *dy;                                           /* dY */
@@ -28,13 +28,13 @@ struct flash_back_workspace {
   double *mean;                                       /* D */
   bool *q_finite;                                     /* per block: its queries are finite */
   bool *dy_finite;                                    /* per block: dY Y of its rows is finite */
-  char *p;                                            /* P: weights of a block */
-  char *ds;                                           /* dS of a block */
+  char *p;                                            /* P: weights */
+  char *ds;                                           /* dS */
   char *k;                                            /* K^T, packed as a right side */
   char *v;                                            /* V^T, packed as a right side */
   char *kt;                                           /* K, packed as a right side */
-  char *dk;                                           /* dK of the keys */
-  char *dv;                                           /* dV of the keys */
+  char *dk;                                           /* sums of dK */
+  char *dv;                                           /* sums of dV */
 };
 
 enum {
@@ -86,8 +86,8 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
   return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
 }
 
-/* Returns the same part of scratch with the arrays of rows from row `at` on, those of block
-** `block`. */
+/* Returns x with the arrays of rows pointing to block number `block`, whose first row is number
+** `at`. */
 static struct flash_back_workspace get_rows(
     const struct flash *f, const struct flash_back_workspace *x, int64_t block, int64_t at)
 {
