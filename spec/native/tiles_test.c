@@ -116,23 +116,29 @@ static int32_t *pack_panels(int64_t columns, int64_t k, const float *b, bool tur
   return panels;
 }
 
-/* A block of m queries against the last n of `keys` keys; `more` of them come after sums of earlier
-** ones. Row 0 sees no key, row 1 every other one. */
-static void test_attention(int64_t m, int64_t n, int64_t keys, int64_t d, int64_t dv, bool more)
+/* m queries against n keys of a block, those from number `from` on; `rest` others follow. more: sums
+** of earlier keys are there, else y holds what is not to be read. Row 0 sees no key, row 1 every
+** other one. */
+static void test_attention(
+    int64_t m, int64_t n, int64_t from, int64_t rest, int64_t d, int64_t dv, bool more)
 {
-  float *q = make_numbers(GEMM_ROUNDED, m * d), *k = make_numbers(GEMM_ROUNDED, n * d),
+  const struct gemm_type *t = &gemm_narrow_tiles_in_memory.type[0];
+  const int64_t keys = from + n + rest;
+  float *q = make_numbers(GEMM_ROUNDED, m * d), *all_k = make_numbers(GEMM_ROUNDED, keys * d),
         *v = make_numbers(GEMM_ROUNDED, keys * dv), *y = mem_new((size_t)(m * dv) * 4),
         *s = mem_new((size_t)(m * gemm_score_row(n)) * 4);
   double *greatest = mem_new((size_t)m * 8), *sum = mem_new((size_t)m * 8);
-  int32_t *k_panels = pack_panels(n, d, k, true), *v_panels = pack_panels(dv, keys, v, false);
-  const struct gemm_attend g = { .m = m, .n = n, .d = d, .dv = dv, .q = q, .k = k_panels, .s = s,
-    .lds = gemm_score_row(n), .v = v_panels, .keys = keys, .from = keys - n, .y = y, .ldy = dv,
-    .greatest = greatest, .sum = sum };
+  int32_t *k_panels = pack_panels(keys, d, all_k, true),
+          *v_panels = pack_panels(dv, keys, v, false);
+  const float *k = all_k + from * d;
+  const struct gemm_attend g = { .type = GEMM_ROUNDED, .m = m, .n = n, .d = d, .dv = dv, .q = q,
+    .k = k_panels + from * gemm_words(t, d), .s = s, .lds = gemm_score_row(n), .v = v_panels,
+    .keys = keys, .from = from, .y = y, .ldy = dv, .greatest = greatest, .sum = sum };
   for (int64_t i = 0; i < m; i++) {
     greatest[i] = more ? 0.25 : -INFINITY, sum[i] = more ? 3 : 0;
-    for (int64_t j = 0; j < dv; j++) y[i * dv + j] = more ? (float)j : 0;
+    for (int64_t j = 0; j < dv; j++) y[i * dv + j] = more ? (float)j : NAN;
   }
-  gemm_narrow_tiles_in_memory.score(&g);
+  t->score(&g);
   int64_t wrong = 0;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
@@ -150,7 +156,7 @@ static void test_attention(int64_t m, int64_t n, int64_t keys, int64_t d, int64_
       (long long)n, (long long)d);
   float *scores = mem_new((size_t)(m * g.lds) * 4);
   memcpy(scores, s, (size_t)(m * g.lds) * 4);
-  gemm_narrow_tiles_in_memory.weigh(&g);
+  t->weigh(&g);
   for (int64_t i = 0; i < m; i++) {
     const float *score = scores + i * g.lds;
     double most = more ? 0.25 : -INFINITY, all = 0;
@@ -164,7 +170,7 @@ static void test_attention(int64_t m, int64_t n, int64_t keys, int64_t d, int64_
       for (int64_t j = 0; j < n; j++) {
         const double weight = score[j] == -INFINITY ? 0 : exp(score[j] - most),
                      x = weight *
-            (double)get_element(GEMM_ROUNDED, v, (keys - n + j) * dv + c, true);
+            (double)get_element(GEMM_ROUNDED, v, (from + j) * dv + c, true);
         /* a weight's bfloat16 is off by 2^-8 of it at most */
         want += x, size += fabs(x) * 0x1.02p-8;
       }
@@ -173,7 +179,7 @@ static void test_attention(int64_t m, int64_t n, int64_t keys, int64_t d, int64_
   }
   CHECK(!wrong, "%lld sums wrong: m %lld n %lld keys %lld d %lld dv %lld more %d", (long long)wrong,
       (long long)m, (long long)n, (long long)keys, (long long)d, (long long)dv, more);
-  mem_free(q), mem_free(k), mem_free(v), mem_free(y), mem_free(s), mem_free(scores);
+  mem_free(q), mem_free(all_k), mem_free(v), mem_free(y), mem_free(s), mem_free(scores);
   mem_free(greatest), mem_free(sum), mem_free(k_panels), mem_free(v_panels);
 }
 
@@ -190,8 +196,8 @@ int main(void)
   }
   for (int i = 0; i < COUNT(edges); i++)
     for (int j = 0; j < COUNT(edges); j++)
-      test_attention(edges[i], edges[j], edges[j] + 2 * draw_below(9), 1 + draw_below(MOST_COLUMNS),
-          edges[COUNT(edges) - 1 - i], j % 2);
-  test_attention(33, ATTEND_TERMS, ATTEND_TERMS, 70, 5, true);
+      test_attention(edges[i], edges[j], ATTEND_PANEL * draw_below(3), draw_below(40),
+          1 + draw_below(MOST_COLUMNS), edges[COUNT(edges) - 1 - i], j % 2);
+  test_attention(33, ATTEND_TERMS, 0, 0, 70, 5, true);
   return check_end();
 }
