@@ -13,9 +13,9 @@ static int draw_classes(struct call *c)
   int64_t classes = x->dim[x->ndim - 1], rows = desc_count(x) / classes, n = desc_count(y);
   int64_t each = n / rows;
   void *sums = c->tmp, *none = NULL, **ln_p = c->nout > 1 ? &c->out[1].p : &none;
-  const char *op = c->op->name;
+  const int64_t op = cuda_origin(c);
   TRY(cuda_start(c, FAMILY_choice, "add_up", "T=$i0 Y=$o0", rows,
-      (void *[]){ &sums, &c->in[0].p, &rows, &classes, &fault, &op, (void *)&want }));
+      (void *[]){ &sums, &c->in[0].p, &rows, &classes, &fault, (void *)&op, (void *)&want }));
   return cuda_start(c, FAMILY_choice, "draw_classes", "T=$i0 Y=$o0", n,
       (void *[]){ &c->out[0].p, ln_p, &sums, &c->in[0].p, &n, &each, &classes, &key });
 }

@@ -33,12 +33,13 @@ static int ctc_forward(struct call *c)
   TRY(cuda_start(c, FAMILY_ctc, "log_rows", "T=$i0 LABEL=float STEPS=float COUNT=float TEAM=256",
       rows * CUDA_BLOCK, (void *[]){ &logs, &c->in[0].p, &rows, &s.classes }));
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name, *what = counts ? ""
+  const int64_t op = cuda_origin(c);
+  const char *what = counts ? ""
       : s.first                               ? ", of which 0 ends a label"
                                               : ", or -1, which ends a label";
   return cuda_start_words(c, FAMILY_ctc, "paths", s.samples * CUDA_BLOCK,
       (void *[]){ &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
-        &fault, &op, &what, &s },
+        &fault, (void *)&op, &what, &s },
       "T=$i0 LABEL=$i1 STEPS=%s COUNT=%s TEAM=256", cuda_type(length ? length->d.dtype : TY_F32),
       cuda_type(count ? count->d.dtype : TY_F32));
 }

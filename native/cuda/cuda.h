@@ -47,7 +47,7 @@ struct cuda_fault {
   int64_t index;
   int64_t position;                                   /* element of the array of indices */
   int64_t low, high;                                  /* the index had to be low .. high - 1 */
-  const char *op;
+  int64_t op;                                         /* of cuda_origin */
   const char *what;
 };
 /* Numbers of what a device was given. */
@@ -116,6 +116,9 @@ void cuda_connect(int a, int b);
 /* -- findings of kernels (fault.c) ------------------------------------------------------------- */
 
 int cuda_fault_new(struct cuda_fault **out);
+/* Returns what a kernel of a call takes as `op`: by it a failure names the node, or the operator
+** where the call has no origin. */
+int64_t cuda_origin(const struct call *c);
 /* Returns the failure that was found, TY_OK: none. The kernels that may find one have ended. */
 int cuda_fault_report(struct cuda_fault *f);
 

@@ -13,6 +13,24 @@ int cuda_fault_new(struct cuda_fault **out)
   return TY_OK;
 }
 
+/* in an address of a struct origin; one of a struct op is without it */
+enum { IS_ORIGIN = 1 };
+
+int64_t cuda_origin(const struct call *c)
+{
+  return c->origin ? (int64_t)((uintptr_t)c->origin | IS_ORIGIN) : (int64_t)(uintptr_t)c->op;
+}
+
+/* Adds what a kernel got as `op` to the failure. */
+static void add_origin(int64_t op)
+{
+  if (op & IS_ORIGIN) {
+    const struct origin *o = (const struct origin *)(uintptr_t)(op - IS_ORIGIN);
+    fail_node(o->op, o->node, o->where);
+  } else
+    fail_node(((const struct op *)(uintptr_t)op)->name, NULL, NULL);
+}
+
 int cuda_fault_report(struct cuda_fault *f)
 {
   char axis[32] = "";
@@ -22,22 +40,22 @@ int cuda_fault_report(struct cuda_fault *f)
   long long index = f->index, low = f->low, high = f->high - 1;
   if (!f->what)
     code = fail(TY_ERUN,
-        "%s: index %lld at position %lld is out of range%s; expected %lld to %lld", f->op, index,
+        "index %lld at position %lld is out of range%s; expected %lld to %lld", index,
         (long long)f->position, axis, low, high);
   else if (f->axis == BAD_LABEL)
-    code = fail(TY_ERUN, "%s: label %lld at position %lld is not a class; expected 0 to %lld%s",
-        f->op, index, (long long)f->position, high, f->what);
+    code = fail(TY_ERUN, "label %lld at position %lld is not a class; expected 0 to %lld%s",
+        index, (long long)f->position, high, f->what);
   else if (f->axis == BAD_PARAMETERS)
-    code = fail(TY_ERUN, "%s: bad parameters at %lld; expected %s", f->op, index, f->what);
+    code = fail(TY_ERUN, "bad parameters at %lld; expected %s", index, f->what);
   else if (f->axis == BAD_ROW)
-    code = fail(TY_ERUN, "%s: bad parameters: row %lld of data is %s", f->op, index, f->what);
+    code = fail(TY_ERUN, "bad parameters: row %lld of data is %s", index, f->what);
   else if (f->axis == BAD_LENGTH)
     code = fail(TY_ERUN,
-        "%s: length %lld of sample %lld: a cache of %lld positions has no place for %lld more",
-        f->op, index, (long long)f->position, low, (long long)f->high);
+        "length %lld of sample %lld: a cache of %lld positions has no place for %lld more",
+        index, (long long)f->position, low, (long long)f->high);
   else
-    code = fail(TY_ERUN, "%s: matrix %lld %s", f->op, index, f->what);
-  fail_node(f->op, NULL, NULL);
+    code = fail(TY_ERUN, "matrix %lld %s", index, f->what);
+  add_origin(f->op);
   f->taken = 0;
   f->what = NULL;
   return code;

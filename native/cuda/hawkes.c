@@ -19,10 +19,10 @@ static int scan_sequences(const struct call *c, struct operand *in, void *ll, vo
 {
   struct hawkes_args s = make_args(in);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name;
+  const int64_t op = cuda_origin(c);
   void *kinds = c->tmp;
   TRY(cuda_start(c, FAMILY_hawkes, "check_marks", WORDS, s.sequences * s.events,
-      (void *[]){ &fault, &op, &in[MARKS].p, &in[LENGTH].p, &s }));
+      (void *[]){ &fault, (void *)&op, &in[MARKS].p, &in[LENGTH].p, &s }));
   return cuda_start(c, FAMILY_hawkes, "sequences", WORDS, s.sequences,
       (void *[]){ &ll, &memory, &kinds, &in[LDA].p, &in[ALPHA].p, &in[BETA].p, &in[STATE].p,
         &in[LAGS].p, &in[MARKS].p, &in[LENGTH].p, &in[TIME].p, &s });

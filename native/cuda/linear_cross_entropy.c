@@ -105,7 +105,8 @@ static int entropy_rows(
 {
   struct { int64_t rows, k, first, ignored; double scale; int32_t ignores, gradient; } args;
   const struct operand *label = &c->in[c->nin - 1];
-  const char *op = c->op->name, *what = cuda_flag(c, "use_ignore") ? ", or ignore_label" : "";
+  const int64_t op = cuda_origin(c);
+  const char *what = cuda_flag(c, "use_ignore") ? ", or ignore_label" : "";
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   int team = cuda_team(rows, s->n, 1), per = (int)cuda_number(c, "normalization", PER_NOTHING);
   memset(&args, 0, sizeof args);
@@ -118,7 +119,7 @@ static int entropy_rows(
   args.gradient = s->gradient;
   return softmax_loss_start(c, "linear_entropy", s->dtype, s->dtype, label->d.dtype, team,
       rows * team,
-      (void *[]){ &z, &c->out[0].p, (void *)&label->p, &valid, &fault, &op, &what, &args });
+      (void *[]){ &z, &c->out[0].p, (void *)&label->p, &valid, &fault, (void *)&op, &what, &args });
 }
 
 static int slab_gradients(struct call *c, const struct slabs *s, int64_t first, int64_t rows,

@@ -50,9 +50,10 @@ static int read_data(const struct call *c, void *to)
 {
   int64_t n = desc_count(&c->in[0].d);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name, *want = "a scale (min_data) above 0";
+  const int64_t op = cuda_origin(c);
+  const char *want = "a scale (min_data) above 0";
   return cuda_start_levels(c, "read_shifted", TY_U8, TY_U8, 0, n,
-      (void *[]){ &to, &c->in[0].p, &c->in[4].p, &c->in[5].p, &n, &fault, &op, &want });
+      (void *[]){ &to, &c->in[0].p, &c->in[4].p, &c->in[5].p, &n, &fault, (void *)&op, &want });
 }
 
 /* as kernels/levels.cu has it */

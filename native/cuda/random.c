@@ -10,6 +10,7 @@ static int numbers_of_rows(
 {
   char words[128];
   struct cuda_fault *fault = cuda_device(device)->fault;
+  const int64_t op = cuda_origin(r->call);
   int64_t rows = n / r->each;
   const char *type = cuda_type(dtype), *of = cuda_type(r->pa->d.dtype);
   void *none = NULL, *a = r->pa->p, *b = r->pb ? r->pb->p : none;
@@ -20,7 +21,7 @@ static int numbers_of_rows(
       r->law, words));
   TRY(cuda_family(device, FAMILY_random, r->draws ? "draw_rows" : "standard_rows", &f,
       "T=%s P=%s VALID=%s_valid %s", type, of, r->law, words));
-  void *of_look[] = { &a, &b, &rows, &fault, (void *)&r->op, (void *)&r->want };
+  void *of_look[] = { &a, &b, &rows, &fault, (void *)&op, (void *)&r->want };
   TRY(cuda_launch(device, look, cuda_blocks(device, rows), CUDA_BLOCK, 0, of_look));
   void *params[] = { &y, &n, (void *)&r->key, &a, &b, (void *)&r->each };
   return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0, params);

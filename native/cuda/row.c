@@ -9,7 +9,7 @@ struct row_values {
   _Alignas(16) unsigned char sizes[CUDA_ROW_BYTES];
   struct cuda_draw_key key;
   struct cuda_fault *fault;
-  const char *op;
+  int64_t op;
   int32_t add;
   void *absent;                                       /* NULL: an operand that the call lacks */
 };
@@ -129,7 +129,7 @@ int cuda_run_row(struct call *c)
   bool writes = false, wanted = false;
   v.key = cuda_draw_key(c);
   v.fault = cuda_device(c->device)->fault;
-  v.op = c->op->name;
+  v.op = cuda_origin(c);
   v.add = (int32_t)(c->add & 1);
   v.absent = NULL;
   for (const char *s = row->arguments + strspn(row->arguments, " "); *s; s += strspn(s, " ")) {

@@ -26,9 +26,9 @@ static int check_range(const struct call *c, const struct operand *index, int64_
 {
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *values = elements_at(index->p, at, dtype_size(index->d.dtype));
-  const char *op = c->op->name;
+  const int64_t op = cuda_origin(c);
   return cuda_start_words(c, FAMILY_rows, "check_range", n,
-      (void *[]){ &fault, &op, &values, &n, &low, &high, &axis }, "UNIT=u8 I=%s",
+      (void *[]){ &fault, (void *)&op, &values, &n, &low, &high, &axis }, "UNIT=u8 I=%s",
       cuda_type(index->d.dtype));
 }
 

@@ -119,9 +119,9 @@ static int report_marked(
     const struct call *c, const struct stack *s, const int32_t *marks, const char *what)
 {
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name;
+  const int64_t op = cuda_origin(c);
   int64_t count = s->count;
-  RUN(c, s, "report_marked", CUDA_BLOCK, &marks, &count, &fault, &op, &what);
+  RUN(c, s, "report_marked", CUDA_BLOCK, &marks, &count, &fault, (void *)&op, &what);
   return TY_OK;
 }
 

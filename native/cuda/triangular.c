@@ -97,11 +97,12 @@ static int factorize_cholesky(struct call *c)
   int64_t n = d->dim[d->ndim - 1], count = desc_count(d) / (n * n);
   int32_t lower = cuda_flag(c, "lower");
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name, *what = "is not positive definite";
+  const int64_t op = cuda_origin(c);
+  const char *what = "is not positive definite";
   if (c->out[0].p != c->in[0].p)
     TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(d)));
   return cuda_start(c, FAMILY_triangular, "cholesky", FACTOR_WORDS, count * CUDA_BLOCK,
-      (void *[]){ &c->out[0].p, &count, &n, &lower, &fault, &op, &what });
+      (void *[]){ &c->out[0].p, &count, &n, &lower, &fault, (void *)&op, &what });
 }
 
 /* Computes dA = 1/2 L^-T mirror(L^T G) L^-1 with L, 1/2 U^-1 mirror(G U^T) U^-T with U; in: head
@@ -134,10 +135,11 @@ static int invert_factor(struct call *c)
   int32_t lower = cuda_flag(c, "lower");
   struct triangle_args s = { count / (n * n), n, n, n, false, lower, !lower, 0, 1 };
   struct cuda_fault *fault = cuda_device(c->device)->fault;
-  const char *op = c->op->name, *what = "is no Cholesky factor: its diagonal has a zero";
+  const int64_t op = cuda_origin(c);
+  const char *what = "is no Cholesky factor: its diagonal has a zero";
   void *work = c->tmp;
   TRY(cuda_start(c, FAMILY_triangular, "look_for_zeros", FACTOR_WORDS, rows,
-      (void *[]){ &c->in[0].p, &rows, &n, &fault, &op, &what }));
+      (void *[]){ &c->in[0].p, &rows, &n, &fault, (void *)&op, &what }));
   TRY(cuda_start(c, FAMILY_triangular, "identities", FACTOR_WORDS, count,
       (void *[]){ &work, &count, &n }));
   TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));

@@ -11,6 +11,12 @@
 
 struct op;
 
+/* the node of a call */
+struct origin {
+  const char *op, *node;
+  const char *where;                                  /* "file.lua:12" or NULL */
+};
+
 /* an operand: dense, row-major but for its channels */
 struct operand {
   /* NULL: an unused output, or an absent input; in a call that is being planned only that is valid
@@ -62,6 +68,8 @@ struct call {
   /* outputs as they are stored, where half types are converted around the kernel; NULL: as out */
   const struct operand *stored;
   const void *row;                                    /* that of the kernel that runs */
+  /* what failures say that a device finds after the call; NULL: `op` alone */
+  const struct origin *origin;
   /* of its kernel, `before` has run for it, `after` will */
   bool prepared, finished_later;
 };

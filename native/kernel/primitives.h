@@ -20,7 +20,8 @@ struct random_numbers {
   uint64_t span;
   const struct operand *pa, *pb;
   int64_t each;
-  const char *op, *want;
+  const struct call *call;                            /* that failures are of */
+  const char *want;
 };
 struct primitives {
   /* moves elements; dst and src are on the device */

@@ -41,6 +41,15 @@ static bool gradient_runs(const ty_graph *g, int node)
   return false;
 }
 
+/* Returns what failures of a node's step say; NULL: out of memory. */
+static const struct origin *make_origin(struct program *p, const struct node *n)
+{
+  struct origin *o = arena_new(&p->arena, sizeof *o);
+  if (!o) return NULL;
+  *o = (struct origin){ arena_text(&p->arena, op_label(n)), n->name, n->where };
+  return o->op ? o : NULL;
+}
+
 int step_call(struct program *p, struct step *st)
 {
   const struct source *s = &p->s;
@@ -63,6 +72,10 @@ int step_call(struct program *p, struct step *st)
     c->out[k] = (struct operand){ read ? OPERAND_PLANNED : NULL, s->desc[v], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
+  }
+  if (device_kind(st->device) == TY_GPU) {              /* a CPU's failures are results of calls */
+    c->origin = make_origin(p, n);
+    NEED(c->origin, TY_EMEMORY, "out of memory: kernels");
   }
   c->trains = p->nforward != p->n;
   c->precision = precision_of_flags(s->flags);

@@ -1,6 +1,7 @@
 -- Traces in Perfetto's format: read back by a decoder of our own and, where Python has it, by the
 -- messages of Perfetto's package, and compared with the JSON they come from.
 
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local protobuf = require "spec.support.protobuf"
 local shell = require "spec.support.shell"
@@ -9,6 +10,8 @@ local ty = require "tycho"
 require "spec.helper"
 
 local profiler = ty.profiler
+local KIND = device.is_gpu and "gpu" or "cpu"
+local KERNEL = device.is_gpu and "cublaslt" or "gemm"
 local TYPES = { B = 1, b = 1, E = 2, e = 2, i = 3, C = 4 }
 
 -- Returns tracks by number, and events in order.
@@ -97,7 +100,7 @@ describe("profiler.save_perfetto", function()
     end
     assert.equal("host", found.long)
     assert.equal("host", found.left)
-    assert.equal("cpu/0", found["Memory: cpu(0)"])
+    assert.equal(KIND .. "/0", found[("Memory: %s(0)"):format(KIND)])
   end)
 
   it("is what Perfetto's package reads", function()
@@ -107,8 +110,8 @@ describe("profiler.save_perfetto", function()
     if status ~= 0 then
       return pending("no Python with perfetto (TYCHO_PERFETTO_PYTHON names one)")
     end
-    for _, want in ipairs{ "track cpu/0 in none", "track long in host",
-        "event TYPE_SLICE_BEGIN %d+ thread %d+ FullyConnected operator 0 %[.*'kernel', 'gemm'",
+    for _, want in ipairs{ "track " .. KIND .. "/0 in none", "track long in host",
+        "event TYPE_SLICE_BEGIN %d+ thread %d+ FullyConnected operator 0 %[.*'kernel', '" .. KERNEL,
         "event TYPE_COUNTER %d+ left left own %-2", "event TYPE_INSTANT %d+ thread %d+ here own",
         "event TYPE_SLICE_END %d+ long" } do
       assert.truthy(output:find(want), want .. " in\n" .. output)

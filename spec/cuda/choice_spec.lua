@@ -58,7 +58,7 @@ describe("random choices on a GPU", function()
     local text = devices.agree(pending, CHOICES, 13)
     if text then
       local _, reported = text:gsub("bad parameters: row 1 of data is no distribution; expected "
-        .. "numbers of 0 or more, not all 0 %[operator _sample_multinomial", "")
+        .. "numbers of 0 or more, not all 0 %[operator _sample_multinomial%]", "")
       assert.equal(3, reported, text)
     end
   end)

@@ -228,6 +228,17 @@ describe("an estimator", function()
     assert.near(2 * value(single.val_metrics[2]), value(e.val_metrics[2]), 1e-6)
   end)
 
+  it("trains where the network is, if no devices are given", function()
+    local list = { ty.cpu(1), ty.cpu(2) }
+    local net = gluon.nn.Dense(2)                        -- gets its arrays at the first forward
+    net:initialize{ ctx = list }
+    local e = estimator.Estimator{ net, gluon.loss.SoftmaxCELoss(),
+      trainer = gluon.Trainer(net:collect_params(), "sgd", { learning_rate = 0.2 }) }
+    assert.same(list, e.context)
+    e:fit{ loader(8, 4), epochs = 1 }
+    assert.shape({ 2, 4 }, net.weight:data(ty.cpu(2)))
+  end)
+
   it("trains on several devices", function()
     local net = gluon.nn.HybridSequential{ gluon.nn.Dense{ 6, "tanh", in_units = 4 },
       gluon.nn.Dense{ 2, in_units = 6 } }

@@ -298,7 +298,7 @@ describe("iterators of images", function()
       assert.equal("int8", plain.dtype)
       same(expected(0), plain)
       same(plain, open("signed", 4, { dtype = "int8", data_shape = { 3, 12, 10 } }):next().data[1])
-      local mean = nd.array{ 130, 2, 201 }:reshape{ 1, 3, 1, 1 }
+      local mean = nd.array({ 130, 2, 201 }, { ctx = bytes.context }):reshape{ 1, 3, 1, 1 }
       local levels = { mean_r = 129.5, mean_g = 2.4, mean_b = 200.6 }
       same(expected(nd.broadcast_to{ mean, shape = { 4, 3, 12, 10 } }), record(levels))
       levels.mirror = true

@@ -1,5 +1,6 @@
 -- ONNX files that were made to do harm: each gives an error object, in little time and memory.
 local ffi = require "ffi"
+local files = require "spec.support.onnx_files"
 local folder = require "spec.support.folder"
 local models = require "spec.support.onnx_models"
 local trials = require "spec.support.trials"
@@ -24,12 +25,7 @@ local function give(bytes)
     folder.write(dir .. "/m.onnx", bytes)
     local ok, e = pcall(function()
       local sym, args, auxs = ty.onnx.import_model(dir .. "/m.onnx")
-      local given = {}
-      for _, name in ipairs(sym:list_arguments()) do
-        given[name] = args[name]
-      end
-      local exe = sym:bind{ ctx = ty.cpu(), args = given, aux_states = auxs, grad_req = "null" }
-      exe:forward{ is_train = false }
+      files.run(sym, args, auxs)
       ty.waitall()
     end)
     result = not ok and e or nil

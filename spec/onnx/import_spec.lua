@@ -494,6 +494,12 @@ describe("ty.onnx.load", function()
       local mod = ty.onnx.load{ dir .. "/m.onnx", shapes = { x = { 2, 2 } } }
       mod:forward(ty.io.DataBatch{ data = { X } })
       assert.same({ { 1, -4 }, { 3, 8 } }, mod:get_outputs()[1]:totable())
+      for ctx, given in pairs{ [ty.cpu(1)] = false, [ty.cpu(2)] = true } do
+        local options = { dir .. "/m.onnx", shapes = { x = { 2, 2 } }, ctx = given and ctx or nil }
+        mod = given and ty.onnx.load(options) or ctx:with(ty.onnx.load, options)
+        mod:forward(ty.io.DataBatch{ data = { X } })
+        assert.equal(ctx, mod:get_outputs()[1].context)
+      end
       local meta = ty.onnx.get_model_metadata(dir .. "/m.onnx")
       assert.same({ { "x", { "n", 2 }, "float32" } }, meta.input_tensor_data)
     end)

@@ -1,5 +1,6 @@
 -- A product of bfloat16 that reads a float32 weight itself (native/pass/weight_casts.c): the
 -- numbers of the cast, without the cast.
+local device = require "spec.support.device"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
@@ -59,6 +60,8 @@ local function check(o)
 end
 
 describe("a cast of a weight", function()
+  setup(device.leave)                                    -- products of a GPU read halves
+  teardown(device.come_back)
   for _, rows in ipairs{ 1, 2, 3, 4, 33, 300 } do
     it(("is left to the product of %d rows"):format(rows), function()
       check{ rows = rows, width = 40, units = 70 }

@@ -65,6 +65,15 @@ function device.come_back()
   end
 end
 
+--- Returns arrays by name on a device: files are read to the CPU. An array that is there is itself.
+function device.placed(arrays, context)
+  local placed = {}
+  for name, x in pairs(arrays or {}) do
+    placed[name] = x:as_in_context(context)
+  end
+  return placed
+end
+
 --- Returns the device that a recorded case means by a kind and a number.
 function device.of(kind, id)
   return kind == "cpu" and id == 0 and ty.cpu() or ty[kind](id)

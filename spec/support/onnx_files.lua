@@ -2,6 +2,7 @@
 -- Python has them (TYCHO_ONNX_PYTHON names an interpreter that does).
 
 local lfs = require "lfs"
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
@@ -20,13 +21,20 @@ function files.python()
   return python or nil
 end
 
---- Returns the outputs of a symbol for arrays by argument and state.
-function files.run(symbol, arrays, states)
-  local given = {}
+--- Binds a symbol on the device that specs run on to arrays by argument and state, copies of those
+-- that are on another one. Nothing is trained.
+function files.bind(symbol, arrays, states)
+  local given, ctx = {}, ty.cpu()
   for _, name in ipairs(symbol:list_arguments()) do
     given[name] = arrays[name]
   end
-  local exe = symbol:bind{ ctx = ty.cpu(), args = given, aux_states = states, grad_req = "null" }
+  return symbol:bind{ ctx = ctx, args = device.placed(given, ctx),
+    aux_states = device.placed(states, ctx), grad_req = "null" }
+end
+
+--- Returns the outputs of a symbol that is bound as by `files.bind`.
+function files.run(symbol, arrays, states)
+  local exe = files.bind(symbol, arrays, states)
   exe:forward{ is_train = false }
   return exe.outputs
 end

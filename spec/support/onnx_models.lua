@@ -9,6 +9,7 @@
 -- TensorProto.
 
 local class = require "tycho.ndarray.class"
+local context = require "tycho.core.context"
 local export = require "tycho.onnx.exporter"
 local writer = require "tycho.core.wire_writer"
 
@@ -20,7 +21,7 @@ function models.tensor(name, t)
   if t.totable then
     m:integers(1, t.shape)
     m:integer(2, export.CODES[t.dtype])
-    m:array(9, t, t.size * class.BYTES[t._dtype])
+    m:array(9, t:as_in_context(context.cpu()), t.size * class.BYTES[t._dtype])
   else
     m:integers(1, t.dims)
     m:integer(2, t.type)

@@ -1,5 +1,6 @@
 -- Criterions of Torch7 as losses.
 
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local t7 = require "spec.support.torch7"
 local ty = require "tycho"
@@ -26,7 +27,7 @@ local function loss(module, inputs, labels)
     for _, name in ipairs(net:list_arguments()) do
       args[name] = args[name] or arrays[name]
     end
-    value = net:bind{ ctx = ty.cpu(), args = args }:forward()[1]:asscalar()
+    value = net:bind{ ctx = ty.cpu(), args = device.placed(args, ty.cpu()) }:forward()[1]:asscalar()
   end)
   return value
 end

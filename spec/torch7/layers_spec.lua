@@ -1,5 +1,6 @@
 -- Layers of Torch7: ty.torch7.import_model. Values follow from what each layer is said to do.
 
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local t7 = require "spec.support.torch7"
 local ty = require "tycho"
@@ -54,6 +55,7 @@ local function bound(module, inputs, more)
     for _, name in ipairs(net:list_arguments()) do
       own[name] = args[name]
     end
+    own, states = device.placed(own, ty.cpu()), device.placed(states, ty.cpu())
     local grads = {}
     for name, x in pairs(own) do
       grads[name] = ty.nd.zeros(x.shape, { dtype = x.dtype })
@@ -396,6 +398,7 @@ describe("a network that is trained", function()
       shapes = { data = { 2, 1 }, label = { 2 } }, criterion = loaded(nn("ClassNLLCriterion", {
         sizeAverage = true })) }
     local grads = {}
+    args = device.placed(args, ty.cpu())
     args.data, args.label = array{ { 1 }, { 1 } }, array{ 1, 1 }
     for name, x in pairs(args) do
       grads[name] = ty.nd.zeros(x.shape)

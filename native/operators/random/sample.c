@@ -128,7 +128,7 @@ static int fill_on_device(const struct filling *f, const struct primitives *othe
   const struct distribution *law = f->law;
   struct random_numbers r = { .key = make_rng_key(f->c), .law = law->name,
     .draws = law->draw != NULL, .a = f->a, .b = f->b, .pa = f->pa, .pb = f->pb, .each = f->each,
-    .op = f->c->op->name, .want = law->want };
+    .call = f->c, .want = law->want };
   bool wide = y->d.dtype == TY_F64;
   if (law->affine && !f->pa) {
     struct law_affine t = law->affine(f->a, f->b, wide);

@@ -28,8 +28,8 @@ local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shap
 --   the device on which the network will run, since quantized layers use 8-bit integers on a CPU,
 --   floats on a GPU
 -- @treturn Symbol its arguments are the file's inputs and parameters, its outputs the file's
--- @treturn table arguments: name -> array, read when it is first needed
--- @treturn table auxiliary states: name -> array
+-- @treturn table arguments: name -> array on cpu(0), also for another `ctx`, read when first needed
+-- @treturn table auxiliary states: name -> array on cpu(0)
 function onnx.import_model(...)
   local a = IMPORT(...)
   local r = require("tycho.onnx.importer").run({ path = a.file, shapes = a.shapes,

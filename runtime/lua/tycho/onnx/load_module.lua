@@ -2,6 +2,7 @@
 --
 -- @module tycho.onnx.load_module
 
+local contexts = require "tycho.core.context"
 local data = require "tycho.io.data"
 local Error = require "tycho.core.error"
 local import = require "tycho.onnx.importer"
@@ -25,7 +26,7 @@ return function(a, func)
     shapes[i] = data.DataDesc(input.name, #input.shape > 0 and input.shape or { 1 }, input.dtype)
   end
   local mod = module.Module{ symbol = r.symbol, data_names = names, label_names = {},
-    context = a.ctx }
+    context = a.ctx or contexts.current_context() }
   mod:bind{ data_shapes = shapes, for_training = false }
   mod:set_params(r.arguments, r.auxiliary)
   return mod

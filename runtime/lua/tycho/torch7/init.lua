@@ -35,8 +35,8 @@ end
 -- @tparam table options shapes: name of an input -> its sizes, on which layers depend; criterion:
 --   an object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
 -- @treturn Symbol
--- @treturn table arg_params: name -> array
--- @treturn table aux_params: name -> array
+-- @treturn table arg_params: name -> array on cpu(0)
+-- @treturn table aux_params: name -> array on cpu(0)
 -- @raise E(`unsupported`) for a class that cannot be imported, E(`io`) and E(`format`) for the
 --   file, E(`value`), E(`shape`), E(`type`) for a module that does not fit its input; the error
 --   names the class of the module and its position in the network

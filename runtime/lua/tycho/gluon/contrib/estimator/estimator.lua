@@ -90,23 +90,6 @@ local function check_loss(l, argument)
 end
 
 
--- Returns the devices: those given, or the first GPU, or the CPU.
-local function context_list(given)
-  if given == nil then
-    return { context.num_gpus() > 0 and context.gpu(0) or context.cpu() }
-  end
-  local list = values.is_plain(given) and given or { given }
-  for _, ctx in ipairs(list) do
-    if not Class.is_a(ctx, context.Context) then
-      Error.raise{ code = "value", func = "estimator.Estimator", argument = "context",
-        expected = "a context or a list of contexts", got = Error.kind(ctx),
-        message = "bad 'context'" }
-    end
-  end
-  return list
-end
-
-
 -- Returns whether all parameters of a network have arrays, or get them at the first forward.
 local function is_initialized(net)
   for _, p in ipairs(net:collect_params():values()) do
@@ -119,6 +102,25 @@ local function is_initialized(net)
     end
   end
   return true
+end
+
+
+-- Returns the devices: those given, or those of the network's parameters; where it has none yet,
+-- the first GPU, or the CPU.
+local function context_list(given, net)
+  if given == nil then
+    local own = is_initialized(net) and net:collect_params():list_ctx() or {}
+    return own[1] and own or { context.num_gpus() > 0 and context.gpu(0) or context.cpu() }
+  end
+  local list = values.is_plain(given) and given or { given }
+  for _, ctx in ipairs(list) do
+    if not Class.is_a(ctx, context.Context) then
+      Error.raise{ code = "value", func = "estimator.Estimator", argument = "context",
+        expected = "a context or a list of contexts", got = Error.kind(ctx),
+        message = "bad 'context'" }
+    end
+  end
+  return list
 end
 
 
@@ -159,7 +161,8 @@ local FORM = args.form("estimator.Estimator", {
 -- @param[opt] val_metrics likewise; copies of train_metrics by default
 -- @param[opt] initializer for a network that is not initialized yet
 -- @tparam[opt] Trainer trainer by default sgd with learning rate 0.001, with a warning
--- @param[opt] context a device or a list of devices; by default the first GPU, or else the CPU
+-- @param[opt] context a device or a list of devices; by default those of the network's parameters,
+--   or, where it has none yet, the first GPU, or else the CPU
 -- @tparam[opt] Block val_net net of the validation; net by default
 -- @tparam[opt] Loss val_loss loss of the validation; loss by default
 -- @param[opt] batch_processor an object with fit_batch and evaluate_batch; a BatchProcessor by
@@ -171,7 +174,7 @@ function Estimator:init(...)
   self.val_metrics = val_metrics(a.val_metrics, self.train_metrics)
   self.val_net = a.val_net and check_net(a.val_net, "val_net") or a.net
   self.val_loss = a.val_loss and check_loss(a.val_loss, "val_loss") or a.loss
-  self.logger, self.context, self.batch_axis = log, context_list(a.context), 0
+  self.logger, self.context, self.batch_axis = log, context_list(a.context, a.net), 0
   if not is_initialized(a.net) then
     a.net:initialize{ init = a.initializer, ctx = self.context }
   elseif a.initializer then
