@@ -1,4 +1,5 @@
 -- contrib.attention against batch_dot, softmax and batch_dot in float64.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local noise = require("spec.support.arrays").noise
 local shell = require "spec.support.shell"
@@ -7,6 +8,7 @@ require "spec.helper"
 local nd, sym = ty.nd, ty.sym
 local V = sym.Variable
 local F64 = { dtype = "float64" }
+local MOST_SCORES = 20000                                -- of a head, for float32 as gpu(0)
 
 -- Returns 1 where key j counts for query i, else 0, as (B, H, Tq, Tk).
 local function admitted(o)
@@ -103,6 +105,9 @@ local function check(o)
   assert.near(want, got, 1e-13, 1e-13)
   for name, g in pairs(grads) do
     assert.near(want_grads[name], g, 2e-13, 2e-13)
+  end
+  if device.is_gpu and o.Tq * o.Tk > MOST_SCORES then
+    return                                               -- a stand-in takes minutes
   end
   for name, x in pairs(a) do
     a[name] = x:astype "float32"
