@@ -132,9 +132,9 @@ describe("an array that takes an image", function()
   teardown(images.remove_folder)
 
   it("is written and returned", function()
-    local x = images.picture(6, 8, 3)
+    local options = { dtype = "uint8", ctx = ty.cpu(0) } -- where images of files are
+    local x = images.picture(6, 8, 3):as_in_context(options.ctx)
     image.imwrite(images.path("x.png"), x)
-    local options = { dtype = "uint8", ctx = ty.cpu(0) } -- where images are
     local out, small = nd.zeros({ 6, 8, 3 }, options), nd.zeros({ 3, 4, 3 }, options)
     assert.equal(out, image.imread{ images.path("x.png"), out = out })
     images.same(x, out)
