@@ -76,8 +76,8 @@ static void test_counts(void)
   RUN(op_ports(&op, &s, 2, &a, &p));
   RUN(op_ports(&op, &s, -1, &a, &p));
   CHECK(op_ports(&op, &s, 3, &a, &p) == TY_EVALUE, "it took three");
-  CHECK(!strcmp(ty_error(), "signature_test: parameter n is 2, but the number of inputs is 3"), "%s",
-      ty_error());
+  CHECK(!strcmp(ty_error(),
+            "signature_test: parameter n is 2, but the number of inputs is 3"), "%s", ty_error());
   op.in = "a*k";
   RUN(op_ports(&op, &s, 3, &a, &p));
   op.in = "a*n";

@@ -13,8 +13,8 @@ enum {
   ATTEND_SKEW = 16,
 };
 
-/* Some queries and some keys with their values, out of a block that gemm_pack packed as `type`: keys
-** transposed, values not. */
+/* Some queries and some keys with their values, out of a block that gemm_pack packed as `type`:
+** keys transposed, values not. */
 struct gemm_attend {
   int type;                                           /* TY_F32, GEMM_ROUNDED */
   int64_t m;                                          /* queries */
@@ -53,6 +53,6 @@ void gemm_score(const struct gemm_attend *g);
 ** times the weights, which GEMM_ROUNDED rounds to bfloat16. A score of -infinity has weight 0. s is
 ** undefined afterwards. */
 void gemm_weigh(const struct gemm_attend *g);
-/* Replaces n scores, which rounding alone can have put above `shift`, by their weights e^(s - shift).
-** Returns the sum of the weights. Only where gemm_attends TY_F32. */
+/* Replaces n scores, which rounding alone can have put above `shift`, by their weights
+** e^(s - shift). Returns the sum of the weights. Only where gemm_attends TY_F32. */
 double gemm_weights(float *s, int64_t n, float shift);

@@ -315,7 +315,7 @@ static void add_nonzero_values(const struct flash *f, const struct flash_workspa
       f->v.row, y, step);
 }
 
-/* Does forward_block with attend.h, some rows at a time. Keys k0 .. k0 + n - 1 are a packed block. */
+/* Does forward_block with attend.h, some rows at a time. Keys k0 .. k0 + n - 1 are packed. */
 static void attend_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {

@@ -1,8 +1,8 @@
 /* gemm.c - inner loops of products, compiled once per instruction set with
 ** -DISA=baseline|avx2|avx512|neon. vector.inc says what a vector is, math.inc has loops over rows,
 ** tile.inc the tiles of a product, image.inc the way from an image and back, rows.inc products of a
-** few rows; all are written for REAL and read twice, for float and for double. attend.inc, attention,
-** is for float only.
+** few rows; all are written for REAL and read twice, for float and for double. attend.inc,
+** attention, is for float only.
 */
 #include "base/vmath.h"
 #include "kernel/gemm/isa.h"
