@@ -398,10 +398,10 @@ static void make_keys(struct fit *f, int kind)
   }
 }
 
-/* How far a plan is above the most bytes that are alive: at most one part in so many. */
+/* Bounds of what a plan has above the most bytes that are alive, as 1 / bound of these bytes. */
 enum {
-  TIGHT_PART = 500,                                   /* good enough */
-  LOOSE_PART = 25                                     /* worth climbing from the other orders */
+  TIGHT_PART = 500,                                   /* up to it a plan is good enough */
+  LOOSE_PART = 25                                     /* above it the other orders are improved, too */
 };
 
 enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */

@@ -1,4 +1,4 @@
--- The text of an error says each name once: the function in front, operator and node behind.
+-- The text of an error says each name once: the function first, operator and node last.
 
 local ty = require "tycho"
 

@@ -166,7 +166,7 @@ describe("int8 layers", function()
             local exe = after(y):simple_bind{ ctx = ty.cpu(), data = data.shape, grad_req = "null" }
             exe:copy_params_from(params, {})
             exe:forward{ is_train = false, data = data }
-            -- the layer and what it takes over run on the host, where gelu has bits of its own
+            -- the layer and what it takes over run on the host, whose gelu differs in its last bits
             return exe.outputs[1]:copyto(ty.cpu(0)), exe:program()
           end
           local function act(x)
