@@ -24,7 +24,7 @@ static struct {
 enum { STATE_FIELDS = 16 }; /* of the state, among which the end of its stack is looked for */
 
 /* Returns the field of L that points to the end of its stack: the one that a push moves by a slot
-** (8 bytes), behind the field that points to the frame's base. NULL where there is none. */
+** (8 bytes), after the field that points to the frame's base. NULL where there is none. */
 static void **torture_find_top(lua_State *L)
 {
   void *before[STATE_FIELDS], **field = (void **)L;

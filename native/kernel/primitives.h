@@ -20,7 +20,7 @@ struct random_numbers {
   uint64_t span;
   const struct operand *pa, *pb;
   int64_t each;
-  const struct call *call;                            /* that failures are of */
+  const struct call *call;                            /* whose failures are reported */
   const char *want;
 };
 struct primitives {

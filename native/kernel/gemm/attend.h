@@ -29,8 +29,8 @@ struct gemm_attend {
   int64_t keys;                                       /* keys of the block */
   /* which of them is the first key, a multiple of ATTEND_PANEL */
   int64_t from;
-  float *y;                                           /* m x dv: sums of weighed values so far;
-                                                      ** not read where `sum` is 0 */
+  /* m x dv: sums of weighed values so far; rows whose `sum` is 0 are not read */
+  float *y;
   int64_t ldy;                                        /* numbers from one row of y to the next */
   double *greatest;                                   /* per row: the greatest score so far */
   double *sum;                                        /* per row: the sum of weights so far */

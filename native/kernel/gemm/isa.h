@@ -190,9 +190,11 @@ struct gemm_type {
   /* adds panel rows of whole output rows to an image; NULL for narrow vectors, where scatter_panel
   ** is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
-  /* attention (attend.h) */
+  /* gemm_score */
   void (*score)(const struct gemm_attend *g);
+  /* gemm_weigh */
   void (*weigh)(const struct gemm_attend *g);
+  /* gemm_weights */
   double (*weights)(float *s, int64_t n, float shift);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
