@@ -39,7 +39,7 @@ static struct mpi_world all;
 
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static double get_seconds(void)
+static double mpi_get_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -64,7 +64,7 @@ static bool mpi_check_code(int code)
 static bool mpi_has_peer_left(double since)
 {
   struct mpi_world *m = &all;
-  if (m->leaving || m->beat_in != LEAVING || get_seconds() - MAX(m->left_at, since) < PATIENCE)
+  if (m->leaving || m->beat_in != LEAVING || mpi_get_seconds() - MAX(m->left_at, since) < PATIENCE)
     return false;
   snprintf(m->world.why, sizeof m->world.why, "rank %d has ended and sends nothing any more",
       (m->world.rank + m->world.size - 1) % m->world.size);
@@ -85,7 +85,7 @@ static void mpi_nap(double waited)
 static bool mpi_wait_request(int code, MPI_Request *request)
 {
   int done = 0;
-  double since = get_seconds();
+  double since = mpi_get_seconds();
   if (!mpi_check_code(code)) return false;
   for (int64_t i = 0;; i++) {
     pthread_mutex_lock(&mpi_lock);
@@ -94,7 +94,7 @@ static bool mpi_wait_request(int code, MPI_Request *request)
     pthread_mutex_unlock(&mpi_lock);
     if (peer_left || !mpi_check_code(code)) return false;
     if (done) return true;
-    if (i >= SPINS) mpi_nap(get_seconds() - since);
+    if (i >= SPINS) mpi_nap(mpi_get_seconds() - since);
   }
 }
 
@@ -162,7 +162,7 @@ static int mpi_beat(struct comm_world *w, double patience)
   double ending;
   __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
   if (w->size == 1) return COMM_ALL_ALIVE;
-  if (ending != 0) return get_seconds() - ending > PATIENCE ? COMM_NO_END : COMM_ALL_ALIVE;
+  if (ending != 0) return mpi_get_seconds() - ending > PATIENCE ? COMM_NO_END : COMM_ALL_ALIVE;
   pthread_mutex_lock(&mpi_lock);
   __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
   if (ending != 0) {
@@ -176,10 +176,10 @@ static int mpi_beat(struct comm_world *w, double patience)
   }
   while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more) {
     MPI_Recv(&m->beat_in, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
-    m->heard_at = get_seconds();
+    m->heard_at = mpi_get_seconds();
     if (m->beat_in == LEAVING && m->left_at == 0) m->left_at = m->heard_at;
   }
-  bool silent = get_seconds() - m->heard_at > patience;
+  bool silent = mpi_get_seconds() - m->heard_at > patience;
   pthread_mutex_unlock(&mpi_lock);
   return silent ? before : COMM_ALL_ALIVE;
 }
@@ -206,7 +206,7 @@ static void mpi_leave(struct comm_world *w)
   pthread_mutex_unlock(&mpi_lock);
   CALL(&request, MPI_Ibarrier(m->data, &request));
   pthread_mutex_lock(&mpi_lock);
-  double ending = get_seconds();
+  double ending = mpi_get_seconds();
   __atomic_store(&m->ending, &ending, __ATOMIC_RELEASE);
   mpi_drain_heartbeats(m);
   MPI_Finalize();
@@ -283,6 +283,6 @@ __attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(
   }
   mpi_find_hosts(per_host);
   all.beat_request = MPI_REQUEST_NULL;
-  all.heard_at = get_seconds();
+  all.heard_at = mpi_get_seconds();
   return &all.world;
 }

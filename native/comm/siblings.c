@@ -17,7 +17,7 @@
 #include "comm/comm.h"
 
 /* Reads the beginning of a file of /proc, and adds a zero byte. Returns its length. */
-static size_t read_proc(char *text, size_t size, int pid, const char *name)
+static size_t process_read_file(char *text, size_t size, int pid, const char *name)
 {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
@@ -35,9 +35,9 @@ enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
 
 /* Returns a field of /proc/PID/stat from the third one on, with a space before it; NULL: there is
 ** no such process. */
-static const char *stat_field(char text[STAT], int pid, int field)
+static const char *process_find_field(char text[STAT], int pid, int field)
 {
-  read_proc(text, STAT, pid, "stat");
+  process_read_file(text, STAT, pid, "stat");
   const char *at = strrchr(text, ')');
   for (int i = 2; at && i < field; i++) at = strchr(at + 1, ' ');
   return at;
@@ -47,7 +47,7 @@ static const char *stat_field(char text[STAT], int pid, int field)
 static char process_get_state(int pid)
 {
   char text[STAT];
-  const char *at = stat_field(text, pid, FIELD_STATE);
+  const char *at = process_find_field(text, pid, FIELD_STATE);
   return at && !strchr("ZX", at[1]) ? at[1] : 0;
 }
 
@@ -61,7 +61,7 @@ static bool process_is_stopped(int pid)
 static unsigned long long process_get_start(int pid)
 {
   char text[STAT];
-  const char *at = process_get_state(pid) ? stat_field(text, pid, FIELD_START) : NULL;
+  const char *at = process_get_state(pid) ? process_find_field(text, pid, FIELD_START) : NULL;
   return at ? strtoull(at, NULL, 10) : 0;
 }
 
@@ -73,7 +73,7 @@ static int process_get_rank(int pid)
     "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="
   };
   static char text[1 << 17];
-  size_t n = read_proc(text, sizeof text, pid, "environ");
+  size_t n = process_read_file(text, sizeof text, pid, "environ");
   for (int i = 0; i < COUNT(variables); i++)
     for (const char *p = text; p < text + n; p += strlen(p) + 1)
       if (!strncmp(p, variables[i], strlen(variables[i]))) return atoi(p + strlen(variables[i]));
@@ -86,7 +86,7 @@ static int launcher_list_ranks(int launcher, int *pid, int most)
   char text[1 << 14], name[64], *at = text, *end;
   int n = 0;
   snprintf(name, sizeof name, "task/%d/children", launcher);
-  read_proc(text, sizeof text, launcher, name);
+  process_read_file(text, sizeof text, launcher, name);
   for (long p = strtol(at, &end, 10); end != at && n < most; p = strtol(at, &end, 10)) {
     if (process_get_state((int)p)) pid[n++] = (int)p;
     at = end;
@@ -218,7 +218,7 @@ static void siblings_report_ended(struct siblings *s, int socket_fd)
 
 /* Waits until all ranks have ended. If some have and all that are left are stopped, ends these
 ** after patience_ms. */
-static void watch_ranks(int launcher, int socket_fd, int patience_ms)
+static void siblings_watch_ranks(int launcher, int socket_fd, int patience_ms)
 {
   static struct siblings all;
   int pid[MAX_PROCESSES], n;
@@ -250,7 +250,7 @@ static bool process_is_launcher(int pid)
 {
   static const char *const names[] = { "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n" };
   char text[64];
-  read_proc(text, sizeof text, pid, "comm");
+  process_read_file(text, sizeof text, pid, "comm");
   for (int i = 0; i < COUNT(names); i++)
     if (!strcmp(text, names[i])) return true;
   return false;
@@ -259,7 +259,7 @@ static bool process_is_launcher(int pid)
 /* Ends a launcher that hangs after its ranks: one that has lost a rank may do so (OpenMPI 4.1.4
 ** with PMIx 4.2.2). It waits for the end of the ranks' streams as well, so the text goes to its
 ** own. */
-static void watch_launcher(int launcher, unsigned long long since, int patience_ms)
+static void siblings_watch_launcher(int launcher, unsigned long long since, int patience_ms)
 {
   static const char text[] =
       "tycho: all ranks have ended, but the launcher does not: it is ended too\n";
@@ -297,7 +297,7 @@ void comm_watch_ranks(void)
   sys_close(STDOUT_FILENO);
   socket_fd = dup2(socket_fd, STDERR_FILENO + 1);
   sys_close_from(STDERR_FILENO + 2);
-  watch_ranks(launcher, socket_fd, patience_ms);
-  if (process_is_launcher(launcher)) watch_launcher(launcher, since, patience_ms);
+  siblings_watch_ranks(launcher, socket_fd, patience_ms);
+  if (process_is_launcher(launcher)) siblings_watch_launcher(launcher, since, patience_ms);
   sys_exit(0);
 }

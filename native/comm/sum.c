@@ -60,7 +60,7 @@ ADD(uint8_t, add_u8)
 ADD(uint32_t, add_i32) /* unsigned: overflow wraps */
 ADD(uint64_t, add_i64)
 
-static void add_bool(void *to, const void *a, const void *b, int64_t n)
+static void sum_add_bool(void *to, const void *a, const void *b, int64_t n)
 {
   uint8_t *y = to;
   const uint8_t *x = a, *z = b;
@@ -70,7 +70,7 @@ static void add_bool(void *to, const void *a, const void *b, int64_t n)
 /* Writes a + b to `to`, which may be one of both. */
 typedef void (*add_fn)(void *to, const void *a, const void *b, int64_t n);
 /* Returns NULL for types without a sum. */
-static add_fn find_adder(int dtype)
+static add_fn sum_find_adder(int dtype)
 {
   switch (dtype) {
   case TY_F32: return add_f32;
@@ -79,12 +79,12 @@ static add_fn find_adder(int dtype)
   case TY_I8: return add_u8;
   case TY_I32: return add_i32;
   case TY_I64: return add_i64;
-  case TY_BOOL: return add_bool;
+  case TY_BOOL: return sum_add_bool;
   default: return NULL;
   }
 }
 
-static void pack_2bit(uint8_t *to, const float *x, int64_t n)
+static void sum_pack_2bit(uint8_t *to, const float *x, int64_t n)
 {
   memset(to, 0, (size_t)(n + 3) / 4);
   for (int64_t i = 0; i < n; i++) {
@@ -93,7 +93,7 @@ static void pack_2bit(uint8_t *to, const float *x, int64_t n)
   }
 }
 
-static void add_2bit(float *y, const uint8_t *from, float threshold, int64_t n)
+static void sum_add_2bit(float *y, const uint8_t *from, float threshold, int64_t n)
 {
   const float value[4] = { 0, 0, -threshold, threshold };
   for (int64_t i = 0; i < n; i++) y[i] += value[from[i / 4] >> (6 - 2 * (i % 4)) & 3];
@@ -142,11 +142,11 @@ static const char *parts_at(const struct rank_parts *p, int rank)
 static void parts_add(const struct travel *t, float threshold, const struct rank_parts *p, char *to,
     char *work, int64_t n)
 {
-  add_fn add = find_adder(t->at);
+  add_fn add = sum_find_adder(t->at);
   if (t->packed) {
     memset(to, 0, sizeof(float) * (size_t)n);
     for (int r = 0; r < p->ranks; r++)
-      add_2bit((float *)to, (const uint8_t *)parts_at(p, r), threshold, n);
+      sum_add_2bit((float *)to, (const uint8_t *)parts_at(p, r), threshold, n);
     return;
   }
   if (t->at == t->out) {
@@ -250,7 +250,7 @@ static int line_sum(const struct comm_ops *ops, struct comm_world *w, struct com
   const char *send = direct ? p->from + back * (size_t)at.at : x;
   if (!direct) line_copy(s, at, x, t->back, false, n);
   if (t->packed) {
-    pack_2bit((uint8_t *)scratch[2].data, (const float *)send, n);
+    sum_pack_2bit((uint8_t *)scratch[2].data, (const float *)send, n);
     send = scratch[2].data;
   }
   TRY(block_sum(ops, w, &scratch[0], t, s->threshold, send, x, n));
@@ -262,7 +262,7 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
     const struct comm_sum *s, struct line_position *at)
 {
   struct travel t = travel_make(s);
-  NEED(find_adder(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
+  NEED(sum_find_adder(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
   int64_t all = 0, most = BLOCK_BYTES / (int64_t)dtype_size(t.at);
   for (int i = 0; i < s->n; i++) all += s->part[i].n;
   if (w->size == 1 && s->wire == TY_WIRE_FULL) {

@@ -44,7 +44,7 @@ static bool rank_post_data(struct rank *r, const void *data)
   return rank_wait_all(r);
 }
 
-static size_t add_sizes(const size_t *part, int n)
+static size_t threads_add_sizes(const size_t *part, int n)
 {
   size_t sum = 0;
   for (int i = 0; i < n; i++) sum += part[i];
@@ -54,7 +54,7 @@ static size_t add_sizes(const size_t *part, int n)
 static bool threads_exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
 {
   struct rank *r = (struct rank *)w;
-  size_t own = part[w->rank], first = add_sizes(part, w->rank);
+  size_t own = part[w->rank], first = threads_add_sizes(part, w->rank);
   if (!rank_post_data(r, send)) return false;
   for (int i = 0; i < w->size; i++)
     if (i != w->rank)

@@ -27,21 +27,21 @@ int channel_block(const ty_desc *d, int precision)
 struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
 
 /* Copies into blocks. A unit is a block of an image. */
-static void enter_range(int64_t begin, int64_t end, void *context)
+static void blocked_enter_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->b, k->space, k->from + at, k->space, 1, (int)k->b, k->to + at);
 }
 
-static void leave_range(int64_t begin, int64_t end, void *context)
+static void blocked_leave_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->space, k->b, k->from + at, k->b, 1, (int)k->space, k->to + at);
 }
 
-static void move_blocks(const ty_desc *d, int64_t n, const float *from, float *to,
+static void blocked_move(const ty_desc *d, int64_t n, const float *from, float *to,
     parallel_fn range)
 {
   struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
@@ -51,12 +51,12 @@ static void move_blocks(const ty_desc *d, int64_t n, const float *from, float *t
 
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)
 {
-  move_blocks(d, n, plain, blocks, enter_range);
+  blocked_move(d, n, plain, blocks, blocked_enter_range);
 }
 
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain)
 {
-  move_blocks(d, n, blocks, plain, leave_range);
+  blocked_move(d, n, blocks, plain, blocked_leave_range);
 }
 
 void block_enter_span(

@@ -26,7 +26,7 @@ enum { PANEL = 32 };
 /* -- triangles --------------------------------------------------------------------------------- */
 
 /* Sets the triangle opposite to `lower` to zero, or to the mirror image. */
-static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
+static void lapack_fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
 {
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {
@@ -39,7 +39,7 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
 }
 
 /* Factors a block on the diagonal of an n x n matrix. */
-static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a)
+static int lapack_factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a)
 {
   int size = (int)block, row = (int)n, bad = 0;
   if (dtype == TY_F64)
@@ -72,7 +72,7 @@ int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
     const int64_t block = MIN(step, n - i);
     const int rest = (int)(n - i - block);
     void *at = (char *)a + (size_t)(i * n + i) * dtype_size(dtype);
-    bad = factor_block(dtype, lower, block, n, at);
+    bad = lapack_factor_block(dtype, lower, block, n, at);
     if (bad) bad += (int)i;
     if (bad || !rest) continue;
     if (dtype == TY_F64)
@@ -80,7 +80,7 @@ int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
     else
       REDUCE_REST(s, float);
   }
-  fill_other(dtype, lower, n, a, false);
+  lapack_fill_other(dtype, lower, n, a, false);
   return bad;
 }
 
@@ -91,7 +91,7 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
     dpotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
   else
     spotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
-  fill_other(dtype, lower, n, a, true);
+  lapack_fill_other(dtype, lower, n, a, true);
   return bad;
 }
 
@@ -99,7 +99,7 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 ** through in parts, between which Ctrl-C is looked for. */
 enum { LARGE_BLOCK = 256 };
 
-static int64_t triangle_part(bool right, int64_t m, int64_t n)
+static int64_t lapack_count_triangle_part(bool right, int64_t m, int64_t n)
 {
   const int64_t free = right ? m : n;
   return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, LARGE_BLOCK) : free;
@@ -109,7 +109,7 @@ static int64_t triangle_part(bool right, int64_t m, int64_t n)
   int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, \
       t = transpose ? CblasTrans : CblasNoTrans; \
   int lda = (int)(right ? n : m); \
-  const int64_t step = triangle_part(right, m, n); \
+  const int64_t step = lapack_count_triangle_part(right, m, n); \
   for (int64_t i = 0, k; i < (right ? m : n) && !stop_wanted(); i += k) { \
     k = MIN(step, (right ? m : n) - i); \
     void *at = (char *)b + (size_t)(right ? i * n : i) * dtype_size(dtype); \
@@ -136,16 +136,16 @@ void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m
 
 /* -- general matrices -------------------------------------------------------------------------- */
 
-static double get_number(int dtype, const void *a, int64_t i)
+static double lapack_get_number(int dtype, const void *a, int64_t i)
 {
   return dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
 
 /* Fills the inverse of a matrix that has a NaN with NaN: some versions of LAPACK lose it. */
-static bool fill_nan(int dtype, int64_t n, void *a)
+static bool lapack_fill_nan(int dtype, int64_t n, void *a)
 {
   int64_t i = 0;
-  while (i < n && !isnan(get_number(dtype, a, i))) i++;
+  while (i < n && !isnan(lapack_get_number(dtype, a, i))) i++;
   if (i < n) vec_ops_of(dtype)->fill(a, NAN, n);
   return i < n;
 }
@@ -153,7 +153,7 @@ static bool fill_nan(int dtype, int64_t n, void *a)
 int lu_factor(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
-  if (fill_nan(dtype, n * n, a)) {
+  if (lapack_fill_nan(dtype, n * n, a)) {
     for (int64_t i = 0; i < n; i++) pivot[i] = (int32_t)i + 1;
     return 0;
   }
@@ -169,7 +169,7 @@ size_t lu_inverse_work(int dtype, int64_t n) { return PANEL * (size_t)n * dtype_
 int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
 {
   int size = (int)n, lwork = PANEL * size, bad = 0;
-  if (fill_nan(dtype, n * n, a)) return 0;
+  if (lapack_fill_nan(dtype, n * n, a)) return 0;
   if (dtype == TY_F64)
     dgetri_(&size, a, &size, pivot, work, &lwork, &bad);
   else
@@ -197,28 +197,33 @@ void lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
     LQ(s, float);
 }
 
-static int64_t eigen_reals(int64_t n) { return 1 + 6 * n + 2 * n * n; }      /* as LAPACK asks */
-static int64_t eigen_ints(int64_t n) { return 3 + 5 * n; }
+static int64_t lapack_count_eigen_reals(int64_t n)
+{
+  return 1 + 6 * n + 2 * n * n;
+}
+static int64_t lapack_count_eigen_ints(int64_t n) { return 3 + 5 * n; }
 
 size_t eigen_work(int dtype, int64_t n)
 {
-  return align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN) +
-      (size_t)eigen_ints(n) * sizeof(int);
+  return align_up((size_t)lapack_count_eigen_reals(n) * dtype_size(dtype), ALIGN) +
+      (size_t)lapack_count_eigen_ints(n) * sizeof(int);
 }
 
 /* Returns whether all entries are finite: LAPACK need not come to an end on others. */
-static bool all_finite(int dtype, int64_t n, const void *a)
+static bool lapack_all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(get_number(dtype, a, i))) return false;
+    if (!isfinite(lapack_get_number(dtype, a, i))) return false;
   return true;
 }
 
 int eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work)
 {
-  int size = (int)n, reals = (int)eigen_reals(n), ints = (int)eigen_ints(n), bad = 0;
-  int *iwork = (int *)((char *)work + align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN));
-  if (!all_finite(dtype, n * n, a)) return 1;
+  int size = (int)n, reals = (int)lapack_count_eigen_reals(n),
+      ints = (int)lapack_count_eigen_ints(n), bad = 0;
+  int *iwork = (int *)((char *)work +
+      align_up((size_t)lapack_count_eigen_reals(n) * dtype_size(dtype), ALIGN));
+  if (!lapack_all_finite(dtype, n * n, a)) return 1;
   if (dtype == TY_F64)
     dsyevd_("V", "U", &size, a, &size, values, work, &reals, iwork, &ints, &bad, 1, 1);
   else
@@ -236,7 +241,7 @@ struct matrix_loop {
 };
 
 /* Keeps the least number of a matrix that failed, in whatever order they fail. */
-static void matrix_range(int64_t begin, int64_t end, void *context)
+static void lapack_run_range(int64_t begin, int64_t end, void *context)
 {
   struct matrix_loop *s = context;
   void *work = (char *)s->c->tmp + (size_t)parallel_index() * s->work;
@@ -257,9 +262,9 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
   const int threads = n == 1 ? 1 : (int)MIN(n, parallel_threads());
   if (openblas_enter(threads)) return STACK_REFUSED;
   if (n == 1)
-    matrix_range(0, 1, &s); /* products inside have the cores */
+    lapack_run_range(0, 1, &s); /* products inside have the cores */
   else
-    parallel_for_stoppable(n, NS_ELEMENT * MAX(cost, 1), matrix_range, &s);
+    parallel_for_stoppable(n, NS_ELEMENT * MAX(cost, 1), lapack_run_range, &s);
   openblas_leave(threads);
   return s.bad;
 }

@@ -5,14 +5,14 @@
 static dnnl_engine_t engine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void open_engine(void)
+static void onednn_open_engine(void)
 {
   if (env_disabled("dnnl") || dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
 }
 
 dnnl_engine_t onednn_engine(void)
 {
-  pthread_once(&once, open_engine);
+  pthread_once(&once, onednn_open_engine);
   return engine;
 }
 

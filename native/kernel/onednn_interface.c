@@ -3,7 +3,7 @@
 
 #if DNNL_VERSION_MAJOR < 3
 
-static onednn_desc desc_unless_failed(dnnl_memory_desc_t *d, dnnl_status_t failed)
+static onednn_desc onednn_check_desc(dnnl_memory_desc_t *d, dnnl_status_t failed)
 {
   if (!failed) return d;
   mem_free(d);
@@ -13,7 +13,7 @@ static onednn_desc desc_unless_failed(dnnl_memory_desc_t *d, dnnl_status_t faile
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step)
 {
   dnnl_memory_desc_t *d = mem_new(sizeof *d);
-  return d ? desc_unless_failed(d, dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step))
+  return d ? onednn_check_desc(d, dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step))
            : NULL;
 }
 
@@ -21,12 +21,12 @@ onednn_desc onednn_tagged(
     int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
   dnnl_memory_desc_t *d = mem_new(sizeof *d);
-  return d ? desc_unless_failed(d, dnnl_memory_desc_init_by_tag(d, n, dim, type, tag)) : NULL;
+  return d ? onednn_check_desc(d, dnnl_memory_desc_init_by_tag(d, n, dim, type, tag)) : NULL;
 }
 
 void onednn_desc_free(onednn_desc d) { mem_free((void *)d); }
 
-static dnnl_primitive_desc_t make_primitive_desc(const dnnl_convolution_desc_t *d,
+static dnnl_primitive_desc_t onednn_make_primitive_desc(const dnnl_convolution_desc_t *d,
     dnnl_status_t failed, dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
 {
   dnnl_primitive_desc_t p;
@@ -40,7 +40,7 @@ dnnl_primitive_desc_t onednn_forward(
   dnnl_status_t failed = dnnl_dilated_convolution_forward_desc_init(&d, kind,
       dnnl_convolution_direct, c->d[X], c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad,
       c->pad);
-  return make_primitive_desc(&d, failed, NULL, attr);
+  return onednn_make_primitive_desc(&d, failed, NULL, attr);
 }
 
 dnnl_primitive_desc_t onednn_back_data(
@@ -49,7 +49,7 @@ dnnl_primitive_desc_t onednn_back_data(
   dnnl_convolution_desc_t d;
   dnnl_status_t failed = dnnl_dilated_convolution_backward_data_desc_init(
       &d, dnnl_convolution_direct, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad);
-  return make_primitive_desc(&d, failed, hint, attr);
+  return onednn_make_primitive_desc(&d, failed, hint, attr);
 }
 
 dnnl_primitive_desc_t onednn_back_weight(
@@ -59,7 +59,7 @@ dnnl_primitive_desc_t onednn_back_weight(
   dnnl_status_t failed = dnnl_dilated_convolution_backward_weights_desc_init(&d,
       dnnl_convolution_direct, c->d[X], c->d[W], NULL, c->d[Y], c->stride, c->dilate, c->pad,
       c->pad);
-  return make_primitive_desc(&d, failed, hint, attr);
+  return onednn_make_primitive_desc(&d, failed, hint, attr);
 }
 
 bool onednn_append_sum(dnnl_post_ops_t ops) { return !dnnl_post_ops_append_sum(ops, 1); }

@@ -11,7 +11,7 @@
 static int inside;  /* threads that call */
 static int buffers; /* buffers that it must have */
 
-static int probe_memory(int missing)
+static int openblas_probe_memory(int missing)
 {
   void *p = sys_map((size_t)missing * BUFFER, PROT_READ | PROT_WRITE);
   if (!p) return fail_memory("OpenBLAS", (size_t)missing * BUFFER, mem_bytes(), 0);
@@ -23,7 +23,7 @@ int openblas_enter(int threads)
 {
   const int now = __atomic_add_fetch(&inside, threads, __ATOMIC_ACQ_REL);
   int known = __atomic_load_n(&buffers, __ATOMIC_ACQUIRE);
-  const int code = now > known ? probe_memory(now - known) : TY_OK;
+  const int code = now > known ? openblas_probe_memory(now - known) : TY_OK;
   if (code) return openblas_leave(threads), code;
   while (now > known &&
       !__atomic_compare_exchange_n(

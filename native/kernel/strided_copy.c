@@ -66,7 +66,8 @@ BLOCKS(u16)
 BLOCKS(u32)
 BLOCKS(u64)
 
-static void copy_plane(const struct plane *p, char *d, const char *s, size_t size, bool across)
+static void strided_copy_plane(
+    const struct plane *p, char *d, const char *s, size_t size, bool across)
 {
   if (across) switch (size) {
     case 1: transpose_u8(p, (u8 *)d, (const u8 *)s); return;
@@ -90,9 +91,9 @@ static void copy_plane(const struct plane *p, char *d, const char *s, size_t siz
 
 /* -- preparing a move -------------------------------------------------------------------------- */
 
-static int64_t stride_length(int64_t x) { return x < 0 ? -x : x; }
+static int64_t strided_get_length(int64_t x) { return x < 0 ? -x : x; }
 
-static void swap_axes(struct move *m, int i, int j)
+static void strided_swap_axes(struct move *m, int i, int j)
 {
   int64_t t[3] = { m->dim[i], m->to[i], m->from[i] };
   m->dim[i] = m->dim[j];
@@ -109,8 +110,9 @@ void move_simplify(const struct move *m, struct move *out)
   for (int i = 0; i < m->n; i++) {
     if (m->dim[i] == 1) continue;
     move_axis(&a, m->dim[i], m->to[i], m->from[i]);
-    for (int j = a.n - 1; j > 0 && stride_length(a.to[j - 1]) < stride_length(a.to[j]); j--)
-      swap_axes(&a, j - 1, j);
+    for (int j = a.n - 1; j > 0 && strided_get_length(a.to[j - 1]) < strided_get_length(a.to[j]);
+         j--)
+      strided_swap_axes(&a, j - 1, j);
   }
   out->n = 0;
   for (int i = 0; i < a.n; i++) {
@@ -122,19 +124,19 @@ void move_simplify(const struct move *m, struct move *out)
   }
   while (out->n < 2) { /* a plane needs two axes */
     move_axis(out, 1, 0, 0);
-    for (int j = out->n - 1; j > 0; j--) swap_axes(out, j - 1, j);
+    for (int j = out->n - 1; j > 0; j--) strided_swap_axes(out, j - 1, j);
   }
 }
 
 /* Finds the axis that src runs along, where that is not the innermost one: it becomes the inner
 ** one's partner. */
-static bool find_partner(struct move *m)
+static bool strided_find_partner(struct move *m)
 {
   int in = m->n - 1;
   if (m->to[in] != 1 || m->from[in] == 1 || m->dim[in] < 4) return false;
   for (int i = 0; i < in; i++) {
     if (m->from[i] != 1 || m->dim[i] < 4) continue;
-    for (int j = i; j + 1 < in; j++) swap_axes(m, j, j + 1);
+    for (int j = i; j + 1 < in; j++) strided_swap_axes(m, j, j + 1);
     return true;
   }
   return false;
@@ -151,7 +153,7 @@ struct copy_plan {
   int64_t count1, count0;                             /* blocks along them */
 };
 
-static void plan_range(int64_t begin, int64_t end, void *context)
+static void strided_plan_range(int64_t begin, int64_t end, void *context)
 {
   const struct copy_plan *w = context;
   const struct move *m = &w->m;
@@ -166,27 +168,27 @@ static void plan_range(int64_t begin, int64_t end, void *context)
     }
     struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1],
       MIN(w->side0, m->dim[a0] - i0), m->to[a0], m->from[a0] };
-    copy_plane(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size,
-        w->across);
+    strided_copy_plane(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size),
+        w->size, w->across);
   }
 }
 
-static void run_on_cpu(const struct move *m, void *dst, const void *src, size_t size)
+static void strided_run_on_cpu(const struct move *m, void *dst, const void *src, size_t size)
 {
   struct copy_plan w = { .dst = dst, .src = src, .size = size };
   move_simplify(m, &w.m);
-  w.across = find_partner(&w.m);
+  w.across = strided_find_partner(&w.m);
   int64_t n1 = w.m.dim[w.m.n - 2], n0 = w.m.dim[w.m.n - 1], units = 1;
   w.side0 = MIN(n0, w.across ? TILE_SIDE : UNIT_ELEMENTS);
   w.side1 = MIN(n1, w.across ? TILE_SIDE : MAX(1, UNIT_ELEMENTS / w.side0));
   w.count0 = (n0 + w.side0 - 1) / w.side0;
   w.count1 = (n1 + w.side1 - 1) / w.side1;
   for (int i = 0; i < w.m.n - 2; i++) units *= w.m.dim[i];
-  parallel_chunks(
-      units * w.count1 * w.count0, MAX(1, 2 * UNIT_ELEMENTS / (w.side0 * w.side1)), plan_range, &w);
+  parallel_chunks(units * w.count1 * w.count0, MAX(1, 2 * UNIT_ELEMENTS / (w.side0 * w.side1)),
+      strided_plan_range, &w);
 }
 
-static bool is_empty(const struct move *m)
+static bool strided_is_empty(const struct move *m)
 {
   for (int i = 0; i < m->n; i++)
     if (m->dim[i] <= 0) return true;
@@ -196,9 +198,9 @@ static bool is_empty(const struct move *m)
 int move_run(int device, const struct move *m, void *dst, const void *src, size_t size)
 {
   const struct primitives *other = primitives_of(device);
-  if (is_empty(m)) return TY_OK;
+  if (strided_is_empty(m)) return TY_OK;
   if (other) return other->move(device, m, dst, src, size);
-  run_on_cpu(m, dst, src, size);
+  strided_run_on_cpu(m, dst, src, size);
   return TY_OK;
 }
 
@@ -207,11 +209,11 @@ int move_set(int device, const struct move *m, void *dst, const void *value, siz
   const struct primitives *other = primitives_of(device);
   struct move same = *m;
   uint64_t bits = 0;
-  if (is_empty(m)) return TY_OK;
+  if (strided_is_empty(m)) return TY_OK;
   memset(same.from, 0, sizeof same.from);
   memcpy(&bits, value, size);
   if (other) return other->set(device, &same, dst, bits, size);
-  run_on_cpu(&same, dst, value, size);
+  strided_run_on_cpu(&same, dst, value, size);
   return TY_OK;
 }
 
@@ -221,7 +223,7 @@ int move_set(int device, const struct move *m, void *dst, const void *value, siz
 #define COPY_NS (PARALLEL_CHUNK_NS / (1 << 18))
 struct byte_copy { char *dst; const char *src; bool past; };
 
-static void copy_body(int64_t begin, int64_t end, void *context)
+static void strided_copy_range(int64_t begin, int64_t end, void *context)
 {
   const struct byte_copy *b = context;
   if (b->past)
@@ -230,7 +232,7 @@ static void copy_body(int64_t begin, int64_t end, void *context)
     memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
-static void zero_body(int64_t begin, int64_t end, void *context)
+static void strided_zero_range(int64_t begin, int64_t end, void *context)
 {
   const struct byte_copy *b = context;
   memset(b->dst + begin, 0, (size_t)(end - begin));
@@ -241,7 +243,7 @@ int move_bytes(int device, void *dst, const void *src, size_t bytes)
   struct byte_copy b = { dst, src, stream_copy_profitable(bytes) };
   if (dst == src) return TY_OK;
   if (primitives_of(device)) return device_copy(device, dst, device, src, bytes);
-  parallel_for((int64_t)bytes, COPY_NS, copy_body, &b);
+  parallel_for((int64_t)bytes, COPY_NS, strided_copy_range, &b);
   return TY_OK;
 }
 
@@ -249,7 +251,7 @@ int move_zero(int device, void *dst, size_t bytes)
 {
   struct byte_copy b = { dst, NULL, false };
   if (primitives_of(device)) return device_fill(device, dst, 0, bytes);
-  parallel_for((int64_t)bytes, COPY_NS, zero_body, &b);
+  parallel_for((int64_t)bytes, COPY_NS, strided_zero_range, &b);
   return TY_OK;
 }
 
@@ -262,7 +264,7 @@ int move_fill(int device, void *dst, const void *value, size_t size, int64_t n)
 
 /* -- numbers of any dtype ---------------------------------------------------------------------- */
 
-static int64_t bounded_integer(double v, double lo, double hi)
+static int64_t strided_bound_integer(double v, double lo, double hi)
 {
   return v != v ? (int64_t)lo : v <= lo ? (int64_t)lo : v >= hi ? (int64_t)hi : (int64_t)v;
 }
@@ -274,9 +276,9 @@ void set_number(void *p, int dtype, double v)
   case TY_F64: *(double *)p = v; break;
   case TY_F16: *(uint16_t *)p = float_to_half((float)v); break;
   case TY_BF16: *(uint16_t *)p = float_to_bf16((float)v); break;
-  case TY_U8: *(uint8_t *)p = (uint8_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
-  case TY_I8: *(int8_t *)p = (int8_t)(uint8_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
-  case TY_I32: *(int32_t *)p = (int32_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
+  case TY_U8: *(uint8_t *)p = (uint8_t)strided_bound_integer(v, INT32_MIN, INT32_MAX); break;
+  case TY_I8: *(int8_t *)p = (int8_t)(uint8_t)strided_bound_integer(v, INT32_MIN, INT32_MAX); break;
+  case TY_I32: *(int32_t *)p = (int32_t)strided_bound_integer(v, INT32_MIN, INT32_MAX); break;
   case TY_I64:
     *(int64_t *)p = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 || v != v ? INT64_MIN : (int64_t)v;
     break;
@@ -295,7 +297,7 @@ double real_of(const struct operand *a, int64_t i)
   }
 }
 
-static int64_t truncated_integer(double v)
+static int64_t strided_truncate_integer(double v)
 {
   return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN;
 }
@@ -306,7 +308,7 @@ int64_t index_of(const struct operand *a, int64_t i)
   case TY_F32:
   case TY_F64:
   case TY_F16:
-  case TY_BF16: return truncated_integer(real_of(a, i));
+  case TY_BF16: return strided_truncate_integer(real_of(a, i));
   case TY_I32: return ((const int32_t *)a->p)[i];
   case TY_I64: return ((const int64_t *)a->p)[i];
   case TY_I8: return ((const int8_t *)a->p)[i];

@@ -46,7 +46,7 @@ struct attention_finder {
   int *readers;                                       /* per value, outputs of the graph included */
 };
 
-static struct attention_part find_part(const struct attention_finder *f, int node)
+static struct attention_part attention_find_part(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
   if (!n->op || !n->op->attention) return (struct attention_part){ ATTENTION_NONE };
@@ -54,16 +54,19 @@ static struct attention_part find_part(const struct attention_finder *f, int nod
   return n->op->attention(n->kind->param, ndim);
 }
 
-static const ty_desc *desc_of(const struct attention_finder *f, ty_entry e)
+static const ty_desc *attention_desc_of(const struct attention_finder *f, ty_entry e)
 {
   return &f->x->desc[value_of(f->x->g, e)];
 }
 
-static bool same_entry(ty_entry a, ty_entry b) { return a.node == b.node && a.out == b.out; }
+static bool attention_is_same_entry(ty_entry a, ty_entry b)
+{
+  return a.node == b.node && a.out == b.out;
+}
 
 /* Returns the node that makes e for node `reader` alone, under the same guard and in the same group
 ** of devices; -1: there is none. */
-static int only_maker(const struct attention_finder *f, ty_entry e, int reader)
+static int attention_find_only_maker(const struct attention_finder *f, ty_entry e, int reader)
 {
   const ty_graph *g = f->x->g;
   const struct node *n = &g->node[e.node], *to = &g->node[reader];
@@ -75,28 +78,28 @@ static int only_maker(const struct attention_finder *f, ty_entry e, int reader)
 }
 
 /* Returns whether a node is a view that keeps the last two axes. */
-static bool is_row_view(const struct attention_finder *f, int node)
+static bool attention_is_row_view(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
   if (!(n->op->flags & OP_VIEW) || n->nin != 1) return false;
-  const ty_desc *a = desc_of(f, n->in[0]), *b = &f->x->desc[n->first];
+  const ty_desc *a = attention_desc_of(f, n->in[0]), *b = &f->x->desc[n->first];
   return a->ndim >= 2 && b->ndim >= 2 && a->dim[a->ndim - 1] == b->dim[b->ndim - 1] &&
       a->dim[a->ndim - 2] == b->dim[b->ndim - 2];
 }
 
 /* Returns the input of a sum that leads to scores and to which the other one broadcasts, -1:
 ** none. */
-static int scores_of_sum(const struct attention_finder *f, int node)
+static int attention_find_sum(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
   const ty_desc *all = &f->x->desc[n->first];
   if (!(n->op->flags & OP_SUM) || n->nin != 2 || all->ndim > 4 || all->ndim < 3) return -1;
   for (int k = 0; k < 2; k++) {
-    const int from = only_maker(f, n->in[k], node);
-    if (from < 0 || !desc_same_shape(desc_of(f, n->in[k]), all)) continue;
-    const enum attention_role role = find_part(f, from).role;
+    const int from = attention_find_only_maker(f, n->in[k], node);
+    if (from < 0 || !desc_same_shape(attention_desc_of(f, n->in[k]), all)) continue;
+    const enum attention_role role = attention_find_part(f, from).role;
     if (role == ATTENTION_PRODUCT || role == ATTENTION_SCALE || role == ATTENTION_SCORES ||
-        is_row_view(f, from))
+        attention_is_row_view(f, from))
       return k;
   }
   return -1;
@@ -105,7 +108,7 @@ static int scores_of_sum(const struct attention_finder *f, int node)
 /* Returns whether a key with score c has no weight beside one that counts, and whether scores that
 ** are added to c vanish in it: then a bias does what a choice does. Gradients go through a sum, but
 ** not through a choice, so that in training only -infinity, whose weights are 0, will do. */
-static bool score_hides(const struct attention_finder *f, double c, int dtype)
+static bool attention_score_hides(const struct attention_finder *f, double c, int dtype)
 {
   enum { SCORE_BITS = 15 };                           /* scores are below 2^15 */
   const int bits = dtype == TY_F64 ? 53 : dtype == TY_F32 ? 24 : 0;
@@ -113,27 +116,31 @@ static bool score_hides(const struct attention_finder *f, double c, int dtype)
 }
 
 /* Returns whether entry e is a constant, one number everywhere. */
-static bool find_constant(const struct attention_finder *f, ty_entry e, double *number)
+static bool attention_find_constant(const struct attention_finder *f, ty_entry e, double *number)
 {
-  const struct attention_part p = find_part(f, e.node);
+  const struct attention_part p = attention_find_part(f, e.node);
   *number = p.number;
   return p.role == ATTENTION_CONSTANT;
 }
 
 /* Returns the input of a choice that leads to scores, where the other one hides keys by a mask that
 ** broadcasts; fills in m's mask. -1: it is none such. */
-static int scores_of_choice(
+static int attention_find_choice(
     const struct attention_finder *f, int node, struct attention_match *m)
 {
   const struct node *n = &f->x->g->node[node];
   const ty_desc *all = &f->x->desc[n->first];
-  if (find_part(f, node).role != ATTENTION_CHOICE || all->ndim > 4 || all->ndim < 3) return -1;
+  if (attention_find_part(f, node).role != ATTENTION_CHOICE || all->ndim > 4 || all->ndim < 3)
+    return -1;
   /* a vector chooses whole rows of the first axis */
-  if (!(n->op->flags & OP_BROADCAST) && !desc_same_shape(desc_of(f, n->in[0]), all)) return -1;
+  if (!(n->op->flags & OP_BROADCAST) && !desc_same_shape(attention_desc_of(f, n->in[0]), all))
+    return -1;
   for (int k = 1; k <= 2; k++) {
     double hidden;
-    if (only_maker(f, n->in[k], node) < 0 || !desc_same_shape(desc_of(f, n->in[k]), all) ||
-        !find_constant(f, n->in[3 - k], &hidden) || !score_hides(f, hidden, all->dtype))
+    if (attention_find_only_maker(f, n->in[k], node) < 0 ||
+        !desc_same_shape(attention_desc_of(f, n->in[k]), all) ||
+        !attention_find_constant(f, n->in[3 - k], &hidden) ||
+        !attention_score_hides(f, hidden, all->dtype))
       continue;
     m->masks = true;
     m->mask_turned = k == 2;
@@ -146,17 +153,17 @@ static int scores_of_choice(
 }
 
 /* Follows scores from entry e, which `reader` reads, to their product. */
-static bool find_scores(
+static bool attention_find_scores(
     const struct attention_finder *f, ty_entry e, int reader, struct attention_match *m)
 {
   for (;;) {
-    const int node = only_maker(f, e, reader);
+    const int node = attention_find_only_maker(f, e, reader);
     if (node < 0) return false;
     const struct node *n = &f->x->g->node[node];
-    const struct attention_part p = find_part(f, node);
+    const struct attention_part p = attention_find_part(f, node);
     const bool unbiased = m->bias.node < 0 && m->scale == 1;
-    const int k = unbiased ? scores_of_sum(f, node) : -1,
-              chosen = unbiased ? scores_of_choice(f, node, m) : -1;
+    const int k = unbiased ? attention_find_sum(f, node) : -1,
+              chosen = unbiased ? attention_find_choice(f, node, m) : -1;
     if (p.role == ATTENTION_PRODUCT && !m->interleaved) {
       m->q = n->in[0];
       m->k = n->in[1];
@@ -166,9 +173,11 @@ static bool find_scores(
     }
     if (p.role == ATTENTION_SCORES && m->interleaved) {
       m->q = n->in[0];
-      m->scale /= sqrt((double)(desc_of(f, m->v)->dim[2] / (m->heads * (m->self ? 3 : 2))));
+      m->scale /= sqrt(
+          (double)(attention_desc_of(f, m->v)->dim[2] / (m->heads * (m->self ? 3 : 2))));
       if (m->scores < 0) m->scores = node;
-      return p.self == m->self && p.heads == m->heads && same_entry(n->in[n->nin - 1], m->v);
+      return p.self == m->self && p.heads == m->heads &&
+          attention_is_same_entry(n->in[n->nin - 1], m->v);
     }
     if (p.role == ATTENTION_SCALE)
       m->scale *= p.number;
@@ -176,7 +185,7 @@ static bool find_scores(
       m->bias = n->in[!k], m->scores = node, e = n->in[k];
     else if (chosen >= 0)
       e = n->in[chosen];
-    else if (!is_row_view(f, node))
+    else if (!attention_is_row_view(f, node))
       return false;
     if (k < 0 && chosen < 0) e = n->in[0];
     reader = node;
@@ -184,10 +193,10 @@ static bool find_scores(
 }
 
 /* Returns whether node i is the product of weights and values of an attention. */
-static bool find_match(const struct attention_finder *f, int i, struct attention_match *m)
+static bool attention_find_match(const struct attention_finder *f, int i, struct attention_match *m)
 {
   const struct node *n = &f->x->g->node[i];
-  const struct attention_part last = find_part(f, i);
+  const struct attention_part last = attention_find_part(f, i);
   *m = (struct attention_match){ .bias = { -1, 0 }, .scale = 1, .scores = -1 };
   if (last.role != ATTENTION_PRODUCT && last.role != ATTENTION_VALUES) return false;
   if (last.ta || last.tb || !dtype_float(f->x->desc[n->first].dtype)) return false;
@@ -198,23 +207,23 @@ static bool find_match(const struct attention_finder *f, int i, struct attention
   ty_entry e = n->in[m->interleaved];
   int reader = i;
   for (;;) {
-    const int node = only_maker(f, e, reader);
+    const int node = attention_find_only_maker(f, e, reader);
     if (node < 0) return false;
-    const struct attention_part p = find_part(f, node);
+    const struct attention_part p = attention_find_part(f, node);
     if (p.role == ATTENTION_DROPOUT && m->dropout == 0)
       m->dropout = p.number;
     else if (p.role == ATTENTION_SOFTMAX)
       m->scale = p.number;
-    else if (!is_row_view(f, node))
+    else if (!attention_is_row_view(f, node))
       return false;
     e = f->x->g->node[node].in[0];
     reader = node;
     if (p.role == ATTENTION_SOFTMAX) break;
   }
-  if (!find_scores(f, e, reader, m) || m->scale == 0 || !isfinite(m->scale)) return false;
+  if (!attention_find_scores(f, e, reader, m) || m->scale == 0 || !isfinite(m->scale)) return false;
   const int dtype = f->x->desc[n->first].dtype;
-  return desc_of(f, m->q)->dtype == dtype && desc_of(f, m->k)->dtype == dtype &&
-      desc_of(f, m->v)->dtype == dtype;
+  return attention_desc_of(f, m->q)->dtype == dtype && attention_desc_of(f, m->k)->dtype == dtype &&
+      attention_desc_of(f, m->v)->dtype == dtype;
 }
 
 /* -- the new nodes ----------------------------------------------------------------------------- */
@@ -227,7 +236,7 @@ struct attention_writer {
 };
 
 /* Adds a node beside the one that is replaced. suffix "": it takes its name. */
-static int add_node(
+static int attention_add_node(
     const struct attention_writer *w, const char *op, const char *suffix, const ty_attr *attr,
     int nattr, const ty_entry *in, int nin, ty_entry *out)
 {
@@ -239,7 +248,7 @@ static int add_node(
   return TY_OK;
 }
 
-static int add_reshape(
+static int attention_add_reshape(
     const struct attention_writer *w, const char *suffix, ty_entry in, const int64_t *dim, int n,
     ty_entry *out)
 {
@@ -249,11 +258,11 @@ static int add_reshape(
     used += (size_t)snprintf(shape + used, sizeof shape - used, "%lld,", (long long)dim[i]);
   snprintf(shape + used, sizeof shape - used, ")");
   const ty_attr attr = { "shape", shape };
-  return add_node(w, "Reshape", suffix, &attr, 1, &in, 1, out);
+  return attention_add_node(w, "Reshape", suffix, &attr, 1, &in, 1, out);
 }
 
 /* Returns batch and heads of a match: the leading axes of its scores. */
-static void find_leading(
+static void attention_find_leading(
     const struct attention_finder *f, const struct attention_match *m, int64_t lead[2])
 {
   const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
@@ -266,22 +275,23 @@ static void find_leading(
 }
 
 /* Adds a reshape of (..., rows, columns) to (batch, heads, rows, columns). */
-static int add_split(
+static int attention_add_split(
     const struct attention_writer *w, const char *suffix, ty_entry old, const int64_t lead[2],
     ty_entry *e)
 {
-  const ty_desc *d = desc_of(w->f, old);
-  return add_reshape(w, suffix, *e,
+  const ty_desc *d = attention_desc_of(w->f, old);
+  return attention_add_reshape(w, suffix, *e,
       (int64_t[]){ lead[0], lead[1], d->dim[d->ndim - 2], d->dim[d->ndim - 1] }, 4, e);
 }
 
 /* Finds the shape in which the bias broadcasts to (batch, heads, queries, keys); false: there is
 ** none. */
-static bool bias_shape(
+static bool attention_find_bias_shape(
     const struct attention_finder *f, const struct attention_match *m, const int64_t lead[2],
     int64_t dim[4])
 {
-  const ty_desc *b = desc_of(f, m->bias), *s = &f->x->desc[f->x->g->node[m->scores].first];
+  const ty_desc *b = attention_desc_of(f, m->bias),
+                *s = &f->x->desc[f->x->g->node[m->scores].first];
   for (int i = 0; i < 4; i++) dim[i] = 1;
   if (b->ndim > s->ndim) return false;
   for (int i = 0; i < MIN(b->ndim, 2); i++) dim[3 - i] = b->dim[b->ndim - 1 - i];
@@ -297,7 +307,7 @@ static bool bias_shape(
 }
 
 /* Replaces a mask by a bias of its shape: 0 where a key counts, else the score that hides it. */
-static int add_mask_bias(
+static int attention_add_mask_bias(
     const struct attention_writer *w, const struct attention_match *m, ty_entry *mask)
 {
   const int dtype = w->f->x->desc[w->f->x->g->node[m->scores].first].dtype;
@@ -308,12 +318,13 @@ static int add_mask_bias(
     const bool hides = m->mask_turned ? k == 0 : k == 1;
     const ty_attr attr[] = { { "shape", "(1,)" }, { "dtype", dtype_name(dtype) },
       { "value", hides ? number : "0" } };
-    TRY(add_node(w, "_full", k ? "_unmasked" : "_masked", attr, 3, NULL, 0, &in[1 + k]));
+    TRY(attention_add_node(w, "_full", k ? "_unmasked" : "_masked", attr, 3, NULL, 0, &in[1 + k]));
   }
-  return add_node(w, "_npi_where", "_mask", NULL, 0, in, 3, mask);
+  return attention_add_node(w, "_npi_where", "_mask", NULL, 0, in, 3, mask);
 }
 
-static int add_attention(const struct attention_writer *w, const struct attention_match *m, int i)
+static int attention_add_nodes(
+    const struct attention_writer *w, const struct attention_match *m, int i)
 {
   const struct attention_finder *f = w->f;
   const ty_graph *g = f->x->g;
@@ -321,7 +332,7 @@ static int add_attention(const struct attention_writer *w, const struct attentio
   ty_entry in[4], y;
   int64_t lead[2], dim[4];
   int n = 0;
-  find_leading(f, m, lead);
+  attention_find_leading(f, m, lead);
   if (m->interleaved) {
     if (!m->self) in[n++] = w->m->entry[value_of(g, m->q)];
     in[n++] = w->m->entry[value_of(g, m->v)];
@@ -330,20 +341,21 @@ static int add_attention(const struct attention_writer *w, const struct attentio
     in[0] = w->m->entry[value_of(g, m->q)];
     in[1] = w->m->entry[value_of(g, m->k)];
     in[2] = w->m->entry[value_of(g, m->v)];
-    TRY(add_split(w, "_query", m->q, lead, &in[0]));
-    TRY(add_split(w, "_key", m->k, lead, &in[1]));
-    TRY(add_split(w, "_value", m->v, lead, &in[2]));
+    TRY(attention_add_split(w, "_query", m->q, lead, &in[0]));
+    TRY(attention_add_split(w, "_key", m->k, lead, &in[1]));
+    TRY(attention_add_split(w, "_value", m->v, lead, &in[2]));
     if (m->k_turned) {
       const ty_attr axes[] = { { "dim1", "2" }, { "dim2", "3" } };
-      TRY(add_node(w, "SwapAxis", "_key_turned", axes, 2, &in[1], 1, &in[1]));
+      TRY(attention_add_node(w, "SwapAxis", "_key_turned", axes, 2, &in[1], 1, &in[1]));
     }
     n = 3;
   }
   if (m->bias.node >= 0) {
-    if (!bias_shape(f, m, lead, dim)) return fail(TY_EINTERNAL, "attention: a bias that fits not");
+    if (!attention_find_bias_shape(f, m, lead, dim))
+      return fail(TY_EINTERNAL, "attention: a bias that fits not");
     in[n] = w->m->entry[value_of(g, m->bias)];
-    if (m->masks) TRY(add_mask_bias(w, m, &in[n]));
-    TRY(add_reshape(w, "_bias", in[n], dim, 4, &in[n]));
+    if (m->masks) TRY(attention_add_mask_bias(w, m, &in[n]));
+    TRY(attention_add_reshape(w, "_bias", in[n], dim, 4, &in[n]));
     n++;
   }
   char scale[40], dropout[40], heads[24];
@@ -357,10 +369,10 @@ static int add_attention(const struct attention_writer *w, const struct attentio
     { "use_bias", m->bias.node >= 0 ? "True" : "False" }, { "__ctx_group__", group } };
   const int nattr = group ? 8 : 7;
   if (m->interleaved)
-    TRY(add_node(w, "_contrib_attention", "", attr, nattr, in, n, &y));
+    TRY(attention_add_node(w, "_contrib_attention", "", attr, nattr, in, n, &y));
   else {
-    TRY(add_node(w, "_contrib_attention", "_attention", attr, nattr, in, n, &y));
-    TRY(add_reshape(w, "", y, out->dim, out->ndim, &y));
+    TRY(attention_add_node(w, "_contrib_attention", "_attention", attr, nattr, in, n, &y));
+    TRY(attention_add_reshape(w, "", y, out->dim, out->ndim, &y));
   }
   w->m->entry[g->node[i].first] = y;
   return TY_OK;
@@ -369,29 +381,29 @@ static int add_attention(const struct attention_writer *w, const struct attentio
 /* -- the rewrite ------------------------------------------------------------------------------- */
 
 /* Marks in `gone` the nodes from the scores to the weights, which node i alone has read. */
-static void mark_gone(
+static void attention_mark_gone(
     const struct attention_finder *f, const struct attention_match *m, int i, uint8_t *gone)
 {
   const struct node *n = &f->x->g->node[i];
   gone[i] = 2;
   for (ty_entry e = n->in[m->interleaved];;) {
     const struct node *from = &f->x->g->node[e.node];
-    const enum attention_role role = find_part(f, e.node).role;
+    const enum attention_role role = attention_find_part(f, e.node).role;
     gone[e.node] = 1;
     if (role == ATTENTION_PRODUCT || role == ATTENTION_SCORES) return;
     const bool end = m->bias.node >= 0 && e.node == m->scores;
     if (end && m->masks)
       e = from->in[m->mask_turned ? 2 : 1];
     else
-      e = end && same_entry(from->in[0], m->bias) ? from->in[1] : from->in[0];
+      e = end && attention_is_same_entry(from->in[0], m->bias) ? from->in[1] : from->in[0];
   }
 }
 
 /* Returns the widths of heads of a match on the graph's device. */
-static struct attention_widths find_widths(
+static struct attention_widths attention_find_widths(
     const struct attention_finder *f, const struct attention_match *m)
 {
-  const ty_desc *v = desc_of(f, m->v), *k = desc_of(f, m->k);
+  const ty_desc *v = attention_desc_of(f, m->v), *k = attention_desc_of(f, m->k);
   const ty_desc *scores = &f->x->desc[f->x->g->node[m->scores].first];
   struct attention_widths h = { .device = f->device, .dtype = scores->dtype,
     .precision = f->precision, .queries = scores->dim[scores->ndim - 2],
@@ -408,14 +420,14 @@ static struct attention_widths find_widths(
 ** weights, but may multiply on ordinary cores where products are on tensor cores. Not measured:
 ** with MANY_SCORES, of heads of 64, these take some 20 us longer, at 10 TFLOP/s, which is what six
 ** launches take. */
-static bool suits_gpu(const struct attention_finder *f, const struct attention_match *m)
+static bool attention_suits_gpu(const struct attention_finder *f, const struct attention_match *m)
 {
   enum {
     EACH = 8,                                         /* PADDED of kernels/flash_attention.cu */
     WIDEST = 1024,                                    /* bytes of a head, as the kernel computes */
     MANY_SCORES = 1 << 20                             /* elements */
   };
-  const struct attention_widths h = find_widths(f, m);
+  const struct attention_widths h = attention_find_widths(f, m);
   const int64_t each = h.dtype == TY_F64 ? sizeof(double) : sizeof(float);
   const int64_t width = (int64_t)(align_up((size_t)h.key, EACH) + align_up((size_t)h.value, EACH));
   if (width * each > WIDEST) return false;
@@ -428,9 +440,9 @@ static bool suits_gpu(const struct attention_finder *f, const struct attention_m
 ** again, which costs less only where the array of all weights is large: measured on Zen 5, of
 ** narrow heads, which are less work, on an Intel core with AVX-512 and a second cache of 2 MiB
 ** (2026-11-29); TYCHO_ATTENTION_LEAST sets another limit. */
-static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
+static bool attention_is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
-  if (device_kind(f->device) == TY_GPU) return suits_gpu(f, m);
+  if (device_kind(f->device) == TY_GPU) return attention_suits_gpu(f, m);
   enum {
     LEAST_FORWARD = 128 * 128,                        /* scores of a head */
     LEAST_BACKWARD = 512 * 512,
@@ -444,33 +456,34 @@ static bool is_worth_it(const struct attention_finder *f, const struct attention
   if (least >= 0) return head >= least;
   if (!f->trains) return head >= LEAST_FORWARD;
   if (m->bias.node >= 0 && !m->masks && f->varies[m->bias.node]) return false;
-  const struct attention_widths h = find_widths(f, m);
+  const struct attention_widths h = attention_find_widths(f, m);
   const int64_t many = MAX(h.key, h.value) <= NARROW ? MANY_NARROW : MANY_BACKWARD;
   return head >= LEAST_BACKWARD || (all >= many && head >= LEAST_FORWARD);
 }
 
-static bool bias_fits(const struct attention_finder *f, const struct attention_match *m)
+static bool attention_bias_fits(const struct attention_finder *f, const struct attention_match *m)
 {
   int64_t lead[2], dim[4];
-  find_leading(f, m, lead);
+  attention_find_leading(f, m, lead);
   if (m->interleaved && lead[1] != m->heads) return false;
-  return m->bias.node < 0 || bias_shape(f, m, lead, dim);
+  return m->bias.node < 0 || attention_find_bias_shape(f, m, lead, dim);
 }
 
 /* Fills in the matches by the node that ends them; returns their number. */
-static int find_all(const struct attention_finder *f, struct attention_match *match, uint8_t *gone)
+static int attention_find_all(
+    const struct attention_finder *f, struct attention_match *match, uint8_t *gone)
 {
   int found = 0;
   for (int i = 0; i < f->x->g->n; i++)
-    if (f->x->g->node[i].op && find_match(f, i, &match[i]) && bias_fits(f, &match[i]) &&
-        is_worth_it(f, &match[i])) {
-      mark_gone(f, &match[i], i, gone);
+    if (f->x->g->node[i].op && attention_find_match(f, i, &match[i]) &&
+        attention_bias_fits(f, &match[i]) && attention_is_worth_it(f, &match[i])) {
+      attention_mark_gone(f, &match[i], i, gone);
       found++;
     }
   return found;
 }
 
-static int replace_all(
+static int attention_replace_all(
     struct typed_graph *x, const struct attention_finder *f, const struct attention_match *match,
     const uint8_t *gone)
 {
@@ -483,14 +496,14 @@ static int replace_all(
     const struct node *n = &x->g->node[i];
     const struct attention_writer w = { &m, f, n->name, n->where,
       n->guard ? m.node[n->guard - 1] + 1 : 0 };
-    code = gone[i] ? add_attention(&w, &match[i], i) : mapper_copy(&m, i, NULL);
+    code = gone[i] ? attention_add_nodes(&w, &match[i], i) : mapper_copy(&m, i, NULL);
   }
   code = mapper_end(&m, code);
   x->replaced |= !code;
   return code;
 }
 
-static void count_readers(struct attention_finder *f)
+static void attention_count_readers(struct attention_finder *f)
 {
   const struct typed_graph *x = f->x;
   for (int i = 0; i < x->g->n; i++)
@@ -501,7 +514,7 @@ static void count_readers(struct attention_finder *f)
 }
 
 /* Fills in where gradients go. */
-static void find_gradients(struct attention_finder *f, const struct rewrite_request *r)
+static void attention_find_gradients(struct attention_finder *f, const struct rewrite_request *r)
 {
   const struct typed_graph *x = f->x;
   for (int i = 0; i < x->nvariable; i++) {
@@ -517,7 +530,7 @@ static void find_gradients(struct attention_finder *f, const struct rewrite_requ
 }
 
 /* Returns whether all nodes are on CPUs, or all on GPUs. */
-static bool are_alike(const struct rewrite_request *r)
+static bool attention_are_alike(const struct rewrite_request *r)
 {
   const int kind = device_kind(r->default_device);
   if (kind != TY_CPU && kind != TY_GPU) return false;
@@ -528,7 +541,7 @@ static bool are_alike(const struct rewrite_request *r)
 
 int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
 {
-  if (r->as_written || !are_alike(r) || env_disabled("attention")) return TY_OK;
+  if (r->as_written || !attention_are_alike(r) || env_disabled("attention")) return TY_OK;
   struct attention_finder f = { .x = x, .device = r->default_device, .precision = r->precision,
     .readers = NEWS(int, x->g->nvalue + 1),
     .varies = NEWS(uint8_t, x->g->n + 1) };
@@ -537,9 +550,9 @@ int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
   const bool enough = f.readers && f.varies && match && gone;
   int code = enough ? TY_OK : fail(TY_EMEMORY, "out of memory: a graph");
   if (!code) {
-    count_readers(&f);
-    find_gradients(&f, r);
-    if (find_all(&f, match, gone)) code = replace_all(x, &f, match, gone);
+    attention_count_readers(&f);
+    attention_find_gradients(&f, r);
+    if (attention_find_all(&f, match, gone)) code = attention_replace_all(x, &f, match, gone);
   }
   mem_free(f.readers);
   mem_free(f.varies);

@@ -23,9 +23,9 @@ bool batches_sums(const struct op *op, int device)
   return op_common_caps(op, true, device).flags & K_BATCHES;
 }
 
-static int value_root(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
+static int batch_find_root(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
-static int64_t count_vec_ops(const struct batching *j, const struct step *st)
+static int64_t batch_count_vec_ops(const struct batching *j, const struct step *st)
 {
   const ty_desc *d = j->p->s.desc, *weight = &d[j->p->s.g->node[st->node].first + 1];
   return desc_count(&d[st->in[1]]) / (desc_count(weight) / weight->dim[0]);
@@ -38,17 +38,17 @@ static bool batch_accepts_step(const struct batching *j, const struct step *st)
       !batches_sums(j->p->s.g->node[st->node].op, st->device))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
-      count_vec_ops(j, st) < ENOUGH;
+      batch_count_vec_ops(j, st) < ENOUGH;
 }
 
 /* Ends a group: its last step takes the operands of all steps, and writes what the first would have
 ** written. */
-static int close_group(struct batching *j, struct group *g)
+static int batch_close_group(struct batching *j, struct group *g)
 {
   struct program *p = j->p;
   struct step *first = &p->step[g->step[0]], *last = &p->step[g->step[g->n - 1]];
   for (int k = 1; k < last->nout; k++)
-    if (first->out[k] >= 0) j->of[value_root(p, first->out[k])] = 0;
+    if (first->out[k] >= 0) j->of[batch_find_root(p, first->out[k])] = 0;
   if (g->n < 2) return TY_OK;
   int *in = arena_new(&p->arena, sizeof *in * (size_t)(last->nin + 2 * g->n));
   NEED(in, TY_EMEMORY, "out of memory: plan");
@@ -63,14 +63,14 @@ static int close_group(struct batching *j, struct group *g)
   return TY_OK;
 }
 
-static int close_at(struct batching *j, int v)
+static int batch_close_at(struct batching *j, int v)
 {
-  int r = value_root(j->p, v);
-  return r < 0 || !j->of[r] ? TY_OK : close_group(j, &j->group[j->of[r] - 1]);
+  int r = batch_find_root(j->p, v);
+  return r < 0 || !j->of[r] ? TY_OK : batch_close_group(j, &j->group[j->of[r] - 1]);
 }
 
 /* Returns whether the step adds to all sums of the group, and to nothing else. */
-static bool group_accepts_step(
+static bool batch_group_accepts_step(
     const struct batching *j, const struct group *g, const struct step *st)
 {
   const struct step *first = &j->p->step[g->step[0]];
@@ -79,7 +79,7 @@ static bool group_accepts_step(
       first->device != st->device)
     return false;
   for (int k = 1; k < st->nout; k++)
-    if (value_root(j->p, first->out[k]) != value_root(j->p, st->out[k]) ||
+    if (batch_find_root(j->p, first->out[k]) != batch_find_root(j->p, st->out[k]) ||
         (st->out[k] >= 0 && !j->p->value[st->out[k]].add))
       return false;
   for (int k = 0; k < 2; k++)
@@ -87,29 +87,29 @@ static bool group_accepts_step(
   return true;
 }
 
-static int open_group(struct batching *j, const struct step *st, struct group **out)
+static int batch_open_group(struct batching *j, const struct step *st, struct group **out)
 {
   NEED(GROW(j->group, j->n, j->cap), TY_EMEMORY, "out of memory: plan");
   j->group[j->n] = (struct group){ 0 };
   *out = &j->group[j->n++];
   for (int k = 1; k < st->nout; k++)
-    if (st->out[k] >= 0) j->of[value_root(j->p, st->out[k])] = j->n;
+    if (st->out[k] >= 0) j->of[batch_find_root(j->p, st->out[k])] = j->n;
   return TY_OK;
 }
 
 static int batch_step(struct batching *j, int t)
 {
   struct step *st = &j->p->step[t];
-  int r = value_root(j->p, st->out[1]);
+  int r = batch_find_root(j->p, st->out[1]);
   struct group *g = j->of[r] ? &j->group[j->of[r] - 1] : NULL;
-  if (!g || !group_accepts_step(j, g, st)) {
-    for (int k = 1; k < st->nout; k++) TRY(close_at(j, st->out[k]));
-    TRY(open_group(j, st, &g));
+  if (!g || !batch_group_accepts_step(j, g, st)) {
+    for (int k = 1; k < st->nout; k++) TRY(batch_close_at(j, st->out[k]));
+    TRY(batch_open_group(j, st, &g));
   }
   NEED(GROW(g->step, g->n, g->cap), TY_EMEMORY, "out of memory: plan");
   g->step[g->n++] = t;
-  g->rows += count_vec_ops(j, st);
-  return g->rows >= ENOUGH ? close_group(j, g) : TY_OK;
+  g->rows += batch_count_vec_ops(j, st);
+  return g->rows >= ENOUGH ? batch_close_group(j, g) : TY_OK;
 }
 
 static int batch_all(struct batching *j)
@@ -123,13 +123,13 @@ static int batch_all(struct batching *j)
   for (int t = p->nforward; t < p->n; t++) {
     struct step *st = &p->step[t];
     bool batched = batch_accepts_step(j, st);
-    for (int k = 0; k < st->nin; k++) TRY(close_at(j, st->in[k]));
-    for (int k = 0; k < (batched ? 1 : st->nout); k++) TRY(close_at(j, st->out[k]));
+    for (int k = 0; k < st->nin; k++) TRY(batch_close_at(j, st->in[k]));
+    for (int k = 0; k < (batched ? 1 : st->nout); k++) TRY(batch_close_at(j, st->out[k]));
     if (batched) TRY(batch_step(j, t));
   }
   for (int i = 0; i < j->n; i++) {
     const struct group *g = &j->group[i];
-    if (g->rows < ENOUGH) TRY(close_at(j, p->step[g->step[0]].out[1]));
+    if (g->rows < ENOUGH) TRY(batch_close_at(j, p->step[g->step[0]].out[1]));
   }
   return TY_OK;
 }

@@ -22,7 +22,7 @@ int body_variable(const ty_graph *g, int64_t k)
   return -1;
 }
 
-static int bad_locations(const struct node *n, const char *what)
+static int bodies_fail_locations(const struct node *n, const char *what)
 {
   int code = fail(
       TY_EFORMAT, "%s %s: its bodies and %s do not fit together", n->op->name, n->name, what);
@@ -30,15 +30,15 @@ static int bad_locations(const struct node *n, const char *what)
   return code;
 }
 
-static int check_list(
+static int bodies_check_list(
     const struct node *n, const struct ints *l, int64_t least, int64_t limit, const char *what)
 {
   for (int64_t k = 0; k < l->n; k++)
-    if (l->d[k] < least || l->d[k] >= limit) return bad_locations(n, what);
+    if (l->d[k] < least || l->d[k] >= limit) return bodies_fail_locations(n, what);
   return TY_OK;
 }
 
-static int check_bodies(const struct node *n, int bodies)
+static int bodies_check_all(const struct node *n, int bodies)
 {
   if (n->nbody != bodies) {
     int code = fail(TY_EVALUE, "%s %s: %d bodies, expected %d; build it with ty.sym.contrib",
@@ -47,58 +47,60 @@ static int check_bodies(const struct node *n, int bodies)
     return code;
   }
   for (int k = 0; k < bodies; k++)
-    if (!n->body[k]->nhead) return bad_locations(n, "their outputs");
+    if (!n->body[k]->nhead) return bodies_fail_locations(n, "their outputs");
   return TY_OK;
 }
 
 /* Checks that each variable of a _foreach's body has a value around it. */
-static int check_variables(const struct node *n, int vars)
+static int bodies_check_variables(const struct node *n, int vars)
 {
   for (int k = 0; k < vars; k++)
     if (n->op->body_input(n->kind->param, 0, k) < 0)
-      return bad_locations(n, "the places of their variables");
+      return bodies_fail_locations(n, "the places of their variables");
   return TY_OK;
 }
 
-static int check_foreach(const struct node *n, const struct foreach_param *p)
+static int bodies_check_foreach(const struct node *n, const struct foreach_param *p)
 {
-  TRY(check_bodies(n, 1));
+  TRY(bodies_check_all(n, 1));
   int vars = body_variables(n->body[0]);
-  TRY(check_list(n, &p->data_locs, -1, vars, "in_data_locs"));
-  TRY(check_list(n, &p->state_locs, -1, vars, "in_state_locs"));
-  TRY(check_list(n, &p->remain_locs, 0, vars, "remain_locs"));
+  TRY(bodies_check_list(n, &p->data_locs, -1, vars, "in_data_locs"));
+  TRY(bodies_check_list(n, &p->state_locs, -1, vars, "in_state_locs"));
+  TRY(bodies_check_list(n, &p->remain_locs, 0, vars, "remain_locs"));
   if (p->data_locs.n + p->state_locs.n + p->remain_locs.n != n->nin)
-    return bad_locations(n, "num_args");
-  TRY(check_variables(n, vars));
+    return bodies_fail_locations(n, "num_args");
+  TRY(bodies_check_variables(n, vars));
   if (p->num_out_data < 0 || p->num_out_data + p->state_locs.n != p->num_outputs)
-    return bad_locations(n, "num_out_data");
-  return n->body[0]->nhead == p->num_outputs ? TY_OK : bad_locations(n, "num_outputs");
+    return bodies_fail_locations(n, "num_out_data");
+  return n->body[0]->nhead == p->num_outputs ? TY_OK : bodies_fail_locations(n, "num_outputs");
 }
 
-static int check_while(const struct node *n, const struct while_param *p)
+static int bodies_check_while(const struct node *n, const struct while_param *p)
 {
-  TRY(check_bodies(n, 2));
-  TRY(check_list(n, &p->cond_locs, 0, n->nin, "cond_input_locs"));
-  TRY(check_list(n, &p->func_locs, 0, n->nin, "func_input_locs"));
-  TRY(check_list(n, &p->var_locs, 0, body_variables(n->body[1]), "func_var_locs"));
-  if (p->cond_locs.n != body_variables(n->body[0])) return bad_locations(n, "cond_input_locs");
-  if (p->func_locs.n != body_variables(n->body[1])) return bad_locations(n, "func_input_locs");
+  TRY(bodies_check_all(n, 2));
+  TRY(bodies_check_list(n, &p->cond_locs, 0, n->nin, "cond_input_locs"));
+  TRY(bodies_check_list(n, &p->func_locs, 0, n->nin, "func_input_locs"));
+  TRY(bodies_check_list(n, &p->var_locs, 0, body_variables(n->body[1]), "func_var_locs"));
+  if (p->cond_locs.n != body_variables(n->body[0]))
+    return bodies_fail_locations(n, "cond_input_locs");
+  if (p->func_locs.n != body_variables(n->body[1]))
+    return bodies_fail_locations(n, "func_input_locs");
   if (p->num_out_data < 0 || p->num_out_data + p->var_locs.n != p->num_outputs)
-    return bad_locations(n, "num_out_data");
+    return bodies_fail_locations(n, "num_out_data");
   return n->body[1]->nhead == p->num_outputs && n->body[0]->nhead == 1
       ? TY_OK
-      : bad_locations(n, "num_outputs");
+      : bodies_fail_locations(n, "num_outputs");
 }
 
-static int check_cond(const struct node *n, const struct cond_param *p)
+static int bodies_check_cond(const struct node *n, const struct cond_param *p)
 {
   const struct ints *list[] = { &p->cond_locs, &p->then_locs, &p->else_locs };
   static const char *const what[] = { "cond_input_locs", "then_input_locs", "else_input_locs" };
-  TRY(check_bodies(n, 3));
+  TRY(bodies_check_all(n, 3));
   for (int k = 0; k < 3; k++) {
-    TRY(check_list(n, list[k], 0, n->nin, what[k]));
+    TRY(bodies_check_list(n, list[k], 0, n->nin, what[k]));
     if (list[k]->n != body_variables(n->body[k]) || n->body[k]->nhead != (k ? p->num_outputs : 1))
-      return bad_locations(n, what[k]);
+      return bodies_fail_locations(n, what[k]);
   }
   return TY_OK;
 }
@@ -106,8 +108,8 @@ static int check_cond(const struct node *n, const struct cond_param *p)
 int control_check(const struct node *n)
 {
   switch (n->op->control) {
-  case CONTROL_FOREACH: return check_foreach(n, n->kind->param);
-  case CONTROL_WHILE: return check_while(n, n->kind->param);
-  default: return check_cond(n, n->kind->param);
+  case CONTROL_FOREACH: return bodies_check_foreach(n, n->kind->param);
+  case CONTROL_WHILE: return bodies_check_while(n, n->kind->param);
+  default: return bodies_check_cond(n, n->kind->param);
   }
 }

@@ -37,11 +37,11 @@ struct copy {
   int guard;
 };
 
-static int expand_node(struct expansion *x, struct copy *c, int i);
+static int control_expand_node(struct expansion *x, struct copy *c, int i);
 
 /* Adds a node named prefix + name, without the attributes of variables and of the node's ctx group,
 ** which do not matter to it. */
-static int add_op(struct expansion *x, struct copy *c, const char *op, const char *name,
+static int control_add_op(struct expansion *x, struct copy *c, const char *op, const char *name,
     const ty_attr *attr, int nattr, const ty_entry *in, int nin, ty_entry *out)
 {
   char full[600];
@@ -52,34 +52,34 @@ static int add_op(struct expansion *x, struct copy *c, const char *op, const cha
   return TY_OK;
 }
 
-static int make_guard(struct expansion *x, struct copy *c, const char *name, ty_entry condition,
-    bool negate, int bound, int *guard)
+static int control_make_guard(struct expansion *x, struct copy *c, const char *name,
+    ty_entry condition, bool negate, int bound, int *guard)
 {
   ty_entry in[2] = { condition, { bound - 1, 0 } }, made;
   ty_attr attr[] = { { "negate", negate ? "True" : "False" },
     { "nested", bound ? "True" : "False" } };
   struct copy always = *c;
   always.guard = 0; /* it says no by itself where the bound one does */
-  TRY(add_op(x, &always, "_guard", name, attr, 2, in, bound ? 2 : 1, &made));
+  TRY(control_add_op(x, &always, "_guard", name, attr, 2, in, bound ? 2 : 1, &made));
   *guard = made.node + 1;
   return TY_OK;
 }
 
-static int make_gate(
+static int control_make_gate(
     struct expansion *x, struct copy *c, const char *name, ty_entry value, int guard, ty_entry *out)
 {
   ty_entry in[2] = { value, { guard - 1, 0 } };
-  return add_op(x, c, "_gate", name, NULL, 0, in, 2, out);
+  return control_add_op(x, c, "_gate", name, NULL, 0, in, 2, out);
 }
 
-static int make_select(struct expansion *x, struct copy *c, const char *name, int guard,
+static int control_make_select(struct expansion *x, struct copy *c, const char *name, int guard,
     ty_entry first, ty_entry second, ty_entry *out)
 {
   ty_entry in[3] = { { guard - 1, 0 }, first, second };
-  return add_op(x, c, "_select", name, NULL, 0, in, 3, out);
+  return control_add_op(x, c, "_select", name, NULL, 0, in, 3, out);
 }
 
-static int make_zeros(
+static int control_make_zeros(
     struct expansion *x, struct copy *c, const char *name, const ty_desc *d, ty_entry *out)
 {
   struct text t = { 0 };
@@ -87,33 +87,33 @@ static int make_zeros(
   text_add(&t, d->ndim == 1 ? ",)" : ")");
   ty_attr attr[] = { { "dtype", dtype_name(d->dtype) }, { "shape", t.s } };
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: control flow")
-                    : add_op(x, c, "_zeros", name, attr, 2, NULL, 0, out);
+                    : control_add_op(x, c, "_zeros", name, attr, 2, NULL, 0, out);
   text_done(&t);
   return code;
 }
 
 /* Makes the rows of a value the outputs of one node. */
-static int make_rows(struct expansion *x, struct copy *c, const char *name, ty_entry value,
+static int control_make_rows(struct expansion *x, struct copy *c, const char *name, ty_entry value,
     const ty_desc *d, ty_entry *out)
 {
   char number[24];
   snprintf(number, sizeof number, "%lld", (long long)d->dim[0]);
   ty_attr attr[] = { { "axis", "0" }, { "num_outputs", number },
     { "squeeze_axis", d->ndim > 1 ? "True" : "False" } };
-  return add_op(x, c, "SliceChannel", name, attr, 3, &value, 1, out);
+  return control_add_op(x, c, "SliceChannel", name, attr, 3, &value, 1, out);
 }
 
-static int make_stack(struct expansion *x, struct copy *c, const char *name, const ty_entry *part,
-    int n, ty_entry *out)
+static int control_make_stack(struct expansion *x, struct copy *c, const char *name,
+    const ty_entry *part, int n, ty_entry *out)
 {
   char number[24];
   snprintf(number, sizeof number, "%d", n);
   ty_attr attr[] = { { "axis", "0" }, { "num_args", number } };
-  return add_op(x, c, "stack", name, attr, 2, part, n, out);
+  return control_add_op(x, c, "stack", name, attr, 2, part, n, out);
 }
 
 /* Checks that what a body changes in place is a variable around it. */
-static int check_states(
+static int control_check_states(
     const struct expansion *x, const struct node *n, int which, const ty_entry *var)
 {
   for (int k = 0; k < body_variables(n->body[which]); k++) {
@@ -129,11 +129,11 @@ static int check_states(
 
 /* Copies body `which` of a node. var[k]: the entry that variable k is; head[k] receives what output
 ** k became. prefix: of the names of its nodes. */
-static int copy_body(struct expansion *x, const struct copy *around, const struct node *n,
+static int control_copy_body(struct expansion *x, const struct copy *around, const struct node *n,
     int which, const ty_desc *desc, const char *prefix, int guard, const ty_entry *var,
     ty_entry *head)
 {
-  TRY(check_states(x, n, which, var));
+  TRY(control_check_states(x, n, which, var));
   const ty_graph *body = n->body[which];
   struct copy c = { body, desc, NEWS(ty_entry, body->nvalue), prefix, around->where, guard };
   int k = 0, code = c.of ? TY_OK : fail(TY_EMEMORY, "out of memory: control flow");
@@ -141,7 +141,7 @@ static int copy_body(struct expansion *x, const struct copy *around, const struc
     if (!body->node[i].op)
       c.of[body->node[i].first] = var[k++];
     else
-      code = expand_node(x, &c, i);
+      code = control_expand_node(x, &c, i);
   }
   for (int h = 0; h < body->nhead && !code; h++) head[h] = c.of[value_of(body, body->head[h])];
   mem_free(c.of);
@@ -149,7 +149,8 @@ static int copy_body(struct expansion *x, const struct copy *around, const struc
 }
 
 /* Infers descriptors of a body's values, which the expansion of bodies inside it needs. */
-static int describe_body(const struct copy *c, const struct node *n, int body, ty_desc **out)
+static int control_describe_body(
+    const struct copy *c, const struct node *n, int body, ty_desc **out)
 {
   struct infer s = { n->op, n->kind->param, n->nin, n->kind->nout,
     NEWS(ty_desc, n->nin + n->kind->nout + 1), NULL };
@@ -166,7 +167,7 @@ static int describe_body(const struct copy *c, const struct node *n, int body, t
 
 struct work { ty_entry *var, *head, *state, *part; ty_entry *row; ty_desc *desc[3]; };
 
-static int open_work(struct work *w, struct copy *c, const struct node *n, int64_t rows)
+static int control_open_work(struct work *w, struct copy *c, const struct node *n, int64_t rows)
 {
   int vars = 1, heads = 1;
   for (int k = 0; k < n->nbody; k++)
@@ -176,11 +177,11 @@ static int open_work(struct work *w, struct copy *c, const struct node *n, int64
     NEWS(ty_entry, n->nin + 1), { NULL } };
   NEED(w->var && w->head && w->state && w->part && w->row, TY_EMEMORY,
       "out of memory: control flow");
-  for (int k = 0; k < n->nbody; k++) TRY(describe_body(c, n, k, &w->desc[k]));
+  for (int k = 0; k < n->nbody; k++) TRY(control_describe_body(c, n, k, &w->desc[k]));
   return TY_OK;
 }
 
-static void close_work(struct work *w)
+static void control_close_work(struct work *w)
 {
   mem_free(w->var);
   mem_free(w->head);
@@ -190,23 +191,24 @@ static void close_work(struct work *w)
   for (int k = 0; k < 3; k++) mem_free(w->desc[k]);
 }
 
-static ty_entry input_of(const struct copy *c, const struct node *n, int64_t k)
+static ty_entry control_input_of(const struct copy *c, const struct node *n, int64_t k)
 {
   return c->of[value_of(c->g, n->in[k])];
 }
 
-static int stack_outputs(
+static int control_stack_outputs(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int count, int rows)
 {
   for (int k = 0; k < count; k++) {
     char name[600];
     output_name(n, k, name, sizeof name);
-    TRY(make_stack(x, c, name, w->part + (size_t)k * (size_t)rows, rows, &c->of[n->first + k]));
+    TRY(control_make_stack(
+        x, c, name, w->part + (size_t)k * (size_t)rows, rows, &c->of[n->first + k]));
   }
   return TY_OK;
 }
 
-static int foreach_rows(
+static int control_take_foreach_rows(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
 {
   const struct foreach_param *p = n->kind->param;
@@ -219,8 +221,8 @@ static int foreach_rows(
     for (int k = 0; k < ns; k++)
       if (p->state_locs.d[k] >= 0) w->var[p->state_locs.d[k]] = w->state[k];
     for (int k = 0; k < p->remain_locs.n; k++)
-      w->var[p->remain_locs.d[k]] = input_of(c, n, nd + ns + k);
-    TRY(copy_body(x, c, n, 0, w->desc[0], prefix, c->guard, w->var, w->head));
+      w->var[p->remain_locs.d[k]] = control_input_of(c, n, nd + ns + k);
+    TRY(control_copy_body(x, c, n, 0, w->desc[0], prefix, c->guard, w->var, w->head));
     for (int k = 0; k < p->num_out_data; k++)
       w->part[(size_t)k * (size_t)rows + (size_t)t] = w->head[k];
     for (int k = 0; k < ns; k++) w->state[k] = w->head[p->num_out_data + k];
@@ -228,7 +230,7 @@ static int foreach_rows(
   return TY_OK;
 }
 
-static int expand_foreach(
+static int control_expand_foreach(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
 {
   const struct foreach_param *p = n->kind->param;
@@ -236,58 +238,61 @@ static int expand_foreach(
   for (int k = 0; k < nd; k++) {
     char name[600];
     snprintf(name, sizeof name, "%s_rows%d", n->name, k);
-    TRY(make_rows(x, c, name, input_of(c, n, k), &c->desc[value_of(c->g, n->in[k])], &w->row[k]));
+    TRY(control_make_rows(
+        x, c, name, control_input_of(c, n, k), &c->desc[value_of(c->g, n->in[k])], &w->row[k]));
   }
-  for (int k = 0; k < p->state_locs.n; k++) w->state[k] = input_of(c, n, nd + k);
-  TRY(foreach_rows(x, c, n, w, rows));
+  for (int k = 0; k < p->state_locs.n; k++) w->state[k] = control_input_of(c, n, nd + k);
+  TRY(control_take_foreach_rows(x, c, n, w, rows));
   for (int k = 0; k < p->state_locs.n; k++) c->of[n->first + p->num_out_data + k] = w->state[k];
-  return stack_outputs(x, c, n, w, (int)p->num_out_data, rows);
+  return control_stack_outputs(x, c, n, w, (int)p->num_out_data, rows);
 }
 
 /* -- _while_loop ------------------------------------------------------------------------------- */
 
 /* Finds the variables of a body: a loop variable as it is now, any other input as it is around; all
 ** of them through gates. */
-static int while_variables(struct expansion *x, struct copy *c, const struct node *n,
+static int control_find_while_variables(struct expansion *x, struct copy *c, const struct node *n,
     struct work *w, const struct ints *locs, int guard, const char *prefix)
 {
   const struct while_param *p = n->kind->param;
   for (int k = 0; k < locs->n; k++) {
-    w->var[k] = input_of(c, n, locs->d[k]);
+    w->var[k] = control_input_of(c, n, locs->d[k]);
     for (int j = 0; j < p->var_locs.n; j++)
       if (p->func_locs.d[p->var_locs.d[j]] == locs->d[k]) w->var[k] = w->state[j];
     char name[700];
     snprintf(name, sizeof name, "%sgate%d", prefix, k);
     if (guard && !n->kind->inport[locs->d[k]].mutated)
-      TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
+      TRY(control_make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
   return TY_OK;
 }
 
-static int while_step(struct expansion *x, struct copy *c, const struct node *n, struct work *w,
-    int t, const ty_entry *zero, int *guard)
+static int control_expand_while_step(struct expansion *x, struct copy *c, const struct node *n,
+    struct work *w, int t, const ty_entry *zero, int *guard)
 {
   const struct while_param *p = n->kind->param;
   int rows = (int)p->max_iterations, nd = (int)p->num_out_data;
   char own[600], prefix[700], name[700];
   snprintf(own, sizeof own, "%s_%d_", n->name, t);
   snprintf(prefix, sizeof prefix, "%s%s", c->prefix, own);
-  TRY(while_variables(x, c, n, w, &p->cond_locs, 0, own));
-  TRY(copy_body(
+  TRY(control_find_while_variables(x, c, n, w, &p->cond_locs, 0, own));
+  TRY(control_copy_body(
       x, c, n, 0, w->desc[0], prefix, *guard ? *guard : c->guard, w->var, w->head));
   snprintf(name, sizeof name, "%sguard", own);
-  TRY(make_guard(x, c, name, w->head[0], false, *guard ? *guard : c->guard, guard));
-  TRY(while_variables(x, c, n, w, &p->func_locs, *guard, own));
-  TRY(copy_body(x, c, n, 1, w->desc[1], prefix, *guard, w->var, w->head));
+  TRY(control_make_guard(x, c, name, w->head[0], false, *guard ? *guard : c->guard, guard));
+  TRY(control_find_while_variables(x, c, n, w, &p->func_locs, *guard, own));
+  TRY(control_copy_body(x, c, n, 1, w->desc[1], prefix, *guard, w->var, w->head));
   for (int k = 0; k < p->num_outputs; k++) {
     snprintf(name, sizeof name, "%sselect%d", own, k);
     ty_entry *to = k < nd ? &w->part[(size_t)k * (size_t)rows + (size_t)t] : &w->state[k - nd];
-    TRY(make_select(x, c, name, *guard, w->head[k], k < nd ? zero[k] : w->state[k - nd], to));
+    TRY(control_make_select(
+        x, c, name, *guard, w->head[k], k < nd ? zero[k] : w->state[k - nd], to));
   }
   return TY_OK;
 }
 
-static int expand_while(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
+static int control_expand_while(
+    struct expansion *x, struct copy *c, const struct node *n, struct work *w)
 {
   const struct while_param *p = n->kind->param;
   int rows = (int)p->max_iterations, nd = (int)p->num_out_data, guard = 0;
@@ -297,19 +302,19 @@ static int expand_while(struct expansion *x, struct copy *c, const struct node *
     snprintf(name, sizeof name, "%s_zeros%d", n->name, k);
     d.ndim--;
     memmove(d.dim, d.dim + 1, sizeof *d.dim * (size_t)d.ndim);
-    TRY(make_zeros(x, c, name, &d, &w->row[k]));
+    TRY(control_make_zeros(x, c, name, &d, &w->row[k]));
   }
   for (int k = 0; k < p->var_locs.n; k++)
-    w->state[k] = input_of(c, n, p->func_locs.d[p->var_locs.d[k]]);
-  for (int t = 0; t < rows; t++) TRY(while_step(x, c, n, w, t, w->row, &guard));
+    w->state[k] = control_input_of(c, n, p->func_locs.d[p->var_locs.d[k]]);
+  for (int t = 0; t < rows; t++) TRY(control_expand_while_step(x, c, n, w, t, w->row, &guard));
   for (int k = 0; k < p->var_locs.n; k++) c->of[n->first + nd + k] = w->state[k];
-  return stack_outputs(x, c, n, w, nd, rows);
+  return control_stack_outputs(x, c, n, w, nd, rows);
 }
 
 /* -- _cond ------------------------------------------------------------------------------------- */
 
-static int expand_branch(struct expansion *x, struct copy *c, const struct node *n, struct work *w,
-    int body, int guard, ty_entry *head)
+static int control_expand_branch(struct expansion *x, struct copy *c, const struct node *n,
+    struct work *w, int body, int guard, ty_entry *head)
 {
   static const char *const label[] = { "if", "then", "else" };
   const struct cond_param *p = n->kind->param;
@@ -318,29 +323,30 @@ static int expand_branch(struct expansion *x, struct copy *c, const struct node 
   snprintf(prefix, sizeof prefix, "%s%s_%s_", c->prefix, n->name, label[body]);
   for (int k = 0; k < locs->n; k++) {
     char name[700];
-    w->var[k] = input_of(c, n, locs->d[k]);
+    w->var[k] = control_input_of(c, n, locs->d[k]);
     snprintf(name, sizeof name, "%s_%s_gate%d", n->name, label[body], k);
     if (body && !n->kind->inport[locs->d[k]].mutated)
-      TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
+      TRY(control_make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
-  return copy_body(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
+  return control_copy_body(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
 }
 
-static int expand_cond(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
+static int control_expand_cond(
+    struct expansion *x, struct copy *c, const struct node *n, struct work *w)
 {
   const struct cond_param *p = n->kind->param;
   char name[700];
   int yes, no;
-  TRY(expand_branch(x, c, n, w, 0, c->guard, w->head));
+  TRY(control_expand_branch(x, c, n, w, 0, c->guard, w->head));
   snprintf(name, sizeof name, "%s_then_guard", n->name);
-  TRY(make_guard(x, c, name, w->head[0], false, c->guard, &yes));
+  TRY(control_make_guard(x, c, name, w->head[0], false, c->guard, &yes));
   snprintf(name, sizeof name, "%s_else_guard", n->name);
-  TRY(make_guard(x, c, name, w->head[0], true, c->guard, &no));
-  TRY(expand_branch(x, c, n, w, 1, yes, w->head));
-  TRY(expand_branch(x, c, n, w, 2, no, w->part));
+  TRY(control_make_guard(x, c, name, w->head[0], true, c->guard, &no));
+  TRY(control_expand_branch(x, c, n, w, 1, yes, w->head));
+  TRY(control_expand_branch(x, c, n, w, 2, no, w->part));
   for (int k = 0; k < p->num_outputs; k++) {
     output_name(n, k, name, sizeof name);
-    TRY(make_select(x, c, name, yes, w->head[k], w->part[k], &c->of[n->first + k]));
+    TRY(control_make_select(x, c, name, yes, w->head[k], w->part[k], &c->of[n->first + k]));
   }
   return TY_OK;
 }
@@ -349,7 +355,7 @@ static int expand_cond(struct expansion *x, struct copy *c, const struct node *n
 
 /* Hides nodes `from` on from monitors, except the outputs of the node that they replace, in
 ** order. */
-static int hide_nodes(struct expansion *x, struct copy *c, const struct node *n, int from)
+static int control_hide_nodes(struct expansion *x, struct copy *c, const struct node *n, int from)
 {
   int last = from - 1;
   for (int k = 0; k < n->kind->nout; k++) {
@@ -357,7 +363,7 @@ static int hide_nodes(struct expansion *x, struct copy *c, const struct node *n,
     char name[600];
     output_name(n, k, name, sizeof name);
     if (e->node <= last || x->to->node[e->node].kind->nout > 1)
-      TRY(add_op(x, c, "_copy", name, NULL, 0, e, 1, e));
+      TRY(control_add_op(x, c, "_copy", name, NULL, 0, e, 1, e));
     last = e->node;
     struct node *out = &x->to->node[e->node];
     out->shown = arena_text(&x->to->arena, name);
@@ -368,7 +374,7 @@ static int hide_nodes(struct expansion *x, struct copy *c, const struct node *n,
 }
 
 /* Returns how often the body runs at most; 0: a _foreach over nothing. */
-static int64_t count_iterations(const struct copy *c, const struct node *n)
+static int64_t control_count_iterations(const struct copy *c, const struct node *n)
 {
   switch (n->op->control) {
   case CONTROL_FOREACH:
@@ -379,22 +385,22 @@ static int64_t count_iterations(const struct copy *c, const struct node *n)
   }
 }
 
-static int expand_rows(
+static int control_expand_rows(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
 {
   switch (n->op->control) {
-  case CONTROL_FOREACH: return expand_foreach(x, c, n, w, rows);
-  case CONTROL_WHILE: return expand_while(x, c, n, w);
-  default: return expand_cond(x, c, n, w);
+  case CONTROL_FOREACH: return control_expand_foreach(x, c, n, w, rows);
+  case CONTROL_WHILE: return control_expand_while(x, c, n, w);
+  default: return control_expand_cond(x, c, n, w);
   }
 }
 
-static int expand_bodies(struct expansion *x, struct copy *c, const struct node *n)
+static int control_expand_bodies(struct expansion *x, struct copy *c, const struct node *n)
 {
   struct work w = { 0 };
   struct copy mine = *c;
   int from = x->to->n;
-  int64_t rows = count_iterations(c, n);
+  int64_t rows = control_count_iterations(c, n);
   if (n->where) mine.where = n->where;
   if (rows < 1 || rows > 100000) {
     int code = fail(TY_EVALUE, "%s %s: %lld iterations; expected 1 to 100000", n->op->name, n->name,
@@ -402,17 +408,17 @@ static int expand_bodies(struct expansion *x, struct copy *c, const struct node 
     fail_node(n->op->name, n->name, n->where);
     return code;
   }
-  int code = open_work(&w, c, n, rows);
-  if (!code) code = expand_rows(x, &mine, n, &w, (int)rows);
-  close_work(&w);
-  return code || *c->prefix ? code : hide_nodes(x, &mine, n, from);
+  int code = control_open_work(&w, c, n, rows);
+  if (!code) code = control_expand_rows(x, &mine, n, &w, (int)rows);
+  control_close_work(&w);
+  return code || *c->prefix ? code : control_hide_nodes(x, &mine, n, from);
 }
 
-static int borrow_node(struct expansion *x, struct copy *c, const struct node *n)
+static int control_borrow_node(struct expansion *x, struct copy *c, const struct node *n)
 {
   ty_entry made, *in = NEWS(ty_entry, n->nin);
   NEED(in, TY_EMEMORY, "out of memory: control flow");
-  for (int k = 0; k < n->nin; k++) in[k] = input_of(c, n, k);
+  for (int k = 0; k < n->nin; k++) in[k] = control_input_of(c, n, k);
   int code = graph_borrow(x->to, n, in, &made);
   mem_free(in);
   TRY(code);
@@ -428,10 +434,10 @@ static int borrow_node(struct expansion *x, struct copy *c, const struct node *n
   return TY_OK;
 }
 
-static int expand_node(struct expansion *x, struct copy *c, int i)
+static int control_expand_node(struct expansion *x, struct copy *c, int i)
 {
   const struct node *n = &c->g->node[i];
-  return n->nbody ? expand_bodies(x, c, n) : borrow_node(x, c, n);
+  return n->nbody ? control_expand_bodies(x, c, n) : control_borrow_node(x, c, n);
 }
 
 int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r)
@@ -444,7 +450,7 @@ int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r)
   int code = TY_OK;
   for (int i = 0; i < x->g->n && !code; i++) {
     const struct node *n = &x->g->node[i];
-    code = n->nbody ? expand_bodies(&e, &c, n) : mapper_copy(&m, i, NULL);
+    code = n->nbody ? control_expand_bodies(&e, &c, n) : mapper_copy(&m, i, NULL);
   }
   return mapper_end(&m, code);
 }

@@ -18,7 +18,7 @@ struct placing {
 };
 
 /* Finds the device of a node's ctx group; -1: none. */
-static int group_device(const struct placing *w, const struct node *n, int *device)
+static int placement_find_group_device(const struct placing *w, const struct node *n, int *device)
 {
   const char *group = node_attr(n, "__ctx_group__");
   *device = -1;
@@ -35,7 +35,7 @@ static int group_device(const struct placing *w, const struct node *n, int *devi
   return code;
 }
 
-static int own_device(
+static int placement_find_own_device(
     const ty_graph *g, const struct placing *w, int i, const int *device, int *out)
 {
   const struct node *n = &g->node[i];
@@ -48,14 +48,14 @@ static int own_device(
     *out = device[n->forward];
     return TY_OK;
   }
-  TRY(group_device(w, n, out));
+  TRY(placement_find_group_device(w, n, out));
   for (int k = 0; *out < 0 && n->op && k < n->nin; k++) *out = device[n->in[k].node];
   return TY_OK;
 }
 
-static int assign_devices(const ty_graph *g, const struct placing *w, int *device)
+static int placement_assign_devices(const ty_graph *g, const struct placing *w, int *device)
 {
-  for (int i = 0; i < g->n; i++) TRY(own_device(g, w, i, device, &device[i]));
+  for (int i = 0; i < g->n; i++) TRY(placement_find_own_device(g, w, i, device, &device[i]));
   for (int i = g->n - 1; i >= 0; i--) /* what nothing has placed yet takes the device of a reader */
     for (int k = 0; device[i] >= 0 && k < g->node[i].nin; k++)
       if (device[g->node[i].in[k].node] < 0) device[g->node[i].in[k].node] = device[i];
@@ -70,7 +70,7 @@ struct copied { ty_entry from; int device, node; };
 struct copier { struct mapper m; struct copied *made; int n, cap; };
 
 /* Returns the copy of a new value on a device, made if there is none yet. */
-static int copy_across(struct copier *c, ty_entry from, int device, ty_entry *out)
+static int placement_copy_across(struct copier *c, ty_entry from, int device, ty_entry *out)
 {
   for (int i = 0; i < c->n; i++) {
     const struct copied *x = &c->made[i];
@@ -87,7 +87,7 @@ static int copy_across(struct copier *c, ty_entry from, int device, ty_entry *ou
   return TY_OK;
 }
 
-static int state_elsewhere(const struct node *n, const char *state)
+static int placement_fail_state_elsewhere(const struct node *n, const char *state)
 {
   int code = fail(TY_EDEVICE,
       "%s: auxiliary state %s is on another device than the operator that changes it", n->name,
@@ -96,7 +96,7 @@ static int state_elsewhere(const struct node *n, const char *state)
   return code;
 }
 
-static int copy_inputs(struct copier *c, int i, ty_entry *in)
+static int placement_copy_inputs(struct copier *c, int i, ty_entry *in)
 {
   const struct typed_graph *x = c->m.x;
   const struct node *n = &x->g->node[i];
@@ -104,13 +104,13 @@ static int copy_inputs(struct copier *c, int i, ty_entry *in)
     in[k] = mapper_input(&c->m, i, k);
     if (x->device[n->in[k].node] == x->device[i]) continue;
     if (n->kind->inport && !n->backward && n->kind->inport[k].mutated)
-      return state_elsewhere(n, x->g->node[n->in[k].node].name);
-    TRY(copy_across(c, in[k], x->device[i], &in[k]));
+      return placement_fail_state_elsewhere(n, x->g->node[n->in[k].node].name);
+    TRY(placement_copy_across(c, in[k], x->device[i], &in[k]));
   }
   return TY_OK;
 }
 
-static int insert_copies(struct typed_graph *x)
+static int placement_insert_copies(struct typed_graph *x)
 {
   struct copier c = { 0 };
   int widest = 1;
@@ -121,7 +121,7 @@ static int insert_copies(struct typed_graph *x)
   if (code) return mem_free(in), code;
   for (int i = 0; i < x->g->n && !code; i++) {
     mapper_visit(&c.m, i);
-    code = copy_inputs(&c, i, in);
+    code = placement_copy_inputs(&c, i, in);
     if (!code) code = mapper_copy(&c.m, i, in);
   }
   mem_free(in);
@@ -133,17 +133,18 @@ static int insert_copies(struct typed_graph *x)
 
 /* Returns whether an argument's arrays are together, where its group says; others are refused when
 ** arrays are checked. */
-static bool is_well_placed(const struct typed_graph *x, const struct rewrite_request *r, int i)
+static bool placement_is_well_placed(
+    const struct typed_graph *x, const struct rewrite_request *r, int i)
 {
   const struct placing w = { .place = r->group, .nplace = r->ngroup };
   const int at = r->grad_device[i];
   int group;
-  group_device(&w, &x->g->node[x->variable[i]], &group); /* -1: none has a device */
+  placement_find_group_device(&w, &x->g->node[x->variable[i]], &group); /* -1: none has a device */
   return (group < 0 || group == at) && (r->array_device[i] < 0 || r->array_device[i] == at);
 }
 
 /* Copies gradients that are made on another device than their array's to it. */
-static int bring_gradients(struct typed_graph *x, const struct rewrite_request *r)
+static int placement_bring_gradients(struct typed_graph *x, const struct rewrite_request *r)
 {
   ty_desc *desc = mem_grow(x->desc, sizeof *desc * (size_t)(x->g->nvalue + x->nvariable + 1));
   if (desc) x->desc = desc, x->desc_cap = x->g->nvalue + x->nvariable + 1;
@@ -155,7 +156,8 @@ static int bring_gradients(struct typed_graph *x, const struct rewrite_request *
   for (int i = 0; i < x->nvariable; i++) {
     ty_entry made, *of = &x->grad[i];
     const int at = r->grad_device[i];
-    if (of->node < 0 || at < 0 || device[of->node] == at || !is_well_placed(x, r, i)) continue;
+    if (of->node < 0 || at < 0 || device[of->node] == at || !placement_is_well_placed(x, r, i))
+      continue;
     char name[600];
     snprintf(name, sizeof name, "%s_grad_copy", x->g->node[x->variable[i]].name);
     TRY(graph_node(x->g, op_find("_copy"), name, NULL, 0, of, 1, &made));
@@ -166,14 +168,14 @@ static int bring_gradients(struct typed_graph *x, const struct rewrite_request *
   return TY_OK;
 }
 
-static int assign_all(struct typed_graph *x, const struct rewrite_request *r)
+static int placement_assign_all(struct typed_graph *x, const struct rewrite_request *r)
 {
   int *variable = NEWS(int, x->g->n + 1);
   NEED(variable, TY_EMEMORY, "out of memory: placing");
   for (int i = 0; i < x->g->n; i++) variable[i] = -1;
   for (int i = 0; i < x->nvariable; i++) variable[x->variable[i]] = r->array_device[i];
   struct placing w = { r->default_device, r->group, r->ngroup, variable };
-  int code = assign_devices(x->g, &w, x->device);
+  int code = placement_assign_devices(x->g, &w, x->device);
   mem_free(variable);
   return code;
 }
@@ -184,14 +186,14 @@ int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r)
   NEED(x->device, TY_EMEMORY, "out of memory: placing");
   for (int i = 0; i < x->g->n; i++) x->device[i] = r->default_device;
   if (!r->ngroup) return device_open(r->default_device);
-  TRY(assign_all(x, r));
+  TRY(placement_assign_all(x, r));
   for (int h = 0; h < x->nhead; h++) /* a head gradient arrives where its head is */
     if (x->head_grad[h].node >= 0)
       x->device[x->head_grad[h].node] = x->device[x->head[h].node];
-  TRY(bring_gradients(x, r));
+  TRY(placement_bring_gradients(x, r));
   bool several = false;
   for (int i = 1; i < x->g->n; i++) several |= x->device[i] != x->device[0];
-  if (several) TRY(insert_copies(x));
+  if (several) TRY(placement_insert_copies(x));
   for (int i = 0; i < x->g->n; i++) TRY(device_open(x->device[i]));
   return TY_OK;
 }

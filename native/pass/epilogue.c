@@ -27,14 +27,14 @@ struct finder { struct program *p; int *size, *last; };
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
-static uint32_t fusion_caps(const struct finder *f, int i)
+static uint32_t epilogue_get_caps(const struct finder *f, int i)
 {
   const struct node *n = &f->p->s.g->node[i];
   return op_common_caps(n->op, n->backward, f->p->s.device[i]).fuses;
 }
 
 /* Returns the one node that reads output 0, once; -1: none, or several. */
-static int only_reader(const struct finder *f, int i)
+static int epilogue_find_only_reader(const struct finder *f, int i)
 {
   const struct readers *r = &f->p->readers;
   int only = -1;
@@ -49,7 +49,7 @@ static int only_reader(const struct finder *f, int i)
 }
 
 /* Returns whether node a runs under the same conditions and on the same device as node i. */
-static bool runs_beside(const struct finder *f, int i, int a)
+static bool epilogue_runs_beside(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i], *m = &s->g->node[a];
@@ -58,13 +58,13 @@ static bool runs_beside(const struct finder *f, int i, int a)
 }
 
 /* Returns whether the pointwise program of node a has this many nodes. */
-static bool in_group_of(const struct finder *f, int a, int size)
+static bool epilogue_in_group_of(const struct finder *f, int a, int size)
 {
   const int group = f->p->group[a];
   return group >= 0 && f->size[group] == size;
 }
 
-static bool is_relu(const struct finder *f, int a)
+static bool epilogue_is_relu(const struct finder *f, int a)
 {
   const struct node *m = &f->p->s.g->node[a];
   return !m->backward && op_act(m->op, m->kind->param) == ACT_RELU;
@@ -72,7 +72,7 @@ static bool is_relu(const struct finder *f, int a)
 
 /* -- taking over ------------------------------------------------------------------------------- */
 
-static int take_node(struct finder *f, int i, struct fused_node with)
+static int epilogue_take_node(struct finder *f, int i, struct fused_node with)
 {
   struct program *p = f->p;
   if (!p->fusion[i]) p->fusion[i] = arena_new(&p->arena, sizeof *p->fusion[i]);
@@ -85,76 +85,77 @@ static int take_node(struct finder *f, int i, struct fused_node with)
 
 /* -- after a forward node: an activation ------------------------------------------------------- */
 
-static bool is_activation(const struct finder *f, int i, int a)
+static bool epilogue_is_activation(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
   const struct node *m = &s->g->node[a];
   const int dtype = s->desc[s->g->node[i].first].dtype;
   if (s->desc[m->first].dtype != dtype) return false;
-  if (is_relu(f, a)) return in_group_of(f, a, 1);
-  return dtype == TY_F32 && fusion_caps(f, i) & CAN_GELU && !m->backward &&
+  if (epilogue_is_relu(f, a)) return epilogue_in_group_of(f, a, 1);
+  return dtype == TY_F32 && epilogue_get_caps(f, i) & CAN_GELU && !m->backward &&
       op_act(m->op, m->kind->param) == ACT_GELU && f->p->group[a] < 0;
 }
 
-static int take_after(struct finder *f, int i)
+static int epilogue_take_after(struct finder *f, int i)
 {
-  if (!(fusion_caps(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
-  const int a = only_reader(f, i);
-  if (a < 0 || !runs_beside(f, i, a) || !is_activation(f, i, a)) return TY_OK;
-  return take_node(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
+  if (!(epilogue_get_caps(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
+  const int a = epilogue_find_only_reader(f, i);
+  if (a < 0 || !epilogue_runs_beside(f, i, a) || !epilogue_is_activation(f, i, a)) return TY_OK;
+  return epilogue_take_node(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
 }
 
 /* -- before a forward node: an activation ------------------------------------------------------ */
 
 /* Returns the gradient node of i where node b, the gradient of the activation a before i, can be a
 ** part of its kernel; -1: it cannot. */
-static int masking_gradient(const struct finder *f, int i, int a, int b)
+static int epilogue_find_masking_gradient(const struct finder *f, int i, int a, int b)
 {
   const struct source *s = &f->p->s;
   const struct node *m = &s->g->node[b];
-  if (!m->backward || m->forward != a || !in_group_of(f, b, 1) || source_ends_at(s, b) ||
+  if (!m->backward || m->forward != a || !epilogue_in_group_of(f, b, 1) || source_ends_at(s, b) ||
       (s->into && s->into[m->first] >= 0) || m->in[0].out)
     return -1;
   const int j = m->in[0].node;
   const struct node *n = &s->g->node[j];
   const uint32_t both = CAN(PRE_ACT) | CAN(POST_ACT_GRAD);
   if (!n->backward || n->forward != i || n->nin != 2 || n->in[1].node != i) return -1;
-  if ((fusion_caps(f, j) & both) != both || source_ends_at(s, j) || f->p->fusion[j]) return -1;
-  return only_reader(f, j) == b && runs_beside(f, j, b) ? j : -1;
+  if ((epilogue_get_caps(f, j) & both) != both || source_ends_at(s, j) || f->p->fusion[j])
+    return -1;
+  return epilogue_find_only_reader(f, j) == b && epilogue_runs_beside(f, j, b) ? j : -1;
 }
 
 /* Lets a kernel such as max pooling's compute the activation of its data, where no other node needs
 ** it: its gradient reads which elements the maxima came from, and the output has their activation.
 */
-static int take_activation(struct finder *f, int i)
+static int epilogue_take_activation(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!(fusion_caps(f, i) & CAN(PRE_ACT)) || n->in[0].out || is_known(s, i)) return TY_OK;
+  if (!(epilogue_get_caps(f, i) & CAN(PRE_ACT)) || n->in[0].out || is_known(s, i)) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
   if (!m->op || m->backward || op_act(m->op, m->kind->param) != ACT_TANH || dtype != TY_F32 ||
-      s->desc[m->first].dtype != dtype || !in_group_of(f, a, 1) || source_ends_at(s, a) ||
-      !runs_beside(f, i, a))
+      s->desc[m->first].dtype != dtype || !epilogue_in_group_of(f, a, 1) || source_ends_at(s, a) ||
+      !epilogue_runs_beside(f, i, a))
     return TY_OK;
   int gradient = -1, mask = -1;
   for (int k = p->readers.first[a]; k < p->readers.first[a + 1]; k++) {
     const int reader = p->readers.list[k];
     if (reader == i) continue;
     if (gradient >= 0) return TY_OK;
-    gradient = masking_gradient(f, i, a, reader);
+    gradient = epilogue_find_masking_gradient(f, i, a, reader);
     mask = reader;
     if (gradient < 0) return TY_OK;
   }
-  TRY(take_node(f, i, (struct fused_node){ PRE_ACT, a, { -1, 0 } }));
+  TRY(epilogue_take_node(f, i, (struct fused_node){ PRE_ACT, a, { -1, 0 } }));
   if (gradient < 0) return TY_OK;
-  return take_node(f, gradient, (struct fused_node){ POST_ACT_GRAD, mask, { i, 0 } });
+  return epilogue_take_node(f, gradient, (struct fused_node){ POST_ACT_GRAD, mask, { i, 0 } });
 }
 
 /* -- before a gradient: of the activation which the forward kernel does, of a loss, of a pick -- */
 
-static bool did_activation(const struct program *p, int i, int act)
+static bool epilogue_did_activation(const struct program *p, int i, int act)
 {
   const struct fusion *x = i < 0 ? NULL : p->fusion[i];
   return x && x->n == 1 && x->node[0].kind == POST_ACT && x->node[0].node == act;
@@ -162,7 +163,7 @@ static bool did_activation(const struct program *p, int i, int act)
 
 /* Returns whether node a is the gradient of a pick of elements from the rows of what node i is the
 ** gradient of, where these are on the last axis. */
-static bool picks_rows(const struct finder *f, int i, int a)
+static bool epilogue_picks_rows(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i], *m = &s->g->node[a];
@@ -174,7 +175,7 @@ static bool picks_rows(const struct finder *f, int i, int a)
 
 /* Returns whether a kernel may make the gradient of node n's output, node m's, by parts: where it
 ** is large and all in one dtype. */
-static bool is_large_loss(const struct finder *f, int i, const struct node *m)
+static bool epilogue_is_large_loss(const struct finder *f, int i, const struct node *m)
 {
   const struct source *s = &f->p->s;
   const int dtype = s->desc[s->g->node[i].first].dtype;
@@ -187,50 +188,52 @@ static bool is_large_loss(const struct finder *f, int i, const struct node *m)
 
 /* Lets a product's gradient make that of log_softmax, node a, which makes that of a pick, where the
 ** indices have the dtype of all else. */
-static int take_picked(struct finder *f, int i, int a)
+static int epilogue_take_picked(struct finder *f, int i, int a)
 {
   struct program *p = f->p;
   const struct node *m = &p->s.g->node[a];
   const struct fused_node pick = p->fusion[a]->node[0];
   if (p->s.desc[value_of(p->s.g, pick.operand)].dtype != p->s.desc[m->first].dtype) return TY_OK;
   p->fusion[a] = NULL;
-  TRY(take_node(f, i, (struct fused_node){ PRE_LOG_GRAD, a, m->in[1] }));
-  return take_node(f, i, pick);
+  TRY(epilogue_take_node(f, i, (struct fused_node){ PRE_LOG_GRAD, a, m->in[1] }));
+  return epilogue_take_node(f, i, pick);
 }
 
-static int take_before(struct finder *f, int i)
+static int epilogue_take_before(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
   const uint32_t all =
       CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD) | CAN(PRE_PICK_GRAD) | CAN(PRE_LOG_GRAD);
-  const uint32_t can = fusion_caps(f, i) & all;
+  const uint32_t can = epilogue_get_caps(f, i) & all;
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
-  const bool only_reader = p->readers.first[a + 1] - p->readers.first[a] == 1;
-  if (!m->backward || !only_reader || source_ends_at(s, a) || !runs_beside(f, i, a)) return TY_OK;
-  const bool half = (dtype == TY_F16 || dtype == TY_BF16) && fusion_caps(f, i) & CAN_HALF_GRAD;
-  if (can & CAN(PRE_ACT_GRAD) && (dtype == TY_F32 || half) && in_group_of(f, a, 1) &&
-      did_activation(p, n->forward, m->forward))
-    return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
-  if (can & CAN(PRE_PICK_GRAD) && picks_rows(f, i, a))
-    return take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
-  if (!is_large_loss(f, i, m)) return TY_OK;
+  const bool read_once = p->readers.first[a + 1] - p->readers.first[a] == 1;
+  if (!m->backward || !read_once || source_ends_at(s, a) || !epilogue_runs_beside(f, i, a))
+    return TY_OK;
+  const bool half = (dtype == TY_F16 || dtype == TY_BF16) &&
+      epilogue_get_caps(f, i) & CAN_HALF_GRAD;
+  if (can & CAN(PRE_ACT_GRAD) && (dtype == TY_F32 || half) && epilogue_in_group_of(f, a, 1) &&
+      epilogue_did_activation(p, n->forward, m->forward))
+    return epilogue_take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
+  if (can & CAN(PRE_PICK_GRAD) && epilogue_picks_rows(f, i, a))
+    return epilogue_take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
+  if (!epilogue_is_large_loss(f, i, m)) return TY_OK;
   if (can & CAN(PRE_LOG_GRAD) && fusion_has(p->fusion[a], PRE_PICK_GRAD))
-    return take_picked(f, i, a);
+    return epilogue_take_picked(f, i, a);
   if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts) return TY_OK;
   const ty_entry label = m->in[m->nin - 1];
   const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
   if (classes->dtype != dtype || !m->op->loss_in_parts(m->kind->param, out, classes)) return TY_OK;
-  return take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
+  return epilogue_take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
 }
 
 /* -- before a gradient: that of a relu which others read, too ---------------------------------- */
 
 /* Returns whether what reads node a runs at node i or later. */
-static bool readers_follow(const struct finder *f, int i, int a)
+static bool epilogue_readers_follow(const struct finder *f, int i, int a)
 {
   const struct program *p = f->p;
   for (int k = p->readers.first[a]; k < p->readers.first[a + 1]; k++) {
@@ -242,13 +245,14 @@ static bool readers_follow(const struct finder *f, int i, int a)
 
 /* Returns the sum that relu's gradient m is of, where it is all that is in its program besides, and
 ** has two parts; -1: none. */
-static int sum_before(const struct finder *f, int i, int m)
+static int epilogue_find_sum_before(const struct finder *f, int i, int m)
 {
   const struct source *s = &f->p->s;
   const int a = s->g->node[m].in[0].node;
   const struct node *n = &s->g->node[a];
-  if (!in_group_of(f, m, 2) || f->p->group[a] != f->p->group[m] || only_reader(f, a) != m ||
-      source_ends_at(s, a) || !runs_beside(f, i, a) || !(n->op->flags & OP_SUM) || n->nin != 2)
+  if (!epilogue_in_group_of(f, m, 2) || f->p->group[a] != f->p->group[m] ||
+      epilogue_find_only_reader(f, a) != m || source_ends_at(s, a) ||
+      !epilogue_runs_beside(f, i, a) || !(n->op->flags & OP_SUM) || n->nin != 2)
     return -1;
   for (int k = 0; k < 2; k++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[k])];
@@ -260,26 +264,27 @@ static int sum_before(const struct finder *f, int i, int m)
 /* Lets a gradient kernel such as BatchNorm's, which reads its head gradient twice, compute that in
 ** its first pass, where it is the gradient of a relu after a sum of layers, and write it for the
 ** other layers and its second pass. */
-static int take_kept(struct finder *f, int i)
+static int epilogue_take_kept(struct finder *f, int i)
 {
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i];
   const uint32_t both = CAN(PRE_ADD) | CAN(PRE_KEPT_GRAD);
-  if ((fusion_caps(f, i) & both) != both || !n->nin || n->in[0].out) return TY_OK;
+  if ((epilogue_get_caps(f, i) & both) != both || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node;
   const struct node *m = &s->g->node[a];
-  if (!m->op || !m->backward || !is_relu(f, m->forward) || m->nin != 2 || m->in[0].out ||
-      source_ends_at(s, a) || (s->into && s->into[m->first] >= 0) || !runs_beside(f, i, a))
+  if (!m->op || !m->backward || !epilogue_is_relu(f, m->forward) || m->nin != 2 || m->in[0].out ||
+      source_ends_at(s, a) || (s->into && s->into[m->first] >= 0) || !epilogue_runs_beside(f, i, a))
     return TY_OK;
-  const int sum = sum_before(f, i, a), dtype = s->desc[m->first].dtype;
-  if ((sum < 0 && !in_group_of(f, a, 1)) || !readers_follow(f, i, a)) return TY_OK;
+  const int sum = epilogue_find_sum_before(f, i, a), dtype = s->desc[m->first].dtype;
+  if ((sum < 0 && !epilogue_in_group_of(f, a, 1)) || !epilogue_readers_follow(f, i, a))
+    return TY_OK;
   for (int k = 0; k < 2; k++)
     if (s->desc[value_of(s->g, m->in[k])].dtype != dtype || s->desc[n->first].dtype != dtype)
       return TY_OK;
-  TRY(take_node(f, i, (struct fused_node){ PRE_KEPT_GRAD, a, m->in[1] }));
+  TRY(epilogue_take_node(f, i, (struct fused_node){ PRE_KEPT_GRAD, a, m->in[1] }));
   return sum < 0
       ? TY_OK
-      : take_node(f, i, (struct fused_node){ PRE_ADD, sum, s->g->node[sum].in[1] });
+      : epilogue_take_node(f, i, (struct fused_node){ PRE_ADD, sum, s->g->node[sum].in[1] });
 }
 
 /* -- after a gradient: that of the activation which made the data ------------------------------ */
@@ -288,45 +293,45 @@ static int take_kept(struct finder *f, int i)
 ** kernel reads only which elements its output came from, and where an element is the output, the
 ** output has the information that the activation's own would have. Not where the kernel before the
 ** activation computes that gradient with fewer inputs. */
-static int take_mask(struct finder *f, int i)
+static int epilogue_take_mask(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!(fusion_caps(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
+  if (!(epilogue_get_caps(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
       s->g->node[n->in[1].node].backward || s->desc[n->first].dtype != TY_F32)
     return TY_OK;
-  const int a = only_reader(f, i);
-  if (a < 0 || !in_group_of(f, a, 1) || !runs_beside(f, i, a)) return TY_OK;
+  const int a = epilogue_find_only_reader(f, i);
+  if (a < 0 || !epilogue_in_group_of(f, a, 1) || !epilogue_runs_beside(f, i, a)) return TY_OK;
   const struct node *m = &s->g->node[a];
-  if (!m->backward || m->forward < 0 || m->in[0].node != i || !is_relu(f, m->forward) ||
+  if (!m->backward || m->forward < 0 || m->in[0].node != i || !epilogue_is_relu(f, m->forward) ||
       s->g->node[n->forward].in[0].node != m->forward)
     return TY_OK;
   const int before = p->taken_by[m->forward];
-  if (before >= 0 && did_activation(p, before, m->forward) &&
+  if (before >= 0 && epilogue_did_activation(p, before, m->forward) &&
       op_common_caps(s->g->node[before].op, true, s->device[before]).fuses & CAN(PRE_ACT_GRAD))
     return TY_OK;
   if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
-  return take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
+  return epilogue_take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
 }
 
 /* -- after a gradient: that of the activation which made the data, by the data ----------------- */
 
 /* Returns whether a kernel that reads node a, the gradient of an activation, computes it in a pass
 ** that it makes anyway. */
-static bool reader_does_act(const struct finder *f, int a)
+static bool epilogue_reader_does_act(const struct finder *f, int a)
 {
   const struct readers *r = &f->p->readers;
   for (int k = r->first[a]; k < r->first[a + 1]; k++) {
     const struct node *n = &f->p->s.g->node[r->list[k]];
-    if (n->backward && fusion_caps(f, r->list[k]) & (CAN(PRE_ACT_GRAD) | CAN(PRE_KEPT_GRAD)))
+    if (n->backward && epilogue_get_caps(f, r->list[k]) & (CAN(PRE_ACT_GRAD) | CAN(PRE_KEPT_GRAD)))
       return true;
   }
   return false;
 }
 
 /* Returns whether the gradient of node a's activation follows from its output. */
-static bool is_known_by_output(const struct finder *f, int a)
+static bool epilogue_is_known_by_output(const struct finder *f, int a)
 {
   const struct node *m = &f->p->s.g->node[a];
   const int act = m->backward ? ACT_NONE : op_act(m->op, m->kind->param);
@@ -335,31 +340,31 @@ static bool is_known_by_output(const struct finder *f, int a)
 
 /* Lets the gradient kernel of a product, which reads the data, apply the gradient of the activation
 ** that made it. */
-static int take_slope(struct finder *f, int i)
+static int epilogue_take_slope(struct finder *f, int i)
 {
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i];
-  if (!(fusion_caps(f, i) & CAN(POST_DATA_GRAD)) || n->nin < 2 || is_known(s, i) ||
+  if (!(epilogue_get_caps(f, i) & CAN(POST_DATA_GRAD)) || n->nin < 2 || is_known(s, i) ||
       s->grad_of[n->first] >= 0 || s->is_head[n->first])
     return TY_OK;
-  const int a = only_reader(f, i), dtype = s->desc[n->first].dtype;
-  if (a < 0 || !in_group_of(f, a, 1) || !runs_beside(f, i, a)) return TY_OK;
+  const int a = epilogue_find_only_reader(f, i), dtype = s->desc[n->first].dtype;
+  if (a < 0 || !epilogue_in_group_of(f, a, 1) || !epilogue_runs_beside(f, i, a)) return TY_OK;
   const struct node *m = &s->g->node[a];
   const ty_entry y = n->in[1];
-  if (!m->backward || m->forward < 0 || !is_known_by_output(f, m->forward) ||
+  if (!m->backward || m->forward < 0 || !epilogue_is_known_by_output(f, m->forward) ||
       m->nin != 2 || m->in[0].node != i || m->in[1].node != y.node || m->in[1].out != y.out)
     return TY_OK;
   if (s->desc[m->first].dtype != dtype || s->desc[value_of(s->g, y)].dtype != dtype) return TY_OK;
   if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
-  return reader_does_act(f, a)
+  return epilogue_reader_does_act(f, a)
       ? TY_OK
-      : take_node(f, i, (struct fused_node){ POST_DATA_GRAD, a, y });
+      : epilogue_take_node(f, i, (struct fused_node){ POST_DATA_GRAD, a, y });
 }
 
 /* -- after any node: a sum with a value that is there before ----------------------------------- */
 
 /* Returns the node whose step makes the value of node a. */
-static int made_at(const struct finder *f, int a)
+static int epilogue_find_maker(const struct finder *f, int a)
 {
   const struct program *p = f->p;
   if (p->taken_by[a] >= 0) return p->taken_by[a];
@@ -368,43 +373,45 @@ static int made_at(const struct finder *f, int a)
 
 /* Returns the relu after the sum a, where it is all that is in the sum's program besides; -1: none.
 ** */
-static int relu_of_sum(const struct finder *f, int i, int a)
+static int epilogue_find_relu_of_sum(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
-  const int r = only_reader(f, a);
-  if (!(fusion_caps(f, i) & CAN_ACT_OF_SUM) || r < 0 || !in_group_of(f, a, 2)) return -1;
-  return f->p->group[r] == f->p->group[a] && is_relu(f, r) && !source_ends_at(s, r) &&
+  const int r = epilogue_find_only_reader(f, a);
+  if (!(epilogue_get_caps(f, i) & CAN_ACT_OF_SUM) || r < 0 || !epilogue_in_group_of(f, a, 2))
+    return -1;
+  return f->p->group[r] == f->p->group[a] && epilogue_is_relu(f, r) && !source_ends_at(s, r) &&
           s->desc[s->g->node[r].first].dtype == s->desc[s->g->node[a].first].dtype
       ? r
       : -1;
 }
 
-static int take_sum(struct finder *f, int i)
+static int epilogue_take_sum(struct finder *f, int i)
 {
   const struct source *s = &f->p->s;
   const int first = s->g->node[i].first;
-  if (!(fusion_caps(f, i) & CAN(POST_ADD)) || is_known(s, i)) return TY_OK;
+  if (!(epilogue_get_caps(f, i) & CAN(POST_ADD)) || is_known(s, i)) return TY_OK;
   if (s->grad_of[first] >= 0 || s->is_head[first]) return TY_OK;
-  const int a = only_reader(f, i);
-  if (a < 0 || !runs_beside(f, i, a) || source_ends_at(s, a)) return TY_OK;
-  const int relu = relu_of_sum(f, i, a);
-  if (relu < 0 && !in_group_of(f, a, 1)) return TY_OK;
+  const int a = epilogue_find_only_reader(f, i);
+  if (a < 0 || !epilogue_runs_beside(f, i, a) || source_ends_at(s, a)) return TY_OK;
+  const int relu = epilogue_find_relu_of_sum(f, i, a);
+  if (relu < 0 && !epilogue_in_group_of(f, a, 1)) return TY_OK;
   const struct node *m = &s->g->node[a];
   const ty_desc *sum = &s->desc[m->first];
   if (m->backward || !(m->op->flags & OP_SUM) || m->nin != 2) return TY_OK;
   const ty_entry other = m->in[m->in[0].node == i];
-  if (!s->g->node[other.node].op || made_at(f, other.node) >= i) return TY_OK;
+  if (!s->g->node[other.node].op || epilogue_find_maker(f, other.node) >= i) return TY_OK;
   for (int k = 0; k < 2; k++) {
     const ty_desc *d = &s->desc[value_of(s->g, m->in[k])];
     if (!desc_same_shape(d, sum) || d->dtype != sum->dtype) return TY_OK;
   }
-  TRY(take_node(f, i, (struct fused_node){ POST_ADD, a, other }));
-  return relu < 0 ? TY_OK : take_node(f, i, (struct fused_node){ POST_ACT, relu, { -1, 0 } });
+  TRY(epilogue_take_node(f, i, (struct fused_node){ POST_ADD, a, other }));
+  return relu < 0 ? TY_OK
+                  : epilogue_take_node(f, i, (struct fused_node){ POST_ACT, relu, { -1, 0 } });
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
 
-static int find_epilogues(struct finder *f)
+static int epilogue_find_all(struct finder *f)
 {
   const struct program *p = f->p;
   for (int i = 0; i < p->s.g->n; i++)
@@ -412,13 +419,13 @@ static int find_epilogues(struct finder *f)
   for (int i = 0; i < p->s.g->n; i++) {
     const struct node *n = &p->s.g->node[i];
     if (!n->op || n->op->formula) continue;
-    if (!n->backward) TRY(take_after(f, i));
-    if (!n->backward && !p->fusion[i]) TRY(take_activation(f, i));
-    if (n->backward) TRY(take_before(f, i));
-    if (n->backward && !p->fusion[i]) TRY(take_kept(f, i));
-    if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
-    if (n->backward && !p->fusion[i]) TRY(take_slope(f, i));
-    if (!p->fusion[i]) TRY(take_sum(f, i));
+    if (!n->backward) TRY(epilogue_take_after(f, i));
+    if (!n->backward && !p->fusion[i]) TRY(epilogue_take_activation(f, i));
+    if (n->backward) TRY(epilogue_take_before(f, i));
+    if (n->backward && !p->fusion[i]) TRY(epilogue_take_kept(f, i));
+    if (n->backward && !p->fusion[i]) TRY(epilogue_take_mask(f, i));
+    if (n->backward && !p->fusion[i]) TRY(epilogue_take_slope(f, i));
+    if (!p->fusion[i]) TRY(epilogue_take_sum(f, i));
   }
   return TY_OK;
 }
@@ -433,7 +440,7 @@ int pass_epilogue(struct program *p)
   if (p->s.flags & TY_NOFUSE) return TY_OK;
   struct finder f = { p, NEWS(int, n), NEWS(int, n) };
   const int code =
-      f.size && f.last ? find_epilogues(&f) : fail(TY_EMEMORY, "out of memory: epilogues");
+      f.size && f.last ? epilogue_find_all(&f) : fail(TY_EMEMORY, "out of memory: epilogues");
   mem_free(f.size);
   mem_free(f.last);
   return code;

@@ -53,34 +53,34 @@ int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_e
 
 struct merger { const ty_graph *to; int *slot; uint32_t cap; };
 
-static uint32_t mix_hash(uint32_t h, const void *p, size_t n)
+static uint32_t extract_mix_hash(uint32_t h, const void *p, size_t n)
 {
   for (const unsigned char *s = p; n--; s++) h = (h ^ *s) * 16777619u;
   return h;
 }
 
-static bool attr_matters(const char *key)
+static bool extract_counts_attr(const char *key)
 {
   return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") ||
       !strcmp(key, "__force_mirroring__");
 }
 
-static uint32_t node_hash(const struct node *n, const ty_entry *in)
+static uint32_t extract_hash_node(const struct node *n, const ty_entry *in)
 {
-  uint32_t h = mix_hash(2166136261u, &n->op, sizeof n->op);
+  uint32_t h = extract_mix_hash(2166136261u, &n->op, sizeof n->op);
   for (int i = 0; i < n->kind->nattr; i++)
-    if (attr_matters(n->kind->attr[i].key))
-      h = mix_hash(mix_hash(h, n->kind->attr[i].key, strlen(n->kind->attr[i].key)),
+    if (extract_counts_attr(n->kind->attr[i].key))
+      h = extract_mix_hash(extract_mix_hash(h, n->kind->attr[i].key, strlen(n->kind->attr[i].key)),
           n->kind->attr[i].value, strlen(n->kind->attr[i].value));
-  return mix_hash(h, in, sizeof *in * (size_t)n->nin);
+  return extract_mix_hash(h, in, sizeof *in * (size_t)n->nin);
 }
 
-static bool same_attrs(const struct node *a, const struct node *b)
+static bool extract_has_same_attrs(const struct node *a, const struct node *b)
 {
   int i = 0, j = 0;
   for (;;) {
-    while (i < a->kind->nattr && !attr_matters(a->kind->attr[i].key)) i++;
-    while (j < b->kind->nattr && !attr_matters(b->kind->attr[j].key)) j++;
+    while (i < a->kind->nattr && !extract_counts_attr(a->kind->attr[i].key)) i++;
+    while (j < b->kind->nattr && !extract_counts_attr(b->kind->attr[j].key)) j++;
     if (i == a->kind->nattr || j == b->kind->nattr)
       return i == a->kind->nattr && j == b->kind->nattr;
     if (strcmp(a->kind->attr[i].key, b->kind->attr[j].key) ||
@@ -90,7 +90,7 @@ static bool same_attrs(const struct node *a, const struct node *b)
   }
 }
 
-static bool is_mergeable(const struct node *n)
+static bool extract_is_mergeable(const struct node *n)
 {
   if (!n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK) || n->nbody || !n->nin) return false;
   for (int k = 0; k < n->nin; k++)
@@ -100,13 +100,14 @@ static bool is_mergeable(const struct node *n)
 
 /* Returns a node of the new graph that equals this one, -1: none. Notes the slot of the table that
 ** it belongs to. */
-static int find_equal(struct merger *m, const struct node *n, const ty_entry *in, uint32_t *slot)
+static int extract_find_equal(
+    struct merger *m, const struct node *n, const ty_entry *in, uint32_t *slot)
 {
-  uint32_t i = node_hash(n, in) % m->cap;
+  uint32_t i = extract_hash_node(n, in) % m->cap;
   for (; m->slot[i]; i = (i + 1) % m->cap) {
     const struct node *o = &m->to->node[m->slot[i] - 1];
     if (o->op == n->op && o->nin == n->nin && !memcmp(o->in, in, sizeof *in * (size_t)n->nin) &&
-        same_attrs(o, n))
+        extract_has_same_attrs(o, n))
       return m->slot[i] - 1;
   }
   *slot = i;
@@ -115,7 +116,7 @@ static int find_equal(struct merger *m, const struct node *n, const ty_entry *in
 
 /* -- extraction -------------------------------------------------------------------------------- */
 
-static int copy_nodes(
+static int extract_copy_nodes(
     const ty_graph *g, const int *order, int n, bool merge, ty_graph *to, int *map)
 {
   struct merger m = { to, NULL, (uint32_t)n * 2 + 16 };
@@ -129,8 +130,8 @@ static int copy_nodes(
     for (int j = 0; j < node->nin; j++)
       in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
     uint32_t slot = 0;
-    bool may = merge && is_mergeable(node);
-    int equal = may ? find_equal(&m, node, in, &slot) : -1;
+    bool may = merge && extract_is_mergeable(node);
+    int equal = may ? extract_find_equal(&m, node, in, &slot) : -1;
     ty_entry made = { equal, 0 };
     if (equal < 0) code = graph_borrow(to, node, in, &made);
     if (equal < 0 && may && !code) m.slot[slot] = made.node + 1;
@@ -142,7 +143,7 @@ static int copy_nodes(
 }
 
 /* Replaces a head that merging made equal to an earlier, different one by a copy of it. */
-static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
+static int extract_copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
 {
   int nvalue = to->nvalue, *first = NEWS(int, nvalue), code = TY_OK;
   NEED(first, TY_EMEMORY, "out of memory: graph");
@@ -175,10 +176,10 @@ int graph_extract(
       code = order && map ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
   int n = code ? 0 : graph_order(g, head, nhead, order);
   if (n < 0) code = fail(TY_EMEMORY, "out of memory: graph");
-  if (!code) code = copy_nodes(g, order, n, merge, to, map);
+  if (!code) code = extract_copy_nodes(g, order, n, merge, to, map);
   for (int h = 0; h < nhead && !code; h++)
     new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
-  if (!code && merge) code = copy_equal_heads(to, head, new_head, nhead);
+  if (!code && merge) code = extract_copy_equal_heads(to, head, new_head, nhead);
   mem_free(order);
   mem_free(map);
   if (code) return ty_graph_free(to), code;

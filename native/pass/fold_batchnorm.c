@@ -17,7 +17,8 @@
 
 /* Returns step t if it is of this kind, always runs, and runs on the device of the first one; else
 ** NULL. */
-static struct step *next_step(struct program *p, const struct step *first, int t, int kind)
+static struct step *fold_find_next_step(
+    struct program *p, const struct step *first, int t, int kind)
 {
   struct step *st = t < p->n ? &p->step[t] : NULL;
   return st && st->kind == kind && st->guard < 0 && st->device == first->device &&
@@ -26,13 +27,13 @@ static struct step *next_step(struct program *p, const struct step *first, int t
       : NULL;
 }
 
-static bool read_only_by(const struct program *p, int v, int t)
+static bool fold_is_read_only_by(const struct program *p, int v, int t)
 {
   const struct value *x = &p->value[v];
   return x->kind == V_POOL && !x->pinned && x->nread == 1 && x->reader == t;
 }
 
-static bool is_product(const struct program *p, const struct step *st)
+static bool fold_is_product(const struct program *p, const struct step *st)
 {
   if (st->kind != STEP_NODE || step_is_front_end(p, st) || st->guard >= 0 || step_fusion(p, st) ||
       st->v.cpu_fallback)
@@ -41,10 +42,10 @@ static bool is_product(const struct program *p, const struct step *st)
 }
 
 /* Returns whether a step normalises v and its result has the bytes of the product's. */
-static bool is_normalisation(const struct program *p, const struct step *st, int v, int t)
+static bool fold_is_normalisation(const struct program *p, const struct step *st, int v, int t)
 {
   if (!st->v.kernel->affine || st->v.cpu_fallback || st->v.half) return false;
-  if (st->in[0] != v || !read_only_by(p, v, t)) return false;
+  if (st->in[0] != v || !fold_is_read_only_by(p, v, t)) return false;
   for (int k = 1; k < st->nout; k++)
     if (st->out[k] >= 0) return false;
   return p->value[st->out[0]].root == p->value[v].root;
@@ -52,11 +53,13 @@ static bool is_normalisation(const struct program *p, const struct step *st, int
 
 /* Returns whether a step is v + another value, in the bytes of the other; *relu: it is relu of
 ** that. */
-static bool is_addition(const struct program *p, const struct step *st, int v, int t, bool *relu)
+static bool fold_is_addition(
+    const struct program *p, const struct step *st, int v, int t, bool *relu)
 {
   const struct source *s = &p->s;
   const struct node *sum = &s->g->node[p->member[st->member]];
-  if (st->nin != 2 || st->nout != 1 || st->nmember > 2 || !read_only_by(p, v, t)) return false;
+  if (st->nin != 2 || st->nout != 1 || st->nmember > 2 || !fold_is_read_only_by(p, v, t))
+    return false;
   if (sum->nin != 2 || !(sum->op->flags & OP_SUM) || sum->backward) return false;
   int other = st->in[0] == v ? st->in[1] : st->in[0];
   const struct value *x = &p->value[v], *y = &p->value[other];
@@ -72,7 +75,7 @@ static bool is_addition(const struct program *p, const struct step *st, int v, i
 }
 
 /* Returns whether the product would write over what it reads. */
-static bool overwrites_operand(const struct program *p, const struct step *st, int v)
+static bool fold_overwrites_operand(const struct program *p, const struct step *st, int v)
 {
   for (int k = 0; k < st->nin; k++)
     if (p->value[st->in[k]].root == p->value[v].root) return true;
@@ -82,7 +85,7 @@ static bool overwrites_operand(const struct program *p, const struct step *st, i
 /* -- taking them over -------------------------------------------------------------------------- */
 
 /* Returns the epilogue of a product; the scaling is the fold's. */
-static struct epilogue make_epilogue(bool sum, bool relu)
+static struct epilogue fold_make_epilogue(bool sum, bool relu)
 {
   struct epilogue e = { 1, { { .kind = POST_SCALE, .operand = -1 } } };
   if (sum) e.op[e.n++] = (struct fused_op){ .kind = POST_ACCUMULATE, .operand = -1 };
@@ -90,7 +93,7 @@ static struct epilogue make_epilogue(bool sum, bool relu)
   return e;
 }
 
-static struct call folded_call(const struct step *st, struct fused_norm *f)
+static struct call fold_make_call(const struct step *st, struct fused_norm *f)
 {
   struct call c = st->v.call;
   f->epilogue.op[0].scaling = &f->scaling;
@@ -100,17 +103,17 @@ static struct call folded_call(const struct step *st, struct fused_norm *f)
 }
 
 /* Returns whether the kernel can do it; reserves the scratch that it then needs. */
-static bool kernel_accepts(struct step *st, struct fused_norm *f)
+static bool fold_kernel_accepts(struct step *st, struct fused_norm *f)
 {
   const struct kernel *k = st->v.kernel;
-  struct call c = folded_call(st, f);
+  struct call c = fold_make_call(st, f);
   if (k->refuse && k->refuse(&c)) return false;
   size_t scratch = k->scratch ? align_up(k->scratch(&c), ALIGN) : 0;
   st->scratch = MAX(st->scratch, scratch);
   return true;
 }
 
-static int take_steps(struct program *p, int t, struct fused_norm *f)
+static int fold_take_steps(struct program *p, int t, struct fused_norm *f)
 {
   struct step *st = &p->step[t];
   const size_t n = (size_t)p->s.desc[st->out[0]].dim[1];
@@ -127,54 +130,55 @@ static int take_steps(struct program *p, int t, struct fused_norm *f)
   return TY_OK;
 }
 
-static int fold_at(struct program *p, int t)
+static int fold_try_step(struct program *p, int t)
 {
-  struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE),
-              *sum = next_step(p, st, t + 2, STEP_POINTWISE);
-  if (!norm || !is_product(p, st) || !is_normalisation(p, norm, st->out[0], t + 1)) return TY_OK;
+  struct step *st = &p->step[t], *norm = fold_find_next_step(p, st, t + 1, STEP_NODE),
+              *sum = fold_find_next_step(p, st, t + 2, STEP_POINTWISE);
+  if (!norm || !fold_is_product(p, st) || !fold_is_normalisation(p, norm, st->out[0], t + 1))
+    return TY_OK;
   const bool relu = step_fusion(p, norm);
   bool relu_after;
-  if (sum && !relu && is_addition(p, sum, norm->out[0], t + 2, &relu_after) &&
-      !overwrites_operand(p, st, sum->out[0])) {
+  if (sum && !relu && fold_is_addition(p, sum, norm->out[0], t + 2, &relu_after) &&
+      !fold_overwrites_operand(p, st, sum->out[0])) {
     struct fused_norm f = { .norm = t + 1,
       .sum = t + 2,
       .target = sum->out[0],
       .out = st->v.call.out[0],
-      .epilogue = make_epilogue(true, relu_after) };
-    if (kernel_accepts(st, &f)) return take_steps(p, t, &f);
+      .epilogue = fold_make_epilogue(true, relu_after) };
+    if (fold_kernel_accepts(st, &f)) return fold_take_steps(p, t, &f);
   }
   struct fused_norm f = { .norm = t + 1,
     .sum = -1,
     .target = norm->out[0],
     .out = st->v.call.out[0],
-    .epilogue = make_epilogue(false, relu) };
-  return kernel_accepts(st, &f) ? take_steps(p, t, &f) : TY_OK;
+    .epilogue = fold_make_epilogue(false, relu) };
+  return fold_kernel_accepts(st, &f) ? fold_take_steps(p, t, &f) : TY_OK;
 }
 
 int pass_fold_batchnorm(struct program *p)
 {
   if (p->s.flags & (TY_NOFUSE | TY_NOSHARE) || p->nforward != p->n) return TY_OK;
-  for (int t = 0; t < p->n; t++) TRY(fold_at(p, t));
+  for (int t = 0; t < p->n; t++) TRY(fold_try_step(p, t));
   return TY_OK;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Returns whether an array is as it was at the last call; one without version counts as changed. */
-static bool is_unchanged(struct fused_norm *f, int k, const struct operand *x)
+static bool fold_is_unchanged(struct fused_norm *f, int k, const struct operand *x)
 {
   bool same = x->version && f->seen[k] == *x->version;
   f->seen[k] = x->version ? *x->version : 0;
   return same;
 }
 
-static void update_scaling(
+static void fold_update_scaling(
     struct fused_norm *f, const struct call *c, const struct step *norm, int64_t n)
 {
   const float *bias = c->nin > 2 ? c->in[2].p : NULL;
   bool same = f->scaling.version != 0;
-  for (int k = 1; k < 5; k++) same = is_unchanged(f, k, &norm->v.call.in[k]) && same;
-  if (bias) same = is_unchanged(f, 5, &c->in[2]) && same;
+  for (int k = 1; k < 5; k++) same = fold_is_unchanged(f, k, &norm->v.call.in[k]) && same;
+  if (bias) same = fold_is_unchanged(f, 5, &c->in[2]) && same;
   if (same) return;
   norm->v.kernel->affine(&norm->v.call, f->a, f->d);
   for (int64_t i = 0; i < n; i++) {
@@ -190,7 +194,7 @@ int fused_norm_run(struct program *p, struct step *st, bool *done)
   const struct step *norm = &p->step[f->norm];
   *done = f->done = norm->v.kernel->affine(&norm->v.call, NULL, NULL);
   if (!f->done) return TY_OK;
-  update_scaling(f, &st->v.call, norm, f->out.d.dim[1]);
-  struct call c = folded_call(st, f);
+  fold_update_scaling(f, &st->v.call, norm, f->out.d.dim[1]);
+  struct call c = fold_make_call(st, f);
   return invoke_run_as(&st->v, &c);
 }

@@ -22,7 +22,7 @@ struct groups {
   int *size;                                          /* per group leader: number of members */
 };
 
-static int find_readers(struct program *p)
+static int fuse_find_readers(struct program *p)
 {
   const ty_graph *g = p->s.g;
   struct readers *r = &p->readers;
@@ -44,14 +44,14 @@ static int find_readers(struct program *p)
 
 /* -- which nodes may join ---------------------------------------------------------------------- */
 
-static bool op_assigns(const struct op *op)
+static bool fuse_op_assigns(const struct op *op)
 {
   const struct port_list *in;
   return !op_inputs(op, NULL, &in) && in->changes;
 }
 
 /* Returns whether every output is some input's bytes, so that there is nothing to compute. */
-static bool only_views(const struct source *s, int i)
+static bool fuse_makes_only_views(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   for (int k = 0; k < n->kind->nout; k++)
@@ -74,8 +74,8 @@ const char *formula_of(const struct node *n, int out)
 bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (is_known(s, i) || !formula_of(n, 0) || op_assigns(n->op) || (s->summed && s->summed[i]) ||
-      only_views(s, i))
+  if (is_known(s, i) || !formula_of(n, 0) || fuse_op_assigns(n->op) ||
+      (s->summed && s->summed[i]) || fuse_makes_only_views(s, i))
     return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
   for (int k = 0; n->backward && k < n->kind->nout; k++) {
@@ -90,7 +90,7 @@ bool element_wise(const struct source *s, int i)
 
 /* Returns whether a node may end a pointwise program: a reduction of more than one element to one,
 ** of one dtype, which adds to no sum of the program. */
-static bool may_end(const struct source *s, int i)
+static bool fuse_may_end(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (!n->op || is_known(s, i) || !n->op->reduction || n->backward || n->kind->nout != 1 ||
@@ -101,20 +101,20 @@ static bool may_end(const struct source *s, int i)
       desc_count(out) > 0 && desc_count(in) > desc_count(out);
 }
 
-static bool is_reduction(const struct source *s, int i)
+static bool fuse_is_reduction(const struct source *s, int i)
 {
   return s->g->node[i].op->reduction != NULL;
 }
 
 bool ends_in_reduction(const struct program *p, const struct step *st)
 {
-  return st->kind == STEP_POINTWISE && is_reduction(&p->s, st->node);
+  return st->kind == STEP_POINTWISE && fuse_is_reduction(&p->s, st->node);
 }
 
 const ty_desc *space_of(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  return &s->desc[is_reduction(s, i) ? value_of(s->g, n->in[0]) : n->first];
+  return &s->desc[fuse_is_reduction(s, i) ? value_of(s->g, n->in[0]) : n->first];
 }
 
 bool source_ends_at(const struct source *s, int i)
@@ -128,11 +128,11 @@ bool source_ends_at(const struct source *s, int i)
 
 /* -- merging ----------------------------------------------------------------------------------- */
 
-static int group_leader(const struct program *p, int i) { return p->group[i]; }
+static int fuse_find_leader(const struct program *p, int i) { return p->group[i]; }
 
 /* Returns whether every reader, outside groups a and b, of one of a's members comes after node
 ** n. */
-static bool readers_later(const struct groups *q, int a, int b, int n)
+static bool fuse_is_read_after(const struct groups *q, int a, int b, int n)
 {
   for (int m = a; m >= 0; m = q->next[m])
     for (int k = q->p->readers.first[m]; k < q->p->readers.first[m + 1]; k++) {
@@ -144,7 +144,7 @@ static bool readers_later(const struct groups *q, int a, int b, int n)
 
 /* Counts loads and stores of the merged pointwise program: inputs from outside, outputs that are
 ** read outside. */
-static int count_operands(const struct groups *q, int a, int b)
+static int fuse_count_operands(const struct groups *q, int a, int b)
 {
   const struct source *s = &q->p->s;
   int n = 0;
@@ -167,7 +167,7 @@ static int count_operands(const struct groups *q, int a, int b)
 
 /* Returns the dtype in which a node computes. Nodes of one program compute in one, so that fusion
 ** changes no bits. */
-static int compute_dtype(const struct source *s, int i)
+static int fuse_find_dtype(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   ty_desc d[16];
@@ -177,20 +177,21 @@ static int compute_dtype(const struct source *s, int i)
   return pw_dtype(d, k);
 }
 
-static bool may_merge(const struct groups *q, int a, int b, int n)
+static bool fuse_may_merge(const struct groups *q, int a, int b, int n)
 {
   const struct source *s = &q->p->s;
-  if (a == b || is_reduction(s, a) || q->size[a] + q->size[b] > GROUP_NODES) return false;
+  if (a == b || fuse_is_reduction(s, a) || q->size[a] + q->size[b] > GROUP_NODES) return false;
   if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward) ||
       s->g->node[a].guard != s->g->node[n].guard)
     return false;
   if (!desc_same_shape(space_of(s, a), space_of(s, n))) return false;
-  if (compute_dtype(s, a) != compute_dtype(s, n) || count_operands(q, a, b) > GROUP_OPERANDS)
+  if (fuse_find_dtype(s, a) != fuse_find_dtype(s, n) ||
+      fuse_count_operands(q, a, b) > GROUP_OPERANDS)
     return false;
-  return readers_later(q, a, b, n) && readers_later(q, b, a, n);
+  return fuse_is_read_after(q, a, b, n) && fuse_is_read_after(q, b, a, n);
 }
 
-static void merge_groups(struct groups *q, int from, int into)
+static void fuse_merge_groups(struct groups *q, int from, int into)
 {
   for (int m = from; m >= 0; m = q->next[m]) q->p->group[m] = into;
   q->next[q->last[into]] = from;
@@ -198,7 +199,7 @@ static void merge_groups(struct groups *q, int from, int into)
   q->size[into] += q->size[from];
 }
 
-static void begin_group(struct groups *q, int n)
+static void fuse_begin_group(struct groups *q, int n)
 {
   q->p->group[n] = n;
   q->next[n] = -1;
@@ -206,15 +207,15 @@ static void begin_group(struct groups *q, int n)
   q->size[n] = 1;
 }
 
-static void join_groups(struct groups *q, int n)
+static void fuse_join_groups(struct groups *q, int n)
 {
   const struct node *node = &q->p->s.g->node[n];
-  begin_group(q, n);
+  fuse_begin_group(q, n);
   for (int k = 0; k < node->nin; k++) {
     int producer = node->in[k].node;
     if (q->p->group[producer] < 0) continue;
-    int a = group_leader(q->p, producer), b = group_leader(q->p, n);
-    if (may_merge(q, a, b, n)) merge_groups(q, a, b);
+    int a = fuse_find_leader(q->p, producer), b = fuse_find_leader(q->p, n);
+    if (fuse_may_merge(q, a, b, n)) fuse_merge_groups(q, a, b);
   }
 }
 
@@ -228,15 +229,15 @@ int pass_fuse(struct program *p)
   p->group = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
   NEED(q.next && q.last && q.size && p->group, TY_EMEMORY, "out of memory: fusion");
   for (int i = 0; i < n; i++) p->group[i] = -1;
-  TRY(find_readers(p));
+  TRY(fuse_find_readers(p));
   for (int i = 0; i < n; i++) {
     const bool fuses = !(s->flags & TY_NOFUSE);
     if (element_wise(s, i) && fuses)
-      join_groups(&q, i);
+      fuse_join_groups(&q, i);
     else if (element_wise(s, i))
-      begin_group(&q, i);
-    else if (fuses && may_end(s, i)) {
-      join_groups(&q, i);
+      fuse_begin_group(&q, i);
+    else if (fuses && fuse_may_end(s, i)) {
+      fuse_join_groups(&q, i);
       if (q.size[i] == 1) p->group[i] = -1; /* alone it is no pointwise program */
     }
   }

@@ -38,7 +38,7 @@ struct walk {
   uint8_t *below;
 };
 
-static bool zero_gradient(const struct op *op)
+static bool gradient_is_zero(const struct op *op)
 {
   if (op->flags & OP_ZERO_GRAD) return true;
   for (int k = 0; op->formula && k < COUNT(op->formula->grad); k++)
@@ -48,7 +48,7 @@ static bool zero_gradient(const struct op *op)
 
 /* -- descriptors of appended nodes ------------------------------------------------------------- */
 
-static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
+static int gradient_note_desc(struct walk *w, int node, int out, const ty_desc *d)
 {
   if (w->g->nvalue > w->d->cap) {
     int cap = w->g->nvalue * 2 + 64;
@@ -61,11 +61,11 @@ static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
   return TY_OK;
 }
 
-static ty_desc desc_at(struct walk *w, ty_entry e) { return w->d->d[value_of(w->g, e)]; }
+static ty_desc gradient_desc_of(struct walk *w, ty_entry e) { return w->d->d[value_of(w->g, e)]; }
 
 /* -- small nodes ------------------------------------------------------------------------------- */
 
-static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr,
+static int gradient_append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr,
     int nattr, const ty_entry *in, int nin, ty_desc d, ty_entry *out)
 {
   const struct op *o = op_find(op);
@@ -75,31 +75,31 @@ static int append_op(struct walk *w, const char *op, const char *name, const ty_
   attr = op_counted(o, attr, &nattr, nin, more, number);
   TRY(graph_node(w->g, o, name, attr, nattr, in, nin, out));
   w->g->node[out->node].forward = -1;
-  return note_desc(w, out->node, 0, &d);
+  return gradient_note_desc(w, out->node, 0, &d);
 }
 
-static int append_zeros(struct walk *w, ty_desc d, ty_entry *out)
+static int gradient_append_zeros(struct walk *w, ty_desc d, ty_entry *out)
 {
   struct text t = { 0 };
   for (int i = 0; i < d.ndim; i++) text_add(&t, "%s%lld", i ? ", " : "(", (long long)d.dim[i]);
   text_add(&t, d.ndim == 1 ? ",)" : ")");
   ty_attr attr[] = { { "dtype", dtype_name(d.dtype) }, { "shape", t.s } };
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: gradient")
-                    : append_op(w, "_zeros", "_zeros", attr, 2, NULL, 0, d, out);
+                    : gradient_append_op(w, "_zeros", "_zeros", attr, 2, NULL, 0, d, out);
   text_done(&t);
   return code;
 }
 
-static int head_gradient(struct walk *w, int head, ty_entry *out)
+static int gradient_find_head_gradient(struct walk *w, int head, ty_entry *out)
 {
   char name[48];
   ty_entry *made = &w->out->head[head];
   if (made->node < 0) {
     snprintf(name, sizeof name, "_head_grad_%d", head);
-    ty_desc d = desc_at(w, w->request->head[head]);
+    ty_desc d = gradient_desc_of(w, w->request->head[head]);
     TRY(graph_var(w->g, name, NULL, 0, made));
     w->g->node[made->node].head_gradient = true;
-    TRY(note_desc(w, made->node, 0, &d));
+    TRY(gradient_note_desc(w, made->node, 0, &d));
   }
   *out = *made;
   return TY_OK;
@@ -112,7 +112,8 @@ enum { FROM_HEAD = -2 };
 
 /* Returns whether a sum is hidden as part of control flow: that of a value inside it is, unless the
 ** value is shown; any other one if all that it adds is. */
-static bool sum_is_inside(const ty_graph *g, const struct node *of, const ty_entry *part, int n)
+static bool gradient_sum_is_inside(
+    const ty_graph *g, const struct node *of, const ty_entry *part, int n)
 {
   if (of->inside) return !of->shown;
   for (int i = 0; i < n; i++)
@@ -122,47 +123,48 @@ static bool sum_is_inside(const ty_graph *g, const struct node *of, const ty_ent
 
 /* Notes where a sum of contributions to a forward value is computed, and which guard it has: the
 ** innermost of the guards of what it adds, which is the last of them. */
-static void mark_sum(struct walk *w, ty_entry sum, ty_entry of, const ty_entry *part, int n)
+static void gradient_mark_sum(
+    struct walk *w, ty_entry sum, ty_entry of, const ty_entry *part, int n)
 {
   struct node *s = &w->g->node[sum.node];
-  s->inside = sum_is_inside(w->g, &w->g->node[of.node], part, n);
+  s->inside = gradient_sum_is_inside(w->g, &w->g->node[of.node], part, n);
   for (int i = 0; i < n; i++) s->guard = MAX(s->guard, w->g->node[part[i].node].guard);
 }
 
 /* Adds one more link to a chain of additions: the sum so far, and what has just been computed. */
-static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
+static int gradient_add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
 {
   int v = value_of(w->g, to);
   char name[32];
   ty_entry pair[2] = { l->e[0], part };
   for (int i = 0; i < 2; i++)
-    if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
+    if (pair[i].node == FROM_HEAD) TRY(gradient_find_head_gradient(w, pair[i].out, &pair[i]));
   bool last = ++l->links + 1 == w->readers[v];
   if (last)
     snprintf(name, sizeof name, "sum_grad_final");
   else
     snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
-  TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]));
+  TRY(gradient_append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]));
   w->g->node[l->e[0].node].partial_sum = !last;
-  mark_sum(w, l->e[0], to, pair, 2);
+  gradient_mark_sum(w, l->e[0], to, pair, 2);
   return TY_OK;
 }
 
 /* Adds a contribution to the gradient of a forward value. Many are summed as they come, so that
 ** none of them is kept until the last is computed. */
-static int add_contribution(struct walk *w, ty_entry to, ty_entry part)
+static int gradient_add_contribution(struct walk *w, ty_entry to, ty_entry part)
 {
   int v = value_of(w->g, to);
   struct list *l = &w->part[v];
   if (!w->asked[v]) return TY_OK;
-  if (l->n && w->readers[v] >= w->request->cap) return add_link(w, l, to, part);
+  if (l->n && w->readers[v] >= w->request->cap) return gradient_add_link(w, l, to, part);
   NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
   l->e[l->n++] = part;
   return TY_OK;
 }
 
 /* Returns the gradient of a forward value; found = false: nothing contributes. */
-static int sum_contributions(struct walk *w, ty_entry value, bool *found, ty_entry *out)
+static int gradient_sum_contributions(struct walk *w, ty_entry value, bool *found, ty_entry *out)
 {
   int v = value_of(w->g, value);
   struct list *l = &w->part[v];
@@ -170,12 +172,12 @@ static int sum_contributions(struct walk *w, ty_entry value, bool *found, ty_ent
   if (!l->n) return TY_OK;
   if (w->sum[v].node < 0) {
     for (int i = 0; i < l->n; i++)
-      if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
+      if (l->e[i].node == FROM_HEAD) TRY(gradient_find_head_gradient(w, l->e[i].out, &l->e[i]));
     if (l->n == 1)
       w->sum[v] = l->e[0];
     else {
-      TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
-      mark_sum(w, w->sum[v], value, l->e, l->n);
+      TRY(gradient_append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
+      gradient_mark_sum(w, w->sum[v], value, l->e, l->n);
     }
   }
   *out = w->sum[v];
@@ -194,7 +196,7 @@ bool node_is_mirrored(const struct node *n, bool all)
 
 /* Returns the entry that the backward part reads in place of forward entry e: its mirror's, where
 ** the node is recomputed. */
-static int recompute_entry(struct walk *w, ty_entry e, ty_entry *out)
+static int gradient_recompute_entry(struct walk *w, ty_entry e, ty_entry *out)
 {
   const struct node *n = &w->g->node[e.node];
   *out = e;
@@ -206,15 +208,15 @@ static int recompute_entry(struct walk *w, ty_entry e, ty_entry *out)
     NEED(in, TY_EMEMORY, "out of memory: gradient");
     int nin = n->nin, nout = n->kind->nout, code = TY_OK;
     for (int i = 0; i < nin && !code; i++)
-      code = recompute_entry(w, w->g->node[e.node].in[i], &in[i]);
+      code = gradient_recompute_entry(w, w->g->node[e.node].in[i], &in[i]);
     snprintf(name, sizeof name, "%s_mirror", w->g->node[e.node].name);
     if (!code) code = graph_clone(w->g, e.node, name, false, in, nin, nout, &made);
     mem_free(in);
     TRY(code);
     w->clone[e.node] = made.node;
     for (int k = 0; k < nout; k++) {
-      ty_desc d = desc_at(w, (ty_entry){ e.node, k });
-      TRY(note_desc(w, made.node, k, &d));
+      ty_desc d = gradient_desc_of(w, (ty_entry){ e.node, k });
+      TRY(gradient_note_desc(w, made.node, k, &d));
     }
   }
   *out = (ty_entry){ w->clone[e.node], e.out };
@@ -224,20 +226,20 @@ static int recompute_entry(struct walk *w, ty_entry e, ty_entry *out)
 /* -- one node ---------------------------------------------------------------------------------- */
 
 /* Appends one operand of a gradient operator to in[]. */
-static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
+static int gradient_read_operand(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
 {
   const struct node *n = &w->g->node[node];
   ty_entry self = { node, k };
   bool found;
-  if (kind == READ_IN) return recompute_entry(w, n->in[k], &in[(*nin)++]);
-  if (kind == READ_OUT) return recompute_entry(w, self, &in[(*nin)++]);
-  TRY(sum_contributions(w, self, &found, &in[*nin]));
-  if (!found) TRY(append_zeros(w, desc_at(w, self), &in[*nin]));
+  if (kind == READ_IN) return gradient_recompute_entry(w, n->in[k], &in[(*nin)++]);
+  if (kind == READ_OUT) return gradient_recompute_entry(w, self, &in[(*nin)++]);
+  TRY(gradient_sum_contributions(w, self, &found, &in[*nin]));
+  if (!found) TRY(gradient_append_zeros(w, gradient_desc_of(w, self), &in[*nin]));
   (*nin)++;
   return TY_OK;
 }
 
-static int not_differentiable(const struct node *n)
+static int gradient_fail_not_differentiable(const struct node *n)
 {
   int code = fail(TY_EUNSUPPORTED,
       "%s %s: operator %s has no gradient; set grad_req = \"null\" for what comes before it or put "
@@ -248,7 +250,7 @@ static int not_differentiable(const struct node *n)
 }
 
 /* Returns whether the gradients of a node's inputs may differ from zero. */
-static bool has_gradient(const struct walk *w, int node)
+static bool gradient_exists_for(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
   const bool loss = n->kind->reads && !n->kind->reads->heads;
@@ -258,16 +260,16 @@ static bool has_gradient(const struct walk *w, int node)
   return false;
 }
 
-static int append_backward(struct walk *w, int node)
+static int gradient_append_backward(struct walk *w, int node)
 {
   char name[512];
   const struct node *n = &w->g->node[node];
   ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->kind->nout + 64);
   struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   int nin = 0, code = TY_OK;
-  const bool cut = !has_gradient(w, node); /* zeros come out as well */
+  const bool cut = !gradient_exists_for(w, node); /* zeros come out as well */
   NEED(in, TY_EMEMORY, "out of memory: gradient");
-  while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
+  while (!code && reads_next(&r)) code = gradient_read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
       w->request->mirror && w->request->mirror[node] ? "_mirror" : "");
   if (!code) code = graph_clone(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
@@ -275,19 +277,19 @@ static int append_backward(struct walk *w, int node)
   TRY(code);
   for (int k = 0; k < w->g->node[node].nin; k++) {
     ty_entry to = w->g->node[node].in[k];
-    ty_desc d = desc_at(w, to);
-    TRY(note_desc(w, out.node, k, &d));
+    ty_desc d = gradient_desc_of(w, to);
+    TRY(gradient_note_desc(w, out.node, k, &d));
     const struct formula *row = w->g->node[node].op->formula;
     if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
     if (!cut && !w->g->node[node].kind->inport[k].mutated)
-      TRY(add_contribution(w, to, (ty_entry){ out.node, k }));
+      TRY(gradient_add_contribution(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
 }
 
 /* Returns whether an operator hands its gradient on to every input as it is, as sums do: no node is
 ** needed. */
-static bool passes_gradient(const struct op *op)
+static bool gradient_passes(const struct op *op)
 {
   if (op->flags & OP_IDENTITY_GRAD) return true;
   if (!op->formula || op->flags & OP_BROADCAST || !op->formula->grad[1]) return false;
@@ -296,43 +298,43 @@ static bool passes_gradient(const struct op *op)
   return true;
 }
 
-static int pass_gradient_on(struct walk *w, int node)
+static int gradient_pass_on(struct walk *w, int node)
 {
   bool found;
   ty_entry g;
-  TRY(sum_contributions(w, (ty_entry){ node, 0 }, &found, &g));
+  TRY(gradient_sum_contributions(w, (ty_entry){ node, 0 }, &found, &g));
   for (int k = 0; found && k < w->g->node[node].nin; k++) {
     ty_entry to = w->g->node[node].in[k];
-    TRY(add_contribution(w, to, g));
+    TRY(gradient_add_contribution(w, to, g));
   }
   return TY_OK;
 }
 
-static int visit_node(struct walk *w, int node)
+static int gradient_visit_node(struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
-  if (passes_gradient(n->op)) return pass_gradient_on(w, node);
+  if (!n->op || !w->need[node] || gradient_is_zero(n->op)) return TY_OK;
+  if (gradient_passes(n->op)) return gradient_pass_on(w, node);
   const bool moves = n->kind->reads && n->kind->reads->changes;
-  if (!moves && !has_gradient(w, node)) return TY_OK;
-  return n->kind->reads ? append_backward(w, node) : not_differentiable(n);
+  if (!moves && !gradient_exists_for(w, node)) return TY_OK;
+  return n->kind->reads ? gradient_append_backward(w, node) : gradient_fail_not_differentiable(n);
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
 
 /* Marks the outputs of a node whose gradient its own gradient operator reads. */
-static void mark_asked(struct walk *w, const struct node *n)
+static void gradient_mark_asked(struct walk *w, const struct node *n)
 {
   struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   /* without `reads` there is no gradient operator: an error if a gradient arrives */
-  const bool all = n->op && !n->kind->reads && !passes_gradient(n->op);
-  if (!n->op || passes_gradient(n->op)) w->asked[n->first] = true;
+  const bool all = n->op && !n->kind->reads && !gradient_passes(n->op);
+  if (!n->op || gradient_passes(n->op)) w->asked[n->first] = true;
   for (int k = 0; all && k < n->kind->nout; k++) w->asked[n->first + k] = true;
   while (reads_next(&r))
     if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
 }
 
-static void find_needed(struct walk *w)
+static void gradient_find_needed(struct walk *w)
 {
   /* below: nodes that heads are made of; others, which the graph has for their values, have no part
   ** in the gradient */
@@ -344,31 +346,31 @@ static void find_needed(struct walk *w)
     const struct node *n = &w->g->node[i];
     if (!w->below[i]) continue;
     w->need[i] = w->request->requested[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
-    for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
+    for (int k = 0; n->op && !gradient_is_zero(n->op) && k < n->nin; k++) {
       const int v = value_of(w->g, n->in[k]);
       w->need[i] |= w->asked[v] && !n->kind->inport[k].mutated;
       w->readers[v] += w->asked[v];
     }
-    if (w->need[i]) mark_asked(w, n);
+    if (w->need[i]) gradient_mark_asked(w, n);
   }
 }
 
-static int collect_gradients(struct walk *w)
+static int gradient_collect_all(struct walk *w)
 {
   for (int i = 0; i < w->forward; i++) {
     bool found;
     w->out->of[i] = (ty_entry){ -1, 0 };
     if (!w->request->requested[i]) continue;
     ty_entry self = { i, 0 };
-    TRY(sum_contributions(w, self, &found, &w->out->of[i]));
-    if (!found) TRY(append_zeros(w, desc_at(w, self), &w->out->of[i]));
+    TRY(gradient_sum_contributions(w, self, &found, &w->out->of[i]));
+    if (!found) TRY(gradient_append_zeros(w, gradient_desc_of(w, self), &w->out->of[i]));
   }
   return TY_OK;
 }
 
 /* Adds the gradients of heads. Of several heads that are one value the last one's gradient counts,
 ** as in the reference. */
-static int contribute_heads(struct walk *w)
+static int gradient_contribute_heads(struct walk *w)
 {
   const ty_entry *head = w->request->head;
   int n = w->request->nhead, *last = NEWS(int, w->g->nvalue), code = TY_OK;
@@ -381,23 +383,23 @@ static int contribute_heads(struct walk *w)
   }
   for (int h = 0; h < n && !code; h++)
     if (last[value_of(w->g, head[h])] == h + 1)
-      code = add_contribution(w, head[h], (ty_entry){ FROM_HEAD, h });
+      code = gradient_add_contribution(w, head[h], (ty_entry){ FROM_HEAD, h });
   mem_free(last);
   return code;
 }
 
-static int run_walk(struct walk *w)
+static int gradient_run_walk(struct walk *w)
 {
   for (int v = 0; v < w->g->nvalue; v++) w->sum[v].node = -1;
   for (int i = 0; i < w->forward; i++) w->clone[i] = -1;
   for (int h = 0; h < w->request->nhead; h++) w->out->head[h].node = -1;
-  find_needed(w);
-  TRY(contribute_heads(w));
-  for (int i = w->forward - 1; i >= 0; i--) TRY(visit_node(w, i));
-  return collect_gradients(w);
+  gradient_find_needed(w);
+  TRY(gradient_contribute_heads(w));
+  for (int i = w->forward - 1; i >= 0; i--) TRY(gradient_visit_node(w, i));
+  return gradient_collect_all(w);
 }
 
-static int append_gradients(
+static int gradient_append_all(
     ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
@@ -405,7 +407,7 @@ static int append_gradients(
     NEWS(uint8_t, values), NEWS(struct list, values),
     NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values), NEWS(uint8_t, nodes) };
   bool enough = w.need && w.asked && w.part && w.sum && w.clone && w.readers && w.below;
-  int code = enough ? run_walk(&w) : fail(TY_EMEMORY, "out of memory: gradient");
+  int code = enough ? gradient_run_walk(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
   mem_free(w.need);
   mem_free(w.asked);
@@ -419,8 +421,8 @@ static int append_gradients(
 
 /* -- as a rewrite ------------------------------------------------------------------------------ */
 
-static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested,
-    uint8_t *mirror, struct gradient *out)
+static int gradient_run_rewrite(struct typed_graph *x, const struct rewrite_request *r,
+    uint8_t *requested, uint8_t *mirror, struct gradient *out)
 {
   const int nodes = x->g->n;
   bool any = false; /* is there anything to do? */
@@ -435,7 +437,7 @@ static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, u
     struct gradient_request request = { x->head, x->nhead, r->head_has_grad, requested, mirror,
       r->sum_cap };
     struct descs d = { x->desc, x->desc_cap };
-    int code = append_gradients(x->g, &d, &request, out);
+    int code = gradient_append_all(x->g, &d, &request, out);
     x->desc = d.d;
     x->desc_cap = d.cap;
     TRY(code);
@@ -454,7 +456,7 @@ int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r)
   uint8_t *requested = NEWS(uint8_t, nodes + 1), *mirror = NEWS(uint8_t, nodes + 1);
   struct gradient out = { NEWS(ty_entry, nodes + 1), x->head_grad };
   int code = x->grad && x->head_grad && requested && mirror && out.of
-      ? run_rewrite(x, r, requested, mirror, &out)
+      ? gradient_run_rewrite(x, r, requested, mirror, &out)
       : fail(TY_EMEMORY, "out of memory: gradient");
   mem_free(requested);
   mem_free(mirror);

@@ -31,7 +31,7 @@ struct order {
   int nlist;
 };
 
-static int find_weight(const struct program *p, const struct step *st)
+static int group_find_weight(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node],
                     *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
@@ -39,7 +39,7 @@ static int find_weight(const struct program *p, const struct step *st)
   return batches_sums(f->op, st->device) && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
 }
 
-static bool may_move(const struct program *p, const struct step *st)
+static bool group_may_move(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
   return st->guard < 0 && st->device == p->step[0].device && !step_is_front_end(p, st) &&
@@ -48,7 +48,7 @@ static bool may_move(const struct program *p, const struct step *st)
 
 /* Notes what step t reads and writes. A step that adds to a sum depends on the one that did so
 ** before. Returns false where a step writes what has been read. */
-static bool note_values(struct order *o, int t)
+static bool group_note_values(struct order *o, int t)
 {
   const struct program *p = o->p;
   const struct step *st = &p->step[t];
@@ -65,7 +65,7 @@ static bool note_values(struct order *o, int t)
 }
 
 /* Notes weights and writers; is there anything to put in order, and can it be? */
-static bool find_weights(struct order *o)
+static bool group_find_weights(struct order *o)
 {
   struct program *p = o->p;
   int found = 0;
@@ -73,8 +73,8 @@ static bool find_weights(struct order *o)
   for (int v = 0; v < p->s.g->nvalue; v++) o->writer[v] = -1;
   memset(o->read, 0, (size_t)p->s.g->nvalue);
   for (int t = o->from; t < o->end; t++) {
-    if (!note_values(o, t)) return false;
-    int w = o->weight[t] = find_weight(p, &p->step[t]);
+    if (!group_note_values(o, t)) return false;
+    int w = o->weight[t] = group_find_weight(p, &p->step[t]);
     o->next[t] = -1;
     if (w < 0) continue;
     if (o->last[w] >= 0) {
@@ -86,49 +86,49 @@ static bool find_weights(struct order *o)
   return found > 1;
 }
 
-static bool gather_step(struct order *o, int t, int weight);
+static bool group_gather_step(struct order *o, int t, int weight);
 
-static bool gather_maker(struct order *o, int t, int weight)
+static bool group_gather_maker(struct order *o, int t, int weight)
 {
-  return t < 0 || o->to[t] >= 0 || gather_step(o, t, weight);
+  return t < 0 || o->to[t] >= 0 || group_gather_step(o, t, weight);
 }
 
 /* Puts step t and what it needs on the list, what it needs first. False: too much, or a product
 ** with another weight. */
-static bool gather_step(struct order *o, int t, int weight)
+static bool group_gather_step(struct order *o, int t, int weight)
 {
   const struct step *st = &o->p->step[t];
   for (int i = 0; i < o->nlist; i++)
     if (o->list[i] == t) return true;
   if (o->weight[t] >= 0 && o->weight[t] != weight) return false;
-  if (!gather_maker(o, o->sum[t], weight)) return false;
+  if (!group_gather_maker(o, o->sum[t], weight)) return false;
   for (int k = 0; k < st->nin; k++)
-    if (!gather_maker(o, o->writer[o->p->value[st->in[k]].root], weight)) return false;
+    if (!group_gather_maker(o, o->writer[o->p->value[st->in[k]].root], weight)) return false;
   if (o->nlist == NEAR) return false;
   o->list[o->nlist++] = t;
   return true;
 }
 
-static void emit_step(struct order *o, int t)
+static void group_emit_step(struct order *o, int t)
 {
   if (o->to[t] < 0) o->to[t] = o->n++;
 }
 
-static void emit_all(struct order *o)
+static void group_emit_all(struct order *o)
 {
   for (int t = o->from; t < o->end; t++) o->to[t] = -1;
   o->n = o->from;
   for (int t = o->from; t < o->end; t++) {
-    emit_step(o, t);
+    group_emit_step(o, t);
     for (int u = o->next[t]; u >= 0; u = o->next[u]) {
       o->nlist = 0;
-      if (o->to[u] < 0 && !gather_step(o, u, o->weight[u])) break;
-      for (int i = 0; i < o->nlist; i++) emit_step(o, o->list[i]);
+      if (o->to[u] < 0 && !group_gather_step(o, u, o->weight[u])) break;
+      for (int i = 0; i < o->nlist; i++) group_emit_step(o, o->list[i]);
     }
   }
 }
 
-static int move_steps(struct order *o)
+static int group_move_steps(struct order *o)
 {
   struct program *p = o->p;
   size_t n = (size_t)(o->end - o->from);
@@ -142,26 +142,26 @@ static int move_steps(struct order *o)
   return TY_OK;
 }
 
-static int order_part(struct order *o, int from, int end)
+static int group_order_part(struct order *o, int from, int end)
 {
   o->from = from;
   o->end = end;
-  if (!find_weights(o)) return TY_OK;
-  emit_all(o);
-  return move_steps(o);
+  if (!group_find_weights(o)) return TY_OK;
+  group_emit_all(o);
+  return group_move_steps(o);
 }
 
 /* Orders forward and backward steps, except the copies into bound arrays at the end. */
-static int order_both(struct order *o)
+static int group_order_both(struct order *o)
 {
   struct program *p = o->p;
   int end = p->nforward;
   while (end < p->n && (p->step[end].kind == STEP_NODE || p->step[end].kind == STEP_POINTWISE))
     end++;
   for (int t = 0; t < end; t++)
-    if (!may_move(p, &p->step[t])) return TY_OK;
-  TRY(order_part(o, 0, p->nforward));
-  return order_part(o, p->nforward, end);
+    if (!group_may_move(p, &p->step[t])) return TY_OK;
+  TRY(group_order_part(o, 0, p->nforward));
+  return group_order_part(o, p->nforward, end);
 }
 
 int pass_group_weights(struct program *p)
@@ -177,7 +177,7 @@ int pass_group_weights(struct program *p)
     .to = NEWS(int, n),
     .read = NEWS(uint8_t, n) };
   bool enough = o.weight && o.next && o.last && o.sum && o.writer && o.to && o.read;
-  int code = enough ? order_both(&o) : fail(TY_EMEMORY, "out of memory: plan");
+  int code = enough ? group_order_both(&o) : fail(TY_EMEMORY, "out of memory: plan");
   mem_free(o.weight);
   mem_free(o.next);
   mem_free(o.sum);

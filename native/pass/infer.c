@@ -12,7 +12,7 @@
 
 /* -- seeds ------------------------------------------------------------------------------------- */
 
-static void seed_attr(const struct node *n, ty_desc *d)
+static void infer_seed_attr(const struct node *n, ty_desc *d)
 {
   struct dims shape;
   const char *s = node_attr(n, "__shape__"), *t = node_attr(n, "__dtype__");
@@ -23,7 +23,7 @@ static void seed_attr(const struct node *n, ty_desc *d)
   if (t && d->dtype == TY_NODTYPE && dtype_size(atoi(t))) d->dtype = atoi(t);
 }
 
-static int unknown_given(const ty_graph *g, const char *name)
+static int infer_fail_unknown(const ty_graph *g, const char *name)
 {
   struct text t = { 0 };
   for (int i = 0; i < g->n; i++)
@@ -37,7 +37,7 @@ static int unknown_given(const ty_graph *g, const char *name)
 
 /* Gives each variable all that is given under its name. found: per entry, a variable has its
 ** name. */
-static void seed_variables(
+static void infer_seed_variables(
     const ty_graph *g, const struct names *names, const ty_want *given, bool *found, ty_desc *desc)
 {
   for (int i = 0; i < g->n; i++) {
@@ -53,7 +53,7 @@ static void seed_variables(
       if (known->dtype != TY_NODTYPE) d->dtype = known->dtype;
       found[k] = true;
     }
-    seed_attr(n, &desc[n->first]);
+    infer_seed_attr(n, &desc[n->first]);
   }
 }
 
@@ -64,9 +64,9 @@ int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
   TRY(names_index(&names, given, sizeof *given, n));
   bool *found = NEWS(bool, n);
   int code = found ? TY_OK : fail(TY_EMEMORY, "out of memory: inference");
-  if (!code) seed_variables(g, &names, given, found, desc);
+  if (!code) infer_seed_variables(g, &names, given, found, desc);
   for (int k = 0; k < n && !code; k++)
-    if (!found[k]) code = unknown_given(g, given[k].name);
+    if (!found[k]) code = infer_fail_unknown(g, given[k].name);
   mem_free(found);
   names_done(&names);
   return code;
@@ -77,7 +77,7 @@ int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
 /* a body and what is known of it */
 struct view { const ty_graph *g; ty_desc *desc; struct infer *s; int what; };
 
-static void clear_first(ty_desc *d)
+static void infer_clear_first(ty_desc *d)
 {
   if (d->ndim > 1)
     memmove(d->dim, d->dim + 1, sizeof *d->dim * (size_t)--d->ndim);
@@ -85,27 +85,30 @@ static void clear_first(ty_desc *d)
     d->dim[0] = 1; /* rows of a vector have one element */
 }
 
-static void put_first(ty_desc *d, int64_t rows)
+static void infer_put_first(ty_desc *d, int64_t rows)
 {
   if (!d->ndim || d->ndim == TY_MAXDIM) return;
   memmove(d->dim + 1, d->dim, sizeof *d->dim * (size_t)d->ndim++);
   d->dim[0] = rows;
 }
 
-static int unify_descs(struct view *w, ty_desc *a, ty_desc *b)
+static int infer_unify_descs(struct view *w, ty_desc *a, ty_desc *b)
 {
   return w->what == INFER_SHAPES ? shape_both(w->s, a, b) : type_both(w->s, a, b);
 }
 
-static ty_desc *variable_desc(struct view *w, int64_t k)
+static ty_desc *infer_get_variable(struct view *w, int64_t k)
 {
   int i = body_variable(w->g, k);
   return i < 0 ? NULL : &w->desc[w->g->node[i].first];
 }
 
-static ty_desc *head_desc(struct view *w, int k) { return &w->desc[value_of(w->g, w->g->head[k])]; }
+static ty_desc *infer_get_head(struct view *w, int k)
+{
+  return &w->desc[value_of(w->g, w->g->head[k])];
+}
 
-static int open_view(struct view *w, const ty_graph *body, struct infer *s, int what)
+static int infer_open_view(struct view *w, const ty_graph *body, struct infer *s, int what)
 {
   *w = (struct view){ body, NEWS(ty_desc, body->nvalue), s, what };
   NEED(w->desc, TY_EMEMORY, "out of memory: inference");
@@ -113,112 +116,113 @@ static int open_view(struct view *w, const ty_graph *body, struct infer *s, int 
 }
 
 /* Unifies variable k of the body with a slot of the node: they are one array. */
-static int match_whole(struct view *w, int64_t k, ty_desc *slot)
+static int infer_match_whole(struct view *w, int64_t k, ty_desc *slot)
 {
-  ty_desc *v = k < 0 ? NULL : variable_desc(w, k);
-  return v ? unify_descs(w, v, slot) : TY_OK;
+  ty_desc *v = k < 0 ? NULL : infer_get_variable(w, k);
+  return v ? infer_unify_descs(w, v, slot) : TY_OK;
 }
 
 /* Unifies value v of the body with a row of a slot. A row of a vector has one element, so rows of
 ** one element do not determine how many axes the slot has. */
-static int match_row(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
+static int infer_match_row(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
   ty_desc row = *slot;
   bool vector = slot->ndim == 1;
-  clear_first(&row);
-  TRY(unify_descs(w, v, &row));
+  infer_clear_first(&row);
+  TRY(infer_unify_descs(w, v, &row));
   if (w->what == INFER_TYPES) return slot->dtype = row.dtype, TY_OK;
   if (vector || (!slot->ndim && v->ndim == 1 && v->dim[0] < 2)) return TY_OK;
   row = *v;
-  put_first(&row, rows);
+  infer_put_first(&row, rows);
   return shape_as(w->s, slot, &row);
 }
 
 /* Unifies value v of the body with a row of an output, which stacks it. */
-static int match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
+static int infer_match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
   ty_desc row = *slot, whole;
   if (w->what == INFER_TYPES) return type_both(w->s, v, slot);
-  clear_first(&row);
-  if (slot->ndim > 1) TRY(unify_descs(w, v, &row));
+  infer_clear_first(&row);
+  if (slot->ndim > 1) TRY(infer_unify_descs(w, v, &row));
   whole = *v;
-  put_first(&whole, rows);
+  infer_put_first(&whole, rows);
   return shape_as(w->s, slot, &whole);
 }
 
-static int64_t find_rows(const ty_desc *slot, int n)
+static int64_t infer_find_rows(const ty_desc *slot, int n)
 {
   for (int k = 0; k < n; k++)
     if (slot[k].ndim && slot[k].dim[0]) return slot[k].dim[0];
   return 0;
 }
 
-static int match_foreach(struct view *w, const struct foreach_param *p)
+static int infer_match_foreach(struct view *w, const struct foreach_param *p)
 {
   ty_desc *in = w->s->in, *out = w->s->out;
   int nd = (int)p->data_locs.n, ns = (int)p->state_locs.n;
-  int64_t rows = find_rows(in, nd);
-  if (!rows) rows = find_rows(out, (int)p->num_out_data);
+  int64_t rows = infer_find_rows(in, nd);
+  if (!rows) rows = infer_find_rows(out, (int)p->num_out_data);
   for (int k = 0; k < nd; k++) {
     if (rows && w->what == INFER_SHAPES) TRY(shape_dim(w->s, &in[k], 0, rows));
     if (p->data_locs.d[k] >= 0)
-      TRY(match_row(w, variable_desc(w, p->data_locs.d[k]), &in[k], rows));
+      TRY(infer_match_row(w, infer_get_variable(w, p->data_locs.d[k]), &in[k], rows));
   }
-  for (int k = 0; k < ns; k++) TRY(match_whole(w, p->state_locs.d[k], &in[nd + k]));
+  for (int k = 0; k < ns; k++) TRY(infer_match_whole(w, p->state_locs.d[k], &in[nd + k]));
   for (int k = 0; k < p->remain_locs.n; k++)
-    TRY(match_whole(w, p->remain_locs.d[k], &in[nd + ns + k]));
-  for (int k = 0; k < p->num_out_data; k++) TRY(match_stack(w, head_desc(w, k), &out[k], rows));
+    TRY(infer_match_whole(w, p->remain_locs.d[k], &in[nd + ns + k]));
+  for (int k = 0; k < p->num_out_data; k++)
+    TRY(infer_match_stack(w, infer_get_head(w, k), &out[k], rows));
   for (int k = 0; k < ns; k++) {
-    TRY(unify_descs(w, head_desc(w, (int)p->num_out_data + k), &in[nd + k]));
-    TRY(unify_descs(w, &in[nd + k], &out[p->num_out_data + k]));
+    TRY(infer_unify_descs(w, infer_get_head(w, (int)p->num_out_data + k), &in[nd + k]));
+    TRY(infer_unify_descs(w, &in[nd + k], &out[p->num_out_data + k]));
   }
   return TY_OK;
 }
 
-static int match_while(struct view *w, const struct while_param *p, bool condition)
+static int infer_match_while(struct view *w, const struct while_param *p, bool condition)
 {
   ty_desc *in = w->s->in, *out = w->s->out;
   const struct ints *locs = condition ? &p->cond_locs : &p->func_locs;
-  for (int k = 0; k < locs->n; k++) TRY(match_whole(w, k, &in[locs->d[k]]));
+  for (int k = 0; k < locs->n; k++) TRY(infer_match_whole(w, k, &in[locs->d[k]]));
   if (condition) return TY_OK;
   for (int k = 0; k < p->num_out_data; k++)
-    TRY(match_stack(w, head_desc(w, k), &out[k], p->max_iterations));
+    TRY(infer_match_stack(w, infer_get_head(w, k), &out[k], p->max_iterations));
   for (int k = 0; k < p->var_locs.n; k++) {
     ty_desc *var = &in[p->func_locs.d[p->var_locs.d[k]]];
-    TRY(unify_descs(w, head_desc(w, (int)p->num_out_data + k), var));
-    TRY(unify_descs(w, var, &out[p->num_out_data + k]));
+    TRY(infer_unify_descs(w, infer_get_head(w, (int)p->num_out_data + k), var));
+    TRY(infer_unify_descs(w, var, &out[p->num_out_data + k]));
   }
   return TY_OK;
 }
 
-static int match_cond(struct view *w, const struct cond_param *p, int body)
+static int infer_match_cond(struct view *w, const struct cond_param *p, int body)
 {
   const struct ints *locs = body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs;
-  for (int k = 0; k < locs->n; k++) TRY(match_whole(w, k, &w->s->in[locs->d[k]]));
+  for (int k = 0; k < locs->n; k++) TRY(infer_match_whole(w, k, &w->s->in[locs->d[k]]));
   for (int k = 0; body && k < p->num_outputs; k++)
-    TRY(unify_descs(w, head_desc(w, k), &w->s->out[k]));
+    TRY(infer_unify_descs(w, infer_get_head(w, k), &w->s->out[k]));
   return TY_OK;
 }
 
-static int match_body(struct view *w, const struct node *n, int body)
+static int infer_match_body(struct view *w, const struct node *n, int body)
 {
   switch (n->op->control) {
-  case CONTROL_FOREACH: return match_foreach(w, n->kind->param);
-  case CONTROL_WHILE: return match_while(w, n->kind->param, body == 0);
-  default: return match_cond(w, n->kind->param, body);
+  case CONTROL_FOREACH: return infer_match_foreach(w, n->kind->param);
+  case CONTROL_WHILE: return infer_match_while(w, n->kind->param, body == 0);
+  default: return infer_match_cond(w, n->kind->param, body);
   }
 }
 
 static int infer_body(const struct node *n, int body, struct infer *s, int what)
 {
   struct view w;
-  int code = open_view(&w, n->body[body], s, what);
+  int code = infer_open_view(&w, n->body[body], s, what);
   /* what a body determines of a state may determine more of its own values */
   for (int round = 0; round < 2 && !code; round++) {
-    code = match_body(&w, n, body);
+    code = infer_match_body(&w, n, body);
     if (!code) code = infer_run(w.g, what, w.desc);
   }
-  if (!code) code = match_body(&w, n, body);
+  if (!code) code = infer_match_body(&w, n, body);
   mem_free(w.desc);
   return code;
 }
@@ -234,10 +238,10 @@ static int infer_bodies(const struct node *n, struct infer *s, int what)
 int body_describe(const struct node *n, int body, struct infer *s, ty_desc **out)
 {
   struct view w;
-  int code = open_view(&w, n->body[body], s, INFER_SHAPES);
+  int code = infer_open_view(&w, n->body[body], s, INFER_SHAPES);
   for (int what = 0; what < 2 && !code; what++) {
     w.what = what ? INFER_TYPES : INFER_SHAPES;
-    code = match_body(&w, n, body);
+    code = infer_match_body(&w, n, body);
     if (!code) code = infer_run(w.g, w.what, w.desc);
   }
   if (code)
@@ -251,7 +255,7 @@ int body_describe(const struct node *n, int body, struct infer *s, ty_desc **out
 
 struct sweep { const ty_graph *g; int what; ty_desc *desc, *work; uint8_t *done; int64_t unknown; };
 
-static int64_t count_unknown(int what, const ty_desc *d)
+static int64_t infer_count_unknown(int what, const ty_desc *d)
 {
   int64_t n = 0;
   if (what == INFER_TYPES) return d->dtype == TY_NODTYPE;
@@ -259,7 +263,7 @@ static int64_t count_unknown(int what, const ty_desc *d)
   return d->ndim ? n : TY_MAXDIM + 1;
 }
 
-static void take_back(int what, ty_desc *d, const ty_desc *from)
+static void infer_take_back(int what, ty_desc *d, const ty_desc *from)
 {
   if (what == INFER_TYPES)
     d->dtype = from->dtype;
@@ -268,7 +272,7 @@ static void take_back(int what, ty_desc *d, const ty_desc *from)
 }
 
 /* Returns what an operator's function reported, without the operator's name at its beginning. */
-static const char *bare_message(const char *message, const char *op)
+static const char *infer_strip_message(const char *message, const char *op)
 {
   size_t n = strlen(op);
   if (!message) return "";
@@ -276,13 +280,13 @@ static const char *bare_message(const char *message, const char *op)
 }
 
 /* Adds the descriptors of a failed node's inputs to the message. Returns code. */
-static int explain_failure(struct sweep *s, const struct node *n, int code)
+static int infer_explain_failure(struct sweep *s, const struct node *n, int code)
 {
   char shape[160];
   struct text t = { 0 };
   ty_failure f;
   ty_error_detail(&f);
-  text_add(&t, "%s %s: %s", n->op->name, n->name, bare_message(f.message, n->op->name));
+  text_add(&t, "%s %s: %s", n->op->name, n->name, infer_strip_message(f.message, n->op->name));
   for (int i = 0; i < n->nin; i++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
     text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->kind->inport[i].name,
@@ -301,7 +305,7 @@ static int explain_failure(struct sweep *s, const struct node *n, int code)
   return code;
 }
 
-static int visit_node(struct sweep *s, int i)
+static int infer_visit_node(struct sweep *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (!n->op || n->backward || s->done[i]) return TY_OK;
@@ -309,27 +313,27 @@ static int visit_node(struct sweep *s, int i)
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
   for (int k = 0; k < n->kind->nout; k++) f.out[k] = s->desc[n->first + k];
   int code = n->op->control ? infer_bodies(n, &f, s->what) : op_infer(&f, s->what);
-  if (code) return explain_failure(s, n, code);
+  if (code) return infer_explain_failure(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++)
-    take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
-        unknown += count_unknown(s->what, &f.in[k]);
+    infer_take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
+        unknown += infer_count_unknown(s->what, &f.in[k]);
   for (int k = 0; k < n->kind->nout; k++)
-    take_back(s->what, &s->desc[n->first + k], &f.out[k]),
-        unknown += count_unknown(s->what, &f.out[k]);
+    infer_take_back(s->what, &s->desc[n->first + k], &f.out[k]),
+        unknown += infer_count_unknown(s->what, &f.out[k]);
   s->done[i] = unknown == 0; /* everything known and consistent: need not be seen again */
   s->unknown += unknown;
   return TY_OK;
 }
 
-static int sweep_all(struct sweep *s)
+static int infer_sweep_all(struct sweep *s)
 {
   int64_t before = INT64_MAX;
   for (int round = 0; round < 1000; round++) {
     s->unknown = 0;
-    for (int i = 0; i < s->g->n; i++) TRY(visit_node(s, i));
+    for (int i = 0; i < s->g->n; i++) TRY(infer_visit_node(s, i));
     if (!s->unknown) return TY_OK;
-    for (int i = s->g->n - 1; i >= 0; i--) TRY(visit_node(s, i));
+    for (int i = s->g->n - 1; i >= 0; i--) TRY(infer_visit_node(s, i));
     if (s->unknown >= before) return TY_OK;
     before = s->unknown;
   }
@@ -341,7 +345,7 @@ int infer_run(const ty_graph *g, int what, ty_desc *desc)
   int ports = 1;
   for (int i = 0; i < g->n; i++) ports = MAX(ports, g->node[i].nin + g->node[i].kind->nout);
   struct sweep s = { g, what, desc, NEWS(ty_desc, ports), NEWS(uint8_t, g->n), 0 };
-  int code = s.work && s.done ? sweep_all(&s) : fail(TY_EMEMORY, "out of memory: inference");
+  int code = s.work && s.done ? infer_sweep_all(&s) : fail(TY_EMEMORY, "out of memory: inference");
   mem_free(s.work);
   mem_free(s.done);
   return code;
@@ -357,7 +361,8 @@ int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
   for (int pass = 0; pass < 2 && !n; pass++) /* variables first; if all are known, operators */
     for (int i = 0; i < g->n; i++)
       for (int k = 0; k < g->node[i].kind->nout; k++) {
-        if (!g->node[i].op != !pass || !count_unknown(what, &desc[g->node[i].first + k])) continue;
+        if (!g->node[i].op != !pass || !infer_count_unknown(what, &desc[g->node[i].first + k]))
+          continue;
         if (!first) first = g->node[i].name;
         if (n++ < 10) text_add(&t, "%s%s", t.n ? ", " : "", g->node[i].name);
       }

@@ -6,13 +6,13 @@
 */
 #include "pass/passes.h"
 
-static void extend_use(struct program *p, int v, int t)
+static void liveness_extend_use(struct program *p, int v, int t)
 {
   struct value *r = &p->value[p->value[v].root];
   r->last = MAX(r->last, t);
 }
 
-static void find_liveness(struct program *p)
+static void liveness_find_all(struct program *p)
 {
   const struct source *s = &p->s;
   for (int t = 0; t < p->n; t++) {
@@ -21,16 +21,16 @@ static void find_liveness(struct program *p)
       struct value *x = &p->value[st->in[k]];
       x->nread++;
       x->reader = t;
-      extend_use(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
+      liveness_extend_use(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
     }
-    if (st->guard >= 0) extend_use(p, st->guard, t);
+    if (st->guard >= 0) liveness_extend_use(p, st->guard, t);
     for (int k = 0; k < st->nout; k++) {
       if (st->out[k] < 0) continue;
       struct value *x = &p->value[st->out[k]];
       x->first = t;
       x->device = st->device;
       p->value[x->root].last_write = t;
-      extend_use(p, st->out[k], t);
+      liveness_extend_use(p, st->out[k], t);
     }
   }
   for (int h = 0; h < s->nhead; h++) {
@@ -40,7 +40,7 @@ static void find_liveness(struct program *p)
   }
 }
 
-static int find_root(const struct program *p, int v)
+static int liveness_find_root(const struct program *p, int v)
 {
   while (p->value[v].root != v) v = p->value[v].root;
   return v;
@@ -48,10 +48,11 @@ static int find_root(const struct program *p, int v)
 
 /* -- results in the place of dying inputs ------------------------------------------------------ */
 
-static bool may_take(const struct program *p, const struct step *st, int t, int out, int in)
+static bool liveness_may_take(
+    const struct program *p, const struct step *st, int t, int out, int in)
 {
   const struct source *s = &p->s;
-  int v = st->out[out], u = st->in[in], r = find_root(p, u);
+  int v = st->out[out], u = st->in[in], r = liveness_find_root(p, u);
   const struct value *x = &p->value[v], *y = &p->value[r];
   if (y->kind != V_POOL || y->pinned || y->last != t || y->first >= t || y->device != x->device ||
       y->bytes != x->bytes)
@@ -69,29 +70,33 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
 
 /* Returns whether no other input of the step has the same bytes, which an operator that is not
 ** element-wise would then overwrite too early. */
-static bool read_once(const struct program *p, const struct step *st, int in)
+static bool liveness_is_read_once(const struct program *p, const struct step *st, int in)
 {
   if (st->kind == STEP_POINTWISE) return true;
   for (int k = 0; k < st->nin; k++)
-    if (k != in && find_root(p, st->in[k]) == find_root(p, st->in[in])) return false;
+    if (k != in && liveness_find_root(p, st->in[k]) == liveness_find_root(p, st->in[in]))
+      return false;
   return true;
 }
 
 /* Returns a root whose last use is this step, -1: none. Of several, in forward, the one written
 ** longest ago, as the newest may never be written at all (fold_batchnorm.c). */
-static int reusable_root(const struct program *p, const struct step *st, int t, int out)
+static int liveness_find_reusable_root(
+    const struct program *p, const struct step *st, int t, int out)
 {
   int best = -1;
   for (int j = 0; j < st->nin; j++) {
-    int r = find_root(p, st->in[j]);
-    if (r == st->out[out] || !may_take(p, st, t, out, j) || !read_once(p, st, j)) continue;
+    int r = liveness_find_root(p, st->in[j]);
+    if (r == st->out[out] || !liveness_may_take(p, st, t, out, j) ||
+        !liveness_is_read_once(p, st, j))
+      continue;
     if (best < 0 || (t < p->nforward && p->value[r].last_write < p->value[best].last_write))
       best = r;
   }
   return best;
 }
 
-static void share_in_place(struct program *p)
+static void liveness_share_in_place(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
@@ -101,7 +106,7 @@ static void share_in_place(struct program *p)
     for (int k = 0; k < st->nout; k++) {
       int v = st->out[k];
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
-      int r = reusable_root(p, st, t, k);
+      int r = liveness_find_reusable_root(p, st, t, k);
       if (r < 0) continue;
       p->value[r].last =
           p->value[v].last; /* now > t unless unread, so no other output takes it here */
@@ -115,9 +120,9 @@ static void share_in_place(struct program *p)
 
 int pass_liveness(struct program *p)
 {
-  find_liveness(p);
-  if (!(p->s.flags & TY_NOSHARE)) share_in_place(p);
+  liveness_find_all(p);
+  if (!(p->s.flags & TY_NOSHARE)) liveness_share_in_place(p);
   for (int v = 0; v < p->s.g->nvalue; v++) /* views follow a value that moved to other bytes */
-    p->value[v].root = find_root(p, v);
+    p->value[v].root = liveness_find_root(p, v);
   return TY_OK;
 }

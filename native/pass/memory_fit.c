@@ -15,7 +15,7 @@
 */
 #include "pass/passes.h"
 
-/* An item with an offset: what find_gap reads of it, side by side. */
+/* An item with an offset: what fit_find_gap reads of it, side by side. */
 struct assigned {
   int item;
   int first, last;                                    /* steps of its life */
@@ -45,7 +45,7 @@ struct fit {
 
 /* Returns the most bytes that are alive at one step, and that step in *when. Only items count that
 ** begin at `least` or above; start NULL: all do. */
-static int64_t find_peak(int n, const int64_t *bytes, const int *first, const int *last,
+static int64_t fit_find_peak(int n, const int64_t *bytes, const int *first, const int *last,
     const int64_t *start, int64_t least, int *when)
 {
   int end = 0;
@@ -65,21 +65,21 @@ static int64_t find_peak(int n, const int64_t *bytes, const int *first, const in
 static _Thread_local const int64_t *sort_key;         /* of the sort that runs, per item */
 
 /* Compares items for qsort: the largest key comes first, the first item of equal ones. */
-static int compare_keys_down(const void *a, const void *b)
+static int fit_compare_keys_down(const void *a, const void *b)
 {
   int i = *(const int *)a, j = *(const int *)b;
   return sort_key[i] != sort_key[j] ? (sort_key[i] > sort_key[j] ? -1 : 1) : i - j;
 }
 
-static int compare_keys_up(const void *a, const void *b) { return compare_keys_down(b, a); }
+static int fit_compare_keys_up(const void *a, const void *b) { return fit_compare_keys_down(b, a); }
 
 /* -- the bound that kept offsets impose -------------------------------------------------------- */
 
-enum { MOST_THRESHOLDS = 32 };                        /* that raise_by_thresholds looks at */
+enum { MOST_THRESHOLDS = 32 };                        /* that fit_raise_by_thresholds looks at */
 
 /* Returns where an item begins at the earliest if it fits below no kept item of its life: at the
 ** end of these; 0 where it fits. `by_offset`: the n kept items in order of their offsets. */
-static int64_t forced_above(const struct fit *f, int i, const int *by_offset, int n)
+static int64_t fit_find_forced_offset(const struct fit *f, int i, const int *by_offset, int n)
 {
   int64_t at = 0;
   for (int k = 0; k < n; k++) {
@@ -93,7 +93,7 @@ static int64_t forced_above(const struct fit *f, int i, const int *by_offset, in
 
 /* Raises the bound: items that begin above a kept offset are above each other where they live at
 ** once. */
-static void raise_by_thresholds(struct fit *f)
+static void fit_raise_by_thresholds(struct fit *f)
 {
   int64_t least = INT64_MAX;
   int when;
@@ -103,7 +103,7 @@ static void raise_by_thresholds(struct fit *f)
       if (f->key[i] < least) next = MAX(next, f->key[i]);
     if (!next) return;
     f->bound = MAX(
-        f->bound, next + find_peak(f->n, f->bytes, f->first, f->last, f->key, next, &when));
+        f->bound, next + fit_find_peak(f->n, f->bytes, f->first, f->last, f->key, next, &when));
     least = next;
   }
 }
@@ -116,7 +116,7 @@ enum {
 
 /* Adds to the sums those with an item of so many units. Bit k of sums: some items have k units
 ** together. */
-static void add_sums(uint64_t *sums, int words, int64_t units)
+static void fit_add_sums(uint64_t *sums, int words, int64_t units)
 {
   const int shift = (int)(units / 64), bits = (int)(units % 64);
   for (int w = words - 1; w >= shift; w--) {
@@ -128,7 +128,7 @@ static void add_sums(uint64_t *sums, int words, int64_t units)
 
 /* Returns how much of a hole from `at` to `end` items fill at most at step t; takes the work that
 ** it needs from *words. */
-static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end, int64_t *words)
+static int64_t fit_fill_at_most(const struct fit *f, int t, int64_t at, int64_t end, int64_t *words)
 {
   const int64_t units = (end - at) / ALIGN;
   const int n = (int)MIN(units / 64 + 1, HOLE_WORDS);
@@ -139,7 +139,7 @@ static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end,
     if (f->kept[i] >= 0 || f->first[i] > t || f->last[i] < t) continue;
     if (MAX(f->key[i], at) + f->bytes[i] > end) continue;
     all += f->bytes[i];
-    if (sums) add_sums(sums, n, f->bytes[i] / ALIGN), *words -= n;
+    if (sums) fit_add_sums(sums, n, f->bytes[i] / ALIGN), *words -= n;
   }
   for (int64_t k = sums ? units : -1; k >= 0; k--)
     if (sums[k / 64] >> (k % 64) & 1) {
@@ -152,8 +152,9 @@ static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end,
 }
 
 /* Computes the bound at step t: what does not fit between kept offsets is above them. by_offset:
-** see forced_above. */
-static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n, int64_t *words)
+** see fit_find_forced_offset. */
+static int64_t fit_compute_bound_at(
+    const struct fit *f, int t, const int *by_offset, int n, int64_t *words)
 {
   int64_t at = 0, free = 0, filled = 0;
   for (int i = 0; i < f->n; i++)
@@ -161,28 +162,28 @@ static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n,
   for (int k = 0; k < n; k++) {
     const int j = by_offset[k];
     if (f->last[j] < t || f->first[j] > t) continue;
-    if (f->kept[j] > at) filled += fill_at_most(f, t, at, f->kept[j], words);
+    if (f->kept[j] > at) filled += fit_fill_at_most(f, t, at, f->kept[j], words);
     at = MAX(at, f->kept[j] + f->bytes[j]);
   }
   return at + MAX(free - filled, 0);
 }
 
 /* Raises the bound to what the kept offsets make necessary. */
-static void raise_bound(struct fit *f)
+static void fit_raise_bound(struct fit *f)
 {
   int n = 0, *by_offset = f->order;
   int64_t words = SUM_WORDS;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0) by_offset[n++] = i;
   sort_key = f->kept;
-  qsort(by_offset, (size_t)n, sizeof(int), compare_keys_up);
+  qsort(by_offset, (size_t)n, sizeof(int), fit_compare_keys_up);
   for (int i = 0; i < f->n; i++) {
-    f->key[i] = f->kept[i] < 0 ? forced_above(f, i, by_offset, n) : 0;
+    f->key[i] = f->kept[i] < 0 ? fit_find_forced_offset(f, i, by_offset, n) : 0;
     if (f->kept[i] >= 0) f->bound = MAX(f->bound, f->kept[i] + f->bytes[i]);
   }
-  raise_by_thresholds(f);
+  fit_raise_by_thresholds(f);
   for (int i = 0; i < f->n && words > 0; i++) { /* items alive at once meet where one begins */
-    f->bound = MAX(f->bound, bound_at(f, f->first[i], by_offset, n, &words));
+    f->bound = MAX(f->bound, fit_compute_bound_at(f, f->first[i], by_offset, n, &words));
     words -= n + f->n / 64;
   }
 }
@@ -191,7 +192,7 @@ static void raise_bound(struct fit *f)
 
 /* Returns the offset of the tightest gap (or the lowest one that fits) for item i between the
 ** assigned items that live with it. */
-static int64_t find_gap(const struct fit *f, int i, int assigned)
+static int64_t fit_find_gap(const struct fit *f, int i, int assigned)
 {
   const int first = f->first[i], last = f->last[i];
   const int64_t bytes = f->bytes[i];
@@ -210,7 +211,7 @@ static int64_t find_gap(const struct fit *f, int i, int assigned)
 }
 
 /* Inserts item i, which has its offset, into the list of assigned items. */
-static void insert_assigned(struct fit *f, int i, int assigned)
+static void fit_insert_assigned(struct fit *f, int i, int assigned)
 {
   const int64_t offset = f->offset[i];
   int k = assigned;
@@ -221,19 +222,19 @@ static void insert_assigned(struct fit *f, int i, int assigned)
 
 /* Assigns all items in f->order; returns the bytes that they take. Gives up, with INT64_MAX, where
 ** these reach the limit. */
-static int64_t assign_in_order(struct fit *f, int64_t limit)
+static int64_t fit_assign_in_order(struct fit *f, int64_t limit)
 {
   int assigned = 0;
   int64_t total = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0)
-      f->offset[i] = f->kept[i], insert_assigned(f, i, assigned++),
+      f->offset[i] = f->kept[i], fit_insert_assigned(f, i, assigned++),
       total = MAX(total, f->offset[i] + f->bytes[i]);
   for (int k = 0; k < f->n; k++) {
     int i = f->order[k];
     if (f->kept[i] >= 0) continue;
-    f->offset[i] = find_gap(f, i, assigned);
-    insert_assigned(f, i, assigned++);
+    f->offset[i] = fit_find_gap(f, i, assigned);
+    fit_insert_assigned(f, i, assigned++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
     if (total >= limit) return INT64_MAX; /* cannot win any more */
   }
@@ -241,7 +242,7 @@ static int64_t assign_in_order(struct fit *f, int64_t limit)
 }
 
 /* Takes f->offset as the best plan so far if it is smaller. */
-static void keep_if_better(struct fit *f, int64_t total)
+static void fit_keep_if_better(struct fit *f, int64_t total)
 {
   if (total >= f->total) return;
   f->total = total;
@@ -249,11 +250,11 @@ static void keep_if_better(struct fit *f, int64_t total)
 }
 
 /* Sorts the items by f->key, the largest first. */
-static void sort_order(struct fit *f)
+static void fit_sort_order(struct fit *f)
 {
   for (int i = 0; i < f->n; i++) f->order[i] = i;
   sort_key = f->key;
-  qsort(f->order, (size_t)f->n, sizeof(int), compare_keys_down);
+  qsort(f->order, (size_t)f->n, sizeof(int), fit_compare_keys_down);
 }
 
 /* -- in order of time, with a free list -------------------------------------------------------- */
@@ -270,7 +271,7 @@ struct holes {
 };
 
 /* Takes `size` bytes of the tightest hole, or adds them at the top; returns their offset. */
-static int64_t take_hole(struct holes *q, int64_t size)
+static int64_t fit_take_hole(struct holes *q, int64_t size)
 {
   int best = -1;
   for (int k = 0; k < q->n; k++)
@@ -290,7 +291,7 @@ static int64_t take_hole(struct holes *q, int64_t size)
 }
 
 /* Gives bytes back, and joins the hole with its neighbours. Returns false without memory. */
-static bool give_hole(struct holes *q, int64_t at, int64_t size)
+static bool fit_give_hole(struct holes *q, int64_t at, int64_t size)
 {
   int k = 0;
   while (k < q->n && q->h[k].at < at) k++;
@@ -314,13 +315,13 @@ static bool give_hole(struct holes *q, int64_t at, int64_t size)
 
 /* Assigns their offsets to the kept items for good; the gaps between them are the first holes.
 ** Returns false without memory. */
-static bool assign_kept(struct fit *f, struct holes *q)
+static bool fit_assign_kept(struct fit *f, struct holes *q)
 {
   int n = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0) f->order[n++] = i, f->offset[i] = f->kept[i];
   sort_key = f->kept;
-  qsort(f->order, (size_t)n, sizeof(int), compare_keys_down);
+  qsort(f->order, (size_t)n, sizeof(int), fit_compare_keys_down);
   for (int k = n - 1; k >= 0; k--) { /* from the lowest on */
     const int i = f->order[k];
     const int64_t gap = f->kept[i] - q->top;
@@ -334,7 +335,7 @@ static bool assign_kept(struct fit *f, struct holes *q)
 static _Thread_local const int *sort_time;            /* of the sort that runs, per item */
 
 /* Compares items for qsort: the earliest comes first, the first item of equal ones. */
-static int compare_times(const void *a, const void *b)
+static int fit_compare_times(const void *a, const void *b)
 {
   int i = *(const int *)a, j = *(const int *)b;
   return sort_time[i] != sort_time[j] ? sort_time[i] - sort_time[j] : i - j;
@@ -342,35 +343,35 @@ static int compare_times(const void *a, const void *b)
 
 /* Assigns the items in order of their first steps, each to the tightest hole that those leave which
 ** have ended; returns the bytes that all take, INT64_MAX without memory. */
-static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
+static int64_t fit_assign_in_time(struct fit *f, const int *first, const int *last)
 {
   int *birth = f->order, *death = f->base_order, n = 0;
   struct holes q = { 0 };
-  bool ok = assign_kept(f, &q);
+  bool ok = fit_assign_kept(f, &q);
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] < 0) birth[n] = death[n] = i, n++;
   sort_time = first;
-  qsort(birth, (size_t)n, sizeof(int), compare_times);
+  qsort(birth, (size_t)n, sizeof(int), fit_compare_times);
   sort_time = last;
-  qsort(death, (size_t)n, sizeof(int), compare_times);
+  qsort(death, (size_t)n, sizeof(int), fit_compare_times);
   for (int b = 0, d = 0; ok && b < n; b++) {
     for (; d < n && last[death[d]] < first[birth[b]]; d++)
-      ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
-    f->offset[birth[b]] = take_hole(&q, f->bytes[birth[b]]);
+      ok = ok && fit_give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
+    f->offset[birth[b]] = fit_take_hole(&q, f->bytes[birth[b]]);
   }
   mem_free(q.h);
   return ok ? q.top : INT64_MAX;
 }
 
 /* Assigns in time, backwards: values are born at their last step. */
-static int64_t assign_backwards(struct fit *f)
+static int64_t fit_assign_backwards(struct fit *f)
 {
   int end = 0, *first = NEWS(int, f->n), *last = NEWS(int, f->n);
   int64_t total = INT64_MAX;
   for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i]);
   for (int i = 0; first && last && i < f->n; i++)
     first[i] = end - f->last[i], last[i] = end - f->first[i];
-  if (first && last) total = assign_in_time(f, first, last);
+  if (first && last) total = fit_assign_in_time(f, first, last);
   mem_free(first);
   mem_free(last);
   return total;
@@ -383,7 +384,7 @@ static int64_t assign_backwards(struct fit *f)
 enum { BY_PEAK, BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, ORDERS };
 
 /* Sets the keys that sort the items in an order. */
-static void make_keys(struct fit *f, int kind)
+static void fit_make_keys(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
     int64_t life = f->last[i] - f->first[i] + 1, size = MIN(f->bytes[i] >> 6, 999);
@@ -400,21 +401,21 @@ static void make_keys(struct fit *f, int kind)
 
 /* Bounds of what a plan has above the most bytes that are alive, as 1 / bound of these bytes. */
 enum {
-  TIGHT_PART = 500,                                   /* up to it a plan is good enough */
-  LOOSE_PART = 25                                     /* above it the other orders are improved, too */
+  TIGHT_PART = 500, /* up to it a plan is good enough */
+  LOOSE_PART = 25   /* above it the other orders are improved, too */
 };
 
 enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */
 
 /* Returns whether the best plan may be improved, and is more than one part of `part` above the most
 ** bytes that are alive. */
-static bool above_bound(const struct fit *f, int part)
+static bool fit_is_above_bound(const struct fit *f, int part)
 {
   return f->total > f->bound && f->total > f->live + f->live / part;
 }
 
 /* Returns the next number of a sequence, and its state in *s. */
-static uint32_t next_random(uint32_t *s)
+static uint32_t fit_next_random(uint32_t *s)
 {
   *s ^= *s << 13;
   *s ^= *s >> 17;
@@ -422,7 +423,7 @@ static uint32_t next_random(uint32_t *s)
 }
 
 /* Returns an item that ends at the top of the plan, the first after a random one. */
-static int find_top_item(const struct fit *f, int64_t total, uint32_t from)
+static int fit_find_top_item(const struct fit *f, int64_t total, uint32_t from)
 {
   for (int k = 0; k < f->n; k++) {
     int i = (int)((from + (uint32_t)k) % (uint32_t)f->n);
@@ -433,19 +434,19 @@ static int find_top_item(const struct fit *f, int64_t total, uint32_t from)
 
 /* Changes the base order a little, in f->order: moves item i to an earlier position, or, in a third
 ** of the cases, exchanges two items. */
-static void disturb_order(struct fit *f, int i, uint32_t *seed)
+static void fit_disturb_order(struct fit *f, int i, uint32_t *seed)
 {
   int n = f->n, at = 0, to;
   memcpy(f->order, f->base_order, sizeof(int) * (size_t)n);
-  if (next_random(seed) % 3 == 0) {
-    int a = (int)(next_random(seed) % (uint32_t)n), b = (int)(next_random(seed) % (uint32_t)n),
-        moved = f->order[a];
+  if (fit_next_random(seed) % 3 == 0) {
+    int a = (int)(fit_next_random(seed) % (uint32_t)n),
+        b = (int)(fit_next_random(seed) % (uint32_t)n), moved = f->order[a];
     f->order[a] = f->order[b];
     f->order[b] = moved;
     return;
   }
   while (at < n - 1 && f->order[at] != i) at++;
-  to = (int)(next_random(seed) % (uint32_t)(at + 1));
+  to = (int)(fit_next_random(seed) % (uint32_t)(at + 1));
   memmove(&f->order[to + 1], &f->order[to], sizeof(int) * (size_t)(at - to));
   f->order[to] = i;
 }
@@ -472,21 +473,21 @@ int64_t plan_changes(void) { return nchanges; }
 
 /* Improves a good order by hill climbing: an item at the top is moved earlier, or two are
 ** exchanged; orders of equal size are accepted too. */
-static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
+static void fit_improve_order(struct fit *f, int64_t budget, uint32_t *seed)
 {
   memcpy(f->order, f->base_order, sizeof(int) * (size_t)f->n);
-  int64_t current = assign_in_order(f, INT64_MAX),
+  int64_t current = fit_assign_in_order(f, INT64_MAX),
           cost = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
-  int top = find_top_item(f, current, *seed);
-  for (; above_bound(f, TIGHT_PART) && budget > 0; budget -= cost) {
+  int top = fit_find_top_item(f, current, *seed);
+  for (; fit_is_above_bound(f, TIGHT_PART) && budget > 0; budget -= cost) {
     nchanges++;
-    disturb_order(f, top, seed);
-    int64_t total = assign_in_order(f, current + 1);
+    fit_disturb_order(f, top, seed);
+    int64_t total = fit_assign_in_order(f, current + 1);
     if (total > current) continue;
     current = total;
     memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
-    top = find_top_item(f, current, next_random(seed));
-    keep_if_better(f, total);
+    top = fit_find_top_item(f, current, fit_next_random(seed));
+    fit_keep_if_better(f, total);
   }
 }
 
@@ -508,7 +509,7 @@ struct exact {
 };
 
 /* Returns the lowest offset for item i between the n assigned ones. */
-static int64_t find_lowest_offset(const struct exact *x, int i, int n)
+static int64_t fit_find_lowest_offset(const struct exact *x, int i, int n)
 {
   const struct fit *f = x->f;
   int64_t at = 0;
@@ -523,7 +524,7 @@ static int64_t find_lowest_offset(const struct exact *x, int i, int n)
 
 /* Returns whether the items that are not assigned fit between `least` and the limit at each
 ** step. */
-static bool fits_above(const struct exact *x, int64_t least)
+static bool fit_accepts_limit(const struct exact *x, int64_t least)
 {
   const struct fit *f = x->f;
   for (int t = 0; t < f->n; t++) {
@@ -540,36 +541,36 @@ static bool fits_above(const struct exact *x, int64_t least)
 }
 
 /* Returns whether two items may change places in any plan. */
-static bool are_alike(const struct fit *f, int i, int j)
+static bool fit_are_alike(const struct fit *f, int i, int j)
 {
   return f->bytes[i] == f->bytes[j] && f->first[i] == f->first[j] && f->last[i] == f->last[j];
 }
 
 /* Assigns one more item after the others, each at its lowest offset and none below the one before:
 ** the best plan is among these. n: items assigned; top: where they end. */
-static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
+static void fit_assign_next(struct exact *x, int n, int64_t least, int64_t top)
 {
   struct fit *f = x->f;
   if (x->nodes-- <= 0) return;
   if (x->assigned == x->all) {
-    keep_if_better(f, top);
+    fit_keep_if_better(f, top);
     x->limit = f->total;
     return;
   }
-  if (!fits_above(x, least)) return;
+  if (!fit_accepts_limit(x, least)) return;
   int64_t lowest[FEW_ITEMS];
   for (int i = 0; i < f->n; i++) {
-    lowest[i] = x->assigned >> i & 1 ? -1 : find_lowest_offset(x, i, n);
+    lowest[i] = x->assigned >> i & 1 ? -1 : fit_find_lowest_offset(x, i, n);
     if (lowest[i] >= 0 && lowest[i] + f->bytes[i] >= x->limit) return;
   }
   for (int i = 0; i < f->n && f->total > f->bound; i++) {
     bool seen = lowest[i] < least;                    /* as another branch, or of an alike item */
-    for (int j = 0; j < i && !seen; j++) seen = !(x->assigned >> j & 1) && are_alike(f, i, j);
+    for (int j = 0; j < i && !seen; j++) seen = !(x->assigned >> j & 1) && fit_are_alike(f, i, j);
     if (seen || lowest[i] + f->bytes[i] >= x->limit) continue;
     f->offset[i] = lowest[i];
-    insert_assigned(f, i, n);
+    fit_insert_assigned(f, i, n);
     x->assigned |= 1u << i;
-    assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
+    fit_assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
     x->assigned &= ~(1u << i);
     int k = 0;
     while (f->assigned[k].item != i) k++;
@@ -579,7 +580,7 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 
 /* Looks at all plans of few items for one that is better by more than one part in TIGHT_PART.
 ** Returns whether it has seen them all. */
-static bool search_all(struct fit *f)
+static bool fit_search_all(struct fit *f)
 {
   if (f->n > FEW_ITEMS) return false;
   struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / TIGHT_PART };
@@ -591,11 +592,11 @@ static bool search_all(struct fit *f)
       if (f->first[i] <= f->first[t] && f->first[t] <= f->last[i]) x.alive[t] |= 1u << i;
     if (f->kept[t] < 0) continue;
     f->offset[t] = f->kept[t];
-    insert_assigned(f, t, n++);
+    fit_insert_assigned(f, t, n++);
     x.assigned |= 1u << t;
     top = MAX(top, f->kept[t] + f->bytes[t]);
   }
-  assign_next(&x, n, 0, top);
+  fit_assign_next(&x, n, 0, top);
   return x.nodes > 0;
 }
 
@@ -603,14 +604,14 @@ static bool search_all(struct fit *f)
 enum { MOST_SEARCHED = 10000 };
 
 /* Looks for the best plan; the top of the file tells in which order. */
-static void search_plans(struct fit *f)
+static void fit_search_plans(struct fit *f)
 {
   const bool small = f->n < LARGE_PLAN;
   for (int i = 0; i < f->n; i++) f->nkept += f->kept[i] >= 0;
-  if (f->nkept) raise_bound(f);
-  keep_if_better(f, assign_in_time(f, f->first, f->last));
-  if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
-  if (!small && !above_bound(f, TIGHT_PART)) return;
+  if (f->nkept) fit_raise_bound(f);
+  fit_keep_if_better(f, fit_assign_in_time(f, f->first, f->last));
+  if (f->total > f->bound) fit_keep_if_better(f, fit_assign_backwards(f));
+  if (!small && !fit_is_above_bound(f, TIGHT_PART)) return;
   int64_t budget = f->nkept ? INT64_MAX
       : small               ? PLAN_STEPS
                             : PLAN_STEPS_ORDERS,
@@ -619,27 +620,27 @@ static void search_plans(struct fit *f)
        k++, budget -= cost) {
     if (f->n > MOST_SEARCHED && f->total < INT64_MAX) return;
     f->lowest = k & 1;
-    make_keys(f, k / 2);
-    sort_order(f);
-    int64_t total = assign_in_order(f, f->total);
+    fit_make_keys(f, k / 2);
+    fit_sort_order(f);
+    int64_t total = fit_assign_in_order(f, f->total);
     if (k == 0 || total < f->total) memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
-    keep_if_better(f, total);
+    fit_keep_if_better(f, total);
   }
   if (f->n > MOST_SEARCHED || f->total <= f->bound) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
   if (f->nkept || f->held) {
-    improve_order(f, PLAN_STEPS_HELD, &seed);
+    fit_improve_order(f, PLAN_STEPS_HELD, &seed);
     if (f->total <= f->held) return;
-    improve_order(f, PLAN_STEPS_QUICK - PLAN_STEPS_HELD, &seed);
-    if (search_all(f)) return;
+    fit_improve_order(f, PLAN_STEPS_QUICK - PLAN_STEPS_HELD, &seed);
+    if (fit_search_all(f)) return;
   }
-  improve_order(f, MIN(budget, small ? PLAN_STEPS : PLAN_STEPS_LARGE), &seed);
-  for (int k = 0; small && k < ORDERS && above_bound(f, LOOSE_PART); k++) { /* rare */
-    make_keys(f, k);
-    sort_order(f);
+  fit_improve_order(f, MIN(budget, small ? PLAN_STEPS : PLAN_STEPS_LARGE), &seed);
+  for (int k = 0; small && k < ORDERS && fit_is_above_bound(f, LOOSE_PART); k++) { /* rare */
+    fit_make_keys(f, k);
+    fit_sort_order(f);
     memcpy(f->base_order, f->order, sizeof(int) * (size_t)f->n);
-    improve_order(f, PLAN_STEPS, &seed);
+    fit_improve_order(f, PLAN_STEPS, &seed);
   }
 }
 
@@ -647,7 +648,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
     int64_t *offset, int64_t *total, int64_t *bound)
 {
   int peak = 0;
-  *total = *bound = find_peak(n, bytes, first, last, NULL, 0, &peak);
+  *total = *bound = fit_find_peak(n, bytes, first, last, NULL, 0, &peak);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
   struct fit f = {
@@ -671,7 +672,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   bool complete = kept && f.best && f.order && f.assigned && f.base_order && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
-    search_plans(&f);
+    fit_search_plans(&f);
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
     *total = f.total;
   }

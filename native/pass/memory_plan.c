@@ -11,7 +11,7 @@ struct plan_items {
   int64_t *bytes, *offset;
 };
 
-static void add_item(
+static void plan_add_item(
     struct plan_items *q, int value, int64_t bytes, int first, int last, int64_t kept)
 {
   q->value[q->n] = value;
@@ -24,22 +24,22 @@ static void add_item(
 
 /* Lists the values and scratch of a device. kept: per value, the offset that it has to have, -1:
 ** any. */
-static void gather_items(
+static void plan_gather_items(
     const struct program *p, int slot, struct plan_items *q, const int64_t *kept)
 {
   bool apart = p->s.flags & TY_NOSHARE; /* everything lives all the time */
   for (int v = 0; v < p->s.g->nvalue; v++) {
     const struct value *x = &p->value[v];
     if (x->kind != V_POOL || x->root != v || x->device != p->device[slot] || !x->bytes) continue;
-    add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last, kept[v]);
+    plan_add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last, kept[v]);
   }
   for (int t = 0; t < p->n; t++)
     if (p->step[t].scratch && p->step[t].device == p->device[slot])
-      add_item(q, -1 - t, (int64_t)align_up(p->step[t].scratch, ALIGN), apart ? 0 : t,
+      plan_add_item(q, -1 - t, (int64_t)align_up(p->step[t].scratch, ALIGN), apart ? 0 : t,
           apart ? p->n : t, -1);
 }
 
-static int64_t unshared_bytes(const struct program *p, int device)
+static int64_t plan_count_unshared_bytes(const struct program *p, int device)
 {
   int64_t sum = 0;
   for (int t = 0; t < p->n; t++) {
@@ -53,7 +53,7 @@ static int64_t unshared_bytes(const struct program *p, int device)
 }
 
 /* Returns the bytes that the program whose outputs' places are kept has on a device. */
-static int64_t held_bytes(const struct program *p, int device)
+static int64_t plan_count_held_bytes(const struct program *p, int device)
 {
   const struct program *from = p->like.program;
   for (int i = 0; from && i < from->ndevice; i++)
@@ -61,15 +61,15 @@ static int64_t held_bytes(const struct program *p, int device)
   return 0;
 }
 
-static int fit_device(struct program *p, int slot, const int64_t *kept)
+static int plan_fit_device(struct program *p, int slot, const int64_t *kept)
 {
-  const int64_t held = held_bytes(p, p->device[slot]);
+  const int64_t held = plan_count_held_bytes(p, p->device[slot]);
   size_t cap = (size_t)(p->s.g->nvalue + p->n + 1);
   struct plan_items q = { 0, NEWS(int, cap), NEWS(int, cap), NEWS(int, cap), NEWS(int64_t, cap),
     NEWS(int64_t, cap) };
   bool complete = q.first && q.last && q.value && q.bytes && q.offset;
   int code = complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
-  if (complete) gather_items(p, slot, &q, kept);
+  if (complete) plan_gather_items(p, slot, &q, kept);
   if (!code)
     code = plan_offsets(
         q.n, q.bytes, q.first, q.last, held, q.offset, &p->pool[slot], &p->bound[slot]);
@@ -78,7 +78,7 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
       p->value[q.value[i]].offset = q.offset[i];
     else
       p->step[-1 - q.value[i]].scratch_at = q.offset[i];
-  p->unshared[slot] = unshared_bytes(p, p->device[slot]);
+  p->unshared[slot] = plan_count_unshared_bytes(p, p->device[slot]);
   mem_free(q.first);
   mem_free(q.last);
   mem_free(q.value);
@@ -88,7 +88,7 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
 }
 
 /* Keeps outputs at the offsets that `like` has for them, if they fit there. */
-static void keep_outputs(const struct program *p, int64_t *kept)
+static void plan_keep_outputs(const struct program *p, int64_t *kept)
 {
   const struct outputs_of *of = &p->like;
   for (int h = 0; of->program && h < MIN(p->s.nhead, of->nhead); h++) {
@@ -107,9 +107,9 @@ int pass_plan(struct program *p)
   int64_t *kept = NEWS(int64_t, p->s.g->nvalue);
   NEED(kept, TY_EMEMORY, "out of memory: plan");
   for (int v = 0; v < p->s.g->nvalue; v++) kept[v] = -1;
-  keep_outputs(p, kept);
+  plan_keep_outputs(p, kept);
   int code = TY_OK;
-  for (int i = 0; i < p->ndevice && !code; i++) code = fit_device(p, i, kept);
+  for (int i = 0; i < p->ndevice && !code; i++) code = plan_fit_device(p, i, kept);
   mem_free(kept);
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].offset = p->value[p->value[v].root].offset;
   return code;

@@ -12,7 +12,7 @@ struct held { int64_t from, to; int value, device; };
 struct memory { struct held *h; int n, cap; };
 
 /* Returns the node that has value v: the last whose first value is at most v. */
-static int find_node(const ty_graph *g, int v)
+static int verify_find_node(const ty_graph *g, int v)
 {
   int node = 0;
   for (int low = 0, high = g->n - 1; low <= high;) {
@@ -27,15 +27,15 @@ static int find_node(const ty_graph *g, int v)
   return node;
 }
 
-static int fail_read(const struct program *p, int t, int value, int owner)
+static int verify_fail_read(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
   return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes hold %s", t,
-      g->node[find_node(g, value)].name,
-      owner >= 0 ? g->node[find_node(g, owner)].name : "something else");
+      g->node[verify_find_node(g, value)].name,
+      owner >= 0 ? g->node[verify_find_node(g, owner)].name : "something else");
 }
 
-static bool step_writes(const struct program *p, int node, int v)
+static bool verify_does_step_write(const struct program *p, int node, int v)
 {
   if (p->step_of[node] < 0) return false;
   const struct step *st = &p->step[p->step_of[node]];
@@ -45,22 +45,23 @@ static bool step_writes(const struct program *p, int node, int v)
 }
 
 /* Returns the value whose bytes v has: through views, which move nothing. */
-static int stored_value(const struct program *p, int v)
+static int verify_find_stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
-  const int node = find_node(g, v);
-  if (step_writes(p, node, v)) return v;
+  const int node = verify_find_node(g, v);
+  if (verify_does_step_write(p, node, v)) return v;
   if (p->s.summed && p->s.summed[node])
-    return stored_value(p, value_of(g, g->node[node].in[1])); /* the part that was added last */
+    return verify_find_stored_value(
+        p, value_of(g, g->node[node].in[1])); /* the part that was added last */
   int in = view_of(&p->s, node, v - g->node[node].first);
-  return in >= 0 ? stored_value(p, value_of(g, g->node[node].in[in])) : v;
+  return in >= 0 ? verify_find_stored_value(p, value_of(g, g->node[node].in[in])) : v;
 }
 
-static int check_read(const struct program *p, const struct memory *m, int t, int v)
+static int verify_check_read(const struct program *p, const struct memory *m, int t, int v)
 {
   const struct value *r = &p->value[p->value[v].root];
   if (r->kind != V_POOL || !r->bytes) return TY_OK;
-  int want = stored_value(p, v), owner = -1;
+  int want = verify_find_stored_value(p, v), owner = -1;
   for (int i = 0; i < m->n; i++) {
     const struct held *h = &m->h[i];
     if (h->device != r->device || h->to <= r->offset || r->offset + p->value[v].bytes <= h->from)
@@ -68,10 +69,10 @@ static int check_read(const struct program *p, const struct memory *m, int t, in
     if (h->value == want && h->from == r->offset) return TY_OK;
     owner = h->value;
   }
-  return fail_read(p, t, v, owner);
+  return verify_fail_read(p, t, v, owner);
 }
 
-static int write_range(struct memory *m, int64_t from, int64_t bytes, int value, int device)
+static int verify_write_range(struct memory *m, int64_t from, int64_t bytes, int value, int device)
 {
   int keep = 0;
   for (int i = 0; i < m->n; i++)
@@ -83,32 +84,32 @@ static int write_range(struct memory *m, int64_t from, int64_t bytes, int value,
   return TY_OK;
 }
 
-static int play_step(const struct program *p, struct memory *m, int t)
+static int verify_play_step(const struct program *p, struct memory *m, int t)
 {
   const struct step *st = &p->step[t];
-  for (int k = 0; k < st->nin; k++) TRY(check_read(p, m, t, st->in[k]));
-  if (st->guard >= 0) TRY(check_read(p, m, t, st->guard));
+  for (int k = 0; k < st->nin; k++) TRY(verify_check_read(p, m, t, st->in[k]));
+  if (st->guard >= 0) TRY(verify_check_read(p, m, t, st->guard));
   if (st->scratch) {
-    TRY(write_range(m, st->scratch_at, (int64_t)st->scratch, -1, st->device));
+    TRY(verify_write_range(m, st->scratch_at, (int64_t)st->scratch, -1, st->device));
     for (int k = 0; k < st->nin; k++)
-      TRY(check_read(p, m, t, st->in[k])); /* scratch must not overlap an input */
+      TRY(verify_check_read(p, m, t, st->in[k])); /* scratch must not overlap an input */
   }
   for (int k = 0; k < st->nout; k++) {
     int v = st->out[k];
     if (v < 0 || p->value[p->value[v].root].kind != V_POOL) continue;
     const struct value *r = &p->value[p->value[v].root];
-    if (p->s.into && p->s.into[v] >= 0) TRY(check_read(p, m, t, p->s.into[v]));
+    if (p->s.into && p->s.into[v] >= 0) TRY(verify_check_read(p, m, t, p->s.into[v]));
     bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch &&
         st->scratch_at < r->offset + p->value[v].bytes;
     NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d overlaps its result", t);
-    TRY(write_range(m, r->offset, p->value[v].bytes, v, r->device));
+    TRY(verify_write_range(m, r->offset, p->value[v].bytes, v, r->device));
   }
   return TY_OK;
 }
 
 /* Checks that results of one instruction overlap neither each other nor an input that its operator
 ** may not overwrite. */
-static int check_results(const struct program *p, int t)
+static int verify_check_results(const struct program *p, int t)
 {
   const struct step *st = &p->step[t];
   for (int k = 0; k < st->nout; k++) {
@@ -140,11 +141,11 @@ int plan_verify(const struct program *p)
   struct memory m = { 0 };
   int code = TY_OK;
   for (int t = 0; t < p->n && !code; t++) {
-    code = check_results(p, t);
-    if (!code) code = play_step(p, &m, t);
+    code = verify_check_results(p, t);
+    if (!code) code = verify_play_step(p, &m, t);
   }
   for (int h = 0; h < p->s.nhead && !code; h++)
-    code = check_read(p, &m, p->n, value_of(p->s.g, p->s.head[h]));
+    code = verify_check_read(p, &m, p->n, value_of(p->s.g, p->s.head[h]));
   mem_free(m.h);
   return code;
 }

@@ -58,7 +58,7 @@ enum { POISON = 0xA5 };
 /* Elements of a field's array before the pass. */
 struct span { char *first; int n; char *copy; };
 
-static int count_elements(const struct program *p, enum field_extent extent)
+static int parts_count_elements(const struct program *p, enum field_extent extent)
 {
   switch (extent) {
   case PER_NODE: return p->s.g->n;
@@ -68,24 +68,24 @@ static int count_elements(const struct program *p, enum field_extent extent)
   }
 }
 
-static size_t stride_of(const struct field *f)
+static size_t parts_stride_of(const struct field *f)
 {
   return f->extent == IN_PROGRAM ? f->size : f->stride;
 }
 
 /* Returns whether a pass that writes `writes` must leave a field as it is. Steps that are put in
 ** another order take all of their fields along. */
-static bool is_guarded(const struct field *f, int writes)
+static bool parts_is_guarded(const struct field *f, int writes)
 {
   return !(f->part & writes) && !(writes & STEPS && f->extent == PER_STEP);
 }
 
-static int save_field(struct program *p, const struct field *f, struct span *s)
+static int parts_save_field(struct program *p, const struct field *f, struct span *s)
 {
-  const size_t stride = stride_of(f);
+  const size_t stride = parts_stride_of(f);
   char *array = f->extent == IN_PROGRAM ? (char *)p : *(char **)((char *)p + f->array);
   s->first = array ? array + f->offset : NULL;
-  s->n = s->first ? count_elements(p, f->extent) : 0;
+  s->n = s->first ? parts_count_elements(p, f->extent) : 0;
   s->copy = s->n ? mem_new((size_t)s->n * f->size) : NULL;
   NEED(s->copy || !s->n, TY_EMEMORY, "out of memory: check of passes");
   for (int i = 0; i < s->n; i++)
@@ -93,28 +93,28 @@ static int save_field(struct program *p, const struct field *f, struct span *s)
   return TY_OK;
 }
 
-static void poison_field(const struct field *f, const struct span *s)
+static void parts_poison_field(const struct field *f, const struct span *s)
 {
-  for (int i = 0; i < s->n; i++) memset(s->first + (size_t)i * stride_of(f), POISON, f->size);
+  for (int i = 0; i < s->n; i++) memset(s->first + (size_t)i * parts_stride_of(f), POISON, f->size);
 }
 
-static void restore_field(const struct field *f, const struct span *s)
+static void parts_restore_field(const struct field *f, const struct span *s)
 {
   for (int i = 0; i < s->n; i++)
-    memcpy(s->first + (size_t)i * stride_of(f), s->copy + (size_t)i * f->size, f->size);
+    memcpy(s->first + (size_t)i * parts_stride_of(f), s->copy + (size_t)i * f->size, f->size);
 }
 
-static bool field_differs(const struct field *f, const struct span *s)
+static bool parts_field_differs(const struct field *f, const struct span *s)
 {
   for (int i = 0; i < s->n; i++)
-    if (memcmp(s->first + (size_t)i * stride_of(f), s->copy + (size_t)i * f->size, f->size))
+    if (memcmp(s->first + (size_t)i * parts_stride_of(f), s->copy + (size_t)i * f->size, f->size))
       return true;
   return false;
 }
 
-static bool is_hidden(const struct field *f, int reads, int writes)
+static bool parts_is_hidden(const struct field *f, int reads, int writes)
 {
-  return is_guarded(f, writes) && !(f->part & (reads | GRAPH));
+  return parts_is_guarded(f, writes) && !(f->part & (reads | GRAPH));
 }
 
 int parts_run(struct program *p, const char *name, int (*run)(struct program *), int reads,
@@ -123,15 +123,15 @@ int parts_run(struct program *p, const char *name, int (*run)(struct program *),
   struct span span[COUNT(fields)] = { { 0 } };
   int code = TY_OK, wrong = 0;
   for (int i = 0; i < COUNT(fields) && !code; i++)
-    if (is_guarded(&fields[i], writes)) code = save_field(p, &fields[i], &span[i]);
+    if (parts_is_guarded(&fields[i], writes)) code = parts_save_field(p, &fields[i], &span[i]);
   for (int i = 0; i < COUNT(fields) && !code; i++)
-    if (is_hidden(&fields[i], reads, writes)) poison_field(&fields[i], &span[i]);
+    if (parts_is_hidden(&fields[i], reads, writes)) parts_poison_field(&fields[i], &span[i]);
   if (!code) code = run(p);
   for (int i = 0; i < COUNT(fields); i++)
-    if (is_hidden(&fields[i], reads, writes)) restore_field(&fields[i], &span[i]);
+    if (parts_is_hidden(&fields[i], reads, writes)) parts_restore_field(&fields[i], &span[i]);
   for (int i = 0; i < COUNT(fields); i++) {
-    if (is_guarded(&fields[i], writes) && !is_hidden(&fields[i], reads, writes) &&
-        field_differs(&fields[i], &span[i]))
+    if (parts_is_guarded(&fields[i], writes) && !parts_is_hidden(&fields[i], reads, writes) &&
+        parts_field_differs(&fields[i], &span[i]))
       wrong |= fields[i].part;
     mem_free(span[i].copy);
   }

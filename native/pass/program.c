@@ -6,7 +6,7 @@
 
 /* -- pointers ---------------------------------------------------------------------------------- */
 
-static void *value_pointer(const struct program *p, const struct bases *b, int v)
+static void *program_find_pointer(const struct program *p, const struct bases *b, int v)
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
   if (r->kind == V_BOUND) return b->bound[r->bound];
@@ -14,19 +14,19 @@ static void *value_pointer(const struct program *p, const struct bases *b, int v
   return b->pool[program_slot(p, r->device)] + r->offset;
 }
 
-static void resolve_node(struct program *p, struct step *st, const struct bases *b)
+static void program_resolve_node(struct program *p, struct step *st, const struct bases *b)
 {
   struct call *c = &st->v.call;
   for (int k = 0; k < c->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
-    c->in[k].p = value_pointer(p, b, st->in[k]);
+    c->in[k].p = program_find_pointer(p, b, st->in[k]);
     c->in[k].version = r->kind == V_BOUND && r->first < 0
         ? b->version[program_slot(p, st->device)] + r->bound
         : NULL;
   }
   for (int k = 0; k < c->nout; k++)
-    c->out[k].p = st->out[k] >= 0 ? value_pointer(p, b, st->out[k]) : NULL;
-  if (st->fused_norm) st->fused_norm->out.p = value_pointer(p, b, st->fused_norm->target);
+    c->out[k].p = st->out[k] >= 0 ? program_find_pointer(p, b, st->out[k]) : NULL;
+  if (st->fused_norm) st->fused_norm->out.p = program_find_pointer(p, b, st->fused_norm->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
   const int draw = p->s.g->node[st->node].draw;
@@ -37,15 +37,15 @@ void program_resolve(struct program *p, const struct bases *b)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
-    st->guard_at = st->guard >= 0 ? value_pointer(p, b, st->guard) : NULL;
-    if (st->kind == STEP_NODE) resolve_node(p, st, b);
+    st->guard_at = st->guard >= 0 ? program_find_pointer(p, b, st->guard) : NULL;
+    if (st->kind == STEP_NODE) program_resolve_node(p, st, b);
     if (st->end && st->scratch)
       st->end_tmp = b->pool[program_slot(p, st->device)] + st->scratch_at;
     for (int k = 0; k < st->npw; k++)
       st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound]
-                                           : value_pointer(p, b, st->pw_value[k]);
+                                           : program_find_pointer(p, b, st->pw_value[k]);
     if (st->kind == STEP_COPY)
-      st->copy_from = value_pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
+      st->copy_from = program_find_pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
   }
 }
 
@@ -63,7 +63,7 @@ int step_skipped(const struct step *s, bool *out)
   return TY_OK;
 }
 
-static int run_node(struct step *st)
+static int program_run_node(struct step *st)
 {
   if (st->before) TRY(st->before->does->run(st->before->call, st->before->n));
   TRY(invoke_run(&st->v));
@@ -86,7 +86,7 @@ int program_run_step(struct program *p, struct step *st)
   case STEP_COPY:
     return device_copy(st->device, st->copy_to, st->device, st->copy_from,
         desc_bytes(&p->s.desc[st->in[0]]));
-  default: return run_node(st);
+  default: return program_run_node(st);
   }
 }
 

@@ -119,7 +119,7 @@ int mapper_copy(struct mapper *m, int i, const ty_entry *in)
 
 /* Sets the descriptors of the new graph: of the values that its own are mapped to, and of what
 ** follows from them. */
-static int map_descs(const struct mapper *m, ty_desc *desc)
+static int rewrite_map_descs(const struct mapper *m, ty_desc *desc)
 {
   const struct typed_graph *x = m->x;
   bool unknown = false;
@@ -135,7 +135,7 @@ static int map_descs(const struct mapper *m, ty_desc *desc)
 }
 
 /* Places new nodes that were not placed where their first input is. */
-static int map_devices(struct mapper *m)
+static int rewrite_map_devices(struct mapper *m)
 {
   if (!m->device && !m->x->device) return TY_OK;
   if (m->to->n) TRY(mapper_set_device(m, m->to->n - 1, m->device[m->to->n - 1]));
@@ -146,27 +146,27 @@ static int map_devices(struct mapper *m)
   return TY_OK;
 }
 
-static void map_entries(const struct mapper *m, ty_entry *e, int n)
+static void rewrite_map_entries(const struct mapper *m, ty_entry *e, int n)
 {
   for (int i = 0; e && i < n; i++)
     if (e[i].node >= 0) e[i] = m->entry[value_of(m->x->g, e[i])];
 }
 
-static int replace_graph(struct mapper *m)
+static int rewrite_replace_graph(struct mapper *m)
 {
   struct typed_graph *x = m->x;
   ty_desc *desc = NEWS(ty_desc, m->to->nvalue + 1);
-  int code = desc ? map_descs(m, desc) : fail(TY_EMEMORY, "out of memory: a graph");
-  if (!code) code = map_devices(m);
+  int code = desc ? rewrite_map_descs(m, desc) : fail(TY_EMEMORY, "out of memory: a graph");
+  if (!code) code = rewrite_map_devices(m);
   for (int i = 0; i < x->nvariable && !code; i++)
     if (m->node[x->variable[i]] < 0)
       code = fail(TY_EINTERNAL, "a rewrite has dropped variable %s",
           x->g->node[x->variable[i]].name);
   if (code) return mem_free(desc), code;
-  map_entries(m, x->head, x->nhead);
-  map_entries(m, x->grad, x->nvariable);
-  map_entries(m, x->head_grad, x->nhead);
-  map_entries(m, x->extra, x->nextra);
+  rewrite_map_entries(m, x->head, x->nhead);
+  rewrite_map_entries(m, x->grad, x->nvariable);
+  rewrite_map_entries(m, x->head_grad, x->nhead);
+  rewrite_map_entries(m, x->extra, x->nextra);
   for (int i = 0; i < x->nvariable; i++) x->variable[i] = m->node[x->variable[i]];
   x->forward = m->forward < 0 ? m->to->n : m->forward;
   mem_free(x->desc);
@@ -183,7 +183,7 @@ static int replace_graph(struct mapper *m)
 
 int mapper_end(struct mapper *m, int code)
 {
-  if (!code) code = replace_graph(m);
+  if (!code) code = rewrite_replace_graph(m);
   ty_graph_free(m->to);
   mem_free(m->entry);
   mem_free(m->node);

@@ -29,27 +29,27 @@ static const struct {
 
 /* -- checks of what a rewrite leaves ----------------------------------------------------------- */
 
-static bool entry_exists(const struct typed_graph *x, ty_entry e)
+static bool rewrites_has_entry(const struct typed_graph *x, ty_entry e)
 {
   return e.node >= 0 && e.node < x->g->n && e.out >= 0 && e.out < x->g->node[e.node].kind->nout;
 }
 
-static bool node_is_sound(const struct typed_graph *x, int i)
+static bool rewrites_is_sound_node(const struct typed_graph *x, int i)
 {
   const struct node *n = &x->g->node[i];
   bool sound = n->guard <= i && n->forward < i;
-  for (int k = 0; k < n->nin; k++) sound &= entry_exists(x, n->in[k]) && n->in[k].node < i;
+  for (int k = 0; k < n->nin; k++) sound &= rewrites_has_entry(x, n->in[k]) && n->in[k].node < i;
   return sound;
 }
 
 /* Fails where the graph breaks the invariants of graph.h, or what is known does not cover it. */
-static int verify_graph(const struct typed_graph *x, const char *name)
+static int rewrites_verify_graph(const struct typed_graph *x, const char *name)
 {
   for (int i = 0; i < x->g->n; i++)
-    NEED(node_is_sound(x, i), TY_EINTERNAL, "rewrite %s: node %s reads what comes after it", name,
-        x->g->node[i].name);
+    NEED(rewrites_is_sound_node(x, i), TY_EINTERNAL,
+        "rewrite %s: node %s reads what comes after it", name, x->g->node[i].name);
   for (int h = 0; h < x->nhead; h++)
-    NEED(entry_exists(x, x->head[h]), TY_EINTERNAL, "rewrite %s: head %d is lost", name, h);
+    NEED(rewrites_has_entry(x, x->head[h]), TY_EINTERNAL, "rewrite %s: head %d is lost", name, h);
   for (int i = 0; i < x->nvariable; i++)
     NEED(x->variable[i] >= 0 && !x->g->node[x->variable[i]].op, TY_EINTERNAL,
         "rewrite %s: variable %d is lost", name, i);
@@ -67,7 +67,7 @@ int rewrite_all(struct typed_graph *x, const struct rewrite_request *r)
         "rewrite %s comes before what it reads", rewrites[i].name);
     TRY(rewrites[i].run(x, r));
     known |= rewrites[i].writes;
-    if (checks) TRY(verify_graph(x, rewrites[i].name));
+    if (checks) TRY(rewrites_verify_graph(x, rewrites[i].name));
   }
   return TY_OK;
 }

@@ -12,7 +12,7 @@
 /* last, start: per group leader */
 struct build { struct program *p; struct uses u; int cap, *last, *start; };
 
-static struct step *add_step(struct build *b, int kind, int node, int device)
+static struct step *schedule_add_step(struct build *b, int kind, int node, int device)
 {
   struct program *p = b->p;
   if (p->n == b->cap) return NULL;
@@ -29,7 +29,7 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
   return st;
 }
 
-static bool is_view_node(const struct source *s, int i, const uint8_t *used)
+static bool schedule_is_view_node(const struct source *s, int i, const uint8_t *used)
 {
   const struct node *n = &s->g->node[i];
   for (int k = 0; k < n->kind->nout; k++)
@@ -39,13 +39,14 @@ static bool is_view_node(const struct source *s, int i, const uint8_t *used)
 
 /* Drops views at the end of a group from its members: they have no reader inside, and the last
 ** member of a group runs it. */
-static void drop_last_views(struct build *b)
+static void schedule_drop_last_views(struct build *b)
 {
   struct program *p = b->p;
   for (int i = p->s.g->n - 1; i >= 0; i--) {
     if (!b->u.alive[i] || p->group[i] < 0) continue;
     int *last = &b->last[p->group[i]];
-    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, b->u.used))
+    if (*last == 0 && !changes_state(&p->s.g->node[i]) &&
+        schedule_is_view_node(&p->s, i, b->u.used))
       p->group[i] = -1;
     else
       *last = MAX(*last, i);
@@ -53,12 +54,12 @@ static void drop_last_views(struct build *b)
 }
 
 /* Lists the members of each group in program.member, in index order. */
-static int list_groups(struct build *b)
+static int schedule_list_groups(struct build *b)
 {
   struct program *p = b->p;
   int n = p->s.g->n, *at = NEWS(int, n + 1), total = 0;
   NEED(at, TY_EMEMORY, "out of memory: schedule");
-  drop_last_views(b);
+  schedule_drop_last_views(b);
   for (int i = 0; i < n; i++)
     if (b->u.alive[i] && p->group[i] >= 0) at[p->group[i]]++;
   for (int i = 0; i < n; i++) {
@@ -73,10 +74,10 @@ static int list_groups(struct build *b)
   return TY_OK;
 }
 
-static int add_group(struct build *b, int i)
+static int schedule_add_group(struct build *b, int i)
 {
   struct program *p = b->p;
-  struct step *st = add_step(b, STEP_POINTWISE, i, p->s.device[i]);
+  struct step *st = schedule_add_step(b, STEP_POINTWISE, i, p->s.device[i]);
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   st->member = b->start[p->group[i]];
   st->nmember = b->start[p->group[i] + 1] - st->member;
@@ -84,10 +85,10 @@ static int add_group(struct build *b, int i)
   return TY_OK;
 }
 
-static int add_node(struct build *b, int i)
+static int schedule_add_node(struct build *b, int i)
 {
   struct program *p = b->p;
-  struct step *st = add_step(b, STEP_NODE, i, p->s.device[i]);
+  struct step *st = schedule_add_step(b, STEP_NODE, i, p->s.device[i]);
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   p->step_of[i] = p->n - 1;
   for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++) {
@@ -98,7 +99,7 @@ static int add_node(struct build *b, int i)
 }
 
 /* Compares copies by the node that makes the gradient, then in the order of arguments. */
-static int compare_copies(const void *a, const void *b)
+static int schedule_compare_copies(const void *a, const void *b)
 {
   const struct grad_copy *x = *(const struct grad_copy *const *)a;
   const struct grad_copy *y = *(const struct grad_copy *const *)b;
@@ -106,18 +107,18 @@ static int compare_copies(const void *a, const void *b)
   return x < y ? -1 : 1;
 }
 
-static int add_copies(struct build *b)
+static int schedule_add_copies(struct build *b)
 {
   struct program *p = b->p;
   const int n = p->s.ncopy;
   const struct grad_copy **order = arena_new(&p->arena, sizeof *order * (size_t)(n + 1));
   NEED(order, TY_EMEMORY, "out of memory: schedule");
   for (int c = 0; c < n; c++) order[c] = &p->s.copy[c];
-  qsort(order, (size_t)n, sizeof *order, compare_copies);
+  qsort(order, (size_t)n, sizeof *order, schedule_compare_copies);
   for (int c = 0; c < n; c++) {
     const struct grad_copy *g = order[c];
     int device = p->s.device[g->from.node];
-    struct step *st = add_step(b, g->req == TY_ADD ? STEP_ADD : STEP_COPY, -1, device);
+    struct step *st = schedule_add_step(b, g->req == TY_ADD ? STEP_ADD : STEP_COPY, -1, device);
     NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
     st->from = g->from;
     st->bound = g->bound;
@@ -125,24 +126,24 @@ static int add_copies(struct build *b)
   return TY_OK;
 }
 
-static int build_steps(struct build *b)
+static int schedule_build_steps(struct build *b)
 {
   struct program *p = b->p;
   const struct source *s = &p->s;
-  TRY(list_groups(b));
+  TRY(schedule_list_groups(b));
   for (int i = 0; i <= s->g->n; i++) {
     if (i == s->forward) p->nforward = p->n;
     if (i == s->g->n) break;
     const struct node *n = &s->g->node[i];
     if (!b->u.alive[i] || !n->op || p->taken_by[i] >= 0 ||
-        (!changes_state(n) && is_view_node(s, i, b->u.used)))
+        (!changes_state(n) && schedule_is_view_node(s, i, b->u.used)))
       continue;
     if (p->group[i] < 0)
-      TRY(add_node(b, i));
+      TRY(schedule_add_node(b, i));
     else if (b->last[p->group[i]] == i)
-      TRY(add_group(b, i));
+      TRY(schedule_add_group(b, i));
   }
-  return add_copies(b); /* at the end: bound arrays may overlap */
+  return schedule_add_copies(b); /* at the end: bound arrays may overlap */
 }
 
 int pass_schedule(struct program *p)
@@ -161,5 +162,5 @@ int pass_schedule(struct program *p)
   NEED(b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY,
       "out of memory: schedule");
   for (int i = 0; i < n; i++) p->step_of[i] = -1;
-  return build_steps(&b);
+  return schedule_build_steps(&b);
 }

@@ -20,24 +20,24 @@ int find_segment(const struct program *p, int t)
   return t < 0 ? -1 : low;
 }
 
-static void note_write(const struct program *p, int bound, int t, int *last)
+static void segment_note_write(const struct program *p, int bound, int t, int *last)
 {
   int b = p->s.bucket[bound];
   if (b >= 0) last[b] = t;
 }
 
 /* Marks the last step that writes into each bucket: it ends a segment. */
-static int find_complete(struct program *p, bool *ends)
+static int segment_find_complete(struct program *p, bool *ends)
 {
   int *last = p->s.nbucket ? NEWS(int, p->s.nbucket) : NULL;
   if (!p->s.nbucket) return TY_OK;
   NEED(last, TY_EMEMORY, "out of memory: segments");
   for (int t = p->nforward; t < p->n; t++) {
     const struct step *st = &p->step[t];
-    if (st->bound >= 0) note_write(p, st->bound, t, last);
+    if (st->bound >= 0) segment_note_write(p, st->bound, t, last);
     for (int k = 0; k < st->nout; k++)
       if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
-        note_write(p, p->value[st->out[k]].bound, t, last);
+        segment_note_write(p, p->value[st->out[k]].bound, t, last);
   }
   for (int b = 0; b < p->s.nbucket; b++)
     if (last[b]) ends[last[b]] = true;
@@ -46,7 +46,7 @@ static int find_complete(struct program *p, bool *ends)
 }
 
 /* Marks the first step of forward that reads weights of each bucket: it begins a segment. */
-static int find_needed(struct program *p, bool *ends)
+static int segment_find_needed(struct program *p, bool *ends)
 {
   bool *seen = p->s.nbucket ? NEWS(bool, p->s.nbucket) : NULL;
   if (!p->s.nbucket) return TY_OK;
@@ -68,8 +68,8 @@ int pass_segments(struct program *p)
   p->segment = arena_new(&p->arena, sizeof *p->segment * (size_t)(p->n + 2));
   bool *ends = arena_new(&p->arena, sizeof *ends * (size_t)(p->n + 1));
   NEED(p->segment && ends, TY_EMEMORY, "out of memory: segments");
-  TRY(find_needed(p, ends));
-  TRY(find_complete(p, ends));
+  TRY(segment_find_needed(p, ends));
+  TRY(segment_find_complete(p, ends));
   p->nsegment = p->nsegment_forward = 0;
   for (int t = 0; t < p->n; t++) {
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device ||

@@ -7,7 +7,7 @@
 
 /* Fills in what a kernel does of other nodes; the operands are after those of the node, in
 ** order. */
-static int call_epilogue(struct program *p, struct step *st)
+static int select_fill_epilogue(struct program *p, struct step *st)
 {
   const struct fusion *f = step_fusion(p, st);
   struct epilogue *e = arena_new(&p->arena, sizeof *e);
@@ -27,14 +27,14 @@ static int call_epilogue(struct program *p, struct step *st)
   return TY_OK;
 }
 
-static bool overwrites_input(const struct node *n)
+static bool select_overwrites_input(const struct node *n)
 {
   for (int k = 0; !n->backward && !n->mirror && k < n->nin; k++)
     if (n->kind->inport[k].overwritten) return true;
   return false;
 }
 
-static bool gradient_runs(const ty_graph *g, int node)
+static bool select_has_gradient_step(const ty_graph *g, int node)
 {
   for (int i = node + 1; i < g->n; i++)
     if (g->node[i].backward && g->node[i].forward == node) return true;
@@ -42,7 +42,7 @@ static bool gradient_runs(const ty_graph *g, int node)
 }
 
 /* Returns what failures of a node's step say; NULL: out of memory. */
-static const struct origin *make_origin(struct program *p, const struct node *n)
+static const struct origin *select_make_origin(struct program *p, const struct node *n)
 {
   struct origin *o = arena_new(&p->arena, sizeof *o);
   if (!o) return NULL;
@@ -74,15 +74,15 @@ int step_call(struct program *p, struct step *st)
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   if (device_kind(st->device) == TY_GPU) {              /* a CPU's failures are results of calls */
-    c->origin = make_origin(p, n);
+    c->origin = select_make_origin(p, n);
     NEED(c->origin, TY_EMEMORY, "out of memory: kernels");
   }
   c->trains = p->nforward != p->n;
   c->precision = precision_of_flags(s->flags);
-  c->with_grad = overwrites_input(n) && gradient_runs(s->g, st->node);
+  c->with_grad = select_overwrites_input(n) && select_has_gradient_step(s->g, st->node);
   c->node = n->draw ? 0 : (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;
-  return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
+  return step_fusion(p, st) ? select_fill_epilogue(p, st) : TY_OK;
 }
 
 static int select_step(struct program *p, struct step *st)

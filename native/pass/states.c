@@ -3,7 +3,7 @@
 */
 #include "pass/passes.h"
 
-static bool packs_alike(const struct program *p, const struct step *a, const struct step *b)
+static bool states_pack_alike(const struct program *p, const struct step *a, const struct step *b)
 {
   const struct kernel *k = a->v.kernel, *l = b->v.kernel;
   const bool both = k->before && l->before && k->done == l->done;
@@ -11,7 +11,7 @@ static bool packs_alike(const struct program *p, const struct step *a, const str
       desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[l->packs - 1]]);
 }
 
-static int find_shared_states(struct program *p)
+static int states_find_shared(struct program *p)
 {
   int *first = NEWS(int,
       2 * p->s.g->nvalue); /* per root, forward and backward: the first step that packs it, + 1 */
@@ -25,14 +25,14 @@ static int find_shared_states(struct program *p)
       continue; /* the program writes it */
     if (!*at)
       *at = t + 1;
-    else if (packs_alike(p, &p->step[*at - 1], st))
+    else if (states_pack_alike(p, &p->step[*at - 1], st))
       st->state_of = *at - 1, p->step[*at - 1].state_shared = true;
   }
   mem_free(first);
   return TY_OK;
 }
 
-static int give_state(struct program *p, struct step *st)
+static int states_give_state(struct program *p, struct step *st)
 {
   if (!st->v.state) return TY_OK;
   if (st->state_of >= 0) {
@@ -46,7 +46,7 @@ static int give_state(struct program *p, struct step *st)
 
 int pass_states(struct program *p)
 {
-  TRY(find_shared_states(p));
-  for (int t = 0; t < p->n; t++) TRY(give_state(p, &p->step[t]));
+  TRY(states_find_shared(p));
+  for (int t = 0; t < p->n; t++) TRY(states_give_state(p, &p->step[t]));
   return TY_OK;
 }

@@ -9,13 +9,13 @@
 #include "pass/passes.h"
 
 /* Returns whether a step's kernel runs in each run of its segment, over the operands themselves. */
-static bool always_runs(const struct step *st)
+static bool together_always_runs(const struct step *st)
 {
   return st->kind == STEP_NODE && st->v.kernel && st->guard < 0 && !st->fused_norm &&
       !st->fused_into && !st->v.cpu_fallback && !st->v.half;
 }
 
-static bool prepares_input(const struct program *p, const struct step *st)
+static bool together_prepares_input(const struct program *p, const struct step *st)
 {
   const struct together *t = st->v.kernel->before;
   if (!t || !st->v.state || !t->takes(&st->v.call)) return false;
@@ -24,7 +24,7 @@ static bool prepares_input(const struct program *p, const struct step *st)
 }
 
 /* Returns whether a step other than t reads or writes the bound array of value v. */
-static bool is_touched(const struct program *p, int v, int t)
+static bool together_is_touched(const struct program *p, int v, int t)
 {
   const int bound = p->value[v].bound;
   for (int k = 0; k < p->n; k++) {
@@ -43,17 +43,17 @@ static bool is_touched(const struct program *p, int v, int t)
   return false;
 }
 
-static bool finishes_output(const struct program *p, const struct step *st, int t)
+static bool together_finishes_output(const struct program *p, const struct step *st, int t)
 {
   const struct together *x = st->v.kernel->after;
   const int v = x && x->operand < st->nout ? st->out[x->operand] : -1;
   if (v < 0 || p->value[v].root != v || p->value[v].kind != V_BOUND || p->value[v].add ||
       p->value[v].pinned || !x->takes(&st->v.call))
     return false;
-  return !is_touched(p, v, t);
+  return !together_is_touched(p, v, t);
 }
 
-static struct joined *begin_list(struct program *p, const struct together *does, int most)
+static struct joined *together_begin_list(struct program *p, const struct together *does, int most)
 {
   struct joined *j = arena_new(&p->arena, sizeof *j);
   if (!j) return NULL;
@@ -62,7 +62,7 @@ static struct joined *begin_list(struct program *p, const struct together *does,
   return j->step && j->call ? j : NULL;
 }
 
-static int add_step(struct program *p, struct joined *j, int t)
+static int together_add_step(struct program *p, struct joined *j, int t)
 {
   NEED(j, TY_EMEMORY, "out of memory: segments");
   j->step[j->n] = t;
@@ -72,21 +72,21 @@ static int add_step(struct program *p, struct joined *j, int t)
 
 /* Lists for a segment what its kernels do together before it, and after it: the first kernel that
 ** does something so decides what. */
-static int join_segment(struct program *p, const struct segment *g)
+static int together_join_segment(struct program *p, const struct segment *g)
 {
   struct joined *before = NULL, *after = NULL;
   for (int t = g->first; t < g->last; t++) {
     struct step *st = &p->step[t];
-    if (!always_runs(st)) continue;
+    if (!together_always_runs(st)) continue;
     const struct kernel *k = st->v.kernel;
-    if (prepares_input(p, st) && (!before || before->does == k->before)) {
-      if (!before) st->before = before = begin_list(p, k->before, g->last - t);
-      TRY(add_step(p, before, t));
+    if (together_prepares_input(p, st) && (!before || before->does == k->before)) {
+      if (!before) st->before = before = together_begin_list(p, k->before, g->last - t);
+      TRY(together_add_step(p, before, t));
       st->v.call.prepared = true;
     }
-    if (finishes_output(p, st, t) && (!after || after->does == k->after)) {
-      if (!after) after = begin_list(p, k->after, g->last - t);
-      TRY(add_step(p, after, t));
+    if (together_finishes_output(p, st, t) && (!after || after->does == k->after)) {
+      if (!after) after = together_begin_list(p, k->after, g->last - t);
+      TRY(together_add_step(p, after, t));
       st->v.call.finished_later = true;
     }
   }
@@ -102,6 +102,6 @@ int join_calls(struct program *p)
     st->v.call.prepared = st->v.call.finished_later = false;
   }
   if (p->s.flags & TY_NOFUSE) return TY_OK;           /* its steps may run alone */
-  for (int i = 0; i < p->nsegment; i++) TRY(join_segment(p, &p->segment[i]));
+  for (int i = 0; i < p->nsegment; i++) TRY(together_join_segment(p, &p->segment[i]));
   return TY_OK;
 }

@@ -7,7 +7,7 @@
 #include "pass/passes.h"
 
 /* Fails where a node's output is larger than any machine's memory, before bytes are summed up. */
-static int check_sizes(const struct source *s)
+static int values_check_sizes(const struct source *s)
 {
   for (int i = 0; i < s->g->n; i++) {
     const struct node *n = &s->g->node[i];
@@ -23,7 +23,7 @@ static int check_sizes(const struct source *s)
 
 /* -- what has bytes ---------------------------------------------------------------------------- */
 
-static void find_roots(struct program *p, const struct uses *u)
+static void values_find_roots(struct program *p, const struct uses *u)
 {
   const struct source *s = &p->s;
   for (int i = 0; i < s->g->n; i++) {
@@ -76,14 +76,14 @@ static void find_roots(struct program *p, const struct uses *u)
 
 /* -- what each step reads and writes ----------------------------------------------------------- */
 
-static void add_once(int *list, int *n, int v)
+static void values_add_once(int *list, int *n, int v)
 {
   for (int i = 0; i < *n; i++)
     if (list[i] == v) return;
   list[(*n)++] = v;
 }
 
-static int list_program(struct program *p, struct step *st, int index)
+static int values_list_program(struct program *p, struct step *st, int index)
 {
   const ty_graph *g = p->s.g;
   int nin = 0, nout = 0;
@@ -96,7 +96,8 @@ static int list_program(struct program *p, struct step *st, int index)
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &g->node[p->member[st->member + k]];
     for (int j = 0; j < n->nin; j++)
-      if (p->step_of[n->in[j].node] != index) add_once(st->in, &st->nin, value_of(g, n->in[j]));
+      if (p->step_of[n->in[j].node] != index)
+        values_add_once(st->in, &st->nin, value_of(g, n->in[j]));
     for (int j = 0; j < n->kind->nout; j++)
       if (p->value[n->first + j].kind != V_NONE && p->value[n->first + j].root == n->first + j)
         st->out[st->nout++] = n->first + j;
@@ -104,7 +105,7 @@ static int list_program(struct program *p, struct step *st, int index)
   return TY_OK;
 }
 
-static int list_node(struct program *p, struct step *st)
+static int values_list_node(struct program *p, struct step *st)
 {
   const ty_graph *g = p->s.g;
   const struct node *n = &g->node[st->node];
@@ -130,14 +131,14 @@ static int list_node(struct program *p, struct step *st)
   return TY_OK;
 }
 
-static int list_steps(struct program *p)
+static int values_list_steps(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
     if (st->kind == STEP_POINTWISE)
-      TRY(list_program(p, st, t));
+      TRY(values_list_program(p, st, t));
     else if (st->kind == STEP_NODE)
-      TRY(list_node(p, st));
+      TRY(values_list_node(p, st));
     else {
       st->in = arena_new(&p->arena, sizeof(int));
       NEED(st->in, TY_EMEMORY, "out of memory: plan");
@@ -150,7 +151,7 @@ static int list_steps(struct program *p)
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
-static int find_devices(struct program *p)
+static int values_find_devices(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
     if (program_slot(p, p->step[t].device) >= 0) continue;
@@ -166,9 +167,9 @@ int pass_values(struct program *p)
   struct uses u;
   p->value = arena_new(&p->arena, sizeof *p->value * (size_t)(p->s.g->nvalue + 1));
   NEED(p->value, TY_EMEMORY, "out of memory: plan");
-  TRY(check_sizes(&p->s));
+  TRY(values_check_sizes(&p->s));
   TRY(uses_find(p, &u));
-  find_roots(p, &u);
-  TRY(list_steps(p));
-  return find_devices(p);
+  values_find_roots(p, &u);
+  TRY(values_list_steps(p));
+  return values_find_devices(p);
 }

@@ -3,7 +3,7 @@
 
 /* Returns the index of head gradient 0 among what the gradient operator of node n reads; -1: it is
 ** not read. */
-static int head_gradient_at(const struct node *n)
+static int views_find_head_gradient(const struct node *n)
 {
   struct read_walk w = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   while (reads_next(&w))
@@ -11,18 +11,18 @@ static int head_gradient_at(const struct node *n)
   return -1;
 }
 
-static const char *skip_space(const char *s)
+static const char *views_skip_space(const char *s)
 {
   while (*s == ' ') s++;
   return s;
 }
-static bool is_name(const char *formula, char name)
+static bool views_is_name(const char *formula, char name)
 {
-  const char *s = formula ? skip_space(formula) : "";
-  return *s == name && !*skip_space(s + 1);
+  const char *s = formula ? views_skip_space(formula) : "";
+  return *s == name && !*views_skip_space(s + 1);
 }
 
-static int view_input(const struct source *s, int node, int out)
+static int views_find_input(const struct source *s, int node, int out)
 {
   const struct node *n = &s->g->node[node];
   if (!n->op || is_known(s, node)) return -1;
@@ -32,14 +32,15 @@ static int view_input(const struct source *s, int node, int out)
   if (!n->backward) {
     if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0)
       in = 0;
-    else if (op->formula && is_name(op->formula->y, 'a'))
+    else if (op->formula && views_is_name(op->formula->y, 'a'))
       in = 0;
   }
   else {
     const struct node *f = &s->g->node[n->forward];
     const char *formula =
         op->formula && out < COUNT(op->formula->grad) ? op->formula->grad[out] : NULL;
-    if ((op->flags & OP_VIEW && out == 0) || is_name(formula, 'g')) in = head_gradient_at(f);
+    if ((op->flags & OP_VIEW && out == 0) || views_is_name(formula, 'g'))
+      in = views_find_head_gradient(f);
   }
   if (in < 0 || in >= n->nin) return -1;
   const ty_desc *a = &s->desc[n->first + out], *b = &s->desc[value_of(s->g, n->in[in])];
@@ -61,7 +62,7 @@ ty_entry view_root(const struct source *s, ty_entry e)
 ** it would change when the array does. */
 int view_of(const struct source *s, int node, int out)
 {
-  int in = view_input(s, node, out);
+  int in = views_find_input(s, node, out);
   if (in < 0 || !s->is_head[s->g->node[node].first + out]) return in;
   ty_entry root = view_root(s, s->g->node[node].in[in]);
   return s->g->node[root.node].op && !is_known(s, root.node) ? in : -1;

@@ -59,7 +59,7 @@ bool window_inside(const struct window *w, const struct run_of *run, int n)
   return true;
 }
 
-static int64_t pixel_offset(const struct window *w, int64_t z, int64_t y, int64_t x)
+static int64_t conv_find_pixel(const struct window *w, int64_t z, int64_t y, int64_t x)
 {
   return (z * w->in[1] + y) * w->in[2] + x;
 }
@@ -80,7 +80,7 @@ int window_pieces(const struct window *w, const struct run_of *run, int n, int64
     if (end > run[i].n) end = run[i].n;
     if (end - first < run[i].n) *gaps = true;
     if (end <= first) continue;
-    piece[m++] = (struct gemm_piece){ pixel_offset(w, iz, iy, ix + first * s),
+    piece[m++] = (struct gemm_piece){ conv_find_pixel(w, iz, iy, ix + first * s),
       (int32_t)(run[i].column + first), (int32_t)(end - first) };
   }
   return m;
@@ -91,7 +91,7 @@ void window_offsets(const struct window *w, int64_t *tap)
   for (int64_t z = 0; z < w->kernel[0]; z++)
     for (int64_t y = 0; y < w->kernel[1]; y++)
       for (int64_t x = 0; x < w->kernel[2]; x++)
-        *tap++ = pixel_offset(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
+        *tap++ = conv_find_pixel(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
 }
 
 /* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them
@@ -153,29 +153,31 @@ struct forward_pass {
   bool direct;                                        /* the image serves as the panel */
 };
 
-static int64_t channels_of_run(const struct window *w, const struct gemm_type *t)
+static int64_t conv_count_run_channels(const struct window *w, const struct gemm_type *t)
 {
   return MAX(1, MIN(w->channels, t->kc / window_taps(w)));
 }
 
-static size_t forward_bytes(const struct window *w, const struct gemm_type *t)
+static size_t conv_count_forward_bytes(const struct window *w, const struct gemm_type *t)
 {
   int64_t cols = t->nr * (window_1x1(w) ? CONV_PANELS_1X1 : CONV_PANELS);
   return align_up(
-      (size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
+      (size_t)(conv_count_run_channels(w, t) * window_taps(w) * cols) * dtype_size(w->dtype),
+      ALIGN);
 }
 
-static size_t tap_bytes(const struct window *w)
+static size_t conv_count_tap_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
 size_t convolve_forward_scratch(const struct window *w)
 {
-  return tap_bytes(w) + forward_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
+  return conv_count_tap_bytes(w) +
+      conv_count_forward_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
-static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, int64_t cols,
+static void conv_fill_panels(const struct forward_pass *f, const char *x, int64_t j, int64_t cols,
     int64_t channels, char *scratch)
 {
   const struct gemm_type *t = f->t;
@@ -188,8 +190,8 @@ static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, 
 
 /* Computes one unit: `cols` positions from j of one image, `rows` filters, of which `filter` is the
 ** first of all groups' filters. */
-static void forward_block(const struct forward_pass *f, const char *image, const char *strips,
-    int64_t filter, char *y, int64_t j, int64_t cols, int64_t rows)
+static void conv_run_forward_block(const struct forward_pass *f, const char *image,
+    const char *strips, int64_t filter, char *y, int64_t j, int64_t cols, int64_t rows)
 {
   const struct window *w = f->w;
   const struct gemm_type *t = f->t;
@@ -223,12 +225,12 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     else if (f->is_1x1)
       gemm_panels(t, false, cols, channels, x + (size_t)j * f->size, f->in, scratch);
     else
-      fill_panels(f, x, j, cols, channels, scratch);
+      conv_fill_panels(f, x, j, cols, channels, scratch);
     t->block(&g);
   }
 }
 
-static void forward_units(int64_t begin, int64_t end, void *context)
+static void conv_run_forward_units(int64_t begin, int64_t end, void *context)
 {
   const struct forward_pass *f = context;
   const struct window *w = f->w;
@@ -240,7 +242,7 @@ static void forward_units(int64_t begin, int64_t end, void *context)
     int64_t all = (w->filters + f->height - 1) / f->height * f->height;
     const char *strips = f->packed + (size_t)((group * all + o) * f->depth) * f->size;
     char *y = f->y + (size_t)((i * w->filters + o) * f->out) * f->size;
-    forward_block(
+    conv_run_forward_block(
         f, image, strips, group * w->filters + o, y, j, MIN(f->cols, f->out - j), rows);
   }
 }
@@ -255,7 +257,7 @@ struct strips {
   char *out;
 };
 
-static void strip_range(int64_t begin, int64_t end, void *context)
+static void conv_pack_strips(int64_t begin, int64_t end, void *context)
 {
   const struct strips *s = context;
   int64_t each = (s->rows + s->height - 1) / s->height;
@@ -267,7 +269,7 @@ static void strip_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static const void *keep_strips(
+static const void *conv_keep_strips(
     struct gemm_kept *kept, const struct operand *weight, struct strips *s, int64_t groups)
 {
   bool fresh;
@@ -275,12 +277,12 @@ static const void *keep_strips(
   s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel_for(groups * each, cost_ns(CONV_STRIP_NS, s->height * s->k), strip_range, s);
+  parallel_for(groups * each, cost_ns(CONV_STRIP_NS, s->height * s->k), conv_pack_strips, s);
   return s->out;
 }
 
 /* Cuts positions first (their panels are filled once), then filters. */
-static int64_t forward_cut(struct forward_pass *f)
+static int64_t conv_cut_forward(struct forward_pass *f)
 {
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr,
@@ -304,7 +306,7 @@ static int64_t forward_cut(struct forward_pass *f)
 }
 
 /* Convolves. Element (filter, term) of a group of the weight is at filter * ars + term * acs. */
-static int multiply_image(const struct window *w, const void *x, const struct operand *weight,
+static int conv_multiply_image(const struct window *w, const void *x, const struct operand *weight,
     int64_t ars, int64_t acs, const struct convolve_end *end, void *y, struct gemm_kept *kept,
     void *tmp)
 {
@@ -317,9 +319,9 @@ static int multiply_image(const struct window *w, const void *x, const struct op
     .end = *end,
     .y = y,
     .tap = tmp,
-    .tmp = (char *)tmp + tap_bytes(w),
-    .panel_bytes = forward_bytes(w, t),
-    .run = channels_of_run(w, t),
+    .tmp = (char *)tmp + conv_count_tap_bytes(w),
+    .panel_bytes = conv_count_forward_bytes(w, t),
+    .run = conv_count_run_channels(w, t),
     .taps = window_taps(w),
     .depth = window_depth(w),
     .in = window_in(w),
@@ -329,19 +331,19 @@ static int multiply_image(const struct window *w, const void *x, const struct op
   f.direct = f.is_1x1 && w->filters <= 2 * t->mr;
   struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height,
     weight->p, NULL };
-  f.packed = keep_strips(kept, weight, &s, w->groups);
+  f.packed = conv_keep_strips(kept, weight, &s, w->groups);
   NEED(f.packed, TY_EMEMORY, "out of memory: packed weight");
   window_offsets(w, tmp);
-  int64_t units = forward_cut(&f);
+  int64_t units = conv_cut_forward(&f);
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
-  parallel_for_stoppable(units, NS_PRODUCT * work, forward_units, &f);
+  parallel_for_stoppable(units, NS_PRODUCT * work, conv_run_forward_units, &f);
   return TY_OK;
 }
 
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  return multiply_image(w, x, weight, window_depth(w), 1, end, y, kept, tmp);
+  return conv_multiply_image(w, x, weight, window_depth(w), 1, end, y, kept, tmp);
 }
 
 /* -- gradient of the data ---------------------------------------------------------------------- */
@@ -363,7 +365,7 @@ struct data {
 };
 
 /* Returns how many channels' columns stay in the second cache: channels x taps x CONV_COLUMNS. */
-static int64_t data_block(const struct window *w, const struct gemm_type *t)
+static int64_t conv_count_block_channels(const struct window *w, const struct gemm_type *t)
 {
   int64_t most = MAX(1, CONV_DATA_ROWS / window_taps(w));
   int64_t blocks = (w->channels + most - 1) / most;
@@ -371,32 +373,34 @@ static int64_t data_block(const struct window *w, const struct gemm_type *t)
 }
 
 /* Returns whether whole output rows fold back (kernel/gemm/isa.h). */
-static bool folds_rows(const struct window *w)
+static bool conv_folds_rows(const struct window *w)
 {
   return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 &&
       !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 && w->dilate[1] == 1 &&
       w->dilate[2] == 1 && w->out[2] <= CONV_COLUMNS;
 }
 
-static int64_t data_cols(const struct window *w)
+static int64_t conv_count_data_columns(const struct window *w)
 {
-  return folds_rows(w) ? MIN(CONV_COLUMNS / w->out[2] * w->out[2], window_out(w))
+  return conv_folds_rows(w) ? MIN(CONV_COLUMNS / w->out[2] * w->out[2], window_out(w))
                   : MIN(CONV_COLUMNS, window_out(w));
 }
 
-static int64_t data_width(const struct window *w)
+static int64_t conv_find_data_width(const struct window *w)
 {
-  return (int64_t)align_up((size_t)data_cols(w), 16);
+  return (int64_t)align_up((size_t)conv_count_data_columns(w), 16);
 }
 
-static size_t data_bytes(const struct window *w, const struct gemm_type *t)
+static size_t conv_count_data_bytes(const struct window *w, const struct gemm_type *t)
 {
   return align_up(
-      (size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
+      (size_t)(conv_count_block_channels(w, t) * window_taps(w) * conv_find_data_width(w)) *
+          dtype_size(w->dtype),
+      ALIGN);
 }
 
 /* Returns the window of the gradient of a plain window: a convolution by the transposed weight. */
-static struct window exchange_channels(const struct window *w)
+static struct window conv_exchange_channels(const struct window *w)
 {
   struct window v = *w;
   v.channels = w->filters;
@@ -406,12 +410,13 @@ static struct window exchange_channels(const struct window *w)
 
 size_t convolve_data_scratch(const struct window *w)
 {
-  struct window v = exchange_channels(w);
+  struct window v = conv_exchange_channels(w);
   if (window_1x1(w)) return convolve_forward_scratch(&v);
-  return tap_bytes(w) + data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
+  return conv_count_tap_bytes(w) +
+      conv_count_data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
-static void fold_back(
+static void conv_fold_back(
     const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *scratch, char *dx)
 {
   const struct window *w = d->w;
@@ -427,7 +432,7 @@ static void fold_back(
   d->t->fold(&f, scratch, dx);
 }
 
-static void data_unit(const struct data *d, int64_t i, int64_t block)
+static void conv_run_data_unit(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
   char *scratch = d->tmp + d->column_bytes * (size_t)parallel_index();
@@ -458,14 +463,14 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
       .ldc = d->width,
       .alpha = 1 };
     gemm_sum(d->t, &g);
-    if (folds_rows(w))
-      fold_back(d, j, cols, channels, scratch, dx);
+    if (conv_folds_rows(w))
+      conv_fold_back(d, j, cols, channels, scratch, dx);
     else
       window_columns(w, d->t, j, cols, channels, d->width, d->tap, scratch, dx, true);
   }
 }
 
-static void data_finish(const struct data *d, int64_t i, int64_t block)
+static void conv_finish_data_unit(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
   int64_t c = i * w->channels + block * d->block,
@@ -478,39 +483,40 @@ static void data_finish(const struct data *d, int64_t i, int64_t block)
   }
 }
 
-static void data_units(int64_t begin, int64_t end, void *context)
+static void conv_run_data_units(int64_t begin, int64_t end, void *context)
 {
   const struct data *d = context;
   for (int64_t u = begin; u < end; u++) {
-    data_unit(d, u / d->blocks, u % d->blocks);
-    if (d->bias || d->act) data_finish(d, u / d->blocks, u % d->blocks);
+    conv_run_data_unit(d, u / d->blocks, u % d->blocks);
+    if (d->bias || d->act) conv_finish_data_unit(d, u / d->blocks, u % d->blocks);
   }
 }
 
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
-  struct window v = exchange_channels(w);
+  struct window v = conv_exchange_channels(w);
   const struct convolve_end end = { .bias = bias, .act = act, .add = add };
-  if (window_1x1(w)) return multiply_image(&v, dy, weight, 1, w->channels, &end, dx, kept, tmp);
+  if (window_1x1(w))
+    return conv_multiply_image(&v, dy, weight, 1, w->channels, &end, dx, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
   struct data d = { .w = w,
     .t = t,
     .size = size,
-    .column_bytes = data_bytes(w, t),
+    .column_bytes = conv_count_data_bytes(w, t),
     .dy = dy,
     .dx = dx,
     .bias = bias,
     .act = act,
     .tap = tmp,
-    .tmp = (char *)tmp + tap_bytes(w),
+    .tmp = (char *)tmp + conv_count_tap_bytes(w),
     .taps = window_taps(w),
     .in = window_in(w),
     .out = window_out(w),
-    .block = data_block(w, t),
-    .cols = data_cols(w),
-    .width = data_width(w),
+    .block = conv_count_block_channels(w, t),
+    .cols = conv_count_data_columns(w),
+    .width = conv_find_data_width(w),
     .add = add };
   const int64_t depth = window_depth(w), rows = d.block * d.taps;
   bool fresh;
@@ -528,11 +534,11 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
     parallel_for((s.rows + s.height - 1) / s.height,
-        cost_ns(CONV_STRIP_NS, s.height * s.k), strip_range, &s);
+        cost_ns(CONV_STRIP_NS, s.height * s.k), conv_pack_strips, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
-      w->n * w->groups * d.blocks, NS_PRODUCT * work, data_units, &d);
+      w->n * w->groups * d.blocks, NS_PRODUCT * work, conv_run_data_units, &d);
   return TY_OK;
 }

@@ -25,7 +25,7 @@ bool depthwise_profitable(const struct window *w)
   return w->channels == 1 && w->groups >= 4 && w->filters <= 8;
 }
 
-static double weight_of(const struct depth *d, int64_t i)
+static double depthwise_weight_of(const struct depth *d, int64_t i)
 {
   return d->size == 8 ? ((const double *)d->weight)[i] : (double)((const float *)d->weight)[i];
 }
@@ -34,7 +34,7 @@ static double weight_of(const struct depth *d, int64_t i)
 ** and the offset in the image of what the first reads. n <= 0: there are none. */
 struct sight { int64_t first, n, from; };
 
-static struct sight find_sight(const struct window *w, int64_t row, int64_t tap)
+static struct sight depthwise_find_sight(const struct window *w, int64_t row, int64_t tap)
 {
   int64_t x = tap % w->kernel[2], y = tap / w->kernel[2] % w->kernel[1],
           z = tap / w->kernel[2] / w->kernel[1];
@@ -58,7 +58,7 @@ struct padded {
   int64_t line;                                       /* elements of a row: of all its phases */
 };
 
-static struct padded make_padded(const struct window *w)
+static struct padded depthwise_make_padded(const struct window *w)
 {
   const int64_t stride = w->stride[2], reach = (w->kernel[1] - 1) * w->dilate[1] + 1,
                 bytes = (int64_t)dtype_size(w->dtype);
@@ -72,30 +72,32 @@ static struct padded make_padded(const struct window *w)
   return p;
 }
 
-static size_t padded_bytes(const struct window *w)
+static size_t depthwise_count_padded_bytes(const struct window *w)
 {
-  const struct padded p = make_padded(w);
+  const struct padded p = depthwise_make_padded(w);
   return align_up((size_t)(p.height * p.line + window_taps(w)) * dtype_size(w->dtype), ALIGN);
 }
 
 /* Planes of which a few rows are small; others go tap by tap. */
-static bool is_padded(const struct window *w)
+static bool depthwise_is_padded(const struct window *w)
 {
-  return w->in[0] == 1 && w->kernel[0] == 1 && !w->pad[0] && padded_bytes(w) <= 8 * DEPTHWISE_PIECE;
+  return w->in[0] == 1 && w->kernel[0] == 1 && !w->pad[0] &&
+      depthwise_count_padded_bytes(w) <= 8 * DEPTHWISE_PIECE;
 }
 
-static size_t offsets_bytes(const struct window *w)
+static size_t depthwise_count_offsets_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
 size_t depth_scratch(const struct window *w)
 {
-  if (!is_padded(w)) return 0;
-  return offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_threads();
+  if (!depthwise_is_padded(w)) return 0;
+  return depthwise_count_offsets_bytes(w) +
+      depthwise_count_padded_bytes(w) * (size_t)parallel_threads();
 }
 
-static void copy_apart(int64_t n, const char *x, int64_t stride, size_t size, char *to)
+static void depthwise_copy_apart(int64_t n, const char *x, int64_t stride, size_t size, char *to)
 {
   if (stride == 1)
     memcpy(to, x, (size_t)n * size);
@@ -107,7 +109,7 @@ static void copy_apart(int64_t n, const char *x, int64_t stride, size_t size, ch
 
 /* Copies row y of a plane, zeros where it is outside, between the zeros around it, which are there
 ** already. */
-static void pad_row(
+static void depthwise_pad_row(
     const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
 {
   const struct window *w = d->w;
@@ -127,13 +129,13 @@ static void pad_row(
                   x = f + first * stride - w->pad[2],
                   n = MIN(p->phase - first, x < w->in[2] ? (w->in[2] - x - 1) / stride + 1 : 0);
     if (n)
-      copy_apart(n, plane + (size_t)(y * w->in[2] + x) * d->size, stride, d->size,
+      depthwise_copy_apart(n, plane + (size_t)(y * w->in[2] + x) * d->size, stride, d->size,
           to + (size_t)first * d->size);
   }
 }
 
 /* Returns a filter's weight, times its scale, in the thread's own place if there is one. */
-static const char *scaled_weight(const struct depth *d, int64_t filter, char *own)
+static const char *depthwise_scale_weight(const struct depth *d, int64_t filter, char *own)
 {
   const char *weight = d->weight + (size_t)(filter * d->taps) * d->size;
   if (!d->end->scale) return weight;
@@ -142,33 +144,35 @@ static const char *scaled_weight(const struct depth *d, int64_t filter, char *ow
   return own;
 }
 
-static double bias_of(const struct depth *d, int64_t filter)
+static double depthwise_bias_of(const struct depth *d, int64_t filter)
 {
   if (!d->end->bias) return 0;
   return d->size == sizeof(double) ? ((const double *)d->end->bias)[filter]
                                    : (double)((const float *)d->end->bias)[filter];
 }
 
-static void padded_planes(int64_t begin, int64_t end, void *context)
+static void depthwise_run_padded_planes(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   const struct window *w = d->w;
-  const struct padded p = make_padded(w);
+  const struct padded p = depthwise_make_padded(w);
   const int64_t *offset = (const int64_t *)d->tmp;
-  char *piece = d->tmp + offsets_bytes(w) + padded_bytes(w) * (size_t)parallel_index(),
+  char *piece = d->tmp + depthwise_count_offsets_bytes(w) +
+      depthwise_count_padded_bytes(w) * (size_t)parallel_index(),
        *own = piece + (size_t)(p.height * p.line) * d->size;
   memset(piece, 0, (size_t)(p.height * p.line) * d->size);
   for (int64_t u = begin; u < end; u++) {
     const int64_t filter = u % (w->groups * w->filters);
     const char *x = d->x + (size_t)(u / w->filters * d->in) * d->size,
-               *weight = scaled_weight(d, filter, own);
-    const double bias = bias_of(d, filter);
+               *weight = depthwise_scale_weight(d, filter, own);
+    const double bias = depthwise_bias_of(d, filter);
     char *y = d->to + (size_t)(u * d->out) * d->size;
     for (int64_t r = 0; r < w->out[1]; r += p.rows) {
       const int64_t rows = MIN(p.rows, w->out[1] - r),
                     height = (rows - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilate[1] + 1;
       for (int64_t i = 0; i < height; i++)
-        pad_row(d, &p, x, r * w->stride[1] - w->pad[1] + i, piece + (size_t)(i * p.line) * d->size);
+        depthwise_pad_row(
+            d, &p, x, r * w->stride[1] - w->pad[1] + i, piece + (size_t)(i * p.line) * d->size);
       if (w->stride[1] == 1 && w->dilate[1] == 1) {
         const struct gemm_map map = { .rows = rows, .n = w->out[2], .down = (int)w->kernel[1],
           .across = (int)w->kernel[2], .tap = offset, .line = p.line, .to = w->out[2],
@@ -185,7 +189,7 @@ static void padded_planes(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void tap_planes(int64_t begin, int64_t end, void *context)
+static void depthwise_run_tap_planes(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   const struct window *w = d->w;
@@ -199,9 +203,9 @@ static void tap_planes(int64_t begin, int64_t end, void *context)
     if (bias) d->t->axpy(d->out, 1, bias + (size_t)filter * d->size, 0, y);
     for (int64_t r = 0; r < w->out[0] * w->out[1]; r++)
       for (int64_t t = 0; t < d->taps; t++) {
-        struct sight s = find_sight(w, r, t);
+        struct sight s = depthwise_find_sight(w, r, t);
         if (s.n > 0)
-          d->t->axpy(s.n, scale * weight_of(d, filter * d->taps + t),
+          d->t->axpy(s.n, scale * depthwise_weight_of(d, filter * d->taps + t),
               x + (size_t)s.from * d->size, w->stride[2],
               y + (size_t)(r * w->out[2] + s.first) * d->size);
       }
@@ -210,9 +214,9 @@ static void tap_planes(int64_t begin, int64_t end, void *context)
 }
 
 /* Lists where each tap of a window is in a piece. */
-static void padded_offsets(const struct window *w, int64_t *offset)
+static void depthwise_list_padded_offsets(const struct window *w, int64_t *offset)
 {
-  const struct padded p = make_padded(w);
+  const struct padded p = depthwise_make_padded(w);
   const int64_t stride = w->stride[2];
   for (int64_t y = 0; y < w->kernel[1]; y++)
     for (int64_t x = 0; x < w->kernel[2]; x++) {
@@ -224,7 +228,7 @@ static void padded_offsets(const struct window *w, int64_t *offset)
 /* -- gradients --------------------------------------------------------------------------------- */
 
 /* Adds: y[i * step] += a x[i]. */
-static void scatter_row(
+static void depthwise_scatter_row(
     const struct depth *d, int64_t n, double a, const char *x, char *y, int64_t step)
 {
   if (step == 1) {
@@ -239,7 +243,7 @@ static void scatter_row(
   }
 }
 
-static void data_planes(int64_t begin, int64_t end, void *context)
+static void depthwise_run_data_planes(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   const struct window *w = d->w;
@@ -249,24 +253,25 @@ static void data_planes(int64_t begin, int64_t end, void *context)
     for (int64_t f = 0; f < w->filters; f++)
       for (int64_t r = 0; r < w->out[0] * w->out[1]; r++)
         for (int64_t t = 0; t < d->taps; t++) {
-          struct sight s = find_sight(w, r, t);
+          struct sight s = depthwise_find_sight(w, r, t);
           const char *dy = d->dy +
               (size_t)((u * w->filters + f) * d->out + r * w->out[2] + s.first) * d->size;
           if (s.n > 0)
-            scatter_row(d, s.n, weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy,
+            depthwise_scatter_row(d, s.n,
+                depthwise_weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy,
                 x + (size_t)s.from * d->size, w->stride[2]);
         }
   }
 }
 
-static double tap_sum(const struct depth *d, int64_t filter, int64_t tap)
+static double depthwise_sum_tap(const struct depth *d, int64_t filter, int64_t tap)
 {
   const struct window *w = d->w;
   double sum = 0;
   for (int64_t i = 0; i < w->n; i++) {
     int64_t plane = i * w->groups * w->filters + filter;
     for (int64_t r = 0; r < w->out[0] * w->out[1]; r++) {
-      struct sight s = find_sight(w, r, tap);
+      struct sight s = depthwise_find_sight(w, r, tap);
       if (s.n > 0)
         sum += d->t->dot(s.n, d->x + (size_t)(plane / w->filters * d->in + s.from) * d->size,
             w->stride[2], d->dy + (size_t)(plane * d->out + r * w->out[2] + s.first) * d->size);
@@ -275,11 +280,11 @@ static double tap_sum(const struct depth *d, int64_t filter, int64_t tap)
   return sum;
 }
 
-static void weight_filters(int64_t begin, int64_t end, void *context)
+static void depthwise_run_weight_filters(int64_t begin, int64_t end, void *context)
 {
   const struct depth *d = context;
   for (int64_t i = begin * d->taps; i < end * d->taps; i++) {
-    double v = tap_sum(d, i / d->taps, i % d->taps);
+    double v = depthwise_sum_tap(d, i / d->taps, i % d->taps);
     if (d->size == 8)
       ((double *)d->to)[i] = v + (d->add ? ((double *)d->to)[i] : 0);
     else
@@ -287,7 +292,7 @@ static void weight_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-static struct depth make_depth(const struct window *w, void *to, bool add)
+static struct depth depthwise_make_pass(const struct window *w, void *to, bool add)
 {
   return (struct depth){ .w = w,
     .t = gemm_type(w->dtype),
@@ -299,7 +304,7 @@ static struct depth make_depth(const struct window *w, void *to, bool add)
     .add = add };
 }
 
-static double plane_ns(const struct depth *d, int64_t planes)
+static double depthwise_estimate_ns(const struct depth *d, int64_t planes)
 {
   return cost_ns(DEPTHWISE_NS, planes * d->taps * d->out);
 }
@@ -307,30 +312,32 @@ static double plane_ns(const struct depth *d, int64_t planes)
 void depth_forward(const struct window *w, const void *x, const void *weight,
     const struct convolve_end *end, void *y, void *tmp)
 {
-  struct depth d = make_depth(w, y, false);
-  const bool padded = is_padded(w);
+  struct depth d = depthwise_make_pass(w, y, false);
+  const bool padded = depthwise_is_padded(w);
   d.x = x;
   d.weight = weight;
   d.end = end;
   d.tmp = tmp;
-  if (padded) padded_offsets(w, tmp);
+  if (padded) depthwise_list_padded_offsets(w, tmp);
   parallel_for_stoppable(w->n * w->groups * w->filters,
       cost_ns(padded ? DEPTHWISE_FORWARD_NS : DEPTHWISE_NS, d.taps * d.out),
-      padded ? padded_planes : tap_planes, &d);
+      padded ? depthwise_run_padded_planes : depthwise_run_tap_planes, &d);
 }
 
 void depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
-  struct depth d = make_depth(w, dx, add);
+  struct depth d = depthwise_make_pass(w, dx, add);
   d.dy = dy;
   d.weight = weight;
-  parallel_for_stoppable(w->n * w->groups, plane_ns(&d, w->filters), data_planes, &d);
+  parallel_for_stoppable(
+      w->n * w->groups, depthwise_estimate_ns(&d, w->filters), depthwise_run_data_planes, &d);
 }
 
 void depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
-  struct depth d = make_depth(w, dw, add);
+  struct depth d = depthwise_make_pass(w, dw, add);
   d.x = x;
   d.dy = dy;
-  parallel_for_stoppable(w->groups * w->filters, plane_ns(&d, w->n), weight_filters, &d);
+  parallel_for_stoppable(
+      w->groups * w->filters, depthwise_estimate_ns(&d, w->n), depthwise_run_weight_filters, &d);
 }

@@ -24,7 +24,7 @@ size_t few_scratch(const struct window *w)
 /* -- what the windows see ---------------------------------------------------------------------- */
 
 /* Copies row (z, y) of one channel, as the taps along the width see it from column x on. */
-static void copy_row(
+static void few_copy_row(
     const struct window *w, const char *row, bool inside, int64_t x, size_t size, char *to)
 {
   for (int64_t k = 0; k < w->kernel[2]; k++, x += w->dilate[2], to += size)
@@ -35,7 +35,7 @@ static void copy_row(
 }
 
 /* Copies what position j of an image sees. */
-static void copy_window(const struct window *w, const char *image, int64_t j, char *to)
+static void few_copy_window(const struct window *w, const char *image, int64_t j, char *to)
 {
   const size_t size = dtype_size(w->dtype), taps = (size_t)w->kernel[2] * size;
   const int64_t x = j % w->out[2] * w->stride[2] - w->pad[2],
@@ -52,7 +52,7 @@ static void copy_window(const struct window *w, const char *image, int64_t j, ch
         if (inside && whole)
           memcpy(to, row + (size_t)x * size, taps);
         else
-          copy_row(w, row, inside, x, size, to);
+          few_copy_row(w, row, inside, x, size, to);
       }
 }
 
@@ -69,7 +69,7 @@ struct few {
   int64_t out, depth;
 };
 
-static void add_bias(const struct few *f, int64_t filter)
+static void few_add_bias(const struct few *f, int64_t filter)
 {
   if (f->size == sizeof(double)) {
     const double b = ((const double *)f->end->bias)[filter];
@@ -81,7 +81,7 @@ static void add_bias(const struct few *f, int64_t filter)
   }
 }
 
-static void few_filters(int64_t begin, int64_t end, void *context)
+static void few_run_filters(int64_t begin, int64_t end, void *context)
 {
   const struct few *f = context;
   const int64_t last = MIN(end * FILTERS, f->w->filters);
@@ -97,7 +97,7 @@ static void few_filters(int64_t begin, int64_t end, void *context)
     else
       f->t->dots(n, f->out, f->depth, weight, f->depth, f->windows, f->depth, y, f->out, 1,
           f->end->add);
-    for (int64_t i = 0; f->end->bias && i < n; i++) add_bias(f, o + i);
+    for (int64_t i = 0; f->end->bias && i < n; i++) few_add_bias(f, o + i);
     f->t->act(f->end->act, n * f->out, y);
   }
 }
@@ -117,10 +117,10 @@ void few_forward(const struct window *w, const void *x, const void *weight,
   for (int64_t i = 0; i < w->n; i++) {
     const char *image = (const char *)x + (size_t)(i * w->channels * window_in(w)) * f.size;
     for (int64_t j = 0; j < f.out; j++)
-      copy_window(w, image, j, (char *)tmp + (size_t)(j * f.depth) * f.size);
+      few_copy_window(w, image, j, (char *)tmp + (size_t)(j * f.depth) * f.size);
     f.y = (char *)y + (size_t)(i * w->filters * f.out) * f.size;
     /* small weights are in the cache */
     parallel_for_stoppable(
-        (w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_filters, &f);
+        (w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_run_filters, &f);
   }
 }

@@ -46,7 +46,7 @@ struct levels_pass {
 
 /* -- sizes ------------------------------------------------------------------------------------- */
 
-static struct window make_word_window(const struct window *w)
+static struct window levels_make_word_window(const struct window *w)
 {
   struct window x = *w;
   x.channels = (w->channels + PER - 1) / PER;
@@ -60,16 +60,16 @@ static struct window make_word_window(const struct window *w)
 
 /* Returns whether threads take images, not parts of one. That must not depend on the number of
 ** threads, which the function that counts scratch does not know. */
-static bool by_images(const struct window *w) { return w->n >= UNITS; }
+static bool levels_divides_images(const struct window *w) { return w->n >= UNITS; }
 
-static struct levels_pass make_levels_pass(const struct window *w, int dtype)
+static struct levels_pass levels_make_pass(const struct window *w, int dtype)
 {
   struct levels_pass x = { .t = gemm_type(GEMM_S8),
     .moves = gemm_type(TY_F32),
-    .words = make_word_window(w),
+    .words = levels_make_word_window(w),
     .direct = window_1x1(w) };
   const int64_t out = window_out(w), nr = x.t->nr, mr = x.t->mr,
-                wanted = by_images(w) ? 1 : UNITS;
+                wanted = levels_divides_images(w) ? 1 : UNITS;
   x.depth = PER * window_depth(&x.words);
   x.cols = MIN(MOST_PANELS * nr, (out + nr - 1) / nr * nr);
   while (x.cols > nr && (x.cols * x.depth > PANEL_BYTES ||
@@ -93,20 +93,20 @@ static struct levels_pass make_levels_pass(const struct window *w, int dtype)
   return x;
 }
 
-static size_t thread_bytes(const struct levels_pass *x)
+static size_t levels_count_thread_bytes(const struct levels_pass *x)
 {
   return x->level_bytes + x->word_bytes + x->panel_bytes + x->sum_bytes;
 }
 
-static size_t tap_bytes(const struct window *w)
+static size_t levels_count_tap_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
 size_t convolve_levels_scratch(const struct window *w, int dtype)
 {
-  const struct levels_pass x = make_levels_pass(w, dtype);
-  return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
+  const struct levels_pass x = levels_make_pass(w, dtype);
+  return levels_count_tap_bytes(w) + levels_count_thread_bytes(&x) * (size_t)parallel_threads();
 }
 
 /* -- weights ----------------------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ struct ordering {
   int32_t *zero_term;                                 /* per filter */
 };
 
-static void order_filters(int64_t begin, int64_t end, void *context)
+static void levels_order_filters(int64_t begin, int64_t end, void *context)
 {
   const struct ordering *x = context;
   const int64_t taps = window_taps(x->w), channels = x->w->channels;
@@ -141,7 +141,7 @@ static void order_filters(int64_t begin, int64_t end, void *context)
 
 /* Finds the filters in the order of the words, and their zero terms, in the instruction's state;
 ** writes them there where they are not those of this weight. */
-static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
+static int levels_order_weight(struct levels_pass *x, struct gemm_kept *kept)
 {
   const struct window *w = &x->v->w;
   const int64_t filters = w->groups * w->filters;
@@ -152,7 +152,7 @@ static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
   NEED(packed, TY_EMEMORY, "out of memory: weight of %zu bytes in another order", bytes);
   struct ordering o = { w, x->depth, x->v->zero, x->v->weight->p, (int8_t *)packed,
     (int32_t *)(packed + bytes) };
-  if (!fresh) parallel_for(filters, cost_ns(LEVELS_PACK_NS, x->depth), order_filters, &o);
+  if (!fresh) parallel_for(filters, cost_ns(LEVELS_PACK_NS, x->depth), levels_order_filters, &o);
   x->weight = o.to;
   x->row.zero_term = o.zero_term;
   return TY_OK;
@@ -160,25 +160,25 @@ static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
 
 /* -- an image ---------------------------------------------------------------------------------- */
 
-static char *thread_buffer(const struct levels_pass *x)
+static char *levels_find_thread_buffer(const struct levels_pass *x)
 {
-  return x->threads + thread_bytes(x) * (size_t)parallel_index();
+  return x->threads + levels_count_thread_bytes(x) * (size_t)parallel_index();
 }
 
 /* Returns the bits to invert in words of the image: those that take 128 from each uint8. */
-static uint32_t get_flip(const struct levels_pass *x)
+static uint32_t levels_get_flip(const struct levels_pass *x)
 {
   return x->v->dtype == TY_U8 ? 0x80808080u : 0;
 }
 
 /* Makes words of the image: those of blocks begin .. end - 1 of four channels, counted through all
 ** groups of the convolution. */
-static void make_words(int64_t begin, int64_t end, void *context)
+static void levels_make_words(int64_t begin, int64_t end, void *context)
 {
   const struct levels_pass *x = context;
   const struct window *w = &x->v->w, *b = &x->words;
   const int64_t plane = window_in(b), in = window_in(w);
-  const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, flip = get_flip(x);
+  const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, flip = levels_get_flip(x);
   const bool padded = w->pad[0] || w->pad[1] || w->pad[2];
   const int64_t every = w->kernel[1] == 1 && !w->pad[1] ? w->stride[1] : 1; /* rows that are read */
   for (int64_t i = begin; i < end; i++) {
@@ -200,7 +200,7 @@ static void make_words(int64_t begin, int64_t end, void *context)
 }
 
 /* Makes results of the sums of `rows` filters from `channel` on, at `n` positions from j on. */
-static void finish_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
+static void levels_finish_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
     int64_t rows, int64_t j, int64_t n)
 {
   const struct window *w = &x->v->w;
@@ -221,7 +221,7 @@ static void finish_unit(const struct levels_pass *x, const int32_t *sums, int64_
 }
 
 /* Fills one panel: `cols` positions from j of a group. */
-static void fill_panel(
+static void levels_fill_panel(
     const struct levels_pass *x, int64_t group, int64_t j, int64_t cols, uint32_t *panel)
 {
   const struct window *w = &x->v->w, *b = &x->words;
@@ -233,25 +233,25 @@ static void fill_panel(
         false);
     return;
   }
-  const uint32_t flip = get_flip(x);
+  const uint32_t flip = levels_get_flip(x);
   t->panel(w->channels, cols, x->levels + group * w->channels * window_in(w) + j, window_in(w),
       panel);
   for (int64_t i = 0; flip && i < b->channels * width; i++) panel[i] ^= flip;
 }
 
-static void multiply_units(int64_t begin, int64_t end, void *context)
+static void levels_multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct levels_pass *x = context;
   const struct window *w = &x->v->w;
   const struct gemm_type *t = x->t;
-  char *panels = thread_buffer(x) + x->level_bytes + x->word_bytes;
+  char *panels = levels_find_thread_buffer(x) + x->level_bytes + x->word_bytes;
   int32_t *sums = (int32_t *)(panels + x->panel_bytes);
   for (int64_t u = begin; u < end; u++) {
     const int64_t group = u / x->across / x->down, j = u % x->across * x->cols,
                   o = u / x->across % x->down * x->rows, rows = MIN(x->rows, w->filters - o),
                   cols = MIN(x->cols, window_out(w) - j);
     for (int64_t q = 0; q < cols; q += t->nr)
-      fill_panel(x, group, j + q, MIN(t->nr, cols - q), (uint32_t *)(panels + q * x->depth));
+      levels_fill_panel(x, group, j + q, MIN(t->nr, cols - q), (uint32_t *)(panels + q * x->depth));
     const struct gemm_block g = { .m = rows,
       .n = cols,
       .k = x->depth,
@@ -267,12 +267,12 @@ static void multiply_units(int64_t begin, int64_t end, void *context)
       .alpha = 1,
       .copy = true };
     gemm_sum(t, &g);
-    finish_unit(x, sums, group * w->filters + o, rows, j, cols);
+    levels_finish_unit(x, sums, group * w->filters + o, rows, j, cols);
   }
 }
 
 /* Takes image i into `buffer` of a thread, float32 as levels. */
-static void enter_image(struct levels_pass *x, int64_t i, char *buffer)
+static void levels_enter_image(struct levels_pass *x, int64_t i, char *buffer)
 {
   const struct convolve_levels *v = x->v;
   const int64_t n = v->w.groups * v->w.channels * window_in(&v->w);
@@ -288,38 +288,38 @@ static void enter_image(struct levels_pass *x, int64_t i, char *buffer)
     x->levels = (const uint8_t *)v->x + i * n;
 }
 
-static void convolve_images(int64_t begin, int64_t end, void *context)
+static void levels_convolve_images(int64_t begin, int64_t end, void *context)
 {
   struct levels_pass x = *(const struct levels_pass *)context;
   const int64_t groups = x.v->w.groups;
   for (int64_t i = begin; i < end; i++) {
-    enter_image(&x, i, thread_buffer(&x));
-    if (!x.direct) make_words(0, groups * x.words.channels, &x);
-    multiply_units(0, x.across * x.down * groups, &x);
+    levels_enter_image(&x, i, levels_find_thread_buffer(&x));
+    if (!x.direct) levels_make_words(0, groups * x.words.channels, &x);
+    levels_multiply_units(0, x.across * x.down * groups, &x);
   }
 }
 
 int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp)
 {
-  struct levels_pass x = make_levels_pass(&v->w, v->dtype);
+  struct levels_pass x = levels_make_pass(&v->w, v->dtype);
   x.v = v;
   x.row = v->row;
   x.row.unit = v->scale;
   x.tap = tmp;
-  x.threads = (char *)tmp + tap_bytes(&v->w);
+  x.threads = (char *)tmp + levels_count_tap_bytes(&v->w);
   window_offsets(&x.words, tmp);
-  TRY(order_weight(&x, kept));
-  if (by_images(&v->w)) {
-    parallel_chunks_stoppable(v->w.n, 1, convolve_images, &x);
+  TRY(levels_order_weight(&x, kept));
+  if (levels_divides_images(&v->w)) {
+    parallel_chunks_stoppable(v->w.n, 1, levels_convolve_images, &x);
     return TY_OK;
   }
   const int64_t groups = v->w.groups;
   for (int64_t i = 0; i < v->w.n && !stop_wanted(); i++) {
-    enter_image(&x, i, x.threads);
+    levels_enter_image(&x, i, x.threads);
     if (!x.direct)
       parallel_for(
-          groups * x.words.channels, cost_ns(NS_PICK, window_in(&x.words)), make_words, &x);
-    parallel_chunks_stoppable(x.across * x.down * groups, 1, multiply_units, &x);
+          groups * x.words.channels, cost_ns(NS_PICK, window_in(&x.words)), levels_make_words, &x);
+    parallel_chunks_stoppable(x.across * x.down * groups, 1, levels_multiply_units, &x);
   }
   return TY_OK;
 }

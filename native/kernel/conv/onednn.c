@@ -12,7 +12,7 @@ enum {
 };
 
 /* Returns the description of a dense array of some form. */
-static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
+static onednn_desc onednn_make_desc(int n, const int64_t *size, int form, bool rounded)
 {
   static const dnnl_format_tag_t of_4[] = { dnnl_nCw4c, dnnl_nChw4c, dnnl_nCdhw4c },
                                  of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
@@ -32,7 +32,7 @@ static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
 
 /* Describes the arrays as they are, or, if free, as the primitive prefers them where they are
 ** plain. */
-static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
+static bool onednn_describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
@@ -58,19 +58,19 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
     o->dilate[i] = v->dilate[first + i] - 1;
     o->pad[i] = v->pad[first + i];
   }
-  return (o->d[X] = make_desc(n, dx, form[X], rounded[X])) &&
-      (o->d[W] = make_desc(n + grouped, dw, form[W], rounded[W])) &&
-      (o->d[Y] = make_desc(n, dy, form[Y], rounded[Y])) &&
-      (!s->bias || (o->bias = make_desc(1, &filters, UNBLOCKED, false)));
+  return (o->d[X] = onednn_make_desc(n, dx, form[X], rounded[X])) &&
+      (o->d[W] = onednn_make_desc(n + grouped, dw, form[W], rounded[W])) &&
+      (o->d[Y] = onednn_make_desc(n, dy, form[Y], rounded[Y])) &&
+      (!s->bias || (o->bias = onednn_make_desc(1, &filters, UNBLOCKED, false)));
 }
 
-static void descs_free(struct onednn_conv *o)
+static void onednn_free_descs(struct onednn_conv *o)
 {
   for (int i = 0; i < OPERANDS; i++) onednn_desc_free(o->d[i]);
   onednn_desc_free(o->bias);
 }
 
-static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
+static bool onednn_append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
 {
   static const dnnl_alg_kind_t kind[] = { 0, dnnl_eltwise_relu, dnnl_eltwise_logistic,
     dnnl_eltwise_tanh, dnnl_eltwise_soft_relu };
@@ -83,7 +83,7 @@ static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
   return ok;
 }
 
-static dnnl_primitive_desc_t new_primitive_desc(
+static dnnl_primitive_desc_t onednn_create_desc(
     const struct onednn_conv *o, const struct onednn_shape *s, dnnl_primitive_attr_t attr)
 {
   if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
@@ -91,9 +91,10 @@ static dnnl_primitive_desc_t new_primitive_desc(
   struct onednn_conv way = { 0 }; /* whose types are not those of the gradients */
   forward.which = FORWARD;
   forward.bias = false;
-  dnnl_primitive_desc_t hint =
-      describe_all(&way, &forward, true) ? onednn_forward(&way, dnnl_forward_training, NULL) : NULL;
-  descs_free(&way);
+  dnnl_primitive_desc_t hint = onednn_describe_all(&way, &forward, true)
+      ? onednn_forward(&way, dnnl_forward_training, NULL)
+      : NULL;
+  onednn_free_descs(&way);
   if (!hint) return NULL;
   dnnl_primitive_desc_t d =
       s->which == DATA ? onednn_back_data(o, hint, attr) : onednn_back_weight(o, hint, attr);
@@ -101,7 +102,7 @@ static dnnl_primitive_desc_t new_primitive_desc(
   return d;
 }
 
-static bool is_fast(dnnl_primitive_desc_t d)
+static bool onednn_is_fast(dnnl_primitive_desc_t d)
 {
   const char *name = "";
   dnnl_primitive_desc_query(d, dnnl_query_impl_info_str, 0, &name);
@@ -109,24 +110,24 @@ static bool is_fast(dnnl_primitive_desc_t d)
 }
 
 /* Returns NULL where oneDNN has no primitive, or only a slow one. */
-static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
+static dnnl_primitive_desc_t onednn_make_fast_desc(const struct onednn_shape *s)
 {
   struct onednn_conv any = { 0 };
   dnnl_primitive_attr_t attr;
   dnnl_primitive_desc_t d = NULL;
   if (dnnl_primitive_attr_create(&attr)) return NULL;
   dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-  if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) &&
-      describe_all(&any, s, true))
-    d = new_primitive_desc(&any, s, attr);
-  descs_free(&any);
+  if (onednn_append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) &&
+      onednn_describe_all(&any, s, true))
+    d = onednn_create_desc(&any, s, attr);
+  onednn_free_descs(&any);
   dnnl_primitive_attr_destroy(attr);
-  if (!d || is_fast(d)) return d;
+  if (!d || onednn_is_fast(d)) return d;
   dnnl_primitive_desc_destroy(d);
   return NULL;
 }
 
-static onednn_desc query_operand(dnnl_primitive_desc_t d, int which, int o)
+static onednn_desc onednn_query_operand(dnnl_primitive_desc_t d, int which, int o)
 {
   static const dnnl_query_t query[3][OPERANDS] = {
     [FORWARD] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md },
@@ -152,7 +153,7 @@ static struct known known[KNOWN];
 static int64_t asked;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void fill_key(struct known *k, const struct onednn_shape *s)
+static void onednn_fill_key(struct known *k, const struct onednn_shape *s)
 {
   memset(k, 0, sizeof *k);
   for (int i = 0; i < s->x->ndim; i++)
@@ -168,22 +169,22 @@ static void fill_key(struct known *k, const struct onednn_shape *s)
   k->threads = parallel_most();
 }
 
-static size_t inner_bytes(
+static size_t onednn_count_inner_bytes(
     dnnl_primitive_desc_t d, const struct onednn_shape *s, const struct onednn_conv *plain, int o)
 {
-  onednn_desc inner = query_operand(d, s->which, o);
+  onednn_desc inner = onednn_query_operand(d, s->which, o);
   return dnnl_memory_desc_equal(plain->d[o], inner)
       ? 0
       : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
 }
 
-static void primitive_bytes(dnnl_primitive_desc_t d, const struct onednn_shape *s,
+static void onednn_count_primitive_bytes(dnnl_primitive_desc_t d, const struct onednn_shape *s,
     const struct onednn_conv *plain, struct onednn_bytes *r)
 {
-  r->x = inner_bytes(d, s, plain, X);
-  r->y = inner_bytes(d, s, plain, Y);
-  r->w = s->which == WEIGHT ? inner_bytes(d, s, plain, W) : 0;
-  r->packed = s->which == WEIGHT ? 0 : inner_bytes(d, s, plain, W);
+  r->x = onednn_count_inner_bytes(d, s, plain, X);
+  r->y = onednn_count_inner_bytes(d, s, plain, Y);
+  r->w = s->which == WEIGHT ? onednn_count_inner_bytes(d, s, plain, W) : 0;
+  r->packed = s->which == WEIGHT ? 0 : onednn_count_inner_bytes(d, s, plain, W);
   r->pad = align_up(
       dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0)),
       ALIGN);
@@ -196,35 +197,35 @@ void onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
 }
 
 /* Asks for the bytes of one thread and of the largest team: teams between need no more. */
-static void query_bytes(struct known *k, const struct onednn_shape *s)
+static void onednn_query_bytes(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
   struct onednn_conv plain = { 0 };
-  k->able = describe_all(&plain, s, false);
+  k->able = onednn_describe_all(&plain, s, false);
   for (int i = 0; i < COUNT(teams) && k->able; i++) {
     struct onednn_bytes r;
     parallel_library_set(teams[i]);
-    dnnl_primitive_desc_t d = primitive_desc(s);
+    dnnl_primitive_desc_t d = onednn_make_fast_desc(s);
     k->able = d != NULL;
     if (!d) break;
-    primitive_bytes(d, s, &plain, &r);
+    onednn_count_primitive_bytes(d, s, &plain, &r);
     dnnl_primitive_desc_destroy(d);
     onednn_bytes_widen(&k->bytes, &r);
   }
   parallel_library();
-  descs_free(&plain);
+  onednn_free_descs(&plain);
 }
 
 bool part_bytes(const struct onednn_shape *s, struct onednn_bytes *out)
 {
   struct known k;
-  fill_key(&k, s);
+  onednn_fill_key(&k, s);
   pthread_mutex_lock(&lock);
   int64_t i = 0, n = MIN(asked, KNOWN);
   while (i < n && memcmp(&known[i], &k, offsetof(struct known, able))) i++;
   if (i == n) {
     i = asked++ % KNOWN;
-    query_bytes(&k, s);
+    onednn_query_bytes(&k, s);
     known[i] = k;
   }
   k = known[i];
@@ -252,7 +253,7 @@ void part_release(struct onednn_primitive *p)
 }
 
 /* Makes the copy between a plain array and the primitive's form; none where these are the same. */
-static bool make_bridge(
+static bool onednn_make_bridge(
     struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {
   p->outside[o] = onednn_memory(plain);
@@ -263,16 +264,17 @@ static bool make_bridge(
   return p->inside[o] && p->copy[o];
 }
 
-static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
+static bool onednn_make_primitive(struct onednn_primitive *p, dnnl_primitive_desc_t d,
     const struct onednn_shape *s, const struct onednn_conv *plain, const struct onednn_bytes *r)
 {
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
   struct onednn_bytes now;
-  primitive_bytes(d, s, plain, &now);
+  onednn_count_primitive_bytes(d, s, plain, &now);
   if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
     return false;
   for (int o = 0; o < OPERANDS; o++)
-    if (!make_bridge(p, o, plain->d[o], query_operand(d, s->which, o), o == result[s->which]))
+    if (!onednn_make_bridge(
+            p, o, plain->d[o], onednn_query_operand(d, s->which, o), o == result[s->which]))
       return false;
   p->pad = onednn_memory(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_memory(plain->bias) : NULL;
@@ -293,9 +295,9 @@ void part_make(
 {
   struct onednn_conv plain = { 0 };
   part_release(p);
-  dnnl_primitive_desc_t d = primitive_desc(s);
-  bool ok = d && describe_all(&plain, s, false) && make_from(p, d, s, &plain, r);
-  descs_free(&plain);
+  dnnl_primitive_desc_t d = onednn_make_fast_desc(s);
+  bool ok = d && onednn_describe_all(&plain, s, false) && onednn_make_primitive(p, d, s, &plain, r);
+  onednn_free_descs(&plain);
   if (d) dnnl_primitive_desc_destroy(d);
   if (!ok) part_release(p);
   p->threads = parallel_threads();

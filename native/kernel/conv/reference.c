@@ -2,12 +2,12 @@
 ** are held to. */
 #include "kernel/conv/conv.h"
 
-static double get_number(int dtype, const void *p, int64_t i)
+static double reference_get_number(int dtype, const void *p, int64_t i)
 {
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-static void store_number(int dtype, void *p, int64_t i, double v, bool add)
+static void reference_store_number(int dtype, void *p, int64_t i, double v, bool add)
 {
   if (dtype == TY_F64)
     ((double *)p)[i] = v + (add ? ((double *)p)[i] : 0);
@@ -16,7 +16,7 @@ static void store_number(int dtype, void *p, int64_t i, double v, bool add)
 }
 
 /* Returns the index, in a channel, of the element that position j sees through tap t, or -1. */
-static int64_t seen_element(const struct window *w, int64_t j, int64_t t)
+static int64_t reference_find_element(const struct window *w, int64_t j, int64_t t)
 {
   int64_t at = 0, position[3], tap[3];
   for (int a = 2; a >= 0; a--) {
@@ -35,7 +35,7 @@ static int64_t seen_element(const struct window *w, int64_t j, int64_t t)
 struct term { int64_t x, w, y; };
 typedef void (*visit_fn)(const struct term *t, void *context);
 
-static void visit_all(const struct window *w, visit_fn visit, void *context)
+static void reference_visit_all(const struct window *w, visit_fn visit, void *context)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   for (int64_t i = 0; i < w->n * w->groups; i++)
@@ -43,7 +43,7 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
       for (int64_t j = 0; j < out; j++)
         for (int64_t c = 0; c < w->channels; c++)
           for (int64_t t = 0; t < taps; t++) {
-            int64_t at = seen_element(w, j, t), filter = i % w->groups * w->filters + o;
+            int64_t at = reference_find_element(w, j, t), filter = i % w->groups * w->filters + o;
             struct term term = { (i * w->channels + c) * in + at,
               (filter * w->channels + c) * taps + t, (i * w->filters + o) * out + j };
             if (at >= 0) visit(&term, context);
@@ -52,28 +52,31 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
 
 struct reference_call { int dtype; const void *x, *w, *y; void *to; };
 
-static void add_forward(const struct term *t, void *context)
+static void reference_add_forward(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  store_number(p->dtype, p->to, t->y,
-      get_number(p->dtype, p->x, t->x) * get_number(p->dtype, p->w, t->w), true);
+  reference_store_number(p->dtype, p->to, t->y,
+      reference_get_number(p->dtype, p->x, t->x) * reference_get_number(p->dtype, p->w, t->w),
+      true);
 }
 
-static void add_data(const struct term *t, void *context)
+static void reference_add_data(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  store_number(p->dtype, p->to, t->x,
-      get_number(p->dtype, p->y, t->y) * get_number(p->dtype, p->w, t->w), true);
+  reference_store_number(p->dtype, p->to, t->x,
+      reference_get_number(p->dtype, p->y, t->y) * reference_get_number(p->dtype, p->w, t->w),
+      true);
 }
 
-static void add_weight(const struct term *t, void *context)
+static void reference_add_weight(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  store_number(p->dtype, p->to, t->w,
-      get_number(p->dtype, p->y, t->y) * get_number(p->dtype, p->x, t->x), true);
+  reference_store_number(p->dtype, p->to, t->w,
+      reference_get_number(p->dtype, p->y, t->y) * reference_get_number(p->dtype, p->x, t->x),
+      true);
 }
 
-static void clear_numbers(int dtype, void *p, int64_t n)
+static void reference_clear_numbers(int dtype, void *p, int64_t n)
 {
   memset(p, 0, (size_t)n * dtype_size(dtype));
 }
@@ -83,26 +86,27 @@ void convolve_reference(
 {
   struct reference_call p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
-  if (!add) clear_numbers(w->dtype, y, w->n * filters * out);
+  if (!add) reference_clear_numbers(w->dtype, y, w->n * filters * out);
   for (int64_t i = 0; bias && i < w->n * filters * out; i++)
-    store_number(w->dtype, y, i, get_number(w->dtype, bias, i / out % filters), add);
-  visit_all(w, add_forward, &p);
+    reference_store_number(
+        w->dtype, y, i, reference_get_number(w->dtype, bias, i / out % filters), add);
+  reference_visit_all(w, reference_add_forward, &p);
 }
 
 void convolve_reference_data(
     const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
   struct reference_call p = { w->dtype, NULL, weight, dy, dx };
-  if (!add) clear_numbers(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
-  visit_all(w, add_data, &p);
+  if (!add) reference_clear_numbers(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
+  reference_visit_all(w, reference_add_data, &p);
 }
 
 void convolve_reference_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
   struct reference_call p = { w->dtype, x, NULL, dy, dw };
-  if (!add) clear_numbers(w->dtype, dw, w->groups * w->filters * window_depth(w));
-  visit_all(w, add_weight, &p);
+  if (!add) reference_clear_numbers(w->dtype, dw, w->groups * w->filters * window_depth(w));
+  reference_visit_all(w, reference_add_weight, &p);
 }
 
 /* -- columns ----------------------------------------------------------------------------------- */
@@ -112,21 +116,21 @@ void conv_im2col(const struct window *w, const void *x, void *columns, bool add)
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
-      int64_t at = seen_element(w, j, row % taps);
-      store_number(w->dtype, columns, row * out + j,
-          at < 0 ? 0 : get_number(w->dtype, x, row / taps * in + at), add);
+      int64_t at = reference_find_element(w, j, row % taps);
+      reference_store_number(w->dtype, columns, row * out + j,
+          at < 0 ? 0 : reference_get_number(w->dtype, x, row / taps * in + at), add);
     }
 }
 
 void conv_col2im(const struct window *w, const void *columns, void *x, bool add)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
-  if (!add) clear_numbers(w->dtype, x, w->n * w->channels * in);
+  if (!add) reference_clear_numbers(w->dtype, x, w->n * w->channels * in);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
-      int64_t at = seen_element(w, j, row % taps);
+      int64_t at = reference_find_element(w, j, row % taps);
       if (at >= 0)
-        store_number(
-            w->dtype, x, row / taps * in + at, get_number(w->dtype, columns, row * out + j), true);
+        reference_store_number(w->dtype, x, row / taps * in + at,
+            reference_get_number(w->dtype, columns, row * out + j), true);
     }
 }

@@ -38,7 +38,7 @@ bool rounded_profitable(const struct window *w)
       w->filters >= ROUNDED_FILTERS && window_depth(w) >= ROUNDED_DEPTH;
 }
 
-static struct rounded_pass make_rounded_pass(const struct window *w)
+static struct rounded_pass rounded_make_pass(const struct window *w)
 {
   struct rounded_pass x = { .w = w, .t = gemm_type(GEMM_BF16), .words = *w };
   const int64_t nr = x.t->nr;
@@ -55,21 +55,21 @@ static struct rounded_pass make_rounded_pass(const struct window *w)
   return x;
 }
 
-static size_t tap_bytes(const struct window *w)
+static size_t rounded_count_tap_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
 size_t rounded_scratch(const struct window *w)
 {
-  const struct rounded_pass x = make_rounded_pass(w);
-  return tap_bytes(w) + (x.word_bytes + x.panel_bytes) * (size_t)parallel_threads();
+  const struct rounded_pass x = rounded_make_pass(w);
+  return rounded_count_tap_bytes(w) + (x.word_bytes + x.panel_bytes) * (size_t)parallel_threads();
 }
 
 struct rounding { const struct window *w; int64_t depth; const float *from; uint16_t *to; };
 
 /* Rounds filters in the order of the words. */
-static void order_filters(int64_t begin, int64_t end, void *context)
+static void rounded_order_filters(int64_t begin, int64_t end, void *context)
 {
   const struct rounding *x = context;
   const int64_t taps = window_taps(x->w), channels = x->w->channels;
@@ -85,7 +85,7 @@ static void order_filters(int64_t begin, int64_t end, void *context)
 }
 
 /* Makes the words of a group's channels, which begin at `from`. */
-static void make_words(const struct rounded_pass *x, const float *from, uint32_t *to)
+static void rounded_make_words(const struct rounded_pass *x, const float *from, uint32_t *to)
 {
   const struct window *w = x->w, *b = &x->words;
   const int64_t in = window_in(w), plane = window_in(b), nr = x->t->nr;
@@ -105,7 +105,7 @@ static void make_words(const struct rounded_pass *x, const float *from, uint32_t
 }
 
 /* Convolves one group of one image: channels at `from`, filters from `filter` on. */
-static void convolve_group(
+static void rounded_convolve_group(
     const struct rounded_pass *x, const float *from, int64_t filter, float *y, char *buffer)
 {
   const struct window *w = x->w;
@@ -128,7 +128,7 @@ static void convolve_group(
     .add = x->end.add,
     .copy = true,
     .act = x->end.act };
-  make_words(x, from, (uint32_t *)buffer);
+  rounded_make_words(x, from, (uint32_t *)buffer);
   for (int64_t j = 0; j < out; j += x->cols) {
     g.n = MIN(x->cols, out - j);
     g.c = y + j;
@@ -141,35 +141,36 @@ static void convolve_group(
   }
 }
 
-static void convolve_groups(int64_t begin, int64_t end, void *context)
+static void rounded_convolve_groups(int64_t begin, int64_t end, void *context)
 {
   const struct rounded_pass *x = context;
   const struct window *w = x->w;
   char *buffer = x->threads + (x->word_bytes + x->panel_bytes) * (size_t)parallel_index();
   for (int64_t i = begin; i < end; i++)
-    convolve_group(x, x->x + i * w->channels * window_in(w), i % w->groups * w->filters,
+    rounded_convolve_group(x, x->x + i * w->channels * window_in(w), i % w->groups * w->filters,
         x->y + i * w->filters * window_out(w), buffer);
 }
 
 int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  struct rounded_pass p = make_rounded_pass(w);
+  struct rounded_pass p = rounded_make_pass(w);
   const int64_t filters = w->groups * w->filters;
   bool fresh;
   struct rounding o = { w, p.depth, weight->p,
     gemm_kept_buffer(kept, weight, (size_t)(filters * p.depth) * sizeof(uint16_t), &fresh) };
   NEED(o.to, TY_EMEMORY, "out of memory: rounded weight of %lld numbers",
       (long long)(filters * p.depth));
-  if (!fresh) parallel_for(filters, cost_ns(NS_ELEMENT, p.depth), order_filters, &o);
+  if (!fresh) parallel_for(filters, cost_ns(NS_ELEMENT, p.depth), rounded_order_filters, &o);
   p.weight = o.to;
   p.x = x;
   p.y = y;
   p.end = *end;
   p.tap = tmp;
-  p.threads = (char *)tmp + tap_bytes(w);
+  p.threads = (char *)tmp + rounded_count_tap_bytes(w);
   window_offsets(&p.words, tmp);
   parallel_for_stoppable(w->n * w->groups,
-      NS_PRODUCT * (double)(window_out(w) * w->filters) * (double)p.depth / 2, convolve_groups, &p);
+      NS_PRODUCT * (double)(window_out(w) * w->filters) * (double)p.depth / 2,
+      rounded_convolve_groups, &p);
   return TY_OK;
 }

@@ -111,7 +111,7 @@ struct tiles_pass {
 /* -- sizes ------------------------------------------------------------------------------------- */
 
 /* Sets the positions of a unit of `rows` rows of `images` images. */
-static void size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
+static void tiles_size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
 {
   x->rows = rows;
   x->images = images;
@@ -120,13 +120,13 @@ static void size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
   x->plane = images * x->image + x->pitch + TILE_LANES;
 }
 
-static int64_t unit_bytes(const struct tiles_pass *x)
+static int64_t tiles_count_unit_bytes(const struct tiles_pass *x)
 {
   return x->plane * x->channels * TILE_CHANNELS * (int64_t)sizeof(uint16_t);
 }
 
 /* Divides the positions of a flat window into units. */
-static void cut_flat(struct tiles_pass *x)
+static void tiles_cut_flat(struct tiles_pass *x)
 {
   const int64_t all = window_positions(&x->w), each = x->channels * TILE_CHANNELS * 2;
   x->positions = MAX(LEAST_POSITIONS, MIN(MOST_POSITIONS, UNIT_BYTES / each));
@@ -138,7 +138,7 @@ static void cut_flat(struct tiles_pass *x)
 }
 
 /* Divides images into units: bands of rows of one image, or several images. */
-static void cut_rows(struct tiles_pass *x)
+static void tiles_cut_rows(struct tiles_pass *x)
 {
   const struct window *w = &x->w;
   const int64_t out = w->out[1];
@@ -148,13 +148,15 @@ static void cut_rows(struct tiles_pass *x)
   int64_t bands = 0;
   do {
     bands++;
-    size_unit(x, (out + bands - 1) / bands, 1);
-  } while (x->rows > 1 && (unit_bytes(x) > UNIT_BYTES || x->rows * w->out[2] > MOST_POSITIONS));
+    tiles_size_unit(x, (out + bands - 1) / bands, 1);
+  } while (x->rows > 1 &&
+      (tiles_count_unit_bytes(x) > UNIT_BYTES || x->rows * w->out[2] > MOST_POSITIONS));
   if (bands == 1)
     for (int64_t images = 2; images <= w->n / UNITS; images++) {
       struct tiles_pass more = *x;
-      size_unit(&more, out, images);
-      if (unit_bytes(&more) > UNIT_BYTES || images * out * w->out[2] > MOST_POSITIONS) break;
+      tiles_size_unit(&more, out, images);
+      if (tiles_count_unit_bytes(&more) > UNIT_BYTES || images * out * w->out[2] > MOST_POSITIONS)
+        break;
       *x = more;
     }
   x->units = bands > 1 ? w->n * ((out + x->rows - 1) / x->rows)
@@ -163,7 +165,7 @@ static void cut_rows(struct tiles_pass *x)
 
 /* Returns the convolution that makes the gradient of the data of `w` from that of its output, by
 ** steps of one. Its row r gives row r of every phase of the data. */
-static struct window turn_window(const struct window *w)
+static struct window tiles_turn_window(const struct window *w)
 {
   struct window t = *w;
   t.channels = w->filters;
@@ -179,34 +181,34 @@ static struct window turn_window(const struct window *w)
   return t;
 }
 
-static struct tiles_pass make_tiles_pass(const struct window *w, bool back)
+static struct tiles_pass tiles_make_pass(const struct window *w, bool back)
 {
-  struct tiles_pass x = { .t = conv_tiles(), .w = back ? turn_window(w) : *w, .whole = w,
+  struct tiles_pass x = { .t = conv_tiles(), .w = back ? tiles_turn_window(w) : *w, .whole = w,
     .back = back, .flat = window_1x1(w) };
   x.channels = (x.w.channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
   x.filters = (x.w.filters + TILE_FILTERS - 1) / TILE_FILTERS;
   if (x.flat)
-    cut_flat(&x);
+    tiles_cut_flat(&x);
   else
-    cut_rows(&x);
+    tiles_cut_rows(&x);
   for (int a = 0; a < 2; a++) {
     x.result[a] = back ? w->in[a + 1] : w->out[a + 1];
     x.step[a] = back ? w->stride[a + 1] : 1;
   }
   const int64_t tiles = x.flat ? x.positions / TILE_LANES
                                : x.images * ((x.rows * x.pitch + TILE_LANES - 1) / TILE_LANES);
-  x.x_bytes = align_up((size_t)unit_bytes(&x), ALIGN);
+  x.x_bytes = align_up((size_t)tiles_count_unit_bytes(&x), ALIGN);
   x.first_bytes = align_up((size_t)tiles * sizeof(int32_t), ALIGN);
   x.where_bytes = align_up((size_t)(tiles * TILE_LANES) * sizeof(int32_t), ALIGN);
   return x;
 }
 
-static size_t thread_bytes(const struct tiles_pass *x)
+static size_t tiles_count_thread_bytes(const struct tiles_pass *x)
 {
   return x->x_bytes + x->first_bytes + x->where_bytes;
 }
 
-static size_t tap_bytes(const struct window *w)
+static size_t tiles_count_tap_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
@@ -219,19 +221,19 @@ bool tiles_profitable(const struct window *w)
       w->channels >= TILES_CHANNELS;
 }
 
-static size_t pass_scratch(const struct window *w, bool back)
+static size_t tiles_count_scratch(const struct window *w, bool back)
 {
-  const struct tiles_pass x = make_tiles_pass(w, back);
-  return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
+  const struct tiles_pass x = tiles_make_pass(w, back);
+  return tiles_count_tap_bytes(w) + tiles_count_thread_bytes(&x) * (size_t)parallel_threads();
 }
 
-size_t tiles_scratch(const struct window *w) { return pass_scratch(w, false); }
-size_t tiles_data_scratch(const struct window *w) { return pass_scratch(w, true); }
+size_t tiles_scratch(const struct window *w) { return tiles_count_scratch(w, false); }
+size_t tiles_data_scratch(const struct window *w) { return tiles_count_scratch(w, true); }
 
 /* -- taps -------------------------------------------------------------------------------------- */
 
 /* Returns whether a tap makes elements of a phase. */
-static bool in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_t across)
+static bool tiles_is_in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_t across)
 {
   const struct window *w = x->whole;
   if (!x->back) return true;
@@ -240,7 +242,7 @@ static bool in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_
 }
 
 /* Returns where a tap sees position 0, in numbers. */
-static int64_t tap_offset(const struct tiles_pass *x, int64_t down, int64_t across)
+static int64_t tiles_find_tap(const struct tiles_pass *x, int64_t down, int64_t across)
 {
   const struct window *w = x->whole;
   const int64_t y = down * w->dilate[1], c = across * w->dilate[2], row = y / w->stride[1],
@@ -252,7 +254,7 @@ static int64_t tap_offset(const struct tiles_pass *x, int64_t down, int64_t acro
 }
 
 /* Finds phases of the result and their taps. */
-static void find_phases(struct tiles_pass *x, int64_t *tap)
+static void tiles_find_phases(struct tiles_pass *x, int64_t *tap)
 {
   const struct window *w = x->whole;
   int64_t weight = 0;
@@ -266,7 +268,7 @@ static void find_phases(struct tiles_pass *x, int64_t *tap)
     }
     for (int64_t y = 0; y < w->kernel[1]; y++)
       for (int64_t c = 0; c < w->kernel[2]; c++)
-        if (in_phase(x, i, y, c)) *tap++ = tap_offset(x, y, c);
+        if (tiles_is_in_phase(x, i, y, c)) *tap++ = tiles_find_tap(x, y, c);
     p->taps = tap - p->tap;
     weight += p->taps * x->channels * x->filters * 2 * TILE_NUMBERS;
   }
@@ -277,13 +279,13 @@ static void find_phases(struct tiles_pass *x, int64_t *tap)
 struct tiling { const struct tiles_pass *x; const float *from; uint16_t *to; };
 
 /* Returns the numbers of a block of 32 filters of a phase. */
-static int64_t filter_block(const struct tiles_pass *x, const struct tile_phase *p)
+static int64_t tiles_count_block_numbers(const struct tiles_pass *x, const struct tile_phase *p)
 {
   return x->channels * p->taps * 2 * TILE_NUMBERS;
 }
 
 /* Rounds channels of 16 filters into a tile: 16 pairs of channels of each filter. */
-static void fill_tile(const struct tiles_pass *x, const float *from, int64_t filter,
+static void tiles_fill_tile(const struct tiles_pass *x, const float *from, int64_t filter,
     int64_t channel, uint16_t *to)
 {
   const int64_t taps = window_taps(x->whole), all = x->whole->channels * taps,
@@ -299,7 +301,7 @@ static void fill_tile(const struct tiles_pass *x, const float *from, int64_t fil
 }
 
 /* Rounds the tiles of blocks of 32 filters. */
-static void tile_filters(int64_t begin, int64_t end, void *context)
+static void tiles_round_filters(int64_t begin, int64_t end, void *context)
 {
   const struct tiling *k = context;
   const struct tiles_pass *x = k->x;
@@ -307,12 +309,13 @@ static void tile_filters(int64_t begin, int64_t end, void *context)
   for (int64_t f = begin; f < end; f++)
     for (int i = 0; i < x->phases; i++) {
       const struct tile_phase *p = &x->phase[i];
-      uint16_t *to = k->to + p->weight + f * filter_block(x, p);
+      uint16_t *to = k->to + p->weight + f * tiles_count_block_numbers(x, p);
       for (int64_t c = 0; c < x->channels; c++)
         for (int64_t t = 0; t < window_taps(w); t++) {
-          if (!in_phase(x, i, t / w->kernel[2], t % w->kernel[2])) continue;
+          if (!tiles_is_in_phase(x, i, t / w->kernel[2], t % w->kernel[2])) continue;
           for (int64_t part = 0; part < 2; part++, to += TILE_NUMBERS)
-            fill_tile(x, k->from + t, f * TILE_FILTERS + part * TILE_LANES, c * TILE_CHANNELS, to);
+            tiles_fill_tile(
+                x, k->from + t, f * TILE_FILTERS + part * TILE_LANES, c * TILE_CHANNELS, to);
         }
     }
 }
@@ -320,7 +323,7 @@ static void tile_filters(int64_t begin, int64_t end, void *context)
 /* -- a unit's positions ------------------------------------------------------------------------ */
 
 /* Rounds n positions from number `at` of an image on, `step` apart, of 32 channels from c on. */
-static void pack_span(const struct tiles_pass *x, const float *image, int64_t c, int64_t at,
+static void tiles_pack_span(const struct tiles_pass *x, const float *image, int64_t c, int64_t at,
     int64_t n, int64_t step, uint16_t *to)
 {
   const struct window *w = &x->w;
@@ -347,14 +350,14 @@ static void pack_span(const struct tiles_pass *x, const float *image, int64_t c,
   }
 }
 
-static void clear_positions(uint16_t *to, int64_t begin, int64_t end)
+static void tiles_clear_positions(uint16_t *to, int64_t begin, int64_t end)
 {
   if (end > begin)
     memset(to + begin * TILE_CHANNELS, 0, (size_t)(end - begin) * TILE_CHANNELS * sizeof *to);
 }
 
 /* Rounds row `y` of phase (i, k), which may be outside, of 32 channels from c on. */
-static void pack_row(const struct tiles_pass *x, const float *image, int64_t c, int64_t y,
+static void tiles_pack_row(const struct tiles_pass *x, const float *image, int64_t c, int64_t y,
     int64_t k, uint16_t *to)
 {
   const struct window *w = &x->w;
@@ -362,24 +365,24 @@ static void pack_row(const struct tiles_pass *x, const float *image, int64_t c, 
   const int64_t begin = MIN(left > 0 ? (left + step - 1) / step : 0, x->pitch),
                 end = MAX(begin, MIN((w->in[2] - 1 + left + step) / step, x->pitch));
   if (line < 0 || line >= w->in[1]) {
-    clear_positions(to, 0, x->pitch);
+    tiles_clear_positions(to, 0, x->pitch);
     return;
   }
-  clear_positions(to, 0, begin);
+  tiles_clear_positions(to, 0, begin);
   if (end > begin)
-    pack_span(x, image, c, line * w->in[2] + begin * step - left, end - begin, step,
+    tiles_pack_span(x, image, c, line * w->in[2] + begin * step - left, end - begin, step,
         to + begin * TILE_CHANNELS);
-  clear_positions(to, end, x->pitch);
+  tiles_clear_positions(to, end, x->pitch);
 }
 
 /* Rounds rows from `row` on of an image for 32 channels from c on. */
-static void pack_rows(
+static void tiles_pack_rows(
     const struct tiles_pass *x, const float *image, int64_t c, int64_t row, uint16_t *to)
 {
   for (int64_t i = 0; i < x->down; i++)
     for (int64_t k = 0; k < x->across; k++)
       for (int64_t r = 0; r < x->height; r++, to += x->pitch * TILE_CHANNELS)
-        pack_row(x, image, c, (row + r) * x->w.stride[1] + i, k, to);
+        tiles_pack_row(x, image, c, (row + r) * x->w.stride[1] + i, k, to);
 }
 
 /* -- units ------------------------------------------------------------------------------------- */
@@ -395,7 +398,7 @@ struct unit {
   int64_t tiles;
 };
 
-static int64_t image_numbers(const struct tiles_pass *x)
+static int64_t tiles_count_image_numbers(const struct tiles_pass *x)
 {
   return x->w.channels * window_in(&x->w);
 }
@@ -408,7 +411,7 @@ struct unit_run {
 };
 
 /* Rounds the unit's positions of groups of 32 channels. */
-static void pack_channels(int64_t begin, int64_t end, void *context)
+static void tiles_pack_channels(int64_t begin, int64_t end, void *context)
 {
   const struct unit_run *r = context;
   const struct tiles_pass *x = r->x;
@@ -420,19 +423,19 @@ static void pack_channels(int64_t begin, int64_t end, void *context)
     for (int64_t i = 0, n; x->flat && i < u->rows; i += n) {
       const int64_t at = u->image * out + u->row + i;
       n = MIN(u->rows - i, out - at % out);
-      pack_span(x, x->x + at / out * image_numbers(x), c * TILE_CHANNELS, at % out, n, 1,
-          to + i * TILE_CHANNELS);
+      tiles_pack_span(x, x->x + at / out * tiles_count_image_numbers(x), c * TILE_CHANNELS,
+          at % out, n, 1, to + i * TILE_CHANNELS);
     }
     for (int64_t i = 0; !x->flat && i < u->images; i++)
-      pack_rows(x, x->x + (u->image + i) * image_numbers(x), c * TILE_CHANNELS, u->row,
-          to + i * x->image * TILE_CHANNELS);
-    if (!x->flat) clear_positions(to, u->images * x->image, x->plane);
+      tiles_pack_rows(x, x->x + (u->image + i) * tiles_count_image_numbers(x), c * TILE_CHANNELS,
+          u->row, to + i * x->image * TILE_CHANNELS);
+    if (!x->flat) tiles_clear_positions(to, u->images * x->image, x->plane);
   }
 }
 
 /* Returns where position p of image i is in the result, from the unit's first image on; -1:
 ** nowhere. */
-static int32_t find_position(const struct tiles_pass *x, const struct unit *u,
+static int32_t tiles_find_position(const struct tiles_pass *x, const struct unit *u,
     const struct tile_phase *t, int64_t i, int64_t p)
 {
   const int64_t space = x->result[0] * x->result[1], image = x->w.filters / TILE_LANES * space;
@@ -449,7 +452,7 @@ static int32_t find_position(const struct tiles_pass *x, const struct unit *u,
 }
 
 /* Lists the tiles of a unit and the places of a phase's positions. */
-static void list_tiles(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
+static void tiles_list_all(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
 {
   const int64_t end = x->flat ? u->rows : (u->rows - 1) * x->pitch + x->w.out[2];
   int32_t *where = u->where;
@@ -457,11 +460,11 @@ static void list_tiles(const struct tiles_pass *x, struct unit *u, const struct 
   for (int64_t i = 0; i < u->images; i++)
     for (int64_t q = 0; q < end; q += TILE_LANES) {
       u->first[u->tiles++] = (int32_t)(x->flat ? q : i * x->image + q);
-      for (int64_t p = q; p < q + TILE_LANES; p++) *where++ = find_position(x, u, t, i, p);
+      for (int64_t p = q; p < q + TILE_LANES; p++) *where++ = tiles_find_position(x, u, t, i, p);
     }
 }
 
-static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
+static void tiles_find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
 {
   const struct window *w = &x->w;
   if (x->flat) {
@@ -480,7 +483,7 @@ static void find_unit(const struct tiles_pass *x, int64_t i, struct unit *u)
 }
 
 /* Multiplies the unit's positions by the taps of a phase for blocks of 32 filters. */
-static void multiply_filters(int64_t begin, int64_t end, void *context)
+static void tiles_multiply_filters(int64_t begin, int64_t end, void *context)
 {
   const struct unit_run *r = context;
   const struct tiles_pass *x = r->x;
@@ -500,7 +503,7 @@ static void multiply_filters(int64_t begin, int64_t end, void *context)
     .apply = gemm_type(TY_F32)->act };
   for (int64_t f = begin; f < end; f++) {
     const int64_t filter = f * TILE_FILTERS;
-    b.weight = x->weight + p->weight + f * filter_block(x, p);
+    b.weight = x->weight + p->weight + f * tiles_count_block_numbers(x, p);
     b.y = x->y + (r->u->image * filters + filter) * space;
     b.parts = filters - filter > TILE_LANES ? 2 : 1;
     b.scale = x->end.scale ? x->end.scale + filter : NULL;
@@ -509,7 +512,7 @@ static void multiply_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-static struct unit unit_in(const struct tiles_pass *x, char *buffer)
+static struct unit tiles_make_unit(const struct tiles_pass *x, char *buffer)
 {
   return (struct unit){ .x = (uint16_t *)buffer,
     .first = (int32_t *)(buffer + x->x_bytes),
@@ -517,42 +520,42 @@ static struct unit unit_in(const struct tiles_pass *x, char *buffer)
 }
 
 /* Computes units on the thread that calls. */
-static void multiply_units(int64_t begin, int64_t end, void *context)
+static void tiles_multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;
-  struct unit u = unit_in(x, x->threads + thread_bytes(x) * (size_t)parallel_index());
+  struct unit u = tiles_make_unit(
+      x, x->threads + tiles_count_thread_bytes(x) * (size_t)parallel_index());
   struct unit_run r = { x, &u, NULL };
   for (int64_t i = begin; i < end; i++) {
-    find_unit(x, i, &u);
-    pack_channels(0, x->channels, &r);
+    tiles_find_unit(x, i, &u);
+    tiles_pack_channels(0, x->channels, &r);
     for (int k = 0; k < x->phases; k++) {
       r.phase = &x->phase[k];
-      list_tiles(x, &u, r.phase);
-      multiply_filters(0, x->filters, &r);
+      tiles_list_all(x, &u, r.phase);
+      tiles_multiply_filters(0, x->filters, &r);
     }
   }
 }
 
 /* Computes units one after the other, each on all threads. */
-static void share_units(const struct tiles_pass *x)
+static void tiles_share_units(const struct tiles_pass *x)
 {
-  struct unit u = unit_in(x, x->threads);
+  struct unit u = tiles_make_unit(x, x->threads);
   struct unit_run r = { x, &u, NULL };
   for (int64_t i = 0; i < x->units && !stop_wanted(); i++) {
-    find_unit(x, i, &u);
-    parallel_for(x->channels, elements_ns(x->plane * TILE_CHANNELS), pack_channels, &r);
+    tiles_find_unit(x, i, &u);
+    parallel_for(x->channels, elements_ns(x->plane * TILE_CHANNELS), tiles_pack_channels, &r);
     for (int k = 0; k < x->phases; k++) {
       r.phase = &x->phase[k];
-      list_tiles(x, &u, r.phase);
-      parallel_for(x->filters,
-          NS_TILES / 2 * (double)(u.tiles * x->channels * (r.phase->taps + 1)), multiply_filters,
-          &r);
+      tiles_list_all(x, &u, r.phase);
+      parallel_for(x->filters, NS_TILES / 2 * (double)(u.tiles * x->channels * (r.phase->taps + 1)),
+          tiles_multiply_filters, &r);
     }
   }
 }
 
-static int run_pass(struct tiles_pass *x, const struct operand *weight, struct gemm_kept *kept,
-    void *tmp)
+static int tiles_run_pass(
+    struct tiles_pass *x, const struct operand *weight, struct gemm_kept *kept, void *tmp)
 {
   const int64_t each = window_taps(x->whole) * x->channels * 2 * TILE_NUMBERS,
                 numbers = x->filters * each;
@@ -560,35 +563,35 @@ static int run_pass(struct tiles_pass *x, const struct operand *weight, struct g
   struct tiling k = { x, weight->p,
     gemm_kept_buffer(kept, weight, (size_t)numbers * sizeof(uint16_t), &fresh) };
   NEED(k.to, TY_EMEMORY, "out of memory: rounded weight of %lld numbers", (long long)numbers);
-  find_phases(x, tmp);
-  if (!fresh) parallel_for(x->filters, cost_ns(NS_ELEMENT, each), tile_filters, &k);
+  tiles_find_phases(x, tmp);
+  if (!fresh) parallel_for(x->filters, cost_ns(NS_ELEMENT, each), tiles_round_filters, &k);
   x->weight = k.to;
-  x->threads = (char *)tmp + tap_bytes(x->whole);
+  x->threads = (char *)tmp + tiles_count_tap_bytes(x->whole);
   if (x->units < UNITS)
-    share_units(x);
+    tiles_share_units(x);
   else
-    parallel_chunks_stoppable(x->units, 1, multiply_units, x);
+    parallel_chunks_stoppable(x->units, 1, tiles_multiply_units, x);
   return TY_OK;
 }
 
 int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp)
 {
-  struct tiles_pass p = make_tiles_pass(w, false);
+  struct tiles_pass p = tiles_make_pass(w, false);
   p.x = x;
   p.block_x = block_x;
   p.y = y;
   p.end = *end;
-  return run_pass(&p, weight, kept, tmp);
+  return tiles_run_pass(&p, weight, kept, tmp);
 }
 
 int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, struct gemm_kept *kept, void *tmp)
 {
-  struct tiles_pass p = make_tiles_pass(w, true);
+  struct tiles_pass p = tiles_make_pass(w, true);
   p.x = dy;
   p.block_x = TILE_LANES;
   p.y = dx;
   p.end = (struct convolve_end){ .add = add };
-  return run_pass(&p, weight, kept, tmp);
+  return tiles_run_pass(&p, weight, kept, tmp);
 }

@@ -53,7 +53,7 @@ struct weight_pass {
 };
 
 /* Returns where a tap sees position 0, in positions. */
-static int64_t find_offset(const struct weight_pass *p, int64_t tap)
+static int64_t tiles_find_offset(const struct weight_pass *p, int64_t tap)
 {
   const struct window *w = p->w;
   const int64_t y = tap / w->kernel[2] * w->dilate[1], x = tap % w->kernel[2] * w->dilate[2];
@@ -61,7 +61,7 @@ static int64_t find_offset(const struct weight_pass *p, int64_t tap)
       y / w->stride[1] * p->pitch + x / w->stride[2];
 }
 
-static void size_piece(struct weight_pass *p, int64_t images)
+static void tiles_size_piece(struct weight_pass *p, int64_t images)
 {
   const int64_t even = 2 * TILE_LANES;
   p->images = images;
@@ -75,7 +75,7 @@ static void size_piece(struct weight_pass *p, int64_t images)
   p->row_bytes = align_up((size_t)(p->plane * TILE_LANES) * 2, ALIGN);
 }
 
-static struct weight_pass make_weight_pass(const struct window *w)
+static struct weight_pass tiles_make_weight_pass(const struct window *w)
 {
   struct weight_pass p = { .t = conv_tiles(), .w = w, .down = window_phases(w, 1),
     .across = window_phases(w, 2), .height = w->out[1] + phase_reach(w, 1) };
@@ -84,10 +84,10 @@ static struct weight_pass make_weight_pass(const struct window *w)
   p.parities = phase_reach(w, 2) ? 2 : 1;
   p.filters = (w->filters + TILE_FILTERS - 1) / TILE_FILTERS;
   p.channels = (w->channels + TILE_FILTERS - 1) / TILE_FILTERS;
-  size_piece(&p, 1);
+  tiles_size_piece(&p, 1);
   for (int64_t images = 2; images <= w->n; images++) {
     struct weight_pass more = p;
-    size_piece(&more, images);
+    tiles_size_piece(&more, images);
     if (more.right_bytes + more.left_bytes > PIECE_BYTES) break;
     p = more;
   }
@@ -98,13 +98,13 @@ static struct weight_pass make_weight_pass(const struct window *w)
 
 bool tiles_weight_fits(const struct window *w)
 {
-  const struct weight_pass p = make_weight_pass(w);
+  const struct weight_pass p = tiles_make_weight_pass(w);
   return p.right_bytes + p.left_bytes <= IMAGE_BYTES;
 }
 
 size_t tiles_weight_scratch(const struct window *w)
 {
-  const struct weight_pass p = make_weight_pass(w);
+  const struct weight_pass p = tiles_make_weight_pass(w);
   return p.right_bytes + p.left_bytes + p.sum_bytes + p.row_bytes * (size_t)parallel_threads();
 }
 
@@ -113,7 +113,7 @@ size_t tiles_weight_scratch(const struct window *w)
 enum { SPAN = 64 };                                   /* positions of a plain image at a time */
 
 /* Rounds n positions from number `at` of an image on, `step` apart, of 16 channels from c on. */
-static void round_span(const struct weight_pass *p, const float *image, int64_t c, int64_t at,
+static void tiles_round_span(const struct weight_pass *p, const float *image, int64_t c, int64_t at,
     int64_t n, int64_t step, uint16_t *to)
 {
   const int64_t in = window_in(p->w), each = MAX(SPAN / step, 1);
@@ -132,20 +132,20 @@ static void round_span(const struct weight_pass *p, const float *image, int64_t 
 }
 
 /* Rounds a row of a phase whose first position is `left` positions before the image. */
-static void round_row(const struct weight_pass *p, const float *image, int64_t c, int64_t line,
-    int64_t left, uint16_t *to)
+static void tiles_round_row(const struct weight_pass *p, const float *image, int64_t c,
+    int64_t line, int64_t left, uint16_t *to)
 {
   const struct window *w = p->w;
   const int64_t step = w->stride[2],
                 begin = MIN(left > 0 ? (left + step - 1) / step : 0, p->pitch),
                 end = MAX(begin, MIN((w->in[2] - 1 + left + step) / step, p->pitch));
   if (line >= 0 && line < w->in[1] && end > begin)
-    round_span(p, image, c, line * w->in[2] + begin * step - left, end - begin, step,
+    tiles_round_span(p, image, c, line * w->in[2] + begin * step - left, end - begin, step,
         to + begin * TILE_LANES);
 }
 
 /* Makes pairs of positions of 16 channels, of both copies. */
-static void make_pairs(int64_t begin, int64_t end, void *context)
+static void tiles_make_pairs(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
   const struct window *w = p->w;
@@ -156,7 +156,7 @@ static void make_pairs(int64_t begin, int64_t end, void *context)
       const int64_t phase = i / p->some, image = i % p->some;
       uint16_t *to = rows + (phase * p->phase + image * p->height * p->pitch) * TILE_LANES;
       for (int64_t r = 0; r < p->height; r++, to += p->pitch * TILE_LANES)
-        round_row(p, p->x + (p->image + image) * w->channels * window_in(w), b * TILE_LANES,
+        tiles_round_row(p, p->x + (p->image + image) * w->channels * window_in(w), b * TILE_LANES,
             r * w->stride[1] + phase / p->across - w->pad[1], w->pad[2] - phase % p->across, to);
     }
     for (int k = 0; k < p->parities; k++)
@@ -166,7 +166,7 @@ static void make_pairs(int64_t begin, int64_t end, void *context)
 }
 
 /* Makes tiles of the output's gradient for 16 filters. */
-static void make_tile_rows(int64_t begin, int64_t end, void *context)
+static void tiles_make_rows(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
   const struct window *w = p->w;
@@ -187,13 +187,13 @@ static void make_tile_rows(int64_t begin, int64_t end, void *context)
 /* -- sums -------------------------------------------------------------------------------------- */
 
 /* Adds a piece's products to tasks: taps of blocks of channels of blocks of filters. */
-static void add_tasks(int64_t begin, int64_t end, void *context)
+static void tiles_add_tasks(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
   const int64_t taps = window_taps(p->w), copy = p->plane * TILE_LANES;
   for (int64_t i = begin; i < end; i++) {
     const int64_t filter = i / taps / p->channels * 2, channel = i / taps % p->channels * 2,
-                  at = find_offset(p, i % taps), odd = at % 2;
+                  at = tiles_find_offset(p, i % taps), odd = at % 2;
     const struct tiles_sums s = { .left = p->left + filter * p->steps * TILE_NUMBERS,
       .left_next = p->steps * TILE_NUMBERS,
       .right = p->right + (channel * p->parities + odd) * copy + (at - odd) * TILE_LANES,
@@ -206,7 +206,7 @@ static void add_tasks(int64_t begin, int64_t end, void *context)
 }
 
 /* Writes the sums of filters in the weight's order. */
-static void leave_sums(int64_t begin, int64_t end, void *context)
+static void tiles_leave_sums(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
   const struct window *w = p->w;
@@ -227,7 +227,7 @@ static void leave_sums(int64_t begin, int64_t end, void *context)
 void tiles_weight(const struct window *w, const void *x, int block_x, const void *dy, void *dw,
     bool add, void *tmp)
 {
-  struct weight_pass p = make_weight_pass(w);
+  struct weight_pass p = tiles_make_weight_pass(w);
   const int64_t taps = window_taps(w), tasks = p.filters * p.channels * taps;
   p.x = x;
   p.dy = dy;
@@ -240,9 +240,9 @@ void tiles_weight(const struct window *w, const void *x, int block_x, const void
   p.threads = (char *)p.sums + p.sum_bytes;
   for (p.image = 0; p.image < w->n && !stop_wanted(); p.image += p.images) {
     p.some = MIN(p.images, w->n - p.image);
-    parallel_chunks(2 * p.channels, 1, make_pairs, &p);
-    parallel_chunks(2 * p.filters, 1, make_tile_rows, &p);
-    parallel_for(tasks, NS_TILES * (double)p.steps, add_tasks, &p);
+    parallel_chunks(2 * p.channels, 1, tiles_make_pairs, &p);
+    parallel_chunks(2 * p.filters, 1, tiles_make_rows, &p);
+    parallel_for(tasks, NS_TILES * (double)p.steps, tiles_add_tasks, &p);
   }
-  parallel_for(w->filters, cost_ns(NS_PICK, w->channels * taps), leave_sums, &p);
+  parallel_for(w->filters, cost_ns(NS_PICK, w->channels * taps), tiles_leave_sums, &p);
 }

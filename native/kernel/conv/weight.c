@@ -32,7 +32,7 @@ struct weight {
   bool by_tap;
 };
 
-static void plan_weight(struct weight *d)
+static void weight_plan(struct weight *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -65,7 +65,7 @@ static void plan_weight(struct weight *d)
       align_up((size_t)(d->ow * d->oh * MIN(d->lanes, d->ld)) * d->size, ALIGN);
 }
 
-static size_t sums_bytes(const struct weight *d)
+static size_t weight_count_sums_bytes(const struct weight *d)
 {
   return align_up((size_t)(d->shares * d->w->groups * window_depth(d->w) * d->ld) * d->size, ALIGN);
 }
@@ -74,12 +74,13 @@ size_t convolve_weight_scratch(const struct window *w)
 {
   struct weight d = { .w = w };
   if (outer_profitable(w)) return outer_scratch(w);
-  plan_weight(&d);
-  return sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
+  weight_plan(&d);
+  return weight_count_sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
 /* Copies what a block of positions sees of all channels, zeros where that is outside. */
-static void copy_slab(const struct weight *d, const char *image, const int64_t from[3], char *slab)
+static void weight_copy_slab(
+    const struct weight *d, const char *image, const int64_t from[3], char *slab)
 {
   const struct window *w = d->w;
   const size_t size = d->size;
@@ -100,7 +101,7 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
 struct tap_sums { char *p; int64_t lanes; bool add; };
 
 /* Adds all taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
-static void block_taps(const struct weight *d, const char *image, const int64_t size[3],
+static void weight_add_block_taps(const struct weight *d, const char *image, const int64_t size[3],
     int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct tap_sums *s)
 {
   const struct window *w = d->w;
@@ -129,7 +130,7 @@ static void block_taps(const struct weight *d, const char *image, const int64_t 
     }
 }
 
-static void one_image(
+static void weight_add_image(
     const struct weight *d, const char *x, const char *dy, struct tap_sums s, int64_t lanes)
 {
   const struct window *w = d->w;
@@ -143,20 +144,21 @@ static void one_image(
         const char *block = dy + (size_t)((z * w->out[1] + y) * w->out[2] + v) * d->size;
         gemm_panels(d->t, true, lanes, oh * ow, block, d->out, panels);
         if (d->padded) {
-          copy_slab(d, x, from, slab);
-          block_taps(d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, &s);
+          weight_copy_slab(d, x, from, slab);
+          weight_add_block_taps(
+              d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, &s);
         }
         else {
           const char *image = x +
               (size_t)((from[0] * w->in[1] + from[1]) * w->in[2] + from[2]) * d->size;
-          block_taps(d, image, w->in, d->in, oh, ow, panels, &s);
+          weight_add_block_taps(d, image, w->in, d->in, oh, ow, panels, &s);
         }
         s.add = true;
       }
 }
 
 /* Computes sums. A unit is a share, a group, a block of filters. */
-static void weight_units(int64_t begin, int64_t end, void *context)
+static void weight_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct weight *d = context;
   const struct window *w = d->w;
@@ -171,7 +173,7 @@ static void weight_units(int64_t begin, int64_t end, void *context)
       const char *x = d->x + (size_t)((i * w->groups + group) * w->channels * d->in) * d->size;
       const char *dy = d->dy +
           (size_t)(((i * w->groups + group) * w->filters + o) * d->out) * d->size;
-      one_image(d, x, dy, s, lanes);
+      weight_add_image(d, x, dy, s, lanes);
       s.add = true;
     }
   }
@@ -181,7 +183,7 @@ static void weight_units(int64_t begin, int64_t end, void *context)
 
 struct gather { const struct weight *d; char *dw; bool add; };
 
-static void add_transposed(const struct weight *d, const char *sums, int64_t rows, char *dw)
+static void weight_add_transposed(const struct weight *d, const char *sums, int64_t rows, char *dw)
 {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t o = 0; o < d->w->filters; o++) {
@@ -194,7 +196,7 @@ static void add_transposed(const struct weight *d, const char *sums, int64_t row
 }
 
 /* Adds up row k of all sums, over all groups, in order, then transposes to filters x depth. */
-static void gather_rows(int64_t begin, int64_t end, void *context)
+static void weight_gather_rows(int64_t begin, int64_t end, void *context)
 {
   const struct gather *r = context;
   const struct weight *d = r->d;
@@ -206,7 +208,7 @@ static void gather_rows(int64_t begin, int64_t end, void *context)
       d->t->axpy(n * d->ld, 1, sum + (size_t)(s * all * d->ld) * d->size, 1, sum);
     char *dw = r->dw + (size_t)(k / depth * d->w->filters * depth + k % depth) * d->size;
     if (r->add)
-      add_transposed(d, sum, n, dw);
+      weight_add_transposed(d, sum, n, dw);
     else
       d->t->strip(n, d->w->filters, sum, d->ld, 1, (int)depth, dw);
   }
@@ -220,16 +222,16 @@ int convolve_weight(
     outer_weight(w, x, dy, dw, add, tmp);
     return TY_OK;
   }
-  plan_weight(&d);
+  weight_plan(&d);
   d.sums = tmp;
-  d.tmp = (char *)tmp + sums_bytes(&d);
+  d.tmp = (char *)tmp + weight_count_sums_bytes(&d);
   double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
       (double)d.out;
   parallel_for_stoppable(
-      d.shares * w->groups * d.across, NS_PRODUCT * work, weight_units, &d);
+      d.shares * w->groups * d.across, NS_PRODUCT * work, weight_run_units, &d);
   struct gather r = { &d, dw, add };
   int64_t grain = MAX(1, CONV_GATHER_GRAIN / (d.ld * d.shares) / d.t->w) * d.t->w;
-  parallel_chunks_stoppable(window_depth(w) * w->groups, grain, gather_rows, &r);
+  parallel_chunks_stoppable(window_depth(w) * w->groups, grain, weight_gather_rows, &r);
   return TY_OK;
 }
 
@@ -244,7 +246,7 @@ struct channel_sums {
   bool add;
 };
 
-static void bias_range(int64_t begin, int64_t end, void *context)
+static void weight_sum_bias(int64_t begin, int64_t end, void *context)
 {
   const struct channel_sums *s = context;
   for (int64_t c = begin; c < end; c++) {
@@ -263,5 +265,5 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
-  parallel_for_stoppable(c, cost_ns(CONV_BIAS_NS, n * spatial), bias_range, &s);
+  parallel_for_stoppable(c, cost_ns(CONV_BIAS_NS, n * spatial), weight_sum_bias, &s);
 }

@@ -22,12 +22,12 @@ struct outer {
   bool add;
 };
 
-static size_t tap_bytes(const struct window *w)
+static size_t outer_count_tap_bytes(const struct window *w)
 {
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
-static void plan_outer(struct outer *d)
+static void outer_plan(struct outer *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -49,7 +49,7 @@ static void plan_outer(struct outer *d)
       align_up((size_t)((d->block * d->taps + d->t->nr) * CONV_COLUMNS) * d->size, ALIGN);
 }
 
-static size_t sums_bytes(const struct outer *d)
+static size_t outer_count_sums_bytes(const struct outer *d)
 {
   return d->shares > 1
       ? align_up((size_t)(d->shares * d->w->groups * d->w->filters * d->depth) * d->size, ALIGN)
@@ -64,12 +64,13 @@ bool outer_profitable(const struct window *w)
 size_t outer_scratch(const struct window *w)
 {
   struct outer d = { .w = w };
-  plan_outer(&d);
-  return tap_bytes(w) + sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
+  outer_plan(&d);
+  return outer_count_tap_bytes(w) + outer_count_sums_bytes(&d) +
+      d.thread_bytes * (size_t)parallel_threads();
 }
 
 /* Adds the products of one image: channels c .. c + channels of a group. */
-static void one_image(
+static void outer_add_image(
     const struct outer *d, const char *x, const char *dy, int64_t channels, char *to, bool add)
 {
   const struct window *w = d->w;
@@ -99,7 +100,7 @@ static void one_image(
 }
 
 /* Computes sums. A unit is a share, a group, a block of channels. */
-static void outer_units(int64_t begin, int64_t end, void *context)
+static void outer_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct outer *d = context;
   const struct window *w = d->w;
@@ -115,12 +116,12 @@ static void outer_units(int64_t begin, int64_t end, void *context)
       const char *x = d->x +
           (size_t)(((i * w->groups + group) * w->channels + c) * d->in) * d->size;
       const char *dy = d->dy + (size_t)((i * w->groups + group) * w->filters * d->out) * d->size;
-      one_image(d, x, dy, channels, to, i > share * d->images || (d->add && d->shares == 1));
+      outer_add_image(d, x, dy, channels, to, i > share * d->images || (d->add && d->shares == 1));
     }
   }
 }
 
-static void add_shares(int64_t begin, int64_t end, void *context)
+static void outer_add_shares(int64_t begin, int64_t end, void *context)
 {
   const struct outer *d = context;
   const int64_t all = d->w->groups * d->w->filters * d->depth;
@@ -134,14 +135,14 @@ void outer_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct outer d = { .w = w, .x = x, .dy = dy, .dw = dw, .add = add, .tap = tmp };
-  plan_outer(&d);
-  d.sums = (char *)tmp + tap_bytes(w);
-  d.tmp = d.sums + sums_bytes(&d);
+  outer_plan(&d);
+  d.sums = (char *)tmp + outer_count_tap_bytes(w);
+  d.tmp = d.sums + outer_count_sums_bytes(&d);
   window_offsets(w, tmp);
   double work = (double)d.images * (double)(d.block * d.taps) * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
-      d.shares * w->groups * d.blocks, NS_PRODUCT * work, outer_units, &d);
+      d.shares * w->groups * d.blocks, NS_PRODUCT * work, outer_run_units, &d);
   if (d.shares > 1)
     parallel_for_stoppable(
-        w->groups * w->filters * d.depth, OUTER_ADD_NS, add_shares, &d);
+        w->groups * w->filters * d.depth, OUTER_ADD_NS, outer_add_shares, &d);
 }

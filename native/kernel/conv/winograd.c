@@ -64,7 +64,7 @@ enum { TILE = WINOGRAD_TILE };
 /* -- tiles ------------------------------------------------------------------------------------- */
 
 /* Returns the rows of tiles of those results of an image that begin at row `first`. */
-static int64_t tiles_down(const struct tiles *t, int64_t first)
+static int64_t winograd_count_tile_rows(const struct tiles *t, int64_t first)
 {
   const int64_t rows = (t->height - first + t->apart - 1) / t->apart;
   return (rows + TILE - 1) / TILE;
@@ -76,7 +76,8 @@ struct tiles make_tiles(const struct window *w)
     .width = w->out[2],
     .apart = w->dilate[1],
     .across = (w->out[2] + TILE - 1) / TILE };
-  for (int64_t first = 0; first < MIN(t.apart, t.height); first++) t.down += tiles_down(&t, first);
+  for (int64_t first = 0; first < MIN(t.apart, t.height); first++)
+    t.down += winograd_count_tile_rows(&t, first);
   t.all = w->n * t.down * t.across;
   return t;
 }
@@ -89,7 +90,7 @@ struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n)
 {
   const int64_t column = t % s->across, x = column * TILE, whole = s->width / TILE - column;
   int64_t row = t / s->across % s->down, first = 0;
-  for (int64_t down; (down = tiles_down(s, first)) <= row; first++) row -= down;
+  for (int64_t down; (down = winograd_count_tile_rows(s, first)) <= row; first++) row -= down;
   const int64_t y = first + row * TILE * s->apart;
   return (struct tile_run){ .image = t / s->across / s->down,
     .y = y,
@@ -122,38 +123,40 @@ struct convolution {
   struct convolve_end end;
 };
 
-static size_t packed_bytes(const struct convolution *c)
+static size_t winograd_count_packed_bytes(const struct convolution *c)
 {
   return align_up(
       (size_t)(WINOGRAD_POINTS * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
 }
 
-static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t channels)
+static int64_t winograd_count_plane_bytes(
+    const struct convolution *c, int64_t tiles, int64_t channels)
 {
   return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float);
 }
 
 /* Chooses groups of tiles. Where these are few, filters are divided too. */
-static void plan_groups(struct convolution *c)
+static void winograd_plan_groups(struct convolution *c)
 {
   const struct window *w = c->w;
-  int64_t most = MAX(WINOGRAD_CACHE / plane_bytes(c, 1, w->channels + w->filters), WINOGRAD_GROUP),
+  int64_t most = MAX(WINOGRAD_CACHE / winograd_count_plane_bytes(c, 1, w->channels + w->filters),
+              WINOGRAD_GROUP),
           groups = (c->tiles.all + most - 1) / most;
   c->group = (c->tiles.all + groups - 1) / groups;
   while (c->part >= 2 * WINOGRAD_PART && w->filters / c->part * groups < 4 * parallel_most())
     c->part /= 2;
 }
 
-static void plan_late(struct convolution *c)
+static void winograd_plan_late(struct convolution *c)
 {
   const struct window *w = c->w;
   c->group = c->tiles.all;
-  c->part = MIN(w->filters, WINOGRAD_LATE_PART / plane_bytes(c, 1, w->channels));
+  c->part = MIN(w->filters, WINOGRAD_LATE_PART / winograd_count_plane_bytes(c, 1, w->channels));
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
 /* Plans a convolution. kept: there is a packed weight of an earlier run. */
-static struct convolution plan_convolution(const struct window *w, bool kept)
+static struct convolution winograd_plan_convolution(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w,
     .isa = winograd_isa(),
@@ -161,12 +164,12 @@ static struct convolution plan_convolution(const struct window *w, bool kept)
     .tiles = make_tiles(w),
     .part = w->filters };
   c.nr = c.t->nr;
-  c.late = !kept && packed_bytes(&c) >= WINOGRAD_LATE_WEIGHT &&
-      plane_bytes(&c, c.tiles.all, w->channels) <= WINOGRAD_LATE_PLANES;
+  c.late = !kept && winograd_count_packed_bytes(&c) >= WINOGRAD_LATE_WEIGHT &&
+      winograd_count_plane_bytes(&c, c.tiles.all, w->channels) <= WINOGRAD_LATE_PLANES;
   if (c.late)
-    plan_late(&c);
+    winograd_plan_late(&c);
   else
-    plan_groups(&c);
+    winograd_plan_groups(&c);
   c.part = MAX((c.part + c.nr - 1) / c.nr, 1) * c.nr;
   c.parts = (w->filters + c.part - 1) / c.part;
   c.in = plane_of(c.group, w->channels);
@@ -175,33 +178,35 @@ static struct convolution plan_convolution(const struct window *w, bool kept)
   return c;
 }
 
-/* Returns the floats of a thread; shared_floats returns those that all threads share. */
-static int64_t thread_floats(const struct convolution *c)
+/* Returns the floats of a thread, beside those that all threads share. */
+static int64_t winograd_count_thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
 }
-static int64_t shared_floats(const struct convolution *c)
+static int64_t winograd_count_shared_floats(const struct convolution *c)
 {
   return c->late ? WINOGRAD_POINTS * c->in : 0;
 }
-static int64_t unit_count(const struct convolution *c)
+static int64_t winograd_count_units(const struct convolution *c)
 {
   return (c->tiles.all + c->group - 1) / c->group * c->parts;
 }
 
-static float *thread_scratch(const struct convolution *c, int64_t unit)
+static float *winograd_find_thread_scratch(const struct convolution *c, int64_t unit)
 {
-  const bool few = unit_count(c) < parallel_most();
-  return c->tmp + shared_floats(c) + thread_floats(c) * (few ? unit : parallel_index());
+  const bool few = winograd_count_units(c) < parallel_most();
+  return c->tmp + winograd_count_shared_floats(c) +
+      winograd_count_thread_floats(c) * (few ? unit : parallel_index());
 }
 
-static size_t scratch_bytes(const struct convolution *c)
+static size_t winograd_count_scratch_bytes(const struct convolution *c)
 {
-  return (size_t)(shared_floats(c) + thread_floats(c) * MIN(unit_count(c), parallel_most())) *
+  return (size_t)(winograd_count_shared_floats(c) +
+             winograd_count_thread_floats(c) * MIN(winograd_count_units(c), parallel_most())) *
       sizeof(float);
 }
 
-static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
+static void winograd_carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
 {
   const struct window *w = c->w;
   const int lanes = c->isa->lanes;
@@ -227,7 +232,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   }
 }
 
-static void activate_image(const struct convolution *c, const struct winograd_run *r)
+static void winograd_activate_image(const struct convolution *c, const struct winograd_run *r)
 {
   for (int64_t i = 0; i < r->down; i++)
     c->t->act(c->end.act, r->n * r->across * c->isa->lanes,
@@ -235,7 +240,7 @@ static void activate_image(const struct convolution *c, const struct winograd_ru
 }
 
 /* Carries the filters from `first` on back to the image. */
-static void carry_out(
+static void winograd_carry_out(
     const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
 {
   const struct window *w = c->w;
@@ -261,7 +266,7 @@ static void carry_out(
       r.bias = c->end.bias ? (const float *)c->end.bias + first + k : NULL;
       r.scale = c->end.scale ? c->end.scale + first + k : NULL;
       c->isa->output(&r);
-      if (c->end.act > ACT_RELU) activate_image(c, &r);
+      if (c->end.act > ACT_RELU) winograd_activate_image(c, &r);
     }
     t += p.n;
   }
@@ -269,7 +274,7 @@ static void carry_out(
 
 /* Multiplies by the weight of `filters` filters, panel by panel: each stays in the first
 ** cache while all tiles pass. */
-static void multiply_points(const struct convolution *c, int64_t n, const float *weight,
+static void winograd_multiply_points(const struct convolution *c, int64_t n, const float *weight,
     int64_t filters, const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
@@ -292,22 +297,23 @@ static void multiply_points(const struct convolution *c, int64_t n, const float 
     }
 }
 
-static int64_t filters_from(const struct convolution *c, int64_t first)
+static int64_t winograd_count_filters_from(const struct convolution *c, int64_t first)
 {
   return MIN(c->w->filters - first, c->part);
 }
 
 /* Computes. A unit is a group and a part of the filters. */
-static void unit_range(int64_t begin, int64_t end, void *context)
+static void winograd_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *in = thread_scratch(c, u), *out = in + WINOGRAD_POINTS * c->in;
+    float *in = winograd_find_thread_scratch(c, u), *out = in + WINOGRAD_POINTS * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
-    carry_in(c, from, n, in);
-    multiply_points(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
-    carry_out(c, from, n, first, out);
+    winograd_carry_in(c, from, n, in);
+    winograd_multiply_points(
+        c, n, c->weight + first * c->w->channels, winograd_count_filters_from(c, first), in, out);
+    winograd_carry_out(c, from, n, first, out);
   }
 }
 
@@ -316,7 +322,7 @@ static void unit_range(int64_t begin, int64_t end, void *context)
 /* Packs filters first .. first + n - 1 into panels, each channels x its filters, the form of the
 ** right side in kernel/gemm/isa.h. `first` begins a panel. Packs few channels at a time, so that
 ** lines of memory are complete before they leave the cache. */
-static void pack_filters(
+static void winograd_pack_filters(
     const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {
   const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->nr;
@@ -338,52 +344,54 @@ static void pack_filters(
 struct weight_packing { const struct convolution *c; const float *weight; float *out; };
 
 /* Packs. A unit is a panel of filters. */
-static void pack_panels(int64_t begin, int64_t end, void *context)
+static void winograd_pack_panels(int64_t begin, int64_t end, void *context)
 {
   const struct weight_packing *p = context;
   const int64_t nr = p->c->nr;
   for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
-    pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first),
+    winograd_pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first),
         p->out + first * p->c->w->channels);
 }
 
-static void pack_weight(const struct convolution *c, const float *weight, float *out)
+static void winograd_pack_weight(const struct convolution *c, const float *weight, float *out)
 {
   struct weight_packing p = { c, weight, out };
   parallel_for((c->w->filters + c->nr - 1) / c->nr, cost_ns(WINOGRAD_PACK_NS, c->w->channels),
-      pack_panels, &p);
+      winograd_pack_panels, &p);
 }
 
 /* -- a weight that is packed part by part ------------------------------------------------------ */
 
 /* Carries tiles in. A unit is WINOGRAD_LATE_TILES of them. */
-static void late_tiles(int64_t begin, int64_t end, void *context)
+static void winograd_carry_late_tiles(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   const int64_t from = begin * WINOGRAD_LATE_TILES,
                 n = MIN(end * WINOGRAD_LATE_TILES, c->tiles.all) - from;
-  carry_in(c, from, n, c->tmp + from * c->w->channels);
+  winograd_carry_in(c, from, n, c->tmp + from * c->w->channels);
 }
 
 /* Packs and multiplies. A unit is a part of the filters. */
-static void late_filters(int64_t begin, int64_t end, void *context)
+static void winograd_run_late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *weight = thread_scratch(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
+    float *weight = winograd_find_thread_scratch(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
-    pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply_points(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
-    carry_out(c, 0, c->tiles.all, first, out);
+    winograd_pack_filters(c, c->weight, first, winograd_count_filters_from(c, first), weight);
+    winograd_multiply_points(
+        c, c->tiles.all, weight, winograd_count_filters_from(c, first), c->tmp, out);
+    winograd_carry_out(c, 0, c->tiles.all, first, out);
   }
 }
 
-static void run_convolution(struct convolution *c)
+static void winograd_run_all(struct convolution *c)
 {
   if (c->late)
-    parallel_chunks_stoppable(
-        (c->tiles.all + WINOGRAD_LATE_TILES - 1) / WINOGRAD_LATE_TILES, 1, late_tiles, c);
-  parallel_chunks_stoppable(unit_count(c), 1, c->late ? late_filters : unit_range, c);
+    parallel_chunks_stoppable((c->tiles.all + WINOGRAD_LATE_TILES - 1) / WINOGRAD_LATE_TILES, 1,
+        winograd_carry_late_tiles, c);
+  parallel_chunks_stoppable(
+      winograd_count_units(c), 1, c->late ? winograd_run_late_filters : winograd_run_units, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */
@@ -396,43 +404,46 @@ bool winograd_keeps(const struct window *w)
   return tiles < WINOGRAD_KEEP_BELOW_TILES || products <= WINOGRAD_KEEP_UP_TO_PRODUCTS;
 }
 
-static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }
+static size_t winograd_count_fresh_bytes(const struct convolution *c)
+{
+  return c->late ? 0 : winograd_count_packed_bytes(c);
+}
 
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
-  struct convolution c = plan_convolution(w, keeps);
-  return scratch_bytes(&c) + (keeps ? 0 : fresh_bytes(&c));
+  struct convolution c = winograd_plan_convolution(w, keeps);
+  return winograd_count_scratch_bytes(&c) + (keeps ? 0 : winograd_count_fresh_bytes(&c));
 }
 
 /* Packs the weight into the beginning of tmp, or leaves it to the parts. */
-static void take_fresh(struct convolution *c, const float *weight, void *tmp)
+static void winograd_take_fresh(struct convolution *c, const float *weight, void *tmp)
 {
   c->weight = c->late ? weight : tmp;
-  c->tmp = (float *)((char *)tmp + fresh_bytes(c));
-  if (!c->late) pack_weight(c, weight, tmp);
+  c->tmp = (float *)((char *)tmp + winograd_count_fresh_bytes(c));
+  if (!c->late) winograd_pack_weight(c, weight, tmp);
 }
 
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
-  struct convolution c = plan_convolution(w, kept);
+  struct convolution c = winograd_plan_convolution(w, kept);
   c.x = x, c.end = *end, c.y = y;
   if (kept) {
     bool fresh = false;
-    float *packed = gemm_kept_buffer(kept, weight, packed_bytes(&c), &fresh);
+    float *packed = gemm_kept_buffer(kept, weight, winograd_count_packed_bytes(&c), &fresh);
     if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
-    if (!fresh) pack_weight(&c, weight->p, packed);
+    if (!fresh) winograd_pack_weight(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
   }
   else
-    take_fresh(&c, weight->p, tmp);
-  run_convolution(&c);
+    winograd_take_fresh(&c, weight->p, tmp);
+  winograd_run_all(&c);
   return TY_OK;
 }
 
 /* -- the data's gradient ----------------------------------------------------------------------- */
 
-static struct window opposite_window(const struct window *w)
+static struct window winograd_make_opposite_window(const struct window *w)
 {
   struct window o = *w;
   o.channels = w->filters, o.filters = w->channels;
@@ -442,17 +453,17 @@ static struct window opposite_window(const struct window *w)
 
 size_t winograd_data_scratch(const struct window *w)
 {
-  const struct window o = opposite_window(w);
-  struct convolution c = plan_convolution(&o, false);
-  return scratch_bytes(&c) + fresh_bytes(&c);
+  const struct window o = winograd_make_opposite_window(w);
+  struct convolution c = winograd_plan_convolution(&o, false);
+  return winograd_count_scratch_bytes(&c) + winograd_count_fresh_bytes(&c);
 }
 
 void winograd_data(
     const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
 {
-  const struct window o = opposite_window(w);
-  struct convolution c = plan_convolution(&o, false);
+  const struct window o = winograd_make_opposite_window(w);
+  struct convolution c = winograd_plan_convolution(&o, false);
   c.x = dy, c.y = dx, c.end.add = add, c.turned = true;
-  take_fresh(&c, weight, tmp);
-  run_convolution(&c);
+  winograd_take_fresh(&c, weight, tmp);
+  winograd_run_all(&c);
 }

@@ -32,7 +32,7 @@ struct weight_gradient {
   bool add;
 };
 
-static struct weight_gradient plan_gradient(const struct window *w)
+static struct weight_gradient winograd_plan_gradient(const struct window *w)
 {
   struct weight_gradient g = {
     .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = make_tiles(w)
@@ -55,26 +55,30 @@ static struct weight_gradient plan_gradient(const struct window *w)
   return g;
 }
 
-static bool has_one_share(const struct weight_gradient *g)
+static bool winograd_has_one_share(const struct weight_gradient *g)
 {
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
 /* Returns the floats of a thread; the function below returns those of the shares. */
-static int64_t thread_floats(const struct weight_gradient *g)
+static int64_t winograd_count_thread_floats(const struct weight_gradient *g)
 {
-  return WINOGRAD_POINTS * (g->in + g->out + (has_one_share(g) ? g->sum : 0));
+  return WINOGRAD_POINTS * (g->in + g->out + (winograd_has_one_share(g) ? g->sum : 0));
 }
-static int64_t sums_of(const struct weight_gradient *g)
+static int64_t winograd_count_sums(const struct weight_gradient *g)
 {
-  return has_one_share(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
+  return winograd_has_one_share(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
 }
-static int64_t unit_count(const struct weight_gradient *g) { return g->shares * g->parts; }
+static int64_t winograd_count_units(const struct weight_gradient *g)
+{
+  return g->shares * g->parts;
+}
 
 size_t winograd_weight_scratch(const struct window *w)
 {
-  struct weight_gradient g = plan_gradient(w);
-  const int64_t threads = MIN(unit_count(&g), parallel_most());
-  return (size_t)(sums_of(&g) + thread_floats(&g) * threads) * sizeof(float);
+  struct weight_gradient g = winograd_plan_gradient(w);
+  const int64_t threads = MIN(winograd_count_units(&g), parallel_most());
+  return (size_t)(winograd_count_sums(&g) + winograd_count_thread_floats(&g) * threads) *
+      sizeof(float);
 }
 
 /* -- some tiles of some filters ---------------------------------------------------------------- */
@@ -83,7 +87,7 @@ struct tile_chunk { int64_t from, n, first, filters; float *in, *out, *sums; boo
 
 /* Carries x in: blocks of channels one after the other, each tiles x lanes, the left side of the
 ** products, read along tiles */
-static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
+static void winograd_carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
   const struct window *w = g->w;
@@ -106,7 +110,7 @@ static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
 }
 
 /* Carries dy in: panels of filters, each tiles x its filters, the right side. */
-static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
+static void winograd_carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
   const struct window *w = g->w;
@@ -130,7 +134,7 @@ static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k
 }
 
 /* Adds the products of a chunk to sums in panels of filters, each channels x its filters. */
-static void multiply_points(const struct weight_gradient *g, const struct tile_chunk *k)
+static void winograd_multiply_points(const struct weight_gradient *g, const struct tile_chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
   struct gemm_block b = { .m = lanes,
@@ -157,7 +161,8 @@ static void multiply_points(const struct weight_gradient *g, const struct tile_c
 
 /* Carries the sums of n filters from `first` on back to windows, few channels at a time, as they
 ** are in lines of memory. */
-static void carry_back(const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
+static void winograd_carry_back(
+    const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
 {
   const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
   struct winograd_filter f = {
@@ -175,7 +180,7 @@ static void carry_back(const struct weight_gradient *g, float *sums, int64_t fir
 }
 
 /* Adds the shares up. A unit is a panel of filters. */
-static void add_shares(int64_t begin, int64_t end, void *context)
+static void winograd_add_shares(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
   const int64_t channels = g->w->channels, nr = g->t->nr;
@@ -186,47 +191,47 @@ static void add_shares(int64_t begin, int64_t end, void *context)
       for (int64_t s = 1; s < g->shares; s++)
         g->t->axpy(
             channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
-    carry_back(g, sums, first, n);
+    winograd_carry_back(g, sums, first, n);
   }
 }
 
 /* -- all of it --------------------------------------------------------------------------------- */
 
 /* Computes sums. A unit is a share and a part of the filters. */
-static void unit_range(int64_t begin, int64_t end, void *context)
+static void winograd_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
-  const bool few = unit_count(g) < parallel_most();
+  const bool few = winograd_count_units(g) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
     struct tile_chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
-    k.in = g->tmp + thread_floats(g) * (few ? u : parallel_index());
+    k.in = g->tmp + winograd_count_thread_floats(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
-    k.sums = has_one_share(g) ? k.out + WINOGRAD_POINTS * g->out
+    k.sums = winograd_has_one_share(g) ? k.out + WINOGRAD_POINTS * g->out
                       : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
       for (int64_t t = 0; t < k.n;) {
         struct tile_run p = tile_run_at(&g->tiles, k.from + t, k.n - t);
-        carry_x(g, &k, &p, t);
-        carry_dy(g, &k, &p, t);
+        winograd_carry_x(g, &k, &p, t);
+        winograd_carry_dy(g, &k, &p, t);
         t += p.n;
       }
-      multiply_points(g, &k);
+      winograd_multiply_points(g, &k);
     }
-    if (has_one_share(g)) carry_back(g, k.sums, k.first, k.filters);
+    if (winograd_has_one_share(g)) winograd_carry_back(g, k.sums, k.first, k.filters);
   }
 }
 
 void winograd_weight(
     const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
 {
-  struct weight_gradient g = plan_gradient(w);
+  struct weight_gradient g = winograd_plan_gradient(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
-  g.tmp = g.sums + sums_of(&g);
-  parallel_chunks_stoppable(unit_count(&g), 1, unit_range, &g);
-  if (!has_one_share(&g))
+  g.tmp = g.sums + winograd_count_sums(&g);
+  parallel_chunks_stoppable(winograd_count_units(&g), 1, winograd_run_units, &g);
+  if (!winograd_has_one_share(&g))
     parallel_for_stoppable((w->filters + g.t->nr - 1) / g.t->nr,
-        cost_ns(WINOGRAD_PACK_NS, w->channels), add_shares, &g);
+        cost_ns(WINOGRAD_PACK_NS, w->channels), winograd_add_shares, &g);
 }

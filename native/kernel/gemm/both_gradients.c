@@ -19,23 +19,24 @@ struct both {
 };
 
 /* Returns the columns of a panel, with its padding, that holds `columns`. */
-static int64_t get_panel_width(const struct both *b, int64_t columns)
+static int64_t both_get_panel_width(const struct both *b, int64_t columns)
 {
   return columns > b->t->w ? b->t->nr : b->t->w;
 }
-static const void *panel_at(const struct both *b, int64_t i)
+static const void *both_find_panel(const struct both *b, int64_t i)
 {
   return (const char *)b->g->g + (size_t)(i * b->t->nr * b->g->m) * b->size;
 }
 
-static void *element_at(const struct both *b, void *p, int64_t row, int64_t column)
+static void *both_find_element(const struct both *b, void *p, int64_t row, int64_t column)
 {
   return (char *)p + (size_t)(row * b->g->k + column) * b->size;
 }
 
 /* Adds k rows of G and X, from row `from` on, to the rows of dW that panel i of G has as
 ** columns. */
-static void add_weight_run(const struct both *b, int64_t i, int64_t column, int64_t from, int64_t k)
+static void both_add_weight_run(
+    const struct both *b, int64_t i, int64_t column, int64_t from, int64_t k)
 {
   const struct gemm_both *g = b->g;
   const int64_t nr = b->t->nr, cols = MIN(nr, g->n - i * nr);
@@ -45,14 +46,14 @@ static void add_weight_run(const struct both *b, int64_t i, int64_t column, int6
     .k = k,
     .outer = 1,
     .from = from,
-    .a = panel_at(b, i),
+    .a = both_find_panel(b, i),
     .ars = 1,
-    .acs = get_panel_width(b, cols),
+    .acs = both_get_panel_width(b, cols),
     .strip = height,
     .rows = height,
     .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
     .panel = nr * g->m,
-    .c = element_at(b, g->dw, i * nr, column),
+    .c = both_find_element(b, g->dw, i * nr, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_w || from };
@@ -61,28 +62,29 @@ static void add_weight_run(const struct both *b, int64_t i, int64_t column, int6
 
 /* Adds to dW what panels first .. end - 1 contribute, one run of rows of X after the other, which
 ** stays in the cache for all of them. */
-static void add_weight_panels(const struct both *b, int64_t first, int64_t end, int64_t column)
+static void both_add_weight_panels(const struct both *b, int64_t first, int64_t end, int64_t column)
 {
   const int64_t m = b->g->m, runs = (m + b->t->kc - 1) / b->t->kc, run = (m + runs - 1) / runs;
   for (int64_t from = 0; from < m; from += run)
-    for (int64_t i = first; i < end; i++) add_weight_run(b, i, column, from, MIN(run, m - from));
+    for (int64_t i = first; i < end; i++)
+      both_add_weight_run(b, i, column, from, MIN(run, m - from));
 }
 
 /* Computes the part of db that belongs to panel i. */
-static void sum_panel(const struct both *b, int64_t i)
+static void both_sum_panel(const struct both *b, int64_t i)
 {
   const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
-  gemm_columns(b->t, b->size, b->g->m, cols, panel_at(b, i), get_panel_width(b, cols),
+  gemm_columns(b->t, b->size, b->g->m, cols, both_find_panel(b, i), both_get_panel_width(b, cols),
       (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
 }
 
 /* Adds to some rows of dX the sum over panels first .. first + count - 1, of equal width. */
-static void add_data_run(
+static void both_add_data_run(
     const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
 {
   const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr), width = get_panel_width(b, cols),
-                from = first * nr;
+  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr),
+                width = both_get_panel_width(b, cols), from = first * nr;
   struct gemm_block x = { .m = MIN(GEMM_BOTH_STRIPS * b->height, g->m - row),
     .n = MIN(b->part_columns, g->k - column),
     .k = cols,
@@ -95,24 +97,26 @@ static void add_data_run(
     .rows = (int)b->height,
     .panel = nr * g->n,
     .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
-    .c = element_at(b, g->dx, row, column),
+    .c = both_find_element(b, g->dx, row, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_x || first };
-  x.a = (const char *)panel_at(b, first) + (size_t)(row * width) * b->size - (size_t)from * b->size;
+  x.a = (const char *)both_find_panel(b, first) + (size_t)(row * width) * b->size -
+      (size_t)from * b->size;
   b->t->block(&x);
 }
 
 /* Computes a unit of dX: as many panels at a time as a run of the sum has steps; the last panel of
 ** G, which may be narrower, is one of its own. */
-static void add_data_rows(const struct both *b, int64_t row, int64_t column)
+static void both_add_data_rows(const struct both *b, int64_t row, int64_t column)
 {
   const int64_t whole = b->g->n / b->t->nr, many = MAX(1, b->t->kc / b->t->nr);
-  for (int64_t i = 0; i < whole; i += many) add_data_run(b, row, column, i, MIN(many, whole - i));
-  if (whole < b->panels) add_data_run(b, row, column, whole, 1);
+  for (int64_t i = 0; i < whole; i += many)
+    both_add_data_run(b, row, column, i, MIN(many, whole - i));
+  if (whole < b->panels) both_add_data_run(b, row, column, whole, 1);
 }
 
-static void gradient_range(int64_t begin, int64_t end, void *context)
+static void both_run_range(int64_t begin, int64_t end, void *context)
 {
   const struct both *b = context;
   for (int64_t i = begin; i < end; i++) {
@@ -121,12 +125,12 @@ static void gradient_range(int64_t begin, int64_t end, void *context)
             rows = GEMM_BOTH_STRIPS * b->height;
     int64_t down = (b->g->m + rows - 1) / rows;
     if (task >= 0) {
-      add_data_rows(b, task % down * rows, task / down * b->part_columns);
+      both_add_data_rows(b, task % down * rows, task / down * b->part_columns);
       continue;
     }
     int64_t first = i % groups * GEMM_BOTH_PANELS, last = MIN(b->panels, first + GEMM_BOTH_PANELS);
-    if (b->g->dw) add_weight_panels(b, first, last, i / groups * b->part_columns);
-    for (int64_t p = first; b->g->db && i < groups && p < last; p++) sum_panel(b, p);
+    if (b->g->dw) both_add_weight_panels(b, first, last, i / groups * b->part_columns);
+    for (int64_t p = first; b->g->db && i < groups && p < last; p++) both_sum_panel(b, p);
   }
 }
 
@@ -148,7 +152,7 @@ void gemm_both(const struct gemm_both *g)
       : 0;
   int64_t rows = GEMM_BOTH_STRIPS * b.height,
           data_units = g->dx ? (g->m + rows - 1) / rows * b.parts : 0;
-  parallel_chunks_stoppable(b.weight_tasks + data_units, 1, gradient_range, &b);
+  parallel_chunks_stoppable(b.weight_tasks + data_units, 1, both_run_range, &b);
 }
 
 void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)

@@ -11,7 +11,7 @@
 #include "kernel/gemm/inner.h"
 
 /* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
-static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
+static int64_t gemm_size_equal_parts(int64_t n, int64_t most, int64_t unit)
 {
   int64_t parts = (n + most - 1) / most;
   return (n + parts * unit - 1) / (parts * unit) * unit;
@@ -19,13 +19,13 @@ static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
 
 /* Returns the steps of a run: kc, or for words that hold several elements equal parts, of whole
 ** vectors, so that no run is short. */
-static int64_t choose_run(const struct gemm_type *t, int64_t k)
+static int64_t gemm_choose_run(const struct gemm_type *t, int64_t k)
 {
-  return t->per > 1 && k > t->kc ? equal_parts(k, t->kc, t->per * t->w) : t->kc;
+  return t->per > 1 && k > t->kc ? gemm_size_equal_parts(k, t->kc, t->per * t->w) : t->kc;
 }
 
 /* Returns the run of a product's sums that begins with step `done`. */
-static struct gemm_block cut_run(const struct gemm_block *g, int64_t done, int64_t run)
+static struct gemm_block gemm_cut_run(const struct gemm_block *g, int64_t done, int64_t run)
 {
   struct gemm_block part = *g;
   const bool last = g->k - done <= run;
@@ -45,9 +45,9 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
     t->block(g);
     return;
   }
-  const int64_t run = choose_run(t, g->k);
+  const int64_t run = gemm_choose_run(t, g->k);
   for (int64_t done = 0; done < g->k && !stop_wanted(); done += run) {
-    const struct gemm_block part = cut_run(g, done, run);
+    const struct gemm_block part = gemm_cut_run(g, done, run);
     t->block(&part);
   }
 }
@@ -59,7 +59,7 @@ struct gemm_job {
   struct gemm_block g;                                /* the product, or a part of it */
   bool tb;
   bool pack;                                          /* b is not in panels yet */
-  uint64_t part;                                      /* see next_part */
+  uint64_t part;                                      /* see gemm_take_part_number */
   int64_t rows;                                       /* rows of a chunk */
   int64_t cols;                                       /* columns of a chunk */
   int64_t down;                                       /* chunks in a column of chunks */
@@ -67,17 +67,17 @@ struct gemm_job {
 };
 
 /* Returns the bytes of panels that a core goes through again and again. */
-static int64_t get_panel_cache(void)
+static int64_t gemm_get_panel_cache(void)
 {
   return MIN(MAX(cpu_second_cache() / 2, GEMM_CACHE), GEMM_CACHE_MOST);
 }
 
 /* Returns the number of columns of chunks: as few as the cache allows, since each reads all of A;
 ** more where there are few rows, so that each core packs its own. */
-static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
+static int64_t gemm_choose_columns(const struct gemm_job *j, int64_t panels)
 {
   const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
-                fit = MAX(1, get_panel_cache() / (words * j->t->word)), m = j->g.m;
+                fit = MAX(1, gemm_get_panel_cache() / (words * j->t->word)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
   if (m <= GEMM_LOW) return MAX(least, (panels + GEMM_LOW_PANELS - 1) / GEMM_LOW_PANELS);
@@ -86,16 +86,19 @@ static int64_t choose_columns(const struct gemm_job *j, int64_t panels)
 }
 
 /* Returns whether tiles multiply that type. */
-static bool uses_tiles(const struct gemm_type *t) { return t->per > 1 && cpu_multiplies_tiles(); }
+static bool gemm_uses_tiles(const struct gemm_type *t)
+{
+  return t->per > 1 && cpu_multiplies_tiles();
+}
 
 /* Returns the multiply-adds up to which a product is one chunk. */
-static double get_serial_work(const struct gemm_type *t)
+static double gemm_get_serial_work(const struct gemm_type *t)
 {
-  return GEMM_SERIAL_WORK * (uses_tiles(t) ? GEMM_TILES_SPEED : 1);
+  return GEMM_SERIAL_WORK * (gemm_uses_tiles(t) ? GEMM_TILES_SPEED : 1);
 }
 
 /* Returns the number of chunks that are enough for the team. */
-static int64_t count_wanted(const struct gemm_job *j)
+static int64_t gemm_count_wanted(const struct gemm_job *j)
 {
   const int threads = parallel_threads();
   const int64_t most = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS;
@@ -105,15 +108,15 @@ static int64_t count_wanted(const struct gemm_job *j)
 /* Halves chunks until there are enough of them. Each column of chunks packs its panels and copies
 ** its strips (on tiles a copy takes as long as some panels), so such chunks lose rows first. A side
 ** read in place wants long pieces of its rows. */
-static int64_t choose_chunks(struct gemm_job *j)
+static int64_t gemm_choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
-                across = choose_columns(j, panels);
-  const int64_t fewest = uses_tiles(t) ? GEMM_TILES_PANELS : 1;
+                across = gemm_choose_columns(j, panels);
+  const int64_t fewest = gemm_uses_tiles(t) ? GEMM_TILES_PANELS : 1;
   int64_t s = strips, p = (panels + across - 1) / across,
-          enough = count_wanted(j), least = j->pack ? 2 : 1;
-  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > get_serial_work(t)) {
+          enough = gemm_count_wanted(j), least = j->pack ? 2 : 1;
+  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > gemm_get_serial_work(t)) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
     const bool down = j->pack || j->g.copy || s * t->mr > p * t->nr || p == 1 ||
         (p + 1) / 2 < fewest;
@@ -130,7 +133,7 @@ static int64_t choose_chunks(struct gemm_job *j)
   return j->down * ((panels + p - 1) / p);
 }
 
-static struct gemm_block cut_chunk(const struct gemm_job *j, int64_t i)
+static struct gemm_block gemm_cut_chunk(const struct gemm_job *j, int64_t i)
 {
   struct gemm_block g = j->g;
   int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
@@ -150,7 +153,7 @@ static struct gemm_block cut_chunk(const struct gemm_job *j, int64_t i)
 
 /* Computes a chunk whose panels this thread packs, unless it packed them for its last chunk.
 ** Threads do not share panels: to write what other cores have read again is slow. */
-static void pack_and_multiply(struct gemm_job *j, struct gemm_block g, int64_t column)
+static void gemm_pack_and_multiply(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool is_same;
   char *panels = gemm_scratch(
@@ -165,13 +168,13 @@ static void pack_and_multiply(struct gemm_job *j, struct gemm_block g, int64_t c
   j->t->block(&g);
 }
 
-static void multiply_range(int64_t begin, int64_t end, void *context)
+static void gemm_multiply_range(int64_t begin, int64_t end, void *context)
 {
   struct gemm_job *j = context;
   for (int64_t i = begin; i < end; i++) {
-    struct gemm_block g = cut_chunk(j, i);
+    struct gemm_block g = gemm_cut_chunk(j, i);
     if (j->pack)
-      pack_and_multiply(j, g, i / j->down);
+      gemm_pack_and_multiply(j, g, i / j->down);
     else
       gemm_sum(j->t, &g);
   }
@@ -179,7 +182,7 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
 
 /* Returns a number that no other part of any product has, so that a thread never takes panels of
 ** another part for this one's. The low 24 bits are 0; a column of chunks is added to them. */
-static uint64_t next_part(void)
+static uint64_t gemm_take_part_number(void)
 {
   static uint64_t parts;
   return __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
@@ -187,7 +190,7 @@ static uint64_t next_part(void)
 
 /* Returns the part of a product with `cols` columns from `column` on, and k terms from `from`
 ** on. */
-static struct gemm_job cut_part(
+static struct gemm_job gemm_cut_part(
     const struct gemm_job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
   struct gemm_job x = *j;
@@ -201,18 +204,19 @@ static struct gemm_job cut_part(
   x.g.add = j->g.add || from;
   x.g.bias = last && j->g.bias ? (const char *)j->g.bias + column * j->t->word : NULL;
   x.g.act = last ? j->g.act : ACT_NONE;
-  x.part = next_part();
+  x.part = gemm_take_part_number();
   return x;
 }
 
-static int run_packing(const struct gemm_job *j)
+static int gemm_run_packing(const struct gemm_job *j)
 {
-  const int64_t cols = equal_parts(j->g.n, GEMM_BLOCK_COLUMNS, j->t->nr),
-                deep = equal_parts(j->g.k, j->t->kc, j->t->per > 1 ? j->t->per * j->t->w : 1);
+  const int64_t cols = gemm_size_equal_parts(j->g.n, GEMM_BLOCK_COLUMNS, j->t->nr),
+                deep = gemm_size_equal_parts(
+                    j->g.k, j->t->kc, j->t->per > 1 ? j->t->per * j->t->w : 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
-      struct gemm_job x = cut_part(j, c, cols, k, deep);
-      parallel_chunks_stoppable(choose_chunks(&x), 1, multiply_range, &x);
+      struct gemm_job x = gemm_cut_part(j, c, cols, k, deep);
+      parallel_chunks_stoppable(gemm_choose_chunks(&x), 1, gemm_multiply_range, &x);
       if (x.failed)
         return fail_memory(
             "product", gemm_panel_bytes(j->t, x.cols, deep), mem_bytes(), 0);
@@ -222,7 +226,7 @@ static int run_packing(const struct gemm_job *j)
 
 /* Returns whether a strip is worth a copy: several panels use it and its rows would fight for the
 ** same sets of the first cache, or A is read across its rows. */
-static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
+static bool gemm_is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
   return g->n >= GEMM_COPY_PANELS * t->nr &&
@@ -231,34 +235,34 @@ static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 
 /* Returns whether the runs of a product's sums come one after the other for all rows, as they do
 ** where B is packed on the way: panels that serve many rows, more of them than a cache holds. */
-static bool wants_runs(const struct gemm_job *j)
+static bool gemm_wants_runs(const struct gemm_job *j)
 {
   return j->t->per > 1 && j->g.k > j->t->kc && j->g.m > GEMM_LOW &&
-      gemm_words(j->t, j->g.k) * j->g.n * j->t->word > get_panel_cache();
+      gemm_words(j->t, j->g.k) * j->g.n * j->t->word > gemm_get_panel_cache();
 }
 
 /* Computes a product run by run, each in chunks. */
-static void multiply_runs(const struct gemm_job *j)
+static void gemm_multiply_runs(const struct gemm_job *j)
 {
-  const int64_t run = choose_run(j->t, j->g.k);
+  const int64_t run = gemm_choose_run(j->t, j->g.k);
   for (int64_t done = 0; done < j->g.k && !stop_wanted(); done += run) {
     struct gemm_job x = *j;
-    x.g = cut_run(&j->g, done, run);
-    parallel_chunks_stoppable(choose_chunks(&x), 1, multiply_range, &x);
+    x.g = gemm_cut_run(&j->g, done, run);
+    parallel_chunks_stoppable(gemm_choose_chunks(&x), 1, gemm_multiply_range, &x);
   }
 }
 
-static int run_job(struct gemm_job *j)
+static int gemm_run_job(struct gemm_job *j)
 {
-  j->g.copy = j->t->copies || is_awkward(&j->g, j->t);
+  j->g.copy = j->t->copies || gemm_is_awkward(&j->g, j->t);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
-  if (j->pack) return run_packing(j);
-  if (work <= get_serial_work(j->t))
+  if (j->pack) return gemm_run_packing(j);
+  if (work <= gemm_get_serial_work(j->t))
     gemm_sum(j->t, &j->g);
-  else if (wants_runs(j))
-    multiply_runs(j);
+  else if (gemm_wants_runs(j))
+    gemm_multiply_runs(j);
   else
-    parallel_chunks_stoppable(choose_chunks(j), 1, multiply_range, j);
+    parallel_chunks_stoppable(gemm_choose_chunks(j), 1, gemm_multiply_range, j);
   return TY_OK;
 }
 
@@ -286,12 +290,12 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
   }
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct gemm_job j = { .t = t, .g = g };
-  return run_job(&j);
+  return gemm_run_job(&j);
 }
 
 /* -- plain ------------------------------------------------------------------------------------- */
 
-static void scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, int64_t ldc)
+static void gemm_scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, int64_t ldc)
 {
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
@@ -302,14 +306,14 @@ static void scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, in
     }
 }
 
-static void clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
+static void gemm_clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
 {
   for (int64_t i = 0; i < m; i++) memset((char *)c + (size_t)(i * ldc) * size, 0, (size_t)n * size);
 }
 
 struct dots { const struct gemm_type *t; const struct gemm_block *g; };
 
-static void dot_range(int64_t begin, int64_t end, void *context)
+static void gemm_run_dot_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -318,7 +322,7 @@ static void dot_range(int64_t begin, int64_t end, void *context)
       (char *)g->c + begin * d->t->word, g->ldc, g->alpha, g->add);
 }
 
-static void dot_row_range(int64_t begin, int64_t end, void *context)
+static void gemm_run_dot_rows(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -329,7 +333,7 @@ static void dot_row_range(int64_t begin, int64_t end, void *context)
 
 /* Computes a product whose sides are contiguous along k and one of which is a few vectors. It waits
 ** for memory, so nothing is packed. */
-static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
+static void gemm_run_dots(const struct gemm_type *t, const struct gemm_block *g)
 {
   struct dots d = { t, g };
   bool wide = g->n > g->m;
@@ -337,17 +341,17 @@ static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
   int64_t all = wide ? g->n : g->m;
   int64_t grain = MAX(4, (int64_t)(GEMM_DOT_WORK / (double)rest) / 4 * 4); /* by fours */
   if ((double)rest * (double)all <= GEMM_DOT_SERIAL_WORK) grain = all;
-  parallel_chunks_stoppable(all, grain, wide ? dot_range : dot_row_range, &d);
+  parallel_chunks_stoppable(all, grain, wide ? gemm_run_dot_range : gemm_run_dot_rows, &d);
 }
 
-static void add_row_range(int64_t begin, int64_t end, void *context)
+static void gemm_add_row_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
   const size_t size = d->t->element;
   for (int64_t j = begin; j < end; j += GEMM_ROW_COLUMNS) {
     const int64_t n = MIN(end - j, GEMM_ROW_COLUMNS);
-    if (!g->add) clear_rows(size, g->m, n, (char *)g->c + (size_t)j * size, g->ldc);
+    if (!g->add) gemm_clear_rows(size, g->m, n, (char *)g->c + (size_t)j * size, g->ldc);
     for (int64_t k = 0; k < g->k; k += GEMM_ROW_TERMS)
       for (int64_t i = 0; i < g->m; i++)
         d->t->add_rows(n, MIN(g->k - k, GEMM_ROW_TERMS),
@@ -360,7 +364,7 @@ static void add_row_range(int64_t begin, int64_t end, void *context)
 /* Computes a product of a few rows whose right side is stored by rows, which are read once, in
 ** their order. Chunks are as wide as the threads allow, since parts of rows are slow to read; a
 ** column's sum does not depend on them. */
-static void run_rows(const struct gemm_type *t, const struct gemm_block *g)
+static void gemm_run_rows(const struct gemm_type *t, const struct gemm_block *g)
 {
   struct dots d = { t, g };
   const double column = (double)g->m * (double)g->k, all = column * (double)g->n;
@@ -368,7 +372,7 @@ static void run_rows(const struct gemm_type *t, const struct gemm_block *g)
   int64_t grain = MAX(MAX(GEMM_ROW_LEAST, (int64_t)(GEMM_DOT_WORK / column)), share);
   grain = (grain + 15) / 16 * 16;
   if (all <= GEMM_DOT_SERIAL_WORK) grain = g->n;
-  parallel_chunks_stoppable(g->n, grain, add_row_range, &d);
+  parallel_chunks_stoppable(g->n, grain, gemm_add_row_range, &d);
 }
 
 /* A pass over a product that other code computed, which does what tiles do with an epilogue. */
@@ -379,7 +383,7 @@ struct pass {
   int64_t n, ldc;
 };
 
-static void finish_rows(int64_t begin, int64_t end, void *context)
+static void gemm_finish_rows(int64_t begin, int64_t end, void *context)
 {
   const struct pass *x = context;
   for (int64_t i = begin; i < end; i++) {
@@ -396,16 +400,16 @@ void gemm_gelu_back(int64_t n, const float *x, const float *g, float *out)
   gemm_type(TY_F32)->gelu_back(n, x, g, out);
 }
 
-static int run_epilogue(
+static int gemm_run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, n, ldc };
   if (e && (e->bias || e->act))
-    parallel_for_stoppable(m, cost_ns(GEMM_EPILOGUE_NS, n), finish_rows, &x);
+    parallel_for_stoppable(m, cost_ns(GEMM_EPILOGUE_NS, n), gemm_finish_rows, &x);
   return TY_OK;
 }
 
-static int run_product(
+static int gemm_run_product(
     int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
@@ -419,18 +423,18 @@ static int run_product(
       (g.m < GEMM_VECTORS || g.n < GEMM_VECTORS ||
           (g.m <= GEMM_FEW && g.k >= GEMM_LONG_SUM * g.m)) &&
       (t->axpy || !epilogue)) {
-    run_dots(t, &g);
-    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
+    gemm_run_dots(t, &g);
+    return gemm_run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   if (!tb && g.m < GEMM_VECTORS && g.n >= GEMM_ROW_LEAST && g.alpha == 1 && t->add_rows &&
       (double)g.n * (double)g.k > (double)(GEMM_ROW_ABOVE * g.m * g.m)) {
-    run_rows(t, &g);
-    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
+    gemm_run_rows(t, &g);
+    return gemm_run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   /* an epilogue would cost a library's product a further pass */
   if (t->per == 1 && !(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
-    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
+    return gemm_run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   g.outer = 1;
   g.panel = t->nr;
@@ -441,7 +445,7 @@ static int run_product(
     .tb = tb,
     .pack = tb || t->per > 1 || (g.m > 2 * t->mr && (double)g.n * (double)g.k > GEMM_PACK_ABOVE) };
   j.g.full = !j.pack;
-  return run_job(&j);
+  return gemm_run_job(&j);
 }
 
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
@@ -450,8 +454,8 @@ int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, doubl
   if (m <= 0 || n <= 0) return TY_OK;
   if (n == 1 && m > 1 && ldc == 1)
     return gemm_one(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
-  if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
-  if (k <= 0 && beta == 0) clear_rows((size_t)gemm_type(dtype)->word, m, n, c, ldc);
+  if (beta != 0 && beta != 1) gemm_scale_rows(dtype, m, n, beta, c, ldc);
+  if (k <= 0 && beta == 0) gemm_clear_rows((size_t)gemm_type(dtype)->word, m, n, c, ldc);
   if (k <= 0) return TY_OK;
   struct gemm_block g = { .m = m,
     .n = n,
@@ -463,7 +467,7 @@ int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, doubl
     .ldc = ldc,
     .alpha = alpha,
     .add = beta != 0 };
-  return run_product(dtype, ta, tb, g, lda, NULL);
+  return gemm_run_product(dtype, ta, tb, g, lda, NULL);
 }
 
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
@@ -479,7 +483,7 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
     .ldc = ldc,
     .alpha = 1,
     .add = e->add };
-  return run_product(dtype, ta, tb, g, lda, e);
+  return gemm_run_product(dtype, ta, tb, g, lda, e);
 }
 
 /* -- a batch ----------------------------------------------------------------------------------- */
@@ -493,7 +497,7 @@ struct batch {
   char *c;
 };
 
-static void product_range(int64_t begin, int64_t end, void *context)
+static void gemm_run_product_range(int64_t begin, int64_t end, void *context)
 {
   struct batch *x = context;
   const struct gemm_type *t = gemm_type(x->dtype);
@@ -512,8 +516,8 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   struct batch x = { dtype, 0, ta, tb, m, n, k, sa, sb, sc, alpha, beta, a, b, c };
   double work = (double)m * (double)n * (double)MAX(k, 1);
   if (work > GEMM_LARGE_WORK)
-    product_range(0, batch, &x); /* each is large: cut inside */
+    gemm_run_product_range(0, batch, &x); /* each is large: cut inside */
   else
-    parallel_for_stoppable(batch, NS_PRODUCT * MAX(work, 1), product_range, &x);
+    parallel_for_stoppable(batch, NS_PRODUCT * MAX(work, 1), gemm_run_product_range, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

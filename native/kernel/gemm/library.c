@@ -13,14 +13,17 @@ extern void openblas_set_num_threads(int n);
 static bool enabled;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void read_settings(void)
+static void library_read_settings(void)
 {
   enabled = !env_disabled("blas");
   openblas_set_num_threads(1);
 }
 
 /* Runs before any LAPACK call, which needs one thread too. */
-__attribute__((constructor)) static void init_at_load(void) { pthread_once(&once, read_settings); }
+__attribute__((constructor)) static void init_at_load(void)
+{
+  pthread_once(&once, library_read_settings);
+}
 
 bool blas_profitable(int64_t m, int64_t n, int64_t k)
 {
@@ -38,7 +41,7 @@ struct slices {
   char *c;
 };
 
-static void multiply_slice(
+static void library_multiply_slice(
     const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
 {
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
@@ -50,13 +53,13 @@ static void multiply_slice(
         b, (int)s->ldb, (float)s->beta, c, (int)s->ldc);
 }
 
-static void multiply_range(int64_t begin, int64_t end, void *context)
+static void library_multiply_range(int64_t begin, int64_t end, void *context)
 {
   const struct slices *s = context;
   const size_t size = dtype_size(s->dtype);
   for (int64_t i = begin; i < end; i++) {
     int64_t r = i / s->across * s->rows, c = i % s->across * s->cols;
-    multiply_slice(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c),
+    library_multiply_slice(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c),
         s->a + (size_t)(r * (s->ta ? 1 : s->lda)) * size,
         s->b + (size_t)(c * (s->tb ? s->ldb : 1)) * size, s->c + (size_t)(r * s->ldc + c) * size);
   }
@@ -64,7 +67,7 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
 
 /* Halves the longer side until there are enough slices: two of a middle-sized product, at most
 ** 16, each of some weight, since a slice packs its sides anew; of a huge one more. */
-static void choose_slices(struct slices *s)
+static void library_choose_slices(struct slices *s)
 {
   const double work = (double)s->m * (double)s->n * (double)s->k;
   /* Ctrl-C waits for a slice: not more work than a second's */
@@ -83,6 +86,6 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
-  choose_slices(&s);
-  parallel_chunks_stoppable((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
+  library_choose_slices(&s);
+  parallel_chunks_stoppable((m + s.rows - 1) / s.rows * s.across, 1, library_multiply_range, &s);
 }

@@ -139,7 +139,7 @@ void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, 
   }
 }
 
-static void column_range(int64_t begin, int64_t end, void *context)
+static void pack_columns(int64_t begin, int64_t end, void *context)
 {
   const struct columns *x = context;
   for (int64_t j = begin; j < end; j += GEMM_SUM_COLUMNS)
@@ -151,12 +151,12 @@ void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
   const int64_t whole = MAX(1, GEMM_SUM_GRAIN / MAX(m, 1)) / GEMM_SUM_COLUMNS * GEMM_SUM_COLUMNS;
-  parallel_chunks(n, MAX(GEMM_SUM_COLUMNS, whole), column_range, &x);
+  parallel_chunks(n, MAX(GEMM_SUM_COLUMNS, whole), pack_columns, &x);
 }
 
 struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
 
-static void add_range(int64_t begin, int64_t end, void *context)
+static void pack_add_range(int64_t begin, int64_t end, void *context)
 {
   const struct addition *a = context;
   a->t->axpy(end - begin, 1, a->x + (size_t)begin * a->size, 1, a->y + (size_t)begin * a->size);
@@ -165,7 +165,7 @@ static void add_range(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel_for(n, GEMM_ADD_NS, add_range, &a);
+  parallel_for(n, GEMM_ADD_NS, pack_add_range, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ static __thread struct { void *p; size_t bytes; uint64_t what; } scratch;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_key(void) { pthread_key_create(&key, mem_free); }
+static void pack_make_key(void) { pthread_key_create(&key, mem_free); }
 
 void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
 {
@@ -182,7 +182,7 @@ void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
   if (bytes > scratch.bytes) {
     void *p = mem_lines(align_up(bytes, 65536));
     if (!p) return NULL;
-    pthread_once(&once, make_key);
+    pthread_once(&once, pack_make_key);
     mem_free(scratch.p);
     scratch.p = p;
     scratch.bytes = align_up(bytes, 65536);

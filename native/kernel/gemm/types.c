@@ -16,7 +16,7 @@ extern const struct gemm_narrow gemm_narrow_avx512_narrow, gemm_narrow_avx512_ti
 extern const struct gemm_narrow gemm_narrow_neon_dot, gemm_narrow_neon_narrow;
 #endif
 
-static const struct gemm_narrow *choose_narrow(void)
+static const struct gemm_narrow *types_choose_narrow(void)
 {
 #if defined __x86_64__
   if (cpu_multiplies_tiles()) return &gemm_narrow_avx512_tiles;
@@ -32,7 +32,7 @@ const struct gemm_narrow *gemm_narrow(void)
 {
   static const struct gemm_narrow *chosen;
   const struct gemm_narrow *n = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (!n) __atomic_store_n(&chosen, n = choose_narrow(), __ATOMIC_RELAXED);
+  if (!n) __atomic_store_n(&chosen, n = types_choose_narrow(), __ATOMIC_RELAXED);
   return n;
 }
 

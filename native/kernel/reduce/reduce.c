@@ -14,7 +14,7 @@
 
 /* -- the plan ---------------------------------------------------------------------------------- */
 
-static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
+static void reduce_join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
   bool last = false;
   for (int i = 0; i < n; i++) {
@@ -33,7 +33,7 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
 
 /* Splits the outermost reduced group that is long enough, or the innermost in pieces of a few
 ** thousand elements. */
-static void cut_parts(struct reduce *r)
+static void reduce_cut_parts(struct reduce *r)
 {
   r->parts = MIN(MIN(REDUCE_PARTS, r->in / (2 * REDUCE_GRAIN)), r->count / REDUCE_PART_DEPTH);
   r->split = -1;
@@ -49,7 +49,7 @@ void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struc
   r->dtype = r->result = dtype;
   r->n = 0; /* of the arrays, only the groups that there are get values */
   r->in = r->out = 1;
-  join_groups(n, dim, axes, r);
+  reduce_join_groups(n, dim, axes, r);
   int64_t from = 1;
   for (int i = r->n - 1; i >= 0; i--) {
     r->from[i] = from;
@@ -57,7 +57,7 @@ void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struc
     if (r->to[i]) r->to[i] = r->out, r->out *= r->dim[i];
   }
   r->count = r->in / MAX(r->out, 1);
-  cut_parts(r);
+  reduce_cut_parts(r);
 }
 
 void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
@@ -125,7 +125,7 @@ static void reduce_block(const struct reduction *j, const int64_t dim[], const c
 }
 
 /* Finds the element and the result at which block u begins. Returns its length. */
-static int64_t locate_block(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
+static int64_t reduce_locate_block(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
 {
   const struct reduce *r = j->r;
   *from = *to = 0;
@@ -143,7 +143,7 @@ static int64_t locate_block(const struct reduction *j, int64_t u, int64_t *from,
 }
 
 /* Results `to` .. to + n - 1 from their accumulators, which integers that become floats change. */
-static void store_results(const struct reduction *j, accumulator *acc, int64_t to, int64_t n)
+static void reduce_store_results(const struct reduction *j, accumulator *acc, int64_t to, int64_t n)
 {
   const int dtype = j->r->result;
   if (dtype_float(dtype) && !dtype_float(j->r->dtype))
@@ -153,7 +153,7 @@ static void store_results(const struct reduction *j, accumulator *acc, int64_t t
 }
 
 /* Returns where a part begins, in elements of the split group: eights are reduced at once. */
-static int64_t part_at(const struct reduce *r, int64_t part)
+static int64_t reduce_find_part(const struct reduce *r, int64_t part)
 {
   int64_t n = r->dim[r->split], at = n * part / r->parts;
   return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
@@ -167,9 +167,9 @@ static void reduce_range(int64_t begin, int64_t end, void *context)
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
-    int64_t from, to, part = u / units, n = locate_block(j, u % units, &from, &to);
+    int64_t from, to, part = u / units, n = reduce_locate_block(j, u % units, &from, &to);
     if (r->parts > 1) {
-      int64_t a = part_at(r, part), b = part_at(r, part + 1);
+      int64_t a = reduce_find_part(r, part), b = reduce_find_part(r, part + 1);
       dim[r->split] = b - a;
       from += a * r->from[r->split];
     }
@@ -177,22 +177,22 @@ static void reduce_range(int64_t begin, int64_t end, void *context)
     j->table->start(acc, j->kind, n);
     reduce_block(j, dim, j->x + from * (int64_t)j->size,
         j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
-    if (!j->part) store_results(j, acc, to, n);
+    if (!j->part) reduce_store_results(j, acc, to, n);
   }
 }
 
-static void merge_body(int64_t begin, int64_t end, void *context)
+static void reduce_merge_range(int64_t begin, int64_t end, void *context)
 {
   const struct reduction *j = context;
   const struct reduce *r = j->r;
   for (int64_t p = 1; p < r->parts; p++)
     j->table->merge[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
-  store_results(j, j->part + begin, begin, end - begin);
+  reduce_store_results(j, j->part + begin, begin, end - begin);
 }
 
 /* Chooses blocks of equal length and of work that is worth a thread; of columns, whole vectors and
 ** wide, since memory gives neighbours faster than it gives the next row. */
-static void choose_side(struct reduction *j)
+static void reduce_choose_side(struct reduction *j)
 {
   const struct reduce *r = j->r;
   int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
@@ -213,13 +213,13 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
     add, r->parts > 1 ? tmp : NULL, -1, 1, 1 };
   for (int i = 0; i < r->n; i++)
     if (r->to[i]) j.block = i;
-  if (j.block >= 0) choose_side(&j);
+  if (j.block >= 0) reduce_choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
   const bool serial = kind == R_SUM && r->in <= REDUCE_SERIAL_SUM;
   parallel_chunks_stoppable(units * r->parts,
       serial ? units * r->parts : MAX(1, REDUCE_GRAIN / MAX(cost, 1)), reduce_range, &j);
-  if (j.part) parallel_chunks_stoppable(r->out, REDUCE_GRAIN / r->parts, merge_body, &j);
+  if (j.part) parallel_chunks_stoppable(r->out, REDUCE_GRAIN / r->parts, reduce_merge_range, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -237,14 +237,14 @@ struct reduction_gradient {
   int64_t pieces;                                     /* units across a plane */
 };
 
-static const char *step_pointer(const char *p, int64_t n, size_t size)
+static const char *reduce_step_pointer(const char *p, int64_t n, size_t size)
 {
   return p ? p + n * (int64_t)size : NULL;
 }
 
 /* Writes gradients. A unit is some rows of one plane: of one result each, or of all the same
 ** results. Long rows go in pieces. */
-static void back_body(int64_t begin, int64_t end, void *context)
+static void reduce_run_backward(int64_t begin, int64_t end, void *context)
 {
   const struct reduction_gradient *s = context;
   const struct reduce *r = s->r;
@@ -256,8 +256,10 @@ static void back_body(int64_t begin, int64_t end, void *context)
     for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
     int64_t at = (plane * s->height + i) * s->width + j;
     void *dx = s->dx + at * (int64_t)s->size;
-    const void *x = step_pointer(s->x, at, s->size), *y = step_pointer(s->y, to, s->size),
-               *g = step_pointer(s->g, to, s->size), *h = step_pointer(s->h, to, s->size);
+    const void *x = reduce_step_pointer(s->x, at, s->size),
+               *y = reduce_step_pointer(s->y, to, s->size),
+               *g = reduce_step_pointer(s->g, to, s->size),
+               *h = reduce_step_pointer(s->h, to, s->size);
     if (r->inner)
       reducer_back_rows(r->dtype, s->kind, dx, x, y, g, h, s->scale, n, m);
     else
@@ -276,7 +278,7 @@ void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, cons
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
   parallel_chunks_stoppable(r->in / (s.width * s.height) * s.rows * s.pieces,
-      MAX(1, REDUCE_GRAIN / (s.tall * s.wide)), back_body, &s);
+      MAX(1, REDUCE_GRAIN / (s.tall * s.wide)), reduce_run_backward, &s);
 }
 
 /* -- on any device ----------------------------------------------------------------------------- */

@@ -31,14 +31,14 @@ const struct reducer *reducer_of(int dtype)
   }
 }
 
-static bool is_byte(int dtype)
+static bool reduce_is_byte(int dtype)
 {
   return dtype == TY_U8 || dtype == TY_I8 || dtype == TY_BOOL;
 }
 
-static const struct byte_reducer *byte_reducer(void) { return byte_tables[cpu_isa()]; }
+static const struct byte_reducer *reduce_get_byte_reducer(void) { return byte_tables[cpu_isa()]; }
 
-static const char *skip_elements(const void *p, int64_t n, int dtype)
+static const char *reduce_skip_elements(const void *p, int64_t n, int dtype)
 {
   return (const char *)p + n * (int64_t)dtype_size(dtype);
 }
@@ -46,8 +46,8 @@ static const char *skip_elements(const void *p, int64_t n, int dtype)
 void reducer_rows(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
     int64_t count, int64_t stride, int64_t n)
 {
-  const reduce_fn reduce = is_byte(dtype)
-      ? byte_reducer()->rows[dtype == TY_I8][kind]
+  const reduce_fn reduce = reduce_is_byte(dtype)
+      ? reduce_get_byte_reducer()->rows[dtype == TY_I8][kind]
       : reducer_of(dtype)->rows[kind];
   reduce(acc, x, centre, count, stride, n);
 }
@@ -55,8 +55,8 @@ void reducer_rows(int dtype, int kind, accumulator *acc, const void *x, const vo
 void reducer_cols(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
     int64_t count, int64_t stride, int64_t n)
 {
-  const reduce_fn reduce = is_byte(dtype)
-      ? byte_reducer()->cols[dtype == TY_I8][kind]
+  const reduce_fn reduce = reduce_is_byte(dtype)
+      ? reduce_get_byte_reducer()->cols[dtype == TY_I8][kind]
       : reducer_of(dtype)->cols[kind];
   reduce(acc, x, centre, count, stride, n);
 }
@@ -70,7 +70,7 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
     int64_t n)
 {
   const struct reducer *table = reducer_of(dtype);
-  if (!is_byte(dtype)) {
+  if (!reduce_is_byte(dtype)) {
     table->store(y, acc, finish, count, add, n);
     return;
   }
@@ -83,7 +83,7 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
   accumulator own[PART];
   for (int64_t j = 0; j < n; j += PART) {
     const int64_t k = MIN(PART, n - j);
-    void *to = (void *)skip_elements(y, j, dtype);
+    void *to = (void *)reduce_skip_elements(y, j, dtype);
     const accumulator *from = acc + j;
     if (finish == F_MEAN) { /* what is divided has wrapped */
       narrow(part, from, k);
@@ -101,14 +101,14 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
 void reducer_best_rows(
     int dtype, int64_t *index, const void *x, bool least, int64_t count, int64_t n)
 {
-  if (is_byte(dtype)) {
-    byte_reducer()->best_rows(index, x, dtype == TY_I8, least, count, n);
+  if (reduce_is_byte(dtype)) {
+    reduce_get_byte_reducer()->best_rows(index, x, dtype == TY_I8, least, count, n);
     return;
   }
   const struct reducer *table = reducer_of(dtype);
   const int kind = least ? R_MIN : R_MAX;
   for (int64_t i = 0; i < count; i++) {
-    const char *row = skip_elements(x, i * n, dtype);
+    const char *row = reduce_skip_elements(x, i * n, dtype);
     accumulator best;
     table->start(&best, kind, 1);
     table->rows[kind](&best, row, NULL, 1, 0, n);
@@ -119,14 +119,14 @@ void reducer_best_rows(
 void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int64_t count,
     int64_t stride, int64_t n)
 {
-  if (is_byte(dtype)) {
-    byte_reducer()->best_cols(index, x, dtype == TY_I8, least, count, stride, n);
+  if (reduce_is_byte(dtype)) {
+    reduce_get_byte_reducer()->best_cols(index, x, dtype == TY_I8, least, count, stride, n);
     return;
   }
   const struct reducer *table = reducer_of(dtype);
   accumulator best[BEST_RESULTS];
   for (int64_t i = 0; i < count; i++)
-    table->best_cols(best, index, skip_elements(x, i * stride, dtype), least, i, n);
+    table->best_cols(best, index, reduce_skip_elements(x, i * stride, dtype), least, i, n);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ struct byte_gradient {
 };
 
 /* Widens n elements of an operand from the one at `at` on; NULL stays NULL. */
-static const int32_t *widen_operand(
+static const int32_t *reduce_widen_operand(
     const struct byte_gradient *s, int32_t *to, const char *from, int64_t at, int64_t n)
 {
   if (!from) return NULL;
@@ -150,84 +150,87 @@ static const int32_t *widen_operand(
 
 /* Computes `rows` rows of n elements, at most PART in all, from the element `at` of x on, by the
 ** loop of int32; `beside`: the first element of y, g and h, which have `others`. */
-static void back_part(const struct byte_gradient *s, char *dx, int64_t at, int64_t beside,
-    int64_t others, int64_t rows, int64_t n)
+static void reduce_run_backward_part(const struct byte_gradient *s, char *dx, int64_t at,
+    int64_t beside, int64_t others, int64_t rows, int64_t n)
 {
   int32_t d[PART], x[PART], y[PART], g[PART], h[PART];
-  s->back(d, widen_operand(s, x, s->x, at, rows * n), widen_operand(s, y, s->y, beside, others),
-      widen_operand(s, g, s->g, beside, others), widen_operand(s, h, s->h, beside, others),
-      s->scale, rows, n);
+  s->back(d, reduce_widen_operand(s, x, s->x, at, rows * n),
+      reduce_widen_operand(s, y, s->y, beside, others),
+      reduce_widen_operand(s, g, s->g, beside, others),
+      reduce_widen_operand(s, h, s->h, beside, others), s->scale, rows, n);
   cast_between(TY_I32, s->dtype)(dx, d, rows * n);
 }
 
 /* The gradient of a sum does not depend on x: one of each row is enough. */
-static void repeat_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
+static void reduce_repeat_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   char d[PART];
   for (int64_t i = 0; i < count; i += PART) {
     const int64_t rows = MIN(count - i, PART);
-    back_part(s, d, 0, i, rows, rows, 1);
+    reduce_run_backward_part(s, d, 0, i, rows, rows, 1);
     for (int64_t k = 0; k < rows; k++) memset(dx + (i + k) * n, d[k], (size_t)n);
   }
 }
 
 /* All rows are the first one. */
-static void repeat_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
+static void reduce_repeat_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   for (int64_t j = 0; j < n; j += PART) {
     const int64_t k = MIN(n - j, PART);
-    back_part(s, dx + j, 0, j, k, 1, k);
+    reduce_run_backward_part(s, dx + j, 0, j, k, 1, k);
   }
   for (int64_t i = 1; i < count; i++) memcpy(dx + i * n, dx, (size_t)n);
 }
 
-static bool is_repeated(int kind) { return kind == B_SUM || kind == B_NANSUM; }
+static bool reduce_is_repeated(int kind) { return kind == B_SUM || kind == B_NANSUM; }
 
 void reducer_back_rows(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n)
 {
-  if (!is_byte(dtype)) {
+  if (!reduce_is_byte(dtype)) {
     reducer_of(dtype)->back_rows[kind](dx, x, y, g, h, scale, count, n);
     return;
   }
   const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_rows[kind], scale,
-    is_repeated(kind) ? NULL : x, y, g, h };
+    reduce_is_repeated(kind) ? NULL : x, y, g, h };
   if (kind == B_EQUAL) {
-    byte_reducer()->equal_rows(dx, x, y, g, count, n);
+    reduce_get_byte_reducer()->equal_rows(dx, x, y, g, count, n);
     return;
   }
-  if (is_repeated(kind)) {
-    repeat_rows(&s, dx, count, n);
+  if (reduce_is_repeated(kind)) {
+    reduce_repeat_rows(&s, dx, count, n);
     return;
   }
   const int64_t most = n < PART ? PART / MAX(n, 1) : 1;
   for (int64_t i = 0; i < count; i += most) {
     const int64_t rows = MIN(most, count - i);
     for (int64_t j = 0; j < n; j += PART)
-      back_part(&s, (char *)dx + i * n + j, i * n + j, i, rows, rows, MIN(PART, n - j));
+      reduce_run_backward_part(
+          &s, (char *)dx + i * n + j, i * n + j, i, rows, rows, MIN(PART, n - j));
   }
 }
 
 void reducer_back_cols(int dtype, int kind, void *dx, const void *x, const void *y, const void *g,
     const void *h, double scale, int64_t count, int64_t n)
 {
-  if (!is_byte(dtype)) {
+  if (!reduce_is_byte(dtype)) {
     reducer_of(dtype)->back_cols[kind](dx, x, y, g, h, scale, count, n);
     return;
   }
   const struct byte_gradient s = { dtype, reducer_of(TY_I32)->back_cols[kind], scale,
-    is_repeated(kind) ? NULL : x, y, g, h };
+    reduce_is_repeated(kind) ? NULL : x, y, g, h };
   if (kind == B_EQUAL) {
-    byte_reducer()->equal_cols(dx, x, y, g, count, n);
+    reduce_get_byte_reducer()->equal_cols(dx, x, y, g, count, n);
     return;
   }
-  if (is_repeated(kind)) {
-    repeat_cols(&s, dx, count, n);
+  if (reduce_is_repeated(kind)) {
+    reduce_repeat_cols(&s, dx, count, n);
     return;
   }
   for (int64_t j = 0; j < n; j += PART) {
     const int64_t k = MIN(PART, n - j), most = k < n ? 1 : PART / k; /* adjacent rows */
     for (int64_t i = 0; i < count; i += most)
-      back_part(&s, (char *)dx + i * n + j, i * n + j, j, k, MIN(most, count - i), k);
+      reduce_run_backward_part(
+          &s, (char *)dx + i * n + j, i * n + j, j, k, MIN(most, count - i), k);
   }
 }

@@ -53,7 +53,7 @@ INLINE void round_position(const float *low, const float *high, uint16_t *to)
 #endif
 }
 
-static void pack_positions(
+static void tiles_pack_positions(
     int64_t n, const float *low, const float *high, int64_t step, uint16_t *to)
 {
   for (int64_t i = 0; i < n; i++)
@@ -123,7 +123,7 @@ INLINE void multiply_tiles_of(const struct tiles_block *b, const bool wide)
   }
 }
 
-static void multiply_block(const struct tiles_block *b)
+static void tiles_multiply_block(const struct tiles_block *b)
 {
   SET_TILES();
   if (b->parts > 1)
@@ -135,7 +135,7 @@ static void multiply_block(const struct tiles_block *b)
 
 /* -- the weight's gradient --------------------------------------------------------------------- */
 
-static void round_positions(int64_t n, const float *from, int64_t step, uint16_t *to)
+static void tiles_round_positions(int64_t n, const float *from, int64_t step, uint16_t *to)
 {
   for (int64_t i = 0; i < n; i++) round_lanes(from + i * step, to + i * W);
 }
@@ -148,7 +148,7 @@ INLINE void pair_lanes(const uint16_t *from, bits *to)
   *to = a | b << 16;
 }
 
-static void pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
+static void tiles_pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
 {
   for (int64_t i = 0; i < n; i++) pair_lanes(from + i * 2 * W, (bits *)(to + i * 2 * W));
 }
@@ -171,7 +171,7 @@ static void pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
 #define FIRST_8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define SECOND_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
 
-static void turn_positions(int64_t n, const uint16_t *from, uint16_t *to)
+static void tiles_turn_positions(int64_t n, const uint16_t *from, uint16_t *to)
 {
   for (int64_t t = 0; t < n; t++, from += 2 * W * W, to += TILE_NUMBERS) {
     bits x[W];
@@ -184,7 +184,7 @@ static void turn_positions(int64_t n, const uint16_t *from, uint16_t *to)
   }
 }
 
-static void add_up(const struct tiles_sums *s)
+static void tiles_add_up(const struct tiles_sums *s)
 {
   const uint16_t *left = s->left, *right = s->right;
   int32_t *sums = (int32_t *)s->sums;
@@ -218,5 +218,5 @@ static void add_up(const struct tiles_sums *s)
   END_TILES();
 }
 
-const struct conv_tiles JOIN(conv_tiles, ISA) = { multiply_block, pack_positions, add_up,
-  round_positions, pair_positions, turn_positions };
+const struct conv_tiles JOIN(conv_tiles, ISA) = { tiles_multiply_block, tiles_pack_positions,
+  tiles_add_up, tiles_round_positions, tiles_pair_positions, tiles_turn_positions };

@@ -114,7 +114,7 @@ INLINE void input_row(const struct winograd_run *r, const float *column, float *
   UNROLL for (int j = 0; j < SIDE; j++) STORE(out + j * r->plane, b[j]);
 }
 
-static void transform_input(const struct winograd_run *r)
+static void winograd_transform_input(const struct winograd_run *r)
 {
   float column[SIDE][COLUMNS * W];
   for (int64_t first = 0; first < r->n; first += RUN) {
@@ -163,7 +163,7 @@ INLINE void output_tile(const struct winograd_run *r, const float *points, float
   }
 }
 
-static void transform_output(const struct winograd_run *r)
+static void winograd_transform_output(const struct winograd_run *r)
 {
   float *out = r->image + (r->y * r->w + r->x) * W;
   for (int64_t t = 0; t < r->n; t++)
@@ -188,7 +188,7 @@ INLINE void output_back_tile(const struct winograd_run *r, const float *image, f
   }
 }
 
-static void transform_output_back(const struct winograd_run *r)
+static void winograd_transform_output_back(const struct winograd_run *r)
 {
   const float *image = r->image + (r->y * r->w + r->x) * W;
   for (int64_t t = 0; t < r->n; t++)
@@ -197,7 +197,7 @@ static void transform_output_back(const struct winograd_run *r)
 
 /* -- filter ------------------------------------------------------------------------------------ */
 
-static void transform_filter(const struct winograd_filter *f)
+static void winograd_transform_filter(const struct winograd_filter *f)
 {
   float g[9][W];
   V z[SIDE][3];
@@ -219,7 +219,7 @@ static void transform_filter(const struct winograd_filter *f)
   }
 }
 
-static void transform_filter_back(const struct winograd_filter *f)
+static void winograd_transform_filter_back(const struct winograd_filter *f)
 {
   float g[9][W];
   V z[3][SIDE];
@@ -247,7 +247,5 @@ static void transform_filter_back(const struct winograd_filter *f)
 #define ISA_NAME_(isa) winograd_isa_##isa
 #define ISA_NAME(isa) ISA_NAME_(isa)
 extern const struct winograd_isa ISA_NAME(ISA);
-const struct winograd_isa ISA_NAME(ISA) = {
-  W, transform_input, transform_output, transform_output_back, transform_filter,
-  transform_filter_back
-};
+const struct winograd_isa ISA_NAME(ISA) = { W, winograd_transform_input, winograd_transform_output,
+  winograd_transform_output_back, winograd_transform_filter, winograd_transform_filter_back };

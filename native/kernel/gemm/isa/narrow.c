@@ -328,7 +328,7 @@ INLINE float clamp_level(float x, float least, float most)
 enum { LEVELS_AT_ONCE = 256 };
 
 /* Does levels_finish for elements at .. at + n - 1. */
-static void finish_part(const struct level_row *r, int64_t at, int64_t n)
+static void narrow_finish_part(const struct level_row *r, int64_t at, int64_t n)
 {
   float y[LEVELS_AT_ONCE];
   const int32_t *sum = r->sum + at;
@@ -371,10 +371,10 @@ static void finish_part(const struct level_row *r, int64_t at, int64_t n)
   for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)level[i];
 }
 
-static void finish_levels(const struct level_row *r)
+static void narrow_finish_levels(const struct level_row *r)
 {
   for (int64_t at = 0; at < r->n; at += LEVELS_AT_ONCE)
-    finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
+    narrow_finish_part(r, at, r->n - at < LEVELS_AT_ONCE ? r->n - at : LEVELS_AT_ONCE);
 }
 
 /* Returns the smaller of two; b where a is NaN. */
@@ -389,7 +389,7 @@ INLINE V select_smaller(V a, V b)
 #endif
 }
 
-static void make_levels(int64_t n, const float *x, float inverse, int shift, void *out_)
+static void narrow_make_levels(int64_t n, const float *x, float inverse, int shift, void *out_)
 {
   uint8_t *out = out_;
   const V times = BCAST(inverse), least = BCAST(-127), most = BCAST(127),
@@ -404,7 +404,7 @@ static void make_levels(int64_t n, const float *x, float inverse, int shift, voi
     out[i] = (uint8_t)((int32_t)round_even(clamp_level(x[i] * inverse, -127, 127)) + shift);
 }
 
-static void make_words(
+static void narrow_make_words(
     int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t flip, void *out_)
 {
   int32_t *out = out_;
@@ -415,7 +415,7 @@ static void make_words(
     STOREM((float *)out + i, (V)(across_8(x + i, ld, rows, n - i) ^ flipped), MASK(n - i));
 }
 
-static float find_magnitude(int64_t n, const float *x)
+static float narrow_find_magnitude(int64_t n, const float *x)
 {
   enum { CHAINS = 4 };                                /* latency of a maximum */
   const VI magnitude = splat(INT32_MAX);
@@ -456,5 +456,5 @@ extern const struct gemm_narrow ISA_NAME(ISA);
 const struct gemm_narrow ISA_NAME(ISA) = {
   { REAL_TYPE(rounded, 4, ATTENTION), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8, ROWS_U8),
     INTEGER_TYPE(s8, ROWS_S8) },
-  finish_levels, make_levels, find_magnitude, make_words
+  narrow_finish_levels, narrow_make_levels, narrow_find_magnitude, narrow_make_words
 };
