@@ -109,6 +109,7 @@ local function check_files()
   end
   for _, path in ipairs(C) do
     words.check(report, path)
+    names.check_statics(report, path)
   end
   for _, path in ipairs(joined(C, source.find("runtime/lua scripts spec", LANGUAGES))) do
     style.check(report, path)

@@ -195,6 +195,42 @@ describe("The check of words", function()
   end)
 end)
 
+describe("The check of static functions", function()
+  local path = package.path
+  package.path = "scripts/dev/?.lua;" .. path
+  local names = require "check.names"
+  local source = require "check.source"
+  package.path = path
+
+  -- Returns what is found in a file of this name and text, which is not on disk.
+  local function findings(name, text)
+    local list, read = {}, source.read
+    source.read = function() return { code = source.lines(text) } end
+    names.check_statics(function(_, line, ...)
+      list[#list + 1] = line .. ": " .. string.format(...)
+    end, name)
+    source.read = read
+    return list
+  end
+
+  it("finds one of pass or kernel without a word of its path at the beginning", function()
+    local text = "static int add_node(int a)\n{\n  return a;\n}\n"
+    local found = { "1: the static function add_node does not begin with the name of its file" }
+    assert.same(found, findings("native/pass/fuse.c", text))
+    assert.same(found, findings("native/kernel/conv/tiles.c", text))
+    assert.same(found, findings("native/pass/views.c", text:gsub("int add", "const char *add")))
+  end)
+
+  it("accepts the file's name, the folder's, the singular, calls, data, other rooms", function()
+    local text = "static void *views_add(int a);\nstatic int view_add(int a)\n{\n"
+      .. "  return add_node(a);\n}\nstatic const int at[] = { ONE(2) };\n"
+    assert.same({}, findings("native/pass/views.c", text))
+    assert.same({}, findings("native/kernel/views/run.c", text))
+    assert.same({}, findings("native/operators/nn/views.c", "static int add_node(int a)\n"))
+    assert.same({}, findings("native/kernel/vec/isa/vec.c", "static int add_node(int a)\n"))
+  end)
+end)
+
 describe("The check of lines", function()
   local path = package.path
   package.path = "scripts/dev/?.lua;" .. path

@@ -1,4 +1,5 @@
--- Names of C: global symbols have a prefix, and nothing has the name of another thing.
+-- Names of C: global symbols have a prefix, static functions that of their file, and nothing has
+-- the name of another thing.
 
 local source = require "check.source"
 
@@ -12,6 +13,33 @@ function names.check_globals(report, globals)
   for _, symbol in ipairs(globals) do
     if not symbol.name:find("^%l%w*_%w") and not OWNERLESS[symbol.name] then
       report(symbol.file, 1, "the global %s has no prefix", symbol.name)
+    end
+  end
+end
+
+-- Where static functions begin with a word of their file's or folder's name. Those of isa folders
+-- are loops of one kind, whose names end in a dtype.
+local PREFIXED = { "^native/pass/", "^native/kernel/" }
+
+-- Returns whether a word is one of a path, in the singular or the plural.
+local function is_word_of(word, path)
+  for part in path:gmatch("%a+") do
+    if part == word or part == word .. "s" then
+      return true
+    end
+  end
+end
+
+--- Checks that static functions of pass and kernel begin with a word of their path. A definition
+-- begins at the beginning of a line.
+function names.check_statics(report, path)
+  local prefixed = path:find("/isa/") == nil and path:find("%.c$") ~= nil
+  for _, pattern in ipairs(prefixed and PREFIXED or {}) do
+    for i, line in ipairs(path:find(pattern) and source.read(path).code or {}) do
+      local name = line:match("^static [%w_%s*]-([%a_][%w_]*)%s*%([^*]")
+      if name and name ~= "__attribute__" and not is_word_of(name:match("^%a*"), path) then
+        report(path, i, "the static function %s does not begin with the name of its file", name)
+      end
     end
   end
 end
