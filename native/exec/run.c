@@ -45,32 +45,29 @@ int ty_exec_forward(ty_exec *e, int is_train)
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* Checks that a head gradient has its output's shape, or, where a run fills the output in part, as
-** many rows as the run filled. */
-static int run_check_head(const ty_exec *e, int h, const ty_tensor *t)
-{
-  const struct node *n = &e->graph.g->node[e->graph.head[h].node];
-  const ty_desc *d = &e->graph.desc[value_of(e->graph.g, e->graph.head[h])];
-  ty_desc want = *d;
-  const bool rows = n->op && n->op->flags & OP_DYNAMIC_ROWS && t->d.ndim == want.ndim;
-  if (rows && t->d.dim[0] <= want.dim[0]) want.dim[0] = t->d.dim[0];
-  if (desc_same_shape(&t->d, &want)) return TY_OK;
-  char expected[160], got[160], name[512];
-  output_name(n, e->graph.head[h].out, name, sizeof name);
-  int code = fail(TY_ESHAPE,
-      "backward: the gradient of output %s has shape %s, but the output has %s", name,
-      text_shape(&t->d, got, sizeof got), text_shape(d, expected, sizeof expected));
-  fail_argument(name, expected, got);
-  return code;
-}
-
-/* Checks the head gradients that are given. */
+/* Checks that each head gradient that is given has its output's shape, or, where a run fills the
+** output in part, as many rows as the run filled. */
 static int run_check_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->graph.nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n,
       e->graph.nhead);
-  for (int h = 0; h < n; h++)
-    if (head[h]) TRY(run_check_head(e, h, head[h]));
+  for (int h = 0; h < n; h++) {
+    const ty_tensor *t = head[h];
+    if (!t) continue;
+    const struct node *of = &e->graph.g->node[e->graph.head[h].node];
+    const ty_desc *d = &e->graph.desc[value_of(e->graph.g, e->graph.head[h])];
+    ty_desc want = *d;
+    const bool rows = of->op && of->op->flags & OP_DYNAMIC_ROWS && t->d.ndim == want.ndim;
+    if (rows && t->d.dim[0] <= want.dim[0]) want.dim[0] = t->d.dim[0];
+    if (desc_same_shape(&t->d, &want)) continue;
+    char expected[160], got[160], name[512];
+    output_name(of, e->graph.head[h].out, name, sizeof name);
+    int code = fail(TY_ESHAPE,
+        "backward: the gradient of output %s has shape %s, but the output has %s", name,
+        text_shape(&t->d, got, sizeof got), text_shape(d, expected, sizeof expected));
+    fail_argument(name, expected, got);
+    return code;
+  }
   return TY_OK;
 }
 
