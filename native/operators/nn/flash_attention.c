@@ -425,18 +425,6 @@ static void pack_block(const struct flash *f, const struct flash_workspace *x, c
         x->v + (size_t)(k / f->keys) * get_value_bytes(f));
 }
 
-/* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. A single
-** query waits for memory, and rows of a head are too far apart for the processor's own prefetcher.
-** Inline, since gcc removes calls of a function that only prefetches. */
-static inline __attribute__((always_inline)) void prefetch_rows(const struct flash *f,
-    const struct flash_side *x, int64_t sample, int64_t kv, int64_t k0, int64_t n, int64_t size)
-{
-  const char *row = flash_at(f, x, sample, kv, k0);
-  for (int64_t i = 0; i < n; i++, row += (size_t)x->row * f->size)
-    for (size_t byte = 0; byte < (size_t)size * f->size; byte += FLASH_LINE)
-      __builtin_prefetch(row + byte, 0, 2);
-}
-
 /* Computes the output of queries q0 .. q1 - 1 of the heads of key head kv. Returns a code. */
 static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
 {
@@ -461,8 +449,8 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
     const int64_t n = MIN(FLASH_WIDE, span.hi - k0);
     bool finite = !flash_restricts(f);
     if (f->tq == 1) {
-      prefetch_rows(f, &f->k, sample, kv, k0, n, f->d);
-      prefetch_rows(f, &f->v, sample, kv, k0, n, f->dv);
+      flash_prefetch(f, flash_at(f, &f->k, sample, kv, k0), f->k.row, n, f->d);
+      flash_prefetch(f, flash_at(f, &f->v, sample, kv, k0), f->v.row, n, f->dv);
     }
     if (!one_block) {
       pack_block(f, &x, packed_k, sample, kv, k0, n);

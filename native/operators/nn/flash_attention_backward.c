@@ -16,6 +16,8 @@ struct back_job {
   struct flash_grid dbias;                            /* result; x NULL: not wanted */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* tasks compute either dq or dk and dv */
+  bool weighs;                                        /* weights are gemm_weights' */
+  bool scores;                                        /* so are products gemm_score's */
   int failed;                                         /* code of a task that failed; atomic */
 };
 
@@ -37,15 +39,8 @@ struct flash_back_workspace {
   char *dv;                                           /* sums of dV */
 };
 
-enum {
-  /* blocks of rows whose queries and gradients stay in the second cache while all keys pass */
-  BACK_BLOCKS = 16,
-  /* elements added to each row of P and dS, so that rows do not share sets of the first cache */
-  BACK_SKEW = 16,
-};
-
-/* Returns the elements from one row of P and dS to the next, of n keys. */
-static int64_t get_weight_row(int64_t n) { return n + BACK_SKEW; }
+/* blocks of rows whose queries and gradients stay in the second cache while all keys pass */
+enum { BACK_BLOCKS = 16 };
 
 /* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
 ** nothing else. */
@@ -54,7 +49,7 @@ static size_t divide_back_scratch(const struct flash *f, char *base, struct flas
   const int64_t most = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS),
                 all = f->tq == 1 ? f->group : f->group * f->tq,
                 rows = MIN(all, most * BACK_BLOCKS);
-  const size_t weights = (size_t)(most * get_weight_row(keys)) * f->size;
+  const size_t weights = (size_t)(most * gemm_score_row(keys)) * f->size;
   const size_t bytes[] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * f->dv) * f->size,
     (size_t)(rows * f->d) * f->size, (size_t)rows * sizeof(double), BACK_BLOCKS, BACK_BLOCKS,
     weights, weights, gemm_pack_bytes(f->product, keys, f->d),
@@ -80,6 +75,8 @@ static bool pack_keys(const struct flash *f, const struct flash_back_workspace *
     int64_t kv, int64_t k0, int64_t n)
 {
   const char *k = flash_at(f, &f->k, sample, kv, k0);
+  flash_prefetch(f, k, f->k.row, n, f->d);
+  flash_prefetch(f, flash_at(f, &f->v, sample, kv, k0), f->v.row, n, f->dv);
   gemm_pack(f->product, true, n, f->d, k, f->k.row, x->k);
   gemm_pack(f->product, true, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row, x->v);
   gemm_pack(f->product, false, f->d, n, k, f->k.row, x->kt);
@@ -108,6 +105,9 @@ static void prepare_rows(
   const struct flash *f = &j->f;
   const char *dy = flash_rows_at(f, &j->dy, b), *y = flash_rows_at(f, &f->y, b);
   const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
+  flash_prefetch(f, flash_rows_at(f, &f->q, b), flash_row_step(&f->q, b), b->m, f->d);
+  flash_prefetch(f, dy, dy_step, b->m, f->dv);
+  flash_prefetch(f, y, y_step, b->m, f->dv);
   flash_scale_queries(f, b, x->q);
   *x->q_finite = !flash_restricts(f) || flash_is_finite(f, b->m, f->d, x->q, f->d);
   *x->dy_finite = true;
@@ -124,33 +124,73 @@ struct block_facts {
   bool none;                                          /* no key counts: gradients are 0 */
 };
 
-/* Computes x->p with dropout, and x->ds of a block; the last one not where no key counts. Returns a
-** code. */
-static int find_score_gradients(const struct back_job *j, const struct flash_back_workspace *x,
+/* Computes c (m x n) = a b, whose rows are gemm_score_row(n) apart, with rows of a (m x k) one after
+** the other and packed b. Returns a code. */
+static int multiply_packed(const struct back_job *j, int64_t m, int64_t n, int64_t k,
+    const void *a, const void *b, void *c)
+{
+  const int64_t ld = gemm_score_row(n);
+  if (!j->scores) return gemm_packed(j->f.product, false, m, n, k, a, k, b, c, ld, NULL);
+  gemm_score(&(struct gemm_attend){
+      .type = TY_F32, .m = m, .n = n, .d = k, .q = a, .k = b, .s = c, .lds = ld, .keys = n });
+  return TY_OK;
+}
+
+/* Computes p, with dropout, and ds of rows b: parts of x->p and x->ds, whose q, dy and
+** mean are of these rows, too. Returns a code. */
+static int find_rows_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
 {
   const struct flash *f = &j->f;
   const struct vec_ops *r = f->r;
-  const int64_t ld = get_weight_row(n);
-  const bool floats = f->dtype == TY_F32 && gemm_attends(TY_F32, f->d, f->dv);
-  TRY(gemm_packed(f->product, false, b->m, n, f->d, x->q, f->d, x->k, x->p, ld, NULL));
+  const int64_t ld = gemm_score_row(n);
+  TRY(multiply_packed(j, b->m, n, f->d, x->q, x->k, x->p));
   facts->restricted = flash_restrict(f, b, x->p, ld, k0, n);
   facts->none = facts->restricted;
   for (int64_t i = 0; i < b->m; i++) {
     void *p = vec_at(r, x->p, i * ld);
     const double logsum = r->get(f->logsum, flash_row_number(f, b, i)),
-                 sum = floats ? gemm_weights(p, n, (float)logsum)
-                              : r->softmax->exp_sum(p, p, logsum, n);
+                 sum = j->weighs ? gemm_weights(p, n, (float)logsum)
+                                 : r->softmax->exp_sum(p, p, logsum, n);
     if (sum != 0) facts->none = false;
   }
-  if (facts->none) return TY_OK;
-  TRY(gemm_packed(f->product, false, b->m, n, f->dv, x->dy, f->dv, x->v, x->ds, ld, NULL));
+  if (facts->none) {
+    flash_clear(f, b->m, n, x->ds, ld);
+    return TY_OK;
+  }
+  TRY(multiply_packed(j, b->m, n, f->dv, x->dy, x->v, x->ds));
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t first = flash_row_number(f, b, i) * f->tk + k0;
     void *p = vec_at(r, x->p, i * ld), *ds = vec_at(r, x->ds, i * ld);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
     r->softmax->soft_gap(ds, p, ds, x->mean[i], n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
+  }
+  return TY_OK;
+}
+
+/* Computes x->p with dropout, and x->ds of a block: in float32 as many rows at a time as stay in the
+** first cache. Returns a code. */
+static int find_score_gradients(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
+{
+  const struct flash *f = &j->f;
+  const int64_t each = j->scores ? gemm_attend_rows(TY_F32, b->m) : b->m, ld = gemm_score_row(n);
+  *facts = (struct block_facts){ false, true };
+  for (int64_t i = 0; i < b->m; i += each) {
+    struct flash_rows rows = *b;
+    struct flash_back_workspace part = *x;
+    struct block_facts of_rows;
+    *(b->across ? &rows.head : &rows.q0) += i;
+    rows.m = MIN(each, b->m - i);
+    part.q = vec_at(f->r, x->q, i * f->d);
+    part.dy = vec_at(f->r, x->dy, i * f->dv);
+    part.mean += i;
+    part.p = vec_at(f->r, x->p, i * ld);
+    part.ds = vec_at(f->r, x->ds, i * ld);
+    TRY(find_rows_gradients(j, &part, &rows, k0, n, &of_rows));
+    facts->restricted |= of_rows.restricted;
+    facts->none &= of_rows.none;
   }
   return TY_OK;
 }
@@ -183,7 +223,7 @@ static int add_block_gradients(const struct back_job *j, const struct flash_back
     bool *some)
 {
   const struct flash *f = &j->f;
-  const int64_t ld = get_weight_row(n);
+  const int64_t ld = gemm_score_row(n);
   struct block_facts facts;
   TRY(find_score_gradients(j, x, b, k0, n, &facts));
   if (facts.none) return TY_OK;
@@ -321,7 +361,7 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   const struct flash_grid *g = &j->dbias;
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t to = flash_grid_element(g, b, i, k0);
-    const void *ds = vec_at(r, x->ds, i * get_weight_row(n));
+    const void *ds = vec_at(r, x->ds, i * gemm_score_row(n));
     if (g->step[3])
       r->add(vec_at(r, g->x->p, to), ds, n);
     else
@@ -407,6 +447,8 @@ int flash_backward(struct call *c)
   j.dv = flash_make_side(p, &c->out[z.value], f->kv_heads, z.kv_parts, z.value_part);
   f->scratch = (char *)c->tmp + flash_spans_bytes(f);
   f->bytes = divide_back_scratch(f, NULL, NULL);
+  j.weighs = f->dtype == TY_F32 && gemm_attends(TY_F32, f->d, f->dv);
+  j.scores = j.weighs && f->product == TY_F32;
   flash_find_spans(f, c->tmp);
   for (int i = 0; i < c->nout; i++)
     if ((i == ports.mask || i == ports.valid_length || i == ports.offset) && c->out[i].p)

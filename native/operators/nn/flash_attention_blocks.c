@@ -380,6 +380,7 @@ void flash_multiply_nonzero(const struct flash *f, bool ta, int64_t m, int64_t n
 
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step)
 {
+  if (step == n) n *= rows, rows = 1;
   for (int64_t i = 0; i < rows; i++) {
     const void *row = vec_at(f->r, x, i * step);
     if (!isfinite(f->r->dot(row, row, n))) return false;
