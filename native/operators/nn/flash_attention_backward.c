@@ -136,8 +136,8 @@ static int multiply_packed(const struct back_job *j, int64_t m, int64_t n, int64
   return TY_OK;
 }
 
-/* Computes p, with dropout, and ds of rows b: parts of x->p and x->ds, whose q, dy and
-** mean are of these rows, too. Returns a code. */
+/* Computes p, with dropout, and ds of rows b: parts of x->p and x->ds, whose q, dy and mean are of
+** these rows, too. Returns a code. */
 static int find_rows_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
 {
