@@ -152,9 +152,9 @@ static inline int64_t flash_row_step(const struct flash_side *s, const struct fl
 {
   return b->across ? s->head : s->row;
 }
-/* Fetches n rows of `size` numbers, `step` elements apart, into the second cache: rows of a head are
-** too far apart for the processor's own prefetcher. Inline, since gcc removes calls of a function
-** that only prefetches. */
+/* Fetches n rows of `size` numbers, `step` elements apart, into the second cache: rows of a head
+** are too far apart for the processor's own prefetcher. Inline, since gcc removes calls of a
+** function that only prefetches. */
 static inline __attribute__((always_inline)) void flash_prefetch(
     const struct flash *f, const char *row, int64_t step, int64_t n, int64_t size)
 {

@@ -124,8 +124,8 @@ struct block_facts {
   bool none;                                          /* no key counts: gradients are 0 */
 };
 
-/* Computes c (m x n) = a b, whose rows are gemm_score_row(n) apart, with rows of a (m x k) one after
-** the other and packed b. Returns a code. */
+/* Computes c (m x n) = a b, whose rows are gemm_score_row(n) apart, with rows of a (m x k) one
+** after the other and packed b. Returns a code. */
 static int multiply_packed(const struct back_job *j, int64_t m, int64_t n, int64_t k,
     const void *a, const void *b, void *c)
 {
@@ -169,8 +169,8 @@ static int find_rows_gradients(const struct back_job *j, const struct flash_back
   return TY_OK;
 }
 
-/* Computes x->p with dropout, and x->ds of a block: in float32 as many rows at a time as stay in the
-** first cache. Returns a code. */
+/* Computes x->p with dropout, and x->ds of a block: in float32 as many rows at a time as stay in
+** the first cache. Returns a code. */
 static int find_score_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct flash_rows *b, int64_t k0, int64_t n, struct block_facts *facts)
 {
