@@ -401,8 +401,8 @@ static void fit_make_keys(struct fit *f, int kind)
 
 /* Bounds of what a plan has above the most bytes that are alive, as 1 / bound of these bytes. */
 enum {
-  TIGHT_PART = 500, /* up to it a plan is good enough */
-  LOOSE_PART = 25   /* above it the other orders are improved, too */
+  TIGHT_PART = 500,                                   /* up to it a plan is good enough */
+  LOOSE_PART = 25                                     /* above it the other orders are improved, too */
 };
 
 enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */
