@@ -66,8 +66,8 @@ static inline uint16_t bf16_of_f32(float f)
   return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* These return a number truncated to an integer; NaN and numbers outside the integers' range give
-** the least integer. */
+/* Return a number truncated to an integer; NaN and numbers outside the integers' range give the
+** least integer. */
 static inline int32_t i32_of_f32(float x)
 {
   return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN;

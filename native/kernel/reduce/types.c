@@ -172,7 +172,8 @@ static void reduce_repeat_rows(const struct byte_gradient *s, char *dx, int64_t 
   }
 }
 
-/* All rows are the first one. */
+/* Computes the first of `count` rows of n gradients and copies it to the others, which are
+** alike. */
 static void reduce_repeat_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   for (int64_t j = 0; j < n; j += PART) {

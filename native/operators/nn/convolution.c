@@ -316,7 +316,7 @@ static size_t tiled_back_scratch(const struct call *c)
   return MAX(a, b);
 }
 
-/* in: gradient of the output, data, weight. */
+/* Computes the gradients. in: gradient of the output, data, weight. Returns a code. */
 static int tiled_backward(struct call *c)
 {
   struct window w = conv_window_back(c);
