@@ -297,6 +297,34 @@ describe("hooks of blocks", function()
     assert.raises("type", net.register_forward_hook, net, 3)
   end)
 
+  it("may be detached and registered by a hook that runs", function()
+    local net, seen = Net(), {}
+    net:initialize()
+    local handles = {}
+    local function add(register, name, f)
+      handles[name] = register(net, function()
+        seen[#seen + 1] = name
+        f()
+      end)
+    end
+    for _, kind in ipairs{ "register_forward_pre_hook", "register_forward_hook" } do
+      local register = net[kind]
+      add(register, "once", function() handles.once:detach() end)
+      add(register, "next", function() handles.last:detach() end)
+      add(register, "last", function() end)
+      add(register, "adds", function() add(register, "added", function() end) end)
+      seen = {}
+      net(nd.ones{ 1, 2 })
+      assert.same({ "once", "next", "adds" }, seen)
+      handles.adds:detach()
+      seen = {}
+      net(nd.ones{ 1, 2 })
+      assert.same({ "next", "added" }, seen)
+      handles.next:detach()
+      handles.added:detach()
+    end
+  end)
+
   it("keep nil among inputs", function()
     local Two, got = Block:extend("Two"), nil
     function Two.forward(_, ...) got = select("#", ...) return 1, nil, 3 end

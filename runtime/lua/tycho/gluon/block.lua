@@ -439,13 +439,21 @@ function Block:forward(...)
 end
 
 
+-- Calls the hooks of a list, or of nil, which they may change: what they remove is not called any
+-- more, what they add from the next call of the block on.
+local function call_each(hooks, ...)
+  for _, hook in ipairs(hooks and { unpack(hooks) } or NONE) do
+    if not hook.is_detached then
+      hook.f(...)
+    end
+  end
+end
+
+
 -- Calls the hooks that follow forward, and returns its outputs, which are the arguments from the
 -- third on.
 local function call_hooks(self, inputs, ...)
-  local outputs = { ... }
-  for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
-    hook.f(self, inputs, outputs)
-  end
+  call_each(rawget(self, "_hooks"), self, inputs, { ... })
   return ...
 end
 
@@ -453,9 +461,7 @@ end
 -- Calls the hooks that precede forward, then run(self, inputs ...), then the hooks that follow it.
 local function call_hooked(self, run, ...)
   local n, inputs = select("#", ...), { ... }
-  for _, hook in ipairs(rawget(self, "_pre_hooks") or NONE) do
-    hook.f(self, inputs)
-  end
+  call_each(rawget(self, "_pre_hooks"), self, inputs)
   return call_hooks(self, inputs, run(self, unpack(inputs, 1, n)))
 end
 
@@ -496,6 +502,7 @@ function Handle:detach()
   for i, hook in ipairs(self._list) do
     if hook == self._hook then
       table.remove(self._list, i)
+      hook.is_detached = true
       return
     end
   end
