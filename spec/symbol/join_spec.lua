@@ -38,6 +38,7 @@ describe("joining one input", function()
     _ = ty.sym.add_n{ s[1] }
     _ = ty.sym.add_n(s[1])
     _ = ty.nd.concat{ x[1] }
+    assert.is_false(pcall(ty.nd.concat, x[1], s[1]))
     assert.same({}, logged)
   end)
 end)

@@ -352,9 +352,12 @@ local function read_inputs(call, list, n)
     call.inputs[i] = value
   end
   call.count = last
-  local is_last = n == 1 and not call.has_options        -- Lua cuts no call that is the last
-  if last == 1 and not is_last and JOINS[call.schema.name] and not call.of_method then
-    warn_of_one(call)
+  if last == 1 and JOINS[call.schema.name] and not call.of_method then
+    local is_last = n == 1 and not call.has_options      -- Lua cuts no call that is the last
+    local is_mixed = type(list[2]) == "table" and FOREIGN[list[2].class_name]
+    if not (is_last or is_mixed) then
+      warn_of_one(call)
+    end
   end
   return last
 end
