@@ -276,6 +276,44 @@ describe("all blocks at once", function()
 end)
 
 
+describe("arguments of methods of blocks", function()
+  it("may be given by name", function()
+    local net, names = Net(), {}
+    assert.equal(2, net:collect_params{ select = ".*bias" }:len())
+    net:register_child{ block = Dense(1), name = "last" }
+    assert.equal("last", net:children()[3].name)
+    net:apply{ f = function(b) names[#names + 1] = b.name end }
+    assert.equal(4, #names)
+    net:cast{ dtype = "float64" }
+    assert.equal("float64", net.a.weight.dtype)
+    for _, layer in ipairs{ gluon.nn.Embedding(2, 3), gluon.nn.BatchNorm(), gluon.rnn.LSTM(2) } do
+      layer:cast{ dtype = "float64" }
+      assert.equal("float64", layer:collect_params():values()[1].dtype)
+    end
+  end)
+
+  it("of a wrong kind are refused, as are unknown names", function()
+    local net = Net()
+    assert.raises("name", net.collect_params, net, { selct = ".*bias" })
+    for _, f in ipairs{ 3, "f" } do
+      assert.raises("type", net.apply, net, f)
+      assert.raises("type", net.name_scope, net, f)
+      assert.raises("type", net.register_child, net, f)
+    end
+    assert.raises("value", net.apply, net)
+    assert.raises("value", net.register_child, net)
+    assert.raises("type", Block.extend, Block, 3)
+    assert.raises("type", Block.extend, Block, {})
+    local e = assert.raises("type", function() return gluon.HybridBlock.extend("Net") end)
+    assert.matches("colon", e.message)
+    e = assert.raises("type", function() return ty.io.DataIter.extend() end)
+    assert.matches("colon", e.message)
+    assert.raises("dtype", gluon.nn.Flatten().cast, gluon.nn.Flatten(), "float99")
+    assert.raises("value", net.cast, net)
+  end)
+end)
+
+
 describe("hooks of blocks", function()
   it("run before and after forward, until they are detached", function()
     local net, seen = Net(), {}

@@ -75,6 +75,7 @@ describe("a Trainer", function()
     for _, params in ipairs{ 3, "text", { 3 }, { x = "y" } } do
       assert.raises("type", Trainer, params, "sgd")
     end
+    assert.raises("type", Trainer, p, "sgd")
     assert.raises("name", Trainer, { p, p }, "sgd")
     assert.raises("name", Trainer, { p }, "no_such_optimizer")
     assert.raises("type", Trainer, { p }, 3)
@@ -152,6 +153,15 @@ describe("a Trainer", function()
     back{ p, 1 }
     t:step(1)
     assert.near({ 0.875, 0.875 }, p:data())
+    t:set_learning_rate{ lr = 0.5 }
+    assert.equal(0.5, t.learning_rate)
+    for _, rate in ipairs{ "fast", {}, false, p } do
+      assert.is_false(pcall(t.set_learning_rate, t, rate))
+      assert.is_false(pcall(t.optimizer.set_learning_rate, t.optimizer, rate))
+    end
+    assert.raises("type", t.set_learning_rate, t, "fast")
+    assert.raises("value", t.set_learning_rate, t)
+    assert.equal(0.5, t.learning_rate)
     t = Trainer({ p }, "sgd", { learning_rate = 1,
       lr_scheduler = ty.lr_scheduler.FactorScheduler{ step = 1, factor = 0.5 } })
     assert.raises("state", t.set_learning_rate, t, 1)

@@ -105,8 +105,8 @@ local function make_container(class, func)
   end
 
 
-  function class:register_child(block, name)
-    class.super.register_child(self, block, name)
+  function class:register_child(...)
+    class.super.register_child(self, ...)
     mirror_children(self)
   end
 

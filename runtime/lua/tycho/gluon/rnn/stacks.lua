@@ -51,8 +51,8 @@ local function make_stack(class)
   end
 
 
-  function class:register_child(cell, name)
-    class.super.register_child(self, cell, name)
+  function class:register_child(...)
+    class.super.register_child(self, ...)
     for i, each in ipairs(list_cells(self)) do
       rawset(self, i, each)
     end
