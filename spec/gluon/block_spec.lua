@@ -292,8 +292,27 @@ describe("arguments of methods of blocks", function()
     end
   end)
 
+  it("of add may be a list", function()
+    for _, class in ipairs{ gluon.nn.Sequential, gluon.nn.HybridSequential,
+        gluon.nn.HybridConcurrent } do
+      local net = class()
+      assert.equal(net, net:add{ Dense(1), Dense(2) })
+      assert.equal(net, net:add())
+      assert.equal(3, net:add(Dense(3)):len())
+      assert.raises("type", net.add, net, { 3 })
+      assert.raises("type", net.add, net, Dense(1), 3)
+      assert.raises("value", net.add, net, nil)
+    end
+    local stack = gluon.rnn.SequentialRNNCell()
+    assert.equal(stack, stack:add(gluon.rnn.RNNCell(2), gluon.rnn.GRUCell(2)))
+    assert.equal(2, stack:len())
+    assert.raises("type", stack.add, stack)
+    assert.raises("type", stack.add, stack, gluon.rnn.RNNCell(2), 3)
+  end)
+
   it("of a wrong kind are refused, as are unknown names", function()
     local net = Net()
+    assert.raises("type", net.register_child, net, Dense(1), Dense(2))
     assert.raises("name", net.collect_params, net, { selct = ".*bias" })
     for _, f in ipairs{ 3, "f" } do
       assert.raises("type", net.apply, net, f)

@@ -250,7 +250,8 @@ function Block.__newindex(self, key, v)
 end
 
 
-local CHILD = args.form("Block:register_child", { { "block", Block }, { "name", "any?" } })
+local CHILD = args.form("Block:register_child", { { "block", Block },
+  { "name", "text|number?" } })
 
 --- Registers a child. One of the same name is replaced.
 -- @tparam Block block another kind of value is E(`type`)
