@@ -124,6 +124,22 @@ describe("backward", function()
     assert.same({ 32, 34 }, x.grad:totable())
   end)
 
+  it("goes through loops and choices, also where a loop ends early", function()
+    local x = variable{ 1, 2 }
+    local outputs = autograd.record(function()
+      local rows, last = nd.contrib.while_loop(function(i) return i:lt(2) end,
+        function(i, a) return a * a, { i + 1, a * x } end, { nd.zeros{ 1 }, x },
+        { max_iterations = 4 })
+      local chosen = nd.contrib.cond(x:sum():gt(0), function() return x * 5 end,
+        function() return x end)
+      return { rows, last[2], chosen }
+    end)
+    assert.near({ { 1, 4 }, { 1, 16 }, { 0, 0 }, { 0, 0 } }, outputs[1])
+    autograd.backward(outputs)
+    -- x^2 + x^4 + x^3 + 5 x
+    assert.near({ 2 + 4 + 3 + 5, 4 + 32 + 12 + 5 }, x.grad)
+  end)
+
   it("adds up where a variable is used many times", function()
     local x = variable{ 3 }
     assert.same({ 2 * 3 + 1 + 4 }, compute_gradient(x, function() return x * x + x + x * 4 end))
