@@ -1,5 +1,6 @@
 /* extract.c - see extract.h. */
 #include "pass/extract.h"
+#include "pass/gradient.h"
 
 int graph_order(const ty_graph *g, const ty_entry *head, int nhead, int *order)
 {
@@ -93,6 +94,7 @@ static bool extract_has_same_attrs(const struct node *a, const struct node *b)
 static bool extract_is_mergeable(const struct node *n)
 {
   if (!n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK) || n->nbody || !n->nin) return false;
+  if (gradient_is_own(n)) return false;               /* each loss adds its gradient */
   for (int k = 0; k < n->nin; k++)
     if (n->kind->inport[k].mutated) return false;
   return true;

@@ -249,12 +249,17 @@ static int gradient_fail_not_differentiable(const struct node *n)
   return code;
 }
 
+bool gradient_is_own(const struct node *n)
+{
+  const bool loss = n->kind->reads && !n->kind->reads->heads;
+  return loss || (n->op && n->op->flags & OP_OWN_GRADIENT);
+}
+
 /* Returns whether the gradients of a node's inputs may differ from zero. */
 static bool gradient_exists_for(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  const bool loss = n->kind->reads && !n->kind->reads->heads;
-  if (loss || n->op->flags & OP_OWN_GRADIENT) return true;
+  if (gradient_is_own(n)) return true;
   for (int k = 0; k < n->kind->nout; k++)
     if (w->part[n->first + k].n) return true;
   return false;

@@ -22,5 +22,8 @@ struct gradient {                                     /* arrays of the caller */
   /* per head: the variable of its gradient; node -1: it is not read */
   ty_entry *head;
 };
+/* Returns whether a node's inputs may have gradients where no head gradient comes: those of losses,
+** and of operators that add a part of their own. */
+bool gradient_is_own(const struct node *n);
 /* Returns whether a node is to be recomputed. all: whatever qualifies. */
 bool node_is_mirrored(const struct node *n, bool all);

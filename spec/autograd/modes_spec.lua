@@ -73,6 +73,15 @@ describe("modes:", function()
     assert.same({ false, false }, autograd.predict_mode():with(state))
   end)
 
+  it("take train_mode by name, too", function()
+    assert.same({ true, false }, autograd.record{ train_mode = false, f = state })
+    assert.same({ true, true }, autograd.record{ f = state })
+    assert.same({ false, true }, autograd.pause{ train_mode = true }:with(state))
+    assert.same({ false, false }, autograd.pause{}:with(state))
+    assert.raises("name", autograd.record, { training = false })
+    assert.same(OFF, state())
+  end)
+
   it("refuse what is no function", function()
     for _, scope in ipairs{ autograd.record, autograd.pause, autograd.train_mode,
         autograd.predict_mode } do
@@ -80,6 +89,17 @@ describe("modes:", function()
     end
     assert.raises("type", autograd.record, true, "f")
     assert.raises("type", autograd.pause, true, "f")
+    local function f() error("called") end
+    for _, scope in ipairs{ autograd.record, autograd.pause } do
+      assert.equal("train_mode", assert.raises("type", scope, f, false).argument)
+      assert.raises("type", scope, f, ty.nd.ones{ 1 })
+      assert.raises("type", scope, true, f, 1)
+    end
+    for _, scope in ipairs{ autograd.train_mode, autograd.predict_mode } do
+      assert.raises("type", scope, true, f)
+      assert.raises("type", scope, f, true)
+      assert.raises("type", scope, true)
+    end
   end)
 
   it("flags are set by hand, which returns what they were", function()
@@ -87,6 +107,14 @@ describe("modes:", function()
     assert.is_true(autograd.set_recording(false))
     assert.is_false(autograd.set_training(true))
     assert.is_true(autograd.set_training(false))
+    assert.is_false(autograd.set_training{ on = true })
+    assert.is_true(autograd.set_training(false))
+    for _, set in ipairs{ autograd.set_recording, autograd.set_training } do
+      assert.raises("type", set, 1)
+      assert.raises("type", set, "false")
+      assert.raises("value", set)
+    end
+    assert.is_false(autograd.is_recording() or autograd.is_training())
   end)
 end)
 

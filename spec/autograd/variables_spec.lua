@@ -106,7 +106,7 @@ describe("backward", function()
     assert.same({ 20, 400 }, x.grad:totable())
   end)
 
-  it("takes several heads; ty.null stands for ones", function()
+  it("takes several heads; ty.null and false stand for ones", function()
     local x = variable{ 1, 2 }
     local function heads()
       return autograd.record(function() return { x * x, x * 3 } end)
@@ -120,6 +120,24 @@ describe("backward", function()
     local y, z = unpack(heads())
     autograd.backward{ y, z, head_grads = { ty.null, ty.null } }
     assert.same({ 5, 7 }, x.grad:totable())
+    autograd.backward(heads(), { false, nd.array{ 10, 10 } })
+    assert.same({ 32, 34 }, x.grad:totable())
+  end)
+
+  it("goes through loops and choices, also where a loop ends early", function()
+    local x = variable{ 1, 2 }
+    local outputs = autograd.record(function()
+      local rows, last = nd.contrib.while_loop(function(i) return i:lt(2) end,
+        function(i, a) return a * a, { i + 1, a * x } end, { nd.zeros{ 1 }, x },
+        { max_iterations = 4 })
+      local chosen = nd.contrib.cond(x:sum():gt(0), function() return x * 5 end,
+        function() return x end)
+      return { rows, last[2], chosen }
+    end)
+    assert.near({ { 1, 4 }, { 1, 16 }, { 0, 0 }, { 0, 0 } }, outputs[1])
+    autograd.backward(outputs)
+    -- x^2 + x^4 + x^3 + 5 x
+    assert.near({ 2 + 4 + 3 + 5, 4 + 32 + 12 + 5 }, x.grad)
   end)
 
   it("adds up where a variable is used many times", function()
@@ -199,6 +217,9 @@ describe("grad", function()
     local y, z = autograd.record(function() return x * x, x * 3 end)
     assert.same({ 4 * 10 + 3 }, autograd.grad({ y, z }, x,
       { head_grads = { nd.array{ 10 }, ty.null } }):totable())
+    y, z = autograd.record(function() return x * x, x * 3 end)
+    assert.same({ 4 + 3 * 10 }, autograd.grad({ y, z }, x,
+      { head_grads = { false, nd.array{ 10 } } }):totable())
   end)
 
   it("create_graph records; recording need not be on", function()

@@ -9,6 +9,8 @@ describe("a dot where a colon belongs", function()
   local exe = net:simple_bind{ ctx = ty.cpu(), data = { 3, 4 } }
   local mod = ty.mod.Module{ symbol = net, label_names = {} }
 
+  local layer = ty.gluon.nn.Dense(2)
+
   local CALLS = {
     ["fit of a module"]   = function() mod.fit{ num_epoch = 1 } end,
     ["bind of a module"]  = function() mod.bind{ data_shapes = {} } end,
@@ -19,6 +21,11 @@ describe("a dot where a colon belongs", function()
     ["an operator"]       = function() ty.nd.ones(2).sum() end,
     ["a binary operator"] = function() ty.nd.ones(2).dot() end,
     ["astype"]            = function() ty.nd.ones(2).astype("int32") end,
+    ["forward of a block"] = function() layer.forward(ty.nd.ones{ 1, 2 }) end,
+    ["summary of a block"] = function() layer.summary(ty.nd.ones{ 1, 2 }) end,
+    ["a class"]           = function() ty.gluon.HybridBlock.extend("Net") end,
+    ["add"]               = function() ty.gluon.nn.HybridSequential().add(layer) end,
+    ["add of a stack"]    = function() ty.gluon.rnn.SequentialRNNCell().add(layer) end,
   }
   for what, call in pairs(CALLS) do
     it("is named: " .. what, function()

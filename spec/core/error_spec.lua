@@ -53,6 +53,31 @@ describe("the place of an error", function()
   end)
 end)
 
+describe("a size of 0", function()
+  local function text_of(f, ...)
+    local ok, e = pcall(f, ...)
+    assert.is_false(ok)
+    return tostring(e)
+  end
+
+  it("is unknown in a shape, a number in other lists", function()
+    local net = ty.gluon.nn.Dense(2)
+    net:initialize()
+    net(ty.nd.ones{ 1, 3 })
+    for text, f in pairs{
+      ["got (0, 5)"] = function() ty.nd.ones{ 2, 3 }:reshape{ 0, 5 } end,
+      ["got (0, -1, 4)"] = function() ty.nd.ones{ 2, 3 }:reshape{ 0, -1, 4 } end,
+      ["got (0, 0, 0)"] = function() ty.gluon.nn.Conv2D(2, 3, { padding = { 0, 0, 0 } }) end,
+      ["got (0, 1)"] = function() ty.gluon.nn.ReflectionPad2D{ padding = { 0, 1 } } end,
+      ["got (0,)"] = function() ty.gluon.data.vision.transforms.RandomRotation({ 0 }) end,
+      ["got (?, 4)"] = function() net.weight.shape = { 0, 4 } end,
+    } do
+      local got = text_of(f)
+      assert.truthy(got:find(text, 1, true), got)
+    end
+  end)
+end)
+
 describe("a library that is not installed", function()
   it("is named, with what to install", function()
     local kept = package.loaded.cjson

@@ -276,6 +276,63 @@ describe("all blocks at once", function()
 end)
 
 
+describe("arguments of methods of blocks", function()
+  it("may be given by name", function()
+    local net, names = Net(), {}
+    assert.equal(2, net:collect_params{ select = ".*bias" }:len())
+    net:register_child{ block = Dense(1), name = "last" }
+    assert.equal("last", net:children()[3].name)
+    net:apply{ f = function(b) names[#names + 1] = b.name end }
+    assert.equal(4, #names)
+    net:cast{ dtype = "float64" }
+    assert.equal("float64", net.a.weight.dtype)
+    for _, layer in ipairs{ gluon.nn.Embedding(2, 3), gluon.nn.BatchNorm(), gluon.rnn.LSTM(2) } do
+      layer:cast{ dtype = "float64" }
+      assert.equal("float64", layer:collect_params():values()[1].dtype)
+    end
+  end)
+
+  it("of add may be a list", function()
+    for _, class in ipairs{ gluon.nn.Sequential, gluon.nn.HybridSequential,
+        gluon.nn.HybridConcurrent } do
+      local net = class()
+      assert.equal(net, net:add{ Dense(1), Dense(2) })
+      assert.equal(net, net:add())
+      assert.equal(3, net:add(Dense(3)):len())
+      assert.raises("type", net.add, net, { 3 })
+      assert.raises("type", net.add, net, Dense(1), 3)
+      assert.raises("value", net.add, net, nil)
+    end
+    local stack = gluon.rnn.SequentialRNNCell()
+    assert.equal(stack, stack:add(gluon.rnn.RNNCell(2), gluon.rnn.GRUCell(2)))
+    assert.equal(2, stack:len())
+    assert.raises("type", stack.add, stack)
+    assert.raises("type", stack.add, stack, gluon.rnn.RNNCell(2), 3)
+  end)
+
+  it("of a wrong kind are refused, as are unknown names", function()
+    local net = Net()
+    assert.raises("type", net.register_child, net, Dense(1), Dense(2))
+    assert.raises("name", net.collect_params, net, { selct = ".*bias" })
+    for _, f in ipairs{ 3, "f" } do
+      assert.raises("type", net.apply, net, f)
+      assert.raises("type", net.name_scope, net, f)
+      assert.raises("type", net.register_child, net, f)
+    end
+    assert.raises("value", net.apply, net)
+    assert.raises("value", net.register_child, net)
+    assert.raises("type", Block.extend, Block, 3)
+    assert.raises("type", Block.extend, Block, {})
+    local e = assert.raises("type", function() return gluon.HybridBlock.extend("Net") end)
+    assert.matches("colon", e.message)
+    e = assert.raises("type", function() return ty.io.DataIter.extend() end)
+    assert.matches("colon", e.message)
+    assert.raises("dtype", gluon.nn.Flatten().cast, gluon.nn.Flatten(), "float99")
+    assert.raises("value", net.cast, net)
+  end)
+end)
+
+
 describe("hooks of blocks", function()
   it("run before and after forward, until they are detached", function()
     local net, seen = Net(), {}
@@ -295,6 +352,34 @@ describe("hooks of blocks", function()
     net(nd.ones{ 1, 2 })
     assert.equal(3, #seen)
     assert.raises("type", net.register_forward_hook, net, 3)
+  end)
+
+  it("may be detached and registered by a hook that runs", function()
+    local net, seen = Net(), {}
+    net:initialize()
+    local handles = {}
+    local function add(register, name, f)
+      handles[name] = register(net, function()
+        seen[#seen + 1] = name
+        f()
+      end)
+    end
+    for _, kind in ipairs{ "register_forward_pre_hook", "register_forward_hook" } do
+      local register = net[kind]
+      add(register, "once", function() handles.once:detach() end)
+      add(register, "next", function() handles.last:detach() end)
+      add(register, "last", function() end)
+      add(register, "adds", function() add(register, "added", function() end) end)
+      seen = {}
+      net(nd.ones{ 1, 2 })
+      assert.same({ "once", "next", "adds" }, seen)
+      handles.adds:detach()
+      seen = {}
+      net(nd.ones{ 1, 2 })
+      assert.same({ "next", "added" }, seen)
+      handles.next:detach()
+      handles.added:detach()
+    end
   end)
 
   it("keep nil among inputs", function()

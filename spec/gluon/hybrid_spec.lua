@@ -195,7 +195,18 @@ describe("a hybrid block", function()
       assert.matches("hybridize%(false%)", tostring(e))
       assert.matches("Block", tostring(e))
     end
+    for _, key in ipairs{ 0, 5, -1, "1:3", ":, 0", "-1", { 0, 1 } } do
+      local net = of(function(_, x) return x[key] end)()
+      net:hybridize()
+      local e = assert.raises("unsupported", net, nd.ones{ 6, 2 })
+      assert.matches("traced", e.message)
+      assert.matches("slice_axis", e.message)
+    end
+    local halves = of(function(_, x) return F.split(x, { num_outputs = 2 })[2] end)()
+    halves:hybridize()
+    assert.shape({ 1, 1 }, halves(nd.ones{ 1, 2 }))
     assert.raises("name", function() return sym.Variable("a").shape end)
+    assert.raises("index", function() return sym.Variable("a")[0] end)
     local typo = of(function(_, x) return x:rellu() end)()
     typo:hybridize()
     assert.equal("relu", assert.raises("name", typo, nd.ones{ 1 }).candidates[1])

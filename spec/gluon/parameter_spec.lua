@@ -54,6 +54,25 @@ describe("a parameter", function()
     end
     assert.raises("state", p.set_data, p, nd.ones{ 2 })
     assert.raises("state", p.reset_ctx, p, ty.cpu())
+    assert.equal("Parameter:grad", assert.raises("state", p.grad, p).func)
+  end)
+
+  it("takes arguments by name, and names the method that refuses one", function()
+    local p = Parameter{ "w", shape = { 2 } }
+    p:initialize{ init = "ones" }
+    assert.equal(p:data(), p:data{ where = ty.cpu() })
+    assert.equal(p:grad(), p:grad{ where = p:data() })
+    p:cast{ dtype = "float64" }
+    assert.equal("float64", p.dtype)
+    for _, method in ipairs{ "data", "grad" } do
+      local func = "Parameter:" .. method
+      assert.equal(func, assert.raises("type", p[method], p, 3).func)
+      assert.equal(func, assert.raises("device", p[method], p, ty.cpu(7)).func)
+      assert.raises("name", p[method], p, { wher = ty.cpu() })
+    end
+    assert.raises("value", p.cast, p)
+    assert.raises("value", p.set_data, p)
+    assert.raises("type", p.set_data, p, { data = nd.ones{ 2 } })
   end)
 
   it("is filled by its own initializer, or by the given one", function()
@@ -226,6 +245,10 @@ describe("a constant", function()
     c.grad_req = "write"
     assert.equal("null", c.grad_req)
     assert.equal("float64", gluon.Constant("d", nd.ones{ 1 }:astype("float64")).dtype)
+    assert.shape({ 2 }, gluon.Constant{ name = "e", value = { 1, 2 } })
+    assert.shape({ 1, 2 }, gluon.Constant{ "f", { { 1, 2 } } })
+    assert.equal("value", assert.raises("value", gluon.Constant, "g").argument)
+    assert.equal("name", assert.raises("value", gluon.Constant, nil, { 1 }).argument)
   end)
 end)
 
@@ -253,6 +276,7 @@ describe("a dictionary of parameters", function()
     local e = assert.raises("name", function() return d["n_c"] end)
     assert.same({ "n_a", "n_b" }, { e.candidates[1], e.candidates[2] })
     assert.raises("name", d.at, d, "x")
+    assert.raises("name", function() return d[1] end)
     assert.raises("state", function() d.x = a end)
     assert.matches("^n_ %(\n  Parameter n_b", tostring(d))
   end)
@@ -330,5 +354,11 @@ describe("a dictionary of parameters", function()
     d:reset_ctx(ty.cpu(2))
     assert.same({ ty.cpu(2) }, d:list_ctx())
     assert.raises("name", d.setattr, d, "colour", 3)
+    d:setattr{ field = "lr_mult", value = 2 }
+    assert.equal(2, d["w"].lr_mult)
+    d:setattr("init", nil)
+    assert.is_nil(d["b"].init)
+    assert.raises("value", d.setattr, d)
+    assert.raises("type", d.setattr, d, 3, 4)
   end)
 end)

@@ -313,6 +313,39 @@ describe("a cell", function()
     end)
   end
 
+  it("unrolls in a network of any dtype, traced or not, whose sizes come from the input", function()
+    local cells = {
+      function() return rnn.RNNCell(3) end, function() return rnn.LSTMCell(3) end,
+      function() return rnn.ZoneoutCell(rnn.GRUCell(3), 0.2, 0.2) end,
+      function() return rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(3)) end,
+      function() return contrib.VariationalDropoutCell(rnn.ResidualCell(rnn.RNNCell(3)), 0.5) end,
+      function() return contrib.LSTMPCell(4, 3) end,
+      function()
+        local stack = rnn.HybridSequentialRNNCell()
+        stack:add(rnn.DropoutCell(0.5))
+        stack:add(rnn.LSTMCell(3))
+        return stack
+      end,
+    }
+    local Unrolled = ty.gluon.HybridBlock:extend("Unrolled")
+    function Unrolled:init(cell) self.cell = cell end
+    function Unrolled:forward(x) return (self.cell:unroll{ 2, x, merge_outputs = true }) end
+    for _, make in ipairs(cells) do
+      for dtype, near in pairs{ float64 = 1e-12, float16 = 1e-2 } do
+        local net = Unrolled(make())
+        net:initialize{ init = ty.init.Uniform(0.5) }
+        net:cast(dtype)
+        local x = form({ 2, 2, 3 }, dtype)
+        local y = net(x)
+        assert.equal(dtype, y.dtype)
+        net:hybridize()
+        local z = net(x)
+        assert.equal(dtype, z.dtype)
+        assert.near(y, z, near, 0, tostring(net))
+      end
+    end
+  end)
+
   it("has right gradients", function()
     local cell = dtype64(rnn.ResidualCell(rnn.LSTMCell(3)))
     local x = form{ 2, 3, 3 }

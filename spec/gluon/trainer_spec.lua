@@ -75,6 +75,7 @@ describe("a Trainer", function()
     for _, params in ipairs{ 3, "text", { 3 }, { x = "y" } } do
       assert.raises("type", Trainer, params, "sgd")
     end
+    assert.raises("type", Trainer, p, "sgd")
     assert.raises("name", Trainer, { p, p }, "sgd")
     assert.raises("name", Trainer, { p }, "no_such_optimizer")
     assert.raises("type", Trainer, { p }, 3)
@@ -152,6 +153,15 @@ describe("a Trainer", function()
     back{ p, 1 }
     t:step(1)
     assert.near({ 0.875, 0.875 }, p:data())
+    t:set_learning_rate{ lr = 0.5 }
+    assert.equal(0.5, t.learning_rate)
+    for _, rate in ipairs{ "fast", {}, false, p } do
+      assert.is_false(pcall(t.set_learning_rate, t, rate))
+      assert.is_false(pcall(t.optimizer.set_learning_rate, t.optimizer, rate))
+    end
+    assert.raises("type", t.set_learning_rate, t, "fast")
+    assert.raises("value", t.set_learning_rate, t)
+    assert.equal(0.5, t.learning_rate)
     t = Trainer({ p }, "sgd", { learning_rate = 1,
       lr_scheduler = ty.lr_scheduler.FactorScheduler{ step = 1, factor = 0.5 } })
     assert.raises("state", t.set_learning_rate, t, 1)
@@ -180,6 +190,30 @@ describe("a Trainer on several devices", function()
       -- sum of gradients 2, over 2: 1 a step; 1 - 0.5 - (0.5 + 0.45)
       assert.near({ -0.45, -0.45 }, p:data(CTX[1]))
       assert.near({ -0.45, -0.45 }, p:data(CTX[2]))
+    end
+  end)
+
+  it("updates the copies alike by each optimizer, as on one device", function()
+    for _, name in ipairs{ "sgd", "nag", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad",
+        "adadelta", "ftrl", "ftml", "signum", "lamb", "lars", "lbsgd", "dcasgd" } do
+      local function run(ctx, on_store)
+        local p, q = parameter("w", 0.5, ctx), parameter("b", -0.5, ctx)
+        local t = Trainer({ p, q }, name, { learning_rate = 0.1, wd = 0.01 },
+          { update_on_kvstore = on_store })
+        for step = 1, 3 do
+          back({ p, step }, { q, 3 / step })
+          t:step(#ctx)
+        end
+        return p:list_data(), q:list_data()
+      end
+      local p, q = run{ ty.cpu(0) }
+      for _, on_store in ipairs{ false, true } do
+        local many_p, many_q = run({ ty.cpu(0), ty.cpu(1) }, on_store)
+        for i = 1, 2 do
+          assert.near(p[1], many_p[i], 1e-6, 0, name)
+          assert.near(q[1], many_q[i], 1e-6, 0, name)
+        end
+      end
     end
   end)
 

@@ -76,6 +76,38 @@ local function near(want, got)
   end
 end
 
+describe("losses of the same inputs", function()
+  local x, label, classes = V "x", V "label", V "classes"
+
+  local function gradient(head)
+    local exe = head:bind{ ctx = ty.cpu(), args = { x = ty.nd.array(ROWS),
+      label = ty.nd.ones{ 2, 2 }, classes = ty.nd.array{ 0, 1 } },
+      args_grad = { x = ty.nd.zeros{ 2, 2 } } }
+    exe:forward(true)
+    exe:backward()
+    return exe.grad_dict.x
+  end
+
+  local losses = {
+    MakeLoss = function() return ty.sym.MakeLoss(x * x) end,
+    SVMOutput = function() return ty.sym.SVMOutput(x * 2, classes) end,
+    SoftmaxOutput = function() return ty.sym.SoftmaxOutput(x * 2, classes) end,
+    LinearRegressionOutput = function() return ty.sym.LinearRegressionOutput(x * 2, label) end,
+    LogisticRegressionOutput = function() return ty.sym.LogisticRegressionOutput(x * 2, label) end,
+    MAERegressionOutput = function() return ty.sym.MAERegressionOutput(x * 2, label) end,
+  }
+  for name, make in pairs(losses) do
+    it("each add their gradient: " .. name, function()
+      local once = gradient(make())
+      assert.is_true(once:abs():sum():asscalar() > 0)
+      assert.near(once * 2, gradient(ty.sym.Group{ make(), make() }))
+      assert.near(once * 3, gradient(ty.sym.Group{ make(), make(), make() }))
+      assert.near(once * 2, gradient(ty.sym.MakeLoss(make() + make())))
+    end)
+  end
+end)
+
+
 describe("a gradient with a part of its own", function()
   for name, make in pairs(own) do
     for stop, cut in pairs(stops) do

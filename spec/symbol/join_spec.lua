@@ -35,6 +35,10 @@ describe("joining one input", function()
     _ = ty.sym.Concat{ dim = 1, unpack(s) }
     _ = ty.nd.concat{ { x[1] }, dim = 1 }
     _ = ty.nd.add_n(unpack(x))
+    _ = ty.sym.add_n{ s[1] }
+    _ = ty.sym.add_n(s[1])
+    _ = ty.nd.concat{ x[1] }
+    assert.is_false(pcall(ty.nd.concat, x[1], s[1]))
     assert.same({}, logged)
   end)
 end)

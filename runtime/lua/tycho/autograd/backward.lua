@@ -51,11 +51,11 @@ local function list_head_grads(v, n, func)
   end
   local grads = {}
   for i = 1, n do
-    local g = list[i]
-    if g ~= nil and g ~= null then
+    local g = values.value(list[i])
+    if g ~= nil then
       make_list(g, func, "head_grads")
     end
-    grads[i] = g ~= null and g or false
+    grads[i] = g or false
   end
   return grads
 end
@@ -77,7 +77,7 @@ local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" 
 -- recorded, whose graph was freed, or whose values were overwritten since are E(`state`).
 -- @param heads recorded array, or a list of them
 -- @param[opt] head_grads array or list with the shapes and dtypes of the heads, else E(`shape`),
---   E(`dtype`); nil or `ty.null` stand for ones
+--   E(`dtype`); nil, `ty.null` or false stand for ones
 -- @tparam[opt] table options retain_graph = false: true keeps the graph for another backward;
 --   train_mode = true: as in the recording
 function backward.backward(...)

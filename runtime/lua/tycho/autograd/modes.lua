@@ -11,6 +11,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local recording = require "tycho.ndarray.recording"
+local values = require "tycho.core.values"
 
 local set = recording.set
 
@@ -125,20 +126,44 @@ local function is_callable(f)
 end
 
 
--- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none; raises
--- E(type) if f is not callable.
-local function read_arguments(word, default, first, second)
-  local train, f = default, first
-  if type(first) == "boolean" then
-    train, f = first, second
-  elseif first == nil then
-    f = second
-  end
+local function fail_type(word, argument, expected, got, advice)
+  Error.raise{ code = "type", func = "autograd." .. word, argument = argument, expected = expected,
+    got = Error.kind(got), message = ("bad '%s'%s"):format(argument, advice or "") }
+end
+
+
+-- Raises E(type) if f is given and cannot be called, or if something follows it.
+local function check_function(word, f, following, argument)
   if f ~= nil and not is_callable(f) then
-    Error.raise{ code = "type", func = "autograd." .. word, argument = "f",
-      expected = "a function", got = Error.kind(f), message = "bad 'f'" }
+    fail_type(word, "f", "a function", f)
+  elseif following ~= nil then
+    fail_type(word, argument, "nothing behind the function", following, argument == "train_mode"
+      and "; it comes before the function" or "; the function is called without arguments")
   end
-  return train, f
+  return f
+end
+
+
+local BY_NAME = {}
+for _, word in ipairs{ "record", "pause" } do
+  BY_NAME[word] = args.form("autograd." .. word, { { "train_mode", "boolean?" },
+    { "f", "function?" } })
+end
+
+
+-- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none, or from a
+-- table with their names; raises E(type) for others.
+local function read_arguments(word, default, first, second, third)
+  if values.is_plain(first) then
+    local a = BY_NAME[word](first, second, third)
+    return a.train_mode == nil and default or a.train_mode or false, a.f
+  elseif type(first) == "boolean" then
+    return first, check_function(word, second, third, "arguments")
+  elseif first == nil then
+    return default, check_function(word, second, third, "arguments")
+  end
+  return default, check_function(word, first, second,
+    type(second) == "boolean" and "train_mode" or "arguments")
 end
 
 
@@ -149,8 +174,8 @@ local function make_scope_function(word, default)
       return word == "record", train
     end
   end
-  return function(first, second)
-    local train, f = read_arguments(word, default, first, second)
+  return function(...)
+    local train, f = read_arguments(word, default, ...)
     if f then
       return run_scoped(word == "record", train, f)
     end
@@ -178,10 +203,9 @@ modes.pause = make_scope_function("pause", false)
 
 -- Returns the function `train_mode` or `predict_mode`.
 local function make_training_function(word, train)
-  return function(f)
-    local _, given = read_arguments(word, train, f)
-    if given then
-      return run_scoped(recording.on, train, given)
+  return function(f, following)
+    if check_function(word, f, following, "arguments") then
+      return run_scoped(recording.on, train, f)
     end
     return Scope(word, function()
       return recording.on, train
@@ -258,12 +282,15 @@ function modes.is_training()
 end
 
 
+local RECORDING = args.form("autograd.set_recording", { { "on", "boolean" } })
+local TRAINING = args.form("autograd.set_training", { { "on", "boolean" } })
+
 --- Turns recording on or off.
 -- @bool on
 -- @treturn bool whether it was on
-function modes.set_recording(on)
-  local before = recording.on
-  set(on and true or false, recording.training, paused)
+function modes.set_recording(...)
+  local on, before = RECORDING(...).on, recording.on
+  set(on, recording.training, paused)
   return before
 end
 
@@ -271,9 +298,9 @@ end
 --- Turns training mode on or off.
 -- @bool on
 -- @treturn bool whether it was on
-function modes.set_training(on)
-  local before = recording.training
-  set(recording.on, on and true or false, paused)
+function modes.set_training(...)
+  local on, before = TRAINING(...).on, recording.training
+  set(recording.on, on, paused)
   return before
 end
 

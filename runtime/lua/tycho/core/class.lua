@@ -38,9 +38,23 @@ function Class.__tostring(object)
 end
 
 
+-- Raises E(type) for a base or a name that is none.
+local function fail_extend(base, name)
+  local Error = require "tycho.core.error"               -- which needs classes itself
+  local is_class = type(base) == "table" and base.extend ~= nil
+  Error.raise{ code = "type", func = (is_class and base.class_name or "Class") .. ":extend",
+    argument = is_class and "name" or nil, expected = is_class and "text" or "a class",
+    got = Error.kind(is_class and name or base), message = is_class and "bad 'name'"
+      or "methods take a colon: Base:extend(...), not Base.extend(...)" }
+end
+
+
 --- Returns a subclass.
 -- @string[opt] name shown by `tostring`; the base's name otherwise
 function Class:extend(name)
+  if type(self) ~= "table" or not self.extend or name ~= nil and type(name) ~= "string" then
+    fail_extend(self, name)
+  end
   local class = { super = self, class_name = name or self.class_name }
   for key, value in pairs(self) do
     if type(key) == "string" and key:sub(1, 2) == "__" and key ~= "__index"

@@ -121,12 +121,12 @@ function Error.caller(level)
 end
 
 
-local function show_list(v)
+local function show_list(v, zero)
   local parts = {}
   for i = 1, #v do
     local size = v[i]
     local whole = type(size) == "number" and size % 1 == 0
-    parts[i] = size == 0 and "?" or whole and ("%.0f"):format(size) or tostring(size)
+    parts[i] = size == 0 and zero or whole and ("%.0f"):format(size) or tostring(size)
   end
   return "(" .. table.concat(parts, ", ") .. (#v == 1 and ",)" or ")")
 end
@@ -134,10 +134,11 @@ end
 
 --- Returns a shape, dtype, number or text as errors write it.
 -- @param v shape table or anything `tostring` takes
--- @treturn string "(2, 3)" for a shape, with "?" for an unknown dimension
-function Error.show(v)
+-- @string[opt="?"] zero what stands for a size of 0, which is unknown in a shape
+-- @treturn string "(2, 3)" for a list
+function Error.show(v, zero)
   if type(v) == "table" and not getmetatable(v) then
-    return show_list(v)
+    return show_list(v, zero or "?")
   end
   return tostring(v)
 end
@@ -284,7 +285,9 @@ end
 local function format_lines(e)
   local lines = { (e.func and e.func .. ": " or "") .. e.message .. subject(e) }
   if e.expected ~= nil and e.got ~= nil and not e.message:find("expected", 1, true) then
-    lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected), Error.show(e.got))
+    local zero = e.code ~= "shape" and "0" or nil
+    lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected, zero),
+      Error.show(e.got, zero))
   end
   shape_lines(e, lines)
   if e.candidates and e.candidates[1] then

@@ -250,15 +250,15 @@ function Block.__newindex(self, key, v)
 end
 
 
+local CHILD = args.form("Block:register_child", { { "block", Block },
+  { "name", "text|number?" } })
+
 --- Registers a child. One of the same name is replaced.
 -- @tparam Block block another kind of value is E(`type`)
 -- @string[opt] name by default the number of children so far, as text
-function Block:register_child(block, name)
-  if not is_a(block, Block) then
-    Error.raise{ code = "type", func = self.class_name .. ":register_child", argument = "block",
-      expected = "a block", got = Error.kind(block), message = "bad 'block'" }
-  end
-  put_child(self, name and tostring(name) or tostring(#self._children), block)
+function Block:register_child(...)
+  local a = CHILD(...)
+  put_child(self, a.name and tostring(a.name) or tostring(#self._children), a.block)
 end
 
 
@@ -281,6 +281,9 @@ end
 function Block:name_scope(f)
   if f == nil then
     return self._scope
+  elseif not args.types["function"].check(f) then
+    Error.raise{ code = "type", func = "Block:name_scope", argument = "f",
+      expected = "a function", got = Error.kind(f), message = "bad 'f'" }
   end
   return self._scope:with(f)
 end
@@ -396,12 +399,17 @@ local function make_selector(select_by)
 end
 
 
+local COLLECT = args.form("Block:collect_params", { list = true, { "select", "any?" } })
+
 --- Returns the parameters of the block and of all blocks in it: its own first, shared ones once.
 -- @param[opt] select_by a regular expression that must match a name from its beginning, a list of
 --   expressions of which one must, or a function of the name that returns whether it is wanted; all
 --   names by default. A pattern of Lua (`%a`) is E(`value`)
 -- @treturn ParameterDict
 function Block:collect_params(select_by)
+  if is_plain(select_by) and values.has_names(select_by) then
+    select_by = COLLECT(select_by).select
+  end
   local dict = ParameterDict(self._params.prefix)
   collect_into(self, dict, make_selector(select_by), {})
   return dict
@@ -439,13 +447,21 @@ function Block:forward(...)
 end
 
 
+-- Calls the hooks of a list, or of nil, which they may change: what they remove is not called any
+-- more, what they add from the next call of the block on.
+local function call_each(hooks, ...)
+  for _, hook in ipairs(hooks and { unpack(hooks) } or NONE) do
+    if not hook.is_detached then
+      hook.f(...)
+    end
+  end
+end
+
+
 -- Calls the hooks that follow forward, and returns its outputs, which are the arguments from the
 -- third on.
 local function call_hooks(self, inputs, ...)
-  local outputs = { ... }
-  for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
-    hook.f(self, inputs, outputs)
-  end
+  call_each(rawget(self, "_hooks"), self, inputs, { ... })
   return ...
 end
 
@@ -453,9 +469,7 @@ end
 -- Calls the hooks that precede forward, then run(self, inputs ...), then the hooks that follow it.
 local function call_hooked(self, run, ...)
   local n, inputs = select("#", ...), { ... }
-  for _, hook in ipairs(rawget(self, "_pre_hooks") or NONE) do
-    hook.f(self, inputs)
-  end
+  call_each(rawget(self, "_pre_hooks"), self, inputs)
   return call_hooks(self, inputs, run(self, unpack(inputs, 1, n)))
 end
 
@@ -496,6 +510,7 @@ function Handle:detach()
   for i, hook in ipairs(self._list) do
     if hook == self._hook then
       table.remove(self._list, i)
+      hook.is_detached = true
       return
     end
   end
@@ -616,10 +631,13 @@ end
 
 -- All blocks --------------------------------------------------------------------------------------
 
+local APPLY = args.form("Block:apply", { { "f", "function" } })
+
 --- Calls f(block) for all blocks inside, each after its children, and last for this one.
 -- @tparam function f
 -- @treturn Block itself
-function Block:apply(f)
+function Block:apply(...)
+  local f = APPLY(...).f
   for _, child in ipairs(self._children) do
     child.block:apply(f)
   end
@@ -628,9 +646,14 @@ function Block:apply(f)
 end
 
 
+local CAST = args.form("Block:cast", { { "dtype", "dtype" } })
+
+Block._cast_options = CAST
+
 --- Converts all parameters and their gradients to another dtype.
 -- @string dtype such as "float16"
-function Block:cast(dtype)
+function Block:cast(...)
+  local dtype = CAST(...).dtype
   drop_traces(self)
   for _, child in ipairs(self._children) do
     child.block:cast(dtype)

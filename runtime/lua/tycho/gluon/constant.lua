@@ -2,6 +2,7 @@
 --
 -- @classmod ty.gluon.Constant
 
+local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local init = require "tycho.initializer"
 local log = require "tycho.core.log"
@@ -25,11 +26,14 @@ function Fill:_init_weight(_, x)
 end
 
 
+local FORM = args.form("gluon.Constant", { { "name", "text" }, { "value", "table|array|number" } })
+
 --- @string name
 -- @param value an NDArray or a nested table of numbers (float32)
-function Constant:init(name, value)
-  value = class.keep(nd._as_array(value, "float32", "gluon.Constant"):copy())
-  Constant.super.init(self, { name = name, grad_req = "null", shape = value.shape,
+function Constant:init(...)
+  local a = FORM(...)
+  local value = class.keep(nd._as_array(a.value, "float32", "gluon.Constant"):copy())
+  Constant.super.init(self, { name = a.name, grad_req = "null", shape = value.shape,
     dtype = value.dtype, init = Fill(value), differentiable = false })
   rawset(self, "value", value)
 end

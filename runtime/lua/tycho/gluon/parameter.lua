@@ -22,6 +22,7 @@ local nd = require "tycho.ndarray"
 local recording = require "tycho.ndarray.recording"
 local sym = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
 
 local NDArray, Symbol, Context = class.NDArray, sym.Symbol, context.Context
 local getmetatable, rawget, rawset = getmetatable, rawget, rawset
@@ -338,27 +339,39 @@ local function get_array(self, device, func, ctx)
 end
 
 
+local WHERE = {
+  ["Parameter:data"] = args.form("Parameter:data", { { "where", "any?" } }),
+  ["Parameter:grad"] = args.form("Parameter:grad", { { "where", "any?" } }),
+}
+
+-- Returns what `data` returns, for a method of a name.
+local function find_data(self, where, func)
+  local kind = getmetatable(where)
+  if kind == NDArray then
+    return get_array(self, where._device, func)
+  elseif kind == Symbol then
+    return self:var()
+  elseif where == nil then
+    local list = rawget(self, "_data") or fail_data(self, func)
+    return list[2] == nil and list[1] or get_array(self, context.current_context()._device, func)
+  elseif Class.is_a(where, Context) then
+    return get_array(self, where._device, func, where)
+  elseif values.is_plain(where) then
+    return find_data(self, WHERE[func](where).where, func)
+  end
+  Error.raise{ code = "type", func = func, argument = "where",
+    expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
+    message = "bad 'where'" }
+end
+
+
 --- Returns the parameter's array on a device: not a copy, and with its gradient in `grad`. A
 -- parameter without arrays is E(`state`), one without an array on this device E(`device`).
 -- @param[opt] where a context; an array, for its device; a symbol, for which the parameter's
 --   variable is returned; nil: the only array, or the one on the current context
 -- @treturn NDArray or Symbol
 function Parameter:data(where)
-  local kind = getmetatable(where)
-  if kind == NDArray then
-    return get_array(self, where._device, "Parameter:data")
-  elseif kind == Symbol then
-    return self:var()
-  elseif where == nil then
-    local list = rawget(self, "_data") or fail_data(self, "Parameter:data")
-    return list[2] == nil and list[1]
-      or get_array(self, context.current_context()._device, "Parameter:data")
-  elseif Class.is_a(where, Context) then
-    return get_array(self, where._device, "Parameter:data", where)
-  end
-  Error.raise{ code = "type", func = "Parameter:data", argument = "where",
-    expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
-    message = "bad 'where'" }
+  return find_data(self, where, "Parameter:data")
 end
 
 
@@ -398,7 +411,7 @@ end
 -- @treturn NDArray
 function Parameter:grad(where)
   check_grad(self, "Parameter:grad")
-  return self:data(where).grad
+  return find_data(self, where, "Parameter:grad").grad
 end
 
 
@@ -464,6 +477,11 @@ end
 -- E(`state`).
 -- @param x an NDArray (copied) or a nested table of numbers, of the parameter's shape
 function Parameter:set_data(x)
+  if x == nil then
+    Error.raise{ code = "value", func = "Parameter:set_data", argument = "x",
+      expected = "an NDArray or a nested table of numbers", got = "nothing",
+      message = "'x' is missing" }
+  end
   x = nd._as_array(x, self._dtype, "Parameter:set_data")
   local shape = merge_shapes(self._shape, x._shape)
   if not shape then
@@ -553,15 +571,13 @@ local function set_converted(self, dtype)
 end
 
 
+local CAST = args.form("Parameter:cast", { { "dtype", "dtype" } })
+
 --- Converts values and gradients to another dtype.
 -- @string dtype such as "float16"
-function Parameter:cast(dtype)
-  local ok, _, expected, code = args.types.dtype.check(dtype)
-  if not ok then
-    Error.raise{ code = code or "type", func = "Parameter:cast", argument = "dtype",
-      expected = expected or "a dtype such as \"float32\"", got = Error.kind(dtype),
-      message = "bad 'dtype'" }
-  elseif dtype == self._dtype then
+function Parameter:cast(...)
+  local dtype = CAST(...).dtype
+  if dtype == self._dtype then
     return
   end
   rawset(self, "_dtype", dtype)

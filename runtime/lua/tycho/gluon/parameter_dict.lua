@@ -130,7 +130,7 @@ function ParameterDict.__index(self, key)
   local v = getmetatable(self)[key]
   if v == nil then
     v = rawget(self, "_params")[key]
-    if v == nil and type(key) == "string" and key:sub(1, 1) ~= "_" then
+    if v == nil and not (type(key) == "string" and key:sub(1, 1) == "_") then
       fail_unknown(self, key)
     end
   end
@@ -360,12 +360,15 @@ function ParameterDict:list_ctx()
 end
 
 
+local SETATTR = args.form("ParameterDict:setattr", { { "field", "text" }, { "value", "any?" } })
+
 --- Sets a field of all parameters: `d:setattr("grad_req", "null")` freezes them.
 -- @string field a writable field of `Parameter`, else E(`name`)
 -- @param value its new value
-function ParameterDict:setattr(field, value)
+function ParameterDict:setattr(...)
+  local a = SETATTR(...)
   for _, p in ipairs(self:values()) do
-    p[field] = value
+    p[a.field] = a.value
   end
 end
 

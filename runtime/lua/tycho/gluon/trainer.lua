@@ -13,6 +13,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local Block = require "tycho.gluon.block"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local devices = require "tycho.gluon.devices"
@@ -36,7 +37,7 @@ local Trainer = Class:extend("Trainer")
 -- Making ------------------------------------------------------------------------------------------
 
 local function fail_params(given)
-  local is_block = type(given) == "table" and type(given.collect_params) == "function"
+  local is_block = Class.is_a(given, Block)
   Error.raise{ code = "type", func = "gluon.Trainer", argument = "params",
     expected = "a ParameterDict, or a list or a dictionary of Parameters", got = Error.kind(given),
     message = "bad 'params'" .. (is_block and "; those of a block are block:collect_params()"
@@ -164,8 +165,8 @@ end
 
 --- Sets the learning rate. An optimizer with a schedule raises E(`state`).
 -- @number lr
-function Trainer:set_learning_rate(lr)
-  self._optimizer:set_learning_rate(lr)
+function Trainer:set_learning_rate(...)
+  self._optimizer:set_learning_rate(...)
 end
 
 

@@ -68,6 +68,22 @@ local function is_name(key)
 end
 
 
+-- Raises E(type) if the running method of a block or of another object has the array in the place
+-- of its object: it was called with a dot.
+local function check_colon(x)
+  for level = 3, 5 do
+    local running = debug.getinfo(level, "nf")
+    local name, value = debug.getlocal(level, 1)
+    if running and name == "self" and rawequal(value, x) then
+      local method = running.name or "method"
+      Error.raise{ code = "type", func = method, expected = "an object in front of the colon",
+        got = Error.kind(x), message = ("methods take a colon: x:%s(...), not x.%s(...)"):format(
+          method, method) .. "; a block is called by itself: net(...)" }
+    end
+  end
+end
+
+
 -- Returns what a text key that is no member yet means: an element or slice, nil for a private
 -- field, or a fluent method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
@@ -78,6 +94,7 @@ local function find_member(x, key)
   end
   local method = operators.method(key)
   if not method then
+    check_colon(x)
     Error.unknown{ func = "NDArray", argument = key, what = "property or method",
       names = member_names() }
   end

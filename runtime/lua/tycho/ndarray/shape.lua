@@ -32,7 +32,7 @@ local shape_of = {}
 
 local function fail_reshape(x, target, text)
   Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape",
-    expected = x._size .. " elements", got = target,
+    expected = x._size .. " elements", got = Error.show(target, "0"),
     message = text or ("cannot reshape an array of shape %s"):format(Error.show(x._shape)) }
 end
 

@@ -128,6 +128,8 @@ function transfer.from_table(source, dtype, func, argument)
     source = { source }
   elseif type(source) ~= "table" then
     fail_element(source, func, argument)
+  elseif getmetatable(source) ~= NDArray and rawget(source, 1) == nil and next(source) ~= nil then
+    fail_element(source, func, argument)
   end
   local shape = shape_of(source)
   local kind = (dtype == F16 or dtype == BF16) and F32 or dtype

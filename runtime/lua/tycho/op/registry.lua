@@ -353,7 +353,11 @@ local function read_inputs(call, list, n)
   end
   call.count = last
   if last == 1 and JOINS[call.schema.name] and not call.of_method then
-    warn_of_one(call)
+    local is_last = n == 1 and not call.has_options      -- Lua cuts no call that is the last
+    local is_mixed = type(list[2]) == "table" and FOREIGN[list[2].class_name]
+    if not (is_last or is_mixed) then
+      warn_of_one(call)
+    end
   end
   return last
 end
@@ -482,11 +486,13 @@ function registry.read_call(schema, func, kind, ...)
     attrs = NONE, of_method = kind.self ~= nil,
   }
   if n == 1 and is_plain(only) then
+    call.has_options = has_names(only)
     read_options(call, kind.self, only, kind.whole)
     return switch_on_inputs(call)
   end
   local list = { ... }
   local options = are_options(call, list, n, call.of_method) and list[n]
+  call.has_options = options and true
   if options then
     if #options > 0 then
       Error.raise{ code = "type", func = func, op = schema.name, got = "a table with a list in it",

@@ -159,8 +159,11 @@ function Optimizer:__tostring()
 end
 
 
+local RATE = args.form("Optimizer:set_learning_rate", { { "lr", "number" } })
+
 --- Sets the rate; with a schedule E(state).
-function Optimizer:set_learning_rate(lr)
+function Optimizer:set_learning_rate(...)
+  local lr = RATE(...).lr
   if self.lr_scheduler then
     Error.raise{ code = "state", func = self.class_name .. ":set_learning_rate",
       message = "the rate follows a schedule; set the schedule's base_lr" }

@@ -441,8 +441,12 @@ end
 
 function Symbol.__index(self, key)
   if type(key) == "number" then
+    tracing.refuse_part(key)
     return output_at(self, key, "Symbol")
   elseif type(key) ~= "string" then
+    if is_plain(key) then
+      tracing.refuse_part("{...}")
+    end
     return Symbol.output(self, key)
   elseif key == "_entries" then
     return graph.made_entries(self)
@@ -459,6 +463,8 @@ function Symbol.__index(self, key)
   if not value or #entries_named(self, key) > 0 then
     if tracing.current() and tracing.is_of_arrays(key) and #entries_named(self, key) == 0 then
       tracing.refuse(key)
+    elseif not key:find("^[%a_]") then
+      tracing.refuse_part(key)
     end
     return output_named(self, key, "Symbol", method_names())
   end

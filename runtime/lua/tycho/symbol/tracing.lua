@@ -60,4 +60,19 @@ function tracing.refuse(key)
 end
 
 
+--- Raises E(`unsupported`) for an index of elements, which symbols have not, if a block is being
+-- traced.
+-- @param key as it is written between the brackets
+function tracing.refuse_part(key)
+  if depth > 0 then
+    local is_text = type(key) == "string" and key:sub(1, 1) ~= "{"
+    Error.raise{ code = "unsupported", func = "Symbol", argument = tostring(key),
+      message = ("x[%s] takes rows or elements of arrays only, and the forward of block '%s' is \z
+        being traced with symbols, of which x[1] is the first output; x:slice_axis{...}, \z
+        x:slice{...} and x:take(...) serve both, hybridize(false) runs it with arrays, and so \z
+        does a gluon.Block"):format(is_text and ("%q"):format(key) or tostring(key), names[depth]) }
+  end
+end
+
+
 return tracing

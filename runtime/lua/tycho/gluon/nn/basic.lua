@@ -113,8 +113,8 @@ function Embedding:set_up(a)
 end
 
 
-function Embedding:cast(dtype)
-  Embedding.super.cast(self, dtype)
+function Embedding:cast(...)
+  Embedding.super.cast(self, ...)
   self._dtype = self.weight.dtype
 end
 

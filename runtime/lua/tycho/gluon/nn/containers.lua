@@ -95,18 +95,27 @@ local function make_container(class, func)
 
 
   --- Appends blocks.
-  -- @param ... blocks
+  -- @param ... blocks, or a list of them
   -- @return the container
   function class:add(...)
-    for i = 1, select("#", ...) do
+    if not Class.is_a(self, class) then
+      Error.raise{ code = "type", func = class.class_name .. ":add", got = Error.kind(self),
+        expected = Error.with_article(class.class_name),
+        message = "methods take a colon: x:add(...), not x.add(...)" }
+    end
+    local count, first = select("#", ...), ...
+    if count == 1 and values.is_plain(first) and not values.has_names(first) then
+      return self:add(unpack(first))
+    end
+    for i = 1, count do
       self:register_child((select(i, ...)))
     end
     return self
   end
 
 
-  function class:register_child(block, name)
-    class.super.register_child(self, block, name)
+  function class:register_child(...)
+    class.super.register_child(self, ...)
     mirror_children(self)
   end
 

@@ -110,8 +110,8 @@ function RNNLayer:_append_named(prefix, list)
 end
 
 
-function RNNLayer:cast(dtype)
-  RNNLayer.super.cast(self, dtype)
+function RNNLayer:cast(...)
+  RNNLayer.super.cast(self, ...)
   self._dtype = self.l0_i2h_weight.dtype
 end
 

@@ -4,6 +4,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
@@ -40,19 +41,29 @@ end
 -- Adds the methods of a stack to a class of cells.
 local function make_stack(class)
 
-  --- Appends a cell.
-  -- @param cell
-  function class:add(cell)
-    if type(cell) ~= "table" or not cell.is_cell then
-      Error.raise{ code = "type", func = self.class_name .. ":add", argument = "cell",
-        expected = "a cell", got = Error.kind(cell), message = "bad 'cell'" }
+  --- Appends cells.
+  -- @param ... cells
+  -- @return the stack
+  function class:add(...)
+    if not Class.is_a(self, class) then
+      Error.raise{ code = "type", func = class.class_name .. ":add", got = Error.kind(self),
+        expected = Error.with_article(class.class_name),
+        message = "methods take a colon: x:add(...), not x.add(...)" }
     end
-    self:register_child(cell)
+    for i = 1, math.max(1, select("#", ...)) do
+      local cell = select(i, ...)
+      if type(cell) ~= "table" or not cell.is_cell then
+        Error.raise{ code = "type", func = self.class_name .. ":add", argument = "cell",
+          expected = "a cell", got = Error.kind(cell), message = "bad 'cell'" }
+      end
+      self:register_child(cell)
+    end
+    return self
   end
 
 
-  function class:register_child(cell, name)
-    class.super.register_child(self, cell, name)
+  function class:register_child(...)
+    class.super.register_child(self, ...)
     for i, each in ipairs(list_cells(self)) do
       rawset(self, i, each)
     end

@@ -619,9 +619,10 @@ local function define_container(name, base)
   end
 
   -- Registers a block as a child, and as the next entry of the array part.
-  function T:register_child(block, child_name)
-    base.register_child(self, block, child_name)
-    rawset(self, #self._children, block)
+  function T:register_child(...)
+    base.register_child(self, ...)
+    local count = #self._children
+    rawset(self, count, self._children[count].block)
   end
 
   --- Returns the number of blocks.
