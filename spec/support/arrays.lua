@@ -153,15 +153,19 @@ function arrays.list(x)
   return t
 end
 
---- Returns an array of numbers from -1 to 1, the same in every run, and a pointer to them.
+--- Returns an array of numbers from -1 to 1, the same in every run, and a pointer to them. They are
+-- written at once, since each number of an array on a GPU is a copy of its own.
 function arrays.noise(shape, seed, dtype)
-  local x = ty.nd.zeros(shape, {dtype = dtype or "float64"})
-  local p, n = x:data(), seed or 1
-  for i = 0, x.size - 1 do
-    n = (n * 16807) % 2147483647
-    p[i] = n / 1073741823 - 1
+  local list, n, size = {}, seed or 1, 1
+  for _, d in ipairs(shape) do
+    size = size * d
   end
-  return x, p
+  for i = 1, size do
+    n = (n * 16807) % 2147483647
+    list[i] = n / 1073741823 - 1
+  end
+  local x = ty.nd.array(list, {dtype = dtype or "float64"}):reshape(shape)
+  return x, x:data()
 end
 
 --- Returns how two arrays, nested tables or numbers differ; nil if they agree.

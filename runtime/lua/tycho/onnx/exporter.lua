@@ -505,11 +505,12 @@ local function node_context(self, n)
 end
 
 
--- Runs a node whose inputs are constants, and sets its outputs as constants.
+-- Runs a node whose inputs are constants, and sets its outputs as constants. On the CPU, wherever
+-- parameters are: what has no input is made there.
 local function fold_node(self, n)
   local arrays, flat = {}, {}
   for i, entry in ipairs(n.inputs) do
-    arrays[i] = self.constants[entry[1]][entry[2] + 1]
+    arrays[i] = self.constants[entry[1]][entry[2] + 1]:as_in_context(context.cpu())
   end
   for key, text in pairs(n.attrs) do
     if not key:find "^__" then
