@@ -16,6 +16,9 @@ describe("ty.F", function()
     assert.same({ "a" }, { F.relu(s):list_arguments()[1] })
     assert.is_true(F.is_symbol(F.relu{ data = s }))
     assert.is_true(F.is_symbol(F.concat({ s, s }, { dim = 0 })))
+    local rows = F.contrib.while_loop{ cond = function(i) return i[1]:lt(3) end,
+      func = function(i) return i[1], { i[1] + 1 } end, loop_vars = { { s } }, max_iterations = 3 }
+    assert.is_true(F.is_symbol(rows))
     assert.is_true(F.is_symbol(s))
     assert.is_false(F.is_symbol(x))
     assert.is_false(F.is_symbol(nil))
@@ -37,7 +40,11 @@ describe("ty.F", function()
   it("refuses arrays and symbols together", function()
     for _, f in ipairs{ function() F.broadcast_add(nd.ones{ 1 }, sym.Variable("a")) end,
         function() F.broadcast_add(sym.Variable("a"), nd.ones{ 1 }) end,
-        function() F.concat{ sym.Variable("a"), nd.ones{ 1 }, dim = 0 } end } do
+        function() F.concat{ sym.Variable("a"), nd.ones{ 1 }, dim = 0 } end,
+        function()
+          F.contrib.while_loop{ cond = print, func = print, loop_vars = { sym.Variable("a"),
+            { nd.ones{ 1 } } }, max_iterations = 3 }
+        end } do
       assert.raises("type", f)
     end
   end)

@@ -299,6 +299,66 @@ describe("a hybrid block", function()
     assert.near({ { 1, 2 }, { 4, 6 } }, net(x))
   end)
 
+  it("runs loops over nested lists of states as Lua does", function()
+    local Loop = of(function(_, x)
+      return F.contrib.foreach(function(row, states)
+        local sum = row + states[1] + states[2][1]
+        return { row * 2, { sum } }, { sum, { states[2][1] + 1, states[2][2] } }
+      end, x, { F.zeros{ 2 }, { F.ones{ 2 }, F.ones{ 2 } * 7 } })
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Loop()
+      net:hybridize(active)
+      local out, states = net(nd.array{ { 1, 2 }, { 3, 4 } })
+      assert.near({ { 2, 4 }, { 6, 8 } }, out[1])
+      assert.near({ { 2, 3 }, { 7, 9 } }, out[2][1])
+      assert.near({ 7, 9 }, states[1])
+      assert.near({ 3, 3 }, states[2][1])
+      assert.near({ 7, 7 }, states[2][2])
+    end
+  end)
+
+  it("runs loops with a condition without outputs, and over nested lists", function()
+    local Loop = of(function(_, x)
+      local _, last = F.contrib.while_loop{ cond = function(i, sums)
+        return i:lt(4) + sums[1]:lt(0)
+      end, func = function(i, sums)
+        return nil, { i + 1, { sums[1] + i, sums[2] * 2 } }
+      end, loop_vars = { x, { x * 0, x } }, max_iterations = 9, name = "loop" }
+      local outs = F.contrib.while_loop{ cond = function(i) return i:lt(3) end,
+        func = function(i) return { i, { i * 2 } }, i + 1 end, loop_vars = x, max_iterations = 3 }
+      return last, outs
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Loop()
+      net:hybridize(active)
+      local last, outs = net(nd.array{ 1 })
+      assert.near({ 4 }, last[1])
+      assert.near({ 6 }, last[2][1])
+      assert.near({ 8 }, last[2][2])
+      assert.near({ { 1 }, { 2 }, { 0 } }, outs[1])
+      assert.near({ { 2 }, { 4 }, { 0 } }, outs[2][1])
+    end
+  end)
+
+  it("makes choices of several results, with a name or without", function()
+    local Choice = of(function(_, x)
+      local a, b = F.contrib.cond(x:gt(0), function() return x * 2, { x } end,
+        function() return x * 3, { x - 1 } end, { name = "choice" })
+      return a, b[1]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Choice()
+      net:hybridize(active)
+      local a, b = net(nd.array{ 2 })
+      assert.near({ 4 }, a)
+      assert.near({ 2 }, b)
+      a, b = net(nd.array{ -2 })
+      assert.near({ -6 }, a)
+      assert.near({ -3 }, b)
+    end
+  end)
+
   it("tells inputs from parameters of the same names", function()
     local Named = of(function(self, x) return x * 10 + self.w:data(x) end, function(self)
       self.w = gluon.Parameter{ "data", shape = { 1 }, init = "ones" }

@@ -98,6 +98,39 @@ describe("foreach", function()
     assert.same(ga, gb)
   end)
 
+  it("takes and returns a symbol of several outputs as a list", function()
+    local outs = contrib.foreach(function(d, s)
+      return ty.sym.Group{ d[1] + s, d[2] - s }, s
+    end, ty.sym.Group{ V("d"), V("e") }, V("s"))
+    assert.equal(2, #outs)
+    local out = run(ty.sym.Group{ outs[1] + outs[2] }, { d = { { 1 }, { 2 } }, e = { { 3 }, { 4 } },
+      s = { 5 } })
+    assert.same({ { 4 }, { 6 } }, out)
+  end)
+
+  it("refuses another number of states, and outputs that are grouped anew", function()
+    for _, how in ipairs{ "sym", "nd" } do
+      local x = how == "nd" and ty.nd.ones{ 2, 2 } or V("x")
+      local function refuse(body)
+        return assert.raises("value", ty[how].contrib.foreach, body, x, { x, { x } })
+      end
+      assert.equal(2, refuse(function(d, s) return d, { s[1] } end).expected)
+      assert.equal(3, refuse(function(d, s) return d, { s, s[1] } end).got)
+    end
+    local x, steps = ty.nd.ones{ 2, 2 }, 0
+    local e = assert.raises("value", ty.nd.contrib.foreach, function(d, s)
+      steps = steps + 1
+      return steps == 1 and d or { d }, s
+    end, x, x)
+    assert.equal("outputs", e.argument)
+  end)
+
+  it("refuses a loop over nothing", function()
+    for _, how in ipairs{ "sym", "nd" } do
+      assert.equal("data", assert.raises("value", ty[how].contrib.foreach, print, {}, {}).argument)
+    end
+  end)
+
   it("nests", function()
     local outer = contrib.foreach(function(d, s)
       local inner, total = contrib.foreach(function(x, t) return x * t, t + x end, d, s)

@@ -40,10 +40,15 @@ local function class_in(t)
       end
     end
   end
-  for _, v in next, t do
+  for key, v in next, t do
     local class = getmetatable(v)
     if class == NDArray or class == Symbol then
       return class
+    elseif class == nil and type(v) == "table" and type(key) == "string" then
+      class = class_in(v)
+      if class then
+        return class
+      end
     end
   end
 end
