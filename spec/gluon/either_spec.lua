@@ -57,6 +57,30 @@ describe("ty.F", function()
     assert.is_nil(rawget(F, "no_such_operator"))
   end)
 
+  it("takes a name, which means nothing for arrays, in every function", function()
+    local x, s = nd.ones{ 2, 2 }, sym.Variable("a")
+    for _, make in ipairs{
+      function(t) return F.relu(t, { name = "n" }) end,
+      function(t) return F.maximum(t, t, { name = "n" }) end,
+      function(t) return F.minimum{ t, t, name = "n" } end,
+      function(t) return F.hypot(t, t, { name = "n" }) end,
+      function(t) return F.split_v2(t, { 1 }, { axis = 1, name = "n" })[1] end,
+      function(t) return t * F.random.uniform{ 0, 1, shape = { 2 }, name = "n" } end,
+    } do
+      assert.is_true(ty.is_a((make(x)), nd.NDArray))
+    end
+    assert.equal("n_output", F.maximum(s, s, { name = "n" }):list_outputs()[1])
+    assert.near({ 0, 0 }, F.zeros{ 2, name = "n" })
+    assert.near({ 1, 1 }, F.ones({ 2 }, { name = "n" }))
+    assert.near({ 3, 3 }, F.full({ 2 }, 3, { name = "n" }))
+    assert.near({ 0, 1 }, F.arange{ 2, name = "n" })
+    assert.near({ { 1 } }, F.eye{ 1, name = "n" })
+    local options = { shape = { 2 }, name = "n" }
+    assert.shape({ 2 }, F.random.normal(0, 1, options))
+    assert.equal("n", options.name)
+    assert.raises("name", F.zeros, { 2, nmae = "n" })
+  end)
+
   it("hands on the arguments of loops", function()
     local out = F.contrib.foreach(function(row, state)
       return row * 2, state
