@@ -275,6 +275,8 @@ describe("a cell", function()
       assert.near(whole, nd.stack{ list[1], list[2], list[3], list[4], axis = 1 }, 1e-6)
       local steps = nd.split{ x, num_outputs = 4, axis = 1, squeeze_axis = true }
       local by_steps, again = cell:unroll(4, steps, nil, "NTC", true)
+      local _, ends = cell:unroll(4, steps, {})         -- options of which none is set
+      assert.near(states[1], ends[1], 1e-6)
       assert.near(whole, by_steps, 1e-6)
       assert.near(states[1], again[1], 1e-6)
       local time_first = cell:unroll{ 4, x:swapaxes{ dim1 = 0, dim2 = 1 }, layout = "TNC",
