@@ -184,6 +184,22 @@ local function doubling(most)
 end
 
 describe("while_loop", function()
+  it("keeps variables apart that begin with one value, and that value itself", function()
+    local x = V("x")
+    local outs, last = contrib.while_loop{ cond = function(i) return i:lt(x * 4) end,
+      func = function(i, s) return s + x, { i + x, s * 2 } end, loop_vars = { x, x },
+      max_iterations = 4 }
+    local all = ty.sym.Group{ outs, last[1], last[2] }
+    for _, s in ipairs{ all, ty.sym.load_json(all:tojson()) } do
+      local exe, _, grads = bind(s, { x = { 1 } })
+      exe:forward{ is_train = true }
+      assert.same({ { 2 }, { 3 }, { 5 }, { 0 } }, exe.outputs[1]:totable())
+      assert.same({ { 4 }, { 8 } }, { exe.outputs[2]:totable(), exe.outputs[3]:totable() })
+      exe:backward{ array{ { 1 }, { 1 }, { 1 }, { 1 } }, array{ 1 }, array{ 1 } }
+      assert.same({ 2 + 3 + 5 + 4 + 8 }, grads.x:totable())
+    end
+  end)
+
   it("stops with its condition; later rows are zero", function()
     local outs, vars = doubling(5)
     local exe = bind(ty.sym.Group{ outs, vars[1] }, { x = { 3 } })

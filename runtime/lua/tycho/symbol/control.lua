@@ -251,7 +251,7 @@ end
 
 
 -- Returns a body over placeholders of the given values: its entries, variables, and for each
--- variable the outer entry. Also the placeholders' nodes, in order.
+-- variable the outer entry. Also the placeholders' nodes, in order, and as a set.
 local function make_body(symbol, label, given, f)
   local inner, heads
   local mark = build(label, function()
@@ -263,7 +263,7 @@ local function make_body(symbol, label, given, f)
   for i, n in ipairs(nodes) do
     outer[n] = given[i]._entries[1]
   end
-  return entries, order, outer, nodes
+  return entries, order, outer, nodes, own
 end
 
 
@@ -350,6 +350,44 @@ local function node_locations(nodes, order, func)
 end
 
 
+local function is_entry(a, b)
+  return a[1] == b[1] and a[2] == b[2]
+end
+
+
+-- Returns whether a body reads an outer entry by another way than as one of its own variables.
+local function captures(body, entry)
+  for v, outer in pairs(body.outer) do
+    if not body.own[v] and is_entry(outer, entry) then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- Gives each loop variable an input of its own, since the condition's variables are told by their
+-- inputs: one that begins as another one does, or as a value that a body reads too, begins as its
+-- copy. bodies: list of { outer, nodes, own }.
+local function separate(vars, list, func)
+  for i, s in ipairs(vars) do
+    local entry, shared = s._entries[1], false
+    for k = 1, i - 1 do
+      shared = shared or is_entry(vars[k]._entries[1], entry)
+    end
+    for _, body in ipairs(list) do
+      shared = shared or captures(body, entry)
+    end
+    if shared then
+      local copy = operators.compose("identity", { s }, {}, func)._entries[1]
+      for _, body in ipairs(list) do
+        body.outer[body.nodes[i]] = copy
+      end
+    end
+  end
+end
+
+
 -- Builds a while_loop node: while cond(vars) and steps < max_iterations: outputs, vars =
 -- func(vars).
 local function while_loop(symbol, a)
@@ -357,18 +395,21 @@ local function while_loop(symbol, a)
   local vars, structure = flatten(1, { a.loop_vars }, "loop_vars", func, Symbol)
   check_count(#vars, "loop_vars", func)
   local inputs, add = gather()
-  local cond_entries, cond_order, cond_outer =
+  local cond_entries, cond_order, cond_outer, cond_nodes, cond_own =
     make_body(symbol, a.name .. "_cond", vars, function(inner)
       local alive = a.cond(arguments(inner, structure))
       return head_entries((flatten(1, { alive }, "cond", func, Symbol)))
     end)
   local result
-  local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
-    local o, v = a.func(arguments(inner, structure))
-    local heads
-    result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
-    return heads
-  end)
+  local entries, order, outer, nodes, own =
+    make_body(symbol, a.name .. "_func", vars, function(inner)
+      local o, v = a.func(arguments(inner, structure))
+      local heads
+      result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
+      return heads
+    end)
+  separate(vars, { { outer = cond_outer, nodes = cond_nodes, own = cond_own },
+    { outer = outer, nodes = nodes, own = own } }, func)
   local params = { num_outputs = #entries, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
   params.cond_input_locs = input_locations(cond_order, cond_outer, add, func, Symbol)
