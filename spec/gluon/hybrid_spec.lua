@@ -341,6 +341,72 @@ describe("a hybrid block", function()
     end
   end)
 
+  it("records loops with a condition that end before their last row", function()
+    local Loop = of(function(_, x)
+      local outs, last = F.contrib.while_loop{ cond = function(i) return i:lt(3) end,
+        func = function(i, y) return y * y, { i + 1, y * 2 } end,
+        loop_vars = { F.ones{ 1 }, x }, max_iterations = 4 }
+      return F.sum(outs) + last[2]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net, x = Loop(), nd.array{ 3 }
+      net:hybridize(active)
+      x:attach_grad()
+      autograd.record(function() return net(x) end):backward()
+      assert.near({ 2 * 3 + 8 * 3 + 4 }, x.grad)        -- x^2 + (2 x)^2 + 4 x
+    end
+  end)
+
+  it("runs a traced forward with loops and choices no second time", function()
+    local runs = 0
+    local Both = of(function(self, x)
+      runs = runs + 1
+      local out, state = F.contrib.foreach(function(row, s)
+        local y = self.fc(row) + s
+        local z = F.contrib.cond(y:sum():gt(0), function() return y * 2 end,
+          function() return y * F.ones{ 1, 2 } end)
+        return z, y
+      end, x, F.zeros{ 1, 2 })
+      local _, last = F.contrib.while_loop{ cond = function(v) return F.sum(v):lt(50) end,
+        func = function(v) return nil, v * 2 end, loop_vars = state, max_iterations = 20 }
+      return out, last
+    end, function(self)
+      self.fc = gluon.nn.Dense{ 2, in_units = 3, weight_initializer = "ones" }
+    end)
+    local net, x = Both(), nd.array{ { { 1, 2, 3 } }, { { -9, 1, 1 } }, { { 0, 0, 4 } } }
+    net:initialize()
+    x:attach_grad()
+    local function results()
+      local a, b = autograd.record(function() return net(x) end)
+      autograd.backward{ a, b }
+      return { a:totable(), b:totable(), x.grad:totable(), net.fc.weight:grad():totable() }
+    end
+    local want = results()
+    net:hybridize()
+    results()
+    runs = 0
+    local got = results()
+    assert.equal(0, runs)
+    for i = 1, 4 do assert.near(want[i], got[i], 1e-6) end
+  end)
+
+  it("has zeros as outputs of a traced loop that takes no step", function()
+    local Loop = of(function(_, x)
+      return F.contrib.while_loop{ cond = function(i) return i:lt(0) end,
+        func = function(i) return { F.broadcast_add(i, F.ones{ 2 }), i:astype("int32") }, i + 1 end,
+        loop_vars = x, max_iterations = 3 }
+    end)
+    local net, x = Loop(), nd.array{ 1 }
+    net:hybridize()
+    x:attach_grad()
+    local outs, last = nil, nil
+    autograd.record(function() outs, last = net(x) end)
+    assert.near({ { 0, 0 }, { 0, 0 }, { 0, 0 } }, outs[1])
+    assert.near({ { 0 }, { 0 }, { 0 } }, outs[2])
+    assert.equal("int32", outs[2].dtype)
+    assert.near({ 1 }, last)
+  end)
+
   it("makes choices of several results, with a name or without", function()
     local Choice = of(function(_, x)
       local a, b = F.contrib.cond(x:gt(0), function() return x * 2, { x } end,

@@ -109,7 +109,7 @@ end
 
 -- Returns whether parameters of a trace have no arrays yet.
 local function is_waiting(t)
-  for _, p in ipairs(t.plan and t.plan.params or {}) do
+  for _, p in ipairs(t.plan.params) do
     if not p.param:_is_ready() then
       return true
     end
@@ -165,9 +165,6 @@ local function run_trace(self, ...)
   end
   if rawget(self, "_static_shape") then
     check_shapes(self, t, flat)
-  end
-  if not t.plan then
-    return self._call_forward(self, ...)
   end
   local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
   if t.structure == "." then

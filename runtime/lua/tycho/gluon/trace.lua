@@ -46,8 +46,7 @@ end
 -- @string structure of the arguments
 -- @int count number of tensors among them
 -- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs; plan:
---   for `replay.run`, nil where the graph has loops or branches; mixed: `amp._version()` when it
---   was made
+--   for `replay.run`; mixed: `amp._version()` when it was made
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do

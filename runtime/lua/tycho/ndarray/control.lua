@@ -132,7 +132,8 @@ local WHILE = args.form("nd.contrib.while_loop", {
 
 -- Stacks a list, with zeros after the last step, so that the first size is `rows`.
 local function padded(list, rows, func)
-  local zero = call.fill(list[1]:copy(), 0, func)
+  local first = list[1]
+  local zero = call.fill(class.new(first._shape, first._dtype, first._device, func), 0, func)
   for i = #list + 1, rows do
     list[i] = zero
   end
