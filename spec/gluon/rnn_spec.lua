@@ -120,6 +120,31 @@ describe("a layer", function()
     end
   end)
 
+  it("begins with states of the parameters' dtype, also of those from a file", function()
+    local path, x = os.tmpname(), form({ 3, 2, 3 }, "float64")
+    for _, mode in ipairs{ "LSTM", "GRU", "RNN" } do
+      local layer = rnn[mode](4)
+      layer:initialize()
+      layer:cast("float64")
+      local want = layer(x)
+      layer:save_parameters(path)
+      for _, before in ipairs{ false, true } do
+        local other = rnn[mode](4)
+        other:hybridize()
+        if before then
+          other:initialize()
+          other(x:astype("float32"))
+        end
+        other:load_parameters(path, { cast_dtype = true, dtype_source = "saved" })
+        local y = other(x)
+        assert.equal("float64", y.dtype)
+        assert.near(want, y, 1e-12)
+        assert.equal("float64", other:begin_state(2)[1].dtype)
+      end
+    end
+    os.remove(path)
+  end)
+
   it("takes one array for its list of states", function()
     local layer = rnn.GRU{ 3, input_size = 2 }
     layer:initialize()
@@ -297,6 +322,23 @@ describe("a cell", function()
       for i, s in ipairs(short_states) do
         assert.near(s, states[i]["0:1"], 1e-6)
       end
+    end)
+
+    it("is traced in the dtype of its parameters: " .. name, function()
+      local Net = ty.gluon.HybridBlock:extend("Net")
+      function Net:init() self.cell = make() end
+      function Net:forward(x) return self.cell:unroll{ 4, x, merge_outputs = true } end
+      local net, x = Net(), form({ 2, 4, 3 }, "float32")
+      net:initialize()
+      net:hybridize()
+      net(x)
+      support.fill(net)
+      local want = net(x)
+      for _, p in ipairs(net:collect_params():values()) do p:cast("float64") end
+      local y, states = net(x:astype("float64"))
+      assert.equal("float64", y.dtype)
+      assert.equal("float64", states[1].dtype)
+      assert.near(want, y, 1e-5)
     end)
 
     it("is traced as part of a block: " .. name, function()

@@ -207,7 +207,7 @@ end
 -- @treturn table
 function replay.compile(symbol, position, block)
   local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
-    outputs = {}, open = false }
+    outputs = {}, open = false, makes = false }
   local slots, nslots, entries = {}, 0, {}
   for _, n in ipairs(list_in_order(symbol)) do
     slots[n] = nslots + 1
@@ -217,11 +217,14 @@ function replay.compile(symbol, position, block)
       if n.bodies then
         step.entry = nil
         control.set_up(step, function(body, variables)
-          return replay.compile(body, variables, block)
+          local inner = replay.compile(body, variables, block)
+          plan.makes = plan.makes or inner.makes
+          return inner
         end)
       end
       plan.steps[#plan.steps + 1] = step
       plan.open = plan.open or step.open
+      plan.makes = plan.makes or step.kind == "made"
     else
       add_variable(plan, n, slots[n], position)
     end

@@ -83,6 +83,14 @@ end
 base.refuse_modified = refuse_modified
 
 
+-- Returns the dtype of a cell's parameters, nil if it has none: that of states of a trace, whose
+-- input has none yet.
+local function dtype_of(cell)
+  local first = cell:collect_params():values()[1]
+  return first and first.dtype
+end
+
+
 --- Returns the states to begin with: those given, or zeros.
 -- @param cell
 -- @param given list of states, or nil
@@ -93,7 +101,7 @@ function base.begin(cell, given, like, batch_size)
   if given ~= nil then
     return given
   elseif F.is_symbol(like) then
-    return cell:begin_state{ batch_size = 0, func = sym.zeros }
+    return cell:begin_state{ batch_size = 0, func = sym.zeros, dtype = dtype_of(cell) }
   end
   return cell:begin_state{ batch_size = batch_size, ctx = like.context, dtype = like.dtype }
 end
