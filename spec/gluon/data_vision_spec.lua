@@ -400,13 +400,13 @@ describe("transforms", function()
         RandomHue = { 0.4 }, RandomColorJitter = { 0.3, 0.3, 0.3, 0.2 },
         RandomLighting = { 0.3 } } do
       for _, dtype in ipairs{ "uint8", "float32" } do
-        local x, results = image:astype(dtype), {}
+        local input, results = image:astype(dtype), {}
         for i, active in ipairs{ false, true } do
           local transform = transforms[name](options)
           transform:hybridize(active)
-          transform(x)
+          transform(input)
           ty.random.seed(8)
-          results[i] = { transform(x), transform(x) }
+          results[i] = { transform(input), transform(input) }
         end
         for k = 1, 2 do assert.near(results[1][k], results[2][k], 1e-3) end
       end

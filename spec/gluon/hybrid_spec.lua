@@ -121,6 +121,41 @@ describe("a hybrid block", function()
     assert.shape({ 1, 5 }, outer(nd.ones{ 1, 3 }))
   end)
 
+  it("has the operators that are methods of arrays, traced or not", function()
+    local Methods = of(function(_, x)
+      return x:erf(), x:dot(x:transpose()), x:hard_sigmoid{ alpha = 0.5 },
+        x:broadcast_add(x:cumsum(1)), x:SliceChannel{ num_outputs = 2, axis = 1 }[2]
+    end)
+    local x, want = nd.array{ { 1, 2 }, { 3, 4 } }, nil
+    for _, active in ipairs{ false, true } do
+      local net = Methods()
+      net:hybridize(active)
+      local got = { net(x) }
+      assert.equal(5, #got)
+      for i, y in ipairs(want or {}) do assert.near(y, got[i]) end
+      want = got
+    end
+    assert.near({ { 5, 11 }, { 11, 25 } }, want[2])
+    assert.raises("name", function() return sym.Variable("a").erf end)
+  end)
+
+  it("has copies and splits as methods, traced or not", function()
+    local Parts = of(function(_, x)
+      local a = x:split_v2({ 1 }, 1)
+      local b = x:split_v2{ 2, axis = 1, squeeze_axis = true }
+      return a[1], a[2]:copy(), b[2], x:split_v2(2, { axis = 1 })[1]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Parts()
+      net:hybridize(active)
+      local a, b, c, d = net(nd.array{ { 1, 2 }, { 3, 4 } })
+      assert.near({ { 1 }, { 3 } }, a)
+      assert.near({ { 2 }, { 4 } }, b)
+      assert.near({ 2, 4 }, c)
+      assert.near({ { 1 }, { 3 } }, d)
+    end
+  end)
+
   it("takes lists and nil, and gives several results", function()
     local Many = of(function(_, x, list, none)
       assert(none == nil)

@@ -405,6 +405,24 @@ function args.form(func, spec)
 end
 
 
+--- Returns a method of a function whose first parameter is the object: `x:f(1, {axis = 0})`, and
+-- `x:f{1, axis = 0}` for a lone table with names.
+-- @func f called with its arguments, or with one table of them
+-- @treturn function
+function args.method(f)
+  return function(self, first, ...)
+    if select("#", ...) > 0 or not is_plain(first) or not values.has_names(first) then
+      return f(self, first, ...)
+    end
+    local given = { self }
+    for key, value in pairs(first) do
+      given[type(key) == "number" and key + 1 or key] = value
+    end
+    return f(given)
+  end
+end
+
+
 --- Returns the sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc =
 -- 1}`.
 -- @string func the public name, for errors
