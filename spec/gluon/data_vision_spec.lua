@@ -393,6 +393,26 @@ describe("transforms", function()
     assert.not_equal(a, b)
   end)
 
+  it("draw the same hybridized or not", function()
+    local image = nd.random.randint(0, 256, { shape = { 6, 5, 3 } })
+    for name, options in pairs{ RandomFlipLeftRight = {}, RandomFlipTopBottom = {},
+        RandomBrightness = { 0.4 }, RandomContrast = { 0.4 }, RandomSaturation = { 0.4 },
+        RandomHue = { 0.4 }, RandomColorJitter = { 0.3, 0.3, 0.3, 0.2 },
+        RandomLighting = { 0.3 } } do
+      for _, dtype in ipairs{ "uint8", "float32" } do
+        local input, results = image:astype(dtype), {}
+        for i, active in ipairs{ false, true } do
+          local transform = transforms[name](options)
+          transform:hybridize(active)
+          transform(input)
+          ty.random.seed(8)
+          results[i] = { transform(input), transform(input) }
+        end
+        for k = 1, 2 do assert.near(results[1][k], results[2][k], 1e-3) end
+      end
+    end
+  end)
+
   it("are traced where they are hybrid", function()
     local block = transforms.HybridCompose{ transforms.ToTensor(), transforms.Normalize(0.5, 2) }
     assert.near(transforms.Normalize(0.5, 2)(transforms.ToTensor()(x)), block(x))

@@ -16,6 +16,9 @@ describe("ty.F", function()
     assert.same({ "a" }, { F.relu(s):list_arguments()[1] })
     assert.is_true(F.is_symbol(F.relu{ data = s }))
     assert.is_true(F.is_symbol(F.concat({ s, s }, { dim = 0 })))
+    local rows = F.contrib.while_loop{ cond = function(i) return i[1]:lt(3) end,
+      func = function(i) return i[1], { i[1] + 1 } end, loop_vars = { { s } }, max_iterations = 3 }
+    assert.is_true(F.is_symbol(rows))
     assert.is_true(F.is_symbol(s))
     assert.is_false(F.is_symbol(x))
     assert.is_false(F.is_symbol(nil))
@@ -37,7 +40,11 @@ describe("ty.F", function()
   it("refuses arrays and symbols together", function()
     for _, f in ipairs{ function() F.broadcast_add(nd.ones{ 1 }, sym.Variable("a")) end,
         function() F.broadcast_add(sym.Variable("a"), nd.ones{ 1 }) end,
-        function() F.concat{ sym.Variable("a"), nd.ones{ 1 }, dim = 0 } end } do
+        function() F.concat{ sym.Variable("a"), nd.ones{ 1 }, dim = 0 } end,
+        function()
+          F.contrib.while_loop{ cond = print, func = print, loop_vars = { sym.Variable("a"),
+            { nd.ones{ 1 } } }, max_iterations = 3 }
+        end } do
       assert.raises("type", f)
     end
   end)
@@ -48,6 +55,30 @@ describe("ty.F", function()
     assert.raises("name", function() return F.waitall end)
     assert.raises("name", function() return F.random.unifrom end)
     assert.is_nil(rawget(F, "no_such_operator"))
+  end)
+
+  it("takes a name, which means nothing for arrays, in every function", function()
+    local x, s = nd.ones{ 2, 2 }, sym.Variable("a")
+    for _, make in ipairs{
+      function(t) return F.relu(t, { name = "n" }) end,
+      function(t) return F.maximum(t, t, { name = "n" }) end,
+      function(t) return F.minimum{ t, t, name = "n" } end,
+      function(t) return F.hypot(t, t, { name = "n" }) end,
+      function(t) return F.split_v2(t, { 1 }, { axis = 1, name = "n" })[1] end,
+      function(t) return t * F.random.uniform{ 0, 1, shape = { 2 }, name = "n" } end,
+    } do
+      assert.is_true(ty.is_a((make(x)), nd.NDArray))
+    end
+    assert.equal("n_output", F.maximum(s, s, { name = "n" }):list_outputs()[1])
+    assert.near({ 0, 0 }, F.zeros{ 2, name = "n" })
+    assert.near({ 1, 1 }, F.ones({ 2 }, { name = "n" }))
+    assert.near({ 3, 3 }, F.full({ 2 }, 3, { name = "n" }))
+    assert.near({ 0, 1 }, F.arange{ 2, name = "n" })
+    assert.near({ { 1 } }, F.eye{ 1, name = "n" })
+    local options = { shape = { 2 }, name = "n" }
+    assert.shape({ 2 }, F.random.normal(0, 1, options))
+    assert.equal("n", options.name)
+    assert.raises("name", F.zeros, { 2, nmae = "n" })
   end)
 
   it("hands on the arguments of loops", function()

@@ -121,6 +121,41 @@ describe("a hybrid block", function()
     assert.shape({ 1, 5 }, outer(nd.ones{ 1, 3 }))
   end)
 
+  it("has the operators that are methods of arrays, traced or not", function()
+    local Methods = of(function(_, x)
+      return x:erf(), x:dot(x:transpose()), x:hard_sigmoid{ alpha = 0.5 },
+        x:broadcast_add(x:cumsum(1)), x:SliceChannel{ num_outputs = 2, axis = 1 }[2]
+    end)
+    local x, want = nd.array{ { 1, 2 }, { 3, 4 } }, nil
+    for _, active in ipairs{ false, true } do
+      local net = Methods()
+      net:hybridize(active)
+      local got = { net(x) }
+      assert.equal(5, #got)
+      for i, y in ipairs(want or {}) do assert.near(y, got[i]) end
+      want = got
+    end
+    assert.near({ { 5, 11 }, { 11, 25 } }, want[2])
+    assert.raises("name", function() return sym.Variable("a").erf end)
+  end)
+
+  it("has copies and splits as methods, traced or not", function()
+    local Parts = of(function(_, x)
+      local a = x:split_v2({ 1 }, 1)
+      local b = x:split_v2{ 2, axis = 1, squeeze_axis = true }
+      return a[1], a[2]:copy(), b[2], x:split_v2(2, { axis = 1 })[1]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Parts()
+      net:hybridize(active)
+      local a, b, c, d = net(nd.array{ { 1, 2 }, { 3, 4 } })
+      assert.near({ { 1 }, { 3 } }, a)
+      assert.near({ { 2 }, { 4 } }, b)
+      assert.near({ 2, 4 }, c)
+      assert.near({ { 1 }, { 3 } }, d)
+    end
+  end)
+
   it("takes lists and nil, and gives several results", function()
     local Many = of(function(_, x, list, none)
       assert(none == nil)
@@ -308,6 +343,132 @@ describe("a hybrid block", function()
     net:hybridize()
     assert.near(want, net(x))
     assert.near({ { 1, 2 }, { 4, 6 } }, net(x))
+  end)
+
+  it("runs loops over nested lists of states as Lua does", function()
+    local Loop = of(function(_, x)
+      return F.contrib.foreach(function(row, states)
+        local sum = row + states[1] + states[2][1]
+        return { row * 2, { sum } }, { sum, { states[2][1] + 1, states[2][2] } }
+      end, x, { F.zeros{ 2 }, { F.ones{ 2 }, F.ones{ 2 } * 7 } })
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Loop()
+      net:hybridize(active)
+      local out, states = net(nd.array{ { 1, 2 }, { 3, 4 } })
+      assert.near({ { 2, 4 }, { 6, 8 } }, out[1])
+      assert.near({ { 2, 3 }, { 7, 9 } }, out[2][1])
+      assert.near({ 7, 9 }, states[1])
+      assert.near({ 3, 3 }, states[2][1])
+      assert.near({ 7, 7 }, states[2][2])
+    end
+  end)
+
+  it("runs loops with a condition without outputs, and over nested lists", function()
+    local Loop = of(function(_, x)
+      local _, last = F.contrib.while_loop{ cond = function(i, sums)
+        return i:lt(4) + sums[1]:lt(0)
+      end, func = function(i, sums)
+        return nil, { i + 1, { sums[1] + i, sums[2] * 2 } }
+      end, loop_vars = { x, { x * 0, x } }, max_iterations = 9, name = "loop" }
+      local outs = F.contrib.while_loop{ cond = function(i) return i:lt(3) end,
+        func = function(i) return { i, { i * 2 } }, i + 1 end, loop_vars = x, max_iterations = 3 }
+      return last, outs
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Loop()
+      net:hybridize(active)
+      local last, outs = net(nd.array{ 1 })
+      assert.near({ 4 }, last[1])
+      assert.near({ 6 }, last[2][1])
+      assert.near({ 8 }, last[2][2])
+      assert.near({ { 1 }, { 2 }, { 0 } }, outs[1])
+      assert.near({ { 2 }, { 4 }, { 0 } }, outs[2][1])
+    end
+  end)
+
+  it("records loops with a condition that end before their last row", function()
+    local Loop = of(function(_, x)
+      local outs, last = F.contrib.while_loop{ cond = function(i) return i:lt(3) end,
+        func = function(i, y) return y * y, { i + 1, y * 2 } end,
+        loop_vars = { F.ones{ 1 }, x }, max_iterations = 4 }
+      return F.sum(outs) + last[2]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net, x = Loop(), nd.array{ 3 }
+      net:hybridize(active)
+      x:attach_grad()
+      autograd.record(function() return net(x) end):backward()
+      assert.near({ 2 * 3 + 8 * 3 + 4 }, x.grad)        -- x^2 + (2 x)^2 + 4 x
+    end
+  end)
+
+  it("runs a traced forward with loops and choices no second time", function()
+    local runs = 0
+    local Both = of(function(self, x)
+      runs = runs + 1
+      local out, state = F.contrib.foreach(function(row, s)
+        local y = self.fc(row) + s
+        local z = F.contrib.cond(y:sum():gt(0), function() return y * 2 end,
+          function() return y * F.ones{ 1, 2 } end)
+        return z, y
+      end, x, F.zeros{ 1, 2 })
+      local _, last = F.contrib.while_loop{ cond = function(v) return F.sum(v):lt(50) end,
+        func = function(v) return nil, v * 2 end, loop_vars = state, max_iterations = 20 }
+      return out, last
+    end, function(self)
+      self.fc = gluon.nn.Dense{ 2, in_units = 3, weight_initializer = "ones" }
+    end)
+    local net, x = Both(), nd.array{ { { 1, 2, 3 } }, { { -9, 1, 1 } }, { { 0, 0, 4 } } }
+    net:initialize()
+    x:attach_grad()
+    local function results()
+      local a, b = autograd.record(function() return net(x) end)
+      autograd.backward{ a, b }
+      return { a:totable(), b:totable(), x.grad:totable(), net.fc.weight:grad():totable() }
+    end
+    local want = results()
+    net:hybridize()
+    results()
+    runs = 0
+    local got = results()
+    assert.equal(0, runs)
+    for i = 1, 4 do assert.near(want[i], got[i], 1e-6) end
+  end)
+
+  it("has zeros as outputs of a traced loop that takes no step", function()
+    local Loop = of(function(_, x)
+      return F.contrib.while_loop{ cond = function(i) return i:lt(0) end,
+        func = function(i) return { F.broadcast_add(i, F.ones{ 2 }), i:astype("int32") }, i + 1 end,
+        loop_vars = x, max_iterations = 3 }
+    end)
+    local net, x = Loop(), nd.array{ 1 }
+    net:hybridize()
+    x:attach_grad()
+    local outs, last = nil, nil
+    autograd.record(function() outs, last = net(x) end)
+    assert.near({ { 0, 0 }, { 0, 0 }, { 0, 0 } }, outs[1])
+    assert.near({ { 0 }, { 0 }, { 0 } }, outs[2])
+    assert.equal("int32", outs[2].dtype)
+    assert.near({ 1 }, last)
+  end)
+
+  it("makes choices of several results, with a name or without", function()
+    local Choice = of(function(_, x)
+      local a, b = F.contrib.cond(x:gt(0), function() return x * 2, { x } end,
+        function() return x * 3, { x - 1 } end, { name = "choice" })
+      return a, b[1]
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Choice()
+      net:hybridize(active)
+      local a, b = net(nd.array{ 2 })
+      assert.near({ 4 }, a)
+      assert.near({ 2 }, b)
+      a, b = net(nd.array{ -2 })
+      assert.near({ -6 }, a)
+      assert.near({ -3 }, b)
+    end
   end)
 
   it("tells inputs from parameters of the same names", function()

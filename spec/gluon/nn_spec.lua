@@ -316,6 +316,7 @@ describe("texts", function()
       tostring(nn.GroupNorm(2)))
     assert.equal("Dropout(p = 0.25, axes=(0,))", tostring(nn.Dropout{ 0.25, axes = { 0 } }))
     assert.equal("PixelShuffle2D((2, 3))", tostring(nn.PixelShuffle2D{ 2, 3 }))
+    assert.equal("PixelShuffle2D((2, 3))", tostring(nn.PixelShuffle2D{ { 2, 3 }, prefix = "p_" }))
     assert.equal("PixelShuffle1D(2)", tostring(nn.PixelShuffle1D(2)))
     assert.equal("HybridLambda(relu)", tostring(nn.HybridLambda("relu")))
     assert.equal("Sequential(\n  (0): Flatten\n)", tostring(nn.Sequential{ nn.Flatten() }))
@@ -334,6 +335,7 @@ describe("mistakes", function()
       { "value", nn.AvgPool1D, { layout = "NCHW" } }, { "value", nn.LeakyReLU, { -1 } },
       { "value", nn.Activation, { "sine" } }, { "value", nn.Dense, { 3, activation = "sine" } },
       { "value", nn.Dropout, { 1.5 } }, { "value", nn.ReflectionPad2D, { 1, 2, 3 } },
+      { "value", nn.ReflectionPad2D, { { 1, 2, 3 } } },
       { "value", nn.PixelShuffle2D, { 1, 2, 3 } }, { "value", nn.PixelShuffle1D, { 0 } },
       { "name", nn.Dense, { 3, unts = 4 } }, { "type", nn.Dense, { "three" } },
       { "value", nn.Dense, {} }, { "type", nn.Dense, { 3, prefix = 4 } },

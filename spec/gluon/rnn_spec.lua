@@ -120,6 +120,31 @@ describe("a layer", function()
     end
   end)
 
+  it("begins with states of the parameters' dtype, also of those from a file", function()
+    local path, x = os.tmpname(), form({ 3, 2, 3 }, "float64")
+    for _, mode in ipairs{ "LSTM", "GRU", "RNN" } do
+      local layer = rnn[mode](4)
+      layer:initialize()
+      layer:cast("float64")
+      local want = layer(x)
+      layer:save_parameters(path)
+      for _, before in ipairs{ false, true } do
+        local other = rnn[mode](4)
+        other:hybridize()
+        if before then
+          other:initialize()
+          other(x:astype("float32"))
+        end
+        other:load_parameters(path, { cast_dtype = true, dtype_source = "saved" })
+        local y = other(x)
+        assert.equal("float64", y.dtype)
+        assert.near(want, y, 1e-12)
+        assert.equal("float64", other:begin_state(2)[1].dtype)
+      end
+    end
+    os.remove(path)
+  end)
+
   it("takes one array for its list of states", function()
     local layer = rnn.GRU{ 3, input_size = 2 }
     layer:initialize()
@@ -275,6 +300,8 @@ describe("a cell", function()
       assert.near(whole, nd.stack{ list[1], list[2], list[3], list[4], axis = 1 }, 1e-6)
       local steps = nd.split{ x, num_outputs = 4, axis = 1, squeeze_axis = true }
       local by_steps, again = cell:unroll(4, steps, nil, "NTC", true)
+      local _, ends = cell:unroll(4, steps, {})         -- options of which none is set
+      assert.near(states[1], ends[1], 1e-6)
       assert.near(whole, by_steps, 1e-6)
       assert.near(states[1], again[1], 1e-6)
       local time_first = cell:unroll{ 4, x:swapaxes{ dim1 = 0, dim2 = 1 }, layout = "TNC",
@@ -295,6 +322,23 @@ describe("a cell", function()
       for i, s in ipairs(short_states) do
         assert.near(s, states[i]["0:1"], 1e-6)
       end
+    end)
+
+    it("is traced in the dtype of its parameters: " .. name, function()
+      local Net = ty.gluon.HybridBlock:extend("Net")
+      function Net:init() self.cell = make() end
+      function Net:forward(x) return self.cell:unroll{ 4, x, merge_outputs = true } end
+      local net, x = Net(), form({ 2, 4, 3 }, "float32")
+      net:initialize()
+      net:hybridize()
+      net(x)
+      support.fill(net)
+      local want = net(x)
+      for _, p in ipairs(net:collect_params():values()) do p:cast("float64") end
+      local y, states = net(x:astype("float64"))
+      assert.equal("float64", y.dtype)
+      assert.equal("float64", states[1].dtype)
+      assert.near(want, y, 1e-5)
     end)
 
     it("is traced as part of a block: " .. name, function()

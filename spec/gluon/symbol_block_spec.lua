@@ -165,6 +165,45 @@ describe("a block of a symbol", function()
     os.remove(path)
   end)
 
+  it("runs loops and choices, those of other engines' files too", function()
+    local x, w = sym.Variable("data"), sym.Variable("w", { shape = { 1, 2 } })
+    local rows, sums = sym.contrib.foreach(function(row, s)
+      local y = sym.broadcast_mul(row, w) + s
+      return { y, sym.BatchNorm{ y, name = "bn", fix_gamma = false } }, y
+    end, x, sym.zeros{ 2, 2 })
+    local steps, last = sym.contrib.while_loop{ cond = function(v) return sym.sum(v):lt(40) end,
+      func = function(v) return v * 2, v * 2 end, loop_vars = sums, max_iterations = 4 }
+    local choice = sym.contrib.cond(sym.sum(last):gt(0), function()
+      return { last * 3, sym.ones{ 1 } }
+    end, function()
+      return { last, sym.zeros{ 1 } }
+    end)
+    local outputs = { rows[1], rows[2], steps, last, choice[1], choice[2] }
+    local data = nd.array{ { { 1, 2 }, { 3, 4 } }, { { 5, 6 }, { 1, 0 } } }
+    local text = sym.Group(outputs):tojson()
+    local exe = sym.Group(outputs):simple_bind{ data = { 2, 2, 2 }, w = { 1, 2 } }
+    exe.arg_dict.data[":"], exe.arg_dict.w[":"], exe.arg_dict.bn_gamma[":"] = data, 0.5, 1
+    exe.aux_dict.bn_moving_var[":"] = 1
+    exe:forward{ is_train = true }
+    exe:backward(exe.outputs)
+    for _, s in ipairs{ sym.Group(outputs), sym.load_json(text) } do
+      local net = SymbolBlock(s, { x })
+      net:initialize{ init = "ones" }
+      local params = net:collect_params()
+      params["w"]:set_data(nd.full({ 1, 2 }, 0.5))
+      params["bn_beta"]:set_data{ 0, 0 }
+      params["bn_moving_mean"]:set_data{ 0, 0 }
+      data:attach_grad()
+      local got = autograd.record(function() return { net(data) } end)
+      for i, y in ipairs(exe.outputs) do assert.near(y, got[i], 1e-5) end
+      local heads = { unpack(exe.outputs, 1, 5) }        -- the sixth is a constant
+      autograd.backward({ unpack(got, 1, 5) }, heads)
+      assert.near(exe.grad_dict.data, data.grad, 1e-4)
+      assert.near(exe.grad_dict.w, params["w"]:grad(), 1e-4)
+      assert.near(exe.aux_dict.bn_moving_mean, params["bn_moving_mean"]:data(), 1e-6)
+    end
+  end)
+
   it("draws when a forward calls it", function()
     local x = sym.Variable("data")
     local inner = SymbolBlock(sym.Dropout{ x, p = 0.5, name = "drop" }, x)

@@ -98,6 +98,39 @@ describe("foreach", function()
     assert.same(ga, gb)
   end)
 
+  it("takes and returns a symbol of several outputs as a list", function()
+    local outs = contrib.foreach(function(d, s)
+      return ty.sym.Group{ d[1] + s, d[2] - s }, s
+    end, ty.sym.Group{ V("d"), V("e") }, V("s"))
+    assert.equal(2, #outs)
+    local out = run(ty.sym.Group{ outs[1] + outs[2] }, { d = { { 1 }, { 2 } }, e = { { 3 }, { 4 } },
+      s = { 5 } })
+    assert.same({ { 4 }, { 6 } }, out)
+  end)
+
+  it("refuses another number of states, and outputs that are grouped anew", function()
+    for _, how in ipairs{ "sym", "nd" } do
+      local x = how == "nd" and ty.nd.ones{ 2, 2 } or V("x")
+      local function refuse(body)
+        return assert.raises("value", ty[how].contrib.foreach, body, x, { x, { x } })
+      end
+      assert.equal(2, refuse(function(d, s) return d, { s[1] } end).expected)
+      assert.equal(3, refuse(function(d, s) return d, { s, s[1] } end).got)
+    end
+    local x, steps = ty.nd.ones{ 2, 2 }, 0
+    local e = assert.raises("value", ty.nd.contrib.foreach, function(d, s)
+      steps = steps + 1
+      return steps == 1 and d or { d }, s
+    end, x, x)
+    assert.equal("outputs", e.argument)
+  end)
+
+  it("refuses a loop over nothing", function()
+    for _, how in ipairs{ "sym", "nd" } do
+      assert.equal("data", assert.raises("value", ty[how].contrib.foreach, print, {}, {}).argument)
+    end
+  end)
+
   it("nests", function()
     local outer = contrib.foreach(function(d, s)
       local inner, total = contrib.foreach(function(x, t) return x * t, t + x end, d, s)
@@ -151,6 +184,22 @@ local function doubling(most)
 end
 
 describe("while_loop", function()
+  it("keeps variables apart that begin with one value, and that value itself", function()
+    local x = V("x")
+    local outs, last = contrib.while_loop{ cond = function(i) return i:lt(x * 4) end,
+      func = function(i, s) return s + x, { i + x, s * 2 } end, loop_vars = { x, x },
+      max_iterations = 4 }
+    local all = ty.sym.Group{ outs, last[1], last[2] }
+    for _, s in ipairs{ all, ty.sym.load_json(all:tojson()) } do
+      local exe, _, grads = bind(s, { x = { 1 } })
+      exe:forward{ is_train = true }
+      assert.same({ { 2 }, { 3 }, { 5 }, { 0 } }, exe.outputs[1]:totable())
+      assert.same({ { 4 }, { 8 } }, { exe.outputs[2]:totable(), exe.outputs[3]:totable() })
+      exe:backward{ array{ { 1 }, { 1 }, { 1 }, { 1 } }, array{ 1 }, array{ 1 } }
+      assert.same({ 2 + 3 + 5 + 4 + 8 }, grads.x:totable())
+    end
+  end)
+
   it("stops with its condition; later rows are zero", function()
     local outs, vars = doubling(5)
     local exe = bind(ty.sym.Group{ outs, vars[1] }, { x = { 3 } })

@@ -255,6 +255,25 @@ describe("a file", function()
   end)
 end)
 
+describe("a function of two operands", function()
+  it("takes name and attr, and refuses other options", function()
+    local a, b = V("a"), V("b")
+    for _, f in ipairs{ "maximum", "minimum", "hypot", "pow", "power", "equal", "not_equal",
+        "greater", "greater_equal", "lesser", "lesser_equal" } do
+      local s = ty.sym[f](a, b, { name = "n", attr = { __k__ = "1" } })
+      assert.equal("n", s.name)
+      assert.equal("1", s:attr("__k__"))
+      assert.equal("n", ty.sym[f]{ a, 2, name = "n" }.name)
+      assert.same({ "b" }, ty.sym[f]{ lhs = 2, rhs = b }:list_arguments())
+      assert.same({ "a", "b" }, ty.sym[f]{ left = a, right = b }:list_arguments())
+      assert.equal("nmae", assert.raises("name", ty.sym[f], a, b, { nmae = "n" }).argument)
+      assert.raises("type", ty.sym[f], a, b, 3)
+      assert.raises("type", ty.sym[f], a)
+    end
+    assert.equal(8, ty.sym.pow(2, 3))
+  end)
+end)
+
 describe("a deep graph", function()
   it("is walked without recursion", function()
     local s = V("x")

@@ -22,13 +22,16 @@ extern "C" __global__ void plan_factor(struct tuning *plan, i32 kind, double low
   plan->alpha = random_between(draw(key, 0).w[0], low, high);
 }
 
+// word i of a call, as in operators/vision/image_color.c
+FN uint32_t draw_word(const draw_key &key, int i) { return draw(key, (i64)i << 40).w[0]; }
+
 struct jitter_args { double part[4]; };
 extern "C" __global__ void plan_jitter(struct tuning *plan,
     const struct jitter_args __grid_constant__ s, const struct draw_key __grid_constant__ key)
 {
   uint32_t word[8];
   if (!leads_all()) return;
-  for (int i = 0; i < 8; i++) word[i] = draw(key, i).w[0];
+  for (int i = 0; i < 8; i++) word[i] = draw_word(key, i);
   jitter_of(s.part, word, plan);
 }
 
@@ -39,8 +42,10 @@ extern "C" __global__ void plan_light(struct tuning *plan,
 {
   float alpha[3];
   if (!leads_all()) return;
-  for (int i = 0; i < 3; i++)
-    alpha[i] = s.given ? s.alpha[i] : s.deviation * random_normal(draw(key, i));
+  for (int i = 0; i < 3; i++) {
+    struct philox words = { { draw_word(key, 2 * i), draw_word(key, 2 * i + 1) } };
+    alpha[i] = s.given ? s.alpha[i] : s.deviation * random_normal(words);
+  }
   plan->kind = LIGHTING;
   plan->alpha = 0;
   lighting_of(alpha, plan->rgb);

@@ -56,6 +56,12 @@ static int factor_check(void *param)
   return TY_OK;
 }
 
+/* Returns word i of a call, the one that step i of a transform would draw (io/workspace.c). */
+static uint32_t random_word(struct call *c, int i)
+{
+  return random_words(c, (uint64_t)i << 40).w[0];
+}
+
 static int tune_randomly(struct call *c, int kind)
 {
   const struct factor *p = c->param;
@@ -83,7 +89,7 @@ static int jitter_run(struct call *c)
   struct pixels to = make_pixels(&c->out[0]), from = make_pixels(&c->in[0]);
   struct tuning plan[4] = { 0 };
   uint32_t word[8];
-  for (int i = 0; i < 8; i++) word[i] = random_words(c, (uint64_t)i).w[0];
+  for (int i = 0; i < 8; i++) word[i] = random_word(c, i);
   jitter_of(((const struct jitter *)c->param)->part, word, plan);
   memmove(to.p, from.p, desc_bytes(&c->in[0].d));
   for (int i = 0; i < 4; i++)
@@ -129,7 +135,9 @@ static int light_run(struct call *c)
 static int random_light(struct call *c)
 {
   float alpha[3], deviation = (float)((const struct random_light *)c->param)->alpha_std;
-  for (int i = 0; i < 3; i++) alpha[i] = deviation * random_normal(random_words(c, (uint64_t)i));
+  for (int i = 0; i < 3; i++)
+    alpha[i] = deviation
+        * random_normal((struct philox){ { random_word(c, 2 * i), random_word(c, 2 * i + 1) } });
   return add_light(c, alpha);
 }
 

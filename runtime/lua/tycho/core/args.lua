@@ -21,8 +21,9 @@
 --     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
--- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, and
--- so may members of a list that is all there is by position: `sym.Group(a, b)`.
+-- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, or a
+-- table of their own, `nd.zeros{{2, 3}, dtype = "int32"}`. Members of a list that is all there is
+-- by position may be in a row, too: `sym.Group(a, b)`.
 -- Where the last place takes anything and may be absent, a table whose names all are options that
 -- are not given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
@@ -231,11 +232,11 @@ local function accept_order(form, given, list, n)
 end
 
 
--- Accepts the entries of a call's only table: positional ones (as one list for a form of lists),
--- then named ones (rules R1, R2).
+-- Accepts the entries of a call's only table: positional ones (as one list for a form of lists,
+-- unless sizes are in a table of their own), then named ones (rules R1, R2).
 local function accept_options(form, given, options)
   local n = #options
-  if form.list and n > 0 then
+  if form.list and n > 0 and not (form.sizes and is_plain(options[1])) then
     local list = {}
     for i = 1, n do
       list[i] = options[i]
@@ -401,6 +402,24 @@ function args.form(func, spec)
   local form = Form(func, spec)
   args.forms[func] = form
   return form
+end
+
+
+--- Returns a method of a function whose first parameter is the object: `x:f(1, {axis = 0})`, and
+-- `x:f{1, axis = 0}` for a lone table with names.
+-- @func f called with its arguments, or with one table of them
+-- @treturn function
+function args.method(f)
+  return function(self, first, ...)
+    if select("#", ...) > 0 or not is_plain(first) or not values.has_names(first) then
+      return f(self, first, ...)
+    end
+    local given = { self }
+    for key, value in pairs(first) do
+      given[type(key) == "number" and key + 1 or key] = value
+    end
+    return f(given)
+  end
 end
 
 

@@ -89,8 +89,14 @@ end
 
 -- Traces ------------------------------------------------------------------------------------------
 
--- Returns the trace for a structure of arguments, and makes it where there is none, or where it was
--- made under other settings of amp.
+-- Returns whether a trace is out of date: it was made under other settings of amp, or it makes
+-- arrays in the dtype that its parameters had.
+local function is_stale(t)
+  return t.mixed ~= amp._version() or t.dtype and t.dtype ~= t.plan.params[1].param.dtype
+end
+
+
+-- Returns the trace for a structure of arguments, and makes it where there is none, or a stale one.
 local function obtain_trace(self, structure, count)
   local traces = rawget(self, "_traces")
   if not traces then
@@ -98,7 +104,7 @@ local function obtain_trace(self, structure, count)
     rawset(self, "_traces", traces)
   end
   local t = traces[structure]
-  if not t or t.mixed ~= amp._version() then
+  if not t or is_stale(t) then
     t = trace.make(self, structure, count)
     traces[structure] = t
   end
@@ -109,7 +115,7 @@ end
 
 -- Returns whether parameters of a trace have no arrays yet.
 local function is_waiting(t)
-  for _, p in ipairs(t.plan and t.plan.params or {}) do
+  for _, p in ipairs(t.plan.params) do
     if not p.param:_is_ready() then
       return true
     end
@@ -165,9 +171,6 @@ local function run_trace(self, ...)
   end
   if rawget(self, "_static_shape") then
     check_shapes(self, t, flat)
-  end
-  if not t.plan then
-    return self._call_forward(self, ...)
   end
   local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
   if t.structure == "." then

@@ -1,11 +1,9 @@
---- Arguments and results of blocks as a flat list of tensors and a text that says how they were
--- nested: their structure.
---
--- In a structure "." stands for a tensor, "_" for nil or `ty.null`, "(" and ")" for the ends of a
--- list: `f(x, { h, c })` has ".(..)".
+--- Arguments and results of blocks as a flat list of tensors and their structure (core/nested.lua),
+-- in which nil and `ty.null` are no value.
 --
 -- @module tycho.gluon.nested
 
+local core = require "tycho.core.nested"
 local Error = require "tycho.core.error"
 local NDArray = require("tycho.ndarray").NDArray
 local Symbol = require("tycho.symbol.symbol").Symbol
@@ -13,33 +11,15 @@ local values = require "tycho.core.values"
 
 local getmetatable = getmetatable
 
-local nested = {}
+local nested = { regroup = core.regroup }
 
 
-local function is_tensor(v)
+local function mark_of(v)
   local class = getmetatable(v)
-  return class == NDArray or class == Symbol
-end
-
-
--- Appends the tensors of a value to `flat` and its structure to `texts`.
-local function flatten_value(v, flat, texts, func)
-  if is_tensor(v) then
-    flat[#flat + 1] = v
-    texts[#texts + 1] = "."
-  elseif v == nil or v == values.null then
-    texts[#texts + 1] = "_"
-  elseif values.is_plain(v) and not values.has_names(v) then
-    texts[#texts + 1] = "("
-    for i = 1, table.maxn(v) do
-      flatten_value(v[i], flat, texts, func)
-    end
-    texts[#texts + 1] = ")"
-  else
-    Error.raise{ code = "type", func = func, expected = "arrays, symbols, nil and lists of them",
-      got = Error.kind(v), message = "a block that is traced takes and returns tensors only; make \z
-        numbers and options fields of the block" }
+  if class == NDArray or class == Symbol then
+    return "."
   end
+  return (v == nil or v == values.null) and "_" or nil
 end
 
 
@@ -51,46 +31,11 @@ end
 -- @treturn {NDArray|Symbol,...}
 -- @treturn string structure
 function nested.flatten(n, list, func)
-  local flat, texts = {}, {}
-  for i = 1, n do
-    flatten_value(list[i], flat, texts, func)
-  end
-  return flat, table.concat(texts)
-end
-
-
--- Reads the values of one list. at: number of tensors that are used so far; from: position in the
--- structure, from 1. Returns the values, their number, and `at` and `from` after them.
-local function regroup_list(flat, structure, at, from)
-  local list, n = {}, 0
-  while from <= #structure do
-    local c = structure:sub(from, from)
-    from = from + 1
-    if c == ")" then
-      break
-    end
-    n = n + 1
-    if c == "." then
-      at = at + 1
-      list[n] = flat[at]
-    elseif c == "(" then
-      local inner, _
-      inner, _, at, from = regroup_list(flat, structure, at, from)
-      list[n] = inner
-    end
-  end
-  return list, n, at, from
-end
-
-
---- Returns the values of a structure from its tensors.
--- @tparam table flat
--- @string structure
--- @treturn table the values
--- @treturn int how many there are
-function nested.regroup(flat, structure)
-  local list, n = regroup_list(flat, structure, 0, 1)
-  return list, n
+  return core.flatten(n, list, mark_of, function(v)
+    Error.raise{ code = "type", func = func, expected = "arrays, symbols, nil and lists of them",
+      got = Error.kind(v), message = "a block that is traced takes and returns tensors only; make \z
+        numbers and options fields of the block" }
+  end)
 end
 
 

@@ -17,6 +17,7 @@ local attrs = require "tycho.core.attrs"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
+local control = require "tycho.gluon.replay_control"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local location = require "tycho.gluon.location"
@@ -98,6 +99,7 @@ local NONE = {}                                          -- a list that stays em
 -- Makes the step that runs a node. `first` is the slot of its first output; the others follow it. A
 -- step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
 -- have a `kind`:
+-- - "control": a loop or a choice
 -- - "custom": an operator written in Lua
 -- - "made": it has no inputs, and its attributes depend on the device, perhaps on shapes
 -- - "shared": a SyncBatchNorm of `layer`; on one device its prepared call is `alone`
@@ -162,7 +164,8 @@ end
 
 -- Sets in each step the slots that no later step reads: `drop` where a step of the plan made the
 -- array and nothing but the slot holds it, so that it can be released; `free` for the others. What
--- an operator of Lua reads or makes is in `free`, since it may keep arrays for its backward.
+-- an operator of Lua reads or makes is in `free`, since it may keep arrays for its backward, and
+-- what a loop or a choice reads or makes, which may be one array.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -177,10 +180,11 @@ local function add_frees(plan)
     last[slot] = nil
   end
   for _, step in ipairs(plan.steps) do
-    for _, slot in ipairs(step.kind == "custom" and step.inputs or NONE) do
+    local kept = step.kind == "custom" or step.kind == "control"
+    for _, slot in ipairs(kept and step.inputs or NONE) do
       made[slot] = nil
     end
-    for slot = step.first, step.kind == "custom" and step.first + step.nout - 1 or 0 do
+    for slot = step.first, kept and step.first + step.nout - 1 or 0 do
       made[slot] = nil
     end
   end
@@ -200,20 +204,27 @@ end
 -- @tparam Symbol symbol
 -- @tparam table position node of an input's variable -> its index among the inputs, from 1
 -- @tparam Block block that was traced, for errors
--- @treturn table nil where the graph has loops or branches: only its forward runs these
+-- @treturn table
 function replay.compile(symbol, position, block)
   local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
-    outputs = {}, open = false }
+    outputs = {}, open = false, makes = false }
   local slots, nslots, entries = {}, 0, {}
   for _, n in ipairs(list_in_order(symbol)) do
     slots[n] = nslots + 1
     nslots = nslots + math.max(#n.ports.outputs, 1)
-    if n.bodies then
-      return nil
-    elseif n.op then
+    if n.op then
       local step = make_step(n, slots, entries)
+      if n.bodies then
+        step.entry = nil
+        control.set_up(step, function(body, variables)
+          local inner = replay.compile(body, variables, block)
+          plan.makes = plan.makes or inner.makes
+          return inner
+        end)
+      end
       plan.steps[#plan.steps + 1] = step
       plan.open = plan.open or step.open
+      plan.makes = plan.makes or step.kind == "made"
     else
       add_variable(plan, n, slots[n], position)
     end
@@ -293,6 +304,16 @@ local function set_variables(plan, inputs, slots)
 end
 
 
+-- Returns the outputs of a plan that has run.
+local function collect(plan, slots)
+  local results = {}
+  for i, slot in ipairs(plan.outputs) do
+    results[i] = slots[slot]
+  end
+  return results
+end
+
+
 -- Runs a step of the kind "many" or "custom".
 local function run_many(step, slots, func)
   local inputs = {}
@@ -351,8 +372,29 @@ local function run_made(plan, step, slots, inputs, func)
 end
 
 
+local run_steps                                    -- defined below; calls run_control
+
+-- Runs a step of the kind "control".
+local function run_control(step, slots, inputs, func)
+  local values = {}
+  for k = 1, step.nin do
+    values[k] = slots[step.inputs[k]]
+  end
+  local results = control.run(step, values, function(which, given)
+    local plan, inner = step.plans[which], {}
+    given = given[1] == nil and { inputs[1] } or given   -- a body of constants needs the device
+    set_variables(plan, given, inner)
+    run_steps(plan, given, inner, func)
+    return collect(plan, inner)
+  end)
+  for k = 1, step.nout do
+    slots[step.first + k - 1] = results[k]
+  end
+end
+
+
 -- Runs all steps; calls watch(step, slots), if given, after each.
-local function run_steps(plan, inputs, slots, func, watch)
+function run_steps(plan, inputs, slots, func, watch)
   local steps = plan.steps
   local hold_next = recording.on and recording.lines and recording.hold_next
   for i = 1, #steps do
@@ -371,6 +413,8 @@ local function run_steps(plan, inputs, slots, func, watch)
       run_made(plan, step, slots, inputs, func)
     elseif step.kind == "shared" then
       run_shared(step, slots, func)
+    elseif step.kind == "control" then
+      run_control(step, slots, inputs, func)
     else
       run_many(step, slots, func)
     end
@@ -422,11 +466,7 @@ function replay.run(plan, inputs, func, watch)
   if not ok then
     raise_for_step(plan, e)
   end
-  local results = {}
-  for i, slot in ipairs(plan.outputs) do
-    results[i] = slots[slot]
-  end
-  return results
+  return collect(plan, slots)
 end
 
 

@@ -46,8 +46,8 @@ end
 -- @string structure of the arguments
 -- @int count number of tensors among them
 -- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs; plan:
---   for `replay.run`, nil where the graph has loops or branches; mixed: `amp._version()` when it
---   was made
+--   for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first parameter,
+--   where it makes arrays that may have it
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -77,9 +77,11 @@ function trace.make(b, structure, count)
     end
   end
   local symbol = amp._applied(sym.Symbol.of(entries))
+  local plan = replay.compile(symbol, position, b)
+  local first = plan.makes and plan.params[1]
   return { block = b, symbol = symbol, mixed = amp._version(),
     structure = trace.widen(out_structure, widths), names = names,
-    plan = replay.compile(symbol, position, b) }
+    plan = plan, dtype = first and first.param.dtype }
 end
 
 

@@ -1,7 +1,7 @@
 --- Control flow on arrays, run at once, and what else `ty.nd.contrib` has beside operators.
 --
--- Bodies return two values, outputs and states, each an array or a list;
--- results come in the same form.
+-- Bodies return two values, outputs and states, each an array or a list, also of lists; results
+-- come in the same form.
 --
 -- @module tycho.ndarray.control
 
@@ -11,30 +11,48 @@ local class = require "tycho.ndarray.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local finite = require "tycho.op.finite"
-local values = require "tycho.core.values"
+local nested = require "tycho.core.nested"
 
 local is_array = class.is_array
 
 local control = {}
 
 
--- Returns an array or a list of arrays as a list, and whether it was a list.
-local function flatten(v, what, func)
-  local list = is_array(v) and { v } or v
-  for i = 1, values.is_plain(list) and #list or 1 do
-    if not values.is_plain(list) or not is_array(list[i]) then
-      Error.raise{ code = "type", func = func, argument = what,
-        expected = "an NDArray or a list of NDArrays",
-        got = Error.kind(values.is_plain(list) and list[i] or v),
-        message = ("bad '%s'"):format(what) }
-    end
-  end
-  return list, not is_array(v)
+local function mark_of(v)
+  return is_array(v) and "." or nil
 end
 
 
-local function like(list, is_list)
-  return is_list and counted_from_1(list) or list[1]
+-- Returns values, arrays or nested lists of arrays, as one list, and their structure.
+local function flatten(n, list, what, func)
+  return nested.flatten(n, list, mark_of, function(v)
+    Error.raise{ code = "type", func = func, argument = what, got = Error.kind(v),
+      expected = "an NDArray or a list of NDArrays", message = ("bad '%s'"):format(what) }
+  end)
+end
+
+
+-- Returns the values of a structure, with as many results.
+local function regroup(flat, structure)
+  local list, n = nested.regroup(flat, structure, counted_from_1)
+  return unpack(list, 1, n)
+end
+
+
+-- Returns the arguments of a body that stand for one value: the entries of a list, or the value.
+local function arguments(flat, structure)
+  return regroup(flat, (structure:gsub("^%((.*)%)$", "%1")))
+end
+
+
+-- Returns the new states of a step as a list as long as the one before.
+local function next_states(states, count, func)
+  local flat = flatten(1, { states }, "states", func)
+  if #flat ~= count then
+    Error.raise{ code = "value", func = func, expected = count, got = #flat,
+      message = "the function must return as many states as it is given" }
+  end
+  return flat
 end
 
 
@@ -43,9 +61,16 @@ local function stack(list, func)
 end
 
 
--- Adds one step's outputs: all[k] is the list of output k over the steps.
-local function note(all, outs)
-  for k, out in ipairs(outs) do
+-- Adds one step's outputs: all[k] is the list of output k over the steps, all.structure the
+-- structure of the outputs, which each step must have.
+local function note(all, outs, func)
+  local flat, structure = flatten(1, { outs }, "outputs", func)
+  if all.structure and all.structure ~= structure then
+    Error.raise{ code = "value", func = func, argument = "outputs", expected = all.structure,
+      got = structure, message = "the outputs of a step are grouped otherwise than those before" }
+  end
+  all.structure = structure
+  for k, out in ipairs(flat) do
     all[k] = all[k] or {}
     all[k][#all[k] + 1] = out
   end
@@ -53,32 +78,37 @@ end
 
 
 local FOREACH = args.form("nd.contrib.foreach",
-  { { "body", "function" }, { "data", "any" }, { "init_states", "any" } })
+  { { "body", "function" }, { "data", "any" }, { "init_states", "any" }, { "name", "text?" } })
 
 --- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis 0.
+-- Data, states and outputs are arrays or lists, also nested ones. `name` is for symbols.
 -- @treturn outputs, states
 function control.foreach(...)
   local a, func = FOREACH(...), "nd.contrib.foreach"
-  local data, data_list = flatten(a.data, "data", func)
-  local states, all, outs_list = a.init_states, {}, false
+  local data, data_structure = flatten(1, { a.data }, "data", func)
+  local states, structure = flatten(1, { a.init_states }, "init_states", func)
+  local all, count = {}, #states
+  if not data[1] then
+    Error.raise{ code = "value", func = func, argument = "data", expected = "at least one array",
+      got = "none", message = "there is nothing to loop over" }
+  end
   for i = 0, data[1]:len() - 1 do
     local rows = {}
     for k, x in ipairs(data) do
       rows[k] = x[i]
     end
-    local outs
-    outs, states = a.body(like(rows, data_list), counted_from_1(states))
-    if states == nil then
+    local outs, new = a.body(regroup(rows, data_structure), (regroup(states, structure)))
+    if new == nil then
       Error.raise{ code = "type", func = func, argument = "body", got = "fewer",
         expected = "two values: outputs and states", message = "body returned too little" }
     end
-    outs, outs_list = flatten(outs, "outputs", func)
-    note(all, outs)
+    note(all, outs, func)
+    states = next_states(new, count, func)
   end
   for k, list in ipairs(all) do
     all[k] = stack(list, func)
   end
-  return like(all, outs_list), counted_from_1(states)
+  return regroup(all, all.structure), (regroup(states, structure))
 end
 
 
@@ -97,7 +127,7 @@ end
 
 local WHILE = args.form("nd.contrib.while_loop", {
   { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
-  { "max_iterations", "integer" },
+  { "max_iterations", "integer" }, { "name", "text?" },
 })
 
 -- Stacks a list, with zeros after the last step, so that the first size is `rows`.
@@ -112,38 +142,36 @@ end
 
 
 --- Calls `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
--- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+-- Outputs, which may be nil, are stacked on axis 0 and filled up with zeros to `max_iterations`
+-- rows. Variables and outputs are arrays or lists, also nested ones. `name` is for symbols.
 -- @treturn outputs, vars
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"
-  local vars, vars_list = flatten(a.loop_vars, "loop_vars", func)
-  if #vars > MOST_ARGUMENTS then
-    Error.raise{ code = "value", func = func, argument = "loop_vars", got = #vars,
+  local vars, structure = flatten(1, { a.loop_vars }, "loop_vars", func)
+  local count = #vars
+  if count > MOST_ARGUMENTS then
+    Error.raise{ code = "value", func = func, argument = "loop_vars", got = count,
       expected = "at most " .. MOST_ARGUMENTS, message = "too many arguments of a Lua function" }
   end
-  local all, outs_list, steps = {}, true, 0
-  while steps < a.max_iterations and condition_of(a.cond(unpack(vars)), "cond", func) do
-    local outs, next_vars = a.func(unpack(vars))
-    outs, outs_list = flatten(outs or {}, "outputs", func)
-    next_vars = flatten(next_vars, "loop_vars", func)
-    if #next_vars ~= #vars then
-      Error.raise{ code = "value", func = func, argument = "func", expected = #vars,
-        got = #next_vars, message = "func must return as many loop variables as it is given" }
-    end
-    note(all, outs)
-    vars, steps = next_vars, steps + 1
+  local all, steps = {}, 0
+  while steps < a.max_iterations
+      and condition_of(a.cond(arguments(vars, structure)), "cond", func) do
+    local outs, new = a.func(arguments(vars, structure))
+    note(all, outs == nil and {} or outs, func)
+    vars, steps = next_states(new, count, func), steps + 1
   end
   for k, list in ipairs(all) do
     all[k] = padded(list, a.max_iterations, func)
   end
-  return like(all, outs_list), like(vars, vars_list)
+  return regroup(all, all.structure or "()"), (regroup(vars, structure))
 end
 
 
 local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" },
-  { "else_func", "function" } })
+  { "else_func", "function" }, { "name", "text?" } })
 
---- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
+--- Returns the results of `then_func` where `pred` is not 0, else those of `else_func`. `name` is
+-- for symbols.
 function control.cond(...)
   local a = COND(...)
   if condition_of(a.pred, "pred", "nd.contrib.cond") then

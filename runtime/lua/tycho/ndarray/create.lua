@@ -333,5 +333,7 @@ function create.split_v2(...)
   return call.many("_split_v2", "nd.split_v2", { a.ary }, 1, params, {}, count)
 end
 
+class.NDArray.split_v2 = args.method(create.split_v2)
+
 
 return create

@@ -16,10 +16,10 @@ local Class = require "tycho.core.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
+local nested = require "tycho.core.nested"
 local node = require "tycho.symbol.node"
 local operators = require "tycho.symbol.operators"
 local tables = require "tycho.core.tables"
-local values = require "tycho.core.values"
 
 local control = {}
 
@@ -42,26 +42,28 @@ local function locations(list, what, func)
 end
 
 
--- Returns a symbol or a list of them as a list of single-output symbols, and whether it was a list.
-local function flatten(x, what, func, Symbol)
-  local list = values.is_plain(x) and x or { x }
-  local flat = {}
-  for _, s in ipairs(list) do
-    if not Class.is_a(s, Symbol) then
-      Error.raise{ code = "type", func = func, argument = what,
-        expected = "a Symbol or a list of Symbols",
-        got = Error.kind(s), message = ("bad '%s'"):format(what) }
-    end
-    for i = 1, #s do
-      flat[#flat + 1] = s[i]
-    end
-  end
-  return flat, values.is_plain(x)
+-- Returns values, symbols or nested lists of symbols, as one list of single-output symbols, and
+-- their structure. A symbol of several outputs is a list of them.
+local function flatten(n, list, what, func, Symbol)
+  return nested.flatten(n, list, function(v)
+    return Class.is_a(v, Symbol) and (#v == 1 and "." or "(") or nil
+  end, function(v)
+    Error.raise{ code = "type", func = func, argument = what, got = Error.kind(v),
+      expected = "a Symbol or a list of Symbols", message = ("bad '%s'"):format(what) }
+  end)
 end
 
 
-local function like(list, is_list)
-  return is_list and counted_from_1(list) or list[1]
+-- Returns the values of a structure, with as many results.
+local function regroup(flat, structure)
+  local list, n = nested.regroup(flat, structure, counted_from_1)
+  return unpack(list, 1, n)
+end
+
+
+-- Returns the arguments of a body that stand for one value: the entries of a list, or the value.
+local function arguments(flat, structure)
+  return regroup(flat, (structure:gsub("^%((.*)%)$", "%1")))
 end
 
 
@@ -215,16 +217,16 @@ local function use_all(inner, outs, finals, func)
 end
 
 
--- Returns what a body over the states `inner` returned: `{outs, outs_list, finals}` flattened; its
--- heads.
+-- Returns what a body over the states `inner` returned: `{outs, structure, finals}`, of which outs
+-- and finals are flat, and structure is that of the outputs; its heads.
 local function read_results(func, inner, all_used, o, s, Symbol)
   if o == nil or s == nil then
     Error.raise{ code = "type", func = func, expected = "two values: outputs and states",
       got = "fewer", message = "the function returned too little" }
   end
   local result = {}
-  result.outs, result.outs_list = flatten(o, "outputs", func, Symbol)
-  local finals = flatten(s, "states", func, Symbol)
+  result.outs, result.structure = flatten(1, { o }, "outputs", func, Symbol)
+  local finals = flatten(1, { s }, "states", func, Symbol)
   if #finals ~= #inner then
     Error.raise{ code = "value", func = func, expected = #inner, got = #finals,
       message = "the function must return as many states as it is given" }
@@ -241,15 +243,15 @@ end
 
 
 -- Returns the node's outputs and states, each a symbol or a list as given and returned.
-local function hand_out(s, result, states_list)
+local function hand_out(s, result, structure)
   local n = #result.outs
-  local outs, states = list_outputs(s, 1, n), list_outputs(s, n + 1, #s)
-  return like(outs, result.outs_list), like(states, states_list)
+  return regroup(list_outputs(s, 1, n), result.structure),
+    (regroup(list_outputs(s, n + 1, #s), structure))
 end
 
 
 -- Returns a body over placeholders of the given values: its entries, variables, and for each
--- variable the outer entry. Also the placeholders' nodes, in order.
+-- variable the outer entry. Also the placeholders' nodes, in order, and as a set.
 local function make_body(symbol, label, given, f)
   local inner, heads
   local mark = build(label, function()
@@ -261,7 +263,7 @@ local function make_body(symbol, label, given, f)
   for i, n in ipairs(nodes) do
     outer[n] = given[i]._entries[1]
   end
-  return entries, order, outer, nodes
+  return entries, order, outer, nodes, own
 end
 
 
@@ -301,13 +303,17 @@ end
 -- Builds a foreach node: body(data[t], states) -> outputs, states.
 local function foreach(symbol, a)
   local func, Symbol = "sym.contrib.foreach", symbol.Symbol
-  local data, data_list = flatten(a.data, "data", func, Symbol)
-  local states, states_list = flatten(a.init_states, "init_states", func, Symbol)
+  local data, data_structure = flatten(1, { a.data }, "data", func, Symbol)
+  local states, structure = flatten(1, { a.init_states }, "init_states", func, Symbol)
+  if not data[1] then
+    Error.raise{ code = "value", func = func, argument = "data", expected = "at least one symbol",
+      got = "none", message = "there is nothing to loop over" }
+  end
   local inputs = joined(data, states)
   local result
   local entries, order, outer, nodes = make_body(symbol, a.name, inputs, function(inner)
     local slices, carried = tables.part(inner, 1, #data), tables.part(inner, #data + 1, #inner)
-    local o, s = a.body(like(slices, data_list), like(carried, states_list))
+    local o, s = a.body(regroup(slices, data_structure), (regroup(carried, structure)))
     local heads
     result, heads = read_results(func, carried, false, o, s, Symbol)
     return heads
@@ -316,7 +322,7 @@ local function foreach(symbol, a)
   params.num_outputs, params.num_out_data = #entries, #result.outs
   local s = operators.compose("_foreach", inputs, params, func)
   bodies.attach(s._entries[1][1], { Symbol.of(entries) })
-  return hand_out(s, result, states_list)
+  return hand_out(s, result, structure)
 end
 
 
@@ -344,24 +350,66 @@ local function node_locations(nodes, order, func)
 end
 
 
+local function is_entry(a, b)
+  return a[1] == b[1] and a[2] == b[2]
+end
+
+
+-- Returns whether a body reads an outer entry by another way than as one of its own variables.
+local function captures(body, entry)
+  for v, outer in pairs(body.outer) do
+    if not body.own[v] and is_entry(outer, entry) then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- Gives each loop variable an input of its own, since the condition's variables are told by their
+-- inputs: one that begins as another one does, or as a value that a body reads too, begins as its
+-- copy. bodies: list of { outer, nodes, own }.
+local function separate(vars, list, func)
+  for i, s in ipairs(vars) do
+    local entry, shared = s._entries[1], false
+    for k = 1, i - 1 do
+      shared = shared or is_entry(vars[k]._entries[1], entry)
+    end
+    for _, body in ipairs(list) do
+      shared = shared or captures(body, entry)
+    end
+    if shared then
+      local copy = operators.compose("identity", { s }, {}, func)._entries[1]
+      for _, body in ipairs(list) do
+        body.outer[body.nodes[i]] = copy
+      end
+    end
+  end
+end
+
+
 -- Builds a while_loop node: while cond(vars) and steps < max_iterations: outputs, vars =
 -- func(vars).
 local function while_loop(symbol, a)
   local func, Symbol = "sym.contrib.while_loop", symbol.Symbol
-  local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
+  local vars, structure = flatten(1, { a.loop_vars }, "loop_vars", func, Symbol)
   check_count(#vars, "loop_vars", func)
   local inputs, add = gather()
-  local cond_entries, cond_order, cond_outer =
+  local cond_entries, cond_order, cond_outer, cond_nodes, cond_own =
     make_body(symbol, a.name .. "_cond", vars, function(inner)
-      return head_entries(flatten(a.cond(unpack(inner)), "cond", func, Symbol))
+      local alive = a.cond(arguments(inner, structure))
+      return head_entries((flatten(1, { alive }, "cond", func, Symbol)))
     end)
   local result
-  local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
-    local o, v = a.func(unpack(inner))
-    local heads
-    result, heads = read_results(func, inner, true, o, v, Symbol)
-    return heads
-  end)
+  local entries, order, outer, nodes, own =
+    make_body(symbol, a.name .. "_func", vars, function(inner)
+      local o, v = a.func(arguments(inner, structure))
+      local heads
+      result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
+      return heads
+    end)
+  separate(vars, { { outer = cond_outer, nodes = cond_nodes, own = cond_own },
+    { outer = outer, nodes = nodes, own = own } }, func)
   local params = { num_outputs = #entries, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
   params.cond_input_locs = input_locations(cond_order, cond_outer, add, func, Symbol)
@@ -369,7 +417,7 @@ local function while_loop(symbol, a)
   params.func_var_locs, params.num_args = node_locations(nodes, order, func), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
   bodies.attach(s._entries[1][1], { Symbol.of(cond_entries), Symbol.of(entries) })
-  return hand_out(s, result, vars_list)
+  return hand_out(s, result, structure)
 end
 
 
@@ -381,17 +429,18 @@ local function cond(symbol, a)
   local func, Symbol = "sym.contrib.cond", symbol.Symbol
   local inputs, add = gather()
   local function branch(label, f)
-    local outs, is_list
+    local outs, structure
     local entries, order, outer = make_body(symbol, a.name .. "_" .. label, {}, function()
-      outs, is_list = flatten(f(), label, func, Symbol)
+      local results = { f() }
+      outs, structure = flatten(math.max(1, #results), results, label, func, Symbol)
       return head_entries(outs)
     end)
-    return Symbol.of(entries), input_locations(order, outer, add, func, Symbol), #outs, is_list
+    return Symbol.of(entries), input_locations(order, outer, add, func, Symbol), #outs, structure
   end
   local pred, pred_locations = branch("pred", function()
     return operators.compose("identity", { a.pred }, {}, func)
   end)
-  local yes, yes_locations, count, is_list = branch("then", a.then_func)
+  local yes, yes_locations, count, structure = branch("then", a.then_func)
   local no, no_locations, other = branch("else", a.else_func)
   if other ~= count then
     Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = other,
@@ -401,7 +450,7 @@ local function cond(symbol, a)
     cond_input_locs = pred_locations, then_input_locs = yes_locations,
     else_input_locs = no_locations }, func)
   bodies.attach(s._entries[1][1], { pred, yes, no })
-  return like(list_outputs(s, 1, #s), is_list)
+  return regroup(list_outputs(s, 1, #s), structure)
 end
 
 
@@ -411,7 +460,7 @@ function control.functions(symbol)
   local contrib = {}
 
   --- Calls `outputs, states = body(row, states)` for each row of data; outputs are stacked on axis
-  -- 0.
+  -- 0. Data, states and outputs are symbols or lists, also nested ones.
   -- @treturn outputs, states
   function contrib.foreach(...)
     return foreach(symbol, FOREACH(...))
@@ -419,14 +468,15 @@ function control.functions(symbol)
 
 
   --- Runs `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
-  -- Outputs are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+  -- Outputs, which may be nil, are stacked on axis 0 and filled up with zeros to `max_iterations`
+  -- rows. Variables and outputs are symbols or lists, also nested ones.
   -- @treturn outputs, vars
   function contrib.while_loop(...)
     return while_loop(symbol, WHILE(...))
   end
 
 
-  --- Returns the result of `then_func` where `pred` is not 0, else that of `else_func`.
+  --- Returns the results of `then_func` where `pred` is not 0, else those of `else_func`.
   function contrib.cond(...)
     return cond(symbol, COND(...))
   end

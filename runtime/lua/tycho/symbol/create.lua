@@ -298,9 +298,7 @@ function create.add(symbol)
     zero = dtype and compose("Cast", { zero }, { dtype = dtype }, "sym.where") or zero
     return v == 0 and zero or zero + v
   end)
-  function symbol.Symbol.split_v2(self, ...)
-    return split_v2(self, ...)
-  end
+  symbol.Symbol.split_v2 = args.method(split_v2)
 end
 
 

@@ -13,6 +13,7 @@
 require "tycho.core.luajit"
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local NDArray = require("tycho.ndarray").NDArray
 local namespace = require "tycho.core.namespace"
@@ -21,8 +22,9 @@ local registry = require "tycho.op.registry"
 local sym = require "tycho.symbol.symbol"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local tracing = require "tycho.symbol.tracing"
+local values = require "tycho.core.values"
 
-local getmetatable, select, type = getmetatable, select, type
+local getmetatable, select, type, unpack = getmetatable, select, type, unpack
 
 
 -- Choosing ----------------------------------------------------------------------------------------
@@ -40,10 +42,15 @@ local function class_in(t)
       end
     end
   end
-  for _, v in next, t do
+  for key, v in next, t do
     local class = getmetatable(v)
     if class == NDArray or class == Symbol then
       return class
+    elseif class == nil and type(v) == "table" and type(key) == "string" then
+      class = class_in(v)
+      if class then
+        return class
+      end
     end
   end
 end
@@ -85,6 +92,30 @@ local function check_arguments(func, ...)
 end
 
 
+-- Returns a function of arrays, called as F.<func>, that accepts the option `name`, which only
+-- symbols have. Operators accept it themselves.
+local function accept_name(f, func)
+  local form = args.forms[func:gsub("^F", "nd")]
+  if not form or form.by_name.name then
+    return f
+  end
+  return function(...)
+    local n = select("#", ...)
+    local options = n > 0 and select(n, ...)
+    if not values.is_plain(options) or options.name == nil then
+      return f(...)
+    end
+    local list = { ... }
+    list[n] = {}
+    for key, value in pairs(options) do
+      list[n][key] = value
+    end
+    list[n].name = nil
+    return f(unpack(list, 1, n))
+  end
+end
+
+
 -- Returns a function of both namespaces, which finds theirs when they are first needed.
 local function either(func, key, arrays, symbols)
   local on_arrays
@@ -94,7 +125,7 @@ local function either(func, key, arrays, symbols)
       check_arguments(func, ...)
       return symbols[key](...)
     end
-    on_arrays = on_arrays or arrays[key]
+    on_arrays = on_arrays or accept_name(arrays[key], func)
     return on_arrays(...)
   end
   return choose

@@ -7,6 +7,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
@@ -240,13 +241,13 @@ local function bad_operand(func, a, b)
 end
 
 
-local function binary(func, row, a, b)
+local function binary(func, row, a, b, options)
   if is_symbol(a) and is_symbol(b) then
-    return operators.compose(row[1], { a, b }, {}, func)
+    return operators.compose(row[1], { a, b }, {}, func, options)
   elseif is_symbol(a) and type(b) == "number" then
-    return operators.compose(row[2], { a }, { scalar = b }, func)
+    return operators.compose(row[2], { a }, { scalar = b }, func, options)
   elseif is_symbol(b) and type(a) == "number" then
-    return operators.compose(row[3], { b }, { scalar = a }, func)
+    return operators.compose(row[3], { b }, { scalar = a }, func, options)
   elseif row[4] and type(a) == "number" and type(b) == "number" then
     return row[4](a, b)
   end
@@ -282,11 +283,12 @@ end
 --- Adds the functions of two operands (`maximum`, `equal` ...) to the namespace.
 function operators.add_binary(namespace)
   for func, row in pairs(BINARY) do
-    namespace[func] = function(a, b)
-      if values.is_plain(a) and b == nil then
-        a, b = a[1] or a.left or a.lhs, a[2] or a.right or a.rhs
-      end
-      return binary("sym." .. func, row, a, b)
+    local form = args.form("sym." .. func, { { "lhs", "any?" }, { "rhs", "any?" }, "*",
+      { "left", "any?" }, { "right", "any?" }, { "name", "text?" }, { "attr", "dict?" } })
+    namespace[func] = function(...)
+      local a = form(...)
+      return binary("sym." .. func, row, a.lhs == nil and a.left or a.lhs,
+        a.rhs == nil and a.right or a.rhs, { name = a.name, attr = a.attr })
     end
   end
 end

@@ -40,7 +40,7 @@ local symbol = {}
 
 --- Outputs of a graph. `#s` counts them, `s[i]` is one, from 1, `s.NAME_output` the one of that
 -- name. Fields: name (of the node, where there is one), T (transposed). Arithmetic makes new
--- symbols; all operators whose first input is an array are methods, too.
+-- symbols; the usual operators are methods, too, and, while a block is traced, those of arrays.
 local Symbol = Class:extend("Symbol")
 symbol.Symbol = Symbol
 args.class("symbol", Symbol)
@@ -355,8 +355,12 @@ function Symbol:_compose(...)
 end
 
 
---- Returns a copy that shares no node with this symbol.
+--- Returns a copy that shares no node with this symbol. While a block is traced, it is the node
+-- that stands for a copy of the array.
 function Symbol:copy()
+  if tracing.current() and #self._entries == 1 then
+    return operators.compose("identity", { self }, {}, "Symbol:copy")
+  end
   return Symbol._restored(graph.snapshot(self))
 end
 
@@ -462,7 +466,8 @@ function Symbol.__index(self, key)
   value = operators.method(key)
   if not value or #entries_named(self, key) > 0 then
     if tracing.current() and tracing.is_of_arrays(key) and #entries_named(self, key) == 0 then
-      tracing.refuse(key)
+      local operator = operators.maker(key, "Symbol:" .. key)
+      return operator or tracing.refuse(key)
     elseif not key:find("^[%a_]") then
       tracing.refuse_part(key)
     end

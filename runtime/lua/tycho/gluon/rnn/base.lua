@@ -115,11 +115,14 @@ local UNROLL = args.form("RecurrentCell:unroll", {
 })
 
 --- Returns the arguments of `unroll` by name, and the axes `time` and `batch` of the layout, from
--- 0.
+-- 0. An empty table in the third place stands for options of which none is set.
 function base.read_unroll(...)
   local a = UNROLL(...)
   a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
   a.begin_state = values.value(a.begin_state)
+  if select("#", ...) == 3 and values.is_plain(a.begin_state) and #a.begin_state == 0 then
+    a.begin_state = nil
+  end
   a.valid_length = values.value(a.valid_length)
   if class.is_array(a.begin_state) or F.is_symbol(a.begin_state) then
     a.begin_state = { a.begin_state }

@@ -110,12 +110,6 @@ function RNNLayer:_append_named(prefix, list)
 end
 
 
-function RNNLayer:cast(...)
-  RNNLayer.super.cast(self, ...)
-  self._dtype = self.l0_i2h_weight.dtype
-end
-
-
 layer.describe(RNNLayer, function(self)
   local shape = self.l0_i2h_weight.shape
   local text = ("%s(%s, %s"):format(self.class_name,
@@ -137,7 +131,7 @@ function RNNLayer:state_info(batch_size)
   for i = 1, self._mode == "lstm" and 2 or 1 do
     local size = i == 1 and self._projection_size or self._hidden_size
     list[i] = { shape = { self._num_layers * self._dir, batch_size or 0, size },
-      __layout__ = "LNC", dtype = self._dtype }
+      __layout__ = "LNC", dtype = self.l0_i2h_weight.dtype }
   end
   return list
 end

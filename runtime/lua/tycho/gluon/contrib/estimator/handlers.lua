@@ -2,8 +2,8 @@
 --
 -- A handler is any object with some of the methods `train_begin`, `epoch_begin`, `batch_begin`,
 -- `batch_end`, `epoch_end`, `train_end`. They are called with (estimator, { batch, pred, label,
--- loss }); if `batch_end` or `epoch_end` returns true, the training stops. Handlers with a smaller
--- field `priority` (0 by default) are called first.
+-- loss }). If `batch_end` returns true, the epoch ends, and if `epoch_end` does, the training.
+-- Handlers with a smaller field `priority` (0 by default) are called first.
 --
 -- @module tycho.gluon.contrib.estimator.handlers
 
