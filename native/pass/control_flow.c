@@ -251,7 +251,8 @@ static int control_expand_foreach(
 
 /* Returns whether variable k of a body is loop variable j: the function's are listed, those of the
 ** condition are told by their inputs. */
-static bool is_loop_variable(const struct while_param *p, const struct ints *locs, int k, int j)
+static bool control_is_loop_variable(
+    const struct while_param *p, const struct ints *locs, int k, int j)
 {
   int at = (int)p->var_locs.d[j];
   return locs == &p->func_locs ? at == k : p->func_locs.d[at] == locs->d[k];
@@ -266,7 +267,7 @@ static int control_find_while_variables(struct expansion *x, struct copy *c, con
   for (int k = 0; k < locs->n; k++) {
     w->var[k] = control_input_of(c, n, locs->d[k]);
     for (int j = 0; j < p->var_locs.n; j++)
-      if (is_loop_variable(p, locs, k, j)) w->var[k] = w->state[j];
+      if (control_is_loop_variable(p, locs, k, j)) w->var[k] = w->state[j];
     char name[700];
     snprintf(name, sizeof name, "%sgate%d", prefix, k);
     if (guard && !n->kind->inport[locs->d[k]].mutated)

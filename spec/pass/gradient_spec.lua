@@ -79,7 +79,7 @@ end
 describe("losses of the same inputs", function()
   local x, label, classes = V "x", V "label", V "classes"
 
-  local function gradient(head)
+  local function find_gradient(head)
     local exe = head:bind{ ctx = ty.cpu(), args = { x = ty.nd.array(ROWS),
       label = ty.nd.ones{ 2, 2 }, classes = ty.nd.array{ 0, 1 } },
       args_grad = { x = ty.nd.zeros{ 2, 2 } } }
@@ -98,11 +98,11 @@ describe("losses of the same inputs", function()
   }
   for name, make in pairs(losses) do
     it("each add their gradient: " .. name, function()
-      local once = gradient(make())
+      local once = find_gradient(make())
       assert.is_true(once:abs():sum():asscalar() > 0)
-      assert.near(once * 2, gradient(ty.sym.Group{ make(), make() }))
-      assert.near(once * 3, gradient(ty.sym.Group{ make(), make(), make() }))
-      assert.near(once * 2, gradient(ty.sym.MakeLoss(make() + make())))
+      assert.near(once * 2, find_gradient(ty.sym.Group{ make(), make() }))
+      assert.near(once * 3, find_gradient(ty.sym.Group{ make(), make(), make() }))
+      assert.near(once * 2, find_gradient(ty.sym.MakeLoss(make() + make())))
     end)
   end
 end)
