@@ -21,14 +21,15 @@ local function mirror(x)
   local bytes = ffi.new("char[?]", #raw)
   ffi.copy(bytes, raw, #raw)
   local p = ffi.cast(POINTER[x.dtype], bytes)
+  local flat, size = x:reshape{ -1 }, #raw / x.size
   return setmetatable({}, {
     __index = function(_, i)
       return p[i]
     end,
     __newindex = function(_, i, v)
-      ffi.copy(bytes, x:tostring_raw(), #raw) -- another mirror may have written since
       p[i] = v
-      native.check(native.C.ty_tensor_write(x._h, bytes, #raw), "NDArray:data")
+      local element = flat[{ ("%d:%d"):format(i, i + 1) }]
+      native.check(native.C.ty_tensor_write(element.handle, bytes + i * size, size), "NDArray:data")
     end,
   })
 end
