@@ -144,21 +144,31 @@ static int extract_copy_nodes(
   return code;
 }
 
-/* Replaces a head that merging made equal to an earlier, different one by a copy of it. */
-static int extract_copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
+/* Replaces a head that merging made equal to an earlier, different one by a copy of it. Heads that
+** were one value stay one, because the last of them alone has a gradient. */
+static int extract_copy_equal_heads(
+    const ty_graph *g, ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
 {
-  int nvalue = to->nvalue, *first = NEWS(int, nvalue), code = TY_OK;
-  NEED(first, TY_EMEMORY, "out of memory: graph");
-  for (int v = 0; v < nvalue; v++) first[v] = -1;
+  /* per value of to and of g: 1 + the first head that is it */
+  int *merged = NEWS(int, to->nvalue), *same = NEWS(int, g->nvalue);
+  int code = merged && same ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
   for (int h = 0; h < nhead && !code; h++) {
-    int *k = &first[value_of(to, head[h])];
-    if (*k < 0) *k = h;
-    if (old[*k].node == old[h].node && old[*k].out == old[h].out) continue;
+    int *k = &same[value_of(g, old[h])], *m = &merged[value_of(to, head[h])];
+    if (*k) {
+      head[h] = head[*k - 1];
+      continue;
+    }
+    *k = h + 1;
+    if (!*m) {
+      *m = h + 1;
+      continue;
+    }
     char name[512];
     snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
-    code = graph_node(to, op_find("_copy"), name, NULL, 0, &head[*k], 1, &head[h]);
+    code = graph_node(to, op_find("_copy"), name, NULL, 0, &head[*m - 1], 1, &head[h]);
   }
-  mem_free(first);
+  mem_free(merged);
+  mem_free(same);
   return code;
 }
 
@@ -181,7 +191,7 @@ int graph_extract(
   if (!code) code = extract_copy_nodes(g, order, n, merge, to, map);
   for (int h = 0; h < nhead && !code; h++)
     new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
-  if (!code && merge) code = extract_copy_equal_heads(to, head, new_head, nhead);
+  if (!code && merge) code = extract_copy_equal_heads(g, to, head, new_head, nhead);
   mem_free(order);
   mem_free(map);
   if (code) return ty_graph_free(to), code;
