@@ -43,6 +43,7 @@ static int route_find_shared(const ty_exec *e, uint8_t *shared)
 struct value_readers {
   uint8_t *in_head;                                   /* it is a head, or a head is a view of it */
   int *reads;                                         /* count_reads */
+  int *arrays;                                        /* arrays that it, or a view of it, goes to */
 };
 
 /* where a value is to be written */
@@ -63,7 +64,7 @@ static bool route_is_direct(const ty_exec *e, const struct source *s, const stru
   if (r.node < e->graph.forward && !to->early) return false;
   if (e->graph.desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
   if (to->req != TY_ADD) return true;
-  if (u->reads[v]) return false;
+  if (u->reads[v] || u->arrays[v] > 1) return false;  /* the sum is not what others read */
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }
@@ -80,6 +81,21 @@ static void route_value(const ty_exec *e, const struct source *s, struct route *
     w->copy[w->ncopy++] = (struct grad_copy){ from, to->bound, to->req };
 }
 
+/* Returns whether an argument has a gradient that is to be written. */
+static bool route_has_gradient(const ty_exec *e, const struct source *s, int arg)
+{
+  return e->bind.arg[arg].req && !is_label_end(s, e->graph.grad_entry[arg]);
+}
+
+/* Counts the arrays that each value goes to. */
+static void route_count_arrays(const ty_exec *e, const struct source *s, int *arrays)
+{
+  for (int i = 0; i < e->bind.narg; i++)
+    if (route_has_gradient(e, s, i))
+      arrays[value_of(s->g, view_root(s, e->graph.grad_entry[i]))]++;
+  for (int i = 0; i < e->bind.nend; i++) arrays[value_of(s->g, view_root(s, e->bind.end[i]))]++;
+}
+
 /* Routes all gradients, and all values that are written into arrays. */
 static void route_all(
     ty_exec *e, const struct source *s, struct route *w, const struct value_readers *u)
@@ -89,7 +105,7 @@ static void route_all(
     const struct value_target to = { .bound = b->grad_bound,
       .req = b->req,
       .dtype = e->graph.desc[e->graph.g->node[b->node].first].dtype };
-    if (!b->req || is_label_end(s, e->graph.grad_entry[i])) continue;
+    if (!route_has_gradient(e, s, i)) continue;
     route_value(e, s, w, u, e->graph.grad_entry[i], &to);
   }
   for (int i = 0; i < e->bind.nend; i++) {
@@ -146,13 +162,17 @@ static int route_variant(ty_exec *e, int which)
   TRY(route_find_shared(e, w->shared));
   struct source s = exec_make_source(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  struct value_readers u = { NEWS(uint8_t, e->graph.g->nvalue), count_reads(&s) };
-  int code = u.in_head && u.reads ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  struct value_readers u = { .in_head = NEWS(uint8_t, e->graph.g->nvalue),
+    .reads = count_reads(&s),
+    .arrays = NEWS(int, e->graph.g->nvalue) };
+  int code = u.in_head && u.reads && u.arrays ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
   for (int h = 0; !code && h < s.nhead; h++)
     u.in_head[value_of(s.g, view_root(&s, s.head[h]))] = 1;
+  if (!code) route_count_arrays(e, &s, u.arrays);
   if (!code) route_all(e, &s, w, &u);
   mem_free(u.in_head);
   mem_free(u.reads);
+  mem_free(u.arrays);
   return code;
 }
 

@@ -1,4 +1,5 @@
--- Names in `grad_req` that no argument has are refused alike wherever a request can be given.
+-- Requests of gradients: names that no argument has are refused alike wherever a request can be
+-- given, and arguments whose gradients are one value each have their own.
 
 local ty = require "tycho"
 
@@ -41,4 +42,56 @@ describe("grad_req", function()
     assert.is_not_nil(e.grad_dict.fc_bias)
     assert.error(function() BINDINGS.simple_bind{ { "fc_bais", "add" } } end)
   end)
+end)
+
+-- Networks of a, b and c in which gradients of several arguments are one value, or views of one.
+local V = ty.sym.Variable
+local SHARED = {
+  difference = function() return V"a" - (V"b" + V"c") end,
+  negative = function() return ty.sym.negative(V"a" + V"b" + V"c") end,
+  function_of_sum = function() return ty.sym.sin(V"a" + (V"b" + V"c")) end,
+  product = function()
+    return ty.sym.dot(V"a" + V"b" + V"c", ty.sym.ones{ shape = { 3, 3 }, dtype = "float64" })
+  end,
+  view = function()
+    return ty.sym.sin(V"a" + V"b" + ty.sym.reshape{ ty.sym.identity(V"c"), shape = { 2, 3 } })
+  end,
+  part = function()
+    local sum = V"a" + V"b"
+    return ty.sym.sin(sum + V"c") * ty.sym.square(sum)
+  end,
+}
+
+local function gradients(symbol, req)
+  local args, grads = {}, {}
+  for i, name in ipairs{ "a", "b", "c" } do
+    args[name] = ty.nd.full({ 2, 3 }, i / 4, { dtype = "float64" })
+    grads[name] = ty.nd.full({ 2, 3 }, 100 * i, { dtype = "float64" })
+  end
+  local exe = symbol:bind{ ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req }
+  exe:forward(true)
+  exe:backward(ty.nd.full({ 2, 3 }, 7, { dtype = "float64" }))
+  local found = {}
+  for name, g in pairs(grads) do found[name] = g:totable()[2][3] end
+  return found
+end
+
+describe("gradients that are one value", function()
+  for name, symbol in pairs(SHARED) do
+    it(("are added to or written one by one: %s"):format(name), function()
+      local want = gradients(symbol(), "write")
+      for code = 0, 26 do
+        local req = {}
+        for i, argument in ipairs{ "a", "b", "c" } do
+          req[argument] = ({ "write", "add", "null" })[math.floor(code / 3 ^ (i - 1)) % 3 + 1]
+        end
+        local got = gradients(symbol(), req)
+        for i, argument in ipairs{ "a", "b", "c" } do
+          local r, start = req[argument], 100 * i
+          local sum = r == "write" and want[argument] or r == "add" and start + want[argument] or start
+          assert.near(sum, got[argument], 1e-9, 0)
+        end
+      end
+    end)
+  end
 end)
