@@ -54,17 +54,30 @@ struct value_target {
   bool early;                                         /* also by nodes of forward */
 };
 
-/* Returns whether the producer of value v = r can write (or add to) the bound array itself. */
-static bool route_is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct value_readers *u, const struct value_target *to, ty_entry r, int v)
+/* Returns whether a node reads a value or what it is a view of. */
+static bool route_is_read(const struct source *s, const struct value_readers *u, ty_entry e)
 {
+  for (;;) {
+    if (u->reads[value_of(s->g, e)]) return true;
+    int in = view_of(s, e.node, e.out);
+    if (in < 0) return false;
+    e = s->g->node[e.node].in[in];
+  }
+}
+
+/* Returns whether the producer of a value can write into (or add to) the bound array itself. */
+static bool route_is_direct(const ty_exec *e, const struct source *s, const struct route *w,
+    const struct value_readers *u, const struct value_target *to, ty_entry from)
+{
+  const ty_entry r = view_root(s, from);
+  const int v = value_of(e->graph.g, r);
   const struct node *n = &e->graph.g->node[r.node];
   if (!n->op || is_known(s, r.node) || w->grad_of[v] >= 0 || u->in_head[v] || w->shared[to->bound])
     return false;
   if (r.node < e->graph.forward && !to->early) return false;
   if (e->graph.desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
   if (to->req != TY_ADD) return true;
-  if (u->reads[v] || u->arrays[v] > 1) return false;  /* the sum is not what others read */
+  if (u->arrays[v] > 1 || route_is_read(s, u, from)) return false; /* others need it alone */
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }
@@ -73,9 +86,8 @@ static bool route_is_direct(const ty_exec *e, const struct source *s, const stru
 static void route_value(const ty_exec *e, const struct source *s, struct route *w,
     const struct value_readers *u, ty_entry from, const struct value_target *to)
 {
-  const ty_entry r = view_root(s, from);
-  const int v = value_of(e->graph.g, r);
-  if (route_is_direct(e, s, w, u, to, r, v))
+  const int v = value_of(e->graph.g, view_root(s, from));
+  if (route_is_direct(e, s, w, u, to, from))
     w->grad_of[v] = to->bound, w->grad_req[v] = to->req;
   else
     w->copy[w->ncopy++] = (struct grad_copy){ from, to->bound, to->req };
@@ -87,9 +99,10 @@ static bool route_has_gradient(const ty_exec *e, const struct source *s, int arg
   return e->bind.arg[arg].req && !is_label_end(s, e->graph.grad_entry[arg]);
 }
 
-/* Counts the arrays that each value goes to. */
+/* Counts the arrays that each value goes to, by itself or as a view. */
 static void route_count_arrays(const ty_exec *e, const struct source *s, int *arrays)
 {
+  memset(arrays, 0, sizeof *arrays * (size_t)s->g->nvalue);
   for (int i = 0; i < e->bind.narg; i++)
     if (route_has_gradient(e, s, i))
       arrays[value_of(s->g, view_root(s, e->graph.grad_entry[i]))]++;
@@ -161,14 +174,17 @@ static int route_variant(ty_exec *e, int which)
   for (int v = 0; v < e->graph.g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
   TRY(route_find_shared(e, w->shared));
   struct source s = exec_make_source(e, which, 0);
-  if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
   struct value_readers u = { .in_head = NEWS(uint8_t, e->graph.g->nvalue),
-    .reads = count_reads(&s),
     .arrays = NEWS(int, e->graph.g->nvalue) };
-  int code = u.in_head && u.reads && u.arrays ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  int code = u.in_head && u.arrays ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  if (!code) route_count_arrays(e, &s, u.arrays);
+  if (!code && which == FUSED && !(e->flags & TY_NOSHARE))
+    code = accumulate_sums(&s, u.arrays, w->into, w->summed);
+  if (!code) route_count_arrays(e, &s, u.arrays);       /* sums are views of their parts by now */
+  if (!code) u.reads = count_reads(&s);
+  if (!code && !u.reads) code = fail(TY_EMEMORY, "out of memory: executor");
   for (int h = 0; !code && h < s.nhead; h++)
     u.in_head[value_of(s.g, view_root(&s, s.head[h]))] = 1;
-  if (!code) route_count_arrays(e, &s, u.arrays);
   if (!code) route_all(e, &s, w, &u);
   mem_free(u.in_head);
   mem_free(u.reads);

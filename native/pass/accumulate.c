@@ -3,8 +3,9 @@
 ** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the
 ** part comes from an operator whose kernels can all add to that output: the operator adds to the
 ** bytes of the sum so far. Those bytes are then the result. Conditions: nothing else reads the
-** part or the sum so far, the sum so far is there before the part (a pointwise program might run
-** later: it is none), and device and dtype agree. Monitored programs do not use it: they report
+** part or the sum so far or what it is a view of, neither is an argument's gradient, the sum so far
+** is there before the part (a pointwise program might run later: it is none), and device and dtype
+** agree. Monitored programs do not use it: they report
 ** parts and sums apart.
 */
 #include "pass/passes.h"
@@ -14,7 +15,22 @@ bool can_add_to(const struct node *n, int device, int out)
   return !n->op->formula && out < 32 && op_common_caps(n->op, n->backward, device).add >> out & 1;
 }
 
-int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
+/* Returns whether the bytes of value e serve one reader only and may change: backward makes them,
+** and neither e nor what it is a view of goes anywhere else. */
+static bool accumulate_may_change(
+    const struct source *s, const int *readers, const int *arrays, ty_entry e)
+{
+  for (;;) {
+    int v = value_of(s->g, e);
+    if (e.node < s->forward || !s->g->node[e.node].op || is_known(s, e.node)) return false;
+    if (readers[v] != 1 || arrays[v]) return false;
+    int in = view_of(s, e.node, e.out);
+    if (in < 0) return true;
+    e = s->g->node[e.node].in[in];
+  }
+}
+
+int accumulate_sums(const struct source *s, const int *arrays, int *into, uint8_t *summed)
 {
   const struct op *sum = op_find("_grad_add");
   int *readers = count_reads(s);
@@ -26,12 +42,9 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
     ty_entry total = n->in[0], part = n->in[1];
     int v = value_of(s->g, total), u = value_of(s->g, part);
     const struct node *maker = &s->g->node[part.node];
-    if (!maker->op || !s->g->node[total.node].op || total.node < s->forward ||
-        total.node >= part.node)
-      continue;
-    if (readers[v] != 1 || readers[u] != 1 || s->device[i] != s->device[part.node] ||
-        s->device[i] != s->device[total.node])
-      continue;
+    if (!maker->op || total.node >= part.node) continue;
+    if (readers[u] != 1 || arrays[u] || !accumulate_may_change(s, readers, arrays, total)) continue;
+    if (s->device[i] != s->device[part.node] || s->device[i] != s->device[total.node]) continue;
     if (formula_of(&s->g->node[total.node], total.out) && !summed[total.node])
       continue; /* its pointwise program may run later */
     if (s->desc[v].dtype != s->desc[u].dtype) continue;

@@ -179,9 +179,9 @@ struct program {
 /* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller
 ** frees it; NULL: out of memory. */
 int *count_reads(const struct source *s);
-/* Marks additions that the products of their parts do (accumulate.c). into: per value; summed: per
-** node. */
-int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
+/* Marks additions that the products of their parts do (accumulate.c). arrays: per value, how many
+** arrays it goes to at the end; into: per value; summed: per node. */
+int  accumulate_sums(const struct source *s, const int *arrays, int *into, uint8_t *summed);
 /* Returns whether every candidate kernel can add to this output. */
 bool can_add_to(const struct node *n, int device, int out);
 /* Returns whether a node runs as part of a pointwise program (fuse.c). */

@@ -95,3 +95,59 @@ describe("gradients that are one value", function()
     end)
   end
 end)
+
+describe("sums of gradients to which products add their parts", function()
+  local function product(x, i)
+    return ty.sym.FullyConnected{ x, V("w" .. i), num_hidden = 3, no_bias = true }
+  end
+
+  -- Returns the sum of `first` and of twelve products of each other input.
+  local function sum_of_products(first, ...)
+    local list = { first }
+    for k, x in ipairs{ ... } do
+      for i = 1, 12 do list[#list + 1] = product(x, 20 * k + i) end
+    end
+    return ty.sym.add_n(list)
+  end
+
+  local function run(symbol, req, monitored)
+    local args, grads, requests = {}, {}, {}
+    for i, name in ipairs(symbol:list_arguments()) do
+      local rows = {}
+      for r = 1, 3 do rows[r] = { math.sin(9 * i + r), math.cos(5 * i + r), math.sin(i - r) } end
+      args[name] = ty.nd.array(rows, { dtype = "float64" })
+      grads[name] = ty.nd.full({ 3, 3 }, 100 * i, { dtype = "float64" })
+      requests[name] = type(req) == "string" and req or req[i % #req + 1]
+    end
+    local exe = symbol:bind{ ctx = ty.cpu(), args = args, args_grad = grads, grad_req = requests }
+    if monitored then exe:set_monitor_callback(function() end) end
+    local head = ty.nd.array({ { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 10 } }, { dtype = "float64" })
+    local kept = head:copy()
+    exe:forward(true)
+    exe:backward(head)
+    assert.near(kept, head, 0)
+    return grads
+  end
+
+  local q, r, t = V"q", V"r", V"t"
+  local row = { shape = { 9 } }
+  local NETWORKS = {
+    ["an argument's gradient is the first part"] = sum_of_products(product(q + r, 1), r),
+    ["a view of an argument's gradient is the first part"] = sum_of_products(
+      product((q:reshape(row) + r:reshape(row)):reshape{ shape = { 3, 3 } }, 1), r),
+    ["an argument's gradient is the last part"] = ty.sym.add_n{
+      sum_of_products(product(r, 1), r), product(q + r, 2) },
+    ["a sum is the first part of another"] = sum_of_products(product(r, 1), q + r, r),
+    ["a sum of a sum"] = sum_of_products(product(r, 1), r, q + r, (q + r) + t),
+    ["a head gradient is the first part"] = sum_of_products(
+      r:reshape(row):reshape{ shape = { 3, 3 } }, r),
+  }
+  for what, symbol in pairs(NETWORKS) do
+    it("leave other gradients alone: " .. what, function()
+      for _, req in ipairs{ "write", "add", { "write", "add" }, { "add", "write" } } do
+        local got, want = run(symbol, req), run(symbol, req, true)
+        for name, g in pairs(want) do assert.near(g, got[name], 1e-9, 0) end
+      end
+    end)
+  end
+end)
