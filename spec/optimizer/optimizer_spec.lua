@@ -163,7 +163,8 @@ end)
 describe("wrong calls of optimizers", function()
   local create = ty.optimizer.create
   local KINDS = { "sgd", "nag", "signum", "sgld", "dcasgd", "lbsgd", "lars", "lamb", "adam",
-    "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "rmsprop", "adadelta", "ftrl", "ftml", "test" }
+    "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "rmsprop", "adadelta", "ftrl", "ftml",
+    "test" }
 
   for _, kind in ipairs(KINDS) do
     it("name the argument: " .. kind, function()
