@@ -252,7 +252,7 @@ end
 
 local MONITOR = args.form("Module:install_monitor", { { "mon", "any" } })
 local METRIC = args.form("Module:update_metric", {
-  { "eval_metric", "any" }, { "labels", "list?" }, { "pre_sliced", "boolean", false },
+  { "eval_metric", "any" }, { "labels", "list" }, { "pre_sliced", "boolean", false },
 })
 
 -- Returns whether an object has a method.

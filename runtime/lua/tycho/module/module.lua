@@ -467,6 +467,7 @@ end
 
 
 --- Installs a monitor on the executors.
+-- @tparam Monitor mon
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
   mon = self:_checked_monitor(mon)

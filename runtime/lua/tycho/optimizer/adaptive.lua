@@ -253,6 +253,9 @@ kinds.Ftrl = base.kind("Ftrl", FTRL)
 local init_ftrl, read_ftrl = kinds.Ftrl.init, base.form("Ftrl", FTRL)
 
 --- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
+-- @number[opt=0.01] lamda1 weight of the sum of absolute values
+-- @number[opt=0.1] learning_rate
+-- @number[opt=1] beta added to the roots of the sums of squares
 function kinds.Ftrl:init(...)
   local a = read_ftrl(...)
   local options = base.common(a)
