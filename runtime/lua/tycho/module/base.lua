@@ -250,8 +250,8 @@ function BaseModule:set_states()
 end
 
 
-local MONITOR = args.form("Module:install_monitor", { { "mon", "any" } })
-local METRIC = args.form("Module:update_metric", {
+local MONITOR = args.form("BaseModule:install_monitor", { { "mon", "any" } })
+local METRIC = args.form("BaseModule:update_metric", {
   { "eval_metric", "any" }, { "labels", "list" }, { "pre_sliced", "boolean", false },
 })
 

@@ -467,7 +467,7 @@ end
 
 
 --- Installs a monitor on the executors.
--- @tparam Monitor mon
+-- @tparam Monitor mon a module may have several
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
   mon = self:_checked_monitor(mon)
