@@ -1,8 +1,31 @@
 -- A method that is called with a dot where a colon belongs is reported.
 
+local methods = require "tycho.core.methods"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
+
+local function names_object(parameter)
+  return parameter == "self" or parameter == "_"
+end
+
+
+-- Returns the set of names of an object's methods: public functions of its classes whose first
+-- parameter is the object. `extend` belongs to classes.
+local function members_of(object)
+  local names, class = {}, getmetatable(object)
+  while class and class.super do
+    for name, f in pairs(class) do
+      if type(f) == "function" and not name:find("^_") and name ~= "init"
+          and names_object(debug.getlocal(methods.inner(f), 1)) then
+        names[name] = true
+      end
+    end
+    class = class.super
+  end
+  return names
+end
+
 
 describe("a dot where a colon belongs", function()
   local net = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 2, name = "fc" }
@@ -27,6 +50,25 @@ describe("a dot where a colon belongs", function()
     ["add"]               = function() ty.gluon.nn.HybridSequential().add(layer) end,
     ["add of a stack"]    = function() ty.gluon.rnn.SequentialRNNCell().add(layer) end,
   }
+  local iter = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 2 }, batch_size = 2 }
+  local resized = ty.io.ResizeIter(iter, 1)
+  local record = ty.recordio.MXRecordIO("/dev/null", "r")
+  local x = ty.nd.ones{ 2 }
+
+  for what, object in pairs{ module = mod, iterator = iter, ["iterator around one"] = resized,
+      record = record, store = ty.kv.create(), metric = ty.metric.create("acc"),
+      optimizer = ty.optimizer.create("adam"), updater = ty.optimizer.get_updater(
+        ty.optimizer.create("sgd")), initializer = ty.init.Zero(),
+      monitor = ty.monitor.Monitor(1), ["augmenter"] = ty.image.CastAug(),
+      ["recurrent cell"] = ty.rnn.LSTMCell(2) } do
+    for name in pairs(members_of(object)) do
+      for kind, first in pairs{ nothing = false, number = 3, table = {}, array = x } do
+        CALLS[("%s of a %s, %s"):format(name, what, kind)] =
+          function() object[name](first or nil) end
+      end
+    end
+  end
+
   for what, call in pairs(CALLS) do
     it("is named: " .. what, function()
       local ok, e = pcall(call)

@@ -302,3 +302,51 @@ describe("io", function()
     assert.raises("name", ty.io.DataIter, { batchsize = 3 })
   end)
 end)
+
+
+describe("wrong calls of iterators", function()
+  local function tens()
+    return ty.io.NDArrayIter{ data = ty.nd.ones{ 10, 3 }, batch_size = 4 }
+  end
+
+  it("ask for a batch before there is one", function()
+    local path = os.tmpname()
+    local written = assert(io.open(path, "w"))
+    written:write(("1,2,3\n"):rep(4))
+    written:close()
+    for _, it in ipairs{ ty.io.ResizeIter(tens(), 1), ty.io.PrefetchingIter(tens()),
+        ty.io.CSVIter{ data_csv = path, data_shape = { 3 }, batch_size = 4 } } do
+      for _, method in ipairs{ "getdata", "getlabel", "getpad" } do
+        local e = assert.raises("state", it[method], it)
+        assert.truthy(e.func:find(method, 1, true) and e.message:find("iter_next", 1, true))
+      end
+      assert.is_true(it:iter_next())
+      assert.equal(4, it:getdata()[1].shape[1])
+    end
+    os.remove(path)
+  end)
+
+  it("name the argument", function()
+    local desc = ty.io.DataDesc
+    assert.equal("layout", assert.raises("type", desc.get_batch_axis, 3).argument)
+    for _, list in ipairs{ 3, "x", { 3 }, { { 3, { 1 } } } } do
+      assert.equal("shapes", assert.raises("type", desc.get_list, list).argument)
+      assert.equal("types", assert.raises("type", desc.get_list, {}, list).argument)
+    end
+    assert.raises("type", desc.get_list)
+    assert.equal("size", assert.raises("value", ty.io.ResizeIter, tens(), -1).argument)
+  end)
+
+  it("name what a joined iterator cannot rename", function()
+    local function join(renames)
+      return ty.io.PrefetchingIter(tens(), { rename_data = renames })
+    end
+    assert.equal("x", join{ { data = "x" } }.provide_data[1].name)
+    local e = assert.raises("name", join, { { dat = "x" } })
+    assert.equal("data", e.candidates[1])
+    for _, renames in ipairs{ { 3 }, { { data = 3 } }, { { "data" } } } do
+      assert.equal("rename_data", assert.raises("type", join, renames).argument)
+    end
+    assert.equal("rename_data", assert.raises("value", join, { {}, {} }).argument)
+  end)
+end)

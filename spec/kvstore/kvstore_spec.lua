@@ -52,3 +52,23 @@ describe("kvstore", function()
     assert.same({ 3, 3 }, list[3]:totable())
   end)
 end)
+
+
+describe("wrong calls of stores", function()
+  it("name the argument", function()
+    for _, kind in ipairs{ "local", "device" } do
+      local kv, x = ty.kv.create(kind), ty.nd.ones{ 2 }
+      kv:init("w", x)
+      for _, value in ipairs{ {}, { out = 3 }, { out = x }, 3, { x, 3 } } do
+        assert.equal("value", assert.raises("type", kv.push, kv, "w", value).argument)
+        assert.raises("type", kv.pushpull, kv, "w", value)
+        assert.equal("value", assert.raises("type", kv.init, kv, "v", value).argument)
+      end
+      assert.equal("self", assert.raises("type", kv.init, "w", x).argument)
+      assert.raises("name", kv.pull, kv, "v", { out = x })
+    end
+    for _, name in ipairs{ 3, {}, false } do
+      assert.equal("name", assert.raises("type", ty.kv.KVStore, name).argument)
+    end
+  end)
+end)

@@ -285,3 +285,50 @@ describe("Module", function()
     end)
   end)
 end)
+
+
+describe("wrong calls of modules", function()
+  local function trained(kind)
+    local m = ty.mod.Module{ symbol = classifier(), logger = quiet() }
+    if kind == "BucketingModule" then
+      local function generate() return classifier(), { "data" }, { "softmax_label" } end
+      m = ty.mod.BucketingModule{ generate, default_bucket_key = 1, logger = quiet() }
+    elseif kind == "SequentialModule" then
+      m = ty.mod.SequentialModule{ logger = quiet() }:add(m, { take_labels = true })
+    end
+    m:bind{ data_shapes = { { "data", { 4, 6 } } }, label_shapes = { { "softmax_label", { 4 } } } }
+    m:init_params()
+    return m
+  end
+
+  for _, kind in ipairs{ "Module", "BucketingModule", "SequentialModule" } do
+    it("name the argument: " .. kind, function()
+      local m = trained(kind)
+      local batch = { data = { ty.nd.ones{ 4, 6 } }, label = { ty.nd.zeros{ 4 } }, bucket_key = 1 }
+      m:forward(batch, true)
+      for _, bad in ipairs{ 3, "x", true, { 3 }, ty.nd.ones{ 1 } } do
+        assert.equal("mon", assert.raises("type", m.install_monitor, m, bad).argument)
+        assert.equal("eval_metric",
+          assert.raises("type", m.update_metric, m, bad, batch.label).argument)
+      end
+      assert.raises("value", m.install_monitor, m)
+      assert.raises("value", m.update_metric, m)
+      local acc = ty.metric.create("acc")
+      assert.equal("labels", assert.raises("type", m.update_metric, m, acc, 3).argument)
+      for _, bad in ipairs{ 3, "x", true } do
+        assert.equal("out_grads", assert.raises("type", m.backward, m, bad).argument)
+      end
+      m:backward()                                       -- a refused monitor is not kept
+      m:forward(batch, true)
+      m:update_metric{ eval_metric = acc, labels = batch.label }
+      assert.equal(4, acc.num_inst)
+    end)
+  end
+
+  it("name what is no module", function()
+    for _, bad in ipairs{ 3, "x", {}, ty.nd.ones{ 1 } } do
+      assert.equal("module", assert.raises("type", ty.model.save_state, bad, "f").argument)
+      assert.equal("module", assert.raises("type", ty.model.load_state, bad, "f").argument)
+    end
+  end)
+end)

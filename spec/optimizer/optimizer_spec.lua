@@ -160,6 +160,99 @@ describe("optimizer", function()
   end)
 end)
 
+describe("wrong calls of optimizers", function()
+  local create = ty.optimizer.create
+  local KINDS = { "sgd", "nag", "signum", "sgld", "dcasgd", "lbsgd", "lars", "lamb", "adam",
+    "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "rmsprop", "adadelta", "ftrl", "ftml",
+    "test" }
+
+  for _, kind in ipairs(KINDS) do
+    it("name the argument: " .. kind, function()
+      local o, w, g = create(kind), ty.nd.ones{ 2, 3 }, ty.nd.ones{ 2, 3 }
+      local function refuses(argument, method, ...)
+        local e = assert.raises("type", o[method], o, ...)
+        assert.equal(argument, e.argument)
+        assert.truthy(e.expected and e.got and e.func:find(method, 1, true))
+      end
+      local state = o:create_state(0, w)
+      for _, more in ipairs{ "", "_multi_precision" } do
+        refuses("weight", "create_state" .. more, 0, 3)
+        refuses("index", "create_state" .. more)
+        refuses("weight", "update" .. more, 0, 1, g, state)
+        refuses("grad", "update" .. more, 0, w, { 1 }, state)
+        refuses("state", "update" .. more, 0, w, g, 5)
+        refuses("state", "update" .. more, 0, w, g, { w, "x" })
+        refuses("index", "update" .. more, nil, w, g, state)
+      end
+      assert.near({ { 1, 1, 1 }, { 1, 1, 1 } }, w, 0)
+    end)
+  end
+
+  for _, kind in ipairs{ "adam", "adamax", "nadam", "lamb", "adagrad", "dcasgd", "ftml", "test" } do
+    it("want the state of the rule: " .. kind, function()
+      local o, w = create(kind), ty.nd.ones{ 2, 3 }
+      assert.equal("state", assert.raises("type", o.update, o, 0, w, w:copy(), nil).argument)
+    end)
+  end
+
+  it("name the argument of an updater", function()
+    local w, g = ty.nd.ones{ 2 }, ty.nd.ones{ 2 }
+    for _, kind in ipairs{ "sgd", "adam", "lamb" } do
+      local u = ty.optimizer.get_updater(create(kind))
+      assert.equal("index", assert.raises("type", u).argument)
+      assert.equal("index", assert.raises("type", u, nil, g, w).argument)
+      assert.equal("grad", assert.raises("type", u, 0, nil, w).argument)
+      assert.equal("weight", assert.raises("type", u, 0, g, 3).argument)
+      assert.equal("grad", assert.raises("type", u, { 0 }, { 3 }, { w }).argument)
+      assert.equal("weight", assert.raises("type", u, { 0 }, { g }, { "w" }).argument)
+    end
+  end)
+
+  it("name the option", function()
+    assert.equal("learning_rate",
+      assert.raises("type", ty.optimizer.Ftrl, { learning_rate = "x" }).argument)
+    assert.equal("param_idx2name",
+      assert.raises("type", create, "sgd", { param_idx2name = { [0] = 3 } }).argument)
+    assert.equal("options", assert.raises("type", create, "sgd", 3).argument)
+    assert.equal("options", assert.raises("value", create, create("sgd"), { wd = 1 }).argument)
+    local sgd = create("sgd")
+    assert.equal("w", assert.raises("type", sgd.set_lr_mult, sgd, { w = "x" }).argument)
+    assert.equal("w", assert.raises("type", sgd.set_wd_mult, sgd, { w = {} }).argument)
+    assert.equal(1, sgd:_get_lr("w") / sgd.lr)
+  end)
+
+  it("name the schedule", function()
+    local w = ty.nd.ones{ 2 }
+    local o = create("sgd", { lr_scheduler = function() return "x" end })
+    local u = ty.optimizer.get_updater(o)
+    assert.equal("lr_scheduler", assert.raises("type", u, 0, w:copy(), w).argument)
+    local s = ty.lr_scheduler.FactorScheduler(10)
+    assert.equal("num_update", assert.raises("type", s).argument)
+    assert.equal("num_update", assert.raises("type", s, "x").argument)
+    assert.equal("num_update", assert.raises("value", s, -1).argument)
+    assert.raises("value", ty.lr_scheduler.CosineScheduler(10), 0 / 0)
+  end)
+
+  it("name the class to register", function()
+    local registering = { [ty.optimizer.register] = ty.optimizer.Optimizer,
+      [ty.init.register] = ty.init.Initializer, [ty.metric.register] = ty.metric.EvalMetric,
+      [ty.kv.register] = ty.kv.KVStoreBase }
+    for register, base in pairs(registering) do
+      for _, kind in ipairs{ 3, "x", {}, ty.nd.ones{ 1 }, ty.mod.Module } do
+        assert.equal("kind", assert.raises("type", register, kind).argument)
+      end
+      assert.equal("kind", assert.raises("type", register).argument)
+      assert.equal("name", assert.raises("type", register, base:extend("Mine"), 3).argument)
+    end
+  end)
+
+  it("are none where Ftrl gets its options by position", function()
+    local o = ty.optimizer.Ftrl(0.5, 0.2, 2)
+    assert.same({ 0.5, 0.2, 2 }, { o.lamda1, o.lr, o.beta })
+    assert.equal(0.1, ty.optimizer.Ftrl().lr)
+  end)
+end)
+
 describe("clip_global_norm", function()
   it("makes arrays together no longer than a limit, wherever they are", function()
     local a, b = ty.nd.array{ 3, 0 }, ty.nd.array({ 4 }, { ctx = ty.cpu(1) })

@@ -7,6 +7,8 @@
 require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 local stores = require "tycho.module.stores"
 require "tycho.executor"                                 -- what is loaded can be bound
@@ -32,14 +34,24 @@ function model.BatchEndParam(...)
 end
 
 
---- Reads the state of a training; see `Module:save_state`.
+local function check_module(module, func)
+  if not Class.is_a(module, require "tycho.module.base") then
+    Error.raise{ code = "type", func = func, argument = "module", expected = "a module",
+      got = Error.kind(module), message = "bad 'module'" }
+  end
+end
+
+
+--- Writes the state of a training; see `Module:save_state`.
 function model.save_state(module, ...)
+  check_module(module, "model.save_state")
   return module:save_state(...)
 end
 
 
 --- Puts a training back; see `Module:load_state`.
 function model.load_state(module, ...)
+  check_module(module, "model.load_state")
   return module:load_state(...)
 end
 

@@ -9,6 +9,7 @@
 -- @module tycho.core.namespace
 
 local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 
 local namespace = {}
@@ -53,6 +54,29 @@ function namespace.close(t, func, what)
   return setmetatable(t, { __index = function(_, key)
     return missing(key)
   end })
+end
+
+
+--- Returns the key that a user's class is registered by: a name in lower case.
+-- @param kind anything; E(`type`) unless it is a class that extends `base`
+-- @param[opt] name the class's own otherwise; E(`type`) unless it is text
+-- @tparam table base
+-- @string func for errors
+-- @treturn string
+function namespace.class_key(kind, name, base, func)
+  local class = kind
+  while Class.is_class(class) and class ~= base do
+    class = class.super
+  end
+  if class ~= base then
+    Error.raise{ code = "type", func = func, argument = "kind",
+      expected = "a class that extends " .. base.class_name, got = Error.kind(kind),
+      message = "bad 'kind'" }
+  elseif name ~= nil and type(name) ~= "string" then
+    Error.raise{ code = "type", func = func, argument = "name", expected = "text",
+      got = Error.kind(name), message = "bad 'name'" }
+  end
+  return (name or kind.class_name):lower()
 end
 
 

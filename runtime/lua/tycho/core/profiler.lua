@@ -18,6 +18,7 @@
 -- @module tycho.profiler
 
 local ffi = require "ffi"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
@@ -351,4 +352,4 @@ function Marker:mark(...)
 end
 
 
-return namespace.close(profiler, "profiler", "class or function")
+return namespace.close(methods.guard_all(profiler), "profiler", "class or function")

@@ -15,6 +15,7 @@
 
 require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
 local image = {}
@@ -30,4 +31,4 @@ for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.rotate
 end
 
 
-return namespace.close(image, "image", "function or class")
+return namespace.close(methods.guard_all(image), "image", "function or class")

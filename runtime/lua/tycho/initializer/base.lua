@@ -11,6 +11,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
@@ -57,6 +58,10 @@ local names = setmetatable({}, { __mode = "k" })         -- class -> registered 
 
 --- @tparam[opt] table options what `dumps` writes
 function Initializer:init(options)
+  if options ~= nil and type(options) ~= "table" then
+    Error.raise{ code = "type", func = "init." .. self.class_name, argument = "options",
+      expected = "a table of options", got = Error.kind(options), message = "bad 'options'" }
+  end
   self:_remember(options or {})
 end
 
@@ -260,7 +265,7 @@ end
 -- @string[opt] name the class's own otherwise; letter case does not count
 -- @treturn table the class
 function base.register(kind, name)
-  name = (name or kind.class_name):lower()
+  name = namespace.class_key(kind, name, Initializer, "init.register")
   if base.registry[name] and base.registry[name] ~= kind then
     log:warning(("initializer '%s' is registered anew"):format(name))
   end

@@ -26,6 +26,7 @@ local base = require "tycho.initializer.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 
@@ -96,4 +97,4 @@ end
 base.create = init.create
 
 
-return namespace.close(init, "init", "initializer")
+return namespace.close(methods.guard_all(init), "init", "initializer")

@@ -67,8 +67,25 @@ end
 function DataDesc.get_batch_axis(layout)
   if values.value(layout) == nil then
     return 0
+  elseif type(layout) ~= "string" then
+    Error.raise{ code = "type", func = "DataDesc.get_batch_axis", argument = "layout",
+      expected = "text such as \"NCHW\"", got = Error.kind(layout), message = "bad 'layout'" }
   end
   return (layout:find("N", 1, true) or 0) - 1
+end
+
+
+-- Raises E(type) unless a value is a list of `{name, ...}`.
+local function check_pairs(argument, list, second)
+  local is_list = type(list) == "table"
+  for i = 1, is_list and #list or 0 do
+    is_list = is_list and type(list[i]) == "table" and type(list[i][1]) == "string"
+  end
+  if not is_list then
+    Error.raise{ code = "type", func = "DataDesc.get_list", argument = argument,
+      expected = ("a list of {name, %s}"):format(second), got = Error.kind(list),
+      message = ("bad '%s'"):format(argument) }
+  end
 end
 
 
@@ -78,6 +95,8 @@ end
 -- @treturn {DataDesc,...}
 function DataDesc.get_list(shapes, types)
   local dtypes, list = {}, {}
+  check_pairs("types", types or {}, "dtype")
+  check_pairs("shapes", shapes, "shape")
   for _, pair in ipairs(types or {}) do
     dtypes[pair[1]] = pair[2]
   end
@@ -227,6 +246,16 @@ function DataIter:_has_current()
     class.keep(batch.label)
   end
   return batch ~= nil
+end
+
+
+--- Returns the `current_batch`, for the `getdata` and its like of such a class; E(`state`) without
+-- one (not for users).
+-- @string method for errors
+function DataIter:_current(method)
+  return self.current_batch or Error.raise{ code = "state", argument = "current_batch",
+    func = ("%s:%s"):format(self.class_name, method), expected = "a batch", got = "none",
+    message = "call iter_next first: there is no batch before it, nor after the last" }
 end
 
 

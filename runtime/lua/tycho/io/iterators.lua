@@ -13,6 +13,7 @@
 require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local data_of = require "tycho.io.data"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local wrappers = require "tycho.io.wrappers"
 
@@ -28,4 +29,4 @@ for name, class in pairs(require "tycho.io.native") do
 end
 
 
-return namespace.close(io_of, "io", "iterator or function")
+return namespace.close(methods.guard_all(io_of), "io", "iterator or function")

@@ -157,9 +157,9 @@ function MXDataIter:debug_skip_load()
 end
 
 
-function MXDataIter:getdata() return self.current_batch.data end
-function MXDataIter:getlabel() return self.current_batch.label end
-function MXDataIter:getpad() return self.current_batch.pad end
+function MXDataIter:getdata() return self:_current("getdata").data end
+function MXDataIter:getlabel() return self:_current("getlabel").label end
+function MXDataIter:getpad() return self:_current("getpad").pad end
 
 
 function MXDataIter:state()

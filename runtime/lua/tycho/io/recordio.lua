@@ -15,6 +15,7 @@ local Class = require "tycho.core.class"
 local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local nans = require "tycho.core.nans"
 local native = require "tycho.core.ffi"
@@ -395,4 +396,4 @@ function recordio.unpack_img(...)
 end
 
 
-return namespace.close(recordio, "recordio", "class or function")
+return namespace.close(methods.guard_all(recordio), "recordio", "class or function")

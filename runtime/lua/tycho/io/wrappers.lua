@@ -2,6 +2,7 @@
 --
 -- @module tycho.io.wrappers
 
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local base = require "tycho.io.data"
 local Error = require "tycho.core.error"
@@ -32,10 +33,10 @@ end
 
 -- Defines `getdata` and its like, and `next`, for a class whose `iter_next` sets `current_batch`.
 local function add_readers(class)
-  function class:getdata() return self.current_batch.data end
-  function class:getlabel() return self.current_batch.label end
-  function class:getindex() return self.current_batch.index end
-  function class:getpad() return self.current_batch.pad end
+  function class:getdata() return self:_current("getdata").data end
+  function class:getlabel() return self:_current("getlabel").label end
+  function class:getindex() return self:_current("getindex").index end
+  function class:getpad() return self:_current("getpad").pad end
 
   function class:next()
     return self:_hand_out()
@@ -63,6 +64,10 @@ local RESIZE = args.form("io.ResizeIter", {
 function ResizeIter:init(...)
   local a = RESIZE(...)
   local inner = check_iter(a.data_iter, "io.ResizeIter")
+  if a.size < 0 then
+    Error.raise{ code = "value", func = "io.ResizeIter", argument = "size",
+      expected = "0 or more", got = a.size, message = "bad 'size'" }
+  end
   ResizeIter.super.init(self, { batch_size = inner.batch_size })
   self.data_iter, self.size, self.reset_internal, self.cur = inner, a.size, a.reset_internal, 0
   self.provide_data, self.provide_label = inner.provide_data, inner.provide_label
@@ -120,13 +125,37 @@ local PREFETCH = args.form("io.PrefetchingIter", {
 })
 
 
+-- Raises an error unless there is for each iterator a table of names that it has.
+local function check_renames(iters, field, renames)
+  local argument = "rename_" .. field:match("_(%a+)$")
+  if #renames ~= #iters then
+    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = argument,
+      expected = #iters .. " tables", got = #renames,
+      message = "each iterator needs a table of names" }
+  end
+  for i, names in ipairs(renames) do
+    local known = {}
+    for _, entry in ipairs(iters[i][field] or {}) do
+      known[base.DataDesc.of(entry, "io.PrefetchingIter").name] = true
+    end
+    for old, new in pairs(values.is_plain(names) and names or { names }) do
+      if type(old) ~= "string" or type(new) ~= "string" then
+        Error.raise{ code = "type", func = "io.PrefetchingIter", argument = argument,
+          expected = "tables old name -> new name", got = Error.show(names),
+          message = ("bad table %d"):format(i) }
+      elseif not known[old] then
+        Error.unknown{ func = "io.PrefetchingIter", argument = old, what = "name", among = known }
+      end
+    end
+  end
+end
+
+
 -- Returns the descriptions of all inner iterators in a field, renamed by the tables of `renames`.
 local function join_descriptions(iters, field, renames)
   renames = renames and #renames > 0 and renames
-  if renames and #renames ~= #iters then
-    Error.raise{ code = "value", func = "io.PrefetchingIter",
-      argument = "rename_" .. field:match("_(%a+)$"), expected = #iters .. " tables",
-      got = #renames, message = "each iterator needs a table of names" }
+  if renames then
+    check_renames(iters, field, renames)
   end
   local list = {}
   for i, inner in ipairs(iters) do

@@ -19,6 +19,7 @@ require "tycho.core.luajit"
 local args = require "tycho.core.args"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local store = require "tycho.kvstore.local"
 
@@ -32,7 +33,7 @@ local stores = {}                                        -- users' classes by na
 -- @string[opt] name in any case; the class's own otherwise
 -- @treturn table the class
 function kv.register(kind, name)
-  stores[(name or kind.class_name):lower()] = kind
+  stores[namespace.class_key(kind, name, kv.KVStoreBase, "kv.register")] = kind
   return kind
 end
 
@@ -72,4 +73,4 @@ function kv.create(...)
 end
 
 
-return namespace.close(kv, "kv", "function")
+return namespace.close(methods.guard_all(kv), "kv", "function")

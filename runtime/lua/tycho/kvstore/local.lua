@@ -53,6 +53,10 @@ store.KVStore = KVStore
 --- Initializes the fields of a new store (not for users).
 -- @string name type, in lower case
 function KVStore:init_store(name)
+  if type(name) ~= "string" then
+    Error.raise{ code = "type", func = "kv.KVStore", argument = "name", expected = "text",
+      got = Error.kind(name), message = "bad 'name'; kv.create makes stores" }
+  end
   self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
   self._entries, self._unmet, self._count, self._loads = {}, {}, 0, {}
   self._home = context.cpu(0)                            -- where values are kept
@@ -94,6 +98,9 @@ end
 
 
 local function append_values(list, key, value, func, argument)
+  if is_plain(value) and #value == 0 then
+    check_array(value, key, func, argument)
+  end
   for _, x in ipairs(is_plain(value) and value or { value }) do
     list[#list + 1] = check_array(x, key, func, argument)
   end
@@ -166,6 +173,10 @@ end
 
 --- Initializes keys with the values that they begin with.
 function KVStore:init(...)
+  if not Class.is_a(self, KVStore) then
+    Error.raise{ code = "type", func = "KVStore:init", argument = "self", expected = "a KVStore",
+      got = Error.kind(self), message = "methods take a colon: x:init(...), not x.init(...)" }
+  end
   if not rawget(self, "_entries") then
     return self:init_store(...)
   end

@@ -16,6 +16,7 @@ local Error = require "tycho.core.error"
 local name_values = require "tycho.core.name_values"
 local host = require "tycho.ndarray.transfer"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 local nans = require "tycho.core.nans"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
@@ -312,7 +313,7 @@ end
 --- Registers a class under a name, in any case.
 -- @treturn table the class
 function base.register(kind, name)
-  name = (name or kind.class_name):lower()
+  name = namespace.class_key(kind, name, base.EvalMetric, "metric.register")
   if base.registry[name] and base.registry[name] ~= kind then
     log:warning(("metric '%s' is registered anew"):format(name))
   end

@@ -21,6 +21,7 @@ local base = require "tycho.metric.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 
@@ -104,4 +105,4 @@ end
 base.create = metrics.create
 
 
-return namespace.close(metrics, "metric", "metric")
+return namespace.close(methods.guard_all(metrics), "metric", "metric")

@@ -250,6 +250,46 @@ function BaseModule:set_states()
 end
 
 
+local MONITOR = args.form("BaseModule:install_monitor", { { "mon", "any" } })
+local METRIC = args.form("BaseModule:update_metric", {
+  { "eval_metric", "any" }, { "labels", "list" }, { "pre_sliced", "boolean", false },
+})
+
+-- Returns whether an object has a method.
+local function has_method(object, name)
+  return type(object) == "table" and not class.is_array(object) and type(object[name]) == "function"
+end
+
+
+--- Returns the monitor among the arguments of `install_monitor` (not for users).
+function BaseModule:_checked_monitor(...)
+  local mon = has_method(..., "install") and ... or MONITOR(...).mon
+  if not has_method(mon, "install") then
+    Error.raise{ code = "type", func = self:_func("install_monitor"), argument = "mon",
+      expected = "a Monitor", got = Error.kind(mon), message = "bad 'mon'" }
+  end
+  return mon
+end
+
+
+--- Returns the checked arguments of `update_metric` (not for users).
+function BaseModule:_metric_arguments(eval_metric, ...)
+  local metric, labels, pre_sliced = eval_metric, ...
+  if not has_method(metric, "update_dict") then
+    local a = METRIC(eval_metric, ...)
+    metric, labels, pre_sliced = a.eval_metric, a.labels, a.pre_sliced
+  end
+  if not has_method(metric, "update_dict") then
+    Error.raise{ code = "type", func = self:_func("update_metric"), argument = "eval_metric",
+      expected = "a metric", got = Error.kind(metric), message = "bad 'eval_metric'" }
+  elseif values.value(labels) ~= nil and type(labels) ~= "table" then
+    Error.raise{ code = "type", func = self:_func("update_metric"), argument = "labels",
+      expected = "a list of arrays", got = Error.kind(labels), message = "bad 'labels'" }
+  end
+  return metric, labels, pre_sliced
+end
+
+
 --- Returns `{name, label}` for each label, in the order of the outputs that metrics compare them
 -- with (not for users).
 -- @tparam {NDArray,...} labels in the order of `label_shapes`

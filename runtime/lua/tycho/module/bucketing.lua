@@ -390,6 +390,7 @@ end
 --- Installs a monitor on all buckets, including later ones.
 function BucketingModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
+  mon = self:_checked_monitor(mon)
   self._monitors[#self._monitors + 1], self._monitor = mon, mon
   for _, m in ipairs(self._met) do
     m:install_monitor(mon)

@@ -19,6 +19,7 @@ local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local parts = require "tycho.module.manager_group"
 local slices = require "tycho.module.batch_slices"
@@ -222,4 +223,4 @@ function Manager:update_metric(metric, labels, pre_sliced)
 end
 
 
-return namespace.close(manager, "executor_manager", "class or function")
+return namespace.close(methods.guard_all(manager), "executor_manager", "class or function")

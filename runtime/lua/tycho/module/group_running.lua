@@ -190,6 +190,11 @@ function Group:backward(out_grads)
   end
   local list = value(out_grads)
   list = class.is_array(list) and { list } or list
+  if list ~= nil and type(list) ~= "table" then
+    Error.raise{ code = "type", func = FUNC .. ":backward", argument = "out_grads",
+      expected = "an NDArray or a list of them", got = Error.kind(list),
+      message = "bad 'out_grads'" }
+  end
   for i, exe in ipairs(self.execs) do
     if self._fusion then
       self._fusion.backward(exe, list and heads_for(self, list, i))

@@ -14,6 +14,7 @@
 -- @module tycho.module
 
 require "tycho.core.luajit"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
 -- class -> module, and the class's name there when the module has several
@@ -39,6 +40,6 @@ return setmetatable({}, { __index = function(mod, key)
   end
   local found = require(source[1])
   found = source[2] and found[source[2]] or found
-  rawset(mod, key, found)
+  rawset(mod, key, methods.guard(found))
   return found
 end })

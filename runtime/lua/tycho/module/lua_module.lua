@@ -90,6 +90,8 @@ function LuaModule.install_monitor() end
 
 --- Updates a metric with labels and outputs; does nothing if the module was bound without labels.
 function LuaModule:update_metric(eval_metric, labels, pre_sliced)
+  eval_metric, labels, pre_sliced =
+    self:_metric_arguments(eval_metric, labels, pre_sliced)
   if not self._label_shapes then
     return
   elseif pre_sliced then

@@ -455,6 +455,8 @@ end
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i
 function Module:update_metric(eval_metric, labels, pre_sliced)
   self:_need("update_metric", "binded", "params_initialized")
+  eval_metric, labels, pre_sliced =
+    self:_metric_arguments(eval_metric, labels, pre_sliced)
   self._exec_group:update_metric(eval_metric, labels, pre_sliced)
 end
 
@@ -465,8 +467,10 @@ end
 
 
 --- Installs a monitor on the executors.
+-- @tparam Monitor mon a module may have several
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
+  mon = self:_checked_monitor(mon)
   self._exec_group:install_monitor(mon)
 end
 

@@ -18,6 +18,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local name_values = require "tycho.core.name_values"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local regex = require "tycho.core.regex"
 local tables = require "tycho.core.tables"
@@ -192,4 +193,4 @@ function Monitor:toc_print()
 end
 
 
-return namespace.close({ Monitor = Monitor }, "monitor", "class")
+return namespace.close(methods.guard_all({ Monitor = Monitor }), "monitor", "class")

@@ -375,6 +375,8 @@ end
 --- Updates a metric with the modules that take labels.
 function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
   self:_need("update_metric", "binded", "params_initialized")
+  eval_metric, labels, pre_sliced =
+    self:_metric_arguments(eval_metric, labels, pre_sliced)
   for i, m in ipairs(self._modules) do
     if self._metas[i].take_labels then
       m:update_metric(eval_metric, labels, pre_sliced)
@@ -397,6 +399,7 @@ end
 --- Installs a monitor on all modules.
 function SequentialModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
+  mon = self:_checked_monitor(mon)
   for _, m in ipairs(self._modules) do
     m:install_monitor(mon)
   end

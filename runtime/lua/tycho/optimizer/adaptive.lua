@@ -4,13 +4,13 @@
 --
 -- @module tycho.optimizer.adaptive
 
-local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local rule = require "tycho.optimizer.rule"
+local values = require "tycho.core.values"
 
 local kinds = {}
 
@@ -52,7 +52,7 @@ end
 -- rounded at random).
 kinds.Adam = base.kind("Adam", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
   { "lazy_update", "boolean", true }, base.STATE_DTYPE })
-kinds.Adam.create_state = states(2)
+kinds.Adam.create_state, kinds.Adam.state_arrays = states(2), 2
 
 function kinds.Adam:_rule(index)
   local t = self:_count_of(index)
@@ -71,7 +71,7 @@ base.offer_narrow_states(kinds.Adam)
 -- correct_bias = true, state_dtype = "float32" (as of Adam).
 kinds.AdamW = base.kind("AdamW", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
   { "correct_bias", "boolean", true }, base.STATE_DTYPE })
-kinds.AdamW.create_state = states(2)
+kinds.AdamW.create_state, kinds.AdamW.state_arrays = states(2), 2
 
 function kinds.AdamW:update(index, weight, grad, state)
   local lr, wd, t = begin(self, index)
@@ -92,7 +92,7 @@ base.offer_narrow_states(kinds.AdamW)
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options
 -- learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999.
 kinds.Adamax = base.kind("Adamax", { rate(0.002), BETAS[1], BETAS[2] })
-kinds.Adamax.create_state = states(2)
+kinds.Adamax.create_state, kinds.Adamax.state_arrays = states(2), 2
 
 function kinds.Adamax:update(index, weight, grad, state)
   local lr, wd, t = begin(self, index)
@@ -109,7 +109,8 @@ end
 kinds.Nadam = base.kind("Nadam", {
   rate(0.001), BETAS[1], BETAS[2], EPSILON, { "schedule_decay", "number", 0.004 },
 })
-kinds.Nadam.create_state, kinds.Nadam.progress = states(2), { "m_schedule" }
+kinds.Nadam.create_state, kinds.Nadam.state_arrays = states(2), 2
+kinds.Nadam.progress = { "m_schedule" }
 
 -- Returns the momentum of step t.
 local function nadam_momentum(self, t)
@@ -145,7 +146,7 @@ end
 -- z = beta1 z + (1 - beta1) d - (D' - beta1 D) w; D = D'; w = -z / D. Options beta1 = 0.6,
 -- beta2 = 0.999, epsilon = 1e-8.
 kinds.FTML = base.kind("FTML", { { "beta1", "number", 0.6 }, BETAS[2], EPSILON })
-kinds.FTML.create_state = states(3)
+kinds.FTML.create_state, kinds.FTML.state_arrays = states(3), 3
 
 function kinds.FTML:update(index, weight, grad, state)
   local lr, wd, t = begin(self, index)
@@ -159,6 +160,7 @@ end
 
 --- h += d^2; w -= lr (d / sqrt(h + eps) + wd w). Option eps = 1e-7.
 kinds.AdaGrad = base.kind("AdaGrad", { { "eps", "number", 1e-7 } })
+kinds.AdaGrad.state_arrays = 1
 
 function kinds.AdaGrad.create_state(_, _, weight)
   return zeros(weight)
@@ -176,6 +178,7 @@ end
 --- One sum per row of a matrix: h += mean of d^2 along the row; w -= lr d / sqrt(h + eps).
 -- No decay. Option eps = 1e-7.
 kinds.GroupAdaGrad = base.kind("GroupAdaGrad", { { "eps", "number", 1e-7 } })
+kinds.GroupAdaGrad.state_arrays = 1
 
 function kinds.GroupAdaGrad.create_state(_, _, weight)
   if #weight._shape ~= 2 then
@@ -225,7 +228,7 @@ rule.follow(kinds.RMSProp)
 -- d; w -= step + wd w. There is no rate. The rescaled gradient is written into the given array.
 -- Options rho = 0.9, epsilon = 1e-5.
 kinds.AdaDelta = base.kind("AdaDelta", { { "rho", "number", 0.9 }, { "epsilon", "number", 1e-5 } })
-kinds.AdaDelta.create_state = states(2)
+kinds.AdaDelta.create_state, kinds.AdaDelta.state_arrays = states(2), 2
 
 function kinds.AdaDelta:update(index, weight, grad, state)
   local _, wd = begin(self, index)
@@ -245,22 +248,23 @@ end
 --- Follow the regularised leader: z += d - (sqrt(n + d^2) - sqrt(n)) w / lr; n += d^2; w = (sign(z)
 -- lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0. Options lamda1 = 0.01,
 -- learning_rate = 0.1, beta = 1.
-kinds.Ftrl = base.kind("Ftrl", { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } })
-local init_ftrl = kinds.Ftrl.init
+local FTRL = { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } }
+kinds.Ftrl = base.kind("Ftrl", FTRL)
+local init_ftrl, read_ftrl = kinds.Ftrl.init, base.form("Ftrl", FTRL)
 
--- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
-function kinds.Ftrl:init(options, ...)
-  local given = {}
-  for key, value in pairs(type(options) == "table" and options or {}) do
-    given[key] = value
-  end
-  local lr = given.learning_rate == nil and 0.1 or given.learning_rate
-  given.learning_rate = require("tycho.core.values").null
-  init_ftrl(self, given, ...)
-  self.lr = lr
+--- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
+-- @number[opt=0.01] lamda1 weight of the sum of absolute values
+-- @number[opt=0.1] learning_rate
+-- @number[opt=1] beta added to the roots of the sums of squares
+function kinds.Ftrl:init(...)
+  local a = read_ftrl(...)
+  local options = base.common(a)
+  options.lamda1, options.beta, options.learning_rate = a.lamda1, a.beta, values.null
+  init_ftrl(self, options)
+  self.lr = values.value(a.learning_rate)
 end
 
-kinds.Ftrl.create_state = states(2)
+kinds.Ftrl.create_state, kinds.Ftrl.state_arrays = states(2), 2
 
 function kinds.Ftrl:_rule(index)
   return "ftrl_update",

@@ -11,19 +11,20 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local blank = require("tycho.ndarray.class").blank
+local arrays = require "tycho.ndarray.class"
 local call = require "tycho.ndarray.call"
 local Class = require "tycho.core.class"
 local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
 local base = { registry = {} }
 
-local null = values.null
+local blank, is_array, null = arrays.blank, arrays.is_array, values.null
 
 
 -- Options -----------------------------------------------------------------------------------------
@@ -117,6 +118,18 @@ local function checked_patterns(self, list)
 end
 
 
+-- Raises E(type) unless all names of parameters are texts.
+local function check_names(self, names)
+  for index, name in pairs(names) do
+    if type(name) ~= "string" then
+      Error.raise{ code = "type", func = "optimizer." .. self.class_name,
+        argument = "param_idx2name", expected = "names", got = Error.kind(name),
+        message = ("bad name of index %s"):format(tostring(index)) }
+    end
+  end
+end
+
+
 --- @tparam[opt] table options the common ones
 function Optimizer:init(...)
   local a = BASE(...)
@@ -124,6 +137,7 @@ function Optimizer:init(...)
   self.rescale_grad, self.wd, self.clip_gradient = a.rescale_grad, a.wd, a.clip_gradient
   self.multi_precision = a.multi_precision
   self.begin_num_update, self.num_update = a.begin_num_update, a.begin_num_update
+  check_names(self, a.param_idx2name or {})
   self.idx2name, self.param_dict = tables.copy(a.param_idx2name), a.param_dict or {}
   self.no_decay = a.no_decay and checked_patterns(self, a.no_decay)
   self._attributes = a.sym and { of = a.sym:attr_dict(), names = a.sym:list_arguments() }
@@ -144,10 +158,21 @@ function base.common(a)
 end
 
 
+local function fail_schedule(self, lr)
+  Error.raise{ code = "type", func = "optimizer." .. self.class_name, argument = "lr_scheduler",
+    expected = "a function that returns a rate", got = Error.kind(lr),
+    message = ("the schedule has no rate for update %s"):format(tostring(self.num_update)) }
+end
+
+
 function Optimizer.__index(self, key)
   if key == "learning_rate" then
     local scheduler = rawget(self, "lr_scheduler")
-    return scheduler and scheduler(self.num_update) or rawget(self, "lr")
+    if not scheduler then
+      return rawget(self, "lr")
+    end
+    local lr = scheduler(self.num_update)
+    return type(lr) == "number" and lr or fail_schedule(self, lr)
   end
   return getmetatable(self)[key]
 end
@@ -186,8 +211,12 @@ local function add_attributes(self, mult, key)
 end
 
 
-local function add_all(mult, given)
+local function add_all(mult, given, func)
   for key, value in pairs(given) do
+    if type(value) ~= "number" then
+      Error.raise{ code = "type", func = func, argument = tostring(key), expected = "a number",
+        got = Error.kind(value), message = ("bad factor of '%s'"):format(tostring(key)) }
+    end
     mult[key] = value
   end
   return mult
@@ -201,7 +230,7 @@ local WD_MULT = args.form("Optimizer:set_wd_mult", { dict = true, { "args_wd_mul
 function Optimizer:set_lr_mult(...)
   local mult = {}
   add_attributes(self, mult, "lr_mult")
-  self.lr_mult = add_all(mult, LR_MULT(...).args_lr_mult)
+  self.lr_mult = add_all(mult, LR_MULT(...).args_lr_mult, "Optimizer:set_lr_mult")
 end
 
 
@@ -231,7 +260,7 @@ function Optimizer:set_wd_mult(...)
     mult[name] = self:_default_wd_mult(name)
   end
   add_attributes(self, mult, "wd_mult")
-  self.wd_mult = add_all(mult, WD_MULT(...).args_wd_mult)
+  self.wd_mult = add_all(mult, WD_MULT(...).args_wd_mult, "Optimizer:set_wd_mult")
 end
 
 
@@ -336,6 +365,91 @@ end
 
 
 -- States and updates ------------------------------------------------------------------------------
+
+--- How many arrays a rule's states have, where each has as many; nil: the rule's options decide.
+Optimizer.state_arrays = nil
+
+
+local function check_array(self, method, argument, x)
+  if not is_array(x) then
+    Error.raise{ code = "type", func = ("%s:%s"):format(self.class_name, method),
+      argument = argument, expected = "an NDArray", got = Error.kind(x),
+      message = ("bad '%s'"):format(argument) }
+  end
+end
+
+
+local function check_index(self, method, index)
+  if type(index) ~= "number" and type(index) ~= "string" then
+    Error.raise{ code = "type", func = ("%s:%s"):format(self.class_name, method),
+      argument = "index", expected = "a number or a name", got = Error.kind(index),
+      message = "bad 'index'" }
+  end
+end
+
+
+-- Returns the number of arrays in a state; nil if there is something else in it.
+local function count_arrays(state)
+  if state == nil or state == null then
+    return 0
+  elseif not values.is_plain(state) then
+    return is_array(state) and 1 or nil
+  end
+  local n = 0
+  for i = 1, #state do
+    local more = count_arrays(state[i])
+    if not more then
+      return nil
+    end
+    n = n + more
+  end
+  return n
+end
+
+
+-- Raises E(type) for a state that none of the rule's can be.
+local function check_state(self, method, state)
+  local n, want = count_arrays(state), self.state_arrays
+  local fits = n and (not want or n == want or self.multi_precision and n == want + 1)
+  if not fits then
+    Error.raise{ code = "type", func = ("%s:%s"):format(self.class_name, method),
+      argument = "state", expected = "what create_state returned",
+      got = n and ("%d array%s"):format(n, n == 1 and "" or "s") or Error.kind(state),
+      message = "bad 'state'" }
+  end
+end
+
+
+local function check_create(method)
+  return function(self, index, weight)
+    check_index(self, method, index)
+    check_array(self, method, "weight", weight)
+  end
+end
+
+
+-- Lists come from updaters, which have checked them.
+local function check_update(method)
+  return function(self, index, weight, grad, state)
+    if type(index) == "table" and values.is_plain(weight) then
+      return
+    end
+    check_index(self, method, index)
+    check_array(self, method, "weight", weight)
+    check_array(self, method, "grad", grad)
+    check_state(self, method, state)
+  end
+end
+
+
+--- Checks the arguments of the rules' methods (core/methods.lua).
+Optimizer.argument_checks = {
+  create_state = check_create("create_state"),
+  create_state_multi_precision = check_create("create_state_multi_precision"),
+  update = check_update("update"),
+  update_multi_precision = check_update("update_multi_precision"),
+}
+
 
 --- Returns a new state for a parameter: nil, an array, or a list of these with `ty.null` for
 -- nothing.
@@ -564,7 +678,7 @@ end
 -- @string[opt] name the class's own otherwise
 -- @treturn table the class
 function base.register(kind, name)
-  name = (name or kind.class_name):lower()
+  name = namespace.class_key(kind, name, Optimizer, "optimizer.register")
   if base.registry[name] and base.registry[name] ~= kind then
     log:warning(("optimizer '%s' is registered anew"):format(name))
   end

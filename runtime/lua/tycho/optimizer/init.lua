@@ -24,8 +24,10 @@ local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"
 local clip = require "tycho.optimizer.clip"
 local Error = require "tycho.core.error"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local updater = require "tycho.optimizer.updater"
+local values = require "tycho.core.values"
 
 local optimizers = {
   Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater,
@@ -51,7 +53,15 @@ optimizers.ccSGD, base.registry.ccsgd = optimizers.SGD, optimizers.SGD
 -- @string name in any case; unknown E(name)
 -- @tparam[opt] table options
 function optimizers.create(name, options)
-  if Class.is_a(name, base.Optimizer) then
+  if options ~= nil and not values.is_plain(options) then
+    Error.raise{ code = "type", func = "optimizer.create", argument = "options",
+      expected = "a table of options", got = Error.kind(options), message = "bad 'options'" }
+  elseif Class.is_a(name, base.Optimizer) then
+    if options and next(options) ~= nil then
+      Error.raise{ code = "value", func = "optimizer.create", argument = "options",
+        expected = "no options", got = Error.show(options),
+        message = "an optimizer that is made already takes no options" }
+    end
     return name
   end
   local class = type(name) == "string" and base.registry[name:lower()]
@@ -63,4 +73,4 @@ function optimizers.create(name, options)
 end
 
 
-return namespace.close(optimizers, "optimizer", "optimizer")
+return namespace.close(methods.guard_all(optimizers), "optimizer", "optimizer")

@@ -123,7 +123,7 @@ kinds.LAMB = base.kind("LAMB", {
 })
 local LAMB = kinds.LAMB
 
-LAMB.aggregate_num = 45
+LAMB.aggregate_num, LAMB.state_arrays = 45, 2
 
 
 function LAMB.create_state(_, _, weight)

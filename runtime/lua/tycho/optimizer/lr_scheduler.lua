@@ -17,6 +17,7 @@ local Class = require "tycho.core.class"
 local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
 local schedules = {}
@@ -97,8 +98,20 @@ function LRScheduler:_take_rate(lr)
 end
 
 
+-- Raises E(type), E(value) for what is no number of updates.
+local function check_number(self, num_update)
+  local is_number = type(num_update) == "number"
+  if not is_number or num_update < 0 or num_update ~= num_update then
+    Error.raise{ code = is_number and "value" or "type", func = self.class_name,
+      argument = "num_update", expected = "a number, 0 or more",
+      got = is_number and num_update or Error.kind(num_update), message = "bad 'num_update'" }
+  end
+end
+
+
 --- Returns the rate after so many updates.
 function LRScheduler:__call(num_update)
+  check_number(self, num_update)
   if num_update < self.warmup_steps then
     return self:get_warmup_lr(num_update)
   end
@@ -259,4 +272,4 @@ for _, class in ipairs{ LRScheduler, FactorScheduler, MultiFactorScheduler,
   container.register(class, "lr_scheduler." .. class.class_name)
 end
 
-return namespace.close(schedules, "lr_scheduler", "schedule")
+return namespace.close(methods.guard_all(schedules), "lr_scheduler", "schedule")

@@ -14,6 +14,7 @@ local kinds = {}
 --- Langevin dynamics: w -= lr / 2 (d + wd w), plus normal noise of deviation
 -- sqrt(lr); d rescaled and clipped.
 kinds.SGLD = base.kind("SGLD", {})
+kinds.SGLD.state_arrays = 0
 
 function kinds.SGLD:update(index, weight, grad)
   self:_update_count(index)
@@ -28,6 +29,7 @@ end
 --- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options
 -- momentum = 0 (nothing else is possible), lamda = 0.04.
 kinds.DCASGD = base.kind("DCASGD", { { "momentum", "number", 0 }, { "lamda", "number", 0.04 } })
+kinds.DCASGD.state_arrays = 1
 
 function kinds.DCASGD:create_state(_, weight)
   if self.momentum ~= 0 then
@@ -49,6 +51,7 @@ end
 
 --- For tests: w += rescaled gradient; the state is a copy of the weight.
 kinds.Test = base.kind("Test", {})
+kinds.Test.state_arrays = 1
 
 function kinds.Test.create_state(_, _, weight)
   return base.zeros(weight)

@@ -5,6 +5,7 @@
 
 local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
+local methods = require "tycho.core.methods"
 local values = require "tycho.core.values"
 
 local rule = {}
@@ -66,7 +67,8 @@ end
 -- costs, all go together, except those of a class with its own `update` and those that may have
 -- master copies.
 local function together(self, weight)
-  local many = self.update == update and base.is_on_gpu(weight) and not base.is_half(weight)
+  local many = methods.inner(self.update) == update and base.is_on_gpu(weight)
+    and not base.is_half(weight)
   return many and base.MAX_TOGETHER or 0
 end
 

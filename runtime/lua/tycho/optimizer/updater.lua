@@ -199,13 +199,35 @@ local function check_lists(indices, grads, weights)
 end
 
 
+local function check_array(x, argument)
+  if not class.is_array(x) then
+    Error.raise{ code = "type", func = "Updater", argument = argument, expected = "an NDArray",
+      got = Error.kind(x), message = ("bad '%s'"):format(argument) }
+  end
+end
+
+
+local function check_index(index)
+  if type(index) ~= "number" and type(index) ~= "string" then
+    Error.raise{ code = "type", func = "Updater", argument = "index",
+      expected = "a number, a name or a list of these", got = Error.kind(index),
+      message = "bad 'index'" }
+  end
+end
+
+
 local function update(self, index, grad, weight)
   local listed = values.is_plain(index)
   local indices, grads, weights = index, grad, weight
   if listed then
     check_lists(index, grad, weight)
   else
+    check_index(index)
     indices, grads, weights = { index }, { grad }, { weight }
+  end
+  for i = 1, #indices do
+    check_array(grads[i], "grad")
+    check_array(weights[i], "weight")
   end
   if #indices == 0 then
     return

@@ -15,6 +15,7 @@ local comments = require "tycho.prompt.comments"
 local foreign = require "tycho.core.foreign"
 local glossary = require "tycho.prompt.glossary"
 local members = require "tycho.prompt.members"
+local methods = require "tycho.core.methods"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
@@ -63,8 +64,10 @@ local function upvalues(f)
 end
 
 
---- Returns the function inside a wrapper that only records its caller (core/origin.lua).
+--- Returns the function inside a wrapper that records its caller (core/origin.lua) or checks its
+-- object (core/methods.lua).
 function manual.unwrapped(f)
+  f = methods.inner(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
       if name == "inner" then
@@ -344,9 +347,9 @@ local function class_text(class)
   add_text(lines, form and manual.signature(form) or name, "")
   add_comment(lines, manual.class_entry(name), form)
   while manual.is_class(class) and class.class_name ~= "Object" do
-    local methods = function_names(class)
-    if methods[1] then
-      add_row(lines, ("of %s:"):format(class.class_name), table.concat(methods, " "))
+    local names = function_names(class)
+    if names[1] then
+      add_row(lines, ("of %s:"):format(class.class_name), table.concat(names, " "))
     end
     class, base = base, base and rawget(base, "super")
   end

@@ -12,6 +12,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local members = require "tycho.prompt.members"
+local methods = require "tycho.core.methods"
 
 local objects = {}
 
@@ -284,7 +285,7 @@ end
 -- Functions and namespaces ------------------------------------------------------------------------
 
 local function function_line(f)
-  local info = debug.getinfo(f, "S")
+  local info = debug.getinfo(methods.inner(f), "S")
   if info.what == "C" then
     return tostring(f)
   end

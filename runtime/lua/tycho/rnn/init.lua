@@ -16,6 +16,7 @@ require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
 local rnn = {}
@@ -47,4 +48,4 @@ function rnn.rnn_unroll(cell, ...)
 end
 
 
-return namespace.close(rnn, "rnn", "cell or function")
+return namespace.close(methods.guard_all(rnn), "rnn", "cell or function")

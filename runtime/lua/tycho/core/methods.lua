@@ -1,0 +1,107 @@
+--- Methods that are called with a dot where a colon belongs: they say so, instead of failing
+-- somewhere inside.
+--
+--     methods.guard(Module)       -- Module's own methods and those of its bases
+--     mod.fit{ num_epoch = 1 }    -- E(type): Module:fit: methods take a colon ...
+--
+-- A class may have `argument_checks`: by a method's name, a function that gets the object and the
+-- arguments before the method does, and raises what is wrong with them.
+--
+-- A method is a function whose first parameter is `self`, or `_` where it needs none. Names that
+-- begin with `_`, and `init`, are left alone.
+--
+-- @module tycho.core.methods
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+
+local methods = {}
+
+local is_a = Class.is_a
+local guarded = setmetatable({}, { __mode = "k" })       -- classes
+local inside = setmetatable({}, { __mode = "k" })        -- guard -> the method inside
+
+
+--- Returns the method inside a guard; any other value as it is.
+function methods.inner(f)
+  return inside[f] or f
+end
+
+
+-- Returns whether an object's class has taken over a method of another class.
+local function has_method(object, name, f)
+  local class = type(object) == "table" and getmetatable(object)
+  return Class.is_class(class) and class[name] == f
+end
+
+
+local function fail_object(object, class, name)
+  Error.raise{ code = "type", func = ("%s:%s"):format(class.class_name, name), argument = "self",
+    expected = Error.with_article(class.class_name), got = Error.kind(object),
+    message = ("methods take a colon: x:%s(...), not x.%s(...)"):format(name, name) }
+end
+
+
+-- Returns a method that refuses objects of other classes.
+local function guard_method(class, name, inner)
+  local f
+  local check = class.argument_checks and class.argument_checks[name]
+  f = function(self, ...)
+    if not is_a(self, class) and not has_method(self, name, f) then
+      fail_object(self, class, name)
+    end
+    if check then
+      check(self, ...)
+    end
+    return inner(self, ...)
+  end
+  inside[f] = inner
+  return f
+end
+
+
+local function is_method(name, f)
+  if type(name) ~= "string" or type(f) ~= "function" or inside[f] or name == "init"
+      or name:sub(1, 1) == "_" then
+    return false
+  end
+  local first = debug.getlocal(f, 1)
+  return first == "self" or first == "_"
+end
+
+
+--- Guards the methods of a class that is complete, and of its bases.
+-- @tparam table class
+-- @treturn table the class
+function methods.guard(class)
+  if class == Class or guarded[class] then
+    return class
+  end
+  guarded[class] = true
+  local found = {}
+  for name, f in pairs(class) do
+    found[name] = is_method(name, f) and f or nil
+  end
+  for name, f in pairs(found) do
+    class[name] = guard_method(class, name, f)
+  end
+  methods.guard(class.super)
+  return class
+end
+
+
+--- Guards the classes among the values of a table.
+-- @tparam table list
+-- @treturn table the table
+function methods.guard_all(list)
+  for _, value in pairs(list) do
+    if Class.is_class(value) then
+      methods.guard(value)
+    end
+  end
+  return list
+end
+
+
+return methods
