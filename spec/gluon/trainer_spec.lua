@@ -193,30 +193,6 @@ describe("a Trainer on several devices", function()
     end
   end)
 
-  it("updates the copies alike by each optimizer, as on one device", function()
-    for _, name in ipairs{ "sgd", "nag", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad",
-        "adadelta", "ftrl", "ftml", "signum", "lamb", "lars", "lbsgd", "dcasgd" } do
-      local function run(ctx, on_store)
-        local p, q = parameter("w", 0.5, ctx), parameter("b", -0.5, ctx)
-        local t = Trainer({ p, q }, name, { learning_rate = 0.1, wd = 0.01 },
-          { update_on_kvstore = on_store })
-        for step = 1, 3 do
-          back({ p, step }, { q, 3 / step })
-          t:step(#ctx)
-        end
-        return p:list_data(), q:list_data()
-      end
-      local p, q = run{ ty.cpu(0) }
-      for _, on_store in ipairs{ false, true } do
-        local many_p, many_q = run({ ty.cpu(0), ty.cpu(1) }, on_store)
-        for i = 1, 2 do
-          assert.near(p[1], many_p[i], 1e-6, 0, name)
-          assert.near(q[1], many_q[i], 1e-6, 0, name)
-        end
-      end
-    end
-  end)
-
   it("does the halves of a step one by one", function()
     local p = parameter("w", 1, CTX)
     local t = Trainer({ p }, "sgd", { learning_rate = 1 }, { update_on_kvstore = false })

@@ -104,7 +104,7 @@ end
 
 
 --- Adam with momentum that looks ahead; the product of its schedule is one number for
--- all parameters of a device. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999,
+-- all parameters. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999,
 -- epsilon = 1e-8, schedule_decay = 0.004.
 kinds.Nadam = base.kind("Nadam", {
   rate(0.001), BETAS[1], BETAS[2], EPSILON, { "schedule_decay", "number", 0.004 },
@@ -117,22 +117,11 @@ local function nadam_momentum(self, t)
   return self.beta1 * (1 - 0.5 * 0.96 ^ (t * self.schedule_decay))
 end
 
--- Multiplies the product of the momenta by one more. Each device has its own product, so that the
--- copies of a parameter get equal steps; m_schedule is the latest, and where all begin anew.
-local function put_momentum(self, device, momentum)
-  if not self._products or self.m_schedule ~= self._latest_product then     -- at first, or loaded
-    self._products, self._first_product = {}, self.m_schedule
-  end
-  local products = self._products
-  products[device] = (products[device] or self._first_product or 1) * momentum
-  self.m_schedule, self._latest_product = products[device], products[device]
-end
-
 function kinds.Nadam:update(index, weight, grad, state)
   local lr, wd, t = begin(self, index)
   local d, m, v = gradient(self, grad, weight, wd), state[1], state[2]
   local now, later = nadam_momentum(self, t), nadam_momentum(self, t + 1)
-  put_momentum(self, weight._device, now)
+  self.m_schedule = (self.m_schedule or 1) * now
   blend(m, self.beta1, d)
   blend(v, self.beta2, d * d)
   local ahead = d * ((1 - now) / (1 - self.m_schedule))
