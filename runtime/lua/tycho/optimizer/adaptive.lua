@@ -234,10 +234,11 @@ function kinds.AdaDelta:update(index, weight, grad, state)
 end
 
 
+local FTRL = { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } }
+
 --- Follow the regularised leader: z += d - (sqrt(n + d^2) - sqrt(n)) w / lr; n += d^2; w = (sign(z)
 -- lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0. Options lamda1 = 0.01,
 -- learning_rate = 0.1, beta = 1.
-local FTRL = { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } }
 kinds.Ftrl = base.kind("Ftrl", FTRL)
 local init_ftrl, read_ftrl = kinds.Ftrl.init, base.form("Ftrl", FTRL)
 
