@@ -266,6 +266,16 @@ describe("networks as ONNX", function()
     assert.equal("unsupported", e.code)
     assert.equal("inverse", e.node)
   end)
+
+  it("refuses outputs that its converters do not make", function()
+    local leaky = ty.sym.LeakyReLU{ V "x", act_type = "rrelu", name = "leaky" }
+    for _, net in ipairs{ leaky, leaky[2], leaky[2] * 2, leaky[1] + leaky[2] } do
+      local e = assert.raises("unsupported", ty.onnx.export_model, net, {}, { x = { 2, 3 } },
+        "/tmp/never.onnx")
+      assert.equal("leaky", e.node)
+    end
+    check("rrelu", leaky[1], { x = { 2, 3 } })
+  end)
 end)
 
 describe("recorded networks as ONNX", function()
