@@ -176,8 +176,8 @@ local function fuse_into(g, n)
 end
 
 
--- Returns a variable with the shape of its parameter, which layers that are replaced do not tell any
--- more; the variable itself if it has one, or is none.
+-- Returns a variable with the shape of its parameter, which replaced layers no longer tell; the
+-- variable itself if it has a shape or is no parameter.
 local function describe_variable(g, n)
   local x = not n.attrs.__shape__ and g.params[n.name]
   return x and node.variable(n.name, node.merged(n.attrs,

@@ -24,8 +24,8 @@ local function format_key(key)
 end
 
 
--- Raises E(type) unless a key is a number, a text or a list of keys without holes and names; E(value)
--- for nothing.
+-- Raises E(type) unless a key is a number, a text or a list of keys without holes and names;
+-- E(value) for nothing.
 local function check_key(key, func)
   if type(key) == "number" or type(key) == "string" then
     return

@@ -252,8 +252,8 @@ local function list_resized_axes(n, x, roi, scales, sizes)
   for i, at in ipairs(which) do
     local a = { at = at, size = shape[at + 1] }
     a.scale = factor and factor[i] or common or wanted[i] / a.size
-    a.out = factor and floor(round_to_single(a.size * a.scale)) or common and floor(a.size * common + 0.5)
-      or wanted[i]
+    a.out = factor and floor(round_to_single(a.size * a.scale))
+      or common and floor(a.size * common + 0.5) or wanted[i]
     local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- false for NaN
     if not fits then
       value.damaged("axis %d would have %g elements", at, a.out)
