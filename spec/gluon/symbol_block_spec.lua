@@ -3,6 +3,7 @@
 local blocks = require "spec.support.blocks"
 local ty = require "tycho"
 local device = require "spec.support.device"
+local folder = require "spec.support.folder"
 
 local autograd, gluon, nd, sym = ty.autograd, ty.gluon, ty.nd, ty.sym
 local SymbolBlock = gluon.SymbolBlock
@@ -223,6 +224,27 @@ describe("a block of a symbol", function()
       results[i] = { noise:totable(), y:totable() }
     end
     assert.same(results[1], results[2])
+  end)
+
+  it("comes from files of a network with a constant, whose initializer has no name", function()
+    local Net = gluon.HybridBlock:extend("Net")
+    function Net:init()
+      self.scale = self.params:get_constant("scale", nd.array{ 1, 2, 3 })
+      self.fc = gluon.nn.Dense(2, { in_units = 3 })
+    end
+    function Net:forward(x)
+      return self.fc(ty.F.broadcast_mul(x, ty.F.reshape(self.scale:data(x), { shape = { 1, 3 } })))
+    end
+    local net, x = Net(), nd.array{ { 1, -1, 2 } }
+    net:initialize()
+    net:hybridize()
+    local want = net(x):totable()
+    folder.with(function(dir)
+      local graph, weights = net:export(dir .. "/net")
+      assert.same(want, SymbolBlock.imports(graph, "data", weights)(x):totable())
+      local empty = SymbolBlock.imports(graph, "data")
+      assert.raises("name", empty.initialize, empty)     -- no values, and no way to make them
+    end)
   end)
 
   it("comes from files of a checkpoint", function()

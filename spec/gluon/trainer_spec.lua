@@ -250,6 +250,25 @@ describe("a Trainer on several devices", function()
     t:step(1)
     assert.near({ -3, -3 }, p:data(CTX[1]))
   end)
+
+  it("begins with the values of the first device, wherever it updates", function()
+    for _, on_store in ipairs{ true, false } do
+      local net = gluon.nn.BatchNorm{ in_channels = 1 }
+      net:initialize{ ctx = CTX }
+      net.gamma:list_data()[2][":"] = 7
+      local trainer = gluon.Trainer(net:collect_params(), "sgd", { learning_rate = 0 },
+        { update_on_kvstore = on_store })
+      local list = autograd.record(function()
+        return { net(nd.ones{ 4, 1 }), net(nd.ones({ 4, 1 }, { ctx = CTX[2] }) * 5) }
+      end)
+      autograd.backward(list)
+      trainer:step(1)
+      for _, name in ipairs{ "gamma", "running_mean" } do
+        local x = net[name]:list_data()
+        assert.equal(x[1]:asscalar(), x[2]:asscalar(), name)
+      end
+    end
+  end)
 end)
 
 

@@ -131,6 +131,62 @@ describe("amp", function()
     assert.equal(1, count)
   end)
 
+  it("counts positions in float32", function()
+    local layer = ty.sym.FullyConnected{ ty.sym.Variable "x", ty.sym.Variable "w", no_bias = true,
+      num_hidden = 3000 }
+    local w = ty.nd.zeros{ 3000, 2 }
+    w[2051] = 3
+    for _, target in ipairs{ "bfloat16", "float16" } do
+      local function last(y)
+        local exe = ty.amp.convert(y, { target = target }):bind{ ctx = ty.cpu(),
+          args = { x = ty.nd.ones{ 1, 2 }, w = w } }
+        return exe:forward()[1]:reshape{ -1 }[-1]:asscalar()
+      end
+      assert.equal(2051, last(ty.sym.argmax{ layer, axis = 1 }))
+      assert.equal(2051, last(ty.sym.argmin{ -layer, axis = 1 }))
+      assert.equal(2051, last(ty.sym.argmax_channel{ layer }))
+      assert.equal(2999, last(ty.sym.contrib.arange_like{ layer, axis = 1 }))
+      ty.amp.init{ target = target }
+      local y = ty.nd.FullyConnected{ ty.nd.ones{ 1, 2 }, w, no_bias = true, num_hidden = 3000 }
+      assert.equal(target, y.dtype)
+      assert.equal(2051, ty.nd.argmax{ y, axis = 1 }:asscalar())
+      assert.equal(2999, ty.nd.contrib.arange_like{ y, axis = 1 }[-1]:asscalar())
+      ty.amp.off()
+    end
+  end)
+
+  it("brings operators of one type a half and a float32", function()
+    local S = ty.sym
+    local layer = S.Convolution{ S.Variable "data", kernel = { 3, 3 }, pad = { 1, 1 },
+      num_filter = 3, name = "conv" }
+    local other = S.Variable("other", { shape = { 1, 3, 8, 8 } })
+    local boxes = S.Variable("boxes", { shape = { 2, 5 } })
+    local nets = {
+      S.LeakyReLU{ layer, act_type = "prelu" }, S.Crop{ layer, other, num_args = 2 },
+      S.UpSampling{ layer, other, num_args = 2, scale = 1, sample_type = "nearest" },
+      S.ROIPooling{ layer, boxes, pooled_size = { 2, 2 }, spatial_scale = 1 },
+      S.contrib.ROIAlign{ layer, boxes, pooled_size = { 2, 2 }, spatial_scale = 1 },
+      S.contrib.BilinearResize2D{ layer, other, mode = "like" },
+      S.broadcast_logical_and(layer, other), S.contrib.RMSNorm{ layer, axis = -1 },
+    }
+    ty.random.seed(4)
+    local given = {}
+    local function run(net)
+      local exe = net:simple_bind{ ctx = ty.cpu(), data = { 1, 2, 8, 8 } }
+      for name, x in pairs(exe.arg_dict) do
+        given[name] = given[name] or ty.nd.random.uniform{ 0.1, 1, shape = x.shape }
+        x[":"] = given[name]
+      end
+      return exe:forward()[1]:astype "float32"
+    end
+    given.boxes = ty.nd.array{ { 0, 1, 1, 6, 6 }, { 0, 2, 3, 7, 5 } }
+    for i, net in ipairs(nets) do
+      local want = run(net)
+      local off = (run(ty.amp.convert(net)) - want):abs():max():asscalar()
+      assert.is_true(off <= 0.02 * want:abs():max():asscalar(), i .. ": " .. off)
+    end
+  end)
+
   it("takes other lists, and leaves nodes out", function()
     local net = network()
     local of = types((ty.amp.convert(net, { always = { "FullyConnected" } })))

@@ -3,6 +3,7 @@
 
 local shell = require "spec.support.shell"
 local ty = require "tycho"
+require "spec.helper"
 
 local function sym_gen(key)
   local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, flatten = false,
@@ -89,6 +90,45 @@ describe("BucketingModule", function()
     local n = bound(5)
     n:forward(batch(30))
     assert.near(0.1, n:get_params().wide2_weight:totable()[1][1])
+  end)
+
+  it("tells apart lists that look alike, and one that the caller changes", function()
+    local asked = {}
+    local function gen(key)
+      asked[#asked + 1] = key
+      return ty.sym.identity(ty.sym.Variable "data") * #asked, { "data" }, nil
+    end
+    local m = ty.mod.BucketingModule{ sym_gen = gen, default_bucket_key = 0 }
+    m:bind{ data_shapes = { { "data", { 1 } } }, for_training = false }
+    m:init_params()
+    local function run(key)
+      m:forward(ty.io.DataBatch{ data = { ty.nd.ones{ 1 } }, bucket_key = key,
+        provide_data = { { "data", { 1 } } } }, false)
+      return m:get_outputs()[1]:asscalar()
+    end
+    local key = { 5, "a" }
+    local known = run(key)
+    assert.equal(known, run(key))
+    key[1] = 7
+    assert.equal(known + 1, run(key))
+    key[1] = 5
+    assert.equal(known, run(key))
+    assert.equal(known + 2, run{ "a,sb" })
+    assert.equal(known + 3, run{ "a", "b" })
+    assert.equal(known + 4, run{ 0.1 + 0.2 })
+    assert.equal(known + 5, run{ 0.3 })
+    assert.equal(known + 5, run{ 0.3 })
+  end)
+
+  it("refuses keys that are no lists", function()
+    local options = { sym_gen = sym_gen, default_bucket_key = { width = 3 } }
+    local e = assert.raises("type", ty.mod.BucketingModule, options)
+    assert.matches("field 'width'", tostring(e))
+    assert.raises("type", ty.mod.BucketingModule, sym_gen, { logger = ty.log })
+    options.default_bucket_key = { 1, [3] = 2 }
+    assert.raises("type", ty.mod.BucketingModule, options)
+    options.default_bucket_key = { 1, { true } }
+    assert.raises("type", ty.mod.BucketingModule, options)
   end)
 
   it("takes lists as keys", function()

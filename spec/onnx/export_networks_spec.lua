@@ -72,6 +72,27 @@ describe("networks as ONNX", function()
     check("foreach", ty.sym.Group{ outs, states }, { d = { 3, 2, 5 }, s = { 2, 4 } })
   end)
 
+  it("with a softmax of three and more axes", function()
+    for _, mode in ipairs{ "instance", "channel" } do
+      check("softmax_activation_" .. mode, ty.sym.SoftmaxActivation{ V "data", mode = mode },
+        { data = { 2, 3, 4, 5 } })
+      check("softmax_activation_rows_" .. mode, ty.sym.SoftmaxActivation{ V "data", mode = mode },
+        { data = { 2, 3, 4 } })
+    end
+  end)
+
+  it("with images resized by factors that a float32 is below or above, and to one row", function()
+    for _, corners in ipairs{ false, true } do
+      for height = 1, 30 do
+        for _, size in ipairs{ { 10, 7 }, { 9, 11 }, { 3, 6 }, { 1, 2 } } do
+          check("resize_" .. height .. size[1] .. tostring(corners),
+            contrib.BilinearResize2D{ V "data", height = height, width = 31 - height,
+              align_corners = corners }, { data = { 1, 1, size[1], size[2] } }, { opset = 17 })
+        end
+      end
+    end
+  end)
+
   it("with a choice", function()
     local a, b = V "a", V "b"
     local y = contrib.cond(V "p", function() return a * 2 end, function() return a - b end)
@@ -244,6 +265,16 @@ describe("networks as ONNX", function()
     assert.is_false(ok)
     assert.equal("unsupported", e.code)
     assert.equal("inverse", e.node)
+  end)
+
+  it("refuses outputs that its converters do not make", function()
+    local leaky = ty.sym.LeakyReLU{ V "x", act_type = "rrelu", name = "leaky" }
+    for _, net in ipairs{ leaky, leaky[2], leaky[2] * 2, leaky[1] + leaky[2] } do
+      local e = assert.raises("unsupported", ty.onnx.export_model, net, {}, { x = { 2, 3 } },
+        "/tmp/never.onnx")
+      assert.equal("leaky", e.node)
+    end
+    check("rrelu", leaky[1], { x = { 2, 3 } })
   end)
 end)
 

@@ -92,6 +92,16 @@ describe("a network of an ONNX file", function()
     end)
   end)
 
+  it("computes sizes from factors in float32, as ONNX Runtime does", function()
+    for size, out in pairs{ [10] = 13, [3] = 7, [7] = 9 } do
+      local model = { nodes = { { "Resize", { "x", "", "factors" }, { "y" } } },
+        inputs = { x = { 1, 1, 1, size } }, outputs = { "y" },
+        constants = { factors = array{ 1, 1, 1, out / size } } }
+      local y = run(model, { x = ty.nd.ones{ 1, 1, 1, size } })
+      assert.equal(out, #y[1][1][1])
+    end
+  end)
+
   it("has no trace of shape arithmetic", function()
     local model = small({
       { "Shape", { "x" }, { "s" } },

@@ -311,6 +311,21 @@ describe("quantize_model", function()
     end
   end
 
+  it("leaves a weight that others read, with its shape", function()
+    local w = ty.sym.Variable "w"
+    local layer = ty.sym.FullyConnected{ ty.sym.Variable "data", w, num_hidden = 16,
+      no_bias = true, name = "fc" }
+    local tied = layer + ty.sym.sum(ty.sym.square(w), { axis = 1, keepdims = true })
+      :reshape{ shape = { 1, 16 } }:broadcast_axes{ axis = 0, size = 4 }
+    local x = nd.random.uniform{ -1, 1, shape = { 4, 32 } }
+    local given = { w = nd.random.uniform{ -1, 1, shape = { 16, 32 } } }
+    local exact = run(tied, given, nil, x)
+    local q, params = ty.contrib.quantization.quantize_dynamic(tied, given)
+    local off = (run(q, params, nil, x) - exact):abs():max():asscalar()
+    assert.is_true(off > 0 and off < 0.02 * exact:abs():max():asscalar(), off)
+    assert.is_nil(tied:attr_dict().w)                    -- the network itself is as it was
+  end)
+
   it("leaves excluded layers", function()
     local q = ty.contrib.quantization.quantize_model{ sym = net, arg_params = arg,
       aux_params = aux, calib_mode = "none", excluded_sym_names = { "c0", "fc" } }

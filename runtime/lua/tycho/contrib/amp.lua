@@ -42,16 +42,21 @@ local ALWAYS = [[
   _contrib_ModulatedDeformableConvolution
 ]]
 
--- Losses, functions that overflow or cancel in a half type, sums of many numbers, factorizations.
+-- Losses, functions that overflow or cancel in a half type, sums of many numbers, factorizations,
+-- positions, which are of the data's type, and coordinates of boxes.
 local NEVER = [[
   SoftmaxOutput SVMOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
   MakeLoss make_loss CTCLoss softmax_cross_entropy _contrib_linear_cross_entropy smooth_l1 softmax
   log_softmax softmin SoftmaxActivation masked_softmax exp expm1 log log10 log2 log1p _power
   _power_scalar _rpower_scalar broadcast_power square reciprocal rsqrt rcbrt gamma gammaln erfinv
   sinh cosh tan arccos arcsin arccosh arctanh norm L2Normalization LayerNorm InstanceNorm
-  GroupNorm LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm
+  GroupNorm _contrib_RMSNorm LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm
   _linalg_syevd _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag
   BilinearSampler GridGenerator SpatialTransformer Correlation _contrib_count_sketch
+  argmax argmin argmax_channel _contrib_arange_like _histogram _contrib_allclose ROIPooling
+  _contrib_ROIAlign _contrib_RROIAlign _contrib_PSROIPooling _contrib_DeformablePSROIPooling
+  _contrib_Proposal _contrib_MultiProposal _contrib_MultiBoxPrior _contrib_MultiBoxTarget
+  _contrib_MultiBoxDetection _contrib_box_encode _contrib_box_decode _contrib_box_iou
 ]]
 
 -- Operators whose inputs must have one type.
@@ -60,7 +65,9 @@ local WIDEST = [[
   broadcast_sub broadcast_mul broadcast_div broadcast_mod broadcast_maximum broadcast_minimum
   broadcast_hypot broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal
   broadcast_lesser broadcast_lesser_equal _equal _not_equal _greater _greater_equal _lesser
-  _lesser_equal Concat stack where _rnn_param_concat
+  _lesser_equal _logical_and _logical_or _logical_xor broadcast_logical_and broadcast_logical_or
+  broadcast_logical_xor Concat stack where _rnn_param_concat Crop UpSampling LeakyReLU
+  _contrib_BilinearResize2D _contrib_swiglu _linalg_trmm
 ]]
 
 

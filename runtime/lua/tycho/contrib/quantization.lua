@@ -176,6 +176,15 @@ local function fuse_into(g, n)
 end
 
 
+-- Returns a variable with the shape of its parameter, which replaced layers no longer tell; the
+-- variable itself if it has a shape or is no parameter.
+local function describe_variable(g, n)
+  local x = not n.attrs.__shape__ and g.params[n.name]
+  return x and node.variable(n.name, node.merged(n.attrs,
+    { __shape__ = ("(%s,)"):format(table.concat(x.shape, ", ")) })) or n
+end
+
+
 -- Makes int8 nodes whose results only int8 nodes read store 8-bit integers.
 local function keep_levels(g)
   local order = node.walk(g.entries)
@@ -204,7 +213,7 @@ local function keep_levels(g)
   end
   g.entries = node.copy(g.entries, function(n, moved)
     if not n.op then
-      return { { n, 0 } }
+      return { { describe_variable(g, n), 0 } }
     elseif not IS_INT8[n.op] then
       return nil
     end

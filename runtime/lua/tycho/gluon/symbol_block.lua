@@ -71,13 +71,18 @@ end
 local function make_parameter(self, n, mutated)
   local options = { allow_deferred_init = true, grad_req = mutated[n] and "null" or nil,
     shape = read_shape(n), lr_mult = read_number(n.attrs, "lr_mult"),
-    wd_mult = read_number(n.attrs, "wd_mult"), init = n.attrs.__init__,
+    wd_mult = read_number(n.attrs, "wd_mult"),
     dtype = args.DTYPE_NAMES[read_number(n.attrs, "dtype")] }
-  if self._params:contains(n.name) then
+  local known = self._params:contains(n.name)
+  if known then
     options = {}
   end
   options.name = n.name
-  return self._params:get(options)
+  local p = self._params:get(options)
+  if not known and rawget(p, "_init") == nil then
+    rawset(p, "_init", n.attrs.__init__)                 -- may be another script's: checked at use
+  end
+  return p
 end
 
 

@@ -244,8 +244,8 @@ local function update_store(self)
     if known == nil and p:_is_ready() then
       stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
         self._on_store)
-      if not self._on_store and kv.num_workers > 1 then
-        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin with the same values
+      if not self._on_store and (kv.num_workers > 1 or #self._ctx > 1) then
+        kv:pull(p.name, { out = p:list_data() })           -- all begin with the same values
       end
       self._versions[p.name] = version
     elseif known and known ~= version and self._on_store and kv._put then

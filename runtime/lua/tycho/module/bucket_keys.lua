@@ -11,8 +11,10 @@ local bucket_keys = {}
 
 
 local function format_key(key)
-  if not is_plain(key) then
-    return type(key):sub(1, 1) .. tostring(key)
+  if type(key) == "number" then
+    return ("%.17g"):format(key)
+  elseif type(key) == "string" then
+    return ("%q"):format(key)
   end
   local parts = {}
   for i, part in ipairs(key) do
@@ -22,26 +24,62 @@ local function format_key(key)
 end
 
 
---- Returns a key as text for messages.
-function bucket_keys.show(key)
-  return format_key(key):sub(2)
+-- Raises E(type) unless a key is a number, a text or a list of keys without holes and names;
+-- E(value) for nothing.
+local function check_key(key, func)
+  if type(key) == "number" or type(key) == "string" then
+    return
+  end
+  local got, count = not is_plain(key) and Error.kind(key), 0
+  for name in pairs(got and {} or key) do
+    count = count + 1
+    got = got or type(name) ~= "number" and ("a table with field '%s'"):format(tostring(name))
+  end
+  if not got and count ~= #key then
+    got = "a list with holes"
+  end
+  if got then
+    Error.raise{ code = value(key) == nil and "value" or "type", func = func,
+      argument = "bucket_key", expected = "a number, a text or a list of these",
+      got = got, message = "bad bucket key" }
+  end
+  for _, part in ipairs(key) do
+    check_key(part, func)
+  end
 end
 
 
---- Returns the one value that stands for all equal keys.
+--- Returns a key as text for messages.
+function bucket_keys.show(key)
+  return type(key) == "string" and key or format_key(key)
+end
+
+
+-- Returns a list of lists with tables of its own.
+local function copy_key(key)
+  if type(key) ~= "table" then
+    return key
+  end
+  local copy = {}
+  for i, part in ipairs(key) do
+    copy[i] = copy_key(part)
+  end
+  return copy
+end
+
+
+--- Returns the one value that stands for all equal keys; it stays as it is when the caller changes
+-- the key.
 -- @tparam table known lists that were met, by their text
 -- @param key
 -- @string func for errors
 function bucket_keys.unique(known, key, func)
-  if type(key) == "number" or type(key) == "string" then
+  check_key(key, func)
+  if type(key) ~= "table" then
     return key
-  elseif not is_plain(key) then
-    Error.raise{ code = value(key) == nil and "value" or "type", func = func,
-      argument = "bucket_key", expected = "a number, a text or a list of these",
-      got = Error.kind(key), message = "bad bucket key" }
   end
   local text = format_key(key)
-  known[text] = known[text] or key
+  known[text] = known[text] or copy_key(key)
   return known[text]
 end
 

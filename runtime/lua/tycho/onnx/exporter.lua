@@ -468,14 +468,18 @@ end
 
 
 -- Returns the name of a node's output. A constant becomes an initializer when its name is first
--- asked for. nil: the output is not in the file.
+-- asked for. nil: the node is not in the file. An output that its converter does not make raises
+-- E(unsupported).
 local function find_name(self, entry)
   local n, k = entry[1], entry[2]
   self.value_names[n] = self.value_names[n] or {}
   local names = self.value_names[n]
   if not names[k + 1] then
     local x = self.constants[n] and self.constants[n][k + 1]
-    if not x then
+    if not x and names[1] then
+      self.node = n
+      self:refuse("its output %d, '%s', is used", k, node.output_name(n, k))
+    elseif not x then
       return nil
     end
     names[k + 1] = self:array(x, node.output_name(n, k))

@@ -4,6 +4,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local ffi = require "ffi"
 local tables = require "tycho.core.tables"
 local value = require "tycho.onnx.value"
 
@@ -222,6 +223,10 @@ local function resize_bilinear(x, axes, o)
 end
 
 
+-- Returns the float32 that is nearest to a number; ONNX Runtime computes sizes in that type.
+local function round_to_single(v) return tonumber(ffi.cast("float", v)) end
+
+
 local POLICIES = { stretch = "stretch", not_larger = "not_larger", not_smaller = "not_smaller" }
 
 -- Returns the axes that the node lists, each a table: `at` (from 0), `size` of the input, `out` of
@@ -247,8 +252,8 @@ local function list_resized_axes(n, x, roi, scales, sizes)
   for i, at in ipairs(which) do
     local a = { at = at, size = shape[at + 1] }
     a.scale = factor and factor[i] or common or wanted[i] / a.size
-    a.out = factor and floor(a.size * a.scale) or common and floor(a.size * common + 0.5)
-      or wanted[i]
+    a.out = factor and floor(round_to_single(a.size * a.scale))
+      or common and floor(a.size * common + 0.5) or wanted[i]
     local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- false for NaN
     if not fits then
       value.damaged("axis %d would have %g elements", at, a.out)

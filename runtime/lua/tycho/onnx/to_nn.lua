@@ -5,6 +5,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local ffi = require "ffi"
 local tables = require "tycho.core.tables"
 
 local to = {}
@@ -225,6 +226,11 @@ end
 to.softmax, to.log_softmax = make_softmax "Softmax", make_softmax "LogSoftmax"
 to.softmin = make_softmax("Softmax", true)
 
+-- Emits a softmax along the last axis.
+local function emit_last_softmax(e, c)
+  return e:emit("Softmax", { c.inputs[1] }, { axis = #c.shapes[1] - 1 })
+end
+
 -- Emits a softmax over all numbers of a sample.
 local function emit_sample_softmax(e, c)
   local shape = c.shapes[1]
@@ -239,14 +245,14 @@ function to.SoftmaxActivation(e, c)
   if c.p.mode == "channel" then
     return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
   end
-  return emit_sample_softmax(e, c)
+  return emit_last_softmax(e, c)
 end
 
 function to.SoftmaxOutput(e, c)
   if c.p.multi_output then
     return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
   elseif c.p.preserve_shape then
-    return e:emit("Softmax", { c.inputs[1] }, { axis = #c.shapes[1] - 1 })
+    return emit_last_softmax(e, c)
   end
   return emit_sample_softmax(e, c)
 end
@@ -412,12 +418,33 @@ function to.Pad(e, c)
   return e:emit("Pad", { c.inputs[1], e:ints(pads), number }, { mode = c.p.mode })
 end
 
--- Emits the input, (batch, channels, height, width), resized to the node's output's shape.
-local function emit_resize(e, c, attrs)
+local single = ffi.new "float[1]"                        -- filled in and read by find_factor
+local bits = ffi.cast("int32_t *", single)
+
+-- Returns a factor of float32 that takes an axis to `out` elements, whether the product is rounded
+-- to float32 or not, before it is rounded down: out / size, or the next one above.
+local function find_factor(out, size)
+  single[0] = out / size
+  if single[0] * size < out then
+    bits[0] = bits[0] + 1
+  end
+  return tonumber(single[0])
+end
+
+-- Emits the input, (batch, channels, height, width), resized to the node's output's shape. first:
+-- an axis of one element is the first one of the input.
+local function emit_resize(e, c, attrs, first)
   local out = e:known{ c.out[1].shape[3], c.out[1].shape[4] }
-  local input = e:known{ c.shapes[1][3], c.shapes[1][4] }
-  local list = { 1, 1, out[1] / input[1], out[2] / input[2] }
-  return e:emit("Resize", { c.inputs[1], "", e:list(list, "float32") }, attrs)
+  local size = tables.copied(e:known{ c.shapes[1][3], c.shapes[1][4] })
+  local x = c.inputs[1]
+  for i = 1, 2 do
+    if first and out[i] == 1 and size[i] > 1 then
+      x = e:emit("Slice", { x, e:ints{ 0 }, e:ints{ 1 }, e:ints{ i + 1 } })
+      size[i] = 1
+    end
+  end
+  local list = { 1, 1, find_factor(out[1], size[1]), find_factor(out[2], size[2]) }
+  return e:emit("Resize", { x, "", e:list(list, "float32") }, attrs)
 end
 
 function to.UpSampling(e, c)
@@ -438,7 +465,7 @@ end
 
 to["_contrib_BilinearResize2D"] = function(e, c)
   return emit_resize(e, c, { mode = "linear",
-    coordinate_transformation_mode = c.p.align_corners and "align_corners" or "half_pixel" })
+    coordinate_transformation_mode = c.p.align_corners and "align_corners" or "half_pixel" }, true)
 end
 
 function to.ROIPooling(e, c)
