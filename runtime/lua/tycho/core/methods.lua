@@ -43,19 +43,26 @@ local function fail_object(object, class, name)
 end
 
 
+-- A guard as source: compiled for each method, so that the JIT compiler, which goes by prototypes,
+-- sees a function of its own in each. Closures of one prototype cost a small module's step 25 us.
+local SOURCE = [[
+local inner, is_a, class, name, has_method, fail_object, check = ...
+local f
+f = function(self, ...)
+  if not has_method(self, name, f) and not is_a(self, class) then
+    fail_object(self, class, name)
+  end%s
+  return inner(self, ...)
+end
+return f]]
+local PLAIN, CHECKED = SOURCE:format(""), SOURCE:format("\n  check(self, ...)")
+local CHUNK = debug.getinfo(1, "S").source               -- errors take it for this file
+
 -- Returns a method that refuses objects of other classes.
 local function guard_method(class, name, inner)
-  local f
   local check = class.argument_checks and class.argument_checks[name]
-  f = function(self, ...)
-    if not is_a(self, class) and not has_method(self, name, f) then
-      fail_object(self, class, name)
-    end
-    if check then
-      check(self, ...)
-    end
-    return inner(self, ...)
-  end
+  local make = assert(loadstring(check and CHECKED or PLAIN, CHUNK))
+  local f = make(inner, is_a, class, name, has_method, fail_object, check)
   inside[f] = inner
   return f
 end
