@@ -43,8 +43,8 @@ local function fail_object(object, class, name)
 end
 
 
--- A guard as source: compiled for each method, so that the JIT compiler, which goes by prototypes,
--- sees a function of its own in each. Closures of one prototype cost a small module's step 25 us.
+-- The source of a guard. It is compiled once per method: the JIT compiler works by prototypes, and
+-- with one prototype for all guards the step of a small module took 25 us more.
 local SOURCE = [[
 local inner, is_a, class, name, has_method, fail_object, check = ...
 local f

@@ -6,6 +6,7 @@
 --
 -- @module tycho.core.nested
 
+local counted_from_1 = require "tycho.core.list"
 local values = require "tycho.core.values"
 
 local nested = {}
@@ -82,6 +83,23 @@ end
 function nested.regroup(flat, structure, finish)
   local list, n = regroup_list(flat, structure, 0, 1, finish)
   return list, n
+end
+
+
+--- Returns the values of a structure, with as many results; lists in them count from 1.
+-- @tparam table flat
+-- @string structure
+function nested.results(flat, structure)
+  local list, n = nested.regroup(flat, structure, counted_from_1)
+  return unpack(list, 1, n)
+end
+
+
+--- Returns the arguments of a body that one value gives: the entries of a list, or the value.
+-- @tparam table flat
+-- @string structure
+function nested.arguments(flat, structure)
+  return nested.results(flat, (structure:gsub("^%((.*)%)$", "%1")))
 end
 
 

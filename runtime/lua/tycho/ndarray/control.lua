@@ -8,7 +8,6 @@
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
-local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local finite = require "tycho.op.finite"
 local nested = require "tycho.core.nested"
@@ -32,17 +31,7 @@ local function flatten(n, list, what, func)
 end
 
 
--- Returns the values of a structure, with as many results.
-local function regroup(flat, structure)
-  local list, n = nested.regroup(flat, structure, counted_from_1)
-  return unpack(list, 1, n)
-end
-
-
--- Returns the arguments of a body that stand for one value: the entries of a list, or the value.
-local function arguments(flat, structure)
-  return regroup(flat, (structure:gsub("^%((.*)%)$", "%1")))
-end
+local regroup, arguments = nested.results, nested.arguments
 
 
 -- Returns the new states of a step as a list as long as the one before.

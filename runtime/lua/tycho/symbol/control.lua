@@ -13,7 +13,6 @@ local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local bodies = require "tycho.symbol.bodies"
 local Class = require "tycho.core.class"
-local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
 local nested = require "tycho.core.nested"
@@ -54,17 +53,7 @@ local function flatten(n, list, what, func, Symbol)
 end
 
 
--- Returns the values of a structure, with as many results.
-local function regroup(flat, structure)
-  local list, n = nested.regroup(flat, structure, counted_from_1)
-  return unpack(list, 1, n)
-end
-
-
--- Returns the arguments of a body that stand for one value: the entries of a list, or the value.
-local function arguments(flat, structure)
-  return regroup(flat, (structure:gsub("^%((.*)%)$", "%1")))
-end
+local regroup, arguments = nested.results, nested.arguments
 
 
 -- Returns one variable per outer value, "data-0", as the parameters of a body.
