@@ -55,7 +55,7 @@ function bucket_keys.show(key)
 end
 
 
--- Returns a list of lists with tables of its own.
+-- Returns a copy of a key that shares no table with it.
 local function copy_key(key)
   if type(key) ~= "table" then
     return key
@@ -68,8 +68,7 @@ local function copy_key(key)
 end
 
 
---- Returns the one value that stands for all equal keys; it stays as it is when the caller changes
--- the key.
+--- Returns one value for all equal keys. It is a copy, so that the caller may change the key later.
 -- @tparam table known lists that were met, by their text
 -- @param key
 -- @string func for errors

@@ -344,7 +344,7 @@ local function is_entry(a, b)
 end
 
 
--- Returns whether a body reads an outer entry by another way than as one of its own variables.
+-- Returns whether a body reads an outer entry other than as one of its own variables.
 local function captures(body, entry)
   for v, outer in pairs(body.outer) do
     if not body.own[v] and is_entry(outer, entry) then
