@@ -10,8 +10,8 @@
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
-/* In the order in which a kernel does them: PRE_* to in[0], POST_* to out[0]. `operand` is an input
-** after those of the operator. */
+/* In the order in which a kernel does them: PRE_* to in[0], BESIDE_* by the way, POST_* to out[0].
+** `operand` is an input after those of the operator. */
 enum fused_kind {
   /* in[0] is the data of the activation before the operator; of a gradient's kernel, CAN(PRE_ACT)
   ** means that it does POST_ACT_GRAD for what the forward kernel does so */
@@ -34,6 +34,11 @@ enum fused_kind {
   /* in[0] is the gradient of the output of a relu, which the operand holds; relu's gradient takes
   ** its place, and is an output after those of the operator, too */
   PRE_KEPT_GRAD,
+  /* of log_softmax along the last axis: the elements picked by the operand, one of each row, are an
+  ** output after that of the operator, which may be left out; that gets probabilities instead of
+  ** their logarithms, which only a PRE_PICK_GRAD with `exponentials` reads
+  ** (operators/nn/picked_log.h) */
+  BESIDE_PICK,
   /* times scale, plus shift, of each channel */
   POST_SCALE,
   /* plus what out[0] holds */
@@ -55,7 +60,13 @@ enum fused_kind {
 #define CAN_ACT_OF_SUM (1u << 30)
 /* besides PRE_ACT_GRAD: of half types, too, with the bits of the activation's operator */
 #define CAN_HALF_GRAD (1u << 29)
+static inline bool fused_before(enum fused_kind kind) { return kind < BESIDE_PICK; }
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
+/* Returns whether what is fused is one more output of the kernel. */
+static inline bool fused_kept(enum fused_kind kind)
+{
+  return kind == PRE_KEPT_GRAD || kind == BESIDE_PICK;
+}
 
 /* per channel; the shift has the bias in it */
 struct scaling {
@@ -65,6 +76,7 @@ struct scaling {
 struct fused_op {
   enum fused_kind kind;
   int operand;                                        /* place among the inputs, -1: none */
+  bool exponentials;                                  /* PRE_PICK_GRAD: after BESIDE_PICK */
   union {
     int act;                                          /* ACT_* */
     const struct scaling *scaling;

@@ -4,7 +4,8 @@
 ** apply to its output the activation that comes next, or a sum, or, in a gradient's kernel, the
 ** gradient of the activation that made the data; apply to its input the activation that comes
 ** before, or, in a gradient's kernel, the gradient that comes before, of an activation, of a loss
-** or of a pick. Here node i takes over such a neighbour, or two, where
+** or of a pick; give elements that are picked of its output as an output of its own. Here node i
+** takes over such a neighbour, or two, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
 **   - nothing else uses the value between the two: no reader, head or bound gradient; but of a
 **     relu's gradient a kernel may make an output of its own, which others read later,
@@ -13,7 +14,8 @@
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
 **     gelu, which a kernel with CAN_GELU computes as its operator does, and tanh before a pooling;
 **     but a sum after a product that a library adds to rounds once in place of twice, and the
-**     gradient of an element that a maximum ignores is 0 even where the element is NaN.
+**     gradient of an element that a maximum ignores is 0 even where the element is NaN, and the
+**     gradient of a pick beside log_softmax is made of probabilities, not of e^(their logarithm).
 ** Nodes taken over get no step; where one needs another input, that comes after those of i.
 */
 #include "pass/passes.h"
@@ -68,6 +70,14 @@ static bool epilogue_is_relu(const struct finder *f, int a)
 {
   const struct node *m = &f->p->s.g->node[a];
   return !m->backward && op_act(m->op, m->kind->param) == ACT_RELU;
+}
+
+/* Returns the node whose step makes the value of node a. */
+static int epilogue_find_maker(const struct finder *f, int a)
+{
+  const struct program *p = f->p;
+  if (p->taken_by[a] >= 0) return p->taken_by[a];
+  return p->group[a] >= 0 ? f->last[p->group[a]] : a;
 }
 
 /* -- taking over ------------------------------------------------------------------------------- */
@@ -173,6 +183,45 @@ static bool epilogue_picks_rows(const struct finder *f, int i, int a)
       n->op->picked_from && n->op->picked_from(n->kind->param, d->ndim);
 }
 
+/* Returns the pick of elements from the rows of node i, log_softmax, where no more than that and
+** node b, the gradient of i, reads these, and the kernel of i can do it; -1: there is none. */
+static int epilogue_find_pick_beside(const struct finder *f, int i, int b)
+{
+  const struct program *p = f->p;
+  const struct source *s = &p->s;
+  const struct readers *r = &p->readers;
+  const struct node *n = &s->g->node[i];
+  const int from = r->first[i];
+  if (!(epilogue_get_caps(f, i) & CAN(BESIDE_PICK)) || p->fusion[i] || p->taken_by[i] >= 0 ||
+      source_ends_at(s, i) || is_known(s, i) || r->first[i + 1] - from != 2)
+    return -1;
+  const int a = r->list[from] == b ? r->list[from + 1] : r->list[from];
+  const struct node *m = &s->g->node[a];
+  if (m->backward || !m->op->picks || !m->op->picks(m->kind->param, s->desc[n->first].ndim) ||
+      m->in[0].node != i || m->in[1].node == i ||
+      s->desc[m->first].dtype != s->desc[n->first].dtype)
+    return -1;
+  if (p->group[a] >= 0 || p->taken_by[a] >= 0 || source_ends_at(s, a) || is_known(s, a) ||
+      !epilogue_runs_beside(f, i, a))
+    return -1;
+  const int index = m->in[1].node;
+  return s->g->node[index].op && epilogue_find_maker(f, index) >= i ? -1 : a;
+}
+
+/* Lets the gradient of log_softmax, node i, begin with that of a pick, node a. Where the kernel of
+** log_softmax can do the pick itself, it gives probabilities to the gradient, which then needs no
+** exponentials. */
+static int epilogue_take_pick(struct finder *f, int i, int a)
+{
+  const ty_graph *g = f->p->s.g;
+  const int forward = g->node[i].forward, pick = epilogue_find_pick_beside(f, forward, i);
+  struct fused_node with = { PRE_PICK_GRAD, a, g->node[a].in[1], .exponentials = pick >= 0 };
+  TRY(epilogue_take_node(f, i, with));
+  if (pick < 0) return TY_OK;
+  return epilogue_take_node(
+      f, forward, (struct fused_node){ BESIDE_PICK, pick, g->node[pick].in[1] });
+}
+
 /* Returns whether a kernel may make the gradient of node n's output, node m's, by parts: where it
 ** is large and all in one dtype. */
 static bool epilogue_is_large_loss(const struct finder *f, int i, const struct node *m)
@@ -219,7 +268,7 @@ static int epilogue_take_before(struct finder *f, int i)
       epilogue_did_activation(p, n->forward, m->forward))
     return epilogue_take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
   if (can & CAN(PRE_PICK_GRAD) && epilogue_picks_rows(f, i, a))
-    return epilogue_take_node(f, i, (struct fused_node){ PRE_PICK_GRAD, a, m->in[1] });
+    return epilogue_take_pick(f, i, a);
   if (!epilogue_is_large_loss(f, i, m)) return TY_OK;
   if (can & CAN(PRE_LOG_GRAD) && fusion_has(p->fusion[a], PRE_PICK_GRAD))
     return epilogue_take_picked(f, i, a);
@@ -363,14 +412,6 @@ static int epilogue_take_slope(struct finder *f, int i)
 
 /* -- after any node: a sum with a value that is there before ----------------------------------- */
 
-/* Returns the node whose step makes the value of node a. */
-static int epilogue_find_maker(const struct finder *f, int a)
-{
-  const struct program *p = f->p;
-  if (p->taken_by[a] >= 0) return p->taken_by[a];
-  return p->group[a] >= 0 ? f->last[p->group[a]] : a;
-}
-
 /* Returns the relu after the sum a, where it is all that is in the sum's program besides; -1: none.
 ** */
 static int epilogue_find_relu_of_sum(const struct finder *f, int i, int a)
@@ -458,7 +499,7 @@ bool fusion_has(const struct fusion *f, enum fused_kind kind)
 int fusion_kept(const struct fusion *f)
 {
   for (int k = 0; f && k < f->n; k++)
-    if (f->node[k].kind == PRE_KEPT_GRAD) return f->node[k].node;
+    if (fused_kept(f->node[k].kind)) return f->node[k].node;
   return -1;
 }
 

@@ -139,8 +139,13 @@ struct segment {
 };
 /* per node: its readers are list[first[i] .. first[i + 1] - 1] */
 struct readers { int *first, *list; };
-/* A node that the kernel of another one does; operand: what it reads besides, node -1: nothing. */
-struct fused_node { enum fused_kind kind; int node; ty_entry operand; };
+/* A node that the kernel of another one does. */
+struct fused_node {
+  enum fused_kind kind;
+  int node;
+  ty_entry operand;                                   /* what it reads besides, node -1: nothing */
+  bool exponentials;                                  /* as in struct fused_op */
+};
 struct fusion { int n; struct fused_node node[MOST_FUSED]; };
 
 /* the outputs of another program, whose places this one's are to keep; program NULL: none */
@@ -233,8 +238,9 @@ void program_free(struct program *p);
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
-  /* what fusion_kept is made of, element by element, before the rest */
-  if (out >= n->kind->nout) return in == 0 || in >= n->nin;
+  /* what fusion_kept is made of, element by element, before the rest: of a pick only indices */
+  if (out >= n->kind->nout)
+    return in >= n->nin || (in == 0 && !fusion_has(step_fusion(p, s), BESIDE_PICK));
   return in_place_allowed(n->kind->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);

@@ -93,7 +93,7 @@ static int schedule_add_node(struct build *b, int i)
   p->step_of[i] = p->n - 1;
   for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++) {
     const struct fused_node *x = &p->fusion[i]->node[k];
-    if (fused_after(x->kind) || x->kind == PRE_KEPT_GRAD) p->step_of[x->node] = p->n - 1;
+    if (fused_after(x->kind) || fused_kept(x->kind)) p->step_of[x->node] = p->n - 1;
   }
   return TY_OK;
 }

@@ -17,7 +17,9 @@ static int select_fill_epilogue(struct program *p, struct step *st)
     const struct fused_node *x = &f->node[k];
     const struct node *n = &p->s.g->node[x->node];
     struct fused_op *to = &e->op[e->n++];
-    *to = (struct fused_op){ .kind = x->kind, .operand = x->operand.node < 0 ? -1 : operand++ };
+    *to = (struct fused_op){ .kind = x->kind,
+      .operand = x->operand.node < 0 ? -1 : operand++,
+      .exponentials = x->exponentials };
     if (x->kind == PRE_LOSS_GRAD || x->kind == PRE_LOG_GRAD)
       to->param = n->kind->param;
     else
@@ -66,9 +68,10 @@ int step_call(struct program *p, struct step *st)
       p->value[st->in[k]].block };
     c->in[k].d.device = p->value[st->in[k]].device;
   }
+  const int kept = fusion_kept(step_fusion(p, st));
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    const int v = k < n->kind->nout ? n->first + k : st->out[k];
+    const int v = k < n->kind->nout ? n->first + k : s->g->node[kept].first;
     c->out[k] = (struct operand){ read ? OPERAND_PLANNED : NULL, s->desc[v], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;

@@ -122,10 +122,13 @@ static int values_list_node(struct program *p, struct step *st)
   }
   const struct fusion *f = step_fusion(p, st);
   if (fusion_result(f) >= 0) st->out[0] = g->node[fusion_result(f)].first;
-  if (fusion_kept(f) >= 0) st->out[st->nout++] = g->node[fusion_kept(f)].first;
+  if (fusion_kept(f) >= 0) {
+    const int v = g->node[fusion_kept(f)].first;
+    st->out[st->nout++] = p->value[v].kind != V_NONE ? v : -1;
+  }
   for (int k = 0; f && k < f->n; k++) {
     const struct fused_node *x = &f->node[k];
-    if (!fused_after(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);
+    if (fused_before(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);
     if (x->operand.node >= 0) st->in[st->nin++] = value_of(g, x->operand);
   }
   return TY_OK;

@@ -154,7 +154,9 @@ local function picking(o)
     name = "fc", flatten = o.flatten}
   local soft = sym.log_softmax{o.before and fc * 1 or fc, temperature = o.temperature,
     axis = o.axis, name = "soft"}
-  local pick = sym.pick{soft, sym.Variable("label"), name = "pick", keepdims = o.keepdims}
+  local pick = sym.pick{soft, sym.Variable("label"), name = "pick", keepdims = o.keepdims,
+    mode = o.mode}
+  if o.minus then pick = 0 - pick end
   return o.more and sym.Group{pick, soft} or pick
 end
 
@@ -162,6 +164,7 @@ local function check_picking(o, expected)
   local exe, apart = bound(picking(o), o), bound(picking(o), o, true)
   local found = exe:program():find("%[fc_backward soft_backward pick_backward%]") ~= nil
   assert.equal(expected ~= false, found)
+  assert.equal(o.beside or false, exe:program():find("%[soft pick%]") ~= nil)
   local heads = {}
   for i, y in ipairs(exe.outputs) do
     heads[i] = ty.nd.random_normal{shape = y.shape}:astype(o.dtype or "float32")
@@ -178,6 +181,58 @@ local function check_picking(o, expected)
     end
   end
 end
+
+describe("a pick that log_softmax's kernel does, whose gradient gets probabilities", function()
+  setup(device.leave)
+  teardown(device.come_back)
+  local function check_beside(o, expected)
+    o.minus, o.beside = true, o.beside == nil or o.beside
+    check_picking(o, expected)
+  end
+
+  it("is that of step by step, in the gradient of a product and by itself", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      check_beside{rows = 300, classes = 4000, dtype = dtype, label_dtype = dtype}
+      check_beside({rows = 30, classes = 400, dtype = dtype, label_dtype = dtype}, false)
+      check_beside({rows = 2, classes = 2, dtype = dtype, label_dtype = dtype}, false)
+      check_beside({rows = 1, classes = 1, dtype = dtype, label_dtype = dtype}, false)
+    end
+    check_beside({rows = 300, classes = 4000, label_dtype = "int32"}, false)
+    check_beside{rows = 300, classes = 4000, temperature = 0.5, keepdims = true, axis = 1}
+    check_beside({rows = 3, classes = 5000, temperature = 3}, false)       -- two blocks of a row
+    check_beside{rows = 1300, classes = 1500, units = 900, weight_req = "add"}
+    check_beside{rows = 1, classes = 1100000, units = 2}
+    check_beside({rows = 300, classes = 4000, before = true}, false)
+  end)
+
+  it("takes the nearest element for labels out of range", function()
+    local labels = {-1, 4000, 3, 3999, 1e9, -1e9}
+    check_beside{rows = 300, classes = 4000, labels = labels}
+    check_beside({rows = 7, classes = 4000, labels = labels}, false)
+  end)
+
+  it("keeps small probabilities exact", function()
+    local exe = picking{classes = 3, minus = true}:simple_bind{ctx = ty.cpu(),
+      grad_req = {fc_bias = "write"}, shapes = {data = {2, 1}, label = {2}},
+      type_dict = {data = "float32", label = "float32"}}
+    assert.truthy(exe:program():find("%[soft pick%]"))
+    exe.arg_dict.data[":"], exe.arg_dict.fc_bias[":"] = 1, 0
+    exe.arg_dict.fc_weight[":"] = ty.nd.array{{0}, {-300}, {-90}}
+    exe.arg_dict.label[":"] = ty.nd.array{1, 2}
+    exe:forward(true)
+    assert.near(ty.nd.array{300, 90}, exe.outputs[1], 1e-4)
+    exe:backward(ty.nd.ones{2})
+    assert.near(ty.nd.array{2, -1, -1}, exe.grad_dict.fc_bias, 1e-6)
+  end)
+
+  it("is not where others read the logarithms, by another rule, nor on another axis", function()
+    check_beside({rows = 300, classes = 4000, more = true, beside = false}, false)
+    check_beside({rows = 300, classes = 4000, mode = "wrap", beside = false}, false)
+    check_beside({rows = 210, classes = 210, axis = 0, beside = false}, false)
+    local exe = bound(picking{classes = 400}, {rows = 30, classes = 400})
+    assert.is_nil(exe:program():find("%[soft pick%]"))                      -- the pick is a head
+  end)
+end)
 
 describe("the gradient of elements picked of a large log_softmax", function()
   setup(device.leave)

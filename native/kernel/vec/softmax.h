@@ -16,6 +16,9 @@ struct vec_softmax {
 
   /* Computes the softmax of scale x, or its logarithm if `log`. y may be x. */
   void   (*soft)(void *y, const void *x, double scale, bool log, int64_t n);
+  /* Computes the softmax of scale x and returns the logarithm of its element j, with the bits of
+  ** `soft` with log. y may be x. */
+  double (*soft_of_one)(void *y, const void *x, double scale, int64_t j, int64_t n);
   /* Computes the gradient of `soft` from its result y. */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);
   /* Computes the gradient of `soft` with log from n elements of its result y, where that of element

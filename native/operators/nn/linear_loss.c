@@ -66,8 +66,7 @@ static struct head make_head(const struct call *c)
   }
   else {
     f = find_fused(c, PRE_LOG_GRAD);
-    h.log = make_picked_log(f->param, &c->in[f->operand], &c->in[0],
-        &c->in[find_fused(c, PRE_PICK_GRAD)->operand]);
+    h.log = make_picked_log(f->param, &c->in[f->operand], c);
     h.y = h.log.y;
   }
   return h;
@@ -133,6 +132,7 @@ int linear_loss_backward(struct call *c)
   const struct linear_sizes z = p.z;
   struct loss_slab s = { .head = make_head(c), .g = c->tmp };
   const struct vec_ops *r = s.head.r;
+  const int64_t cost = s.head.picks && !s.head.log.exponentials ? EXPONENTIAL : 1;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
     s.m = MIN(p.rows, z.m - s.row);
@@ -140,7 +140,7 @@ int linear_loss_backward(struct call *c)
       gemm_pack(r->dtype, false, z.k, s.m, vec_at(r, c->in[1].p, s.row * z.k), z.k, x);
     for (s.column = 0; s.column < z.n; s.column += p.columns) {
       s.n = MIN(p.columns, z.n - s.column);
-      parallel_for(s.m, elements_ns(s.n * (s.head.picks ? EXPONENTIAL : 1)), slab_rows, &s);
+      parallel_for(s.m, elements_ns(s.n * cost), slab_rows, &s);
       slab_gradients(c, &s, z.k, x, w);
     }
   }

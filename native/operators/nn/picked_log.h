@@ -1,18 +1,21 @@
 /* picked_log.h - the gradient of log_softmax along the last axis where one element of each row was
-** picked, for any part of its elements. */
+** picked, for any part of its elements: from the logarithms, or where the pick was done beside
+** log_softmax (BESIDE_PICK), from the probabilities. */
 #pragma once
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
 struct picked_log {
   const struct vec_ops *r;
-  const void *y;                                      /* the logarithms */
+  const void *y;                                      /* output of log_softmax */
+  bool exponentials;                                  /* y has probabilities */
   const struct operand *gradient, *index;             /* per row: of the picked element */
   double  scale;                                      /* 1 / temperature */
   int64_t k;                                          /* elements of a row */
 };
-/* Makes it from log_softmax's param and output; gradient and index must outlive the result. */
-struct picked_log make_picked_log(const void *param, const struct operand *out,
-    const struct operand *gradient, const struct operand *index);
+/* Makes it from log_softmax's param and output and a call with PRE_PICK_GRAD, of which input 0 is
+** the gradient of the picked elements; it must outlive the result. */
+struct picked_log make_picked_log(
+    const void *param, const struct operand *out, const struct call *c);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of a row. */
 void picked_log_part(const struct picked_log *l, int64_t row, int64_t from, int64_t n, void *dx);

@@ -132,6 +132,7 @@ struct soft {                                         /* one run, forward or bac
   const struct operand *length;
   /* back, with log: of one element of each row, instead of dy; NULL: of all */
   const struct picked_log *picked;
+  const struct operand *index, *beside;               /* of BESIDE_PICK, and its result, or NULL */
   const void *x;                                      /* data; back: the output */
   const void *dy;
   void  *y;                                           /* back: gradient of data */
@@ -171,6 +172,22 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
     r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
+/* Returns the index of a row, moved to the nearest end where it is out of range. */
+static int64_t picked_index(const struct operand *index, int64_t row, int64_t k)
+{
+  return MIN(MAX(index_of(index, row), 0), k - 1);
+}
+
+/* Does a row and its part of BESIDE_PICK. */
+static void pick_beside(struct soft *o, int64_t row)
+{
+  const struct vec_ops *r = o->r;
+  const int64_t k = o->s.k, j = picked_index(o->index, row, k);
+  const double y = r->softmax->soft_of_one(
+      vec_at(r, o->y, row * k), vec_at(r, o->x, row * k), o->scale, j, k);
+  if (o->beside->p) r->set(o->beside->p, row, y);
+}
+
 static void soft_body(int64_t begin, int64_t end, void *context)
 {
   struct soft *o = context;
@@ -182,6 +199,10 @@ static void soft_body(int64_t begin, int64_t end, void *context)
     }
     if (o->picked) {
       picked_log_part(o->picked, i, 0, o->s.k, vec_at(o->r, o->y, i * o->s.k));
+      continue;
+    }
+    if (o->index) {
+      pick_beside(o, i);
       continue;
     }
     int64_t from = i % strips * ROW_COLS;
@@ -230,7 +251,9 @@ static int soft_forward(struct call *c)
   struct soft o = make_soft(c, c->out[0].d.dtype);
   o.x = c->in[0].p;
   o.y = c->out[0].p;
-  o.length = c->nin > 1 ? &c->in[1] : NULL;
+  const struct fused_op *pick = find_fused(c, BESIDE_PICK);
+  if (pick) o.index = &c->in[pick->operand], o.beside = &c->out[1];
+  else if (c->nin > 1) o.length = &c->in[1];
   if (c->in[0].d.dtype != c->out[0].d.dtype) {
     dtype_convert(c->tmp, c->out[0].d.dtype, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
     o.x = c->tmp;
@@ -255,10 +278,9 @@ static int soft_backward(struct call *c)
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.y = same ? c->out[0].p : c->tmp;
-  const struct fused_op *pick = find_fused(c, PRE_PICK_GRAD);
   struct picked_log picked;
-  if (pick) {
-    picked = make_picked_log(c->param, &c->in[1], &c->in[0], &c->in[pick->operand]);
+  if (find_fused(c, PRE_PICK_GRAD)) {
+    picked = make_picked_log(c->param, &c->in[1], c);
     o.picked = &picked;
   }
   else if (c->nin > 2) o.length = &c->in[2];
@@ -269,22 +291,33 @@ static int soft_backward(struct call *c)
   return TY_OK;
 }
 
-struct picked_log make_picked_log(const void *param, const struct operand *out,
-    const struct operand *gradient, const struct operand *index)
+struct picked_log make_picked_log(
+    const void *param, const struct operand *out, const struct call *c)
 {
+  const struct fused_op *pick = find_fused(c, PRE_PICK_GRAD);
   return (struct picked_log){ .r = vec_ops_of(out->d.dtype),
     .y = out->p,
-    .gradient = gradient,
-    .index = index,
+    .exponentials = pick->exponentials,
+    .gradient = &c->in[0],
+    .index = &c->in[pick->operand],
     .scale = scale_of(param),
     .k = out->d.dim[out->d.ndim - 1] };
 }
 
 void picked_log_part(const struct picked_log *l, int64_t row, int64_t from, int64_t n, void *dx)
 {
-  const int64_t j = MIN(MAX(index_of(l->index, row), 0), l->k - 1);
-  l->r->softmax->log_back_of_one(dx, vec_at(l->r, l->y, row * l->k + from), j - from,
-      l->r->get(l->gradient->p, row), l->scale, n);
+  const struct vec_ops *r = l->r;
+  const void *y = vec_at(r, l->y, row * l->k + from);
+  const int64_t j = picked_index(l->index, row, l->k) - from;
+  const double g = r->get(l->gradient->p, row);
+  if (!l->exponentials) {
+    r->softmax->log_back_of_one(dx, y, j, g, l->scale, n);
+    return;
+  }
+  const bool within = j >= 0 && j < n;
+  const double own = within ? r->get(y, j) : 0;
+  r->affine(dx, y, -g * l->scale, 0, n);
+  if (within) r->set(dx, j, (g - own * g) * l->scale);
 }
 
 /* -- half types: rows that become float32 one at a time ---------------------------------------- */
@@ -327,6 +360,7 @@ static const char *half_refuse(const struct call *c)
 
 static const char *half_forward_refuse(const struct call *c)
 {
+  if (find_fused(c, BESIDE_PICK)) return "elements are picked";
   return c->nin > 1 ? "rows have lengths" : half_refuse(c);
 }
 
@@ -379,7 +413,13 @@ static const struct kernel soft_back_cpu[] = {
   { "half rows", half_backward, HALVES, half_backward_refuse, half_scratch },
   { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch, .lead = soft_lead }, { 0 }
 };
-/* No program has half types with PRE_PICK_GRAD (pass/epilogue.c). */
+/* No program has half types with PRE_PICK_GRAD or BESIDE_PICK (pass/epilogue.c). */
+static const struct kernel log_cpu[] = {
+  { "half rows", half_forward, HALVES, half_forward_refuse, half_scratch,
+    .fuses = CAN(BESIDE_PICK) },
+  { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch, .lead = soft_lead,
+    .fuses = CAN(BESIDE_PICK) }, { 0 }
+};
 static const struct kernel log_back_cpu[] = {
   { "half rows", half_backward, HALVES, half_backward_refuse, half_scratch,
     .fuses = CAN(PRE_PICK_GRAD) },
@@ -512,7 +552,7 @@ const struct op op_softmax[] = {
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = log_softmax_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .cpu = soft_cpu, .back_cpu = log_back_cpu, .picked_from = rows_are_last, .flags = OP_NAMED_INPUT },
+    .cpu = log_cpu, .back_cpu = log_back_cpu, .picked_from = rows_are_last, .flags = OP_NAMED_INPUT },
   { .name = "softmin",
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = softmin_check,
