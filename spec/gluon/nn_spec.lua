@@ -320,6 +320,9 @@ describe("texts", function()
     assert.equal("PixelShuffle1D(2)", tostring(nn.PixelShuffle1D(2)))
     assert.equal("HybridLambda(relu)", tostring(nn.HybridLambda("relu")))
     assert.equal("Sequential(\n  (0): Flatten\n)", tostring(nn.Sequential{ nn.Flatten() }))
+    assert.equal("Sequential(\n  (0): HybridSequential(\n  \n  )\n)",
+      tostring(nn.Sequential{ nn.HybridSequential() }))
+    assert.equal("SequentialRNNCell(\n\n)", tostring(ty.gluon.rnn.SequentialRNNCell()))
   end)
 end)
 

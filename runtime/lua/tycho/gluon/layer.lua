@@ -439,4 +439,11 @@ function layer.indent(text)
 end
 
 
+--- Returns the text of a container: what it begins with, lines, a parenthesis. Without lines there
+-- is an empty one.
+function layer.listed(head, lines)
+  return head .. "\n" .. table.concat(lines, "\n") .. "\n)"
+end
+
+
 return layer
