@@ -334,6 +334,8 @@ describe("mistakes", function()
       { "value", nn.Conv2D, { 3, 3, groups = 2 } },
       { "value", nn.Conv2D, { 4, 3, groups = 2, in_channels = 3 } },
       { "value", nn.Conv2D, { 3, 3, strides = { 1, 1, 1 } } },
+      { "value", nn.Conv2DTranspose, { 3, 3, output_padding = 1 } },
+      { "value", nn.Conv2DTranspose, { 3, 3, strides = { 2, 1 }, output_padding = { 0, 1 } } },
       { "value", nn.MaxPool2D, { pool_size = { 1, 2, 3 } } },
       { "value", nn.AvgPool1D, { layout = "NCHW" } }, { "value", nn.LeakyReLU, { -1 } },
       { "value", nn.Activation, { "sine" } }, { "value", nn.Dense, { 3, activation = "sine" } },
