@@ -105,12 +105,12 @@ local function forward_transposed(self, x)
 end
 
 
-local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
+local OUTPUT_PADDING = { "output_padding", "sizes", 0 }
 
 -- Returns the parameters of a form for convolutions of `dims` dimensions.
 local function make_spec(dims, transposed)
-  local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
-    { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },
+  local spec = { { "channels", "positive" }, { "kernel_size", "sizes" },
+    { "strides", "sizes", 1 }, { "padding", "sizes", 0 }, { "dilation", "sizes", 1 },
     { "groups", "positive", 1 }, { "layout", "text", LAYOUTS[dims][1] }, { "activation", "text?" },
     { "use_bias", "boolean", true }, { "weight_initializer", "any?" },
     { "bias_initializer", "any", "zeros" }, { "in_channels", "integer", 0 } }
