@@ -320,6 +320,9 @@ describe("texts", function()
     assert.equal("PixelShuffle1D(2)", tostring(nn.PixelShuffle1D(2)))
     assert.equal("HybridLambda(relu)", tostring(nn.HybridLambda("relu")))
     assert.equal("Sequential(\n  (0): Flatten\n)", tostring(nn.Sequential{ nn.Flatten() }))
+    assert.equal("Sequential(\n  (0): HybridSequential(\n  \n  )\n)",
+      tostring(nn.Sequential{ nn.HybridSequential() }))
+    assert.equal("SequentialRNNCell(\n\n)", tostring(ty.gluon.rnn.SequentialRNNCell()))
   end)
 end)
 
@@ -331,6 +334,13 @@ describe("mistakes", function()
       { "value", nn.Conv2D, { 3, 3, groups = 2 } },
       { "value", nn.Conv2D, { 4, 3, groups = 2, in_channels = 3 } },
       { "value", nn.Conv2D, { 3, 3, strides = { 1, 1, 1 } } },
+      { "value", nn.Conv2DTranspose, { 3, 3, output_padding = 1 } },
+      { "value", nn.Conv2DTranspose, { 3, 3, strides = { 2, 1 }, output_padding = { 0, 1 } } },
+      { "value", nn.Conv2D, { 3, { 3 } } }, { "value", nn.Conv3D, { 3, 3, padding = { 1 } } },
+      { "value", nn.MaxPool2D, { { 2 } } }, { "value", nn.AvgPool2D, { 2, { 1 } } },
+      { "value", ty.gluon.contrib.rnn.Conv2DGRUCell, { { 1, 4, 4 }, 2, { 3 }, 3 } },
+      { "value", ty.gluon.contrib.cnn.DeformableConvolution, { 2, { 3 } } },
+      { "type", nn.Conv2D, { 3, "three" } }, { "type", nn.Conv2D, { 3, 1.5 } },
       { "value", nn.MaxPool2D, { pool_size = { 1, 2, 3 } } },
       { "value", nn.AvgPool1D, { layout = "NCHW" } }, { "value", nn.LeakyReLU, { -1 } },
       { "value", nn.Activation, { "sine" } }, { "value", nn.Dense, { 3, activation = "sine" } },

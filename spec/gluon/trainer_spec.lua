@@ -64,6 +64,14 @@ describe("a Trainer", function()
     assert.near({ -0.5, -0.5 }, p:data())
   end)
 
+  it("lets LARS scale the rate of every parameter, whatever its name", function()
+    local p = parameter("dense0_bias", 3)
+    local t = Trainer({ p }, "lars", { learning_rate = 0.5, eta = 0.1 })
+    back{ p, 6 }
+    t:step(1)
+    assert.near({ 2.85, 2.85 }, p:data())           -- 0.5 * 0.1 * (|weight| / |gradient|) * 6
+  end)
+
   it("takes a dictionary, a table of names or a list", function()
     local p, q = parameter("w", 1), parameter("b", 1)
     local d = gluon.ParameterDict()

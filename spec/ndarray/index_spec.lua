@@ -44,3 +44,29 @@ describe("a text in a list of keys", function()
     end
   end)
 end)
+
+describe("a key that selects everything", function()
+  it("is the array itself where it is one slice without bounds, else a view", function()
+    local x = ty.nd.ones{ 2, 3 }
+    for key, itself in pairs{ [":"] = true, ["::1"] = true, ["..."] = false, ["0:"] = false,
+      ["0:2"] = false, [":, :"] = false, [":, 0:3"] = false } do
+      local y = x[key]
+      assert.equal(itself, rawequal(x, y))
+      y[":"] = 7
+      assert.near({ { 7, 7, 7 }, { 7, 7, 7 } }, x)
+      x[":"] = 1
+    end
+  end)
+
+  it("has no history of its own where it was taken unrecorded", function()
+    local x = ty.nd.array{ 1, 2 }
+    x:attach_grad()
+    local part = x["0:2"]
+    ty.autograd.record(function()
+      return part + x * 3
+    end):backward()
+    assert.near({ 3, 3 }, x.grad)
+    part:attach_grad()
+    assert.near({ 3, 3 }, x.grad)
+  end)
+end)

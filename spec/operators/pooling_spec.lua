@@ -232,6 +232,15 @@ describe("a window without elements", function()
     end
   end)
 
+  it("is 0 as a mean over three axes if it begins behind the data", function()
+    local y = ty.nd.Pooling(ty.nd.ones{1, 1, 1, 1, 7}, {pool_type = "avg", kernel = {1, 1, 1},
+      stride = {1, 1, 3}, pad = {0, 0, 1}, pooling_convention = "full", count_include_pad = false})
+    local list = arrays.list(y)
+    assert.equal(4, #list)
+    assert.is_true(list[1] ~= list[1])                    -- all padding, in front
+    assert.same({1, 1, 0}, {unpack(list, 2)})
+  end)
+
   it("is one of NaN and -infinity alone, too", function()
     for dtype, lowest in pairs(LOWEST) do
       for _, v in ipairs{0 / 0, -math.huge} do

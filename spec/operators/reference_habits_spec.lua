@@ -372,6 +372,46 @@ describe("SVMOutput of one dimension", function()
   end)
 end)
 
+describe("FullyConnected of one dimension", function()
+  it("is one row where axes are not joined, and rows of one element where they are", function()
+    local x, w, b = ty.nd.array{ 1, 2, 3 }, ty.nd.array{ { 1, 0, 1 }, { 2, 1, 1 } },
+      ty.nd.array{ 1, 2 }
+    for _, a in ipairs{ x, w, b } do
+      a:attach_grad()
+    end
+    local y = ty.autograd.record(function()
+      return ty.nd.FullyConnected(x, w, b, { num_hidden = 2, flatten = false })
+    end)
+    assert.same({ 5, 9 }, y:totable())
+    y:backward(ty.nd.array{ 1, 10 })
+    assert.same({ 21, 10, 11 }, x.grad:totable())
+    assert.same({ { 1, 2, 3 }, { 10, 20, 30 } }, w.grad:totable())
+    assert.same({ 1, 10 }, b.grad:totable())
+    local layer = ty.gluon.nn.Dense{ 4, flatten = false }
+    layer:initialize()
+    assert.shape({ 4 }, layer(x))
+    assert.shape({ 4, 3 }, layer.weight:data())
+    local rows = ty.nd.FullyConnected(x, ty.nd.ones{ 2, 1 }, b, { num_hidden = 2 })
+    assert.same({ { 2, 3 }, { 3, 4 }, { 4, 5 } }, rows:totable())
+  end)
+end)
+
+describe("BatchNorm of data without a mean", function()
+  it("moves both statistics to NaN", function()
+    local x = ty.nd.array{ { 0 / 0, 1 }, { 2, 3 } }
+    local gamma, beta = ty.nd.ones{ 2 }, ty.nd.zeros{ 2 }
+    local mean, var = ty.nd.zeros{ 2 }, ty.nd.ones{ 2 }
+    x:attach_grad()
+    ty.autograd.record(function()
+      return ty.nd.BatchNorm(x, gamma, beta, mean, var)
+    end):backward()
+    for _, moved in ipairs{ mean:totable(), var:totable() } do
+      assert.is_true(moved[1] ~= moved[1])
+      assert.is_true(moved[2] == moved[2])
+    end
+  end)
+end)
+
 describe("operators made at run time", function()
   it("are refused where there is no room, not dropped", function()
     local program = [[

@@ -192,7 +192,7 @@ FN batch_seen seen_of(const batch_args &s, i64 c, const P *mean, const P *third)
   const double m = get<double>(mean[c]), t = get<double>(third[c]);
   if (s.variance || !s.batch) return { m, rounded(1 / sqrt(t + s.eps)), t };
   const double var = 1 / (t * t) - s.eps;
-  return { m, t, var > 0 ? var : 0 };
+  return { m, t, var < 0 ? 0 : var };
 }
 
 // Returns dy if relu passed the element, else 0.

@@ -109,7 +109,7 @@ FN C inverse_size(const pool_args &s, const window &w)
   double n = 1;
   for (int d = 0; d < 3; d++) {
     i64 inside = w.end[d] - w.begin[d];
-    n *= (double)(ZEROS ? kernel_size(s, d) : PADDED ? w.whole[d] : inside > 0 ? inside : 0);
+    n *= (double)(ZEROS ? kernel_size(s, d) : PADDED ? w.whole[d] : inside);
   }
   if (n != 0) return (C)(1 / n);
   return AXES == 3 ? infinity<C>() - infinity<C>() : 0; // a window without elements

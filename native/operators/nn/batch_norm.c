@@ -345,7 +345,8 @@ static void recall_statistics(
     bool is_var = b->v1 || !b->batch;
     mean[i] = b->r->get(b->batch ? b->mean : b->moving_mean, c + i);
     inverse[i] = is_var ? 1 / sqrt(third + b->p->eps) : third;
-    var[i] = is_var ? third : fmax(1 / (third * third) - b->p->eps, 0);
+    var[i] = is_var ? third : 1 / (third * third) - b->p->eps;
+    if (var[i] < 0) var[i] = 0; /* not fmax, which hides NaN */
   }
 }
 

@@ -35,16 +35,15 @@ static int linear_shape(struct infer *s)
   ty_desc *x = &s->in[0], *y = &s->out[0];
   if (!x->ndim) return TY_OK;
   int64_t k = 1, dim[TY_MAXDIM];
-  bool flat = p->flatten || x->ndim == 1;
-  for (int i = flat ? 1 : x->ndim - 1; i < x->ndim; i++) k *= x->dim[i];
+  for (int i = p->flatten ? 1 : x->ndim - 1; i < x->ndim; i++) k *= x->dim[i];
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, k }));
   if (s->nin > 2)
     TRY(shape_is(s, &s->in[2], s->in[2].ndim == 2 ? 2 : 1, (int64_t[]){ p->num_hidden, 1 }));
   memcpy(dim, x->dim, sizeof dim);
-  int n = flat ? 2 : x->ndim;
+  int n = p->flatten ? 2 : x->ndim;
   dim[n - 1] = p->num_hidden;
   TRY(shape_is(s, y, n, dim));
-  return shape_dim(s, x, 0, y->dim[0]);
+  return n > 1 ? shape_dim(s, x, 0, y->dim[0]) : TY_OK;
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */

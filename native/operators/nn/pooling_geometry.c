@@ -90,7 +90,7 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
   int64_t o[3] = { q->d, q->h, w };
   double n = 1;
   for (int i = 0; i < 3; i++) {
-    int64_t taps = MAX(pool_end_tap(&a[i], o[i]) - pool_first_tap(&a[i], o[i]), 0);
+    int64_t taps = pool_end_tap(&a[i], o[i]) - pool_first_tap(&a[i], o[i]);
     n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered_size(&a[i], o[i]) : taps);
   }
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */

@@ -1,11 +1,13 @@
 --- Regular expressions of names (not for users): alternatives `a|b`, groups, classes `[a-z]` and
--- `[^0-9]`, `\d \w \s` and their opposites, `.`, the anchors `^ $ \b`, repetition `* + ? {m,n}`.
+-- `[^0-9]`, `\d \w \s` and their opposites, `.`, the anchors `^ $ \b`, what follows or does not,
+-- `(?=a)` and `(?!a)`, repetition `* + ? {m,n}`.
 --
 --     local fits = regex.matcher([[fc\d+_(weight|bias)]], "monitor.Monitor", "pattern")
 --     fits("fc12_bias")                     --> true: a match begins at the start and may end early
 --
 -- A pattern becomes a program for a machine that is in a set of places at once: matching takes time
--- in proportion to the text. What is not in the list, Lua's own classes too, is E(value).
+-- in proportion to the text, once more from each place that looks ahead. What is not in the list,
+-- Lua's own classes too, is E(value).
 --
 -- @module tycho.core.regex
 
@@ -142,6 +144,8 @@ end
 
 local Parser = Class:extend("regex parser")
 
+local fits                                               -- the machine's, below
+
 function Parser:init(pattern, func, argument)
   self.pattern, self.i, self.func, self.argument = pattern, 1, func, argument
 end
@@ -214,8 +218,23 @@ function Parser:class()
 end
 
 
+-- Reads on after "(?=" or "(?!".
+function Parser:look(wanted)
+  local program = {}
+  if not self:alternatives()(program) then
+    self:refuse("it repeats too much")
+  elseif not self:take("%)") then
+    self:refuse("a '(' is not closed")
+  end
+  return single{ anchor = function(text, i) return fits(program, text, i) == wanted end }
+end
+
+
 function Parser:group()
-  if self:take("%?") and not (self:take(":") or self:take("P<[%a_][%w_]*>")) then
+  local look = self:take("%?[=!]")
+  if look then
+    return self:look(look == "?=")
+  elseif self:take("%?") and not (self:take(":") or self:take("P<[%a_][%w_]*>")) then
     self:refuse(("'(?%s' is not known"):format(self:take(".") or ""))
   end
   local inside = self:alternatives()
@@ -336,10 +355,11 @@ local function reach(program, list, seen, at, text, i)
 end
 
 
-local function fits(program, text)
+-- Returns whether a match begins at the byte `from`.
+function fits(program, text, from)
   local list = {}
-  local done = reach(program, list, {}, 1, text, 1)
-  for i = 1, #text do
+  local done = reach(program, list, {}, 1, text, from)
+  for i = from, #text do
     local byte, following, seen = text:byte(i), {}, {}
     if done then
       return true
@@ -366,7 +386,7 @@ function regex.matcher(pattern, func, argument)
   end
   local program = compile(pattern, func, argument)
   return function(text)
-    return fits(program, text)
+    return fits(program, text, 1)
   end
 end
 

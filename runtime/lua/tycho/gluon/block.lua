@@ -571,14 +571,17 @@ local SAVE = args.form("Block:save_parameters", { { "filename", "text" },
 --- Writes all parameters to a file, named by the fields that hold them: `body.0.weight`. The mean
 -- of the devices is written. The file is whole, or the old one stays.
 -- @string filename
--- @tparam[opt] table options deduplicate = false: true writes a shared parameter once
+-- @tparam[opt] table options deduplicate = false: true writes a shared parameter once, under the
+-- last of its names
 function Block:save_parameters(...)
-  local a, list, seen = SAVE(...), {}, {}
+  local a, list, first = SAVE(...), {}, {}
   for _, entry in ipairs(self:_append_named("", {})) do
-    if not (a.deduplicate and seen[entry[2]]) then
-      list[#list + 1] = entry
+    local seen = a.deduplicate and first[entry[2]]
+    if seen then
+      seen[1] = entry[1]
+    else
+      list[#list + 1], first[entry[2]] = entry, entry
     end
-    seen[entry[2]] = true
   end
   parameter_files.write(a.filename, list)
 end

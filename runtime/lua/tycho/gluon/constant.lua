@@ -35,6 +35,7 @@ function Constant:init(...)
   local value = class.keep(nd._as_array(a.value, "float32", "gluon.Constant"):copy())
   Constant.super.init(self, { name = a.name, grad_req = "null", shape = value.shape,
     dtype = value.dtype, init = Fill(value), differentiable = false })
+  rawset(self, "_dtype_text", ("<class 'numpy.%s'>"):format(value.dtype))   -- as the reference's
   rawset(self, "value", value)
 end
 

@@ -140,17 +140,25 @@ end
 
 -- Checks ------------------------------------------------------------------------------------------
 
---- Returns a size for each axis. A list of another length than 1 or dims is E(value).
+-- Sizes along the axes of a layer: a number, which stands for all of them, or a list.
+args.types.sizes = { takes = args.types.shape.takes, text = "a number or a list of sizes",
+  check = function(v)
+    local ok, list, expected, code, got = args.types.shape.check(v)
+    return ok, ok and type(v) == "number" and v or list, expected, code, got
+  end }
+
+
+--- Returns a size for each axis. A list of another length than dims is E(value).
 -- @string func public name of the layer, for errors
 -- @string argument name of the argument, for errors
--- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one, for all axes
+-- @tparam int|{int,...} sizes as the type "sizes" gives them
 -- @int dims number of axes
 -- @treturn {int,...} dims sizes
 function layer.sizes(func, argument, sizes, dims)
-  if #sizes == 1 and dims > 1 then
+  if type(sizes) == "number" then
     local all = {}
     for axis = 1, dims do
-      all[axis] = sizes[1]
+      all[axis] = sizes
     end
     return all
   elseif #sizes ~= dims then
@@ -436,6 +444,13 @@ end
 -- @treturn string
 function layer.indent(text)
   return (text:gsub("\n", "\n  "))
+end
+
+
+--- Returns the text of a container: what it begins with, lines, a parenthesis. Without lines there
+-- is an empty one.
+function layer.listed(head, lines)
+  return head .. "\n" .. table.concat(lines, "\n") .. "\n)"
 end
 
 

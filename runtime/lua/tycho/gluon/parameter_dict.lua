@@ -147,12 +147,12 @@ end
 
 --- Returns the dictionary as text, as the reference writes it: one line per parameter.
 function ParameterDict:__tostring()
-  local lines = { (self.prefix == "" and "" or self.prefix .. " ") .. "(" }
-  for _, p in ipairs(self:values()) do
-    lines[#lines + 1] = "  " .. tostring(p)
+  local lines = {}
+  for i, p in ipairs(self:values()) do
+    lines[i] = "  " .. tostring(p)
   end
-  lines[#lines + 1] = ")"
-  return table.concat(lines, "\n")
+  local head = self.prefix == "" and "(" or self.prefix .. " ("
+  return head .. "\n" .. table.concat(lines, "\n") .. "\n)"
 end
 
 

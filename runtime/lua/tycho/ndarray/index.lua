@@ -109,7 +109,7 @@ local function is_all(x, sel)
 end
 
 
---- Returns `x[key]`: a view if the elements are contiguous, else a copy.
+--- Returns `x[key]`: a view if the elements are contiguous, else a copy; x itself for `x[":"]`.
 function index.get(x, k)
   if type(k) == "number" then
     return row(x, k, "NDArray")
@@ -123,7 +123,7 @@ function index.get(x, k)
     Error.raise{ code = "index", func = "NDArray", argument = "key", got = tostring(k),
       expected = "at least one element",
       message = "the index selects nothing" }
-  elseif is_all(x, sel) then
+  elseif sel.bare then
     return x
   elseif is_contiguous(x, sel) then
     return class.view(x, sel.shape, offset_of(x, sel), "NDArray")

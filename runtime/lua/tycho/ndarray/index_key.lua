@@ -7,6 +7,7 @@
 --     sel.shape  shape of the result: integers dropped, new axes of 1 inserted, never empty of
 --                dimensions
 --     sel.count  selected elements
+--     sel.bare   whether the key is one slice without bounds: the array itself, not a view of it
 --     sel.lists  nil for a basic key; else the index lists, see `ndarray/gather.lua`
 --
 -- Numbers count from 0, negative ones from the end; the end of a slice is
@@ -200,6 +201,7 @@ local function slice_axis(slice, size, func)
     start = start, step = step, count = math.max(0, math.ceil((stop - start) / step)),
     crossed = step == 1 and start > stop,
     whole = step == 1 and start == 0 and stop == size,
+    bare = step == 1 and slice.start == nil and slice.stop == nil,
   }
 end
 
@@ -291,7 +293,9 @@ function index_key.read(x, k, func)
       return { lists = entries }
     end
   end
-  return basic(entries)
+  local sel = basic(entries)
+  sel.bare = #keys == 1 and entries[1].bare
+  return sel
 end
 
 

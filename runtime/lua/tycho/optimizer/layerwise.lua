@@ -18,8 +18,8 @@ local is_plain = values.is_plain
 -- LARS --------------------------------------------------------------------------------------------
 
 --- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both
--- norms are above 0; arrays named gamma, beta or bias are as in SGD. Only `_weight` arrays decay by
--- default. Options momentum = 0, lazy_update = true, eta = 0.001, eps = 0,
+-- norms are above 0; in a module, arrays named gamma, beta or bias are as in SGD. Only `_weight`
+-- arrays decay by default there. Options momentum = 0, lazy_update = true, eta = 0.001, eps = 0,
 -- momentum_correction = true (momentum times the change of the rate).
 kinds.LARS = base.kind("LARS", {
   { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, { "eta", "number", 0.001 },
@@ -51,7 +51,11 @@ local function begin_lars(self, indices)
 end
 
 
+-- Returns whether norms scale the rate of an array: always of a Trainer's parameters, else by name.
 local function is_scaled(self, index)
+  if self.param_dict[index] then
+    return true
+  end
   local name = self.idx2name[index] or tostring(index)
   return not (name:find("gamma$") or name:find("beta$") or name:find("bias$"))
 end

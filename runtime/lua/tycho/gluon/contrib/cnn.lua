@@ -14,8 +14,8 @@ local Activation = require("tycho.gluon.nn.activations").Activation
 local cnn = {}
 
 local SPEC = {
-  { "channels", "positive" }, { "kernel_size", "shape", { 1 } }, { "strides", "shape", { 1 } },
-  { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } }, { "groups", "positive", 1 },
+  { "channels", "positive" }, { "kernel_size", "sizes", 1 }, { "strides", "sizes", 1 },
+  { "padding", "sizes", 0 }, { "dilation", "sizes", 1 }, { "groups", "positive", 1 },
   { "num_deformable_group", "positive", 1 }, { "layout", "text", "NCHW" },
   { "use_bias", "boolean", true }, { "in_channels", "integer", 0 }, { "activation", "text?" },
   { "weight_initializer", "any?" }, { "bias_initializer", "any", "zeros" },

@@ -76,7 +76,7 @@ local function set_up(self, a, func, dims, gates)
   end
   local picture = { unpack(a.input_shape) }
   local channels = table.remove(picture, first and 1 or dims + 1)
-  local ones = layer.sizes(func, "stride", { 1 }, dims)
+  local ones = layer.sizes(func, "stride", 1, dims)
   self._i2h = { kernel = sizes("i2h_kernel"), pad = sizes("i2h_pad"),
     dilate = sizes("i2h_dilate"), stride = ones }
   self._h2h = { kernel = sizes("h2h_kernel"), dilate = sizes("h2h_dilate"), stride = ones }
@@ -178,9 +178,9 @@ local function define(kind, dims, gates, states)
   local name = ("Conv%dD%sCell"):format(dims, kind)
   local func = "contrib.rnn." .. name
   local class = layer.extend(ConvCell, func, {
-    { "input_shape", "shape" }, { "hidden_channels", "positive" }, { "i2h_kernel", "shape" },
-    { "h2h_kernel", "shape" }, { "i2h_pad", "shape", { 0 } }, { "i2h_dilate", "shape", { 1 } },
-    { "h2h_dilate", "shape", { 1 } }, { "i2h_weight_initializer", "any?" },
+    { "input_shape", "shape" }, { "hidden_channels", "positive" }, { "i2h_kernel", "sizes" },
+    { "h2h_kernel", "sizes" }, { "i2h_pad", "sizes", 0 }, { "i2h_dilate", "sizes", 1 },
+    { "h2h_dilate", "sizes", 1 }, { "i2h_weight_initializer", "any?" },
     { "h2h_weight_initializer", "any?" }, { "i2h_bias_initializer", "any", "zeros" },
     { "h2h_bias_initializer", "any", "zeros" }, { "conv_layout", "text", LAYOUTS[dims][1] },
     { "activation", "any", "tanh" },

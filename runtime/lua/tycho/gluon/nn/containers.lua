@@ -153,12 +153,11 @@ local function make_container(class, func)
 
 
   layer.describe(class, function(self)
-    local lines = { self.class_name .. "(" }
+    local lines = {}
     for i, child in ipairs(self) do
-      lines[#lines + 1] = ("  (%d): %s"):format(i - 1, layer.indent(tostring(child)))
+      lines[i] = ("  (%d): %s"):format(i - 1, layer.indent(tostring(child)))
     end
-    lines[#lines + 1] = ")"
-    return table.concat(lines, "\n")
+    return layer.listed(self.class_name .. "(", lines)
   end)
 end
 

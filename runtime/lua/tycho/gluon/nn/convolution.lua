@@ -3,11 +3,12 @@
 -- `Conv2D(channels, kernel_size)`; options: strides = 1, padding = 0, dilation = 1, groups = 1,
 -- layout, in_channels = 0 (taken from the first input), activation, use_bias = true,
 -- weight_initializer, bias_initializer = "zeros"; output_padding = 0 for transposed ones. A single
--- number stands for all axes; a list of another length, or groups that do not divide the channels,
--- are E(`value`).
+-- number stands for all axes; a list of another length, groups that do not divide the channels, or
+-- output_padding that is not below strides, are E(`value`).
 --
 -- @module tycho.gluon.nn.convolution
 
+local Error = require "tycho.core.error"
 local layer = require "tycho.gluon.layer"
 local Activation = require("tycho.gluon.nn.activations").Activation
 local HybridBlock = require "tycho.gluon.hybrid_block"
@@ -30,6 +31,20 @@ local function weight_shape(rows, columns, kernel, layout)
 end
 
 
+-- Returns the extra rows and columns of a transposed convolution; as many as the stride, or more,
+-- are E(value).
+local function read_output_padding(self, sizes, func, dims)
+  local adj = layer.sizes(func, "output_padding", sizes, dims)
+  for axis, size in ipairs(adj) do
+    if size >= self._stride[axis] then
+      Error.raise{ code = "value", func = func, argument = "output_padding", got = adj,
+        expected = "less than strides on each axis", message = "bad 'output_padding'" }
+    end
+  end
+  return adj
+end
+
+
 local Conv = HybridBlock:extend("Conv")
 
 Conv._hint = "conv"
@@ -47,7 +62,7 @@ local function set_up(self, a, func, dims, transposed)
   local outside = layer.per_group(func, "channels", a.channels, a.groups)
   if transposed then
     rows, columns = a.in_channels, outside
-    self._adj = layer.sizes(func, "output_padding", a.output_padding, dims)
+    self._adj = read_output_padding(self, a.output_padding, func, dims)
   end
   self.weight = self.params:get("weight", { init = a.weight_initializer,
     shape = weight_shape(rows, columns, self._kernel, self._layout), allow_deferred_init = true })
@@ -90,12 +105,12 @@ local function forward_transposed(self, x)
 end
 
 
-local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
+local OUTPUT_PADDING = { "output_padding", "sizes", 0 }
 
 -- Returns the parameters of a form for convolutions of `dims` dimensions.
 local function make_spec(dims, transposed)
-  local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
-    { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },
+  local spec = { { "channels", "positive" }, { "kernel_size", "sizes" },
+    { "strides", "sizes", 1 }, { "padding", "sizes", 0 }, { "dilation", "sizes", 1 },
     { "groups", "positive", 1 }, { "layout", "text", LAYOUTS[dims][1] }, { "activation", "text?" },
     { "use_bias", "boolean", true }, { "weight_initializer", "any?" },
     { "bias_initializer", "any", "zeros" }, { "in_channels", "integer", 0 } }

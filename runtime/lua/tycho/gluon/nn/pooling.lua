@@ -41,8 +41,8 @@ local CEIL_MODE = { "ceil_mode", "boolean", false }
 -- Returns the parameters of a pooling layer in the reference's order, which depends on the class.
 local function make_spec(kind, dims)
   local layout = { "layout", "text", LAYOUTS[dims][1] }
-  local spec = { { "pool_size", "shape", { 2 } }, { "strides", "shape?" },
-    { "padding", "shape", { 0 } } }
+  local spec = { { "pool_size", "sizes", 2 }, { "strides", "sizes?" },
+    { "padding", "sizes", 0 } }
   local layout_first = dims == 1 or kind == "max" and dims == 2
   spec[4], spec[5] = layout_first and layout or CEIL_MODE, layout_first and CEIL_MODE or layout
   if kind == "avg" then
@@ -71,8 +71,8 @@ local function define_global(name, kind, dims)
   local func = "nn." .. name
   local class = layer.extend(Pooling, func, { { "layout", "text", LAYOUTS[dims][1] } })
   function class:set_up(a)
-    self._kernel = layer.sizes(func, "pool_size", { 1 }, dims)
-    self._stride, self._pad = self._kernel, layer.sizes(func, "padding", { 0 }, dims)
+    self._kernel = layer.sizes(func, "pool_size", 1, dims)
+    self._stride, self._pad = self._kernel, layer.sizes(func, "padding", 0, dims)
     self._layout = layer.word(func, "layout", a.layout, LAYOUTS[dims])
     self._ceil_mode, self._global, self._pool_type = true, true, kind
   end
@@ -174,7 +174,7 @@ local function define_shuffle(name, dims, forward)
   local func = "nn." .. name
   local class = layer.extend(HybridBlock, func, FACTOR)
   function class:set_up(a)
-    self._factors = layer.sizes(func, "factor", a.factor, dims)
+    self._factors = layer.sizes(func, "factor", #a.factor == 1 and a.factor[1] or a.factor, dims)
     for _, f in ipairs(self._factors) do
       if f < 1 then
         Error.raise{ code = "value", func = func, argument = "factor", got = a.factor,

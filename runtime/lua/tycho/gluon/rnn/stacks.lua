@@ -128,12 +128,11 @@ local function make_stack(class)
 
 
   layer.describe(class, function(self)
-    local lines = { self.class_name .. "(" }
+    local lines = {}
     for i, cell in ipairs(self) do
-      lines[#lines + 1] = ("(%d): %s"):format(i - 1, layer.indent(tostring(cell)))
+      lines[i] = ("(%d): %s"):format(i - 1, layer.indent(tostring(cell)))
     end
-    lines[#lines + 1] = ")"
-    return table.concat(lines, "\n")
+    return layer.listed(self.class_name .. "(", lines)
   end)
 end
 
