@@ -80,31 +80,33 @@ static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any 
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
 
-/* The pixels that a place reads along one axis: `at` and the following, with their weights. */
-struct line { int64_t at; int n; float weight[MOST_TAPS]; };
+/* Pixels along one axis, from `first` on, and their weights. */
+struct warp_taps { int64_t first; int n; float weight[MOST_TAPS]; };
 
-static struct line place_line(int how, int64_t place)
+/* Finds the taps at a position in 1/32 of a pixel. */
+static struct warp_taps find_taps(int how, int64_t at)
 {
-  struct line l = { .n = how == NEAREST ? 1 : taps_of(how) };
-  int64_t at = how == NEAREST ? (place + 16) >> 5 : place >> 5;
-  float beyond = (float)(place & 31) / 32;
-  l.at = at - (l.n - 1) / 2;
-  if (l.n == 1)
-    l.weight[0] = 1;
-  else if (l.n == 4)
-    cubic_weights(beyond, l.weight);
+  struct warp_taps t = { .n = how == NEAREST ? 1 : taps_of(how) };
+  int64_t pixel = how == NEAREST ? (at + 16) >> 5 : at >> 5;
+  float beyond = (float)(at & 31) / 32;
+  t.first = pixel - (t.n - 1) / 2;
+  if (t.n == 1)
+    t.weight[0] = 1;
+  else if (t.n == 4)
+    cubic_weights(beyond, t.weight);
   else
-    lanczos_weights(beyond, l.weight);
-  return l;
+    lanczos_weights(beyond, t.weight);
+  return t;
 }
 
-static uint8_t mix_pixels(
-    const struct pixels *from, const struct line *x, const struct line *y, int64_t k, uint8_t fill)
+static uint8_t mix_pixels(const struct pixels *from, const struct warp_taps *x,
+    const struct warp_taps *y, int64_t k, uint8_t fill)
 {
   float sum = 0.5f;
   for (int i = 0; i < y->n; i++)
     for (int j = 0; j < x->n; j++)
-      sum += (float)pixel_at(from, y->at + i, x->at + j, k, fill) * (y->weight[i] * x->weight[j]);
+      sum += (float)pixel_at(from, y->first + i, x->first + j, k, fill) *
+          (y->weight[i] * x->weight[j]);
   return (uint8_t)MIN(MAX(sum, 0.f), 255.f);
 }
 
@@ -124,14 +126,14 @@ void warp_pixels(
     const struct pixels *to, const struct pixels *from, const double m[6], int how, uint8_t fill)
 {
   bool four = how == LINEAR || how == AREA;
-  struct line lx, ly;
+  struct warp_taps tx, ty;
   uint8_t *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += to->c) {
       int64_t px = to_fixed(m[0] * (double)x + m[1] * (double)y + m[2]),
               py = to_fixed(m[3] * (double)x + m[4] * (double)y + m[5]);
-      if (!four) lx = place_line(how, px), ly = place_line(how, py);
+      if (!four) tx = find_taps(how, px), ty = find_taps(how, py);
       for (int64_t k = 0; k < to->c; k++)
-        out[k] = four ? mix_four(from, px, py, k, fill) : mix_pixels(from, &lx, &ly, k, fill);
+        out[k] = four ? mix_four(from, px, py, k, fill) : mix_pixels(from, &tx, &ty, k, fill);
     }
 }

@@ -185,7 +185,7 @@ static int cut_window(
   return workspace_crop(s, y, x, h, w);
 }
 
-/* Cuts a window of random area and proportions out of the image, unless ten tries find none in it. */
+/* Cuts a window of random area and proportions out of the image, unless ten tries find none. */
 static int cut_some(struct workspace *s, const struct augment *a, struct rng *c, bool *found)
 {
   double area = (double)s->now.h * (double)s->now.w;

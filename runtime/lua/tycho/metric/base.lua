@@ -226,7 +226,8 @@ end
 local function check_named(arrays, argument, func)
   if type(arrays) ~= "table" or class.is_array(arrays) then
     Error.raise{ code = "type", func = func, argument = argument, got = Error.kind(arrays),
-      expected = "name -> array, or a list of {name, array}", message = ("bad '%s'"):format(argument) }
+      expected = "name -> array, or a list of {name, array}",
+      message = ("bad '%s'"):format(argument) }
   end
 end
 

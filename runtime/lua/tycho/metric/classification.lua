@@ -133,7 +133,7 @@ function kinds.TopKAccuracy:init(...)
       expected = "above 1", got = self.top_k, message = "use Accuracy where top_k is 1" }
   end
   local suffix = "_" .. self.top_k
-  if self.name:sub(-#suffix) ~= suffix then                -- a metric made of a configuration has it
+  if self.name:sub(-#suffix) ~= suffix then              -- one made of a configuration has it
     self.name = self.name .. suffix
   end
 end
