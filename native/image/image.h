@@ -26,9 +26,10 @@ bool   border_fits(int kind, int64_t n, int64_t before, int64_t after);
 void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
     int kind, const double *value);
 
-/* Computes to(x, y) = from(m * (x, y, 1)), bytes only, bilinear; what is outside is `fill`. */
+/* Computes to(x, y) = from(m * (x, y, 1)), bytes only, resampled by a rule, AREA as LINEAR; what is
+** outside is `fill`. */
 void warp_pixels(
-    const struct pixels *to, const struct pixels *from, const double m[6], uint8_t fill);
+    const struct pixels *to, const struct pixels *from, const double m[6], int how, uint8_t fill);
 void   crop_pixels(const struct pixels *to, const struct pixels *from, int64_t y, int64_t x);
 
 /* Writes `from`, tuned (image/pixel.h), to `to`; both may be the same. */

@@ -67,7 +67,7 @@ void crop_pixels(const struct pixels *to, const struct pixels *from, int64_t y, 
         (const char *)from->p + (size_t)((y + i) * from->w + x) * size, row);
 }
 
-/* -- affine maps: places in 1/32 of a pixel, weights of 15 bits -------------------------------- */
+/* -- affine maps: places in 1/32 of a pixel ---------------------------------------------------- */
 
 static int pixel_at(const struct pixels *from, int64_t y, int64_t x, int64_t k, uint8_t fill)
 {
@@ -80,22 +80,60 @@ static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any 
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
 
-void warp_pixels(
-    const struct pixels *to, const struct pixels *from, const double m[6], uint8_t fill)
+/* Pixels along one axis, from `first` on, and their weights. */
+struct warp_taps { int64_t first; int n; float weight[MOST_TAPS]; };
+
+/* Finds the taps at a position in 1/32 of a pixel. */
+static struct warp_taps find_taps(int how, int64_t at)
 {
+  struct warp_taps t = { .n = how == NEAREST ? 1 : taps_of(how) };
+  int64_t pixel = how == NEAREST ? (at + 16) >> 5 : at >> 5;
+  float beyond = (float)(at & 31) / 32;
+  t.first = pixel - (t.n - 1) / 2;
+  if (t.n == 1)
+    t.weight[0] = 1;
+  else if (t.n == 4)
+    cubic_weights(beyond, t.weight);
+  else
+    lanczos_weights(beyond, t.weight);
+  return t;
+}
+
+static uint8_t mix_pixels(const struct pixels *from, const struct warp_taps *x,
+    const struct warp_taps *y, int64_t k, uint8_t fill)
+{
+  float sum = 0.5f;
+  for (int i = 0; i < y->n; i++)
+    for (int j = 0; j < x->n; j++)
+      sum += (float)pixel_at(from, y->first + i, x->first + j, k, fill) *
+          (y->weight[i] * x->weight[j]);
+  return (uint8_t)MIN(MAX(sum, 0.f), 255.f);
+}
+
+static uint8_t mix_four(
+    const struct pixels *from, int64_t px, int64_t py, int64_t k, uint8_t fill)
+{
+  int64_t sx = px >> 5, sy = py >> 5;
+  int fx = (int)(px & 31), fy = (int)(py & 31);
+  int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) +
+      pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy) +
+      pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy +
+      pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
+  return (uint8_t)((sum + 512) >> 10);
+}
+
+void warp_pixels(
+    const struct pixels *to, const struct pixels *from, const double m[6], int how, uint8_t fill)
+{
+  bool four = how == LINEAR || how == AREA;
+  struct warp_taps tx, ty;
   uint8_t *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += to->c) {
       int64_t px = to_fixed(m[0] * (double)x + m[1] * (double)y + m[2]),
               py = to_fixed(m[3] * (double)x + m[4] * (double)y + m[5]);
-      int64_t sx = px >> 5, sy = py >> 5;
-      int fx = (int)(px & 31), fy = (int)(py & 31);
-      for (int64_t k = 0; k < to->c; k++) {
-        int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) +
-            pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy) +
-            pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy +
-            pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
-        out[k] = (uint8_t)((sum + 512) >> 10);
-      }
+      if (!four) tx = find_taps(how, px), ty = find_taps(how, py);
+      for (int64_t k = 0; k < to->c; k++)
+        out[k] = four ? mix_four(from, px, py, k, fill) : mix_pixels(from, &tx, &ty, k, fill);
     }
 }

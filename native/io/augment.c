@@ -162,8 +162,11 @@ static int warp_image(struct workspace *s, const struct augment *a, struct rng *
   struct pixels to;
   double m[6];
   int64_t w, h = draw_affine(a, rng, &s->now, m, &w);
+  int64_t how = a->inter_method;
+  if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
+  if (how == 10) how = rng_below(rng, RESAMPLINGS);
   TRY(workspace_other(s, s->now.dtype, h, w, &to));
-  warp_pixels(&to, &s->now, m, (uint8_t)MIN(a->fill_value, 255));
+  warp_pixels(&to, &s->now, m, (int)how, (uint8_t)MIN(a->fill_value, 255));
   workspace_swap(s, to);
   return TY_OK;
 }
@@ -182,12 +185,10 @@ static int cut_window(
   return workspace_crop(s, y, x, h, w);
 }
 
-/* Cuts a window of random area and proportions, or after ten tries the largest in the middle with
-** those of the sample. */
-static int cut_some(struct workspace *s, const struct augment *a, struct rng *c)
+/* Cuts a window of random area and proportions out of the image, unless ten tries find none. */
+static int cut_some(struct workspace *s, const struct augment *a, struct rng *c, bool *found)
 {
-  double area = (double)s->now.h * (double)s->now.w, high = (double)s->now.h / (double)a->h,
-         wide = (double)s->now.w / (double)a->w;
+  double area = (double)s->now.h * (double)s->now.w;
   for (int i = 0; i < 10; i++) {
     double part = area * rng_between(c, a->min_random_area, a->max_random_area);
     double ratio = draw_ratio(a, c);
@@ -197,20 +198,43 @@ static int cut_some(struct workspace *s, const struct augment *a, struct rng *c)
     if (turned) w = h, h = held;
     if (h < 1 || w < 1 || h > s->now.h || w > s->now.w) continue;
     int64_t y = rng_below(c, s->now.h - h + 1), x = rng_below(c, s->now.w - w + 1);
+    *found = true;
     return workspace_crop(s, y, x, h, w);
   }
-  int64_t h = MAX(1, (int64_t)((double)a->h * MIN(high, wide))),
-          w = MAX(1, (int64_t)((double)a->w * MIN(high, wide)));
-  return workspace_crop(s, (s->now.h - h) / 2, (s->now.w - w) / 2, h, w);
+  return TY_OK;
+}
+
+/* Enlarges an image in its proportions until the sample's window is inside. */
+static int enlarge_image(struct workspace *s, const struct augment *a, struct rng *c)
+{
+  int64_t how = a->inter_method;
+  if (how == 9) how = resampling_for(s->now.h, s->now.w, a->h, a->w);
+  if (s->now.h < a->h)
+    TRY(workspace_resize(
+        s, how, c, a->h, (int64_t)((float)a->h / (float)s->now.h * (float)s->now.w)));
+  if (s->now.w < a->w)
+    TRY(workspace_resize(
+        s, how, c, (int64_t)((float)a->w / (float)s->now.w * (float)s->now.h), a->w));
+  return TY_OK;
+}
+
+/* Returns whether windows of random area and proportions are asked for that are not the image. */
+static bool draws_windows(const struct augment *a)
+{
+  bool turns = a->min_aspect_ratio >= 0 ? a->min_aspect_ratio != 1 || a->max_aspect_ratio != 1
+                                        : a->max_aspect_ratio != 0;
+  return a->random_resized_crop && (a->max_random_area != 1 || a->min_random_area != 1 || turns);
 }
 
 static int take_window(struct workspace *s, const struct augment *a, struct rng *c)
 {
-  if (a->random_resized_crop) {
-    TRY(cut_some(s, a, c));
-    return workspace_resize(s, a->inter_method, c, a->h, a->w);
+  bool found = false;
+  if (draws_windows(a)) TRY(cut_some(s, a, c, &found));
+  if (found) return workspace_resize(s, a->inter_method, c, a->h, a->w);
+  if (a->random_resized_crop || a->max_crop_size == -1) {
+    TRY(enlarge_image(s, a, c));
+    return cut_window(s, a, c, a->h, a->w);
   }
-  if (a->max_crop_size == -1) return cut_window(s, a, c, a->h, a->w);
   int64_t size = a->min_crop_size + rng_below(c, a->max_crop_size - a->min_crop_size + 1);
   TRY(cut_window(s, a, c, size, size));
   return workspace_resize(s, a->inter_method, c, a->h, a->w);

@@ -386,6 +386,15 @@ describe("image", function()
   end)
 
   describe("augmenters", function()
+    it("divide by std alone where there is no mean", function()
+      local x = nd.full({ 1, 1, 3 }, 12)
+      for _, list in ipairs{ image.CreateAugmenter{ data_shape = { 3, 1, 1 }, std = { 1, 2, 3 } },
+        image.CreateDetAugmenter{ data_shape = { 3, 1, 1 }, std = { 1, 2, 3 } } } do
+        assert.same({ { { 12, 6, 4 } } }, (list[#list](x, nd.ones{ 1, 5 })):totable())
+      end
+      assert.same({ { { 12, 12, 12 } } }, image.color_normalize(x, ty.null):totable())
+    end)
+
     it("make the usual list", function()
       local names = {}
       for i, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 8 }, resize = 12,

@@ -369,7 +369,7 @@ describe("iterators of images", function()
       end
       refuse("io", { path_imgrec = path("none.rec") })
       refuse("io", { path_imgidx = path("none.idx") })
-      refuse("shape", { data_shape = { 3, 64, 64 } })
+      refuse("shape", { max_crop_size = 64, min_crop_size = 64 })
       refuse("value", { data_shape = { 2, 8, 8 } })
       refuse("value", { data_shape = { 3, 8 } })
       refuse("value", { inter_method = 7 })

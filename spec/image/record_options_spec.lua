@@ -98,15 +98,61 @@ describe("an iterator over records of images", function()
     end
   end)
 
+  -- Returns rows and columns of an image as the iterator gives it: channels first, float32.
+  local function window_of(image, y, x, h, w)
+    return image:slice{ begin = { y, x, 0 }, ["end"] = { y + h, x + w, 3 } }:transpose{ 2, 0, 1 }
+      :astype("float32")
+  end
+
+  it("enlarges an image that is smaller than the window", function()
+    local image = images.picture(6, 8, 3, 1)
+    pack("small", image)
+    for how = 0, 4 do
+      assert.equal(0, images.largest(
+        window_of(ty.image.imresize(image, 16, 12, how), 0, 3, 12, 10),
+        plain("small", { data_shape = { 3, 12, 10 }, inter_method = how })))
+      assert.equal(0, images.largest(
+        window_of(ty.image.imresize(image, 12, 9, how), 2, 0, 5, 12),
+        plain("small", { data_shape = { 3, 5, 12 }, inter_method = how })))
+    end
+    -- the rule for both axes, although one of them is enlarged at a time
+    assert.equal(0, images.largest(window_of(ty.image.imresize(image, 12, 9, 1), 0, 3, 9, 6),
+      plain("small", { data_shape = { 3, 9, 6 }, inter_method = 9 })))
+  end)
+
+  it("keeps the middle where a random window has no area to choose from", function()
+    local image = images.picture(9, 14, 3, 1)
+    pack("middle", image)
+    assert.equal(0, images.largest(window_of(image, 2, 4, 5, 6),
+      plain("middle", { data_shape = { 3, 5, 6 }, random_resized_crop = true })))
+  end)
+
+  it("turns and scales by the rule of inter_method", function()
+    local image = images.constant(12, 12, 3, 200)
+    image[":, 0:6"] = 100
+    pack("edge", image)
+    local shape = { 3, 8, 8 }
+    local function range(how)
+      local got = plain("edge", { data_shape = shape, inter_method = how, min_random_scale = 1.5,
+        max_random_scale = 1.5 })
+      return got:min():asscalar(), got:max():asscalar()
+    end
+    for how, beyond in pairs{ [0] = false, [1] = false, [2] = true, [3] = false, [4] = true } do
+      local low, high = range(how)
+      assert.equal(beyond, low < 100 and high > 200, ("rule %d: %g to %g"):format(how, low, high))
+    end
+    local near = plain("edge", { data_shape = shape, inter_method = 0, min_random_scale = 1.5,
+      max_random_scale = 1.5 })
+    assert.equal(near.size, near:eq(100):sum():asscalar() + near:eq(200):sum():asscalar())
+  end)
+
   it("names images for which a size is too large", function()
     pack("strip", images.constant(2, 64, 3, 90))
     pack("tower", images.constant(64, 2, 3, 90))
     local window = "the image has %s pixels, fewer than the window of 4 x 4; use resize"
     for name, size in pairs{ strip = "2 x 64", tower = "64 x 2" } do
-      for _, options in ipairs{ { data_shape = { 3, 4, 4 } },
-        { data_shape = { 3, 2, 2 }, max_crop_size = 4, min_crop_size = 4 } } do
-        assert.is_truthy(message(plain, name, options):find(window:format(size), 1, true))
-      end
+      local options = { data_shape = { 3, 2, 2 }, max_crop_size = 4, min_crop_size = 4 }
+      assert.is_truthy(message(plain, name, options):find(window:format(size), 1, true))
     end
     for options, want in pairs{
       [{ resize = 2 ^ 20 }] = "the image would have 1048576 x 33554432 pixels",

@@ -101,6 +101,17 @@ describe("io", function()
         { data_csv = data, data_shape = { 2 }, label_csv = file("1\n"), batch_size = 2 })
     end)
 
+    it("gives labels the data's integer type", function()
+      for _, dtype in ipairs{ "int32", "int64", "float32", "float64" } do
+        local rows = ty.io.CSVIter{ data_csv = file("123456789,2\n3,4\n"), data_shape = { 2 },
+          label_csv = file("7\n8\n"), batch_size = 2, dtype = dtype }
+        local batch, want = rows:next(), dtype:find("int") and dtype or "float32"
+        assert.same({ dtype, want, want },
+          { batch.data[1].dtype, batch.label[1].dtype, rows.provide_label[1].dtype })
+        assert.same({ 7, 8 }, batch.label[1]:totable())
+      end
+    end)
+
     it("splits the samples of libsvm files into parts", function()
       local rows = ty.io.LibSVMIter{ data_libsvm = file("1 0:1\n2 0:2\n3 0:3\n4 0:4\n"),
         data_shape = { 1 }, batch_size = 1, num_parts = 2, part_index = 1 }

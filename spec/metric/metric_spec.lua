@@ -24,6 +24,22 @@ describe("metric", function()
     assert.is_nil(list.rmse)
   end)
 
+  it("of the best k has k in every name, once", function()
+    assert.equal("best_3", (ty.metric.TopKAccuracy{ top_k = 3, name = "best" }:get()))
+    local m = ty.metric.create("top_k_accuracy", { top_k = 2 })
+    assert.equal("top_k_accuracy_2", m.name)
+    assert.equal("top_k_accuracy_2", ty.metric.create(m:get_config()).name)
+  end)
+
+  it("of the correlation of classes counts updates, not outputs", function()
+    local m, label = ty.metric.create("pcc"), ty.nd.array{ 0, 1, 1 }
+    local pred = ty.nd.array{ { 1, 0 }, { 0, 1 }, { 1, 0 } }
+    m:update({ label, label }, { pred, pred })
+    assert.equal(1, m.num_inst)
+    assert.near(0.5, value(m), 1e-12)
+    assert.near(0.5, m.sum_metric, 1e-12)
+  end)
+
   it("without labels says which metric needs none", function()
     local e = assert.raises("shape", function()
       ty.metric.create("mse"):update({}, { ty.nd.ones{ 2, 3 } })

@@ -138,6 +138,34 @@ describe("optimizer", function()
     assert.raises("value", ty.optimizer.get_updater(ty.optimizer.SGD{}), { 0, 1 }, {}, {})
   end)
 
+  it("keeps the master copy of LBSGD before its momentum, as other rules without one of their own",
+    function()
+      local o = ty.optimizer.LBSGD{ learning_rate = 0.5, momentum = 0.5, multi_precision = true }
+      local w = ty.nd.array{ 1, 2, dtype = "float16" }
+      local state = o:create_state_multi_precision(0, w)
+      assert.same({ 1, 2 }, state[1]:totable())
+      assert.same({ 0, 0 }, state[2]:totable())
+      o:update_multi_precision(0, w, ty.nd.array{ 1, 1, dtype = "float16" }, state)
+      assert.same({ 0.5, 1.5 }, w:totable())
+      assert.same({ 0.5, 1.5 }, state[1]:totable())
+      assert.same({ -0.5, -0.5 }, state[2]:totable())
+      assert.same({ "float32", "float32" }, { state[1].dtype, state[2].dtype })
+    end)
+
+  it("adds 1e-5 below GroupAdaGrad's root", function()
+    local w, g = ty.nd.array{ { 0, 0 } }, ty.nd.array{ { 1e-3, 1e-3 } }
+    ty.optimizer.get_updater(ty.optimizer.GroupAdaGrad{ learning_rate = 1 })(0, g, w)
+    assert.near(-1e-3 / math.sqrt(1e-6 + 1e-5), w:get(0, 1), 1e-5)
+  end)
+
+  it("has states of float32 for weights of other types, in Test", function()
+    local w = ty.nd.ones{ 2, dtype = "float64" }
+    local update = ty.optimizer.get_updater(ty.optimizer.Test{})
+    update(3, ty.nd.ones{ 2, dtype = "float64" }, w)
+    assert.equal("float32", update.states[3].dtype)
+    assert.same({ 2, 2 }, update.states[3]:totable())
+  end)
+
   it("updates lists as one by one", function()
     local function run(listed)
       local update =

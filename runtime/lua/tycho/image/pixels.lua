@@ -15,7 +15,7 @@ local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local nd = require "tycho.ndarray"
-local null = require("tycho.core.values").null
+local values = require "tycho.core.values"
 
 local floor, max = math.floor, math.max
 
@@ -331,8 +331,8 @@ function pixels.color_normalize(...)
   if x.dtype == "uint8" then
     x = x:astype("float32")
   end
-  local mean, std = by_channel(a.mean, x), by_channel(a.std, x)
-  if mean ~= nil and mean ~= null then
+  local mean, std = by_channel(values.value(a.mean), x), by_channel(a.std, x)
+  if mean then
     x = x - mean
   end
   return std and x / std or x

@@ -62,6 +62,12 @@ function Initializer:init(options)
     Error.raise{ code = "type", func = "init." .. self.class_name, argument = "options",
       expected = "a table of options", got = Error.kind(options), message = "bad 'options'" }
   end
+  for key in pairs(options or {}) do
+    if type(key) ~= "string" then
+      Error.raise{ code = "name", func = "init." .. self.class_name, argument = tostring(key),
+        expected = "options by name", message = "a base class has no options by position" }
+    end
+  end
   self:_remember(options or {})
 end
 

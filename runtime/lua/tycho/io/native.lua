@@ -87,7 +87,7 @@ local function fetch_batch(self)
   end
   check(C.ty_iter_pad(self._handle, pad), func)
   return base.DataBatch{ data = { get_array(self, 0, self._dtype) },
-    label = { get_array(self, 1) }, pad = pad[0] }
+    label = { get_array(self, 1, self._label_dtype) }, pad = pad[0] }
 end
 
 
@@ -96,6 +96,7 @@ end
 function MXDataIter:_open(kind, options, a)
   MXDataIter.super.init(self, { batch_size = a.batch_size })
   self._kind, self._options, self._dtype, self._round = kind, options, a.dtype, a.round_batch
+  self._label_dtype = self.label_dtypes[a.dtype]
   self._handle = open_iterator(kind, options, "io." .. self.class_name)
   self._skip = 0                                         -- samples that the last epoch took of this
   self._batches = 0                                      -- batches returned in this epoch
@@ -109,6 +110,9 @@ function MXDataIter:_open(kind, options, a)
   self.provide_data = { base.DataDesc(a.data_name, data.shape, data.dtype) }
   self.provide_label = { base.DataDesc(a.label_name, label.shape, label.dtype) }
 end
+
+
+MXDataIter.label_dtypes = {}                             -- dtype of the data -> not float32
 
 
 -- Returns the number of samples that the last batch took from the next epoch.
@@ -284,13 +288,13 @@ end
 --- Reads lines of numbers that commas separate; a comma may end a line. Options: data_csv: path;
 -- data_shape: of a sample; label_csv = "NULL": path, without it labels are 0; label_shape = {1};
 -- batch_size; round_batch = true; header: whether the first line of each file has names and is
--- skipped, nil: where none of its fields is a number; prefetch_buffer = 4, dtype = "float32",
--- data_name = "data", label_name = "softmax_label".
+-- skipped, nil: where none of its fields is a number; prefetch_buffer = 4, dtype = "float32" (of
+-- labels, too, where it is int32 or int64), data_name = "data", label_name = "softmax_label".
 -- @function CSVIter
 define_iterator("CSVIter", "csv", {
   { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
   { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE, { "header", "boolean?" },
-})
+}).label_dtypes = { int32 = "int32", int64 = "int64" }
 
 
 --- Reads lines of a label and index:value pairs as dense arrays. Comments after #, weights of

@@ -223,10 +223,21 @@ local function label_names(self, labels, preds)
 end
 
 
+local function check_named(arrays, argument, func)
+  if type(arrays) ~= "table" or class.is_array(arrays) then
+    Error.raise{ code = "type", func = func, argument = argument, got = Error.kind(arrays),
+      expected = "name -> array, or a list of {name, array}",
+      message = ("bad '%s'"):format(argument) }
+  end
+end
+
+
 --- Updates as `update` does, from tables by name or lists of `{name, array}`; output_names and
 -- label_names choose the arrays.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
+  check_named(labels, "labels", func)
+  check_named(preds, "preds", func)
   local chosen = select_arrays(labels, label_names(self, labels, preds), func)
   preds = select_arrays(preds, self.output_names, func)
   if rawget(getmetatable(self), "is_built_in") then

@@ -121,7 +121,7 @@ end
 
 
 --- The part of labels among the k most likely classes. Option top_k, above 1 and
--- at most the number of classes.
+-- at most the number of classes; the name ends in it.
 kinds.TopKAccuracy = base.kind("TopKAccuracy", "top_k_accuracy", { { "top_k", "integer", 1 } },
   "top_k_accuracy", "top_k_acc")
 local init_top = kinds.TopKAccuracy.init
@@ -132,7 +132,10 @@ function kinds.TopKAccuracy:init(...)
     Error.raise{ code = "value", func = "metric.TopKAccuracy", argument = "top_k",
       expected = "above 1", got = self.top_k, message = "use Accuracy where top_k is 1" }
   end
-  self.name = self.name == "top_k_accuracy" and self.name .. "_" .. self.top_k or self.name
+  local suffix = "_" .. self.top_k
+  if self.name:sub(-#suffix) ~= suffix then              -- one made of a configuration has it
+    self.name = self.name .. suffix
+  end
 end
 
 
@@ -387,10 +390,10 @@ function kinds.PCC:_update(labels, preds)
       note(self._local, truncate(classes[k]), class)
       note(self._global, truncate(classes[k]), class)
     end
-    self:_add(0, 1)
-    self.sum_metric = correlation(self._local) * self.num_inst
-    self.global_sum_metric = correlation(self._global) * self.global_num_inst
   end
+  self:_add(0, 1)
+  self.sum_metric = correlation(self._local) * self.num_inst
+  self.global_sum_metric = correlation(self._global) * self.global_num_inst
 end
 
 -- Interpreted: compiled, its loops over growing tables gave wrong counts now and then.

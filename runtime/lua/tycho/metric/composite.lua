@@ -44,9 +44,12 @@ end
 
 --- Returns the metric number `index`, from 0.
 function Composite:get_metric(index)
-  local metric = self.metrics[index + 1]
+  local is_number = type(index) == "number"
+  local metric = is_number and self.metrics[index + 1]
   if not metric then
-    Error.raise{ code = "index", func = "CompositeEvalMetric:get_metric", got = index,
+    Error.raise{ code = is_number and "index" or "type", argument = "index",
+      func = "CompositeEvalMetric:get_metric",
+      got = is_number and index or Error.kind(index),
       expected = ("0 to %d"):format(#self.metrics - 1),
       message = ("there is no metric %s"):format(tostring(index)) }
   end

@@ -16,6 +16,7 @@ local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local Executor = require("tycho.executor.executor").Executor
 local log = require "tycho.core.log"
 local name_values = require "tycho.core.name_values"
 local methods = require "tycho.core.methods"
@@ -81,6 +82,10 @@ end)
 --- Watches an executor.
 -- @tparam Executor exe
 function Monitor:install(exe)
+  if not Class.is_a(exe, Executor) then
+    Error.raise{ code = "type", func = "Monitor:install", argument = "exe",
+      expected = "an Executor", got = Error.kind(exe), message = "bad 'exe'" }
+  end
   local index = #self.exes + 1
   exe:set_monitor_callback(watcher(self, index), self.monitor_all)
   self.exes[index] = exe

@@ -45,27 +45,34 @@ local function buffer(dtype, n)
 end
 
 
+local function fail_element(v, func, argument)
+  Error.raise{ code = "type", func = func, argument = argument, expected = "numbers",
+    got = Error.kind(v), message = "an array is made of numbers" }
+end
+
+
 -- Returns the shape of nested tables: that of their first members; others are checked when they are
--- read.
-local function shape_of(t)
+-- read. A table may be inside itself.
+local function shape_of(t, func, argument)
   local shape = {}
   while type(t) == "table" do
-    if getmetatable(t) == NDArray then
+    local kind = getmetatable(t)
+    if kind == NDArray then
       for _, n in ipairs(t._shape) do
         shape[#shape + 1] = n
       end
       return shape
+    elseif kind then
+      fail_element(t, func, argument)
+    elseif #shape == C.TY_MAXDIM then
+      Error.raise{ code = "shape", func = func, argument = argument,
+        expected = ("at most %d levels"):format(C.TY_MAXDIM), got = "more",
+        message = "tables are nested too deep for an array" }
     end
     shape[#shape + 1] = #t
     t = t[1]
   end
   return shape
-end
-
-
-local function fail_element(v, func, argument)
-  Error.raise{ code = "type", func = func, argument = argument, expected = "numbers",
-    got = Error.kind(v), message = "an array is made of numbers" }
 end
 
 
@@ -131,7 +138,7 @@ function transfer.from_table(source, dtype, func, argument)
   elseif getmetatable(source) ~= NDArray and rawget(source, 1) == nil and next(source) ~= nil then
     fail_element(source, func, argument)
   end
-  local shape = shape_of(source)
+  local shape = shape_of(source, func, argument)
   local kind = (dtype == F16 or dtype == BF16) and F32 or dtype
   local x = class.new(shape, kind, CPU, func)
   local size = product(shape)
@@ -269,7 +276,7 @@ end
 --- Sets one element: `x:set(i, j, v)`.
 function NDArray.set(x, ...)
   local n = select("#", ...)
-  local v = select(n, ...)
+  local v = n > 0 and select(n, ...) or nil
   class.writable(x, "NDArray:set")
   if type(v) ~= "number" then
     Error.raise{ code = "type", func = "NDArray:set", argument = "v", expected = "a number",

@@ -165,8 +165,8 @@ end
 
 
 --- One sum per row of a matrix: h += mean of d^2 along the row; w -= lr d / sqrt(h + eps).
--- No decay. Option eps = 1e-7.
-kinds.GroupAdaGrad = base.kind("GroupAdaGrad", { { "eps", "number", 1e-7 } })
+-- No decay. Option eps = 1e-5.
+kinds.GroupAdaGrad = base.kind("GroupAdaGrad", { { "eps", "number", 1e-5 } })
 kinds.GroupAdaGrad.state_arrays = 1
 
 function kinds.GroupAdaGrad.create_state(_, _, weight)

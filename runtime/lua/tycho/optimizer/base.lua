@@ -428,10 +428,21 @@ local function check_create(method)
 end
 
 
--- Lists come from updaters, which have checked them.
+local function check_list(self, method, argument, list)
+  if not values.is_plain(list) then
+    Error.raise{ code = "type", func = ("%s:%s"):format(self.class_name, method),
+      argument = argument, expected = "a list, as of indices and weights", got = Error.kind(list),
+      message = ("bad '%s'"):format(argument) }
+  end
+end
+
+
+-- What is in lists comes from updaters, which have checked it.
 local function check_update(method)
   return function(self, index, weight, grad, state)
     if type(index) == "table" and values.is_plain(weight) then
+      check_list(self, method, "grad", grad)
+      check_list(self, method, "state", state)
       return
     end
     check_index(self, method, index)

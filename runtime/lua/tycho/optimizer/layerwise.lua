@@ -188,8 +188,7 @@ local LBSGD = kinds.LBSGD
 
 LBSGD.state_options, LBSGD.keyed_progress = { "momentum" }, { "_sums", "_calls" }
 
-LBSGD.create_state, LBSGD.create_state_multi_precision =
-  SGD.create_state, SGD.create_state_multi_precision
+LBSGD.create_state = SGD.create_state
 LBSGD._update_many = SGD._update_many
 
 local GROWTH = {
@@ -244,8 +243,5 @@ function LBSGD:update(index, weight, grad, state)
   self:_update_many("multi_", { weight }, { mean }, { state }, { lrs = base.list_text{ lr },
     wds = base.list_text{ wd }, momentum = self.momentum ~= 0 and self.momentum or nil })
 end
-
-LBSGD.update_multi_precision = LBSGD.update
-
 
 return kinds

@@ -71,8 +71,20 @@ function LRScheduler:init(...)
 end
 
 
+-- Raises E(type), E(value) for what is no number of updates.
+local function check_number(self, num_update)
+  local is_number = type(num_update) == "number"
+  if not is_number or num_update < 0 or num_update ~= num_update then
+    Error.raise{ code = is_number and "value" or "type", func = self.class_name,
+      argument = "num_update", expected = "a number, 0 or more",
+      got = is_number and num_update or Error.kind(num_update), message = "bad 'num_update'" }
+  end
+end
+
+
 --- Returns the rate during the warm-up.
 function LRScheduler:get_warmup_lr(num_update)
+  check_number(self, num_update)
   if self.warmup_mode == "constant" then
     return self.warmup_begin_lr
   end
@@ -95,17 +107,6 @@ function LRScheduler:_take_rate(lr)
         :format(lr, self.base_lr))
   end
   self.base_lr = lr
-end
-
-
--- Raises E(type), E(value) for what is no number of updates.
-local function check_number(self, num_update)
-  local is_number = type(num_update) == "number"
-  if not is_number or num_update < 0 or num_update ~= num_update then
-    Error.raise{ code = is_number and "value" or "type", func = self.class_name,
-      argument = "num_update", expected = "a number, 0 or more",
-      got = is_number and num_update or Error.kind(num_update), message = "bad 'num_update'" }
-  end
 end
 
 

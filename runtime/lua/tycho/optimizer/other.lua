@@ -2,8 +2,10 @@
 --
 -- @module tycho.optimizer.other
 
+local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local random = require "tycho.ndarray.seed"
 local values = require "tycho.core.values"
@@ -49,12 +51,12 @@ function kinds.DCASGD:update(index, weight, grad, state)
 end
 
 
---- For tests: w += rescaled gradient; the state is a copy of the weight.
+--- For tests: w += rescaled gradient; the state is a copy of the weight in float32.
 kinds.Test = base.kind("Test", {})
 kinds.Test.state_arrays = 1
 
 function kinds.Test.create_state(_, _, weight)
-  return base.zeros(weight)
+  return call.fill(class.new(weight._shape, args.DTYPES.float32, weight._device, "Test"), 0, "Test")
 end
 
 function kinds.Test:update(_, weight, grad, state)

@@ -21,6 +21,10 @@ scope.make(AttrScope, "attribute")
 
 function AttrScope:init(attrs)
   self._attrs = {}
+  if attrs ~= nil and type(attrs) ~= "table" then
+    Error.raise{ code = "type", func = "AttrScope", argument = "attrs", got = Error.kind(attrs),
+      expected = "a table of attributes", message = "bad 'attrs'" }
+  end
   for key, value in pairs(attrs or {}) do
     if type(key) ~= "string" or type(value) ~= "string" then
       Error.raise{ code = "value", func = "AttrScope", argument = tostring(key), expected = "text",

@@ -282,7 +282,7 @@ end
 
 --- Returns the attributes of the head node.
 function Symbol:list_attr(options)
-  if options and (options == true or options.recursive) then
+  if options == true or values.is_plain(options) and options.recursive then
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
       message = "'recursive' is gone; use attr_dict()" }
   end

@@ -3,6 +3,7 @@
 --
 -- @module tycho.test.random
 
+local Error = require "tycho.core.error"
 local nd = require "tycho.ndarray"
 
 local random = {}
@@ -39,9 +40,19 @@ function random.array(shape, draw, dtype, ctx)
 end
 
 
+local function check_size(v, what)
+  if type(v) ~= "number" or v < 1 or v ~= math.floor(v) then
+    Error.raise{ code = type(v) == "number" and "value" or "type", func = "test_utils.rand_shape",
+      argument = what, expected = "an integer, 1 or more",
+      got = type(v) == "number" and v or Error.kind(v), message = "bad " .. what }
+  end
+end
+
+
 local function random_sizes(limits)
   local shape = {}
   for i, limit in ipairs(limits) do
+    check_size(limit, "a limit")
     shape[i] = math.random(limit)
   end
   return shape
@@ -61,6 +72,7 @@ end
 
 function random.rand_shape_nd(n, dim)
   local limits = {}
+  check_size(n, "the number of dimensions")
   for i = 1, n do
     limits[i] = dim or 10
   end
