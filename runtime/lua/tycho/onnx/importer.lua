@@ -171,7 +171,7 @@ function Import:input_shape(info)
     end
     local fixed = type(size) == "number" and size > 0 and size or wanted
     shape[i] = fixed and fixed > 0 and fixed or -1
-    if size == 0 then
+    if size == 0 or fixed == 0 then
       shape[i] = 0
     elseif shape[i] > 2 ^ 47 then
       self:fail("unsupported", ("axis %d of input '%s' has %s elements")
