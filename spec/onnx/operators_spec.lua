@@ -611,6 +611,15 @@ describe("attributes and types at their limits", function()
       { { array({ 4, 9, 3 }, "uint8"), type = UINT8 }, { of = array{ 1, 2 } } }, { opset = 21 })))
   end)
 
+  it("QuantizeLinear to floats of 8 bits", function()
+    local x, scale = array{ 0, 1, 2.2, 1000, 2e5, -2e5 }, { of = array{ 2 } }
+    local zero = { of = { type = E4M3FN, dims = {}, raw = "\0" } }
+    near({ 0, 0.5, 1.125, 448, 448, -448 }, (numbers("QuantizeLinear", {}, { x, scale, zero },
+      { opset = 19 })))
+    near({ 0, 0.5, 1, 512, 57344, -57344 }, (numbers("QuantizeLinear", { output_dtype = E5M2 },
+      { x, scale }, { opset = 21 })))
+  end)
+
   it("Dropout does not need to know its ratio, and its first masks are numbers", function()
     local y = run_node("Dropout", {}, { array{ 1, 2 }, array{ 0.25 } }, { outputs = 2 })
     assert.same({ { 1, 2 }, "bool" }, { y[1]:totable(), y[2].dtype })

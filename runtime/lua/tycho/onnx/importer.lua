@@ -277,6 +277,11 @@ local function name_node(self, v, name)
 end
 
 
+-- Operators that read sequences, besides those that the file defines.
+local READS_SEQUENCES = { SequenceAt = true, SequenceInsert = true, SequenceErase = true,
+  SequenceLength = true, SequenceMap = true, ConcatFromSequence = true, Identity = true,
+  Loop = true, OptionalHasElement = true, OptionalGetElement = true }
+
 -- Returns the values of a node's inputs, nil for absent ones; nil if one of them was not imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
@@ -288,6 +293,9 @@ function Import:read_inputs(n, scope)
       elseif v.rows_of_run and n.op ~= "Identity" then
         value.refuse("'%s' has as many rows as a run finds, so no node can read it; it can only \z
           be an output of the network", name)
+      elseif v.items and not READS_SEQUENCES[n.op]
+          and not self.model.functions[model_file.function_key(n.domain, n.op)] then
+        value.refuse("'%s' is a sequence, which this operator does not read", name)
       end
       inputs[i] = v
     end

@@ -116,12 +116,16 @@ function ops.QuantizeLinear(n, x, scale, zero)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local name = zero and (zero.onnx_type or zero.dtype) or kind and kind.name or "uint8"
-  if not RANGE[name] then
+  local small = tensor.named(name)
+  if not RANGE[name] and not small.float then
     n:refuse("numbers of type %s", name)
   end
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
   local y = x:cast(precise) / expand_parameter(n, scale, x, axis, block):cast(precise)
+  if small.float then                                    -- its zero point is 0
+    return value.cast_to_kind(n, y, small)
+  end
   local q = round_levels(y, zero and expand_parameter(n, zero, x, axis, block), RANGE[name], dtype)
   if q.entry and x.entry and name == dtype and level_attributes.RANGE[name]
       and is_number(scale) and is_number(zero) and x.dtype == "float32" then
