@@ -76,13 +76,14 @@ end
 describe("types and axes of exported operators", function()
   -- Writes y = op(x), reads it back; returns the file's operators and the difference.
   local function write(symbol, x, opset)
-    local list, off = {}, nil
-    local function keep(path)
+    local list = {}
+    local function note_operators(path)
       for i, n in ipairs(require("tycho.onnx.model_file").read(path, "spec").graph.nodes) do
         list[i] = n.op
       end
     end
-    off = files.round_trip(symbol, { x = x }, {}, { x = true }, { opset = opset, keep = keep })
+    local off = files.round_trip(symbol, { x = x }, {}, { x = true }, { opset = opset,
+      keep = note_operators })
     return table.concat(list, " "), off
   end
 

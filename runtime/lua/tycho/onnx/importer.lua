@@ -80,15 +80,21 @@ function Import:miss(e)
 end
 
 
+-- Codes of errors of calls on arrays.
+local MISFITS = { value = true, type = true, shape = true, dtype = true, index = true }
+
 -- Returns the error of a converter. Converters do not check what ONNX guarantees, so an error of
--- Lua in one (an input that is absent, a dimension that does not exist) becomes E(format) of the
--- file; other errors are returned unchanged.
+-- Lua in one (an input that is absent, a dimension that does not exist), and of a call on an array
+-- of its constants, becomes E(format) of the file; other errors are returned unchanged.
 function Import:explained(e)
-  if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
-  then
+  local text = "the node does not fit its operator"
+  if Error.is_error(e) and MISFITS[e.code] and e.func ~= self.func then
+    text = ("%s: %s"):format(text, e.message)
+  elseif type(e) ~= "string" or not (e:find("attempt to ", 1, true)
+      or e:find("bad argument", 1, true)) then
     return e
   end
-  local ok, explained = pcall(self.fail, self, "format", "the node does not fit its operator")
+  local ok, explained = pcall(self.fail, self, "format", text)
   assert(not ok)
   explained.cause = e
   return explained
