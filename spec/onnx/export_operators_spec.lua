@@ -73,6 +73,55 @@ for _, source in ipairs{ "cases", "cases_values" } do
   end)
 end
 
+describe("types and axes of exported operators", function()
+  -- Writes y = op(x), reads it back; returns the file's operators and the difference.
+  local function write(symbol, x, opset)
+    local list = {}
+    local function note_operators(path)
+      for i, n in ipairs(require("tycho.onnx.model_file").read(path, "spec").graph.nodes) do
+        list[i] = n.op
+      end
+    end
+    local off = files.round_trip(symbol, { x = x }, {}, { x = true }, { opset = opset,
+      keep = note_operators })
+    return table.concat(list, " "), off
+  end
+
+  it("that ONNX lacks are written as int32, or refused", function()
+    local x = ty.sym.Variable("x", { dtype = "uint8" })
+    local small = ty.nd.array({ { 1, 250 }, { 7, 0 } }, { dtype = "uint8" })
+    for _, y in ipairs{ ty.sym.negative{ x }, ty.sym.sum{ x, axis = 1 }, x + x, x * 3,
+        ty.sym.clip{ x, a_min = -1, a_max = 9 }, ty.sym.square{ x }, ty.sym.relu{ x } } do
+      local operators, off = write(y, small, 13)
+      assert.matches("^Cast .* Cast", operators)
+      assert.equal(0, off)
+    end
+    local flag = ty.sym.Variable("x", { dtype = "bool" })
+    local flags = ty.nd.array({ { 1, 0 }, { 1, 1 } }, { dtype = "bool" })
+    for _, y in ipairs{ ty.sym.sum{ flag, axis = 1 }, ty.sym.mean{ flag }, ty.sym.abs{ flag } } do
+      assert.equal(0, select(2, write(y, flags)))
+    end
+    local whole = ty.sym.Variable("x", { dtype = "int32" })
+    local numbers = ty.nd.array({ { 1, -2 } }, { dtype = "int32" })
+    assert.equal("Identity", (write(ty.sym.floor{ whole }, numbers):match "^%S+"))
+    assert.equal("Max", (write(ty.sym.relu{ whole }, numbers):match "^%S+"))
+    local ok, e = pcall(write, ty.sym.exp{ whole }, numbers)
+    assert.is_false(ok)
+    assert.equal("unsupported", e.code)
+    assert.matches("type int32; ONNX has this operator for floats only", e.message)
+  end)
+
+  it("reductions that leave all axes", function()
+    local x = ty.nd.array{ { 1, -2, 3 }, { 4, 5, 6 } }
+    for _, name in ipairs{ "sum", "mean", "max", "nansum", "prod" } do
+      for _, opset in ipairs{ 13, 18 } do
+        local y = ty.sym[name]{ ty.sym.Variable "x", axis = { 0, 1 }, exclude = true }
+        assert.equal(0, select(2, write(y, x, opset)))
+      end
+    end
+  end)
+end)
+
 describe("the same files", function()
   it("are right for ONNX's checker and ONNX Runtime", function()
     if not python then

@@ -97,6 +97,12 @@ describe("a hostile ONNX file", function()
     assert.is_nil(give(doublings("Add", 60)))
   end)
 
+  it("with constants that do not fit their node, which the error names", function()
+    refused(model({ { "ConvTranspose", { "x", "w", "b" }, { "y" }, { strides = { 2 },
+      output_shape = { 4 } }, name = "up" } }, { w = array{ { { 1 } } }, b = array{ 1, 2, 3 } },
+      { inputs = { x = { 1, 1, 2 } } }), "does not fit its operator.*node up")
+  end)
+
   it("that makes large arrays of little", function()
     local big = array({ 2 ^ 31, 2 ^ 31 }, "int64")
     refused(model({ { "ConstantOfShape", { "s" }, { "y" } } }, { s = big }))

@@ -482,6 +482,17 @@ describe("what older and newer files have", function()
     end
   end)
 
+  it("inputs whose open size is given as 0 have no elements", function()
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes{ nodes = { { "Concat", { "past", "x" }, { "y" },
+        { axis = 0 } } }, outputs = { "y" }, inputs = { past = { "length", 2 }, x = { 1, 2 } } })
+      local sym, args, auxs = ty.onnx.import_model{ dir .. "/m.onnx", shapes = { past = { 0, 2 } } }
+      args.x = array{ { 1, 2 } }
+      assert.same({ "x" }, sym:list_arguments())
+      assert.same({ { 1, 2 } }, files.run(sym, args, auxs)[1]:totable())
+    end)
+  end)
+
   it("attention of half types is rounded once", function()
     ty.random.seed(3)
     local function random() return ty.random.uniform{ 0, 1, shape = { 1, 1, 4, 8 } } end
@@ -506,5 +517,114 @@ describe("gelu by tanh", function()
           :format(got[i], v))
       end
     end
+  end)
+end)
+
+describe("attributes and types at their limits", function()
+  local function line(t, shape) return array(t):reshape(shape) end
+
+  it("GridSample: a cubic's position is not clipped at the border", function()
+    local x = line({ 4, 0, 0, 0 }, { 1, 1, 1, 4 })
+    -- At -0.5 the weights are -3/32, 19/32, 19/32, -3/32; the first three fall on element 0.
+    local got = numbers("GridSample", { mode = "cubic", padding_mode = "border" },
+      { x, line({ -1, 0 }, { 1, 1, 1, 2 }) }, { opset = 20 })
+    near({ 4 * 35 / 32 }, got)
+  end)
+
+  it("Resize of opset 10 takes the next pixel when it makes an image smaller", function()
+    local x = line({ 1, 2, 3, 4, 5, 6, 7, 8 }, { 1, 1, 2, 4 })
+    near({ 1, 3 }, (numbers("Resize", { mode = "nearest" }, { x, { of = array{ 1, 1, 0.6, 0.6 } } },
+      { opset = 10 })))
+    near({ 1, 1, 2, 2, 3, 3, 4, 4 }, (numbers("Resize", { mode = "nearest" },
+      { line({ 1, 2, 3, 4 }, { 1, 1, 1, 4 }), { of = array{ 1, 1, 1, 2 } } }, { opset = 10 })))
+  end)
+
+  it("Resize has positions in float32", function()
+    -- 0.1 * 5 is half in float32, and a little more in float64.
+    local x = line({ 0, 1, 2, 3, 4, 5 }, { 1, 1, 6, 1 })
+    near({ 0, 2, 4 }, (numbers("Resize", { mode = "nearest",
+      coordinate_transformation_mode = "tf_crop_and_resize" }, { x,
+      { of = array{ 0, 0, 0.1, 0, 1, 1, 0.8, 1 } }, false, { of = whole{ 1, 1, 3, 1 } } })))
+    -- One output element of pytorch_half_pixel is at 0.
+    near({ 7 }, (numbers("Resize", { mode = "cubic",
+      coordinate_transformation_mode = "pytorch_half_pixel" },
+      { line({ 7, 1, 1, 5 }, { 1, 1, 1, 4 }), false, false, { of = whole{ 1, 1, 1, 1 } } })))
+  end)
+
+  it("ArgMax and Hardmax of more elements than a small type counts", function()
+    local t = {}
+    for i = 1, 3001 do
+      t[i] = i == 2998 and 1 or 0
+    end
+    for dtype, code in pairs{ float16 = 10, uint8 = UINT8, bfloat16 = BFLOAT16 } do
+      local x = { array(t, dtype), type = code }
+      assert.same({ 2997 }, (numbers("ArgMax", {}, { x })))
+      assert.same({ 0 }, (numbers("ArgMin", {}, { x })))
+    end
+    for dtype, code in pairs{ float16 = 10, float64 = 11 } do
+      local got, kind = numbers("Hardmax", {}, { { array(t, dtype), type = code } })
+      assert.same({ dtype, t }, { kind, got })
+    end
+  end)
+
+  it("ConvTranspose whose output is larger than its windows reach, with a bias", function()
+    local x, w, b = line({ 1, 2 }, { 1, 1, 2 }), line({ 3 }, { 1, 1, 1 }), array{ 10 }
+    near({ 13, 10, 16, 10 }, (numbers("ConvTranspose", { strides = { 2 }, output_shape = { 4 } },
+      { x, { of = w }, { of = b } })))
+    -- 'SAME' has no negative borders.
+    near({ 13, 10, 16 }, (numbers("ConvTranspose", { strides = { 2 }, auto_pad = "SAME_UPPER" },
+      { x, { of = w }, { of = b } })))
+  end)
+
+  it("LRN over more channels than there are", function()
+    local x = line({ 1, 2 }, { 1, 2, 1, 1 })
+    local f = 1 / (1 + 5 / 3)
+    near({ f, 2 * f }, (numbers("LRN", { size = 3, alpha = { float = 1 }, beta = { float = 1 } },
+      { x })))
+    f = 1 / (1 + 5 / 5)
+    near({ f, 2 * f }, (numbers("LRN", { size = 5, alpha = { float = 1 }, beta = { float = 1 } },
+      { x })))
+  end)
+
+  it("AveragePool whose window needs the border at the end", function()
+    near({ 2.5 }, (numbers("AveragePool", { kernel_shape = { 5 }, pads = { 0, 1 },
+      strides = { 2 } }, { line({ 1, 2, 3, 4 }, { 1, 1, 4 }) })))
+  end)
+
+  it("MaxPool with positions keeps the type", function()
+    for dtype, code in pairs{ float64 = 11, uint8 = UINT8 } do
+      local y = run_node("MaxPool", { kernel_shape = { 2 } },
+        { { array({ { { 1, 3, 2 } } }, dtype), type = code } }, { outputs = 2 })
+      assert.equal(dtype, y[1].dtype)
+      assert.same({ { { { 3, 3 } } }, { { { 1, 1 } } } }, { y[1]:totable(), y[2]:totable() })
+    end
+  end)
+
+  it("scales of a vector, along its axis and in blocks", function()
+    local x, scale = array{ 4, 9, -3 }, { of = array{ 1, 2, 3 } }
+    for _, axis in ipairs{ 0, -1 } do
+      assert.same({ 4, 4, 0 }, (numbers("QuantizeLinear", { axis = axis }, { x, scale })))
+      assert.same({ 4, 18, 9 }, (numbers("DequantizeLinear", { axis = axis },
+        { { array({ 4, 9, 3 }, "uint8"), type = UINT8 }, scale })))
+    end
+    assert.same({ 4, 9, 6 }, (numbers("DequantizeLinear", { axis = 0, block_size = 2 },
+      { { array({ 4, 9, 3 }, "uint8"), type = UINT8 }, { of = array{ 1, 2 } } }, { opset = 21 })))
+  end)
+
+  it("QuantizeLinear to floats of 8 bits", function()
+    local x, scale = array{ 0, 1, 2.2, 1000, 2e5, -2e5 }, { of = array{ 2 } }
+    local zero = { of = { type = E4M3FN, dims = {}, raw = "\0" } }
+    near({ 0, 0.5, 1.125, 448, 448, -448 }, (numbers("QuantizeLinear", {}, { x, scale, zero },
+      { opset = 19 })))
+    near({ 0, 0.5, 1, 512, 57344, -57344 }, (numbers("QuantizeLinear", { output_dtype = E5M2 },
+      { x, scale }, { opset = 21 })))
+  end)
+
+  it("Dropout does not need to know its ratio, and its first masks are numbers", function()
+    local y = run_node("Dropout", {}, { array{ 1, 2 }, array{ 0.25 } }, { outputs = 2 })
+    assert.same({ { 1, 2 }, "bool" }, { y[1]:totable(), y[2].dtype })
+    y = run_node("Dropout", { ratio = { float = 0.5 } }, { array{ 1, 2 } },
+      { outputs = 2, opset = 7 })
+    assert.same({ { 1, 2 }, "float32" }, { y[1]:totable(), y[2].dtype })
   end)
 end)

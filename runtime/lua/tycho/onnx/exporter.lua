@@ -549,6 +549,56 @@ local function all_constant(self, n)
 end
 
 
+-- Types whose arithmetic ONNX lacks, at least before opset 14.
+local SMALL = { int8 = true, uint8 = true, bool = true }
+local INTEGER = { int8 = true, uint8 = true, bool = true, int32 = true, int64 = true }
+
+local function list_names(text)
+  local set = {}
+  for name in text:gmatch "%S+" do
+    set[name] = true
+  end
+  return set
+end
+
+-- Operators that are written for int32 in place of a small type.
+local WIDENED = list_names[[abs add_n ceil clip fix floor nanprod nansum mean negative ones_like
+  prod relu rint round sign square sum trunc zeros_like max min sort argsort topk argmax argmin
+  argmax_channel _np_cumsum _npi_fmod _square_sum _plus_scalar _minus_scalar _rminus_scalar
+  _mul_scalar _div_scalar _rdiv_scalar _mod_scalar _rmod_scalar _power_scalar _rpower_scalar
+  _maximum_scalar _minimum_scalar _greater_scalar _greater_equal_scalar _lesser_scalar
+  _lesser_equal_scalar elemwise_add elemwise_sub elemwise_mul elemwise_div _mod _power _maximum
+  _minimum _greater _greater_equal _lesser _lesser_equal broadcast_add broadcast_sub broadcast_mul
+  broadcast_div broadcast_mod broadcast_power broadcast_maximum broadcast_minimum broadcast_greater
+  broadcast_greater_equal broadcast_lesser broadcast_lesser_equal]]
+
+-- Operators that ONNX has for floats only; the engine applies them to integers too.
+local FLOATS_ONLY = list_names[[Activation LeakyReLU ROIPooling arccos arccosh arcsin arcsinh arctan
+  arctanh cbrt cos cosh degrees erf exp expm1 hard_sigmoid log log10 log1p log2 norm radians rcbrt
+  reciprocal rsqrt sigmoid sin sinh smooth_l1 softsign sqrt tan tanh _hypot _hypot_scalar
+  broadcast_hypot _contrib_div_sqrt_dim _contrib_round_half_even _contrib_quadratic]]
+
+-- Calls a converter with inputs and outputs of small types as int32; returns its results in their
+-- own types.
+local function convert_widened(self, convert, c)
+  local wanted, out = c.out, {}
+  for i, dtype in ipairs(c.dtypes) do
+    if SMALL[dtype] then
+      c.inputs[i], c.dtypes[i] = self:cast(c.inputs[i], dtype, "int32"), "int32"
+    end
+  end
+  for k, d in ipairs(wanted) do
+    out[k] = { shape = d.shape, dtype = SMALL[d.dtype] and "int32" or d.dtype }
+  end
+  c.out = out
+  local results = { convert(self, c) }
+  for k, name in ipairs(results) do
+    results[k] = self:cast(name, out[k].dtype, wanted[k].dtype)
+  end
+  return results
+end
+
+
 -- Runs a node of constants, or writes it by its converter.
 local function convert_node(self, n)
   if all_constant(self, n) then
@@ -560,7 +610,12 @@ local function convert_node(self, n)
   if not convert then
     self:refuse("there is no converter for this operator")
   end
-  self.value_names[n] = { convert(self, node_context(self, n)) }
+  local c = node_context(self, n)
+  if FLOATS_ONLY[n.op] and INTEGER[c.dtypes[1]] then
+    self:refuse("numbers of type %s; ONNX has this operator for floats only", c.dtypes[1])
+  end
+  self.value_names[n] = WIDENED[n.op] and SMALL[c.dtypes[1]] and convert_widened(self, convert, c)
+    or { convert(self, c) }
 end
 
 

@@ -80,15 +80,21 @@ function Import:miss(e)
 end
 
 
+-- Codes of errors of calls on arrays.
+local MISFITS = { value = true, type = true, shape = true, dtype = true, index = true }
+
 -- Returns the error of a converter. Converters do not check what ONNX guarantees, so an error of
--- Lua in one (an input that is absent, a dimension that does not exist) becomes E(format) of the
--- file; other errors are returned unchanged.
+-- Lua in one (an input that is absent, a dimension that does not exist), and of a call on an array
+-- of its constants, becomes E(format) of the file; other errors are returned unchanged.
 function Import:explained(e)
-  if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
-  then
+  local text = "the node does not fit its operator"
+  if Error.is_error(e) and MISFITS[e.code] and e.func ~= self.func then
+    text = ("%s: %s"):format(text, e.message)
+  elseif type(e) ~= "string" or not (e:find("attempt to ", 1, true)
+      or e:find("bad argument", 1, true)) then
     return e
   end
-  local ok, explained = pcall(self.fail, self, "format", "the node does not fit its operator")
+  local ok, explained = pcall(self.fail, self, "format", text)
   assert(not ok)
   explained.cause = e
   return explained
@@ -171,7 +177,7 @@ function Import:input_shape(info)
     end
     local fixed = type(size) == "number" and size > 0 and size or wanted
     shape[i] = fixed and fixed > 0 and fixed or -1
-    if size == 0 then
+    if size == 0 or fixed == 0 then
       shape[i] = 0
     elseif shape[i] > 2 ^ 47 then
       self:fail("unsupported", ("axis %d of input '%s' has %s elements")
@@ -277,6 +283,11 @@ local function name_node(self, v, name)
 end
 
 
+-- Operators that read sequences, besides those that the file defines.
+local READS_SEQUENCES = { SequenceAt = true, SequenceInsert = true, SequenceErase = true,
+  SequenceLength = true, SequenceMap = true, ConcatFromSequence = true, Identity = true,
+  Loop = true, OptionalHasElement = true, OptionalGetElement = true }
+
 -- Returns the values of a node's inputs, nil for absent ones; nil if one of them was not imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
@@ -288,6 +299,9 @@ function Import:read_inputs(n, scope)
       elseif v.rows_of_run and n.op ~= "Identity" then
         value.refuse("'%s' has as many rows as a run finds, so no node can read it; it can only \z
           be an output of the network", name)
+      elseif v.items and not READS_SEQUENCES[n.op]
+          and not self.model.functions[model_file.function_key(n.domain, n.op)] then
+        value.refuse("'%s' is a sequence, which this operator does not read", name)
       end
       inputs[i] = v
     end

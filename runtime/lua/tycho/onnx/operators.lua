@@ -14,6 +14,8 @@ local TABLES = {
   { "", require "tycho.onnx.ops_types" },
   { "", require "tycho.onnx.ops_shape" },
   { "", require "tycho.onnx.ops_nn" },
+  { "", require "tycho.onnx.ops_random" },
+  { "", require "tycho.onnx.ops_sequence" },
   { "", require "tycho.onnx.ops_image" },
   { "", require "tycho.onnx.ops_signal" },
   { "", require "tycho.onnx.ops_rnn" },

@@ -140,7 +140,7 @@ end
 
 -- Unrolls a loop of `count` steps. body(step, carried) returns the condition, the carried values
 -- and the outputs of the step. Returns the last carried values, and the list of each output's
--- values.
+-- values; nil if only a run knows a condition.
 local function unroll_loop(n, count, carried, scans, body)
   local rows = {}
   for k = 1, scans do
@@ -158,7 +158,7 @@ local function unroll_loop(n, count, carried, scans, body)
     if alive and alive:is_constant() and alive:number("the condition") == 0 then
       break
     elseif alive and not alive:is_constant() then
-      n:refuse("a condition that changes in the middle of a loop whose steps were known")
+      return nil
     end
   end
   return carried, rows
@@ -244,6 +244,9 @@ function ops.Loop(n, count, condition, ...)
     n:refuse("a loop without a limit")
   end
   local final, rows = unroll_loop(n, most, carried, scans, run_step)
+  if not final then
+    return make_while_loop(n, most, value.scalar(1, "bool"), carried, graph)
+  end
   for k = 1, scans do
     final[#final + 1] = #rows[k] > 0 and stack_rows(rows[k])
       or n:refuse("outputs of a loop without steps")
@@ -282,7 +285,9 @@ function ops.run_guarded(n, count, condition, carried, scans, step)
     return nil, after, outputs
   end)
   for i, v in ipairs(final) do
-    if value.same_shape(v.shape, carried[i].shape) then
+    if v.items or carried[i].items then
+      n:refuse("a sequence in a loop that only a run decides about")
+    elseif value.same_shape(v.shape, carried[i].shape) then
       final[i] = value.where(condition:reshape{}, v, carried[i])
     end
   end

@@ -16,29 +16,35 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- Resize ------------------------------------------------------------------------------------------
 
+-- Returns the float32 that is nearest to a number. ONNX Runtime computes sizes and positions in
+-- that type, which decides how a position between two elements is rounded.
+local function single(v) return tonumber(ffi.cast("float", v)) end
+
+
 -- Returns the position in the input of element i of an output axis. The fields of `a`: `size` of
 -- the input, `out` of the output, `scale` (output / input), `roi` = { begin, end }.
-local function map_half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
+local function map_half_pixel(i, a) return single(single((i + 0.5) / a.scale) - 0.5) end
 
 local POSITIONS = {
   half_pixel = map_half_pixel,
-  asymmetric = function(i, a) return i / a.scale end,
-  pytorch_half_pixel = function(i, a) return a.out == 1 and -0.5 or map_half_pixel(i, a) end,
+  asymmetric = function(i, a) return single(i / a.scale) end,
+  pytorch_half_pixel = function(i, a) return a.out == 1 and 0 or map_half_pixel(i, a) end,
   align_corners = function(i, a)
-    local out = a.scale * a.size
-    return out == 1 and 0 or i * (a.size - 1) / (out - 1)
+    local out = single(a.scale * a.size)
+    return out == 1 and 0 or single(i * (a.size - 1) / (out - 1))
   end,
   half_pixel_symmetric = function(i, a)
-    local adjustment = a.out / (a.scale * a.size)
-    return a.size / 2 * (1 - adjustment) + map_half_pixel(i, a)
+    local adjustment = single(a.out / single(a.scale * a.size))
+    return single(single(a.size / 2 * (1 - adjustment)) + map_half_pixel(i, a))
   end,
-  tf_half_pixel_for_nn = function(i, a) return (i + 0.5) / a.scale end,
+  tf_half_pixel_for_nn = function(i, a) return single((i + 0.5) / a.scale) end,
   tf_crop_and_resize = function(i, a)
     local first, last = a.roi[1], a.roi[2]
     if a.out == 1 then
-      return (first + last) * (a.size - 1) / 2
+      return single(single(first + last) * (a.size - 1) / 2)
     end
-    return first * (a.size - 1) + i * (last - first) * (a.size - 1) / (a.out - 1)
+    local step = single(single(i * single(last - first)) * (a.size - 1))
+    return single(single(first * (a.size - 1)) + single(step / (a.out - 1)))
   end,
 }
 
@@ -47,6 +53,9 @@ local ROUNDS = {
   round_prefer_ceil = function(x) return floor(x + 0.5) end,
   floor = floor, ceil = ceil,
 }
+
+-- Rounds a position as Resize of opset 10 does.
+local function round_by_scale(x, axis) return axis.scale < 1 and ceil(x) or floor(x) end
 
 -- Returns the weight of an element at distance x in cubic interpolation with coefficient a.
 local function weigh_cubic(x, a)
@@ -99,7 +108,7 @@ local function plan_axis(axis, o)
     local first, weights
     local beyond = o.crop and (position < 0 or position > axis.size - 1)
     if o.mode == "nearest" then
-      first, weights = o.round(position), { 1 }
+      first, weights = o.round(position, axis), { 1 }
     else
       first, weights = make_taps(position, axis, o.mode, o.a, o.antialias)
     end
@@ -223,10 +232,6 @@ local function resize_bilinear(x, axes, o)
 end
 
 
--- Returns the float32 that is nearest to a number; ONNX Runtime computes sizes in that type.
-local function round_to_single(v) return tonumber(ffi.cast("float", v)) end
-
-
 local POLICIES = { stretch = "stretch", not_larger = "not_larger", not_smaller = "not_smaller" }
 
 -- Returns the axes that the node lists, each a table: `at` (from 0), `size` of the input, `out` of
@@ -251,8 +256,8 @@ local function list_resized_axes(n, x, roi, scales, sizes)
   local corners, axes = roi and not roi:is_empty() and roi:numbers("roi"), {}
   for i, at in ipairs(which) do
     local a = { at = at, size = shape[at + 1] }
-    a.scale = factor and factor[i] or common or wanted[i] / a.size
-    a.out = factor and floor(round_to_single(a.size * a.scale))
+    a.scale = single(factor and factor[i] or common or wanted[i] / a.size)
+    a.out = factor and floor(single(a.size * a.scale))
       or common and floor(a.size * common + 0.5) or wanted[i]
     local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- false for NaN
     if not fits then
@@ -312,8 +317,7 @@ function ops.Resize(n, x, roi, scales, sizes)
   local mode = n:choice("mode", "nearest", MODES)
   if n.opset < 11 then
     return resize_axes(n, x, list_resized_axes(n, x, nil, roi), { mode = mode,
-      position = POSITIONS.asymmetric,
-      round = floor, transform = "asymmetric" })
+      position = POSITIONS.asymmetric, transform = "asymmetric", round = round_by_scale })
   end
   local transform = n:text("coordinate_transformation_mode", "half_pixel")
   return resize_axes(n, x, list_resized_axes(n, x, roi, scales, sizes), { mode = mode,
@@ -396,7 +400,7 @@ local function make_grid_taps(p, size, mode, border, aligned)
   if mode == "nearest" then
     p = p:map("_contrib_round_half_even")
   end
-  if border == "border" then
+  if border == "border" and mode ~= "cubic" then         -- a cubic's taps are clipped one by one
     p = p:map("clip", {}, { a_min = 0, a_max = size - 1 })
   elseif border == "reflection" then
     p = reflect_coordinate(p, low, high)

@@ -334,7 +334,7 @@ local function make_arg_operator(name)
     local axis = n:axis(0, #x.shape)
     local last = n:flag("select_last_index")
     local y = last and op("reverse", { x }, { axis = { axis } }) or x
-    y = op(name, { y }, { axis = axis, keepdims = true }):cast("int64")
+    y = op(name, { y }, { axis = axis, keepdims = true, dtype = "int64" })
     if last then
       y = -y + (n:sizes(x, "the input")[axis + 1] - 1)
     end
@@ -376,12 +376,12 @@ ops.Softmax, ops.LogSoftmax = make_softmax("softmax"), make_softmax("log_softmax
 
 function ops.Hardmax(n, x)
   return apply_along_axis(n, x, 1, function(y, axis)
-    local top = op("argmax", { y }, { axis = axis, keepdims = true })
+    local top = op("argmax", { y }, { axis = axis, keepdims = true, dtype = "int64" })
     local shape = {}
     for i = 1, #y.shape do
       shape[i] = i == axis + 1 and n:sizes(y, "the input")[i] or 1
     end
-    local counted = value.counted_along(shape, axis, "float32")
+    local counted = value.counted_along(shape, axis, "int64")
     return value.binary("equal", top, counted):cast(x.dtype)
   end)
 end

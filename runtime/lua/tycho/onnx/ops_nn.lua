@@ -146,33 +146,34 @@ function ops.ConvTranspose(n, x, weight, bias)
       or (auto == "upper" or auto == "lower") and x.shape[i + 2] * stride[i]
     if out then
       n:sizes(x, "its input")
-      local total = full - out
+      local total = wanted and full - out or math.max(full - out, 0)
       local half = math.floor(total / 2)
       before[i] = auto == "upper" and half or total - half
       after[i] = total - before[i]
     end
     even = even and before[i] == after[i] and before[i] >= 0
   end
-  local function make_deconvolution(pad, adj)
-    return (op("Deconvolution", { x, weight, bias }, { kernel = kernel, stride = stride,
+  local function make_deconvolution(pad, adj, added)
+    return (op("Deconvolution", { x, weight, added }, { kernel = kernel, stride = stride,
       dilate = dilate, pad = pad, adj = adj, num_filter = shape[2] * group, num_group = group,
-      no_bias = bias == nil }))
+      no_bias = added == nil }))
   end
   local fits = true
   for i = 1, count do
     fits = fits and more[i] < stride[i]
   end
   if even and fits then
-    return make_deconvolution(before, more)
+    return make_deconvolution(before, more, bias)
   end
-  local last, full = {}, make_deconvolution(fill_list(count, 0), fill_list(count, 0))
+  local last, larger = {}, false         -- the output is larger than what the windows reach
   for i = 1, count do
     before[i], last[i] = -before[i], more[i] - after[i]
-    if bias and (before[i] > 0 or last[i] > 0) then
-      n:refuse("an output that is larger than the windows reach, with a bias")
-    end
+    larger = larger or before[i] > 0 or last[i] > 0
   end
-  return pad_space(n, full, before, last, 0)
+  local none = fill_list(count, 0)
+  local full = make_deconvolution(none, none, not larger and bias or nil)
+  local y = pad_space(n, full, before, last, 0)
+  return larger and bias and y + bias:reshape{ shape[2] * group, unpack(fill_list(count)) } or y
 end
 
 
@@ -238,7 +239,8 @@ local function pool_windows(x, w, params)
     local steps = x.shape[i + 2] + 2 * w.before[i] - w.kernel[i]
     valid = valid and (x.shape[i + 2] < 0 or math.floor(steps / w.stride[i]) + 1 == w.out[i])
     full = full and x.shape[i + 2] >= 0 and math.ceil(steps / w.stride[i]) + 1 == w.out[i]
-    if w.before[i] >= w.kernel[i] or w.after[i] >= w.kernel[i] then
+    if w.before[i] >= w.kernel[i] or w.after[i] >= w.kernel[i] or x.shape[i + 2] >= 0 and steps < 0
+    then
       return nil
     end
   end
@@ -332,7 +334,8 @@ end
 function ops.MaxPool(n, x)
   local w = make_window(n, x, n:list("kernel_shape", {}))
   if n:wants(2) then
-    return find_maxima(n, x:cast("float32"), w)
+    local best, at = find_maxima(n, x.dtype == "float64" and x or x:cast("float32"), w)
+    return best:cast(x.dtype), at
   end
   if not value.REAL[x.dtype] then
     local y = ops.MaxPool(n, x:cast("float32"))
@@ -611,17 +614,24 @@ function ops.RMSNormalization(n, x, scale)
 end
 
 function ops.LRN(n, x)
-  return x:map("LRN", {}, { nsize = n:int("size"), alpha = n:float("alpha", 1e-4),
-    beta = n:float("beta", 0.75), knorm = n:float("bias", 1) })
+  local size, channels = n:int("size") or value.damaged("attribute 'size' is missing"), x.shape[2]
+  local params = { nsize = size, alpha = n:float("alpha", 1e-4), beta = n:float("beta", 0.75),
+    knorm = n:float("bias", 1) }
+  if channels < 0 or size <= channels then
+    return x:map("LRN", {}, params)
+  end
+  local wide = value.pad(n, x, fill_list(#x.shape, 0), { 0, size - channels, unpack(fill_list(
+    #x.shape - 2, 0)) }, "constant", 0)
+  return wide:map("LRN", {}, params):part(1, 0, channels)
 end
 
 function ops.Dropout(n, x, ratio, training)
-  local part = ratio and ratio:number("ratio") or n:float("ratio", 0.5)
   local trains = training and training:number("training_mode") ~= 0
-  if trains and part > 0 then
+  if trains and (ratio and ratio:number("ratio") or 0.5) > 0 then
     n:refuse("dropout in training; import the network without it")
   end
-  return x, n:wants(2) and value.full(n:sizes(x, "its input"), 1, "bool") or nil
+  return x, n:wants(2) and value.full(n:sizes(x, "its input"), 1, n.opset < 10 and x.dtype
+    or "bool") or nil
 end
 
 

@@ -37,12 +37,18 @@ local function get_number(v, absent) return v and v:number("a scale or zero poin
 
 -- Scales and zero points --------------------------------------------------------------------------
 
+-- Returns the axis along which a node has several scales; 0 where it has one.
+local function find_scaled_axis(n, x, scale)
+  local rank = #x.shape
+  return rank > 0 and #scale.shape > 0 and n:axis(math.min(1, rank - 1), rank) or 0
+end
+
 -- Returns a scale or zero point in a shape that broadcasts to x. It has one number, one for each
 -- element of an axis, or one for each block of an axis.
 local function expand_parameter(n, v, x, axis, block)
   if product(v.shape) == 1 then
     return v:reshape{}
-  elseif #v.shape == 1 then
+  elseif #v.shape == 1 and block <= 0 then
     local shape = {}
     for i = 1, #x.shape do
       shape[i] = i == axis + 1 and v.shape[1] or 1
@@ -106,16 +112,20 @@ end
 
 
 function ops.QuantizeLinear(n, x, scale, zero)
-  local axis = #x.shape > 0 and #scale.shape > 0 and n:axis(1, math.max(#x.shape, 2)) or 0
+  local axis = find_scaled_axis(n, x, scale)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local name = zero and (zero.onnx_type or zero.dtype) or kind and kind.name or "uint8"
-  if not RANGE[name] then
+  local small = tensor.named(name)
+  if not RANGE[name] and not small.float then
     n:refuse("numbers of type %s", name)
   end
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
   local y = x:cast(precise) / expand_parameter(n, scale, x, axis, block):cast(precise)
+  if small.float then                                    -- its zero point is 0
+    return value.cast_to_kind(n, y, small)
+  end
   local q = round_levels(y, zero and expand_parameter(n, zero, x, axis, block), RANGE[name], dtype)
   if q.entry and x.entry and name == dtype and level_attributes.RANGE[name]
       and is_number(scale) and is_number(zero) and x.dtype == "float32" then
@@ -126,7 +136,7 @@ function ops.QuantizeLinear(n, x, scale, zero)
 end
 
 function ops.DequantizeLinear(n, x, scale, zero)
-  local axis = #x.shape > 0 and #scale.shape > 0 and n:axis(1, math.max(#x.shape, 2)) or 0
+  local axis = find_scaled_axis(n, x, scale)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local dtype = scale.dtype == "float64" and "float64" or "float32"

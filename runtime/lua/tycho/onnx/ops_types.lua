@@ -140,7 +140,11 @@ local function rename_type(x, name)
 end
 
 
-local function cast_value(n, x, kind)
+--- Returns a value cast to a type of ONNX.
+-- @tparam Node n its attributes say how floats of few bits are rounded
+-- @tparam Value x
+-- @tparam table kind as `tensor.type_of` returns it
+function value.cast_to_kind(n, x, kind)
   local from, to = INTEGERS[x.onnx_type or x.dtype], INTEGERS[kind.name]
   if x.onnx_type == kind.name then
     return x
@@ -161,13 +165,13 @@ function ops.Cast(n, x)
   if not kind or not kind.dtype then
     n:refuse("a cast to %s", kind and kind.name or "an unknown type")
   end
-  return cast_value(n, x, kind)
+  return value.cast_to_kind(n, x, kind)
 end
 
 
 function ops.CastLike(n, x, like)
   local kind = like.onnx_type and tensor.named(like.onnx_type)
-  return kind and cast_value(n, x, kind) or x:cast(like.dtype)
+  return kind and value.cast_to_kind(n, x, kind) or x:cast(like.dtype)
 end
 
 

@@ -18,7 +18,7 @@ local PI = math.pi
 -- Element by element ------------------------------------------------------------------------------
 
 local UNARY = {
-  relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softsign = "Softsign", exp = "Exp",
+  sigmoid = "Sigmoid", tanh = "Tanh", softsign = "Softsign", exp = "Exp",
   log = "Log", sqrt = "Sqrt", abs = "Abs", negative = "Neg", sign = "Sign", ceil = "Ceil",
   floor = "Floor",
   sin = "Sin", cos = "Cos", tan = "Tan", arcsin = "Asin", arccos = "Acos", arctan = "Atan",
@@ -71,6 +71,20 @@ to.fix = to.trunc
 to.cbrt = make_odd(emit_cube_root)
 to.rcbrt = make_odd(function(e, x, t) return e:emit("Reciprocal", { emit_cube_root(e, x, t) }) end)
 to.rint = make_unary(function(e, x, t) return e:emit("Ceil", { emit_sum(e, x, -0.5, t) }) end)
+
+local REAL = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
+
+for _, name in ipairs{ "ceil", "floor", "round", "trunc", "fix", "rint" } do
+  local f = to[name]
+  to[name] = function(e, c)
+    return REAL[c.dtypes[1]] and f(e, c) or e:emit("Identity", { c.inputs[1] })
+  end
+end
+
+function to.relu(e, c)
+  local x, dtype = c.inputs[1], c.dtypes[1]
+  return REAL[dtype] and e:emit("Relu", { x }) or e:emit("Max", { x, e:number(0, dtype) })
+end
 
 function to.hard_sigmoid(e, c)
   return e:emit("HardSigmoid", { c.inputs[1] }, { alpha = e.float(c.p.alpha),
@@ -192,7 +206,14 @@ function to.add_n(e, c)
   for i = 1, c.count do
     list[i] = c.inputs[i]
   end
-  return e:emit("Sum", list)
+  if REAL[c.dtypes[1]] then
+    return e:emit("Sum", list)
+  end
+  local y = list[1]                      -- Sum takes floats only
+  for i = 2, #list do
+    y = e:emit("Add", { y, list[i] })
+  end
+  return y
 end
 
 function to._identity_with_attr_like_rhs(_, c) return c.inputs[1] end
@@ -245,8 +266,13 @@ end
 
 
 -- Emits a reduction that keeps the reduced axes with one element each. Axes are an input of ONNX's
--- operator from opset 18 on, an attribute before; of ReduceSum always an input.
+-- operator from opset 18 on, an attribute before; of ReduceSum always an input. Without axes, which
+-- ONNX reads as all of them, an added axis of one element is reduced.
 local function emit_reduction(e, op, x, axes)
+  if #axes == 0 then
+    local added = emit_reduction(e, op, e:emit("Unsqueeze", { x, e:ints{ 0 } }), { 0 })
+    return e:emit("Squeeze", { added, e:ints{ 0 } })
+  end
   if op == "ReduceSum" or e.opset >= 18 then
     return e:emit(op, { x, e:ints(axes) }, { keepdims = 1 })
   end
@@ -271,6 +297,7 @@ local function make_reduction(op, before, after)
     local axis = c.p.axis
     local axes = list_axes(c, type(axis) == "number" and { axis } or axis)
     local x = before and before(e, c.inputs[1], c.dtypes[1]) or c.inputs[1]
+    x = e:cast(x, c.dtypes[1], c.out[1].dtype)           -- sums of bool are integers
     local y = emit_reduction(e, op, x, axes)
     y = after and after(e, y) or y
     return e:reshape(y, make_kept_shape(c.shapes[1], axes), c.out[1].shape)
@@ -280,6 +307,9 @@ end
 -- Returns a function that emits its input with a number in place of NaN.
 local function make_nan_filter(number)
   return function(e, x, dtype)
+    if not REAL[dtype] then
+      return x
+    end
     return e:emit("Where", { e:emit("IsNaN", { x }), e:number(number, dtype), x })
   end
 end

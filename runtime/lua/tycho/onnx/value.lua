@@ -244,6 +244,15 @@ function value.scalar(number, dtype)
 end
 
 
+--- Returns a sequence of values: it has a field `items`, and neither shape nor dtype.
+-- @tparam {Value,...} items
+function value.sequence(items)
+  local v = new(nil, nil)
+  v.items = items
+  return v
+end
+
+
 --- Returns whether a value's elements are known.
 function Value:is_constant()
   return self.entry == nil
@@ -332,6 +341,9 @@ end
 function value.make_entry(v)
   if v.entry then
     return v.entry
+  elseif v.items then
+    value.refuse("a sequence would be part of the network, or of a loop or choice that only a run \z
+      decides; it must be known when the file is imported")
   elseif not v.variable then
     if not v.array then
       value.refuse("an array without elements (%s) would be part of the network",
@@ -470,6 +482,24 @@ function value.op(op, inputs, params)
 end
 
 local op = value.op
+
+
+--- Calls an operator without inputs that draws numbers: it becomes a node, which draws at each run.
+-- @string name
+-- @tparam table params
+function value.draw(name, params)
+  local texts = {}
+  for key, v in pairs(params) do
+    texts[key] = attrs.text(v, state.func, key)
+  end
+  return make_node(name, {}, texts, infer_outputs(name, texts, {}))[1]
+end
+
+
+--- Returns a value whose readers become nodes; a constant becomes a parameter of the network.
+function Value:as_node()
+  return value.output(value.make_entry(self), self.shape, self.dtype)
+end
 
 
 -- Element by element ------------------------------------------------------------------------------
