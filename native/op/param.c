@@ -306,7 +306,7 @@ static int check_record(const struct op *op, void *param)
 
 int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 {
-  if (!(op->flags & OP_CALLBACK))
+  if (op->param && !(op->flags & OP_CALLBACK))
     for (int i = 0; i < nattr; i++)
       if (!is_annotation(attr[i].key) && !find_param(op, attr[i].key))
         return unknown_param(op, attr[i].key);
