@@ -232,6 +232,19 @@ refused("_multi_adamw_update", "shape", {{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2, 1}}
 refused("lamb_update_phase2", "shape", {{2, 3}, {2, 3}, {1}, {3}}, {lr = 0.1},
   "shape of r2 is (3,), but (1,) is needed here")
 
+-- None in a list: bounds alone have it
+local function refused_list(operator, params, name, text)
+  refused(operator, "value", {}, params,
+    ("parameter %s: expected a list of ints, got '%s'"):format(name, text))
+end
+refused_list("Reshape", {shape = "(None, 2)"}, "shape", "(None, 2)")
+refused_list("reverse", {axis = "None"}, "axis", "None")
+refused_list("transpose", {axes = "(1, None)"}, "axes", "(1, None)")
+refused("sum", "value", {}, {axis = "(None, 0)"},
+  "parameter axis: expected a list of ints or None, got '(None, 0)'")
+refused("slice", "shape", {{4, 5}}, {begin = {ty.null, 5}, end_ = "(2, None)"},
+  "data: nothing is left of axis 1 with size 5")
+
 local function check(line)
   local operator, code, shapes, params, text = unpack(line)
   local options, given = {name = "op"}, {}
