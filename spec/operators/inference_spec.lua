@@ -321,9 +321,9 @@ end)
 
 describe("sizes whose product does not fit", function()
   local sym, V = ty.sym, ty.sym.Variable
-  local function refused(net, shapes, text)
+  local function refused(net, shapes, message)
     local e = assert.raises("shape", net.infer_shape_partial, net, shapes)
-    assert.equal(text, e.message)
+    assert.equal(message, e.message)
     return e
   end
 
@@ -341,13 +341,13 @@ describe("sizes whose product does not fit", function()
   end)
 
   it("are refused where an operator multiplies them", function()
-    local text = "output: 9223372036854775807 elements along axis 0; no machine holds them"
+    local much = "output: 9223372036854775807 elements along axis 0; no machine holds them"
     for _, options in ipairs{{}, {axis = 0}} do
       options[1], options.repeats = V"x", 2 ^ 30
-      refused(sym.repeat_(options), {x = {2 ^ 40}}, text)
+      refused(sym.repeat_(options), {x = {2 ^ 40}}, much)
     end
     refused(sym.contrib.interleaved_matmul_encdec_qk{V"q", V"kv", heads = 2 ^ 62},
-      {q = {5, 4, 0}}, text)
+      {q = {5, 4, 0}}, much)
     local pieces = sym.SliceChannel{V"x", num_outputs = 2, axis = 0}
     assert.same({2 ^ 41}, pieces:infer_shape_partial{x = {2 ^ 41}}[1])
   end)
