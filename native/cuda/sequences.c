@@ -50,17 +50,22 @@ static int64_t range_sizes(const struct call *c, double start, double step, void
   return n;
 }
 
-static int64_t arange_sizes(const struct call *c, void *s)
+static int64_t count_sizes(const struct call *c, double start, void *s)
 {
-  double start = cuda_number(c, "start", 0), step = cuda_number(c, "step", 1);
-  if (isnan(cuda_number(c, "stop", NAN)) && !cuda_flag(c, "infer_range")) start = 0;
+  double step = cuda_number(c, "step", 1);
   if (!dtype_float(c->out[0].d.dtype)) start = trunc(start), step = trunc(step);
   return range_sizes(c, start, step, s);
 }
 
+static int64_t arange_sizes(const struct call *c, void *s)
+{
+  bool from_0 = isnan(cuda_number(c, "stop", NAN)) && !cuda_flag(c, "infer_range");
+  return count_sizes(c, from_0 ? 0 : cuda_number(c, "start", 0), s);
+}
+
 static int64_t arange_like_sizes(const struct call *c, void *s)
 {
-  return range_sizes(c, cuda_number(c, "start", 0), cuda_number(c, "step", 1), s);
+  return count_sizes(c, cuda_number(c, "start", 0), s);
 }
 
 static int64_t linspace_sizes(const struct call *c, void *s)

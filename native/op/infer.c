@@ -87,9 +87,15 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
   if (slot->ndim && slot->ndim != ndim) return fail_conflict(s, slot, &want);
   for (int i = 0; slot->ndim && i < ndim; i++)
     if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return fail_conflict(s, slot, &want);
+  for (int i = 0; slot->ndim && i < ndim; i++)
+    if (!want.dim[i]) want.dim[i] = slot->dim[i];
+  if (!desc_countable(&want)) {
+    char shape[160];
+    return infer_fail(s, TY_ESHAPE, slot, "a tensor of shape %s is too large",
+        text_shape(&want, shape, sizeof shape));
+  }
   slot->ndim = ndim;
-  for (int i = 0; i < ndim; i++)
-    if (dim[i]) slot->dim[i] = dim[i];
+  memcpy(slot->dim, want.dim, sizeof slot->dim);
   return TY_OK;
 }
 

@@ -173,7 +173,8 @@ const struct op *op_at(int i);
 int   op_count(void);
 /* Fails with TY_ENAME and the nearest names. */
 int   op_unknown(const char *name);
-/* Parses attributes into param_size bytes; texts are borrowed from attr. */
+/* Parses attributes into param_size bytes; texts are borrowed from attr. An operator without
+** parameters takes attributes of all names, as annotations. */
 int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
 /* The ports under given parameters: names are written into the arena. n inputs of a variadic
 ** operator, -1: as parameters say. */

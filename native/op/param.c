@@ -31,8 +31,8 @@ static const char *skip_blanks(const char *s)
 }
 static bool is_none(const char *s) { return !strcmp(s, "None") || !strcmp(s, "null"); }
 
-/* Reads "(2, 3)", "[2,3]", "2", "()"; entries may be None. put() stores one entry. Returns the
-** count, -1 for text that is no list. */
+/* Reads "(2, 3)", "[2,3]", "2", "()". entry() reads and stores one entry. Returns the count, -1 for
+** text that is no list. */
 static int read_list(
     const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
 {
@@ -51,6 +51,12 @@ static int read_list(
   return *skip_blanks(s) ? -1 : n;
 }
 
+static bool entry_whole(const char **s, int i, void *out)
+{
+  return read_int(s, &((int64_t *)out)[i]);
+}
+
+/* Reads a number of a list in which None may stand. */
 static bool entry_int(const char **s, int i, void *out)
 {
   int64_t *d = out;
@@ -118,9 +124,10 @@ static int max_entries(const struct param *p)
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
   const int most = max_entries(p);
+  bool (*const entry)(const char **, int, void *) = p->none == 2 ? entry_int : entry_whole;
   int n = p->type == P_FLOATS ? read_list(s, most, entry_real, ((struct reals *)field)->d)
-      : p->type == P_INTS     ? read_list(s, most, entry_int, ((struct ints *)field)->d)
-                              : read_list(s, most, entry_int, ((struct dims *)field)->d);
+      : p->type == P_INTS     ? read_list(s, most, entry, ((struct ints *)field)->d)
+                              : read_list(s, most, entry, ((struct dims *)field)->d);
   if (n < 0) return false;
   *(int64_t *)field = n; /* all three begin with n */
   return true;
@@ -172,7 +179,7 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
 {
   snprintf(buffer, size, "%s%s%s%s%s", p->type == P_ENUM ? "one of " : "",
       p->type == P_ENUM ? p->choice : type_text[p->type], p->range ? " in " : "",
-      p->range ? p->range : "", p->none ? " or None" : "");
+      p->range ? p->range : "", p->none == 1 ? " or None" : "");
   return buffer;
 }
 
@@ -192,7 +199,7 @@ static const char *describe_expected(const struct param *p, char *buffer, size_t
     snprintf(bounds, sizeof bounds, "%s%s%s%s", from,
         low, *high ? *low ? " to " : " of at most " : "", high);
   }
-  snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none ? " or None" : "");
+  snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none == 1 ? " or None" : "");
   return buffer;
 }
 
@@ -240,7 +247,7 @@ static int bad_value(const struct op *op, const struct param *p, const char *s)
 static int parse_one(const struct op *op, const struct param *p, const char *s, void *param)
 {
   void *field = (char *)param + p->at;
-  bool none = is_none(s) && (p->none || p->type == P_TEXT);
+  bool none = is_none(s) && (p->none == 1 || p->type == P_TEXT);
   if (none) return set_none(p, field), TY_OK;
   if (!read_field(p, s, field) || !in_range(p, field)) return bad_value(op, p, s);
   return TY_OK;
@@ -306,7 +313,7 @@ static int check_record(const struct op *op, void *param)
 
 int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 {
-  if (!(op->flags & OP_CALLBACK))
+  if (op->param && !(op->flags & OP_CALLBACK))
     for (int i = 0; i < nattr; i++)
       if (!is_annotation(attr[i].key) && !find_param(op, attr[i].key))
         return unknown_param(op, attr[i].key);

@@ -35,7 +35,7 @@ struct param {
   const char *choice;                                 /* P_ENUM: "relu|sigmoid|tanh" */
   /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
   const char *range;
-  int         none;                                   /* None is accepted */
+  int         none;                                   /* 1: None is accepted, 2: in a list */
   /* P_ENUM: what to do instead of words that others have: "gelu selu: do this; swish: do that" */
   const char *elsewhere;
 };

@@ -35,9 +35,20 @@ static int infer_fail_unknown(const ty_graph *g, const char *name)
   return code;
 }
 
+static int infer_check_seed(const struct node *n, const ty_desc *d)
+{
+  char shape[200];
+  if (desc_countable(d)) return TY_OK;
+  int code = fail(TY_ESHAPE, "%s: a tensor of shape %s is too large", n->name,
+      text_shape(d, shape, sizeof shape));
+  fail_node(NULL, n->name, n->where);
+  fail_argument(n->name, NULL, NULL);
+  return code;
+}
+
 /* Gives each variable all that is given under its name. found: per entry, a variable has its
 ** name. */
-static void infer_seed_variables(
+static int infer_seed_variables(
     const ty_graph *g, const struct names *names, const ty_want *given, bool *found, ty_desc *desc)
 {
   for (int i = 0; i < g->n; i++) {
@@ -54,7 +65,9 @@ static void infer_seed_variables(
       found[k] = true;
     }
     infer_seed_attr(n, &desc[n->first]);
+    TRY(infer_check_seed(n, &desc[n->first]));
   }
+  return TY_OK;
 }
 
 int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
@@ -64,7 +77,7 @@ int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
   TRY(names_index(&names, given, sizeof *given, n));
   bool *found = NEWS(bool, n);
   int code = found ? TY_OK : fail(TY_EMEMORY, "out of memory: inference");
-  if (!code) infer_seed_variables(g, &names, given, found, desc);
+  if (!code) code = infer_seed_variables(g, &names, given, found, desc);
   for (int k = 0; k < n && !code; k++)
     if (!found[k]) code = infer_fail_unknown(g, given[k].name);
   mem_free(found);

@@ -19,6 +19,14 @@ int64_t desc_count(const ty_desc *d)
   return n;
 }
 
+bool desc_countable(const ty_desc *d)
+{
+  int64_t n = 1;
+  for (int i = 0; i < d->ndim; i++)
+    if (d->dim[i] > 0 && __builtin_mul_overflow(n, d->dim[i], &n)) return false;
+  return true;
+}
+
 size_t desc_bytes(const ty_desc *d)
 {
   size_t n;

@@ -47,6 +47,9 @@ int tensor_new_zeros(const ty_desc *d, ty_tensor **out);
 ** does not fit. */
 int64_t desc_count(const ty_desc *d);
 
+/* Returns whether the known sizes have a product that fits. */
+bool desc_countable(const ty_desc *d);
+
 /* Returns the bytes of all elements, SIZE_MAX if the number does not fit. */
 size_t desc_bytes(const ty_desc *d);
 

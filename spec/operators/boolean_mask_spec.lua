@@ -54,6 +54,8 @@ describe("boolean_mask", function()
     assert.is_false(ok)
     assert.equal("shape", err.code)
     assert.matches("known only when it has run", err.message)
+    assert.equal("a shape that follows from other shapes", err.expected)
+    assert.is_nil(err.candidates)
   end)
 
   it("refuses an index of another length, and head gradients with too many rows", function()

@@ -71,6 +71,9 @@ end
 for kind in ("elu selu gelu leaky"):gmatch("%S+") do
   add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind, slope = 0.3}, -8, 8 end)
 end
+for kind in ("elu leaky"):gmatch("%S+") do
+  add("LeakyReLU", function(r) return {data = shape(r)}, {act_type = kind, slope = -0.7}, -8, 8 end)
+end
 add("LeakyReLU", function(r)
   local s = shape(r, 2)
   return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8

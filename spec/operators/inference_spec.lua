@@ -319,6 +319,40 @@ describe("an output that is smaller than its padding", function()
   end)
 end)
 
+describe("sizes whose product does not fit", function()
+  local sym, V = ty.sym, ty.sym.Variable
+  local function refused(net, shapes, message)
+    local e = assert.raises("shape", net.infer_shape_partial, net, shapes)
+    assert.equal(message, e.message)
+    return e
+  end
+
+  it("are refused where they are given, and where they come together", function()
+    local long = 2 ^ 40
+    local e = refused(sym.Flatten{V"x"}, {x = {0, long, long}},
+      "a tensor of shape (?, 1099511627776, 1099511627776) is too large")
+    assert.equal("x", e.argument)
+    refused(V("x", {shape = {long, long}}) + 1, {},
+      "a tensor of shape (1099511627776, 1099511627776) is too large")
+    e = refused(V"x" + V"y", {x = {long, 0}, y = {0, long}},
+      "rhs: a tensor of shape (1099511627776, 1099511627776) is too large")
+    assert.equal("rhs", e.argument)
+    assert.equal("elemwise_add", e.op)
+  end)
+
+  it("are refused where an operator multiplies them", function()
+    local much = "output: 9223372036854775807 elements along axis 0; no machine holds them"
+    for _, options in ipairs{{}, {axis = 0}} do
+      options[1], options.repeats = V"x", 2 ^ 30
+      refused(sym.repeat_(options), {x = {2 ^ 40}}, much)
+    end
+    refused(sym.contrib.interleaved_matmul_encdec_qk{V"q", V"kv", heads = 2 ^ 62},
+      {q = {5, 4, 0}}, much)
+    local pieces = sym.SliceChannel{V"x", num_outputs = 2, axis = 0}
+    assert.same({2 ^ 41}, pieces:infer_shape_partial{x = {2 ^ 41}}[1])
+  end)
+end)
+
 describe("what does not depend on an unknown size", function()
   local sym, V = ty.sym, ty.sym.Variable
   local x = V("x")

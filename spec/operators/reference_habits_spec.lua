@@ -235,6 +235,22 @@ describe("_contrib_quadratic", function()
   end)
 end)
 
+describe("ranges of integers", function()
+  it("count from a truncated number in truncated steps", function()
+    local x = ty.nd.zeros({ 4 }, { dtype = "int32" })
+    for _, case in ipairs{ { -1.5, 1.5, { -1, 0, 1, 2 } }, { 2, 0.5, { 2, 2, 2, 2 } },
+      { 3.9, -2.7, { 3, 1, -1, -3 } } } do
+      local start, step, want = unpack(case)
+      local like = ty.nd.contrib.arange_like{ x, start = start, step = step }
+      assert.same(want, like:totable())
+      local counted = ty.nd.arange(start, start + 4 * step, step, { dtype = "int32" })
+      assert.same(want, counted:totable())
+    end
+    local y = ty.nd.contrib.arange_like{ x:astype("float32"), start = -1.5, step = 1.5 }
+    assert.same({ -1.5, 0, 1.5, 3 }, y:totable())
+  end)
+end)
+
 describe("histogram", function()
   it("takes its edges as an array or as a list", function()
     local x = ty.nd.array{ 1, 2, 3, 9 }

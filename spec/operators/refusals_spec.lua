@@ -222,6 +222,29 @@ refused("_split_v2", "shape", {{4}}, {indices = {0, 2}, axis = 0, squeeze_axis =
 refused("RNN", "shape", {{2, 2}}, {mode = "gru", state_size = 2, num_layers = 1},
   "data: expected (time, batch, input), got 2 dimensions")
 
+refused("_adamw_update", "shape", {{2, 3}, {2, 3}, {2, 3}, {2, 3}, {3}}, {lr = 0.1, eta = 1},
+  "shape of rescale_grad is (3,), but (1,) is needed here")
+refused("_mp_adamw_update", "shape", {{3}, {3}, {3}, {3}, {3}, {1, 1}}, {lr = 0.1, eta = 1},
+  "shape of rescale_grad is (1, 1), but (1,) is needed here")
+refused("_multi_adamw_update", "shape", {{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2, 1}},
+  {num_weights = 1, lrs = {0.1}, wds = {0}, etas = {1}},
+  "shape of rescale_grad is (2, 1), but (1, 1) is needed here")
+refused("lamb_update_phase2", "shape", {{2, 3}, {2, 3}, {1}, {3}}, {lr = 0.1},
+  "shape of r2 is (3,), but (1,) is needed here")
+
+-- None in a list: bounds alone have it
+local function refused_list(operator, params, name, text)
+  refused(operator, "value", {}, params,
+    ("parameter %s: expected a list of ints, got '%s'"):format(name, text))
+end
+refused_list("Reshape", {shape = "(None, 2)"}, "shape", "(None, 2)")
+refused_list("reverse", {axis = "None"}, "axis", "None")
+refused_list("transpose", {axes = "(1, None)"}, "axes", "(1, None)")
+refused("sum", "value", {}, {axis = "(None, 0)"},
+  "parameter axis: expected a list of ints or None, got '(None, 0)'")
+refused("slice", "shape", {{4, 5}}, {begin = {ty.null, 5}, end_ = "(2, None)"},
+  "data: nothing is left of axis 1 with size 5")
+
 local function check(line)
   local operator, code, shapes, params, text = unpack(line)
   local options, given = {name = "op"}, {}

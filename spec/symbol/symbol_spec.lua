@@ -56,6 +56,28 @@ describe("attributes", function()
     assert.truthy(e)
   end)
 
+  it("of any name are kept by operators without parameters, in files too", function()
+    local s = ty.AttrScope{ group = "4" }:with(function()
+      return ty.sym.exp{ V("a"), attr = { mood = "calm" }, name = "e" }
+    end)
+    assert.same({ group = "4", mood = "calm" }, s:list_attr())
+    assert.same(s:attr_dict(), ty.sym.load_json(s:tojson()):attr_dict())
+    assert.equal(1, s:eval{ ctx = ty.cpu(), a = ty.nd.zeros{ 1 } }[1]:asscalar())
+    local e = assert.raises("name", ty.sym.exp, { V("a"), mood = "calm" })
+    assert.equal("mood", e.argument)
+    assert.equal("mood", assert.raises("name", ty.nd.exp, { ty.nd.ones{ 1 }, mood = 1 }).argument)
+    assert.raises("name", ty.sym.Activation, { V("a"), act_type = "relu", attr = { mood = "x" } })
+  end)
+
+  it("of nodes of one name are put together", function()
+    local net = ty.sym.Activation{ V("a", { lr_mult = 2 }) * V("a", { wd_mult = 0 }),
+      act_type = "relu", name = "n" }
+    net = ty.sym.clip{ net, a_min = 0, a_max = 1, name = "n" }
+    assert.same({ n = { act_type = "relu", a_min = "0", a_max = "1" },
+      a = { __lr_mult__ = "2", lr_mult = "2", __wd_mult__ = "0", wd_mult = "0" } },
+      net:attr_dict())
+  end)
+
   it("reach scopes inside scopes", function()
     ty.AttrScope{ __a__ = "1", __b__ = "1" }:with(function()
       ty.AttrScope{ __b__ = "2" }:with(function()

@@ -9,7 +9,8 @@
 #include "op/op.h"
 #include "pointwise/pointwise.h"
 
-enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU };
+/* FOLDED: with a slope below 0, where the sign of the result does not tell that of data */
+enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU, FOLDED_LEAKY, FOLDED_ELU };
 struct leaky { int64_t act_type; double slope, lower_bound, upper_bound; };
 static const struct param params[] = {
   { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu",
@@ -31,9 +32,19 @@ static const struct op inner[] = {
                   "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
   [GELU]  = INNER("gelu", "data", "a * normcdf(a)",
                   "g * (normcdf(a) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
+  [FOLDED_LEAKY] = INNER("leaky", "data", "a > 0 ? a : $slope * a", "a > 0 ? g : $slope * g", NULL),
+  [FOLDED_ELU] = INNER("elu", "data", "a > 0 ? a : $slope * expm1(a)",
+                       "a > 0 ? g : g * $slope * exp(a)", NULL),
 };
 
 static const struct leaky *leaky_of(const void *param) { return param; }
+static int inner_of(const void *param)
+{
+  const struct leaky *p = param;
+  if (p->slope < 0 && p->act_type == LEAKY) return FOLDED_LEAKY;
+  if (p->slope < 0 && p->act_type == ELU) return FOLDED_ELU;
+  return (int)p->act_type;
+}
 static int leaky_check(void *param)
 {
   struct leaky *p = param; /* numbers are float32 in files of the reference */
@@ -58,9 +69,11 @@ static const char *gradient_reads(const void *param)
     [ELU] = "g0 o0",
     [SELU] = "g0 o0",
     [GELU] = "g0 i0",
+    [FOLDED_LEAKY] = "g0 i0",
+    [FOLDED_ELU] = "g0 i0",
     [RRELU] = "g0 o0 o1",
   };
-  return letters[leaky_of(param)->act_type];
+  return letters[inner_of(param)];
 }
 
 static int leaky_shape(struct infer *s)
@@ -104,7 +117,7 @@ struct inner_call { struct call c; struct operand in[4], out[2]; };
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;
-  r->c.op = &inner[leaky_of(c->param)->act_type];
+  r->c.op = &inner[inner_of(c->param)];
   r->c.in = r->in;
   r->c.out = r->out;
   memcpy(r->in, c->in, sizeof *c->in * (size_t)MIN(c->nin, 4));

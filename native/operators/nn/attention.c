@@ -67,8 +67,8 @@ static int weights_shape(struct infer *s, ty_desc *a, const ty_desc *q, const ty
 {
   const struct attention *p = s->param;
   return shape_is(s, a, 3,
-      (int64_t[]){ (q->ndim ? q->dim[1] : k->dim[1]) * p->heads, q->ndim ? q->dim[0] : 0,
-          k->ndim ? k->dim[0] : 0 });
+      (int64_t[]){ size_times(q->ndim ? q->dim[1] : k->dim[1], p->heads),
+          q->ndim ? q->dim[0] : 0, k->ndim ? k->dim[0] : 0 });
 }
 
 static int self_qk_shape(struct infer *s)
@@ -109,7 +109,7 @@ static int encdec_valatt_shape(struct infer *s)
   int64_t d;
   TRY(check_projection(s, kv, 2, &d));
   if (!kv->ndim) return TY_OK;
-  TRY(shape_is(s, a, 3, (int64_t[]){ kv->dim[1] * p->heads, 0, kv->dim[0] }));
+  TRY(shape_is(s, a, 3, (int64_t[]){ size_times(kv->dim[1], p->heads), 0, kv->dim[0] }));
   return shape_is(s, &s->out[0], 3, (int64_t[]){ a->dim[1], kv->dim[1], p->heads * d });
 }
 

@@ -102,7 +102,7 @@ static const char *output_names(const void *param)
 
 static int multi_shape(struct infer *s, const struct form *f)
 {
-  int64_t n = ((const struct multi *)s->param)->count, one = 1;
+  int64_t n = ((const struct multi *)s->param)->count;
   for (int64_t i = 0; i < n; i++) {
     ty_desc *weight = &s->in[input_of(s->param, f, i, 0)];
     for (int round = 0; round < 2; round++) {
@@ -112,7 +112,9 @@ static int multi_shape(struct infer *s, const struct form *f)
     }
   }
   for (int k = 0; f->preloaded && k < 2; k++) TRY(shape_is(s, &s->in[n * f->stride + k], 1, &n));
-  return f->scale && !s->in[s->nin - 1].ndim ? shape_is(s, &s->in[s->nin - 1], 1, &one) : TY_OK;
+  for (int64_t i = 0; f->scale && i < n; i++)
+    TRY(update_infer_number(s, &s->in[input_of(s->param, f, i, 0)], &s->in[s->nin - 1]));
+  return TY_OK;
 }
 
 static int multi_type(struct infer *s, const struct form *f)

@@ -64,15 +64,21 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* Infers all as the weight, but for inputs first .. last: norms and scales, of one element where
-** their shape is unknown. */
+int update_infer_number(struct infer *s, const ty_desc *weight, ty_desc *slot)
+{
+  const int64_t one = 1;
+  if (!slot->ndim || (weight->ndim && slot->ndim > weight->ndim))
+    return shape_is(s, slot, 1, &one);
+  for (int k = 0; k < slot->ndim; k++) TRY(shape_dim(s, slot, k, 1));
+  return TY_OK;
+}
+
+/* Infers all as the weight, but for inputs first .. last: norms and scales. */
 static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)
     if (i < first || i > last) TRY(shape_both(s, &s->in[0], &s->in[i]));
-  const int64_t one = 1;
-  for (int i = first; i <= last; i++)
-    if (!s->in[i].ndim) TRY(shape_is(s, &s->in[i], 1, &one));
+  for (int i = first; i <= last; i++) TRY(update_infer_number(s, &s->in[0], &s->in[i]));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 static int phase2_shape(struct infer *s) { return shape_alike(s, 2, 3); }

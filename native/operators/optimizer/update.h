@@ -14,6 +14,8 @@ enum { UPDATE_NUMBERS = offsetof(struct update, t) / sizeof(double) };
 
 /* Rounds the numbers of parameters that begin with a struct update. */
 int update_check(void *param);
+/* Infers the shape of a norm or scale, one number for all of a weight. */
+int update_infer_number(struct infer *s, const ty_desc *weight, ty_desc *slot);
 
 #define NUMBER(name, init, doc) { #name, P_FLOAT, offsetof(struct update, name), init, doc }
 #define RATE     NUMBER(lr, NULL, "learning rate")

@@ -240,12 +240,12 @@ static int repeat_shape(struct infer *s)
   int axis;
   if (!in->ndim) return TY_OK;
   if (p->axis == NONE) {
-    dim[0] = product_of(in, 0, in->ndim) * p->repeats;
+    dim[0] = size_times(product_of(in, 0, in->ndim), p->repeats);
     return shape_is(s, &s->out[0], 1, dim);
   }
   TRY(infer_axis(s, p->axis, in->ndim, &axis));
   memcpy(dim, in->dim, sizeof dim);
-  dim[axis] *= p->repeats;
+  dim[axis] = size_times(dim[axis], p->repeats);
   return shape_is(s, &s->out[0], in->ndim, dim);
 }
 

@@ -256,7 +256,7 @@ static int split_shape(struct infer *s)
     TRY(piece_shape(s, &out[k], axis, size / p->num_outputs, squeeze));
     TRY(learn_from_piece(s, &out[k], axis, squeeze));
     if (!squeeze && out[k].dim[axis])
-      TRY(shape_dim(s, in, axis, out[k].dim[axis] * p->num_outputs));
+      TRY(shape_dim(s, in, axis, size_times(out[k].dim[axis], p->num_outputs)));
   }
   return TY_OK;
 }

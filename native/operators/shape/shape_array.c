@@ -123,9 +123,10 @@ static int range_run(struct call *c)
   const struct operand *y = &c->out[0];
   size_t size = dtype_size(y->d.dtype);
   int64_t n = desc_count(&y->d);
+  double start = p->start, step = p->step;
+  if (!dtype_float(y->d.dtype)) start = trunc(start), step = trunc(step);
   for (int64_t i = 0; i < n; i++)
-    set_number(
-        elements_at(y->p, i, size), y->d.dtype, p->start + (double)(i / p->repeat) * p->step);
+    set_number(elements_at(y->p, i, size), y->d.dtype, start + (double)(i / p->repeat) * step);
   return TY_OK;
 }
 

@@ -16,11 +16,12 @@ struct slice_part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
 struct slice_bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
-    "first index per leading axis; negative counts from the end, None is the start" }, \
+    "first index per leading axis; negative counts from the end, None is the start", \
+    .none = 2 }, \
   { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
-    "one after the last index; None is all to the end" }, \
+    "one after the last index; None is all to the end", .none = 2 }, \
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
-    "distance between indices, may be negative; None or missing: 1" }
+    "distance between indices, may be negative; None or missing: 1", .none = 2 }
 
 static int64_t entry_at(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 

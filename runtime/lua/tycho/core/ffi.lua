@@ -315,7 +315,7 @@ function native.failure(code, func, extra)
   e.code = Error.CODES[e.code] or "internal"
   take_inputs(e)
   if type(e.expected) == "string"
-      and (e.code == "name" or e.code == "shape" and e.expected:find("^[%w_]")) then
+      and (e.code == "name" or e.code == "shape" and e.got == "unknown") then
     add_names(e)
   end
   for key, value in pairs(extra or {}) do

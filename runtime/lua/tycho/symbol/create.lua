@@ -117,10 +117,9 @@ local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
   if type(a.indices_or_sections) == "number" then
-    params.sections = a.indices_or_sections
-    params.indices = {}
+    params.sections, params.indices = a.indices_or_sections, "[]"
   else
-    params.indices = { 0, unpack(a.indices_or_sections) }
+    params.indices = "[" .. table.concat({ 0, unpack(a.indices_or_sections) }, ", ") .. "]"
   end
   return compose("_split_v2", { a.ary }, params, "sym.split_v2", options(a))
 end

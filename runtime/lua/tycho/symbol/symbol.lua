@@ -295,13 +295,18 @@ local function collect_attrs(self, variables_only)
   local dict = named{}
   for _, n in ipairs((graph.walk(self))) do
     if next(n.attrs) and not (variables_only and n.op) then
-      dict[n.name] = node.shown_attrs(n)
+      local of_name = dict[n.name] or named{}
+      for key, value in pairs(node.shown_attrs(n)) do
+        of_name[key] = value
+      end
+      dict[n.name] = of_name
     end
   end
   return dict
 end
 
---- Returns the attributes of every node that has any: node name -> table.
+--- Returns the attributes of every node that has any: node name -> table. Nodes of one name share
+-- one, the last one's value of a key counts.
 function Symbol:attr_dict()
   return collect_attrs(self, false)
 end

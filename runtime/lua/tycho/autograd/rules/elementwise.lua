@@ -16,6 +16,12 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
+-- with a slope below 0: the sign of the result does not tell that of data
+local FOLDED = {
+  leaky = formula.rule{ "a > 0 ? g : $slope * g" },
+  elu = formula.rule{ "a > 0 ? g : g * $slope * exp(a)" },
+}
+
 -- Returns gamma reshaped to the number of axes of data: a vector becomes axis 1, other shapes begin
 -- at axis 0; further axes have size 1.
 local function slopes(s)
@@ -30,8 +36,9 @@ local function slopes(s)
 end
 
 function rules.LeakyReLU(s)
-  if s.p.act_type ~= "prelu" then
-    return LEAKY[s.p.act_type](s)
+  local kind = s.p.act_type
+  if kind ~= "prelu" then
+    return (s.p.slope < 0 and FOLDED[kind] or LEAKY[kind])(s)
   end
   local x = s.x[1]
   return s:through{ nd.where(nd.greater(x, 0), x, nd.broadcast_mul(x, slopes(s))) }
