@@ -124,7 +124,7 @@ static int max_entries(const struct param *p)
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
   const int most = max_entries(p);
-  bool (*const entry)(const char **, int, void *) = p->none == 2 ? entry_int : entry_whole;
+  bool (*const entry)(const char **, int, void *) = p->none == NONE_ENTRY ? entry_int : entry_whole;
   int n = p->type == P_FLOATS ? read_list(s, most, entry_real, ((struct reals *)field)->d)
       : p->type == P_INTS     ? read_list(s, most, entry, ((struct ints *)field)->d)
                               : read_list(s, most, entry, ((struct dims *)field)->d);
@@ -179,7 +179,7 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
 {
   snprintf(buffer, size, "%s%s%s%s%s", p->type == P_ENUM ? "one of " : "",
       p->type == P_ENUM ? p->choice : type_text[p->type], p->range ? " in " : "",
-      p->range ? p->range : "", p->none == 1 ? " or None" : "");
+      p->range ? p->range : "", p->none == NONE_WHOLE ? " or None" : "");
   return buffer;
 }
 
@@ -199,7 +199,7 @@ static const char *describe_expected(const struct param *p, char *buffer, size_t
     snprintf(bounds, sizeof bounds, "%s%s%s%s", from,
         low, *high ? *low ? " to " : " of at most " : "", high);
   }
-  snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none == 1 ? " or None" : "");
+  snprintf(buffer, size, "%s%s%s", noun[p->type], bounds, p->none == NONE_WHOLE ? " or None" : "");
   return buffer;
 }
 
@@ -247,7 +247,7 @@ static int bad_value(const struct op *op, const struct param *p, const char *s)
 static int parse_one(const struct op *op, const struct param *p, const char *s, void *param)
 {
   void *field = (char *)param + p->at;
-  bool none = is_none(s) && (p->none == 1 || p->type == P_TEXT);
+  bool none = is_none(s) && (p->none == NONE_WHOLE || p->type == P_TEXT);
   if (none) return set_none(p, field), TY_OK;
   if (!read_field(p, s, field) || !in_range(p, field)) return bad_value(op, p, s);
   return TY_OK;

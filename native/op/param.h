@@ -25,6 +25,8 @@ enum {
   P_INTS,  /* struct ints; n = -1 */
   P_FLOATS /* struct reals; n = -1 */
 };
+/* Where a parameter takes None: in its place, or as an entry of its list. */
+enum { NONE_WHOLE = 1, NONE_ENTRY };
 struct param {
   const char *name;
   int         type;
@@ -35,7 +37,7 @@ struct param {
   const char *choice;                                 /* P_ENUM: "relu|sigmoid|tanh" */
   /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
   const char *range;
-  int         none;                                   /* 1: None is accepted, 2: in a list */
+  int         none;                                   /* NONE_*; 0: None is refused */
   /* P_ENUM: what to do instead of words that others have: "gelu selu: do this; swish: do that" */
   const char *elsewhere;
 };

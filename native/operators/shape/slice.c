@@ -17,11 +17,11 @@ struct slice_bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
     "first index per leading axis; negative counts from the end, None is the start", \
-    .none = 2 }, \
+    .none = NONE_ENTRY }, \
   { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
-    "one after the last index; None is all to the end", .none = 2 }, \
+    "one after the last index; None is all to the end", .none = NONE_ENTRY }, \
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
-    "distance between indices, may be negative; None or missing: 1", .none = 2 }
+    "distance between indices, may be negative; None or missing: 1", .none = NONE_ENTRY }
 
 static int64_t entry_at(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 
