@@ -66,6 +66,8 @@ if options.one then
   enter_device()
   if name == "W6" or name == "W8" or name == "W15" then
     table.insert(words, 1, function(word) os.execute(ours(word)) end)
+  elseif name == "layers" or name == "lengths" then
+    table.insert(words, 1, ours)
   end
   return require("workloads")[name](unpack(words))
 end
@@ -111,15 +113,10 @@ local TURN = #systems > 1 and (os.getenv("BENCH_TURN") or "0.5") or "0"
 local function start(system, work)
   local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
   local settings = work == "chain" and "TYCHO_FUSE=0 " or ""
-  local gate = os.tmpname()
-  os.remove(gate)
-  assert(os.execute("mkfifo " .. quoted(gate)) == 0, "no pipe can be made")
-  local from =
-    io.popen(("{ read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s; } < %s")
-      :format(threads, TURN, settings, system.command(work),
-        system.name == "tycho" and "" or " 2>/dev/null", quoted(gate)))
-  local process = {name = system.name, records = {}, from = from, gate = assert(io.open(gate, "w"))}
-  os.remove(gate)
+  local process = measure.start(
+    ("read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s"):format(threads,
+      TURN, settings, system.command(work), system.name == "tycho" and "" or " 2>/dev/null"))
+  process.name, process.records = system.name, {}
   return process
 end
 

@@ -1,5 +1,5 @@
---- W15: training loops written by hand with gluon beside a Module of the same network, in turn in
--- one process (milliseconds of a step) and in a process each (memory from the third step on); calls
+--- W15: training loops written by hand with gluon beside a Module of the same network, in a process
+-- each: in turn (milliseconds of a step), and alone (memory from the third step on); calls
 -- on small arrays; networks and shapes that change from step to step. figures: "step" and "memory"
 -- of the Module, of it " gluon" and " hybrid"; rates are the loop's, not hybridized.
 local layers = require "layers"
@@ -154,21 +154,35 @@ local function losses(step, loss)
   return out
 end
 
---- Measures the three kinds in turn; `check` are the losses of the first three steps.
-function imperative.layers(name)
-  local w, steps, checks = network(name), {}, {}
-  for k, kind in ipairs(KINDS) do
-    local loss
-    steps[k], loss = make_step(kind, w)
-    checks[k] = losses(steps[k], loss)
+-- Returns the commands of the three kinds' loops.
+local function list_loops(ours, name)
+  local list = {}
+  for k, kind in ipairs{"module", "gluon", "hybrid"} do
+    list[k] = ours(("%s:%s:%s"):format(name == "lengths" and "lengths_loop" or "loop", name, kind))
   end
-  local seconds = measure.in_turn(steps, ty.waitall, SAMPLE)
+  return list
+end
+
+--- Measures the three kinds, each in a process of its own, in turn; `check` are the losses of the
+-- first three steps.
+-- @tparam function ours returns the command that runs a part in another process
+function imperative.layers(ours, name)
+  local seconds, first = measure.served(list_loops(ours, name))
   for k, kind in ipairs(KINDS) do
-    measure.record("W15 step " .. name .. kind, "", "ms", {quartile(seconds[k]) * 1e3}, checks[k])
+    measure.record("W15 step " .. name .. kind, "", "ms", {quartile(seconds[k]) * 1e3},
+      first[k].check)
   end
   for _, ending in ipairs{"", " compiled"} do
-    measure.rate("W15 " .. name .. ending, "", UNIT[name], w.rows, seconds[2], checks[2])
+    measure.rate("W15 " .. name .. ending, "", UNIT[name], first[2].rows, seconds[2],
+      first[2].check)
   end
+end
+
+--- Runs one kind's loop for `layers`.
+function imperative.loop(name, kind)
+  local w = network(name)
+  local step, loss = make_step(kind == "module" and "" or " " .. kind, w)
+  measure.serve(step, ty.waitall, SAMPLE, {check = losses(step, loss), rows = w.rows})
 end
 
 local function live_mib() return ty.live().bytes / 2 ^ 20 end
@@ -359,26 +373,25 @@ local function make_lengths(kind)
   return kind == "" and bucketing_step(data) or lengths_step(data, kind == " hybrid")
 end
 
---- Passes over all lengths, in turn, after the first four: in these, programs are made a second
--- time that leave out the results which a collection has freed meanwhile.
-function imperative.lengths()
-  local steps, misses = {}, nil
-  for k, kind in ipairs(KINDS) do
-    local step = make_lengths(kind)
-    steps[k] = function() each_length(step) end
-    steps[k]()
-  end
-  misses = autograd.stats().misses
-  for _ = 2, 4 do
-    for k = 1, #KINDS do steps[k]() end
-  end
-  measure.record("W15 lengths early programs", "", "programs", {autograd.stats().misses - misses})
-  misses = autograd.stats().misses
-  local seconds = measure.in_turn(steps, ty.waitall)
-  measure.record("W15 lengths programs", "", "programs", {autograd.stats().misses - misses})
+--- Measures passes over all lengths after the first four, each kind in a process of its own; and
+-- the programs that the later three of these make. In them, programs are made a second time that
+-- leave out the results which a collection has freed meanwhile.
+function imperative.lengths(ours)
+  local seconds, first = measure.served(list_loops(ours, "lengths"))
+  measure.record("W15 lengths programs", "", "programs", {first[2].programs + first[3].programs})
   for k, kind in ipairs(KINDS) do
     measure.record("W15 step lengths" .. kind, "", "ms", {quartile(seconds[k]) / LENGTHS * 1e3})
   end
+end
+
+--- Runs one kind's passes for `lengths`.
+function imperative.lengths_loop(_, kind)
+  local step = make_lengths(kind == "module" and "" or " " .. kind)
+  each_length(step)
+  local before = autograd.stats().misses
+  for _ = 2, 4 do each_length(step) end
+  measure.serve(function() each_length(step) end, ty.waitall, SAMPLE,
+    {programs = autograd.stats().misses - before})
 end
 
 --- Records the memory from the third pass on; "longest": of steps of the longest alone.

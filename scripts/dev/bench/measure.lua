@@ -14,6 +14,7 @@ local measure = {}
 
 local quick = os.getenv("QUICK") == "1"
 local SECONDS, BUDGET = quick and 0.05 or 0.15, quick and 2 or 6
+local SERVED = 0.5                                       -- seconds of a turn of `serve`
 
 -- of this process, or one that never goes back
 local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1
@@ -57,7 +58,21 @@ function measure.rest()
   os.execute("sleep 4")
 end
 
--- Calls of step that make a sample, after a warm-up, and how many samples fit the budget.
+--- Starts a command whose input is a pipe. Returns a table: `from`, which reads its output, and
+-- `gate`, which writes to it.
+-- @string command a command of the shell, without redirection of its input
+function measure.start(command)
+  local gate = os.tmpname()
+  os.remove(gate)
+  assert(os.execute("mkfifo '" .. gate .. "'") == 0, "no pipe can be made")
+  local process = {from = io.popen(("{ %s; } < '%s'"):format(command, gate))}
+  process.gate = assert(io.open(gate, "w"))
+  os.remove(gate)
+  return process
+end
+
+-- Returns the calls of step that make a sample, after a warm-up, and how many samples fit the
+-- budget.
 local function size_of_sample(step, wait, seconds)
   measure.timed(step, wait, 1)
   local calls, t = 1, measure.timed(step, wait, 1)
@@ -88,6 +103,53 @@ function measure.in_turn(steps, wait, shortest)
     end
   end
   return out
+end
+
+--- Takes samples of a step in turn with other processes: says how many turns its samples need, and
+-- in each turn that a line of the input gives it, warms up and prints the seconds per call of the
+-- samples of half a second.
+-- @tparam table more what else the first line says
+function measure.serve(step, wait, shortest, more)
+  local calls, most = size_of_sample(step, wait, shortest)
+  local each = measure.timed(step, wait, calls)
+  more.turns = math.max(3, math.ceil(most * each / SERVED))
+  print(cjson.encode(more))
+  io.stdout:flush()
+  for _ in io.lines() do
+    local till, list = measure.now() + SERVED, {}
+    measure.timed(step, wait, 1)
+    repeat list[#list + 1] = measure.timed(step, wait, calls) / calls until measure.now() > till
+    print(cjson.encode(list))
+    io.stdout:flush()
+  end
+end
+
+--- Returns the samples of commands that call `serve`, in turn: a list for each, and what their first
+-- lines say.
+function measure.served(commands)
+  local processes, first, out, turns = {}, {}, {}, 0
+  for k, command in ipairs(commands) do
+    processes[k] = measure.start(command)
+    first[k], out[k] = cjson.decode(processes[k].from:read()), {}
+    turns = math.max(turns, first[k].turns)
+  end
+  for _ = 1, turns do
+    measure.turn()
+    for k, process in ipairs(processes) do
+      process.gate:write("go\n")
+      process.gate:flush()
+      for _, seconds in ipairs(cjson.decode(process.from:read())) do
+        table.insert(out[k], seconds)
+      end
+    end
+  end
+  for _, process in ipairs(processes) do
+    process.gate:close()
+  end
+  for k = #processes, 1, -1 do           -- a later one has inherited the gates of those before it
+    processes[k].from:close()
+  end
+  return out, first
 end
 
 --- Returns the same of one step.
