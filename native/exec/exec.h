@@ -64,6 +64,7 @@ struct route {
   uint8_t *shared;                                    /* per array: shares bytes with another */
   struct grad_copy *copy;
   int ncopy;
+  uint8_t *copied;                                    /* per value: is in copy */
 };
 
 enum { FUSED, UNFUSED, VARIANTS };

@@ -89,8 +89,10 @@ static void route_value(const ty_exec *e, const struct source *s, struct route *
   const int v = value_of(e->graph.g, view_root(s, from));
   if (route_is_direct(e, s, w, u, to, from))
     w->grad_of[v] = to->bound, w->grad_req[v] = to->req;
-  else
+  else {
     w->copy[w->ncopy++] = (struct grad_copy){ from, to->bound, to->req };
+    w->copied[value_of(e->graph.g, from)] = 1;
+  }
 }
 
 /* Returns whether an argument has a gradient that is to be written. */
@@ -153,6 +155,7 @@ struct source exec_make_source(const ty_exec *e, int which, int flags)
     .nend = e->bind.narg,
     .copy = w->copy,
     .ncopy = w->ncopy,
+    .copied = w->copied,
     .bucket = e->bind.bucket,
     .nbucket = e->bind.nbucket,
     .flags = flags,
@@ -168,8 +171,10 @@ static int route_variant(ty_exec *e, int which)
   w->into = NEWS(int, e->graph.g->nvalue);
   w->summed = NEWS(uint8_t, e->graph.g->n);
   w->copy = NEWS(struct grad_copy, e->bind.narg + e->bind.nend);
+  w->copied = NEWS(uint8_t, e->graph.g->nvalue);
   w->shared = NEWS(uint8_t, e->bind.nbound);
-  bool enough = w->grad_of && w->grad_req && w->into && w->summed && w->copy && w->shared;
+  bool enough = w->grad_of && w->grad_req && w->into && w->summed && w->copy && w->copied &&
+      w->shared;
   NEED(enough, TY_EMEMORY, "out of memory: executor");
   for (int v = 0; v < e->graph.g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
   TRY(route_find_shared(e, w->shared));
@@ -201,6 +206,7 @@ void exec_free_routes(ty_exec *e)
     mem_free(w->into);
     mem_free(w->summed);
     mem_free(w->copy);
+    mem_free(w->copied);
     mem_free(w->shared);
   }
 }

@@ -394,7 +394,7 @@ static int epilogue_take_slope(struct finder *f, int i)
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i];
   if (!(epilogue_get_caps(f, i) & CAN(POST_DATA_GRAD)) || n->nin < 2 || is_known(s, i) ||
-      s->grad_of[n->first] >= 0 || s->is_head[n->first])
+      source_takes(s, n->first))
     return TY_OK;
   const int a = epilogue_find_only_reader(f, i), dtype = s->desc[n->first].dtype;
   if (a < 0 || !epilogue_in_group_of(f, a, 1) || !epilogue_runs_beside(f, i, a)) return TY_OK;
@@ -431,7 +431,7 @@ static int epilogue_take_sum(struct finder *f, int i)
   const struct source *s = &f->p->s;
   const int first = s->g->node[i].first;
   if (!(epilogue_get_caps(f, i) & CAN(POST_ADD)) || is_known(s, i)) return TY_OK;
-  if (s->grad_of[first] >= 0 || s->is_head[first]) return TY_OK;
+  if (source_takes(s, first)) return TY_OK;
   const int a = epilogue_find_only_reader(f, i);
   if (a < 0 || !epilogue_runs_beside(f, i, a) || source_ends_at(s, a)) return TY_OK;
   const int relu = epilogue_find_relu_of_sum(f, i, a);

@@ -117,12 +117,17 @@ const ty_desc *space_of(const struct source *s, int i)
   return &s->desc[fuse_is_reduction(s, i) ? value_of(s->g, n->in[0]) : n->first];
 }
 
+bool source_takes(const struct source *s, int v)
+{
+  return s->grad_of[v] >= 0 || s->copied[v] || s->is_head[v];
+}
+
 bool source_ends_at(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (is_known(s, i)) return true;
   for (int v = n->first; v < n->first + n->kind->nout; v++)
-    if (s->grad_of[v] >= 0 || s->is_head[v]) return true;
+    if (source_takes(s, v)) return true;
   return false;
 }
 

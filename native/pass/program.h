@@ -37,6 +37,7 @@ struct source {
   /* gradients that cannot be written by their producer */
   const struct grad_copy *copy;
   int ncopy;
+  const uint8_t *copied;                              /* per value: a copy takes it */
   /* per bound tensor: the bucket of gradients that it belongs to, -1; NULL: there are none */
   const int *bucket;
   int nbucket;
@@ -191,7 +192,9 @@ int  accumulate_sums(const struct source *s, const int *arrays, int *into, uint8
 bool can_add_to(const struct node *n, int device, int out);
 /* Returns whether a node runs as part of a pointwise program (fuse.c). */
 bool element_wise(const struct source *s, int node);
-/* Returns whether some output of a node is a head or a bound gradient. */
+/* Returns whether a value is a head or goes to a bound gradient. */
+bool source_takes(const struct source *s, int value);
+/* Returns whether some output of a node is a head or goes to a bound gradient. */
 bool source_ends_at(const struct source *s, int node);
 /* Runs all passes, in order. */
 int  program_compile(struct program *p);

@@ -250,3 +250,49 @@ describe("the gradient of picked elements", function()
     assert.equal(at, program:match("(p%+0x%x+)[^\n]*%[soft_backward pick_backward%]"))
   end)
 end)
+
+describe("a gradient that is added to an array at the end", function()
+  setup(device.leave)
+  teardown(device.come_back)
+
+  -- Returns gradients of all arguments after two steps; apart: node by node.
+  local function added(net, shapes, apart)
+    local exe = net:simple_bind{ctx = ty.cpu(), grad_req = "add", shapes = shapes}
+    if apart then exe:set_monitor_callback(function() end) end
+    ty.random.seed(3)
+    for _, name in ipairs(net:list_arguments()) do
+      exe.arg_dict[name][":"] = ty.nd.random.normal{shape = exe.arg_dict[name].shape}
+    end
+    local list = {}
+    for step = 1, 2 do
+      exe:forward(true)
+      exe:backward(exe.outputs[1] * 2 + step)
+    end
+    for name, g in pairs(exe.grad_dict) do list[name] = g:totable() end
+    return list
+  end
+
+  local function product(x, name)
+    return sym.FullyConnected{x, num_hidden = 4, flatten = false, no_bias = true, name = name}
+  end
+
+  local x, v = V"x", V"v"
+  local soft = sym.log_softmax(product(x, "n"))
+  local NETWORKS = {
+    ["an index's"] = {sym.pick{soft, v, keepdims = true}, {3, 1}},
+    ["an index's, with the pick's result squared"] =
+      {sym.square(sym.pick{soft, v, keepdims = true}), {3, 1}},
+    ["before a product, part of a sum"] = {product(x + v, "n") + product(x, "m"), {3, 4}},
+    ["after a product, part of a sum"] = {product(x, "m") + product(v + x, "n"), {3, 4}},
+    ["of a relu after a product"] = {sym.relu(product(x, "n") + v) * v, {3, 4}},
+    ["of a relu before a product"] = {product(sym.relu(x + v), "n") + v, {3, 4}},
+    ["of a tanh before a product"] = {product(sym.tanh(x) + v, "n"), {3, 4}},
+    ["of products one after the other"] = {product(product(x, "n") + v, "m") + v, {3, 4}},
+  }
+  for what, case in pairs(NETWORKS) do
+    it("is the one of a run node by node: " .. what, function()
+      local shapes = {x = {3, 4}, v = case[2]}
+      assert.same(added(case[1], shapes, true), added(case[1], shapes))
+    end)
+  end
+end)
