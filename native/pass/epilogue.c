@@ -195,6 +195,8 @@ static int epilogue_find_pick_beside(const struct finder *f, int i, int b)
   if (!(epilogue_get_caps(f, i) & CAN(BESIDE_PICK)) || p->fusion[i] || p->taken_by[i] >= 0 ||
       source_ends_at(s, i) || is_known(s, i) || r->first[i + 1] - from != 2)
     return -1;
+  /* the gradient may read what is computed again in place of i */
+  if (r->list[from] != b && r->list[from + 1] != b) return -1;
   const int a = r->list[from] == b ? r->list[from + 1] : r->list[from];
   const struct node *m = &s->g->node[a];
   if (m->backward || !m->op->picks || !m->op->picks(m->kind->param, s->desc[n->first].ndim) ||

@@ -232,6 +232,22 @@ describe("a pick that log_softmax's kernel does, whose gradient gets probabiliti
     local exe = bound(picking{classes = 400}, {rows = 30, classes = 400})
     assert.is_nil(exe:program():find("%[soft pick%]"))                      -- the pick is a head
   end)
+
+  it("is not where the gradient reads what is computed again, and others the logarithms", function()
+    local soft = sym.log_softmax(sym.Variable("x"))
+    local heads = sym.Group{0 - sym.pick{soft, sym.Variable("label")}, sym.BlockGrad(sym.exp(soft))}
+    local shapes, results = {x = {3, 4}, label = {3}}, {}
+    for _, mirror in ipairs{false, true} do
+      local e = heads:simple_bind{ctx = ty.cpu(), grad_req = {x = "write"}, shapes = shapes,
+        force_mirroring = mirror}
+      e.arg_dict.x[":"] = ty.nd.arange{12}:reshape{3, 4}
+      e.arg_dict.label[":"] = ty.nd.array{0, 3, 1}
+      e:forward(true)
+      e:backward{ty.nd.array{1, 2, 3}, ty.null}
+      results[mirror] = {e.outputs[1], e.outputs[2], e.grad_dict.x}
+    end
+    for k = 1, 3 do assert.near(results[false][k], results[true][k], 1e-6) end
+  end)
 end)
 
 describe("the gradient of elements picked of a large log_softmax", function()
