@@ -107,8 +107,8 @@ describe("a store of several ranks", function()
     it("sends " .. wire .. " where it is asked to", function()
       local stores = make_stores(2)
       for r, kv in ipairs(stores) do
-        kv:set_gradient_compression{ type = wire }
         kv:init("w", ty.nd.zeros{ 2 })
+        kv:set_gradient_compression{ type = wire }
         kv:push("w", ty.nd.array{ 1 + 2 ^ -14, r })
       end
       assert.same({ { 2, 3 }, { 2, 3 } }, pull_values(stores, "w", { 2 }))

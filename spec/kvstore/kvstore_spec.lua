@@ -29,6 +29,20 @@ describe("kvstore", function()
     assert.matches("adds over .*GPUs", tostring(e))      -- there is none, or no NCCL
   end)
 
+  it("compresses gradients of keys that were there before, too", function()
+    local kv, out = ty.kv.create("device"), ty.nd.zeros{ 4 }
+    kv:init("w", ty.nd.zeros{ 4 })
+    kv:push("w", ty.nd.array{ 0.6, 3, 0, 0 })
+    kv:set_gradient_compression{ type = "2bit", threshold = 0.5 }
+    kv:push("w", ty.nd.array{ 0.6, -0.7, 0.2, 3 })
+    kv:pull("w", { out = out })
+    assert.same({ 0.5, -0.5, 0, 0.5 }, out:totable())
+    kv:set_gradient_compression{ type = "2bit", threshold = 2 }
+    kv:push("w", ty.nd.zeros{ 4 })
+    kv:pull("w", { out = out })
+    assert.same({ 0, 0, 0, 2 }, out:totable())
+  end)
+
   it("refuses values of another shape, and lists that do not match", function()
     local kv = ty.kv.create()
     kv:init({ 1, 2 }, { ty.nd.ones{ 2 }, ty.nd.ones{ 3 } })

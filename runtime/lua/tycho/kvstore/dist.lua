@@ -185,7 +185,7 @@ end
 
 local SHORTER = { ["2bit"] = true, float16 = true, bfloat16 = true }
 
---- Sends gradients of keys that are initialised from now on as a shorter type.
+--- Sends gradients as a shorter type from now on.
 -- @tparam table params type = "2bit" (threshold = 0.5; what is too small waits for the next time),
 --   "float16" or "bfloat16"
 function DistStore:set_gradient_compression(params)
@@ -193,7 +193,7 @@ function DistStore:set_gradient_compression(params)
   if kind == "2bit" or not SHORTER[kind] then
     store.KVStore.set_gradient_compression(self, params)
   else
-    self._compression = { type = kind }
+    self:_compress{ type = kind }
   end
 end
 

@@ -406,7 +406,16 @@ local COMPRESSION = args.form("KVStore:set_gradient_compression", {
   dict = true, { "compression_params", "dict" },
 })
 
---- Sends gradients of keys that are initialised from now on as two bits per element.
+--- Lets gradients of all keys be sent in a shorter form.
+function KVStore:_compress(compression)
+  self._compression = compression
+  for _, entry in pairs(self._entries) do
+    entry.compression = compression
+  end
+end
+
+
+--- Sends gradients as two bits per element from now on.
 -- @tparam table params type = "2bit", threshold = 0.5
 function KVStore:set_gradient_compression(...)
   local params = COMPRESSION(...).compression_params
@@ -421,7 +430,7 @@ function KVStore:set_gradient_compression(...)
     Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "threshold",
       expected = "a number above 0", got = tostring(threshold), message = "bad 'threshold'" }
   end
-  self._compression = { type = "2bit", threshold = threshold }
+  self:_compress{ type = "2bit", threshold = threshold }
 end
 
 
