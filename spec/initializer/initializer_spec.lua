@@ -23,6 +23,22 @@ describe("initializer", function()
     end
   end)
 
+  it("of orthogonal rows has elements as those of turned vectors, whatever is drawn", function()
+    for _, rand_type in ipairs{ "uniform", "normal" } do
+      for _, shape in ipairs{ { 60, 500 }, { 500, 60 }, { 200, 200 } } do
+        local x = ty.nd.zeros(shape, { dtype = "float64" })
+        ty.init.Orthogonal{ scale = 2, rand_type = rand_type }(ty.init.InitDesc("x_weight"), x)
+        local rows = shape[1] <= shape[2]
+        local n = math.min(shape[1], shape[2])
+        local product = ty.nd.dot(x, x, { transpose_a = not rows, transpose_b = rows })
+        assert.near(ty.nd.eye(n, { dtype = "float64" }) * 4, product, 1e-9, 0)
+        local square = x * x
+        local peak = ((square * square):mean() / (square:mean() * square:mean())):asscalar()
+        assert.is_true(peak > 2.8 and peak < 3.2, peak)                     -- 1.8 where uniform
+      end
+    end
+  end)
+
   it("is repeatable", function()
     local function fill()
       ty.random.seed(3)

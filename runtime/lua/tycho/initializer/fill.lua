@@ -157,7 +157,18 @@ local SAMPLERS = {
 }
 
 
---- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`.
+-- Returns the right singular vectors of a matrix with at least as many columns as rows, each times
+-- its singular value.
+local function turn(x)
+  local func = "init.Orthogonal"
+  local product = call.params("dot", func, { x, x }, { "transpose_b", "True" })
+  local vectors = call.many("_linalg_syevd", func, { product }, 1, {}, {}, 2)[1]
+  return call.params("dot", func, { vectors, x }, {})
+end
+
+
+--- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`:
+-- the singular vectors of a random matrix.
 kinds.Orthogonal = base.kind("Orthogonal",
   { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
 
@@ -166,7 +177,7 @@ function kinds.Orthogonal:_init_weight(_, x)
     or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
   local rows, columns = x.shape[1], x.size / x.shape[1]
   local n, m = math.min(rows, columns), math.max(rows, columns)
-  local bytes = sample{ n, m }:tostring_raw()
+  local bytes = turn(sample{ n, m }):tostring_raw()
   local v = ffi.new("double[?]", n * m)
   ffi.copy(v, bytes, #bytes)
   orthonormalize(v, n, m)
