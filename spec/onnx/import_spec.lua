@@ -514,4 +514,67 @@ describe("ty.onnx.load", function()
       assert.same({ { "x", { "n", 2 }, "float32" } }, meta.input_tensor_data)
     end)
   end)
+
+  local function load(dir, nodes, inputs, outputs, shapes)
+    folder.write(dir .. "/m.onnx", models.bytes(small(nodes, { inputs = inputs, outputs = outputs,
+      constants = { w = array{ { 1, 0 }, { 0, 2 } },
+        one = array({ 1 }, "int64"), last = array({ -1 }, "int64"), most = array({ 99 }, "int64") } })))
+    return ty.onnx.load{ dir .. "/m.onnx", shapes = shapes }
+  end
+
+  local function forward(mod, ...)
+    mod:forward(ty.io.DataBatch{ data = { ... } })
+    return mod:get_outputs()[1]:totable()
+  end
+
+  it("takes batches of other sizes, also where the file fixes them", function()
+    folder.with(function(dir)
+      for _, rows in ipairs{ "n", 2 } do
+        local mod = load(dir, { { "Gemm", { "x", "w" }, { "y" } } }, { x = { rows, 2 } }, { "y" },
+          { x = { 2, 2 } })
+        assert.same({ { 1, -4 }, { 3, 8 } }, forward(mod, X))
+        assert.same({ { 1, 2 }, { 1, 2 }, { 1, 2 } }, forward(mod, ty.nd.ones{ 3, 2 }))
+        assert.same({ { 1, -4 }, { 3, 8 } }, forward(mod, X))
+      end
+    end)
+  end)
+
+  it("refuses shapes for which the import would compute other sizes", function()
+    folder.with(function(dir)
+      for nodes, outputs in pairs{
+          [{ { "Shape", { "x" }, { "s" } }, { "Relu", { "x" }, { "y" } } }] = { "s", "y" },
+          [{ { "Slice", { "x", "last", "most" }, { "y" } } }] = { "y" } } do
+        local mod = load(dir, nodes, { x = { "n", 2 } }, outputs, { x = { 3, 2 } })
+        local first = forward(mod, ty.nd.ones{ 3, 2 })
+        for _ = 1, 2 do
+          local e = assert.raises("shape", mod.forward, mod,
+            ty.io.DataBatch{ data = { ty.nd.ones{ 4, 2 } } })
+          assert.matches("computes with the shape of 'x'", e.message)
+          assert.same({ { 3, 2 }, { 4, 2 } }, { e.expected, e.got })
+          assert.same(first, forward(mod, ty.nd.ones{ 3, 2 }))
+        end
+        assert.raises("shape", mod.bind, mod, { data_shapes = { { "x", { 5, 2 } } },
+          for_training = false, force_rebind = true })
+        assert.raises("shape", mod.reshape, mod, { { "x", { 5, 2 } } })
+      end
+    end)
+  end)
+
+  it("cuts to the end of batches of any size", function()
+    folder.with(function(dir)
+      local mod = load(dir, { { "Slice", { "x", "one", "most" }, { "y" } } }, { x = { "n", 2 } },
+        { "y" }, { x = { 2, 2 } })
+      assert.same({ { 3, 4 } }, forward(mod, X))
+      assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, forward(mod, ty.nd.ones{ 4, 2 }))
+    end)
+  end)
+
+  it("has no inputs that nothing reads", function()
+    folder.with(function(dir)
+      local mod = load(dir, { { "Relu", { "x" }, { "y" } } }, { x = { 2, 2 }, z = { "n" } }, { "y" },
+        { z = { 3 } })
+      assert.same({ "x" }, mod.data_names)
+      assert.same({ { 1, 0 }, { 3, 4 } }, forward(mod, X))
+    end)
+  end)
 end)

@@ -279,7 +279,7 @@ function ops.Slice(n, x, starts, ends, axes, steps)
       if count ~= size or by ~= 1 then
         changed = true
         begins[axis + 1], strides[axis + 1] = first, by
-        stops[axis + 1] = last < 0 and null or last
+        stops[axis + 1] = (last < 0 or by > 0 and last == size) and null or last
       end
     end
   end
