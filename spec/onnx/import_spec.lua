@@ -134,6 +134,58 @@ describe("a network of an ONNX file", function()
     assert.same({ 6 }, run(asked, {}, { shapes = { x = { 3, 2 } } }))
   end)
 
+  -- Runs one node of inputs with open sizes, imported once, for each list of shapes; returns the
+  -- shapes of its outputs.
+  local function run_open(node, inputs, constants, shapes)
+    local list = {}
+    with({ nodes = { node }, inputs = inputs, outputs = { "y" }, constants = constants }, {},
+      function(sym, args)
+        for i, given in ipairs(shapes) do
+          for name, shape in pairs(given) do
+            args[name] = ty.nd.ones(shape)
+          end
+          list[i] = files.run(sym, args)[1].shape
+        end
+      end)
+    return list
+  end
+
+  it("leaves sizes open in products", function()
+    local product = { "MatMul", { "x", "z" }, { "y" } }
+    assert.same({ { 2, 4, 5, 5 }, { 1, 4, 2, 2 } }, run_open(product, { x = { "b", 4, "t", 3 },
+      z = { "b", 4, 3, "t" } }, {}, { { x = { 2, 4, 5, 3 }, z = { 2, 4, 3, 5 } },
+        { x = { 1, 4, 2, 3 }, z = { 1, 4, 3, 2 } } }))
+    assert.same({ { 2, 6, 2, 2 } }, run_open(product, { x = { "b", 6, 2, 3 }, z = { "b", 6, 3, 2 } },
+      {}, { { x = { 2, 6, 2, 3 }, z = { 2, 6, 3, 2 } } }))
+    local sums = { "Einsum", { "x", "z" }, { "y" }, { equation = "ij,jk->ik" } }
+    assert.same({ { 2, 4 } }, run_open(sums, { x = { "b", 3 }, z = { "t", 4 } }, {},
+      { { x = { 2, 3 }, z = { 3, 4 } } }))
+  end)
+
+  it("leaves sizes open in other shapes", function()
+    local function reshaped(op, shape, to, ...)
+      local shapes = {}
+      for i, x in ipairs{ ... } do
+        shapes[i] = { x = x }
+      end
+      return run_open({ op, { "x", "s" }, { "y" } }, { x = shape }, { s = array(to, "int64") },
+        shapes)
+    end
+    assert.same({ { 2, 5, 2, 3 }, { 1, 3, 2, 3 } }, reshaped("Reshape", { "b", "t", 6 },
+      { 0, 0, 2, -1 }, { 2, 5, 6 }, { 1, 3, 6 }))
+    assert.same({ { 10, 6 }, { 3, 6 } }, reshaped("Reshape", { "b", "t", 6 }, { -1, 6 },
+      { 2, 5, 6 }, { 1, 3, 6 }))
+    assert.same({ { 4, 4, 6 } }, reshaped("Reshape", { "b", 8, "t" }, { -1, 4, 0 }, { 2, 8, 6 }))
+    assert.same({ { 2, 1, 1, 8 } }, reshaped("Unsqueeze", { "b", "t" }, { 1, 2 }, { 2, 8 }))
+    assert.same({ { 2, 8 } }, reshaped("Squeeze", { "b", 1, "t" }, { 1 }, { 2, 1, 8 }))
+    for _, to in ipairs{ { 0 }, false } do
+      local e = catch_error(small({ { "Squeeze", { "x", to and "s" or nil }, { "y" } } },
+        { inputs = { x = { "b", 1 } }, constants = { s = array(to or { 0 }, "int64") } }))
+      assert.equal("unsupported", e.code)
+      assert.matches("the size of axis 0", e.message)
+    end
+  end)
+
   it("pools its input as it is where only last windows end outside", function()
     local model = { inputs = { x = { 1, 1, 4, 4 } }, outputs = { "y" } }
     local x = array{ { { { 1, 2, 3, 4 }, { 4, 9, 6, 1 }, { 7, 8, 5, 0 }, { -1, 0, 2, 3 } } } }

@@ -131,6 +131,20 @@ describe("bits of integers", function()
   end)
 end)
 
+describe("LayerNormalization", function()
+  it("broadcasts its scale and bias", function()
+    local x = array{ { 1, 3 }, { 4, 2 } }
+    local function run(scale, bias)
+      return (numbers("LayerNormalization", { epsilon = { float = 0 } }, { x, { of = scale },
+        { of = bias } }))
+    end
+    near({ -2, 2, 2, -2 }, run(array{ 2 }, array{ 0, 0 }))
+    near({ -1, 1, 3, 1 }, run(array{ 2, 0 }, array{ 1 }))
+    near({ -1, 3, 3, -1 }, run(array{ 2 }, array{ 1 }))
+    near({ -2, 5, 2, -1 }, run(array{ 2, 3 }, array{ 0, 2 }))
+  end)
+end)
+
 describe("small types", function()
   local X = { 0.4789, 1e6, -1e6, 1e-7, 0 / 0, math.huge, 17, -19, 0.0029296875 }
 
