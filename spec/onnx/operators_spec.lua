@@ -145,6 +145,26 @@ describe("LayerNormalization", function()
   end)
 end)
 
+describe("DynamicQuantizeLinear", function()
+  local function run(list)
+    local results = run_node("DynamicQuantizeLinear", {}, { array(list) }, { outputs = 3 })
+    for i, y in ipairs(results) do
+      results[i] = y:astype("float32"):totable()
+    end
+    return results
+  end
+
+  it("rounds to levels of its own range", function()
+    local q, scale, zero = unpack(run{ -1, 0, 1.55 })
+    assert.same({ { 0, 100, 255 }, { 100 } }, { q, zero })
+    near({ 0.01 }, scale)
+  end)
+
+  it("has a scale of 1 for zeros, as in ONNX Runtime", function()
+    assert.same({ { 0, 0 }, { 1 }, { 0 } }, run{ 0, 0 })
+  end)
+end)
+
 describe("small types", function()
   local X = { 0.4789, 1e6, -1e6, 1e-7, 0 / 0, math.huge, 17, -19, 0.0029296875 }
 
