@@ -145,6 +145,19 @@ describe("LayerNormalization", function()
   end)
 end)
 
+describe("Hardmax", function()
+  it("of a scalar", function()
+    local model = { nodes = { { "Hardmax", { "x" }, { "y" } } }, inputs = { x = {} },
+      outputs = { "y" } }
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes(model))
+      local sym, args, auxs = ty.onnx.import_model(dir .. "/m.onnx")
+      args.x = array{ -3 }
+      assert.same({ 1 }, files.run(sym, args, auxs)[1]:totable())
+    end)
+  end)
+end)
+
 describe("DynamicQuantizeLinear", function()
   local function run(list)
     local results = run_node("DynamicQuantizeLinear", {}, { array(list) }, { outputs = 3 })
