@@ -145,6 +145,21 @@ describe("LayerNormalization", function()
   end)
 end)
 
+describe("QGemm", function()
+  it("has scales and zero points of columns, also of a transposed weight", function()
+    local function of(t, dtype) return { of = array(t, dtype) } end
+    for transposed, weight in pairs{ [0] = { { 250, 10 }, { 0, 20 } },
+        [1] = { { 250, 0 }, { 10, 20 } } } do
+      local inputs = { { array({ { 1, 2 } }, "uint8"), type = UINT8 }, of{ 1 }, of({ 0 }, "uint8"),
+        of(weight, "uint8"), of{ 1, 0.5 }, of({ 0, 10 }, "uint8") }
+      local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+      assert.same({ 250, 10 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
+      inputs[7], inputs[8], inputs[9] = of({ 4, 6 }, "int32"), of{ 1 }, of({ 0 }, "uint8")
+      assert.same({ 254, 13 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
+    end
+  end)
+end)
+
 describe("Hardmax", function()
   it("of a scalar", function()
     local model = { nodes = { { "Hardmax", { "x" }, { "y" } } }, inputs = { x = {} },
