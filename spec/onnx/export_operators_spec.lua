@@ -111,6 +111,18 @@ describe("types and axes of exported operators", function()
     assert.matches("type int32; ONNX has this operator for floats only", e.message)
   end)
 
+  it("means of small integers, whose sums wrap around", function()
+    for dtype, expected in pairs{ uint8 = { 14, 82 }, int8 = { 14, -3 } } do
+      local x = ty.nd.array({ { 200, 100, 255 }, { -7, -3, 0 } }, { dtype = "int32" }):astype(dtype)
+      assert.same(expected, ty.nd.mean(x, { axis = 1 }):totable())
+      for _, axis in ipairs{ { 1 }, { 0, 1 }, {} } do
+        local y = ty.sym.mean{ ty.sym.Variable "x", axis = axis }
+        assert.equal(0, select(2, write(y, x, 18)))
+        assert.equal(0, select(2, write(y, x, 13)))
+      end
+    end
+  end)
+
   it("reductions that leave all axes", function()
     local x = ty.nd.array{ { 1, -2, 3 }, { 4, 5, 6 } }
     for _, name in ipairs{ "sum", "mean", "max", "nansum", "prod" } do

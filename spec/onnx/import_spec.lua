@@ -134,6 +134,58 @@ describe("a network of an ONNX file", function()
     assert.same({ 6 }, run(asked, {}, { shapes = { x = { 3, 2 } } }))
   end)
 
+  -- Runs one node of inputs with open sizes, imported once, for each list of shapes; returns the
+  -- shapes of its outputs.
+  local function run_open(node, inputs, constants, shapes)
+    local list = {}
+    with({ nodes = { node }, inputs = inputs, outputs = { "y" }, constants = constants }, {},
+      function(sym, args)
+        for i, given in ipairs(shapes) do
+          for name, shape in pairs(given) do
+            args[name] = ty.nd.ones(shape)
+          end
+          list[i] = files.run(sym, args)[1].shape
+        end
+      end)
+    return list
+  end
+
+  it("leaves sizes open in products", function()
+    local product = { "MatMul", { "x", "z" }, { "y" } }
+    assert.same({ { 2, 4, 5, 5 }, { 1, 4, 2, 2 } }, run_open(product, { x = { "b", 4, "t", 3 },
+      z = { "b", 4, 3, "t" } }, {}, { { x = { 2, 4, 5, 3 }, z = { 2, 4, 3, 5 } },
+        { x = { 1, 4, 2, 3 }, z = { 1, 4, 3, 2 } } }))
+    assert.same({ { 2, 6, 2, 2 } }, run_open(product, { x = { "b", 6, 2, 3 }, z = { "b", 6, 3, 2 } },
+      {}, { { x = { 2, 6, 2, 3 }, z = { 2, 6, 3, 2 } } }))
+    local sums = { "Einsum", { "x", "z" }, { "y" }, { equation = "ij,jk->ik" } }
+    assert.same({ { 2, 4 } }, run_open(sums, { x = { "b", 3 }, z = { "t", 4 } }, {},
+      { { x = { 2, 3 }, z = { 3, 4 } } }))
+  end)
+
+  it("leaves sizes open in other shapes", function()
+    local function reshaped(op, shape, to, ...)
+      local shapes = {}
+      for i, x in ipairs{ ... } do
+        shapes[i] = { x = x }
+      end
+      return run_open({ op, { "x", "s" }, { "y" } }, { x = shape }, { s = array(to, "int64") },
+        shapes)
+    end
+    assert.same({ { 2, 5, 2, 3 }, { 1, 3, 2, 3 } }, reshaped("Reshape", { "b", "t", 6 },
+      { 0, 0, 2, -1 }, { 2, 5, 6 }, { 1, 3, 6 }))
+    assert.same({ { 10, 6 }, { 3, 6 } }, reshaped("Reshape", { "b", "t", 6 }, { -1, 6 },
+      { 2, 5, 6 }, { 1, 3, 6 }))
+    assert.same({ { 4, 4, 6 } }, reshaped("Reshape", { "b", 8, "t" }, { -1, 4, 0 }, { 2, 8, 6 }))
+    assert.same({ { 2, 1, 1, 8 } }, reshaped("Unsqueeze", { "b", "t" }, { 1, 2 }, { 2, 8 }))
+    assert.same({ { 2, 8 } }, reshaped("Squeeze", { "b", 1, "t" }, { 1 }, { 2, 1, 8 }))
+    for _, to in ipairs{ { 0 }, false } do
+      local e = catch_error(small({ { "Squeeze", { "x", to and "s" or nil }, { "y" } } },
+        { inputs = { x = { "b", 1 } }, constants = { s = array(to or { 0 }, "int64") } }))
+      assert.equal("unsupported", e.code)
+      assert.matches("the size of axis 0", e.message)
+    end
+  end)
+
   it("pools its input as it is where only last windows end outside", function()
     local model = { inputs = { x = { 1, 1, 4, 4 } }, outputs = { "y" } }
     local x = array{ { { { 1, 2, 3, 4 }, { 4, 9, 6, 1 }, { 7, 8, 5, 0 }, { -1, 0, 2, 3 } } } }
@@ -512,6 +564,69 @@ describe("ty.onnx.load", function()
       end
       local meta = ty.onnx.get_model_metadata(dir .. "/m.onnx")
       assert.same({ { "x", { "n", 2 }, "float32" } }, meta.input_tensor_data)
+    end)
+  end)
+
+  local function load(dir, nodes, inputs, outputs, shapes)
+    folder.write(dir .. "/m.onnx", models.bytes(small(nodes, { inputs = inputs, outputs = outputs,
+      constants = { w = array{ { 1, 0 }, { 0, 2 } },
+        one = array({ 1 }, "int64"), last = array({ -1 }, "int64"), most = array({ 99 }, "int64") } })))
+    return ty.onnx.load{ dir .. "/m.onnx", shapes = shapes }
+  end
+
+  local function forward(mod, ...)
+    mod:forward(ty.io.DataBatch{ data = { ... } })
+    return mod:get_outputs()[1]:totable()
+  end
+
+  it("takes batches of other sizes, also where the file fixes them", function()
+    folder.with(function(dir)
+      for _, rows in ipairs{ "n", 2 } do
+        local mod = load(dir, { { "Gemm", { "x", "w" }, { "y" } } }, { x = { rows, 2 } }, { "y" },
+          { x = { 2, 2 } })
+        assert.same({ { 1, -4 }, { 3, 8 } }, forward(mod, X))
+        assert.same({ { 1, 2 }, { 1, 2 }, { 1, 2 } }, forward(mod, ty.nd.ones{ 3, 2 }))
+        assert.same({ { 1, -4 }, { 3, 8 } }, forward(mod, X))
+      end
+    end)
+  end)
+
+  it("refuses shapes for which the import would compute other sizes", function()
+    folder.with(function(dir)
+      for nodes, outputs in pairs{
+          [{ { "Shape", { "x" }, { "s" } }, { "Relu", { "x" }, { "y" } } }] = { "s", "y" },
+          [{ { "Slice", { "x", "last", "most" }, { "y" } } }] = { "y" } } do
+        local mod = load(dir, nodes, { x = { "n", 2 } }, outputs, { x = { 3, 2 } })
+        local first = forward(mod, ty.nd.ones{ 3, 2 })
+        for _ = 1, 2 do
+          local e = assert.raises("shape", mod.forward, mod,
+            ty.io.DataBatch{ data = { ty.nd.ones{ 4, 2 } } })
+          assert.matches("computes with the shape of 'x'", e.message)
+          assert.same({ { 3, 2 }, { 4, 2 } }, { e.expected, e.got })
+          assert.same(first, forward(mod, ty.nd.ones{ 3, 2 }))
+        end
+        assert.raises("shape", mod.bind, mod, { data_shapes = { { "x", { 5, 2 } } },
+          for_training = false, force_rebind = true })
+        assert.raises("shape", mod.reshape, mod, { { "x", { 5, 2 } } })
+      end
+    end)
+  end)
+
+  it("cuts to the end of batches of any size", function()
+    folder.with(function(dir)
+      local mod = load(dir, { { "Slice", { "x", "one", "most" }, { "y" } } }, { x = { "n", 2 } },
+        { "y" }, { x = { 2, 2 } })
+      assert.same({ { 3, 4 } }, forward(mod, X))
+      assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, forward(mod, ty.nd.ones{ 4, 2 }))
+    end)
+  end)
+
+  it("has no inputs that nothing reads", function()
+    folder.with(function(dir)
+      local mod = load(dir, { { "Relu", { "x" }, { "y" } } }, { x = { 2, 2 }, z = { "n" } }, { "y" },
+        { z = { 3 } })
+      assert.same({ "x" }, mod.data_names)
+      assert.same({ { 1, 0 }, { 3, 4 } }, forward(mod, X))
     end)
   end)
 end)

@@ -131,6 +131,68 @@ describe("bits of integers", function()
   end)
 end)
 
+describe("LayerNormalization", function()
+  it("broadcasts its scale and bias", function()
+    local x = array{ { 1, 3 }, { 4, 2 } }
+    local function run(scale, bias)
+      return (numbers("LayerNormalization", { epsilon = { float = 0 } }, { x, { of = scale },
+        { of = bias } }))
+    end
+    near({ -2, 2, 2, -2 }, run(array{ 2 }, array{ 0, 0 }))
+    near({ -1, 1, 3, 1 }, run(array{ 2, 0 }, array{ 1 }))
+    near({ -1, 3, 3, -1 }, run(array{ 2 }, array{ 1 }))
+    near({ -2, 5, 2, -1 }, run(array{ 2, 3 }, array{ 0, 2 }))
+  end)
+end)
+
+describe("QGemm", function()
+  it("has scales and zero points of columns, also of a transposed weight", function()
+    local function of(t, dtype) return { of = array(t, dtype) } end
+    for transposed, weight in pairs{ [0] = { { 250, 10 }, { 0, 20 } },
+        [1] = { { 250, 0 }, { 10, 20 } } } do
+      local inputs = { { array({ { 1, 2 } }, "uint8"), type = UINT8 }, of{ 1 }, of({ 0 }, "uint8"),
+        of(weight, "uint8"), of{ 1, 0.5 }, of({ 0, 10 }, "uint8") }
+      local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+      assert.same({ 250, 10 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
+      inputs[7], inputs[8], inputs[9] = of({ 4, 6 }, "int32"), of{ 1 }, of({ 0 }, "uint8")
+      assert.same({ 254, 13 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
+    end
+  end)
+end)
+
+describe("Hardmax", function()
+  it("of a scalar", function()
+    local model = { nodes = { { "Hardmax", { "x" }, { "y" } } }, inputs = { x = {} },
+      outputs = { "y" } }
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes(model))
+      local sym, args, auxs = ty.onnx.import_model(dir .. "/m.onnx")
+      args.x = array{ -3 }
+      assert.same({ 1 }, files.run(sym, args, auxs)[1]:totable())
+    end)
+  end)
+end)
+
+describe("DynamicQuantizeLinear", function()
+  local function run(list)
+    local results = run_node("DynamicQuantizeLinear", {}, { array(list) }, { outputs = 3 })
+    for i, y in ipairs(results) do
+      results[i] = y:astype("float32"):totable()
+    end
+    return results
+  end
+
+  it("rounds to levels of its own range", function()
+    local q, scale, zero = unpack(run{ -1, 0, 1.55 })
+    assert.same({ { 0, 100, 255 }, { 100 } }, { q, zero })
+    near({ 0.01 }, scale)
+  end)
+
+  it("has a scale of 1 for zeros, as in ONNX Runtime", function()
+    assert.same({ { 0, 0 }, { 1 }, { 0 } }, run{ 0, 0 })
+  end)
+end)
+
 describe("small types", function()
   local X = { 0.4789, 1e6, -1e6, 1e-7, 0 / 0, math.huge, 17, -19, 0.0029296875 }
 

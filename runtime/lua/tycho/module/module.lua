@@ -358,6 +358,7 @@ function Module:bind(...)
     check_shared(self, a.shared_module)
   end
   local data, labels = describe_inputs(self, a.data_shapes, a.label_shapes, "Module:bind")
+  self:_accept_shapes(data, "Module:bind")
   self:_sync_params()
   unbind(self)
   self._for_training, self._inputs_need_grad, self._grad_req =

@@ -203,6 +203,14 @@ local function misfit(bound, data)
 end
 
 
+--- Raises E(shape) for shapes that the network is not made for (not for users): a network of a file
+-- may have its own function for it.
+-- @tparam {DataDesc,...} data
+-- @string func for errors
+function Module:_accept_shapes(data, func)                  -- luacheck: ignore self data func
+end
+
+
 --- Binds executors for other shapes (not for users). If a parameter would have another shape, the
 -- error names the input that causes it.
 -- @tparam {DataDesc,...} data
@@ -210,6 +218,7 @@ end
 -- @string func for errors
 function Module:_reshape(data, labels, func)
   local group = self._exec_group
+  self:_accept_shapes(data, func)
   self:_release_inputs()
   local ok, e = pcall(group.reshape, group, data, labels)
   if ok then

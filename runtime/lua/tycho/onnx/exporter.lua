@@ -590,7 +590,7 @@ local function convert_widened(self, convert, c)
   for k, d in ipairs(wanted) do
     out[k] = { shape = d.shape, dtype = SMALL[d.dtype] and "int32" or d.dtype }
   end
-  c.out = out
+  c.out, c.narrow = out, SMALL[wanted[1].dtype] and wanted[1].dtype
   local results = { convert(self, c) }
   for k, name in ipairs(results) do
     results[k] = self:cast(name, out[k].dtype, wanted[k].dtype)

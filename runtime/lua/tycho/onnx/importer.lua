@@ -170,7 +170,9 @@ function Import:input_shape(info)
   local shape = {}
   for i, size in ipairs(dims) do
     local wanted = given and given[i]
-    if type(size) == "number" and wanted and wanted ~= size and wanted > 0 and size > 0 then
+    if self.other_sizes and wanted then
+      size = wanted
+    elseif type(size) == "number" and wanted and wanted ~= size and wanted > 0 and size > 0 then
       Error.raise{ code = "shape", func = self.func, argument = info.name, expected = dims,
         got = given, message = ("axis %d of input '%s' has size %d in the file, but %d in shapes")
           :format(i - 1, info.name, size, wanted) }
@@ -236,7 +238,8 @@ function Import:add_input(scope, info)
     empty.onnx_type = kind.name
     return self:put(scope, info.name, empty)
   end
-  local variable = node.variable(info.name, value.described(shape, kind.dtype), self.path)
+  local described = value.described(self.other_sizes and { -1 } or shape, kind.dtype)
+  local variable = node.variable(info.name, described, self.path)
   local v = value.output({ variable, 0 }, shape, kind.dtype)
   v.onnx_type = kind.name
   self.inputs[#self.inputs + 1] = { name = info.name, shape = shape, dtype = kind.dtype }
@@ -533,7 +536,8 @@ end
 
 
 --- Converts a file.
--- @tparam table a path, shapes, constants, partial, ctx: as of `ty.onnx.import_model`
+-- @tparam table a path, shapes, constants, partial, ctx: as of `ty.onnx.import_model`; other_sizes:
+--   true lets shapes replace sizes that the file fixes, and leaves them out of the symbol
 -- @string func name of the public function, for errors
 -- @treturn table symbol; arguments and auxiliary: name -> array; inputs and outputs: lists of {
 --   name, shape, dtype }; model
@@ -541,7 +545,7 @@ function import.run(a, func)
   local model = model_file.read(a.path, func)
   local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,
     shapes = a.shapes or {}, constants = a.constants or {},
-    partial = a.partial, missing = {}, inputs = {}, params = {},
+    partial = a.partial, other_sizes = a.other_sizes, missing = {}, inputs = {}, params = {},
     shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path,
     integers = (a.ctx or contexts.current_context()).device_type ~= "gpu" }, Import)
   self.raise = function(code, message) self:fail(code, message) end

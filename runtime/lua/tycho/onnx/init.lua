@@ -57,7 +57,9 @@ end
 local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict?" },
   { "ctx", "context?" }, { "constants", "dict?" } })
 
---- Reads a network as a Module that is bound for inference. Errors are those of `import_model`.
+--- Reads a network as a Module that is bound for inference. Errors are those of `import_model`. Its
+-- data are the inputs that the network reads. Batches of other shapes are E(`shape`) if the file
+-- computes with the shapes, so that another network would be needed.
 -- @string file path
 -- @tparam[opt] table options shapes, constants, ctx: as of `import_model`
 -- @treturn Module

@@ -502,10 +502,11 @@ local function multiply_terms(a, la, b, lb, kept)
   end
   for i, letter in ipairs(of_b) do
     local other = b.shape[i]
-    if size[letter] and size[letter] ~= other and size[letter] ~= 1 and other ~= 1 then
-      value.damaged("axis '%s' has %d and %d elements", letter, size[letter], other)
+    local own = size[letter] or other
+    if own ~= other and own > 1 and other > 1 then
+      value.damaged("axis '%s' has %d and %d elements", letter, own, other)
     end
-    size[letter] = math.max(size[letter] or 0, other)
+    size[letter] = value.broadcast({ own }, { other })[1]
   end
   local function list_sizes(list)
     local shape = {}

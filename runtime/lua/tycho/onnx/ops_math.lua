@@ -375,6 +375,9 @@ end
 ops.Softmax, ops.LogSoftmax = make_softmax("softmax"), make_softmax("log_softmax")
 
 function ops.Hardmax(n, x)
+  if #x.shape == 0 then
+    return ops.Hardmax(n, x:reshape{ 1 }):reshape{}
+  end
   return apply_along_axis(n, x, 1, function(y, axis)
     local top = op("argmax", { y }, { axis = axis, keepdims = true, dtype = "int64" })
     local shape = {}

@@ -415,9 +415,10 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
   if levels then
     return levels
   end
-  a, b = decode_levels(a, a_scale, a_zero), decode_levels(b, b_scale, b_zero)
   a, b = n:flag("transA") and swap_last_axes(a) or a, n:flag("transB") and swap_last_axes(b) or b
-  local y = value.matmul(a, b) * n:float("alpha", 1)
+  -- several scales and zero points of b are those of its columns
+  local y = value.matmul(decode_levels(a, a_scale, a_zero), decode_levels(b, b_scale, b_zero))
+    * n:float("alpha", 1)
   y = c and y + c:cast(y.dtype) * (flatten_scalar(a_scale) * flatten_scalar(b_scale)) or y
   return y_scale and encode_levels(y, y_scale, y_zero) or y
 end

@@ -573,7 +573,10 @@ value.normalise_axes = normalise_axes
 function ops.LayerNormalization(n, x, scale, bias)
   local axis, eps = n:axis(-1, #x.shape), n:float("epsilon", 1e-5)
   local dtype = x.dtype
-  if axis == #x.shape - 1 and not n:wants(2) and not n:wants(3) and bias and #scale.shape == 1 then
+  local size = x.shape[#x.shape]
+  local plain = bias and #scale.shape == 1 and value.same_shape(scale.shape, bias.shape)
+    and (size < 0 or size == scale.shape[1])
+  if axis == #x.shape - 1 and not n:wants(2) and not n:wants(3) and plain then
     return (op("LayerNorm", { x, scale, bias }, { eps = eps, axis = axis }))
   end
   if dtype == "float16" or dtype == "bfloat16" then

@@ -153,12 +153,11 @@ function ops.DynamicQuantizeLinear(_, x)
   local axes = value.axes_from(0, #x.shape)
   local least = x:reduce("min", axes, false):minimum(0)
   local most = x:reduce("max", axes, false):maximum(0)
-  local scale = (most - least) / 255
+  local range = most - least
+  local scale = value.where(range:equal(0), value.scalar(1, x.dtype), range / 255)
   local zero = (-least / scale):map("clip", {}, { a_min = 0, a_max = 255 })
-  zero = value.where(scale:equal(0), value.scalar(0, x.dtype),
-    zero:map("_contrib_round_half_even")):cast("uint8")
-  local safe = value.where(scale:equal(0), value.scalar(1, x.dtype), scale)
-  return quantized.encode(x, safe, zero), scale, zero
+    :map("_contrib_round_half_even"):cast("uint8")
+  return quantized.encode(x, scale, zero), scale, zero
 end
 
 

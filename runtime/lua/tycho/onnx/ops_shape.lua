@@ -33,6 +33,20 @@ local function check_rank(shape)
   return shape
 end
 
+-- Returns the size of an axis that gets what the others leave of a shape; -1 where it is not known.
+local function compute_rest(from, to, rest)
+  local known, taken, open = 1, 1, 0
+  for _, size in ipairs(from) do
+    known, open = known * math.abs(size), open + (size < 0 and 1 or 0)
+  end
+  for i, size in ipairs(to) do
+    if i ~= rest then
+      taken, open = taken * math.abs(size), open - (size < 0 and 1 or 0)
+    end
+  end
+  return taken == 0 and 0 or open == 0 and known / taken or -1
+end
+
 function ops.Reshape(n, x, shape)
   local wanted = shape and shape:numbers("shape") or n:list("shape")
   local keep_zero, rest, to = n:flag("allowzero"), nil, {}
@@ -46,16 +60,19 @@ function ops.Reshape(n, x, shape)
     to[i] = size
   end
   if rest then
-    local known = n:sizes(x, "its input")
-    to[rest] = 1
-    to[rest] = product(to) == 0 and 0 or product(known) / product(to)
+    to[rest] = compute_rest(x.shape, to, rest)
   end
   local same = true
   for _, size in ipairs(x.shape) do
     same = same and size >= 0
   end
-  if same and (product(to) ~= product(x.shape) or rest and to[rest] ~= math.floor(to[rest])) then
+  if same and product(to) ~= product(x.shape) or rest and to[rest] ~= math.floor(to[rest]) then
     value.damaged("%s as %s", value.shape_text(x.shape), value.shape_text(wanted))
+  elseif not same and keep_zero and product(to) == 0 then
+    n:sizes(x, "its input")
+  elseif not same and #to > 0 and not value.same_shape(to, x.shape) and not x:is_empty() then
+    -- the operator reads 0 and -1 as ONNX does
+    return value.output(op("Reshape", { x }, { shape = wanted }).entry, to, x.dtype)
   end
   return x:reshape(to)
 end
@@ -78,9 +95,14 @@ end
 
 function ops.Squeeze(n, x, axes)
   local list, drop, shape = n:list_of(axes, "axes"), {}, {}
+  if not list then
+    n:sizes(x, "its input")
+  end
   for _, axis in ipairs(list and n:axes_of(list, #x.shape) or {}) do
     drop[axis] = true
-    if x.shape[axis + 1] ~= 1 then
+    if x.shape[axis + 1] < 0 then
+      n:sizes(x, "its input")
+    elseif x.shape[axis + 1] ~= 1 then
       value.damaged("axis %d has %d elements", axis, x.shape[axis + 1])
     end
   end
@@ -279,7 +301,7 @@ function ops.Slice(n, x, starts, ends, axes, steps)
       if count ~= size or by ~= 1 then
         changed = true
         begins[axis + 1], strides[axis + 1] = first, by
-        stops[axis + 1] = last < 0 and null or last
+        stops[axis + 1] = (last < 0 or by > 0 and last == size) and null or last
       end
     end
   end

@@ -316,12 +316,27 @@ end
 
 local function emit_square(e, x) return e:emit("Mul", { x, x }) end
 
-to.sum, to.mean = make_reduction "ReduceSum", make_reduction "ReduceMean"
+to.sum = make_reduction "ReduceSum"
 to.prod = make_reduction "ReduceProd"
 to.max, to.min = make_reduction "ReduceMax", make_reduction "ReduceMin"
 to.nansum = make_reduction("ReduceSum", make_nan_filter(0))
 to.nanprod = make_reduction("ReduceProd", make_nan_filter(1))
 to._square_sum = make_reduction("ReduceSum", emit_square)
+
+local make_mean = make_reduction "ReduceMean"
+
+-- Emits a mean; one of a small type divides a sum that wraps around in that type.
+function to.mean(e, c)
+  if not c.narrow then
+    return make_mean(e, c)
+  end
+  local function divide(_, sum)
+    local count = e:emit("Div", { e:emit("Size", { c.inputs[1] }), e:emit("Size", { sum }) })
+    sum = e:cast(e:cast(sum, "int32", c.narrow), c.narrow, "int32")
+    return e:emit("Div", { sum, e:cast(count, "int64", "int32") })
+  end
+  return make_reduction("ReduceSum", nil, divide)(e, c)
+end
 
 function to.norm(e, c)
   if c.p.ord == 1 then

@@ -121,12 +121,14 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
+-- Returns the number of elements; -1 where a size is not known, unless another one is 0.
 local function product(shape)
-  local n = 1
+  local n, open = 1, false
   for i = 1, #shape do
-    n = n * shape[i]
+    open = open or shape[i] < 0
+    n = n * math.abs(shape[i])
   end
-  return n
+  return open and n > 0 and -1 or n
 end
 
 value.product = product
@@ -186,7 +188,7 @@ function value.broadcast(a, b)
     if x ~= y and x ~= 1 and y ~= 1 and x ~= -1 and y ~= -1 then
       value.damaged("shapes %s and %s do not broadcast", value.shape_text(a), value.shape_text(b))
     end
-    shape[i] = x == 1 and y or x
+    shape[i] = (x == 1 or x == -1 and y > 1) and y or x
   end
   return shape
 end
@@ -670,6 +672,41 @@ local function reshaped_constant(v, shape)
 end
 
 
+local function count_open(shape)
+  local count = 0
+  for i = 1, #shape do
+    count = count + (shape[i] < 0 and 1 or 0)
+  end
+  return count
+end
+
+-- Returns a value with several open sizes, of which Reshape takes one, in a shape that has other
+-- axes of one element; refuses a shape that differs in more.
+local function move_ones(v, from, to)
+  local left, wanted, ones = {}, {}, {}
+  for i, size in ipairs(from) do
+    if size == 1 then
+      ones[#ones + 1] = i - 1
+    else
+      left[#left + 1] = size
+    end
+  end
+  for _, size in ipairs(to) do
+    wanted[#wanted + 1] = size ~= 1 and size or nil
+  end
+  if not same_shape(left, wanted) then
+    value.refuse("%s becomes %s, with several sizes that are not known; give the shapes of all \z
+      inputs", value.shape_text(from), value.shape_text(to))
+  end
+  local y = #ones > 0 and op("squeeze", { v }, { axis = ones }) or v
+  for i, size in ipairs(to) do
+    if size == 1 then
+      y = op("expand_dims", { y }, { axis = i - 1 })
+    end
+  end
+  return y
+end
+
 --- Returns the elements in another shape of as many.
 -- @tparam {int,...} shape -1: of an unknown size, or what is left
 function Value:reshape(shape)
@@ -678,9 +715,11 @@ function Value:reshape(shape)
   elseif self:is_constant() then
     return reshaped_constant(self, shape)
   end
-  local to = inner_shape(shape)
+  local from, to = inner_shape(self.shape), inner_shape(shape)
   local y = self
-  if not same_shape(to, inner_shape(self.shape)) then
+  if count_open(to) > 1 then
+    y = move_ones(self, from, to)
+  elseif not same_shape(to, from) then
     y = op("Reshape", { self }, { shape = to })
   end
   return value.output(y.entry, shape, self.dtype)
@@ -749,7 +788,15 @@ function Value:expand(shape)
   if same_shape(x.shape, shape) then
     return x
   end
-  local y = op("broadcast_to", { x }, { shape = inner_shape(shape) })
+  local to = tables.copied(inner_shape(shape))
+  for i, size in ipairs(to) do
+    if size < 0 and padded[i] >= 0 then
+      value.refuse("%s would be repeated to %s, whose axis %d is not known; give the shapes of all \z
+        inputs", value.shape_text(own), value.shape_text(shape), i - 1)
+    end
+    to[i] = math.max(size, 0)                            -- 0: the size of x
+  end
+  local y = op("broadcast_to", { x }, { shape = to })
   y.shape = shape
   return y
 end
@@ -865,11 +912,18 @@ function value.batch_dot(a, b, ta, tb)
     return shape
   end
   local lead = value.broadcast(lead_of(a), lead_of(b))
-  local function three(v)
+  local function expand_lead(v)
     local shape = tables.copied(lead)
     shape[#shape + 1], shape[#shape + 2] = v.shape[#v.shape - 1], v.shape[#v.shape]
-    local wide = v:expand(shape)
-    return wide:reshape{ product(lead), shape[#shape - 1], shape[#shape] }
+    return v:expand(shape)
+  end
+  if #lead > 1 and (value.is_open(a.shape) or value.is_open(b.shape)) then
+    return (op("_linalg_gemm2", { expand_lead(a), expand_lead(b) }, { transpose_a = ta,
+      transpose_b = tb }))
+  end
+  local function three(v)
+    local wide = expand_lead(v)
+    return wide:reshape{ product(lead), wide.shape[#wide.shape - 1], wide.shape[#wide.shape] }
   end
   local y = op("batch_dot", { three(a), three(b) }, { transpose_a = ta, transpose_b = tb })
   local shape = lead
