@@ -75,9 +75,12 @@ end
 
 describe("types and axes of exported operators", function()
   -- Writes y = op(x), reads it back; returns the file's operators and the difference.
-  local function write(symbol, x, opset)
+  local function write(symbol, x, opset, keep_too)
     local list = {}
-    local function note_operators(path)
+    local function note_operators(path, ...)
+      if keep_too then
+        keep_too(path, ...)
+      end
       for i, n in ipairs(require("tycho.onnx.model_file").read(path, "spec").graph.nodes) do
         list[i] = n.op
       end
@@ -121,6 +124,15 @@ describe("types and axes of exported operators", function()
         assert.equal(0, select(2, write(y, x, 13)))
       end
     end
+  end)
+
+  it("windows that are inside a border get it by Pad", function()
+    local x = ty.nd.random.uniform{ -1, 1, shape = { 1, 2, 9, 8 } }
+    local y = ty.sym.Pooling{ ty.sym.Variable "x", kernel = { 2, 3 }, stride = { 2, 2 },
+      pad = { 1, 1 }, pool_type = "max", pooling_convention = "full" }
+    local operators, off = write(y, x, 17, keep "windows_in_borders")
+    assert.equal(0, off)
+    assert.equal("Pad MaxPool Identity", operators)
   end)
 
   it("reductions that leave all axes", function()

@@ -155,8 +155,8 @@ describe("a network of an ONNX file", function()
     assert.same({ { 2, 4, 5, 5 }, { 1, 4, 2, 2 } }, run_open(product, { x = { "b", 4, "t", 3 },
       z = { "b", 4, 3, "t" } }, {}, { { x = { 2, 4, 5, 3 }, z = { 2, 4, 3, 5 } },
         { x = { 1, 4, 2, 3 }, z = { 1, 4, 3, 2 } } }))
-    assert.same({ { 2, 6, 2, 2 } }, run_open(product, { x = { "b", 6, 2, 3 }, z = { "b", 6, 3, 2 } },
-      {}, { { x = { 2, 6, 2, 3 }, z = { 2, 6, 3, 2 } } }))
+    assert.same({ { 2, 6, 2, 2 } }, run_open(product, { x = { "b", 6, 2, 3 },
+      z = { "b", 6, 3, 2 } }, {}, { { x = { 2, 6, 2, 3 }, z = { 2, 6, 3, 2 } } }))
     local sums = { "Einsum", { "x", "z" }, { "y" }, { equation = "ij,jk->ik" } }
     assert.same({ { 2, 4 } }, run_open(sums, { x = { "b", 3 }, z = { "t", 4 } }, {},
       { { x = { 2, 3 }, z = { 3, 4 } } }))
@@ -569,8 +569,8 @@ describe("ty.onnx.load", function()
 
   local function load(dir, nodes, inputs, outputs, shapes)
     folder.write(dir .. "/m.onnx", models.bytes(small(nodes, { inputs = inputs, outputs = outputs,
-      constants = { w = array{ { 1, 0 }, { 0, 2 } },
-        one = array({ 1 }, "int64"), last = array({ -1 }, "int64"), most = array({ 99 }, "int64") } })))
+      constants = { w = array{ { 1, 0 }, { 0, 2 } }, one = array({ 1 }, "int64"),
+        last = array({ -1 }, "int64"), most = array({ 99 }, "int64") } })))
     return ty.onnx.load{ dir .. "/m.onnx", shapes = shapes }
   end
 
@@ -623,8 +623,8 @@ describe("ty.onnx.load", function()
 
   it("has no inputs that nothing reads", function()
     folder.with(function(dir)
-      local mod = load(dir, { { "Relu", { "x" }, { "y" } } }, { x = { 2, 2 }, z = { "n" } }, { "y" },
-        { z = { 3 } })
+      local mod = load(dir, { { "Relu", { "x" }, { "y" } } }, { x = { 2, 2 }, z = { "n" } },
+        { "y" }, { z = { 3 } })
       assert.same({ "x" }, mod.data_names)
       assert.same({ { 1, 0 }, { 3, 4 } }, forward(mod, X))
     end)

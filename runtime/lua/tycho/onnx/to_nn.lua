@@ -104,6 +104,29 @@ local function multiply_all(list)
   return n
 end
 
+-- The least numbers of types, which the engine's maximum of no elements is.
+local LEAST = { float32 = -0x1.fffffep127, float64 = -0x1.fffffffffffffp1023, float16 = -65504,
+  bfloat16 = -0x1.fep127 }
+
+-- Returns x with the borders of its windows, and no borders, if some window may be inside a border,
+-- which ONNX Runtime refuses; else x and the borders.
+local function add_borders(e, x, pads, kernel, dtype)
+  local wide, count = false, #kernel
+  for i = 1, 2 * count do
+    wide = wide or pads[i] >= kernel[(i - 1) % count + 1]
+  end
+  if not wide or not LEAST[dtype] then
+    return x, pads
+  end
+  local all, none = {}, {}
+  for i = 1, count do
+    all[i + 2], all[count + 4 + i] = pads[i], pads[count + i]
+    none[i], none[count + i] = 0, 0
+  end
+  all[1], all[2], all[count + 3], all[count + 4] = 0, 0, 0, 0
+  return e:emit("Pad", { x, e:ints(all), e:scalar(LEAST[dtype], dtype) }), none
+end
+
 function to.Pooling(e, c)
   local p, x, shape = c.p, c.inputs[1], c.shapes[1]
   local count = #shape - 2
@@ -137,6 +160,9 @@ function to.Pooling(e, c)
   if uneven and p.pool_type ~= "max" then
     e:refuse("pooling_convention = '%s' where a window reaches beyond the border",
       p.pooling_convention)
+  end
+  if p.pool_type == "max" then
+    x, begins = add_borders(e, x, begins, p.kernel, c.dtypes[1])
   end
   local attrs = { kernel_shape = p.kernel, strides = stride, pads = begins }
   if p.pool_type == "avg" or p.pool_type == "sum" then
