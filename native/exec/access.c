@@ -6,7 +6,8 @@ static bool access_changes_input(const struct program *p, const struct step *st,
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (!n || st->kind != STEP_NODE || n->mirror) return false;
-  if (st->v.call.with_grad && k < n->nin && n->kind->inport[k].overwritten) return true;
+  if (k >= n->nin) return false;                        /* what fused nodes read */
+  if (st->v.call.with_grad && n->kind->inport[k].overwritten) return true;
   if (!n->kind->reads || !n->kind->reads->changes)
     return !n->backward && n->kind->inport[k].mutated;
   if (!n->backward) return false; /* its gradient operator does */

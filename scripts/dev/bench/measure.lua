@@ -124,8 +124,8 @@ function measure.serve(step, wait, shortest, more)
   end
 end
 
---- Returns the samples of commands that call `serve`, in turn: a list for each, and what their first
--- lines say.
+--- Returns the samples of commands that call `serve`, in turn: a list for each, and what their
+-- first lines say.
 function measure.served(commands)
   local processes, first, out, turns = {}, {}, {}, 0
   for k, command in ipairs(commands) do
