@@ -50,7 +50,8 @@ static int64_t range_sizes(const struct call *c, double start, double step, void
   return n;
 }
 
-static int64_t count_sizes(const struct call *c, double start, void *s)
+/* Writes sizes of a range from `start` by the parameter step, both whole for an integer result. */
+static int64_t step_sizes(const struct call *c, double start, void *s)
 {
   double step = cuda_number(c, "step", 1);
   if (!dtype_float(c->out[0].d.dtype)) start = trunc(start), step = trunc(step);
@@ -60,12 +61,12 @@ static int64_t count_sizes(const struct call *c, double start, void *s)
 static int64_t arange_sizes(const struct call *c, void *s)
 {
   bool from_0 = isnan(cuda_number(c, "stop", NAN)) && !cuda_flag(c, "infer_range");
-  return count_sizes(c, from_0 ? 0 : cuda_number(c, "start", 0), s);
+  return step_sizes(c, from_0 ? 0 : cuda_number(c, "start", 0), s);
 }
 
 static int64_t arange_like_sizes(const struct call *c, void *s)
 {
-  return count_sizes(c, cuda_number(c, "start", 0), s);
+  return step_sizes(c, cuda_number(c, "start", 0), s);
 }
 
 static int64_t linspace_sizes(const struct call *c, void *s)

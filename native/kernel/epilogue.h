@@ -10,8 +10,8 @@
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
-/* In the order in which a kernel does them: PRE_* to in[0], BESIDE_* by the way, POST_* to out[0].
-** `operand` is an input after those of the operator. */
+/* In the order in which a kernel does them: PRE_* to in[0], BESIDE_* to its results, POST_* to
+** out[0]. `operand` is an input after those of the operator. */
 enum fused_kind {
   /* in[0] is the data of the activation before the operator; of a gradient's kernel, CAN(PRE_ACT)
   ** means that it does POST_ACT_GRAD for what the forward kernel does so */
@@ -34,9 +34,9 @@ enum fused_kind {
   /* in[0] is the gradient of the output of a relu, which the operand holds; relu's gradient takes
   ** its place, and is an output after those of the operator, too */
   PRE_KEPT_GRAD,
-  /* of log_softmax along the last axis: the elements picked by the operand, one of each row, are an
-  ** output after that of the operator, which may be left out; that gets probabilities instead of
-  ** their logarithms, which only a PRE_PICK_GRAD with `exponentials` reads
+  /* of log_softmax along the last axis: elements that the operand picks, one of each row, are an
+  ** output after the operator's own, NULL where they are not needed. The operator's output gets
+  ** probabilities, not their logarithms; its only reader has PRE_PICK_GRAD with `exponentials`
   ** (operators/nn/picked_log.h) */
   BESIDE_PICK,
   /* times scale, plus shift, of each channel */
@@ -60,7 +60,9 @@ enum fused_kind {
 #define CAN_ACT_OF_SUM (1u << 30)
 /* besides PRE_ACT_GRAD: of half types, too, with the bits of the activation's operator */
 #define CAN_HALF_GRAD (1u << 29)
+/* Returns whether what is fused makes in[0]. */
 static inline bool fused_before(enum fused_kind kind) { return kind < BESIDE_PICK; }
+/* Returns whether what is fused changes out[0]. */
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
 /* Returns whether what is fused is one more output of the kernel. */
 static inline bool fused_kept(enum fused_kind kind)

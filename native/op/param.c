@@ -51,26 +51,24 @@ static int read_list(
   return *skip_blanks(s) ? -1 : n;
 }
 
-static bool entry_whole(const char **s, int i, void *out)
+/* Reads an entry that is a number. */
+static bool entry_number(const char **s, int i, void *out)
 {
   return read_int(s, &((int64_t *)out)[i]);
 }
 
-/* Reads a number of a list in which None may stand. */
-static bool entry_int(const char **s, int i, void *out)
+/* Reads an entry that is a number or None. */
+static bool entry_bound(const char **s, int i, void *out)
 {
-  int64_t *d = out;
-  if (!strncmp(*s, "None", 4)) {
-    *s += 4;
-    d[i] = NONE;
-    return true;
-  }
-  return read_int(s, &d[i]);
+  if (strncmp(*s, "None", 4)) return entry_number(s, i, out);
+  *s += 4;
+  ((int64_t *)out)[i] = NONE;
+  return true;
 }
 
 bool shape_parse(const char *s, struct dims *out)
 {
-  int n = read_list(s, COUNT(out->d), entry_int, out->d);
+  int n = read_list(s, COUNT(out->d), entry_bound, out->d);
   out->n = n;
   return n >= 0;
 }
@@ -124,7 +122,8 @@ static int max_entries(const struct param *p)
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
   const int most = max_entries(p);
-  bool (*const entry)(const char **, int, void *) = p->none == NONE_ENTRY ? entry_int : entry_whole;
+  bool (*const entry)(const char **, int, void *) =
+      p->none == NONE_ENTRY ? entry_bound : entry_number;
   int n = p->type == P_FLOATS ? read_list(s, most, entry_real, ((struct reals *)field)->d)
       : p->type == P_INTS     ? read_list(s, most, entry, ((struct ints *)field)->d)
                               : read_list(s, most, entry, ((struct dims *)field)->d);

@@ -193,7 +193,7 @@ static int epilogue_find_pick_beside(const struct finder *f, int i, int b)
   const struct node *n = &s->g->node[i];
   const int from = r->first[i];
   if (!(epilogue_get_caps(f, i) & CAN(BESIDE_PICK)) || p->fusion[i] || p->taken_by[i] >= 0 ||
-      source_ends_at(s, i) || is_known(s, i) || r->first[i + 1] - from != 2)
+      source_ends_at(s, i) || r->first[i + 1] - from != 2)
     return -1;
   /* the gradient may read what is computed again in place of i */
   if (r->list[from] != b && r->list[from + 1] != b) return -1;
@@ -203,7 +203,7 @@ static int epilogue_find_pick_beside(const struct finder *f, int i, int b)
       m->in[0].node != i || m->in[1].node == i ||
       s->desc[m->first].dtype != s->desc[n->first].dtype)
     return -1;
-  if (p->group[a] >= 0 || p->taken_by[a] >= 0 || source_ends_at(s, a) || is_known(s, a) ||
+  if (p->group[a] >= 0 || p->taken_by[a] >= 0 || source_ends_at(s, a) ||
       !epilogue_runs_beside(f, i, a))
     return -1;
   const int index = m->in[1].node;

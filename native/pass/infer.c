@@ -35,6 +35,7 @@ static int infer_fail_unknown(const ty_graph *g, const char *name)
   return code;
 }
 
+/* Fails where the product of the sizes that a variable was given does not fit. */
 static int infer_check_seed(const struct node *n, const ty_desc *d)
 {
   char shape[200];

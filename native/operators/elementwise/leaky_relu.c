@@ -9,7 +9,7 @@
 #include "op/op.h"
 #include "pointwise/pointwise.h"
 
-/* FOLDED: with a slope below 0, where the sign of the result does not tell that of data */
+/* FOLDED_*: of a slope below 0, where the sign of the data does not follow from the result's */
 enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU, FOLDED_LEAKY, FOLDED_ELU };
 struct leaky { int64_t act_type; double slope, lower_bound, upper_bound; };
 static const struct param params[] = {
@@ -38,6 +38,7 @@ static const struct op inner[] = {
 };
 
 static const struct leaky *leaky_of(const void *param) { return param; }
+/* Returns the place of the function in `inner`. */
 static int inner_of(const void *param)
 {
   const struct leaky *p = param;

@@ -16,7 +16,7 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
--- with a slope below 0: the sign of the result does not tell that of data
+-- Of a slope below 0, where the sign of the data does not follow from the result's.
 local FOLDED = {
   leaky = formula.rule{ "a > 0 ? g : $slope * g" },
   elu = formula.rule{ "a > 0 ? g : g * $slope * exp(a)" },
