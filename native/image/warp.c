@@ -83,7 +83,7 @@ static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any 
 /* Pixels along one axis, from `first` on, and their weights. */
 struct warp_taps { int64_t first; int n; float weight[MOST_TAPS]; };
 
-/* Finds the taps at a position in 1/32 of a pixel. */
+/* Returns the taps of a rule at a position in 1/32 of a pixel. */
 static struct warp_taps find_taps(int how, int64_t at)
 {
   struct warp_taps t = { .n = how == NEAREST ? 1 : taps_of(how) };
@@ -99,41 +99,47 @@ static struct warp_taps find_taps(int how, int64_t at)
   return t;
 }
 
-static uint8_t mix_pixels(const struct pixels *from, const struct warp_taps *x,
-    const struct warp_taps *y, int64_t k, uint8_t fill)
+/* Sets a pixel to the mean of those around a position in 1/32 of a pixel, by the rule's weights. */
+static void mix_taps(
+    uint8_t *out, const struct pixels *from, int how, int64_t px, int64_t py, uint8_t fill)
 {
-  float sum = 0.5f;
-  for (int i = 0; i < y->n; i++)
-    for (int j = 0; j < x->n; j++)
-      sum += (float)pixel_at(from, y->first + i, x->first + j, k, fill) *
-          (y->weight[i] * x->weight[j]);
-  return (uint8_t)MIN(MAX(sum, 0.f), 255.f);
+  const struct warp_taps x = find_taps(how, px), y = find_taps(how, py);
+  for (int64_t k = 0; k < from->c; k++) {
+    float sum = 0.5f;
+    for (int i = 0; i < y.n; i++)
+      for (int j = 0; j < x.n; j++)
+        sum += (float)pixel_at(from, y.first + i, x.first + j, k, fill) *
+            (y.weight[i] * x.weight[j]);
+    out[k] = (uint8_t)MIN(MAX(sum, 0.f), 255.f);
+  }
 }
 
-static uint8_t mix_four(
-    const struct pixels *from, int64_t px, int64_t py, int64_t k, uint8_t fill)
+/* Does the same of the nearest four pixels, linearly, in integers. */
+static void mix_four(
+    uint8_t *out, const struct pixels *from, int64_t px, int64_t py, uint8_t fill)
 {
   int64_t sx = px >> 5, sy = py >> 5;
   int fx = (int)(px & 31), fy = (int)(py & 31);
-  int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) +
-      pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy) +
-      pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy +
-      pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
-  return (uint8_t)((sum + 512) >> 10);
+  for (int64_t k = 0; k < from->c; k++) {
+    int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) +
+        pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy) +
+        pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy +
+        pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
+    out[k] = (uint8_t)((sum + 512) >> 10);
+  }
 }
 
 void warp_pixels(
     const struct pixels *to, const struct pixels *from, const double m[6], int how, uint8_t fill)
 {
-  bool four = how == LINEAR || how == AREA;
-  struct warp_taps tx, ty;
   uint8_t *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += to->c) {
       int64_t px = to_fixed(m[0] * (double)x + m[1] * (double)y + m[2]),
               py = to_fixed(m[3] * (double)x + m[4] * (double)y + m[5]);
-      if (!four) tx = find_taps(how, px), ty = find_taps(how, py);
-      for (int64_t k = 0; k < to->c; k++)
-        out[k] = four ? mix_four(from, px, py, k, fill) : mix_pixels(from, &tx, &ty, k, fill);
+      if (how == LINEAR || how == AREA)
+        mix_four(out, from, px, py, fill);
+      else
+        mix_taps(out, from, how, px, py, fill);
     }
 }

@@ -162,9 +162,7 @@ static int warp_image(struct workspace *s, const struct augment *a, struct rng *
   struct pixels to;
   double m[6];
   int64_t w, h = draw_affine(a, rng, &s->now, m, &w);
-  int64_t how = a->inter_method;
-  if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
-  if (how == 10) how = rng_below(rng, RESAMPLINGS);
+  const int64_t how = workspace_choose_rule(s, a->inter_method, rng, h, w);
   TRY(workspace_other(s, s->now.dtype, h, w, &to));
   warp_pixels(&to, &s->now, m, (int)how, (uint8_t)MIN(a->fill_value, 255));
   workspace_swap(s, to);
@@ -204,11 +202,11 @@ static int cut_some(struct workspace *s, const struct augment *a, struct rng *c,
   return TY_OK;
 }
 
-/* Enlarges an image in its proportions until the sample's window is inside. */
+/* Enlarges an image in its proportions, by one rule, until the sample's window is inside. */
 static int enlarge_image(struct workspace *s, const struct augment *a, struct rng *c)
 {
-  int64_t how = a->inter_method;
-  if (how == 9) how = resampling_for(s->now.h, s->now.w, a->h, a->w);
+  if (s->now.h >= a->h && s->now.w >= a->w) return TY_OK;
+  const int64_t how = workspace_choose_rule(s, a->inter_method, c, a->h, a->w);
   if (s->now.h < a->h)
     TRY(workspace_resize(
         s, how, c, a->h, (int64_t)((float)a->h / (float)s->now.h * (float)s->now.w)));

@@ -448,8 +448,9 @@ static int check_pixels(const ty_image_step *s, int from, int to, double least, 
 static int check_rule(const ty_image_step *s, int at, bool random)
 {
   double v = s->value[at];
-  NEED((check_range(v, 0, RESAMPLINGS - 1) || v == 9 || (random && v == 10)) && floor(v) == v,
-      TY_EVALUE, "%s: interpolation is %g, expected 0 to %d%s", STEP_NAMES[s->kind], v,
+  const bool named = v == BY_SIZES || (random && v == AT_RANDOM);
+  NEED((check_range(v, 0, RESAMPLINGS - 1) || named) && floor(v) == v, TY_EVALUE,
+      "%s: interpolation is %g, expected 0 to %d%s", STEP_NAMES[s->kind], v,
       (int)RESAMPLINGS - 1, random ? ", 9 or 10" : " or 9");
   return TY_OK;
 }

@@ -123,11 +123,17 @@ int workspace_decode(struct workspace *s, struct file_bytes file, int64_t channe
   return TY_OK;
 }
 
+int64_t workspace_choose_rule(
+    const struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w)
+{
+  if (how == BY_SIZES) return resampling_for(s->now.h, s->now.w, h, w);
+  return how == AT_RANDOM ? rng_below(c, RESAMPLINGS) : how;
+}
+
 int workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w)
 {
   struct pixels to;
-  if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
-  if (how == 10) how = rng_below(c, RESAMPLINGS);
+  how = workspace_choose_rule(s, how, c, h, w);
   TRY(workspace_other(s, s->now.dtype, h, w, &to));
   TRY(reserve_block(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
   resize_pixels(&to, &s->now, (int)how, s->scratch.p);

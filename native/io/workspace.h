@@ -22,7 +22,13 @@ struct buffer { void *p; size_t n; };                   /* grows */
 struct workspace { struct buffer image[2], scratch; int at; struct pixels now; };
 void workspace_done(struct workspace *s);
 int  workspace_decode(struct workspace *s, struct file_bytes file, int64_t channels);
-/* Resizes the image. how: one of image.h's, 9 (resampling_for) or 10 (one of them at random). */
+/* Values of inter_method besides the rules of image/taps.h. */
+enum { BY_SIZES = 9, AT_RANDOM = 10 };
+/* Returns the rule for a change of the image to h x w pixels: that of `how`, by resampling_for, or
+** one of them at random. */
+int64_t workspace_choose_rule(
+    const struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
+/* Resizes the image. how: as of workspace_choose_rule. */
 int  workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
 /* Resizes so that the shorter side becomes `size`. */
 int  workspace_resize_short(struct workspace *s, int64_t how, struct rng *c, int64_t size);
