@@ -30,6 +30,9 @@ end
 --- Names of element types by code.
 types.DTYPE_NAMES = DTYPE_NAMES
 
+--- Set of the names of real element types.
+types.REAL = { float16 = true, bfloat16 = true, float32 = true, float64 = true }
+
 
 local function list_words(names)
   local list = {}

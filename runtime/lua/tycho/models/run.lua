@@ -8,6 +8,7 @@ local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local formats = require "tycho.models.formats"
 local nd = require "tycho.ndarray"
+local types = require "tycho.core.types"
 require "tycho.executor.executor"
 
 local FUNC = "tycho --run"
@@ -80,12 +81,10 @@ local function match_names(net, arg_params, inputs)
 end
 
 
-local FLOATS = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
-
 -- Returns the type of the parameters, which inputs of numbers take.
 local function find_dtype(arg_params)
   for _, x in pairs(arg_params) do
-    if FLOATS[x.dtype] then
+    if types.REAL[x.dtype] then
       return x.dtype
     end
   end

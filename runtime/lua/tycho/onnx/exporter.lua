@@ -578,8 +578,8 @@ local FLOATS_ONLY = list_names[[Activation LeakyReLU ROIPooling arccos arccosh a
   reciprocal rsqrt sigmoid sin sinh smooth_l1 softsign sqrt tan tanh _hypot _hypot_scalar
   broadcast_hypot _contrib_div_sqrt_dim _contrib_round_half_even _contrib_quadratic]]
 
--- Calls a converter with inputs and outputs of small types as int32; returns its results in their
--- own types.
+-- Calls a converter with inputs and outputs of small types as int32, and with `narrow`, the small
+-- type of the first output. Returns its results in their own types.
 local function convert_widened(self, convert, c)
   local wanted, out = c.out, {}
   for i, dtype in ipairs(c.dtypes) do
@@ -590,7 +590,7 @@ local function convert_widened(self, convert, c)
   for k, d in ipairs(wanted) do
     out[k] = { shape = d.shape, dtype = SMALL[d.dtype] and "int32" or d.dtype }
   end
-  c.out, c.narrow = out, SMALL[wanted[1].dtype] and wanted[1].dtype
+  c.out, c.narrow = out, SMALL[wanted[1].dtype] and wanted[1].dtype or nil
   local results = { convert(self, c) }
   for k, name in ipairs(results) do
     results[k] = self:cast(name, out[k].dtype, wanted[k].dtype)

@@ -2,59 +2,42 @@
 --
 -- @module tycho.onnx.load_module
 
-local ffi = require "ffi"
-local class = require "tycho.ndarray.class"
 local contexts = require "tycho.core.context"
 local data = require "tycho.io.data"
 local Error = require "tycho.core.error"
 local import = require "tycho.onnx.importer"
 local module = require "tycho.module"
-local native = require "tycho.core.ffi"
 local tables = require "tycho.core.tables"
 
 
-local function read_bytes(x, func)
-  local count = tonumber(x.size) * class.BYTES[x._dtype]
-  local p = ffi.new("uint8_t[?]", count)
-  native.check(native.C.ty_tensor_read(x._h, p, count), func)
-  return p, count
-end
-
-local function same_arrays(x, y, func)
-  if not x or not y or x.dtype ~= y.dtype or not tables.same(x.shape, y.shape) then
-    return false
-  end
-  local p, count = read_bytes(x, func)
-  local q = read_bytes(y, func)
-  for i = 0, count - 1 do
-    if p[i] ~= q[i] then
-      return false
-    end
-  end
-  return true
+-- Returns whether two arrays have the same type, sizes and bits; false if one is nil.
+local function same_arrays(x, y)
+  return x ~= nil and y ~= nil and x.dtype == y.dtype and tables.same(x.shape, y.shape)
+    and x:tostring_raw() == y:tostring_raw()
 end
 
 
--- Returns whether two imports of a file made the same network. Initializers are the file's in both.
-local function same_networks(a, b, func)
+-- Returns whether two imports of a file made the same network. Initializers are not compared: both
+-- have the file's.
+local function same_networks(a, b)
   local same, from_file = a.symbol:tojson() == b.symbol:tojson(), {}
   for _, t in ipairs(a.model.graph.initializers) do
     from_file[t.name] = true
   end
   for _, kind in ipairs{ "arguments", "auxiliary" } do
     for name, x in pairs(same and a[kind] or {}) do
-      same = same and (from_file[name] or same_arrays(x, b[kind][name], func))
+      same = same and (from_file[name] or same_arrays(x, b[kind][name]))
     end
   end
   return same
 end
 
 
--- Returns a function for `Module._accept_shapes`. Sizes that the import computed from the shapes it
--- was given are part of the network: other shapes are accepted if the file gives the same network
--- for them.
+-- Returns a function for `Module._accept_shapes`, which remembers its answers. The import computes
+-- sizes, masks and the like from the shapes that it is given, and they become part of the network,
+-- so other shapes are accepted only if an import for them gives the same network.
 local function make_acceptance(a, inputs)
-  local imported, accepted = {}, {}
+  local imported, accepted, original = {}, {}, nil
   for _, input in ipairs(inputs) do
     imported[input.name] = input.shape
   end
@@ -73,7 +56,8 @@ local function make_acceptance(a, inputs)
     end
     local key = table.concat(words, ";")
     if changed and accepted[key] == nil then
-      accepted[key] = same_networks(import_for(imported, func), import_for(shapes, func), func)
+      original = original or import_for(imported, func)
+      accepted[key] = same_networks(original, import_for(shapes, func))
     end
     if changed and not accepted[key] then
       Error.raise{ code = "shape", func = func, argument = changed.name,

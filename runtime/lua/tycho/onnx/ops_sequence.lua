@@ -94,18 +94,11 @@ function ops.SplitToSequence(n, x, split)
       sizes[#sizes + 1] = math.min(each, size - at)
     end
   end
-  local list, at = {}, 0
-  for i, length in ipairs(sizes) do
-    if length < 0 or at + length > size then
-      value.damaged("a part of %g elements", length)
+  local list = x:cut(axis, sizes)
+  if not split and not n:flag("keepdims", true) then
+    for i, v in ipairs(list) do
+      list[i] = v:squeeze(axis)
     end
-    list[i], at = x:part(axis, at, at + length), at + length
-    if not split and not n:flag("keepdims", true) then
-      list[i] = list[i]:squeeze(axis)
-    end
-  end
-  if at ~= size then
-    value.damaged("parts of %d elements in all, of %d", at, size)
   end
   return make_sequence(list)
 end

@@ -319,7 +319,7 @@ end
 function ops.Split(n, x, split)
   local axis = n:axis(0, #x.shape)
   local size = n:sizes(x, "its input")[axis + 1]
-  local sizes, parts, at = n:list_of(split, "split"), {}, 0
+  local sizes = n:list_of(split, "split")
   if not sizes then
     local count = n:int("num_outputs", n.count)
     local each = math.ceil(size / count)
@@ -328,13 +328,7 @@ function ops.Split(n, x, split)
       sizes[i] = math.max(math.min(each, size - (i - 1) * each), 0)
     end
   end
-  for i, length in ipairs(sizes) do
-    parts[i], at = x:part(axis, at, at + length), at + length
-  end
-  if at ~= size then
-    value.damaged("parts of %d elements in all, of %d", at, size)
-  end
-  return unpack(parts)
+  return unpack(x:cut(axis, sizes))
 end
 
 -- Returns indices counted from 0; negative ones count from the end.

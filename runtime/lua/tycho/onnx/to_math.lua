@@ -9,6 +9,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local tables = require "tycho.core.tables"
+local types = require "tycho.core.types"
 
 local to = {}
 
@@ -72,7 +73,7 @@ to.cbrt = make_odd(emit_cube_root)
 to.rcbrt = make_odd(function(e, x, t) return e:emit("Reciprocal", { emit_cube_root(e, x, t) }) end)
 to.rint = make_unary(function(e, x, t) return e:emit("Ceil", { emit_sum(e, x, -0.5, t) }) end)
 
-local REAL = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
+local REAL = types.REAL
 
 for _, name in ipairs{ "ceil", "floor", "round", "trunc", "fix", "rint" } do
   local f = to[name]

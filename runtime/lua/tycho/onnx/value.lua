@@ -30,6 +30,7 @@ local node = require "tycho.symbol.node"
 local registry = require "tycho.op.registry"
 local tables = require "tycho.core.tables"
 local transfer = require "tycho.ndarray.transfer"
+local types = require "tycho.core.types"
 local values = require "tycho.core.values"
 
 local C = native.C
@@ -529,7 +530,7 @@ local BINARY = {
   logical_xor = { "_logical_xor", "broadcast_logical_xor" },
 }
 
-local REAL = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
+local REAL = types.REAL
 value.REAL = REAL
 
 local SAFE_INTEGER = 2 ^ 53
@@ -816,6 +817,25 @@ function Value:part(axis, from, to)
     return empty(shape, self.dtype)
   end
   return (op("slice_axis", { self }, { axis = axis, begin = from, ["end"] = to }))
+end
+
+
+--- Returns the parts of an axis that have these sizes, in order. Sizes that are not those of the
+-- whole axis are E(format).
+-- @int axis from 0
+-- @tparam {number,...} sizes
+function Value:cut(axis, sizes)
+  local size, parts, at = self.shape[axis + 1], {}, 0
+  for i, length in ipairs(sizes) do
+    if length < 0 or at + length > size then
+      value.damaged("a part of %g elements, of %d that are left", length, size - at)
+    end
+    parts[i], at = self:part(axis, at, at + length), at + length
+  end
+  if at ~= size then
+    value.damaged("parts of %d elements in all, of %d", at, size)
+  end
+  return parts
 end
 
 

@@ -8,13 +8,12 @@ local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local inputs = require "tycho.test.inputs"
 local nd = require "tycho.ndarray"
+local types = require "tycho.core.types"
 
 local gradient = {}
 
 --- Steps of numeric gradients by element type.
 gradient.default_numeric_eps = { float16 = 2 ^ -6, float32 = 2 ^ -9, float64 = 2 ^ -14 }
-
-local FLOATS = { float16 = true, bfloat16 = true, float32 = true, float64 = true }
 
 
 local function total(x)
@@ -90,7 +89,7 @@ function gradient.numeric_grad(...)
     "aux_states", func), nil, exe._ctx)
   local grads = {}
   for _, name in ipairs(a.names or attrs.keys(arrays)) do
-    if FLOATS[arrays[name][1].dtype] then
+    if types.REAL[arrays[name][1].dtype] then
       grads[name] = compute_numeric_grad(exe, arrays[name], aux, a.eps, a.use_forward_train)
     end
   end
