@@ -1,7 +1,8 @@
---- W15: training loops written by hand with gluon beside a Module of the same network, in a process
--- each: in turn (milliseconds of a step), and alone (memory from the third step on); calls
--- on small arrays; networks and shapes that change from step to step. figures: "step" and "memory"
--- of the Module, of it " gluon" and " hybrid"; rates are the loop's, not hybridized.
+--- W15: training loops written by hand with gluon beside a Module of the same network; calls on
+-- small arrays; networks and shapes that change from step to step. Each loop has its own process:
+-- for milliseconds of a step they take turns, for memory (from the third step on) each runs alone.
+-- Figures: "step" and "memory" of the Module, with " gluon" and " hybrid" of the loops; rates are
+-- those of the loop that is not hybridized.
 local layers = require "layers"
 local measure = require "measure"
 local native = require "tycho.core.ffi"
@@ -154,7 +155,7 @@ local function losses(step, loss)
   return out
 end
 
--- Returns the commands of the three kinds' loops.
+-- Returns the commands that run the loops of a network: Module, gluon, hybridized.
 local function list_loops(ours, name)
   local list = {}
   for k, kind in ipairs{"module", "gluon", "hybrid"} do
@@ -163,8 +164,8 @@ local function list_loops(ours, name)
   return list
 end
 
---- Measures the three kinds, each in a process of its own, in turn; `check` are the losses of the
--- first three steps.
+--- Measures the three loops of a network in turn. Records the losses of their first three steps as
+-- `check`.
 -- @tparam function ours returns the command that runs a part in another process
 function imperative.layers(ours, name)
   local seconds, first = measure.served(list_loops(ours, name))
@@ -178,7 +179,7 @@ function imperative.layers(ours, name)
   end
 end
 
---- Runs one kind's loop for `layers`.
+--- Runs a loop for `layers`, which tells it when.
 function imperative.loop(name, kind)
   local w = network(name)
   local step, loss = make_step(kind == "module" and "" or " " .. kind, w)
@@ -373,9 +374,10 @@ local function make_lengths(kind)
   return kind == "" and bucketing_step(data) or lengths_step(data, kind == " hybrid")
 end
 
---- Measures passes over all lengths after the first four, each kind in a process of its own; and
--- the programs that the later three of these make. In them, programs are made a second time that
--- leave out the results which a collection has freed meanwhile.
+--- Measures passes over all lengths, from the fifth on, of the three loops in turn. Records how
+-- many programs the passes 2 to 4 of gluon's loops make: a program may be made again without
+-- results that a collection has freed.
+-- @tparam function ours as in `layers`
 function imperative.lengths(ours)
   local seconds, first = measure.served(list_loops(ours, "lengths"))
   measure.record("W15 lengths programs", "", "programs", {first[2].programs + first[3].programs})
@@ -384,7 +386,7 @@ function imperative.lengths(ours)
   end
 end
 
---- Runs one kind's passes for `lengths`.
+--- Runs passes for `lengths`, which tells it when.
 function imperative.lengths_loop(_, kind)
   local step = make_lengths(kind == "module" and "" or " " .. kind)
   each_length(step)

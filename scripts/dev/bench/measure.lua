@@ -58,8 +58,8 @@ function measure.rest()
   os.execute("sleep 4")
 end
 
---- Starts a command whose input is a pipe. Returns a table: `from`, which reads its output, and
--- `gate`, which writes to it.
+--- Starts a command. Returns a table of two files: `gate` writes to its input, `from` reads its
+-- output. A command that is started later inherits `gate`, and so keeps it open.
 -- @string command a command of the shell, without redirection of its input
 function measure.start(command)
   local gate = os.tmpname()
@@ -105,10 +105,9 @@ function measure.in_turn(steps, wait, shortest)
   return out
 end
 
---- Takes samples of a step in turn with other processes: says how many turns its samples need, and
--- in each turn that a line of the input gives it, warms up and prints the seconds per call of the
--- samples of half a second.
--- @tparam table more what else the first line says
+--- Takes samples of a step for `served`. Prints a line with the number of turns that the samples
+-- need; then, for each line of the input, runs for half a second and prints the seconds per call.
+-- @tparam table more other fields of the first line
 function measure.serve(step, wait, shortest, more)
   local calls, most = size_of_sample(step, wait, shortest)
   local each = measure.timed(step, wait, calls)
@@ -124,13 +123,17 @@ function measure.serve(step, wait, shortest, more)
   end
 end
 
---- Returns the samples of commands that call `serve`, in turn: a list for each, and what their
--- first lines say.
+local function read_answer(process, command)
+  return process.from:read() or error("this ended before its turn was over: " .. command, 0)
+end
+
+--- Runs commands that call `serve` in turn. Returns a list of samples for each command, and the
+-- tables of their first lines.
 function measure.served(commands)
   local processes, first, out, turns = {}, {}, {}, 0
   for k, command in ipairs(commands) do
     processes[k] = measure.start(command)
-    first[k], out[k] = cjson.decode(processes[k].from:read()), {}
+    first[k], out[k] = cjson.decode(read_answer(processes[k], command)), {}
     turns = math.max(turns, first[k].turns)
   end
   for _ = 1, turns do
@@ -138,7 +141,7 @@ function measure.served(commands)
     for k, process in ipairs(processes) do
       process.gate:write("go\n")
       process.gate:flush()
-      for _, seconds in ipairs(cjson.decode(process.from:read())) do
+      for _, seconds in ipairs(cjson.decode(read_answer(process, commands[k]))) do
         table.insert(out[k], seconds)
       end
     end
@@ -146,7 +149,7 @@ function measure.served(commands)
   for _, process in ipairs(processes) do
     process.gate:close()
   end
-  for k = #processes, 1, -1 do           -- a later one has inherited the gates of those before it
+  for k = #processes, 1, -1 do           -- the last one ends first: it keeps the other gates open
     processes[k].from:close()
   end
   return out, first

@@ -218,7 +218,7 @@ function Parser:class()
 end
 
 
--- Reads on after "(?=" or "(?!".
+-- Reads what comes after "(?=" or "(?!". Returns a piece that takes no text.
 function Parser:look(wanted)
   local program = {}
   if not self:alternatives()(program) then

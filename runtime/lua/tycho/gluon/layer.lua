@@ -140,7 +140,7 @@ end
 
 -- Checks ------------------------------------------------------------------------------------------
 
--- Sizes along the axes of a layer: a number, which stands for all of them, or a list.
+-- The type of sizes along a layer's axes: one number for all axes, or a list of one for each.
 args.types.sizes = { takes = args.types.shape.takes, text = "a number or a list of sizes",
   check = function(v)
     local ok, list, expected, code, got = args.types.shape.check(v)

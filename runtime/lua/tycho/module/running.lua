@@ -203,8 +203,8 @@ local function misfit(bound, data)
 end
 
 
---- Raises E(shape) for shapes that the network is not made for (not for users): a network of a file
--- may have its own function for it.
+--- Raises E(shape) for shapes that the network is not made for (not for users). This one accepts
+-- all; a module of a network from a file may have a function of its own in its place.
 -- @tparam {DataDesc,...} data
 -- @string func for errors
 function Module:_accept_shapes(data, func)                  -- luacheck: ignore self data func

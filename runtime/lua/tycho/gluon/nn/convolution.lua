@@ -3,8 +3,8 @@
 -- `Conv2D(channels, kernel_size)`; options: strides = 1, padding = 0, dilation = 1, groups = 1,
 -- layout, in_channels = 0 (taken from the first input), activation, use_bias = true,
 -- weight_initializer, bias_initializer = "zeros"; output_padding = 0 for transposed ones. A single
--- number stands for all axes; a list of another length, groups that do not divide the channels, or
--- output_padding that is not below strides, are E(`value`).
+-- number is used for all axes. E(`value`): a list of another length, groups that do not divide the
+-- channels, output_padding that is not below strides.
 --
 -- @module tycho.gluon.nn.convolution
 
