@@ -108,27 +108,32 @@ static void test_product(struct product p, bool packed)
 
 /* -- both gradients of a product --------------------------------------------------------------- */
 
+struct whole { const char *p; int64_t n; size_t size; };
+
+static void copy_part(const void *context, int64_t row, int64_t column, int64_t n, void *out)
+{
+  const struct whole *w = context;
+  memcpy(out, w->p + (size_t)(row * w->n + column) * w->size, (size_t)n * w->size);
+}
+
 static void test_both(void)
 {
   const int t = (int)draw_below(2);
-  const bool large = !draw_below(8);
-  const int64_t m = 1 + draw_below(large ? 700 : 90), n = 1 + draw_below(large ? 600 : 90),
+  const bool large = !draw_below(8), wide = large && !draw_below(3);
+  const int64_t m = 1 + draw_below(large ? 700 : 90),
+                n = 1 + draw_below(wide ? 4000 : large ? 600 : 90),
                 k = 1 + draw_below(large ? 400 : 70);
   void *g = make_numbers(t, m * n), *x = make_numbers(t, m * k), *w = make_numbers(t, n * k);
-  void *pg = mem_new(gemm_pack_bytes(t, n, m)), *px = mem_new(gemm_pack_bytes(t, k, m)),
-       *pw = mem_new(gemm_pack_bytes(t, k, n));
+  void *tmp = mem_new(gemm_both_bytes(t, m, n, k));
+  const struct whole whole = { g, n, dtype_size(t) };
   void *out[3] = { make_numbers(t, m * k), make_numbers(t, n * k), make_numbers(t, n) };
   void *want[3] = { make_numbers(t, m * k), make_numbers(t, n * k), make_numbers(t, n) };
   const int64_t count[3] = { m * k, n * k, n };
   const bool add[3] = { draw_below(2), draw_below(2), draw_below(2) },
              have[3] = { draw_below(5), draw_below(5), draw_below(3) };
   for (int i = 0; i < 3; i++) memcpy(want[i], out[i], (size_t)count[i] * dtype_size(t));
-  for (int64_t i = 0; i < m; i++)
-    gemm_panel_row(t, m, n, i, (char *)g + (size_t)(i * n) * dtype_size(t), pg);
-  gemm_pack(t, false, k, m, x, k, px);
-  gemm_pack(t, false, k, n, w, k, pw);
-  gemm_both(&(struct gemm_both){ t, m, n, k, pg, px, pw, have[0] ? out[0] : NULL,
-      have[1] ? out[1] : NULL, have[2] ? out[2] : NULL, add[0], add[1], add[2] });
+  gemm_both(&(struct gemm_both){ t, m, n, k, copy_part, &whole, x, w, have[0] ? out[0] : NULL,
+      have[1] ? out[1] : NULL, have[2] ? out[2] : NULL, add[0], add[1], add[2], tmp });
   struct product dx = { t, false, false, m, k, n, n, k, k, 1, add[0] },
                  dw = { t, true, false, n, k, m, n, k, k, 1, add[1] };
   if (have[0]) compute_product(&dx, g, w, NULL, ACT_NONE, want[0]);
@@ -145,7 +150,7 @@ static void test_both(void)
         (long long)m, (long long)n, (long long)k, error);
     mem_free(out[i]), mem_free(want[i]);
   }
-  mem_free(g), mem_free(x), mem_free(w), mem_free(pg), mem_free(px), mem_free(pw);
+  mem_free(g), mem_free(x), mem_free(w), mem_free(tmp);
 }
 
 /* -- convolutions ------------------------------------------------------------------------------ */

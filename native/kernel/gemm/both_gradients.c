@@ -1,31 +1,98 @@
-/* both_gradients.c - both gradients of a product from one gradient that is in panels.
+/* both_gradients.c - both gradients of a product, from one gradient that is made part by part.
 **
-** G (m x n) is the left side of dX = G W and, transposed, of dW = G^T X. Both read its panels as
-** they are: the first across their columns, the second along them; nothing is packed again. One
-** parallel region computes both: threads that begin with dW keep X in their caches, those that
-** begin with dX keep W.
+** G (m x n) is the left side of dX = G W and, transposed, of dW = G^T X. It never exists as a
+** whole: a block of it is made in panels, in a core's own cache, and both products read it there:
+** the first across the panels' columns, the second along them. A core takes slabs of columns, each
+** with all rows: a slab gives its rows of dW and its sums for db at once, and adds its part of dX
+** to the group's. Groups of slabs have a dX each, which are added in order at the end: sums depend
+** on the shape alone, and no core reads what another one writes.
 */
 #include "kernel/gemm/inner.h"
 
-struct both {
+/* How a pair of gradients is cut. */
+struct both_plan {
   const struct gemm_type *t;
+  int64_t rows;                                       /* rows of X whose panels are made at once */
+  int64_t block;                                      /* rows of a block of G */
+  int64_t columns;                                    /* columns of a slab and of a block */
+  int64_t slabs;                                      /* slabs of a group */
+  int64_t groups;
+  size_t sum;                                         /* bytes of a group's dX */
+  size_t x;                                           /* bytes of X's panels */
+  size_t g;                                           /* bytes of a block */
+  size_t w;                                           /* bytes of a slab's panels of W */
+};
+
+/* Returns the size of equal parts of n, of about `most` at most, each of whole `unit`s. */
+static int64_t both_size_parts(int64_t n, int64_t most, int64_t unit)
+{
+  const int64_t parts = MAX(1, (n + most - 1) / most);
+  return MIN(n, ((n + parts - 1) / parts + unit - 1) / unit * unit);
+}
+
+/* Returns the columns of a block, at most: more where it has few rows, as long as there are slabs
+** for all groups. */
+static int64_t both_choose_columns(int64_t rows, int64_t n)
+{
+  const int64_t fit = GEMM_BOTH_ROWS * GEMM_BOTH_COLUMNS / MAX(rows, 1),
+                share = MAX(n / GEMM_BOTH_GROUPS, GEMM_BOTH_COLUMNS);
+  return MIN(MIN(fit, share), GEMM_BOTH_WIDE) / GEMM_BOTH_UNIT * GEMM_BOTH_UNIT;
+}
+
+static struct both_plan both_make_plan(int dtype, int64_t m, int64_t n, int64_t k)
+{
+  struct both_plan p = { .t = gemm_type(dtype) };
+  const int64_t size = (int64_t)dtype_size(dtype);
+  p.rows = both_size_parts(m, MAX(GEMM_BOTH_DATA / (MAX(k, 1) * size), GEMM_BOTH_LEAST), 1);
+  p.block = both_size_parts(p.rows, GEMM_BOTH_ROWS, 1);
+  p.columns = both_size_parts(n, both_choose_columns(p.block, n), GEMM_BOTH_UNIT);
+  const int64_t slabs = (n + p.columns - 1) / p.columns;
+  p.slabs = (slabs + GEMM_BOTH_GROUPS - 1) / GEMM_BOTH_GROUPS;
+  p.groups = (slabs + p.slabs - 1) / p.slabs;
+  p.sum = align_up((size_t)(p.rows * k * size), ALIGN);
+  p.x = align_up(gemm_pack_bytes(dtype, k, p.rows), ALIGN);
+  p.g = align_up(gemm_pack_bytes(dtype, p.columns, p.block), ALIGN);
+  p.w = align_up(gemm_pack_bytes(dtype, k, p.columns), ALIGN);
+  return p;
+}
+
+size_t gemm_both_bytes(int dtype, int64_t m, int64_t n, int64_t k)
+{
+  const struct both_plan p = both_make_plan(dtype, m, n, k);
+  return p.x + (size_t)(p.groups - 1) * p.sum + (size_t)parallel_threads() * (p.g + p.w);
+}
+
+struct both {
   const struct gemm_both *g;
-  size_t size;
-  int64_t panels;                                     /* of G */
+  struct both_plan p;
+  size_t size;                                        /* bytes of an element */
+  int64_t row;                                        /* the first of `m` rows of X in panels */
+  int64_t m;
   int64_t part_columns;                               /* columns of dX or dW at a time */
-  int64_t parts;                                      /* of that many columns */
-  int64_t height;                                     /* rows of a strip */
-  int64_t weight_tasks;                               /* tasks of dW and db, which come first */
+  char *x;                                            /* panels of X */
+  char *sums;                                         /* dX of groups 1 and on */
+  char *own;                                          /* a block and panels of W for each core */
+};
+
+/* A block of G. */
+struct both_block {
+  int64_t row, m;                                     /* rows, from the first one in panels */
+  int64_t column, n;                                  /* columns of G */
+  char *g;                                            /* its panels */
+  const char *w;                                      /* panels of W's rows column .. */
+  char *dx;                                           /* the group's, rows as in panels of X */
+  bool add_x;                                         /* adds to dx */
 };
 
 /* Returns the columns of a panel, with its padding, that holds `columns`. */
 static int64_t both_get_panel_width(const struct both *b, int64_t columns)
 {
-  return columns > b->t->w ? b->t->nr : b->t->w;
+  return columns > b->p.t->w ? b->p.t->nr : b->p.t->w;
 }
-static const void *both_find_panel(const struct both *b, int64_t i)
+
+static char *both_find_panel(const struct both *b, const struct both_block *o, int64_t i)
 {
-  return (const char *)b->g->g + (size_t)(i * b->t->nr * b->g->m) * b->size;
+  return o->g + (size_t)(i * b->p.t->nr * o->m) * b->size;
 }
 
 static void *both_find_element(const struct both *b, void *p, int64_t row, int64_t column)
@@ -33,137 +100,181 @@ static void *both_find_element(const struct both *b, void *p, int64_t row, int64
   return (char *)p + (size_t)(row * b->g->k + column) * b->size;
 }
 
-/* Adds k rows of G and X, from row `from` on, to the rows of dW that panel i of G has as
-** columns. */
-static void both_add_weight_run(
-    const struct both *b, int64_t i, int64_t column, int64_t from, int64_t k)
+/* Adds k rows of a block and of X, from row `from` of the block on, to the rows of dW that panel i
+** of the block has as columns. */
+static void both_add_weight_run(const struct both *b, const struct both_block *o, int64_t i,
+    int64_t column, int64_t from, int64_t k)
 {
   const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - i * nr);
-  const int height = gemm_height(cols, b->t->mr);
+  const int64_t nr = b->p.t->nr, cols = MIN(nr, o->n - i * nr),
+                width = both_get_panel_width(b, cols);
+  const int height = gemm_height(cols, b->p.t->mr);
   struct gemm_block x = { .m = cols,
     .n = MIN(b->part_columns, g->k - column),
     .k = k,
     .outer = 1,
-    .from = from,
-    .a = both_find_panel(b, i),
+    .from = o->row + from,
+    .a = both_find_panel(b, o, i) - (size_t)(o->row * width) * b->size,
     .ars = 1,
-    .acs = both_get_panel_width(b, cols),
+    .acs = width,
     .strip = height,
     .rows = height,
-    .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
-    .panel = nr * g->m,
-    .c = both_find_element(b, g->dw, i * nr, column),
+    .b = b->x + (size_t)(column * b->m) * b->size,
+    .panel = nr * b->m,
+    .c = both_find_element(b, g->dw, o->column + i * nr, column),
     .ldc = g->k,
     .alpha = 1,
-    .add = g->add_w || from };
-  b->t->block(&x);
+    .add = g->add_w || b->row || o->row || from };
+  b->p.t->block(&x);
 }
 
-/* Adds to dW what panels first .. end - 1 contribute, one run of rows of X after the other, which
-** stays in the cache for all of them. */
-static void both_add_weight_panels(const struct both *b, int64_t first, int64_t end, int64_t column)
+/* Adds to dW what a block contributes, one run of rows of X after the other, which stays in the
+** cache for all panels of the block. */
+static void both_add_weight(const struct both *b, const struct both_block *o)
 {
-  const int64_t m = b->g->m, runs = (m + b->t->kc - 1) / b->t->kc, run = (m + runs - 1) / runs;
-  for (int64_t from = 0; from < m; from += run)
-    for (int64_t i = first; i < end; i++)
-      both_add_weight_run(b, i, column, from, MIN(run, m - from));
+  const int64_t run = both_size_parts(o->m, b->p.t->kc, 1), nr = b->p.t->nr;
+  for (int64_t column = 0; column < b->g->k; column += b->part_columns)
+    for (int64_t from = 0; from < o->m; from += run)
+      for (int64_t i = 0; i * nr < o->n; i++)
+        both_add_weight_run(b, o, i, column, from, MIN(run, o->m - from));
 }
 
-/* Computes the part of db that belongs to panel i. */
-static void both_sum_panel(const struct both *b, int64_t i)
-{
-  const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
-  gemm_columns(b->t, b->size, b->g->m, cols, both_find_panel(b, i), both_get_panel_width(b, cols),
-      (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
-}
-
-/* Adds to some rows of dX the sum over panels first .. first + count - 1, of equal width. */
-static void both_add_data_run(
-    const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
+/* Adds to the group's dX the sum over panels first .. first + count - 1 of a block, of equal
+** width. */
+static void both_add_data_run(const struct both *b, const struct both_block *o, int64_t column,
+    int64_t first, int64_t count)
 {
   const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr),
+  const int64_t nr = b->p.t->nr, cols = MIN(nr, o->n - first * nr),
                 width = both_get_panel_width(b, cols), from = first * nr;
-  struct gemm_block x = { .m = MIN(GEMM_BOTH_STRIPS * b->height, g->m - row),
+  const int height = gemm_height(o->m, b->p.t->mr);
+  struct gemm_block x = { .m = o->m,
     .n = MIN(b->part_columns, g->k - column),
     .k = cols,
     .outer = count,
-    .jump = nr * g->m - nr,
+    .jump = nr * o->m - nr,
     .from = from,
+    .a = both_find_panel(b, o, first) - (size_t)from * b->size,
     .ars = width,
     .acs = 1,
-    .strip = b->height * width,
-    .rows = (int)b->height,
-    .panel = nr * g->n,
-    .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
-    .c = both_find_element(b, g->dx, row, column),
+    .strip = height * width,
+    .rows = height,
+    .b = o->w + (size_t)(column * o->n) * b->size,
+    .panel = nr * o->n,
+    .c = both_find_element(b, o->dx, o->row, column),
     .ldc = g->k,
     .alpha = 1,
-    .add = g->add_x || first };
-  x.a = (const char *)both_find_panel(b, first) + (size_t)(row * width) * b->size -
-      (size_t)from * b->size;
-  b->t->block(&x);
+    .add = o->add_x || first };
+  b->p.t->block(&x);
 }
 
-/* Computes a unit of dX: as many panels at a time as a run of the sum has steps; the last panel of
-** G, which may be narrower, is one of its own. */
-static void both_add_data_rows(const struct both *b, int64_t row, int64_t column)
+/* Adds to the group's dX what a block contributes: as many panels at a time as a run of the sum has
+** steps; the last panel, which may be narrower, is one of its own. */
+static void both_add_data(const struct both *b, const struct both_block *o)
 {
-  const int64_t whole = b->g->n / b->t->nr, many = MAX(1, b->t->kc / b->t->nr);
-  for (int64_t i = 0; i < whole; i += many)
-    both_add_data_run(b, row, column, i, MIN(many, whole - i));
-  if (whole < b->panels) both_add_data_run(b, row, column, whole, 1);
+  const int64_t nr = b->p.t->nr, whole = o->n / nr, many = MAX(1, b->p.t->kc / nr);
+  for (int64_t column = 0; column < b->g->k; column += b->part_columns) {
+    for (int64_t i = 0; i < whole; i += many)
+      both_add_data_run(b, o, column, i, MIN(many, whole - i));
+    if (whole * nr < o->n) both_add_data_run(b, o, column, whole, 1);
+  }
 }
 
-static void both_run_range(int64_t begin, int64_t end, void *context)
+/* Adds to db the sums of a block's columns. */
+static void both_add_bias(const struct both *b, const struct both_block *o)
+{
+  const int64_t nr = b->p.t->nr;
+  for (int64_t i = 0; i * nr < o->n; i++) {
+    const int64_t cols = MIN(nr, o->n - i * nr);
+    gemm_columns(b->p.t, b->size, o->m, cols, both_find_panel(b, o, i),
+        both_get_panel_width(b, cols),
+        (char *)b->g->db + (size_t)(o->column + i * nr) * b->size,
+        b->g->add_b || b->row || o->row);
+  }
+}
+
+/* Writes row i of a block into its panels. */
+static void both_write_row(const struct both *b, const struct both_block *o, int64_t i,
+    const char *from)
+{
+  const size_t line = 64;
+  for (int64_t j = 0; j < o->n; j += b->p.t->nr) {
+    const int64_t cols = MIN(b->p.t->nr, o->n - j), width = both_get_panel_width(b, cols);
+    char *to = o->g + (size_t)(j * o->m + i * width) * b->size,
+         *end = to + (size_t)cols * b->size;
+    for (; to + line <= end; to += line, from += line) memcpy(to, from, line);
+    memcpy(to, from, (size_t)(end - to));
+    from += end - to;
+  }
+}
+
+static void both_run_slab(const struct both *b, struct both_block *o, void *w)
+{
+  const struct gemm_both *g = b->g;
+  double part[GEMM_BOTH_WIDE];
+  if (g->dx)
+    gemm_pack(g->dtype, false, g->k, o->n, both_find_element(b, (void *)g->w, o->column, 0), g->k,
+        w);
+  for (o->row = 0; o->row < b->m; o->row += o->m) {
+    o->m = MIN(b->p.block, b->m - o->row);
+    for (int64_t i = 0; i < o->m; i++) {
+      g->fill(g->context, b->row + o->row + i, o->column, o->n, part);
+      both_write_row(b, o, i, (const char *)part);
+    }
+    if (g->dw) both_add_weight(b, o);
+    if (g->db) both_add_bias(b, o);
+    if (g->dx) both_add_data(b, o);
+  }
+}
+
+static void both_run_groups(int64_t begin, int64_t end, void *context)
 {
   const struct both *b = context;
+  const struct gemm_both *g = b->g;
+  char *own = b->own + (size_t)parallel_index() * (b->p.g + b->p.w), *w = own + b->p.g;
   for (int64_t i = begin; i < end; i++) {
-    int64_t task = i - b->weight_tasks,
-            groups = (b->panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS,
-            rows = GEMM_BOTH_STRIPS * b->height;
-    int64_t down = (b->g->m + rows - 1) / rows;
-    if (task >= 0) {
-      both_add_data_rows(b, task % down * rows, task / down * b->part_columns);
-      continue;
+    struct both_block o = { .g = own, .w = w, .dx = both_find_element(b, g->dx, b->row, 0) };
+    if (i) o.dx = b->sums + (size_t)(i - 1) * b->p.sum;
+    o.add_x = !i && g->add_x;
+    for (int64_t s = 0; s < b->p.slabs && !stop_wanted(); s++) {
+      o.column = (i * b->p.slabs + s) * b->p.columns;
+      if (o.column >= g->n) break;
+      o.n = MIN(b->p.columns, g->n - o.column);
+      both_run_slab(b, &o, w);
+      o.add_x = true;
     }
-    int64_t first = i % groups * GEMM_BOTH_PANELS, last = MIN(b->panels, first + GEMM_BOTH_PANELS);
-    if (b->g->dw) both_add_weight_panels(b, first, last, i / groups * b->part_columns);
-    for (int64_t p = first; b->g->db && i < groups && p < last; p++) both_sum_panel(b, p);
   }
+}
+
+/* Adds the groups' parts of dX to it, in order. */
+static void both_add_groups(int64_t begin, int64_t end, void *context)
+{
+  const struct both *b = context;
+  char *dx = both_find_element(b, b->g->dx, b->row, 0);
+  for (int64_t i = begin; i < end; i += GEMM_SUM_COLUMNS)
+    for (int64_t j = 0; j < b->p.groups - 1; j++)
+      b->p.t->axpy(MIN(GEMM_SUM_COLUMNS, end - i), 1,
+          b->sums + (size_t)j * b->p.sum + (size_t)i * b->size, 1, dx + (size_t)i * b->size);
 }
 
 void gemm_both(const struct gemm_both *g)
 {
-  const struct gemm_type *t = gemm_type(g->dtype);
-  struct both b = { .t = t,
-    .g = g,
+  struct both b = { .g = g,
+    .p = both_make_plan(g->dtype, g->m, g->n, g->k),
     .size = dtype_size(g->dtype),
-    .panels = (g->n + t->nr - 1) / t->nr,
-    .height = gemm_height(g->m, t->mr) };
-  int64_t columns = (g->k + t->nr - 1) / t->nr,
-          fitting = GEMM_CACHE / (t->kc * t->nr * (int64_t)b.size);
-  b.parts = (columns + fitting - 1) / fitting;
-  b.part_columns = (columns + b.parts - 1) / b.parts * t->nr;
-  b.parts = (g->k + b.part_columns - 1) / b.part_columns;
-  b.weight_tasks = g->dw || g->db
-      ? (b.panels + GEMM_BOTH_PANELS - 1) / GEMM_BOTH_PANELS * (g->dw ? b.parts : 1)
-      : 0;
-  int64_t rows = GEMM_BOTH_STRIPS * b.height,
-          data_units = g->dx ? (g->m + rows - 1) / rows * b.parts : 0;
-  parallel_chunks_stoppable(b.weight_tasks + data_units, 1, both_run_range, &b);
-}
-
-void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)
-{
-  const struct gemm_type *t = gemm_type(dtype);
-  const size_t size = dtype_size(dtype), line = 64;
-  for (int64_t j = 0; j < n; j += t->nr) {
-    int64_t cols = MIN(t->nr, n - j), width = cols > t->w ? t->nr : t->w;
-    const char *from = (const char *)row + (size_t)j * size;
-    char *to = (char *)panels + (size_t)(j * m + i * width) * size, *end = to + (size_t)cols * size;
-    for (; to + line <= end; to += line, from += line) memcpy(to, from, line);
-    memcpy(to, from, (size_t)(end - to));
+    .x = g->tmp };
+  const int64_t nr = b.p.t->nr;
+  b.part_columns = both_size_parts(
+      g->k, GEMM_CACHE / (b.p.t->kc * nr * (int64_t)b.size) * nr, nr);
+  b.sums = b.x + b.p.x;
+  b.own = b.sums + (size_t)(b.p.groups - 1) * b.p.sum;
+  for (; b.row < g->m && !stop_wanted(); b.row += b.m) {
+    b.m = MIN(b.p.rows, g->m - b.row);
+    if (g->dw)
+      gemm_pack(g->dtype, false, g->k, b.m, both_find_element(&b, (void *)g->x, b.row, 0), g->k,
+          b.x);
+    parallel_chunks_stoppable(b.p.groups, 1, both_run_groups, &b);
+    if (g->dx && b.p.groups > 1)
+      parallel_for(b.m * g->k, GEMM_ADD_NS * (double)(b.p.groups - 1), both_add_groups, &b);
   }
 }

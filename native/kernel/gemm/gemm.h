@@ -74,13 +74,14 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 /* Returns the type of a call's products: GEMM_ROUNDED where it is allowed and faster. */
 int    gemm_type_for(const struct call *c, int dtype);
 
-/* Both gradients of Y = X W^T, from G, the gradient of Y. */
+/* Both gradients of Y = X W^T from the gradient of Y, G, which is made part by part. */
 struct gemm_both {
-  int dtype;
+  int dtype;                                          /* TY_F32, TY_F64 */
   int64_t m, n, k;
-  /* in panels (gemm_pack); G may be written row by row (gemm_panel_row) */
-  const void *g;                                      /* m x n */
-  const void *x;                                      /* m x k */
+  /* sets n elements of a row of G, from a column on; called by several threads */
+  void (*fill)(const void *context, int64_t row, int64_t column, int64_t n, void *out);
+  const void *context;
+  const void *x;                                      /* m x k; dx may be in its place */
   const void *w;                                      /* n x k */
   /* results; NULL: not wanted */
   void *dx;                                           /* m x k: G W */
@@ -89,10 +90,12 @@ struct gemm_both {
   bool add_x;                                         /* adds to dx, and does not replace it */
   bool add_w;                                         /* likewise dw */
   bool add_b;                                         /* likewise db */
+  void *tmp;                                          /* of gemm_both_bytes */
 };
+/* Computes them. Part of dw and db is missing where Ctrl-C asks to stop. */
 void   gemm_both(const struct gemm_both *g);
-/* Writes row i of an m x n matrix into its panels. */
-void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels);
+/* Returns the scratch bytes that gemm_both needs; at bind, those of the largest team. */
+size_t gemm_both_bytes(int dtype, int64_t m, int64_t n, int64_t k);
 
 /* The packed weight of an instruction, in its state. It is packed at the first run, and again when
 ** the array has changed (or may have: it has no version). */

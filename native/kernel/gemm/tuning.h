@@ -89,7 +89,13 @@ enum {
   GEMM_SUM_COLUMNS = 256,                             /* columns at a time */
   GEMM_SUM_ROWS = 128,                                /* rows of a partial sum */
 
-  /* -- both gradients of a product (2026-11-23) -- */
-  GEMM_BOTH_PANELS = 4,                               /* panels of G in a unit */
-  GEMM_BOTH_STRIPS = 4,                               /* strips of rows in a unit */
+  /* -- both gradients of a product (2026-11-30) -- */
+  /* bytes of X whose panels are made at once, and of a group's dX */
+  GEMM_BOTH_DATA = 1 << 20,
+  GEMM_BOTH_LEAST = 128,                              /* rows of X, at least */
+  GEMM_BOTH_ROWS = 350,                               /* rows of a block, at most */
+  GEMM_BOTH_COLUMNS = 256,                            /* columns of a block of so many rows */
+  GEMM_BOTH_WIDE = 2048,                              /* columns of one of few rows, at most */
+  GEMM_BOTH_UNIT = 64,                                /* columns of a block: whole units */
+  GEMM_BOTH_GROUPS = 8,                               /* groups of slabs, at most */
 };
