@@ -1,5 +1,6 @@
 /* cpu.h - the instruction set that kernels are chosen by. */
 #pragma once
+#include <stdbool.h>
 
 /* EACH_ISA(X): X for each instruction set that files in a folder isa are compiled for, in the order
 ** of CPU_*, the least first. The Makefile has their flags. */

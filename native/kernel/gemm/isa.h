@@ -217,6 +217,8 @@ struct gemm_narrow {
 const struct gemm_type *gemm_type(int type);
 /* Returns the tables of narrow types for this processor. */
 const struct gemm_narrow *gemm_narrow(void);
+/* Returns this thread's buffer for strips of A, kept between calls. NULL: no memory. */
+void *gemm_strip_scratch(size_t bytes);
 /* Returns the words that k elements take. */
 static inline int64_t gemm_words(const struct gemm_type *t, int64_t k)
 {

@@ -4,7 +4,6 @@
 ** Panel j begins at j * nr * k words; row p of a panel at p * width. Packing is parallel
 ** where it is long.
 */
-#include <pthread.h>
 #include "kernel/gemm/inner.h"
 
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k)
@@ -166,28 +165,4 @@ void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
   parallel_for(n, GEMM_ADD_NS, pack_add_range, &a);
-}
-
-/* -- a thread's own buffer --------------------------------------------------------------------- */
-
-static __thread struct { void *p; size_t bytes; uint64_t what; } scratch;
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void pack_make_key(void) { pthread_key_create(&key, mem_free); }
-
-void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
-{
-  *is_same = scratch.p && scratch.what == what;
-  if (bytes > scratch.bytes) {
-    void *p = mem_lines(align_up(bytes, 65536));
-    if (!p) return NULL;
-    pthread_once(&once, pack_make_key);
-    mem_free(scratch.p);
-    scratch.p = p;
-    scratch.bytes = align_up(bytes, 65536);
-    pthread_setspecific(key, p);
-  }
-  scratch.what = what;
-  return scratch.p;
 }

@@ -4,6 +4,7 @@
 ** few rows; all are written for REAL and read twice, for float and for double. attend.inc,
 ** attention, is for float only.
 */
+#include "base/cpu.h"
 #include "base/vmath.h"
 #include "kernel/gemm/isa.h"
 #include "kernel/kernel.h"
@@ -14,7 +15,7 @@
 enum {
   AHEAD = 12,                                         /* rows of B between prefetch and use */
   EARLY = 8,                                          /* rows of A between prefetch and copy */
-  COPIED = 2,                                         /* strips that are copied at once */
+  COPIED = 2,                                         /* strips that are copied at once, at least */
   MAP_ROWS = 4,                                       /* rows of a map computed together */
   LONG = 128,                                         /* steps from which on C is prefetched */
 };

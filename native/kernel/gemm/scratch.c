@@ -1,0 +1,44 @@
+/* scratch.c - buffers of a thread, kept between products. */
+#include <pthread.h>
+#include "kernel/gemm/inner.h"
+
+struct own_buffer { void *p; size_t bytes; };
+
+static __thread struct { struct own_buffer panels, strips; uint64_t what; } own;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void scratch_free_own(void *value)
+{
+  (void)value;
+  mem_free(own.panels.p);
+  mem_free(own.strips.p);
+  own.panels = own.strips = (struct own_buffer){ 0 };
+}
+
+static void scratch_make_key(void) { pthread_key_create(&key, scratch_free_own); }
+
+/* Returns a buffer of at least that many bytes, whose contents are lost where it grows. NULL: no
+** memory, and it is as before. */
+static void *scratch_grow(struct own_buffer *buffer, size_t bytes)
+{
+  if (bytes <= buffer->bytes) return buffer->p;
+  bytes = align_up(bytes, 65536);
+  void *p = mem_lines(bytes);
+  if (!p) return NULL;
+  pthread_once(&once, scratch_make_key);
+  pthread_setspecific(key, &own);
+  mem_free(buffer->p);
+  *buffer = (struct own_buffer){ p, bytes };
+  return p;
+}
+
+void *gemm_scratch(size_t bytes, uint64_t what, bool *is_same)
+{
+  *is_same = own.panels.p && own.what == what;
+  void *p = scratch_grow(&own.panels, bytes);
+  if (p) own.what = what;
+  return p;
+}
+
+void *gemm_strip_scratch(size_t bytes) { return scratch_grow(&own.strips, bytes); }
