@@ -39,6 +39,7 @@ static int64_t both_choose_columns(int64_t rows, int64_t n)
   return MIN(MIN(fit, share), GEMM_BOTH_WIDE) / GEMM_BOTH_UNIT * GEMM_BOTH_UNIT;
 }
 
+/* Returns how a pair of gradients of that shape is cut. */
 static struct both_plan both_make_plan(int dtype, int64_t m, int64_t n, int64_t k)
 {
   struct both_plan p = { .t = gemm_type(dtype) };
@@ -62,6 +63,7 @@ size_t gemm_both_bytes(int dtype, int64_t m, int64_t n, int64_t k)
   return p.x + (size_t)(p.groups - 1) * p.sum + (size_t)parallel_threads() * (p.g + p.w);
 }
 
+/* A call, and the rows of X that are in panels. */
 struct both {
   const struct gemm_both *g;
   struct both_plan p;
@@ -208,6 +210,7 @@ static void both_write_row(const struct both *b, const struct both_block *o, int
   }
 }
 
+/* Adds what columns o->column .. of G contribute. w: where their panels of W go. */
 static void both_run_slab(const struct both *b, struct both_block *o, void *w)
 {
   const struct gemm_both *g = b->g;
@@ -233,9 +236,11 @@ static void both_run_groups(int64_t begin, int64_t end, void *context)
   const struct gemm_both *g = b->g;
   char *own = b->own + (size_t)parallel_index() * (b->p.g + b->p.w), *w = own + b->p.g;
   for (int64_t i = begin; i < end; i++) {
-    struct both_block o = { .g = own, .w = w, .dx = both_find_element(b, g->dx, b->row, 0) };
-    if (i) o.dx = b->sums + (size_t)(i - 1) * b->p.sum;
-    o.add_x = !i && g->add_x;
+    struct both_block o = { .g = own, .w = w, .add_x = !i && g->add_x };
+    if (i)
+      o.dx = b->sums + (size_t)(i - 1) * b->p.sum;
+    else if (g->dx)
+      o.dx = both_find_element(b, g->dx, b->row, 0);
     for (int64_t s = 0; s < b->p.slabs && !stop_wanted(); s++) {
       o.column = (i * b->p.slabs + s) * b->p.columns;
       if (o.column >= g->n) break;
