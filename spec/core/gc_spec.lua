@@ -1,6 +1,7 @@
 -- What asks for steps of Lua's collector.
 local class = require "tycho.ndarray.class"
 local gc = require "tycho.core.gc"
+local ffi = require "ffi"
 local ty = require "tycho"
 require "spec.helper"
 
@@ -99,34 +100,55 @@ describe("the collector", function()
     end)
   end)
 
-  describe("of a whole cycle", function()
-    local function is_swept(prepare)
+  describe("that finds what is dropped", function()
+    local function is_found(prepare)
       local kept = setmetatable({}, { __mode = "v" })
-      gc.sweep()
+      gc.find_dropped()
       kept[1] = {}
       prepare()
-      gc.sweep()
+      gc.find_dropped()
       return kept[1] == nil
     end
 
-    it("finds what was dropped, wherever the collector is", function()
-      assert.is_true(is_swept(function() end))
-      assert.is_true(is_swept(gc.begin))
-      assert.is_true(is_swept(function() collectgarbage("step", 200) end))
-      assert.is_true(is_swept(function()
+    it("does so wherever the collector is", function()
+      assert.is_true(is_found(function() end))
+      assert.is_true(is_found(gc.finish))
+      assert.is_true(is_found(gc.begin))
+      assert.is_true(is_found(function() collectgarbage() end))
+      assert.is_true(is_found(function() collectgarbage("step", 200) end))
+      assert.is_true(is_found(function()
         local t = {} -- luacheck: ignore t
         for i = 1, 3e5 do t[i] = { i } end
       end))
     end)
 
-    it("ends a cycle: dropped arrays are freed", function()
-      gc.sweep()
+    it("frees dropped arrays", function()
+      gc.find_dropped()
       ty.waitall()                       -- queued work keeps arrays
-      local before = ty.live().tensors
-      for _ = 1, 10 do nd.ones{ 2 } end
-      ty.waitall()
-      gc.sweep()
-      assert.equal(before, ty.live().tensors)
+      for _ = 1, 2 do
+        local before = ty.live().tensors
+        for _ = 1, 10 do nd.ones{ 2 } end
+        ty.waitall()
+        gc.find_dropped()
+        assert.equal(before, ty.live().tensors)
+      end
+    end)
+
+    it("leaves finalisers to the next wait", function()
+      if gc.stress then return end
+      local x = nd.ones{ 2 }
+      for _, wait in ipairs{ ty.waitall, nd.waitall, function() x:wait_to_read() end,
+          function() x:totable() end } do
+        collectgarbage()
+        gc.find_dropped()
+        gc.finish()                      -- between two cycles
+        local done = false
+        ffi.gc(ffi.new("char[1]"), function() done = true end)
+        gc.find_dropped()
+        assert.is_false(done)
+        wait()
+        assert.is_true(done)
+      end
     end)
   end)
 end)

@@ -8,6 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
 local values = require "tycho.core.values"
 
 local ty = {
@@ -84,6 +85,7 @@ local FIELDS = {
 
 --- Waits for all devices; raises the first failure that was not reported yet.
 function ty.waitall()
+  gc.finish()
   native.check(native.C.ty_wait(-1), "waitall")
 end
 

@@ -158,7 +158,7 @@ end
 -- time that passes that of others on the machine: it takes the less of both at most.
 local function collect()
   local cpu, from = os.clock(), C.ty_profile_now()
-  gc.sweep()
+  gc.find_dropped()
   local seconds = math.min(os.clock() - cpu, tonumber(C.ty_profile_now() - from) * 1e-9)
   collection = math.min(seconds, MOST_GROWTH * collection)
 end

@@ -24,6 +24,7 @@ local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
+local gc = require "tycho.core.gc"
 local namespace = require "tycho.core.namespace"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
@@ -142,6 +143,7 @@ end
 
 --- Waits for all devices; raises the first failure that was not reported yet.
 function nd.waitall()
+  gc.finish()
   native.check(native.C.ty_wait(-1), "nd.waitall")
 end
 

@@ -15,6 +15,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local gather = require "tycho.ndarray.gather"
+local gc = require "tycho.core.gc"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
 local next = require("tycho.core.iterate").next
@@ -391,6 +392,7 @@ end
 
 --- Waits until the values are computed; a failure is raised, once.
 function NDArray.wait_to_read(x)
+  gc.finish()
   check(C.ty_tensor_wait(x._h, 0), "NDArray:wait_to_read")
 end
 

@@ -169,6 +169,7 @@ function transfer.read(x, func)
   local y = readable(x, func)
   local size = product(y._shape)
   local p = buffer(y._dtype, size)
+  gc.finish()
   check(C.ty_tensor_read(y._h, p, size * BYTES[y._dtype]), func)
   nans.mend(p, y._dtype, size)
   return p
