@@ -208,6 +208,15 @@ describe("contrib.attention gives what separate operators give", function()
     check{ Tq = 100, Tk = N(200), valid_length = { N(120), 60 }, offset = { 20, 0 }, causal = true }
     check{ Tq = 5, Tk = 9, offset = { -3, 100 }, causal = true, window = 4 }
   end)
+  it("with queries that are a window away from all keys", function()
+    for _, o in ipairs{ { 40, -44 }, { 41, -43 }, { 48, -41 }, { 49, -5 } } do
+      check{ Tq = 3, Tk = 9, offset = o, window = 40 }
+      check{ Tq = 1, Tk = 9, offset = o, window = 40 }
+      check{ Tq = 70, Tk = 130, offset = { o[1] + 110, o[2] - 70 }, window = 40 }
+    end
+    check{ Tq = 3, Tk = 9, offset = { 1e15, -1e15 }, window = 2 ^ 40 }
+    check{ Tq = 3, Tk = 9, offset = { 5, -5 }, window = 2 ^ 62 }
+  end)
   it("with masks", function()
     check{ Tq = 70, mask = { 70 } }
     check{ Tq = 70, mask = { 2, 1, 1, 70 }, causal = true }
@@ -634,6 +643,11 @@ describe("contrib.attention refuses", function()
       x, { heads = 2 })
     refused("dtype", "query: expected a float type, got int32", x:astype "int32",
       x:astype "int32", x:astype "int32", { heads = 2 })
+    local wide = x:astype "float64"
+    refused("dtype", "dtype of value is float64, but float32 is needed here", x, x, wide)
+    refused("dtype", "dtype of key is float32, but float64 is needed here", wide, x, wide)
+    refused("dtype", "dtype of bias is float64, but float32 is needed here",
+      { query = x, key = x, value = x, bias = nd.ones({ 3 }, F64) })
   end)
 
   it("parameters that do not fit, by name", function()

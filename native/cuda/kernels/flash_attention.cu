@@ -109,7 +109,7 @@ struct tile_span { i64 lo, hi; };
 FN tile_span span_of(const tile_args &s, const tile_extra &x, i64 sample, i64 first, i64 last)
 {
   const i64 keys = x.valid_length ? index_at(x.valid_length[sample], s.tk + 1) : s.tk;
-  const i64 most = s.tk + s.tq;
+  const i64 most = s.tk + s.tq + s.window;
   i64 at = x.offset ? get<i64>(x.offset[sample]) : 0, lo = 0, hi = keys;
   at = at < -most ? -most : at > most ? most : at;
   if (s.window && at + first - s.window + 1 > lo) lo = at + first - s.window + 1;

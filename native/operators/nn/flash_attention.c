@@ -198,17 +198,18 @@ static int flash_types(struct infer *s)
   const struct flash_param *p = s->param;
   const struct flash_ports ports = flash_make_ports(p);
   const int inputs = flash_find_packing(p).inputs;
-  ty_desc *all[5] = { &s->out[0] };
-  int n = 1;
+  ty_desc *all[5];
+  int n = 0;
   for (int i = 0; i < inputs; i++) all[n++] = &s->in[i];
   if (ports.bias >= 0) all[n++] = &s->in[ports.bias];
-  /* once to find the type in any of them, once to pass it to those before */
-  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
-  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
+  all[n++] = &s->out[0];
+  /* once to find the type in any of them, once to pass it to those before; an error names all[i] */
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
   const int dtype = all[0]->dtype;
   if (dtype == TY_NODTYPE) return TY_OK;
   if (!dtype_float(dtype))
-    return infer_fail(s, TY_EDTYPE, all[1], "expected a float type, got %s", dtype_name(dtype));
+    return infer_fail(s, TY_EDTYPE, all[0], "expected a float type, got %s", dtype_name(dtype));
   TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
   if (ports.mask >= 0 && s->in[ports.mask].dtype == TY_NODTYPE)
     TRY(type_is(s, &s->in[ports.mask], dtype));
