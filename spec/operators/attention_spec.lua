@@ -309,6 +309,25 @@ describe("contrib.attention gives what separate operators give", function()
       compare(function(a) a.q, a.k = a.q * times, a.k * times end, -1e9)
     end
   end)
+  it("with rows whose scores are all so large that float32 loses the sum of their weights", function()
+    for _, n in ipairs{ 2, 70, N(300) } do
+      for _, far in ipairs{ -1e9, 1e9, -1e30 } do
+        local o = { B = 1, H = 2, KH = 1, Tq = n, Tk = n, d = 6, dv = 6, bias = { n, n } }
+        local a = make_arrays(o)
+        a.bias["::2"] = far
+        for name, x in pairs(a) do
+          a[name] = x:astype "float32"
+        end
+        local head = noise{ 1, 2, n, 6 }:astype "float32"
+        local want, want_grads = run(apart(o), a, head)
+        local got, grads = run(fused(o), a, head)
+        assert.near(want, got, 1e-5, 1e-5)
+        for name, g in pairs(grads) do
+          assert.near(want_grads[name], g, 5e-5, 5e-5, "gradient of " .. name)
+        end
+      end
+    end
+  end)
   it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
   it("with one or two of everything", function()
     for _, n in ipairs{ 1, 2 } do

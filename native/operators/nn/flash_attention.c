@@ -174,7 +174,7 @@ static int flash_shapes(struct infer *s)
   if (heads)
     TRY(write_shape(s, &s->out[0], 1,
         (struct flash_shape){ batch, heads, queries, apart ? values : size }));
-  if (heads) TRY(shape_is(s, &s->out[1], 3, (int64_t[]){ batch, heads, queries }));
+  if (heads) TRY(shape_is(s, &s->out[1], 4, (int64_t[]){ 2, batch, heads, queries }));
   const int64_t full[4] = { batch, heads, queries, keys };
   if (ports.mask >= 0) TRY(check_grid(s, &s->in[ports.mask], full));
   if (ports.bias >= 0) TRY(check_grid(s, &s->in[ports.bias], full));
@@ -390,6 +390,14 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   return add_values(f, x, b, kv, k0, n, from);
 }
 
+/* Stores shift + log as the logsum of a row, and what its type rounds off. */
+static void store_logsum(const struct flash *f, int64_t row, double shift, double log)
+{
+  f->r->set(f->logsum, row, shift + log);
+  const double stored = f->r->get(f->logsum, row);
+  f->r->set(f->logsum, flash_count_rows(f) + row, isfinite(stored) ? shift - stored + log : 0);
+}
+
 /* Divides the sums of values of rows b by the sums of weights, and stores logsum where backward
 ** needs it. */
 static void finish_rows(
@@ -406,8 +414,8 @@ static void finish_rows(
     else
       r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), 1 / sum[i], 0, f->dv);
     if (f->logsum)
-      r->set(f->logsum, flash_row_number(f, b, i),
-          !empty ? shift + log(sum[i]) : f->empty == 0 ? INFINITY : NAN);
+      store_logsum(f, flash_row_number(f, b, i), empty ? f->empty == 0 ? INFINITY : NAN : shift,
+          empty ? 0 : log(sum[i]));
   }
 }
 
