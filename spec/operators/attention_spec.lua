@@ -679,5 +679,9 @@ describe("contrib.attention refuses", function()
     e = refused("value", "expected heads = 4 with packed = qkv, got 2",
       { query_key_value = nd.ones{ 2, 3, 24 }, packed = "qkv", heads = 4, kv_heads = 2 })
     assert.equal("kv_heads", e.argument)
+    for _, scale in ipairs{ 0 / 0, math.huge } do
+      e = refused("value", "parameter scale: expected a finite number", x, x, x, { scale = scale })
+      assert.equal("scale", e.argument)
+    end
   end)
 end)

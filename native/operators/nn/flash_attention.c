@@ -1,5 +1,6 @@
 /* flash_attention.c - _contrib_attention: ports, inference, the forward kernel. */
 #include "operators/nn/flash_attention.h"
+#include "base/number.h"
 #include "kernel/vec/softmax.h"
 
 #define FIELD(f) offsetof(struct flash_param, f)
@@ -66,6 +67,10 @@ static int flash_check(void *param)
   struct flash_param *p = param;
   char expected[64], got[32];
   if (!p->kv_heads) p->kv_heads = p->heads;
+  if (!isfinite(p->scale)) {
+    number_print(got, sizeof got, "%g", p->scale);
+    return fail_parameter("scale", "a finite number", got);
+  }
   if (p->layout == FLASH_NHTC)
     return p->packed == FLASH_APART
         ? TY_OK

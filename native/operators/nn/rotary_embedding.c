@@ -5,6 +5,7 @@
 ** in double: cosine and sine of a chunk's first position, from there on by addition theorems.
 ** The gradient turns back. Source: Su et al., RoFormer, arXiv:2104.09864.
 */
+#include "base/number.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -27,7 +28,7 @@ static const struct param params[] = {
 static int fail_number(const char *name, const char *expected, double got)
 {
   char text[40];
-  snprintf(text, sizeof text, "%g", got);
+  number_print(text, sizeof text, "%g", got);
   const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
   fail_argument(name, expected, text);
   return code;
