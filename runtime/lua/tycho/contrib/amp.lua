@@ -4,7 +4,7 @@
 --     ty.amp.init()                           -- for modules, blocks, calls on arrays from here on
 --
 -- Casts are inserted before operators by three lists. Inputs of an operator in "always" are cast to
--- the target, those of one in "never" to float32; inputs of different types of one in "widest" are
+-- the target (of attention without its mask, lengths and positions), those of one in "never" to float32; inputs of different types of one in "widest" are
 -- cast to the widest of them. Inputs of other operators stay as they are. Variables, and so the
 -- optimizer's weights, stay float32; their gradients pass through the casts. Symbol files are
 -- written without the casts (`remove_amp_cast`).
