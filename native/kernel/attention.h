@@ -3,7 +3,7 @@
 #pragma once
 #include "base/base.h"
 
-/* A window of the operator that is larger is cut to it, so that sums of positions do not overflow. */
+/* A larger window of the operator is cut to this, so that sums of positions do not overflow. */
 #define ATTENTION_MOST_WINDOW (INT64_C(1) << 60)
 
 /* What decides which attention a device computes. */

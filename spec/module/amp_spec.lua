@@ -207,8 +207,7 @@ describe("amp", function()
         given[name] = given[name] or ty.nd.random.uniform{ -1, 1, shape = x.shape }
         x[":"] = given[name]
       end
-      local types = exe:program():match "(%w+)%s+%b()[^\n]*%[att%]"
-      assert.equal(target, types)
+      assert.equal(target, (exe:program():match "(%w+)%s+%b()[^\n]*%[att%]"))
       return exe:forward()[1]:astype "float32"
     end
     local want = run(net, "float32")

@@ -309,7 +309,7 @@ describe("contrib.attention gives what separate operators give", function()
       compare(function(a) a.q, a.k = a.q * times, a.k * times end, -1e9)
     end
   end)
-  it("with rows whose scores are all so large that float32 loses the sum of their weights", function()
+  it("with rows whose scores are so large that float32 loses the sum of their weights", function()
     for _, n in ipairs{ 2, 70, N(300) } do
       for _, far in ipairs{ -1e9, 1e9, -1e30 } do
         local o = { B = 1, H = 2, KH = 1, Tq = n, Tk = n, d = 6, dv = 6, bias = { n, n } }

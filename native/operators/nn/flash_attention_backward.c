@@ -1,9 +1,9 @@
 /* flash_attention_backward.c - the gradients of _contrib_attention.
 **
 ** The weights of a block are computed again: P = e^(S - logsum), with scores S = scale Q K^T +
-** bias, times e^-rest where logsum's type has rounded off so much that it matters. With D = the sum
-** over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale dS K,
-** dbias += dS. Dropout's factors are drawn again; they multiply P in dV, and dY V^T.
+** bias, times e^-rest where logsum's type has rounded off so much that it matters. With D = the
+** sum over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale
+** dS K,   dbias += dS. Dropout's factors are drawn again; they multiply P in dV, and dY V^T.
 */
 #include "operators/nn/flash_attention.h"
 #include "kernel/vec/softmax.h"

@@ -4,10 +4,11 @@
 --     ty.amp.init()                           -- for modules, blocks, calls on arrays from here on
 --
 -- Casts are inserted before operators by three lists. Inputs of an operator in "always" are cast to
--- the target (of attention without its mask, lengths and positions), those of one in "never" to float32; inputs of different types of one in "widest" are
--- cast to the widest of them. Inputs of other operators stay as they are. Variables, and so the
--- optimizer's weights, stay float32; their gradients pass through the casts. Symbol files are
--- written without the casts (`remove_amp_cast`).
+-- the target (of attention without its mask, lengths and positions), those of one in "never" to
+-- float32; inputs of different types of one in "widest" are cast to the widest of them. Inputs of
+-- other operators stay as they are. Variables, and so the optimizer's weights, stay float32; their
+-- gradients pass through the casts. Symbol files are written without the casts
+-- (`remove_amp_cast`).
 --
 -- The range of float16 is so small that small gradients become 0. `init_trainer` and `scale_loss`
 -- prevent that, as `loss_scale` of `Module:fit` does; bfloat16 does not need it.
@@ -161,7 +162,7 @@ local function convert_node(g, n, moved)
     local stays = STAYS[n.op] or {}
     for i, entry in ipairs(inputs) do
       local is_variable = not entry[1].op
-      if not mutated[i] and not stays[n.ports.inputs[i]] and (kind == "always" or not is_variable) then
+      if not (mutated[i] or stays[n.ports.inputs[i]]) and (kind == "always" or not is_variable) then
         inputs[i] = cast_entry(g, entry, kind == "always" and g.target or "float32")
       end
     end
@@ -290,7 +291,8 @@ local function make_converter(kinds, target)
     local casts, wanted = {}, dtype == target and code or FLOAT32
     for i = 0, nin - 1 do
       C.ty_tensor_desc(ins[i], desc)
-      if not stays[i + 1] and desc.dtype ~= wanted and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
+      if not stays[i + 1] and desc.dtype ~= wanted
+          and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
         cast_input(ins, i, dtype, casts)
       end
     end

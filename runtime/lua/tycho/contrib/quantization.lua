@@ -15,14 +15,13 @@
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
-local evaluation = require "tycho.module.evaluation"
 local executor = require "tycho.executor.executor"
 local namespace = require "tycho.core.namespace"
 local nd = require "tycho.ndarray"
-local param_check = require "tycho.model.param_check"
 local node = require "tycho.symbol.node"
 local rewriting = require "tycho.symbol.rewriting"
 local tables = require "tycho.core.tables"
@@ -400,13 +399,21 @@ end
 
 -- Raises an error for parameters that are no arrays by the names of parameters.
 local function check_arrays(given, argument, func)
-  param_check.check_names(given, func)
   for name, x in pairs(given or {}) do
-    if not class.is_array(x) then
+    if type(name) ~= "string" or name:find "^a[ru][gx]:" then
+      Error.raise{ code = "name", func = func, argument = argument, got = tostring(name),
+        expected = "arrays by the names of parameters",
+        message = ("'%s' has the entry '%s'"):format(argument, tostring(name)) }
+    elseif not class.is_array(x) then
       Error.raise{ code = "type", func = func, argument = argument, got = Error.kind(x),
         expected = ("an NDArray for '%s'"):format(name), message = ("bad '%s'"):format(argument) }
     end
   end
+end
+
+
+local function gives_batches(data)
+  return data.reset and data.next and #data.provide_data > 0
 end
 
 
@@ -418,8 +425,12 @@ local function check_calibration(a, func)
   elseif not a.calib_data then
     return
   end
-  evaluation.check_iterator(a.calib_data, func, "calib_data")
-  evaluation.check_described(a.calib_data, func, "calib_data")
+  local ok, described = attempt(gives_batches, a.calib_data)
+  if not ok or not described then
+    Error.raise{ code = "value", func = func, argument = "calib_data",
+      expected = "an iterator that describes its batches, such as ty.io.NDArrayIter{...}",
+      got = Error.kind(a.calib_data), message = "bad 'calib_data'" }
+  end
   local inputs = a.sym:list_arguments()
   local known, given = tables.positions(inputs), #a.calib_data.provide_data
   for _, name in ipairs(a.data_names) do

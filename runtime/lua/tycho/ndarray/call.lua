@@ -70,8 +70,8 @@ end
 local convert                            -- what `call.set_convert` was given
 
 --- Sets a function that may replace inputs before a call that makes its outputs:
--- `convert(op, ins, nin, attrs, nattr)` changes handles in `ins` and returns the arrays that it made, or nil.
--- They are freed after the call.
+-- `convert(op, ins, nin, attrs, nattr)` changes handles in `ins` and returns the arrays that it
+-- made, or nil. They are freed after the call.
 -- @tparam[opt] function f nil: calls take what they are given
 function call.set_convert(f)
   convert = f
