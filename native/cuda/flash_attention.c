@@ -126,7 +126,7 @@ static struct attention_tiles make_tiles(const struct call *c, int first)
   s->k = make_side(&f, k, kv_heads, z.kv_parts, z.key_part, &f.k);
   s->v = make_side(&f, v, kv_heads, z.kv_parts, z.value_part, &f.v);
   s->causal = cuda_flag(c, "causal");
-  s->window = (int64_t)cuda_number(c, "window", 0);
+  s->window = (int64_t)MIN(cuda_number(c, "window", 0), (double)ATTENTION_MOST_WINDOW);
   s->scale = cuda_number(c, "scale", 0);
   if (s->scale == 0) s->scale = 1 / sqrt((double)f.d);
   s->empty = cuda_word(c, "empty", "nan") ? NAN : 0;

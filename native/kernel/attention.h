@@ -1,6 +1,10 @@
-/* attention.h - what the rewrite of attention in users' graphs asks of a device. */
+/* attention.h - what the rewrite of attention in users' graphs asks of a device, and what its
+** kernels share. */
 #pragma once
 #include "base/base.h"
+
+/* A larger window of the operator is cut to this, so that sums of positions do not overflow. */
+#define ATTENTION_MOST_WINDOW (INT64_C(1) << 60)
 
 /* What decides which attention a device computes. */
 struct attention_widths {

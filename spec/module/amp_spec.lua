@@ -187,6 +187,45 @@ describe("amp", function()
     end
   end)
 
+  it("casts what attention multiplies and its bias, and no lengths or positions", function()
+    local S, V, T = ty.sym, ty.sym.Variable, 300
+    local data = V "data"
+    local function linear(name)
+      return S.FullyConnected{ data, num_hidden = 8, flatten = false, name = name }
+    end
+    local net = S.contrib.attention{ heads = 2, causal = true, name = "att", value = linear "v",
+      query = S.contrib.RMSNorm{ linear "q", name = "qn" },
+      key = S.contrib.RMSNorm{ linear "k", name = "kn" }, mask = V "mask", bias = V "bias",
+      valid_length = V "len", offset = V "at" }
+    local shapes = { data = { 1, T, 4 }, mask = { 1, T }, bias = { T } }
+    local given = { len = ty.nd.array{ 257 }, at = ty.nd.array{ 257 }, mask = ty.nd.ones{ 1, T } }
+    ty.random.seed(4)
+    local function run(symbol, target)
+      local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes }
+      for name, x in pairs(exe.arg_dict) do
+        assert.equal("float32", x.dtype)
+        given[name] = given[name] or ty.nd.random.uniform{ -1, 1, shape = x.shape }
+        x[":"] = given[name]
+      end
+      assert.equal(target, (exe:program():match "(%w+)%s+%b()[^\n]*%[att%]"))
+      return exe:forward()[1]:astype "float32"
+    end
+    local want = run(net, "float32")
+    for _, target in ipairs{ "bfloat16", "float16" } do
+      local mixed, shown = ty.amp.convert(net, { target = target })
+      assert.equal("always", shown[#shown].list)
+      local off = (run(mixed, target) - want):abs():max():asscalar()
+      assert.is_true(off <= 0.02 * want:abs():max():asscalar(), target .. ": " .. off)
+      ty.amp.init{ target = target }
+      local q = ty.nd.ones{ 1, T, 4 }
+      local y = ty.nd.contrib.attention{ query = q, key = q:astype(target), value = q,
+        bias = given.bias, valid_length = given.len, offset = given.at, causal = true }
+      ty.amp.off()
+      assert.equal(target, y.dtype)
+      assert.near(q, y:astype "float32", 1e-2)
+    end
+  end)
+
   it("takes other lists, and leaves nodes out", function()
     local net = network()
     local of = types((ty.amp.convert(net, { always = { "FullyConnected" } })))

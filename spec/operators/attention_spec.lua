@@ -208,6 +208,15 @@ describe("contrib.attention gives what separate operators give", function()
     check{ Tq = 100, Tk = N(200), valid_length = { N(120), 60 }, offset = { 20, 0 }, causal = true }
     check{ Tq = 5, Tk = 9, offset = { -3, 100 }, causal = true, window = 4 }
   end)
+  it("with queries that are a window away from all keys", function()
+    for _, o in ipairs{ { 40, -44 }, { 41, -43 }, { 48, -41 }, { 49, -5 } } do
+      check{ Tq = 3, Tk = 9, offset = o, window = 40 }
+      check{ Tq = 1, Tk = 9, offset = o, window = 40 }
+      check{ Tq = 70, Tk = 130, offset = { o[1] + 110, o[2] - 70 }, window = 40 }
+    end
+    check{ Tq = 3, Tk = 9, offset = { 1e15, -1e15 }, window = 2 ^ 40 }
+    check{ Tq = 3, Tk = 9, offset = { 5, -5 }, window = 2 ^ 62 }
+  end)
   it("with masks", function()
     check{ Tq = 70, mask = { 70 } }
     check{ Tq = 70, mask = { 2, 1, 1, 70 }, causal = true }
@@ -298,6 +307,25 @@ describe("contrib.attention gives what separate operators give", function()
     assert.near((n - 1) / n, kept, 1e-12)
     for _, times in ipairs{ 100, 1e4, 1e6 } do
       compare(function(a) a.q, a.k = a.q * times, a.k * times end, -1e9)
+    end
+  end)
+  it("with rows whose scores are so large that float32 loses the sum of their weights", function()
+    for _, n in ipairs{ 2, 70, N(300) } do
+      for _, far in ipairs{ -1e9, 1e9, -1e30 } do
+        local o = { B = 1, H = 2, KH = 1, Tq = n, Tk = n, d = 6, dv = 6, bias = { n, n } }
+        local a = make_arrays(o)
+        a.bias["::2"] = far
+        for name, x in pairs(a) do
+          a[name] = x:astype "float32"
+        end
+        local head = noise{ 1, 2, n, 6 }:astype "float32"
+        local want, want_grads = run(apart(o), a, head)
+        local got, grads = run(fused(o), a, head)
+        assert.near(want, got, 1e-5, 1e-5)
+        for name, g in pairs(grads) do
+          assert.near(want_grads[name], g, 5e-5, 5e-5, "gradient of " .. name)
+        end
+      end
     end
   end)
   it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
@@ -634,6 +662,11 @@ describe("contrib.attention refuses", function()
       x, { heads = 2 })
     refused("dtype", "query: expected a float type, got int32", x:astype "int32",
       x:astype "int32", x:astype "int32", { heads = 2 })
+    local wide = x:astype "float64"
+    refused("dtype", "dtype of value is float64, but float32 is needed here", x, x, wide)
+    refused("dtype", "dtype of key is float32, but float64 is needed here", wide, x, wide)
+    refused("dtype", "dtype of bias is float64, but float32 is needed here",
+      { query = x, key = x, value = x, bias = nd.ones({ 3 }, F64) })
   end)
 
   it("parameters that do not fit, by name", function()
@@ -646,5 +679,9 @@ describe("contrib.attention refuses", function()
     e = refused("value", "expected heads = 4 with packed = qkv, got 2",
       { query_key_value = nd.ones{ 2, 3, 24 }, packed = "qkv", heads = 4, kv_heads = 2 })
     assert.equal("kv_heads", e.argument)
+    for _, scale in ipairs{ 0 / 0, math.huge } do
+      e = refused("value", "parameter scale: expected a finite number", x, x, x, { scale = scale })
+      assert.equal("scale", e.argument)
+    end
   end)
 end)

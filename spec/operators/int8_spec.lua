@@ -343,6 +343,28 @@ describe("quantize_model", function()
     assert.has_error(function() call{ calib_mode = "best" } end)
     assert.has_error(function() call{ calib_mode = "naive" } end)
     assert.has_error(function() call{ quantized_dtype = "int4", calib_mode = "none" } end)
+    local e = assert.raises("value", call, { calib_data = 5 })
+    assert.equal("calib_data", e.argument)
+    local it = ty.io.NDArrayIter{ data = nd.ones{ 4, 3, 12, 12 }, batch_size = 4 }
+    e = assert.raises("name", call, { calib_mode = "naive", calib_data = it,
+      data_names = { "date" } })
+    assert.same({ "data_names", "date", "data" }, { e.argument, e.got, e.candidates[1] })
+    e = assert.raises("value", call, { calib_mode = "naive", calib_data = it,
+      data_names = { "data", "c0_weight" } })
+    assert.equal("data_names", e.argument)
+  end)
+
+  it("refuses parameters that are no arrays, and entries of files", function()
+    local quantization = ty.contrib.quantization
+    local e = assert.raises("type", quantization.quantize_dynamic, net, { fc_weight = 3 })
+    assert.same({ "params", "an NDArray for 'fc_weight'" }, { e.argument, e.expected })
+    e = assert.raises("type", quantization.quantize_model, { sym = net, arg_params = arg,
+      aux_params = { n0_moving_mean = "x" }, calib_mode = "none" })
+    assert.equal("aux_params", e.argument)
+    e = assert.raises("name", quantization.quantize_model, { sym = net, calib_mode = "none",
+      arg_params = { ["arg:fc_weight"] = nd.ones{ 2, 2 } } })
+    assert.same({ "arg_params", "arg:fc_weight" }, { e.argument, e.got })
+    assert.raises("name", quantization.quantize_dynamic, net, { nd.ones{ 2, 2 } })
   end)
 
   it("quantize_dynamic takes products, and dot with a matrix of parameters", function()

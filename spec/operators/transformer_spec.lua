@@ -127,4 +127,12 @@ describe("contrib.rotary_embedding", function()
     refused("shape", "8 numbers cannot be divided into 3 heads", contrib.rotary_embedding,
       nd.ones{ 1, 2, 8 }, { heads = 3 })
   end)
+
+  it("refuses a base that has no powers, and a factor that is no number", function()
+    for _, o in ipairs{ { base = 0 }, { base = -2 }, { base = 0 / 0 }, { base = 1 / 0 },
+      { scale = 0 / 0 } } do
+      local e = assert.raises("value", contrib.rotary_embedding, nd.ones{ 1, 2, 8 }, o)
+      assert.equal(next(o), e.argument)
+    end
+  end)
 end)

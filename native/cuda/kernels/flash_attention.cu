@@ -109,7 +109,7 @@ struct tile_span { i64 lo, hi; };
 FN tile_span span_of(const tile_args &s, const tile_extra &x, i64 sample, i64 first, i64 last)
 {
   const i64 keys = x.valid_length ? index_at(x.valid_length[sample], s.tk + 1) : s.tk;
-  const i64 most = s.tk + s.tq;
+  const i64 most = s.tk + s.tq + s.window;
   i64 at = x.offset ? get<i64>(x.offset[sample]) : 0, lo = 0, hi = keys;
   at = at < -most ? -most : at > most ? most : at;
   if (s.window && at + first - s.window + 1 > lo) lo = at + first - s.window + 1;
@@ -179,6 +179,23 @@ FN tile_block block_of(i64 tiles, i64 heads)
 {
   const i64 b = blockIdx.x;
   return { b / tiles / heads, b / tiles % heads, b % tiles };
+}
+
+// Stores what backward reads of a row: the logarithm of the sum of its weights, and what C rounds
+// off, which of large scores is all of log(sum).
+FN void store_logsum(C *logsum, const tile_args &s, i64 row, C most, C sum)
+{
+  const C shift = most == -infinity<C>() ? 0 : most, log = sum != 0 ? log_of(sum) : 0;
+  const C all = sum != 0 ? shift + log : s.empty == 0 ? infinity<C>() : (C)s.empty;
+  const bool finite = all - all == 0;
+  logsum[row] = all;
+  logsum[s.batch * s.heads * s.tq + row] = finite ? shift - all + log : 0;
+}
+
+// Returns what store_logsum stored beside the logarithm of a row.
+FN C rest_of(const C *logsum, const tile_args &s, i64 row)
+{
+  return logsum[s.batch * s.heads * s.tq + row];
 }
 
 // Computes attention forward. logsum: for backward, may be NULL.
@@ -256,9 +273,7 @@ extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const
   else
     store_row<VALUE>(to, out, 1 / sum, DV, me.lane);
   if (me.lane || !logsum) return;
-  const C shift = most == -infinity<C>() ? 0 : most;
-  set(logsum[(b.sample * s.heads + b.head) * s.tq + query],
-      sum != 0 ? shift + log_of(sum) : s.empty == 0 ? infinity<C>() : (C)s.empty);
+  store_logsum(logsum, s, (b.sample * s.heads + b.head) * s.tq + query, most, sum);
 }
 
 // -- forward on tensor cores ----------------------------------------------------------------------
@@ -485,12 +500,8 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_tensor(T *y,
       if (d < DV) to[d] = two.at[0];
       if (d + 1 < DV) to[d + 1] = two.at[1];
     }
-    const float shift = most[r] == -infinity<float>() ? 0 : most[r];
     if (!t && logsum)
-      set(logsum[(b.sample * s.heads + b.head) * s.tq + row],
-          sum[r] != 0        ? shift + log_of(sum[r])
-              : s.empty == 0 ? infinity<float>()
-                             : (float)s.empty);
+      store_logsum(logsum, s, (b.sample * s.heads + b.head) * s.tq + row, most[r], sum[r]);
   }
 }
 
@@ -519,6 +530,7 @@ extern "C" __global__ void attend_back_queries(T *dq, C *gaps, const T *dy, cons
   const tile_span see = span_of(s, x, b.sample, query, query);
   C *own = slopes + threadIdx.x / 8 * (SHARE + 1), gap = 0;
   const C total = query < s.tq ? logsum[number] : infinity<C>();
+  const C rest = query < s.tq ? rest_of(logsum, s, number) : 0;
   W out[HELD_PACKS(KEY)] = {};
   load_tile<D, ROWS>(queries, q + start_of(s.q, b.sample, b.head, q0), s.q.row, left);
   load_tile<DV, ROWS>(heads, dy + start_of(s.dy, b.sample, b.head, q0), s.dy.row, left);
@@ -546,7 +558,8 @@ extern "C" __global__ void attend_back_queries(T *dq, C *gaps, const T *dy, cons
       const C scored = query < s.tq
           ? score_of(s, x, see, b.sample, b.head, query, key, score[i]) : -infinity<C>();
       const C factor = factor_of(s, b.sample, b.head, query, key);
-      own[i * 8 + me.lane] = score_gradient(exp_of(scored - total), product[i], factor, gap);
+      own[i * 8 + me.lane] =
+          score_gradient(exp_of(scored - total - rest), product[i], factor, gap);
     }
     __syncwarp();
     for (int j = 0; j < SHARE; j++)
@@ -597,8 +610,8 @@ extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T
         C weight = 0, factor = 1, gap = 0;
         if (query < s.tq && key < s.tk) {
           const tile_span see = span_of(s, x, b.sample, query, query);
-          weight = exp_of(
-              score_of(s, x, see, b.sample, head, query, key, score[i]) - logsum[number]);
+          weight = exp_of(score_of(s, x, see, b.sample, head, query, key, score[i]) -
+              logsum[number] - rest_of(logsum, s, number));
           factor = factor_of(s, b.sample, head, query, key);
           gap = gaps[number];
         }
@@ -711,7 +724,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries
   for (int c = 0; c < OUT / 16; c++) load_left<OUT>(head[c], values, warp, c * 16, lane);
   __syncthreads();
   tile_span see[2];
-  float total[2], gap[2], unit[2] = { first_unit(), first_unit() };
+  float total[2], rest[2], gap[2], unit[2] = { first_unit(), first_unit() };
   float out[WIDE / 8][4] = {};
 #pragma unroll
   for (int r = 0; r < 2; r++) {
@@ -719,6 +732,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries
     see[r] = span_of(s, x, b.sample, q0 + row, q0 + row);
     if (row >= left) see[r].hi = see[r].lo;
     total[r] = row < left ? logsum[number + row] : infinity<float>();
+    rest[r] = row < left ? rest_of(logsum, s, number + row) : 0;
     gap[r] = gap_of[row];
   }
   const tile_span all = span_of(
@@ -745,7 +759,8 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries
           const float scored = tile_score(
               s, x, see[r], b.sample, b.head, row, key, slope[j][i]);
           const float factor = factor_of(s, b.sample, b.head, row, key);
-          slope[j][i] = score_gradient(exp_of(scored - total[r]), product[j][i], factor, gap[r]);
+          slope[j][i] =
+              score_gradient(exp_of(scored - total[r] - rest[r]), product[j][i], factor, gap[r]);
         }
       fit_row<N, WIDE>(slope, out, unit[r], r);
     }
@@ -768,7 +783,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_te
   __shared__ __align__(16) u16 values[TENSOR_ROWS * HALF_STRIDE(OUT)];
   __shared__ __align__(16) u16 queries[N * HALF_STRIDE(WIDE)], heads[N * HALF_STRIDE(OUT)];
   __shared__ tile_span see[N];
-  __shared__ float totals[N], gap_of[N];
+  __shared__ float totals[N], rests[N], gap_of[N];
   const tile_block b = block_of((s.tk + TENSOR_ROWS - 1) / TENSOR_ROWS, s.heads / s.group);
   const i64 k0 = b.first * TENSOR_ROWS, last = s.tk - k0;
   const int lane = threadIdx.x % 32, t = lane % 4, warp = threadIdx.x / 32 * 16;
@@ -793,6 +808,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_te
         see[n] = span_of(s, x, b.sample, q0 + n, q0 + n);
         if (n >= left) see[n].hi = see[n].lo;
         totals[n] = n < left ? logsum[number + n] : infinity<float>();
+        rests[n] = n < left ? rest_of(logsum, s, number + n) : 0;
         gap_of[n] = n < left ? gaps[number + n] : 0;
       }
       const bool wild = __syncthreads_or(wild_query || wild_head);
@@ -820,7 +836,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_te
             const float scored = tile_score(
                 s, x, see[n], b.sample, head, q0 + n, key, weight[j][i]);
             const float factor = factor_of(s, b.sample, head, q0 + n, key);
-            const float all_of = exp_of(scored - totals[n]);
+            const float all_of = exp_of(scored - totals[n] - rests[n]);
             slope[j][i] = score_gradient(all_of, slope[j][i], factor, gap_of[n]);
             weight[j][i] = all_of * factor;
           }

@@ -1,5 +1,6 @@
 /* flash_attention.c - _contrib_attention: ports, inference, the forward kernel. */
 #include "operators/nn/flash_attention.h"
+#include "base/number.h"
 #include "kernel/vec/softmax.h"
 
 #define FIELD(f) offsetof(struct flash_param, f)
@@ -66,6 +67,10 @@ static int flash_check(void *param)
   struct flash_param *p = param;
   char expected[64], got[32];
   if (!p->kv_heads) p->kv_heads = p->heads;
+  if (!isfinite(p->scale)) {
+    number_print(got, sizeof got, "%g", p->scale);
+    return fail_parameter("scale", "a finite number", got);
+  }
   if (p->layout == FLASH_NHTC)
     return p->packed == FLASH_APART
         ? TY_OK
@@ -174,7 +179,7 @@ static int flash_shapes(struct infer *s)
   if (heads)
     TRY(write_shape(s, &s->out[0], 1,
         (struct flash_shape){ batch, heads, queries, apart ? values : size }));
-  if (heads) TRY(shape_is(s, &s->out[1], 3, (int64_t[]){ batch, heads, queries }));
+  if (heads) TRY(shape_is(s, &s->out[1], 4, (int64_t[]){ 2, batch, heads, queries }));
   const int64_t full[4] = { batch, heads, queries, keys };
   if (ports.mask >= 0) TRY(check_grid(s, &s->in[ports.mask], full));
   if (ports.bias >= 0) TRY(check_grid(s, &s->in[ports.bias], full));
@@ -198,17 +203,18 @@ static int flash_types(struct infer *s)
   const struct flash_param *p = s->param;
   const struct flash_ports ports = flash_make_ports(p);
   const int inputs = flash_find_packing(p).inputs;
-  ty_desc *all[5] = { &s->out[0] };
-  int n = 1;
+  ty_desc *all[5];
+  int n = 0;
   for (int i = 0; i < inputs; i++) all[n++] = &s->in[i];
   if (ports.bias >= 0) all[n++] = &s->in[ports.bias];
-  /* once to find the type in any of them, once to pass it to those before */
-  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
-  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
+  all[n++] = &s->out[0];
+  /* once to find the type in any of them, once to pass it to those before; an error names all[i] */
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
   const int dtype = all[0]->dtype;
   if (dtype == TY_NODTYPE) return TY_OK;
   if (!dtype_float(dtype))
-    return infer_fail(s, TY_EDTYPE, all[1], "expected a float type, got %s", dtype_name(dtype));
+    return infer_fail(s, TY_EDTYPE, all[0], "expected a float type, got %s", dtype_name(dtype));
   TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
   if (ports.mask >= 0 && s->in[ports.mask].dtype == TY_NODTYPE)
     TRY(type_is(s, &s->in[ports.mask], dtype));
@@ -389,6 +395,14 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   return add_values(f, x, b, kv, k0, n, from);
 }
 
+/* Stores shift + log as the logsum of a row, and what its type rounds off. */
+static void store_logsum(const struct flash *f, int64_t row, double shift, double log)
+{
+  f->r->set(f->logsum, row, shift + log);
+  const double stored = f->r->get(f->logsum, row);
+  f->r->set(f->logsum, flash_count_rows(f) + row, isfinite(stored) ? shift - stored + log : 0);
+}
+
 /* Divides the sums of values of rows b by the sums of weights, and stores logsum where backward
 ** needs it. */
 static void finish_rows(
@@ -405,8 +419,8 @@ static void finish_rows(
     else
       r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), 1 / sum[i], 0, f->dv);
     if (f->logsum)
-      r->set(f->logsum, flash_row_number(f, b, i),
-          !empty ? shift + log(sum[i]) : f->empty == 0 ? INFINITY : NAN);
+      store_logsum(f, flash_row_number(f, b, i), empty ? f->empty == 0 ? INFINITY : NAN : shift,
+          empty ? 0 : log(sum[i]));
   }
 }
 

@@ -89,7 +89,9 @@ struct flash {
   int64_t keys;
   const struct operand *valid_length;                 /* NULL: none */
   const struct operand *offset;                       /* NULL: none */
-  void *logsum;                                       /* NULL: not wanted */
+  /* Of each row, then of each what the type rounds off: of a score of -1e9 in float32 it is all of
+  ** the sum. NULL: not wanted. */
+  void *logsum;
   struct drop drop;
   bool drops;                                         /* there is dropout */
   bool attends;                                       /* packed blocks of forward use attend.h */
@@ -161,6 +163,11 @@ static inline __attribute__((always_inline)) void flash_prefetch(
   for (int64_t i = 0; i < n; i++, row += (size_t)step * f->size)
     for (size_t byte = 0; byte < (size_t)size * f->size; byte += FLASH_LINE)
       __builtin_prefetch(row + byte, 0, 2);
+}
+/* Returns the number of all rows. */
+static inline int64_t flash_count_rows(const struct flash *f)
+{
+  return f->batch * f->heads * f->tq;
 }
 /* Returns the number of row i among all rows (sample, head, query). */
 static inline int64_t flash_row_number(

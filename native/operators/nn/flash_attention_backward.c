@@ -1,9 +1,9 @@
 /* flash_attention_backward.c - the gradients of _contrib_attention.
 **
 ** The weights of a block are computed again: P = e^(S - logsum), with scores S = scale Q K^T +
-** bias. With D = the sum over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale
-** dS^T Q,   dQ += scale dS K,   dbias += dS. Dropout's factors are drawn again; they multiply P in
-** dV, and dY V^T.
+** bias, times e^-rest where logsum's type has rounded off so much that it matters. With D = the
+** sum over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale
+** dS K,   dbias += dS. Dropout's factors are drawn again; they multiply P in dV, and dY V^T.
 */
 #include "operators/nn/flash_attention.h"
 #include "kernel/vec/softmax.h"
@@ -149,10 +149,13 @@ static int find_rows_gradients(const struct back_job *j, const struct flash_back
   facts->none = facts->restricted;
   for (int64_t i = 0; i < b->m; i++) {
     void *p = vec_at(r, x->p, i * ld);
-    const double logsum = r->get(f->logsum, flash_row_number(f, b, i)),
+    const int64_t row = flash_row_number(f, b, i);
+    const double logsum = r->get(f->logsum, row),
+                 rest = r->get(f->logsum, flash_count_rows(f) + row),
                  sum = j->weighs ? gemm_weights(p, n, (float)logsum)
                                  : r->softmax->exp_sum(p, p, logsum, n);
     if (sum != 0) facts->none = false;
+    if (fabs(rest) > (f->dtype == TY_F64 ? 0x1p-49 : 0x1p-20)) r->affine(p, p, exp(-rest), 0, n);
   }
   if (facts->none) {
     flash_clear(f, b->m, n, x->ds, ld);

@@ -1,5 +1,6 @@
 /* flash_attention_blocks.c - what forward and backward of _contrib_attention share: where operands
 ** are, which keys rows see, and blocks of scores. */
+#include "kernel/attention.h"
 #include "operators/nn/flash_attention.h"
 
 struct flash_packing flash_find_packing(const struct flash_param *p)
@@ -76,7 +77,7 @@ struct flash flash_make(const struct call *c, int first)
     .tq = in[0].d.dim[nhtc ? 2 : !time_first],
     .tk = k->d.dim[nhtc ? 2 : !time_first],
     .causal = p->causal,
-    .window = p->window };
+    .window = MIN(p->window, ATTENTION_MOST_WINDOW) };
   /* few queries read keys and values in place and wait for memory: rounding would save nothing */
   f.product = f.tq > GEMM_FEW ? gemm_type_for(c, f.dtype) : f.dtype;
   f.group = f.heads / f.kv_heads;
@@ -110,9 +111,9 @@ static struct flash_span find_query_span(const struct flash *f, int64_t position
   struct flash_span s = { 0, keys };
   if (f->window) {
     s.lo = MAX(s.lo, position - f->window + 1);
-    s.hi = MIN(s.hi, position > INT64_MAX - f->window ? INT64_MAX : position + f->window);
+    s.hi = MIN(s.hi, position + f->window);
   }
-  if (f->causal) s.hi = MIN(s.hi, position < INT64_MAX ? position + 1 : position);
+  if (f->causal) s.hi = MIN(s.hi, position + 1);
   s.lo = MIN(s.lo, keys);
   s.hi = MAX(s.hi, s.lo);
   return s;
@@ -129,7 +130,7 @@ static int64_t count_valid_keys(const struct flash *f, int64_t sample)
 static int64_t find_first_position(const struct flash *f, int64_t sample)
 {
   if (!f->offset) return 0;
-  const int64_t position = whole_at(f->offset, sample), most = f->tk + f->tq;
+  const int64_t position = whole_at(f->offset, sample), most = f->tk + f->tq + f->window;
   return position < -most ? -most : MIN(position, most);
 }
 

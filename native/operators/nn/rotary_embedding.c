@@ -5,6 +5,7 @@
 ** in double: cosine and sine of a chunk's first position, from there on by addition theorems.
 ** The gradient turns back. Source: Su et al., RoFormer, arXiv:2104.09864.
 */
+#include "base/number.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -23,6 +24,23 @@ static const struct param params[] = {
     "there is an input offset: the position of each sample's first row; else 0" },
   { 0 }
 };
+
+static int fail_number(const char *name, const char *expected, double got)
+{
+  char text[40];
+  number_print(text, sizeof text, "%g", got);
+  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
+  fail_argument(name, expected, text);
+  return code;
+}
+
+static int rotary_check(void *param)
+{
+  const struct rotary_param *p = param;
+  if (!(p->base > 0) || isinf(p->base))
+    return fail_number("base", "a finite number above 0", p->base);
+  return isfinite(p->scale) ? TY_OK : fail_number("scale", "a finite number", p->scale);
+}
 
 static const char *input_ports(const void *p)
 {
@@ -212,7 +230,7 @@ const struct op op_rotary_embedding[] = {
            "and keys depend on how far apart they are. data (N, T, heads * size) or as layout says, offset (N,). An offset that is "
            "given by name needs no use_offset. The gradient turns back.",
     .in = "data offset", .in_of = input_ports, .out = "output",
-    .param = params, .param_size = sizeof(struct rotary_param),
+    .param = params, .param_size = sizeof(struct rotary_param), .check = rotary_check,
     .shape = rotary_shape, .type = rotary_type, .grad_of = gradient_reads,
     .inplace = "0=0", .back_inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu },
   { 0 }

@@ -4,10 +4,11 @@
 --     ty.amp.init()                           -- for modules, blocks, calls on arrays from here on
 --
 -- Casts are inserted before operators by three lists. Inputs of an operator in "always" are cast to
--- the target, those of one in "never" to float32; inputs of different types of one in "widest" are
--- cast to the widest of them. Inputs of other operators stay as they are. Variables, and so the
--- optimizer's weights, stay float32; their gradients pass through the casts. Symbol files are
--- written without the casts (`remove_amp_cast`).
+-- the target (of attention without its mask, lengths and positions), those of one in "never" to
+-- float32; inputs of different types of one in "widest" are cast to the widest of them. Inputs of
+-- other operators stay as they are. Variables, and so the optimizer's weights, stay float32; their
+-- gradients pass through the casts. Symbol files are written without the casts
+-- (`remove_amp_cast`).
 --
 -- The range of float16 is so small that small gradients become 0. `init_trainer` and `scale_loss`
 -- prevent that, as `loss_scale` of `Module:fit` does; bfloat16 does not need it.
@@ -39,8 +40,11 @@ local ALWAYS = [[
   _linalg_gemm2 khatri_rao _contrib_interleaved_matmul_selfatt_qk
   _contrib_interleaved_matmul_selfatt_valatt _contrib_interleaved_matmul_encdec_qk
   _contrib_interleaved_matmul_encdec_valatt _contrib_DeformableConvolution
-  _contrib_ModulatedDeformableConvolution
+  _contrib_ModulatedDeformableConvolution _contrib_attention
 ]]
+
+-- Inputs of such products that are not multiplied: half types do not count positions.
+local STAYS = { _contrib_attention = { mask = true, valid_length = true, offset = true } }
 
 -- Losses, functions that overflow or cancel in a half type, sums of many numbers, factorizations,
 -- positions, which are of the data's type, and coordinates of boxes.
@@ -155,9 +159,10 @@ local function convert_node(g, n, moved)
       inputs[i] = { m, i - 1 }
     end
   elseif kind == "always" or kind == "never" then
+    local stays = STAYS[n.op] or {}
     for i, entry in ipairs(inputs) do
       local is_variable = not entry[1].op
-      if not mutated[i] and (kind == "always" or not is_variable) then
+      if not (mutated[i] or stays[n.ports.inputs[i]]) and (kind == "always" or not is_variable) then
         inputs[i] = cast_entry(g, entry, kind == "always" and g.target or "float32")
       end
     end
@@ -258,19 +263,36 @@ local function dtype_for(kind, target, ins, nin)
 end
 
 
+-- Returns which inputs of a call, from 1 on, stay as they are.
+local function inputs_that_stay(op, attrs, nattr, nin)
+  local dict, list = {}, {}
+  for i = 0, nattr - 1 do
+    dict[ffi.string(attrs[i].key)] = ffi.string(attrs[i].value)
+  end
+  for i, name in ipairs(registry.ports(op, dict, nin, op).inputs) do
+    list[i] = STAYS[op][name]
+  end
+  return list
+end
+
+
+local NONE = {}
+
 -- Returns the function that casts the inputs of calls on arrays, for ndarray/call.lua.
 local function make_converter(kinds, target)
   local code = args.DTYPES[target]
-  return function(op, ins, nin)
+  return function(op, ins, nin, attrs, nattr)
     local kind = kinds[op]
     local dtype = kind and dtype_for(kind, target, ins, nin)
     if not dtype then
       return nil
     end
+    local stays = STAYS[op] and inputs_that_stay(op, attrs, nattr, nin) or NONE
     local casts, wanted = {}, dtype == target and code or FLOAT32
     for i = 0, nin - 1 do
       C.ty_tensor_desc(ins[i], desc)
-      if desc.dtype ~= wanted and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
+      if not stays[i + 1] and desc.dtype ~= wanted
+          and (desc.dtype == FLOAT32 or HALVES[desc.dtype]) then
         cast_input(ins, i, dtype, casts)
       end
     end

@@ -15,6 +15,8 @@
 jit.off(true, true)                                      -- makes graphs: core/iterate.lua
 
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local executor = require "tycho.executor.executor"
@@ -395,6 +397,56 @@ local function check_word(func, argument, word, words)
 end
 
 
+-- Raises an error for parameters that are no arrays by the names of parameters.
+local function check_arrays(given, argument, func)
+  for name, x in pairs(given or {}) do
+    if type(name) ~= "string" or name:find "^a[ru][gx]:" then
+      Error.raise{ code = "name", func = func, argument = argument, got = tostring(name),
+        expected = "arrays by the names of parameters",
+        message = ("'%s' has the entry '%s'"):format(argument, tostring(name)) }
+    elseif not class.is_array(x) then
+      Error.raise{ code = "type", func = func, argument = argument, got = Error.kind(x),
+        expected = ("an NDArray for '%s'"):format(name), message = ("bad '%s'"):format(argument) }
+    end
+  end
+end
+
+
+local function gives_batches(data)
+  return data.reset and data.next and #data.provide_data > 0
+end
+
+
+-- Raises an error for calibration data that does not give the network's data.
+local function check_calibration(a, func)
+  if a.calib_mode ~= "none" and not a.calib_data then
+    Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
+      got = "nothing", message = ("calib_mode '%s' needs 'calib_data'"):format(a.calib_mode) }
+  elseif not a.calib_data then
+    return
+  end
+  local ok, described = attempt(gives_batches, a.calib_data)
+  if not ok or not described then
+    Error.raise{ code = "value", func = func, argument = "calib_data",
+      expected = "an iterator that describes its batches, such as ty.io.NDArrayIter{...}",
+      got = Error.kind(a.calib_data), message = "bad 'calib_data'" }
+  end
+  local inputs = a.sym:list_arguments()
+  local known, given = tables.positions(inputs), #a.calib_data.provide_data
+  for _, name in ipairs(a.data_names) do
+    if not known[name] then
+      Error.raise{ code = "name", func = func, argument = "data_names", got = tostring(name),
+        candidates = Error.nearest(tostring(name), inputs),
+        message = ("no input of the network is called '%s'"):format(tostring(name)) }
+    end
+  end
+  if #a.data_names > given then
+    Error.raise{ code = "value", func = func, argument = "data_names", got = #a.data_names,
+      expected = ("at most %d, as 'calib_data' gives"):format(given), message = "too many names" }
+  end
+end
+
+
 --- Quantizes a network with its parameters.
 --
 -- Options: sym; arg_params, aux_params: name -> array; data_names = {"data"}, label_names; ctx =
@@ -413,13 +465,12 @@ function quantization.quantize_model(...)
   local func = "contrib.quantization.quantize_model"
   check_word(func, "calib_mode", a.calib_mode, { "none", "naive", "entropy" })
   check_word(func, "quantized_dtype", a.quantized_dtype, { "int8", "uint8", "auto" })
+  check_arrays(a.arg_params, "arg_params", func)
+  check_arrays(a.aux_params, "aux_params", func)
+  check_calibration(a, func)
   a.ctx = a.ctx or context.current_context()
   local g = begin_rewrites(a.sym, a.arg_params, a.aux_params, a.excluded_sym_names, func)
   g.dtype = a.quantized_dtype
-  if a.calib_mode ~= "none" and not a.calib_data then
-    Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
-      got = "nothing", message = ("calib_mode '%s' needs 'calib_data'"):format(a.calib_mode) }
-  end
   run(g, fold_norm)
   local thresholds = a.calib_mode ~= "none" and calibrate(g, a) or {}
   local shapes = {}
@@ -470,8 +521,9 @@ end
 -- @treturn table parameters: name -> array
 function quantization.quantize_dynamic(...)
   local a = DYNAMIC(...)
-  local g = begin_rewrites(a.sym, a.params, nil, a.excluded_sym_names,
-    "contrib.quantization.quantize_dynamic")
+  local func = "contrib.quantization.quantize_dynamic"
+  check_arrays(a.params, "params", func)
+  local g = begin_rewrites(a.sym, a.params, nil, a.excluded_sym_names, func)
   local aux = tables.positions(a.sym:list_auxiliary_states())
   run(g, replace_dot)
   local sym, params = quantize_graph(g, {}, nil)

@@ -70,8 +70,8 @@ end
 local convert                            -- what `call.set_convert` was given
 
 --- Sets a function that may replace inputs before a call that makes its outputs:
--- `convert(op, ins, nin)` changes handles in `ins` and returns the arrays that it made, or nil.
--- They are freed after the call.
+-- `convert(op, ins, nin, attrs, nattr)` changes handles in `ins` and returns the arrays that it
+-- made, or nil. They are freed after the call.
 -- @tparam[opt] function f nil: calls take what they are given
 function call.set_convert(f)
   convert = f
@@ -79,7 +79,7 @@ end
 
 
 local function submit(op, func, nattr, nin, nout, a, b, as_is)
-  local made = convert and not as_is and outs[0] == nil and convert(op, ins, nin)
+  local made = convert and not as_is and outs[0] == nil and convert(op, ins, nin, attr, nattr)
   if may_fail[op] then
     recording.note_line_always()
   elseif recording.on then
@@ -126,7 +126,8 @@ end
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)
-  local made = convert and not (entry.as_is or out) and convert(entry.op, ins, entry.nin)
+  local made = convert and not (entry.as_is or out)
+    and convert(entry.op, ins, entry.nin, entry.attr, entry.nattr)
   if may_fail[entry.op] then
     recording.note_line_always()
   elseif recording.on then
@@ -159,7 +160,8 @@ function call.cached_list(entry, func, holder)
   for i = 0, nout - 1 do
     outs[i] = nil
   end
-  local made = convert and not entry.as_is and convert(entry.op, ins, entry.nin)
+  local made = convert and not entry.as_is
+    and convert(entry.op, ins, entry.nin, entry.attr, entry.nattr)
   if may_fail[entry.op] then
     recording.note_line_always()
   elseif recording.on then
