@@ -293,7 +293,7 @@ local function make_cell(cell)
   -- @tparam table options length: number of steps; inputs: an array or symbol of the layout, or a
   --   list with (batch, size) for each step, other lengths are E(`shape`); begin_state: list of
   --   states, zeros by default; layout = "NTC" or "TNC"; merge_outputs: true for one array of the
-  --   layout, false for a list, nil for the form in which the cell computes them; valid_length:
+  --   layout, false for a list, nil for the form of the inputs; valid_length:
   --   array (batch) of the number of steps of each sample, after which outputs are 0, and whose
   --   last states are returned
   -- @return outputs
