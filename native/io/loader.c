@@ -148,10 +148,19 @@ static struct failure *sample_failure(const struct loader_batch *b, int64_t i, i
   return failure_take(code);
 }
 
+/* Writes what a field of a sample is: "float32 (3,)", or "float32 (a number)". */
+static const char *text_value(const ty_desc *d, char *buffer, size_t size)
+{
+  char shape[96];
+  const char *what = d->ndim ? text_shape(d, shape, sizeof shape) : "(a number)";
+  snprintf(buffer, size, "%s %s", dtype_name(d->dtype), what);
+  return buffer;
+}
+
 /* Finds the first sample that is not like the first one. */
 static void batch_find_uneven(struct loader_batch *b)
 {
-  char got[96], want[96];
+  char got[128], want[128];
   int fields = b->source->fields;
   for (int64_t i = 1; i < b->n && !b->failure; i++)
     for (int f = 0; f < fields && !b->failure; f++) {
@@ -160,9 +169,9 @@ static void batch_find_uneven(struct loader_batch *b)
           !memcmp(a->dim, d->dim, sizeof *a->dim * (size_t)a->ndim);
       if (alike) continue;
       b->code = a->dtype == d->dtype ? TY_ESHAPE : TY_EDTYPE;
-      fail(b->code, "field %d is %s %s, that of sample %lld of the same batch %s %s", f,
-          dtype_name(d->dtype), text_shape(d, got, sizeof got), (long long)b->sample[0],
-          dtype_name(a->dtype), text_shape(a, want, sizeof want));
+      fail(b->code, "field %d is %s, that of sample %lld of the same batch %s", f,
+          text_value(d, got, sizeof got), (long long)b->sample[0],
+          text_value(a, want, sizeof want));
       b->failure = sample_failure(b, i, b->code);
     }
 }

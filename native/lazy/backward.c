@@ -78,6 +78,13 @@ static int check_heads(ty_tensor *const *head, ty_tensor *const *grad, int n)
     }
     NEED(d->dtype == head[i]->d.dtype, TY_EDTYPE, "backward: the head is %s, its gradient %s",
         dtype_name(head[i]->d.dtype), dtype_name(d->dtype));
+    if (d->device != head[i]->d.device) {
+      device_name(head[i]->d.device, want, sizeof want);
+      device_name(d->device, got, sizeof got);
+      int code = fail(TY_EDEVICE, "backward: the head is on %s, its gradient on %s", want, got);
+      fail_argument("head_grads", want, got);
+      return code;
+    }
   }
   return TY_OK;
 }

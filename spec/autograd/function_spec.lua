@@ -138,6 +138,18 @@ describe("a function", function()
     assert.raises("unsupported", autograd.Function:extend("Empty")(), nd.array{ 1 })
   end)
 
+  it("is refused with symbols while a block is traced", function()
+    local Net = ty.gluon.HybridBlock:extend("Net")
+    function Net:forward(x) return Square(2)(x) end
+    local net = Net()
+    assert.same({ 2 }, net(nd.array{ 1 }):totable())
+    net:hybridize()
+    local e = assert.raises("unsupported", net, nd.array{ 1 })
+    assert.matches("CustomOp", e.message)
+    assert.matches("block '" .. net.name .. "'", e.message)
+    assert.raises("type", Square(2), ty.sym.Variable("x"))
+  end)
+
   it("an error inside comes out unchanged", function()
     local e = {}
     local Fails = autograd.Function:extend("Fails")

@@ -133,6 +133,17 @@ describe("arguments:", function()
     assert.is_false(autograd.is_recording())
   end)
 
+  it("a head gradient on another device", function()
+    local x = variable{ 1, 2 }
+    local y = autograd.record(function() return x * x end)
+    local there = nd.ones({ 2 }, { ctx = ty.cpu(2) })
+    local e = assert.raises("device", y.backward, y, there)
+    assert.matches("the head is on .*, its gradient on cpu%(2%)", e.message)
+    assert.raises("device", autograd.grad, y, { x }, { head_grads = there, create_graph = true })
+    y:backward()
+    assert.same({ 2, 4 }, x.grad:totable())
+  end)
+
   it("what is no array", function()
     assert.raises("type", autograd.backward, 3)
     assert.raises("value", autograd.backward, {})

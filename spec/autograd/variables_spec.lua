@@ -212,6 +212,19 @@ describe("grad", function()
     assert.raises("state", autograd.grad, y, a)
   end)
 
+  it("returns an array of its own for each place of a variable", function()
+    local a, b = variable{ 2 }, variable{ 3 }
+    local y = autograd.record(function() return a * a * b end)
+    for _, create_graph in ipairs{ false, true } do
+      local list = autograd.grad(y, { a, b, a }, { retain_graph = true,
+        create_graph = create_graph })
+      list[1]:add_(1)
+      assert.same({ 13 }, list[1]:totable())
+      assert.same({ 4 }, list[2]:totable())
+      assert.same({ 12 }, list[3]:totable())
+    end
+  end)
+
   it("takes heads of several graphs, and their gradients", function()
     local x = variable{ 2 }
     local y, z = autograd.record(function() return x * x, x * 3 end)

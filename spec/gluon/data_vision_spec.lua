@@ -250,6 +250,22 @@ describe("a file of pictures", function()
     end)
   end)
 
+  it("names the sample whose label has another shape", function()
+    folder.with(function(path)
+      local set = vision.ImageRecordDataset(write(path .. "/one", function(i)
+        return i < 2 and i or { 1, 2, 3 }
+      end))
+      for _, workers in ipairs{ 0, 2 } do
+        local e = assert.raises("shape", function()
+          for _ in data.DataLoader{ set, batch_size = 4, num_workers = workers } do end
+        end)
+        assert.equal("2", e.argument)
+        assert.matches("field 1 is float32 (3,), that of sample 0 of the same batch float32 "
+          .. "(a number)", e.message, 1, true)
+      end
+    end)
+  end)
+
   it("names the sample of a damaged record", function()
     folder.with(function(path)
       local name = write(path .. "/one", function(i) return i end)

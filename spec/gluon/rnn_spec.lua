@@ -287,6 +287,38 @@ describe("a cell", function()
     assert.same({}, texts)
   end)
 
+  it("outputs come in the form of the inputs, if nothing is said about them", function()
+    local stack = rnn.HybridSequentialRNNCell()
+    stack:add(rnn.GRUCell{ 2, input_size = 3 })
+    stack:add(rnn.ResidualCell(rnn.RNNCell{ 2, input_size = 2 }))
+    local both = rnn.BidirectionalCell(rnn.GRUCell{ 2, input_size = 3 },
+      rnn.GRUCell{ 2, input_size = 3 })
+    local x = form({ 2, 4, 3 }, "float32")
+    local steps = nd.split{ x, num_outputs = 4, axis = 1, squeeze_axis = true }
+    for size, cell in pairs{ [2] = stack, [4] = both } do
+      cell:initialize()
+      for _, valid_length in ipairs{ ty.null, nd.array{ 2, 4 } } do
+        local whole = cell:unroll(4, x, { valid_length = valid_length })
+        assert.same({ 2, 4, size }, whole.shape)
+        assert.equal(4, #cell:unroll(4, steps, { valid_length = valid_length }))
+      end
+      local y = cell:unroll(4, ty.sym.Variable("x"))
+      assert.equal(1, #y:list_outputs())
+    end
+  end)
+
+  it("unroll takes its options in the third place and refuses unknown ones", function()
+    local cell = rnn.RNNCell{ 2, input_size = 3 }
+    cell:initialize()
+    local x, begin = form({ 2, 4, 3 }, "float32"), { nd.ones{ 2, 2 } }
+    local want = cell:unroll{ 4, x, begin_state = begin }
+    assert.near(want, (cell:unroll(4, x, { begin_state = begin })), 0)
+    assert.near(want, (cell:unroll(4, x, begin)), 0)
+    local e = assert.raises("name", cell.unroll, cell, 4, x, { begin_states = begin })
+    assert.equal("begin_states", e.argument)
+    assert.raises("name", cell.unroll, cell, 4, x, { layout = "NTC", merge = true })
+  end)
+
   for name, make in pairs(CELLS) do
     it("unrolls over arrays, lists and both layouts alike: " .. name, function()
       local cell = make()

@@ -247,6 +247,27 @@ describe("a block of a symbol", function()
     end)
   end)
 
+  it("that is cast to a half type keeps what normalizations need in float32", function()
+    local bodies = { gluon.nn.BatchNorm, gluon.nn.BatchNormReLU, gluon.contrib.nn.SyncBatchNorm }
+    for _, Norm in ipairs(bodies) do
+      local body = gluon.nn.HybridSequential{ prefix = "net_" }
+      body:name_scope(function()
+        body:add(gluon.nn.Dense{ 3, in_units = 2 }, Norm{ in_channels = 3, prefix = "norm_" })
+      end)
+      local x = sym.Variable("data")
+      local net = SymbolBlock(body(x), x)
+      net:initialize()
+      for _, dtype in ipairs{ "float16", "bfloat16", "float64", "float32" } do
+        net:cast(dtype)
+        for name, p in net:collect_params():items() do
+          local kept = dtype:match("float16") and name:match("norm_")
+          assert.equal(kept and "float32" or dtype, p.dtype)
+        end
+        assert.equal(dtype, net(nd.ones({ 4, 2 }, { dtype = dtype })).dtype)
+      end
+    end
+  end)
+
   it("comes from files of a checkpoint", function()
     local _, _, y = two_layers()
     local path = os.tmpname()

@@ -40,6 +40,17 @@ local function sizes(net, size)
 end
 
 describe("get_model", function()
+  it("adds shortcuts in the reference's order, which is that of the arguments", function()
+    local function first_of_stage(name)
+      local net = vision.get_model(name, { prefix = "net_" })
+      for _, argument in ipairs(net(ty.sym.Variable("data")):list_arguments()) do
+        if argument:match("^net_stage2_") then return argument end
+      end
+    end
+    assert.equal("net_stage2_conv2_weight", first_of_stage("resnet18_v1"))
+    assert.equal("net_stage2_conv0_weight", first_of_stage("resnet50_v1"))
+  end)
+
   it("knows 34 networks", function()
     local n = 0
     for name in pairs(NETWORKS) do

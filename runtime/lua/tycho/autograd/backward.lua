@@ -61,6 +61,23 @@ local function list_head_grads(v, n, func)
 end
 
 
+-- Returns the gradients of heads with respect to variables in new arrays. The core writes that of a
+-- variable which is listed several times to its last place.
+local function make_grads(heads, grads, variables, flags)
+  local results, last = {}, {}
+  for i, x in ipairs(variables) do
+    results[i], last[x] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad"), i
+  end
+  gradients.run("autograd.grad", heads, grads, variables, results, flags)
+  for i, x in ipairs(variables) do
+    if last[x] ~= i then
+      results[i] = results[last[x]]:copy()
+    end
+  end
+  return results
+end
+
+
 local function make_flags(a)
   return gradients.flags(a.retain_graph, a.train_mode)
 end
@@ -113,11 +130,7 @@ function backward.grad(...)
   if a.create_graph then
     results = require("tycho.autograd.higher")(heads, grads, variables, a.train_mode)
   else
-    results = {}
-    for i, x in ipairs(variables) do
-      results[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
-    end
-    gradients.run("autograd.grad", heads, grads, variables, results, make_flags(a))
+    results = make_grads(heads, grads, variables, make_flags(a))
   end
   return is_array(a.variables) and results[1] or results
 end

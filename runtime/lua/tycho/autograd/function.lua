@@ -19,6 +19,7 @@
 -- @module tycho.autograd.function
 
 local ffi = require "ffi"
+local args = require "tycho.core.args"
 local native = require "tycho.core.ffi"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -31,8 +32,10 @@ local recording = require "tycho.ndarray.recording"
 local steps = require "tycho.autograd.steps"
 local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
+local tracing = require "tycho.symbol.tracing"
 
 local C, check, is_array = native.C, native.check, class.is_array
+local is_symbol = args.types.symbol.check
 
 local functions = {}
 
@@ -345,6 +348,20 @@ local function record_outputs(self, inputs, ...)
 end
 
 
+-- Raises E(unsupported) for a symbol among the arguments of a call, if a block is being traced.
+local function refuse_symbols(self, ...)
+  local block = tracing.current()
+  for i = 1, block and select("#", ...) or 0 do
+    if is_symbol((select(i, ...))) then
+      Error.raise{ code = "unsupported", func = self.class_name,
+        message = ("a function of Lua runs on arrays only, and the forward of block '%s' is being \z
+          traced with symbols; ty.operator.CustomOp serves both, hybridize(false) runs the block \z
+          with arrays, and so does a gluon.Block"):format(block) }
+    end
+  end
+end
+
+
 -- Serves as `__call` of objects: runs forward and records it as one step.
 local function call_function(self, ...)
   if self._called then
@@ -352,6 +369,7 @@ local function call_function(self, ...)
       message = "an object can be called once only; make another for each call: "
         .. self.class_name .. "(...)(...)" }
   end
+  refuse_symbols(self, ...)
   local inputs = check_arrays(self, "__call", select("#", ...), { ... })
   self._called = true
   inputs = class.unscoped(inputs)

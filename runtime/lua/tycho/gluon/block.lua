@@ -651,7 +651,12 @@ end
 
 local CAST = args.form("Block:cast", { { "dtype", "dtype" } })
 
-Block._cast_options = CAST
+
+-- Returns the dtype that one of the block's own parameters has after a cast to dtype.
+function Block._cast_type(_, _, dtype)
+  return dtype
+end
+
 
 --- Converts all parameters and their gradients to another dtype.
 -- @string dtype such as "float16"
@@ -662,7 +667,7 @@ function Block:cast(...)
     child.block:cast(dtype)
   end
   for _, p in ipairs(own_parameters(self)) do
-    p:cast(dtype)
+    p:cast(self:_cast_type(p, dtype))
   end
 end
 

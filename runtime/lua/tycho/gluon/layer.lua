@@ -342,6 +342,15 @@ function layer.weighted(op, params_of)
 end
 
 
+--- Returns the dtype of a normalization's parameters and averages beside data of a dtype: a half
+-- type is too narrow for them.
+-- @string dtype
+-- @treturn string
+function layer.statistics_type(dtype)
+  return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype
+end
+
+
 -- Results -----------------------------------------------------------------------------------------
 
 --- Returns the outputs of an operator as a list.

@@ -75,26 +75,38 @@ local function fail_names(path, missing, extra, func)
 end
 
 
--- Raises E(code) for the array of a name; code is the property that differs, "shape" or "dtype".
-local function fail_mismatch(path, name, code, expected, got, advice, func)
-  Error.raise{ code = code, func = func, argument = name, missing = {}, extra = {},
-    mismatch = { name }, expected = expected, got = got,
-    message = ("'%s': the file's '%s' has another %s than the network's%s"):format(path, name, code,
-      advice) }
+-- Raises E(shape) or E(dtype) for the first of the arrays that differ from their parameters, and
+-- names them all. list: of { name, code, expected, got, advice }.
+local function fail_mismatch(path, list, func)
+  local names, first = {}, list[1]
+  for i, entry in ipairs(list) do
+    names[i] = entry.name
+  end
+  Error.raise{ code = first.code, func = func, argument = first.name, missing = {}, extra = {},
+    mismatch = names, expected = first.expected, got = first.got,
+    message = ("'%s': the file's '%s' has another %s than the network's%s%s"):format(path,
+      first.name, first.code, first.advice,
+      names[2] and "; others differ, too: " .. show_names(tables.part(names, 2, #names)) or "") }
+end
+
+
+-- Returns how an array of a file differs from its parameter, for fail_mismatch; nil: it does not.
+local function find_difference(name, p, x, options)
+  local have = rawget(p, "_shape")
+  if have and not p._merged_shape(have, x.shape) then
+    return { name = name, code = "shape", expected = tables.copied(have), got = x.shape,
+      advice = "" }
+  elseif x.dtype ~= p.dtype and not options.cast_dtype then
+    return { name = name, code = "dtype", expected = p.dtype, got = x.dtype,
+      advice = "; cast_dtype = true converts it" }
+  end
+  return nil
 end
 
 
 -- Returns what a parameter gets from an array of a file: { param, value, dtype }, dtype nil where
 -- the parameter keeps its own.
-local function read_value(path, name, p, x, options, func)
-  local have = rawget(p, "_shape")
-  local shape = x.shape
-  if have and not p._merged_shape(have, shape) then
-    fail_mismatch(path, name, "shape", tables.copied(have), shape, "", func)
-  end
-  if x.dtype ~= p.dtype and not options.cast_dtype then
-    fail_mismatch(path, name, "dtype", p.dtype, x.dtype, "; cast_dtype = true converts it", func)
-  end
+local function read_value(p, x, options)
   local saved = options.dtype_source == "saved"
   if x.dtype ~= p.dtype and not saved then
     x = x:astype(p.dtype)
@@ -139,7 +151,8 @@ end
 --   `Block:load_parameters`
 -- @string func name of the caller, for errors
 function parameter_files.apply(path, loaded, params, options, func)
-  local known, found, missing, extra, values, taken = {}, {}, {}, {}, {}, {}
+  local known, found, missing, extra, taken = {}, {}, {}, {}, {}
+  local values, differences = {}, {}
   for _, entry in ipairs(params) do
     known[entry[1]] = true
     found[entry[2]] = found[entry[2]] or loaded[entry[1]] ~= nil
@@ -161,8 +174,12 @@ function parameter_files.apply(path, loaded, params, options, func)
     if loaded[name] and not taken[p] then
       taken[p] = true
       check_devices(p, options.ctx, func)
-      values[#values + 1] = read_value(path, name, p, loaded[name], options, func)
+      differences[#differences + 1] = find_difference(name, p, loaded[name], options)
+      values[#values + 1] = not differences[1] and read_value(p, loaded[name], options) or nil
     end
+  end
+  if differences[1] then
+    fail_mismatch(path, differences, func)
   end
   for _, v in ipairs(values) do
     v.param:_load(v.value, v.dtype, options.ctx)

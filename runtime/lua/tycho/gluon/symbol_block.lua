@@ -12,6 +12,7 @@ local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local HybridBlock = require "tycho.gluon.hybrid_block"
+local layer = require "tycho.gluon.layer"
 local node = require "tycho.symbol.node"
 local pairs = require("tycho.core.iterate").pairs
 local ParameterDict = require "tycho.gluon.parameter_dict"
@@ -207,6 +208,30 @@ function SymbolBlock:_symbolic(...)
     results[i] = Symbol.of(part)
   end
   return unpack(results)
+end
+
+
+-- Operators whose inputs from the second on keep float32 beside data of a half type.
+local NORMALIZATIONS = { BatchNorm = true, _contrib_BatchNormWithReLU = true,
+  _contrib_SyncBatchNorm = true }
+
+-- Returns the set of the names of variables that keep float32 beside data of a half type.
+local function list_statistics(symbol)
+  local names = {}
+  for _, n in ipairs(node.walk(symbol._entries)) do
+    for i = 2, NORMALIZATIONS[n.op] and #n.inputs or 0 do
+      names[n.inputs[i][1].name] = true
+    end
+  end
+  return names
+end
+
+
+function SymbolBlock:_cast_type(p, dtype)
+  if not rawget(self, "_statistics") then
+    rawset(self, "_statistics", list_statistics(self._symbol))
+  end
+  return self._statistics[p.name] and layer.statistics_type(dtype) or dtype
 end
 
 

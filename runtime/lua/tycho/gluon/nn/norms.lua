@@ -79,10 +79,8 @@ local BatchNorm = layer.extend(HybridBlock, "nn.BatchNorm", BATCH)
 BatchNorm.set_up = set_up_statistics
 
 
-function BatchNorm:cast(...)
-  local dtype = self._cast_options(...).dtype
-  local half = dtype == "float16" or dtype == "bfloat16"
-  BatchNorm.super.cast(self, half and "float32" or dtype)
+function BatchNorm._cast_type(_, _, dtype)
+  return layer.statistics_type(dtype)
 end
 
 

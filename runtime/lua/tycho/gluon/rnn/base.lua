@@ -114,18 +114,32 @@ local UNROLL = args.form("RecurrentCell:unroll", {
   { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
 })
 
+-- Returns the arguments of a call whose options stand in the third place, where a table without
+-- states was taken for the states to begin with; raises E(name) for an unknown option.
+local function read_options(a)
+  local given = { a.length, a.inputs }
+  for key, value in pairs(a.begin_state) do
+    given[key] = value
+  end
+  return UNROLL(given)
+end
+
+
 --- Returns the arguments of `unroll` by name, and the axes `time` and `batch` of the layout, from
--- 0. An empty table in the third place stands for options of which none is set.
+-- 0. Outputs that nothing is said about come as the inputs do.
 function base.read_unroll(...)
   local a = UNROLL(...)
+  if select("#", ...) == 3 and values.is_plain(a.begin_state) and #a.begin_state == 0 then
+    a = read_options(a)
+  end
   a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
   a.begin_state = values.value(a.begin_state)
-  if select("#", ...) == 3 and values.is_plain(a.begin_state) and #a.begin_state == 0 then
-    a.begin_state = nil
-  end
   a.valid_length = values.value(a.valid_length)
   if class.is_array(a.begin_state) or F.is_symbol(a.begin_state) then
     a.begin_state = { a.begin_state }
+  end
+  if a.merge_outputs == nil then
+    a.merge_outputs = not values.is_plain(a.inputs)
   end
   return a
 end
@@ -279,7 +293,7 @@ local function make_cell(cell)
   -- @tparam table options length: number of steps; inputs: an array or symbol of the layout, or a
   --   list with (batch, size) for each step, other lengths are E(`shape`); begin_state: list of
   --   states, zeros by default; layout = "NTC" or "TNC"; merge_outputs: true for one array of the
-  --   layout, false for a list, nil for the form in which the cell computes them; valid_length:
+  --   layout, false for a list, nil for the form of the inputs; valid_length:
   --   array (batch) of the number of steps of each sample, after which outputs are 0, and whose
   --   last states are returned
   -- @return outputs

@@ -46,9 +46,15 @@ local function shortcut_v1(a)
 end
 
 
-local function forward_v1(self, x)
-  local shortcut = self.downsample
-  return apply_relu(self.body(x) + (shortcut and shortcut(x) or x))
+local function forward_basic_v1(self, x)
+  local y, shortcut = self.body(x), self.downsample
+  return apply_relu((shortcut and shortcut(x) or x) + y)
+end
+
+
+local function forward_bottleneck_v1(self, x)
+  local y, shortcut = self.body(x), self.downsample
+  return apply_relu(y + (shortcut and shortcut(x) or x))
 end
 
 
@@ -60,7 +66,7 @@ local BasicBlockV1 = define_unit("BasicBlockV1", function(self, a)
   if a.downsample then
     self.downsample = shortcut_v1(a)
   end
-end, forward_v1)
+end, forward_basic_v1)
 
 --- Three convolutions, the middle one of a quarter of the channels.
 local BottleneckV1 = define_unit("BottleneckV1", function(self, a)
@@ -72,7 +78,7 @@ local BottleneckV1 = define_unit("BottleneckV1", function(self, a)
   if a.downsample then
     self.downsample = shortcut_v1(a)
   end
-end, forward_v1)
+end, forward_bottleneck_v1)
 
 
 -- Returns the shortcut of version 2, where sizes change.
