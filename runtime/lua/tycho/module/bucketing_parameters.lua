@@ -9,6 +9,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local class = require "tycho.ndarray.class"
+local nd = require "tycho.ndarray"
 local param_check = require "tycho.model.param_check"
 local values = require "tycho.core.values"
 
@@ -108,6 +109,42 @@ local function write_some(self, a)
 end
 
 
+--- Records that given values are all this network's, also those of later buckets: they are part of
+-- what is read and saved, until their bucket is bound (not for users).
+-- @tparam ?table arg_params by name
+-- @tparam ?table aux_params by name
+function BucketingModule:_own_kept(arg_params, aux_params)
+  for _, given in ipairs{ arg_params or {}, aux_params or {} } do
+    for name in pairs(given) do
+      self._kept_own[name] = true
+    end
+  end
+end
+
+
+local function add_kept(params, kept, own, store)
+  for name, x in pairs(kept) do
+    if own[name] and not store:on_devices(name) then
+      x = class.is_array(x) and x or nd._as_array(x, "float32", "BucketingModule:get_params")
+      params[name] = class.keep(x:copy())
+    end
+  end
+end
+
+
+--- Adds the network's values for buckets that are not bound yet to those of the others (not for
+-- users).
+-- @tparam table arg_params
+-- @tparam table aux_params
+-- @treturn table arg_params
+-- @treturn table aux_params
+function BucketingModule:_add_kept(arg_params, aux_params)
+  add_kept(arg_params, self._kept_args, self._kept_own, self._arg_store)
+  add_kept(aux_params, self._kept_auxs, self._kept_own, self._aux_store)
+  return arg_params, aux_params
+end
+
+
 local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
 
 --- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are
@@ -121,6 +158,7 @@ function BucketingModule:set_params(...)
   if a.allow_missing then
     return write_some(self, a)
   end
+  self:_own_kept(a.arg_params, a.aux_params)
   self:init_params{ initializer = null, arg_params = a.arg_params or {},
     aux_params = a.aux_params or {}, force_init = true }
 end
