@@ -95,14 +95,30 @@ function BucketingModule:init_params(...)
 end
 
 
+-- Keeps the given values that belong to the network's later buckets; returns the others.
+local function keep_own(self, given, kept, store)
+  local rest = {}
+  for name, x in pairs(given or {}) do
+    if self._kept_own[name] and kept[name] ~= nil and not store:on_devices(name) then
+      keep_others(kept, { [name] = x }, {})
+    else
+      rest[name] = x
+    end
+  end
+  return rest
+end
+
+
 -- Writes given values to the devices directly.
 local function write_some(self, a)
+  a.arg_params = keep_own(self, a.arg_params, self._kept_args, self._arg_store)
+  a.aux_params = keep_own(self, a.aux_params, self._kept_auxs, self._aux_store)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
-    { a.arg_params or {}, a.aux_params or {} },
+    { a.arg_params, a.aux_params },
     { allow_missing = true, allow_extra = a.allow_extra }, "BucketingModule:set_params")
   each_part(self, function(m, names)
-    m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
-    m:_tell_store(a.arg_params or {})
+    m._exec_group:set_params(pick(a.arg_params, names), pick(a.aux_params, names), true)
+    m:_tell_store(a.arg_params)
     m._params_initialized = true
   end)
   self:_have_params(true)
