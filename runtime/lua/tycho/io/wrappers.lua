@@ -113,8 +113,8 @@ end
 
 --- Several iterators as one: a batch has the inputs and labels of all of them. Iterators that end
 -- at different batches, pad them differently or give other buckets are E(`state`). Unlike in the
--- reference it starts no thread: calls are queued, so a batch is fetched while devices still compute
--- on the last one, and native iterators read ahead by themselves.
+-- reference it starts no thread: calls are queued, so a batch is fetched while devices compute on
+-- the last one, and native iterators read ahead by themselves.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
 wrappers.PrefetchingIter = PrefetchingIter
