@@ -348,6 +348,34 @@ describe("wrong calls of iterators", function()
     assert.equal("size", assert.raises("value", ty.io.ResizeIter, tens(), -1).argument)
   end)
 
+  it("describe the batches of buckets as these are, joined or not", function()
+    local function buckets(sentences)
+      return ty.rnn.BucketSentenceIter{ sentences, 1, buckets = { 2, 3 }, invalid_label = 0 }
+    end
+    local function shapes(it)
+      local seen = {}
+      for batch in it do
+        local key = batch.bucket_key
+        assert.are.same({ 1, key }, batch.provide_data[1].shape)
+        assert.are.same({ 1, key }, batch.provide_label[1].shape)
+        seen[#seen + 1] = batch.provide_data[1].name .. key
+      end
+      table.sort(seen)
+      return seen
+    end
+    local function joined()
+      return ty.io.PrefetchingIter(buckets{ { 1, 2 }, { 1, 2, 3 } },
+        { rename_data = { { data = "words" } } })
+    end
+    assert.are.same({ "words2", "words3" }, shapes(joined()))
+    assert.are.same({ 3, 3 }, { joined().default_bucket_key,
+      ty.io.ResizeIter(joined(), 2).default_bucket_key })
+    assert.are.same({ "data2", "data3" }, shapes(ty.io.ResizeIter(buckets{ { 1, 2 }, { 1, 2, 3 } },
+      2)))
+    local apart = ty.io.PrefetchingIter{ buckets{ { 1, 2 } }, buckets{ { 1, 2, 3 } } }
+    assert.matches("bucket", tostring(assert.raises("state", apart.next, apart)))
+  end)
+
   it("name what a joined iterator cannot rename", function()
     local function join(renames)
       return ty.io.PrefetchingIter(tens(), { rename_data = renames })

@@ -1,6 +1,7 @@
 -- Buckets: any order costs the largest, parameters of some buckets only, one
 -- numbering for the optimizer's states.
 
+local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
@@ -90,6 +91,51 @@ describe("BucketingModule", function()
     local n = bound(5)
     n:forward(batch(30))
     assert.near(0.1, n:get_params().wide2_weight:totable()[1][1])
+  end)
+
+  it("hands on the parameters of buckets that it has not met", function()
+    local m = bound(10)
+    m:init_optimizer()
+    step(m, 30)
+    local want = m:get_params().wide2_weight:copy()
+    folder.with(function(path)
+      m:save_checkpoint(path .. "/m", 1)
+      m:save_state(path .. "/s")
+      local function check(fresh)
+        assert.are.same(want:totable(), fresh:get_params().wide2_weight:totable())
+        fresh:save_params(path .. "/p")
+        assert.are.same(want:totable(),
+          ty.nd.load(path .. "/p")["arg:wide2_weight"]:totable())
+        fresh:save_checkpoint(path .. "/m", 2)
+        assert.are.same(want:totable(),
+          ty.nd.load(path .. "/m-0002.params")["arg:wide2_weight"]:totable())
+        fresh:set_params(fresh:get_params())
+        local arg_params, aux_params = fresh:get_params()
+        fresh:set_params(arg_params, aux_params, { allow_missing = true })
+        fresh:forward(batch(30), false)
+        assert.are.same(want:totable(), fresh:get_params().wide2_weight:totable())
+      end
+      local loaded = ty.mod.BucketingModule.load{ path .. "/m", 1, sym_gen = sym_gen,
+        default_bucket_key = 10 }
+      loaded:bind{ data_shapes = { { "data", { 2, 10, 3 } } } }
+      check(loaded)
+      for _, file in ipairs{ "/s", "/t" } do
+        local resumed = bound(10)
+        resumed:init_optimizer()
+        resumed:load_state(path .. file)
+        resumed:save_state(path .. "/t")
+        check(resumed)
+      end
+      -- names of other networks, which a first training begins with, are not its own
+      local begun = ty.mod.BucketingModule{ sym_gen = sym_gen, default_bucket_key = 10 }
+      begun:bind{ data_shapes = { { "data", { 2, 10, 3 } } } }
+      local given = { other_weight = ty.nd.ones{ 1 } }
+      for name, x in pairs((m:get_params())) do
+        given[name] = x
+      end
+      begun:init_params{ arg_params = given, aux_params = {} }
+      assert.is_nil(begun:get_params().other_weight)
+    end)
   end)
 
   it("tells apart lists that look alike, and one that the caller changes", function()

@@ -147,7 +147,8 @@ describe("optimizer states in a file", function()
 
   it("go on with another number of devices, and other ways of updating", function()
     folder.with(function(path)
-      for _, rule in ipairs{ { "adam", {} }, { "sgd", { momentum = 0.9 } } } do
+      for _, rule in ipairs{ { "adam", {} }, { "sgd", { momentum = 0.9 } },
+          { "lbsgd", { batch_scale = 3 } } } do            -- with a sum of gradients in the file
         for _, first in pairs(WAYS) do
           for _, second in pairs(WAYS) do
             local whole, rest = compare_halves(path .. "/s", rule, first, second)
@@ -398,13 +399,13 @@ describe("optimizer states of buckets", function()
     return ty.sym.SoftmaxOutput{ h, name = "softmax" }, { "data" }, { "softmax_label" }
   end
 
-  local function buckets(optimizer, options, params)
+  local function buckets(optimizer, options, params, settings)
     local m = ty.mod.BucketingModule{ sym_gen = gen, default_bucket_key = 1, logger = quiet(),
       context = options.contexts }
     m:bind{ data_shapes = { { "data", { 4, 4 } } }, label_shapes = { { "softmax_label", { 4 } } } }
     ty.random.seed(5)
     m:init_params{ initializer = ty.init.Normal(0.3), arg_params = params }
-    m:init_optimizer{ optimizer = optimizer,
+    m:init_optimizer{ optimizer = optimizer, optimizer_params = settings,
       kvstore = options.store and options.store() or options.kvstore }
     return m
   end
@@ -420,21 +421,25 @@ describe("optimizer states of buckets", function()
   for name, options in pairs(WAYS) do
     it("wait for buckets that come later: " .. name, function()
       folder.with(function(path)
-        local whole, half = buckets("adam", options), buckets("adam", options)
-        for i = 1, 3 do
-          run(whole, i % 2 + 1, i)
-          run(half, i % 2 + 1, i)
+        for _, rule in ipairs{ { "lbsgd", { learning_rate = 0.1, batch_scale = 3 } },
+            { "adam" } } do
+          local whole = buckets(rule[1], options, nil, rule[2])
+          local half = buckets(rule[1], options, nil, rule[2])
+          for i = 1, 3 do
+            run(whole, i % 2 + 1, i)
+            run(half, i % 2 + 1, i)
+          end
+          half:save_optimizer_states(path .. "/s")
+          local rest = buckets(rule[1], options, copies(half), rule[2])
+          rest:load_optimizer_states(path .. "/s")
+          rest:save_optimizer_states(path .. "/t")
+          rest:load_optimizer_states(path .. "/t")       -- those that wait are saved, too
+          for i = 4, 6 do
+            run(whole, i % 2 + 1, i)
+            run(rest, i % 2 + 1, i)
+          end
+          assert.is_true(text(whole) == text(rest), rule[1])
         end
-        half:save_optimizer_states(path .. "/s")
-        local rest = buckets("adam", options, copies(half))
-        rest:load_optimizer_states(path .. "/s")
-        rest:save_optimizer_states(path .. "/t")
-        rest:load_optimizer_states(path .. "/t")         -- those that wait are saved, too
-        for i = 4, 6 do
-          run(whole, i % 2 + 1, i)
-          run(rest, i % 2 + 1, i)
-        end
-        assert.is_true(text(whole) == text(rest))
         local other = buckets("sgd", options)
         assert.raises("state", other.load_optimizer_states, other, path .. "/s")
       end)

@@ -112,9 +112,9 @@ end
 -- Joining -----------------------------------------------------------------------------------------
 
 --- Several iterators as one: a batch has the inputs and labels of all of them. Iterators that end
--- at different batches, or pad them differently, are E(`state`). Unlike in the reference it starts
--- no thread: calls are queued, so a batch is fetched while devices still compute on the last one,
--- and native iterators read ahead by themselves.
+-- at different batches, pad them differently or give other buckets are E(`state`). Unlike in the
+-- reference it starts no thread: calls are queued, so a batch is fetched while devices compute on
+-- the last one, and native iterators read ahead by themselves.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
 wrappers.PrefetchingIter = PrefetchingIter
@@ -151,21 +151,27 @@ local function check_renames(iters, field, renames)
 end
 
 
--- Returns the descriptions of all inner iterators in a field, renamed by the tables of `renames`.
-local function join_descriptions(iters, field, renames)
-  renames = renames and #renames > 0 and renames
-  if renames then
-    check_renames(iters, field, renames)
-  end
+-- Returns what each source says in a field, in one list, renamed by its table of `renames`.
+local function join_descriptions(sources, field, renames)
   local list = {}
-  for i, inner in ipairs(iters) do
-    for _, entry in ipairs(inner[field] or {}) do
+  for i, source in ipairs(sources) do
+    for _, entry in ipairs(source[field] or {}) do
       local desc = base.DataDesc.of(entry, "io.PrefetchingIter")
       local name = renames and renames[i][desc.name] or desc.name
       list[#list + 1] = base.DataDesc(name, desc.shape, desc.dtype, desc.layout or values.null)
     end
   end
   return list
+end
+
+
+-- Returns checked tables of names; nil for none.
+local function read_renames(iters, field, renames)
+  renames = renames and #renames > 0 and renames or nil
+  if renames then
+    check_renames(iters, field, renames)
+  end
+  return renames
 end
 
 
@@ -183,8 +189,11 @@ function PrefetchingIter:init(...)
     check_iter(inner, "io.PrefetchingIter")
   end
   self.iters, self.n_iter = iters, #iters
-  self.provide_data = join_descriptions(iters, "provide_data", a.rename_data)
-  self.provide_label = join_descriptions(iters, "provide_label", a.rename_label)
+  self._renames = { provide_data = read_renames(iters, "provide_data", a.rename_data),
+    provide_label = read_renames(iters, "provide_label", a.rename_label) }
+  self.provide_data = join_descriptions(iters, "provide_data", self._renames.provide_data)
+  self.provide_label = join_descriptions(iters, "provide_label", self._renames.provide_label)
+  self.default_bucket_key = iters[1].default_bucket_key
   PrefetchingIter.super.init(self,
     { batch_size = self.provide_data[1] and self.provide_data[1].shape[1] or 0 })
 end
@@ -210,19 +219,47 @@ local function append_all(to, list)
 end
 
 
--- Returns batches as one; raises E(state) where their padding differs.
+-- Returns what describes the arrays of joined batches: the batches, which differ from their
+-- iterator's descriptions where there are buckets, else the iterators.
+local function describe_batches(self, batches, field)
+  for _, batch in ipairs(batches) do
+    if batch[field] == nil then
+      return self[field]
+    end
+  end
+  return join_descriptions(batches, field, self._renames[field])
+end
+
+
+-- Returns whether two keys of buckets are equal; lists count by contents.
+local function same_key(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then
+    return a == b
+  end
+  local same = #a == #b
+  for i = 1, same and #a or 0 do
+    same = same and same_key(a[i], b[i])
+  end
+  return same
+end
+
+
+-- Returns batches as one; raises E(state) where their padding or their buckets differ.
 local function merge_batches(self, batches)
   local data, label = {}, {}
   for _, batch in ipairs(batches) do
     if batch.pad ~= batches[1].pad then
       fail_apart("agree in the padding of a batch")
+    elseif not same_key(batch.bucket_key, batches[1].bucket_key) then
+      fail_apart("agree in the bucket of a batch")
     end
     append_all(data, batch.data)
     append_all(label, batch.label)
   end
   return base.DataBatch{ data = data, label = label, pad = batches[1].pad, index = batches[1].index,
-    bucket_key = batches[1].bucket_key, provide_data = self.provide_data,
-    provide_label = self.provide_label }
+    bucket_key = batches[1].bucket_key,
+    provide_data = describe_batches(self, batches, "provide_data"),
+    provide_label = describe_batches(self, batches, "provide_label") }
 end
 
 

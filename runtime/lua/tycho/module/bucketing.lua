@@ -128,23 +128,24 @@ function BucketingModule:init(...)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
   self._param_index = {}
   self._kept_args, self._kept_auxs = {}, {}              -- given for buckets that are not bound yet
+  self._kept_own = {}                                    -- names of those that are the network's
   self._monitors = {}
 end
 
 
 --- Returns parameters and auxiliary states of all buckets as host arrays by name: the module's own
--- tables.
+-- tables. Those that a file or `set_params` gave for buckets that are not bound yet are among them.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
   self:_need("get_params", "binded")
-  return BucketingModule.super.get_params(self)
+  return self:_add_kept(BucketingModule.super.get_params(self))
 end
 
 
 function BucketingModule:_read_params()
   self:_need("get_params", "binded")
-  return BucketingModule.super._read_params(self)
+  return self:_add_kept(BucketingModule.super._read_params(self))
 end
 
 
@@ -501,6 +502,7 @@ function BucketingModule.load_dict(...)
   param_check.check_names(a.arg_params, "BucketingModule.load_dict")
   check_loaded(m, a.arg_params, a.aux_params or {}, a)
   m._kept_args, m._kept_auxs = class.keep(a.arg_params), class.keep(a.aux_params or {})
+  m:_own_kept(a.arg_params, a.aux_params)
   m._params_initialized = true
   m._loaded = { allow_missing = a.allow_missing }
   return m

@@ -9,6 +9,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local class = require "tycho.ndarray.class"
+local nd = require "tycho.ndarray"
 local param_check = require "tycho.model.param_check"
 local values = require "tycho.core.values"
 
@@ -94,17 +95,69 @@ function BucketingModule:init_params(...)
 end
 
 
+-- Keeps the given values that belong to the network's later buckets; returns the others.
+local function keep_own(self, given, kept, store)
+  local rest = {}
+  for name, x in pairs(given or {}) do
+    if self._kept_own[name] and kept[name] ~= nil and not store:on_devices(name) then
+      keep_others(kept, { [name] = x }, {})
+    else
+      rest[name] = x
+    end
+  end
+  return rest
+end
+
+
 -- Writes given values to the devices directly.
 local function write_some(self, a)
+  a.arg_params = keep_own(self, a.arg_params, self._kept_args, self._arg_store)
+  a.aux_params = keep_own(self, a.aux_params, self._kept_auxs, self._aux_store)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
-    { a.arg_params or {}, a.aux_params or {} },
+    { a.arg_params, a.aux_params },
     { allow_missing = true, allow_extra = a.allow_extra }, "BucketingModule:set_params")
   each_part(self, function(m, names)
-    m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
-    m:_tell_store(a.arg_params or {})
+    m._exec_group:set_params(pick(a.arg_params, names), pick(a.aux_params, names), true)
+    m:_tell_store(a.arg_params)
     m._params_initialized = true
   end)
   self:_have_params(true)
+end
+
+
+--- Records that given values are all this network's, also those of later buckets: they are part of
+-- what is read and saved, until their bucket is bound (not for users).
+-- @tparam ?table arg_params by name
+-- @tparam ?table aux_params by name
+function BucketingModule:_own_kept(arg_params, aux_params)
+  for _, given in ipairs{ arg_params or {}, aux_params or {} } do
+    for name in pairs(given) do
+      self._kept_own[name] = true
+    end
+  end
+end
+
+
+local function add_kept(params, kept, own, store)
+  for name, x in pairs(kept) do
+    if own[name] and not store:on_devices(name) then
+      x = class.is_array(x) and x or nd._as_array(x, "float32", "BucketingModule:get_params")
+      params[name] = class.keep(x:copy())
+    end
+  end
+end
+
+
+--- Adds the network's values for buckets that are not bound yet to those of the others (not for
+-- users).
+-- @tparam table arg_params
+-- @tparam table aux_params
+-- @treturn table arg_params
+-- @treturn table aux_params
+function BucketingModule:_add_kept(arg_params, aux_params)
+  add_kept(arg_params, self._kept_args, self._kept_own, self._arg_store)
+  add_kept(aux_params, self._kept_auxs, self._kept_own, self._aux_store)
+  return arg_params, aux_params
 end
 
 
@@ -121,6 +174,7 @@ function BucketingModule:set_params(...)
   if a.allow_missing then
     return write_some(self, a)
   end
+  self:_own_kept(a.arg_params, a.aux_params)
   self:init_params{ initializer = null, arg_params = a.arg_params or {},
     aux_params = a.aux_params or {}, force_init = true }
 end

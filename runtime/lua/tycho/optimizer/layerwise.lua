@@ -216,12 +216,13 @@ local function norm_factor(weight, grad, wd)
 end
 
 
--- Adds a gradient to the index's sum; returns the sum and the number of calls.
+-- Adds a gradient to the index's sum, which may come from a file or another device; returns the sum
+-- and the number of calls.
 local function collect(self, index, grad)
   self._sums, self._calls = self._sums or {}, self._calls or {}
   self._calls[index] = (self._calls[index] or self.begin_epoch * self.updates_per_epoch) + 1
   if self._sums[index] then
-    self._sums[index]:add_(grad)
+    self._sums[index] = self._sums[index]:as_in_context(grad.context):keep():add_(grad)
   else
     self._sums[index] = grad:copy():keep()
   end

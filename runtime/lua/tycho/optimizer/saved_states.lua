@@ -67,12 +67,22 @@ local function copy_counts(updater)
 end
 
 
+-- Returns what the class has counted by index; that of waiting states by name.
+local function copy_keyed(updater, field)
+  local all = tables.copy(rawget(updater.optimizer, field))
+  for name, waiting in pairs(updater.waiting) do
+    all[name] = waiting.own[field]
+  end
+  return all
+end
+
+
 local function about(updater, names)
   local optimizer = updater.optimizer
   local schedule = optimizer.lr_scheduler
   local own = collect_fields(optimizer, optimizer.progress)
-  for name, v in pairs(collect_fields(optimizer, optimizer.keyed_progress)) do
-    own[name] = v
+  for _, field in ipairs(optimizer.keyed_progress) do
+    own[field] = copy_keyed(updater, field)
   end
   local moving = type(schedule) == "table" and collect_fields(schedule, settings.MOVING) or nil
   if moving then
@@ -499,10 +509,13 @@ local function moved_counts(counts, targets, from)
 end
 
 
+-- Returns entries by present keys. Several that come from one each get an array of their own.
 local function moved_by_key(t, from)
-  local moved = {}
+  local moved, used = {}, {}
   for key, before in pairs(from) do
-    moved[key] = t[before]
+    moved[key] = used[before] and class.outside(saved_states.copy_state, t[before])
+      or t[before]
+    used[before] = true
   end
   return moved
 end
@@ -546,9 +559,31 @@ function saved_states.restore_progress(optimizer, record, targets, from, func)
 end
 
 
---- Returns the count of a saved key, for a parameter that comes later.
-function saved_states.count(record, key)
-  return record and find_count(record.counts, key)
+--- Returns what waits for a parameter that comes later.
+-- @tparam table saved of `decode`
+-- @tparam Optimizer optimizer that goes on
+-- @param key saved one
+-- @treturn table state, count, own (what the class has counted, by field)
+function saved_states.waiting(saved, optimizer, key)
+  local own = {}
+  for _, field in ipairs(optimizer.keyed_progress) do
+    local by_key = values.value(saved.about.own[field])
+    own[field] = type(by_key) == "table" and by_key[key] or nil
+  end
+  return { state = saved.states[key], count = find_count(saved.about.counts, key), own = own }
+end
+
+
+--- Gives an index the counts that waited for its parameter.
+-- @tparam Optimizer optimizer
+-- @param index
+-- @tparam table waiting of `saved_states.waiting`
+function saved_states.settle_counts(optimizer, index, waiting)
+  optimizer:_set_count(index, waiting.count)
+  for field, v in pairs(waiting.own) do
+    optimizer[field] = optimizer[field] or {}
+    optimizer[field][index] = class.outside(saved_states.copy_state, v)
+  end
 end
 
 

@@ -66,7 +66,7 @@ local function first_state(self, index, weight)
     return optimizer:create_state_multi_precision(index, weight)
   end
   self.waiting[name] = nil
-  optimizer:_set_count(index, found.count)
+  saved_states.settle_counts(optimizer, index, found)
   if found.state == nil then
     return optimizer:create_state_multi_precision(index, weight)
   end
@@ -87,7 +87,7 @@ function Updater:_settle(targets)
     if waiting and self.states_synced[target.key] == nil then
       found[target.name] = true
       self.optimizer:_set_current_context(target.device)
-      self.optimizer:_set_count(target.key, waiting.count)
+      saved_states.settle_counts(self.optimizer, target.key, waiting)
       if waiting.state ~= nil then
         saved_states.check_state(self.optimizer, target, values.value(waiting.state), "Updater")
         self.states[target.key] =
@@ -293,8 +293,7 @@ local function prepare(self, bytes, options)
   new.unchecked = {}
   for parameter, key in pairs(unknown) do
     if saved.about then
-      new.waiting[parameter] = { state = saved.states[key],
-        count = saved_states.count(saved.about, key) }
+      new.waiting[parameter] = saved_states.waiting(saved, new.optimizer, key)
     else
       new.states[key], new.unchecked[key] = saved.states[key], true
     end
