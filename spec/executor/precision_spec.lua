@@ -1,6 +1,7 @@
 -- Products of float32 whose operands are rounded to bfloat16 (core/precision.lua).
 
 local device = require "spec.support.device"
+local shell = require "spec.support.shell"
 local ty = require "tycho"
 
 -- Returns whether this processor multiplies bfloat16: elsewhere "medium" is float32.
@@ -274,6 +275,14 @@ describe("precision", function()
       assert.matches("highest, high or medium", tostring(e))
     end
     assert.has_error(function() ty.precision("high"):exit() end)
+  end)
+
+  it("of the environment: a word that is none is named, and float32 kept", function()
+    local code = [[ -e 'local ty = require "tycho" print(ty.nd.ones{ 2 }:sum():asscalar())
+      ty.precision "high"' ]]
+    local output = shell.run("TYCHO_PRECISION=mediun " .. shell.program .. code)
+    assert.matches("TYCHO_PRECISION is 'mediun', expected highest, high or medium", output, 1, true)
+    assert.equal("2\n", (shell.run("TYCHO_PRECISION=medium " .. shell.program .. code)))
   end)
 
   it("bfloat16 arrays keep their numbers", function()

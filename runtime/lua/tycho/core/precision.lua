@@ -14,6 +14,7 @@
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 
@@ -25,6 +26,12 @@ local WORDS = { "highest", "high", "medium" }
 local CODES = { highest = 0, high = 1, medium = 2 }
 local FLAGS = { highest = C.TY_HIGHEST, high = C.TY_HIGH, medium = C.TY_MEDIUM }
 local depth = 0
+
+local chosen = os.getenv("TYCHO_PRECISION")
+if chosen and chosen ~= "" and not CODES[chosen] then
+  log:warning(("TYCHO_PRECISION is '%s', expected highest, high or medium: products stay in \z
+    float32"):format(chosen))
+end
 
 
 --- Checks a word of precision (not for users).
