@@ -230,6 +230,18 @@ static void find_elsewhere(const struct param *p, const char *word, char *hint, 
   }
 }
 
+int param_fail(const char *name, const char *expected, const char *format, ...)
+{
+  char got[128];
+  va_list args;
+  va_start(args, format);
+  number_format(got, sizeof got, format, args);
+  va_end(args);
+  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, got);
+  fail_argument(name, expected, got);
+  return code;
+}
+
 static int bad_value(const struct op *op, const struct param *p, const char *s)
 {
   char want[512], hint[128];

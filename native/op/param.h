@@ -41,3 +41,6 @@ struct param {
   /* P_ENUM: what to do instead of words that others have: "gelu selu: do this; swish: do that" */
   const char *elsewhere;
 };
+/* Fails with TY_EVALUE at a parameter, of whose value `format` is the text. */
+int param_fail(const char *name, const char *expected, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));

@@ -24,11 +24,7 @@ const char *conv_ports(const void *param)
 
 int conv_bad(const char *name, const char *expected, int64_t got)
 {
-  char text[32];
-  snprintf(text, sizeof text, "%lld", (long long)got);
-  int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
-  fail_argument(name, expected, text);
-  return code;
+  return param_fail(name, expected, "%lld", (long long)got);
 }
 
 static int check_list(

@@ -1,6 +1,5 @@
 /* flash_attention.c - _contrib_attention: ports, inference, the forward kernel. */
 #include "operators/nn/flash_attention.h"
-#include "base/number.h"
 #include "kernel/vec/softmax.h"
 
 #define FIELD(f) offsetof(struct flash_param, f)
@@ -55,32 +54,21 @@ static bool drops_weights(const void *param, bool is_train)
   return is_train && ((const struct flash_param *)param)->dropout > 0;
 }
 
-static int fail_parameter(const char *name, const char *expected, const char *got)
-{
-  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, got);
-  fail_argument(name, expected, got);
-  return code;
-}
-
 static int flash_check(void *param)
 {
   struct flash_param *p = param;
-  char expected[64], got[32];
+  char expected[64];
   if (!p->kv_heads) p->kv_heads = p->heads;
-  if (!isfinite(p->scale)) {
-    number_print(got, sizeof got, "%g", p->scale);
-    return fail_parameter("scale", "a finite number", got);
-  }
+  if (!isfinite(p->scale)) return param_fail("scale", "a finite number", "%g", p->scale);
   if (p->layout == FLASH_NHTC)
     return p->packed == FLASH_APART
         ? TY_OK
-        : fail_parameter("layout", "NTC or TNC with packed inputs", "NHTC");
-  snprintf(got, sizeof got, "%lld", (long long)p->kv_heads);
+        : param_fail("layout", "NTC or TNC with packed inputs", "NHTC");
   snprintf(expected, sizeof expected,
       p->packed == FLASH_QKV ? "heads = %lld with packed = qkv" : "a divisor of heads = %lld",
       (long long)p->heads);
   const bool fits = p->packed == FLASH_QKV ? p->heads == p->kv_heads : p->heads % p->kv_heads == 0;
-  return fits ? TY_OK : fail_parameter("kv_heads", expected, got);
+  return fits ? TY_OK : param_fail("kv_heads", expected, "%lld", (long long)p->kv_heads);
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
@@ -413,14 +401,14 @@ static void finish_rows(
   const int64_t step = flash_row_step(&f->y, b);
   for (int64_t i = 0; i < b->m; i++) {
     const bool empty = sum[i] == 0;
-    const double shift = greatest[i] == -INFINITY ? 0 : greatest[i];
+    const double shift = greatest[i] == -INFINITY ? 0 : greatest[i],
+                 none = f->empty == 0 ? INFINITY : NAN;
     if (empty)
       r->fill(vec_at(r, y, i * step), f->empty, f->dv);
     else
       r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), 1 / sum[i], 0, f->dv);
     if (f->logsum)
-      store_logsum(f, flash_row_number(f, b, i), empty ? f->empty == 0 ? INFINITY : NAN : shift,
-          empty ? 0 : log(sum[i]));
+      store_logsum(f, flash_row_number(f, b, i), empty ? none : shift, empty ? 0 : log(sum[i]));
   }
 }
 

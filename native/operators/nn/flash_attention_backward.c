@@ -39,6 +39,10 @@ struct flash_back_workspace {
   char *dv;                                           /* sums of dV */
 };
 
+/* What a logsum may lack before weights are corrected for it: some 16 roundings of their type. */
+#define LEAST_REST_F32 0x1p-20
+#define LEAST_REST_F64 0x1p-49
+
 /* blocks of rows whose queries and gradients stay in the second cache while all keys pass */
 enum { BACK_BLOCKS = 16 };
 
@@ -155,7 +159,8 @@ static int find_rows_gradients(const struct back_job *j, const struct flash_back
                  sum = j->weighs ? gemm_weights(p, n, (float)logsum)
                                  : r->softmax->exp_sum(p, p, logsum, n);
     if (sum != 0) facts->none = false;
-    if (fabs(rest) > (f->dtype == TY_F64 ? 0x1p-49 : 0x1p-20)) r->affine(p, p, exp(-rest), 0, n);
+    if (fabs(rest) > (f->dtype == TY_F64 ? LEAST_REST_F64 : LEAST_REST_F32))
+      r->affine(p, p, exp(-rest), 0, n);
   }
   if (facts->none) {
     flash_clear(f, b->m, n, x->ds, ld);

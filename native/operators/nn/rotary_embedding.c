@@ -5,7 +5,6 @@
 ** in double: cosine and sine of a chunk's first position, from there on by addition theorems.
 ** The gradient turns back. Source: Su et al., RoFormer, arXiv:2104.09864.
 */
-#include "base/number.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -25,21 +24,12 @@ static const struct param params[] = {
   { 0 }
 };
 
-static int fail_number(const char *name, const char *expected, double got)
-{
-  char text[40];
-  number_print(text, sizeof text, "%g", got);
-  const int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
-  fail_argument(name, expected, text);
-  return code;
-}
-
 static int rotary_check(void *param)
 {
   const struct rotary_param *p = param;
   if (!(p->base > 0) || isinf(p->base))
-    return fail_number("base", "a finite number above 0", p->base);
-  return isfinite(p->scale) ? TY_OK : fail_number("scale", "a finite number", p->scale);
+    return param_fail("base", "a finite number above 0", "%g", p->base);
+  return isfinite(p->scale) ? TY_OK : param_fail("scale", "a finite number", "%g", p->scale);
 }
 
 static const char *input_ports(const void *p)

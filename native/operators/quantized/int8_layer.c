@@ -83,12 +83,8 @@ static int check_levels(const struct level_params *q)
   const double scale[] = { q->data_scale, q->out_scale, q->sum_scale };
   static const char *const name[] = { "data_scale", "out_scale", "sum_scale" };
   for (int i = 0; i < 3; i++)
-    if (!(scale[i] >= 0) || isinf(scale[i]) || (i && scale[i] == 0)) {
-      int code = fail(TY_EVALUE, "parameter %s: expected a finite number above 0, got %g", name[i],
-          scale[i]);
-      fail_argument(name[i], "a finite number above 0", NULL);
-      return code;
-    }
+    if (!(scale[i] >= 0) || isinf(scale[i]) || (i && scale[i] == 0))
+      return param_fail(name[i], "a finite number above 0", "%g", scale[i]);
   return TY_OK;
 }
 
