@@ -5,7 +5,7 @@
 ** the first across the panels' columns, the second along them. A core takes slabs of columns, each
 ** with all rows: a slab gives its rows of dW and its sums for db at once, and adds its part of dX
 ** to the group's. Groups of slabs have a dX each, which are added in order at the end: sums depend
-** on the shape alone, and no core reads what another one writes.
+** on the shape alone, and a block is read by the core that wrote it.
 */
 #include "kernel/gemm/inner.h"
 
@@ -23,13 +23,6 @@ struct both_plan {
   size_t w;                                           /* bytes of a slab's panels of W */
 };
 
-/* Returns the size of equal parts of n, of about `most` at most, each of whole `unit`s. */
-static int64_t both_size_parts(int64_t n, int64_t most, int64_t unit)
-{
-  const int64_t parts = MAX(1, (n + most - 1) / most);
-  return MIN(n, ((n + parts - 1) / parts + unit - 1) / unit * unit);
-}
-
 /* Returns the columns of a block, at most: more where it has few rows, as long as there are slabs
 ** for all groups. */
 static int64_t both_choose_columns(int64_t rows, int64_t n)
@@ -44,9 +37,10 @@ static struct both_plan both_make_plan(int dtype, int64_t m, int64_t n, int64_t 
 {
   struct both_plan p = { .t = gemm_type(dtype) };
   const int64_t size = (int64_t)dtype_size(dtype);
-  p.rows = both_size_parts(m, MAX(GEMM_BOTH_DATA / (MAX(k, 1) * size), GEMM_BOTH_LEAST), 1);
-  p.block = both_size_parts(p.rows, GEMM_BOTH_ROWS, 1);
-  p.columns = both_size_parts(n, both_choose_columns(p.block, n), GEMM_BOTH_UNIT);
+  p.rows = gemm_size_equal_parts(
+      m, MAX(GEMM_BOTH_DATA / (MAX(k, 1) * size), GEMM_BOTH_LEAST), 1);
+  p.block = gemm_size_equal_parts(p.rows, GEMM_BOTH_ROWS, 1);
+  p.columns = MIN(n, gemm_size_equal_parts(n, both_choose_columns(p.block, n), GEMM_BOTH_UNIT));
   const int64_t slabs = (n + p.columns - 1) / p.columns;
   p.slabs = (slabs + GEMM_BOTH_GROUPS - 1) / GEMM_BOTH_GROUPS;
   p.groups = (slabs + p.slabs - 1) / p.slabs;
@@ -134,7 +128,7 @@ static void both_add_weight_run(const struct both *b, const struct both_block *o
 ** cache for all panels of the block. */
 static void both_add_weight(const struct both *b, const struct both_block *o)
 {
-  const int64_t run = both_size_parts(o->m, b->p.t->kc, 1), nr = b->p.t->nr;
+  const int64_t run = gemm_size_equal_parts(o->m, b->p.t->kc, 1), nr = b->p.t->nr;
   for (int64_t column = 0; column < b->g->k; column += b->part_columns)
     for (int64_t from = 0; from < o->m; from += run)
       for (int64_t i = 0; i * nr < o->n; i++)
@@ -269,7 +263,7 @@ void gemm_both(const struct gemm_both *g)
     .size = dtype_size(g->dtype),
     .x = g->tmp };
   const int64_t nr = b.p.t->nr;
-  b.part_columns = both_size_parts(
+  b.part_columns = gemm_size_equal_parts(
       g->k, GEMM_CACHE / (b.p.t->kc * nr * (int64_t)b.size) * nr, nr);
   b.sums = b.x + b.p.x;
   b.own = b.sums + (size_t)(b.p.groups - 1) * b.p.sum;

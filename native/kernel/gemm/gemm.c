@@ -10,13 +10,6 @@
 */
 #include "kernel/gemm/inner.h"
 
-/* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
-static int64_t gemm_size_equal_parts(int64_t n, int64_t most, int64_t unit)
-{
-  int64_t parts = (n + most - 1) / most;
-  return (n + parts * unit - 1) / (parts * unit) * unit;
-}
-
 /* Returns the steps of a run: kc, or for words that hold several elements equal parts, of whole
 ** vectors, so that no run is short. */
 static int64_t gemm_choose_run(const struct gemm_type *t, int64_t k)

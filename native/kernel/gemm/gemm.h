@@ -92,7 +92,7 @@ struct gemm_both {
   bool add_b;                                         /* likewise db */
   void *tmp;                                          /* of gemm_both_bytes */
 };
-/* Computes them. Part of dw and db is missing where Ctrl-C asks to stop. */
+/* Computes them; ends early, with incomplete results, where Ctrl-C asks to stop (base/stop.h). */
 void   gemm_both(const struct gemm_both *g);
 /* Returns the scratch bytes that gemm_both needs; at bind, those of the largest team. */
 size_t gemm_both_bytes(int dtype, int64_t m, int64_t n, int64_t k);

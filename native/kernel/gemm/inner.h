@@ -4,6 +4,12 @@
 #include "kernel/gemm/isa.h"
 #include "kernel/gemm/tuning.h"
 
+/* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
+static inline int64_t gemm_size_equal_parts(int64_t n, int64_t most, int64_t unit)
+{
+  const int64_t parts = MAX(1, (n + most - 1) / most);
+  return (n + parts * unit - 1) / (parts * unit) * unit;
+}
 /* Computes a block whose k is cut into runs of kc. */
 void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k);

@@ -3,17 +3,23 @@
 #include "kernel/gemm/inner.h"
 
 struct own_buffer { void *p; size_t bytes; };
+struct own_buffers {
+  struct own_buffer panels;
+  struct own_buffer strips;
+  uint64_t what;                                      /* what the panels were asked for last */
+};
 
-static __thread struct { struct own_buffer panels, strips; uint64_t what; } own;
+static __thread struct own_buffers own;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void scratch_free_own(void *value)
+/* Frees the buffers of a thread that ends. */
+static void scratch_free_own(void *buffers)
 {
-  (void)value;
-  mem_free(own.panels.p);
-  mem_free(own.strips.p);
-  own.panels = own.strips = (struct own_buffer){ 0 };
+  struct own_buffers *x = buffers;
+  mem_free(x->panels.p);
+  mem_free(x->strips.p);
+  *x = (struct own_buffers){ 0 };
 }
 
 static void scratch_make_key(void) { pthread_key_create(&key, scratch_free_own); }

@@ -94,8 +94,10 @@ enum {
   GEMM_BOTH_DATA = 1 << 20,
   GEMM_BOTH_LEAST = 128,                              /* rows of X, at least */
   GEMM_BOTH_ROWS = 350,                               /* rows of a block, at most */
-  GEMM_BOTH_COLUMNS = 256,                            /* columns of a block of so many rows */
-  GEMM_BOTH_WIDE = 2048,                              /* columns of one of few rows, at most */
-  GEMM_BOTH_UNIT = 64,                                /* columns of a block: whole units */
+  /* columns of a block of GEMM_BOTH_ROWS rows, at most */
+  GEMM_BOTH_COLUMNS = 256,
+  /* columns of a block of fewer rows, at most */
+  GEMM_BOTH_WIDE = 2048,
+  GEMM_BOTH_UNIT = 64,                                /* a block has a multiple of these columns */
   GEMM_BOTH_GROUPS = 8,                               /* groups of slabs, at most */
 };
