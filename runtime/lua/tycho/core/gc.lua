@@ -106,6 +106,13 @@ gc.cycle = setmetatable({}, { __mode = "v" })
 
 local cycle = gc.cycle
 
+local function call_watchers_of_cycles()
+  for i = 1, #at_cycle_end do
+    at_cycle_end[i]()
+  end
+end
+
+
 -- KiB of Lua's heap when a cycle of `gc.find_dropped` ended; nil: another one may have begun since
 local swept
 local unswept = false                    -- `gc.find_dropped` has left the end of a cycle
@@ -119,9 +126,7 @@ local function end_cycle(object)
   if unswept then
     unswept, swept = false, collectgarbage("count")
   end
-  for i = 1, #at_cycle_end do
-    at_cycle_end[i]()
-  end
+  call_watchers_of_cycles()
 end
 
 
@@ -234,9 +239,7 @@ function gc.find_dropped()
     repeat
       local ended = collectgarbage("step", MARKS)
     until ended or not lost[1]
-    for i = 1, #at_cycle_end do
-      at_cycle_end[i]()
-    end
+    call_watchers_of_cycles()
   else
     collectgarbage()
     swept = collectgarbage("count")

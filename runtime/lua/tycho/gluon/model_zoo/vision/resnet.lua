@@ -46,6 +46,8 @@ local function shortcut_v1(a)
 end
 
 
+-- The sums of both forwards have the reference's order, since it orders the arguments of exported
+-- networks.
 local function forward_basic_v1(self, x)
   local y, shortcut = self.body(x), self.downsample
   return apply_relu((shortcut and shortcut(x) or x) + y)
