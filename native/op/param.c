@@ -187,7 +187,7 @@ static const char *describe_expected(const struct param *p, char *buffer, size_t
 {
   static const char *const noun[] = { "", "an int", "a number", "a boolean", "", "a dtype", "text",
     "a list of ints", "a list of ints", "a list of numbers" };
-  char bounds[64] = "", low[32] = "", high[32] = "";
+  char bounds[96] = "", low[32] = "", high[32] = "";
   if (p->type == P_ENUM) return param_type(p, buffer, size);
   if (p->range && !strcmp(p->range, "[-2147483648,2147483647]"))
     snprintf(bounds, sizeof bounds, " of 32 bits");
