@@ -85,8 +85,7 @@ static void remove_abandoned(const struct target *t)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* Opens a file without a name in the folder. *fd stays -1 where the folder's file system has none.
-** */
+/* Opens a file without a name in the folder. *fd stays -1 where its file system has none. */
 static int open_unnamed(struct target *t, mode_t mode, int *fd)
 {
   struct text folder = { 0 };

@@ -39,8 +39,7 @@ static const char *soft_refuse(const struct call *c)
 /* held: packs of a row that a thread has in registers, 0: rows are walked repeatedly */
 struct soft_plan { int64_t rows; int team, pack, held; };
 
-/* Returns the plan of a softmax. most: elements of a thread in registers; arrays: data and results.
-** */
+/* Returns the plan of a softmax. most: elements in a thread's registers; arrays: data, results. */
 static struct soft_plan soft_plan(
     struct split s, int wider, int most, void *const *arrays, int count)
 {

@@ -119,8 +119,7 @@ static int select_in_tiles(const struct call *c, struct order_kind kind, struct 
 /* -- keys of other families -------------------------------------------------------------------- */
 
 /* Returns the bytes beside keys in lines of unknown length, half of what passes need: lines of more
-** than a tile have fewer than two tiles for each TILE keys, and there is at most one line for them.
-** */
+** than a tile have fewer than two tiles for each TILE keys, and at most one line for them. */
 static size_t keys_space(int64_t count)
 {
   if (count <= TILE) return 0;

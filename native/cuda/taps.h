@@ -19,7 +19,6 @@ static inline void cuda_taps_divide(struct cuda_taps *t, size_t size, char **at)
   t->space = cuda_piece(at, cuda_keys_bytes(t->taps));
   t->weight = cuda_piece(at, (size_t)t->taps * size);
 }
-/* Adds the taps of dy (images, channels, samples) to dx (images, channels, plane), which is zeroed.
-** */
+/* Adds the taps of dy (images, channels, samples) to dx (images, channels, plane), which is 0. */
 int cuda_add_taps(
     const struct call *c, int dtype, const struct cuda_taps *t, void *dx, const void *dy);

@@ -340,8 +340,7 @@ static int take_window(
   return TY_OK;
 }
 
-/* Brings the image to data_shape: all of it, or with its proportions from its upper left corner on.
-** */
+/* Brings the image to data_shape: whole, or with its proportions from its upper left corner on. */
 static int take_size(const struct det_augment *a, struct workspace *s, struct rng *c,
     struct objects all, float size[3])
 {

@@ -255,8 +255,7 @@ static int normalize_values(const ty_image_step *s, struct picture *p)
   return TY_OK;
 }
 
-/* Tabulates what a byte becomes in each channel; `next` is the normalisation that follows, or NULL.
-** */
+/* Tabulates what a byte becomes in each channel; `next`: a normalisation that follows, or NULL. */
 static void make_levels(struct picture *p, const ty_image_step *next)
 {
   const ty_image_step none = { .kind = TY_STEP_TO_TENSOR }, *of = next ? next : &none;
@@ -289,8 +288,7 @@ static void put_levels(const struct picture *p, const struct pixels *now, float 
     for (int64_t i = 0; i < n; i++) *out++ = p->levels[k & 3][in[i * now->c]];
 }
 
-/* Converts to float32 with channels first. Includes a normalisation that follows; sets *taken then.
-** */
+/* Converts to float32, channels first. Includes a normalisation that follows; sets *taken then. */
 static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
 {
   struct pixels now = p->space.now, to;

@@ -329,8 +329,7 @@ static int check_versions(const struct history *h)
   return TY_OK;
 }
 
-/* Fails where a call that has to run again reads an array that was written since it was recorded.
-** */
+/* Fails where a call that has to run again reads an array that was written after its recording. */
 static int check_inputs(const struct history *h)
 {
   for (int k = 0; k < h->nin; k++) {

@@ -414,8 +414,7 @@ static int epilogue_take_slope(struct finder *f, int i)
 
 /* -- after any node: a sum with a value that is there before ----------------------------------- */
 
-/* Returns the relu after the sum a, where it is all that is in the sum's program besides; -1: none.
-** */
+/* Returns the relu after the sum a, where the sum's program holds nothing else; -1: none. */
 static int epilogue_find_relu_of_sum(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;

@@ -7,8 +7,7 @@
 ** equal so, the later ones turn into copies. The result keeps g alive and shares its texts. */
 int graph_extract(
     ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head);
-/* Makes a raw copy of node `from` of another graph, which `to` keeps alive; in: its inputs in `to`.
-** */
+/* Makes a raw copy of node `from` of a graph that `to` keeps alive; in: its inputs in `to`. */
 int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_entry *out);
 /* Orders what the heads reach depth-first: order[] of node indices. Returns their number; -1: out
 ** of memory. */

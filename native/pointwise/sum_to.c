@@ -111,8 +111,7 @@ static int64_t summed_offset(const struct broadcast_sum *s, int64_t i)
   return offset;
 }
 
-/* Adds elements first .. last - 1 of the summed index space, from src on, n columns wide, to acc.
-** */
+/* Adds elements first .. last - 1 of the summed index space, n columns wide, from src to acc. */
 static void sum_terms(const struct broadcast_sum *s, void *acc, const char *src, int64_t n,
     int64_t first, int64_t last)
 {

@@ -603,8 +603,7 @@ static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
-/* Writes all arrays. The checksum comes last, where the writer can go back for it: not in a pipe.
-** */
+/* Writes all arrays. The checksum comes last if the writer can go back for it: not in a pipe. */
 static int put_all(struct target *to, const ty_bag *b, int n, int flags)
 {
   bool named = flags & TY_PARAMS_NAMED, checked = flags & TY_PARAMS_CHECKED;
