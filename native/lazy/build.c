@@ -2,22 +2,17 @@
 #include "lazy/build.h"
 #include "lazy/numbers.h"
 
-/* What is made of a trace on the way to its program; owned but for t. */
+/* What is made of a trace on the way to its program; owned but for t and k. */
 struct building {
   const struct trace *t;
+  struct kept *k;                                     /* the program */
   ty_graph *g;
   ty_entry *leaf;                                     /* per leaf: its variable */
   struct leaf_name { char text[24]; } *leaf_name;     /* per leaf */
   ty_entry *head;                                     /* per head */
   int *node;                                          /* per call: its node */
-  /* outputs of done calls that have values, and arrays on these */
-  ty_entry *known;
-  ty_tensor **known_array;
-  int nknown;
-  /* outputs of calls that run which are written to arrays, and arrays on these */
-  ty_entry *end;
-  ty_tensor **end_array;
-  int nend;
+  ty_entry *known;                                    /* per kept.known_array: its output */
+  ty_entry *end;                                      /* per kept.end_array: its output */
   int nown;                                           /* calls that draw random numbers */
   struct { int device; char name[16]; } group[MAX_DEVICES]; /* a ctx group per device */
   int ngroup;
@@ -117,8 +112,8 @@ static int add_graph(struct building *b)
     input += h->nin;
     for (int k = 0; i < t->ndone && k < h->nout; k++) {
       if (!history_has_value(h, k)) continue;
-      TRY(history_output_tensor(h, k, &b->known_array[b->nknown]));
-      b->known[b->nknown++] = (ty_entry){ b->node[i], k };
+      TRY(history_output_tensor(h, k, &b->k->known_array[b->k->nknown]));
+      b->known[b->k->nknown++] = (ty_entry){ b->node[i], k };
     }
   }
   for (int i = 0; i < t->nhead; i++) b->head[i] = find_entry(b, *input++);
@@ -210,15 +205,16 @@ int trace_count_ends(const struct trace *t, const uint8_t *alive, int noutput, i
   return code;
 }
 
-static int add_ends(struct building *b, struct kept *k, const uint8_t *wanted)
+static int add_ends(struct building *b, const uint8_t *wanted)
 {
+  struct kept *k = b->k;
   for (int i = b->t->ndone, o = 0; i < b->t->n; i++)
     for (int out = 0; out < b->t->call[i]->nout; out++, o++) {
       k->end_of[o] = -1;
       if (!wanted[o]) continue;
-      TRY(history_output_tensor(b->t->call[i], out, &b->end_array[b->nend]));
-      b->end[b->nend] = (ty_entry){ b->node[i], out };
-      k->end_of[o] = b->nend++;
+      TRY(history_output_tensor(b->t->call[i], out, &k->end_array[k->nend]));
+      b->end[k->nend] = (ty_entry){ b->node[i], out };
+      k->end_of[o] = k->nend++;
     }
   return TY_OK;
 }
@@ -253,11 +249,11 @@ static int make_executor(struct building *b, ty_exec **out)
     .device = b->group[0].device,
     .pool = pool,
     .known = b->known,
-    .known_array = b->known_array,
-    .nknown = b->nknown,
+    .known_array = b->k->known_array,
+    .nknown = b->k->nknown,
     .end = b->end,
-    .end_array = b->end_array,
-    .nend = b->nend,
+    .end_array = b->k->end_array,
+    .nend = b->k->nend,
     .nown = b->nown,
     .movable = true };
   int code = exec_make(&s, out);
@@ -280,9 +276,10 @@ static void mark_steps(const struct trace *t, const ty_exec *e, uint8_t *steps)
   }
 }
 
-static int allocate_lists(struct building *b, struct kept *k, int noutput)
+static int allocate_lists(struct building *b, int noutput)
 {
   const struct trace *t = b->t;
+  struct kept *k = b->k;
   int nknown = 0;
   for (int i = 0; i < t->ndone; i++) nknown += t->call[i]->nout;
   b->leaf = NEWS(ty_entry, t->nleaf + 1);
@@ -290,52 +287,50 @@ static int allocate_lists(struct building *b, struct kept *k, int noutput)
   b->head = NEWS(ty_entry, t->nhead + 1);
   b->node = NEWS(int, t->n + 1);
   b->known = NEWS(ty_entry, nknown + 1);
-  b->known_array = NEWS(ty_tensor *, nknown + 1);
   b->end = NEWS(ty_entry, noutput + 1);
-  b->end_array = NEWS(ty_tensor *, noutput + 1);
   k->key = NEWS(uint64_t, t->nkey + 1);
   k->call = NEWS(struct cached_call *, t->n + 1);
   k->where = NEWS(const char *, t->n + 1);
   k->leaf = NEWS(int, t->nleaf + 1);
   k->leaf_grad = NEWS(int, t->nleaf + 1);
   k->known = NEWS(int, nknown + 1);
+  k->known_array = NEWS(ty_tensor *, nknown + 1);
   k->end_of = NEWS(int, noutput + 1);
   k->end = NEWS(int, noutput + 1);
+  k->end_array = NEWS(ty_tensor *, noutput + 1);
   k->steps = NEWS(uint8_t, t->n + 1);
   k->ones = NEWS(ty_tensor *, t->nhead + 1);
   k->alive = NEWS(uint8_t, noutput + 1);
   k->latest = NEWS(uint8_t, noutput + 1);
   k->nleaf = t->nleaf;
   k->noutput = noutput;
-  const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
-      b->end && b->end_array && k->key && k->call && k->where &&
-      k->leaf && k->leaf_grad && k->known &&
-      k->end_of && k->end && k->steps && k->ones && k->alive && k->latest;
+  const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->end &&
+      k->key && k->call && k->where && k->leaf && k->leaf_grad && k->known && k->known_array &&
+      k->end_of && k->end && k->end_array && k->steps && k->ones && k->alive && k->latest;
   return enough ? TY_OK : fail_no_memory();
 }
 
-static int build_program(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
+static int build_program(struct building *b, const uint8_t *alive, int noutput)
 {
   const struct trace *t = b->t;
-  TRY(allocate_lists(b, k, noutput));
+  struct kept *k = b->k;
+  TRY(allocate_lists(b, noutput));
   TRY(add_graph(b));
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
   if (!wanted) return fail_no_memory();
   memcpy(wanted, alive, (size_t)noutput);
   memcpy(k->alive, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
-  if (!code) code = add_ends(b, k, wanted);
+  if (!code) code = add_ends(b, wanted);
   mem_free(wanted);
   TRY(code);
   TRY(make_executor(b, &k->e));
-  k->nknown = b->nknown;
-  k->nend = b->nend;
   for (int i = 0; i < k->nleaf; i++)
     exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
   for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
   for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
   if (b->ngroup == 1 && device_kind(b->group[0].device) == TY_CPU)
-    for (int i = 0; i < k->nend; i++) k->end_bytes += (int64_t)b->end_array[i]->storage->bytes;
+    for (int i = 0; i < k->nend; i++) k->end_bytes += (int64_t)k->end_array[i]->storage->bytes;
   for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
     ty_tensor_free(k->e->output[h]);
     k->e->output[h] = NULL;
@@ -350,20 +345,16 @@ static int build_program(struct building *b, struct kept *k, const uint8_t *aliv
 
 int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct kept **out)
 {
-  struct building b = { .t = t };
   struct kept *k = NEW(struct kept);
+  struct building b = { .t = t, .k = k };
   if (!k) return fail_no_memory();
-  int code = build_program(&b, k, alive, noutput);
-  for (int i = 0; i < b.nknown; i++) ty_tensor_free(b.known_array[i]);
-  for (int i = 0; i < b.nend; i++) ty_tensor_free(b.end_array[i]);
+  int code = build_program(&b, alive, noutput);
   mem_free(b.leaf);
   mem_free(b.leaf_name);
   mem_free(b.head);
   mem_free(b.node);
   mem_free(b.known);
-  mem_free(b.known_array);
   mem_free(b.end);
-  mem_free(b.end_array);
   ty_graph_free(b.g);
   if (code) return kept_free(k), code;
   *out = k;

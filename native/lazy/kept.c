@@ -90,14 +90,18 @@ void kept_free(struct kept *k)
   for (int i = 0; i < k->ncall; i++) cached_call_release(k->call[i]);
   for (int h = 0; k->e && k->ones && h < k->e->graph.nhead; h++) ty_tensor_free(k->ones[h]);
   ty_exec_free(k->e);
+  for (int i = 0; i < k->nknown; i++) ty_tensor_free(k->known_array[i]);
+  for (int i = 0; i < k->nend; i++) ty_tensor_free(k->end_array[i]);
   mem_free(k->key);
   mem_free(k->call);
   mem_free(k->where);
   mem_free(k->leaf);
   mem_free(k->leaf_grad);
   mem_free(k->known);
+  mem_free(k->known_array);
   mem_free(k->end_of);
   mem_free(k->end);
+  mem_free(k->end_array);
   mem_free(k->steps);
   mem_free(k->ones);
   mem_free(k->alive);

@@ -342,18 +342,22 @@ static int check_inputs(const struct history *h)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Makes output `out` of a call the program's bound array `at`. */
-static int set_output(struct kept *k, int at, const struct history *h, int out)
+/* Makes output `out` of a call the program's bound array `at`. x: the tensor that stands for it. */
+static void set_output(struct kept *k, int at, ty_tensor *x, const struct history *h, int out)
 {
-  ty_tensor *x;
-  TRY(history_output_tensor(h, out, &x));
+  tensor_move(x, h->out[out].storage, h->out[out].offset);
   exec_set_array(k->e, at, x);
-  ty_tensor_free(x);
-  return TY_OK;
+}
+
+/* Unbinds what set_output has bound, or building the program; at -1: nothing. */
+static void release_output(struct kept *k, int at, ty_tensor *x)
+{
+  if (at >= 0) exec_set_array(k->e, at, NULL);
+  tensor_move(x, NULL, 0);
 }
 
 /* Sets the arrays that a program reads: leaves with their gradients, outputs of done calls. */
-static int set_known(const struct trace *t, struct kept *k)
+static void set_known(const struct trace *t, struct kept *k)
 {
   int at = 0;
   for (int i = 0; i < t->nleaf; i++) {
@@ -362,11 +366,12 @@ static int set_known(const struct trace *t, struct kept *k)
   }
   for (int i = 0; i < t->ndone; i++) {
     const struct history *h = t->call[i];
-    for (int o = 0; o < h->nout; o++)
-      if (history_has_value(h, o) && k->known[at++] >= 0)
-        TRY(set_output(k, k->known[at - 1], h, o));
+    for (int o = 0; o < h->nout; o++) {
+      if (!history_has_value(h, o)) continue;
+      if (k->known[at] >= 0) set_output(k, k->known[at], k->known_array[at], h, o);
+      at++;
+    }
   }
-  return TY_OK;
 }
 
 /* Allocates the storages of the ends and sets their arrays. */
@@ -374,9 +379,10 @@ static int set_ends(const struct trace *t, struct kept *k)
 {
   for (int i = t->ndone, o = 0; i < t->n; i++)
     for (int out = 0; out < t->call[i]->nout; out++, o++) {
-      if (k->end_of[o] < 0) continue;
+      const int end = k->end_of[o];
+      if (end < 0) continue;
       TRY(storage_fulfil(t->call[i]->out[out].storage));
-      TRY(set_output(k, k->end[k->end_of[o]], t->call[i], out));
+      set_output(k, k->end[end], k->end_array[end], t->call[i], out);
     }
   return TY_OK;
 }
@@ -407,7 +413,7 @@ static void break_storage(struct storage *s, void *failure)
 /* Sets the arrays of a run. After a failure all ends are promises, as before. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
-  TRY(set_known(t, k));
+  set_known(t, k);
   int code = set_ends(t, k);
   if (!code) code = exec_rebind(k->e);
   if (!code) code = exec_prepare_whole(k->e);
@@ -422,9 +428,8 @@ static void release_arrays(const struct trace *t, struct kept *k)
     if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
     if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
   }
-  for (int i = 0; i < k->nknown; i++)
-    if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
-  for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
+  for (int i = 0; i < k->nknown; i++) release_output(k, k->known[i], k->known_array[i]);
+  for (int i = 0; i < k->nend; i++) release_output(k, k->end[i], k->end_array[i]);
 }
 
 /* Writes the head gradients: those given, or ones, which are filled in once and stay until others

@@ -86,6 +86,14 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
   return TY_OK;
 }
 
+void tensor_move(ty_tensor *t, struct storage *s, int64_t offset)
+{
+  struct storage *old = t->storage;
+  t->storage = s ? storage_keep(s) : NULL;
+  t->offset = offset;
+  storage_free(old);
+}
+
 static int tensor_in(const ty_desc *d, int (*make)(int, size_t, struct storage **), ty_tensor **out)
 {
   TRY(tensor_check_desc(d));

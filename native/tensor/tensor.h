@@ -37,6 +37,10 @@ static inline struct access tensor_access(const ty_tensor *t)
 /* Makes a tensor on a storage, `offset` bytes after its begin. Takes a reference to s. */
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 
+/* Moves a tensor that only the caller uses to another storage of its device, to which it takes a
+** reference. NULL: to none; such a tensor can be moved again, or freed. */
+void tensor_move(ty_tensor *t, struct storage *s, int64_t offset);
+
 /* Makes a tensor of zeros on a CPU. Pages of large ones are touched at their first use. */
 int tensor_new_zeros(const ty_desc *d, ty_tensor **out);
 
