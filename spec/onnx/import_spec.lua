@@ -621,6 +621,18 @@ describe("ty.onnx.load", function()
     end)
   end)
 
+  it("takes inputs whose first axes differ, now or in a later batch", function()
+    folder.with(function(dir)
+      for _, other in ipairs{ 2, 3 } do
+        local mod = load(dir, { { "MatMul", { "x", "z" }, { "y" } } }, { x = { "n", 2 },
+          z = { 2, "k" } }, { "y" }, { x = { other, 2 }, z = { 2, 1 } })
+        local rows = forward(mod, ty.nd.ones{ other, 2 }, array{ { 2 }, { 3 } })
+        assert.equal(other, #rows)
+        assert.same({ { 3, 1 } }, forward(mod, array{ { 1, 1 } }, array{ { 1, 0 }, { 2, 1 } }))
+      end
+    end)
+  end)
+
   it("has no inputs that nothing reads", function()
     folder.with(function(dir)
       local mod = load(dir, { { "Relu", { "x" }, { "y" } } }, { x = { 2, 2 }, z = { "n" } },

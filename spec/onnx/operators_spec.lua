@@ -582,6 +582,18 @@ describe("gelu by tanh", function()
   end)
 end)
 
+describe("Einsum", function()
+  local INF = 1 / 0
+
+  it("without a result sums letters that are twice in a term", function()
+    local x = array{ { 1, INF }, { 3, 4 } }
+    assert.same({ 5 }, (numbers("Einsum", { equation = "ii" }, { x })))
+    assert.same({ 1, 4 }, (numbers("Einsum", { equation = "ii->i" }, { x })))
+    assert.same({ 10, 15 }, (numbers("Einsum", { equation = "ii,k" }, { x, array{ 2, 3 } })))
+    assert.same({ 9 }, (numbers("Einsum", { equation = "ii,i" }, { x, array{ 1, 2 } })))
+  end)
+end)
+
 describe("attributes and types at their limits", function()
   local function line(t, shape) return array(t):reshape(shape) end
 
