@@ -567,6 +567,48 @@ describe("what older and newer files have", function()
   end)
 end)
 
+describe("operators of several steps over half types", function()
+  local X = array{ 300, -400, 0, 500 }:reshape{ 1, 4, 1, 1 }
+  local HALVES = { float16 = 10, bfloat16 = BFLOAT16 }
+
+  -- Returns the numbers of a node whose input and constants are of a half type.
+  local function run_half(dtype, op, attrs, constants, opset)
+    local inputs = { { X:astype(dtype), type = HALVES[dtype] } }
+    for i, x in ipairs(constants) do
+      inputs[i + 1] = { of = x }
+    end
+    local got, kind = numbers(op, attrs, inputs, { opset = opset })
+    assert.equal(dtype, kind)
+    return got
+  end
+
+  it("square and sum in float32", function()
+    local ones, norm = ty.nd.ones{ 4 }, math.sqrt(500000)
+    for dtype in pairs(HALVES) do
+      local one = ones:astype(dtype)
+      near({ norm }, run_half(dtype, "ReduceL2", { axes = { 1 }, keepdims = 0 }, {}, 13), 3)
+      near({ 300 / norm, -400 / norm, 0, 500 / norm },
+        run_half(dtype, "LpNormalization", { axis = 1 }, {}), 0.004)
+      near({ 300, 400, 0, 500 }, run_half(dtype, "GlobalLpPool", {}, {}), 2)
+      near({ 300, 400, 0, 500 }, run_half(dtype, "LpPool", { kernel_shape = { 1, 1 } }, {}), 2)
+      near({ 1, -1, 1, 1 }, run_half(dtype, "GroupNormalization", { num_groups = 2 },
+        { one, one * array{ 0, 0, 2, 0 }:astype(dtype) }, 21), 0.02)
+    end
+  end)
+
+  it("BatchNormalization has parameters and statistics of any float type", function()
+    local scale, mean, variance = array{ 1, 2, 3, 4 }, array{ 300, 0, 1, 100 }, array{ 1, 4, 9, 16 }
+    for dtype in pairs(HALVES) do
+      for k = 0, 3 do
+        local first, second = k % 2 == 1 and "float32" or dtype, k > 1 and "float32" or dtype
+        local got = run_half(dtype, "BatchNormalization", { epsilon = 0 }, { scale:astype(first),
+          ty.nd.ones({ 4 }, { dtype = first }), mean:astype(second), variance:astype(second) }, 15)
+        near({ 1, -399, 0, 401 }, got, 2)
+      end
+    end
+  end)
+end)
+
 describe("gelu by tanh", function()
   it("keeps its digits far below 0", function()
     local x, expected = array{ -6, -5, -4, -1, 0, 2 }, { -8.43964670076e-11, -2.29179619663e-7,
