@@ -624,6 +624,45 @@ describe("gelu by tanh", function()
   end)
 end)
 
+describe("joined products of com.microsoft", function()
+  local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+
+  it("FusedMatMul moves rows behind the axes of the batch", function()
+    local a, b = ty.nd.arange(24):reshape{ 2, 3, 4 }, ty.nd.arange(30):reshape{ 3, 2, 5 }
+    local rows = a:transpose{ 1, 0, 2 }                    -- (3, 2, 4)
+    for k = 0, 1 do
+      local expected = ty.nd.batch_dot(k == 1 and rows or rows:transpose{ 0, 2, 1 }, k == 1
+        and ty.nd.ones{ 3, 4, 5 } or b)
+      local got, _, shape = numbers("FusedMatMul", { transA = 1 - k, transBatchA = 1 },
+        { a, k == 1 and ty.nd.ones{ 3, 4, 5 } or b }, options)
+      assert.same(expected.shape, shape)
+      near(expected:reshape{ -1 }:totable(), got)
+    end
+    local right = ty.nd.arange(24):reshape{ 4, 3, 2 }      -- rows, batch, columns
+    near(ty.nd.batch_dot(ty.nd.ones{ 3, 1, 4 }, right:transpose{ 1, 0, 2 }):reshape{ -1 }:totable(),
+      (numbers("FusedMatMul", { transBatchB = 1 }, { ty.nd.ones{ 3, 1, 4 }, right }, options)))
+  end)
+
+  it("MatMulNBits has weights of 2, 4 and 8 bits", function()
+    local x = ty.nd.zeros{ 1, 16 }
+    x[0] = array{ 1, 10, 100, 1000, 1e4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    for bits, bytes in pairs{ [8] = { 130, 127, 128, 129, 128 }, [4] = { 16 * 7 + 10, 16 * 9 + 8, 8 },
+        [2] = { 1 + 4 * 0 + 16 * 2 + 64 * 3, 2 } } do
+      local levels = {}
+      for i = 1, 2 * bits do
+        levels[i] = bytes[i] or 0
+      end
+      local attrs = { K = 16, N = 1, bits = bits, block_size = 16 }
+      local sum = (bits == 2 and -1 - 20 or 2 - 10) + 1000
+      local packed = { of = array(levels, "uint8"):reshape{ 1, 1, 2 * bits } }
+      local scale = { of = array{ 0.5 } }
+      near({ sum / 2 }, (numbers("MatMulNBits", attrs, { x, packed, scale }, options)))
+      near({ (sum + 11111) / 2 }, (numbers("MatMulNBits", attrs, { x, packed, scale,
+        { of = array({ 2 ^ bits / 2 - 1 }, "uint8") } }, options)), 1e-3)
+    end
+  end)
+end)
+
 describe("Einsum", function()
   local INF = 1 / 0
 
@@ -714,6 +753,14 @@ describe("attributes and types at their limits", function()
       assert.equal(dtype, y[1].dtype)
       assert.same({ { { { 3, 3 } } }, { { { 1, 1 } } } }, { y[1]:totable(), y[2]:totable() })
     end
+  end)
+
+  it("one scale in a list counts for all elements, whatever the axis", function()
+    local x, zero = array({ 1, 2, 3 }, "int8"), { of = array({ 1 }, "int8") }
+    near({ 0, 0.5, 1 }, (numbers("DequantizeLinear", { axis = 1 }, { { x, type = INT8 },
+      { of = array{ 0.5 } }, zero })))
+    near({ 3, 5, 7 }, (numbers("QuantizeLinear", { axis = 1 }, { array{ 1, 2, 3 },
+      { of = array{ 0.5 } }, zero })))
   end)
 
   it("scales of a vector, along its axis and in blocks", function()
