@@ -700,6 +700,17 @@ describe("attributes and types at their limits", function()
     near({ 0, 2, 4 }, (numbers("Resize", { mode = "nearest",
       coordinate_transformation_mode = "tf_crop_and_resize" }, { x,
       { of = array{ 0, 0, 0.1, 0, 1, 1, 0.8, 1 } }, false, { of = whole{ 1, 1, 3, 1 } } })))
+    -- 2 / (4 / 7) is a little less than 3.5 in float32, 13 / (26 / 11) a little more than 5.5.
+    for round, expected in pairs{ round_prefer_ceil = { 0, 2, 4, 5 }, round_prefer_floor =
+        { 0, 2, 3, 5 } } do
+      near(expected, (numbers("Resize", { mode = "nearest", nearest_mode = round,
+        coordinate_transformation_mode = "asymmetric" }, { line({ 0, 1, 2, 3, 4, 5, 6 },
+        { 1, 1, 7, 1 }), false, false, { of = whole{ 1, 1, 4, 1 } } })))
+      local many = numbers("Resize", { mode = "nearest", nearest_mode = round,
+        coordinate_transformation_mode = "asymmetric" }, { ty.nd.arange(11):reshape{ 1, 1, 11, 1 },
+        false, false, { of = whole{ 1, 1, 26, 1 } } })
+      assert.equal(round == "round_prefer_ceil" and 6 or 5, many[14])
+    end
     -- One output element of pytorch_half_pixel is at 0.
     near({ 7 }, (numbers("Resize", { mode = "cubic",
       coordinate_transformation_mode = "pytorch_half_pixel" },
