@@ -154,7 +154,10 @@ describe("QGemm", function()
         of(weight, "uint8"), of{ 1, 0.5 }, of({ 0, 10 }, "uint8") }
       local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
       assert.same({ 250, 10 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
-      inputs[7], inputs[8], inputs[9] = of({ 4, 6 }, "int32"), of{ 1 }, of({ 0 }, "uint8")
+      inputs[7] = of({ 4, 6 }, "int32")
+      assert.same({ 127, 6.5 },
+        (numbers("QGemm", { transB = transposed, alpha = { float = 0.5 } }, inputs, options)))
+      inputs[8], inputs[9] = of{ 1 }, of({ 0 }, "uint8")
       assert.same({ 254, 13 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
     end
   end)
@@ -601,7 +604,7 @@ describe("operators of several steps over half types", function()
     for dtype in pairs(HALVES) do
       for k = 0, 3 do
         local first, second = k % 2 == 1 and "float32" or dtype, k > 1 and "float32" or dtype
-        local got = run_half(dtype, "BatchNormalization", { epsilon = 0 }, { scale:astype(first),
+        local got = run_half(dtype, "BatchNormalization", { epsilon = { float = 0 } }, { scale:astype(first),
           ty.nd.ones({ 4 }, { dtype = first }), mean:astype(second), variance:astype(second) }, 15)
         near({ 1, -399, 0, 401 }, got, 2)
       end

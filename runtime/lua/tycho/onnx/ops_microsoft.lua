@@ -424,8 +424,8 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
   a, b = n:flag("transA") and swap_last_axes(a) or a, n:flag("transB") and swap_last_axes(b) or b
   -- several scales and zero points of b are those of its columns
   local y = value.matmul(decode_levels(a, a_scale, a_zero), decode_levels(b, b_scale, b_zero))
-    * n:float("alpha", 1)
   y = c and y + c:cast(y.dtype) * (flatten_scalar(a_scale) * flatten_scalar(b_scale)) or y
+  y = y * n:float("alpha", 1)                              -- c has the scale of the product
   return y_scale and encode_levels(y, y_scale, y_zero) or y
 end
 
