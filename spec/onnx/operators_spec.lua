@@ -604,8 +604,9 @@ describe("operators of several steps over half types", function()
     for dtype in pairs(HALVES) do
       for k = 0, 3 do
         local first, second = k % 2 == 1 and "float32" or dtype, k > 1 and "float32" or dtype
-        local got = run_half(dtype, "BatchNormalization", { epsilon = { float = 0 } }, { scale:astype(first),
-          ty.nd.ones({ 4 }, { dtype = first }), mean:astype(second), variance:astype(second) }, 15)
+        local got = run_half(dtype, "BatchNormalization", { epsilon = { float = 0 } },
+          { scale:astype(first), ty.nd.ones({ 4 }, { dtype = first }), mean:astype(second),
+            variance:astype(second) }, 15)
         near({ 1, -399, 0, 401 }, got, 2)
       end
     end
@@ -649,8 +650,8 @@ describe("joined products of com.microsoft", function()
   it("MatMulNBits has weights of 2, 4 and 8 bits", function()
     local x = ty.nd.zeros{ 1, 16 }
     x[0] = array{ 1, 10, 100, 1000, 1e4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-    for bits, bytes in pairs{ [8] = { 130, 127, 128, 129, 128 }, [4] = { 16 * 7 + 10, 16 * 9 + 8, 8 },
-        [2] = { 1 + 4 * 0 + 16 * 2 + 64 * 3, 2 } } do
+    for bits, bytes in pairs{ [8] = { 130, 127, 128, 129, 128 },
+        [4] = { 16 * 7 + 10, 16 * 9 + 8, 8 }, [2] = { 1 + 4 * 0 + 16 * 2 + 64 * 3, 2 } } do
       local levels = {}
       for i = 1, 2 * bits do
         levels[i] = bytes[i] or 0

@@ -916,8 +916,8 @@ end
 
 local HALF = { float16 = true, bfloat16 = true }
 
---- Returns an operator of several steps, as f is, that computes half types in float32 and rounds its
--- results once: float16 does not hold the square of 300.
+--- Returns an operator of several steps, as f is, that computes half types in float32 and rounds
+-- its results once: float16 does not hold the square of 300.
 function value.round_once(f)
   return function(n, x, ...)
     local dtype, count = x.dtype, 1 + select("#", ...)
