@@ -40,7 +40,8 @@ function common.to_number(name, least, most, whole)
   least, most = least or -math.huge, most or math.huge
   return function(text)
     local number = tonumber(text)
-    if number and number >= least and number <= most and (not whole or number % 1 == 0) then
+    if number and number >= least and number <= most and math.abs(number) < math.huge
+        and (not whole or number % 1 == 0) then
       return number
     end
     local bounds = least > -math.huge

@@ -91,7 +91,11 @@ end
 -- documentation.
 -- @string[opt] data
 function text.characters(data)
-  return data and read((text.files(data))) or table.concat(text.own(), "\n")
+  local all = data and read((text.files(data))) or table.concat(text.own(), "\n")
+  if #all == 0 then
+    error(data .. " is empty; name a file with a text", 0)
+  end
+  return all
 end
 
 

@@ -363,6 +363,29 @@ describe("graphs in nodes of ONNX files", function()
     assert.same({ { 4, -8 }, { 12, 16 } }, (run(model, { x = X, yes = array({ 1 }, "bool") })))
   end)
 
+  it("become the steps of a loop without a limit, or with one that is too high, that constants end",
+    function()
+      local function count(known, limit)
+        local body = { nodes = { { "Add", { "v", "v" }, { "v2" } },
+          { "Add", { "k", "one" }, { "k2" } },
+          { "ReduceSum", { "v2" }, { "s" }, { keepdims = 0 } },
+          { "Less", { known and "k2" or "s", "limit" }, { "c2" } } },
+          inputs = { i = { type = 7 }, c = { type = 9 }, v = { 2, 2 }, k = {} },
+          in_order = { "i", "c", "v", "k" }, outputs = { "c2", "v2", "k2", "s" } }
+        return small({ { "Loop", { limit, "yes", "x", "zero" }, { "y", "k_end", "all" },
+          { body = { graph = body } } } }, { outputs = { "y", "all" }, constants = {
+          n = { type = 7, dims = {}, raw = ("\255"):rep(7) .. "\127" },
+          yes = { type = 9, dims = {}, raw = "\1" }, zero = array{ 0 }, one = array{ 1 },
+          limit = array{ 3 } } })
+      end
+      for _, limit in ipairs{ "", "n" } do
+        local y, all = run(count(true, limit), { x = X })
+        assert.same({ { 8, -16 }, { 24, 32 } }, y)
+        assert.same({ 12, 24, 48 }, all)
+        assert.matches("without a limit", catch_error(count(false, limit)).message)
+      end
+    end)
+
   it("refuse loops of more steps than a network may have", function()
     local model = small({ loop("n", "") }, { outputs = { "y" }, constants = {
       n = { type = 7, dims = {}, raw = ("\255"):rep(7) .. "\127" }, limit = array{ 100 } } })
@@ -618,6 +641,21 @@ describe("ty.onnx.load", function()
         { "y" }, { x = { 2, 2 } })
       assert.same({ { 3, 4 } }, forward(mod, X))
       assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, forward(mod, ty.nd.ones{ 4, 2 }))
+    end)
+  end)
+
+  it("takes inputs whose first axes differ, now or in a later batch", function()
+    folder.with(function(dir)
+      for _, other in ipairs{ 2, 3 } do
+        local mod = load(dir, { { "MatMul", { "x", "z" }, { "y" } } }, { x = { "n", 2 },
+          z = { 2, "k" } }, { "y" }, { x = { other, 2 }, z = { 2, 1 } })
+        local function multiply(of)
+          return forward(mod, of[mod.data_names[1]], of[mod.data_names[2]])
+        end
+        assert.equal(other, #multiply{ x = ty.nd.ones{ other, 2 }, z = array{ { 2 }, { 3 } } })
+        assert.same({ { 3, 1 } },
+          multiply{ x = array{ { 1, 1 } }, z = array{ { 1, 0 }, { 2, 1 } } })
+      end
     end)
   end)
 

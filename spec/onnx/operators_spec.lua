@@ -154,7 +154,10 @@ describe("QGemm", function()
         of(weight, "uint8"), of{ 1, 0.5 }, of({ 0, 10 }, "uint8") }
       local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
       assert.same({ 250, 10 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
-      inputs[7], inputs[8], inputs[9] = of({ 4, 6 }, "int32"), of{ 1 }, of({ 0 }, "uint8")
+      inputs[7] = of({ 4, 6 }, "int32")
+      assert.same({ 127, 6.5 },
+        (numbers("QGemm", { transB = transposed, alpha = { float = 0.5 } }, inputs, options)))
+      inputs[8], inputs[9] = of{ 1 }, of({ 0 }, "uint8")
       assert.same({ 254, 13 }, (numbers("QGemm", { transB = transposed }, inputs, options)))
     end
   end)
@@ -567,6 +570,49 @@ describe("what older and newer files have", function()
   end)
 end)
 
+describe("operators of several steps over half types", function()
+  local X = array{ 300, -400, 0, 500 }:reshape{ 1, 4, 1, 1 }
+  local HALVES = { float16 = 10, bfloat16 = BFLOAT16 }
+
+  -- Returns the numbers of a node whose input and constants are of a half type.
+  local function run_half(dtype, op, attrs, constants, opset)
+    local inputs = { { X:astype(dtype), type = HALVES[dtype] } }
+    for i, x in ipairs(constants) do
+      inputs[i + 1] = { of = x }
+    end
+    local got, kind = numbers(op, attrs, inputs, { opset = opset })
+    assert.equal(dtype, kind)
+    return got
+  end
+
+  it("square and sum in float32", function()
+    local ones, norm = ty.nd.ones{ 4 }, math.sqrt(500000)
+    for dtype in pairs(HALVES) do
+      local one = ones:astype(dtype)
+      near({ norm }, run_half(dtype, "ReduceL2", { axes = { 1 }, keepdims = 0 }, {}, 13), 3)
+      near({ 300 / norm, -400 / norm, 0, 500 / norm },
+        run_half(dtype, "LpNormalization", { axis = 1 }, {}), 0.004)
+      near({ 300, 400, 0, 500 }, run_half(dtype, "GlobalLpPool", {}, {}), 2)
+      near({ 300, 400, 0, 500 }, run_half(dtype, "LpPool", { kernel_shape = { 1, 1 } }, {}), 2)
+      near({ 1, -1, 1, 1 }, run_half(dtype, "GroupNormalization", { num_groups = 2 },
+        { one, one * array{ 0, 0, 2, 0 }:astype(dtype) }, 21), 0.02)
+    end
+  end)
+
+  it("BatchNormalization has parameters and statistics of any float type", function()
+    local scale, mean, variance = array{ 1, 2, 3, 4 }, array{ 300, 0, 1, 100 }, array{ 1, 4, 9, 16 }
+    for dtype in pairs(HALVES) do
+      for k = 0, 3 do
+        local first, second = k % 2 == 1 and "float32" or dtype, k > 1 and "float32" or dtype
+        local got = run_half(dtype, "BatchNormalization", { epsilon = { float = 0 } },
+          { scale:astype(first), ty.nd.ones({ 4 }, { dtype = first }), mean:astype(second),
+            variance:astype(second) }, 15)
+        near({ 1, -399, 0, 401 }, got, 2)
+      end
+    end
+  end)
+end)
+
 describe("gelu by tanh", function()
   it("keeps its digits far below 0", function()
     local x, expected = array{ -6, -5, -4, -1, 0, 2 }, { -8.43964670076e-11, -2.29179619663e-7,
@@ -579,6 +625,57 @@ describe("gelu by tanh", function()
           :format(got[i], v))
       end
     end
+  end)
+end)
+
+describe("joined products of com.microsoft", function()
+  local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+
+  it("FusedMatMul moves rows behind the axes of the batch", function()
+    local a, b = ty.nd.arange(24):reshape{ 2, 3, 4 }, ty.nd.arange(30):reshape{ 3, 2, 5 }
+    local rows = a:transpose{ 1, 0, 2 }                    -- (3, 2, 4)
+    for k = 0, 1 do
+      local expected = ty.nd.batch_dot(k == 1 and rows or rows:transpose{ 0, 2, 1 }, k == 1
+        and ty.nd.ones{ 3, 4, 5 } or b)
+      local got, _, shape = numbers("FusedMatMul", { transA = 1 - k, transBatchA = 1 },
+        { a, k == 1 and ty.nd.ones{ 3, 4, 5 } or b }, options)
+      assert.same(expected.shape, shape)
+      near(expected:reshape{ -1 }:totable(), got)
+    end
+    local right = ty.nd.arange(24):reshape{ 4, 3, 2 }      -- rows, batch, columns
+    near(ty.nd.batch_dot(ty.nd.ones{ 3, 1, 4 }, right:transpose{ 1, 0, 2 }):reshape{ -1 }:totable(),
+      (numbers("FusedMatMul", { transBatchB = 1 }, { ty.nd.ones{ 3, 1, 4 }, right }, options)))
+  end)
+
+  it("MatMulNBits has weights of 2, 4 and 8 bits", function()
+    local x = ty.nd.zeros{ 1, 16 }
+    x[0] = array{ 1, 10, 100, 1000, 1e4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    for bits, bytes in pairs{ [8] = { 130, 127, 128, 129, 128 },
+        [4] = { 16 * 7 + 10, 16 * 9 + 8, 8 }, [2] = { 1 + 4 * 0 + 16 * 2 + 64 * 3, 2 } } do
+      local levels = {}
+      for i = 1, 2 * bits do
+        levels[i] = bytes[i] or 0
+      end
+      local attrs = { K = 16, N = 1, bits = bits, block_size = 16 }
+      local sum = (bits == 2 and -1 - 20 or 2 - 10) + 1000
+      local packed = { of = array(levels, "uint8"):reshape{ 1, 1, 2 * bits } }
+      local scale = { of = array{ 0.5 } }
+      near({ sum / 2 }, (numbers("MatMulNBits", attrs, { x, packed, scale }, options)))
+      near({ (sum + 11111) / 2 }, (numbers("MatMulNBits", attrs, { x, packed, scale,
+        { of = array({ 2 ^ bits / 2 - 1 }, "uint8") } }, options)), 1e-3)
+    end
+  end)
+end)
+
+describe("Einsum", function()
+  local INF = 1 / 0
+
+  it("without a result sums letters that are twice in a term", function()
+    local x = array{ { 1, INF }, { 3, 4 } }
+    assert.same({ 5 }, (numbers("Einsum", { equation = "ii" }, { x })))
+    assert.same({ 1, 4 }, (numbers("Einsum", { equation = "ii->i" }, { x })))
+    assert.same({ 10, 15 }, (numbers("Einsum", { equation = "ii,k" }, { x, array{ 2, 3 } })))
+    assert.same({ 9 }, (numbers("Einsum", { equation = "ii,i" }, { x, array{ 1, 2 } })))
   end)
 end)
 
@@ -607,6 +704,17 @@ describe("attributes and types at their limits", function()
     near({ 0, 2, 4 }, (numbers("Resize", { mode = "nearest",
       coordinate_transformation_mode = "tf_crop_and_resize" }, { x,
       { of = array{ 0, 0, 0.1, 0, 1, 1, 0.8, 1 } }, false, { of = whole{ 1, 1, 3, 1 } } })))
+    -- 2 / (4 / 7) is a little less than 3.5 in float32, 13 / (26 / 11) a little more than 5.5.
+    for round, expected in pairs{ round_prefer_ceil = { 0, 2, 4, 5 }, round_prefer_floor =
+        { 0, 2, 3, 5 } } do
+      near(expected, (numbers("Resize", { mode = "nearest", nearest_mode = round,
+        coordinate_transformation_mode = "asymmetric" }, { line({ 0, 1, 2, 3, 4, 5, 6 },
+        { 1, 1, 7, 1 }), false, false, { of = whole{ 1, 1, 4, 1 } } })))
+      local many = numbers("Resize", { mode = "nearest", nearest_mode = round,
+        coordinate_transformation_mode = "asymmetric" }, { ty.nd.arange(11):reshape{ 1, 1, 11, 1 },
+        false, false, { of = whole{ 1, 1, 26, 1 } } })
+      assert.equal(round == "round_prefer_ceil" and 6 or 5, many[14])
+    end
     -- One output element of pytorch_half_pixel is at 0.
     near({ 7 }, (numbers("Resize", { mode = "cubic",
       coordinate_transformation_mode = "pytorch_half_pixel" },
@@ -660,6 +768,14 @@ describe("attributes and types at their limits", function()
       assert.equal(dtype, y[1].dtype)
       assert.same({ { { { 3, 3 } } }, { { { 1, 1 } } } }, { y[1]:totable(), y[2]:totable() })
     end
+  end)
+
+  it("one scale in a list counts for all elements, whatever the axis", function()
+    local x, zero = array({ 1, 2, 3 }, "int8"), { of = array({ 1 }, "int8") }
+    near({ 0, 0.5, 1 }, (numbers("DequantizeLinear", { axis = 1 }, { { x, type = INT8 },
+      { of = array{ 0.5 } }, zero })))
+    near({ 3, 5, 7 }, (numbers("QuantizeLinear", { axis = 1 }, { array{ 1, 2, 3 },
+      { of = array{ 0.5 } }, zero })))
   end)
 
   it("scales of a vector, along its axis and in blocks", function()

@@ -352,6 +352,39 @@ describe("quantize_model", function()
     e = assert.raises("value", call, { calib_mode = "naive", calib_data = it,
       data_names = { "data", "c0_weight" } })
     assert.equal("data_names", e.argument)
+    e = assert.raises("value", call, { calib_mode = "naive", calib_data = it,
+      num_calib_examples = 0 })
+    assert.same({ "num_calib_examples", 0 }, { e.argument, e.got })
+  end)
+
+  it("refuses to calibrate without parameters before a product", function()
+    local function call(kind, missing)
+      local given = { arg_params = {}, aux_params = {} }
+      for what, list in pairs{ arg_params = arg, aux_params = aux } do
+        for name, x in pairs(list) do
+          given[what][name] = (what ~= kind or name ~= missing) and x or nil
+        end
+      end
+      return ty.contrib.quantization.quantize_model{ net, given.arg_params, given.aux_params,
+        calib_mode = "naive", calib_data = ty.io.NDArrayIter{ data, nil, batch_size = 8 } }
+    end
+    for kind, name in pairs{ arg_params = "c0_bn_beta", aux_params = "c0_bn_moving_var" } do
+      local e = assert.raises("name", call, kind, name)
+      assert.same({ kind, { name } }, { e.argument, e.missing })
+    end
+    call("arg_params", "fc_bias")                          -- is behind the last product's data
+  end)
+
+  it("leaves layers whose weights are not finite", function()
+    local x = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 2, name = "fc" }
+    for _, v in ipairs{ 0 / 0, 1 / 0, -1 / 0 } do
+      local params = { fc_weight = nd.array{ { 1, v }, { 2, 3 } }, fc_bias = nd.zeros{ 2 } }
+      local q, qparams = ty.contrib.quantization.quantize_dynamic(x, params)
+      local got = run(q, qparams, nil, nd.ones{ 1, 2 })
+      local first = got[0][0]:asscalar()
+      assert.is_true(first == 1 + v or v ~= v and first ~= first)
+      assert.equal(5, got[0][1]:asscalar())
+    end
   end)
 
   it("refuses parameters that are no arrays, and entries of files", function()

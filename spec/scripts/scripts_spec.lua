@@ -274,6 +274,7 @@ describe("scripts:", function()
       ["char_rnn.lua --log nowhere/log"] = "--log: cannot write to nowhere/log",
       ["train_mnist.lua --epochs two"] = "--epochs takes a whole number of at least 1, not 'two'",
       ["train_mnist.lua --batch 1.5"] = "--batch takes a whole number of at least 1, not '1.5'",
+      ["gpt.lua --rate inf"] = "--rate takes a number of at least 0, not 'inf'",
       ["train_mnist.lua --rate=-1"] = "--rate takes a number of at least 0, not '-1'",
       ["char_rnn.lua --dropout 2"] = "--dropout takes a number of 0 to 0.99, not '2'",
       ["char_rnn.lua --data nowhere"] = "--data: there is no nowhere",

@@ -104,12 +104,23 @@ local function quantize_weight(w)
 end
 
 
--- Returns the weight, an array, of a node that can run on 8-bit integers; nil for others.
+-- Returns whether all numbers of the parameter w are finite.
+local function is_finite(g, w)
+  if g.finite[w] == nil then
+    g.finite[w] = (w * 0):sum():asscalar() == 0
+  end
+  return g.finite[w]
+end
+
+
+-- Returns the weight, an array, of a node that can run on 8-bit integers, which have no infinity;
+-- nil for others.
 local function find_weight(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
   local last = n.op == "Convolution" and n.attrs.layout and n.attrs.layout:find "C$"
   return w and w.dtype == "float32" and not last
-    and rewriting.has_large_groups(w.shape, tonumber(n.attrs.num_group or 1)) and w or nil
+    and rewriting.has_large_groups(w.shape, tonumber(n.attrs.num_group or 1)) and is_finite(g, w)
+    and w or nil
 end
 
 
@@ -240,6 +251,28 @@ local function entropy_threshold(hist, edges)
 end
 
 
+-- Raises E(name) unless all arguments and states of a network that calibrates are data, labels or
+-- parameters.
+local function check_complete(g, net, a)
+  local given, missing = tables.positions(a.data_names), {}
+  for _, name in ipairs(a.label_names or {}) do
+    given[name] = true
+  end
+  for _, name in ipairs(net:list_arguments()) do
+    missing[#missing + 1] = not given[name] and not g.params[name] and name or nil
+  end
+  local argument = #missing > 0 and "arg_params" or "aux_params"
+  for _, name in ipairs(argument == "aux_params" and net:list_auxiliary_states() or {}) do
+    missing[#missing + 1] = not g.aux[name] and name or nil
+  end
+  if #missing > 0 then
+    Error.raise{ code = "name", func = g.func, argument = argument, got = "nothing",
+      expected = "an array for each parameter that calibration runs with", missing = missing,
+      message = ("'%s' lacks %s"):format(argument, table.concat(missing, ", ")) }
+  end
+end
+
+
 -- Runs the network over the batches of the calibration data, and calls f(i, array) for entry i of
 -- the list in each batch.
 local function each_batch(g, entries, a, f)
@@ -258,6 +291,7 @@ local function each_batch(g, entries, a, f)
           options[name] = batch.data[i].shape
         end
       end
+      check_complete(g, net, a)
       exe = executor.simple_bind(net, options)
       exe:copy_params_from(g.params, g.aux, true)
     end
@@ -327,7 +361,8 @@ end
 -- that are quantized and, for each new node, the node that it replaces, both empty at first.
 local function begin_rewrites(sym, arg_params, aux_params, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
-    excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }
+    excluded = tables.positions(excluded), entries = sym._entries, weights = {}, finite = {},
+    stands_for = {} }
 end
 
 
@@ -422,6 +457,9 @@ local function check_calibration(a, func)
   if a.calib_mode ~= "none" and not a.calib_data then
     Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
       got = "nothing", message = ("calib_mode '%s' needs 'calib_data'"):format(a.calib_mode) }
+  elseif a.num_calib_examples and a.num_calib_examples < 1 then
+    Error.raise{ code = "value", func = func, argument = "num_calib_examples",
+      expected = "at least 1", got = a.num_calib_examples, message = "bad 'num_calib_examples'" }
   elseif not a.calib_data then
     return
   end

@@ -102,13 +102,13 @@ local function leave(self, ok, ...)
   return ...
 end
 
-function Scope:with(f)
+function Scope:with(f, ...)
   if type(f) ~= "function" then
     Error.raise{ code = "type", func = "Precision:with", argument = "f", expected = "a function",
       got = Error.kind(f), message = "bad 'f'" }
   end
   self:enter()
-  return leave(self, pcall(f))
+  return leave(self, pcall(f, ...))
 end
 
 

@@ -285,6 +285,10 @@ end
 
 local function load_archive(file, members)
   local folder, index = find_folder(members), by_name(members)
+  if not folder then
+    fail(file, "this is an archive without the file data.pkl: torch.save has not completed it, or \z
+      another program has written it")
+  end
   if index[folder .. "constants.pkl"] then
     refuse(file, "it is a TorchScript archive, which holds code; in Python, "
       .. "torch.save(torch.jit.load(path).state_dict(), other) writes its arrays")

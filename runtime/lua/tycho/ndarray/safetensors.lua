@@ -116,7 +116,8 @@ local function check_entry(name, entry, size, file)
   if not stored then
     Error.raise{ code = "dtype", func = file.func, argument = name, got = tostring(entry.dtype),
       expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
-      message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
+      message = ("'%s': '%s' has elements of a type that arrays cannot have")
+        :format(file.path, name) }
   end
   local expected = tables.product(entry.shape) * stored[2]
   if to > size or to - from ~= expected then

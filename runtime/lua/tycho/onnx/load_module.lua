@@ -10,6 +10,11 @@ local module = require "tycho.module"
 local tables = require "tycho.core.tables"
 
 
+-- The layout of all inputs. Only devices that share a batch need its axis, and a file does not tell
+-- it: sequences may come first, and states, masks and tables have other axes there.
+local NO_BATCH_AXIS = ""
+
+
 -- Returns whether two arrays have the same type, sizes and bits; false if one is nil.
 local function same_arrays(x, y)
   return x ~= nil and y ~= nil and x.dtype == y.dtype and tables.same(x.shape, y.shape)
@@ -86,7 +91,7 @@ return function(a, func)
     if is_read[input.name] then
       names[#names + 1] = input.name
       shapes[#shapes + 1] = data.DataDesc(input.name, #input.shape > 0 and input.shape or { 1 },
-        input.dtype)
+        input.dtype, NO_BATCH_AXIS)
     end
   end
   local mod = module.Module{ symbol = r.symbol, data_names = names, label_names = {},

@@ -418,7 +418,7 @@ local function take_diagonal(x, letters)
       own[i], own[first], other[i], other[first] = size, 1, 1, size
       local on = value.binary("equal", value.list(list, x.dtype, own),
         value.list(list, x.dtype, other))
-      local y = (x * on):reduce("sum", { i - 1 }, false)
+      local y = value.where(on, x, value.list({ 0 }, x.dtype, {})):reduce("sum", { i - 1 }, false)
       local rest = tables.copied(letters)
       table.remove(rest, i)
       return take_diagonal(y, rest)
@@ -527,6 +527,7 @@ end
 
 function ops.Einsum(n, ...)
   local equation, terms, given = n:text("equation", ""):gsub("%s", ""), {}, { ... }
+  local counts = {}
   local left, out = equation:match("^([^-]*)%->(.*)$")
   left = left or equation
   for term in (left .. ","):gmatch("([^,]*),") do
@@ -535,17 +536,14 @@ function ops.Einsum(n, ...)
     if #letters ~= #x.shape then
       value.damaged("term '%s' for %d dimensions", term, #x.shape)
     end
+    for _, letter in ipairs(letters) do
+      counts[letter] = (counts[letter] or 0) + 1
+    end
     local y, own = take_diagonal(x, letters)
     terms[#terms + 1] = { y, own }
   end
   if #terms ~= #given then
     value.damaged("equation '%s' for %d inputs", equation, #given)
-  end
-  local counts = {}
-  for _, t in ipairs(terms) do
-    for _, letter in ipairs(t[2]) do
-      counts[letter] = (counts[letter] or 0) + 1
-    end
   end
   local wanted = {}
   if out then

@@ -138,18 +138,18 @@ local function stack_rows(rows, axis)
 end
 
 
--- Unrolls a loop of `count` steps. body(step, carried) returns the condition, the carried values
--- and the outputs of the step. Returns the last carried values, and the list of each output's
--- values; nil if only a run knows a condition.
+-- Unrolls a loop of at most `count` steps. body(step, carried) returns the condition, the carried
+-- values and the outputs of the step. Returns the last carried values, and the list of each
+-- output's values; nil if only a run knows a condition.
 local function unroll_loop(n, count, carried, scans, body)
   local rows = {}
   for k = 1, scans do
     rows[k] = {}
   end
-  if count > MOST_STEPS then
-    n:refuse("%d steps, at most %d", count, MOST_STEPS)
-  end
   for step = 0, count - 1 do
+    if step == MOST_STEPS then
+      n:refuse("a loop of more than %d steps", MOST_STEPS)
+    end
     local alive, now, outputs = body(step, carried)
     carried = now
     for k, v in ipairs(outputs) do
@@ -240,11 +240,14 @@ function ops.Loop(n, count, condition, ...)
     end
     return make_while_loop(n, most, condition, carried, graph)
   end
-  if most == math.huge then
-    n:refuse("a loop without a limit")
+  local second = graph.inputs[2] and graph.inputs[2].name
+  if most > MOST_STEPS and ops.passes_condition(graph, second) then
+    n:refuse("a loop of more than %d steps", MOST_STEPS)
   end
   local final, rows = unroll_loop(n, most, carried, scans, run_step)
-  if not final then
+  if not final and most > MOST_STEPS then
+    n:refuse("a loop without a limit, whose condition is computed")
+  elseif not final then
     return make_while_loop(n, most, value.scalar(1, "bool"), carried, graph)
   end
   for k = 1, scans do

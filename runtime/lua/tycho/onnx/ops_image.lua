@@ -48,9 +48,13 @@ local POSITIONS = {
   end,
 }
 
+-- A position that is so near to the middle of two elements is there, but for its rounding to
+-- float32; ONNX Runtime has the same bound.
+local TIE = 1e-6
+
 local ROUNDS = {
-  round_prefer_floor = function(x) return ceil(x - 0.5) end,
-  round_prefer_ceil = function(x) return floor(x + 0.5) end,
+  round_prefer_floor = function(x) return ceil(x - 0.5 - TIE) end,
+  round_prefer_ceil = function(x) return floor(x + 0.5 + TIE) end,
   floor = floor, ceil = ceil,
 }
 

@@ -295,9 +295,9 @@ local function make_square(x) return x * x end
 ops.ReduceSum, ops.ReduceProd = make_reduction("sum"), make_reduction("prod")
 ops.ReduceMean = make_reduction("mean")
 ops.ReduceL1 = make_reduction("sum", make_abs)
-ops.ReduceL2 = make_reduction("sum", make_square, make_sqrt)
-ops.ReduceSumSquare = make_reduction("sum", make_square)
-ops.ReduceLogSum = make_reduction("sum", nil, make_log)
+ops.ReduceL2 = value.round_once(make_reduction("sum", make_square, make_sqrt))
+ops.ReduceSumSquare = value.round_once(make_reduction("sum", make_square))
+ops.ReduceLogSum = value.round_once(make_reduction("sum", nil, make_log))
 
 -- Returns an operator that applies f to booleans as int32, and to other types as they are.
 local function accept_booleans(f)
@@ -313,7 +313,7 @@ ops.ReduceMax = accept_booleans(make_reduction("max"))
 ops.ReduceMin = accept_booleans(make_reduction("min"))
 
 -- Computes log(sum(exp(x))). The largest element is subtracted first, so that nothing overflows.
-function ops.ReduceLogSumExp(n, x, axes)
+ops.ReduceLogSumExp = value.round_once(function(n, x, axes)
   local list, keep = list_reduced_axes(n, x, axes), n:flag("keepdims", true)
   if x:is_empty() then
     return make_log(reduce_axes("sum", x, list, keep))
@@ -325,7 +325,7 @@ function ops.ReduceLogSumExp(n, x, axes)
     return y
   end
   return reduce_axes("sum", y, list, false)
-end
+end)
 
 
 -- Returns an operator for the position of the largest or smallest element along an axis.
@@ -389,19 +389,19 @@ function ops.Hardmax(n, x)
   end)
 end
 
-function ops.LpNormalization(n, x)
+ops.LpNormalization = value.round_once(function(n, x)
   local axes, p = { n:axis(-1, #x.shape) }, n:int("p", 2)
   local size = p == 1 and x:map("abs"):reduce("sum", axes, true)
     or make_sqrt((x * x):reduce("sum", axes, true))
   local zero = value.scalar(0, x.dtype)
   return value.where(size:equal(0), zero, x / size)
-end
+end)
 
-function ops.MeanVarianceNormalization(n, x)
+ops.MeanVarianceNormalization = value.round_once(function(n, x)
   local axes = n:axes_of(n:list("axes", { 0, 2, 3 }), #x.shape)
   local centred = x - x:reduce("mean", axes, true)
   return centred / (make_sqrt((centred * centred):reduce("mean", axes, true)) + 1e-9)
-end
+end)
 
 
 -- Products ----------------------------------------------------------------------------------------

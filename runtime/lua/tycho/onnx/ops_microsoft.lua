@@ -26,10 +26,16 @@ local function swap_last_axes(x)
   return x:transpose(axes)
 end
 
+-- Moves the first axis, of rows, behind those of the batch.
+local function move_rows(x)
+  local axes = value.axes_from(0, #x.shape)
+  table.insert(axes, #axes - 1, table.remove(axes, 1))
+  return x:transpose(axes)
+end
+
 function ops.FusedMatMul(n, a, b)
-  if n:flag("transBatchA") or n:flag("transBatchB") then
-    n:refuse("transBatchA and transBatchB")
-  end
+  a = n:flag("transBatchA") and #a.shape > 2 and move_rows(a) or a
+  b = n:flag("transBatchB") and #b.shape > 2 and move_rows(b) or b
   a = n:flag("transA") and #a.shape > 1 and swap_last_axes(a) or a
   b = n:flag("transB") and #b.shape > 1 and swap_last_axes(b) or b
   local y, alpha = value.matmul(a, b), n:float("alpha", 1)
@@ -418,8 +424,8 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
   a, b = n:flag("transA") and swap_last_axes(a) or a, n:flag("transB") and swap_last_axes(b) or b
   -- several scales and zero points of b are those of its columns
   local y = value.matmul(decode_levels(a, a_scale, a_zero), decode_levels(b, b_scale, b_zero))
-    * n:float("alpha", 1)
   y = c and y + c:cast(y.dtype) * (flatten_scalar(a_scale) * flatten_scalar(b_scale)) or y
+  y = y * n:float("alpha", 1)                              -- c has the scale of the product
   return y_scale and encode_levels(y, y_scale, y_zero) or y
 end
 
@@ -460,21 +466,24 @@ end
 function ops.MatMulNBits(n, a, b, scales, zeros, order, bias)
   local inputs, outputs, bits = n:int("K", 0), n:int("N", 0), n:int("bits", 4)
   local block, blocks = n:int("block_size", 32), b.shape[2]
-  if order or bits ~= 4 or not b:is_constant() or inputs > blocks * block then
+  if order or 8 % bits ~= 0 or bits == 1 or not b:is_constant() or inputs > blocks * block then
     n:refuse("bits = %d%s", bits, order and ", g_idx" or "")
   end
-  local function split_bytes(v, count)   -- low half of a byte first
-    local wide = v:cast("int32")
-    local high = ((wide - wide % 16) / 16):unsqueeze(2)
-    return value.concat({ (wide % 16):unsqueeze(2), high }, 2):reshape{ outputs, count }
+  local levels, per_byte = 2 ^ bits, 8 / bits
+  local function split_bytes(v)                            -- rows of bytes, low bits first
+    local rest, parts = v:cast("int32"), {}
+    for i = 1, per_byte do
+      local low = rest % levels
+      parts[i], rest = low:unsqueeze(2), (rest - low) / levels
+    end
+    return value.concat(parts, 2):reshape{ outputs, v.shape[2] * per_byte }
   end
-  local q = split_bytes(b:reshape{ outputs, blocks * block / 2 }, blocks * block)
+  local q = split_bytes(b:reshape{ outputs, blocks * block / per_byte })
     :reshape{ outputs, blocks, block }:cast(a.dtype)
-  local zero = 8
+  local zero = levels / 2
   if zeros and zeros.dtype == "uint8" then
-    local columns = zeros:reshape{ outputs, product(zeros.shape) / outputs }
-    zero = split_bytes(columns, 2 * columns.shape[2]):part(1, 0, blocks)
-      :reshape{ outputs, blocks, 1 }:cast(a.dtype)
+    zero = split_bytes(zeros:reshape{ outputs, product(zeros.shape) / outputs })
+      :part(1, 0, blocks):reshape{ outputs, blocks, 1 }:cast(a.dtype)
   elseif zeros then
     zero = zeros:reshape{ outputs, blocks, 1 }
   end

@@ -372,10 +372,10 @@ function ops.AveragePool(n, x)
   return sum_windows(n, x, w) / sum_windows(n, counted, w)
 end
 
-function ops.LpPool(n, x)
+ops.LpPool = value.round_once(function(n, x)
   local w, p = make_window(n, x, n:list("kernel_shape", {})), n:int("p", 2)
   return sum_windows(n, x:map("abs") ^ p, w) ^ (1 / p)
-end
+end)
 
 
 -- Returns an operator that pools all spatial axes; kind: avg, max.
@@ -391,10 +391,10 @@ end
 
 ops.GlobalAveragePool, ops.GlobalMaxPool = make_global_pooling("avg"), make_global_pooling("max")
 
-function ops.GlobalLpPool(n, x)
+ops.GlobalLpPool = value.round_once(function(n, x)
   local p = n:int("p", 2)
   return (x:map("abs") ^ p):reduce("sum", value.axes_from(2, #x.shape), true) ^ (1 / p)
-end
+end)
 
 
 -- Windows put back --------------------------------------------------------------------------------
@@ -533,27 +533,38 @@ local function align_channels(v, rank)
   return v:reshape(shape)
 end
 
+-- Normalises x by statistics of its own; returns the running ones that follow from them too.
+local function train_batch_norm(n, x, scale, bias, mean, variance)
+  local axes = { 0, unpack(value.axes_from(2, #x.shape)) }
+  local momentum = n:float("momentum", 0.9)
+  local m = x:reduce("mean", axes, true)
+  local v = (x - m) * (x - m)
+  v = v:reduce("mean", axes, true)
+  local y = (x - m) / (v + n:float("epsilon", 1e-5)):map("sqrt")
+    * align_channels(scale, #x.shape) + align_channels(bias, #x.shape)
+  return y, mean * momentum + m:reshape(mean.shape) * (1 - momentum),
+    variance * momentum + v:reshape(mean.shape) * (1 - momentum)
+end
+
+
+-- Parameters and statistics may be of other float types than x; half types are computed in float32.
 function ops.BatchNormalization(n, x, scale, bias, mean, variance)
+  local dtype, kept = x.dtype, mean.dtype
+  local wide = dtype == "float64" and dtype or "float32"
+  scale, bias, mean, variance = scale:cast(wide), bias:cast(wide), mean:cast(wide),
+    variance:cast(wide)
   if n:flag("training_mode") then
-    local axes = { 0, unpack(value.axes_from(2, #x.shape)) }
-    local momentum = n:float("momentum", 0.9)
-    local m = x:reduce("mean", axes, true)
-    local v = (x - m) * (x - m)
-    v = v:reduce("mean", axes, true)
-    local y = (x - m) / (v + n:float("epsilon", 1e-5)):map("sqrt")
-      * align_channels(scale, #x.shape) + align_channels(bias, #x.shape)
-    return y, mean * momentum + m:reshape(mean.shape) * (1 - momentum),
-      variance * momentum + v:reshape(mean.shape) * (1 - momentum)
+    local y, m, v = train_batch_norm(n, x:cast(wide), scale, bias, mean, variance)
+    return y:cast(dtype), m:cast(kept), v:cast(kept)
   end
-  local constant = mean:is_constant() and variance:is_constant()
-  if constant and #x.shape > 1 and scale.dtype == mean.dtype and scale.dtype == x.dtype then
+  if mean:is_constant() and variance:is_constant() and #x.shape > 1 then
     return (op("BatchNorm", { x, scale, bias, mean, variance }, { eps = n:float("epsilon", 1e-5),
       fix_gamma = false, use_global_stats = true }))
   end
   local factor = scale / (variance + n:float("epsilon", 1e-5)):map("sqrt")
   local rank = #x.shape
-  return (x - align_channels(mean, rank)) * align_channels(factor, rank)
-    + align_channels(bias, rank)
+  return ((x:cast(wide) - align_channels(mean, rank)) * align_channels(factor, rank)
+    + align_channels(bias, rank)):cast(dtype)
 end
 
 function ops.InstanceNormalization(n, x, scale, bias)
@@ -587,7 +598,7 @@ function ops.LayerNormalization(n, x, scale, bias)
   return bias and y + bias or y, mean, inverse
 end
 
-function ops.GroupNormalization(n, x, scale, bias)
+ops.GroupNormalization = value.round_once(function(n, x, scale, bias)
   local groups, shape = n:int("num_groups", 1), n:sizes(x, "its input")
   local y = normalise_axes(x:reshape{ shape[1], groups, product(shape) / shape[1] / groups }, { 2 },
     n:float("epsilon", 1e-5))
@@ -597,7 +608,7 @@ function ops.GroupNormalization(n, x, scale, bias)
   end
   y = y * align_channels(scale, 3) + align_channels(bias, 3)
   return y:reshape(shape)
-end
+end)
 
 -- Returns x divided by the root mean square of its elements over the axes from `axis` on, times a
 -- scale.

@@ -914,6 +914,30 @@ function Value:reduce_one(name)
 end
 
 
+local HALF = { float16 = true, bfloat16 = true }
+
+--- Returns an operator of several steps, as f is, that computes half types in float32 and rounds
+-- its results once: float16 does not hold the square of 300.
+function value.round_once(f)
+  return function(n, x, ...)
+    local dtype, count = x.dtype, 1 + select("#", ...)
+    if not HALF[dtype] then
+      return f(n, x, ...)
+    end
+    local inputs = { x, ... }
+    for i = 1, count do
+      local v = inputs[i]
+      inputs[i] = v and HALF[v.dtype] and v:cast("float32") or v
+    end
+    local results = { f(n, unpack(inputs, 1, count)) }
+    for i, y in ipairs(results) do
+      results[i] = y.dtype == "float32" and y:cast(dtype) or y
+    end
+    return unpack(results)
+  end
+end
+
+
 --- Computes a matrix product over the last two axes; others broadcast, or are equal.
 -- @tparam Value a
 -- @tparam Value b
