@@ -517,6 +517,19 @@ describe("a hybrid block", function()
     assert.equal("float64", net.a.weight.dtype)
     assert.equal("float64", net.b.bias.dtype)
     assert.raises("state", net.a.weight.data, net.a.weight)
+    assert.raises("type", net.infer_shape, net)
+    assert.raises("type", net.infer_type, net, 3)
+  end)
+
+  it("refuses a list in the place of one tensor, and says so", function()
+    for _, hybridized in ipairs{ false, true } do
+      local net = ty.gluon.nn.Dense{ 2, in_units = 3 }
+      net:initialize()
+      net:hybridize(hybridized)
+      local x = nd.ones{ 2, 3 }
+      assert.matches("is one of them a list", assert.raises("type", net, { x }).message)
+      assert.matches("no list", assert.raises("type", net, { x, x }).message)
+    end
   end)
 end)
 
