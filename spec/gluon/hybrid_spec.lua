@@ -651,6 +651,25 @@ describe("lines of recorded calls", function()
       assert.is_true(tonumber(last.where:match("%d+$")) > line)
     end
   end)
+
+  it("are those in forward for what fails later, recorded or not", function()
+    local bad, line = nd.array{ { 1, 2 }, { 2, 1 } }, nil
+    local Factor = of(function(_, x)
+      line = "spec/gluon/hybrid_spec.lua:" .. debug.getinfo(1, "l").currentline + 1
+      local y = F.linalg.potrf(x)
+      return y
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Factor()
+      net:hybridize(active)
+      for _, run in ipairs{ function() return net(bad) end,
+          function() return (autograd.record(function() return net(bad) end)) end } do
+        local y = run()
+        local e = assert.raises("run", y.wait_to_read, y)
+        assert.equal(line, e.where:match("spec/.*"))
+      end
+    end
+  end)
 end)
 
 
