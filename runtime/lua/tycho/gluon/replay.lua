@@ -97,9 +97,9 @@ local NONE = {}                                          -- a list that stays em
 
 
 -- Makes the step that runs a node. `first` is the slot of its first output; the others follow it.
--- `may_fail`: a run may fail later, for what is in its arrays, and then names the node's line. A
--- step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others have
--- a `kind`:
+-- `may_fail`: a run may fail later, for what is in its arrays, and then names the node's line.
+-- A step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
+-- have a `kind`:
 -- - "control": a loop or a choice
 -- - "custom": an operator written in Lua
 -- - "made": it has no inputs, and its attributes depend on the device, perhaps on shapes
