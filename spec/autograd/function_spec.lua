@@ -196,6 +196,19 @@ describe("a function", function()
     assert.near(nd.exp(x), x.grad, 1e-12)
   end)
 
+  it("keeps what it saved, whether the script frees its arrays or not", function()
+    local x = variable{ 1, 2 }
+    local y, grad = autograd.record(function()
+      local a = x * 3
+      local y = Square(1)(a)
+      a:free()
+      return y * 1
+    end), x.grad
+    x:free()
+    y:backward()
+    assert.same({ 18, 36 }, grad:totable())
+  end)
+
   it("whose graph was freed is refused", function()
     local x = variable{ 1 }
     local y, z = autograd.record(function()
@@ -250,6 +263,20 @@ describe("nd.Custom", function()
     return nd.Custom(x, count or nd.zeros(x.shape, { dtype = x.dtype }),
       { op_type = "spec_recorded_cube" })
   end
+
+  it("keeps its inputs and results, whether the script frees its arrays or not", function()
+    local x = variable{ 1, 2 }
+    local y = autograd.record(function()
+      local a = x * 2
+      local cubes = cube(a)
+      local y = cubes * 1
+      a:free()
+      cubes:free()
+      return y
+    end)
+    y:backward()
+    assert.same({ 24, 96 }, x.grad:totable())
+  end)
 
   it("is recorded", function()
     local x, count = variable{ 1, 2 }, nd.zeros{ 2 }

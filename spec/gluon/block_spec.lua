@@ -454,6 +454,14 @@ describe("texts of blocks", function()
     assert.matches("Trainable params: 19\n", require "tycho.gluon.summary"(net, nd.ones{ 2, 5 }))
   end))
 
+  it("refuse to sum up for what is no array", afresh(function()
+    local summary, net = require "tycho.gluon.summary", Net()
+    net:initialize()
+    for _, input in ipairs{ net, ty.null, ty.cpu(), 3, "x" } do
+      assert.raises("type", summary, net, input)
+    end
+  end))
+
   it("sum up layers while a hook of operators is there, which stays", afresh(function()
     local net, names = gluon.nn.HybridSequential{ gluon.nn.Dense(4), gluon.nn.Dense(3) }, {}
     net:initialize()

@@ -517,6 +517,19 @@ describe("a hybrid block", function()
     assert.equal("float64", net.a.weight.dtype)
     assert.equal("float64", net.b.bias.dtype)
     assert.raises("state", net.a.weight.data, net.a.weight)
+    assert.raises("type", net.infer_shape, net)
+    assert.raises("type", net.infer_type, net, 3)
+  end)
+
+  it("refuses a list in the place of one tensor, and says so", function()
+    for _, hybridized in ipairs{ false, true } do
+      local net = ty.gluon.nn.Dense{ 2, in_units = 3 }
+      net:initialize()
+      net:hybridize(hybridized)
+      local x = nd.ones{ 2, 3 }
+      assert.matches("is one of them a list", assert.raises("type", net, { x }).message)
+      assert.matches("no list", assert.raises("type", net, { x, x }).message)
+    end
   end)
 end)
 
@@ -636,6 +649,25 @@ describe("lines of recorded calls", function()
       local before = steps.before({ y }, last.serial)
       assert.equal("spec/gluon/hybrid_spec.lua:" .. line, before.where:match("spec/.*"))
       assert.is_true(tonumber(last.where:match("%d+$")) > line)
+    end
+  end)
+
+  it("are those in forward for what fails later, recorded or not", function()
+    local bad, line = nd.array{ { 1, 2 }, { 2, 1 } }, nil
+    local Factor = of(function(_, x)
+      line = "spec/gluon/hybrid_spec.lua:" .. debug.getinfo(1, "l").currentline + 1
+      local y = F.linalg.potrf(x)
+      return y
+    end)
+    for _, active in ipairs{ false, true } do
+      local net = Factor()
+      net:hybridize(active)
+      for _, run in ipairs{ function() return net(bad) end,
+          function() return (autograd.record(function() return net(bad) end)) end } do
+        local y = run()
+        local e = assert.raises("run", y.wait_to_read, y)
+        assert.equal(line, e.where:match("spec/.*"))
+      end
     end
   end)
 end)

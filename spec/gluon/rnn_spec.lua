@@ -197,6 +197,20 @@ describe("a layer", function()
 end)
 
 
+describe("a layer's input", function()
+  it("is one tensor", function()
+    for _, layer in ipairs{ rnn.LSTM(2), rnn.GRU(2), rnn.RNN(2) } do
+      layer:initialize()
+      local x = nd.ones{ 3, 2, 2 }
+      for _, input in ipairs{ { x }, { x, x } } do
+        assert.raises("type", layer, input)
+        assert.raises("type", layer.infer_shape, layer, input)
+        assert.raises("type", layer.summary, layer, input)
+      end
+    end
+  end)
+end)
+
 describe("a cell", function()
   local function make_step(make, states)
     local cell = dtype64(make())
@@ -477,6 +491,8 @@ describe("a cell", function()
     assert.near((cell(x, { nd.ones{ 1, 2 } })), (cell(x, nd.ones{ 1, 2 })))
     assert.raises("type", cell, x)
     assert.raises("type", cell, x, 3)
+    assert.raises("type", cell.infer_shape, cell, x)
+    assert.raises("type", cell.infer_type, cell, x, 3)
     assert.near(x, (rnn.DropoutCell(0.5)(x)))
   end)
 

@@ -226,7 +226,8 @@ describe("a block of a symbol", function()
     assert.same(results[1], results[2])
   end)
 
-  it("comes from files of a network with a constant, whose initializer has no name", function()
+  it("comes from files of a network with a constant, of which a block without values has none",
+      function()
     local Net = gluon.HybridBlock:extend("Net")
     function Net:init()
       self.scale = self.params:get_constant("scale", nd.array{ 1, 2, 3 })
@@ -243,7 +244,31 @@ describe("a block of a symbol", function()
       local graph, weights = net:export(dir .. "/net")
       assert.same(want, SymbolBlock.imports(graph, "data", weights)(x):totable())
       local empty = SymbolBlock.imports(graph, "data")
-      assert.raises("name", empty.initialize, empty)     -- no values, and no way to make them
+      empty:initialize{ init = "ones" }
+      assert.near(nd.array{ { 3, 3 } }, empty(nd.ones{ 1, 3 }) - 1)
+    end)
+  end)
+
+  it("has nothing of what a script set for training, nor of its initializers", function()
+    local net = gluon.nn.HybridSequential()
+    net:add(gluon.nn.Dense{ 2, in_units = 3, bias_initializer = "zeros" })
+    net[1].weight.lr_mult, net[1].weight.wd_mult = 0, 0.5
+    net:initialize()
+    net:hybridize()
+    net(nd.ones{ 1, 3 })
+    folder.with(function(dir)
+      local graph, weights = net:export(dir .. "/net")
+      for _, other in ipairs{ SymbolBlock.imports(graph, "data", weights),
+          SymbolBlock.imports(graph, "data") } do
+        for _, p in other:collect_params():items() do
+          assert.same({ 1, 1 }, { p.lr_mult, p.wd_mult })
+          assert.is_nil(p.init)
+        end
+        other:initialize{ init = ty.init.Constant(3), force_reinit = true }
+        for _, p in other:collect_params():items() do
+          assert.near(nd.full(p.shape, 3), p:data())
+        end
+      end
     end)
   end)
 

@@ -359,6 +359,27 @@ describe("states of a Trainer", function()
     assert.near(values[1], values[2], 0)
   end)
 
+  it("of a store have the counts of its own device, whichever the parameters are on", function()
+    for _, ctx in ipairs{ { ty.cpu(0), ty.cpu(1) }, { ty.cpu(2), ty.cpu(1) } } do
+      local p = parameter("w", 1, ctx)
+      local function trainer()
+        return Trainer({ p }, "sgd", { learning_rate = 1,
+          lr_scheduler = ty.lr_scheduler.MultiFactorScheduler{ step = { 1 }, factor = 0.5 } })
+      end
+      local t = trainer()
+      back{ p, 1 }
+      t:step(2)
+      t:save_states(path)
+      t = trainer()
+      t:load_states(path)
+      local before = p:data(ctx[1]):copy()
+      back{ p, 1 }
+      t:step(2)
+      assert.near({ 0.5, 0.5 }, before - p:data(ctx[1]))
+      assert.equal(2, t.optimizer.num_update)
+    end
+  end)
+
   it("keep multipliers of the parameters that they come to", function()
     local p = parameter("w", 1)
     local t = Trainer({ p }, "sgd", { learning_rate = 1 })

@@ -372,7 +372,7 @@ local function call_function(self, ...)
   refuse_symbols(self, ...)
   local inputs = check_arrays(self, "__call", select("#", ...), { ... })
   self._called = true
-  inputs = class.unscoped(inputs)
+  inputs = class.aliases(inputs)
   return record_outputs(self, inputs, class.outside(modes.run, false, recording.training,
     self.forward, self, unpack(inputs)))
 end

@@ -277,8 +277,10 @@ end
 
 -- Inference ---------------------------------------------------------------------------------------
 
--- Returns a new trace for example inputs, and these inputs as a flat list.
+-- Returns a new trace for example inputs, and these inputs as a flat list. Raises E(type) where
+-- there are none.
 local function make_trace(self, ...)
+  find_class(self, ...)
   local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
   return trace.make(self, structure, #flat), flat
 end

@@ -356,12 +356,12 @@ local function find_data(self, where, func)
     return list[2] == nil and list[1] or get_array(self, context.current_context()._device, func)
   elseif Class.is_a(where, Context) then
     return get_array(self, where._device, func, where)
-  elseif values.is_plain(where) then
+  elseif values.is_plain(where) and #where < 2 then
     return find_data(self, WHERE[func](where).where, func)
   end
   Error.raise{ code = "type", func = func, argument = "where",
     expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
-    message = "bad 'where'" }
+    message = "bad 'where'; a layer takes one tensor, no list" }
 end
 
 

@@ -96,8 +96,9 @@ end
 local NONE = {}                                          -- a list that stays empty
 
 
--- Makes the step that runs a node. `first` is the slot of its first output; the others follow it. A
--- step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
+-- Makes the step that runs a node. `first` is the slot of its first output; the others follow it.
+-- `may_fail`: a run may fail later, for what is in its arrays, and then names the node's line.
+-- A step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
 -- have a `kind`:
 -- - "control": a loop or a choice
 -- - "custom": an operator written in Lua
@@ -110,7 +111,8 @@ local function make_step(n, slots, entries)
     inputs[i] = slots[input[1]] + input[2]
   end
   local step = { node = n, nin = #inputs, nout = n.ports.nvisible, inputs = inputs,
-    first = slots[n], free = NONE, drop = NONE, entry = share_entry(entries, n, schema) }
+    first = slots[n], free = NONE, drop = NONE, entry = share_entry(entries, n, schema),
+    may_fail = recording.may_fail[n.op] or nil }
   if n.op ~= "Custom" and step.nin > 0 and step.nout == 1 and step.nin <= MOST_INPUTS then
     local layer = n.op == "_contrib_SyncBatchNorm" and find_shared_layer(n)
     if layer then
@@ -396,11 +398,14 @@ end
 -- Runs all steps; calls watch(step, slots), if given, after each.
 function run_steps(plan, inputs, slots, func, watch)
   local steps = plan.steps
-  local hold_next = recording.on and recording.lines and recording.hold_next
+  local lines = recording.lines
+  local hold_next = recording.on and lines and recording.hold_next
   for i = 1, #steps do
     local step = steps[i]
     current_step = step
-    if hold_next then
+    if lines and step.may_fail then
+      recording.hold(step.node.where)
+    elseif hold_next then
       hold_next(step.node.where)
     end
     if step.entry then

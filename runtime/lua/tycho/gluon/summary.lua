@@ -6,18 +6,19 @@ local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local NDArray = require("tycho.ndarray").NDArray
+local values = require "tycho.core.values"
 
 local WIDTH = 80                                         -- columns, as in the reference
 local LINE = "%20s  %42s %15s"
 
 
 -- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for a list of two, with brackets
--- around a list inside a list.
+-- around a list inside a list. Other values are their own text.
 local function show_shapes(v, inside)
   if Class.is_a(v, NDArray) then
     local shape = v._shape
     return "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
-  elseif type(v) ~= "table" then
+  elseif not values.is_plain(v) then
     return v == nil and "None" or tostring(v)
   end
   local parts = {}

@@ -47,12 +47,6 @@ local function list_symbols(v, argument)
 end
 
 
--- Returns the number in an attribute of a variable, `__key__` or `key`; nil: there is none.
-local function read_number(attrs, key)
-  return tonumber(attrs["__" .. key .. "__"] or attrs[key])
-end
-
-
 -- Returns the shape in a variable's attribute; nil: there is none.
 local function read_shape(n)
   local text = n.attrs.__shape__
@@ -68,22 +62,15 @@ end
 
 
 -- Returns the parameter for a variable's node: the one of its name in `_params` or in what that
--- shares, or a new one with the variable's attributes. mutated: set of the auxiliary states.
+-- shares, or a new one with the variable's shape and dtype. As in the reference, factors of rates
+-- and initializers of variables are the exporting script's. mutated: set of the auxiliary states.
 local function make_parameter(self, n, mutated)
-  local options = { allow_deferred_init = true, grad_req = mutated[n] and "null" or nil,
-    shape = read_shape(n), lr_mult = read_number(n.attrs, "lr_mult"),
-    wd_mult = read_number(n.attrs, "wd_mult"),
-    dtype = args.DTYPE_NAMES[read_number(n.attrs, "dtype")] }
-  local known = self._params:contains(n.name)
-  if known then
-    options = {}
+  if self._params:contains(n.name) then
+    return self._params:get(n.name)
   end
-  options.name = n.name
-  local p = self._params:get(options)
-  if not known and rawget(p, "_init") == nil then
-    rawset(p, "_init", n.attrs.__init__)                 -- may be another script's: checked at use
-  end
-  return p
+  local dtype = tonumber(n.attrs.__dtype__ or n.attrs.dtype)
+  return self._params:get(n.name, { allow_deferred_init = true, shape = read_shape(n),
+    grad_req = mutated[n] and "null" or nil, dtype = args.DTYPE_NAMES[dtype] })
 end
 
 

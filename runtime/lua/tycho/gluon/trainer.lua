@@ -543,6 +543,13 @@ local function find_updater(self, func)
 end
 
 
+-- Returns the number of the device that a parameter is updated on: a store's own, if it updates.
+local function device_of(self, name, weight)
+  local entry = self._on_store and self._kv._entries and self._kv._entries[name]
+  return (entry and entry.stored or weight).context.device_id
+end
+
+
 -- Returns the parameters that may have states, as optimizer/saved_states.lua takes them, and key ->
 -- name of the parameter.
 local function list_targets(self)
@@ -553,7 +560,7 @@ local function list_targets(self)
       local key = self._on_store and p.name or (i - 1) * n + d - 1
       names[key] = p.name
       targets[#targets + 1] = { key = key, name = p.name, weight = data[d],
-        device = data[d].context.device_id, required = false }
+        device = device_of(self, p.name, data[d]), required = false }
     end
   end
   return targets, names

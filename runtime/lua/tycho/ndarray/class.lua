@@ -731,17 +731,14 @@ local function alias(x)
 end
 
 
---- Returns arrays on the same tensors that no scope frees, for objects that keep what they are
--- given. Outside of scopes these are the arrays themselves.
+--- Returns other arrays on the same tensors, which no scope frees, nor `free` of those given: for
+-- objects that keep what they are given.
 -- @tparam {NDArray,...} arrays
 -- @treturn {NDArray,...}
-function class.unscoped(arrays)
-  if open_scopes == 0 then
-    return arrays
-  end
+function class.aliases(arrays)
   local others = {}
   for i, x in ipairs(arrays) do
-    others[i] = rawget(x, "_kept") and x or class.outside(alias, x)
+    others[i] = class.outside(alias, x)
   end
   return others
 end

@@ -62,7 +62,7 @@ end
 return function(inputs, dict, func)
   local outs
   if recording.on and custom._record then
-    local call = class.outside(prepare, class.unscoped(inputs), dict, func)
+    local call = class.outside(prepare, class.aliases(inputs), dict, func)
     outs = custom._record(call, forward)
   else
     local call = prepare(inputs, dict, func)

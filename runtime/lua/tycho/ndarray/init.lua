@@ -73,9 +73,12 @@ end
 -- of its object: it was called with a dot.
 local function check_colon(x)
   for level = 3, 5 do
-    local running = debug.getinfo(level, "nf")
+    local running = debug.getinfo(level, "n")
+    if not running then
+      return                                             -- the script's own lines are fewer
+    end
     local name, value = debug.getlocal(level, 1)
-    if running and name == "self" and rawequal(value, x) then
+    if name == "self" and rawequal(value, x) then
       local method = running.name or "method"
       Error.raise{ code = "type", func = method, expected = "an object in front of the colon",
         got = Error.kind(x), message = ("methods take a colon: x:%s(...), not x.%s(...)"):format(

@@ -228,9 +228,11 @@ local function set_param(call, p, value)
     Error.raise{ code = "name", func = call.func, op = call.schema.name, argument = p.name,
       message = ("parameter '%s' is given twice"):format(p.name) }
   elseif type(value) == "table" and FOREIGN[value.class_name] then
+    local got = Error.kind(value)
     Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = p.name,
-      expected = call.input_text, got = Error.kind(value),
-      message = "arrays are inputs of ty.nd, symbols of ty.sym" }
+      expected = got == call.input_text and "a value of a parameter" or call.input_text, got = got,
+      message = got == call.input_text and "inputs are given one by one; is one of them a list?"
+        or "arrays are inputs of ty.nd, symbols of ty.sym" }
   end
   call.params[p.name] = attrs.text(value, call.func, p.name)
 end

@@ -55,12 +55,23 @@ function base.make_states(infos, a, name_of)
 end
 
 
---- Raises E(shape) for a list of states of another length than a cell has.
+local function fail_states(cell, states)
+  Error.raise{ code = "type", func = cell.class_name, argument = "states",
+    expected = "a list of states", got = Error.kind(states),
+    message = ("'%s' is called with an input and its states; begin with cell:begin_state{ \z
+      batch_size = ... }"):format(cell.name) }
+end
+
+
+--- Raises E(type) for states that are no list, and E(shape) for another number of them than a cell
+-- has.
 -- @tparam HybridBlock block whose states they are
--- @tparam table states
+-- @param states
 -- @int expected
 function base.check_count(block, states, expected)
-  if #states ~= expected then
+  if not values.is_plain(states) then
+    fail_states(block, states)
+  elseif #states ~= expected then
     Error.raise{ code = "shape", func = block.class_name, argument = "states", node = block.name,
       expected = expected, got = #states,
       message = ("'%s' has %d state%s; begin_state() gives a list of them"):format(block.name,
@@ -221,10 +232,7 @@ local function list_of_states(self, states)
   elseif states == nil and #self:state_info() == 0 then
     return {}
   end
-  Error.raise{ code = "type", func = self.class_name, argument = "states",
-    expected = "a list of states", got = Error.kind(states),
-    message = ("'%s' is called with an input and its states; begin with cell:begin_state{ \z
-      batch_size = ... }"):format(self.name) }
+  fail_states(self, states)
 end
 
 

@@ -8,6 +8,7 @@
 --
 -- @module tycho.gluon.rnn.layers
 
+local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
@@ -161,9 +162,15 @@ local function check_states(self, states, batch_size)
 end
 
 
--- Returns the states of a call as a list: those given, or zeros.
+-- Returns the states of a call as a list: those given, or zeros. Raises E(type) for an input that
+-- is no tensor.
 local function states_for(self, x, states)
   local symbolic = F.is_symbol(x)
+  if not symbolic and not class.is_array(x) then
+    Error.raise{ code = "type", func = "gluon.rnn." .. self.class_name, argument = "x",
+      expected = "an NDArray or Symbol", got = Error.kind(x), node = self.name,
+      message = "the sequence is one tensor" }
+  end
   if states ~= nil and not values.is_plain(states) then
     states = { states }
   end
