@@ -223,6 +223,20 @@ end
 
 
 local FOREIGN = { NDArray = true, Symbol = true }        -- classes of inputs, which no parameter is
+local PLACES = "arrays are inputs of ty.nd, symbols of ty.sym, both of ty.F"
+
+local function is_foreign(value)
+  return type(value) == "table" and FOREIGN[value.class_name]
+end
+
+
+--- Returns what follows "bad operand" where an array meets a symbol; else an empty text.
+-- @param value the operand that is bad
+function registry.mixed_hint(value)
+  return is_foreign(value) and "; an array that belongs to a network is a variable of it, in a \z
+    block self.params:get_constant(name, array)" or ""
+end
+
 
 -- How an element-wise operator of two inputs takes a number: %s is the namespace.
 local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
@@ -245,7 +259,8 @@ end
 local function fail_input(call, input, value)
   Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
     got = Error.kind(value), expected = call.input_text,
-    message = ("bad input '%s'"):format(input) .. number_hint(call, value) }
+    message = ("bad input '%s'"):format(input)
+      .. (is_foreign(value) and "; " .. PLACES or number_hint(call, value)) }
 end
 
 
@@ -276,10 +291,10 @@ local function set_param(call, p, value)
     check_first(call)
     Error.raise{ code = "name", func = call.func, op = call.schema.name, argument = p.name,
       message = ("parameter '%s' is given twice"):format(p.name) }
-  elseif type(value) == "table" and FOREIGN[value.class_name] then
+  elseif is_foreign(value) then
     Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = p.name,
       expected = call.input_text, got = Error.kind(value),
-      message = "arrays are inputs of ty.nd, symbols of ty.sym" }
+      message = PLACES }
   end
   call.params[p.name] = attrs.text(value, call.func, p.name)
 end
@@ -403,8 +418,7 @@ local function read_inputs(call, list, n)
   call.count = last
   if last == 1 and JOINS[call.schema.name] and not call.of_method then
     local is_last = n == 1 and not call.has_options      -- Lua cuts no call that is the last
-    local is_mixed = type(list[2]) == "table" and FOREIGN[list[2].class_name]
-    if not (is_last or is_mixed) then
+    if not (is_last or is_foreign(list[2])) then
       warn_of_one(call)
     end
   end
