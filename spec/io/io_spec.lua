@@ -228,7 +228,7 @@ describe("io", function()
   end)
 
   describe("arrays", function()
-    it("are refused in lists with gaps or with names beside them, where some would be lost", function()
+    it("are refused in lists with gaps or with names beside them", function()
       local x = ty.nd.ones{ 4, 1 }
       for _, data in ipairs{ { x, w = x }, { x, [3] = x }, { { "a", x }, w = x } } do
         assert.raises("type", ty.io.NDArrayIter, { data = data, batch_size = 2 })

@@ -200,23 +200,23 @@ describe("a call made again", function()
   end)
 
   it("names the input in whose place a number or a table stands", function()
-    local x = ty.nd.ones{ 2, 3 }
+    local matrix = ty.nd.ones{ 2, 3 }
     for _, case in ipairs{
-      { "index", function() return ty.nd.pick(x, 1, { axis = 1 }) end },
-      { "index", function() return ty.nd.pick(x, 1) end },
-      { "rhs", function() return x:dot{ { 1, 2 } } end },
-      { "rhs", function() return ty.nd.batch_dot{ x, true } end },
-      { "indices", function() return x:take{ 0, 1 } end },
-      { "indices", function() return x:take(1, { mode = "wrap" }) end },
+      { "index", function() return ty.nd.pick(matrix, 1, { axis = 1 }) end },
+      { "index", function() return ty.nd.pick(matrix, 1) end },
+      { "rhs", function() return matrix:dot{ { 1, 2 } } end },
+      { "rhs", function() return ty.nd.batch_dot{ matrix, true } end },
+      { "indices", function() return matrix:take{ 0, 1 } end },
+      { "indices", function() return matrix:take(1, { mode = "wrap" }) end },
     } do
       for _ = 1, 2 do
         local e = assert.raises("type", case[2])
         assert.equal(case[1], e.argument)
       end
     end
-    assert.shape({ 2 }, (ty.nd.pick(x, 1, { index = ty.nd.ones(2) })))
-    assert.shape({ 2, 3 }, (ty.nd.softmax(x, 1)))
-    assert.shape({ 2, 2 }, (ty.nd.FullyConnected(x, x, 2, { no_bias = true })))
+    assert.shape({ 2 }, (ty.nd.pick(matrix, 1, { index = ty.nd.ones(2) })))
+    assert.shape({ 2, 3 }, (ty.nd.softmax(matrix, 1)))
+    assert.shape({ 2, 2 }, (ty.nd.FullyConnected(matrix, matrix, 2, { no_bias = true })))
   end)
 
   it("draws anew, and measures contents anew", function()

@@ -223,7 +223,7 @@ end
 
 
 local FOREIGN = { NDArray = true, Symbol = true }        -- classes of inputs, which no parameter is
-local PLACES = "arrays are inputs of ty.nd, symbols of ty.sym, both of ty.F"
+local WHERE_INPUTS_GO = "arrays are inputs of ty.nd, symbols of ty.sym, both of ty.F"
 
 local function is_foreign(value)
   return type(value) == "table" and FOREIGN[value.class_name]
@@ -260,7 +260,7 @@ local function fail_input(call, input, value)
   Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
     got = Error.kind(value), expected = call.input_text,
     message = ("bad input '%s'"):format(input)
-      .. (is_foreign(value) and "; " .. PLACES or number_hint(call, value)) }
+      .. (is_foreign(value) and "; " .. WHERE_INPUTS_GO or number_hint(call, value)) }
 end
 
 
@@ -294,7 +294,7 @@ local function set_param(call, p, value)
   elseif is_foreign(value) then
     Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = p.name,
       expected = call.input_text, got = Error.kind(value),
-      message = PLACES }
+      message = WHERE_INPUTS_GO }
   end
   call.params[p.name] = attrs.text(value, call.func, p.name)
 end

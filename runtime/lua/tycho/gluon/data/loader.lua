@@ -754,8 +754,8 @@ function DataLoader:free()
 end
 
 
--- Keeps an epoch under the first field of a batch, and returns the batch's fields. Texts and numbers
--- do not tell loops apart, so the last loop over such batches is kept alone.
+-- Keeps an epoch under the first field of a batch, and returns the batch's fields. Texts and
+-- numbers do not tell loops apart, so the last loop over such batches is kept alone.
 local function keep_epoch(self, epoch, ...)
   local first = ...
   if first ~= nil then
@@ -765,8 +765,8 @@ local function keep_epoch(self, epoch, ...)
 end
 
 
--- Serves `for ... in loader do`: begins an epoch at the first call of a loop. A loop is known by the
--- first field of the batch that it was given last, so others may run inside of it.
+-- Serves `for ... in loader do`: begins an epoch at the first call of a loop. A loop is known by
+-- the first field of the batch that it was given last, so others may run inside of it.
 function DataLoader:__call(_, control)
   if control == nil then
     local epoch = Epoch(self)

@@ -28,8 +28,8 @@ sampler.Sampler = Sampler
 fields.give(Sampler, {})
 
 
--- Serves `for ... in sampler do`: begins an epoch at the first call of a loop. Raises E(state) where
--- another loop has begun since.
+-- Serves `for ... in sampler do`: begins an epoch at the first call of a loop. Raises E(state)
+-- where another loop has begun since.
 function Sampler:__call(_, control)
   if control == nil then
     rawset(self, "_iterator", self:iter())
