@@ -52,7 +52,7 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 static const char *explain_plain(const ty_tensor *t)
 {
   switch (t->made) {
-  case MADE_NOT_RECORDING: return "it was made while recording was off; use autograd.record";
+  case MADE_NOT_RECORDING: return "it was made while recording was off; use autograd.record(f)";
   case MADE_WHILE_PAUSED: return "it was made while recording was paused";
   case MADE_OF_PLAIN_ARRAYS: return "no variable is among what it was made of: use attach_grad";
   case MADE_DETACHED: return "it is detached from what made it";

@@ -172,6 +172,8 @@ describe("pairs", function()
     assert.equal(2, dict.a)
     assert.same({ "a", "b" }, select(2, args.pairs_of{ b = 1, a = 2 }))
     assert.is_nil(args.pairs_of{ 1, 2 })
+    assert.is_nil(args.pairs_of{ { "b", 1 }, a = 2 })
+    assert.is_nil(args.pairs_of{ { "b", 1 }, [3] = { "a", 2 } })
   end)
 
   it("names known types, in all of the library", function()

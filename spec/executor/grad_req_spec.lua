@@ -151,3 +151,15 @@ describe("sums of gradients to which products add their parts", function()
     end)
   end
 end)
+
+describe("arrays of a bind", function()
+  it("are a list or have names, not both, which would lose some", function()
+    local x, w, b = ty.nd.ones{ 2, 3 }, ty.nd.ones{ 2, 3 }, ty.nd.ones(2)
+    local e = assert.raises("type", FC.bind, FC, { ctx = ty.cpu(), args = { x, w, fc_bias = b } })
+    assert.equal("args", e.argument)
+    e = assert.raises("type", FC.bind, FC, { ctx = ty.cpu(), args = { x, w, b },
+      args_grad = { x, w, b, fc_bias = b } })
+    assert.equal("args_grad", e.argument)
+    assert.is_truthy(FC:bind{ ctx = ty.cpu(), args = { x, w, b } })
+  end)
+end)

@@ -132,6 +132,11 @@ describe("samplers", function()
 
   it("draw orders from ty.random", function()
     local s = data.RandomSampler(20)
+    assert.raises("state", function()
+      for _ in s do
+        for _ in s do end
+      end
+    end)
     ty.random.seed(3)
     local a, b = numbers(s), numbers(s)
     assert.not_equal(a, b)

@@ -351,6 +351,35 @@ describe("workers", function()
     assert.is_nil(a())
   end)
 
+  it("serve loops inside of loops over the same loader", function()
+    for _, workers in ipairs{ 0, 2 } do
+      local loader = data.DataLoader{ data.ArrayDataset(labels(12)), batch_size = 4,
+        num_workers = workers }
+      local seen = {}
+      for x in loader do
+        seen[#seen + 1] = x[0]:asscalar()
+        for y in loader do
+          seen[#seen + 1] = y[0]:asscalar()
+          if x[0]:asscalar() == 4 then
+            break
+          end
+        end
+      end
+      assert.same({ 0, 0, 4, 8, 4, 0, 8, 0, 4, 8 }, seen)
+    end
+  end)
+
+  it("end the loop in which the loader is freed", function()
+    local loader = data.DataLoader{ data.ArrayDataset(labels(12)), batch_size = 4,
+      num_workers = 2 }
+    local n = 0
+    for _ in loader do
+      n = n + 1
+      loader:free()
+    end
+    assert.equal(1, n)
+  end)
+
   it("leave no threads and no memory", function()
     local set = data.ArrayDataset(images(60), labels(60)):transform_first(CHAINS.colours())
     local function use(how)

@@ -165,6 +165,10 @@ describe("fit", function()
     assert.raises("value", e.fit, e, { 3, epochs = 1 })
     assert.raises("value", e.evaluate, e, { {} })
     assert.raises("value", e.fit, e, { data, epochs = 1, event_handlers = { {} } })
+    local bare = gluon.data.DataLoader{ nd.ones{ 4, 4 }, batch_size = 2 }
+    local missing = assert.raises("value", e.fit, e, { bare, epochs = 1 })
+    assert.equal("batch", missing.argument)
+    assert.equal("batch", assert.raises("value", e.evaluate, e, { bare }).argument)
     assert.raises("value", e.fit, e, { data, epochs = 1,
       event_handlers = { estimator.MetricHandler(ty.metric.MSE()) } })
     assert.raises("value", estimator.Estimator, 3, gluon.loss.L2Loss())

@@ -259,6 +259,22 @@ describe("a hybrid block", function()
     assert.matches("data%(x%)", tostring(e))
   end)
 
+  it("says where arrays and symbols go when they meet in a traced forward", function()
+    local x = ty.nd.ones{ 2, 3 }
+    for _, case in ipairs{
+      { "ty%.F", function(_, s) return ty.nd.relu(s) end },
+      { "ty%.F", function(_, s) return ty.nd.sum{ s, axis = 1 } end },
+      { "ty%.F", function(_, s) return ty.nd.dot(x, s) end },
+      { "get_constant", function(_, s) return s + x end },
+      { "get_constant", function(_, s) return x * s end },
+    } do
+      local net = of(case[2])()
+      net:hybridize()
+      local e = assert.raises("type", net, x)
+      assert.matches(case[1], e.message)
+    end
+  end)
+
   it("changes moving averages in training, as its forward does", function()
     local Norm = of(function(self, x)
       return F.BatchNorm{ x, self.gamma:data(x), self.beta:data(x), self.mean:data(x),

@@ -287,6 +287,28 @@ describe("a loss", function()
     assert.same({ 2 }, loss.SoftmaxCELoss()(array{ { 1 }, { 2 } }, array{ { 0 }, { 0 } }).shape)
   end)
 
+  it("names the input that is missing, or that is no array", function()
+    local LAST = { TripletLoss = "negative", CosineEmbeddingLoss = "label", SDMLLoss = "x2",
+      PoissonNLLLoss = "target" }
+    local x = ty.nd.ones{ 2, 3 }
+    for _, name in ipairs{ "L1Loss", "L2Loss", "HuberLoss", "HingeLoss", "SquaredHingeLoss",
+        "LogisticLoss", "SoftmaxCELoss", "SigmoidBCELoss", "KLDivLoss", "PoissonNLLLoss", "CTCLoss",
+        "TripletLoss", "CosineEmbeddingLoss", "SDMLLoss" } do
+      local middle = (name == "TripletLoss" or name == "CosineEmbeddingLoss") and x or nil
+      for _, bad in ipairs{ 1, { 1, 2 }, false } do
+        local l = loss[name]()
+        local e
+        if middle then
+          e = assert.raises("type", l, x, middle, bad or nil)
+        else
+          e = assert.raises("type", l, x, bad or nil)
+        end
+        assert.equal(LAST[name] or "label", e.argument)
+        assert.equal("loss." .. l.class_name, e.func)
+      end
+    end
+  end)
+
   it("refuses unknown options and words", function()
     assert.raises("value", loss.CTCLoss, { layout = "TCN" })
     assert.raises("value", loss.CTCLoss, { label_layout = "X" })

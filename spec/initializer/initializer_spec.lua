@@ -23,6 +23,15 @@ describe("initializer", function()
     end
   end)
 
+  it("refuses words that it does not know when it is made", function()
+    for _, case in ipairs{ { "Xavier", "rnd_type" }, { "Xavier", "factor_type" },
+        { "MSRAPrelu", "factor_type" }, { "Orthogonal", "rand_type" } } do
+      local e = assert.raises("value", ty.init[case[1]], { [case[2]] = "gauss" })
+      assert.equal(case[2], e.argument)
+    end
+    assert.equal("gaussian", ty.init.Xavier{ rnd_type = "gaussian", factor_type = "in" }.rnd_type)
+  end)
+
   it("of orthogonal rows has elements as those of turned vectors, whatever is drawn", function()
     for _, rand_type in ipairs{ "uniform", "normal" } do
       for _, shape in ipairs{ { 60, 500 }, { 500, 60 }, { 200, 200 } } do

@@ -227,6 +227,16 @@ describe("io", function()
     end)
   end)
 
+  describe("arrays", function()
+    it("are refused in lists with gaps or with names beside them", function()
+      local x = ty.nd.ones{ 4, 1 }
+      for _, data in ipairs{ { x, w = x }, { x, [3] = x }, { { "a", x }, w = x } } do
+        assert.raises("type", ty.io.NDArrayIter, { data = data, batch_size = 2 })
+        assert.raises("type", ty.io.NDArrayIter, { data = x, label = data, batch_size = 2 })
+      end
+    end)
+  end)
+
   describe("iterators around iterators", function()
     it("refuse the states of others", function()
       local function make()

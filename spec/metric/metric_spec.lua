@@ -105,6 +105,22 @@ describe("metric", function()
     assert.equal("micro", ty.metric.F1{ average = "micro" }:get_config().average)
   end)
 
+  it("is made from a list whose named part is its options", function()
+    assert.equal(3, ty.metric.create{ "top_k_accuracy", top_k = 3 }.top_k)
+    for _, m in ipairs(ty.metric.create{ "f1", "mcc", average = "micro" }.metrics) do
+      assert.equal("micro", m.average)
+    end
+    assert.raises("name", ty.metric.create, { "f1", "acc", average = "micro" })
+  end)
+
+  it("names predictions that are missing", function()
+    for _, name in ipairs{ "acc", "mse", "ce", "f1", "loss", "pearsonr" } do
+      local m = ty.metric.create(name)
+      assert.equal("preds", assert.raises("value", m.update, m, ty.nd.ones(2)).argument)
+      assert.equal("preds", assert.raises("value", m.update, m).argument)
+    end
+  end)
+
   it("counts what is not a number as wrong, and says that there was some", function()
     local nan = 0 / 0
     local labels, preds = { { 0, 0, 1 } }, { { { nan, 1 }, { nan, nan }, { 0.2, 0.8 } } }

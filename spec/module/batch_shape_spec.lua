@@ -109,3 +109,16 @@ describe("what does not fit", function()
     end
   end)
 end)
+
+describe("a batch with more arrays of data than the network reads", function()
+  it("is an error of forward", function()
+    local x = ty.nd.ones{ 4, 3 }
+    local net = ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 2 }
+    local mod = ty.mod.Module{ symbol = net, label_names = {} }
+    mod:bind{ data_shapes = { { "data", { 4, 3 } } } }
+    mod:init_params()
+    local e = assert.raises("value", mod.forward, mod, { data = { x, x } })
+    assert.equal("data_batch", e.argument)
+    mod:forward{ data = { x }, label = { x } }
+  end)
+end)

@@ -199,6 +199,26 @@ describe("a call made again", function()
     end
   end)
 
+  it("names the input in whose place a number or a table stands", function()
+    local matrix = ty.nd.ones{ 2, 3 }
+    for _, case in ipairs{
+      { "index", function() return ty.nd.pick(matrix, 1, { axis = 1 }) end },
+      { "index", function() return ty.nd.pick(matrix, 1) end },
+      { "rhs", function() return matrix:dot{ { 1, 2 } } end },
+      { "rhs", function() return ty.nd.batch_dot{ matrix, true } end },
+      { "indices", function() return matrix:take{ 0, 1 } end },
+      { "indices", function() return matrix:take(1, { mode = "wrap" }) end },
+    } do
+      for _ = 1, 2 do
+        local e = assert.raises("type", case[2])
+        assert.equal(case[1], e.argument)
+      end
+    end
+    assert.shape({ 2 }, (ty.nd.pick(matrix, 1, { index = ty.nd.ones(2) })))
+    assert.shape({ 2, 3 }, (ty.nd.softmax(matrix, 1)))
+    assert.shape({ 2, 2 }, (ty.nd.FullyConnected(matrix, matrix, 2, { no_bias = true })))
+  end)
+
   it("draws anew, and measures contents anew", function()
     local a, b = nd.random.uniform{shape = {8}}, nd.random.uniform{shape = {8}}
     assert.are_not.same(list(a), list(b))

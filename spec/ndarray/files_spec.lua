@@ -121,6 +121,20 @@ describe("of another program", function()
     assert.are.equal(2.5, dict.scalar:asscalar())
   end)
 
+  it("lose no array of a list with gaps, or with names beside it", function()
+    in_file(".params", function(path)
+      local x = ty.nd.ones(1)
+      for _, data in ipairs{ { x, w = x }, { x, [3] = x }, { [0] = x, x },
+          { { "a", x }, w = x } } do
+        local e = assert.raises("type", ty.nd.save, path, data)
+        assert.equal("data", e.argument)
+        assert.is_nil(io.open(path))
+      end
+      ty.nd.save(path, { x, x })
+      assert.equal(2, #ty.nd.load(path))
+    end)
+  end)
+
   it("come parameters whose checksum looks like the brace of a safetensors header", function()
     in_file(".params", function(path)
       array_files.save_checked(path, { w = ty.nd.array({ 424 }, { ctx = ty.cpu(0) }) })

@@ -87,7 +87,7 @@ describe("an error of Lua's own at the prompt", function()
     ["torch.einsum('ij,jk->ik', a, b)"] = "write it with dot",
     ["torch.frobnicate(1)"] = "arrays are ty.nd",
     ["tensor{1, 2}"] = "tensor is ty.nd.array here",
-    ["len(x)"] = "x:len()",
+    ["len(x)"] = "x:len()", ["help(x)"] = "?name", ["quit()"] = ":quit", ["exit()"] = ":quit",
     ["range(10)"] = "for i = 0, n - 1 do",
     ["x.size()"] = "'size' is a field: write x.size",
     ["x:size()"] = "'size' is a field: write x.size",

@@ -451,12 +451,15 @@ end
 
 
 --- Returns a dictionary or a list of `{key, value}` pairs as a dictionary and its keys in
--- order (sorted for a dictionary).
+-- order (sorted for a dictionary); nil for another list, or for one with gaps or names beside it.
 -- @tparam table t what was given
 -- @treturn table,{string,...}
 function args.pairs_of(t)
   local dict, keys = {}, {}
   local listed = #t > 0
+  if listed and not values.is_list(t) then
+    return nil
+  end
   for i = 1, #t do
     local pair = t[i]
     if not (is_plain(pair) and type(pair[1]) == "string" and pair[2] ~= nil and #pair == 2) then

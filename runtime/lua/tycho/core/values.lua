@@ -81,6 +81,21 @@ function values.is_plain(x)
 end
 
 
+--- Returns whether the keys of a table are 1 to n without gaps.
+function values.is_list(t)
+  local n = 0
+  for _ in pairs(t) do
+    n = n + 1
+  end
+  for i = 1, n do
+    if t[i] == nil then
+      return false
+    end
+  end
+  return true
+end
+
+
 --- Returns whether a plain table has named keys.
 function values.has_names(t)
   for key in pairs(t) do

@@ -49,6 +49,11 @@ end
 -- ty.null are absent.
 local function in_order(given, names, what, func)
   local dict, list = is_dict(given) and args.pairs_of(given) or nil, {}
+  if not dict and values.has_names(given) then
+    Error.raise{ code = "type", func = func, argument = what,
+      expected = "a list in the order of the symbol's names, or a dictionary",
+      got = "a list with names beside it", message = ("bad '%s'"):format(what) }
+  end
   if not dict and #given ~= #names then
     fail_length(what, #names, #given, func)
   end

@@ -19,7 +19,10 @@ local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local namespace = require "tycho.core.namespace"
 local HybridBlock = require "tycho.gluon.hybrid_block"
-local is_array = require("tycho.ndarray.class").is_array
+local class_of_arrays = require "tycho.ndarray.class"
+local Symbol = require("tycho.symbol.symbol").Symbol
+
+local is_array, NDArray = class_of_arrays.is_array, class_of_arrays.NDArray
 
 local loss = {}
 
@@ -100,6 +103,17 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
+-- Raises E(type) unless an input of forward is an array or a symbol.
+local function need(self, argument, x)
+  local class = getmetatable(x)
+  if class ~= NDArray and class ~= Symbol then
+    Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
+      expected = "an NDArray or a Symbol", got = Error.kind(x),
+      message = x == nil and ("'%s' is missing"):format(argument) or ("bad '%s'"):format(argument) }
+  end
+end
+
+
 -- Returns x reshaped to the shape of y.
 local function like(x, y)
   return F.reshape_like(x, y)
@@ -120,6 +134,7 @@ end
 local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
 function L2Loss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   local l = weighted(F.square(like(label, pred) - pred), self.weight / 2, sample_weight)
   return mean(self.batch_axis, l)
 end
@@ -130,6 +145,7 @@ end
 local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
 function L1Loss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   return compute_mean(self, F.abs(like(label, pred) - pred), sample_weight)
 end
 
@@ -140,6 +156,7 @@ end
 local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HuberLoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   local rho = self._rho
   local apart = F.abs(like(label, pred) - pred)
   local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
@@ -165,6 +182,7 @@ end
 
 
 function PoissonNLLLoss:forward(pred, target, sample_weight, epsilon)
+  need(self, "target", target)
   target = like(target, pred)
   local l = self._from_logits and F.exp(pred) - target * pred
     or pred - target * F.log(pred + (epsilon or 1e-8))
@@ -207,6 +225,7 @@ end
 
 
 function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
+  need(self, "label", label)
   local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
   return compute_mean(self, f(pred, like(label, pred), pos_weight), sample_weight)
 end
@@ -247,6 +266,7 @@ end)
 
 
 function SoftmaxCELoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   local axis, l = self._axis
   if not self._from_logits then
     pred = log_softmax(axis, pred)
@@ -269,6 +289,7 @@ local KLDivLoss = define("KLDivLoss",
   { { "from_logits", "boolean", true }, { "axis", "integer", -1 }, WEIGHT, BATCH_AXIS })
 
 function KLDivLoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   if not self._from_logits then
     pred = F.log_softmax{ pred, axis = self._axis }
   end
@@ -282,6 +303,7 @@ end
 local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HingeLoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   return compute_mean(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
 end
 
@@ -293,6 +315,7 @@ local SquaredHingeLoss = define("SquaredHingeLoss",
   { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   local missing = F.relu(self._margin - pred * like(label, pred))
   return compute_mean(self, F.square(missing), sample_weight)
 end
@@ -313,6 +336,7 @@ end
 
 
 function LogisticLoss:forward(pred, label, sample_weight)
+  need(self, "label", label)
   label = like(label, pred)
   if self._label_format == "signed" then
     label = (label + 1) / 2
@@ -330,6 +354,8 @@ end
 local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function TripletLoss:forward(pred, positive, negative)
+  need(self, "positive", positive)
+  need(self, "negative", negative)
   local apart = F.square(like(positive, pred) - pred) - F.square(like(negative, pred) - pred)
   local l = F.sum{ apart, axis = self.batch_axis, exclude = true }
   return weighted(F.relu(l + self._margin), self.weight)
@@ -356,6 +382,8 @@ end
 
 
 function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
+  need(self, "input2", input2)
+  need(self, "label", label)
   local cos = cosine(like(input1, input2), input2)
   label = column(label)
   local l = (1 - cos) * label:eq(1) + F.relu(label:eq(-1) * (cos - self._margin))
@@ -383,6 +411,7 @@ end
 
 
 function SDMLLoss:forward(x1, x2)
+  need(self, "x2", x2)
   local apart = F.broadcast_sub(F.expand_dims{ x1, axis = 1 }, F.expand_dims{ x2, axis = 0 })
   local distances = F.sum{ F.square(apart), axis = 2 }
   local labels = smooth_labels(distances, self._smoothing_parameter)
@@ -409,6 +438,7 @@ end
 
 
 function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight)
+  need(self, "label", label)
   if self._layout == "NTC" then
     pred = F.swapaxes{ pred, dim1 = 0, dim2 = 1 }
   end

@@ -45,9 +45,9 @@ end
 -- @tparam HybridBlock b
 -- @string structure of the arguments
 -- @int count number of tensors among them
--- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs; plan:
---   for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first parameter,
---   where it makes arrays that may have it
+-- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs, false
+--   for one that forward does not use; plan: for `replay.run`; mixed: `amp._version()` when it was
+--   made; dtype: that of its first parameter, where it makes arrays that may have it
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -78,6 +78,10 @@ function trace.make(b, structure, count)
   end
   local symbol = amp._applied(sym.Symbol.of(entries))
   local plan = replay.compile(symbol, position, b)
+  local _, reached = graph.walk(symbol)
+  for i, x in ipairs(inputs) do
+    names[i] = reached[x._entries[1][1]] and names[i] or false
+  end
   local first = plan.makes and plan.params[1]
   return { block = b, symbol = symbol, mixed = amp._version(),
     structure = trace.widen(out_structure, widths), names = names,
@@ -130,7 +134,9 @@ end
 function trace.infer_shapes(t, inputs, func)
   local given = {}
   for i, name in ipairs(t.names) do
-    given[name] = inputs[i].shape
+    if name then
+      given[name] = inputs[i].shape
+    end
   end
   local ok, arguments, _, auxiliary = pcall(t.symbol.infer_shape_partial, t.symbol, given)
   if not ok then
@@ -159,7 +165,9 @@ end
 function trace.infer_types(t, inputs)
   local given, found = {}, {}
   for i, name in ipairs(t.names) do
-    given[name] = inputs[i].dtype
+    if name then
+      given[name] = inputs[i].dtype
+    end
   end
   -- variables without their present dtypes, so that these are inferred
   local free = node.copy(t.symbol._entries, function(n)

@@ -67,24 +67,16 @@ local function fans(name, x)
 end
 
 
-local function bad_word(func, argument, got, expected)
-  Error.raise{ code = "value", func = func, argument = argument, expected = expected, got = got,
-    message = ("bad '%s'"):format(argument) }
-end
-
+local FACTORS = { "avg", "in", "out" }                   -- whose mean size the scale follows from
 
 local function fill_xavier(self, desc, x)
   local fan_in, fan_out = fans(desc, x)
   local factors = { avg = (fan_in + fan_out) / 2, ["in"] = fan_in, out = fan_out }
-  local factor = factors[self.factor_type]
-    or bad_word("init.Xavier", "factor_type", self.factor_type, "avg, in or out")
-  local scale = math.sqrt(self.magnitude / factor)
+  local scale = math.sqrt(self.magnitude / factors[self.factor_type])
   if self.rnd_type == "uniform" then
     random.uniform{ low = -scale, high = scale, out = x }
-  elseif self.rnd_type == "gaussian" then
-    random.normal{ loc = 0, scale = scale, out = x }
   else
-    bad_word("init.Xavier", "rnd_type", self.rnd_type, "uniform or gaussian")
+    random.normal{ loc = 0, scale = scale, out = x }
   end
 end
 
@@ -93,13 +85,14 @@ end
 -- and s or normal with s; the fan is that of the inputs, the outputs or their mean. Fewer
 -- than two dimensions E(shape).
 kinds.Xavier = base.kind("Xavier", {
-  { "rnd_type", "text", "uniform" }, { "factor_type", "text", "avg" }, { "magnitude", "number", 3 },
+  { "rnd_type", { "uniform", "gaussian" }, "uniform" }, { "factor_type", FACTORS, "avg" },
+  { "magnitude", "number", 3 },
 })
 kinds.Xavier._init_weight = fill_xavier
 
 
 local MSRA = args.form("init.MSRAPrelu",
-  { { "factor_type", "text", "avg" }, { "slope", "number", 0.25 } })
+  { { "factor_type", FACTORS, "avg" }, { "slope", "number", 0.25 } })
 
 --- Xavier with normal numbers and magnitude 2 / (1 + slope ^ 2), for leaky rectifiers of that
 -- slope.
@@ -170,11 +163,10 @@ end
 --- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`:
 -- the singular vectors of a random matrix.
 kinds.Orthogonal = base.kind("Orthogonal",
-  { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
+  { { "scale", "number", 1.414 }, { "rand_type", { "uniform", "normal" }, "uniform" } })
 
 function kinds.Orthogonal:_init_weight(_, x)
   local sample = SAMPLERS[self.rand_type]
-    or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
   local rows, columns = x.shape[1], x.size / x.shape[1]
   local n, m = math.min(rows, columns), math.max(rows, columns)
   local bytes = turn(sample{ n, m }):tostring_raw()

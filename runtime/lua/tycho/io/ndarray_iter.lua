@@ -44,11 +44,11 @@ end
 
 
 -- Returns data or labels as a list of {name, array or table}; nil for a value that is neither an
--- array nor a table.
+-- array nor a table, and for a list with gaps or names.
 local function list_sources(given, name)
   if is_array(given) then
     return { { name, given } }
-  elseif not is_plain(given) then
+  elseif not is_plain(given) or #given > 0 and not values.is_list(given) then
     return nil
   elseif #given == 0 or is_pair(given[1]) then
     local dict, names = args.pairs_of(given)

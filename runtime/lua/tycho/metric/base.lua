@@ -87,8 +87,13 @@ end
 
 
 --- Returns labels and predictions as lists of one length (E(shape) otherwise); single arrays are
--- wrapped.
+-- wrapped. No predictions at all are E(value).
 function base.check_counts(labels, preds, func)
+  if preds == nil then
+    Error.raise{ code = "value", func = func or "EvalMetric:update", argument = "preds",
+      expected = "arrays", got = "nothing",
+      message = "'preds' is missing; the labels come first: update(labels, preds)" }
+  end
   labels, preds = as_list(labels), as_list(preds)
   if #labels ~= #preds then
     local hint = #labels == 0

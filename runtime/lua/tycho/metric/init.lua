@@ -58,17 +58,20 @@ local function from_config(config)
 end
 
 
--- Returns a list with options, or a list whose named part is the options.
+-- Returns the metric of a list, whose named part is options of all its members.
 local function from_list(list, options)
-  local members, rest = {}, {}
-  for i, x in ipairs(list) do
-    members[i] = metrics.create(x, options)
-  end
+  local all, members = {}, {}
   for key, value in pairs(list) do
-    rest[key] = type(key) == "string" and value or nil
+    all[key] = type(key) == "string" and value or nil
   end
-  if #members == 1 and next(rest) ~= nil and options == nil then
-    return metrics.create(list[1], rest)
+  if #list == 1 and next(all) ~= nil and options == nil then
+    return metrics.create(list[1], all)
+  end
+  for key, value in pairs(options or {}) do
+    all[key] = value
+  end
+  for i, x in ipairs(list) do
+    members[i] = metrics.create(x, next(all) ~= nil and all or nil)
   end
   return metrics.CompositeEvalMetric(members)
 end

@@ -45,6 +45,16 @@ local function make_array(x, d, shape, dtype)
 end
 
 
+-- Raises E(value) for a batch with more arrays of data than are bound.
+local function check_count(descs, list)
+  if #list > #descs then
+    Error.raise{ code = "value", func = FUNC .. ":forward", argument = "data_batch",
+      expected = #descs, got = #list, message = ("the batch has %d arrays of data, of which %d are \z
+        bound"):format(#list, #descs) }
+  end
+end
+
+
 -- Copies the arrays of a batch to the bound arrays. `sources[i]` holds the arrays for device i if
 -- the batch comes in parts; else each array of `list` is cut by rows.
 local function load(slots, descs, list, sources)
@@ -79,6 +89,7 @@ end
 function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
+  check_count(self.data_shapes, first.data)
   load(self.data_arrays, self.data_shapes, batch.data, parts and list_parts(parts, "data") or nil)
   local labelled = self.label_shapes and first.label and #first.label > 0
   if labelled then

@@ -42,7 +42,11 @@ local function members(data)
       got = Error.kind(data), message = "bad 'data'" }
   end
   local list = {}
-  if #data > 0 and not values.is_plain(data[1]) then
+  if #data > 0 and not values.is_list(data) then
+    Error.raise{ code = "type", func = "nd.save", argument = "data",
+      expected = "an NDArray, a list or a dictionary of them",
+      got = "a list with gaps, or with names beside it", message = "bad 'data'" }
+  elseif #data > 0 and not values.is_plain(data[1]) then
     for i, x in ipairs(data) do
       list[i] = { ("%d"):format(i - 1), x }
     end

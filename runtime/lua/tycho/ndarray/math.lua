@@ -12,6 +12,7 @@ local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
+local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
 local NDArray, is_array = class.NDArray, class.is_array
@@ -86,7 +87,7 @@ end
 local function bad_operand(func, a, b)
   local other = not is_array(a) and type(a) ~= "number" and a or b
   Error.raise{ code = "type", func = func, expected = "an NDArray or a number",
-    got = Error.kind(other), message = "bad operand" }
+    got = Error.kind(other), message = "bad operand" .. registry.mixed_hint(other) }
 end
 
 

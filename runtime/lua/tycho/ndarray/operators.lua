@@ -30,7 +30,8 @@ local operators = {}
 local MOST_OUTPUTS = 60                                  -- `call.cached_list` takes 64
 
 local OPTIONS = { out = true, ctx = true, name = true }
-local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
+local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,
+  checks_inputs = true }
 
 
 -- Attributes and outputs --------------------------------------------------------------------------
@@ -370,7 +371,7 @@ function operators.method(key)
       end
     end
     local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,
-      self = x, whole = whole }
+      self = x, whole = whole, checks_inputs = true }
     return attempt(cache, kind, schema, func, ...)
   end
 end

@@ -13,7 +13,8 @@
 --
 -- @module tycho.op.registry
 
-local pairs = require("tycho.core.iterate").pairs
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
@@ -222,17 +223,81 @@ end
 
 
 local FOREIGN = { NDArray = true, Symbol = true }        -- classes of inputs, which no parameter is
+local WHERE_INPUTS_GO = "arrays are inputs of ty.nd, symbols of ty.sym, both of ty.F"
+
+local function is_foreign(value)
+  return type(value) == "table" and FOREIGN[value.class_name]
+end
+
+
+--- Returns what follows "bad operand" where an array meets a symbol; else an empty text.
+-- @param value the operand that is bad
+function registry.mixed_hint(value)
+  return is_foreign(value) and "; an array that belongs to a network is a variable of it, in a \z
+    block self.params:get_constant(name, array)" or ""
+end
+
+
+-- How an element-wise operator of two inputs takes a number: %s is the namespace.
+local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
+  mul = "x * 1", div = "x / 1", mod = "x % 1", power = "x ^ 1" }
+for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesser
+    lesser_equal]]):gmatch("%S+") do
+  WITH_NUMBER[name] = "ty.%s." .. name .. "(x, 1)"
+end
+
+
+local function number_hint(call, value)
+  local name = call.schema.name
+  local bare = name:match("^broadcast_(.*)") or name:match("^elemwise_(.*)") or name:match("^_(.*)")
+  local form = type(value) == "number" and WITH_NUMBER[bare or false]
+  return form and "; with a number: " .. form:gsub("%%s", call.func:match("^%a+")) or ""
+end
+
+
+-- Raises E(type) for an argument that stands in the place of an input.
+local function fail_input(call, input, value)
+  Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
+    got = Error.kind(value), expected = call.input_text,
+    message = ("bad input '%s'"):format(input)
+      .. (is_foreign(value) and "; " .. WHERE_INPUTS_GO or number_hint(call, value)) }
+end
+
+
+-- Raises E(type) for the first argument behind the inputs if it became a parameter although an
+-- input is missing.
+local function check_first(call)
+  local first = call.first
+  if not first then
+    return
+  end
+  local rest = {}
+  for name, value in pairs(call.params) do
+    rest[name] = name ~= first.param and value or nil
+  end
+  local ok, ports = pcall(registry.ports, call.schema.name, rest, -1, call.func)
+  if not ok then                                         -- other arguments have moved up with it
+    ok, ports = pcall(registry.ports, call.schema.name, {}, -1, call.func)
+  end
+  local input = ok and ports.inputs[call.count + 1]
+  if input and next(call.named) == nil then
+    fail_input(call, input, first.value)
+  end
+end
+
 
 local function set_param(call, p, value)
   if call.params[p.name] ~= nil then
+    check_first(call)
     Error.raise{ code = "name", func = call.func, op = call.schema.name, argument = p.name,
       message = ("parameter '%s' is given twice"):format(p.name) }
-  elseif type(value) == "table" and FOREIGN[value.class_name] then
+  elseif is_foreign(value) then
     local got = Error.kind(value)
+    local is_input = got == call.input_text
     Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = p.name,
-      expected = got == call.input_text and "a value of a parameter" or call.input_text, got = got,
-      message = got == call.input_text and "inputs are given one by one; is one of them a list?"
-        or "arrays are inputs of ty.nd, symbols of ty.sym" }
+      expected = is_input and "a value of a parameter" or call.input_text, got = got,
+      message = is_input and "inputs are given one by one; is one of them a list?"
+        or WHERE_INPUTS_GO }
   end
   call.params[p.name] = attrs.text(value, call.func, p.name)
 end
@@ -356,29 +421,11 @@ local function read_inputs(call, list, n)
   call.count = last
   if last == 1 and JOINS[call.schema.name] and not call.of_method then
     local is_last = n == 1 and not call.has_options      -- Lua cuts no call that is the last
-    local is_mixed = type(list[2]) == "table" and FOREIGN[list[2].class_name]
-    if not (is_last or is_mixed) then
+    if not (is_last or is_foreign(list[2])) then
       warn_of_one(call)
     end
   end
   return last
-end
-
-
--- How an element-wise operator of two inputs takes a number: %s is the namespace.
-local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
-  mul = "x * 1", div = "x / 1", mod = "x % 1", power = "x ^ 1" }
-for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesser
-    lesser_equal]]):gmatch("%S+") do
-  WITH_NUMBER[name] = "ty.%s." .. name .. "(x, 1)"
-end
-
-
-local function number_hint(call, value)
-  local name = call.schema.name
-  local bare = name:match("^broadcast_(.*)") or name:match("^elemwise_(.*)") or name:match("^_(.*)")
-  local form = type(value) == "number" and WITH_NUMBER[bare or false]
-  return form and "; with a number: " .. form:gsub("%%s", call.func:match("^%a+")) or ""
 end
 
 
@@ -388,7 +435,7 @@ local function fail_beyond(call, list, i, used)
   local params, inputs = #schema.params, schema.input_names
   local input = params == 0 and not schema.variadic and inputs[i] or nil
   if input then
-    message = ("bad input '%s'"):format(input) .. number_hint(call, list[i])
+    fail_input(call, input, list[i])
   elseif params > 0 then
     message = ("too many arguments: the operator has %d parameter%s"):format(params,
       params == 1 and "" or "s")
@@ -396,9 +443,8 @@ local function fail_beyond(call, list, i, used)
     message = ("too many arguments: the operator takes %s and has no parameters"):format(
       table.concat(inputs, ", "))
   end
-  Error.raise{ code = "type", func = call.func, op = schema.name, argument = input,
-    got = Error.kind(list[i]), expected = (input or used == 0) and call.input_text or nil,
-    message = message }
+  Error.raise{ code = "type", func = call.func, op = schema.name, got = Error.kind(list[i]),
+    expected = used == 0 and call.input_text or nil, message = message }
 end
 
 
@@ -410,6 +456,9 @@ local function read_positional(call, list, n)
       fail_beyond(call, list, i, used)
     elseif list[i] ~= nil then
       set_param(call, p, list[i])
+      if i == used + 1 and call.checks_inputs and used < #call.schema.input_names then
+        call.first = { param = p.name, value = list[i] }
+      end
     end
   end
 end
@@ -476,7 +525,7 @@ end
 -- @string func the public name, for errors
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords
 --   that are no parameters), self (the object, for a method), whole (rule R2: a table's array
---   part is the first parameter)
+--   part is the first parameter), checks_inputs (a missing input is an error here)
 -- @param ... what the function was called with, without self
 -- @treturn table inputs, count (of inputs, holes included), named, params (text), options,
 --   attrs; named, options and attrs are not to be changed
@@ -486,10 +535,12 @@ function registry.read_call(schema, func, kind, ...)
     schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text,
     accepted = kind.options, inputs = {}, count = 0, named = NONE, params = {}, options = NONE,
     attrs = NONE, of_method = kind.self ~= nil,
+    checks_inputs = kind.checks_inputs and not schema.variadic,
   }
   if n == 1 and is_plain(only) then
     call.has_options = has_names(only)
     read_options(call, kind.self, only, kind.whole)
+    check_first(call)
     return switch_on_inputs(call)
   end
   local list = { ... }
@@ -513,6 +564,7 @@ function registry.read_call(schema, func, kind, ...)
   if options then
     read_keywords(call, options)
   end
+  check_first(call)
   return switch_on_inputs(call)
 end
 

@@ -57,6 +57,8 @@ local PYTHON = {
   abs = "math.abs(x); x:abs() of an array", min = "math.min(x, y); x:min() of an array",
   max = "math.max(x, y); x:max() of an array", round = "math.floor(x + 0.5); x:round() of an array",
   sum = "x:sum() of an array", open = "io.open(path)", super = "Class.super.init(self, ...)",
+  help = "?name at the prompt, :help lists its commands", exit = "Ctrl-D at the prompt, or :quit",
+  quit = "Ctrl-D at the prompt, or :quit",
   dict = "{a = 1, b = 2}", list = "{1, 2, 3}", tuple = "{1, 2, 3}",
 }
 

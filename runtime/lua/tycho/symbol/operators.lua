@@ -237,7 +237,7 @@ local BINARY = {
 local function bad_operand(func, a, b)
   local other = is_symbol(a) and b or a
   Error.raise{ code = "type", func = func, expected = "a Symbol or a number",
-    got = Error.kind(other), message = "bad operand" }
+    got = Error.kind(other), message = "bad operand" .. registry.mixed_hint(other) }
 end
 
 

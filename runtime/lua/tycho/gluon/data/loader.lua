@@ -30,7 +30,7 @@ local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
 local is_array, is_plain = array_class.is_array, values.is_plain
-local select, unpack = select, unpack
+local pairs, select, unpack = iterate.pairs, select, unpack
 
 local FUNC = "gluon.data.DataLoader"
 local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
@@ -622,6 +622,9 @@ end
 -- @type DataLoader
 local DataLoader = Class:extend("DataLoader")
 
+local BY_BATCH = { __mode = "k" }        -- the epoch of a loop that was left goes with its last batch
+local PLAIN = {}                         -- the key of all epochs whose batches begin with no table
+
 local LOADER = args.form(FUNC, {
   { "dataset", "any" }, { "batch_size", "positive?" }, { "shuffle", "boolean", false },
   { "sampler", "any?" }, { "last_batch", "text?" }, { "batch_sampler", "any?" },
@@ -717,6 +720,7 @@ function DataLoader:init(...)
     self._batchify = a.batchify_fn
   end
   self._pin = a.pin_memory and context.cpu_pinned(a.pin_device_id) or nil
+  self._epochs = setmetatable({}, BY_BATCH)
 end
 
 
@@ -740,34 +744,41 @@ function DataLoader:len()
 end
 
 
---- Stops the threads of a loop that was left early, and frees its memory at once. Without it, the
--- threads end by themselves when there is nothing to do.
+--- Stops the threads of loops that were left early, and frees their memory at once. Without it, the
+-- threads end by themselves when there is nothing to do. A loop that still runs ends.
 function DataLoader:free()
-  if self._epoch then
-    self._epoch:close()
-    self._epoch = nil
+  for key, epoch in pairs(self._epochs) do
+    epoch:close()
+    self._epochs[key] = nil
   end
 end
 
 
--- Forgets the epoch after its last batch, and returns the batch's fields.
-local function note_end(self, ...)
-  if (...) == nil then
-    self._epoch = nil
+-- Keeps an epoch under the first field of a batch, and returns the batch's fields. Texts and
+-- numbers do not tell loops apart, so the last loop over such batches is kept alone.
+local function keep_epoch(self, epoch, ...)
+  local first = ...
+  if first ~= nil then
+    self._epochs[type(first) == "table" and first or PLAIN] = epoch
   end
   return ...
 end
 
 
--- Serves `for ... in loader do`: begins an epoch at the first call of a loop.
+-- Serves `for ... in loader do`: begins an epoch at the first call of a loop. A loop is known by
+-- the first field of the batch that it was given last, so others may run inside of it.
 function DataLoader:__call(_, control)
   if control == nil then
-    self:free()
-    self._epoch = Epoch(self)
-  elseif not self._epoch then
+    local epoch = Epoch(self)
+    return keep_epoch(self, epoch, epoch:next())
+  end
+  local key = type(control) == "table" and control or PLAIN
+  local epoch = self._epochs[key]
+  if not epoch then
     return nil
   end
-  return note_end(self, self._epoch:next())
+  self._epochs[key] = nil
+  return keep_epoch(self, epoch, epoch:next())
 end
 
 

@@ -20,7 +20,7 @@ local sampler = {}
 
 
 --- The base of samplers. A subclass defines `iter()` and `len()`. `for i in sampler do` iterates
--- over an epoch, and a new loop begins another one.
+-- over an epoch, and a new loop begins another one; loops inside of it take `sampler:iter()`.
 -- @type Sampler
 local Sampler = Class:extend("Sampler")
 sampler.Sampler = Sampler
@@ -28,12 +28,18 @@ sampler.Sampler = Sampler
 fields.give(Sampler, {})
 
 
--- Serves `for ... in sampler do`: begins an epoch at the first call of a loop.
+-- Serves `for ... in sampler do`: begins an epoch at the first call of a loop. Raises E(state)
+-- where another loop has begun since.
 function Sampler:__call(_, control)
   if control == nil then
     rawset(self, "_iterator", self:iter())
+  elseif control ~= self._given then
+    Error.raise{ code = "state", func = self.class_name,
+      message = "another loop over this sampler has begun; a loop inside of a loop takes iter()" }
   end
-  return self._iterator()
+  local v = self._iterator()
+  rawset(self, "_given", v)
+  return v
 end
 
 

@@ -6,6 +6,7 @@
 -- @module tycho.gluon.contrib.estimator.batch_processor
 
 local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
 local gradients = require "tycho.autograd.backward"
 local modes = require "tycho.autograd.modes"
 local utils = require "tycho.gluon.utils"
@@ -15,8 +16,14 @@ local utils = require "tycho.gluon.utils"
 local BatchProcessor = Class:extend("BatchProcessor")
 
 
--- Returns the data and the labels of a batch, each as a list of slices, one per device.
+-- Returns the data and the labels of a batch, each as a list of slices, one per device. A batch
+-- without labels is E(value).
 local function split_batch(estimator, batch, batch_axis)
+  if batch[2] == nil then
+    Error.raise{ code = "value", func = "Estimator", argument = "batch",
+      expected = "batches of data and labels", got = "batches of data alone",
+      message = "a batch of the loader has no labels; another BatchProcessor may do without" }
+  end
   local options = { batch_axis = batch_axis }
   return utils.split_and_load(batch[1], estimator.context, options),
     utils.split_and_load(batch[2], estimator.context, options)
