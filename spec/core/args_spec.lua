@@ -94,6 +94,25 @@ describe("sizes", function()
   end)
 end)
 
+describe("paths", function()
+  it("have no zero byte, at which the system would cut them", function()
+    local save = args.form("spec.save", { { "fname", "path" } })
+    assert.equal("a b/ü.params", save("a b/ü.params").fname)
+    assert.raises("value", save, "other.params\0.txt")
+    assert.raises("type", save, 3)
+  end)
+
+  it("are refused by what reads and writes files", function()
+    local path = "/nowhere/x\0.params"
+    for _, f in ipairs{ ty.nd.load, ty.sym.load, ty.onnx.import_model, ty.torch7.load,
+        ty.pytorch.load } do
+      assert.raises("value", f, path)
+    end
+    assert.raises("value", ty.nd.save, path, ty.nd.ones(1))
+  end)
+end)
+
+
 describe("a last table whose place takes tables", function()
   local form = args.form("io.Iter", {
     { "data", "any" }, { "label", "any?" }, { "batch_size", "integer", 1 },

@@ -13,7 +13,7 @@ require "tycho.ndarray"
 local pytorch = {}
 
 
-local LOAD = args.form("pytorch.load", { { "path", "text" } })
+local LOAD = args.form("pytorch.load", { { "path", "path" } })
 
 --- Reads what `torch.save` wrote. Dictionaries and lists are tables, None is `ty.null`, numbers and
 -- texts are Lua's, tensors are arrays that take memory when they are first used. Objects of any

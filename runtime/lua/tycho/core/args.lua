@@ -42,7 +42,7 @@
 --       { "is_train", "boolean", false }, { "args", "dict?" },
 --     })
 --
--- Types: any, number, integer, positive (an integer above 0), text, boolean, function (or
+-- Types: any, number, integer, positive (an integer above 0), text, path, boolean, function (or
 -- callable), table, list, dict, shape (a number or sizes, 0 for an unknown dimension; becomes a
 -- fresh list), dims (like shape, negative numbers too), dtype, context, symbol, array, null
 -- (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of texts is a

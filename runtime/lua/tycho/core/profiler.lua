@@ -57,7 +57,7 @@ end
 
 
 local CONFIG = args.form("profiler.set_config", {
-  "*", { "filename", "text", "profile.json" }, { "profile_all", "boolean", false },
+  "*", { "filename", "path", "profile.json" }, { "profile_all", "boolean", false },
   { "profile_symbolic", "boolean", true }, { "profile_imperative", "boolean", true },
   { "profile_memory", "boolean", true }, { "profile_api", "boolean", true },
   { "continuous_dump", "boolean", true }, { "dump_period", positive, 1 },
@@ -146,7 +146,7 @@ end
 
 
 local PERFETTO = args.form("profiler.save_perfetto",
-  { { "path", "text" }, { "trace", "text?" } })
+  { { "path", "path" }, { "trace", "path?" } })
 
 --- Writes a trace that `dump` has written once more, in Perfetto's own format, which is smaller.
 -- `ui.perfetto.dev` opens both.

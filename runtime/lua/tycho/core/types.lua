@@ -124,6 +124,11 @@ types.named = {
     return is_integer(v) and v > 0, nil, nil, is_integer(v) and "value" or "type"
   end },
   text       = { check = of_type "string", text = "text" },
+  path       = { text = "a path", check = function(v)
+    local is_text = type(v) == "string"
+    return is_text and not v:find("\0", 1, true), nil, is_text and "a path without zero bytes" or nil,
+      is_text and "value" or "type"
+  end },
   boolean    = { check = of_type "boolean", text = "true or false" },
   ["function"] = { check = is_callable, text = "a function" },
   table      = { check = is_plain, takes = always, text = "a table" },

@@ -565,7 +565,7 @@ function Block:_append_named(prefix, list, reading)
 end
 
 
-local SAVE = args.form("Block:save_parameters", { { "filename", "text" },
+local SAVE = args.form("Block:save_parameters", { { "filename", "path" },
   { "deduplicate", "boolean", false } })
 
 --- Writes all parameters to a file, named by the fields that hold them: `body.0.weight`. The mean

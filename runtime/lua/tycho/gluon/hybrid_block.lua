@@ -306,7 +306,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
-local EXPORT = args.form("HybridBlock:export", { { "path", "text" }, { "epoch", "integer", 0 },
+local EXPORT = args.form("HybridBlock:export", { { "path", "path" }, { "epoch", "integer", 0 },
   { "remove_amp_cast", "boolean", true } })
 
 --- Writes the trace of the last call as `PATH-symbol.json`, and the parameters as

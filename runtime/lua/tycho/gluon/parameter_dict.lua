@@ -375,7 +375,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
-local SAVE = args.form("ParameterDict:save", { { "filename", "text" },
+local SAVE = args.form("ParameterDict:save", { { "filename", "path" },
   { "strip_prefix", "text", "" } })
 
 -- Returns a name without a prefix; a name that does not begin with it is E(value).

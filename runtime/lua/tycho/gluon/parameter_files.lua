@@ -212,7 +212,7 @@ end
 
 --- Arguments of the functions that load, for args.form, in the reference's order.
 parameter_files.LOAD = {
-  { "filename", "text" }, { "ctx", "contexts_or_options?" }, { "allow_missing", "boolean", false },
+  { "filename", "path" }, { "ctx", "contexts_or_options?" }, { "allow_missing", "boolean", false },
   { "ignore_extra", "boolean", false }, { "cast_dtype", "boolean", false },
   { "dtype_source", { "current", "saved" }, "current" },
 }

@@ -567,7 +567,7 @@ local function list_targets(self)
 end
 
 
-local SAVE = args.form("Trainer:save_states", { { "fname", "text" } })
+local SAVE = args.form("Trainer:save_states", { { "fname", "path" } })
 
 --- Writes the optimizer to a file: states, counts of updates, rates, the schedule. A store that
 -- keeps the states to itself is E(`unsupported`).
@@ -580,7 +580,7 @@ function Trainer:save_states(...)
 end
 
 
-local LOAD = args.form("Trainer:load_states", { { "fname", "text" } })
+local LOAD = args.form("Trainer:load_states", { { "fname", "path" } })
 
 --- Reads what `save_states` wrote. The training then goes on bit for bit, with the rates and the
 -- schedule of the file. A file of another kind is E(`format`), states of another optimizer or of

@@ -181,7 +181,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
-local SHA1 = args.form("utils.check_sha1", { { "filename", "text" }, { "sha1_hash", "text" } })
+local SHA1 = args.form("utils.check_sha1", { { "filename", "path" }, { "sha1_hash", "text" } })
 
 --- Returns whether the SHA-1 hash of a file is the given one. A file that cannot be read is
 -- E(`io`).

@@ -30,8 +30,8 @@ det_iter.ImageDetIter = ImageDetIter
 
 local FORM = args.form("image.ImageDetIter", {
   rest = "augment", { "batch_size", "integer" }, { "data_shape", "shape" },
-  { "path_imgrec", "text?" }, { "path_imglist", "text?" }, { "path_root", "text", "" },
-  { "path_imgidx", "text?" }, { "shuffle", "boolean", false }, { "part_index", "integer", 0 },
+  { "path_imgrec", "path?" }, { "path_imglist", "path?" }, { "path_root", "path", "" },
+  { "path_imgidx", "path?" }, { "shuffle", "boolean", false }, { "part_index", "integer", 0 },
   { "num_parts", "integer", 1 }, { "aug_list", "list?" }, { "imglist", "list?" },
   { "data_name", "text", "data" }, { "label_name", "text", "label" },
   { "dtype", "dtype", "float32" },

@@ -16,7 +16,7 @@ local ENDINGS = { jpg = true, jpeg = true, jpe = true, png = true }
 -- @type ImageFolderIter
 local ImageFolderIter = ImageIter:extend("ImageFolderIter")
 
-local FORM = args.form(FUNC, { rest = "options", { "path", "text" }, { "label", "function?" } })
+local FORM = args.form(FUNC, { rest = "options", { "path", "path" }, { "label", "function?" } })
 
 
 local function is_image(name)

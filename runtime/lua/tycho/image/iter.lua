@@ -29,8 +29,8 @@ iter.ImageIter = ImageIter
 
 local FORM = args.form("image.ImageIter", {
   rest = "augment", { "batch_size", "integer" }, { "data_shape", "shape" },
-  { "label_width", "integer", 1 }, { "path_imgrec", "text?" }, { "path_imglist", "text?" },
-  { "path_root", "text", "" }, { "path_imgidx", "text?" }, { "shuffle", "boolean", false },
+  { "label_width", "integer", 1 }, { "path_imgrec", "path?" }, { "path_imglist", "path?" },
+  { "path_root", "path", "" }, { "path_imgidx", "path?" }, { "shuffle", "boolean", false },
   { "part_index", "integer", 0 }, { "num_parts", "integer", 1 }, { "aug_list", "list?" },
   { "imglist", "list?" }, { "data_name", "text", "data" },
   { "label_name", "text", "softmax_label" }, { "dtype", "dtype", "float32" },

@@ -51,7 +51,7 @@ end
 
 
 local IMREAD = args.form("image.imread", {
-  { "filename", "text" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
+  { "filename", "path" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
   { "out", "array?" },
 })
 
@@ -82,7 +82,7 @@ end
 
 
 local IMWRITE = args.form("image.imwrite",
-  { { "filename", "text" }, { "img", "array|table" }, "*", { "quality", "integer?" } })
+  { { "filename", "path" }, { "img", "array|table" }, "*", { "quality", "integer?" } })
 
 --- Writes an image to a file whose name ends in .jpg, .jpeg, .jpe or .png.
 function pixels.imwrite(...)

@@ -266,8 +266,8 @@ local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 -- effect.
 -- @function MNISTIter
 define_iterator("MNISTIter", "mnist", {
-  { "image", "text", "./train-images-idx3-ubyte" },
-  { "label", "text", "./train-labels-idx1-ubyte" },
+  { "image", "path", "./train-images-idx3-ubyte" },
+  { "label", "path", "./train-labels-idx1-ubyte" },
   { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
   { "seed", "integer", 0 }, { "silent", "boolean", false }, PARTS[1], PARTS[2], DTYPE,
   { "data_shape", "shape?" }, { "input_shape", "shape?" },
@@ -292,7 +292,7 @@ end
 -- labels, too, where it is int32 or int64), data_name = "data", label_name = "softmax_label".
 -- @function CSVIter
 define_iterator("CSVIter", "csv", {
-  { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
+  { "data_csv", "path" }, { "data_shape", "shape" }, { "label_csv", "path", "NULL" },
   { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE, { "header", "boolean?" },
 }).label_dtypes = { int32 = "int32", int64 = "int64" }
 
@@ -304,7 +304,7 @@ define_iterator("CSVIter", "csv", {
 -- prefetch_buffer = 4, dtype = "float32", data_name = "data", label_name = "softmax_label".
 -- @function LibSVMIter
 define_iterator("LibSVMIter", "libsvm", {
-  { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
+  { "data_libsvm", "path" }, { "data_shape", "shape" }, { "label_libsvm", "path", "NULL" },
   { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
 }).check = function(a)
   if not a.round_batch then
@@ -320,7 +320,7 @@ end
 -- label_name = "softmax_label".
 -- @function RawIter
 define_iterator("RawIter", "raw", {
-  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" },
+  { "path", "path" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" },
   { "label_bytes", "integer", 0 }, BATCH, ROUND,
 })
 
@@ -346,7 +346,7 @@ local function record_params(dtype, bytes, label_width, sequence, rows)
     dtypes[#dtypes + 1] = name
   end
   local spec = {
-    { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH,
+    { "path_imgrec", "path" }, { "data_shape", "shape" }, BATCH,
     { "label_width", "integer", label_width }, { "shuffle", "boolean", false },
     { "seed", "integer", 0 }, { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1], PARTS[2],
     { "dtype", dtypes, dtype },

@@ -26,7 +26,7 @@ local I32 = args.DTYPES.int32
 local NPZIter = base.DataIter:extend("NPZIter")
 
 local FORM = args.form(FUNC, {
-  { "path", "text" }, { "batch_size", "positive" }, "*", { "data_names", "list", { "data" } },
+  { "path", "path" }, { "batch_size", "positive" }, "*", { "data_names", "list", { "data" } },
   { "label_names", "list", { "softmax_label" } }, { "arrays", "dict", {} },
   { "whole_files", "boolean", false }, { "shuffle", "boolean", false },
   { "last_batch_handle", { "pad", "discard" }, "pad" }, { "num_parts", "positive", 1 },

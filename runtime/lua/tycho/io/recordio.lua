@@ -35,7 +35,7 @@ local recordio = {}
 local MXRecordIO = Class:extend("MXRecordIO")
 recordio.MXRecordIO = MXRecordIO
 
-local FILE = args.form("recordio.MXRecordIO", { { "uri", "text" }, { "flag", "text" } })
+local FILE = args.form("recordio.MXRecordIO", { { "uri", "path" }, { "flag", "text" } })
 
 --- @string uri path; a file that cannot be opened is E(`io`)
 -- @string flag "r" or "w"
@@ -150,7 +150,7 @@ local MXIndexedRecordIO = MXRecordIO:extend("MXIndexedRecordIO")
 recordio.MXIndexedRecordIO = MXIndexedRecordIO
 
 local INDEXED = args.form("recordio.MXIndexedRecordIO", {
-  { "idx_path", "text" }, { "uri", "text" }, { "flag", "text" }, "*",
+  { "idx_path", "path" }, { "uri", "path" }, { "flag", "text" }, "*",
   { "key_type", { "int", "str" }, "int" },
 })
 

@@ -91,7 +91,7 @@ function Corpus:__tostring()
 end
 
 
-local TEXT = args.form("io.text", { { "path", "text" } })
+local TEXT = args.form("io.text", { { "path", "path" } })
 
 --- Reads a text file. One that cannot be read is E(`io`).
 -- @string path

@@ -444,7 +444,7 @@ end
 
 
 local SAVE = args.form("KVStore:save_optimizer_states",
-  { { "fname", "text" }, { "dump_optimizer", "boolean", false } })
+  { { "fname", "path" }, { "dump_optimizer", "boolean", false } })
 
 --- Writes the optimizer's states to a file.
 -- @string fname
@@ -456,7 +456,7 @@ function KVStore:save_optimizer_states(...)
 end
 
 
-local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
+local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "path" } })
 
 -- Returns the keys for which the store has states.
 local function list_targets(self, o)

@@ -103,7 +103,7 @@ end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 local SAVE = args.form("model.save_checkpoint", {
-  { "prefix", "text" }, { "epoch", "integer" }, { "symbol", "symbol|null?" },
+  { "prefix", "path" }, { "epoch", "integer" }, { "symbol", "symbol|null?" },
   { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "remove_amp_cast", "boolean", true },
 })
 
@@ -125,7 +125,7 @@ end
 
 
 local LOAD = args.form("model.load_params", {
-  { "prefix", "text" }, { "epoch", "integer" }, "*", { "rename", "function?" },
+  { "prefix", "path" }, { "epoch", "integer" }, "*", { "rename", "function?" },
 })
 
 --- Reads the parameters of a checkpoint.

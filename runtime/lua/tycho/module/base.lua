@@ -390,7 +390,7 @@ function BaseModule:_equalize_params()
 end
 
 
-local FILE = args.form("Module:save_params", { { "fname", "text" } })
+local FILE = args.form("Module:save_params", { { "fname", "path" } })
 
 --- Writes the parameters as `arg:NAME` and `aux:NAME`.
 -- @string fname
@@ -401,7 +401,7 @@ end
 
 
 local LOAD = args.form("Module:load_params",
-  { { "fname", "text" }, "*", { "rename", "function?" } })
+  { { "fname", "path" }, "*", { "rename", "function?" } })
 
 --- Sets the parameters from such a file; names of another kind are E(format).
 -- @string fname

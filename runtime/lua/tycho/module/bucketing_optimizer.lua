@@ -49,7 +49,7 @@ function BucketingModule:borrow_optimizer(other)
 end
 
 
-local STATES = args.form("BucketingModule:load_optimizer_states", { { "fname", "text" } })
+local STATES = args.form("BucketingModule:load_optimizer_states", { { "fname", "path" } })
 
 --- Loads optimizer states as `Module:load_optimizer_states` does; states of parameters that only
 -- later buckets have are kept for them.

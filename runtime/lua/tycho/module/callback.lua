@@ -30,7 +30,7 @@ end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 local DO = args.form("callback.do_checkpoint",
-  { { "prefix", "text" }, { "period", "integer", 1 }, checkpoint.ON_ERROR })
+  { { "prefix", "path" }, { "period", "integer", 1 }, checkpoint.ON_ERROR })
 
 --- Returns an epoch callback that saves a checkpoint after every period-th epoch.
 -- @string prefix
@@ -50,7 +50,7 @@ end
 
 
 local MODULE = args.form("callback.module_checkpoint", {
-  { "mod", "any" }, { "prefix", "text" }, { "period", "integer", 1 },
+  { "mod", "any" }, { "prefix", "path" }, { "period", "integer", 1 },
   { "save_optimizer_states", "boolean", false }, checkpoint.ON_ERROR,
 })
 

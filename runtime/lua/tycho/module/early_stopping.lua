@@ -17,7 +17,7 @@ local FUNC = "Module:fit early_stopping"
 
 local FORM = args.form(FUNC, {
   { "patience", "integer", 3 }, { "metric", "text?" }, { "larger", "boolean?" },
-  { "min_delta", "number", 0 }, { "path", "text?" },
+  { "min_delta", "number", 0 }, { "path", "path?" },
 })
 
 --- Watches one training.

@@ -360,7 +360,7 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 local SAVE = args.form("FeedForward:save", {
-  { "prefix", "text" }, { "epoch", "integer?" }, { "remove_amp_cast", "boolean", true },
+  { "prefix", "path" }, { "epoch", "integer?" }, { "remove_amp_cast", "boolean", true },
 })
 
 --- Writes a checkpoint; the epoch is num_epoch by default.
@@ -377,7 +377,7 @@ end
 
 
 local LOAD = args.form("FeedForward.load", {
-  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*",
+  rest = "options", { "prefix", "path" }, { "epoch", "integer" }, "*",
   { "allow_missing", "boolean", false },
 })
 

@@ -48,7 +48,7 @@ local FIT = args.form("Module:fit", {
 })
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
-  { "prefix", "text" }, { "period", "integer", 1 }, { "resume", "boolean", false },
+  { "prefix", "path" }, { "period", "integer", 1 }, { "resume", "boolean", false },
   files.ON_ERROR,
 })
 

@@ -292,7 +292,7 @@ function Module:_state_targets()
 end
 
 
-local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
+local STATES = args.form("Module:save_optimizer_states", { { "fname", "path" } })
 
 --- Writes the optimizer's states and the counts of its updates, with the optimizer's name and what
 -- shapes the states.

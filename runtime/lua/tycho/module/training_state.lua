@@ -20,10 +20,10 @@ local BaseModule = {}                                    -- methods, for module/
 local KIND = "training"                                  -- what such a file says it is
 
 local SAVE = args.form("Module:save_state", {
-  { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 },
+  { "path", "path" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 },
   { "nbatch", "integer", 0 }, { "early", "dict?" }, { "loss_scale", "dict?" },
 })
-local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
+local LOAD = args.form("Module:load_state", { { "path", "path" }, "*", { "train_data", "any?" } })
 
 
 -- Returns an iterator's position; nil when it has none.

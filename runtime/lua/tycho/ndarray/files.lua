@@ -125,7 +125,7 @@ local function write(path, data, flags)
 end
 
 
-local SAVE = args.form("nd.save", { { "fname", "text" }, { "data", "any" } })
+local SAVE = args.form("nd.save", { { "fname", "path" }, { "data", "any" } })
 
 --- Writes arrays to a file.
 -- @string fname path; its ending chooses the format
@@ -238,7 +238,7 @@ local function other_contents(file)
 end
 
 
-local LOAD = args.form("nd.load", { { "fname", "text" } })
+local LOAD = args.form("nd.load", { { "fname", "path" } })
 
 --- Reads a file of arrays. It may be in the reference's format, NumPy's, safetensors, PyTorch's,
 -- GGUF, or the index of several files. Arrays of the last four take memory when they are first

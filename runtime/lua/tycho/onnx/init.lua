@@ -13,7 +13,7 @@ local namespace = require "tycho.core.namespace"
 local onnx = {}
 
 
-local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shapes", "dict?" },
+local IMPORT = args.form("onnx.import_model", { { "file", "path" }, "*", { "shapes", "dict?" },
   { "partial", "boolean", false }, { "ctx", "context?" }, { "constants", "dict?" } })
 
 --- Reads a network. A file that cannot be read is E(`io`), one that is damaged or breaks ONNX's
@@ -54,7 +54,7 @@ function onnx.get_model_metadata(file)
 end
 
 
-local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict?" },
+local LOAD = args.form("onnx.load", { { "file", "path" }, "*", { "shapes", "dict?" },
   { "ctx", "context?" }, { "constants", "dict?" } })
 
 --- Reads a network as a Module that is bound for inference. Errors are those of `import_model`. Its
@@ -70,7 +70,7 @@ end
 
 
 local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "params", "any?" },
-  { "input_shapes", "any?" }, { "file", "text", "model.onnx" }, "*", { "opset", "integer", 17 },
+  { "input_shapes", "any?" }, { "file", "path", "model.onnx" }, "*", { "opset", "integer", 17 },
   { "dynamic", "dict?" }, { "input_types", "dict?" } })
 
 --- Writes a network for inference. Losses are replaced by their predictions, labels are left out.

@@ -428,8 +428,8 @@ local function special(session, line)
       explain(session, asked_name(rest))
       return
     elseif not commands[name] then
-      session.write("unknown command; :help lists them (a chain of calls goes on in the next line \z
-        where a bracket is open)\n")
+      session.write("unknown command; :help lists them (a chain of calls goes on in the next line "
+        .. "where a bracket is open)\n")
       return
     end
     commands[name](session, rest)

@@ -238,11 +238,11 @@ local function without_casts(symbol, Symbol)
 end
 
 
-local LOAD = args.form("sym.load", { { "fname", "text" } })
+local LOAD = args.form("sym.load", { { "fname", "path" } })
 local LOAD_JSON = args.form("sym.load_json", { { "json_str", "text" } })
 local TOJSON = args.form("Symbol:tojson", { "*", { "remove_amp_cast", "boolean", true } })
 local SAVE = args.form("Symbol:save",
-  { { "fname", "text" }, "*", { "remove_amp_cast", "boolean", true } })
+  { { "fname", "path" }, "*", { "remove_amp_cast", "boolean", true } })
 
 
 --- Adds `load`, `load_json` to the namespace and `tojson`, `save` to the class.

@@ -87,7 +87,7 @@ end
 local MNIST = args.form("test_utils.get_mnist_iterator", {
   { "batch_size", "integer" }, { "input_shape", "shape" }, { "num_parts", "integer", 1 },
   { "part_index", "integer", 0 },
-  { "path", "text", "data" },
+  { "path", "path", "data" },
 })
 
 --- Returns iterators over the MNIST files of a folder.

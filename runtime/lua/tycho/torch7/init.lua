@@ -14,7 +14,7 @@ local reader = require "tycho.torch7.reader"
 local torch7 = {}
 
 
-local LOAD = args.form("torch7.load", { { "path", "text" } })
+local LOAD = args.form("torch7.load", { { "path", "path" } })
 
 --- Reads a file of `torch.save`, binary or as text. Tables, numbers, texts and booleans become
 -- those of Lua, tensors and storages NDArrays (`ty.null` where they have no elements), objects of

@@ -91,7 +91,7 @@ local WRITERS = {
   end,
 }
 
-local SAVE = args.form("Drawing:save", { { "path", "text" }, "*", SCALE })
+local SAVE = args.form("Drawing:save", { { "path", "path" }, "*", SCALE })
 
 --- Writes the drawing to a file that ends in `.svg` or `.png`.
 -- @string path

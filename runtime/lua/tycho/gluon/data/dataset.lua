@@ -233,7 +233,7 @@ end)
 local RecordFileDataset = Dataset:extend("RecordFileDataset")
 dataset.RecordFileDataset = RecordFileDataset
 
-local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "text" } })
+local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "path" } })
 
 --- @string filename path of the records. The index has the same path with `.idx` in place of the
 --   ending. A file that is missing is E(`io`)

@@ -11,7 +11,7 @@ local families = {}
 
 -- Options of all functions, after a family's own.
 local COMMON = { { "classes", "positive", 1000 }, { "pretrained", "boolean", false },
-  { "ctx", "any?" }, { "root", "text?" }, { "prefix", "text?" }, { "params", "any?" } }
+  { "ctx", "any?" }, { "root", "path?" }, { "prefix", "text?" }, { "params", "any?" } }
 
 
 --- Returns the form of a function that makes a network.

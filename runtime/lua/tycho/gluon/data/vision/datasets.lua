@@ -165,7 +165,7 @@ end
 local function define_mnist(class_name, folder)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
-  local form = args.form(func, { { "root", "text?" }, { "train", "boolean", true },
+  local form = args.form(func, { { "root", "path?" }, { "train", "boolean", true },
     { "transform", "function?" } })
   function Set:init(...)
     local a = form(...)
@@ -240,7 +240,7 @@ end
 local function define_cifar(class_name, folder, archive, kind)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
-  local spec = { { "root", "text?" } }
+  local spec = { { "root", "path?" } }
   if kind.fine then
     spec[#spec + 1] = { "fine_label", "boolean", false }
   end
@@ -282,7 +282,7 @@ define_cifar("CIFAR100", "cifar100", "cifar-100-binary/",
 local ImageRecordDataset = dataset.RecordFileDataset:extend("ImageRecordDataset")
 datasets.ImageRecordDataset = ImageRecordDataset
 
-local RECORDS = args.form("gluon.data.vision.ImageRecordDataset", { { "filename", "text" },
+local RECORDS = args.form("gluon.data.vision.ImageRecordDataset", { { "filename", "path" },
   { "flag", "integer", 1 }, { "transform", "function?" } })
 
 --- @string filename path of the records; the index has the same path with `.idx` in place of the
@@ -342,7 +342,7 @@ end)
 local ImageFolderDataset = dataset.Dataset:extend("ImageFolderDataset")
 datasets.ImageFolderDataset = ImageFolderDataset
 
-local FOLDER = args.form("gluon.data.vision.ImageFolderDataset", { { "root", "text" },
+local FOLDER = args.form("gluon.data.vision.ImageFolderDataset", { { "root", "path" },
   { "flag", "integer", 1 }, { "transform", "function?" } })
 
 local IMAGES = { jpg = true, jpeg = true, png = true }
