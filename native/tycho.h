@@ -133,6 +133,8 @@ int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
 /* Writes 1 if monitors call an input of operator i "NODE_weight", 0 if "NODE_input1". */
 int         ty_op_names_inputs(int i, int *out);
+/* Writes 1 if runs of operator i may take random numbers, else 0. */
+int         ty_op_draws(int i, int *out);
 int         ty_op_param(int i, int k, ty_param *out);
 /* Finds an operator by its name or an alias; TY_ENAME: there is none. */
 int         ty_op_find(const char *name, int *i);

@@ -158,6 +158,14 @@ int ty_op_names_inputs(int i, int *out)
   return TY_OK;
 }
 
+int ty_op_draws(int i, int *out)
+{
+  const struct op *op = op_at(i);
+  NEED(op && out, TY_EINDEX, "operator %d of %d", i, op_count());
+  *out = (op->flags & OP_RANDOM) != 0;
+  return TY_OK;
+}
+
 int ty_op_param(int i, int k, ty_param *out)
 {
   static __thread char type[512];

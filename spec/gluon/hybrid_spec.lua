@@ -259,6 +259,42 @@ describe("a hybrid block", function()
     assert.matches("data%(x%)", tostring(e))
   end)
 
+  it("draws what its forward draws, also for results that are never read", function()
+    local x, forwards = ty.nd.ones{ 4, 5 }, {
+      function(_, s)
+        local y = F.Dropout{ s, p = 0.5 }
+        F.Dropout{ s, p = 0.5 }
+        F.random.uniform{ shape = { 3 } }
+        local unread = F.Dropout{ F.Dropout{ s * 2, p = 0.5 }, p = 0.5 }
+        F.relu(unread)
+        return y + F.Dropout{ s, p = 0.5 }
+      end,
+      function(_, s)
+        F.random.normal{ shape = { 2 } }
+        return (F.contrib.foreach(function(row)
+          return F.Dropout{ row, p = 0.5 }, {}
+        end, s, {}))
+      end,
+    }
+    for _, forward in ipairs(forwards) do
+      for _, mode in ipairs{ "record", "predict_mode" } do
+        local want
+        for _, hybridized in ipairs{ false, true } do
+          local net = of(forward)()
+          net:hybridize(hybridized)
+          local found = {}
+          ty.random.seed(3)
+          for i = 1, 2 do
+            found[i] = ty.autograd[mode](function() return net(x) end):totable()
+          end
+          found[3] = ty.nd.random.uniform{ shape = { 2 } }:totable()
+          want = want or found
+          assert.same(want, found)
+        end
+      end
+    end
+  end)
+
   it("says where arrays and symbols go when they meet in a traced forward", function()
     local x = ty.nd.ones{ 2, 3 }
     for _, case in ipairs{

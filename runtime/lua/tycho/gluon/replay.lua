@@ -133,8 +133,8 @@ local function make_step(n, slots, entries)
 end
 
 
--- Returns the nodes that the outputs need: variables, then operators in the order in which the
--- script made them.
+-- Returns the nodes of a symbol: variables, then operators in the order in which the script made
+-- them.
 local function list_in_order(symbol)
   local order, list = graph.walk(symbol), {}
   for _, n in ipairs(order) do
@@ -206,12 +206,14 @@ end
 -- @tparam Symbol symbol
 -- @tparam table position node of an input's variable -> its index among the inputs, from 1
 -- @tparam Block block that was traced, for errors
+-- @tparam[opt] Symbol whole the symbol, and more that runs with it
 -- @treturn table
-function replay.compile(symbol, position, block)
-  local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
+function replay.compile(symbol, position, block, whole)
+  whole = whole or symbol
+  local plan = { block = block, symbol = whole, inputs = {}, params = {}, steps = {},
     outputs = {}, open = false, makes = false }
   local slots, nslots, entries = {}, 0, {}
-  for _, n in ipairs(list_in_order(symbol)) do
+  for _, n in ipairs(list_in_order(whole)) do
     slots[n] = nslots + 1
     nslots = nslots + math.max(#n.ports.outputs, 1)
     if n.op then

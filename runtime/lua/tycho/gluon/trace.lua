@@ -35,8 +35,21 @@ function trace.symbolic(b, ...)
 end
 
 
-local function pack_results(...)
-  return select("#", ...), { ... }
+local function pack_results(drawing, ...)
+  return drawing, select("#", ...), { ... }
+end
+
+
+-- Returns a symbol of entries and of the nodes in `drawing` that these do not need. Those inside of
+-- a loop or a choice belong to its body.
+local function add_unread(entries, drawing)
+  local all, _, reached = tables.copied(entries), node.walk(entries)
+  for _, n in ipairs(drawing) do
+    if not reached[n] and not n.attrs.__subgraph_name__ then
+      all[#all + 1] = { n, 0 }
+    end
+  end
+  return sym.Symbol.of(all)
 end
 
 
@@ -45,9 +58,10 @@ end
 -- @tparam HybridBlock b
 -- @string structure of the arguments
 -- @int count number of tensors among them
--- @treturn table block; symbol: all outputs; structure: of the results; names: of the inputs, false
---   for one that forward does not use; plan: for `replay.run`; mixed: `amp._version()` when it was
---   made; dtype: that of its first parameter, where it makes arrays that may have it
+-- @treturn table block; symbol: all outputs; whole: these, and random numbers that are drawn and not
+--   read; structure: of the results; names: of the inputs, false for one that forward does not use;
+--   plan: for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first
+--   parameter, where it makes arrays that may have it
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -56,7 +70,8 @@ function trace.make(b, structure, count)
     position[inputs[i]._entries[1][1]] = i
   end
   local list, n = nested.regroup(inputs, structure)
-  local nout, results = pack_results(trace.symbolic(b, unpack(list, 1, n)))
+  local drawing, nout, results = pack_results(tracing.list_draws(trace.symbolic, b,
+    unpack(list, 1, n)))
   local outputs, out_structure = nested.flatten(nout, results, b.class_name .. ":forward")
   for i, y in ipairs(outputs) do
     if getmetatable(y) ~= sym.Symbol then
@@ -76,14 +91,15 @@ function trace.make(b, structure, count)
       entries[#entries + 1] = entry
     end
   end
-  local symbol = amp._applied(sym.Symbol.of(entries))
-  local plan = replay.compile(symbol, position, b)
-  local _, reached = graph.walk(symbol)
+  local whole = amp._applied(add_unread(entries, drawing))
+  local symbol = sym.Symbol.of(tables.part(whole._entries, 1, #entries))
+  local plan = replay.compile(symbol, position, b, whole)
+  local _, reached = graph.walk(whole)
   for i, x in ipairs(inputs) do
     names[i] = reached[x._entries[1][1]] and names[i] or false
   end
   local first = plan.makes and plan.params[1]
-  return { block = b, symbol = symbol, mixed = amp._version(),
+  return { block = b, symbol = symbol, whole = whole, mixed = amp._version(),
     structure = trace.widen(out_structure, widths), names = names,
     plan = plan, dtype = first and first.param.dtype }
 end
@@ -138,7 +154,7 @@ function trace.infer_shapes(t, inputs, func)
       given[name] = inputs[i].shape
     end
   end
-  local ok, arguments, _, auxiliary = pcall(t.symbol.infer_shape_partial, t.symbol, given)
+  local ok, arguments, _, auxiliary = pcall(t.whole.infer_shape_partial, t.whole, given)
   if not ok then
     local e = arguments
     if Error.is_error(e) then
@@ -147,7 +163,7 @@ function trace.infer_shapes(t, inputs, func)
     end
     error(e, 0)
   end
-  each_parameter(t.symbol, arguments, auxiliary, function(p, shape)
+  each_parameter(t.whole, arguments, auxiliary, function(p, shape)
     if not shape or #shape == 0 or not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = p.name, got = shape or {},
         expected = "sizes above 0",
@@ -170,7 +186,7 @@ function trace.infer_types(t, inputs)
     end
   end
   -- variables without their present dtypes, so that these are inferred
-  local free = node.copy(t.symbol._entries, function(n)
+  local free = node.copy(t.whole._entries, function(n)
     if not n.op and Parameter._of_variable(n) then
       local attrs = tables.copy(n.attrs)
       attrs.__dtype__ = nil
@@ -185,7 +201,7 @@ function trace.infer_types(t, inputs)
       found[name] = part[2] and part[2][i]
     end
   end
-  for _, n in ipairs((graph.walk(t.symbol))) do
+  for _, n in ipairs((graph.walk(t.whole))) do
     local p = not n.op and Parameter._of_variable(n)
     if p and found[n.name] then
       p:cast(found[n.name])
@@ -197,7 +213,7 @@ end
 --- Makes and fills the arrays of parameters that waited for their shapes.
 -- @tparam table t trace
 function trace.finish(t)
-  for _, n in ipairs((graph.walk(t.symbol))) do
+  for _, n in ipairs((graph.walk(t.whole))) do
     local p = not n.op and Parameter._of_variable(n)
     if p then
       p:_finish()

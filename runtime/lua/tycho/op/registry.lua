@@ -87,6 +87,8 @@ function registry.at(index)
   schema.input_names, schema.variadic = read_ports(schema.inputs)
   check(C.ty_op_names_inputs(index, answer))
   schema.names_inputs = answer[0] ~= 0                   -- for monitors
+  check(C.ty_op_draws(index, answer))
+  schema.draws = answer[0] ~= 0                          -- runs may take random numbers
   for k = 1, info.nparam do
     local p = read_param(index, k - 1)
     if not p.name:find("^__") then                       -- not for users: control/custom.c

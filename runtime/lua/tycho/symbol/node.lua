@@ -16,6 +16,7 @@ local attrs = require "tycho.core.attrs"
 local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
+local tracing = require "tycho.symbol.tracing"
 
 local node = {}
 
@@ -71,8 +72,12 @@ function node.operator(schema, name, dict, nin, func, where)
   local ports = registry.ports(schema.name, hidden and node.merged(dict, hidden) or dict,
     nin, func, name)
   made = made + 1
-  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
+  local n = { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
     where = where, custom = hidden, serial = made }
+  if schema.draws then
+    tracing.note_draw(n)
+  end
+  return n
 end
 
 

@@ -39,6 +39,37 @@ function tracing.run(name, f, ...)
 end
 
 
+local drawing                            -- nodes of the trace under way that take random numbers
+
+
+--- Notes the node of an operator that takes random numbers, if a trace is under way.
+-- @tparam table n
+function tracing.note_draw(n)
+  if drawing then
+    drawing[#drawing + 1] = n
+  end
+end
+
+
+--- Calls f, and lists the nodes of operators that take random numbers which it makes.
+-- @tparam function f
+-- @param ... its arguments
+-- @treturn {node,...} in the order in which they were made
+-- @return the results of f
+function tracing.list_draws(f, ...)
+  local before, list = drawing, {}
+  drawing = list
+  local function leave(ok, ...)
+    drawing = before
+    if not ok then
+      error((...), 0)
+    end
+    return list, ...
+  end
+  return leave(pcall(f, ...))
+end
+
+
 --- Returns whether arrays have a field or method; the runner of traces replaces it.
 -- @string key
 -- @treturn bool
