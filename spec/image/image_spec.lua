@@ -187,6 +187,14 @@ describe("image", function()
       end)
     end
 
+    it("adds up whole vectors of a cubic row in float32, the rest in fixed point", function()
+      local x = nd.array{ { { 93 } }, { { 140 } }, { { 220 } }, { { 134 } } }:astype("uint8")
+      local y = image.imresize(nd.tile{ x, reps = { 1, 9, 1 } }, 9, 10, 2):reshape{ 10, 9 }
+      assert.same({ 184, 184, 184, 184, 184, 184, 184, 184, 185 }, y[7]:totable())
+      assert.same({ 88, 96, 109, 131, 171, 209, 218, 184, 142, 124 },
+        nd.slice_axis{ y, axis = 1, begin = 0, ["end"] = 1 }:reshape{ -1 }:totable())
+    end)
+
     it("averages areas", function()
       local x = nd.arange(36):reshape{ 6, 6, 1 }
       assert.near({ { { 3.5 }, { 5.5 }, { 7.5 } }, { { 15.5 }, { 17.5 }, { 19.5 } },
