@@ -457,6 +457,8 @@ describe("image", function()
       image.RandomOrderAug{ step(3), step(4) }(x)
       assert.equal(7, order[3] + order[4])
       assert.equal("[\"resizeaug\", {\"interp\": 1, \"size\": 5}]", image.ResizeAug(5, 1):dumps())
+      assert.equal("[\"colornormalizeaug\", {\"mean\": [1.0, 2.5], \"std\": [3.0, 1.0]}]",
+        image.ColorNormalizeAug(nd.array{ 1, 2.5 }, nd.array{ 3, 1 }):dumps())
     end)
 
     it("repeat with the seed", function()
