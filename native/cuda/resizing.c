@@ -4,7 +4,7 @@
 
 /* as kernels/resize.cu has them */
 struct axis_taps { void *count, *index, *weight; int64_t pitch, from, to; };
-struct resize_args { int64_t n, channels; struct axis_taps y, x; int32_t twice; };
+struct resize_args { int64_t n, channels; struct axis_taps y, x; int32_t twice, cubic; };
 
 static struct pixels make_pixels(const ty_desc *d)
 {
@@ -46,7 +46,7 @@ static struct resize_args make_args(const struct call *c, int how)
 {
   struct pixels to = make_pixels(&c->out[0].d), from = make_pixels(&c->in[0].d);
   return (struct resize_args){ desc_count(&c->out[0].d), to.c, axis_of_taps(how, from.h, to.h),
-    axis_of_taps(how, from.w, to.w), resize_halves(&to, &from) };
+    axis_of_taps(how, from.w, to.w), resize_halves(&to, &from), how == CUBIC };
 }
 
 static size_t table_scratch(const struct call *c)

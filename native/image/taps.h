@@ -138,6 +138,17 @@ TY_DEVICE_FN unsigned char byte_of_pair(int32_t a, int32_t b, int32_t weight_a, 
   return (unsigned char)(((weight_a * (a >> 4) >> 16) + (weight_b * (b >> 4) >> 16) + 2) >> 2);
 }
 
+/* Returns how many first bytes of a row of n are computed in float32 under the cubic rule, from
+** sums of rows with weights of 11 bits: OpenCV adds these up in vectors of 8, the rest of the row
+** in fixed point. The two differ where a sum is near a half. */
+TY_DEVICE_FN int64_t bytes_in_vectors(int64_t n) { return n / 8 * 8; }
+
+/* Returns a row's sum times its weight in float32, in units of a byte. */
+TY_DEVICE_FN float part_of_byte(int32_t sum, int32_t weight)
+{
+  return (float)sum * ((float)weight / (1 << 2 * WEIGHT_BITS));
+}
+
 /* Returns the byte of a mean; twice: of images of exactly twice the size. */
 TY_DEVICE_FN unsigned char byte_of_mean(float sum, bool twice)
 {

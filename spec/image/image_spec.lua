@@ -187,6 +187,14 @@ describe("image", function()
       end)
     end
 
+    it("adds up whole vectors of a cubic row in float32, the rest in fixed point", function()
+      local x = nd.array{ { { 93 } }, { { 140 } }, { { 220 } }, { { 134 } } }:astype("uint8")
+      local y = image.imresize(nd.tile{ x, reps = { 1, 9, 1 } }, 9, 10, 2):reshape{ 10, 9 }
+      assert.same({ 184, 184, 184, 184, 184, 184, 184, 184, 185 }, y[7]:totable())
+      assert.same({ 88, 96, 109, 131, 171, 209, 218, 184, 142, 124 },
+        nd.slice_axis{ y, axis = 1, begin = 0, ["end"] = 1 }:reshape{ -1 }:totable())
+    end)
+
     it("averages areas", function()
       local x = nd.arange(36):reshape{ 6, 6, 1 }
       assert.near({ { { 3.5 }, { 5.5 }, { 7.5 } }, { { 15.5 }, { 17.5 }, { 19.5 } },
@@ -449,6 +457,8 @@ describe("image", function()
       image.RandomOrderAug{ step(3), step(4) }(x)
       assert.equal(7, order[3] + order[4])
       assert.equal("[\"resizeaug\", {\"interp\": 1, \"size\": 5}]", image.ResizeAug(5, 1):dumps())
+      assert.equal("[\"colornormalizeaug\", {\"mean\": [1.0, 2.5], \"std\": [3.0, 1.0]}]",
+        image.ColorNormalizeAug(nd.array{ 1, 2.5 }, nd.array{ 3, 1 }):dumps())
     end)
 
     it("repeat with the seed", function()

@@ -12,6 +12,15 @@ describe("initializer", function()
     end
   end)
 
+  it("writes whole numbers of real arrays with a point, those of integers without", function()
+    local init = ty.init.Constant(ty.nd.array{ { 1, 2.5 }, { -3, 1e20 } })
+    assert.equal('["constant", {"value": [[1.0, 2.5], [-3.0, 1.0000000200408773e+20]]}]',
+      init:dumps())
+    assert.is_true(init:equals(ty.init.create(init:dumps())))
+    assert.equal('["constant", {"value": [1, 2]}]',
+      ty.init.Constant(ty.nd.array({ 1, 2 }, { dtype = "int32" })):dumps())
+  end)
+
   it("fills float16 and float64 too", function()
     for _, dtype in ipairs{ "float16", "float64" } do
       local x = ty.nd.zeros({ 8, 4 }, { dtype = dtype })

@@ -23,7 +23,7 @@ extern "C" __global__ void list_taps(
         a.weight + i * a.pitch);
 }
 
-struct resize_args { i64 n, channels; axis_taps y, x; i32 twice; };
+struct resize_args { i64 n, channels; axis_taps y, x; i32 twice, cubic; };
 
 FN bool fixed() { return (SUM)0.5 == 0; }
 FN SUM weight_of(const axis_taps &a, i64 entry)
@@ -48,6 +48,13 @@ FN T result_of(sums sum, bool twice)
   return (T)(fixed() ? clamp_byte((i64)sum >> 2 * WEIGHT_BITS) : byte_of_mean((float)sum, twice));
 }
 
+// Returns whether a byte's rows are added up in float32.
+FN bool in_vectors(const resize_args &s, i64 column, i64 channel)
+{
+  return sizeof(T) == 1 && fixed() && s.cubic &&
+      column * s.channels + channel < bytes_in_vectors(s.x.to * s.channels);
+}
+
 extern "C" __global__ void resize(
     T *y, const T *x, const struct resize_args __grid_constant__ s)
 {
@@ -62,6 +69,14 @@ extern "C" __global__ void resize(
     i32 b = add_row(from + s.y.index[first + 1] * width, s, column);
     y[i] = byte_of_pair(a, b, weight_of(s.y, first), weight_of(s.y, first + 1));
 #else
+    if (in_vectors(s, column, i % s.channels)) {
+      float mean = 0;
+      for (i64 e = first; e < first + s.y.count[row]; e++)
+        mean += part_of_byte((i32)add_row(from + s.y.index[e] * width, s, column),
+            (i32)weight_of(s.y, e));
+      y[i] = (T)byte_of_mean(mean, false);
+      continue;
+    }
     sums sum = fixed() ? 1 << (2 * WEIGHT_BITS - 1) : 0;
     for (i64 e = first; e < first + s.y.count[row]; e++)
       sum += (sums)add_row(from + s.y.index[e] * width, s, column) * weight_of(s.y, e);

@@ -4,7 +4,8 @@
 --     json.text{ "constant", json.object{ { "value", 1 } } }       --> '["constant", {"value": 1}]'
 --     json.parse('["one", {}]')                                     --> { "one", {} }
 --
--- `null` is `ty.null` on both sides; arrays (NDArray) are written as nested lists.
+-- `null` is `ty.null` on both sides; arrays (NDArray) are written as nested lists, real numbers of
+-- them with a point.
 --
 -- @module tycho.core.json
 
@@ -64,6 +65,19 @@ local function sorted_pairs(t)
 end
 
 
+-- Returns nested lists with their numbers marked as real ones.
+local function make_reals(v)
+  if type(v) == "number" then
+    return json.real(v)
+  end
+  local list = {}
+  for i, inner in ipairs(v) do
+    list[i] = make_reals(inner)
+  end
+  return list
+end
+
+
 local function table_text(t)
   if getmetatable(t) == OBJECT then
     return object_text(t)
@@ -71,7 +85,7 @@ local function table_text(t)
     local text = attrs.text(t[1])
     return text:find("^-?%d+$") and text .. ".0" or text
   elseif t.totable then
-    return json.text(t:totable())
+    return json.text(t.dtype:find("float") and make_reals(t:totable()) or t:totable())
   elseif #t == 0 and next(t) ~= nil then
     return object_text(sorted_pairs(t))
   end

@@ -62,14 +62,8 @@ end
 
 --- Returns the name and the parameters as JSON text: `["resizeaug", {"interp": 2, "size": 256}]`.
 function Augmenter:dumps()
-  local params = {}
-  for key, value in pairs(self.params) do
-    params[key] = without_arrays(value)
-  end
-  if next(params) == nil then
-    params = json.object{}
-  end
-  return json.text{ self.class_name:lower(), params }
+  local params = self.params
+  return json.text{ self.class_name:lower(), next(params) and params or json.object{} }
 end
 
 

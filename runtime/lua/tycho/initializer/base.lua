@@ -85,10 +85,9 @@ function Initializer:_remember(options, order)
 end
 
 
---- Returns the initializer as JSON text: its name and options; what a variable's `__init__`
--- attribute holds.
-function Initializer:dumps()
-  local pairs_of, options = {}, self._options or {}
+-- Returns JSON text of an initializer's name and of these options.
+local function write_text(self, options)
+  local pairs_of = {}
   for i, key in ipairs(self._order or {}) do
     local v = options[key]
     pairs_of[i] = { key, self.reals[key] and type(v) == "number" and json.real(v) or v }
@@ -97,14 +96,33 @@ function Initializer:dumps()
 end
 
 
+--- Returns the initializer as JSON text: its name and options; what a variable's `__init__`
+-- attribute holds.
+function Initializer:dumps()
+  return write_text(self, self._options or {})
+end
+
+
 function Initializer:__tostring()
   return self:dumps()
 end
 
 
+-- Returns text that arrays and lists of the same numbers share: an array that has gone through text
+-- comes back as a list.
+local function comparable_text(self)
+  local options = {}
+  for key, v in pairs(self._options or {}) do
+    options[key] = type(v) == "table" and v.totable and v:totable() or v
+  end
+  return write_text(self, options)
+end
+
+
 --- Returns whether another initializer is of the same class with the same options.
 function Initializer:equals(other)
-  return getmetatable(self) == getmetatable(other) and self:dumps() == other:dumps()
+  return getmetatable(self) == getmetatable(other) and
+    comparable_text(self) == comparable_text(other)
 end
 
 
