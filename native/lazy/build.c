@@ -11,8 +11,12 @@ struct building {
   struct leaf_name { char text[24]; } *leaf_name;     /* per leaf */
   ty_entry *head;                                     /* per head */
   int *node;                                          /* per call: its node */
-  ty_entry *known;                                    /* per kept.known_array: its output */
-  ty_entry *end;                                      /* per kept.end_array: its output */
+  /* per kept.known_array: its output, and its address */
+  ty_entry *known;
+  ty_tensor **known_array;
+  /* per kept.end_array: the same */
+  ty_entry *end;
+  ty_tensor **end_array;
   int nown;                                           /* calls that draw random numbers */
   struct { int device; char name[16]; } group[MAX_DEVICES]; /* a ctx group per device */
   int ngroup;
@@ -112,8 +116,10 @@ static int add_graph(struct building *b)
     input += h->nin;
     for (int k = 0; i < t->ndone && k < h->nout; k++) {
       if (!history_has_value(h, k)) continue;
-      TRY(history_output_tensor(h, k, &b->k->known_array[b->k->nknown]));
-      b->known[b->k->nknown++] = (ty_entry){ b->node[i], k };
+      const int known = b->k->nknown++;
+      b->known[known] = (ty_entry){ b->node[i], k };
+      b->known_array[known] = &b->k->known_array[known];
+      history_place_output(h, k, b->known_array[known]);
     }
   }
   for (int i = 0; i < t->nhead; i++) b->head[i] = find_entry(b, *input++);
@@ -205,18 +211,18 @@ int trace_count_ends(const struct trace *t, const uint8_t *alive, int noutput, i
   return code;
 }
 
-static int add_ends(struct building *b, const uint8_t *wanted)
+static void add_ends(struct building *b, const uint8_t *wanted)
 {
   struct kept *k = b->k;
   for (int i = b->t->ndone, o = 0; i < b->t->n; i++)
     for (int out = 0; out < b->t->call[i]->nout; out++, o++) {
       k->end_of[o] = -1;
       if (!wanted[o]) continue;
-      TRY(history_output_tensor(b->t->call[i], out, &k->end_array[k->nend]));
-      b->end[k->nend] = (ty_entry){ b->node[i], out };
       k->end_of[o] = k->nend++;
+      b->end[k->end_of[o]] = (ty_entry){ b->node[i], out };
+      b->end_array[k->end_of[o]] = &k->end_array[k->end_of[o]];
+      history_place_output(b->t->call[i], out, &k->end_array[k->end_of[o]]);
     }
-  return TY_OK;
 }
 
 /* -- the executor ------------------------------------------------------------------------------ */
@@ -249,10 +255,10 @@ static int make_executor(struct building *b, ty_exec **out)
     .device = b->group[0].device,
     .pool = pool,
     .known = b->known,
-    .known_array = b->k->known_array,
+    .known_array = b->known_array,
     .nknown = b->k->nknown,
     .end = b->end,
-    .end_array = b->k->end_array,
+    .end_array = b->end_array,
     .nend = b->k->nend,
     .nown = b->nown,
     .movable = true };
@@ -287,26 +293,29 @@ static int allocate_lists(struct building *b, int noutput)
   b->head = NEWS(ty_entry, t->nhead + 1);
   b->node = NEWS(int, t->n + 1);
   b->known = NEWS(ty_entry, nknown + 1);
+  b->known_array = NEWS(ty_tensor *, nknown + 1);
   b->end = NEWS(ty_entry, noutput + 1);
+  b->end_array = NEWS(ty_tensor *, noutput + 1);
   k->key = NEWS(uint64_t, t->nkey + 1);
   k->call = NEWS(struct cached_call *, t->n + 1);
   k->where = NEWS(const char *, t->n + 1);
   k->leaf = NEWS(int, t->nleaf + 1);
   k->leaf_grad = NEWS(int, t->nleaf + 1);
   k->known = NEWS(int, nknown + 1);
-  k->known_array = NEWS(ty_tensor *, nknown + 1);
+  k->known_array = NEWS(ty_tensor, nknown + 1);
   k->end_of = NEWS(int, noutput + 1);
   k->end = NEWS(int, noutput + 1);
-  k->end_array = NEWS(ty_tensor *, noutput + 1);
+  k->end_array = NEWS(ty_tensor, noutput + 1);
   k->steps = NEWS(uint8_t, t->n + 1);
   k->ones = NEWS(ty_tensor *, t->nhead + 1);
   k->alive = NEWS(uint8_t, noutput + 1);
   k->latest = NEWS(uint8_t, noutput + 1);
   k->nleaf = t->nleaf;
   k->noutput = noutput;
-  const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->end &&
-      k->key && k->call && k->where && k->leaf && k->leaf_grad && k->known && k->known_array &&
-      k->end_of && k->end && k->end_array && k->steps && k->ones && k->alive && k->latest;
+  const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
+      b->end && b->end_array && k->key && k->call && k->where && k->leaf && k->leaf_grad &&
+      k->known && k->known_array && k->end_of && k->end && k->end_array && k->steps && k->ones &&
+      k->alive && k->latest;
   return enough ? TY_OK : fail_no_memory();
 }
 
@@ -321,7 +330,7 @@ static int build_program(struct building *b, const uint8_t *alive, int noutput)
   memcpy(wanted, alive, (size_t)noutput);
   memcpy(k->alive, alive, (size_t)noutput);
   int code = mark_wanted(t, wanted);
-  if (!code) code = add_ends(b, wanted);
+  if (!code) add_ends(b, wanted);
   mem_free(wanted);
   TRY(code);
   TRY(make_executor(b, &k->e));
@@ -330,7 +339,7 @@ static int build_program(struct building *b, const uint8_t *alive, int noutput)
   for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
   for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
   if (b->ngroup == 1 && device_kind(b->group[0].device) == TY_CPU)
-    for (int i = 0; i < k->nend; i++) k->end_bytes += (int64_t)k->end_array[i]->storage->bytes;
+    for (int i = 0; i < k->nend; i++) k->end_bytes += (int64_t)k->end_array[i].storage->bytes;
   for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
     ty_tensor_free(k->e->output[h]);
     k->e->output[h] = NULL;
@@ -354,7 +363,9 @@ int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct
   mem_free(b.head);
   mem_free(b.node);
   mem_free(b.known);
+  mem_free(b.known_array);
   mem_free(b.end);
+  mem_free(b.end_array);
   ty_graph_free(b.g);
   if (code) return kept_free(k), code;
   *out = k;

@@ -90,8 +90,8 @@ void kept_free(struct kept *k)
   for (int i = 0; i < k->ncall; i++) cached_call_release(k->call[i]);
   for (int h = 0; k->e && k->ones && h < k->e->graph.nhead; h++) ty_tensor_free(k->ones[h]);
   ty_exec_free(k->e);
-  for (int i = 0; i < k->nknown; i++) ty_tensor_free(k->known_array[i]);
-  for (int i = 0; i < k->nend; i++) ty_tensor_free(k->end_array[i]);
+  for (int i = 0; i < k->nknown; i++) tensor_move(&k->known_array[i], NULL, 0);
+  for (int i = 0; i < k->nend; i++) tensor_move(&k->end_array[i], NULL, 0);
   mem_free(k->key);
   mem_free(k->call);
   mem_free(k->where);

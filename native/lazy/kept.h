@@ -28,13 +28,13 @@ struct kept {
   /* per output of the calls that have run, where it has a value: index of its bound array; -1: the
   ** program does not read it */
   int *known;
-  ty_tensor **known_array;                            /* per output with a value: as end_array */
+  ty_tensor *known_array;                             /* per output with a value: as end_array */
   int nknown;
   /* An end is an output of a call that runs which is written to an array. Per end: index of its
   ** bound array; -1: it has none */
   int *end;
   /* per end: the tensor that is bound there during a run; between runs it has no storage */
-  ty_tensor **end_array;
+  ty_tensor *end_array;
   int nend;
   int64_t end_bytes;                                  /* of these arrays; 0 unless all on one CPU */
   /* per output of the calls that run, in their order: number of its end; -1: it is none */

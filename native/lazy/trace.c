@@ -368,7 +368,7 @@ static void set_known(const struct trace *t, struct kept *k)
     const struct history *h = t->call[i];
     for (int o = 0; o < h->nout; o++) {
       if (!history_has_value(h, o)) continue;
-      if (k->known[at] >= 0) set_output(k, k->known[at], k->known_array[at], h, o);
+      if (k->known[at] >= 0) set_output(k, k->known[at], &k->known_array[at], h, o);
       at++;
     }
   }
@@ -382,7 +382,7 @@ static int set_ends(const struct trace *t, struct kept *k)
       const int end = k->end_of[o];
       if (end < 0) continue;
       TRY(storage_fulfil(t->call[i]->out[out].storage));
-      set_output(k, k->end[end], k->end_array[end], t->call[i], out);
+      set_output(k, k->end[end], &k->end_array[end], t->call[i], out);
     }
   return TY_OK;
 }
@@ -428,8 +428,8 @@ static void release_arrays(const struct trace *t, struct kept *k)
     if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
     if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
   }
-  for (int i = 0; i < k->nknown; i++) release_output(k, k->known[i], k->known_array[i]);
-  for (int i = 0; i < k->nend; i++) release_output(k, k->end[i], k->end_array[i]);
+  for (int i = 0; i < k->nknown; i++) release_output(k, k->known[i], &k->known_array[i]);
+  for (int i = 0; i < k->nend; i++) release_output(k, k->end[i], &k->end_array[i]);
 }
 
 /* Writes the head gradients: those given, or ones, which are filled in once and stay until others

@@ -71,16 +71,21 @@ int tensor_check_desc(const ty_desc *d)
 
 void (*tensor_drop_history)(struct history *h);
 
-int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
+void tensor_place(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset)
 {
-  ty_tensor *t = mem_block(sizeof *t);
-  NEED(t, TY_EMEMORY, "out of memory");
   *t = (ty_tensor){
     .d = *d, .offset = offset, .bytes = desc_bytes(d), .storage = storage_keep(s), .refs = 1
   };
   for (int i = d->ndim; i < TY_MAXDIM; i++) t->d.dim[i] = 0;
   t->d.device = s->device;
   t->d.pad_ = 0;
+}
+
+int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
+{
+  ty_tensor *t = mem_block(sizeof *t);
+  NEED(t, TY_EMEMORY, "out of memory");
+  tensor_place(t, d, s, offset);
   live_add(LIVE_TENSOR, 1);
   *out = t;
   return TY_OK;

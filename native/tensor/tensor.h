@@ -37,8 +37,12 @@ static inline struct access tensor_access(const ty_tensor *t)
 /* Makes a tensor on a storage, `offset` bytes after its begin. Takes a reference to s. */
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 
+/* Makes a tensor in the caller's memory, as tensor_on does. It is no object of ty_live. Others may
+** refer to it for a while; it ends by tensor_move to no storage. */
+void tensor_place(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset);
+
 /* Moves a tensor that only the caller uses to another storage of its device, to which it takes a
-** reference. NULL: to none; such a tensor can be moved again, or freed. */
+** reference. NULL: to none; the tensor can be moved again. */
 void tensor_move(ty_tensor *t, struct storage *s, int64_t offset);
 
 /* Makes a tensor of zeros on a CPU. Pages of large ones are touched at their first use. */
