@@ -119,7 +119,7 @@ static int add_graph(struct building *b)
       const int known = b->k->nknown++;
       b->known[known] = (ty_entry){ b->node[i], k };
       b->known_array[known] = &b->k->known_array[known];
-      history_place_output(h, k, b->known_array[known]);
+      history_init_output(h, k, b->known_array[known]);
     }
   }
   for (int i = 0; i < t->nhead; i++) b->head[i] = find_entry(b, *input++);
@@ -221,7 +221,7 @@ static void add_ends(struct building *b, const uint8_t *wanted)
       k->end_of[o] = k->nend++;
       b->end[k->end_of[o]] = (ty_entry){ b->node[i], out };
       b->end_array[k->end_of[o]] = &k->end_array[k->end_of[o]];
-      history_place_output(b->t->call[i], out, &k->end_array[k->end_of[o]]);
+      history_init_output(b->t->call[i], out, &k->end_array[k->end_of[o]]);
     }
 }
 

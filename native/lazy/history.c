@@ -278,9 +278,9 @@ int history_output_tensor(const struct history *h, int out, ty_tensor **tensor)
   return tensor_on(history_desc(h, out), o->storage, o->offset, tensor);
 }
 
-void history_place_output(const struct history *h, int out, ty_tensor *tensor)
+void history_init_output(const struct history *h, int out, ty_tensor *tensor)
 {
-  tensor_place(tensor, history_desc(h, out), h->out[out].storage, h->out[out].offset);
+  tensor_init(tensor, history_desc(h, out), h->out[out].storage, h->out[out].offset);
 }
 
 int history_input_tensor(const struct history *h, int in, ty_tensor **tensor)

@@ -125,8 +125,8 @@ const ty_desc *history_desc(const struct history *h, int out);
 const char *history_name(const struct history *h);
 /* Makes a tensor on the storage of an output, one reference, without a history. */
 int  history_output_tensor(const struct history *h, int out, ty_tensor **tensor);
-/* Makes the same in the caller's memory (tensor_place). */
-void history_place_output(const struct history *h, int out, ty_tensor *tensor);
+/* Makes the same in the caller's memory (tensor_init). */
+void history_init_output(const struct history *h, int out, ty_tensor *tensor);
 /* Gives the array that an input reads, one reference: the call's own array, with its history, or a
 ** new tensor without one on the output of another node. */
 int  history_input_tensor(const struct history *h, int in, ty_tensor **tensor);

@@ -71,7 +71,7 @@ int tensor_check_desc(const ty_desc *d)
 
 void (*tensor_drop_history)(struct history *h);
 
-void tensor_place(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset)
+void tensor_init(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset)
 {
   *t = (ty_tensor){
     .d = *d, .offset = offset, .bytes = desc_bytes(d), .storage = storage_keep(s), .refs = 1
@@ -85,7 +85,7 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
 {
   ty_tensor *t = mem_block(sizeof *t);
   NEED(t, TY_EMEMORY, "out of memory");
-  tensor_place(t, d, s, offset);
+  tensor_init(t, d, s, offset);
   live_add(LIVE_TENSOR, 1);
   *out = t;
   return TY_OK;

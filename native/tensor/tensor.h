@@ -39,7 +39,7 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
 
 /* Makes a tensor in the caller's memory, as tensor_on does. It is no object of ty_live. Others may
 ** refer to it for a while; it ends by tensor_move to no storage. */
-void tensor_place(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset);
+void tensor_init(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset);
 
 /* Moves a tensor that only the caller uses to another storage of its device, to which it takes a
 ** reference. NULL: to none; the tensor can be moved again. */

@@ -58,10 +58,10 @@ end
 -- @tparam HybridBlock b
 -- @string structure of the arguments
 -- @int count number of tensors among them
--- @treturn table block; symbol: all outputs; whole: these, and random numbers that are drawn and not
---   read; structure: of the results; names: of the inputs, false for one that forward does not use;
---   plan: for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first
---   parameter, where it makes arrays that may have it
+-- @treturn table block; symbol: all outputs; whole: these, and random numbers that nothing reads;
+--   structure: of the results; names: of the inputs, false for one that forward does not use; plan:
+--   for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first parameter,
+--   where it makes arrays that may have it
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
