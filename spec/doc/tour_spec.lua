@@ -68,6 +68,34 @@ for _, page in ipairs{ "doc/source_tour.md", "ARCHITECTURE.md" } do
   end)
 end
 
+-- Returns the set of all words of the tree and of the Makefile, without pages, and of names of
+-- specs.
+local function list_words()
+  local words = {}
+  for word in read("Makefile"):gmatch("[%a_][%w_]*") do
+    words[word] = true
+  end
+  for path in pairs(paths) do
+    words[path:match("([%w_]*)_spec%.lua$") or ""] = true
+    if path:find("/", 1, true) and not path:find "%.md$" then
+      for word in read(path):gmatch("[%a_][%w_]*") do
+        words[word] = true
+      end
+    end
+  end
+  return words
+end
+
+it("the architecture names functions and fields that there are", function()
+  local words, missing, count = list_words(), {}, 0
+  for name in read("ARCHITECTURE.md"):gsub("```.-```", ""):gmatch("`(%l[%l%d]*_[%l%d_]+)`") do
+    missing[#missing + 1] = not words[name] and name or nil
+    count = count + 1
+  end
+  assert.equal("", table.concat(missing, " "))
+  assert.is_true(count >= 200, count)
+end)
+
 it("the tour has twenty stops", function()
   local _, stops = ("\n" .. read("doc/source_tour.md")):gsub("\n%d+%. ", "")
   assert.equal(20, stops)
