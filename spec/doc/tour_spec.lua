@@ -93,7 +93,7 @@ it("the architecture names functions and fields that there are", function()
     count = count + 1
   end
   assert.equal("", table.concat(missing, " "))
-  assert.is_true(count >= 200, count)
+  assert.is_true(count >= 100, count)
 end)
 
 it("the tour has twenty stops", function()
