@@ -2,8 +2,11 @@
 --
 --   tycho scripts/gpt.lua                          learns from the library's documentation
 --   tycho scripts/gpt.lua --data input.txt --steps 2000 --layers 4 --width 256 --heads 8
---   tycho scripts/gpt.lua --checkpoint run/gpt     keeps the training in run/gpt.state
---   tycho scripts/gpt.lua --checkpoint run/gpt --resume --steps 4000 --write 2000
+--   tycho scripts/gpt.lua --steps 4000 --checkpoint run/gpt     keeps the training in run/gpt.state
+--   tycho scripts/gpt.lua --steps 4000 --checkpoint run/gpt --resume --write 2000
+--
+-- A training that resumes goes on with its schedule: with more steps than it had at first, the rate
+-- stays at a tenth of --rate in those.
 --
 -- The network is that of scripts/lib/gpt.lua: rotary positions, RMSNorm, gated units, heads of
 -- queries that share heads of keys. AdamW with a warm-up and a cosine; norms and the embedding do
