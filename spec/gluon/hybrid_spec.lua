@@ -272,8 +272,23 @@ describe("a hybrid block", function()
       function(_, s)
         F.random.normal{ shape = { 2 } }
         return (F.contrib.foreach(function(row)
+          F.Dropout{ row * 2, p = 0.5 }
+          F.random.uniform{ shape = { 2 } }
           return F.Dropout{ row, p = 0.5 }, {}
         end, s, {}))
+      end,
+      function(_, s)
+        return F.contrib.cond(F.sum(s):gt(0), function()
+          F.random.uniform{ shape = { 2 } }
+          return F.Dropout{ s, p = 0.5 }
+        end, function() return s end)
+      end,
+      function(_, s)
+        local _, last = F.contrib.while_loop(function(i) return i:lt(3) end, function(i, v)
+          F.Dropout{ v, p = 0.5 }
+          return nil, { i + 1, F.Dropout{ v, p = 0.5 } }
+        end, { F.zeros{ 1 }, s }, 5)
+        return last[2]
       end,
     }
     for _, forward in ipairs(forwards) do

@@ -236,8 +236,7 @@ end
 
 --- Makes the next call trace forward with symbols, and later calls run the traced operators without
 -- calling forward; likewise for the children. A forward that branches on values does so once, while
--- it is traced. Random numbers are drawn as forward draws them, read or not; only those that a loop
--- or a choice makes and does not read are left out.
+-- it is traced. Random numbers are drawn as forward draws them, whether they are read or not.
 -- @bool[opt=true] active false: forward runs again at each call
 -- @tparam[opt] table options static_alloc = false (accepted, without effect); static_shape = false:
 --   true makes another shape than at the first call E(`shape`)

@@ -201,6 +201,16 @@ local function add_frees(plan)
 end
 
 
+-- Returns the symbol of a body and of the random numbers in it that nothing reads.
+local function with_unread(body)
+  local all = tables.copied(body._entries)
+  for _, entry in ipairs(rawget(body, "_unread") or {}) do
+    all[#all + 1] = entry
+  end
+  return body.of(all)
+end
+
+
 --- Returns the plan of a symbol. A variable that is neither an input nor a block's parameter is
 -- E(value).
 -- @tparam Symbol symbol
@@ -221,7 +231,7 @@ function replay.compile(symbol, position, block, whole)
       if n.bodies then
         step.entry = nil
         control.set_up(step, function(body, variables)
-          local inner = replay.compile(body, variables, block)
+          local inner = replay.compile(body, variables, block, with_unread(body))
           plan.makes = plan.makes or inner.makes
           return inner
         end)

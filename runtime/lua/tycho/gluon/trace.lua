@@ -40,12 +40,11 @@ local function pack_results(drawing, ...)
 end
 
 
--- Returns a symbol of entries and of the nodes in `drawing` that these do not need. Those inside of
--- a loop or a choice belong to its body.
+-- Returns a symbol of entries and of the nodes in `drawing` that these do not need.
 local function add_unread(entries, drawing)
   local all, _, reached = tables.copied(entries), node.walk(entries)
   for _, n in ipairs(drawing) do
-    if not reached[n] and not n.attrs.__subgraph_name__ then
+    if not reached[n] then
       all[#all + 1] = { n, 0 }
     end
   end

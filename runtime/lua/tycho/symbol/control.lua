@@ -19,6 +19,7 @@ local nested = require "tycho.core.nested"
 local node = require "tycho.symbol.node"
 local operators = require "tycho.symbol.operators"
 local tables = require "tycho.core.tables"
+local tracing = require "tycho.symbol.tracing"
 
 local control = {}
 
@@ -75,10 +76,12 @@ end
 
 
 -- Cuts a body out of the graph.
--- heads: its outputs; own: placeholder node -> true; mark: of the nodes inside.
--- Returns the body's entries, its variables in order, and for each captured variable the outer
--- entry.
-local function cut(heads, own, mark)
+-- heads: its outputs; own: placeholder node -> true; mark: of the nodes inside; drawing: those that
+-- take random numbers.
+-- Returns the body's entries, its variables in order, for each captured variable the outer entry,
+-- and entries of the nodes of `drawing` that no output needs: as far as they read no other
+-- variables, since the body's inputs are those of its outputs.
+local function cut(heads, own, mark, drawing)
   local copies, outer = {}, {}
   local visit
   local function moved(entry)
@@ -118,11 +121,20 @@ local function cut(heads, own, mark)
   for i, head in ipairs(heads) do
     entries[i] = moved(head)
   end
-  local variables = {}
-  for _, n in ipairs(node.walk(entries)) do
+  local variables, unread = {}, {}
+  local order, reached = node.walk(entries)
+  for _, n in ipairs(order) do
     variables[#variables + 1] = not n.op and n or nil
   end
-  return entries, variables, outer
+  for _, n in ipairs(drawing) do
+    local entry = not copies[n] and moved{ n, 0 }
+    local is_closed = entry
+    for _, m in ipairs(entry and node.walk{ entry } or {}) do
+      is_closed = is_closed and (m.op or reached[m])
+    end
+    unread[#unread + 1] = is_closed and entry or nil
+  end
+  return entries, variables, outer, unread
 end
 
 
@@ -239,20 +251,23 @@ local function hand_out(s, result, structure)
 end
 
 
--- Returns a body over placeholders of the given values: its entries, variables, and for each
--- variable the outer entry. Also the placeholders' nodes, in order, and as a set.
+-- Returns a body over placeholders of the given values: its symbol, number of outputs, variables in
+-- order (`order`), and for each variable the outer entry (`outer`). Also the placeholders' nodes,
+-- in order (`nodes`), and as a set (`own`).
 local function make_body(symbol, label, given, f)
-  local inner, heads
+  local inner, drawing, heads
   local mark = build(label, function()
     inner = placeholders(given, symbol)
-    heads = f(inner)
+    drawing, heads = tracing.list_draws(f, inner)
   end)
   local nodes, own = list_nodes(inner)
-  local entries, order, outer = cut(heads, own, mark)
+  local entries, order, outer, unread = cut(heads, own, mark, drawing)
   for i, n in ipairs(nodes) do
     outer[n] = given[i]._entries[1]
   end
-  return entries, order, outer, nodes, own
+  local body = symbol.Symbol.of(entries)
+  rawset(body, "_unread", unread)
+  return { symbol = body, count = #entries, order = order, outer = outer, nodes = nodes, own = own }
 end
 
 
@@ -270,17 +285,16 @@ local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "da
 
 -- Returns the positions of a body's variables: of the data, of the states, and of the rest, whose
 -- outer symbols are added to the inputs.
-local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
-  local position, data, states, remain, own = index_positions(order), {}, {}, {}, {}
-  for i, n in ipairs(nodes) do
+local function foreach_params(ndata, body, inputs, func, Symbol)
+  local position, data, states, remain = index_positions(body.order), {}, {}, {}
+  for i, n in ipairs(body.nodes) do
     local list = i <= ndata and data or states
     list[#list + 1] = position[n] or -1
-    own[n] = true
   end
-  for _, v in ipairs(order) do
-    if not own[v] then
+  for _, v in ipairs(body.order) do
+    if not body.own[v] then
       remain[#remain + 1] = position[v]
-      inputs[#inputs + 1] = Symbol.of{ outer[v] }
+      inputs[#inputs + 1] = Symbol.of{ body.outer[v] }
     end
   end
   return { in_data_locs = locations(data, "data", func),
@@ -300,17 +314,17 @@ local function foreach(symbol, a)
   end
   local inputs = joined(data, states)
   local result
-  local entries, order, outer, nodes = make_body(symbol, a.name, inputs, function(inner)
+  local body = make_body(symbol, a.name, inputs, function(inner)
     local slices, carried = tables.part(inner, 1, #data), tables.part(inner, #data + 1, #inner)
     local o, s = a.body(regroup(slices, data_structure), (regroup(carried, structure)))
     local heads
     result, heads = read_results(func, carried, false, o, s, Symbol)
     return heads
   end)
-  local params = foreach_params(#data, order, outer, nodes, inputs, func, Symbol)
-  params.num_outputs, params.num_out_data = #entries, #result.outs
+  local params = foreach_params(#data, body, inputs, func, Symbol)
+  params.num_outputs, params.num_out_data = body.count, #result.outs
   local s = operators.compose("_foreach", inputs, params, func)
-  bodies.attach(s._entries[1][1], { Symbol.of(entries) })
+  bodies.attach(s._entries[1][1], { body.symbol })
   return hand_out(s, result, structure)
 end
 
@@ -319,10 +333,10 @@ local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "f
   { "loop_vars", "any" }, { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
 
 
-local function input_locations(order, outer, add, func, Symbol)
+local function input_locations(body, add, func, Symbol)
   local list = {}
-  for i, v in ipairs(order) do
-    list[i] = add(outer[v], Symbol)
+  for i, v in ipairs(body.order) do
+    list[i] = add(body.outer[v], Symbol)
   end
   return locations(list, OUTER, func)
 end
@@ -330,9 +344,9 @@ end
 
 -- Returns the body's variable of each loop variable. Those that no output needs are used by their
 -- new value (use_all).
-local function node_locations(nodes, order, func)
-  local position, list = index_positions(order), {}
-  for i, n in ipairs(nodes) do
+local function node_locations(body, func)
+  local position, list = index_positions(body.order), {}
+  for i, n in ipairs(body.nodes) do
     list[i] = position[n]
   end
   return locations(list, "loop_vars", func)
@@ -357,7 +371,7 @@ end
 
 -- Gives each loop variable an input of its own, since the condition's variables are told by their
 -- inputs: one that begins as another one does, or as a value that a body reads too, begins as its
--- copy. bodies: list of { outer, nodes, own }.
+-- copy. list: the bodies.
 local function separate(vars, list, func)
   for i, s in ipairs(vars) do
     local entry, shared = s._entries[1], false
@@ -384,28 +398,25 @@ local function while_loop(symbol, a)
   local vars, structure = flatten(1, { a.loop_vars }, "loop_vars", func, Symbol)
   check_count(#vars, "loop_vars", func)
   local inputs, add = gather()
-  local cond_entries, cond_order, cond_outer, cond_nodes, cond_own =
-    make_body(symbol, a.name .. "_cond", vars, function(inner)
-      local alive = a.cond(arguments(inner, structure))
-      return head_entries((flatten(1, { alive }, "cond", func, Symbol)))
-    end)
+  local alive = make_body(symbol, a.name .. "_cond", vars, function(inner)
+    local x = a.cond(arguments(inner, structure))
+    return head_entries((flatten(1, { x }, "cond", func, Symbol)))
+  end)
   local result
-  local entries, order, outer, nodes, own =
-    make_body(symbol, a.name .. "_func", vars, function(inner)
-      local o, v = a.func(arguments(inner, structure))
-      local heads
-      result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
-      return heads
-    end)
-  separate(vars, { { outer = cond_outer, nodes = cond_nodes, own = cond_own },
-    { outer = outer, nodes = nodes, own = own } }, func)
-  local params = { num_outputs = #entries, num_out_data = #result.outs,
+  local body = make_body(symbol, a.name .. "_func", vars, function(inner)
+    local o, v = a.func(arguments(inner, structure))
+    local heads
+    result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
+    return heads
+  end)
+  separate(vars, { alive, body }, func)
+  local params = { num_outputs = body.count, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
-  params.cond_input_locs = input_locations(cond_order, cond_outer, add, func, Symbol)
-  params.func_input_locs = input_locations(order, outer, add, func, Symbol)
-  params.func_var_locs, params.num_args = node_locations(nodes, order, func), #inputs + 2
+  params.cond_input_locs = input_locations(alive, add, func, Symbol)
+  params.func_input_locs = input_locations(body, add, func, Symbol)
+  params.func_var_locs, params.num_args = node_locations(body, func), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
-  bodies.attach(s._entries[1][1], { Symbol.of(cond_entries), Symbol.of(entries) })
+  bodies.attach(s._entries[1][1], { alive.symbol, body.symbol })
   return hand_out(s, result, structure)
 end
 
@@ -419,12 +430,12 @@ local function cond(symbol, a)
   local inputs, add = gather()
   local function branch(label, f)
     local outs, structure
-    local entries, order, outer = make_body(symbol, a.name .. "_" .. label, {}, function()
+    local body = make_body(symbol, a.name .. "_" .. label, {}, function()
       local results = { f() }
       outs, structure = flatten(math.max(1, #results), results, label, func, Symbol)
       return head_entries(outs)
     end)
-    return Symbol.of(entries), input_locations(order, outer, add, func, Symbol), #outs, structure
+    return body.symbol, input_locations(body, add, func, Symbol), #outs, structure
   end
   local pred, pred_locations = branch("pred", function()
     return operators.compose("identity", { a.pred }, {}, func)
