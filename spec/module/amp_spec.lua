@@ -241,6 +241,21 @@ describe("amp", function()
     assert.has_error(function() ty.amp.init{ target = "int8" } end)
   end)
 
+  it("warns of names to leave out that no node has", function()
+    local net, sink, texts = network(), ty.log.sink, {}
+    ty.log.sink = function(_, text) texts[#texts + 1] = text end
+    local params = { fc_weight = ty.nd.ones{ 3, 8 }, fc_bias = ty.nd.zeros{ 3 } }
+    local ok, e = pcall(function()
+      ty.amp.convert(net, { excluded_sym_names = { "fc", "conf" } })
+      ty.contrib.quantization.quantize_dynamic(net, params, { excluded_sym_names = { "nothing" } })
+    end)
+    ty.log.sink = sink
+    assert.is_true(ok, e)
+    assert.equal(2, #texts)
+    assert.matches("amp.convert: .*'conf'.* did you mean 'conv'%?", texts[1])
+    assert.matches("quantize_dynamic: .*'nothing'", texts[2])
+  end)
+
   it("init trains modules in it: masters are float32, results in bfloat16", function()
     local exact = train()
     ty.amp.init()

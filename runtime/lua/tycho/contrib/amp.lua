@@ -27,6 +27,7 @@ local namespace = require "tycho.core.namespace"
 local node = require "tycho.symbol.node"
 local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
+local rewriting = require "tycho.symbol.rewriting"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
@@ -190,17 +191,8 @@ local function check_target(target, func)
 end
 
 
---- Returns a network with casts.
---
--- Options: target = "bfloat16" or "float16", another one is E(`value`); always, never, widest:
--- lists of operators in place of those of `lists`, an unknown one is E(`name`); excluded_sym_names:
--- names of nodes that compute in float32.
--- @tparam Symbol symbol
--- @treturn Symbol
--- @treturn table the decision for each operator, in order: `{ name, op, list }`, list being
---   "always", "never", "widest" or "either"
-function amp.convert(...)
-  local a = CONVERT(...)
+-- Does what `amp.convert` does; a: its arguments by name.
+local function convert(a)
   local g = { func = "amp.convert", target = check_target(a.target, "amp.convert"), casts = {},
     excluded = {}, shown = {} }
   g.kinds = collect_kinds(a, g.func)
@@ -211,6 +203,22 @@ function amp.convert(...)
     return convert_node(g, n, moved)
   end)
   return symbol.Symbol.of(entries), g.shown
+end
+
+
+--- Returns a network with casts.
+--
+-- Options: target = "bfloat16" or "float16", another one is E(`value`); always, never, widest:
+-- lists of operators in place of those of `lists`, an unknown one is E(`name`); excluded_sym_names:
+-- names of nodes that compute in float32; one that no node has is warned of.
+-- @tparam Symbol symbol
+-- @treturn Symbol
+-- @treturn table the decision for each operator, in order: `{ name, op, list }`, list being
+--   "always", "never", "widest" or "either"
+function amp.convert(...)
+  local a = CONVERT(...)
+  rewriting.warn_of_unknown(a.symbol._entries, a.excluded_sym_names, "amp.convert")
+  return convert(a)
 end
 
 
@@ -331,8 +339,8 @@ function amp._applied(sym)
   if not chosen then
     return sym
   end
-  return (amp.convert(sym, { target = chosen.target, always = chosen.always, never = chosen.never,
-    widest = chosen.widest, excluded_sym_names = chosen.excluded_sym_names }))
+  return (convert{ symbol = sym, target = chosen.target, always = chosen.always,
+    never = chosen.never, widest = chosen.widest, excluded_sym_names = chosen.excluded_sym_names })
 end
 
 

@@ -360,6 +360,7 @@ end
 -- Begins the rewriting of a network: returns the table g of symbol/rewriting.lua, with the weights
 -- that are quantized and, for each new node, the node that it replaces, both empty at first.
 local function begin_rewrites(sym, arg_params, aux_params, excluded, func)
+  rewriting.warn_of_unknown(sym._entries, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
     excluded = tables.positions(excluded), entries = sym._entries, weights = {}, finite = {},
     stands_for = {} }

@@ -7,6 +7,8 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
 local node = require "tycho.symbol.node"
 local registry = require "tycho.op.registry"
 local tables = require "tycho.core.tables"
@@ -18,6 +20,32 @@ rewriting.MOST_TERMS = 65792
 
 -- Rows and terms of a group from which its product in 8-bit integers is worth its start.
 local FEW_ROWS, FEW_TERMS = 8, 64
+
+
+--- Warns of names of nodes to leave out that no operator of the network has: one list may serve
+-- several networks, or have a misspelled name.
+-- @tparam {entry,...} entries of the network
+-- @tparam ?{string,...} excluded
+-- @string func name of the caller
+function rewriting.warn_of_unknown(entries, excluded, func)
+  if not excluded then
+    return
+  end
+  local names, known = {}, {}
+  for _, n in ipairs(node.walk(entries)) do
+    if n.op then
+      names[#names + 1], known[n.name] = n.name, true
+    end
+  end
+  for _, name in ipairs(excluded) do
+    if not known[name] then
+      local nearest, is_like = Error.nearest(tostring(name), names, 1)
+      local hint = is_like and ("; did you mean '%s'?"):format(nearest[1]) or ""
+      log:warning(("%s: excluded_sym_names has '%s', which no operator of the network is called%s")
+        :format(func, tostring(name), hint))
+    end
+  end
+end
 
 
 -- Returns how often each output is read: node -> output -> count.
