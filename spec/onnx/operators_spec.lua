@@ -491,6 +491,19 @@ describe("attention of com.microsoft", function()
     local kv = x:slice_axis{ axis = 3, begin = 1, ["end"] = 3 }
     near(apart, (numbers("MultiHeadAttention", attrs, { part(0), kv }, with_outputs(1))), 1e-5)
   end)
+
+  -- ONNX Runtime 1.32 gives these
+  it("queries of one direction see the keys up to their own, the last one sees all", function()
+    local want = { ["3 3"] = { 1, 5.5, 37 }, ["3 5"] = { 1, 5.5, 2222.2 }, ["1 4"] = { 277.75 },
+      ["5 3"] = { 1, 5.5, 37, 37, 37 } }
+    for sizes, expected in pairs(want) do
+      local rows, columns = sizes:match "(%d) (%d)"
+      local v = ty.nd.array{ { 1 }, { 10 }, { 100 }, { 1000 }, { 10000 } }
+      v = v[{ ty.slice(0, tonumber(columns)) }]:expand_dims{ axis = 0 }
+      near(expected, (numbers("MultiHeadAttention", { num_heads = 1, unidirectional = 1 },
+        { ty.nd.zeros{ 1, tonumber(rows), 1 }, v * 0, v }, with_outputs(1))), 1e-2)
+    end
+  end)
 end)
 
 describe("boxes that remain", function()

@@ -157,19 +157,22 @@ local function make_mask_bias(n, mask, columns, dtype, never)
   return (mask:cast(dtype) * -1 + 1) * never
 end
 
--- Returns the bias that excludes keys after the query; the last query is at the last key.
-local function make_causal_bias(rows, columns, dtype)
-  local seen = value.triangle(rows, columns, function(i, j) return j <= i + columns - rows end)
+-- Returns the bias that excludes keys after the query, which are there after `past` earlier ones.
+-- The last query reads all keys, as in ONNX Runtime.
+local function make_causal_bias(rows, columns, past, dtype)
+  local seen = value.triangle(rows, columns, function(i, j)
+    return j <= i + past or i == rows - 1
+  end)
   return value.where(seen, value.scalar(0, dtype), value.scalar(-math.huge, dtype))
 end
 
 -- Returns the attention (batch, time, heads * size) of queries, keys and values (batch, heads,
--- time, size).
-local function compute_attention(n, q, k, v, bias, scale)
+-- time, size). past: keys that earlier runs have left.
+local function compute_attention(n, q, k, v, bias, scale, past)
   local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
   scores = bias and scores + bias or scores
   if n:flag("unidirectional") then
-    scores = scores + make_causal_bias(q.shape[3], k.shape[3], q.dtype)
+    scores = scores + make_causal_bias(q.shape[3], k.shape[3], past, q.dtype)
   end
   local weights = attention.compute_weights(scores, nil, nil, false)
   return attention.join_heads(value.batch_dot(weights, v))
@@ -200,7 +203,7 @@ local function compute_joined_attention(n, x, weight, bias, mask, past, more)
   local extra = make_mask_bias(n, mask, k.shape[3], q.dtype, never)
   extra = more and (extra and extra + more or more) or extra
   local present = n:wants(2) and value.concat({ k:unsqueeze(0), v:unsqueeze(0) }, 0) or nil
-  return compute_attention(n, q, k, v, extra, read_scale(n)), present
+  return compute_attention(n, q, k, v, extra, read_scale(n), past and past.shape[4] or 0), present
 end
 
 function ops.Attention(n, x, weight, bias, mask, past, more)
@@ -252,7 +255,8 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   local never = n:float("mask_filter_value", -10000)
   local extra = make_mask_bias(n, padding, k.shape[3], q.dtype, never)
   extra = more and (extra and extra + more or more) or extra
-  return compute_attention(n, q, k, v, extra, read_scale(n)), k, v
+  local before = past_k and past_k.shape[3] or 0
+  return compute_attention(n, q, k, v, extra, read_scale(n), before), k, v
 end
 
 -- Attributes of GroupQueryAttention that are refused unless they have these values, their defaults.
