@@ -506,6 +506,19 @@ describe("attention of com.microsoft", function()
   end)
 end)
 
+-- ONNX Runtime 1.32 gives these
+it("means of levels divide by the whole window where it reaches beyond the padding", function()
+  local x = array({ { { 10, 20, 30, 40, 50, 60 } } }, "uint8")
+  local scale, zero = { of = ty.nd.ones{ 1 } }, { of = array({ 0 }, "uint8") }
+  for counts, last in pairs{ [0] = 60, [1] = 20 } do
+    local y = numbers("QLinearAveragePool", { kernel_shape = { 3 }, strides = { 2 },
+      pads = { 1, 1 }, ceil_mode = 1, count_include_pad = counts },
+      { { of = x }, scale, zero, scale, zero }, { domain = "com.microsoft",
+        domains = { ["com.microsoft"] = 1 } })
+    near({ counts == 1 and 10 or 15, 30, 50, last }, y)
+  end
+end)
+
 describe("boxes that remain", function()
   -- Two that overlap by half, one apart.
   local BOXES = { { { 0, 0, 2, 2 }, { 2, 2, 0, 0.5 }, { 5, 5, 6, 6 } } }

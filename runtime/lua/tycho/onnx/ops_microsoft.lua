@@ -397,8 +397,8 @@ local function make_pooling(f)
   end)
 end
 
-ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = make_pooling(nn.AveragePool),
-  make_pooling(nn.GlobalAveragePool)
+ops.QLinearAveragePool = make_pooling(function(n, x) return nn.AveragePool(n, x, true) end)
+ops.QLinearGlobalAveragePool = make_pooling(nn.GlobalAveragePool)
 
 function ops.QLinearSoftmax(n, x, x_scale, x_zero, y_scale, y_zero)
   n.opset = n:int("opset", 13)

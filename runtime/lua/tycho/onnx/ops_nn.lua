@@ -349,8 +349,13 @@ function ops.MaxPool(n, x)
   return pool_windows(padded, inner, { pool_type = "max" }) or take_maxima_by_axis(n, x, w)
 end
 
-function ops.AveragePool(n, x)
+-- whole: with count_include_pad, sums are divided by the size of a window even where it reaches
+-- beyond the padding, as in ONNX Runtime's QLinearAveragePool
+function ops.AveragePool(n, x, whole)
   local w, with_pad = make_window(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
+  if with_pad and whole and n:flag("ceil_mode") then
+    return sum_windows(n, x, w) / product(w.kernel)
+  end
   local y = pool_windows(x, w, { pool_type = "avg", count_include_pad = with_pad })
   if y then
     return y
