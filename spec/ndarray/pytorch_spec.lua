@@ -100,6 +100,22 @@ describe("a file of torch.save", function()
     assert.same({ 1, 2, 3, 4 }, dict["fc.weight"]:totable())
   end)
 
+  it("may have arrays of other kinds, which are left out with a warning", function()
+    local sink, texts = ty.log.sink, {}
+    ty.log.sink = function(_, text) texts[#texts + 1] = text end
+    local ok, dict = pcall(load, p.archive{ { "w", vector() },
+      { "n", p.call(p.global("numpy.core.multiarray", "_reconstruct"), p.int(0)) },
+      { "m", p.call(p.global("torch._utils", "_rebuild_meta_tensor_no_storage"), p.int(0)) },
+      { "other", p.call(p.global("decimal", "Decimal"), p.text "1") }, storages = FOUR })
+    ty.log.sink = sink
+    assert.is_true(ok, dict)
+    assert.same({ 1, 2, 3, 4 }, dict.w:totable())
+    assert.is_nil(dict.n)
+    assert.equal(2, #texts)
+    assert.matches("'n' is left out; .*numpy.core.multiarray._reconstruct", texts[1])
+    assert.matches("'m' is left out; .*_rebuild_meta_tensor", texts[2])
+  end)
+
   it("may be big-endian", function()
     local dict = load(p.archive{ { "x", vector{ n = 1, size = { 1 } } },
       storages = { ["0"] = "\63\128\0\0" }, more = { { "archive/byteorder", "big" } } })

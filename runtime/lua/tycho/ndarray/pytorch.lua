@@ -14,6 +14,7 @@ local Error = require "tycho.core.error"
 local file_arrays = require "tycho.ndarray.file_arrays"
 local file_cursor = require "tycho.ndarray.file_cursor"
 local class = require "tycho.ndarray.class"
+local log = require "tycho.core.log"
 local pickle = require "tycho.ndarray.pickle"
 local values = require "tycho.core.values"
 local zip = require "tycho.ndarray.zip"
@@ -403,6 +404,17 @@ local function key_text(key)
 end
 
 
+-- Warns of an object that was an array, but is none of the engine's: NumPy's, and tensors of other
+-- kinds, such as those without memory.
+local function warn_of_array(file, v, name)
+  local kind = v.class_name
+  if kind:find "^numpy%..*_reconstruct$" or kind:find "^torch%._utils%._rebuild" then
+    log:warning(("%s: '%s': '%s' is left out; it is described by %s, not by a tensor's storage")
+      :format(file.func, file.path, name, kind))
+  end
+end
+
+
 -- Visits the arrays in an object, depth first: f(array, name) for each array, f(null, name) for one
 -- without elements and for None.
 local function each_array(file, root, f)
@@ -425,6 +437,7 @@ local function each_array(file, root, f)
       end
     end
     if pickle.is_described(v) then
+      warn_of_array(file, v, name)
       -- a module that was saved as a whole
       local state = v.state ~= nil and pickle.keys(v.state) and v.state or {}
       for _, group in ipairs{ "_parameters", "_buffers", "_modules" } do
