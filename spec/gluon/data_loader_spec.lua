@@ -369,6 +369,35 @@ describe("workers", function()
     end
   end)
 
+  it("serve loops inside of each other over batches of texts", function()
+    local loader = data.DataLoader{ data.SimpleDataset{ "a", "b" }, batch_size = 1,
+      batchify_fn = function(list) return list[1] end }
+    local seen = {}
+    for x in loader do
+      for y in loader do
+        seen[#seen + 1] = x .. y
+      end
+    end
+    assert.same({ "aa", "ab", "ba", "bb" }, seen)
+  end)
+
+  it("keep three loops that were left, or wait for others, and name one too many", function()
+    local loader = data.DataLoader{ data.ArrayDataset(labels(12)), batch_size = 4,
+      num_workers = 2 }
+    local first = {}
+    for i = 1, 4 do
+      first[i] = loader(nil, nil)
+    end
+    assert.equal(3, #loader._loops)
+    for i = 4, 2, -1 do
+      assert.equal(4, loader(nil, first[i])[0]:asscalar())
+    end
+    assert.raises("state", loader, nil, first[1])
+    loader:free()
+    assert.equal(0, #loader._loops)
+    assert.is_nil(loader(nil, first[2]))
+  end)
+
   it("end the loop in which the loader is freed", function()
     local loader = data.DataLoader{ data.ArrayDataset(labels(12)), batch_size = 4,
       num_workers = 2 }

@@ -30,7 +30,7 @@ local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
 local is_array, is_plain = array_class.is_array, values.is_plain
-local pairs, select, unpack = iterate.pairs, select, unpack
+local rawequal, select, unpack = rawequal, select, unpack
 
 local FUNC = "gluon.data.DataLoader"
 local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
@@ -622,8 +622,10 @@ end
 -- @type DataLoader
 local DataLoader = Class:extend("DataLoader")
 
-local BY_BATCH = { __mode = "k" }        -- the epoch of a loop that was left goes with its last batch
-local PLAIN = {}                         -- the key of all epochs whose batches begin with no table
+-- Loops over one loader at a time, one inside of the other or left early: each keeps batches that
+-- its threads have made ahead.
+local MOST_LOOPS = 3
+local WEAK = { __mode = "v" }
 
 local LOADER = args.form(FUNC, {
   { "dataset", "any" }, { "batch_size", "positive?" }, { "shuffle", "boolean", false },
@@ -720,7 +722,7 @@ function DataLoader:init(...)
     self._batchify = a.batchify_fn
   end
   self._pin = a.pin_memory and context.cpu_pinned(a.pin_device_id) or nil
-  self._epochs = setmetatable({}, BY_BATCH)
+  self._loops, self._freed = {}, false     -- the loop that went on last is the last one
 end
 
 
@@ -744,41 +746,78 @@ function DataLoader:len()
 end
 
 
+-- Closes loop number i.
+local function close_loop(self, i)
+  table.remove(self._loops, i).epoch:close()
+end
+
+
 --- Stops the threads of loops that were left early, and frees their memory at once. Without it, the
 -- threads end by themselves when there is nothing to do. A loop that still runs ends.
 function DataLoader:free()
-  for key, epoch in pairs(self._epochs) do
-    epoch:close()
-    self._epochs[key] = nil
+  for i = #self._loops, 1, -1 do
+    close_loop(self, i)
+  end
+  self._freed = true
+end
+
+
+-- Begins a loop. Closes those that were left, which is known once the collector has found their
+-- last batch, and the one that has waited longest if there are too many.
+local function begin_loop(self)
+  local loops = self._loops
+  for i = #loops, 1, -1 do
+    if loops[i].given[1] == nil then
+      close_loop(self, i)
+    end
+  end
+  if #loops == MOST_LOOPS then
+    close_loop(self, 1)
+  end
+  self._freed = false
+  return { epoch = Epoch(self), given = setmetatable({}, WEAK) }
+end
+
+
+-- Returns the loop that was given a batch with this first field, the latest one of several, and
+-- takes it out of the list; nil: there is none.
+local function take_loop(self, first)
+  for i = #self._loops, 1, -1 do
+    if rawequal(self._loops[i].given[1], first) then
+      return table.remove(self._loops, i)
+    end
   end
 end
 
 
--- Keeps an epoch under the first field of a batch, and returns the batch's fields. Texts and
--- numbers do not tell loops apart, so the last loop over such batches is kept alone.
-local function keep_epoch(self, epoch, ...)
-  local first = ...
-  if first ~= nil then
-    self._epochs[type(first) == "table" and first or PLAIN] = epoch
+-- Puts a loop at the end of the list, unless it has come to its end. Returns the batch's fields.
+local function keep_loop(self, loop, ...)
+  loop.given[1] = (...)
+  if (...) ~= nil then
+    self._loops[#self._loops + 1] = loop
   end
   return ...
 end
 
 
 -- Serves `for ... in loader do`: begins an epoch at the first call of a loop. A loop is known by
--- the first field of the batch that it was given last, so others may run inside of it.
+-- the first field of the batch that it was given last, so others may run inside of it. Raises
+-- E(state) for a loop that begin_loop has closed.
 function DataLoader:__call(_, control)
+  local loop
   if control == nil then
-    local epoch = Epoch(self)
-    return keep_epoch(self, epoch, epoch:next())
+    loop = begin_loop(self)
+  else
+    loop = take_loop(self, control)
+    if not loop and not self._freed then
+      Error.raise{ code = "state", func = "gluon.data.DataLoader",
+        message = ("this loop was ended by others over the same loader: %d may run at a time; \z
+          loader:free() ends those that were left"):format(MOST_LOOPS) }
+    end
   end
-  local key = type(control) == "table" and control or PLAIN
-  local epoch = self._epochs[key]
-  if not epoch then
-    return nil
+  if loop then
+    return keep_loop(self, loop, loop.epoch:next())
   end
-  self._epochs[key] = nil
-  return keep_epoch(self, epoch, epoch:next())
 end
 
 
