@@ -733,7 +733,9 @@ describe("lines of recorded calls", function()
           function() return (autograd.record(function() return net(bad) end)) end } do
         local y = run()
         local e = assert.raises("run", y.wait_to_read, y)
-        assert.equal(line, e.where:match("spec/.*"))
+        if y.context.device_type == "cpu" then           -- a GPU's kernel knows its operator alone
+          assert.equal(line, e.where:match("spec/.*"))
+        end
       end
     end
   end)

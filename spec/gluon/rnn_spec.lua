@@ -135,7 +135,7 @@ describe("a layer", function()
           other:initialize()
           other(x:astype("float32"))
         end
-        other:load_parameters(path, { cast_dtype = true, dtype_source = "saved" })
+        other:load_parameters(path, { cast_dtype = true, dtype_source = "saved", ctx = x.context })
         local y = other(x)
         assert.equal("float64", y.dtype)
         assert.near(want, y, 1e-12)

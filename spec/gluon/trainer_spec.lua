@@ -267,7 +267,8 @@ describe("a Trainer on several devices", function()
       local trainer = gluon.Trainer(net:collect_params(), "sgd", { learning_rate = 0 },
         { update_on_kvstore = on_store })
       local list = autograd.record(function()
-        return { net(nd.ones{ 4, 1 }), net(nd.ones({ 4, 1 }, { ctx = CTX[2] }) * 5) }
+        return { net(nd.ones({ 4, 1 }, { ctx = CTX[1] })),
+          net(nd.ones({ 4, 1 }, { ctx = CTX[2] }) * 5) }
       end)
       autograd.backward(list)
       trainer:step(1)
