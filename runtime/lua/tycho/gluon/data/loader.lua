@@ -810,7 +810,7 @@ function DataLoader:__call(_, control)
   else
     loop = take_loop(self, control)
     if not loop and not self._freed then
-      Error.raise{ code = "state", func = "gluon.data.DataLoader",
+      Error.raise{ code = "state", func = FUNC,
         message = ("this loop was ended by others over the same loader: %d may run at a time; \z
           loader:free() ends those that were left"):format(MOST_LOOPS) }
     end
