@@ -46,8 +46,8 @@ static int settle_storage(struct storage *s)
 }
 
 /* Serves as storage_settle_reads: submits the calls that read s before s is written. Fails where a
-** call that reads it waits for a late value, unless a run is being submitted: that writes in
-** order. */
+** call that reads it waits for a late value, unless a run is being submitted, which writes
+** in order. */
 static int settle_reads(struct storage *s)
 {
   backlog_lock();

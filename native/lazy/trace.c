@@ -342,14 +342,14 @@ static int check_inputs(const struct history *h)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Makes output `out` of a call the program's bound array `at`. x: the tensor that stands for it. */
+/* Makes output `out` of a call the program's bound array `at`. x: the program's tensor for it. */
 static void set_output(struct kept *k, int at, ty_tensor *x, const struct history *h, int out)
 {
   tensor_move(x, h->out[out].storage, h->out[out].offset);
   exec_set_array(k->e, at, x);
 }
 
-/* Unbinds what set_output has bound, or building the program; at -1: nothing. */
+/* Unbinds array `at` and drops the storage of its tensor x. at -1: the array is not bound. */
 static void release_output(struct kept *k, int at, ty_tensor *x)
 {
   if (at >= 0) exec_set_array(k->e, at, NULL);

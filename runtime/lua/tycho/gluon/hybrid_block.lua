@@ -236,7 +236,9 @@ end
 
 --- Makes the next call trace forward with symbols, and later calls run the traced operators without
 -- calling forward; likewise for the children. A forward that branches on values does so once, while
--- it is traced. Random numbers are drawn as forward draws them, whether they are read or not.
+-- it is traced. Random numbers are drawn as forward draws them, whether they are read or not. Left
+-- out are those in the body of a loop or a choice that depend on a value which nothing else there
+-- reads.
 -- @bool[opt=true] active false: forward runs again at each call
 -- @tparam[opt] table options static_alloc = false (accepted, without effect); static_shape = false:
 --   true makes another shape than at the first call E(`shape`)

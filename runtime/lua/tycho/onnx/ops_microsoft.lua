@@ -26,7 +26,7 @@ local function swap_last_axes(x)
   return x:transpose(axes)
 end
 
--- Moves the first axis, of rows, behind those of the batch.
+-- Moves the first axis, that of rows, after the axes of the batch.
 local function move_rows(x)
   local axes = value.axes_from(0, #x.shape)
   table.insert(axes, #axes - 1, table.remove(axes, 1))

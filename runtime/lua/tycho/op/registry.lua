@@ -257,7 +257,7 @@ local function number_hint(call, value)
 end
 
 
--- Raises E(type) for an argument that stands in the place of an input.
+-- Raises E(type) for an argument that was given for an input and is none.
 local function fail_input(call, input, value)
   Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
     got = Error.kind(value), expected = call.input_text,
@@ -266,7 +266,7 @@ local function fail_input(call, input, value)
 end
 
 
--- Raises E(type) for the first argument behind the inputs if it became a parameter although an
+-- Raises E(type) for the first argument after the inputs if it became a parameter although an
 -- input is missing.
 local function check_first(call)
   local first = call.first

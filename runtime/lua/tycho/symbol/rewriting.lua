@@ -22,8 +22,8 @@ rewriting.MOST_TERMS = 65792
 local FEW_ROWS, FEW_TERMS = 8, 64
 
 
---- Warns of names of nodes to leave out that no operator of the network has: one list may serve
--- several networks, or have a misspelled name.
+--- Warns of names of nodes to leave out that no operator of the network has. They are no error,
+-- since one list may serve several networks.
 -- @tparam {entry,...} entries of the network
 -- @tparam ?{string,...} excluded
 -- @string func name of the caller
@@ -41,7 +41,7 @@ function rewriting.warn_of_unknown(entries, excluded, func)
     if not known[name] then
       local nearest, is_like = Error.nearest(tostring(name), names, 1)
       local hint = is_like and ("; did you mean '%s'?"):format(nearest[1]) or ""
-      log:warning(("%s: excluded_sym_names has '%s', which no operator of the network is called%s")
+      log:warning(("%s: excluded_sym_names has '%s', but no operator of the network is named so%s")
         :format(func, tostring(name), hint))
     end
   end
