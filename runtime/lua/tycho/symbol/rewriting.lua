@@ -21,12 +21,8 @@ rewriting.MOST_TERMS = 65792
 -- Rows and terms of a group from which its product in 8-bit integers is worth its start.
 local FEW_ROWS, FEW_TERMS = 8, 64
 
-
---- Warns of names of nodes to leave out that no operator of the network has. They are no error,
--- since one list may serve several networks.
--- @tparam {entry,...} entries of the network
--- @tparam ?{string,...} excluded
--- @string func name of the caller
+-- Warns of names of nodes to leave out that no operator of the network has. They are no error,
+-- since one list may serve several networks. `excluded` may be nil; func is the caller's name.
 function rewriting.warn_of_unknown(entries, excluded, func)
   if not excluded then
     return
