@@ -4,6 +4,7 @@
 ** holds everything it needs. An output that is given may be an input too: where the operator may
 ** not work in place, the result goes to a temporary tensor first.
 */
+#include <pthread.h>
 #include "device/profile.h"
 #include "device/timing.h"
 #include "imperative/imperative.h"
@@ -57,6 +58,32 @@ static void imperative_drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
+/* Slots of the hash table of origins, a power of two. */
+enum { ORIGINS = 4096 };
+
+/* Returns the one origin of an operator's calls on a line, which lives as long as the process: a
+** device may find a fault long after the call. NULL where the table is full or memory is out. */
+static const struct origin *intern_origin(const struct op *op, const char *where)
+{
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static const struct origin *known[ORIGINS];
+  const struct origin *found = NULL;
+  uint32_t at = name_hash(where) ^ name_hash(op->name);
+  pthread_mutex_lock(&lock);
+  for (int k = 0; k < ORIGINS && !found; k++, at++) {
+    const struct origin **slot = &known[at & (ORIGINS - 1)];
+    if (!*slot) {
+      struct origin *made = NEWS(struct origin, 1);
+      if (!made) break;
+      *made = (struct origin){ op->name, NULL, where };
+      *slot = made;
+    }
+    if ((*slot)->op == op->name && (*slot)->where == where) found = *slot;
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 /* Serves as `run` of the task: sets the pointers of the cached call and runs its kernel. */
 static int imperative_run(void *context)
 {
@@ -66,6 +93,8 @@ static int imperative_run(void *context)
   for (int i = 0; i < m->nin; i++) c->in[i].p = tensor_at(m->in[i]);
   for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
   c->tmp = m->tmp ? m->tmp->data : NULL;
+  if (!m->where) c->origin = NULL;
+  else if (!c->origin || c->origin->where != m->where) c->origin = intern_origin(c->op, m->where);
   r->run = (struct run){ .is_train = m->is_train, .rng = m->rng };
   m->timed = profile_is_on(TY_PROFILE_IMPERATIVE);
   if (m->timed) timing_begin(r->device, &m->time);

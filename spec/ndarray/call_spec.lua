@@ -2,7 +2,7 @@
 -- (ndarray/call_cache.lua), and so it is in the core (imperative/call_cache.c). Neither may show:
 -- every form is called again, with other values between.
 local ty = require "tycho"
-local nd = ty.nd
+local autograd, nd = ty.autograd, ty.nd
 
 local function list(x) return x:astype("float64"):reshape{-1}:totable() end
 
@@ -249,5 +249,30 @@ describe("a call made again", function()
     collectgarbage()
     collectgarbage()
     assert.is_true(ty.live().tensors <= before)
+  end)
+
+  it("that fails later names its own line, whichever ran before", function()
+    local rows = nd.arange{12}:reshape{6, 2}
+    local ways = {
+      function(i) return nd.take(rows, i, {mode = "raise"}), debug.getinfo(1, "l").currentline end,
+      function(i) return nd.take(rows, i, {mode = "raise"}), debug.getinfo(1, "l").currentline end,
+      function(i) return nd.linalg.potrf(nd.diag(2 - i)), debug.getinfo(1, "l").currentline end,
+      function(i) return nd.linalg.potrf(nd.diag(3 - i)), debug.getinfo(1, "l").currentline end,
+    }
+    local good, bad = nd.array{0, 1}, nd.array{1, 9}
+    for _, run in ipairs{function(way, i) return way(i) end, function(way, i)
+      return autograd.record(function() return way(i) end)
+    end} do
+      for _, order in ipairs{{1, 2, 3, 4}, {4, 3, 2, 1}} do
+        for _, i in ipairs(order) do
+          ways[i % 4 + 1](good):wait_to_read()
+          run(ways[i], good):wait_to_read()
+          local _, line = ways[i](good)
+          local y = run(ways[i], bad)
+          local e = assert.raises("run", y.wait_to_read, y)
+          assert.equal("spec/ndarray/call_spec.lua:" .. line, e.where:match("spec/.*"))
+        end
+      end
+    end
   end)
 end)
