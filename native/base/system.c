@@ -81,6 +81,10 @@ void sys_tell(const char *text, size_t n)
 
 int sys_rename(const char *from, const char *to) { return gate_refuses() ? -1 : rename(from, to); }
 int sys_mkdir(const char *path, mode_t mode) { return gate_refuses() ? -1 : mkdir(path, mode); }
+int sys_truncate(const char *path, off_t bytes)
+{
+  return gate_refuses() ? -1 : truncate(path, bytes);
+}
 
 char *sys_realpath(const char *path)
 {

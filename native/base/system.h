@@ -25,6 +25,7 @@ int     sys_link(int fd, const char *to);
 void    sys_tell(const char *text, size_t n);
 int     sys_rename(const char *from, const char *to);
 int     sys_mkdir(const char *path, mode_t mode);
+int     sys_truncate(const char *path, off_t bytes);
 char   *sys_realpath(const char *path);                   /* to be freed */
 /* Opens a stream, whose reads and writes pass the gate too, by way of the descriptor. */
 FILE   *sys_fopen(const char *path, const char *mode);

@@ -244,10 +244,37 @@ static void profile_print_events(struct text *t)
 
 static const char *profile_path(void) { return file.path ? file.path : "profile.json"; }
 
-/* Writes all events and drops them. Call under profile_lock. */
+/* Writes `before`, a text and the end of the document at an offset of the trace file. */
+static bool profile_write_text(FILE *f, int64_t at, const char *before, const struct text *t)
+{
+  return !fseek(f, (long)at, SEEK_SET) && fputs(before, f) >= 0 &&
+      fwrite(t->s, 1, t->n, f) == t->n &&
+      fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n",
+          (long long)lost) > 0 &&
+      !fflush(f);
+}
+
+/* Leaves the trace file as it was before a write that failed: without one if it was new. */
+static void profile_restore_file(void)
+{
+  const struct text nothing = { .s = "" };
+  struct stat st;
+  if (stat(profile_path(), &st) || !S_ISREG(st.st_mode)) return; /* a device or a pipe stays */
+  if (!file.open) {
+    unlink(profile_path());
+    return;
+  }
+  FILE *f = NULL;
+  if (!sys_truncate(profile_path(), (off_t)file.tail)) f = sys_fopen(profile_path(), "r+b");
+  if (!f) return;
+  profile_write_text(f, file.tail, "", &nothing);
+  fclose(f);
+}
+
+/* Writes all events and drops them; those that cannot be written stay for the next time. Call under
+** profile_lock. */
 static int profile_write_events(void)
 {
-  static const char *const opening = "{\"traceEvents\": [";
   struct text t = { 0 };
   if (!nevent) return TY_OK;
   FILE *f = file.open ? sys_fopen(profile_path(), "r+b") : NULL;
@@ -256,26 +283,30 @@ static int profile_write_events(void)
     memset(file.named, 0, sizeof file.named);
     f = sys_fopen(profile_path(), "wb");
   }
-  if (f) profile_print_events(&t);
-  if (t.lost) return text_done(&t), fclose(f), fail(TY_EMEMORY, "out of memory: profile");
   if (!f)
-    return text_done(&t),
-           fail(TY_EIO, "cannot write the profile to %s: %s", profile_path(), strerror(errno));
-  if (file.open)
-    fseek(f, (long)file.tail, SEEK_SET), fputc(',', f), file.tail++;
-  else
-    fputs(opening, f), file.tail = (int64_t)strlen(opening);
-  file.open = true;
-  nevent = 0;
-  bool good = !fseek(f, (long)file.tail, SEEK_SET) && fwrite(t.s, 1, t.n, f) == t.n;
-  file.tail += (int64_t)t.n;
-  good = good &&
-      fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n",
-          (long long)lost) > 0;
-  text_done(&t);
-  if (fclose(f) || !good)
     return fail(TY_EIO, "cannot write the profile to %s: %s", profile_path(), strerror(errno));
-  return TY_OK;
+  const struct file old = file;
+  const int64_t old_lost = lost, at = file.open ? file.tail : 0;
+  const char *before = file.open ? "," : "{\"traceEvents\": [";
+  profile_print_events(&t);
+  bool good = !t.lost && profile_write_text(f, at, before, &t);
+  int error = errno;
+  if (fclose(f) && good) good = false, error = errno;
+  int code = TY_OK;
+  if (t.lost) code = fail(TY_EMEMORY, "out of memory: profile");
+  else if (!good)
+    code = fail(TY_EIO, "cannot write the profile to %s: %s", profile_path(), strerror(error));
+  if (code) {
+    file = old;
+    lost = old_lost;
+    profile_restore_file();
+  } else {
+    file.open = true;
+    file.tail = at + (int64_t)(strlen(before) + t.n);
+    nevent = 0;
+  }
+  text_done(&t);
+  return code;
 }
 
 /* -- recording --------------------------------------------------------------------------------- */
