@@ -29,8 +29,8 @@ static bool check_is_within(const void *p, const void *x, const ty_desc *d)
       (const char *)p < (const char *)x + desc_bytes(d);
 }
 
-/* Adds "data in [-1, 3]" to t, or that an output of the step has the input's bytes; nothing where
-** its numbers cannot be read. */
+/* Adds the range of an input to t ("data in [-1, 3]"), or that an output of the step has
+** overwritten it; nothing where its numbers cannot be read. */
 static void check_describe_input(struct program *p, const struct step *st, const void *in,
     const ty_desc *d, const char *name, struct text *t)
 {
