@@ -532,7 +532,7 @@ local function go_ahead(self)
 end
 
 
--- Begins batches until `prefetch` of them are under way behind the next one.
+-- Begins batches until `prefetch` of them are under way after the next one.
 local function begin_batches(self)
   local ahead = self.loader._workers > 0 and math.max(self.loader._prefetch, 1) or 0
   local done = self.queue[1] and self.queue[1].stage == "done" and 1 or 0
