@@ -7,7 +7,7 @@ static double check_number_at(const void *p, int dtype, int64_t i)
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-/* Finds the elements of a value in host memory; NULL: they are no floats. A copy is in *copy as
+/* Finds the elements of a value in host memory; NULL: they are not floats. A copy is in *copy as
 ** well, for the caller to free, else *copy is NULL. */
 static int check_read_floats(
     int device, const void *p, const ty_desc *d, void **copy, const void **out)

@@ -29,7 +29,7 @@ static struct user_row *find_field(const char *name)
   return r;
 }
 
-/* Reads the next word; of one that is too long its begin and "...", which is no name. */
+/* Reads the next word; of one that is too long its begin and "...", which is not a name. */
 static bool next_word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");

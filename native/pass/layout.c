@@ -74,7 +74,7 @@ static int layout_get_operand(const struct step *st, int k)
 }
 
 /* Makes the layouts of a pointwise program's operands agree: those of the group's shape are alike;
-** an operand of another shape that is no single number needs all to be plain, and so does a
+** an operand of another shape that is not a single number needs all to be plain, and so does a
 ** reduction. */
 static bool layout_agree_program(struct program *p, const struct step *st)
 {

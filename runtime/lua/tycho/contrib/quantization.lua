@@ -190,7 +190,7 @@ end
 
 
 -- Returns a variable with the shape of its parameter, since int8 layers do not infer it; the
--- variable itself if it has a shape or is no parameter.
+-- variable itself if it has a shape or is not a parameter.
 local function describe_variable(g, n)
   local x = not n.attrs.__shape__ and g.params[n.name]
   return x and node.variable(n.name, node.merged(n.attrs,
@@ -433,7 +433,7 @@ local function check_word(func, argument, word, words)
 end
 
 
--- Raises an error for parameters that are no arrays by the names of parameters.
+-- Raises an error for parameters that are not arrays by the names of parameters.
 local function check_arrays(given, argument, func)
   for name, x in pairs(given or {}) do
     if type(name) ~= "string" or name:find "^a[ru][gx]:" then

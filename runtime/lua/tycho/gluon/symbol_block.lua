@@ -77,7 +77,7 @@ end
 local FORM = args.form("gluon.SymbolBlock", { { "outputs", "any" }, { "inputs", "any" }, "*",
   { "params", "any?" } })
 
--- Returns the names of the inputs; raises E(value) for one that is no variable.
+-- Returns the names of the inputs; raises E(value) for one that is not a variable.
 local function list_input_names(inputs)
   local names = {}
   for i, s in ipairs(list_symbols(inputs, "inputs")) do

@@ -537,7 +537,7 @@ local function find_updater(self, func)
   local updater = self._on_store and self._kv._updater or self._updater
   if not Class.is_a(updater, optimizers.Updater) then
     Error.raise{ code = "unsupported", func = func,
-      message = "the store keeps the optimizer's states to itself; update_on_kvstore = false has \z
+      message = "only the store has the optimizer's states; update_on_kvstore = false has \z
         the Trainer keep them" }
   end
   return updater

@@ -708,7 +708,7 @@ local function name_output(self, entry, wanted)
 end
 
 
--- Returns the nodes of variables that are no parameters, in order.
+-- Returns the nodes of variables that are not parameters, in order.
 local function list_inputs(self)
   local list = {}
   for _, n in ipairs(self.built.order) do

@@ -137,7 +137,7 @@ local function is_row_mean(g, n)
 end
 
 
--- Returns the entry whose square a node is; nil: it is no square.
+-- Returns the entry whose square a node is; nil: it is not a square.
 local function find_squared(n)
   if n.op == "square" or n.op == "_power_scalar" and tonumber(n.attrs.scalar) == 2
     or n.op == "elemwise_mul" and same_entry(n.inputs[1], n.inputs[2]) then

@@ -145,7 +145,7 @@ function Symbol:list_outputs()
 end
 
 
---- Returns the names of the variables that are no auxiliary states, depth first.
+--- Returns the names of the variables that are not auxiliary states, depth first.
 function Symbol:list_arguments()
   return counted_from_1(tables.copied(graph.names(self).arguments))
 end
@@ -284,7 +284,7 @@ end
 function Symbol:list_attr(options)
   if options == true or values.is_plain(options) and options.recursive then
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
-      message = "'recursive' is gone; use attr_dict()" }
+      message = "'recursive' was removed; use attr_dict()" }
   end
   local n = node.only(self._entries)
   return n and node.shown_attrs(n) or named{}

@@ -114,7 +114,7 @@ end
 
 
 -- Sets the numbers of a batch's samples from the sampler's list: `batch.numbers`, and
--- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is no list of
+-- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is not a list of
 -- numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
