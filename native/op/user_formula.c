@@ -213,7 +213,7 @@ static void drop_op(struct user_row *r)
   mem_free(r);
 }
 
-/* Adds the row unless it is there already, word for word. */
+/* Adds the operator of a row, unless one with the same text exists. */
 static int add_op(struct user_row *r)
 {
   pthread_mutex_lock(&lock);

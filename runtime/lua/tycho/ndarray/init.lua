@@ -205,7 +205,7 @@ function NDArray.where(condition, x, ...)
 end
 
 
--- Parts that are loaded when they are first named: the collector visits all code that is there.
+-- Parts that are loaded when they are first named, since the collector visits all loaded code.
 local PARTS = {}
 
 function PARTS.random()

@@ -110,7 +110,7 @@ function LRScheduler:_take_rate(lr)
 end
 
 
---- Returns the rate after so many updates.
+--- Returns the rate after num_update updates.
 function LRScheduler:__call(num_update)
   check_number(self, num_update)
   if num_update < self.warmup_steps then

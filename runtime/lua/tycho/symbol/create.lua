@@ -113,7 +113,7 @@ local function histogram(...)
 end
 
 
--- Splits an axis at the given indices, or into so many equal pieces.
+-- Splits an axis at given indices, or into a given number of equal pieces.
 local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
