@@ -175,9 +175,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       if (k++ != i) continue;
       char name[600];
       output_name(n, j, name, sizeof name);
-      int root_node = 0;
-      while (root_node + 1 < e->graph.g->n && e->graph.g->node[root_node + 1].first <= x->root)
-        root_node++;
+      const int root_node = find_value_node(e->graph.g, x->root);
       *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first,
         r->last, r->device, x->root == n->first + j ? -1 : root_node };
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");

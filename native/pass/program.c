@@ -105,6 +105,21 @@ void program_free(struct program *p)
 
 /* -- what passes ask --------------------------------------------------------------------------- */
 
+int find_value_node(const ty_graph *g, int v)
+{
+  int node = 0;
+  for (int low = 0, high = g->n - 1; low <= high;) {
+    int middle = (low + high) / 2;
+    if (g->node[middle].first <= v) {
+      node = middle;
+      low = middle + 1;
+    }
+    else
+      high = middle - 1;
+  }
+  return node;
+}
+
 int program_slot(const struct program *p, int device)
 {
   for (int i = 0; i < p->ndevice; i++)

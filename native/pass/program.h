@@ -228,6 +228,8 @@ int  plan_verify(const struct program *p);
 int  program_cut(struct program *p, const int *bucket, int nbucket);
 /* Returns the segment of a step, -1: t is none. */
 int  find_segment(const struct program *p, int t);
+/* Returns the node that has value v: the last one whose first value is at most v. */
+int  find_value_node(const ty_graph *g, int v);
 /* Executes one step. */
 int  program_run_step(struct program *p, struct step *s);
 /* Adds operator and node of a step to this thread's failure. Returns code. */
