@@ -1,10 +1,10 @@
 /* memory_verify.c - checks a plan from the instruction list alone.
 **
-** It knows nothing of lifetimes: it plays the instructions through and notes for each range of
-** pool bytes which value was last written there. An instruction that reads a value must find
-** exactly that value in its place; writing takes the bytes away from whatever they held before.
-** A result written over an input of the same instruction is fine: reads come first. Heads must
-** be intact at the end. Cost O(instructions x live ranges).
+** It does not use lifetimes: it goes through the instructions and notes for each range of pool
+** bytes which value was last written there. An instruction that reads a value must find exactly
+** that value in its place; a write removes what the bytes held before. A result may be written over
+** an input of the same instruction, since reads come first. Heads must be intact at the end. Cost:
+** O(instructions x live ranges).
 */
 #include "pass/program.h"
 
@@ -28,7 +28,7 @@ static bool verify_does_step_write(const struct program *p, int node, int v)
   return false;
 }
 
-/* Returns the value whose bytes v has: through views, which move nothing. */
+/* Follows views from v to the value whose bytes they are. */
 static int verify_find_stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;

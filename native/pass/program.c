@@ -1,6 +1,6 @@
-/* program.c - a program once the passes are done: pointers, one step's run, its end. An operand is
-** an offset in a device's pool or a bound array; pointers are written when an executor is bound,
-** and again whenever a pool has moved.
+/* program.c - a compiled program: the pointers of its operands, the run of one step, freeing. An
+** operand is an offset in a device's pool or a bound array; pointers are written when an executor
+** is bound, and again whenever a pool has moved.
 */
 #include "pass/passes.h"
 
